@@ -1,0 +1,300 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// EntryVersion is the version of the entry format that this program writes.
+const EntryVersion = 1
+
+// Kinds of entries.
+const (
+	entryBatch     = 1
+	entryTermStart = 2
+)
+
+// Kinds of operations in a group. 2 is kept for the effects of a script
+// (a reply and the write commands that led to it).
+const (
+	opCommand     = 0
+	opTransaction = 1
+)
+
+// Limits that are part of the meaning of an entry: all nodes must agree on
+// them, so they are constants and not options.
+const (
+	// MaxStringBytes bounds one string value. APPEND and SETRANGE beyond it
+	// fail, as they do in Redis beyond proto-max-bulk-len.
+	MaxStringBytes = 8 << 20
+	// MaxReplyBytes bounds what one group may answer; operations beyond it
+	// answer an error in place of their reply.
+	MaxReplyBytes = 48 << 20
+	// MaxOps is the number of operations that one entry may hold: the low bits
+	// of a position (see Pos).
+	MaxOps = 1 << 20
+)
+
+// entryHeaderSize is the fixed head of an entry:
+//
+//	0  'H' 'F' version kind | 4  crc32c of everything from 8 on
+//	8  term | 16 stamp | 24 wall | 32 seed | 40 hash index | 48 hash
+//	56 number of sessions | 60 number of groups
+const entryHeaderSize = 64
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Header is what a leader stamps on every entry.
+type Header struct {
+	Term  uint64 // term of the office that built the entry: the fence
+	Stamp int64  // lease clock, nanoseconds since the cluster's birth
+	Wall  int64  // leader's wall clock, microseconds since 1970
+	Seed  uint64 // for RANDOMKEY and what else may draw at random
+	// HashIndex and Hash are a point of the leader's own state hash chain. A
+	// node whose chain differs at that index has diverged and must stop.
+	HashIndex uint64
+	Hash      uint64
+}
+
+// TermStart is the first entry of an office.
+type TermStart struct {
+	NodeID    string
+	Instance  string
+	Boot      uint64
+	ClusterID string // mints the cluster's id when the machine has none yet
+}
+
+// SessionID names one start of one node's process.
+type SessionID struct {
+	NodeID string
+	Boot   uint64
+}
+
+func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.Boot) }
+
+// AppendTermStart encodes a TermStart entry.
+func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
+	base := len(dst)
+	dst = appendHeader(dst, entryTermStart, h, 0, 0)
+	dst = appendString(dst, t.NodeID)
+	dst = appendString(dst, t.Instance)
+	dst = binary.AppendUvarint(dst, t.Boot)
+	dst = appendString(dst, t.ClusterID)
+	return seal(dst, base)
+}
+
+func appendHeader(dst []byte, kind byte, h Header, sessions, groups int) []byte {
+	dst = append(dst, 'H', 'F', EntryVersion, kind, 0, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, h.Term)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.Stamp))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.Wall))
+	dst = binary.LittleEndian.AppendUint64(dst, h.Seed)
+	dst = binary.LittleEndian.AppendUint64(dst, h.HashIndex)
+	dst = binary.LittleEndian.AppendUint64(dst, h.Hash)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(sessions))
+	return binary.LittleEndian.AppendUint32(dst, uint32(groups))
+}
+
+func seal(dst []byte, base int) []byte {
+	binary.LittleEndian.PutUint32(dst[base+4:], crc32.Checksum(dst[base+8:], castagnoli))
+	return dst
+}
+
+// BatchBuilder collects groups for one batch entry. The zero value is empty
+// and ready. It is not safe for concurrent use.
+type BatchBuilder struct {
+	sessions []batchSession
+	index    map[SessionID]int
+	groups   []byte
+	n        int
+}
+
+type batchSession struct {
+	id       SessionID
+	ackFloor uint64
+}
+
+// Len returns the number of groups and the bytes they take.
+func (b *BatchBuilder) Len() (groups, bytes int) { return b.n, len(b.groups) }
+
+// Add appends a group. ackFloor is the highest number of the session below or
+// at which all replies have arrived, so that they need not be kept any longer.
+func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
+	i, ok := b.index[id]
+	if !ok {
+		if b.index == nil {
+			b.index = make(map[SessionID]int)
+		}
+		i = len(b.sessions)
+		b.index[id] = i
+		b.sessions = append(b.sessions, batchSession{id: id})
+	}
+	b.sessions[i].ackFloor = max(b.sessions[i].ackFloor, ackFloor)
+	b.groups = binary.AppendUvarint(b.groups, uint64(i))
+	b.groups = binary.AppendUvarint(b.groups, seq)
+	b.groups = binary.AppendUvarint(b.groups, uint64(len(body)))
+	b.groups = append(b.groups, body...)
+	b.n++
+}
+
+// Encode returns the entry in a slice of its own: raft keeps it for as long as
+// it likes, so it must not be reused.
+func (b *BatchBuilder) Encode(h Header) []byte {
+	size := entryHeaderSize + len(b.groups)
+	for i := range b.sessions {
+		size += len(b.sessions[i].id.NodeID) + 3*binary.MaxVarintLen64
+	}
+	dst := appendHeader(make([]byte, 0, size), entryBatch, h, len(b.sessions), b.n)
+	for i := range b.sessions {
+		s := &b.sessions[i]
+		dst = appendString(dst, s.id.NodeID)
+		dst = binary.AppendUvarint(dst, s.id.Boot)
+		dst = binary.AppendUvarint(dst, s.ackFloor)
+	}
+	dst = append(dst, b.groups...)
+	return seal(dst, 0)
+}
+
+// Reset empties the builder and keeps its memory, up to keep bytes.
+func (b *BatchBuilder) Reset(keep int) {
+	b.sessions = b.sessions[:0]
+	clear(b.index)
+	if cap(b.groups) > keep {
+		b.groups = nil
+	}
+	b.groups = b.groups[:0]
+	b.n = 0
+}
+
+// entry is a decoded head; rest holds what follows the header.
+type entry struct {
+	kind     byte
+	header   Header
+	sessions int
+	groups   int
+	rest     []byte
+}
+
+func decodeEntry(data []byte) (entry, error) {
+	var e entry
+	if len(data) < entryHeaderSize {
+		return e, fmt.Errorf("entry of %d bytes: %w", len(data), ErrShort)
+	}
+	if data[0] != 'H' || data[1] != 'F' {
+		return e, fmt.Errorf("entry starts with %#x: %w", data[:2], ErrFormat)
+	}
+	if data[2] != EntryVersion {
+		return e, fmt.Errorf("entry version %d: %w", data[2], ErrVersion)
+	}
+	if crc := crc32.Checksum(data[8:], castagnoli); crc != binary.LittleEndian.Uint32(data[4:]) {
+		return e, fmt.Errorf("entry: %w", ErrChecksum)
+	}
+	e.kind = data[3]
+	e.header = Header{
+		Term:      binary.LittleEndian.Uint64(data[8:]),
+		Stamp:     int64(binary.LittleEndian.Uint64(data[16:])),
+		Wall:      int64(binary.LittleEndian.Uint64(data[24:])),
+		Seed:      binary.LittleEndian.Uint64(data[32:]),
+		HashIndex: binary.LittleEndian.Uint64(data[40:]),
+		Hash:      binary.LittleEndian.Uint64(data[48:]),
+	}
+	e.sessions = int(binary.LittleEndian.Uint32(data[56:]))
+	e.groups = int(binary.LittleEndian.Uint32(data[60:]))
+	e.rest = data[entryHeaderSize:]
+	// Each takes at least two bytes: a count beyond that is a lie, and must not
+	// size an allocation.
+	if e.sessions > len(e.rest)/2 || e.groups > len(e.rest)/2 {
+		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w", e.sessions, e.groups, len(e.rest), ErrFormat)
+	}
+	if e.kind != entryBatch && e.kind != entryTermStart {
+		return e, fmt.Errorf("entry kind %d: %w", e.kind, ErrFormat)
+	}
+	return e, nil
+}
+
+func decodeTermStart(data []byte) (TermStart, error) {
+	var t TermStart
+	d := decoder{b: data}
+	t.NodeID = string(d.bytes())
+	t.Instance = string(d.bytes())
+	t.Boot = d.uvarint()
+	t.ClusterID = string(d.bytes())
+	return t, d.done("term start")
+}
+
+func appendString[T string | []byte](dst []byte, s T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// decoder reads varint-framed fields; the first error sticks.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) uvarint() uint64 {
+	// The one-byte case is nearly every field of a group.
+	if len(d.b) > 0 && d.b[0] < 0x80 {
+		v := uint64(d.b[0])
+		d.b = d.b[1:]
+		return v
+	}
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.fail()
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if n > uint64(len(d.b)) {
+		d.fail()
+		return nil
+	}
+	v := d.b[:n:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) fail() {
+	if d.err == nil {
+		d.err = ErrShort
+	}
+	d.b = nil
+}
+
+// done reports the first error, or bytes that nothing claimed.
+func (d *decoder) done(what string) error {
+	if d.err != nil {
+		return fmt.Errorf("%s: %w", what, d.err)
+	}
+	if len(d.b) != 0 {
+		return fmt.Errorf("%s: %d bytes too many: %w", what, len(d.b), ErrFormat)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package fsm
+
+import "errors"
+
+// Texts that clients match on. They are Redis' own, to the letter.
+const (
+	msgWrongType    = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	msgSyntax       = "ERR syntax error"
+	msgNotInt       = "ERR value is not an integer or out of range"
+	msgNotFloat     = "ERR value is not a valid float"
+	msgOverflow     = "ERR increment or decrement would overflow"
+	msgDecrOverflow = "ERR decrement would overflow"
+	msgNaN          = "ERR increment would produce NaN or Infinity"
+	msgNoSuchKey    = "ERR no such key"
+	msgDBIndex      = "ERR DB index is out of range"
+	msgSameObject   = "ERR source and destination objects are the same"
+	msgInvalidCur   = "ERR invalid cursor"
+	msgOffset       = "ERR offset is out of range"
+	msgTooLong      = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+)
+
+// Errors of decoding an entry, a group or a snapshot.
+var (
+	// ErrShort means that an entry, group or snapshot ends in the middle of a field.
+	ErrShort = errors.New("ends in the middle of a field")
+	// ErrChecksum means that bytes changed since they were written.
+	ErrChecksum = errors.New("checksum does not match")
+	// ErrVersion means that a newer program wrote the bytes.
+	ErrVersion = errors.New("format version is not known to this program")
+	// ErrFormat means that the bytes are not what they should be.
+	ErrFormat = errors.New("malformed")
+)
+
+// WrongArity is Redis' error for a wrong number of arguments.
+func WrongArity(name string) string {
+	return "ERR wrong number of arguments for '" + name + "' command"
+}
+
+// UnknownCommand is Redis' error text for a command it does not know. Clients
+// detect missing features by it (clients: "ERR unknown command").
+func UnknownCommand(args [][]byte) string {
+	name := clip(args[0], 128)
+	text := "ERR unknown command '" + name + "', with args beginning with: "
+	for used, i := 0, 1; i < len(args) && used < 128; i++ {
+		arg := clip(args[i], 128-used)
+		used += len(arg) + 1
+		text += "'" + arg + "' "
+	}
+	return text
+}
+
+// UnknownSubcommand is Redis' error text for an unknown subcommand of name.
+func UnknownSubcommand(sub []byte, upper string) string {
+	return "ERR unknown subcommand '" + clip(sub, 128) + "'. Try " + upper + " HELP."
+}
+
+func clip(b []byte, n int) string {
+	if len(b) > n {
+		b = b[:n]
+	}
+	return string(b)
+}
+
+func invalidExpire(name string) Reply {
+	return Error("ERR invalid expire time in '" + name + "' command")
+}

@@ -1,0 +1,60 @@
+package fsm
+
+import "github.com/tidwall/btree"
+
+// expiryPerEntry bounds the keys that one entry expires, so that a million
+// keys due at once do not hold up the log. The rest is invisible all the same:
+// every access compares the deadline.
+const expiryPerEntry = 20000
+
+// expiry orders the keys that have a deadline. It holds nothing that the
+// databases do not hold: Restore builds it anew.
+type expiry struct {
+	tree *btree.BTreeG[due]
+}
+
+type due struct {
+	deadline int64
+	db       int
+	obj      *object
+}
+
+func dueLess(a, b due) bool {
+	if a.deadline != b.deadline {
+		return a.deadline < b.deadline
+	}
+	if a.db != b.db {
+		return a.db < b.db
+	}
+	return slotLess(slot{a.obj.hash, a.obj}, slot{b.obj.hash, b.obj})
+}
+
+func newExpiry() expiry {
+	return expiry{tree: btree.NewBTreeGOptions(dueLess, btree.Options{NoLocks: true})}
+}
+
+func (e *expiry) add(db int, o *object)    { e.tree.Set(due{o.deadline, db, o}) }
+func (e *expiry) remove(db int, o *object) { e.tree.Delete(due{o.deadline, db, o}) }
+
+// next returns the earliest deadline, or 0 if no key has one.
+func (e *expiry) next() int64 {
+	if d, ok := e.tree.Min(); ok {
+		return d.deadline
+	}
+	return 0
+}
+
+// expireDue removes keys whose deadline has come, in the order of
+// (deadline, database, key), at most expiryPerEntry of them.
+func (c *Ctx) expireDue() {
+	for n := 0; n < expiryPerEntry; n++ {
+		d, ok := c.m.expiry.tree.Min()
+		if !ok || d.deadline > c.now {
+			return
+		}
+		c.db = d.db
+		c.remove(d.obj)
+		c.notify("x", "expired", d.obj.key)
+		c.m.stats.Expired++
+	}
+}

@@ -1,0 +1,146 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Group is what one connection asks for in one go, already in log encoding:
+//
+//	flags (bit 0: RESP3) | origin | operations …
+//	operation: kind | db | argc | argc × (length, bytes)          command
+//	           kind | number of watches | watches | number of commands |
+//	           commands, each: db | argc | arguments              transaction
+//	watch:     db | length, key | version
+//
+// All numbers are uvarints. Names of commands stand in the log in full: a log
+// says what happened without a table of numbers beside it.
+type Group struct {
+	buf []byte
+	ops int
+	// Write is set when an operation must go through the log.
+	Write bool
+	// Slow is set when an operation walks many keys (see the flag Slow).
+	Slow bool
+}
+
+// Watch is a key that a transaction depends on and the version it had then.
+type Watch struct {
+	DB      int
+	Key     string
+	Version uint64
+}
+
+// Queued is a command waiting for EXEC.
+type Queued struct {
+	DB   int
+	Cmd  *Command
+	Args [][]byte
+}
+
+// Reset empties the group for a connection: proto is its RESP version, origin
+// its number on this node.
+func (g *Group) Reset(proto int, origin uint64) {
+	g.buf = g.buf[:0]
+	var flags byte
+	if proto >= 3 {
+		flags = 1
+	}
+	g.buf = append(g.buf, flags)
+	g.buf = binary.AppendUvarint(g.buf, origin)
+	g.ops, g.Write, g.Slow = 0, false, false
+}
+
+// Ops returns the number of operations, Size the encoded bytes.
+func (g *Group) Ops() int  { return g.ops }
+func (g *Group) Size() int { return len(g.buf) }
+
+// Bytes returns the encoding; it is valid until the next Reset.
+func (g *Group) Bytes() []byte { return g.buf }
+
+// Release drops a large buffer so that idle connections stay small.
+func (g *Group) Release(keep int) {
+	if cap(g.buf) > keep {
+		g.buf = nil
+	}
+}
+
+func (g *Group) note(cmd *Command) {
+	if cmd.IsWrite() {
+		g.Write = true
+	}
+	if cmd.Flags&Slow != 0 {
+		g.Slow = true
+	}
+}
+
+// Command adds one command. args[0], the name, is replaced by the row's.
+func (g *Group) Command(cmd *Command, db int, args [][]byte) {
+	g.buf = append(g.buf, opCommand)
+	g.appendCommand(cmd, db, args)
+	g.ops++
+}
+
+func (g *Group) appendCommand(cmd *Command, db int, args [][]byte) {
+	g.note(cmd)
+	b := binary.AppendUvarint(g.buf, uint64(db))
+	b = binary.AppendUvarint(b, uint64(len(args)))
+	b = appendString(b, cmd.Name)
+	for _, arg := range args[1:] {
+		b = appendString(b, arg)
+	}
+	g.buf = b
+}
+
+// Transaction adds the commands of a MULTI block as one operation: all of them
+// run at one log position, or none if a watched key has another version.
+func (g *Group) Transaction(watches []Watch, cmds []Queued) {
+	b := append(g.buf, opTransaction)
+	b = binary.AppendUvarint(b, uint64(len(watches)))
+	for _, w := range watches {
+		b = binary.AppendUvarint(b, uint64(w.DB))
+		b = appendString(b, w.Key)
+		b = binary.AppendUvarint(b, w.Version)
+	}
+	g.buf = binary.AppendUvarint(b, uint64(len(cmds)))
+	for _, q := range cmds {
+		g.appendCommand(q.Cmd, q.DB, q.Args)
+	}
+	g.ops++
+}
+
+// groupReader walks over the operations of an encoded group.
+type groupReader struct {
+	proto  int
+	origin uint64
+	d      decoder
+	args   [][]byte // scratch, reused from operation to operation
+}
+
+func (r *groupReader) open(body []byte) error {
+	r.d = decoder{b: body}
+	flags := r.d.byte()
+	r.proto = 2
+	if flags&1 != 0 {
+		r.proto = 3
+	}
+	r.origin = r.d.uvarint()
+	if flags > 1 && r.d.err == nil {
+		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
+	}
+	return r.d.err
+}
+
+// command reads db, argc and the arguments.
+func (r *groupReader) command() (db int, args [][]byte, err error) {
+	db = int(r.d.uvarint())
+	n := r.d.uvarint()
+	if r.d.err == nil && (n == 0 || n > uint64(len(r.d.b)) || db >= Databases) {
+		return 0, nil, fmt.Errorf("command with %d arguments in db %d: %w", n, db, ErrFormat)
+	}
+	r.args = r.args[:0]
+	for ; n > 0 && r.d.err == nil; n-- {
+		r.args = append(r.args, r.d.bytes())
+	}
+	return db, r.args, r.d.err
+}

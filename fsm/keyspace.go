@@ -1,0 +1,195 @@
+package fsm
+
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// Databases is the number of databases that SELECT can choose.
+const Databases = 16
+
+// Pos is a position in the log: raft index and the operation's place in the
+// entry. It orders all operations of a cluster's life and never goes back.
+type Pos uint64
+
+const posBits = 20 // MaxOps
+
+// MakePos builds a position.
+func MakePos(index uint64, place int) Pos { return Pos(index<<posBits | uint64(place)) }
+
+// Index returns the raft index of a position.
+func (p Pos) Index() uint64 { return uint64(p) >> posBits }
+
+// typ is the type of a value.
+type typ byte
+
+const (
+	typeString typ = iota
+	typeList
+	typeSet
+	typeZSet
+	typeHash
+)
+
+var typeNames = [...]string{"string", "list", "set", "zset", "hash"}
+
+// object is a key with its value. An object in the tree is never changed, it
+// is replaced: forks and snapshots share it.
+type object struct {
+	hash uint64
+	key  string
+	str  string // the value of a string
+	// deadline is on the lease clock, 0 for none; expireAt is the same moment
+	// as wall-clock milliseconds, for EXPIRETIME only.
+	deadline int64
+	expireAt int64
+	// token is the position that last gave the key its value: it only rises,
+	// and is what a fencing token has to be. version is the position of the
+	// last change of any kind, which WATCH compares.
+	token   Pos
+	version Pos
+	touched int64 // lease clock at the last write, for OBJECT IDLETIME
+	typ     typ
+	raw     bool // OBJECT ENCODING: was built by APPEND or SETRANGE
+}
+
+// slot is a place in the tree: the hash beside the pointer saves a cache miss
+// at every comparison.
+type slot struct {
+	hash uint64
+	obj  *object
+}
+
+// db is one database: objects in the order of (hash, key). The order is the
+// order of SCAN, whose cursor is a hash: a cursor stays good whatever is
+// inserted or deleted meanwhile.
+type db struct {
+	tree *btree.BTreeG[slot]
+}
+
+func slotLess(a, b slot) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.obj.key < b.obj.key
+}
+
+func newDB() db {
+	return db{tree: btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})}
+}
+
+func (d *db) get(key []byte) *object {
+	h := hashKey(key)
+	probe := object{hash: h, key: viewString(key)}
+	s, ok := d.tree.Get(slot{h, &probe})
+	if !ok {
+		return nil
+	}
+	return s.obj
+}
+
+// hashKey is FNV-1a with a final mix, cut to 52 bits so that a cursor survives
+// clients (and Lua) that hold it in a double. It is never 0, the first cursor.
+// The order it gives is part of no format: snapshots carry keys, not hashes.
+func hashKey(key []byte) uint64 {
+	h := uint64(14695981039346656037)
+	for _, b := range key {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	h = mix(h) >> 12
+	if h == 0 {
+		return 1
+	}
+	return h
+}
+
+// mix is the finaliser of splitmix64 (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// lookup returns the live object of a key, or nil. A key whose deadline has
+// come is absent. In a read, a key whose deadline lies between the log's clock
+// and now makes the answer unusable until a tick is logged: see Ctx.overdue.
+func (c *Ctx) lookup(key []byte) *object {
+	o := c.m.dbs[c.db].get(key)
+	if o == nil || !c.expired(o) {
+		return o
+	}
+	return nil
+}
+
+func (c *Ctx) expired(o *object) bool {
+	if o.deadline == 0 || o.deadline > c.now {
+		return false
+	}
+	if o.deadline > c.m.clock.Lease {
+		c.overdue = true
+	}
+	return true
+}
+
+// lookupString is lookup for string commands.
+func (c *Ctx) lookupString(key []byte) (o *object, wrongType bool) {
+	o = c.lookup(key)
+	return o, o != nil && o.typ != typeString
+}
+
+// newObject makes an object for key with the value val in one allocation.
+func newObject(key, val []byte) *object {
+	var both strings.Builder
+	both.Grow(len(key) + len(val))
+	both.Write(key)
+	both.Write(val)
+	s := both.String()
+	return &object{hash: hashKey(key), key: s[:len(key)], str: s[len(key):]}
+}
+
+// with returns a copy of o to be changed and stored.
+func (o *object) with(val string) *object {
+	n := *o
+	n.str = val
+	return &n
+}
+
+// store puts o in the current database in place of what had its key.
+func (c *Ctx) store(o *object) {
+	c.change()
+	o.version = c.pos
+	o.touched = c.now
+	if old, ok := c.m.dbs[c.db].tree.Set(slot{o.hash, o}); ok && old.obj.deadline != 0 {
+		c.m.expiry.remove(c.db, old.obj)
+	}
+	if o.deadline != 0 {
+		c.m.expiry.add(c.db, o)
+	}
+}
+
+// assign is store for an object that was given a value: it also takes the
+// position as its token.
+func (c *Ctx) assign(o *object) {
+	o.token = c.pos
+	c.store(o)
+}
+
+// remove deletes o from the current database.
+func (c *Ctx) remove(o *object) {
+	c.change()
+	c.m.dbs[c.db].tree.Delete(slot{o.hash, o})
+	if o.deadline != 0 {
+		c.m.expiry.remove(c.db, o)
+	}
+}
+
+// change panics when a command without the Write flag tries to write: a row
+// that lies would make replicas differ.
+func (c *Ctx) change() {
+	if c.readOnly {
+		panic("fsm: a command without the Write flag changed the state")
+	}
+}

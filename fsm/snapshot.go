@@ -1,0 +1,307 @@
+package fsm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"sort"
+)
+
+// SnapshotVersion is the version of the snapshot format that this program
+// writes.
+const SnapshotVersion = 1
+
+const (
+	snapshotMagic = "HFSNAP"
+	// snapshotBlock is the payload size at which a block is closed, and
+	// maxSnapshotBlock what a reader accepts: a block holds at least one record,
+	// and a record at most one value.
+	snapshotBlock    = 256 << 10
+	maxSnapshotBlock = snapshotBlock + MaxStringBytes + 1<<20
+)
+
+// Records in a block.
+const (
+	recordHead    = 'H' // machine fields, once, first
+	recordSession = 'S'
+	recordObject  = 'O'
+	recordEnd     = 'E' // counts, once, last
+)
+
+// WriteSnapshot writes the whole state. The machine must not change meanwhile:
+// call it on a Fork. Layout: magic, version, then blocks of
+// (length, crc32c, records), the last of which ends with the counts.
+//
+// A fork has no sessions of its own; they come from Sessions, taken at the same
+// moment.
+func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
+	bw := bufio.NewWriterSize(w, 64<<10)
+	sw := &snapshotWriter{w: bw}
+	if _, err := bw.WriteString(snapshotMagic + string(rune(SnapshotVersion))); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	b := append(sw.b, recordHead)
+	b = binary.AppendUvarint(b, m.applied)
+	b = binary.AppendUvarint(b, m.term)
+	b = appendString(b, m.clusterID)
+	b = binary.AppendVarint(b, m.clock.Lease)
+	b = binary.AppendVarint(b, m.clock.Wall)
+	b = binary.LittleEndian.AppendUint64(b, m.chain)
+	for _, n := range []uint64{m.stats.Entries, m.stats.Groups, m.stats.Ops, m.stats.Expired, m.stats.Backwards, m.stats.Fenced, m.stats.Gaps, m.stats.Duplicates} {
+		b = binary.AppendUvarint(b, n)
+	}
+	sw.b = b
+	for _, s := range sessions.list {
+		b := append(sw.b, recordSession)
+		b = appendString(b, s.node)
+		b = binary.AppendUvarint(b, s.boot)
+		b = binary.AppendUvarint(b, s.floor)
+		b = binary.AppendUvarint(b, uint64(len(s.replies)))
+		for _, r := range s.replies {
+			b = append(b, byte(r.status))
+			b = appendString(b, r.bytes)
+		}
+		sw.b = b
+		sw.cut()
+	}
+	objects := uint64(0)
+	for i := range m.dbs {
+		m.dbs[i].tree.Scan(func(s slot) bool {
+			sw.b = appendObject(sw.b, i, s.obj)
+			objects++
+			sw.cut()
+			return sw.err == nil
+		})
+	}
+	b = append(sw.b, recordEnd)
+	b = binary.AppendUvarint(b, uint64(len(sessions.list)))
+	sw.b = binary.AppendUvarint(b, objects)
+	sw.flush()
+	if sw.err == nil {
+		sw.err = bw.Flush()
+	}
+	if sw.err != nil {
+		return fmt.Errorf("write snapshot: %w", sw.err)
+	}
+	return nil
+}
+
+// Sessions is a copy of the session table.
+type Sessions struct{ list []namedSession }
+
+type namedSession struct {
+	node string
+	session
+}
+
+// Sessions returns a copy of the session table, sorted by node.
+func (m *Machine) Sessions() Sessions {
+	var list []namedSession
+	for node, s := range m.sessions {
+		n := namedSession{node, *s}
+		n.replies = slices.Clone(s.replies)
+		list = append(list, n)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].node < list[j].node })
+	return Sessions{list}
+}
+
+type snapshotWriter struct {
+	w   io.Writer
+	b   []byte
+	err error
+}
+
+// cut closes the block when it is large enough.
+func (w *snapshotWriter) cut() {
+	if len(w.b) >= snapshotBlock {
+		w.flush()
+	}
+}
+
+func (w *snapshotWriter) flush() {
+	if w.err != nil || len(w.b) == 0 {
+		return
+	}
+	var head [8]byte
+	binary.LittleEndian.PutUint32(head[:], uint32(len(w.b)))
+	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(w.b, castagnoli))
+	if _, w.err = w.w.Write(head[:]); w.err == nil {
+		_, w.err = w.w.Write(w.b)
+	}
+	w.b = w.b[:0]
+}
+
+func appendObject(b []byte, db int, o *object) []byte {
+	b = append(b, recordObject, byte(db), byte(o.typ))
+	var flags byte
+	if o.raw {
+		flags |= 1
+	}
+	b = append(b, flags)
+	b = appendString(b, o.key)
+	b = binary.AppendUvarint(b, uint64(o.token))
+	b = binary.AppendUvarint(b, uint64(o.version))
+	b = binary.AppendVarint(b, o.touched)
+	b = binary.AppendVarint(b, o.deadline)
+	b = binary.AppendVarint(b, o.expireAt)
+	return appendString(b, o.str)
+}
+
+func (d *decoder) object() (db int, o *object, err error) {
+	o = &object{}
+	db = int(d.byte())
+	o.typ = typ(d.byte())
+	flags := d.byte()
+	o.raw = flags&1 != 0
+	o.key = string(d.bytes())
+	o.token = Pos(d.uvarint())
+	o.version = Pos(d.uvarint())
+	o.touched = d.varint()
+	o.deadline = d.varint()
+	o.expireAt = d.varint()
+	if d.err == nil && (db >= Databases || o.typ != typeString || flags > 1) {
+		return 0, nil, fmt.Errorf("object in db %d of type %d: %w", db, o.typ, ErrVersion)
+	}
+	o.str = string(d.bytes())
+	o.hash = hashKey([]byte(o.key))
+	return db, o, d.err
+}
+
+// ReadSnapshot builds a machine from what WriteSnapshot wrote. It returns an
+// error and no machine unless every byte is accounted for.
+func ReadSnapshot(r io.Reader, table *Table) (*Machine, error) {
+	m, err := readSnapshot(bufio.NewReaderSize(r, 64<<10), table)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	return m, nil
+}
+
+func readSnapshot(r *bufio.Reader, table *Table) (*Machine, error) {
+	head := make([]byte, len(snapshotMagic)+1)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, fmt.Errorf("head: %w", err)
+	}
+	if string(head[:len(snapshotMagic)]) != snapshotMagic {
+		return nil, fmt.Errorf("starts with %q: %w", head, ErrFormat)
+	}
+	if v := head[len(snapshotMagic)]; v != SnapshotVersion {
+		return nil, fmt.Errorf("snapshot version %d: %w", v, ErrVersion)
+	}
+	load := snapshotLoader{m: New(table)}
+	for !load.ended {
+		block, err := readBlock(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := load.block(block); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		return nil, fmt.Errorf("bytes after the end: %w", ErrFormat)
+	}
+	return load.m, nil
+}
+
+func readBlock(r *bufio.Reader) ([]byte, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, fmt.Errorf("block head: %w", err)
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n == 0 || n > maxSnapshotBlock {
+		return nil, fmt.Errorf("block of %d bytes: %w", n, ErrFormat)
+	}
+	block := make([]byte, n)
+	if _, err := io.ReadFull(r, block); err != nil {
+		return nil, fmt.Errorf("block: %w", err)
+	}
+	if crc32.Checksum(block, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, fmt.Errorf("block: %w", ErrChecksum)
+	}
+	return block, nil
+}
+
+type snapshotLoader struct {
+	m        *Machine
+	begun    bool
+	ended    bool
+	sessions uint64
+	objects  uint64
+}
+
+func (l *snapshotLoader) block(b []byte) error {
+	d := &decoder{b: b}
+	for len(d.b) > 0 {
+		record := d.byte()
+		if l.begun != (record != recordHead) || l.ended {
+			return fmt.Errorf("record %q out of place: %w", record, ErrFormat)
+		}
+		switch record {
+		case recordHead:
+			l.head(d)
+		case recordSession:
+			l.session(d)
+		case recordObject:
+			db, o, err := d.object()
+			if err != nil {
+				return err
+			}
+			if _, twice := l.m.dbs[db].tree.Load(slot{o.hash, o}); twice {
+				return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
+			}
+			if o.deadline != 0 {
+				l.m.expiry.add(db, o)
+			}
+			l.objects++
+		case recordEnd:
+			l.ended = true
+			if s, o := d.uvarint(), d.uvarint(); d.err == nil && (s != l.sessions || o != l.objects) {
+				return fmt.Errorf("%d sessions and %d keys in place of %d and %d: %w", l.sessions, l.objects, s, o, ErrFormat)
+			}
+		default:
+			return fmt.Errorf("record %q: %w", record, ErrVersion)
+		}
+		if d.err != nil {
+			return fmt.Errorf("record %q: %w", record, d.err)
+		}
+	}
+	return nil
+}
+
+func (l *snapshotLoader) head(d *decoder) {
+	m := l.m
+	l.begun = true
+	m.applied = d.uvarint()
+	m.term = d.uvarint()
+	m.clusterID = string(d.bytes())
+	m.clock.Lease = d.varint()
+	m.clock.Wall = d.varint()
+	if len(d.b) < 8 {
+		d.fail()
+		return
+	}
+	m.chain = binary.LittleEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	st := &m.stats
+	for _, n := range []*uint64{&st.Entries, &st.Groups, &st.Ops, &st.Expired, &st.Backwards, &st.Fenced, &st.Gaps, &st.Duplicates} {
+		*n = d.uvarint()
+	}
+}
+
+func (l *snapshotLoader) session(d *decoder) {
+	node := string(d.bytes())
+	s := &session{boot: d.uvarint(), floor: d.uvarint()}
+	n := d.uvarint()
+	for ; n > 0 && d.err == nil; n-- {
+		s.replies = append(s.replies, keptReply{Status(d.byte()), slices.Clone(d.bytes())})
+	}
+	s.lastSeq = s.floor + uint64(len(s.replies))
+	l.m.sessions[node] = s
+	l.sessions++
+}
