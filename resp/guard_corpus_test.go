@@ -1,0 +1,471 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidwall/redcon"
+)
+
+// A guardCase is one thing that a client sends on a new connection and all that
+// it must get back. Unless stranger is set, no password is needed; with one, the
+// password is "pw".
+type guardCase struct {
+	name     string
+	in       string
+	want     string
+	closes   bool   // the server ends the connection by itself
+	stranger bool   // the server has a password
+	differs  string // why Redis 7.0.15 answers otherwise, "" if it does not
+}
+
+func guardProtocolError(reason string) string { return "-ERR Protocol error: " + reason + "\r\n" }
+
+const (
+	guardPing = "*1\r\n$4\r\nPING\r\n"
+	guardPong = "+PONG\r\n"
+	guardAuth = "*2\r\n$4\r\nAUTH\r\n$2\r\npw\r\n"
+	guard64K  = 64 << 10
+)
+
+// guardCorpus is what hostile and odd clients send. Limits are DefaultLimits.
+func guardCorpus() []guardCase {
+	multi, bulk := guardProtocolError(guardBadMulti), guardProtocolError(guardBadBulk)
+	quotes := guardProtocolError(guardBadQuotes)
+	expected := func(c string) string { return guardProtocolError("expected '$', got '" + c + "'") }
+	noargs := func(name string) string {
+		return "-ERR unknown command '" + name + "', with args beginning with: \r\n"
+	}
+	packets := "Redis drops replies that it has not sent when it closes, which depends on packets"
+	mebi := strings.Repeat("v", 1<<20)
+	arg16k := strings.Repeat("u", 16<<10)
+	return []guardCase{
+		{name: "multibulk", in: guardPing, want: guardPong},
+		{name: "two in a packet", in: guardPing + guardPing, want: guardPong + guardPong},
+		{name: "inline", in: "PING\r\n", want: guardPong},
+		{name: "inline without CR", in: "PING\n", want: guardPong},
+		{name: "inline and multibulk mixed", in: "PING\n" + guardPing + "PING a\r\n" + guardPing, want: guardPong + guardPong + "$1\r\na\r\n" + guardPong},
+		{name: "nothing", in: "", want: ""},
+
+		{name: "empty line", in: "\r\n", want: ""},
+		{name: "empty lines around commands", in: "\r\n\n\r\n" + guardPing + "\n\r\n" + guardPing + "\r\n", want: guardPong + guardPong},
+		{name: "blank line", in: " \t \r\n" + guardPing, want: guardPong},
+		{name: "many empty lines", in: strings.Repeat("\r\n", 10000) + guardPing, want: guardPong},
+		{name: "count zero", in: "*0\r\n" + guardPing, want: guardPong},
+		{name: "count minus one", in: "*-1\r\n" + guardPing, want: guardPong},
+		{name: "count minus two", in: "*-2\r\n" + guardPing, want: guardPong},
+		{name: "count smallest int64", in: "*-9223372036854775808\r\n" + guardPing, want: guardPong},
+		{name: "count below int64", in: guardPing + "*-9223372036854775809\r\n" + guardPing, want: guardPong + multi, closes: true},
+		{name: "zeros between commands", in: guardPing + "*0\r\n*-1\r\n" + guardPing + "*0\r\n", want: guardPong + guardPong},
+		{name: "many zeros", in: strings.Repeat("*0\r\n", 5000) + guardPing, want: guardPong},
+
+		{name: "count largest int64", in: "*9223372036854775807\r\n$3\r\nabc\r\n", want: multi, closes: true},
+		{name: "count 9e18", in: "*9000000000000000000\r\n", want: multi, closes: true},
+		{name: "count beyond int64", in: "*9223372036854775808\r\n", want: multi, closes: true},
+		{name: "count beyond uint64", in: "*18446744073709551617\r\n", want: multi, closes: true},
+		{name: "count wraps to one", in: "*18446744073709551617\r\n$4\r\nPING\r\n", want: multi, closes: true},
+		{name: "count over int32", in: "*2147483648\r\n", want: multi, closes: true},
+		{name: "count over MaxArgs", in: "*1048577\r\n", want: multi, closes: true, differs: "Redis takes up to 2^31-1 arguments"},
+		{name: "count MaxArgs and no more", in: "*1048576\r\n", want: ""},
+		{name: "count a word", in: guardPing + "*abc\r\n" + guardPing, want: guardPong + multi, closes: true},
+		{name: "count empty", in: "*\r\n", want: multi, closes: true},
+		{name: "count with plus", in: "*+1\r\n", want: multi, closes: true},
+		{name: "count with leading zero", in: "*01\r\n$4\r\nPING\r\n", want: multi, closes: true},
+		{name: "count of zeros", in: "*" + strings.Repeat("0", 100) + "\r\n", want: multi, closes: true},
+		{name: "count with leading blank", in: "* 1\r\n", want: multi, closes: true},
+		{name: "count with trailing blank", in: "*1 \r\n", want: multi, closes: true},
+		{name: "count minus zero", in: "*-0\r\n", want: multi, closes: true},
+		{name: "count minus", in: "*-\r\n", want: multi, closes: true},
+		{name: "count minus minus", in: "*--1\r\n", want: multi, closes: true},
+		{name: "count hex", in: "*0x1\r\n", want: multi, closes: true},
+		{name: "count with underscore", in: "*1_0\r\n", want: multi, closes: true},
+		{name: "count line ends with LF only", in: "*1\n$4\nPING\n", want: ""},
+		{name: "count line with LF inside", in: "*1\n$4\nPING\n\r\n", want: multi, closes: true},
+		{name: "count line CR without LF", in: "*1\rX$4\rYPINGZZ" + guardPing, want: guardPong + guardPong},
+		{name: "count with NUL", in: "*1\x00\r\n$4\r\nPING\r\n", want: ""},
+		{name: "count line endless", in: "*" + strings.Repeat("1", guard64K), want: guardProtocolError(guardLongMulti), closes: true},
+		{name: "count line endless by NUL", in: "*1\x00\r\n" + strings.Repeat("PING\r\n", guard64K/6+1), want: guardProtocolError(guardLongMulti), closes: true},
+		{name: "count line just short of endless", in: "*" + strings.Repeat("1", guard64K-1), want: ""},
+
+		{name: "length largest int64", in: "*1\r\n$9223372036854775807\r\nabc\r\n", want: bulk, closes: true},
+		{name: "length smallest int64", in: "*1\r\n$-9223372036854775808\r\n", want: bulk, closes: true},
+		{name: "length wraps to four", in: "*1\r\n$18446744073709551620\r\nPING\r\n", want: bulk, closes: true},
+		{name: "length just below int64 overflow", in: "*1\r\n$9223372036854775800\r\nPING\r\n", want: bulk, closes: true},
+		{name: "length of second argument largest int64", in: "*2\r\n$4\r\nPING\r\n$9223372036854775807\r\n", want: bulk, closes: true},
+		{name: "length minus one", in: "*1\r\n$-1\r\n", want: bulk, closes: true},
+		{name: "length minus two", in: "*1\r\n$-2\r\n", want: bulk, closes: true},
+		{name: "length minus five after a command", in: guardPing + "*1\r\n$-5\r\n" + guardPing, want: guardPong + bulk, closes: true},
+		{name: "length minus zero", in: "*1\r\n$-0\r\n", want: bulk, closes: true},
+		{name: "length with plus", in: "*1\r\n$+1\r\n", want: bulk, closes: true},
+		{name: "length with leading zero", in: "*1\r\n$01\r\n", want: bulk, closes: true},
+		{name: "length with leading blank", in: "*1\r\n$ 1\r\n", want: bulk, closes: true},
+		{name: "length empty", in: "*1\r\n$\r\n", want: bulk, closes: true},
+		{name: "length of thirty digits", in: "*1\r\n$" + strings.Repeat("1", 30) + "\r\n", want: bulk, closes: true},
+		{name: "length over MaxBulk", in: "*1\r\n$1048577\r\n", want: bulk, closes: true},
+		{name: "length far over MaxBulk", in: "*1\r\n$600000000\r\n", want: bulk, closes: true},
+		{name: "length MaxBulk and no more", in: "*1\r\n$1048576\r\nxyz", want: ""},
+		{name: "length zero", in: "*1\r\n$0\r\n\r\n", want: noargs("")},
+		{name: "length zero of an argument", in: "*2\r\n$4\r\nPING\r\n$0\r\n\r\n", want: "$0\r\n\r\n"},
+		{name: "length line CR without LF", in: "*1\r\n$4\rXPING\r\n", want: guardPong},
+		{name: "length line with NUL", in: "*1\r\n$4\x00\r\nPING\r\n", want: ""},
+		{name: "length line endless", in: "*1\r\n$" + strings.Repeat("1", guard64K), want: guardProtocolError(guardLongBulk), closes: true},
+		{name: "length line endless without dollar", in: "*1\r\n" + strings.Repeat("x", guard64K+1), want: guardProtocolError(guardLongBulk), closes: true},
+		{name: "argument of MaxBulk", in: "*2\r\n$4\r\nECHO\r\n$1048576\r\n" + mebi + "\r\n" + guardPing, want: "$1048576\r\n" + mebi + "\r\n" + guardPong},
+		{name: "argument larger than its length", in: "*1\r\n$4\r\nPINGPING\r\n", want: guardPong + noargs("NG")},
+		{name: "argument with any end", in: "*1\r\n$4\r\nPINGxy" + guardPing, want: guardPong + guardPong},
+		{name: "argument with NUL and CR LF", in: "*2\r\n$4\r\nECHO\r\n$5\r\na\x00\r\nb\r\n", want: "$5\r\na\x00\r\nb\r\n"},
+		{name: "argument that looks like a frame", in: "*2\r\n$4\r\nECHO\r\n$14\r\n" + guardPing + "\r\n", want: "$14\r\n" + guardPing + "\r\n"},
+		{name: "command over MaxCommand", in: "*9\r\n$4\r\nPING\r\n" + strings.Repeat("$1048576\r\n"+mebi+"\r\n", 7) + "$1048576\r\n", want: guardProtocolError("too big command, the limit is 8388608 bytes"), closes: true, differs: "Redis allows 1 GB"},
+
+		{name: "got plus", in: "*1\r\n+PING\r\n", want: expected("+"), closes: true},
+		{name: "got letter", in: "*1\r\nPING\r\n", want: expected("P"), closes: true},
+		{name: "got star", in: "*1\r\n*1\r\n", want: expected("*"), closes: true},
+		{name: "got CR", in: "*1\r\n\r\n\r\n", want: expected(" "), closes: true},
+		{name: "got LF", in: "*1\r\n\n\r\n", want: expected(" "), closes: true},
+		{name: "got byte 255", in: "*1\r\n\xff\r\n", want: expected("\xff"), closes: true},
+		{name: "got plus for the second argument", in: guardPing + "*2\r\n$4\r\nECHO\r\n:1\r\n", want: guardPong + expected(":"), closes: true},
+		{name: "got plus, line not ended", in: "*1\r\n+PING", want: ""},
+		{name: "got plus, line ended by half", in: "*1\r\n+PING\r", want: ""},
+		{name: "got NUL", in: "*1\r\n\x00\r\n", want: ""},
+		{name: "bulk without count", in: "$4\r\nPING\r\n", want: noargs("$4") + guardPong},
+		{name: "status line", in: "+PING\r\n", want: noargs("+PING")},
+
+		{name: "incomplete count", in: guardPing + "*1", want: guardPong},
+		{name: "incomplete length", in: guardPing + "*1\r\n$4\r", want: guardPong},
+		{name: "incomplete argument", in: guardPing + "*1\r\n$4\r\nPIN", want: guardPong},
+		{name: "incomplete end", in: guardPing + "*1\r\n$4\r\nPING\r", want: guardPong},
+		{name: "incomplete inline", in: guardPing + "PING", want: guardPong},
+
+		{name: "inline quotes", in: `PING "b c"` + "\r\n", want: "$3\r\nb c\r\n"},
+		{name: "inline single quotes", in: `PING 'b\'c\n'` + "\r\n", want: "$5\r\nb'c\\n\r\n"},
+		{name: "inline escapes", in: `PING "a\n\r\t\b\a\q\\\"\x41\xfF\xg1\x4"` + "\r\n", want: "$16\r\na\n\r\t\b\aq\\\"A\xffxg1x4\r\n"},
+		{name: "inline quote inside a word", in: `PI"NG" ab'c d'` + "\r\n", want: "$5\r\nabc d\r\n"},
+		{name: "inline empty quotes", in: `PING ""` + "\r\n", want: "$0\r\n\r\n"},
+		{name: "inline empty name", in: `""` + "\r\n", want: noargs("")},
+		{name: "inline blanks", in: "\t\v PING \f\v\t x \r\r\n", want: "$1\r\nx\r\n"},
+		{name: "inline vertical tab inside a word", in: "PING a\vb\r\n", want: "$3\r\na\vb\r\n"},
+		{name: "inline CR inside", in: "PING\rx\r\n", want: "$1\r\nx\r\n"},
+		{name: "inline unbalanced", in: guardPing + `PING "b` + "\r\n" + guardPing, want: guardPong + quotes, closes: true},
+		{name: "inline unbalanced single", in: `PING 'b` + "\r\n", want: quotes, closes: true},
+		{name: "inline text behind a quote", in: `PING "b"c` + "\r\n", want: quotes, closes: true},
+		{name: "inline ends in a backslash", in: `PING "b\` + "\r\n", want: quotes, closes: true},
+		{name: "inline too big", in: strings.Repeat("x", guard64K+1), want: guardProtocolError(guardLongInline), closes: true},
+		{name: "inline as big as it may be", in: "PING " + strings.Repeat("x", guard64K-6) + "\r\n", want: "$65530\r\n" + strings.Repeat("x", guard64K-6) + "\r\n"},
+		{name: "inline with NUL", in: "a\x00b\r\nPING\r\n", want: ""},
+		{name: "inline endless by NUL", in: "a\x00" + strings.Repeat("PING\r\n", guard64K/6+1), want: guardProtocolError(guardLongInline), closes: true},
+		{name: "TLS hello", in: "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n", want: ""},
+
+		{name: "POST", in: "POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n", want: "", closes: true},
+		{name: "post alone", in: "post\r\n", want: "", closes: true},
+		{name: "Host", in: "HOST: x\r\nPING\r\n", want: "", closes: true},
+		{name: "GET over HTTP", in: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", want: "", closes: true},
+		{name: "Host after a command", in: "PING\r\nhost: x\r\nPING\r\n", want: guardPong, closes: true, differs: packets},
+		{name: "POST as multibulk", in: "*1\r\n$4\r\nPoSt\r\n" + guardPing, want: "", closes: true},
+		{name: "Host as multibulk", in: "*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n", want: "", closes: true},
+		{name: "POST as argument", in: "PING POST\r\nPING Host:\r\n", want: "$4\r\nPOST\r\n$5\r\nHost:\r\n"},
+		{name: "POSTX", in: "POSTX\r\n", want: noargs("POSTX")},
+
+		{name: "long pipeline", in: strings.Repeat(guardPing, 3000), want: strings.Repeat(guardPong, 3000)},
+		{name: "long pipeline then an error", in: strings.Repeat(guardPing, 1000) + "*1\r\n$x\r\n" + guardPing, want: strings.Repeat(guardPong, 1000) + bulk, closes: true},
+		{name: "long inline pipeline", in: strings.Repeat("PING\n", 3000), want: strings.Repeat(guardPong, 3000)},
+		{name: "large then small", in: "*2\r\n$4\r\nECHO\r\n$100000\r\n" + mebi[:100000] + "\r\n" + strings.Repeat(guardPing, 500), want: "$100000\r\n" + mebi[:100000] + "\r\n" + strings.Repeat(guardPong, 500)},
+
+		{name: "stranger, 10 arguments", in: "*10\r\n", want: "", stranger: true},
+		{name: "stranger, 11 arguments", in: "*11\r\n", want: guardProtocolError(guardUnauthMulti), closes: true, stranger: true},
+		{name: "stranger, 2000000 arguments", in: "*2000000\r\n", want: guardProtocolError(guardUnauthMulti), closes: true, stranger: true},
+		{name: "stranger, 2^31 arguments", in: "*2147483648\r\n", want: multi, closes: true, stranger: true},
+		{name: "stranger, 16 KiB", in: "*2\r\n$4\r\nECHO\r\n$16384\r\n" + arg16k + "\r\n", want: "-NOAUTH Authentication required.\r\n", stranger: true},
+		{name: "stranger, over 16 KiB", in: "*1\r\n$16385\r\n", want: guardProtocolError(guardUnauthBulk), closes: true, stranger: true},
+		{name: "stranger, over MaxBulk", in: "*1\r\n$1048577\r\n", want: bulk, closes: true, stranger: true},
+		{name: "stranger pipelines", in: guardPing + "PING\r\n*0\r\n" + guardPing, want: strings.Repeat("-NOAUTH Authentication required.\r\n", 3), stranger: true},
+		{name: "stranger posts", in: "*1\r\n$4\r\nPOST\r\n", want: "", closes: true, stranger: true},
+		{name: "AUTH and a large command in one packet", in: guardAuth + "*2\r\n$4\r\nECHO\r\n$16385\r\n" + mebi[:16385] + "\r\n", want: "+OK\r\n$16385\r\n" + mebi[:16385] + "\r\n", stranger: true},
+		{name: "AUTH and 11 arguments in one packet", in: "AUTH pw\r\n*11\r\n", want: "+OK\r\n", stranger: true},
+		{name: "wrong AUTH and 11 arguments in one packet", in: "AUTH xx\r\n*11\r\n", want: "-WRONGPASS invalid username-password pair or user is disabled.\r\n" + guardProtocolError(guardUnauthMulti), closes: true, stranger: true},
+	}
+}
+
+// guardHandler answers the few commands of the corpus as Redis does.
+func guardHandler(password string) func(redcon.Conn, redcon.Command) {
+	return func(c redcon.Conn, cmd redcon.Command) {
+		g := c.NetConn().(*Guard)
+		name := strings.ToUpper(string(cmd.Args[0]))
+		switch {
+		case name == "AUTH" && len(cmd.Args) == 2:
+			if string(cmd.Args[1]) != password {
+				c.WriteError("WRONGPASS invalid username-password pair or user is disabled.")
+				return
+			}
+			g.SetAuthenticated(true)
+			c.WriteString("OK")
+		case !g.Authenticated():
+			c.WriteError("NOAUTH Authentication required.")
+		case name == "PING" && len(cmd.Args) == 1:
+			c.WriteString("PONG")
+		case (name == "PING" || name == "ECHO") && len(cmd.Args) == 2:
+			c.WriteBulk(cmd.Args[1])
+		default:
+			text := "ERR unknown command '" + string(cmd.Args[0]) + "', with args beginning with: "
+			for _, arg := range cmd.Args[1:] {
+				text += "'" + string(arg) + "' "
+			}
+			c.WriteRaw([]byte("-" + strings.NewReplacer("\r", " ", "\n", " ").Replace(text) + "\r\n"))
+		}
+	}
+}
+
+// A guardServer is a redcon server behind a GuardListener on a loopback port.
+type guardServer struct {
+	*GuardListener
+	addr     string
+	protocol atomic.Int64 // calls of hooks
+	cross    atomic.Int64
+	write    chan struct{} // one for each write timeout
+}
+
+// guardServe starts a server whose sockets read as much at once as cut says.
+func guardServe(t testing.TB, l Limits, password string, cut func() func() int) *guardServer {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &guardServer{addr: ln.Addr().String(), write: make(chan struct{}, 1)}
+	s.GuardListener = NewGuardListener(guardCutListener{ln, cut}, l, GuardHooks{
+		ProtocolError: func(*Guard, string) { s.protocol.Add(1) },
+		CrossProtocol: func(*Guard) { s.cross.Add(1) },
+		Timeout: func(_ *Guard, kind string) {
+			if kind == "write" {
+				s.write <- struct{}{}
+			}
+		},
+		AcceptError: func(err error, _ time.Duration) { t.Log(err) },
+	})
+	accept := func(c redcon.Conn) bool {
+		c.NetConn().(*Guard).SetAuthenticated(password == "")
+		return true
+	}
+	done := make(chan error, 1)
+	go func() { done <- redcon.Serve(s.GuardListener, guardHandler(password), accept, nil) }()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+type guardCutListener struct {
+	net.Listener
+	cut func() func() int // nil: do not cut
+}
+
+func (l guardCutListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil || l.cut == nil {
+		return c, err
+	}
+	return &guardCutConn{c.(*net.TCPConn), l.cut()}, nil
+}
+
+type guardCutConn struct {
+	*net.TCPConn
+	next func() int
+}
+
+func (c *guardCutConn) Read(p []byte) (int, error) {
+	return c.TCPConn.Read(p[:min(len(p), c.next())])
+}
+
+// guardOneByte and guardRandom are ways to cut a stream.
+func guardOneByte() func() int { return func() int { return 1 } }
+
+func guardRandom(seed uint64) func() func() int {
+	return func() func() int {
+		r := rand.New(rand.NewPCG(seed, 1))
+		return func() int { return 1 + r.IntN(1<<r.IntN(14)) }
+	}
+}
+
+// guardAsk sends in on a new connection and returns all that comes back. The
+// server is to end the connection if closes is set; if not, guardAsk ends its
+// sending side once as much as want has come back.
+func guardAsk(network, addr, in, want string, closes bool) (string, error) {
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return "", err
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.WriteString(c, in) // fails if the server refuses the rest
+	}()
+	var out bytes.Buffer
+	if !closes {
+		_, err = io.CopyN(&out, c, int64(len(want)))
+		<-sent
+		if err == nil {
+			err = c.(interface{ CloseWrite() error }).CloseWrite()
+		}
+	}
+	if err == nil {
+		_, err = io.Copy(&out, c)
+	}
+	if closes && errors.Is(err, syscall.ECONNRESET) {
+		err = nil // closed with input unread
+	}
+	c.Close()
+	<-sent
+	return out.String(), err
+}
+
+func guardShort(s string) string {
+	if len(s) > 200 {
+		return strconv.Quote(s[:150]) + "..." + strconv.Quote(s[len(s)-50:]) + fmt.Sprintf(" (%d bytes)", len(s))
+	}
+	return strconv.Quote(s)
+}
+
+func TestGuardCorpus(t *testing.T) {
+	for _, way := range []struct {
+		name string
+		cut  func() func() int
+	}{
+		{"whole", nil},
+		{"one byte", guardOneByte},
+		{"random 1", guardRandom(1)},
+		{"random 2", guardRandom(2)},
+		{"random 3", guardRandom(3)},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			open := guardServe(t, DefaultLimits(), "", way.cut)
+			locked := guardServe(t, DefaultLimits(), "pw", way.cut)
+			bystander, err := net.Dial("tcp", open.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer bystander.Close()
+			for _, c := range guardCorpus() {
+				if way.name == "one byte" && len(c.in) > 1<<20 {
+					continue // TestGuardLinear does this without a system call per byte
+				}
+				s := open
+				if c.stranger {
+					s = locked
+				}
+				before := s.protocol.Load() + s.cross.Load()
+				got, err := guardAsk("tcp", s.addr, c.in, c.want, c.closes)
+				if got != c.want || err != nil {
+					t.Errorf("%s: sent %s\ngot  %s, %v\nwant %s", c.name, guardShort(c.in), guardShort(got), err, guardShort(c.want))
+				}
+				if refused := s.protocol.Load()+s.cross.Load() > before; refused != c.closes {
+					t.Errorf("%s: refused: got %v, want %v", c.name, refused, c.closes)
+				}
+				guardPingBystander(t, bystander, c.name)
+			}
+		})
+	}
+}
+
+func guardPingBystander(t *testing.T, c net.Conn, after string) {
+	t.Helper()
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, guardPing); err != nil {
+		t.Fatalf("%s: another connection: %v", after, err)
+	}
+	got := make([]byte, len(guardPong))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != guardPong {
+		t.Fatalf("%s: another connection: got %q, %v", after, got, err)
+	}
+}
+
+// TestGuardAgainstRedis holds the corpus against a Redis of the machine.
+func TestGuardAgainstRedis(t *testing.T) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("NOT RUN: no redis-server on PATH, so the corpus was not compared with a real Redis")
+	}
+	version, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(version, []byte("v=7.0.")) {
+		t.Skipf("NOT RUN: the corpus is that of Redis 7.0, here is %s", version)
+	}
+	open, locked := guardStartRedis(t, path), guardStartRedis(t, path, "--requirepass", "pw")
+	for _, c := range guardCorpus() {
+		if c.differs != "" {
+			continue
+		}
+		sock := open
+		if c.stranger {
+			sock = locked
+		}
+		got, err := guardAsk("unix", sock, c.in, c.want, c.closes)
+		if got != c.want || err != nil {
+			t.Errorf("%s: sent %s\nRedis answers %s, %v\nthe corpus has %s", c.name, guardShort(c.in), guardShort(got), err, guardShort(c.want))
+		}
+	}
+}
+
+// guardStartRedis starts a Redis with a limit of 1 MiB an argument and returns
+// the path of its socket.
+func guardStartRedis(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "guard") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	sock := filepath.Join(dir, "redis.sock")
+	args = append([]string{"--port", "0", "--unixsocket", sock, "--dir", dir, "--save", "", "--appendonly", "no", "--proto-max-bulk-len", "1mb", "--daemonize", "no"}, args...)
+	cmd := exec.Command(path, args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // reports the kill
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	var log bytes.Buffer
+	for line := make([]byte, 4096); !bytes.Contains(log.Bytes(), []byte("ready to accept connections at")) && !bytes.Contains(log.Bytes(), []byte("The server is now ready")); {
+		n, err := out.Read(line)
+		log.Write(line[:n])
+		if err != nil {
+			t.Fatalf("redis-server ended: %v\n%s", err, &log)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	return sock
+}

@@ -1,0 +1,161 @@
+package resp
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// guardSplitInline splits the line of an inline command (without its line end)
+// into arguments, with the quoting rules of sdssplitargs in Redis 7.0: double
+// quotes know \xHH, \n, \r, \t, \b, \a and take any other escaped byte as it is,
+// single quotes know \' only, a closing quote must be followed by a blank or
+// the end. It returns false for unbalanced quotes. A blank line has no arguments.
+//
+// The parser behind the guard has other rules (no quotes inside a word, no \x,
+// no tabs), which is why inline commands never reach it.
+func guardSplitInline(line []byte) ([][]byte, bool) {
+	var args [][]byte
+	for i := 0; ; {
+		for i < len(line) && guardIsSpace(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return args, true
+		}
+		arg, next, ok := guardInlineWord(line, i)
+		if !ok {
+			return nil, false
+		}
+		args = append(args, arg)
+		i = next
+	}
+}
+
+// guardInlineWord reads the one word that starts at line[i] and returns it with
+// the index of the byte after it.
+func guardInlineWord(line []byte, i int) (word []byte, next int, ok bool) {
+	word = []byte{}
+	for ; i < len(line); i++ {
+		switch c := line[i]; c {
+		// A vertical tab or form feed separates words only in front of one:
+		// inside, Redis keeps it.
+		case ' ', '\n', '\r', '\t':
+			return word, i, true
+		case '"', '\'':
+			if word, i, ok = guardInlineQuoted(word, line, i); !ok {
+				return nil, 0, false
+			}
+			return word, i, true
+		default:
+			word = append(word, c)
+		}
+	}
+	return word, i, true
+}
+
+// guardInlineQuoted appends the quoted text that opens at line[i] to word and
+// returns it with the index of the byte after the closing quote.
+func guardInlineQuoted(word, line []byte, i int) ([]byte, int, bool) {
+	quote := line[i]
+	for i++; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case c == quote:
+			i++
+			return word, i, i == len(line) || guardIsSpace(line[i])
+		case c != '\\' || i+1 == len(line):
+			word = append(word, c)
+		case quote == '\'':
+			if line[i+1] == '\'' {
+				i++
+				c = '\''
+			}
+			word = append(word, c)
+		case line[i+1] == 'x' && i+3 < len(line) && guardHex(line[i+2]) >= 0 && guardHex(line[i+3]) >= 0:
+			word = append(word, byte(guardHex(line[i+2])<<4|guardHex(line[i+3])))
+			i += 3
+		default:
+			i++
+			word = append(word, guardUnescape(line[i]))
+		}
+	}
+	return nil, 0, false
+}
+
+func guardUnescape(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'b':
+		return '\b'
+	case 'a':
+		return '\a'
+	}
+	return c
+}
+
+func guardHex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// guardIsSpace is isspace of the C locale.
+func guardIsSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+
+// guardEncode appends args as a multibulk command to dst.
+func guardEncode(dst []byte, args [][]byte) []byte {
+	dst = append(dst, '*')
+	dst = strconv.AppendInt(dst, int64(len(args)), 10)
+	dst = append(dst, '\r', '\n')
+	for _, arg := range args {
+		dst = append(dst, '$')
+		dst = strconv.AppendInt(dst, int64(len(arg)), 10)
+		dst = append(dst, '\r', '\n')
+		dst = append(dst, arg...)
+		dst = append(dst, '\r', '\n')
+	}
+	return dst
+}
+
+// guardIsWebWord says whether a command name shows that a browser was talked
+// into sending an HTTP request here: Redis closes the connection at these two
+// (securityWarningCommand).
+func guardIsWebWord(name []byte) bool {
+	switch len(name) {
+	case 4:
+		return bytes.EqualFold(name, []byte("post"))
+	case 5:
+		return bytes.EqualFold(name, []byte("host:"))
+	}
+	return false
+}
+
+// guardIsWebRequest says whether an inline command is the first line of an HTTP
+// request. Redis runs the line as a command and drops the reply when the Host:
+// line arrives in the same packet; here the answer must not depend on packets,
+// so the request line alone decides. None of the methods is a command that takes
+// two arguments, so no valid command is lost.
+func guardIsWebRequest(args [][]byte) bool {
+	if len(args) > 0 && guardIsWebWord(args[0]) {
+		return true
+	}
+	if len(args) != 3 || !bytes.HasPrefix(args[2], []byte("HTTP/")) {
+		return false
+	}
+	switch string(args[0]) {
+	case "GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "PRI":
+		return true
+	}
+	return false
+}
