@@ -1,0 +1,165 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// serve shakes hands with a dialler and runs what it came for. It owns the connection until raft takes it or the handler returns.
+func (m *Mux) serve(c *conn) {
+	hello, handler, layer, err := m.welcome(c)
+	if err != nil {
+		c.drop()
+		m.logHandshake(c, hello, err)
+		return
+	}
+	if layer != nil {
+		err = m.assign(c, func() { c.layer = layer })
+		if err == nil {
+			err = layer.deliver(c)
+		}
+		if err != nil {
+			c.drop()
+			m.logHandshake(c, hello, err)
+		}
+		return
+	}
+	stream := newStream(c, hello, &m.cfg)
+	if err := m.start(c, stream); err != nil {
+		c.drop()
+		m.logHandshake(c, hello, err)
+		return
+	}
+	handler(stream)
+	if err := stream.drainAndClose(); err != nil {
+		m.log.Debug("close stream", "remote", c.RemoteAddr(), "error", err)
+	}
+}
+
+// welcome is the acceptor's half of the handshake. It returns what the dialler said of itself, and either the handler or the raft
+// layer that the connection is for.
+func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftLayer, err error) {
+	fail := func(err error) (Hello, func(*Stream), *raftLayer, error) { return hello, nil, nil, err }
+
+	if err := c.SetDeadline(time.Now().Add(m.cfg.HandshakeTimeout)); err != nil {
+		return fail(fmt.Errorf("set handshake deadline: %w", err))
+	}
+	if hello, err = readPrelude(c); err != nil {
+		var unknown layoutError
+		switch {
+		case errors.As(err, &unknown):
+			return fail(m.refuse(c, ReasonLayout, err.Error()))
+		case errors.Is(err, ErrBadHello):
+			return fail(m.refuse(c, ReasonMalformed, err.Error()))
+		}
+		return fail(err)
+	}
+	if m.cfg.Authorize != nil {
+		if err := m.cfg.Authorize(hello); err != nil {
+			return fail(m.refuse(c, ReasonUnauthorized, err.Error()))
+		}
+	}
+	self := m.self(hello.Service, hello.NodeID)
+	if hello.To != "" && hello.To != self.NodeID {
+		return fail(m.refuse(c, ReasonWrongNode, fmt.Sprintf("this is node %q, not %q", self.NodeID, hello.To)))
+	}
+	m.mu.Lock()
+	if hello.Service == ServiceRaft {
+		layer = m.layer
+	} else {
+		handler = m.handlers[hello.Service]
+	}
+	if handler != nil || layer != nil {
+		m.welcomedLocked(c) // before the answer: whoever has read it must not be closed to make room
+	}
+	m.mu.Unlock()
+	if handler == nil && layer == nil {
+		return fail(m.refuse(c, ReasonNoService, fmt.Sprintf("node %q does not serve %s connections (yet)", self.NodeID, hello.Service)))
+	}
+
+	answer, err := appendAnswer(nil, self)
+	if err != nil {
+		return fail(fmt.Errorf("own hello: %w", err))
+	}
+	if _, err := c.Write(answer); err != nil {
+		return fail(fmt.Errorf("send answer: %w", err))
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return fail(fmt.Errorf("clear handshake deadline: %w", err))
+	}
+	return hello, handler, layer, nil
+}
+
+// refusal is how welcome reports a dialler that it sent away.
+type refusal struct {
+	reason Reason
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// refuse tells the dialler why it is not wanted.
+func (m *Mux) refuse(c *conn, reason Reason, text string) error {
+	err := &refusal{reason, text}
+	if _, sendErr := c.Write(appendRefusal(nil, reason, text)); sendErr != nil {
+		return errors.Join(err, fmt.Errorf("send refusal: %w", sendErr))
+	}
+	return err
+}
+
+// logHandshake says why a connection did not come about. Both kinds of lines are throttled: a port scanner or a node with the wrong
+// flags comes back for ever.
+func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		if n, ok := m.refusals.allow(); ok {
+			m.log.Warn("connection refused", "remote", c.RemoteAddr(), "node", hello.NodeID, "cluster", hello.ClusterID,
+				"service", hello.Service, "reason", refused.text, "suppressed", n)
+		}
+	case errors.Is(err, ErrNotPeer), errors.Is(err, os.ErrDeadlineExceeded):
+		if n, ok := m.strangers.allow(); ok {
+			m.log.Warn("connection is not from a node", "remote", c.RemoteAddr(), "error", err, "suppressed", n)
+		}
+	case errors.Is(err, ErrBadHello): // the only hello left to be bad is our own
+		if n, ok := m.strangers.allow(); ok {
+			m.log.Error("own hello cannot be sent", "error", err, "suppressed", n)
+		}
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe), errors.Is(err, ErrClosed):
+		// A health check that only connects, a connection that had to make room, or the end of the Mux.
+		m.log.Debug("handshake ended", "remote", c.RemoteAddr(), "error", err)
+	default:
+		if n, ok := m.strangers.allow(); ok {
+			m.log.Warn("handshake failed", "remote", c.RemoteAddr(), "error", err, "suppressed", n)
+		}
+	}
+}
+
+// throttlePause is the least time between two log lines of a kind.
+const throttlePause = 5 * time.Second
+
+// throttle limits one kind of log line.
+type throttle struct {
+	mu      sync.Mutex
+	next    time.Time // no line before
+	skipped int       // lines kept back since the last one
+}
+
+// allow reports whether a line may be written now, and how many were kept back before it.
+func (t *throttle) allow() (skipped int, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Before(t.next) {
+		t.skipped++
+		return 0, false
+	}
+	skipped, t.skipped = t.skipped, 0
+	t.next = now.Add(throttlePause)
+	return skipped, true
+}

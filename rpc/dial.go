@@ -1,0 +1,110 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Dial opens a stream for service s to the node at addr. If to is not empty, the node there must be that one. The context bounds the
+// dialling only, as does Config.HandshakeTimeout; the stream lives until it is closed, breaks, or the Mux is closed.
+//
+// Errors: *RefusedError when the node said no, ErrNotPeer when something else answers there, ErrHandshakeTimeout, ErrWrongNode,
+// ErrClosed, the context's error, what Config.Verify returned, or what the network said.
+func (m *Mux) Dial(ctx context.Context, addr string, s Service, to string) (*Stream, error) {
+	if s == ServiceRaft {
+		return nil, errors.New("rpc: raft connections have no frames: dial through RaftLayer")
+	}
+	c, peer, err := m.dial(ctx, addr, s, to)
+	if err != nil {
+		return nil, err
+	}
+	stream := newStream(c, peer, &m.cfg)
+	if err := m.start(c, stream); err != nil {
+		c.drop()
+		return nil, dialError(s, addr, err)
+	}
+	return stream, nil
+}
+
+// dialError says what was dialled when it failed.
+func dialError(s Service, addr string, err error) error {
+	return fmt.Errorf("dial %s at %s: %w", s, addr, err)
+}
+
+// dial connects and shakes hands. The connection it returns is tracked and has no deadline.
+func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*conn, Hello, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.HandshakeTimeout, ErrHandshakeTimeout)
+	defer cancel()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	unhook := context.AfterFunc(m.ctx, func() { abort(ErrClosed) })
+	defer unhook()
+
+	fail := func(err error) (*conn, Hello, error) {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // the context is why; what the network made of it ("i/o timeout") misleads
+		}
+		return nil, Hello{}, dialError(s, addr, err)
+	}
+	raw, err := m.cfg.Dialer(ctx, addr)
+	if err != nil {
+		return fail(err)
+	}
+	c := &conn{Conn: raw, mux: m}
+	if err := m.track(c); err != nil {
+		c.drop()
+		return fail(err)
+	}
+	peer, err := m.greet(ctx, c, addr, s, to)
+	if err != nil {
+		c.drop()
+		return fail(err)
+	}
+	return c, peer, nil
+}
+
+// greet is the dialler's half of the handshake.
+func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to string) (Hello, error) {
+	// The context works through the deadline: whatever ends it ends the reading and writing below.
+	stop := context.AfterFunc(ctx, func() { c.interrupt() })
+	defer stop()
+
+	prelude, err := appendPrelude(nil, m.self(s, to))
+	if err != nil {
+		return Hello{}, err
+	}
+	if _, err := c.Write(prelude); err != nil {
+		return Hello{}, fmt.Errorf("send prelude: %w", err)
+	}
+	peer, reason, text, err := readAnswer(c)
+	if err != nil {
+		return Hello{}, fmt.Errorf("handshake: %w", err)
+	}
+	if reason != statusOK {
+		return Hello{}, &RefusedError{Addr: addr, Service: s, Reason: reason, Text: text}
+	}
+	if to != "" && peer.NodeID != to {
+		return Hello{}, fmt.Errorf("%w: looked for %q, found %q", ErrWrongNode, to, peer.NodeID)
+	}
+	if m.cfg.Verify != nil {
+		if err := m.cfg.Verify(peer); err != nil {
+			return Hello{}, fmt.Errorf("verify %q: %w", peer.NodeID, err)
+		}
+	}
+	if !stop() {
+		return Hello{}, context.Cause(ctx) // interrupt has run or will: the connection is of no use
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return Hello{}, fmt.Errorf("clear deadline: %w", err)
+	}
+	return peer, nil
+}
+
+// self returns this node's hello for a connection of service s to node to.
+func (m *Mux) self(s Service, to string) Hello {
+	h := m.cfg.Self()
+	h.Service, h.Proto, h.To = s, Proto, to
+	return h
+}

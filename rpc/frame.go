@@ -1,0 +1,102 @@
+package rpc
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+const (
+	frameHeader = 5        // u32 length, u8 type
+	readBuffer  = 64 << 10 // bytes buffered per stream; frames that fit are handed out without a copy
+	keepBuffer  = 1 << 20  // buffers that grew beyond this are given back after use, or each stream would keep its worst moment
+)
+
+// appendFrameHeader appends the header of a frame whose payload has size bytes.
+func appendFrameHeader(dst []byte, typ byte, size int) []byte {
+	return append(binary.BigEndian.AppendUint32(dst, uint32(size)), typ)
+}
+
+// frameReader takes frames off a connection. It is for one goroutine.
+type frameReader struct {
+	br    *bufio.Reader
+	limit int    // bytes of payload
+	held  int    // bytes of br that the last payload occupies; skipped by the next call
+	big   []byte // payloads that do not fit into br
+}
+
+func newFrameReader(r io.Reader, limit int) *frameReader {
+	return &frameReader{br: bufio.NewReaderSize(r, readBuffer), limit: limit}
+}
+
+// next returns the next frame; the payload is valid until the call after. io.EOF means that the connection ended between two frames,
+// io.ErrUnexpectedEOF that it ended inside one. No call makes sense after an error.
+func (f *frameReader) next() (typ byte, payload []byte, err error) {
+	if f.held > 0 {
+		if _, err := f.br.Discard(f.held); err != nil {
+			return 0, nil, fmt.Errorf("skip frame: %w", err) // cannot be: the bytes are buffered
+		}
+		f.held = 0
+	}
+	if cap(f.big) > keepBuffer {
+		f.big = nil
+	}
+	head, err := f.br.Peek(frameHeader)
+	if err != nil {
+		if err == io.EOF && len(head) > 0 {
+			return 0, nil, fmt.Errorf("%w: %d of %d bytes of a frame header", io.ErrUnexpectedEOF, len(head), frameHeader)
+		}
+		return 0, nil, err
+	}
+	claimed := binary.BigEndian.Uint32(head)
+	typ = head[4]
+	if uint64(claimed) > uint64(f.limit) {
+		return 0, nil, &FrameSizeError{Size: int64(claimed), Limit: int64(f.limit)}
+	}
+	size := int(claimed)
+	if frameHeader+size <= f.br.Size() {
+		frame, err := f.br.Peek(frameHeader + size)
+		if err != nil {
+			return 0, nil, cutShort(err, len(frame)-frameHeader, size)
+		}
+		f.held = len(frame)
+		return typ, frame[frameHeader:len(frame):len(frame)], nil
+	}
+	if _, err := f.br.Discard(frameHeader); err != nil {
+		return 0, nil, fmt.Errorf("skip frame header: %w", err)
+	}
+	if payload, err = f.readBig(size); err != nil {
+		return 0, nil, err
+	}
+	return typ, payload, nil
+}
+
+// readBig reads a payload that does not fit into the read buffer. The buffer grows with what has arrived, never to what was claimed:
+// a header alone must not cost MaxFrame of memory.
+func (f *frameReader) readBig(size int) ([]byte, error) {
+	buf := f.big[:0]
+	for len(buf) < size {
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(size, max(2*len(buf), readBuffer)))
+			copy(grown, buf)
+			buf = grown
+		}
+		have := len(buf)
+		n, err := io.ReadFull(f.br, buf[have:min(cap(buf), size)])
+		buf = buf[:have+n]
+		if err != nil {
+			return nil, cutShort(err, len(buf), size)
+		}
+	}
+	f.big = buf
+	return buf, nil
+}
+
+// cutShort turns the end of the connection into the end of a frame; other errors pass.
+func cutShort(err error, have, size int) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: %d of %d bytes of a frame", io.ErrUnexpectedEOF, have, size)
+	}
+	return err
+}

@@ -1,0 +1,249 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Service is what a connection is for. Numbers are on the wire: never reuse one.
+type Service byte
+
+const (
+	ServiceRaft  Service = 1 // raw bytes for raft.NetworkTransport
+	ServiceWrite Service = 2 // framed: groups to the leader and their replies
+	ServiceRead  Service = 3 // framed: reads and confirm rounds
+	ServiceAdmin Service = 4 // framed: status, join, membership
+)
+
+// String returns the word that logs and errors use.
+func (s Service) String() string {
+	switch s {
+	case ServiceRaft:
+		return "raft"
+	case ServiceWrite:
+		return "write"
+	case ServiceRead:
+		return "read"
+	case ServiceAdmin:
+		return "admin"
+	}
+	return fmt.Sprintf("service-%d", byte(s))
+}
+
+// Proto is the version of the protocol that this build speaks inside the frames. Whether another version is good enough is for
+// Config.Authorize and Config.Verify to say: this package only carries the number.
+const Proto = 1
+
+// Hello is what one side says of itself in the handshake.
+type Hello struct {
+	Service   Service
+	Proto     uint8  // protocol version of the sender, filled by the package
+	ClusterID string // "" while the sender does not belong to a cluster yet
+	NodeID    string
+	Instance  string // identity of the data directory (random, made once)
+	Boot      uint64 // start count of that data directory
+	To        string // node id the sender believes it talks to, "" if unknown
+}
+
+const (
+	magic       = "\xf7HFP"
+	layout      = 1
+	maxHello    = 4096 // bytes of a body, either way
+	statusOK    = 0
+	preludeSize = len(magic) + 1 + 2     // magic, layout, length
+	answerSize  = len(magic) + 1 + 1 + 2 // magic, layout, status, length
+)
+
+// appendHello appends the body of h.
+func appendHello(dst []byte, h Hello) []byte {
+	dst = append(dst, byte(h.Service), h.Proto)
+	dst = binary.AppendUvarint(dst, h.Boot)
+	for _, text := range [...]string{h.ClusterID, h.NodeID, h.Instance, h.To} {
+		dst = binary.AppendUvarint(dst, uint64(len(text)))
+		dst = append(dst, text...)
+	}
+	return dst
+}
+
+// decodeHello is the inverse of appendHello. Bytes behind the last field are allowed.
+func decodeHello(body []byte) (Hello, error) {
+	var h Hello
+	if len(body) < 2 {
+		return Hello{}, fmt.Errorf("%w: %d bytes", ErrBadHello, len(body))
+	}
+	h.Service, h.Proto = Service(body[0]), body[1]
+	body = body[2:]
+	boot, n := binary.Uvarint(body)
+	if n <= 0 {
+		return Hello{}, fmt.Errorf("%w: boot count", ErrBadHello)
+	}
+	h.Boot, body = boot, body[n:]
+	for _, field := range [...]struct {
+		name string
+		text *string
+	}{{"cluster id", &h.ClusterID}, {"node id", &h.NodeID}, {"instance", &h.Instance}, {"to", &h.To}} {
+		size, n := binary.Uvarint(body)
+		if n <= 0 || size > uint64(len(body)-n) {
+			return Hello{}, fmt.Errorf("%w: %s is cut short", ErrBadHello, field.name)
+		}
+		text := string(body[n : n+int(size)])
+		if !printable(text) {
+			return Hello{}, fmt.Errorf("%w: %s %q", ErrBadHello, field.name, text)
+		}
+		*field.text, body = text, body[n+int(size):]
+	}
+	return h, nil
+}
+
+// printable keeps out of logs and error texts what could forge a line of them.
+func printable(text string) bool {
+	return utf8.ValidString(text) && strings.IndexFunc(text, unicode.IsControl) < 0
+}
+
+// appendPrelude appends all that a dialler says before the answer.
+func appendPrelude(dst []byte, h Hello) ([]byte, error) {
+	dst = append(dst, magic...)
+	dst = append(dst, layout, 0, 0)
+	return sealBody(appendHello(dst, h), len(dst))
+}
+
+// appendAnswer appends an acceptor's welcome with its own hello.
+func appendAnswer(dst []byte, h Hello) ([]byte, error) {
+	dst = append(dst, magic...)
+	dst = append(dst, layout, statusOK, 0, 0)
+	return sealBody(appendHello(dst, h), len(dst))
+}
+
+// appendRefusal appends an acceptor's no. The text is cut to what fits.
+func appendRefusal(dst []byte, reason Reason, text string) []byte {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) > maxHello {
+		text = strings.ToValidUTF8(text[:maxHello], "") // the cut may have halved a character
+	}
+	dst = append(dst, magic...)
+	dst = append(dst, layout, byte(reason))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(text)))
+	return append(dst, text...)
+}
+
+// sealBody writes the length of the body that starts at from into the two bytes before it.
+func sealBody(msg []byte, from int) ([]byte, error) {
+	size := len(msg) - from
+	if size > maxHello {
+		return nil, fmt.Errorf("%w: %d bytes exceed the limit of %d bytes", ErrBadHello, size, maxHello)
+	}
+	binary.BigEndian.PutUint16(msg[from-2:], uint16(size))
+	return msg, nil
+}
+
+// layoutError is a whole prelude or answer in a layout of another version.
+type layoutError byte
+
+func (e layoutError) Error() string {
+	return fmt.Sprintf("rpc: handshake layout %d is not known here (this node speaks %d)", byte(e), layout)
+}
+
+// readPrelude reads what a dialler says, and not a byte more: what follows belongs to the service. When the error is a layoutError or
+// an ErrBadHello, the whole prelude was read and a refusal can be sent.
+func readPrelude(r io.Reader) (Hello, error) {
+	var head [preludeSize]byte
+	if err := readMagic(r, head[:len(magic)]); err != nil {
+		return Hello{}, err
+	}
+	if _, err := io.ReadFull(r, head[len(magic):]); err != nil {
+		return Hello{}, fmt.Errorf("read prelude: %w", err)
+	}
+	body, err := readBody(r, binary.BigEndian.Uint16(head[len(magic)+1:]))
+	if err != nil {
+		return Hello{}, fmt.Errorf("read prelude: %w", err)
+	}
+	if version := head[len(magic)]; version != layout {
+		return Hello{}, layoutError(version)
+	}
+	return decodeHello(body)
+}
+
+// readAnswer reads the acceptor's answer, and not a byte more: either its hello, or a reason and its text.
+func readAnswer(r io.Reader) (peer Hello, reason Reason, text string, err error) {
+	var head [answerSize]byte
+	if err := readMagic(r, head[:len(magic)]); err != nil {
+		return Hello{}, 0, "", err
+	}
+	if _, err := io.ReadFull(r, head[len(magic):]); err != nil {
+		return Hello{}, 0, "", fmt.Errorf("read answer: %w", err)
+	}
+	version, status := head[len(magic)], head[len(magic)+1]
+	body, err := readBody(r, binary.BigEndian.Uint16(head[len(magic)+2:]))
+	if err != nil {
+		return Hello{}, 0, "", fmt.Errorf("read answer: %w", err)
+	}
+	if status != statusOK {
+		// A refusal is read in any layout: the words of a newer node are the best explanation there is.
+		return Hello{}, Reason(status), strings.Map(dropControl, strings.ToValidUTF8(string(body), "?")), nil
+	}
+	if version != layout {
+		return Hello{}, 0, "", layoutError(version)
+	}
+	peer, err = decodeHello(body)
+	return peer, 0, "", err
+}
+
+func dropControl(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
+// readBody reads size bytes after checking size.
+func readBody(r io.Reader, size uint16) ([]byte, error) {
+	if size > maxHello {
+		return nil, fmt.Errorf("body of %d bytes exceeds the limit of %d bytes", size, maxHello)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// readMagic fills buf with the magic. It gives up at the first byte that differs, because a stranger's greeting may be shorter than
+// the magic, and waiting for the rest would end in a timeout that explains nothing. io.EOF means that not one byte came.
+func readMagic(r io.Reader, buf []byte) error {
+	for have := 0; have < len(buf); {
+		n, err := r.Read(buf[have:])
+		have += n
+		if got := buf[:have]; !bytes.HasPrefix([]byte(magic), got) {
+			return fmt.Errorf("%w: it began with %q, %s", ErrNotPeer, got, guess(got))
+		}
+		if err != nil && have < len(buf) {
+			if err == io.EOF && have > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// guess names the usual strangers on a port by their first bytes, for the log.
+func guess(first []byte) string {
+	switch c := first[0]; {
+	case c == 0x16:
+		return "looks like TLS"
+	case c == '*' || bytes.HasPrefix(first, []byte("PING")):
+		return "looks like a Redis client"
+	case c == '-' || c == '+' || c == '$':
+		return "looks like a Redis server"
+	case bytes.HasPrefix(first, []byte("HTTP")) || bytes.HasPrefix(first, []byte("PRI ")) ||
+		bytes.HasPrefix(first, []byte("GET")) || bytes.HasPrefix(first, []byte("POST")) ||
+		bytes.HasPrefix(first, []byte("HEAD")) || bytes.HasPrefix(first, []byte("PUT")):
+		return "looks like HTTP"
+	}
+	return "of an unknown program"
+}

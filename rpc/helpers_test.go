@@ -1,0 +1,188 @@
+package rpc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// virtualNet is a network of net.Pipe connections, for tests inside synctest bubbles.
+type virtualNet struct {
+	mu    sync.Mutex
+	ports map[string]*pipeListener
+}
+
+func newVirtualNet() *virtualNet { return &virtualNet{ports: make(map[string]*pipeListener)} }
+
+type pipeListener struct {
+	addr   pipeAddr
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+type pipeAddr string
+
+func (a pipeAddr) Network() string { return "pipe" }
+func (a pipeAddr) String() string  { return string(a) }
+
+func (n *virtualNet) listen(addr string) *pipeListener {
+	l := &pipeListener{addr: pipeAddr(addr), conns: make(chan net.Conn), closed: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ports[addr] = l
+	return l
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return l.addr }
+
+func (n *virtualNet) dial(ctx context.Context, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	l := n.ports[addr]
+	n.mu.Unlock()
+	if l == nil {
+		return nil, fmt.Errorf("no listener at %s", addr)
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// node returns a config for the node id on the virtual network; its address is "<id>:1".
+func (n *virtualNet) node(id string) rpc.Config {
+	return rpc.Config{
+		Listener: n.listen(id + ":1"),
+		Dialer:   n.dial,
+		Self:     func() rpc.Hello { return hello(id) },
+	}
+}
+
+func hello(id string) rpc.Hello {
+	return rpc.Hello{ClusterID: "c1", NodeID: id, Instance: "disk-of-" + id, Boot: 7}
+}
+
+// tcpNode returns a config for the node id on a free loopback port.
+func tcpNode(id string) rpc.Config {
+	return rpc.Config{BindAddr: "127.0.0.1:0", Self: func() rpc.Hello { return hello(id) }}
+}
+
+// listen starts a Mux that is closed with the test.
+func listen(t testing.TB, cfg rpc.Config) *rpc.Mux {
+	t.Helper()
+	m, err := rpc.Listen(cfg)
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Errorf("close mux: %v", err)
+		}
+	})
+	return m
+}
+
+// dial opens a stream that is closed with the test.
+func dial(t testing.TB, m *rpc.Mux, addr string, s rpc.Service, to string) *rpc.Stream {
+	t.Helper()
+	stream, err := m.Dial(t.Context(), addr, s, to)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := stream.Close(); err != nil {
+			t.Errorf("close stream: %v", err)
+		}
+	})
+	return stream
+}
+
+// echo sends every frame back.
+func echo(s *rpc.Stream) {
+	for {
+		typ, payload, err := s.Recv()
+		if err != nil || s.Send(typ, payload) != nil {
+			return
+		}
+	}
+}
+
+// handOver is a handler that gives its streams to the test and waits for their end.
+func handOver(streams chan<- *rpc.Stream) func(*rpc.Stream) {
+	return func(s *rpc.Stream) {
+		streams <- s
+		<-s.Done()
+	}
+}
+
+func mustSend(t testing.TB, s *rpc.Stream, typ byte, payload string) {
+	t.Helper()
+	if err := s.Send(typ, []byte(payload)); err != nil {
+		t.Fatalf("send: %v", err)
+	}
+}
+
+func mustRecv(t testing.TB, s *rpc.Stream) (byte, string) {
+	t.Helper()
+	typ, payload, err := s.Recv()
+	if err != nil {
+		t.Fatalf("recv: %v", err)
+	}
+	return typ, string(payload)
+}
+
+// logBook is a logger that a test can read.
+type logBook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBook) logger() hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "rpc", Output: b, Level: hclog.Debug})
+}
+
+// lines returns the lines that contain text.
+func (b *logBook) lines(text string) (found []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.buf.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}

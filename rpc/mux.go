@@ -1,0 +1,273 @@
+package rpc
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Mux owns a node's peer port and every connection that was accepted on it or dialled from it. All methods may be called from any
+// goroutine.
+//
+// Its goroutines: one accepts; one per accepted connection shakes hands and then runs the handler; one per stream writes. Close ends
+// and awaits them all.
+type Mux struct {
+	cfg       Config
+	log       hclog.Logger
+	listener  net.Listener
+	addr      address
+	ctx       context.Context // ends with the Mux
+	cancel    context.CancelFunc
+	strangers throttle // log lines about other programs and broken handshakes
+	refusals  throttle // log lines about refused nodes
+	limited   throttle // log lines about MaxConns
+	accepts   throttle // log lines about Accept errors
+	wg        sync.WaitGroup
+
+	// closeOnce guards closeErr, the error of closing the listener.
+	closeOnce sync.Once
+	closeErr  error
+
+	mu       sync.Mutex
+	closed   bool // wg.Add only under mu while this is false, so that Close waits for all
+	handlers map[Service]func(*Stream)
+	layer    *raftLayer              // nil until RaftLayer is called, and again after its Close
+	conns    map[*conn]*list.Element // every open connection; the element of shaking until it is welcome
+	shaking  *list.List              // of *conn that were accepted and are not yet welcome, oldest first
+	accepted int                     // how many of conns were accepted
+}
+
+// Listen opens the peer port and starts accepting at once. Until Handle and RaftLayer are called, connections are refused with
+// ReasonNoService.
+func Listen(cfg Config) (*Mux, error) {
+	cfg.fill()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	listener := cfg.Listener
+	if listener == nil {
+		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+		var err error
+		if listener, err = lc.Listen(context.Background(), "tcp", cfg.BindAddr); err != nil {
+			return nil, fmt.Errorf("listen for peers: %w", err)
+		}
+	}
+	addr, err := advertised(cfg.AdvertiseAddr, listener.Addr())
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	m := &Mux{
+		cfg:      cfg,
+		log:      cfg.Logger,
+		listener: listener,
+		addr:     addr,
+		handlers: make(map[Service]func(*Stream)),
+		conns:    make(map[*conn]*list.Element),
+		shaking:  list.New(),
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.wg.Go(m.acceptLoop)
+	return m, nil
+}
+
+// Addr returns the advertised address; its String is what other nodes dial, be it a DNS name.
+func (m *Mux) Addr() net.Addr { return m.addr }
+
+// BoundAddr returns the address the port is bound to.
+func (m *Mux) BoundAddr() net.Addr { return m.listener.Addr() }
+
+// Handle sets what is done with accepted streams of service s: h runs in a goroutine of its own per stream. When it returns, what it
+// sent is written, for at most Config.WriteTimeout, and the stream is closed. A nil h refuses the service again; streams there are stay.
+// A second handler for a service, or one for ServiceRaft, is a mistake in the program and panics.
+func (m *Mux) Handle(s Service, h func(*Stream)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s == ServiceRaft {
+		panic("rpc: raft connections are served by RaftLayer")
+	}
+	if h == nil {
+		delete(m.handlers, s)
+		return
+	}
+	if m.handlers[s] != nil {
+		panic("rpc: second handler for service " + s.String())
+	}
+	m.handlers[s] = h
+}
+
+// Close closes the port and all connections, accepted and dialled, and waits until all handlers have returned and all goroutines have
+// ended. Streams end with ErrClosed. Further calls wait likewise.
+func (m *Mux) Close() error {
+	m.closeOnce.Do(func() { m.closeErr = m.shut() })
+	m.wg.Wait()
+	return m.closeErr
+}
+
+func (m *Mux) shut() error {
+	m.mu.Lock()
+	m.closed = true
+	if m.layer != nil && !m.layer.isClosedLocked() {
+		close(m.layer.closed)
+	}
+	type open struct {
+		conn   *conn
+		stream *Stream
+	}
+	all := make([]open, 0, len(m.conns))
+	for c := range m.conns {
+		all = append(all, open{c, c.stream})
+	}
+	m.mu.Unlock()
+
+	m.cancel()
+	err := m.listener.Close()
+	for _, o := range all {
+		if o.stream == nil {
+			o.conn.drop()
+		} else if err := o.stream.close(ErrClosed); err != nil {
+			m.log.Debug("close stream", "remote", o.conn.RemoteAddr(), "error", err)
+		}
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close peer port: %w", err)
+	}
+	return nil
+}
+
+// acceptLoop accepts until the listener is closed. It never touches what it accepts: a silent client costs one goroutine, not the
+// port.
+func (m *Mux) acceptLoop() {
+	const shortest, longest = 5 * time.Millisecond, time.Second
+	pause := shortest
+	for {
+		raw, err := m.listener.Accept()
+		if err == nil {
+			pause = shortest
+			m.admit(&conn{Conn: raw, mux: m, accepted: true})
+			continue
+		}
+		if m.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, net.ErrClosed) {
+			m.log.Error("peer port was closed by somebody else", "error", err)
+			return
+		}
+		// Mostly no file descriptors (EMFILE): trying again at once would only burn the processor.
+		if n, ok := m.accepts.allow(); ok {
+			m.log.Error("accept failed", "error", err, "pause", pause, "suppressed", n)
+		}
+		select {
+		case <-time.After(pause):
+		case <-m.ctx.Done():
+			return
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+// admit makes room for an accepted connection if it can, and starts its goroutine.
+func (m *Mux) admit(c *conn) {
+	var victim *conn
+	m.mu.Lock()
+	full := m.accepted >= m.cfg.MaxConns
+	if full {
+		// Those that have said nothing yet must not keep out those that will.
+		if oldest := m.shaking.Front(); oldest != nil {
+			victim = oldest.Value.(*conn)
+			m.forgetLocked(victim)
+		}
+	}
+	admitted := !m.closed && (!full || victim != nil)
+	if admitted {
+		m.conns[c] = m.shaking.PushBack(c)
+		m.accepted++
+		m.wg.Go(func() { m.serve(c) })
+	}
+	m.mu.Unlock()
+
+	if victim != nil {
+		victim.drop()
+	}
+	if !admitted {
+		c.drop()
+	}
+	if full {
+		if n, ok := m.limited.allow(); ok {
+			m.log.Warn("peer connection limit reached", "limit", m.cfg.MaxConns, "remote", c.RemoteAddr(),
+				"admitted", admitted, "suppressed", n)
+		}
+	}
+}
+
+// track enters a dialled connection into the books.
+func (m *Mux) track(c *conn) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	m.conns[c] = nil
+	return nil
+}
+
+// forget takes a connection out of the books. It may be called again.
+func (m *Mux) forget(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgetLocked(c)
+}
+
+func (m *Mux) forgetLocked(c *conn) {
+	element, ok := m.conns[c]
+	if !ok {
+		return
+	}
+	delete(m.conns, c)
+	if element != nil {
+		m.shaking.Remove(element)
+	}
+	if c.accepted {
+		m.accepted--
+	}
+}
+
+// welcomedLocked takes a connection from the list of those that may be closed to make room.
+func (m *Mux) welcomedLocked(c *conn) {
+	if element := m.conns[c]; element != nil {
+		m.shaking.Remove(element)
+		m.conns[c] = nil
+	}
+}
+
+// assign runs set, which says whose the connection is after its handshake, under the lock. It fails when the connection was closed in
+// the meantime, be it by the closing of the Mux or of the raft layer it belongs to.
+func (m *Mux) assign(c *conn, set func()) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if _, ok := m.conns[c]; !ok {
+		return net.ErrClosed
+	}
+	set()
+	if c.layer != nil && c.layer.isClosedLocked() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// start makes a stream of a connection: its writer runs from here on.
+func (m *Mux) start(c *conn, s *Stream) error {
+	return m.assign(c, func() {
+		c.stream = s
+		m.wg.Go(s.writeLoop)
+	})
+}

@@ -1,0 +1,118 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// raftLayer gives raft.NetworkTransport its connections over the peer port.
+type raftLayer struct {
+	mux    *Mux
+	conns  chan *conn    // from handshakes to Accept
+	closed chan struct{} // closed by Close, under mux.mu
+}
+
+var _ raft.StreamLayer = (*raftLayer)(nil)
+
+// RaftLayer returns the layer for raft.NetworkTransport. From the first call on raft connections are accepted. Its Close, which the
+// transport calls, refuses further ones and closes all there are, dialled and accepted, so that the transport's readers end; the Mux
+// stays open. After Close the next call returns a new layer.
+func (m *Mux) RaftLayer() raft.StreamLayer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.layer == nil {
+		m.layer = &raftLayer{mux: m, conns: make(chan *conn), closed: make(chan struct{})}
+		if m.closed {
+			close(m.layer.closed)
+		}
+	}
+	return m.layer
+}
+
+// Accept returns the next connection that another node's raft has opened.
+func (l *raftLayer) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, fmt.Errorf("accept raft connection: %w", net.ErrClosed)
+	}
+}
+
+// deliver hands an accepted connection to Accept. If nobody takes it for as long as a handshake may last, the connection is dropped:
+// its dialler has lost patience by then.
+func (l *raftLayer) deliver(c *conn) error {
+	timer := time.NewTimer(l.mux.cfg.HandshakeTimeout)
+	defer timer.Stop()
+	select {
+	case l.conns <- c:
+		return nil
+	case <-l.closed:
+		return fmt.Errorf("deliver raft connection: %w", net.ErrClosed)
+	case <-timer.C:
+		return fmt.Errorf("deliver raft connection: nobody accepted it for %v", l.mux.cfg.HandshakeTimeout)
+	}
+}
+
+// Dial connects to the raft of the node at addr. A timeout of 0 leaves only Config.HandshakeTimeout.
+func (l *raftLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx := context.Background()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	to := ""
+	if l.mux.cfg.RaftPeer != nil {
+		to = l.mux.cfg.RaftPeer(string(addr))
+	}
+	c, _, err := l.mux.dial(ctx, string(addr), ServiceRaft, to)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.mux.assign(c, func() { c.layer = l }); err != nil {
+		c.drop()
+		return nil, dialError(ServiceRaft, string(addr), err)
+	}
+	return c, nil
+}
+
+// Addr returns the advertised address: raft puts it into every request as its own.
+func (l *raftLayer) Addr() net.Addr { return l.mux.Addr() }
+
+// Close ends Accept and closes all connections of this layer.
+func (l *raftLayer) Close() error {
+	m := l.mux
+	m.mu.Lock()
+	var conns []*conn
+	if !l.isClosedLocked() {
+		close(l.closed)
+		for c := range m.conns {
+			if c.layer == l {
+				conns = append(conns, c)
+			}
+		}
+	}
+	if m.layer == l && !m.closed {
+		m.layer = nil
+	}
+	m.mu.Unlock()
+	for _, c := range conns {
+		c.drop()
+	}
+	return nil
+}
+
+// isClosedLocked needs mux.mu.
+func (l *raftLayer) isClosedLocked() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}

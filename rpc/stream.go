@@ -1,0 +1,277 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxWrite is the most that goes into one Write, so that WriteTimeout measures progress even where a connection cannot report a
+// partial write (TLS), and so that senders that wait for room get it early.
+const maxWrite = 1 << 20
+
+// Stream is a connection that carries frames both ways. Send, SendFunc, Flush, Close, Done, Err and Peer may be called from any number
+// of goroutines, Recv from one.
+//
+// A stream ends once, for one reason (Err): Close, the peer's hanging up (io.EOF), a broken frame or connection, WriteTimeout, or the
+// closing of the Mux. Frames that were sent but not yet written are then lost.
+type Stream struct {
+	conn         *conn
+	peer         Hello
+	maxFrame     int
+	maxQueue     uint64
+	writeTimeout time.Duration
+
+	frames *frameReader // used by Recv only
+	shut   atomic.Bool  // this side closed: Recv does not even hand out what is buffered
+
+	done chan struct{} // closed when err is set
+
+	mu       sync.Mutex
+	work     sync.Cond // outbox is no longer empty, or the stream has ended; waited for by the writer
+	space    sync.Cond // written has grown, or the stream has ended; waited for by Send and Flush
+	outbox   []byte    // whole frames only
+	spare    []byte    // the buffer that will be the outbox while this one is written; nil while it is itself being written
+	accepted uint64    // bytes ever put into the outbox
+	written  uint64    // bytes ever written; accepted-written is the queue
+	err      error     // why the stream ended; nil while it lives
+}
+
+func newStream(c *conn, peer Hello, cfg *Config) *Stream {
+	s := &Stream{
+		conn:         c,
+		peer:         peer,
+		maxFrame:     cfg.MaxFrame,
+		maxQueue:     uint64(cfg.MaxQueue),
+		writeTimeout: cfg.WriteTimeout,
+		frames:       newFrameReader(c, cfg.MaxFrame),
+		done:         make(chan struct{}),
+	}
+	s.work.L, s.space.L = &s.mu, &s.mu
+	return s
+}
+
+// Peer returns what the other side said of itself: the dialler's Hello on the accepting side, the acceptor's on the dialling side.
+func (s *Stream) Peer() Hello { return s.peer }
+
+// Send queues a frame. The payload is copied and may be reused at once. It blocks only while more than Config.MaxQueue bytes wait to
+// be written. A nil error means queued, not delivered. After the end of the stream it returns Err; a payload over Config.MaxFrame is a
+// *FrameSizeError and changes nothing.
+func (s *Stream) Send(typ byte, payload []byte) error {
+	if len(payload) > s.maxFrame {
+		return &FrameSizeError{Size: int64(len(payload)), Limit: int64(s.maxFrame)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.waitRoomLocked(); err != nil {
+		return err
+	}
+	s.outbox = append(appendFrameHeader(s.outbox, typ, len(payload)), payload...)
+	s.acceptLocked(frameHeader + len(payload))
+	return nil
+}
+
+// SendFunc is Send for a payload that is built in place: build appends it to dst and returns the result, as append does. It runs at
+// most once, under the stream's lock: it must be quick and must not use the stream. What it returns shares memory with other frames
+// and must not be kept.
+func (s *Stream) SendFunc(typ byte, build func(dst []byte) []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.waitRoomLocked(); err != nil {
+		return err
+	}
+	return s.sendFuncLocked(typ, build)
+}
+
+// sendFuncLocked builds a frame in the outbox.
+func (s *Stream) sendFuncLocked(typ byte, build func(dst []byte) []byte) error {
+	if s.err != nil {
+		return s.err
+	}
+	// The outbox is untouched until the frame is whole, so a panic in build or an oversize payload leaves no half frame behind.
+	start := len(s.outbox)
+	grown := appendFrameHeader(s.outbox, typ, 0)
+	body := len(grown)
+	grown = build(grown)
+	size := len(grown) - body
+	if size < 0 {
+		panic("rpc: SendFunc: build returned less than it was given")
+	}
+	if size > s.maxFrame {
+		return &FrameSizeError{Size: int64(size), Limit: int64(s.maxFrame)}
+	}
+	appendFrameHeader(grown[:start], typ, size)
+	s.outbox = grown
+	s.acceptLocked(frameHeader + size)
+	return nil
+}
+
+// waitRoomLocked waits until the queue is within its limit. It fails when the stream has ended.
+func (s *Stream) waitRoomLocked() error {
+	for s.err == nil && s.accepted-s.written > s.maxQueue {
+		s.space.Wait()
+	}
+	return s.err
+}
+
+// acceptLocked counts a frame of n bytes, header included, that was put into the outbox.
+func (s *Stream) acceptLocked(n int) {
+	s.accepted += uint64(n)
+	s.work.Signal() // a few nanoseconds when the writer is busy
+}
+
+// Flush waits until every frame that was sent before the call has been handed to the connection. It fails with Err when the stream
+// ends first. It says nothing about the peer having read them.
+func (s *Stream) Flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for until := s.accepted; s.written < until; {
+		if s.err != nil {
+			return s.err
+		}
+		s.space.Wait()
+	}
+	return nil
+}
+
+// Recv returns the next frame. The payload is valid until the next Recv. One goroutine only. It fails with Err: io.EOF when the peer
+// hung up between two frames, io.ErrUnexpectedEOF (wrapped) when inside one.
+func (s *Stream) Recv() (typ byte, payload []byte, err error) {
+	if s.shut.Load() {
+		return 0, nil, s.Err()
+	}
+	typ, payload, err = s.frames.next()
+	if err != nil {
+		s.fail(err)
+		return 0, nil, s.Err() // the first reason wins: after Close the connection's own error means nothing
+	}
+	return typ, payload, nil
+}
+
+// Close ends the stream at once: waiting Sends, Flushes and the Recv return, frames not yet written are dropped (Flush first where they
+// matter). It may be called any number of times.
+func (s *Stream) Close() error { return s.close(ErrStreamClosed) }
+
+func (s *Stream) close(reason error) error {
+	s.shut.Store(true)
+	return s.end(reason)
+}
+
+// Done is closed when the stream has ended.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Err returns why the stream has ended, nil while it lives.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// end makes reason the stream's end, unless it has ended before.
+func (s *Stream) end(reason error) error {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return nil
+	}
+	s.err = reason
+	s.outbox, s.spare = nil, nil
+	close(s.done)
+	s.work.Broadcast()
+	s.space.Broadcast()
+	s.mu.Unlock()
+	if err := s.conn.Close(); err != nil {
+		return fmt.Errorf("close stream: %w", err)
+	}
+	return nil
+}
+
+// fail is end for a reason that makes the error of closing the connection uninteresting.
+func (s *Stream) fail(reason error) {
+	if err := s.end(reason); err != nil {
+		s.conn.mux.log.Debug("end stream", "reason", reason, "error", err)
+	}
+}
+
+// drainAndClose gives what is still queued a last WriteTimeout to go out. The Mux calls it when a handler has returned, so that a
+// handler may send an answer and return.
+func (s *Stream) drainAndClose() error {
+	timer := time.AfterFunc(s.writeTimeout, func() { s.fail(ErrWriteTimeout) })
+	defer timer.Stop()
+	if err := s.Flush(); err != nil {
+		return nil // ended already, for a reason that Err tells
+	}
+	// To close a TCP connection with bytes in it that nobody has read resets it, and the reset destroys what is still on its way out.
+	// So say "no more" first, and read until the peer has hung up, too.
+	if half, ok := s.conn.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		if _, err := io.Copy(io.Discard, s.conn); err != nil {
+			s.fail(fmt.Errorf("wait for the peer to hang up: %w", err))
+			return nil
+		}
+	}
+	return s.Close()
+}
+
+// writeLoop writes what others queue until the stream ends. It is the only writer of the connection.
+func (s *Stream) writeLoop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for s.err == nil && len(s.outbox) == 0 {
+			s.work.Wait()
+		}
+		if s.err != nil {
+			return
+		}
+		full := s.outbox
+		s.outbox, s.spare = s.spare, nil
+		s.mu.Unlock()
+		err := s.write(full)
+		if err != nil {
+			s.fail(err)
+		}
+		s.mu.Lock()
+		if err == nil && cap(full) <= keepBuffer {
+			s.spare = full[:0]
+		}
+	}
+}
+
+// write writes buf whole, however slowly the peer takes it, as long as it takes some of it every WriteTimeout.
+func (s *Stream) write(buf []byte) error {
+	for len(buf) > 0 {
+		if err := s.conn.SetWriteDeadline(time.Now().Add(s.writeTimeout)); err != nil {
+			return fmt.Errorf("set write deadline: %w", err)
+		}
+		n, err := s.conn.Write(buf[:min(len(buf), maxWrite)])
+		buf = buf[n:]
+		s.mu.Lock()
+		s.written += uint64(n)
+		s.space.Broadcast()
+		s.mu.Unlock()
+		timeout := errors.Is(err, os.ErrDeadlineExceeded)
+		switch {
+		case err == nil, timeout && n > 0:
+		case timeout:
+			return fmt.Errorf("%w: took no byte for %v", ErrWriteTimeout, s.writeTimeout)
+		default:
+			return fmt.Errorf("write frames: %w", err)
+		}
+	}
+	return nil
+}
+
+// TrySendFunc is SendFunc for callers that may not wait: where that would wait
+// for room in the queue, it fails with ErrQueueFull and sends nothing.
+func (s *Stream) TrySendFunc(typ byte, build func(dst []byte) []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && s.accepted-s.written > s.maxQueue {
+		return ErrQueueFull
+	}
+	return s.sendFuncLocked(typ, build)
+}
