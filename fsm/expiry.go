@@ -10,7 +10,8 @@ const expiryPerEntry = 20000
 // expiry orders the keys that have a deadline. It holds nothing that the
 // databases do not hold: Restore builds it anew.
 type expiry struct {
-	tree *btree.BTreeG[due]
+	tree  *btree.BTreeG[due]
+	count [Databases]int
 }
 
 type due struct {
@@ -33,8 +34,15 @@ func newExpiry() expiry {
 	return expiry{tree: btree.NewBTreeGOptions(dueLess, btree.Options{NoLocks: true})}
 }
 
-func (e *expiry) add(db int, o *object)    { e.tree.Set(due{o.deadline, db, o}) }
-func (e *expiry) remove(db int, o *object) { e.tree.Delete(due{o.deadline, db, o}) }
+func (e *expiry) add(db int, o *object) {
+	e.tree.Set(due{o.deadline, db, o})
+	e.count[db]++
+}
+
+func (e *expiry) remove(db int, o *object) {
+	e.tree.Delete(due{o.deadline, db, o})
+	e.count[db]--
+}
 
 // next returns the earliest deadline, or 0 if no key has one.
 func (e *expiry) next() int64 {

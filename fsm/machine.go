@@ -90,6 +90,9 @@ func (m *Machine) DBSize(db int) int { return m.dbs[db].tree.Len() }
 // Volatile returns the number of keys with a time to live.
 func (m *Machine) Volatile() int { return m.expiry.tree.Len() }
 
+// VolatileIn returns the number of keys with a time to live in one database.
+func (m *Machine) VolatileIn(db int) int { return m.expiry.count[db] }
+
 // Advance notes an entry that is not the machine's (raft's own): it changes
 // nothing but the applied index.
 func (m *Machine) Advance(index uint64) { m.applied = max(m.applied, index) }

@@ -20,7 +20,8 @@ const (
 	kindSet
 	kindDouble
 	kindVerbatim
-	kindRaw // s holds ready RESP bytes
+	kindRaw  // s holds ready RESP bytes
+	kindNone // nothing is written
 )
 
 // Reply is what a command answers: a value, not yet bytes, so that clients,
@@ -38,6 +39,7 @@ var (
 	OK        = Reply{kind: kindSimple, s: "OK"}
 	Null      = Reply{kind: kindNull}
 	NullArray = Reply{kind: kindNullArray}
+	None      = Reply{kind: kindNone}
 	Zero      = Int(0)
 	One       = Int(1)
 )
@@ -133,6 +135,8 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 		return append(dst, '\r', '\n')
 	case kindRaw:
 		return append(dst, r.s...)
+	case kindNone:
+		return dst
 	}
 	head := byte('*')
 	n := len(r.elems)

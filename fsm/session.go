@@ -101,3 +101,6 @@ func (m *Machine) Session(id SessionID) SessionState {
 	}
 	return st
 }
+
+// SessionCount returns the number of sessions known.
+func (m *Machine) SessionCount() int { return len(m.sessions) }

@@ -32,6 +32,8 @@ const (
 	VariableFlags
 	// MovableKeys mark commands whose key positions depend on the arguments.
 	MovableKeys
+	// Internal commands are for the nodes themselves; clients cannot call them.
+	Internal
 	// MayWrite commands are routed as writes because they can publish or
 	// replicate, although they are not writes to COMMAND.
 	MayWrite
@@ -116,6 +118,7 @@ func families() [][]Command {
 		stringCommands,
 		genericCommands,
 		keyspaceCommands,
+		internalCommands,
 	}
 }
 
@@ -147,14 +150,20 @@ func (t *Table) add(cmd *Command) {
 	if cmd.Name != strings.ToLower(cmd.Name) || t.index[cmd.Name] != nil {
 		panic(fmt.Sprintf("fsm: command %q is not lower case or stands in the table twice", cmd.Name))
 	}
-	if len(cmd.Sub) > 0 {
-		cmd.sub = make(map[string]*Command, len(cmd.Sub))
-		for i := range cmd.Sub {
-			cmd.sub[cmd.Sub[i].Name] = &cmd.Sub[i]
-		}
-	}
+	cmd.IndexSub()
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
+}
+
+// IndexSub prepares FindSub; tables call it once for each row.
+func (cmd *Command) IndexSub() {
+	if len(cmd.Sub) == 0 {
+		return
+	}
+	cmd.sub = make(map[string]*Command, len(cmd.Sub))
+	for i := range cmd.Sub {
+		cmd.sub[cmd.Sub[i].Name] = &cmd.Sub[i]
+	}
 }
 
 // Rows returns all rows, sorted by name. The slice must not be changed.

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Session is one client connection's way into the cluster: one group at a time.
+// It is not safe for concurrent use; make one per connection.
+type Session struct {
+	node *Node
+	call call
+	buf  []byte
+}
+
+// call is a group on its way. Its owner waits on done and touches nothing else
+// until then.
+type call struct {
+	gateway *gateway
+
+	body []byte
+	slow bool
+	done chan struct{} // capacity 1: one token a group
+
+	reply []byte
+	err   error
+	// ready asks the owner to run the read itself, at the office's now.
+	ready *office
+
+	since time.Duration // Mono when the call was made, for the sweeper
+}
+
+func (c *call) finish(reply []byte, err error) {
+	c.reply, c.err = reply, err
+	c.done <- struct{}{}
+}
+
+// NewSession returns a session for a connection.
+func (n *Node) NewSession() *Session {
+	return &Session{node: n, call: call{gateway: n.gateway, done: make(chan struct{}, 1)}}
+}
+
+// Do runs a group and returns its replies, valid until the next Do. It blocks
+// until the outcome is known, or known to be unknown: see errors.go. The group
+// must not change meanwhile. Reads are linearizable, unless local is set: then
+// they see this node's state, however old it is.
+func (s *Session) Do(g *fsm.Group, local bool) ([]byte, error) {
+	c := &s.call
+	c.body, c.slow, c.reply, c.err, c.ready = g.Bytes(), g.Slow, nil, nil, nil
+	if g.Write {
+		s.node.gateway.write(c)
+		<-c.done
+		return c.reply, c.err
+	}
+	if local {
+		reply, _, err := s.node.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: s.node.seed()})
+		s.keep(reply)
+		return reply, err
+	}
+	for {
+		s.node.gateway.read(c)
+		<-c.done
+		if c.err != nil || c.ready == nil {
+			return c.reply, c.err
+		}
+		o := c.ready
+		c.ready = nil
+		reply, overdue, err := o.runRead(s.buf[:0], c)
+		s.keep(reply)
+		if err != nil || !overdue {
+			return reply, err
+		}
+		// The answer hangs on a key whose time is over, but no entry says so
+		// yet: commit a tick, then read again. If the office closes meanwhile
+		// the read simply starts over at the next leader.
+		o.tick(func() { c.done <- struct{}{} })
+		<-c.done
+	}
+}
+
+// keep holds on to a reply buffer of moderate size for the next read.
+func (s *Session) keep(buf []byte) {
+	if cap(buf) <= 16<<10 {
+		s.buf = buf
+	} else {
+		s.buf = nil
+	}
+}

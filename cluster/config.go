@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Config is what a node is started with.
+type Config struct {
+	// NodeID names the node for good; it is part of the data directory.
+	NodeID string
+	// DataDir holds log, votes, snapshots and the node's identity. One process
+	// at a time may use it.
+	DataDir string
+	// PeerAddr is where the node listens for other nodes, AdvertisePeerAddr
+	// what it tells them ("" for PeerAddr); the latter may be a DNS name.
+	PeerAddr, AdvertisePeerAddr string
+	// ClientAddr and HTTPAddr are advertised in the status of the node.
+	ClientAddr, HTTPAddr string
+	// Peers are the nodes that form the cluster, by id, with their advertised
+	// addresses; this node's own is among them. After the cluster has formed,
+	// membership is in the log, and Peers only overrides addresses.
+	Peers []Peer
+	// LogStore is "wal" or "boltdb".
+	LogStore string
+	// Version is the program's version, for status.
+	Version string
+
+	Options Options
+
+	Logger hclog.Logger
+	// Fatal is called when the node can no longer do its work: a failing or
+	// stalled disk, a state machine that stopped. The process must exit, so that
+	// another node leads. It must not return in production.
+	Fatal func(error)
+
+	// Clock replaces the system's clock in tests.
+	Clock Clock
+}
+
+// Peer is a node of the initial cluster.
+type Peer struct {
+	ID   string
+	Addr string
+}
+
+// Options are the node's timings and sizes. DefaultOptions sets them all.
+type Options struct {
+	// HeartbeatTimeout is how long a follower waits for its leader before it
+	// stands for election (and up to as much again). Failover after a loss of
+	// the network takes 1 to 2 of them. It must stay well above the slowest
+	// fsync of a healthy disk, because heartbeats wait for it.
+	HeartbeatTimeout time.Duration
+	// LeaseTimeout is how long a leader goes on without a majority before it
+	// steps down; at most HeartbeatTimeout.
+	LeaseTimeout time.Duration
+	// CommitTimeout is how long a leader may wait before it tells followers of
+	// a commit when nothing else is to be sent.
+	CommitTimeout time.Duration
+	// StallTimeout is how long a disk write may take before the process ends.
+	StallTimeout time.Duration
+
+	// Window is how many entries may be on their way through the log.
+	Window int
+	// MaxEntryBytes and MaxEntryGroups close an entry. A single larger group
+	// still gets an entry of its own.
+	MaxEntryBytes, MaxEntryGroups int
+
+	// LeaderWait is how long a group waits for a leader before it is refused as
+	// not executed.
+	LeaderWait time.Duration
+	// ResolveWait is how long the fate of a group that was sent may stay open
+	// before its client is told that it is unknown.
+	ResolveWait time.Duration
+	// RelinkEvery and DialTimeout pace the attempts to reach the leader.
+	RelinkEvery, DialTimeout time.Duration
+	// ConfirmRetry is how long a read round waits before it asks again.
+	ConfirmRetry time.Duration
+
+	// ExpireEvery is how often the leader looks for keys that are due, and
+	// TickEvery how far the logged clock may fall behind while any key has a
+	// TTL: what a failover may add to a TTL.
+	ExpireEvery, TickEvery time.Duration
+
+	// SnapshotBytes of log make a snapshot due, TrailingBytes of it are kept
+	// for followers that are a little behind.
+	SnapshotBytes, TrailingBytes int64
+	// FastFailover lets a node stand for election at once when its leader's
+	// process is seen to be gone (connection closed and port refused).
+	FastFailover bool
+}
+
+// DefaultOptions are those for a local network and solid-state disks.
+func DefaultOptions() Options {
+	return Options{
+		HeartbeatTimeout: 500 * time.Millisecond,
+		LeaseTimeout:     400 * time.Millisecond,
+		CommitTimeout:    5 * time.Millisecond,
+		StallTimeout:     3 * time.Second,
+		Window:           2,
+		MaxEntryBytes:    256 << 10,
+		MaxEntryGroups:   4096,
+		LeaderWait:       5 * time.Second,
+		ResolveWait:      30 * time.Second,
+		RelinkEvery:      20 * time.Millisecond,
+		DialTimeout:      time.Second,
+		ConfirmRetry:     200 * time.Millisecond,
+		ExpireEvery:      50 * time.Millisecond,
+		TickEvery:        2 * time.Second,
+		SnapshotBytes:    128 << 20,
+		TrailingBytes:    16 << 20,
+		FastFailover:     true,
+	}
+}
+
+// ParsePeers reads "n1=host:port,n2=host:port".
+func ParsePeers(s string) ([]Peer, error) {
+	var peers []Peer
+	seen := make(map[string]bool)
+	for _, part := range strings.Split(s, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		id, addr, ok := strings.Cut(part, "=")
+		if !ok || id == "" || addr == "" {
+			return nil, fmt.Errorf("--peers: %q is not of the form id=host:port", part)
+		}
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return nil, fmt.Errorf("--peers: address of %s: %w", id, err)
+		}
+		if seen[id] {
+			return nil, fmt.Errorf("--peers: %s stands there twice", id)
+		}
+		seen[id] = true
+		peers = append(peers, Peer{ID: id, Addr: addr})
+	}
+	sort.Slice(peers, func(i, j int) bool { return peers[i].ID < peers[j].ID })
+	return peers, nil
+}
+
+// Validate names the first setting that cannot work, and fills in those that
+// follow from others.
+func (c *Config) Validate() error {
+	switch {
+	case c.NodeID == "":
+		return errors.New("--node-id is missing")
+	case strings.ContainsAny(c.NodeID, " \t\r\n,=/"):
+		return fmt.Errorf("--node-id %q holds a blank or one of , = /", c.NodeID)
+	case len(c.NodeID) > 64:
+		return fmt.Errorf("--node-id is longer than 64 bytes")
+	case c.DataDir == "":
+		return errors.New("--data-dir is missing")
+	case c.PeerAddr == "":
+		return errors.New("--peer-addr is missing")
+	case c.LogStore != "wal" && c.LogStore != "boltdb":
+		return fmt.Errorf("--log-store is %q, not wal or boltdb", c.LogStore)
+	}
+	if c.AdvertisePeerAddr == "" {
+		c.AdvertisePeerAddr = c.PeerAddr
+	}
+	host, _, err := net.SplitHostPort(c.AdvertisePeerAddr)
+	if err != nil {
+		return fmt.Errorf("--advertise-peer-addr: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return fmt.Errorf("--advertise-peer-addr: %q is no address that another node can reach", c.AdvertisePeerAddr)
+	}
+	if len(c.Peers) > 0 {
+		if _, ok := c.peer(c.NodeID); !ok {
+			return fmt.Errorf("--peers does not name this node, %s", c.NodeID)
+		}
+	}
+	o := &c.Options
+	switch {
+	case o.LeaseTimeout > o.HeartbeatTimeout:
+		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v", o.LeaseTimeout, o.HeartbeatTimeout)
+	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
+		return errors.New("window and entry limits must be at least 1")
+	}
+	if c.Clock == nil {
+		c.Clock = systemClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return nil
+}
+
+func (c *Config) peer(id string) (Peer, bool) {
+	for _, p := range c.Peers {
+		if p.ID == id {
+			return p, true
+		}
+	}
+	return Peer{}, false
+}
+
+// raftConfig is raft's own configuration. What it sets differently from raft's
+// defaults it does for a reason:
+//
+//   - heartbeat, election and lease timeouts are shorter, for a shorter gap;
+//   - CommitTimeout 5 ms (50): followers learn of commits with the next append;
+//   - MaxAppendEntries 64: entries hold hundreds of groups each;
+//   - BatchApplyCh off: Apply returns when the entry has been taken;
+//   - ShutdownOnRemove off: a removed node says so and stays, for its operator;
+//   - snapshots are taken by bytes (see snapshots.go), never by raft's own count
+//     of entries.
+func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
+	rc := raft.DefaultConfig()
+	rc.LocalID = raft.ServerID(c.NodeID)
+	rc.HeartbeatTimeout = c.Options.HeartbeatTimeout
+	rc.ElectionTimeout = c.Options.HeartbeatTimeout
+	rc.LeaderLeaseTimeout = c.Options.LeaseTimeout
+	rc.CommitTimeout = c.Options.CommitTimeout
+	rc.MaxAppendEntries = 64
+	rc.BatchApplyCh = false
+	rc.ShutdownOnRemove = false
+	rc.SnapshotInterval = 24 * time.Hour
+	rc.SnapshotThreshold = 1 << 62
+	rc.TrailingLogs = 10240
+	rc.NoLegacyTelemetry = true
+	rc.NotifyCh = notify
+	rc.Logger = log
+	return rc
+}

@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// Forming a cluster. Raft accepts a first configuration from anybody, so two
+// nodes that both believe to be first would make two clusters. Here one node
+// alone may: the one with the lowest id among --peers, and only after every
+// other one has said that its directory is empty and that it was started with
+// the same --peers. It tells all of them the cluster's id, which they make
+// durable, before it writes the first configuration.
+//
+// A node that finds an existing cluster joins it, unless the cluster counts it
+// as a member already: then its directory has been wiped, and with it the
+// memory of its votes, so that letting it back under its old name could elect
+// a leader without acknowledged entries.
+
+// probeEvery paces the attempts to form or join.
+const probeEvery = 200 * time.Millisecond
+
+// form returns when raft may start, with a configuration if this node is the
+// one to write it.
+func (n *Node) form() (*raft.Configuration, error) {
+	empty, err := n.stores.Empty()
+	if err != nil {
+		return nil, fmt.Errorf("read data directory: %w", err)
+	}
+	if !empty {
+		return nil, nil
+	}
+	var complained string
+	for {
+		c, done, err := n.formOnce()
+		if err != nil && !errors.Is(err, errWaiting) || done {
+			return c, err
+		}
+		if text := err.Error(); text != complained {
+			complained = text
+			n.log.Info("waiting to form or join the cluster", "reason", text)
+			n.setPhase(text)
+		}
+		select {
+		case <-n.ctx.Done():
+			return nil, n.ctx.Err()
+		case <-time.After(probeEvery):
+		}
+	}
+}
+
+func (n *Node) setPhase(text string) {
+	n.mu.Lock()
+	n.phase = text
+	n.mu.Unlock()
+}
+
+var errWaiting = errors.New("waiting")
+
+func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
+	mine := n.stores.Identity().ClusterID
+	var absent []string
+	clusterID := mine
+	for _, p := range n.cfg.Peers {
+		if p.ID == n.cfg.NodeID {
+			continue
+		}
+		var r adminReply
+		err := n.ask(p.Addr, p.ID, adminRequest{Op: opProbe}, &r)
+		switch {
+		case err != nil:
+			absent = append(absent, p.ID)
+		case r.Member:
+			err := n.join(p, r)
+			return nil, err == nil, err
+		case r.Peers != n.peerList():
+			return nil, false, fmt.Errorf("%w: %w: %s has %q, this node %q", errWaiting, ErrPeersDiffer, p.ID, r.Peers, n.peerList())
+		case r.ClusterID != "" && clusterID != "" && r.ClusterID != clusterID:
+			return nil, false, fmt.Errorf("%w: %s", ErrOtherCluster, p.ID)
+		case r.ClusterID != "":
+			clusterID = r.ClusterID // told by an earlier attempt that was cut short
+		}
+	}
+	if len(n.cfg.Peers) == 0 {
+		return nil, false, errors.New("data directory is empty and --peers names nobody to form a cluster with")
+	}
+	lowest := n.cfg.Peers[0].ID == n.cfg.NodeID
+	if !lowest && n.stores.Identity().ClusterID != "" {
+		return nil, true, nil // told to start: the lowest node brings the configuration
+	}
+	if len(absent) > 0 {
+		return nil, false, fmt.Errorf("%w for peers: %s", errWaiting, strings.Join(absent, ", "))
+	}
+	if !lowest {
+		return nil, false, fmt.Errorf("%w for %s to form the cluster", errWaiting, n.cfg.Peers[0].ID)
+	}
+	if clusterID == "" {
+		clusterID = newClusterID()
+	}
+	if err := n.stores.SetClusterID(clusterID); err != nil {
+		return nil, false, err
+	}
+	config := &raft.Configuration{}
+	for _, p := range n.cfg.Peers {
+		config.Servers = append(config.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
+		if p.ID == n.cfg.NodeID {
+			continue
+		}
+		if err := n.ask(p.Addr, p.ID, adminRequest{Op: opForm, ClusterID: clusterID}, &adminReply{}); err != nil {
+			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
+		}
+	}
+	n.log.Info("forming cluster", "cluster", clusterID, "peers", n.peerList())
+	return config, true, nil
+}
+
+// join asks the cluster that a peer belongs to for membership. The peer's
+// cluster id is made durable first: a node that is cut off in the middle is then
+// known to have asked, and not taken for one that lost its data.
+func (n *Node) join(p Peer, r adminReply) error {
+	known := false
+	for _, m := range r.Members {
+		known = known || m.ID == n.cfg.NodeID
+	}
+	if mine := n.stores.Identity().ClusterID; mine != "" && mine != r.ClusterID {
+		return fmt.Errorf("%w: %s belongs to %s, this node to %s", ErrOtherCluster, p.ID, r.ClusterID, mine)
+	} else if mine != "" && known {
+		return nil // formed or joined, and merely has no entry yet
+	} else if known {
+		return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. Remedy: run \"holdfast member remove %s\" against a live node, then start this node again: it joins as a new member and copies the data", ErrWiped, n.cfg.NodeID, n.cfg.NodeID)
+	}
+	if r.Leader == "" {
+		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
+	}
+	if err := n.stores.SetClusterID(r.ClusterID); err != nil {
+		return err
+	}
+	req := adminRequest{Op: opJoin, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr}
+	if err := n.ask(r.LeaderAddr, r.Leader, req, &adminReply{}); err != nil {
+		return fmt.Errorf("%w to join: %w", errWaiting, err)
+	}
+	n.log.Info("joined cluster", "cluster", r.ClusterID, "leader", r.Leader)
+	return nil
+}
+
+func newClusterID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails: see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// peerList is --peers in a form that can be compared.
+func (n *Node) peerList() string {
+	var b strings.Builder
+	for i, p := range n.cfg.Peers {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(p.ID + "=" + p.Addr)
+	}
+	return b.String()
+}
+
+// hello is what this node says of itself on every connection to a peer.
+func (n *Node) hello() rpc.Hello {
+	id := n.stores.Identity()
+	return rpc.Hello{ClusterID: id.ClusterID, NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot}
+}
+
+// authorize says whether another node may open a connection.
+func (n *Node) authorize(h rpc.Hello) error {
+	mine := n.stores.Identity().ClusterID
+	if h.ClusterID != "" && mine != "" && h.ClusterID != mine {
+		return fmt.Errorf("%w: %s, this node belongs to %s", ErrOtherCluster, h.ClusterID, mine)
+	}
+	if h.Service == rpc.ServiceAdmin {
+		return nil
+	}
+	if h.ClusterID == "" || mine == "" {
+		return errors.New("cluster is not formed yet")
+	}
+	r := n.running()
+	if r == nil {
+		return errors.New("node is still starting")
+	}
+	servers := r.GetConfiguration().Configuration().Servers
+	if len(servers) == 0 {
+		return nil // the first configuration is still on its way
+	}
+	for _, s := range servers {
+		if string(s.ID) == h.NodeID {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not a member of this cluster", h.NodeID)
+}
+
+// Ready waits until the node can serve: it has a way to a leader.
+func (n *Node) Ready(ctx context.Context) error {
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for !n.Linked() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node is not ready: %w", ctx.Err())
+		case <-n.ctx.Done():
+			return ErrClosed
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// Linked reports whether the node has a way to a leader now.
+func (n *Node) Linked() bool {
+	n.gateway.mu.Lock()
+	defer n.gateway.mu.Unlock()
+	return n.gateway.writes != nil
+}

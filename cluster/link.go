@@ -1,0 +1,411 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// Frames between a node and the leader. Numbers are uvarints.
+const (
+	// On the write stream.
+	frameOpen    = 'O' // node: ack floor
+	frameOpened  = 'o' // leader: term | highest number accepted
+	frameRefused = 'x' // leader: why
+	frameSubmit  = 'S' // node: ack floor | number | group
+	frameReplies = 'R' // leader: (number | status | length | replies) …
+	// On the read stream.
+	frameRead      = 'Q' // node: id | slow | group
+	frameAnswer    = 'A' // leader: id | answer | replies or error text
+	frameConfirm   = 'C' // leader: term | nonce
+	frameConfirmed = 'c' // node: term | nonce | ok
+)
+
+// Answers to a read.
+const (
+	answerOK    = 0
+	answerRetry = 1 // the office closed: ask the next leader
+	answerError = 2
+)
+
+// localLink is the link of the leader's own clients: no stream, no copy.
+type localLink struct {
+	o *office
+	g *gateway
+	// broken asks the owner to make the link anew.
+	broken func()
+}
+
+func (l *localLink) send(ackFloor, seq uint64, body []byte) error {
+	return l.o.submit(l.g.id, ackFloor, seq, body)
+}
+
+func (l *localLink) deliver(groups []fsm.GroupResult) {
+	if l.g.deliver(groups) {
+		l.broken()
+	}
+}
+
+func (l *localLink) read(c *call) { l.o.reads.add(c) }
+
+// remoteLink is the link to a leader on another node: a write stream and a read
+// stream, so that a confirm never waits behind bulk.
+type remoteLink struct {
+	g      *gateway
+	writes *rpc.Stream
+	reads  *rpc.Stream
+	raft   *raft.Raft
+	leader raft.ServerID
+
+	mu    sync.Mutex
+	ended bool
+	next  uint64
+	calls map[uint64]*call // reads under way
+}
+
+// dialLeader opens both streams to the leader and waits until its office has
+// told what it has of this node's session.
+func (n *Node) dialLeader(ctx context.Context, addr raft.ServerAddress, id raft.ServerID) (*remoteLink, uint64, error) {
+	writes, err := n.mux.Dial(ctx, string(addr), rpc.ServiceWrite, string(id))
+	if err != nil {
+		return nil, 0, err
+	}
+	stop := context.AfterFunc(ctx, func() { writes.Close() })
+	defer stop()
+	accepted, err := n.openSession(writes)
+	if err != nil {
+		writes.Close()
+		return nil, 0, err
+	}
+	reads, err := n.mux.Dial(ctx, string(addr), rpc.ServiceRead, string(id))
+	if err != nil {
+		writes.Close()
+		return nil, 0, err
+	}
+	l := &remoteLink{g: n.gateway, writes: writes, reads: reads, raft: n.raft, leader: id, calls: make(map[uint64]*call)}
+	return l, accepted, nil
+}
+
+func (n *Node) openSession(s *rpc.Stream) (accepted uint64, err error) {
+	if err := s.Send(frameOpen, binary.AppendUvarint(nil, n.gateway.floor())); err != nil {
+		return 0, err
+	}
+	for {
+		typ, payload, err := s.Recv()
+		if err != nil {
+			return 0, err
+		}
+		switch typ {
+		case frameReplies: // those kept from before
+			if err := n.gateway.takeReplies(payload); err != nil {
+				return 0, err
+			}
+		case frameRefused:
+			if string(payload) == ErrStaleSession.Error() {
+				return 0, ErrStaleSession
+			}
+			return 0, fmt.Errorf("%w: %s", errRefused, payload)
+		case frameOpened:
+			_, k := binary.Uvarint(payload)
+			accepted, k2 := binary.Uvarint(payload[max(k, 0):])
+			if k <= 0 || k2 <= 0 {
+				return 0, errFrame
+			}
+			return accepted, nil
+		default:
+			return 0, errFrame
+		}
+	}
+}
+
+var (
+	errRefused = errors.New("leader refused the session")
+	errFrame   = errors.New("peer sent a malformed frame")
+	errRelink  = errors.New("leader did not run a group, session is opened again")
+)
+
+// run serves the link until one of its streams ends.
+func (l *remoteLink) run() error {
+	var wg sync.WaitGroup
+	wg.Add(1)
+	var readErr error
+	go func() {
+		defer wg.Done()
+		defer l.writes.Close()
+		readErr = l.serveReads()
+	}()
+	err := l.serveWrites()
+	l.close()
+	wg.Wait()
+	if err == nil {
+		err = readErr
+	}
+	l.mu.Lock()
+	l.ended = true
+	calls := l.calls
+	l.calls = nil
+	l.mu.Unlock()
+	for _, c := range calls {
+		l.g.requeue(c)
+	}
+	return err
+}
+
+func (l *remoteLink) close() {
+	l.writes.Close()
+	l.reads.Close()
+}
+
+func (l *remoteLink) serveWrites() error {
+	for {
+		typ, payload, err := l.writes.Recv()
+		if err != nil {
+			return err
+		}
+		if typ != frameReplies {
+			return errFrame
+		}
+		if err := l.g.takeReplies(payload); err != nil {
+			return err
+		}
+	}
+}
+
+// takeReplies decodes a replies frame and ends the calls.
+func (g *gateway) takeReplies(payload []byte) error {
+	var groups []fsm.GroupResult
+	// The calls' owners read their replies after this frame's buffer is gone:
+	// one copy serves them all.
+	b := slices.Clone(payload)
+	for len(b) > 0 {
+		seq, k := binary.Uvarint(b)
+		if k <= 0 || k >= len(b) {
+			return errFrame
+		}
+		status := fsm.Status(b[k])
+		n, k2 := binary.Uvarint(b[k+1:])
+		b = b[k+1+max(k2, 0):]
+		if k2 <= 0 || n > uint64(len(b)) {
+			return errFrame
+		}
+		groups = append(groups, fsm.GroupResult{Seq: seq, Status: status, Reply: b[:n:n]})
+		b = b[n:]
+	}
+	if g.deliver(groups) {
+		return errRelink
+	}
+	return nil
+}
+
+func appendReply(dst []byte, r *fsm.GroupResult) []byte {
+	dst = binary.AppendUvarint(dst, r.Seq)
+	dst = append(dst, byte(r.Status))
+	dst = binary.AppendUvarint(dst, uint64(len(r.Reply)))
+	return append(dst, r.Reply...)
+}
+
+func (l *remoteLink) send(ackFloor, seq uint64, body []byte) error {
+	err := l.writes.TrySendFunc(frameSubmit, func(dst []byte) []byte {
+		dst = binary.AppendUvarint(dst, ackFloor)
+		dst = binary.AppendUvarint(dst, seq)
+		return append(dst, body...)
+	})
+	if err != nil {
+		l.writes.Close() // full or ended: whatever was lost is sent again after the next handshake
+	}
+	return err
+}
+
+func (l *remoteLink) read(c *call) {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		l.g.requeue(c)
+		return
+	}
+	l.next++
+	id := l.next
+	l.calls[id] = c
+	l.mu.Unlock()
+	var slow byte
+	if c.slow {
+		slow = 1
+	}
+	// A stream that cannot take it is closed: run then gives the call back.
+	err := l.reads.TrySendFunc(frameRead, func(dst []byte) []byte {
+		dst = binary.AppendUvarint(dst, id)
+		dst = append(dst, slow)
+		return append(dst, c.body...)
+	})
+	if err != nil {
+		l.reads.Close()
+	}
+}
+
+func (l *remoteLink) serveReads() error {
+	for {
+		typ, payload, err := l.reads.Recv()
+		if err != nil {
+			return err
+		}
+		switch typ {
+		case frameAnswer:
+			err = l.answer(payload)
+		case frameConfirm:
+			err = l.confirm(payload)
+		default:
+			err = errFrame
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *remoteLink) answer(payload []byte) error {
+	id, k := binary.Uvarint(payload)
+	if k <= 0 || k >= len(payload) {
+		return errFrame
+	}
+	kind, rest := payload[k], payload[k+1:]
+	l.mu.Lock()
+	c := l.calls[id]
+	delete(l.calls, id)
+	l.mu.Unlock()
+	if c == nil {
+		return fmt.Errorf("answer to read %d, which was not asked: %w", id, errFrame)
+	}
+	switch kind {
+	case answerOK:
+		c.finish(slices.Clone(rest), nil)
+	case answerRetry:
+		l.g.requeue(c)
+	default:
+		c.finish(nil, errors.New(string(rest)))
+	}
+	return nil
+}
+
+// confirm answers the leader's question whether this node follows it in its
+// term. The term is read before and after the rest, because raft may change it
+// in between.
+func (l *remoteLink) confirm(payload []byte) error {
+	term, k := binary.Uvarint(payload)
+	nonce, k2 := binary.Uvarint(payload[max(k, 0):])
+	if k <= 0 || k2 <= 0 {
+		return errFrame
+	}
+	var ok byte
+	if l.raft.CurrentTerm() == term && l.raft.State() == raft.Follower {
+		if _, leader := l.raft.LeaderWithID(); leader == l.leader && l.raft.CurrentTerm() == term {
+			ok = 1
+		}
+	}
+	return l.reads.SendFunc(frameConfirmed, func(dst []byte) []byte {
+		dst = binary.AppendUvarint(dst, term)
+		dst = binary.AppendUvarint(dst, nonce)
+		return append(dst, ok)
+	})
+}
+
+// keepLinked keeps the gateway linked to whoever leads, until the node stops.
+func (n *Node) keepLinked() {
+	defer n.wg.Done()
+	for n.ctx.Err() == nil {
+		err := n.linkOnce()
+		if errors.Is(err, ErrStaleSession) {
+			n.fatal(err)
+			return
+		}
+		if err != nil && n.ctx.Err() == nil {
+			n.log.Debug("no way to the leader", "error", err)
+		}
+		select {
+		case <-n.ctx.Done():
+		case <-n.leaderChanged: // try at once
+		case <-time.After(n.cfg.Options.RelinkEvery):
+		}
+	}
+}
+
+// linkOnce links to the present leader and returns when that link has ended.
+func (n *Node) linkOnce() error {
+	addr, id := n.raft.LeaderWithID()
+	if id == "" {
+		return ErrNoLeader
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	defer cancel()
+	if id == n.self {
+		o := n.currentOffice()
+		if o == nil {
+			return ErrNoLeader
+		}
+		return n.linkLocal(ctx, o)
+	}
+	dialCtx, stop := context.WithTimeout(ctx, n.cfg.Options.DialTimeout)
+	l, accepted, err := n.dialLeader(dialCtx, n.addressOf(id, addr), id)
+	stop()
+	if err != nil {
+		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.run() }()
+	n.gateway.linked(l, accepted)
+	n.gateway.readLinked(l)
+	n.log.Info("linked to leader", "leader", id, "address", addr)
+	defer func() {
+		n.gateway.unlinked(l)
+		n.gateway.readLinked(nil)
+	}()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-n.leaderChanged:
+			if _, now := n.raft.LeaderWithID(); now == id {
+				continue
+			}
+			l.close()
+			return <-ended
+		case <-n.ctx.Done():
+			l.close()
+			return <-ended
+		}
+	}
+}
+
+func (n *Node) linkLocal(ctx context.Context, o *office) error {
+	broken := make(chan struct{}, 1)
+	l := &localLink{o: o, g: n.gateway, broken: func() { poke(broken) }}
+	accepted, kept, err := o.attach(n.session, l)
+	if err != nil {
+		return err
+	}
+	defer o.detach(n.session, l)
+	if n.gateway.deliver(kept) {
+		return errRelink
+	}
+	n.gateway.linked(l, accepted)
+	n.gateway.readLinked(l)
+	defer func() {
+		n.gateway.unlinked(l)
+		n.gateway.readLinked(nil)
+	}()
+	select {
+	case <-o.done:
+	case <-broken:
+		return errRelink
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// machine adapts fsm.Machine to raft.BatchingFSM and holds its lock. It must be
+// a BatchingFSM: configuration entries reach only those, and a read that waits
+// for the commit index would otherwise wait for an entry that never comes.
+type machine struct {
+	// hooks, set before raft starts.
+	onApply     func(index, term uint64, res *fsm.Result)
+	onTermStart func(term uint64, t fsm.TermStart, lease int64)
+	fatal       func(error)
+
+	table *fsm.Table
+
+	mu   sync.RWMutex // guards m: Apply, Fork and Restore write, Read reads
+	m    *fsm.Machine
+	dead bool // guarded by mu: an entry could not be applied, nothing more may be
+
+	// points are the last points of the hash chain, by index modulo their number.
+	points [4096]chainPoint
+
+	applied atomic.Uint64
+	// deadline is the earliest deadline on the lease clock, 0 for none.
+	deadline atomic.Int64
+
+	waitMu sync.Mutex
+	wait   []appliedWaiter
+}
+
+type chainPoint struct{ index, hash uint64 }
+
+type appliedWaiter struct {
+	index uint64
+	f     func()
+}
+
+func newMachine(table *fsm.Table) *machine {
+	return &machine{table: table, m: fsm.New(table)}
+}
+
+// Apply implements raft.FSM; raft.RecoverCluster calls it.
+func (a *machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch implements raft.BatchingFSM.
+func (a *machine) ApplyBatch(logs []*raft.Log) []any {
+	out := make([]any, len(logs))
+	a.mu.Lock()
+	for i, l := range logs {
+		if a.dead {
+			break
+		}
+		if l.Type != raft.LogCommand {
+			a.m.Advance(l.Index)
+			continue
+		}
+		res, err := a.m.Apply(l.Index, l.Term, l.Data)
+		if err == nil {
+			err = a.checkChain(res)
+		}
+		if err != nil {
+			a.dead = true
+			a.fatal(fmt.Errorf("state machine stopped: %w", err))
+			break
+		}
+		out[i] = res
+		if res.TermStart != nil {
+			a.onTermStart(l.Term, *res.TermStart, a.m.Clock().Lease)
+		}
+	}
+	a.applied.Store(a.m.Applied())
+	a.deadline.Store(a.m.NextDeadline())
+	a.mu.Unlock()
+	for i, l := range logs {
+		if res, ok := out[i].(*fsm.Result); ok {
+			a.onApply(l.Index, l.Term, res)
+		}
+	}
+	a.wake()
+	return out
+}
+
+// checkChain compares the leader's chain point in the entry with this node's
+// own: a difference means that the replicas no longer hold the same state.
+func (a *machine) checkChain(res *fsm.Result) error {
+	if p := a.points[res.HashIndex%uint64(len(a.points))]; res.HashIndex != 0 && p.index == res.HashIndex && p.hash != res.Hash {
+		return fmt.Errorf("state differs from the leader's at index %d: hash %#x, leader's %#x", p.index, p.hash, res.Hash)
+	}
+	index, hash := a.m.Hash()
+	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
+	return nil
+}
+
+// whenApplied calls f once the entry at index has been applied: at once, or
+// from the goroutine that applies it.
+func (a *machine) whenApplied(index uint64, f func()) {
+	if a.applied.Load() < index {
+		a.waitMu.Lock()
+		if a.applied.Load() < index {
+			a.wait = append(a.wait, appliedWaiter{index, f})
+			a.waitMu.Unlock()
+			return
+		}
+		a.waitMu.Unlock()
+	}
+	f()
+}
+
+func (a *machine) wake() {
+	applied := a.applied.Load()
+	var ready []appliedWaiter
+	a.waitMu.Lock()
+	keep := a.wait[:0]
+	for _, w := range a.wait {
+		if w.index <= applied {
+			ready = append(ready, w)
+		} else {
+			keep = append(keep, w)
+		}
+	}
+	a.wait = keep
+	a.waitMu.Unlock()
+	for _, w := range ready {
+		w.f()
+	}
+}
+
+// read runs a group without the log. Reads that walk many keys run on a fork,
+// so that they hold the lock for a moment only.
+func (a *machine) read(dst []byte, slow bool, req fsm.ReadRequest) (reply []byte, overdue bool, err error) {
+	if slow {
+		a.mu.Lock()
+		fork := a.m.Fork()
+		a.mu.Unlock()
+		return fork.Read(dst, req)
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.Read(dst, req)
+}
+
+// view calls f with the machine under the read lock; f must be short.
+func (a *machine) view(f func(m *fsm.Machine)) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	f(a.m)
+}
+
+// Snapshot implements raft.FSM: it takes a fork, which costs O(1).
+func (a *machine) Snapshot() (raft.FSMSnapshot, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dead {
+		return nil, errors.New("state machine has stopped")
+	}
+	return &snapshot{fork: a.m.Fork(), sessions: a.m.Sessions()}, nil
+}
+
+// Restore implements raft.FSM. The state is replaced only when the whole
+// snapshot has been read and found right.
+func (a *machine) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	m, err := fsm.ReadSnapshot(r, a.table)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.m = m
+	a.points = [4096]chainPoint{}
+	index, hash := m.Hash()
+	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
+	a.applied.Store(m.Applied())
+	a.deadline.Store(m.NextDeadline())
+	a.mu.Unlock()
+	a.wake()
+	return nil
+}
+
+// snapshot is a raft.FSMSnapshot.
+type snapshot struct {
+	fork     *fsm.Machine
+	sessions fsm.Sessions
+}
+
+// Persist implements raft.FSMSnapshot.
+func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	if err := s.fork.WriteSnapshot(sink, s.sessions); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (s *snapshot) Release() {}

@@ -1,0 +1,217 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var pid = os.Getpid()
+
+// errNotLeader tells the asker to ask the leader.
+var errNotLeader = errors.New("this node does not lead")
+
+// addMember adds a node as a non-voter; keepMembers makes it a voter once it
+// has caught up. AddVoter at once would let an empty node into every majority.
+func (n *Node) addMember(id, addr string) error {
+	r := n.running()
+	if r == nil || r.State() != raft.Leader {
+		return errNotLeader
+	}
+	for _, m := range membersOf(r) {
+		if m.ID == id {
+			return nil // asked twice; whether it may is the asker's to know, see join
+		}
+	}
+	if err := r.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout).Error(); err != nil {
+		return fmt.Errorf("add %s: %w", id, err)
+	}
+	n.log.Info("member added, will vote when it has caught up", "node", id, "address", addr)
+	return nil
+}
+
+func (n *Node) removeMember(id string) error {
+	r := n.running()
+	if r == nil || r.State() != raft.Leader {
+		return errNotLeader
+	}
+	known := false
+	for _, m := range membersOf(r) {
+		known = known || m.ID == id
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("%s is not a member", id)
+	case id == n.cfg.NodeID:
+		return fmt.Errorf("%s leads: transfer leadership first", id)
+	}
+	if err := r.RemoveServer(raft.ServerID(id), 0, adminTimeout).Error(); err != nil {
+		return fmt.Errorf("remove %s: %w", id, err)
+	}
+	n.log.Info("member removed", "node", id)
+	return nil
+}
+
+func (n *Node) transfer(to string) error {
+	r := n.running()
+	if r == nil || r.State() != raft.Leader {
+		return errNotLeader
+	}
+	var f raft.Future
+	if to == "" {
+		f = r.LeadershipTransfer()
+	} else {
+		addr, err := addressProvider{n}.ServerAddr(raft.ServerID(to))
+		if err != nil {
+			return err
+		}
+		f = r.LeadershipTransferToServer(raft.ServerID(to), addr)
+	}
+	err := f.Error()
+	if err != nil && r.State() == raft.Leader {
+		// raft refused proposals meanwhile: what the office has sent since is
+		// lost, so the office opens anew and the gateways send it again.
+		n.closeOffice()
+		select {
+		case n.notify <- true:
+		case <-n.ctx.Done():
+		}
+	}
+	return err
+}
+
+// toLeader puts a question to the leader, wherever it is.
+func (n *Node) toLeader(req adminRequest) error {
+	r := n.running()
+	if r == nil {
+		return ErrNoLeader
+	}
+	addr, id := r.LeaderWithID()
+	switch id {
+	case "":
+		return ErrNoLeader
+	case n.self:
+		return n.answer(req, &adminReply{})
+	}
+	return n.ask(string(n.addressOf(id, addr)), string(id), req, &adminReply{})
+}
+
+// RemoveMember removes a node from the cluster; any node may be asked.
+func (n *Node) RemoveMember(id string) error {
+	return n.toLeader(adminRequest{Op: opRemove, Node: id})
+}
+
+// TransferLeadership hands leadership to a node, or to the most up-to-date one
+// if to is "".
+func (n *Node) TransferLeadership(to string) error {
+	return n.toLeader(adminRequest{Op: opTransfer, Node: to})
+}
+
+// keepMembers makes non-voters voters when they have caught up.
+func (n *Node) keepMembers() {
+	defer n.wg.Done()
+	t := time.NewTicker(500 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		}
+		if n.currentOffice() == nil {
+			continue
+		}
+		for _, m := range membersOf(n.raft) {
+			if !m.Voter {
+				if err := n.promote(m); err != nil && n.ctx.Err() == nil {
+					n.log.Debug("member does not vote yet", "node", m.ID, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// promotionLag is how many entries a node may be behind when it begins to vote.
+const promotionLag = 256
+
+func (n *Node) promote(m Member) error {
+	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
+	defer cancel()
+	var r adminReply
+	if err := n.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
+		return err
+	}
+	if commit := n.raft.CommitIndex(); r.Status == nil || r.Status.Applied+promotionLag < commit {
+		return errors.New("still catching up")
+	}
+	if err := n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout).Error(); err != nil {
+		return err
+	}
+	n.log.Info("member votes", "node", m.ID)
+	return nil
+}
+
+// nodeCollector reports the node's state at the time of the scrape.
+type nodeCollector struct{ n *Node }
+
+var (
+	descTerm     = prometheus.NewDesc("holdfast_raft_term", "Current raft term.", nil, nil)
+	descCommit   = prometheus.NewDesc("holdfast_raft_commit_index", "Raft commit index.", nil, nil)
+	descApplied  = prometheus.NewDesc("holdfast_raft_applied_index", "Index of the last entry that this node's machine has applied.", nil, nil)
+	descLast     = prometheus.NewDesc("holdfast_raft_last_index", "Index of the last entry in this node's log.", nil, nil)
+	descLeader   = prometheus.NewDesc("holdfast_is_leader", "1 on the node that leads, 0 elsewhere.", nil, nil)
+	descReady    = prometheus.NewDesc("holdfast_ready", "1 while the node has a way to a leader.", nil, nil)
+	descKeys     = prometheus.NewDesc("holdfast_keys", "Keys in all databases.", nil, nil)
+	descVolatile = prometheus.NewDesc("holdfast_keys_with_ttl", "Keys with a time to live.", nil, nil)
+	descExpired  = prometheus.NewDesc("holdfast_expired_keys_total", "Keys expired by the log.", nil, nil)
+	descOps      = prometheus.NewDesc("holdfast_logged_operations_total", "Operations run by the log.", nil, nil)
+	descLease    = prometheus.NewDesc("holdfast_lease_clock_seconds", "Lease clock of the last entry, seconds since the cluster's birth.", nil, nil)
+	descDup      = prometheus.NewDesc("holdfast_duplicate_groups_total", "Groups that arrived twice and ran once.", nil, nil)
+	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
+	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(c, ch)
+}
+
+// Collect implements prometheus.Collector.
+func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) { ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	count := func(d *prometheus.Desc, v uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	st := c.n.Status()
+	gauge(descTerm, float64(st.Term))
+	gauge(descCommit, float64(st.Commit))
+	gauge(descApplied, float64(st.Applied))
+	gauge(descLast, float64(st.LastIndex))
+	gauge(descLeader, number(st.Role == "leader"))
+	gauge(descReady, number(st.Ready))
+	gauge(descLog, float64(st.LogBytes))
+	c.n.machine.view(func(m *fsm.Machine) {
+		stats := m.Stats()
+		gauge(descKeys, float64(m.Len()))
+		gauge(descVolatile, float64(m.Volatile()))
+		gauge(descLease, float64(m.Clock().Lease)/1e9)
+		gauge(descSessions, float64(m.SessionCount()))
+		count(descExpired, stats.Expired)
+		count(descOps, stats.Ops)
+		count(descDup, stats.Duplicates)
+	})
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

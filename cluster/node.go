@@ -1,0 +1,416 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// Node is one member of a cluster.
+type Node struct {
+	cfg     Config
+	log     hclog.Logger
+	clock   Clock
+	self    raft.ServerID
+	session fsm.SessionID
+
+	stores    *storage.Stores
+	mux       *rpc.Mux
+	transport serialTransport
+	machine   *machine
+	gateway   *gateway
+	raft      *raft.Raft
+	stats     Counters
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // the node's goroutines: see Start
+
+	notify        chan bool     // raft tells of leadership, in order
+	leaderChanged chan struct{} // capacity 1: another leader, or an office opened
+	started       time.Time
+	fatalOnce     sync.Once
+
+	mu     sync.Mutex
+	office *office
+	formed chan struct{} // closed when raft runs
+	phase  string        // what the node waits for, until it has joined
+}
+
+// Open starts a node: it opens the data directory and the peer port at once,
+// and returns. Forming or joining the cluster goes on behind; Ready tells.
+func Open(cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg:           cfg,
+		log:           cfg.Logger,
+		clock:         cfg.Clock,
+		self:          raft.ServerID(cfg.NodeID),
+		notify:        make(chan bool, 16),
+		leaderChanged: make(chan struct{}, 1),
+		formed:        make(chan struct{}),
+		started:       cfg.Clock.Wall(),
+		stats:         newCounters(),
+		phase:         "starting",
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	stores, err := storage.Open(storage.Config{
+		Dir:        cfg.DataDir,
+		NodeID:     cfg.NodeID,
+		LogKind:    cfg.LogStore,
+		StallAfter: cfg.Options.StallTimeout,
+		Logger:     n.log.Named("storage"),
+		Fatal:      n.fatal,
+		Observe: func(op string, d time.Duration, bytes int) {
+			n.stats.DiskSeconds.WithLabelValues(op).Observe(d.Seconds())
+		},
+	})
+	if err != nil {
+		n.cancel()
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	n.stores = stores
+	n.session = fsm.SessionID{NodeID: cfg.NodeID, Boot: stores.Identity().Boot}
+	n.machine = newMachine(fsm.NewTable())
+	n.machine.fatal = n.fatal
+	n.machine.onApply = n.onApply
+	n.machine.onTermStart = n.onTermStart
+	n.gateway = newGateway(n)
+
+	rcfg := rpc.DefaultConfig()
+	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
+	rcfg.Self = n.hello
+	rcfg.Authorize = n.authorize
+	rcfg.MaxFrame = 64 << 20
+	rcfg.Logger = n.log.Named("rpc")
+	if n.mux, err = rpc.Listen(rcfg); err != nil {
+		n.cancel()
+		return nil, errors.Join(fmt.Errorf("open peer port: %w", err), stores.Close())
+	}
+	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
+	n.wg.Add(1)
+	go n.run()
+	return n, nil
+}
+
+// run forms or joins the cluster, then starts what a member does.
+func (n *Node) run() {
+	defer n.wg.Done()
+	bootstrap, err := n.form()
+	if err != nil {
+		if n.ctx.Err() == nil {
+			n.fatal(err)
+		}
+		return
+	}
+	if err := n.startRaft(bootstrap); err != nil && n.ctx.Err() == nil {
+		n.fatal(err)
+	}
+}
+
+func (n *Node) startRaft(bootstrap *raft.Configuration) error {
+	n.transport = newTransport(n.mux, addressProvider{n}, n.log.Named("transport"))
+	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
+	log, stable, snaps := n.stores.Log(), n.stores.Stable(), n.stores.Snapshots()
+	if bootstrap != nil {
+		if err := raft.BootstrapCluster(rc, log, stable, snaps, n.transport, *bootstrap); err != nil {
+			return fmt.Errorf("form cluster: %w", err)
+		}
+	}
+	r, err := raft.NewRaft(rc, n.machine, log, stable, snaps, n.transport)
+	if err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	n.mu.Lock()
+	if n.ctx.Err() != nil { // Close came first and has not seen this raft
+		n.mu.Unlock()
+		return r.Shutdown().Error()
+	}
+	n.raft = r
+	n.phase = ""
+	n.mu.Unlock()
+	observations := make(chan raft.Observation, 16)
+	r.RegisterObserver(raft.NewObserver(observations, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
+	close(n.formed)
+	n.mux.Handle(rpc.ServiceWrite, n.serveWrite)
+	n.mux.Handle(rpc.ServiceRead, n.serveRead)
+	n.wg.Add(5)
+	go n.watchLeadership()
+	go n.watchLeader(observations)
+	go n.keepLinked()
+	go n.keepSnapshots()
+	go n.keepMembers()
+	return nil
+}
+
+// HandOver gives leadership to another voter, if this node leads, and returns
+// when the groups of this node's clients have their outcome (from the new
+// leader, if need be) or ctx ends. Call it before Close.
+func (n *Node) HandOver(ctx context.Context) {
+	r := n.running()
+	if r == nil {
+		return
+	}
+	if r.State() == raft.Leader && n.voters() > 1 {
+		n.log.Info("handing over leadership")
+		// From here on raft refuses proposals; the office closes with the term,
+		// and the gateway sends to the next leader what this one has refused.
+		if err := n.transfer(""); err != nil {
+			n.log.Warn("leadership not handed over", "error", err)
+		}
+	}
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for !n.gateway.drained() {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close stops the node and waits for its goroutines. Groups under way end with
+// ErrClosed or ErrUnknown.
+func (n *Node) Close() error {
+	n.gateway.close()
+	n.mu.Lock()
+	n.cancel()
+	r := n.raft
+	n.mu.Unlock()
+	n.closeOffice()
+	var errs []error
+	if r != nil {
+		errs = append(errs, r.Shutdown().Error())
+	}
+	errs = append(errs, n.mux.Close())
+	n.wg.Wait()
+	errs = append(errs, n.stores.Close())
+	return errors.Join(errs...)
+}
+
+// running returns raft once it runs, nil before.
+func (n *Node) running() *raft.Raft {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.raft
+}
+
+func (n *Node) fatal(err error) {
+	n.fatalOnce.Do(func() {
+		n.log.Error("node cannot go on", "error", err)
+		if n.cfg.Fatal != nil {
+			n.cfg.Fatal(err)
+		}
+	})
+}
+
+func (n *Node) seed() uint64 { return rand.Uint64() }
+
+// Table returns the command table.
+func (n *Node) Table() *fsm.Table { return n.machine.table }
+
+// View calls f with the machine; f must be short and must not keep it.
+func (n *Node) View(f func(m *fsm.Machine)) { n.machine.view(f) }
+
+// Snapshot takes a snapshot of this node's state now and shortens its log.
+func (n *Node) Snapshot() error {
+	if n.running() == nil {
+		return ErrNoLeader
+	}
+	return n.snapshot()
+}
+
+// Acknowledging returns the peer addresses of as many other voters as must have
+// a write on disk before it is acknowledged.
+func (n *Node) Acknowledging() []string {
+	r := n.running()
+	if r == nil {
+		return nil
+	}
+	var others []string
+	for _, m := range membersOf(r) {
+		if m.Voter && m.ID != n.cfg.NodeID {
+			others = append(others, m.Addr)
+		}
+	}
+	return others[:(len(others)+1)/2]
+}
+
+// Collectors returns the node's metrics.
+func (n *Node) Collectors() []prometheus.Collector {
+	return append(n.stats.collectors(), nodeCollector{n})
+}
+
+// currentOffice returns the open office, nil if this node does not lead.
+func (n *Node) currentOffice() *office {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.office
+}
+
+// watchLeadership reacts to raft's word on whether this node leads. The word
+// may be old when it comes: what counts is the state it finds.
+func (n *Node) watchLeadership() {
+	defer n.wg.Done()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.notify:
+		}
+		if n.raft.State() == raft.Leader {
+			n.openOffice()
+		} else {
+			n.closeOffice()
+		}
+		poke(n.leaderChanged)
+	}
+}
+
+// openOffice proposes the TermStart of this node's term until the office is
+// open or leadership is gone. A leader whose TermStart does not get through
+// although it keeps its lease is wedged (hashicorp/raft issue 696: a flag of a
+// failed transfer that is never cleared): the process ends, another node leads.
+func (n *Node) openOffice() {
+	begun := n.clock.Mono()
+	for n.ctx.Err() == nil && n.raft.State() == raft.Leader {
+		term := n.raft.CurrentTerm()
+		if o := n.currentOffice(); o != nil && o.term == term {
+			return
+		}
+		n.closeOffice()
+		id := n.stores.Identity()
+		entry := fsm.AppendTermStart(nil,
+			fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
+			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID})
+		err := n.raft.Apply(entry, 0).Error()
+		if err == nil {
+			continue // applied here, so the office is open, unless the term had moved on
+		}
+		n.log.Debug("term start not committed", "term", term, "error", err)
+		if errors.Is(err, raft.ErrLeadershipTransferInProgress) && n.clock.Mono()-begun > 10*n.cfg.Options.HeartbeatTimeout {
+			n.fatal(fmt.Errorf("leader of term %d cannot propose: %w", term, err))
+			return
+		}
+		select {
+		case <-n.ctx.Done():
+		case <-time.After(n.cfg.Options.RelinkEvery):
+		}
+	}
+}
+
+// onTermStart is called by the machine, under its lock, when a TermStart is
+// applied: if it is this node's, the office opens, with its clock based on the
+// lease clock at exactly that position of the log.
+func (n *Node) onTermStart(term uint64, t fsm.TermStart, lease int64) {
+	if t.NodeID != n.cfg.NodeID || t.Boot != n.session.Boot || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+		return
+	}
+	o := newOffice(n, term, lease)
+	n.mu.Lock()
+	old := n.office
+	n.office = o
+	n.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	n.stats.Offices.Add(1)
+	n.log.Info("office opened", "term", term, "lease_clock", time.Duration(lease))
+	poke(n.leaderChanged)
+}
+
+func (n *Node) closeOffice() {
+	n.mu.Lock()
+	o := n.office
+	n.office = nil
+	n.mu.Unlock()
+	if o != nil {
+		o.close()
+		o.join()
+		n.log.Info("office closed", "term", o.term)
+	}
+}
+
+// onApply is called by the machine for every batch.
+func (n *Node) onApply(index, term uint64, res *fsm.Result) {
+	if res.Backwards {
+		n.log.Error("entry stamped behind the lease clock", "index", index, "term", term)
+	}
+	if res.TermStart != nil {
+		return
+	}
+	if o := n.currentOffice(); o != nil && o.term == term {
+		o.applied(res)
+	}
+}
+
+// watchLeader pokes the link when raft learns of another leader.
+func (n *Node) watchLeader(observations <-chan raft.Observation) {
+	defer n.wg.Done()
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-observations:
+			poke(n.leaderChanged)
+		case <-sweep.C:
+			n.gateway.sweep()
+		}
+	}
+}
+
+// voters counts the voters of the latest configuration.
+func (n *Node) voters() int {
+	v := 0
+	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			v++
+		}
+	}
+	return v
+}
+
+// addressProvider resolves a member's address: --peers first, so that addresses
+// can be changed by a restart, then what the log says.
+type addressProvider struct{ n *Node }
+
+// ServerAddr implements raft.ServerAddressProvider.
+func (p addressProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if peer, ok := p.n.cfg.peer(string(id)); ok {
+		return raft.ServerAddress(peer.Addr), nil
+	}
+	if r := p.n.running(); r != nil {
+		for _, s := range r.GetConfiguration().Configuration().Servers {
+			if s.ID == id {
+				return s.Address, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no address for node %s", id)
+}
+
+func (n *Node) addressOf(id raft.ServerID, fallback raft.ServerAddress) raft.ServerAddress {
+	if peer, ok := n.cfg.peer(string(id)); ok {
+		return raft.ServerAddress(peer.Addr)
+	}
+	return fallback
+}

@@ -1,0 +1,393 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// office is one term of leadership, from the moment this node's own machine has
+// applied the TermStart of the term until leadership ends. It holds what only a
+// leader has: the clock, the proposer, the sinks of the sessions, the read
+// rounds.
+//
+// One goroutine, propose, owns the only raft.Apply of the product. It has no
+// linger timer: the fsync under way is the linger. What arrives meanwhile goes
+// into the next entry.
+type office struct {
+	term uint64
+	log  hclog.Logger
+	self raft.ServerID
+
+	raft    *raft.Raft
+	machine *machine
+	clock   Clock
+	opts    Options
+
+	// time is where the office's clock counts from: see now.
+	time atomic.Pointer[timeBase]
+
+	reads readRounds
+
+	mu       sync.Mutex
+	closed   bool
+	filling  *fsm.BatchBuilder   // what arrives now
+	full     []*fsm.BatchBuilder // closed because of their size, in order
+	spare    []*fsm.BatchBuilder
+	ticks    []func() // callers that wait for an entry with a newer stamp
+	accepted map[fsm.SessionID]uint64
+	sinks    map[fsm.SessionID]sink
+	inflight []proposal // dispatched, in order
+	waitSlot bool       // propose waits for a place in the window
+	lastTick int64      // stamp of the last entry
+
+	work chan struct{} // capacity 1: there is something to propose, or the office closed
+	slot chan struct{} // capacity 1: a place in the window is free, or the office closed
+	done chan struct{} // closed by close
+	wg   sync.WaitGroup
+
+	stats *Counters
+}
+
+// proposal is one entry on its way through the log.
+type proposal struct {
+	ticks   []func()
+	stamped time.Duration
+}
+
+// sink takes the results of one session's groups. It is called in log order
+// and must not block.
+type sink interface {
+	deliver(groups []fsm.GroupResult)
+}
+
+// drift is the part of elapsed time that the office does not count: NTP slews a
+// clock by up to 500 ppm, quartz is off by up to 100. A TTL may run long by it,
+// never short.
+const driftPPM = 1000
+
+// maxAdvance bounds one step of the lease clock. Ticks come every few seconds
+// while keys have a TTL; a larger step means that the clock source went mad.
+const maxAdvance = int64(10 * time.Minute)
+
+func newOffice(n *Node, term uint64, lease int64) *office {
+	o := &office{
+		term:     term,
+		log:      n.log.Named("office"),
+		self:     n.self,
+		raft:     n.raft,
+		machine:  n.machine,
+		clock:    n.clock,
+		opts:     n.cfg.Options,
+		filling:  &fsm.BatchBuilder{},
+		accepted: make(map[fsm.SessionID]uint64),
+		sinks:    make(map[fsm.SessionID]sink),
+		lastTick: lease,
+		work:     make(chan struct{}, 1),
+		slot:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+		stats:    &n.stats,
+	}
+	o.time.Store(&timeBase{lease, n.clock.Mono()})
+	o.reads.init(o)
+	o.wg.Add(2)
+	go o.propose()
+	go o.keepTime()
+	return o
+}
+
+// close ends the office. It does not wait: see join.
+func (o *office) close() {
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return
+	}
+	o.closed = true
+	close(o.done)
+	ticks := o.ticks
+	for _, p := range o.inflight {
+		ticks = append(ticks, p.ticks...)
+	}
+	o.ticks, o.inflight, o.sinks = nil, nil, nil
+	o.mu.Unlock()
+	poke(o.work)
+	poke(o.slot)
+	for _, f := range ticks {
+		f()
+	}
+	o.reads.close()
+}
+
+// join waits for the office's goroutines.
+func (o *office) join() { o.wg.Wait() }
+
+// timeBase ties the lease clock to the node's own: at Mono t0 it was base. base
+// is the lease clock at the TermStart, so time without a leader, and time that
+// an earlier office measured but never logged, does not count.
+type timeBase struct {
+	base int64
+	t0   time.Duration
+}
+
+// now is the office's lease clock: elapsed time, slowed by the drift allowance.
+func (o *office) now() int64 {
+	t := o.time.Load()
+	d := int64(o.clock.Mono() - t.t0)
+	return t.base + d - d/(1e6/driftPPM)
+}
+
+// wall is the wall clock as entries carry it, in microseconds.
+func (o *office) wall() int64 { return o.clock.Wall().UnixMicro() }
+
+// attach makes s the sink of a session and returns the highest number that the
+// office has accepted of it, and the replies that the machine keeps. Results of
+// groups in flight go to s from now on; a result may reach it twice.
+func (o *office) attach(id fsm.SessionID, s sink) (accepted uint64, kept []fsm.GroupResult, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return 0, nil, ErrNoLeader
+	}
+	o.sinks[id] = s
+	var st fsm.SessionState
+	o.machine.view(func(m *fsm.Machine) { st = m.Session(id) })
+	if st.Stale {
+		delete(o.sinks, id)
+		return 0, nil, ErrStaleSession
+	}
+	o.accepted[id] = max(o.accepted[id], st.LastSeq)
+	return o.accepted[id], st.Replies, nil
+}
+
+// detach removes s if it is still the sink of the session.
+func (o *office) detach(id fsm.SessionID, s sink) {
+	o.mu.Lock()
+	if o.sinks[id] == s {
+		delete(o.sinks, id)
+	}
+	o.mu.Unlock()
+}
+
+// submit takes a group for the next entry. body is copied.
+func (o *office) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return ErrNoLeader
+	}
+	groups, bytes := o.filling.Len()
+	if groups > 0 && (bytes+len(body) > o.opts.MaxEntryBytes || groups >= o.opts.MaxEntryGroups) {
+		o.full = append(o.full, o.filling)
+		o.filling = o.spareBuilder()
+	}
+	o.filling.Add(id, ackFloor, seq, body)
+	o.accepted[id] = max(o.accepted[id], seq)
+	o.mu.Unlock()
+	poke(o.work)
+	return nil
+}
+
+// tick calls f once an entry with a stamp from after this call has been
+// applied, or the office has closed.
+func (o *office) tick(f func()) {
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		f()
+		return
+	}
+	o.ticks = append(o.ticks, f)
+	o.mu.Unlock()
+	poke(o.work)
+}
+
+// propose builds entries and hands them to raft, with at most opts.Window of
+// them on their way at a time.
+func (o *office) propose() {
+	defer o.wg.Done()
+	for {
+		b, p, ok := o.next()
+		if !ok {
+			return
+		}
+		header := fsm.Header{Term: o.term, Stamp: o.stamp(), Wall: o.wall(), Seed: rand.Uint64()}
+		o.machine.view(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		entry := b.Encode(header)
+		groups, _ := b.Len()
+		b.Reset(2 * o.opts.MaxEntryBytes)
+		p.stamped = o.clock.Mono()
+
+		o.mu.Lock()
+		if o.closed {
+			o.mu.Unlock()
+			for _, f := range p.ticks {
+				f()
+			}
+			return
+		}
+		o.inflight = append(o.inflight, p)
+		o.spare = append(o.spare, b)
+		o.mu.Unlock()
+		o.stats.Entries.Add(1)
+		o.stats.EntryGroups.Observe(float64(groups))
+		o.stats.EntryBytes.Observe(float64(len(entry)))
+		// The future is not awaited: results come from the machine, in log order,
+		// and a future that fails means that leadership has ended, which closes
+		// the office. Apply returns when raft's main loop has taken the entry.
+		o.raft.Apply(entry, 0)
+	}
+}
+
+// next waits until there is work and a place in the window, and takes the work:
+// as late as possible, so that the entry holds all that has arrived.
+func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
+	for {
+		o.mu.Lock()
+		groups, _ := o.filling.Len()
+		work := groups > 0 || len(o.full) > 0 || len(o.ticks) > 0
+		switch {
+		case o.closed:
+			o.mu.Unlock()
+			return nil, proposal{}, false
+		case work && len(o.inflight) < o.opts.Window:
+			p := proposal{ticks: o.ticks}
+			o.ticks = nil
+			var b *fsm.BatchBuilder
+			if len(o.full) > 0 {
+				b = o.full[0]
+				o.full = o.full[1:]
+			} else {
+				b, o.filling = o.filling, o.spareBuilder()
+			}
+			o.mu.Unlock()
+			return b, p, true
+		case work:
+			o.waitSlot = true
+			o.mu.Unlock()
+			<-o.slot
+		default:
+			o.mu.Unlock()
+			<-o.work
+		}
+	}
+}
+
+func (o *office) spareBuilder() *fsm.BatchBuilder {
+	if n := len(o.spare); n > 0 {
+		b := o.spare[n-1]
+		o.spare = o.spare[:n-1]
+		return b
+	}
+	return &fsm.BatchBuilder{}
+}
+
+// stamp is now, kept from running backwards and from running away.
+func (o *office) stamp() int64 {
+	now := max(o.now(), o.lastTick)
+	if now-o.lastTick > maxAdvance {
+		o.log.Error("lease clock jumped, step cut", "step", time.Duration(now-o.lastTick), "cut_to", time.Duration(maxAdvance))
+		now = o.lastTick + maxAdvance
+		o.time.Store(&timeBase{now, o.clock.Mono()})
+	}
+	o.lastTick = now
+	return now
+}
+
+// applied is called by the machine, in log order, for every entry of this term.
+func (o *office) applied(res *fsm.Result) {
+	o.mu.Lock()
+	if o.closed || len(o.inflight) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	p := o.inflight[0]
+	o.inflight = o.inflight[1:]
+	if o.waitSlot {
+		o.waitSlot = false
+		poke(o.slot)
+	}
+	sinks := make([]sink, len(res.Sessions))
+	for i, id := range res.Sessions {
+		sinks[i] = o.sinks[id]
+	}
+	o.mu.Unlock()
+	o.stats.CommitSeconds.Observe((o.clock.Mono() - p.stamped).Seconds())
+	for i, s := range sinks {
+		if s != nil {
+			s.deliver(groupsOf(res, i))
+		}
+	}
+	for _, f := range p.ticks {
+		f()
+	}
+}
+
+// groupsOf picks the results of one session; nearly always an entry holds the
+// groups of few sessions.
+func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
+	if len(res.Sessions) == 1 {
+		return res.Groups
+	}
+	groups := make([]fsm.GroupResult, 0, len(res.Groups))
+	for _, g := range res.Groups {
+		if g.Session == session {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// keepTime commits ticks while keys have a TTL: when one is due, so that it
+// goes and its going is told, and every TickEvery at the latest, which bounds
+// what a failover forgets of the time that has passed.
+func (o *office) keepTime() {
+	defer o.wg.Done()
+	t := time.NewTicker(o.opts.ExpireEvery)
+	defer t.Stop()
+	pending := make(chan struct{}, 1)
+	pending <- struct{}{}
+	for {
+		select {
+		case <-o.done:
+			return
+		case <-t.C:
+		}
+		o.reads.watch()
+		due := o.machine.deadline.Load()
+		now := o.now()
+		if due == 0 || (due > now && now-o.machineLease() < int64(o.opts.TickEvery)) {
+			continue
+		}
+		select {
+		case <-pending: // one tick of ours at a time
+			o.tick(func() { pending <- struct{}{} })
+		default:
+		}
+	}
+}
+
+func (o *office) machineLease() int64 {
+	var lease int64
+	o.machine.view(func(m *fsm.Machine) { lease = m.Clock().Lease })
+	return lease
+}
+
+// runRead runs a read whose round is confirmed.
+func (o *office) runRead(dst []byte, c *call) (reply []byte, overdue bool, err error) {
+	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: o.now(), Wall: o.wall(), Seed: rand.Uint64()})
+}
+
+// poke puts a token into a channel of capacity 1 unless one is there.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

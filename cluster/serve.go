@@ -1,0 +1,224 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// maxRepliesFrame is where a frame of replies is closed and another begun.
+const maxRepliesFrame = 1 << 20
+
+// writeServer is the leader's end of another node's write stream: the sink of
+// that node's session.
+type writeServer struct{ stream *rpc.Stream }
+
+// deliver implements sink.
+func (w *writeServer) deliver(groups []fsm.GroupResult) {
+	for len(groups) > 0 {
+		// A stream whose queue is full belongs to a node that does not read: it
+		// is closed rather than waited for, and asks again when it is back.
+		err := w.stream.TrySendFunc(frameReplies, func(dst []byte) []byte {
+			start := len(dst)
+			for len(groups) > 0 && len(dst)-start < maxRepliesFrame {
+				dst = appendReply(dst, &groups[0])
+				groups = groups[1:]
+			}
+			return dst
+		})
+		if err != nil {
+			w.stream.Close()
+			return
+		}
+	}
+}
+
+// serveWrite serves a node's write stream as long as this node's office lasts.
+func (n *Node) serveWrite(s *rpc.Stream) {
+	if err := n.writeStream(s); err != nil {
+		n.log.Debug("write stream ended", "from", s.Peer().NodeID, "error", err)
+	}
+}
+
+func (n *Node) writeStream(s *rpc.Stream) error {
+	typ, _, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	if typ != frameOpen {
+		return errFrame
+	}
+	id := fsm.SessionID{NodeID: s.Peer().NodeID, Boot: s.Peer().Boot}
+	o := n.currentOffice()
+	if o == nil {
+		return refuse(s, ErrNoLeader)
+	}
+	w := &writeServer{s}
+	accepted, kept, err := o.attach(id, w)
+	if err != nil {
+		return refuse(s, err)
+	}
+	defer o.detach(id, w)
+	defer closeWith(o, s)()
+	w.deliver(kept)
+	opened := binary.AppendUvarint(nil, o.term)
+	if err := s.Send(frameOpened, binary.AppendUvarint(opened, accepted)); err != nil {
+		return err
+	}
+	for {
+		typ, payload, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		floor, k := binary.Uvarint(payload)
+		seq, k2 := binary.Uvarint(payload[max(k, 0):])
+		if typ != frameSubmit || k <= 0 || k2 <= 0 {
+			return errFrame
+		}
+		body := payload[k+k2:]
+		if err := n.machine.table.Check(body, false); err != nil {
+			// Not the client's doing: its node has already understood the command.
+			n.log.Error("group refused, the node must run another version", "from", id.NodeID, "error", err)
+			return err
+		}
+		if err := o.submit(id, floor, seq, body); err != nil {
+			return err
+		}
+	}
+}
+
+// refuse tells a node why its session cannot be opened here, and waits until
+// the text is out and the node has hung up.
+func refuse(s *rpc.Stream, why error) error {
+	if err := s.Send(frameRefused, []byte(why.Error())); err != nil {
+		return err
+	}
+	_, _, err := s.Recv()
+	return fmt.Errorf("%w (%w)", why, err)
+}
+
+// closeWith ends the stream when the office ends; the function that it returns
+// stops the watch.
+func closeWith(o *office, s *rpc.Stream) (stop func()) {
+	finished := make(chan struct{})
+	go func() {
+		select {
+		case <-o.done:
+			s.Close()
+		case <-finished:
+		}
+	}()
+	return func() { close(finished) }
+}
+
+// readServer is the leader's end of another node's read stream.
+type readServer struct {
+	n      *Node
+	o      *office
+	stream *rpc.Stream
+}
+
+// confirm asks the node whether it follows.
+func (r *readServer) confirm(term, nonce uint64) {
+	_ = r.stream.TrySendFunc(frameConfirm, func(dst []byte) []byte { // no answer is no confirmation
+		dst = binary.AppendUvarint(dst, term)
+		return binary.AppendUvarint(dst, nonce)
+	})
+}
+
+// serveRead serves a node's read stream as long as this node's office lasts.
+func (n *Node) serveRead(s *rpc.Stream) {
+	if err := n.readStream(s); err != nil {
+		n.log.Debug("read stream ended", "from", s.Peer().NodeID, "error", err)
+	}
+}
+
+func (n *Node) readStream(s *rpc.Stream) error {
+	o := n.currentOffice()
+	if o == nil {
+		return ErrNoLeader
+	}
+	id := raft.ServerID(s.Peer().NodeID)
+	r := &readServer{n: n, o: o, stream: s}
+	o.reads.attach(id, r)
+	defer o.reads.detach(id, r)
+	defer closeWith(o, s)()
+	for {
+		typ, payload, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		first, k := binary.Uvarint(payload)
+		if k <= 0 {
+			return errFrame
+		}
+		rest := payload[k:]
+		switch typ {
+		case frameConfirmed:
+			nonce, k := binary.Uvarint(rest)
+			if k <= 0 || k+1 != len(rest) {
+				return errFrame
+			}
+			o.reads.ack(id, first, nonce, rest[k] == 1)
+		case frameRead:
+			if len(rest) == 0 {
+				return errFrame
+			}
+			if err := n.machine.table.Check(rest[1:], true); err != nil {
+				n.log.Error("read refused, the node must run another version", "from", id, "error", err)
+				return err
+			}
+			c := &call{body: slices.Clone(rest[1:]), slow: rest[0] == 1}
+			o.reads.add(&remoteRead{server: r, id: first, call: c})
+		default:
+			return errFrame
+		}
+	}
+}
+
+// remoteRead is a read of another node's client.
+type remoteRead struct {
+	server *readServer
+	id     uint64
+	call   *call
+}
+
+// confirmed implements reader.
+func (r *remoteRead) confirmed(o *office) {
+	if r.call.slow { // may take long: not on the goroutine that serves the others
+		go r.run(o)
+		return
+	}
+	r.run(o)
+}
+
+func (r *remoteRead) run(o *office) {
+	reply, overdue, err := o.runRead(nil, r.call)
+	switch {
+	case err != nil:
+		r.answer(answerError, []byte(err.Error()))
+	case overdue:
+		o.tick(func() { o.reads.add(r) })
+	default:
+		r.answer(answerOK, reply)
+	}
+}
+
+// lost implements reader.
+func (r *remoteRead) lost() { r.answer(answerRetry, nil) }
+
+func (r *remoteRead) answer(kind byte, reply []byte) {
+	err := r.server.stream.TrySendFunc(frameAnswer, func(dst []byte) []byte {
+		dst = binary.AppendUvarint(dst, r.id)
+		dst = append(dst, kind)
+		return append(dst, reply...)
+	})
+	if err != nil {
+		r.server.stream.Close()
+	}
+}

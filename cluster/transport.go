@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// serialTransport hides the heartbeat fast path of raft.NetworkTransport. With
+// it, a heartbeat of a newer term changes the term from a transport goroutine
+// while the main loop may be appending: a leader then stamps an entry with a
+// term that it does not lead (hashicorp/raft issue 695). Without it heartbeats
+// queue with everything else, so HeartbeatTimeout has to outlast a slow fsync.
+type serialTransport struct{ *raft.NetworkTransport }
+
+// SetHeartbeatHandler implements raft.Transport by doing nothing.
+func (serialTransport) SetHeartbeatHandler(func(raft.RPC)) {}
+
+// newTransport makes raft's transport over the peer port. MaxRPCsInFlight is 1
+// because pipelining can wedge a follower for good after one refused append
+// (hashicorp/raft issue 612).
+func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, log hclog.Logger) serialTransport {
+	return serialTransport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		ServerAddressProvider:   addresses,
+		Logger:                  log,
+		Stream:                  mux.RaftLayer(),
+		MaxPool:                 4,
+		MaxRPCsInFlight:         1,
+		Timeout:                 3 * time.Second,
+		MsgpackUseNewTimeFormat: true,
+	})}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// clusterAdapter shows a node to the client port as resp wants to see it.
+type clusterAdapter struct{ *cluster.Node }
+
+// NewExecutor implements resp.Cluster.
+func (a clusterAdapter) NewExecutor() resp.Executor { return a.NewSession() }
+
+// State implements resp.Cluster.
+func (a clusterAdapter) State() resp.State {
+	st := a.Status()
+	s := resp.State{
+		NodeID: st.ID, ClusterID: st.ClusterID, Role: st.Role, Leader: st.Leader, Version: st.Version,
+		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready, LogBytes: st.LogBytes,
+	}
+	for _, addr := range a.Acknowledging() {
+		if host, port, err := net.SplitHostPort(addr); err == nil {
+			s.Replicas = append(s.Replicas, resp.Replica{Host: host, Port: port})
+		}
+	}
+	a.View(func(m *fsm.Machine) {
+		for db := range s.Keys {
+			s.Keys[db] = resp.DBState{Keys: m.DBSize(db), Volatile: m.VolatileIn(db)}
+		}
+		s.Expired, s.Operations = m.Stats().Expired, m.Stats().Ops
+	})
+	return s
+}
+
+// Admin implements resp.Cluster.
+func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error) {
+	switch op := strings.ToLower(args[0]); {
+	case op == "status" && len(args) == 1:
+		b, err := json.Marshal(a.ClusterStatus(ctx))
+		return string(b), err
+	case op == "remove" && len(args) == 2:
+		return "OK", a.RemoveMember(args[1])
+	case op == "transfer" && len(args) == 1:
+		return "OK", a.TransferLeadership("")
+	case op == "transfer" && len(args) == 2:
+		return "OK", a.TransferLeadership(args[1])
+	case op == "snapshot" && len(args) == 1:
+		return "OK", a.Snapshot()
+	}
+	return "", errors.Join(fmt.Errorf("HOLDFAST %s: unknown, or wrong number of arguments", strings.ToUpper(args[0])))
+}

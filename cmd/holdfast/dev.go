@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+type devOptions struct {
+	nodes, basePort int
+	dataDir         string
+	args            []string // passed on to every node
+}
+
+func devCommand() *cobra.Command {
+	var o devOptions
+	cmd := &cobra.Command{
+		Use:   "dev [-- SERVE-FLAG...]",
+		Short: "Run a whole cluster on this machine",
+		Long: `Run a cluster of real node processes on loopback: client ports from --base-port
+on, peer ports 1000 above, http ports 2000 above. Data stays in --data-dir from
+one run to the next.
+
+A node that dies is not restarted: kill one and see what happens. Ctrl-C stops
+all. Flags after -- are passed on to every node.`,
+		Example: `  holdfast dev
+  redis-cli -p 6380 SET lock:a me NX EX 600`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.args = args
+			return dev(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes")
+	cmd.Flags().IntVar(&o.basePort, "base-port", 6379, "client port of the first node")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"), "directory for the nodes' data and logs")
+	return cmd
+}
+
+// devNode is one node process.
+type devNode struct {
+	id, clients, peers, http string
+	log                      string
+	cmd                      *exec.Cmd
+	exited                   chan struct{}
+	err                      error // after exited is closed
+}
+
+func (n *devNode) alive() bool {
+	select {
+	case <-n.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func dev(ctx context.Context, o devOptions, out io.Writer) error {
+	if o.nodes < 1 || o.basePort < 1 || o.basePort+2000+o.nodes > 65535 {
+		return fmt.Errorf("--nodes %d from --base-port %d do not fit the port range", o.nodes, o.basePort)
+	}
+	nodes := make([]*devNode, o.nodes)
+	var peers []string
+	addr := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	for i := range nodes {
+		n := &devNode{id: "n" + strconv.Itoa(i+1), exited: make(chan struct{})}
+		n.clients, n.peers, n.http = addr(o.basePort+i), addr(o.basePort+1000+i), addr(o.basePort+2000+i)
+		n.log = filepath.Join(o.dataDir, n.id+".log")
+		nodes[i] = n
+		peers = append(peers, n.id+"="+n.peers)
+		for _, a := range []string{n.clients, n.peers, n.http} {
+			if err := portFree(a); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.MkdirAll(o.dataDir, 0o755); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// A child must not outlive this process, however it ends. PR_SET_PDEATHSIG
+	// is tied to the thread that forked, so one thread does it and stays.
+	errs := make(chan error)
+	stay := make(chan struct{})
+	defer close(stay)
+	go func() {
+		runtime.LockOSThread()
+		errs <- startNodes(self, nodes, strings.Join(peers, ","), o)
+		<-stay
+	}()
+	err = <-errs
+	if err == nil {
+		err = watchNodes(ctx, nodes, o, out)
+	}
+	return errors.Join(err, stopNodes(nodes, out))
+}
+
+// portFree reports an address that something listens on already.
+func portFree(addr string) error {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%w (another cluster running? try --base-port)", err)
+	}
+	return ln.Close()
+}
+
+func startNodes(self string, nodes []*devNode, peers string, o devOptions) error {
+	for _, n := range nodes {
+		log, err := os.Create(n.log)
+		if err != nil {
+			return err
+		}
+		args := append([]string{"serve", "--node-id", n.id, "--data-dir", filepath.Join(o.dataDir, n.id),
+			"--client-addr", n.clients, "--peer-addr", n.peers, "--http-addr", n.http, "--peers", peers}, o.args...)
+		n.cmd = exec.Command(self, args...)
+		n.cmd.Stdout, n.cmd.Stderr = log, log
+		// A group of its own: Ctrl-C in the terminal reaches this process only,
+		// which then stops the nodes in order.
+		n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		err = n.cmd.Start()
+		if closeErr := log.Close(); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			n.cmd = nil
+			return fmt.Errorf("start %s: %w", n.id, err)
+		}
+		go func() {
+			n.err = n.cmd.Wait()
+			close(n.exited)
+		}()
+	}
+	return nil
+}
+
+// watchNodes prints the table once the cluster has a leader, and then what
+// changes, until ctx ends or no node is left.
+func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writer) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	told := make(map[string]bool)
+	leader, shown := "", false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		living := 0
+		for _, n := range nodes {
+			if n.alive() {
+				living++
+			} else if !told[n.id] {
+				told[n.id] = true
+				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.id, n.cmd.Process.Pid, n.err, n.log)
+			}
+		}
+		if living == 0 {
+			return errors.New("no node is left")
+		}
+		status := devStatus(ctx, nodes)
+		now := leaderOf(status)
+		switch {
+		case !shown && now != "" && len(status) == o.nodes && allReady(status):
+			shown, leader = true, now
+			printDev(out, nodes, status, o)
+		case shown && now != leader:
+			if now == "" {
+				fmt.Fprintf(out, "%s  no leader\n", clock())
+			} else {
+				fmt.Fprintf(out, "%s  %s leads\n", clock(), now)
+			}
+			leader = now
+		}
+	}
+}
+
+func clock() string { return time.Now().Format("15:04:05.000") }
+
+// devStatus asks each living node for itself.
+func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var all []cluster.NodeStatus
+	for _, n := range nodes {
+		if !n.alive() {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if st, err := askNode(ctx, n); err == nil { // not up yet, or just dying: seen at the next tick
+				mu.Lock()
+				all = append(all, st)
+				mu.Unlock()
+			}
+		}()
+	}
+	wg.Wait()
+	return all
+}
+
+func askNode(ctx context.Context, n *devNode) (cluster.NodeStatus, error) {
+	nodes, err := askStatus(ctx, n.clients, os.Getenv("HOLDFAST_REQUIREPASS"))
+	for _, st := range nodes {
+		if st.ID == n.id {
+			return st, err
+		}
+	}
+	return cluster.NodeStatus{}, errors.Join(err, errors.New("no status"))
+}
+
+func allReady(nodes []cluster.NodeStatus) bool {
+	for _, st := range nodes {
+		if !st.Ready {
+			return false
+		}
+	}
+	return true
+}
+
+func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o devOptions) {
+	role := make(map[string]string)
+	for _, st := range status {
+		role[st.ID] = st.Role
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tPID\tCLIENTS\tPEERS\tHTTP\tROLE")
+	for _, n := range nodes {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", n.id, n.cmd.Process.Pid, n.clients, n.peers, n.http, role[n.id])
+	}
+	w.Flush()
+	_, port, _ := net.SplitHostPort(nodes[len(nodes)-1].clients)
+	fmt.Fprintf(out, "\nReady. Any node will do:  redis-cli -p %s SET lock:a me NX EX 600\nData and logs: %s. Ctrl-C stops all nodes.\n\n", port, o.dataDir)
+}
+
+// stopNodes sends SIGTERM to all that live and waits; what does not stop in
+// time is killed.
+func stopNodes(nodes []*devNode, out io.Writer) error {
+	var errs []error
+	fmt.Fprintln(out, "stopping")
+	for _, n := range nodes {
+		if n.cmd != nil && n.alive() {
+			errs = append(errs, ignoreDone(n.cmd.Process.Signal(syscall.SIGTERM)))
+		}
+	}
+	deadline := time.After(6 * time.Second)
+	for _, n := range nodes {
+		if n.cmd == nil {
+			continue
+		}
+		select {
+		case <-n.exited:
+		case <-deadline:
+			errs = append(errs, fmt.Errorf("%s did not stop in time and was killed", n.id), ignoreDone(n.cmd.Process.Kill()))
+			<-n.exited
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}

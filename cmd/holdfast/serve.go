@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	nodeID, dataDir, logStore   string
+	clientAddr, advertiseClient string
+	peerAddr, advertisePeer     string
+	httpAddr                    string
+	peers                       string
+	requirePass                 string
+	logLevel, logFormat         string
+	maxClients                  int
+	options                     cluster.Options
+	limits                      resp.Limits
+	pprof                       bool
+}
+
+// stopTimeout is how long a stopping node may take for handing over and for
+// what is in flight; the process exits within 5 s of SIGTERM.
+const stopTimeout = 4 * time.Second
+
+func serveCommand() *cobra.Command {
+	o := serveOptions{options: cluster.DefaultOptions(), limits: resp.DefaultLimits()}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run one node",
+		Long: `Run one node of a cluster.
+
+On empty data directories the nodes named in --peers form the cluster by
+themselves, in whatever order they are started; all of them must be started once
+with the same --peers. A node that is restarted comes back with its data and its
+place. --peers with one name is a cluster of one node.
+
+SIGTERM hands leadership over, finishes what is in flight and exits.`,
+		Example: `  holdfast serve --node-id n1 --data-dir /var/lib/holdfast \
+    --client-addr 10.0.0.1:6379 --peer-addr 10.0.0.1:7379 --http-addr 127.0.0.1:8379 \
+    --peers n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.nodeID, "node-id", "", "name of this node, for good")
+	f.StringVar(&o.dataDir, "data-dir", "", "directory for log, votes and snapshots; one process at a time")
+	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "where Redis clients connect")
+	f.StringVar(&o.advertiseClient, "advertise-client-addr", "", "client address that others are told (default: --client-addr)")
+	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "where the other nodes connect")
+	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "", "peer address that others are told; may be a DNS name (default: this node's in --peers, else --peer-addr)")
+	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "where /healthz, /readyz and /metrics are served")
+	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster: n1=host:port,n2=host:port,… (peer addresses)")
+	f.StringVar(&o.requirePass, "requirepass", "", "password that clients must give (AUTH); none if empty")
+	f.StringVar(&o.logStore, "log-store", "wal", "library that keeps the raft log: wal or boltdb; cannot be changed for a data directory")
+	f.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.IntVar(&o.limits.MaxClients, "max-clients", o.limits.MaxClients, "client connections at a time")
+	f.IntVar(&o.limits.MaxBulk, "max-bulk-bytes", o.limits.MaxBulk, "largest argument of a command, in bytes")
+	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout, "how long a follower waits for its leader before an election; well above the slowest fsync")
+	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout, "how long a disk write may take before the process ends, so that another node leads")
+	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait, "how long a command waits for a leader before it is refused (CLUSTERDOWN)")
+	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the outcome of a command that was sent may stay open (UNKNOWN)")
+	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log that make a snapshot due")
+	f.IntVar(&o.options.Window, "window", o.options.Window, "log entries under way at a time")
+	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "stand for election at once when the leader's process is seen to be gone")
+	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof on the http address")
+	return cmd
+}
+
+func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Config, error) {
+	peers, err := cluster.ParsePeers(o.peers)
+	if err != nil {
+		return cluster.Config{}, err
+	}
+	if o.advertisePeer == "" {
+		for _, p := range peers {
+			if p.ID == o.nodeID {
+				o.advertisePeer = p.Addr
+			}
+		}
+	}
+	if o.advertiseClient == "" {
+		o.advertiseClient = o.clientAddr
+	}
+	if o.options.LeaseTimeout > o.options.HeartbeatTimeout {
+		o.options.LeaseTimeout = o.options.HeartbeatTimeout
+	}
+	return cluster.Config{
+		NodeID: o.nodeID, DataDir: o.dataDir, LogStore: o.logStore,
+		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
+		ClientAddr: o.advertiseClient, HTTPAddr: o.httpAddr,
+		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
+	}, nil
+}
+
+func newLogger(level, format string) (hclog.Logger, error) {
+	l := hclog.LevelFromString(level)
+	if l == hclog.NoLevel {
+		return nil, fmt.Errorf("--log-level is %q, not trace, debug, info, warn or error", level)
+	}
+	if format != "text" && format != "json" {
+		return nil, fmt.Errorf("--log-format is %q, not text or json", format)
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr}), nil
+}
+
+// serve runs a node until ctx ends. The order of starting: peer port and
+// cluster, then the HTTP port (so that health is visible early), then clients.
+// Stopping is the reverse, except that clients are kept until their commands
+// have an outcome.
+func serve(ctx context.Context, o serveOptions) error {
+	log, err := newLogger(o.logLevel, o.logFormat)
+	if err != nil {
+		return err
+	}
+	tuneMemory()
+	cfg, err := o.config(log, func(err error) {
+		// Said at once and without cleaning up: a stalled disk would hang that.
+		fmt.Fprintln(os.Stderr, "holdfast: fatal:", err)
+		os.Exit(2)
+	})
+	if err != nil {
+		return err
+	}
+	if o.requirePass == "" && !loopback(o.clientAddr) {
+		log.Warn("client port is open to the network without a password", "addr", o.clientAddr)
+	}
+	node, err := cluster.Open(cfg)
+	if err != nil {
+		return err
+	}
+	clients, err := resp.Listen(resp.Config{Addr: o.clientAddr, RequirePass: o.requirePass, Limits: o.limits, Logger: log.Named("resp")}, clusterAdapter{node}, node.Table())
+	if err != nil {
+		return errors.Join(err, node.Close())
+	}
+	web, err := listenHTTP(o.httpAddr, node, clients, o.pprof, log.Named("http"))
+	if err != nil {
+		return errors.Join(err, clients.Close(), node.Close())
+	}
+	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr, "http", o.httpAddr, "version", version, "pid", os.Getpid())
+
+	<-ctx.Done()
+	log.Info("stopping")
+	begun := time.Now()
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	// New commands stop coming, those under way get their outcome from the next
+	// leader.
+	handedOver := make(chan struct{})
+	go func() {
+		defer close(handedOver)
+		node.HandOver(stopping)
+	}()
+	err = clients.Stop(stopping)
+	<-handedOver
+	err = errors.Join(err, clients.Close(), web.Close(), node.Close())
+	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
+	return err
+}
+
+// tuneMemory trades memory for less garbage collection, unless the operator has
+// said otherwise: a node's heap is small beside what a machine has.
+func tuneMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// Exit codes of status, for scripts.
+const (
+	exitUnreachable = exitCode(3) // the node asked does not answer
+	exitNoLeader    = exitCode(4) // the cluster has no leader
+)
+
+func statusCommand() *cobra.Command {
+	var addr, pass string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what every node is doing",
+		Long: `Show every member: id, role, term, commit and applied index, lag, addresses,
+version, uptime. Any node may be asked.
+
+Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no leader.`,
+		Example: `  holdfast status --addr 127.0.0.1:6380
+  holdfast status --json | jq '.[] | select(.role=="leader").id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := askStatus(cmd.Context(), addr, pass)
+			if err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: no status from %s: %v\n", addr, err)
+				return exitUnreachable
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				err = enc.Encode(nodes)
+			} else {
+				err = printStatus(cmd.OutOrStdout(), nodes)
+			}
+			if err != nil {
+				return err
+			}
+			if leaderOf(nodes) == "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: the cluster has no leader: writes wait until a majority of the voters is up and connected")
+				return exitNoLeader
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any node")
+	cmd.Flags().StringVar(&pass, "password", "", "password of the client port")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func askStatus(ctx context.Context, addr, pass string) ([]cluster.NodeStatus, error) {
+	c, err := dialNode(ctx, addr, pass)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	text, err := c.do("HOLDFAST", "STATUS")
+	if err != nil {
+		return nil, err
+	}
+	var nodes []cluster.NodeStatus
+	if err := json.Unmarshal([]byte(text), &nodes); err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	return nodes, nil
+}
+
+// leaderOf returns the id of the leader that leads the highest term, "" if
+// there is none. A deposed leader that has not noticed counts for less.
+func leaderOf(nodes []cluster.NodeStatus) string {
+	leader, term := "", uint64(0)
+	for _, n := range nodes {
+		if n.Role == "leader" && n.Term >= term {
+			leader, term = n.ID, n.Term
+		}
+	}
+	return leader
+}
+
+func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tCLIENTS\tPEERS\tHTTP\tVERSION\tUPTIME\tDETAIL")
+	for _, n := range nodes {
+		if !n.Reachable {
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t%s\n", n.ID, n.Role, n.PeerAddr, n.Detail)
+			continue
+		}
+		role := n.Role
+		if !n.Voter && role == "follower" {
+			role = "non-voter"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied, n.Lag,
+			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version, time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), n.Detail)
+	}
+	return w.Flush()
+}
+
+func memberCommand() *cobra.Command {
+	var addr, pass string
+	cmd := &cobra.Command{
+		Use:   "member",
+		Short: "Change who belongs to the cluster",
+		Long: `Change who belongs to the cluster. Any live node may be asked.
+
+A new node joins by itself: start it with --peers naming itself and at least one
+member. It votes once it has caught up.`,
+	}
+	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
+	cmd.PersistentFlags().StringVar(&pass, "password", "", "password of the client port")
+	admin := func(ctx context.Context, args ...string) error {
+		c, err := dialNode(ctx, addr, pass)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		_, err = c.do(append([]string{"HOLDFAST"}, args...)...)
+		return err
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "remove NODE", Short: "Remove a node that is gone for good, or whose data is lost", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd.Context(), "REMOVE", args[0]) },
+		},
+		&cobra.Command{
+			Use: "transfer [NODE]", Short: "Hand leadership over", Args: cobra.MaximumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return admin(cmd.Context(), append([]string{"TRANSFER"}, args...)...)
+			},
+		},
+	)
+	return cmd
+}
+
+// healthCommand is for containers without a shell or curl.
+func healthCommand() *cobra.Command {
+	var url string
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Exit 0 if the node answers its health check (for container health checks)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				text, err := io.ReadAll(io.LimitReader(res.Body, 512))
+				return fmt.Errorf("%s: %s (%w)", res.Status, text, err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz", "health address of the node")
+	return cmd
+}

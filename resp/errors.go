@@ -1,0 +1,42 @@
+package resp
+
+import (
+	"errors"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// Texts that clients match on.
+const (
+	msgNoAuth      = "NOAUTH Authentication required."
+	msgWrongPass   = "WRONGPASS invalid username-password pair or user is disabled."
+	msgNoProto     = "NOPROTO unsupported protocol version"
+	msgSyntax      = "ERR syntax error"
+	msgNotInt      = "ERR value is not an integer or out of range"
+	msgDBIndex     = "ERR DB index is out of range"
+	msgNestedMulti = "ERR MULTI calls can not be nested"
+	msgNoMultiExec = "ERR EXEC without MULTI"
+	msgNoMultiDisc = "ERR DISCARD without MULTI"
+	msgWatchMulti  = "ERR WATCH inside MULTI is not allowed"
+	msgExecAbort   = "EXECABORT Transaction discarded because of previous errors."
+	msgNoPassSet   = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	msgBadName     = "ERR Client names cannot contain spaces, newlines or special characters."
+	msgNoCluster   = "ERR This instance has cluster support disabled"
+)
+
+// errorText is the only place where the cluster's errors become words on the
+// wire. A code that clients repeat on their own (CLUSTERDOWN, LOADING, TRYAGAIN,
+// READONLY, MASTERDOWN, MOVED) may stand only for what certainly did not run.
+func errorText(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrNoLeader):
+		return "CLUSTERDOWN no leader, the command was not executed"
+	case errors.Is(err, cluster.ErrClosed):
+		return "CLUSTERDOWN the node is stopping, the command was not executed"
+	case errors.Is(err, cluster.ErrUnknown):
+		return "UNKNOWN outcome of the command is unknown, read the key before you try again"
+	case errors.Is(err, cluster.ErrReplyLost):
+		return "UNKNOWN the command was executed, but its reply was lost in a change of leader"
+	}
+	return "ERR " + err.Error()
+}

@@ -1,0 +1,218 @@
+package resp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// RedisVersion is the Redis whose behaviour this server promises; clients
+// choose their code paths by it.
+const RedisVersion = "7.0.15"
+
+// Executor runs groups for one connection, one at a time.
+type Executor interface {
+	// Do runs a group and returns the replies of its operations one after the
+	// other, valid until the next Do. local allows stale reads from this node.
+	// Errors are those that errors.go translates.
+	Do(g *fsm.Group, local bool) ([]byte, error)
+}
+
+// Cluster is what the server asks of the node behind it. Calls may come from
+// any goroutine.
+type Cluster interface {
+	NewExecutor() Executor
+	// State is this node's view of the cluster, for INFO, ROLE and WAIT.
+	State() State
+	// Admin runs one of the HOLDFAST subcommands that concern the cluster and
+	// returns what it prints.
+	Admin(ctx context.Context, args []string) (string, error)
+}
+
+// State is what INFO and its like print of the cluster.
+type State struct {
+	NodeID, ClusterID, Role, Leader string
+	Term, Commit, Applied           uint64
+	// Replicas are the nodes whose acknowledgement every write has waited for,
+	// as ip, port; WAIT answers their number.
+	Replicas []Replica
+	Ready    bool
+	Version  string
+
+	Keys       [fsm.Databases]DBState
+	Expired    uint64
+	Operations uint64
+	LogBytes   int64
+}
+
+// DBState counts one database.
+type DBState struct{ Keys, Volatile int }
+
+// Replica is a node that a write has reached before it is acknowledged.
+type Replica struct{ Host, Port string }
+
+// Config is what a server is started with.
+type Config struct {
+	Addr        string // client port
+	RequirePass string // "" for none
+	Limits      Limits
+	Logger      hclog.Logger
+	Listener    net.Listener // in place of Addr, for tests
+}
+
+// Server is the client port.
+type Server struct {
+	cfg     Config
+	log     hclog.Logger
+	cluster Cluster
+	table   *fsm.Table
+	rows    map[string]*row
+	metrics *Metrics
+
+	guard   *GuardListener
+	redcon  *redcon.Server
+	served  chan struct{}
+	started time.Time
+	runID   string
+	port    int
+
+	nextID  atomic.Uint64
+	closing atomic.Bool
+	busy    sync.WaitGroup // connections that are executing a pipeline
+
+	mu    sync.Mutex
+	conns map[uint64]*conn
+	rpass string // RequirePass
+}
+
+// Listen opens the client port and serves it.
+func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
+	ln := cfg.Listener
+	if ln == nil {
+		var err error
+		if ln, err = net.Listen("tcp", cfg.Addr); err != nil {
+			return nil, fmt.Errorf("open client port: %w", err)
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	var id [20]byte
+	rand.Read(id[:]) // never fails: see crypto/rand
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, cluster: cluster, table: table, rows: sessionTable(table),
+		metrics: newMetrics(table), served: make(chan struct{}), started: time.Now(), runID: hex.EncodeToString(id[:]),
+		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		s.port = a.Port
+	}
+	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
+	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
+	go func() {
+		defer close(s.served)
+		if err := s.redcon.Serve(s.guard); err != nil && !s.closing.Load() {
+			s.log.Error("client port closed", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+// Addr returns the address of the client port.
+func (s *Server) Addr() net.Addr { return s.guard.Addr() }
+
+// Metrics returns the server's measurements.
+func (s *Server) Metrics() *Metrics { return s.metrics }
+
+// Stop refuses new connections and new pipelines, and waits until those being
+// executed are answered or ctx is done.
+func (s *Server) Stop(ctx context.Context) error {
+	s.closing.Store(true)
+	err := s.guard.Close()
+	idle := make(chan struct{})
+	go func() {
+		s.busy.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("clients still waiting: %w", ctx.Err()))
+	}
+	return err
+}
+
+// Close closes the port and all connections.
+func (s *Server) Close() error {
+	s.closing.Store(true)
+	err := s.guard.Close()
+	s.mu.Lock()
+	conns := make([]*conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		err = errors.Join(err, ignoreClosed(c.net.Close()))
+	}
+	<-s.served
+	return ignoreClosed(err)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) accept(rc redcon.Conn) bool {
+	if s.closing.Load() {
+		return false
+	}
+	c := newConn(s, rc)
+	rc.SetContext(c)
+	s.mu.Lock()
+	s.conns[c.id] = c
+	s.mu.Unlock()
+	s.metrics.Connections.Add(1)
+	return true
+}
+
+func (s *Server) closed(rc redcon.Conn, err error) {
+	c, ok := rc.Context().(*conn)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	delete(s.conns, c.id)
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)
+	}
+}
+
+// handle is called by redcon with the first command of a pipeline; the rest of
+// it is taken here.
+func (s *Server) handle(rc redcon.Conn, first redcon.Command) {
+	c := rc.Context().(*conn)
+	s.busy.Add(1)
+	defer s.busy.Done()
+	if s.closing.Load() {
+		c.hangUp()
+		return
+	}
+	defer c.recover()
+	c.serve(first.Args, rc.ReadPipeline())
+}
