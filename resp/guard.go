@@ -107,7 +107,7 @@ const (
 	guardCommands   = 1024     // most commands that one Read delivers
 	guardWriteChunk = 1 << 20  // bytes that share one write deadline
 	guardLargeBuf   = 64 << 10 // a larger buf is not kept for the next command
-	guardBigRelief  = 32 << 10 // from here on redcon's buffer is worth freeing
+	guardBigRelief  = 8 << 10  // from here on redcon's buffer is worth freeing
 	guardLingerTime = time.Second
 	guardLingerSize = 256 << 10
 )

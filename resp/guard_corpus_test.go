@@ -162,6 +162,8 @@ func guardCorpus() []guardCase {
 		{name: "inline unbalanced single", in: `PING 'b` + "\r\n", want: quotes, closes: true},
 		{name: "inline text behind a quote", in: `PING "b"c` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in a backslash", in: `PING "b\` + "\r\n", want: quotes, closes: true},
+		{name: "inline ends in half an escape", in: `PING "\x4` + "\r\n", want: quotes, closes: true},
+		{name: "inline ends in no escape", in: `PING "\x` + "\n", want: quotes, closes: true},
 		{name: "inline too big", in: strings.Repeat("x", guard64K+1), want: guardProtocolError(guardLongInline), closes: true},
 		{name: "inline as big as it may be", in: "PING " + strings.Repeat("x", guard64K-6) + "\r\n", want: "$65530\r\n" + strings.Repeat("x", guard64K-6) + "\r\n"},
 		{name: "inline with NUL", in: "a\x00b\r\nPING\r\n", want: ""},
@@ -218,13 +220,19 @@ func guardHandler(password string) func(redcon.Conn, redcon.Command) {
 		case (name == "PING" || name == "ECHO") && len(cmd.Args) == 2:
 			c.WriteBulk(cmd.Args[1])
 		default:
-			text := "ERR unknown command '" + string(cmd.Args[0]) + "', with args beginning with: "
+			text := "ERR unknown command '" + guardToNUL(cmd.Args[0]) + "', with args beginning with: "
 			for _, arg := range cmd.Args[1:] {
-				text += "'" + string(arg) + "' "
+				text += "'" + guardToNUL(arg) + "' "
 			}
 			c.WriteRaw([]byte("-" + strings.NewReplacer("\r", " ", "\n", " ").Replace(text) + "\r\n"))
 		}
 	}
+}
+
+// guardToNUL is what C prints of arg.
+func guardToNUL(arg []byte) string {
+	before, _, _ := bytes.Cut(arg, []byte{0})
+	return string(before)
 }
 
 // A guardServer is a redcon server behind a GuardListener on a loopback port.
@@ -402,19 +410,26 @@ func guardPingBystander(t *testing.T, c net.Conn, after string) {
 	}
 }
 
-// TestGuardAgainstRedis holds the corpus against a Redis of the machine.
-func TestGuardAgainstRedis(t *testing.T) {
+// guardFindRedis returns the path of a redis-server, or skips the test.
+func guardFindRedis(t *testing.T) string {
+	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Skip("NOT RUN: no redis-server on PATH, so the corpus was not compared with a real Redis")
+		t.Skip("NOT RUN: no redis-server on PATH, so nothing was compared with a real Redis")
 	}
 	version, err := exec.Command(path, "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(version, []byte("v=7.0.")) {
-		t.Skipf("NOT RUN: the corpus is that of Redis 7.0, here is %s", version)
+		t.Skipf("NOT RUN: the guard answers as Redis 7.0 does, here is %s", version)
 	}
+	return path
+}
+
+// TestGuardAgainstRedis holds the corpus against a Redis of the machine.
+func TestGuardAgainstRedis(t *testing.T) {
+	path := guardFindRedis(t)
 	open, locked := guardStartRedis(t, path), guardStartRedis(t, path, "--requirepass", "pw")
 	for _, c := range guardCorpus() {
 		if c.differs != "" {
@@ -429,6 +444,41 @@ func TestGuardAgainstRedis(t *testing.T) {
 			t.Errorf("%s: sent %s\nRedis answers %s, %v\nthe corpus has %s", c.name, guardShort(c.in), guardShort(got), err, guardShort(c.want))
 		}
 	}
+}
+
+// TestGuardRandomAgainstRedis makes input of pieces that mean something to a
+// parser and wants the answer of a Redis of the machine, byte for byte.
+func TestGuardRandomAgainstRedis(t *testing.T) {
+	sock := guardStartRedis(t, guardFindRedis(t))
+	s := guardServe(t, DefaultLimits(), "", guardRandom(11))
+	pieces := []string{"x", "y", "*1\r\n", "*2\r\n", "$1\r\n", "$2\r\n", "$0\r\n", "\r\n", "\r\n", "\r\n",
+		"\r", "\n", " ", "\t", "\v", "\"", "\"", "'", "'", "\\", "\\x41", "\\n", "*", "$", "-", "0", "1", "2", "\x00", "\xff",
+		"*1\r\n$1\r\nz\r\n", "*2\r\n$1\r\nz\r\n$2\r\n", "*1\r\n$", "*2\r\n$1\r\nz\r\n$"}
+	r := rand.New(rand.NewPCG(20, 26))
+	answers := map[string]int{}
+	for range 3000 {
+		var in strings.Builder
+		for range 1 + r.IntN(12) {
+			in.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		want, err := guardAsk("unix", sock, in.String(), "", false)
+		if err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ENOTCONN) {
+			t.Fatal(err)
+		}
+		got, err := guardAsk("tcp", s.addr, in.String(), "", false)
+		if got != want || err != nil {
+			t.Errorf("sent %q\ngot  %q, %v\nwant %q", in.String(), got, err, want)
+		}
+		for _, kind := range []string{"unknown command", guardBadMulti, guardBadBulk, guardBadQuotes, "expected '$'"} {
+			answers[kind] += strings.Count(got, kind)
+		}
+	}
+	for kind, n := range answers {
+		if n < 20 {
+			t.Errorf("%q was answered %d times only: the pieces are badly chosen", kind, n)
+		}
+	}
+	t.Log(answers)
 }
 
 // guardStartRedis starts a Redis with a limit of 1 MiB an argument and returns

@@ -1,0 +1,319 @@
+package resp
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/redcon"
+)
+
+// guardDial opens a connection to the server and waits until it is counted.
+func guardDial(t *testing.T, s *guardServer) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func guardWaitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for until := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}
+
+func TestGuardListenerMaxClients(t *testing.T) {
+	l := DefaultLimits()
+	l.MaxClients = 3
+	s := guardServe(t, l, "", nil)
+	var open []net.Conn
+	for range 3 {
+		c := guardDial(t, s)
+		guardPingBystander(t, c, "dial")
+		open = append(open, c)
+	}
+	for range 5 {
+		refused := guardDial(t, s)
+		if _, err := io.WriteString(refused, guardPing); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(refused); string(got) != "-ERR max number of clients reached\r\n" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		refused.Close()
+	}
+	for _, c := range open {
+		guardPingBystander(t, c, "refusals")
+	}
+	if got := s.Open(); got != 3 {
+		t.Errorf("open: got %d, want 3", got)
+	}
+	open[0].Close()
+	guardWaitFor(t, "a connection is counted out", func() bool { return s.Open() == 2 })
+	guardPingBystander(t, guardDial(t, s), "a connection was closed")
+}
+
+func TestGuardListenerMaxUnauth(t *testing.T) {
+	l := DefaultLimits()
+	l.MaxUnauth = 2
+	s := guardServe(t, l, "pw", nil)
+	auth := func(c net.Conn) {
+		t.Helper()
+		got := make([]byte, 5)
+		if _, err := io.WriteString(c, guardAuth); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != "+OK\r\n" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+	for range 5 { // these make room as they authenticate
+		auth(guardDial(t, s))
+	}
+	strangers := []net.Conn{guardDial(t, s), guardDial(t, s)}
+	guardWaitFor(t, "strangers are counted", func() bool { return s.Unauthenticated() == 2 })
+	if got, err := io.ReadAll(guardDial(t, s)); string(got) != guardTooManyClients || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	auth(strangers[0])
+	auth(guardDial(t, s))
+	strangers[1].Close()
+	guardWaitFor(t, "the counts settle", func() bool { return s.Open() == 7 && s.Unauthenticated() == 0 })
+}
+
+func TestGuardCloseCountsOnce(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	owner := NewGuardListener(nil, DefaultLimits(), GuardHooks{})
+	g := owner.admit(near)
+	if owner.Open() != 1 || owner.Unauthenticated() != 1 {
+		t.Fatalf("admitted: got %d open, %d unauthenticated", owner.Open(), owner.Unauthenticated())
+	}
+	g.SetAuthenticated(true)
+	g.SetAuthenticated(false)
+	g.SetAuthenticated(false)
+	if owner.Unauthenticated() != 1 {
+		t.Errorf("unauthenticated: got %d, want 1", owner.Unauthenticated())
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			g.SetAuthenticated(true)
+		})
+	}
+	all.Wait()
+	if owner.Open() != 0 || owner.Unauthenticated() != 0 {
+		t.Errorf("closed: got %d open, %d unauthenticated", owner.Open(), owner.Unauthenticated())
+	}
+}
+
+// A guardFakeListener returns what is in its queue.
+type guardFakeListener struct {
+	accepts chan any // error or net.Conn
+	calls   atomic.Int64
+	closed  chan struct{}
+}
+
+func (l *guardFakeListener) Accept() (net.Conn, error) {
+	l.calls.Add(1)
+	select {
+	case a := <-l.accepts:
+		if err, ok := a.(error); ok {
+			return nil, err
+		}
+		return a.(net.Conn), nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l *guardFakeListener) Close() error   { close(l.closed); return nil }
+func (l *guardFakeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestGuardListenerBacksOff: out of file descriptors, Accept pauses for longer
+// and longer, and comes back.
+func TestGuardListenerBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &guardFakeListener{accepts: make(chan any, 100), closed: make(chan struct{})}
+		for range 12 {
+			fake.accepts <- &net.OpError{Op: "accept", Err: syscall.EMFILE}
+		}
+		near, far := net.Pipe()
+		defer far.Close()
+		fake.accepts <- near
+		var pauses []time.Duration
+		l := NewGuardListener(fake, DefaultLimits(), GuardHooks{AcceptError: func(err error, pause time.Duration) {
+			if !errors.Is(err, syscall.EMFILE) {
+				t.Errorf("got %v", err)
+			}
+			pauses = append(pauses, pause)
+		}})
+		began := time.Now()
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		var sum time.Duration
+		for _, p := range pauses {
+			sum += p
+		}
+		if got := time.Since(began); got != sum || len(pauses) != 12 || pauses[0] != 5*time.Millisecond || pauses[11] != time.Second {
+			t.Errorf("paused %v: %v", got, pauses)
+		}
+
+		// Close ends a pause, and Accept is over.
+		fake.accepts <- syscall.EMFILE
+		done := make(chan error)
+		go func() {
+			_, err := l.Accept()
+			done <- err
+		}()
+		synctest.Wait()
+		began = time.Now()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, net.ErrClosed) || time.Since(began) != 0 {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("second Close: %v", err)
+		}
+	})
+}
+
+// TestGuardListenerRefusalDoesNotStall: peers that take nothing of the refusal do
+// not keep Accept from the next connection, nor Close from its end.
+func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &guardFakeListener{accepts: make(chan any, 1000), closed: make(chan struct{})}
+		limits := DefaultLimits()
+		limits.MaxClients = 1
+		refused := 0
+		l := NewGuardListener(fake, limits, GuardHooks{Refused: func(net.Addr, bool) { refused++ }})
+		near, far := net.Pipe()
+		defer far.Close()
+		fake.accepts <- near
+		first, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 3 * guardRefusals {
+			near, far := net.Pipe() // a write to it blocks
+			defer far.Close()
+			fake.accepts <- near
+		}
+		second := make(chan error)
+		go func() {
+			_, err := l.Accept()
+			second <- err
+		}()
+		synctest.Wait()
+		if got := time.Since(began); refused != 3*guardRefusals || got != 0 {
+			t.Errorf("refused %d in %v, want %d at once", refused, got, 3*guardRefusals)
+		}
+		first.Close()
+		near2, far2 := net.Pipe()
+		defer far2.Close()
+		fake.accepts <- near2
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if got, most := time.Since(began), guardRefusalTime; got > most {
+			t.Errorf("Close took %v, want at most %v", got, most)
+		}
+	})
+}
+
+// TestGuardOverTLS: guarded is what was decrypted.
+func TestGuardOverTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	limits := DefaultLimits()
+	limits.MaxClients = 1
+	l := NewGuardListener(tls.NewListener(ln, config), limits, GuardHooks{})
+	done := make(chan error, 1)
+	go func() {
+		done <- redcon.Serve(l, guardHandler(""), func(c redcon.Conn) bool {
+			c.NetConn().(*Guard).SetAuthenticated(true)
+			return true
+		}, nil)
+	}()
+	roots := x509.NewCertPool()
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AddCert(cert)
+	dial := func() *tls.Conn {
+		t.Helper()
+		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{RootCAs: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := dial()
+	guardPingBystander(t, c, "dial")
+	refused := dial()
+	if got, err := io.ReadAll(refused); string(got) != guardTooManyClients || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	refused.Close()
+	if _, err := io.WriteString(c, guardPing+"*1\r\n$9223372036854775807\r\n"+guardPing); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(c); string(got) != guardPong+guardProtocolError(guardBadBulk) || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	c.Close()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,699 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/redcon"
+)
+
+// A guardFeed is a connection whose input is fixed. It counts what is done to it.
+type guardFeed struct {
+	net.Conn         // nil: nothing else may be called
+	in        []byte // still to be read
+	next      func() int
+	replies   bytes.Buffer
+	deadlines int // calls of SetReadDeadline
+	closed    bool
+}
+
+func (f *guardFeed) Read(p []byte) (int, error) {
+	if len(f.in) == 0 {
+		return 0, io.EOF
+	}
+	if f.next != nil {
+		p = p[:min(len(p), f.next())]
+	}
+	n := copy(p, f.in)
+	f.in = f.in[n:]
+	return n, nil
+}
+
+func (f *guardFeed) Write(p []byte) (int, error)      { return f.replies.Write(p) }
+func (f *guardFeed) SetReadDeadline(time.Time) error  { f.deadlines++; return nil }
+func (f *guardFeed) SetWriteDeadline(time.Time) error { return nil }
+func (f *guardFeed) Close() error                     { f.closed = true; return nil }
+
+// TestGuardLinear counts the bytes that are looked at, and the memory made, when
+// input comes in one byte at a time.
+func TestGuardLinear(t *testing.T) {
+	value := strings.Repeat("v", 1<<20)
+	for _, c := range []struct {
+		name, in string
+		many     bool // many commands, whose small buffers come from the pool
+	}{
+		{"one argument of 1 MiB", "*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n", false},
+		{"100000 arguments", "*100000\r\n" + strings.Repeat("$1\r\nx\r\n", 100000), false},
+		{"one inline of 64 KiB", "PING " + value[:guard64K-6] + "\r\n", false},
+		{"10000 commands", strings.Repeat(guardPing, 10000), true},
+		{"10000 inline commands", strings.Repeat("PING\r\n", 10000), true},
+		{"100000 empty lines", strings.Repeat("\r\n", 100000) + guardPing, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := NewGuard(&guardFeed{in: []byte(c.in), next: guardOneByte()}, DefaultLimits(), GuardHooks{})
+			g.SetAuthenticated(true)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			delivered := 0
+			for p := make([]byte, 4096); ; {
+				n, err := g.Read(p)
+				delivered += n
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if got, most := g.scanned, uint64(2*len(c.in)+100); got > most {
+				t.Errorf("bytes looked at: got %d for %d, want at most %d", got, len(c.in), most)
+			}
+			if c.many {
+				return
+			}
+			if delivered < len(c.in) {
+				t.Errorf("bytes delivered: got %d, want %d or more", delivered, len(c.in))
+			}
+			// Doubling a buffer makes less than four times its last size, and an
+			// inline command is made three times: as line, as word, as multibulk.
+			if got, most := after.TotalAlloc-before.TotalAlloc, uint64(12*len(c.in)+guard64K); got > most {
+				t.Errorf("bytes allocated: got %d for %d, want at most %d", got, len(c.in), most)
+			}
+		})
+	}
+}
+
+// TestGuardThroughReader reads a large command as redcon does.
+func TestGuardThroughReader(t *testing.T) {
+	value := strings.Repeat("v", 1<<20)
+	in := "*8\r\n$4\r\nECHO\r\n" + strings.Repeat("$1048576\r\n"+value+"\r\n", 7)
+	g := NewGuard(&guardFeed{in: []byte(in + guardPing), next: guardRandom(7)()}, DefaultLimits(), GuardHooks{})
+	g.SetAuthenticated(true)
+	r := redcon.NewReader(g)
+	cmd, err := r.ReadCommand()
+	if err != nil || string(cmd.Raw) != in || len(cmd.Args) != 8 || string(cmd.Args[7]) != value {
+		t.Fatalf("got %d bytes, %d arguments, %v", len(cmd.Raw), len(cmd.Args), err)
+	}
+	if cmd, err = r.ReadCommand(); err != nil || string(cmd.Raw) != guardPing {
+		t.Fatalf("got %q, %v", cmd.Raw, err)
+	}
+	if _, err = r.ReadCommand(); err != io.EOF {
+		t.Fatalf("got %v, want EOF", err)
+	}
+}
+
+// TestGuardClaimsCostNothing sends the fronts of large commands.
+func TestGuardClaimsCostNothing(t *testing.T) {
+	for _, in := range []string{
+		"*1048576\r\n",
+		"*1048576\r\n$1048576\r\n",
+		"*8\r\n$1048576\r\nabc",
+	} {
+		g := NewGuard(&guardFeed{in: []byte(in)}, DefaultLimits(), GuardHooks{})
+		g.SetAuthenticated(true)
+		if n, err := g.Read(make([]byte, 4096)); n != 0 || err != io.EOF {
+			t.Errorf("%q: got %d, %v, want EOF", in, n, err)
+		}
+		if got, want := cap(g.buf), guardBufSize; got > want {
+			t.Errorf("%q: buffer: got %d bytes, want at most %d", in, got, want)
+		}
+	}
+}
+
+// TestGuardBuffersAreReturned looks at a guard that waits for the next command.
+func TestGuardBuffersAreReturned(t *testing.T) {
+	value := strings.Repeat("v", 1<<20)
+	for _, in := range []string{
+		guardPing,
+		guardPing + "\r\n",
+		"PING\r\nPING\r\n",
+		"*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n",
+		"*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n" + guardPing,
+	} {
+		g := NewGuard(&guardFeed{in: []byte(in), next: guardRandom(3)()}, DefaultLimits(), GuardHooks{})
+		g.SetAuthenticated(true)
+		if _, err := io.Copy(io.Discard, g); err != nil {
+			t.Fatal(err)
+		}
+		if g.buf != nil || g.big != nil {
+			t.Errorf("%s: idle guard holds %d and %d bytes", guardShort(in), cap(g.buf), cap(g.big))
+		}
+	}
+}
+
+// TestGuardFastPathSetsNoDeadlines: whole commands of an authenticated client
+// come through as they are, in place, with nothing set and nothing made.
+func TestGuardFastPathSetsNoDeadlines(t *testing.T) {
+	batch := []byte(strings.Repeat(guardPing, 100))
+	feed := &guardFeed{}
+	g := NewGuard(feed, DefaultLimits(), GuardHooks{})
+	g.SetAuthenticated(true)
+	p := make([]byte, 4096)
+	allocs := testing.AllocsPerRun(100, func() {
+		feed.in = batch
+		if n, err := g.Read(p); n != len(batch) || err != nil {
+			t.Fatalf("got %d, %v, want %d", n, err, len(batch))
+		}
+	})
+	if allocs != 0 || feed.deadlines != 0 {
+		t.Errorf("got %v allocations and %d deadlines, want none", allocs, feed.deadlines)
+	}
+}
+
+// TestGuardBatch: a Read is bounded in bytes and in commands, and is made of
+// whole commands.
+func TestGuardBatch(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		auth    bool
+		want    int // bytes of the first Read
+	}{
+		{guardPing, true, 1024 * len(guardPing)},
+		{"PING\r\n", true, 1024 * len(guardPing)},
+		{"*2\r\n$4\r\nECHO\r\n$1000\r\n" + strings.Repeat("x", 1000) + "\r\n", true, guardBatch / 1023 * 1023},
+		{guardPing, false, len(guardPing)},
+		{"PING\n", false, len(guardPing)},
+	} {
+		g := NewGuard(&guardFeed{in: bytes.Repeat([]byte(c.command), 20000)}, DefaultLimits(), GuardHooks{})
+		g.SetAuthenticated(c.auth)
+		n, err := g.Read(make([]byte, 1<<20))
+		if n != c.want || err != nil {
+			t.Errorf("%.10q: got %d, %v, want %d", c.command, n, err, c.want)
+		}
+	}
+}
+
+// TestGuardMaxCommand is exact, on the short way through the guard and on the
+// long one.
+func TestGuardMaxCommand(t *testing.T) {
+	in := "*3\r\n$4\r\nECHO\r\n$1\r\nx\r\n$20\r\n" + strings.Repeat("v", 20) + "\r\n"
+	for _, next := range []func() int{nil, guardOneByte()} {
+		for _, c := range []struct {
+			limit     int
+			out, said string
+		}{
+			{len(in), in, ""},
+			{len(in) - 1, "", guardProtocolError(fmt.Sprintf("too big command, the limit is %d bytes", len(in)-1))},
+		} {
+			l := DefaultLimits()
+			l.MaxInline, l.MaxCommand = 32, c.limit
+			feed := &guardFeed{in: []byte(in), next: next}
+			g := NewGuard(feed, l, GuardHooks{})
+			g.SetAuthenticated(true)
+			out, err := io.ReadAll(g)
+			if string(out) != c.out || feed.replies.String() != c.said || err != nil {
+				t.Errorf("limit %d: got %q, said %q, %v, want %q, %q", c.limit, out, &feed.replies, err, c.out, c.said)
+			}
+		}
+	}
+}
+
+// TestGuardLargeBufferIsNotKept: what comes after a large command does not hold
+// the large buffer, and does not fill it.
+func TestGuardLargeBufferIsNotKept(t *testing.T) {
+	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
+	for _, c := range []struct {
+		name, rest string
+		next       func() int
+	}{
+		{"the front of a command", guardPing[:5], func() int { return 1000 }},
+		{"a long pipeline", strings.Repeat(guardPing, 100000), nil},
+	} {
+		g := NewGuard(&guardFeed{in: []byte(large + c.rest), next: c.next}, DefaultLimits(), GuardHooks{})
+		g.SetAuthenticated(true)
+		p := make([]byte, 4096)
+		for left := len(large); left > 0; {
+			n, err := g.Read(p[:min(left, len(p))])
+			if err != nil {
+				t.Fatal(err)
+			}
+			left -= n
+		}
+		if got := cap(g.buf); got > 2*guardBufSize {
+			t.Errorf("%s: buffer: got %d bytes, want %d", c.name, got, guardBufSize)
+		}
+		if out, err := io.ReadAll(g); len(out) != len(c.rest)/len(guardPing)*len(guardPing) || err != nil {
+			t.Errorf("%s: got %d bytes, %v", c.name, len(out), err)
+		}
+	}
+}
+
+// A guardBubble is a guard, the other end of its connection and the goroutine that
+// reads from it, in a bubble of their own time.
+type guardBubble struct {
+	*Guard
+	peer    net.Conn
+	started time.Time
+	timeout string        // what the hook said
+	after   time.Duration // when
+	err     error         // what Read ended with
+	got     bytes.Buffer
+	done    chan struct{}
+}
+
+// guardInBubble runs f in a bubble.
+func guardInBubble(t *testing.T, auth bool, f func(t *testing.T, b *guardBubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		b := &guardBubble{peer: far, started: time.Now(), done: make(chan struct{})}
+		b.Guard = NewGuard(near, DefaultLimits(), GuardHooks{Timeout: func(_ *Guard, kind string) {
+			b.timeout, b.after = kind, time.Since(b.started)
+		}})
+		b.SetAuthenticated(auth)
+		go func() {
+			defer close(b.done)
+			_, b.err = io.Copy(&b.got, b.Guard)
+			b.Guard.Close()
+		}()
+		f(t, b)
+		far.Close()
+		<-b.done
+	})
+}
+
+func (b *guardBubble) send(t *testing.T, s string) {
+	t.Helper()
+	if _, err := io.WriteString(b.peer, s); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (b *guardBubble) want(t *testing.T, kind string, after time.Duration) {
+	t.Helper()
+	<-b.done
+	if b.timeout != kind || b.after != after || !errors.Is(b.err, os.ErrDeadlineExceeded) {
+		t.Errorf("got timeout %q after %v, error %v, want %q after %v", b.timeout, b.after, b.err, kind, after)
+	}
+}
+
+func TestGuardHandshakeTimeout(t *testing.T) {
+	t.Run("silent", func(t *testing.T) {
+		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+			b.want(t, "handshake", 5*time.Second)
+		})
+	})
+	t.Run("blank lines do not count", func(t *testing.T) {
+		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+			for range 4 {
+				time.Sleep(time.Second)
+				b.send(t, "*0\r\n\r\n")
+			}
+			b.want(t, "handshake", 5*time.Second)
+		})
+	})
+	t.Run("bytes do not count", func(t *testing.T) {
+		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+			for i := range 4 {
+				time.Sleep(time.Second)
+				b.send(t, guardPing[i:i+1])
+			}
+			b.want(t, "handshake", 5*time.Second)
+		})
+	})
+	t.Run("a command counts", func(t *testing.T) {
+		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+			time.Sleep(3 * time.Second)
+			b.send(t, guardPing)
+			time.Sleep(50 * time.Second)
+			b.send(t, guardPing)
+			b.want(t, "unauthenticated idle", 113*time.Second)
+		})
+	})
+	t.Run("authenticated", func(t *testing.T) {
+		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+			time.Sleep(24 * time.Hour)
+			b.send(t, guardPing)
+			time.Sleep(24 * time.Hour)
+			if b.timeout != "" || b.got.String() != guardPing {
+				t.Errorf("got timeout %q and %q", b.timeout, &b.got)
+			}
+		})
+	})
+}
+
+func TestGuardCommandTimeout(t *testing.T) {
+	t.Run("rest missing", func(t *testing.T) {
+		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+			time.Sleep(time.Hour)
+			b.send(t, guardPing+guardPing[:5])
+			b.want(t, "command", time.Hour+10*time.Second)
+		})
+	})
+	t.Run("a trickle does not help", func(t *testing.T) {
+		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+			for i := range 10 {
+				b.send(t, guardPing[i:i+1])
+				time.Sleep(999 * time.Millisecond)
+			}
+			b.want(t, "command", 10*time.Second)
+		})
+	})
+	t.Run("each command has its own", func(t *testing.T) {
+		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+			b.send(t, guardPing[:5])
+			for range 5 {
+				time.Sleep(8 * time.Second)
+				b.send(t, guardPing[5:]+guardPing[:5])
+			}
+			time.Sleep(8 * time.Second)
+			b.send(t, guardPing[5:])
+			time.Sleep(time.Hour)
+			if got, want := b.got.String(), strings.Repeat(guardPing, 6); b.timeout != "" || got != want {
+				t.Errorf("got timeout %q and %q", b.timeout, got)
+			}
+		})
+	})
+}
+
+func TestGuardWriteTimeout(t *testing.T) {
+	guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+		time.Sleep(time.Minute)
+		n, err := b.Guard.Write([]byte(guardPong)) // nobody reads
+		if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(b.started) != 70*time.Second || b.timeout != "write" {
+			t.Errorf("got %d, %v, timeout %q after %v", n, err, b.timeout, time.Since(b.started))
+		}
+		if n, err := b.Guard.Write([]byte(guardPong)); n != 0 || err == nil {
+			t.Errorf("Write on the closed guard: got %d, %v", n, err)
+		}
+		if err := b.Guard.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGuardLargeWrite: every MiB has its own deadline, so a large reply to a slow
+// reader arrives.
+func TestGuardLargeWrite(t *testing.T) {
+	guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+		reply := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
+		var got []byte
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			part := make([]byte, 1<<20)
+			for len(got) < len(reply) {
+				time.Sleep(9 * time.Second)
+				n, err := io.ReadFull(b.peer, part)
+				got = append(got, part[:n]...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+		if n, err := b.Guard.Write(reply); n != len(reply) || err != nil {
+			t.Errorf("got %d, %v", n, err)
+		}
+		<-read
+		if !bytes.Equal(got, reply) {
+			t.Error("the reply arrived damaged")
+		}
+	})
+}
+
+// TestGuardRelief: a second after a large command, redcon is made to let go of
+// the memory, and the next command is what it would have been.
+func TestGuardRelief(t *testing.T) {
+	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		g := NewGuard(near, DefaultLimits(), GuardHooks{})
+		g.SetAuthenticated(true)
+		r := redcon.NewReader(g)
+		commands := make(chan string, 1)
+		go func() {
+			defer close(commands)
+			for {
+				cmd, err := r.ReadCommand()
+				if err != nil {
+					return
+				}
+				commands <- string(cmd.Raw)
+			}
+		}()
+		for range 2 {
+			if _, err := io.WriteString(far, large); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-commands; got != large {
+				t.Fatalf("got %s", guardShort(got))
+			}
+			synctest.Wait()
+			busy := guardHeap()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			idle := guardHeap()
+			if freed, least := int64(busy)-int64(idle), int64(len(large)); freed < least {
+				t.Errorf("freed when idle: got %d bytes, want %d at least", freed, least)
+			}
+			for _, s := range []string{guardPing, "PING\r\n", guardPing} {
+				if _, err := io.WriteString(far, s); err != nil {
+					t.Fatal(err)
+				}
+				if got := <-commands; got != guardPing {
+					t.Fatalf("got %s", guardShort(got))
+				}
+			}
+		}
+		far.Close()
+		if cmd, ok := <-commands; ok {
+			t.Errorf("got %q", cmd)
+		}
+		g.Close()
+	})
+}
+
+func guardHeap() uint64 {
+	runtime.GC()
+	runtime.GC() // the first only moves what pools hold
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestGuardIdleMemory: what an idle guard holds besides redcon's own buffers.
+func TestGuardIdleMemory(t *testing.T) {
+	const guards = 10000
+	l, hooks := DefaultLimits(), GuardHooks{}
+	p := make([]byte, 4096)
+	all := make([]*Guard, guards)
+	feeds := make([]guardFeed, guards)
+	in := []byte(guardPing + "PING a\r\n" + guardPing)
+	before := guardHeap()
+	for i := range all {
+		feeds[i].in, feeds[i].next = in, guardRandom(uint64(i))()
+		all[i] = newGuard(&feeds[i], &l, &hooks, nil)
+		all[i].SetAuthenticated(true)
+		for err := error(nil); err == nil; {
+			_, err = all[i].Read(p)
+		}
+		feeds[i].next = nil
+	}
+	perGuard := (int64(guardHeap()) - int64(before)) / guards
+	if perGuard > 1024 {
+		t.Errorf("an idle guard holds %d bytes, want at most 1024", perGuard)
+	}
+	t.Logf("an idle guard holds %d bytes", perGuard)
+	runtime.KeepAlive(all)
+}
+
+// TestGuardRepliesUnread sends a million commands and reads no reply.
+func TestGuardRepliesUnread(t *testing.T) {
+	l := DefaultLimits()
+	l.WriteTimeout = 200 * time.Millisecond
+	s := guardServe(t, l, "", nil)
+	before := guardHeap()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(c, strings.Repeat(guardPing, 1000000))
+		sent <- err
+	}()
+	select {
+	case <-s.write:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the write deadline did not end the connection")
+	}
+	if err := <-sent; err == nil {
+		t.Error("the server took a million commands from a client that reads no replies")
+	}
+	if grown, most := int64(guardHeap())-int64(before), int64(4<<20); grown > most {
+		t.Errorf("heap grew by %d bytes, want at most %d", grown, most)
+	}
+	if got, err := guardAsk("tcp", s.addr, guardPing, guardPong, false); got != guardPong || err != nil {
+		t.Errorf("another connection: got %q, %v", got, err)
+	}
+}
+
+// TestGuardWriteIsWhole has many goroutines push to one connection.
+func TestGuardWriteIsWhole(t *testing.T) {
+	near, far := net.Pipe()
+	g := NewGuard(near, DefaultLimits(), GuardHooks{})
+	const writers, each = 8, 50
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			line := append(bytes.Repeat([]byte{byte('a' + w)}, 3000), '\n')
+			for range each {
+				if _, err := g.Write(line); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		g.Close()
+	}()
+	got, err := io.ReadAll(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(got), "\n"), "\n")
+	if len(lines) != writers*each {
+		t.Errorf("got %d lines, want %d", len(lines), writers*each)
+	}
+	for _, line := range lines {
+		if line != strings.Repeat(line[:1], 3000) {
+			t.Fatalf("two Writes are mixed: %s", guardShort(line))
+		}
+	}
+}
+
+// TestGuardNeverReturnsWithoutCommand: redcon recurses at a Read that holds no
+// whole command, so a stream of nothing must stay in the guard.
+func TestGuardNeverReturnsWithoutCommand(t *testing.T) {
+	in := strings.Repeat("\r\n*0\r\n \r\n*-1\r\n", 5000) + guardPing
+	for _, next := range []func() int{nil, guardOneByte(), guardRandom(5)()} {
+		g := NewGuard(&guardFeed{in: []byte(in), next: next}, DefaultLimits(), GuardHooks{})
+		g.SetAuthenticated(true)
+		p := make([]byte, 4096)
+		n, err := g.Read(p)
+		if got := string(p[:n]); got != guardPing || err != nil {
+			t.Errorf("got %q, %v, want %q", got, err, guardPing)
+		}
+	}
+}
+
+func TestGuardHookReasons(t *testing.T) {
+	for in, want := range map[string]string{
+		"*x\r\n":           "protocol: " + guardBadMulti,
+		"*1\r\n+\r\n":      "protocol: expected '$', got '+'",
+		"POST / HTTP\r\n":  "cross",
+		"PUT / HTTP/2\r\n": "cross",
+	} {
+		got := ""
+		feed := &guardFeed{in: []byte(in)}
+		g := NewGuard(feed, DefaultLimits(), GuardHooks{
+			ProtocolError: func(_ *Guard, reason string) { got += "protocol: " + reason },
+			CrossProtocol: func(*Guard) { got += "cross" },
+		})
+		g.SetAuthenticated(true)
+		for range 3 { // once refused, always refused, told once
+			if n, err := g.Read(make([]byte, 64)); n != 0 || err != io.EOF {
+				t.Errorf("%q: got %d, %v, want EOF", in, n, err)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestGuardNumber(t *testing.T) {
+	for in, want := range map[string]int64{
+		"0": 0, "1": 1, "-1": -1, "10": 10, "1048576": 1048576,
+		"9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63,
+	} {
+		if got, ok := guardReadNumber(in); !ok || got != want {
+			t.Errorf("%q: got %d, %v, want %d", in, got, ok, want)
+		}
+	}
+	for _, in := range []string{"", "-", "+1", "-0", "00", "01", "-01", " 1", "1 ", "1x", "x", "--1", "1-",
+		"9223372036854775808", "-9223372036854775809", "18446744073709551615", "18446744073709551616",
+		"18446744073709551617", "99999999999999999999", "100000000000000000000000000000"} {
+		if got, ok := guardReadNumber(in); ok {
+			t.Errorf("%q: got %d, want none", in, got)
+		}
+	}
+}
+
+func guardReadNumber(s string) (int64, bool) {
+	var n guardNumber
+	for i := range len(s) {
+		n.add(s[i])
+	}
+	return n.value()
+}
+
+func TestLimitsValidate(t *testing.T) {
+	if err := DefaultLimits().Validate(); err != nil {
+		t.Errorf("default: %v", err)
+	}
+	for name, spoil := range map[string]func(*Limits){
+		"MaxArgs":          func(l *Limits) { l.MaxArgs = 0 },
+		"MaxBulk":          func(l *Limits) { l.MaxBulk = 1 << 30 },
+		"MaxInline":        func(l *Limits) { l.MaxInline = 1 },
+		"MaxCommand":       func(l *Limits) { l.MaxCommand = -1 },
+		"UnauthArgs":       func(l *Limits) { l.UnauthArgs = l.MaxArgs + 1 },
+		"UnauthBulk":       func(l *Limits) { l.UnauthBulk = 0 },
+		"MaxClients":       func(l *Limits) { l.MaxClients = -1 },
+		"MaxUnauth":        func(l *Limits) { l.MaxUnauth = -1 },
+		"HandshakeTimeout": func(l *Limits) { l.HandshakeTimeout = -1 },
+		"UnauthIdle":       func(l *Limits) { l.UnauthIdle = -1 },
+		"CommandTimeout":   func(l *Limits) { l.CommandTimeout = -1 },
+		"WriteTimeout":     func(l *Limits) { l.WriteTimeout = -1 },
+	} {
+		l := DefaultLimits()
+		spoil(&l)
+		if err := l.Validate(); err == nil || !strings.Contains(err.Error(), name+" ") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// BenchmarkGuard reads pipelines of whole commands as redcon does, 4 KiB at a
+// time; ns/op is for one command.
+func BenchmarkGuard(b *testing.B) {
+	for _, c := range []struct{ name, command string }{
+		{"PING", guardPing},
+		{"SET", "*5\r\n$3\r\nSET\r\n$8\r\nlock:123\r\n$16\r\n0123456789abcdef\r\n$2\r\nPX\r\n$5\r\n30000\r\n"},
+		{"inline", "PING\r\n"},
+	} {
+		for _, depth := range []int{1, 40} {
+			b.Run(fmt.Sprintf("%s/pipeline=%d", c.name, depth), func(b *testing.B) {
+				batch := []byte(strings.Repeat(c.command, depth))
+				feed := &guardFeed{}
+				g := NewGuard(feed, DefaultLimits(), GuardHooks{})
+				g.SetAuthenticated(true)
+				p := make([]byte, 4096)
+				b.ReportAllocs()
+				for n := 0; n < b.N; n += depth {
+					feed.in = batch
+					for len(feed.in) > 0 {
+						if _, err := g.Read(p); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
