@@ -1,0 +1,335 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// diskLog is the log store below a checkedLog.
+type diskLog interface {
+	raft.LogStore
+	io.Closer
+
+	// fileOf returns the path of the file that holds index, for messages.
+	fileOf(index uint64) string
+
+	// deleteStep returns how many entries one DeleteRange may delete.
+	deleteStep() uint64
+}
+
+// checkedLog is the raft.LogStore between the log cache and the disk. It adds a
+// trailer to every entry and checks it on every read, watches the time of
+// writes, keeps failures, refuses gaps, and counts bytes.
+//
+// GetLog is safe for concurrent use; so are the writes, which it serialises.
+type checkedLog struct {
+	disk     diskLog
+	m        mark
+	bad      corrupter
+	g        *guard
+	dog      *watchdog
+	limit    time.Duration // of an append
+	acked    *acked
+	snapshot func() (index, term uint64) // newest snapshot, 0 if none
+	observe  func(string, time.Duration, int)
+
+	write  sync.Mutex // serialises writes; taken before mu
+	closed atomic.Bool
+	bytes  atomic.Int64 // span.bytes
+
+	mu   sync.RWMutex
+	span span // what is on disk; guarded by mu
+}
+
+var (
+	_ raft.LogStore          = (*checkedLog)(nil)
+	_ raft.MonotonicLogStore = (*checkedLog)(nil)
+)
+
+// IsMonotonic implements raft.MonotonicLogStore, for both kinds.
+//
+// hashicorp/raft 1.7.3 asks for it twice: after it has installed a snapshot from
+// the leader and after a user restore. With true it deletes the whole log. With
+// false it leaves old entries and later appends behind a gap, which raft-wal
+// refuses, and which raft-boltdb accepts but which nobody could tell from lost
+// entries at the next start. So there is never a gap here. It costs raft-boltdb
+// the deletion of a log that is bounded in bytes, in the course of a rare event.
+//
+// raft only logs an error of that deletion; here it is final. And raft does not
+// forget the last index that it had in memory (hashicorp/raft issue 697), so
+// that it might append behind entries that are gone: StoreLogs refuses that, and the
+// restart that follows reads the true last index.
+func (c *checkedLog) IsMonotonic() bool { return true }
+
+// FirstIndex implements raft.LogStore.
+func (c *checkedLog) FirstIndex() (uint64, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.span.first, nil
+}
+
+// LastIndex implements raft.LogStore.
+func (c *checkedLog) LastIndex() (uint64, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.span.last(), nil
+}
+
+func (c *checkedLog) holds(index uint64) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.span.holds(index)
+}
+
+// GetLog implements raft.LogStore. It returns raft.ErrLogNotFound itself, not
+// wrapped, because raft compares with ==. Everything else that goes wrong with
+// an entry that the log holds is a *CorruptError and final.
+func (c *checkedLog) GetLog(index uint64, l *raft.Log) error {
+	// raft-wal's tail goes on to serve entries that were deleted from its
+	// front, so the answer must not be left to it.
+	if !c.holds(index) {
+		return raft.ErrLogNotFound
+	}
+	err := c.read(index, l)
+	if err == nil {
+		why := unsealLog(l, index, c.m)
+		if why == "" {
+			return nil
+		}
+		err = errors.New(why)
+	}
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	// The entry may have been deleted meanwhile, and raft-wal may have closed
+	// its file under the read.
+	if !c.holds(index) {
+		return raft.ErrLogNotFound
+	}
+	*l = raft.Log{}
+	return c.g.fail(c.bad.at(c.disk.fileOf(index), index, "%v", err))
+}
+
+// read reads an entry from disk. raft-wal's codec panics on a malformed number.
+func (c *checkedLog) read(index uint64, l *raft.Log) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the entry does not decode (%v)", r)
+		}
+	}()
+	return c.disk.GetLog(index, l)
+}
+
+// StoreLog implements raft.LogStore.
+func (c *checkedLog) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore. The entries are durable when it returns
+// nil. It does not change them. Any error is final: every later write returns it too.
+func (c *checkedLog) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	c.write.Lock()
+	defer c.write.Unlock()
+	if err := c.writable(); err != nil {
+		return err
+	}
+	if err := c.checkOrder(logs); err != nil {
+		return c.g.fail(err)
+	}
+	sealed := sealLogs(logs, c.m)
+
+	x := c.dog.begin("append", c.limit)
+	err := c.disk.StoreLogs(sealed)
+	took := c.dog.end(x)
+	if err != nil {
+		return c.g.fail(fmt.Errorf("append to log: %w", err))
+	}
+	// A write that returns after the watchdog gave it up must not count.
+	if err := c.g.err(); err != nil {
+		return err
+	}
+
+	n := 0
+	c.mu.Lock()
+	for _, l := range logs {
+		size := payload(l)
+		c.span.push(l.Index, l.Term, size)
+		n += int(size)
+	}
+	c.bytes.Store(c.span.bytes)
+	c.mu.Unlock()
+	last := logs[len(logs)-1]
+	c.acked.raise(last.Index, last.Term)
+	c.observe("append", took, n)
+	return nil
+}
+
+// writable returns the error that every write has to return, if any.
+func (c *checkedLog) writable() error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	return c.g.err()
+}
+
+// checkOrder refuses what Open would call damage later.
+func (c *checkedLog) checkOrder(logs []*raft.Log) error {
+	c.mu.RLock()
+	last, term := c.span.last(), c.span.lastTerm()
+	c.mu.RUnlock()
+	if last == 0 {
+		index, _ := c.snapshot()
+		if first := logs[0].Index; first == 0 || first > index+1 {
+			return fmt.Errorf("%w: append of index %d to an empty log behind the snapshot at %d", ErrGap, first, index)
+		}
+		last = logs[0].Index - 1
+	}
+	for _, l := range logs {
+		if l.Index != last+1 {
+			return fmt.Errorf("%w: append of index %d behind %d", ErrGap, l.Index, last)
+		}
+		if l.Term < term {
+			return fmt.Errorf("%w: append of index %d with term %d behind term %d", ErrTermOrder, l.Index, l.Term, term)
+		}
+		last, term = l.Index, l.Term
+	}
+	return nil
+}
+
+// DeleteRange implements raft.LogStore. The range has to cover the start of the
+// log (compaction), its end (a conflicting suffix) or all of it. Compaction must
+// leave no gap behind the newest snapshot.
+func (c *checkedLog) DeleteRange(lo, hi uint64) error {
+	c.mu.RLock()
+	first, last := c.span.first, c.span.last()
+	c.mu.RUnlock()
+	lo, hi = max(lo, first), min(hi, last)
+	if last == 0 || lo > hi {
+		return c.writable()
+	}
+	switch index, _ := c.snapshot(); {
+	case lo > first && hi < last:
+		return fmt.Errorf("%w: deletion of %d..%d from the middle of %d..%d", ErrGap, lo, hi, first, last)
+	case hi < last && hi > index:
+		return fmt.Errorf("%w: deletion up to %d with the newest snapshot at %d", ErrGap, hi, index)
+	case hi < last:
+		return c.deleteFront(hi)
+	case lo > first:
+		return c.deleteBack(lo)
+	}
+	return c.deleteAll(hi)
+}
+
+// deleteFront deletes the entries up to hi, in steps between which appends
+// can go on.
+func (c *checkedLog) deleteFront(hi uint64) error {
+	for {
+		c.mu.RLock()
+		first := c.span.first
+		c.mu.RUnlock()
+		if first == 0 || first > hi {
+			return nil
+		}
+		to := hi
+		if step := c.disk.deleteStep(); hi-first >= step {
+			to = first + step - 1
+		}
+		if err := c.deleteStep(first, to, func(s *span) { s.dropTo(to) }); err != nil {
+			return err
+		}
+	}
+}
+
+// deleteAll deletes the whole log, which ends at hi.
+func (c *checkedLog) deleteAll(hi uint64) error {
+	if err := c.acked.lower(0, 0); err != nil {
+		return err
+	}
+	return c.deleteFront(hi)
+}
+
+// deleteBack deletes the entries from lo on, the last ones first.
+func (c *checkedLog) deleteBack(lo uint64) error {
+	c.mu.RLock()
+	term := c.span.term(lo - 1)
+	c.mu.RUnlock()
+	// The bound has to be lowered first: after a crash in between, the log
+	// reaches further than the bound, which is no harm.
+	if err := c.acked.lower(lo-1, term); err != nil {
+		return err
+	}
+	for {
+		c.mu.RLock()
+		last := c.span.last()
+		c.mu.RUnlock()
+		if last < lo {
+			return nil
+		}
+		from := lo
+		if step := c.disk.deleteStep(); last-lo >= step {
+			from = last - step + 1
+		}
+		if err := c.deleteStep(from, last, func(s *span) { s.dropFrom(from) }); err != nil {
+			return err
+		}
+	}
+}
+
+// deleteStep deletes lo..hi on disk and with drop in the span.
+func (c *checkedLog) deleteStep(lo, hi uint64, drop func(*span)) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	if err := c.writable(); err != nil {
+		return err
+	}
+	// Readers have to be told first: the files go while they read.
+	c.mu.Lock()
+	drop(&c.span)
+	c.bytes.Store(c.span.bytes)
+	first, last := c.span.first, c.span.last()
+	c.mu.Unlock()
+
+	x := c.dog.begin("delete", 10*c.limit)
+	err := c.disk.DeleteRange(lo, hi)
+	c.dog.end(x)
+	if err == nil {
+		err = c.checkEnds(first, last)
+	}
+	if err != nil {
+		return c.g.fail(fmt.Errorf("delete %d..%d from log: %w", lo, hi, err))
+	}
+	return c.g.err()
+}
+
+// checkEnds compares the ends of the log on disk with what they should be.
+func (c *checkedLog) checkEnds(first, last uint64) error {
+	f, err := c.disk.FirstIndex()
+	if err != nil {
+		return err
+	}
+	l, err := c.disk.LastIndex()
+	if err != nil {
+		return err
+	}
+	if f != first || l != last {
+		return fmt.Errorf("the log store holds %d..%d instead of %d..%d", f, l, first, last)
+	}
+	return nil
+}
+
+// close waits for the write in progress and closes the log.
+func (c *checkedLog) close() error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	if c.closed.Swap(true) {
+		return nil
+	}
+	return c.disk.Close()
+}

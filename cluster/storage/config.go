@@ -1,0 +1,115 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// The kinds of log store, for Config.LogKind.
+const (
+	LogKindWAL    = "wal"    // raft-wal: one write and one fsync an append
+	LogKindBoltDB = "boltdb" // raft-boltdb: two fdatasync an append
+)
+
+// Config says where a node keeps its data and what happens when the disk fails.
+type Config struct {
+	// Dir is the data directory. It is made (0700) if it is missing. Required.
+	Dir string
+
+	// NodeID is the id of the node that owns the directory. A directory made
+	// for one node does not open for another. Required.
+	NodeID string
+
+	// LogKind is LogKindWAL (the default) or LogKindBoltDB. A directory made
+	// with one kind does not open with the other.
+	LogKind string
+
+	// SegmentBytes is the size of a raft-wal segment, allocated when the
+	// segment is made. It counts for new segments only. Default 64 MiB, at
+	// least 4 KiB, at most 1 GiB. Open reads one segment at a time into memory.
+	SegmentBytes int
+
+	// StallAfter is how long an append or a write of term or vote may take
+	// before the watchdog calls Fatal. A deletion may take ten times as long.
+	// Default 3 s. It should be several election timeouts: a disk that pauses
+	// for less only costs the leadership.
+	StallAfter time.Duration
+
+	// SnapshotRetain is how many snapshots are kept. Default 2.
+	SnapshotRetain int
+
+	// CacheEntries is how many of the latest log entries stay in memory for
+	// replication. It counts entries, and an entry can be 256 KiB. Default 128.
+	CacheEntries int
+
+	// Logger is used for everything below this package. Default: none.
+	Logger hclog.Logger
+
+	// Fatal is called once, when the disk failed, stalled or returned
+	// something that was not written. It has to end the process at once, so
+	// that another node leads; it must not call back into Stores. It runs on
+	// the goroutine that noticed: for a stall that is the watchdog's, while the
+	// write still hangs. Default: print the error to standard error and exit
+	// with code 1.
+	Fatal func(error)
+
+	// Observe, if set, is told about every finished append ("append") and
+	// every finished write of term, vote or segment list ("stable"): how long
+	// it took and how many payload bytes it wrote. It runs on the write path
+	// and must be quick.
+	Observe func(op string, d time.Duration, bytes int)
+
+	// noteEvery is how often the file acked follows the log. Tests set it.
+	noteEvery time.Duration
+}
+
+// withDefaults returns c with every field set, or says which one is wrong.
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" {
+		return c, errors.New("storage: Config.Dir is empty")
+	}
+	if c.NodeID == "" {
+		return c, errors.New("storage: Config.NodeID is empty")
+	}
+	if c.LogKind == "" {
+		c.LogKind = LogKindWAL
+	}
+	if c.LogKind != LogKindWAL && c.LogKind != LogKindBoltDB {
+		return c, fmt.Errorf("storage: Config.LogKind is %q, want %q or %q", c.LogKind, LogKindWAL, LogKindBoltDB)
+	}
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = 64 << 20
+	}
+	if c.SegmentBytes < 4<<10 || c.SegmentBytes > 1<<30 {
+		return c, fmt.Errorf("storage: Config.SegmentBytes is %d, want 4 KiB to 1 GiB", c.SegmentBytes)
+	}
+	if c.StallAfter <= 0 {
+		c.StallAfter = 3 * time.Second
+	}
+	if c.SnapshotRetain <= 0 {
+		c.SnapshotRetain = 2
+	}
+	if c.CacheEntries <= 0 {
+		c.CacheEntries = 128
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) {
+			fmt.Fprintln(os.Stderr, "storage:", err)
+			os.Exit(1)
+		}
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, int) {}
+	}
+	if c.noteEvery <= 0 {
+		c.noteEvery = 500 * time.Millisecond
+	}
+	return c, nil
+}

@@ -1,0 +1,361 @@
+package storage
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// snapshotStore is raft.FileSnapshotStore behind a fence.
+//
+// The file store has a checksum of the state, but none of meta.json, where index,
+// term and members are; when the newest snapshot does not read it takes an older
+// one, behind which the log has a gap; it never deletes what a crash left of an
+// unfinished one; and it writes in blocks of 4 KiB. Here a seal beside meta.json
+// protects it, Open checks before raft looks, and writes are gathered to 1 MiB.
+type snapshotStore struct {
+	*raft.FileSnapshotStore
+	dir   string
+	bad   corrupter
+	g     *guard
+	acked *acked
+
+	mu          sync.Mutex
+	index, term uint64 // newest snapshot, 0 if there is none; guarded by mu
+}
+
+var _ raft.SnapshotStore = (*snapshotStore)(nil)
+
+const (
+	snapshotBuffer = 1 << 20
+
+	// Names of raft.FileSnapshotStore.
+	metaName   = "meta.json"
+	stateName  = "state.bin"
+	tmpSuffix  = ".tmp"
+	sealName   = "seal.json" // ours
+	sealFormat = "{\"meta_crc32c\":\"%08x\"}\n"
+)
+
+func snapshotDir(dir string) string { return filepath.Join(dir, "snapshots") }
+
+// snapshotMeta is what raft.FileSnapshotStore writes to meta.json.
+type snapshotMeta struct {
+	raft.SnapshotMeta
+	CRC []byte
+}
+
+// encode returns the bytes that raft.FileSnapshotStore writes.
+func (m snapshotMeta) encode() ([]byte, error) {
+	var b bytes.Buffer
+	err := json.NewEncoder(&b).Encode(&m)
+	return b.Bytes(), err
+}
+
+// seal returns the content of seal.json: a checksum of all that is known when a
+// snapshot is begun. Size and CRC come later, and state.bin vouches for them.
+func (m snapshotMeta) seal() ([]byte, error) {
+	m.Size, m.CRC = 0, nil
+	b, err := m.encode()
+	return fmt.Appendf(nil, sealFormat, crc32.Checksum(b, castagnoli)), err
+}
+
+// snapshotScan is what Open found.
+type snapshotScan struct {
+	index, term uint64   // newest snapshot, 0 if there is none
+	leftovers   []string // directories of unfinished or half deleted snapshots
+}
+
+// scanSnapshots checks the snapshots: the newest wholly, the others without
+// reading their state. It changes nothing.
+func scanSnapshots(dir string, bad corrupter) (s snapshotScan, err error) {
+	type named struct {
+		path        string
+		term, index uint64
+		msec        int64
+	}
+	var all []named
+	ds, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return s, fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, d := range ds {
+		n := named{path: filepath.Join(dir, d.Name())}
+		switch _, err := fmt.Sscanf(d.Name(), "%d-%d-%d", &n.term, &n.index, &n.msec); {
+		case !d.IsDir():
+		case strings.HasSuffix(d.Name(), tmpSuffix):
+			s.leftovers = append(s.leftovers, n.path)
+		case err != nil || fmt.Sprintf("%d-%d-%d", n.term, n.index, n.msec) != d.Name():
+			return s, bad.file(n.path, "its name is not that of a snapshot")
+		default:
+			all = append(all, n)
+		}
+	}
+	// The newest first, in the order of raft.FileSnapshotStore.
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		if a.term != b.term {
+			return a.term > b.term
+		}
+		if a.index != b.index {
+			return a.index > b.index
+		}
+		return filepath.Base(a.path) > filepath.Base(b.path)
+	})
+	for i, n := range all {
+		err := checkSnapshot(n.path, n.term, n.index, i == 0, bad)
+		// Deleting an old snapshot is not atomic. The newest is never deleted.
+		if i > 0 && errors.Is(err, os.ErrNotExist) {
+			s.leftovers = append(s.leftovers, n.path)
+			continue
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return s, bad.file(n.path, "the snapshot is not complete (%v)", err)
+		}
+		if err != nil {
+			return s, err
+		}
+		if i == 0 {
+			s.index, s.term = n.index, n.term
+		}
+	}
+	return s, nil
+}
+
+// checkSnapshot checks one snapshot. A missing file is reported as
+// os.ErrNotExist.
+func checkSnapshot(path string, term, index uint64, full bool, bad corrupter) error {
+	m, err := checkMeta(path, bad)
+	if err != nil {
+		return err
+	}
+	if m.ID != filepath.Base(path) || m.Term != term || m.Index != index {
+		return bad.file(filepath.Join(path, metaName), "it belongs to another snapshot")
+	}
+	state := filepath.Join(path, stateName)
+	f, err := os.Open(state)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != m.Size {
+		return bad.at(state, index, "the snapshot has %d bytes instead of %d", info.Size(), m.Size)
+	}
+	if !full {
+		return nil
+	}
+	h := crc64.New(crc64.MakeTable(crc64.ECMA))
+	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, f, make([]byte, snapshotBuffer)); err != nil {
+		return fmt.Errorf("read %s: %w", state, err)
+	}
+	if !bytes.Equal(h.Sum(nil), m.CRC) {
+		return bad.at(state, index, "the checksum of the snapshot does not match")
+	}
+	return nil
+}
+
+// checkMeta reads meta.json and compares it with the seal.
+func checkMeta(path string, bad corrupter) (m snapshotMeta, err error) {
+	file := filepath.Join(path, metaName)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return m, err
+	}
+	seal, err := os.ReadFile(filepath.Join(path, sealName))
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, bad.file(file, "it does not decode (%v)", err)
+	}
+	// The seal covers the values; this covers the bytes between them.
+	same, err := m.encode()
+	if err != nil {
+		return m, fmt.Errorf("encode %s: %w", file, err)
+	}
+	want, err := m.seal()
+	if err != nil {
+		return m, fmt.Errorf("encode %s: %w", file, err)
+	}
+	if !bytes.Equal(b, same) || !bytes.Equal(seal, want) {
+		return m, bad.file(file, "it does not match %s beside it", sealName)
+	}
+	return m, nil
+}
+
+// openSnapshots opens the store after scanSnapshots.
+func openSnapshots(cfg Config, s snapshotScan, bad corrupter, g *guard, a *acked, log hclog.Logger) (*snapshotStore, error) {
+	dir := snapshotDir(cfg.Dir)
+	for _, path := range s.leftovers {
+		log.Info("removing what is left of a snapshot", "path", path)
+		if err := os.RemoveAll(path); err != nil {
+			return nil, fmt.Errorf("remove unfinished snapshot: %w", err)
+		}
+	}
+	fs, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, cfg.SnapshotRetain, log.Named("snapshot"))
+	if err != nil {
+		return nil, fmt.Errorf("open snapshot store: %w", err)
+	}
+	if err := syncDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("sync %s: %w", cfg.Dir, err)
+	}
+	return &snapshotStore{FileSnapshotStore: fs, dir: dir, bad: bad, g: g, acked: a, index: s.index, term: s.term}, nil
+}
+
+// newest returns index and term of the newest snapshot, 0 if there is none.
+func (s *snapshotStore) newest() (index, term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index, s.term
+}
+
+func (s *snapshotStore) added(index, term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if term > s.term || term == s.term && index > s.index {
+		s.index, s.term = index, term
+	}
+}
+
+// Create implements raft.SnapshotStore.
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
+	members raft.Configuration, membersIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	if err := s.g.err(); err != nil {
+		return nil, err
+	}
+	in, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	sink := &snapshotSink{
+		SnapshotSink: in,
+		store:        s,
+		tmp:          filepath.Join(s.dir, in.ID()+tmpSuffix),
+		w:            bufio.NewWriterSize(in, snapshotBuffer),
+		index:        index,
+		term:         term,
+	}
+	if err := sink.seal(); err != nil {
+		return nil, errors.Join(fmt.Errorf("seal snapshot: %w", err), sink.Cancel())
+	}
+	return sink, nil
+}
+
+// Open implements raft.SnapshotStore. A snapshot that has gone bad since the
+// start is final, as it would be at the next start.
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	path := filepath.Join(s.dir, id)
+	if _, err := checkMeta(path, s.bad); err != nil {
+		return nil, nil, s.report(err)
+	}
+	meta, r, err := s.FileSnapshotStore.Open(id)
+	if err != nil && err.Error() == "CRC mismatch" { // the store has no variable for it
+		err = s.bad.file(filepath.Join(path, stateName), "the checksum of the snapshot does not match")
+	}
+	return meta, r, s.report(err)
+}
+
+// report makes a failure of the disk final, and leaves alone one like a
+// snapshot that was deleted since it was listed.
+func (s *snapshotStore) report(err error) error {
+	var corrupt *CorruptError
+	if errors.As(err, &corrupt) || errors.Is(err, syscall.EIO) {
+		return s.g.fail(err)
+	}
+	return err
+}
+
+// snapshotSink writes one snapshot. Close may be called more than once and
+// always gives the same answer: raft.FileSnapshotSink answers nil the second
+// time, after which raft deletes the log that the failed snapshot should have
+// replaced.
+type snapshotSink struct {
+	raft.SnapshotSink
+	store       *snapshotStore
+	tmp         string // directory until the snapshot is complete
+	w           *bufio.Writer
+	index, term uint64
+
+	closed bool
+	err    error // of Close
+}
+
+// seal writes seal.json.
+func (s *snapshotSink) seal() error {
+	b, err := os.ReadFile(filepath.Join(s.tmp, metaName))
+	if err != nil {
+		return err
+	}
+	var m snapshotMeta
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	seal, err := m.seal()
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(s.tmp, sealName), seal); err != nil {
+		return err
+	}
+	return syncDir(s.tmp)
+}
+
+// Write implements io.Writer.
+func (s *snapshotSink) Write(b []byte) (int, error) { return s.w.Write(b) }
+
+// Close completes the snapshot: it is durable and listed when Close returns nil.
+func (s *snapshotSink) Close() error {
+	if s.closed {
+		return s.err
+	}
+	s.closed = true
+	if s.err = s.finish(); s.err != nil {
+		s.err = errors.Join(s.err, os.RemoveAll(s.tmp))
+	}
+	return s.err
+}
+
+func (s *snapshotSink) finish() error {
+	if err := s.w.Flush(); err != nil {
+		return errors.Join(err, s.SnapshotSink.Cancel())
+	}
+	// From now on the snapshot may stand for entries that the log lost, so the
+	// bound of the log has to be exact first.
+	if err := s.store.acked.flush(); err != nil {
+		return errors.Join(err, s.SnapshotSink.Cancel())
+	}
+	if err := s.SnapshotSink.Close(); err != nil {
+		return err
+	}
+	s.store.added(s.index, s.term)
+	return nil
+}
+
+// Cancel deletes the unfinished snapshot. After Close it does nothing.
+func (s *snapshotSink) Cancel() error {
+	if s.closed {
+		return nil
+	}
+	s.closed, s.err = true, errors.New("snapshot was cancelled")
+	// The store keeps the files when its own buffer cannot be flushed, which is
+	// just when the disk is full.
+	return errors.Join(s.SnapshotSink.Cancel(), os.RemoveAll(s.tmp))
+}

@@ -1,0 +1,200 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
+
+// The keys under which hashicorp/raft 1.7.3 keeps its term and its vote.
+const (
+	keyCurrentTerm  = "CurrentTerm"
+	keyLastVoteTerm = "LastVoteTerm"
+	keyLastVoteCand = "LastVoteCand"
+)
+
+// stableStore is the raft.StableStore. It keeps term and vote in one record.
+//
+// raft persists a vote as two writes, the term and then the candidate. A crash
+// between them leaves the new term beside the old candidate, and then a
+// repeated request of that old candidate is answered with "yes, I voted for
+// you", without looking at its log (hashicorp/raft issue 661). Here the
+// first write only keeps the term in memory, and the second makes both durable in
+// one transaction. That loses nothing: raft answers the vote request only after
+// the second. Until then both are read as they are on disk.
+type stableStore struct {
+	kv    *kv
+	acked *acked
+
+	mu     sync.Mutex
+	rec    raftRecord // what is on disk; guarded by mu
+	voting *uint64    // term of a vote whose candidate has not arrived; guarded by mu
+}
+
+var _ raft.StableStore = (*stableStore)(nil)
+
+// raftRecord is the value of keyRaftRecord. A field that raft never set is
+// reported as missing, as raft-boltdb does.
+type raftRecord struct {
+	seq   uint64 // counts the writes of the record
+	has   uint8  // hasTerm, hasVoteTerm, hasVoteCand
+	term  uint64
+	vote  uint64 // term of the last vote
+	voted []byte // candidate of the last vote
+}
+
+const (
+	hasTerm = 1 << iota
+	hasVoteTerm
+	hasVoteCand
+)
+
+func (r raftRecord) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, r.seq)
+	b = append(b, r.has)
+	b = binary.LittleEndian.AppendUint64(b, r.term)
+	b = binary.LittleEndian.AppendUint64(b, r.vote)
+	return append(b, r.voted...)
+}
+
+func decodeRaftRecord(b []byte) (r raftRecord, ok bool) {
+	if len(b) < 25 {
+		return r, false
+	}
+	r.seq = binary.LittleEndian.Uint64(b)
+	r.has = b[8]
+	r.term = binary.LittleEndian.Uint64(b[9:])
+	r.vote = binary.LittleEndian.Uint64(b[17:])
+	r.voted = append([]byte(nil), b[25:]...)
+	return r, true
+}
+
+// openStable loads the record. A new directory has none, and a record of
+// nothing stands for it.
+func openStable(s *kv, a *acked) (*stableStore, error) {
+	st := &stableStore{kv: s, acked: a}
+	b, found, err := s.get(keyRaftRecord)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		var ok bool
+		if st.rec, ok = decodeRaftRecord(b); !ok {
+			return nil, s.bad.file(s.path, "the record of term and vote does not decode")
+		}
+	}
+	r := st.rec
+	if r.vote > r.term {
+		return nil, s.bad.file(s.path, "it holds a vote in term %d, but the current term is %d", r.vote, r.term)
+	}
+	if want := a.current().stable; r.seq < want {
+		return nil, s.bad.file(s.path, "term and vote were written %d times, but it holds the state after %d", want, r.seq)
+	}
+	return st, nil
+}
+
+// currentTerm returns the term on disk, 0 if there is none.
+func (s *stableStore) currentTerm() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec.term
+}
+
+// saveLocked makes r durable as the next record.
+func (s *stableStore) saveLocked(r raftRecord) error {
+	r.seq = s.rec.seq + 1
+	if err := s.kv.put(keyRaftRecord, r.encode()); err != nil {
+		return err
+	}
+	s.rec = r
+	s.acked.raiseStable(r.seq)
+	return nil
+}
+
+// SetUint64 implements raft.StableStore. LastVoteTerm is durable only after
+// the following Set of LastVoteCand, everything else when SetUint64 returns.
+func (s *stableStore) SetUint64(key []byte, val uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch string(key) {
+	case keyCurrentTerm:
+		r := s.rec
+		r.has, r.term = r.has|hasTerm, val
+		return s.saveLocked(r)
+	case keyLastVoteTerm:
+		if err := s.kv.g.err(); err != nil {
+			return err
+		}
+		s.voting = &val
+		return nil
+	}
+	return s.kv.put(userPrefix+string(key), binary.LittleEndian.AppendUint64(nil, val))
+}
+
+// Set implements raft.StableStore. The value is durable when Set returns.
+func (s *stableStore) Set(key, val []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if string(key) != keyLastVoteCand {
+		return s.kv.put(userPrefix+string(key), val)
+	}
+	r := s.rec
+	r.has, r.voted = r.has|hasVoteCand, append([]byte(nil), val...)
+	if s.voting != nil {
+		r.has, r.vote = r.has|hasVoteTerm, *s.voting
+	}
+	if err := s.saveLocked(r); err != nil {
+		return err
+	}
+	s.voting = nil
+	return nil
+}
+
+// Get implements raft.StableStore. For a key that was never set it returns
+// raft-boltdb's "not found", which is what raft compares with.
+func (s *stableStore) Get(key []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if string(key) == keyLastVoteCand {
+		if s.rec.has&hasVoteCand == 0 {
+			return nil, raftboltdb.ErrKeyNotFound
+		}
+		return append([]byte{}, s.rec.voted...), nil
+	}
+	val, found, err := s.kv.get(userPrefix + string(key))
+	if err == nil && !found {
+		err = raftboltdb.ErrKeyNotFound
+	}
+	return val, err
+}
+
+// GetUint64 implements raft.StableStore, as Get.
+func (s *stableStore) GetUint64(key []byte) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	val, bit := s.rec.term, uint8(hasTerm)
+	switch string(key) {
+	case keyCurrentTerm:
+	case keyLastVoteTerm:
+		val, bit = s.rec.vote, hasVoteTerm
+	default:
+		b, found, err := s.kv.get(userPrefix + string(key))
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			return 0, raftboltdb.ErrKeyNotFound
+		}
+		if len(b) != 8 {
+			return 0, fmt.Errorf("value of %q has %d bytes, not 8", key, len(b))
+		}
+		return binary.LittleEndian.Uint64(b), nil
+	}
+	if s.rec.has&bit == 0 {
+		return 0, raftboltdb.ErrKeyNotFound
+	}
+	return val, nil
+}

@@ -1,0 +1,398 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/storage"
+)
+
+func TestLog_RoundTrip(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s, cfg := newNode(t, kind)
+		want := entries(1, 40, 300)
+		want[3].Extensions = []byte("foreign")
+		want[4].Data = nil
+		want[5].Type = raft.LogConfiguration
+		want[6].AppendedAt = time.Time{}
+		for _, l := range want[20:] {
+			l.Term = 5
+		}
+		before := make([]raft.Log, len(want))
+		for i, l := range want {
+			before[i] = *l
+		}
+		store(t, s, want[:10]...)
+		store(t, s, want[10:]...)
+		for i, l := range want {
+			if !reflect.DeepEqual(*l, before[i]) {
+				t.Fatalf("StoreLogs changed the caller's entry %d", l.Index)
+			}
+		}
+		wantLog(t, s, want)
+		closeStores(t, s)
+		wantLog(t, open(t, cfg), want)
+	})
+}
+
+func TestLog_BigEntries(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s, cfg := newNode(t, kind)
+		want := entries(1, 3, 256<<10) // far more than a segment
+		store(t, s, want...)
+		want = append(want, entry(4, 10))
+		store(t, s, want[3])
+		closeStores(t, s)
+		wantLog(t, open(t, cfg), want)
+	})
+}
+
+func TestLog_IsMonotonic(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s, _ := newNode(t, kind)
+		m, ok := s.Log().(raft.MonotonicLogStore)
+		if !ok || !m.IsMonotonic() {
+			t.Fatal("the log does not tell raft that it has no gaps")
+		}
+	})
+}
+
+// TestLog_DeleteRestart cuts the log in every way that raft does, with a
+// restart after each, over several segments.
+func TestLog_DeleteRestart(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s, cfg := newNode(t, kind)
+		restart := func() { t.Helper(); closeStores(t, s); s = open(t, cfg) }
+		want := entries(1, 300, 200)
+		fill(t, s, 1, 300, 7, 200)
+		if kind == storage.LogKindWAL && len(segments(t, cfg.Dir)) < 4 {
+			t.Fatalf("%d segments, want more", len(segments(t, cfg.Dir)))
+		}
+		check := func() { t.Helper(); wantLog(t, s, want); restart(); wantLog(t, s, want) }
+		check()
+
+		deleteRange(t, s, 290, 300) // conflict within the last segment
+		want = want[:289]
+		check()
+		deleteRange(t, s, 150, 289) // across segments
+		want = want[:149]
+		check()
+		newer := entries(150, 260, 100)
+		for _, l := range newer {
+			l.Term = 3
+		}
+		store(t, s, newer...)
+		want = append(want, newer...)
+		check()
+
+		snapshot(t, s, 200, 3, []byte("state"))
+		deleteRange(t, s, 1, 10) // compaction within the first segment
+		want = want[10:]
+		check()
+		deleteRange(t, s, 1, 180)
+		want = want[170:]
+		check()
+		deleteRange(t, s, 181, 200)
+		want = want[20:]
+		check()
+
+		snapshot(t, s, 400, 4, []byte("installed by the leader"))
+		deleteRange(t, s, 201, 260) // all
+		want = nil
+		check()
+		want = []*raft.Log{{Index: 401, Term: 4, Data: []byte("x")}, {Index: 402, Term: 4, Data: []byte("y")}}
+		store(t, s, want...)
+		check()
+	})
+}
+
+// TestLog_Model compares random appends, deletions and restarts with a slice.
+func TestLog_Model(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		for seed := range uint64(6) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 1))
+				s, cfg := newNode(t, kind)
+				var want []*raft.Log
+				next, term := uint64(1), uint64(1)
+				for range 60 {
+					switch op := rnd.IntN(10); {
+					case op < 5 || len(want) == 0:
+						var batch []*raft.Log
+						for range 1 + rnd.IntN(20) {
+							l := entry(next, rnd.IntN(700))
+							l.Term = term
+							batch = append(batch, l)
+							next++
+						}
+						store(t, s, batch...)
+						want = append(want, batch...)
+					case op < 7:
+						i := rnd.IntN(len(want))
+						hi := want[i].Index
+						snapshot(t, s, hi, want[i].Term, []byte("s"))
+						deleteRange(t, s, want[0].Index, hi)
+						want = want[i+1:]
+					case op < 8:
+						i := rnd.IntN(len(want))
+						if i == 0 {
+							continue // all of it: only behind a snapshot
+						}
+						deleteRange(t, s, want[i].Index, next-1)
+						next = want[i].Index
+						want = want[:i]
+						term = min(term+1, 9)
+					default:
+						if rnd.IntN(2) == 0 { // kill -9
+							cfg.Dir = image(t, cfg.Dir)
+						}
+						closeStores(t, s)
+						s = open(t, cfg)
+					}
+					wantLog(t, s, want)
+				}
+			})
+		}
+	})
+}
+
+func TestLog_RefusesGaps(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		for name, tc := range map[string]struct {
+			ls   []*raft.Log
+			want error
+		}{
+			"behind the last":     {entries(12, 13, 10), storage.ErrGap},
+			"over the last":       {entries(10, 11, 10), storage.ErrGap},
+			"in the batch":        {[]*raft.Log{entry(11, 1), entry(13, 1)}, storage.ErrGap},
+			"term of the past":    {[]*raft.Log{{Index: 11, Term: 0}}, storage.ErrTermOrder},
+			"term within a batch": {[]*raft.Log{{Index: 11, Term: 3}, {Index: 12, Term: 2}}, storage.ErrTermOrder},
+		} {
+			t.Run(name, func(t *testing.T) {
+				var f fatals
+				cfg := config(t, t.TempDir(), kind)
+				cfg.Fatal = f.add
+				s := open(t, cfg)
+				setTerm(t, s, 9)
+				store(t, s, entries(1, 10, 10)...)
+				if err := s.Log().StoreLogs(tc.ls); err == nil {
+					t.Fatal("StoreLogs took it")
+				}
+				if got := f.all(); len(got) != 1 || !errors.Is(got[0], tc.want) {
+					t.Fatalf("Fatal got %v, want %v", got, tc.want)
+				}
+				if err := s.Log().StoreLog(entry(11, 1)); err == nil {
+					t.Fatal("a write after the failure succeeded")
+				}
+				wantLog(t, s, entries(1, 10, 10))
+			})
+		}
+	})
+}
+
+// TestLog_RefusesGapBehindSnapshot is raft#697: raft's memory of its last entry
+// outlives the deletion of the log.
+func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		var f fatals
+		cfg := config(t, t.TempDir(), kind)
+		cfg.Fatal = f.add
+		s := open(t, cfg)
+		setTerm(t, s, 9)
+		store(t, s, entries(1, 10, 10)...)
+		snapshot(t, s, 5, 1, nil)
+		if err := s.Log().DeleteRange(1, 6); !errors.Is(err, storage.ErrGap) {
+			t.Fatalf("compaction beyond the snapshot: %v, want ErrGap", err)
+		}
+		if err := s.Log().DeleteRange(3, 4); !errors.Is(err, storage.ErrGap) {
+			t.Fatalf("deletion from the middle: %v, want ErrGap", err)
+		}
+		deleteRange(t, s, 1, 10)
+		if err := s.Log().StoreLog(entry(11, 1)); err == nil {
+			t.Fatal("StoreLog left a gap behind the snapshot")
+		}
+		if got := f.all(); len(got) != 1 || !errors.Is(got[0], storage.ErrGap) {
+			t.Fatalf("Fatal got %v, want ErrGap", got)
+		}
+		closeStores(t, s)
+		cfg.Fatal = func(err error) { t.Errorf("Fatal(%v)", err) }
+		s = open(t, cfg)
+		store(t, s, entry(6, 1))
+	})
+}
+
+// TestOpen_RemovesLogBehindInstalledSnapshot covers a crash between the end of an
+// InstallSnapshot and the deletion of the log that it replaces.
+func TestOpen_RemovesLogBehindInstalledSnapshot(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		for name, tc := range map[string]struct {
+			index, term uint64
+			want        []*raft.Log
+		}{
+			"log ends before":     {30, 2, nil},
+			"log is of a branch":  {10, 2, nil},
+			"log goes on from it": {10, 1, entries(1, 20, 10)},
+			"log ends with it":    {20, 1, entries(1, 20, 10)},
+			"log ends one before": {21, 1, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s, cfg := newNode(t, kind)
+				store(t, s, entries(1, 20, 10)...)
+				snapshot(t, s, tc.index, tc.term, []byte("x"))
+				cfg.Dir = image(t, cfg.Dir)
+				for range 2 {
+					s = open(t, cfg)
+					wantLog(t, s, tc.want)
+					closeStores(t, s)
+				}
+				s = open(t, cfg)
+				next := tc.index + 1
+				if tc.want != nil {
+					next = 21
+				}
+				store(t, s, &raft.Log{Index: next, Term: 2})
+			})
+		}
+	})
+}
+
+func TestEmpty(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		cfg := config(t, t.TempDir(), kind)
+		s := open(t, cfg)
+		want := func(want bool) {
+			t.Helper()
+			got, err := s.Empty()
+			if err != nil || got != want {
+				t.Fatalf("Empty: %v, %v, want %v", got, err, want)
+			}
+		}
+		want(true)
+		setTerm(t, s, 0) // raft.NewRaft does
+		want(true)
+		closeStores(t, s)
+		s = open(t, cfg)
+		want(true)
+		setTerm(t, s, 1)
+		want(false)
+		closeStores(t, s)
+		s = open(t, cfg)
+		want(false)
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		cfg := config(t, t.TempDir(), kind)
+		s := open(t, cfg)
+		first := s.Identity()
+		if first.NodeID != "n1" || len(first.Instance) != 32 || first.Boot != 1 || first.ClusterID != "" || first.Format != 1 {
+			t.Fatalf("identity of a new directory: %+v", first)
+		}
+		for range 2 {
+			if err := s.SetClusterID("c1"); err != nil {
+				t.Fatalf("SetClusterID: %v", err)
+			}
+		}
+		if err := s.SetClusterID("c2"); !errors.Is(err, storage.ErrWrongCluster) {
+			t.Fatalf("SetClusterID of another: %v, want ErrWrongCluster", err)
+		}
+		closeStores(t, s)
+		s = open(t, cfg)
+		want := first
+		want.ClusterID, want.Boot = "c1", 2
+		if got := s.Identity(); got != want {
+			t.Fatalf("identity after restart: %+v, want %+v", got, want)
+		}
+		closeStores(t, s)
+
+		other := cfg
+		other.NodeID = "n2"
+		_, err := storage.Open(other)
+		if !errors.Is(err, storage.ErrWrongNode) || !strings.Contains(err.Error(), "belongs to node n1, started as n2") {
+			t.Fatalf("Open as n2: %v", err)
+		}
+		other = cfg
+		other.LogKind = kinds[0]
+		if kind == kinds[0] {
+			other.LogKind = kinds[1]
+		}
+		_, err = storage.Open(other)
+		if !errors.Is(err, storage.ErrWrongLogKind) || !strings.Contains(err.Error(), "was made with log store "+kind) {
+			t.Fatalf("Open with the other kind: %v", err)
+		}
+		if got := open(t, cfg).Identity().Boot; got != 3 {
+			t.Fatalf("boot %d after refused opens, want 3", got)
+		}
+		if got := open(t, config(t, t.TempDir(), kind)).Identity().Instance; got == first.Instance {
+			t.Fatal("two directories have the same instance")
+		}
+	})
+}
+
+func TestOpen_Locked(t *testing.T) {
+	cfg := config(t, t.TempDir(), "")
+	s := open(t, cfg)
+	_, err := storage.Open(cfg)
+	if !errors.Is(err, storage.ErrLocked) || !strings.Contains(err.Error(), cfg.Dir) {
+		t.Fatalf("second Open: %v, want ErrLocked with the directory", err)
+	}
+	closeStores(t, s)
+	open(t, cfg)
+}
+
+func TestConfig_Validate(t *testing.T) {
+	for name, cfg := range map[string]storage.Config{
+		"no dir":   {NodeID: "n"},
+		"no node":  {Dir: t.TempDir()},
+		"kind":     {Dir: t.TempDir(), NodeID: "n", LogKind: "paper"},
+		"segments": {Dir: t.TempDir(), NodeID: "n", SegmentBytes: 100},
+	} {
+		if _, err := storage.Open(cfg); err == nil {
+			t.Errorf("%s: Open took it", name)
+		}
+	}
+}
+
+func TestClose_RefusesWrites(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s, _ := newNode(t, kind)
+		closeStores(t, s)
+		closeStores(t, s)
+		for name, err := range map[string]error{
+			"StoreLog":     s.Log().StoreLog(entry(1, 1)),
+			"DeleteRange":  s.Log().DeleteRange(1, 1),
+			"Set":          s.Stable().Set([]byte("k"), nil),
+			"SetClusterID": s.SetClusterID("c"),
+		} {
+			if err == nil {
+				t.Errorf("%s after Close succeeded", name)
+			}
+		}
+	})
+}
+
+func TestObserve(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		got := make(map[string]int)
+		cfg := config(t, t.TempDir(), kind)
+		cfg.Observe = func(op string, d time.Duration, n int) {
+			if d > 0 {
+				got[op] += n
+			}
+		}
+		s := open(t, cfg)
+		setTerm(t, s, 1)
+		store(t, s, entries(1, 4, 25)...)
+		if got["append"] != 100 || got["stable"] == 0 {
+			t.Fatalf("observed %v", got)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package storage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// segmentList is raft-wal's list of segments (types.MetaStore), kept in
+// stable.db with a checksum instead of in a bolt file of raft-wal's own
+// without one.
+//
+// raft-wal first commits the list and then makes the file of a new segment, so
+// that a missing file may mean a crash in between, and it makes a new one in
+// silence. Here the file is made, allocated and durable before the list names it,
+// so that a segment that is missing or short has always been lost.
+type segmentList struct {
+	kv  *kv
+	dir string // of the segments
+	fs  *fs.FS
+	g   *guard
+
+	mu    sync.Mutex
+	state types.PersistentState // as on disk; guarded by mu
+}
+
+var _ types.MetaStore = (*segmentList)(nil)
+
+func newSegmentList(s *kv, dir string, g *guard) *segmentList {
+	return &segmentList{kv: s, dir: dir, fs: fs.New(), g: g}
+}
+
+// load reads the list. A new log has none.
+func (l *segmentList) load() (found bool, err error) {
+	b, found, err := l.kv.get(keySegments)
+	if err != nil || !found {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := json.Unmarshal(b, &l.state); err != nil {
+		return false, l.kv.bad.file(l.kv.path, "the segment list does not decode (%v)", err)
+	}
+	return true, nil
+}
+
+// current returns the list as it is on disk.
+func (l *segmentList) current() types.PersistentState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// fileOf returns the path of the segment that holds index.
+func (l *segmentList) fileOf(index uint64) string {
+	path := l.dir
+	for _, s := range l.current().Segments {
+		if s.BaseIndex <= index {
+			path = l.path(s)
+		}
+	}
+	return path
+}
+
+func (l *segmentList) path(s types.SegmentInfo) string {
+	return filepath.Join(l.dir, segment.FileName(s))
+}
+
+// Load implements types.MetaStore.
+func (l *segmentList) Load(string) (types.PersistentState, error) { return l.current(), nil }
+
+// CommitState implements types.MetaStore. raft-wal calls it from one goroutine
+// at a time, but often from its own, where it only logs the error, so that a
+// failure is reported here.
+func (l *segmentList) CommitState(state types.PersistentState) error {
+	if err := l.commit(state); err != nil {
+		if errors.Is(err, ErrClosed) {
+			return err
+		}
+		return l.g.fail(fmt.Errorf("commit segment list: %w", err))
+	}
+	return nil
+}
+
+func (l *segmentList) commit(state types.PersistentState) error {
+	known := make(map[uint64]bool)
+	for _, s := range l.current().Segments {
+		known[s.ID] = true
+	}
+	for _, s := range state.Segments {
+		if known[s.ID] {
+			continue
+		}
+		if err := l.makeFile(s); err != nil {
+			return fmt.Errorf("make segment %s: %w", segment.FileName(s), err)
+		}
+	}
+	b, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("encode segment list: %w", err)
+	}
+	if err := l.kv.put(keySegments, b); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.state = state
+	l.mu.Unlock()
+	return nil
+}
+
+// makeFile makes the file of a segment, zeroed and allocated, with its name
+// durable. A file of that name is left from a crash before the list named it.
+func (l *segmentList) makeFile(s types.SegmentInfo) error {
+	if err := os.Remove(l.path(s)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := l.fs.Create(l.dir, segment.FileName(s), uint64(s.SizeLimit))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close()) // the first Sync of a new file syncs the directory too
+}
+
+// GetStable implements types.MetaStore. Nobody uses the log as a stable store.
+func (l *segmentList) GetStable([]byte) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// SetStable implements types.MetaStore, as GetStable.
+func (l *segmentList) SetStable([]byte, []byte) error { return errors.ErrUnsupported }
+
+// Close implements types.MetaStore. stable.db outlives the log.
+func (l *segmentList) Close() error { return nil }
+
+// segmentFS is the file system that raft-wal writes to. It differs from
+// raft-wal's own in Create only: the file is there already (see segmentList).
+type segmentFS struct {
+	*fs.FS
+}
+
+// Create implements types.VFS.
+func (f segmentFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	info, err := os.Stat(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	if uint64(info.Size()) < size {
+		return nil, fmt.Errorf("segment %s has %d bytes instead of %d", name, info.Size(), size)
+	}
+	return f.OpenWriter(dir, name)
+}
