@@ -37,6 +37,21 @@ const (
 	// MayWrite commands are routed as writes because they can publish or
 	// replicate, although they are not writes to COMMAND.
 	MayWrite
+	// ReadOnly commands look at keys and change none. A command without Write
+	// and ReadOnly (TIME, PING) has nothing to do with keys.
+	ReadOnly
+	// The rest only describe a command to clients, as Redis does in COMMAND.
+	Admin
+	PubSub
+	Blocking
+	Loading
+	Stale
+	SkipMonitor
+	NoAuth
+	NoMandatoryKeys
+	NoMulti
+	NoAsyncLoading
+	AllowBusy
 )
 
 // Keys are the positions of the keys among the arguments, the command's name
@@ -52,6 +67,16 @@ type Access struct {
 	Notes string
 }
 
+// KeySpec is the access to some of a command's keys, for commands that do not
+// treat all their keys alike (RENAME).
+type KeySpec struct {
+	Keys   Keys
+	Access Access
+}
+
+// Change is what a Redis version changed in a command.
+type Change struct{ Since, What string }
+
 // Command is one row of the command table: all there is to know of a command.
 type Command struct {
 	Name   string // lower case
@@ -59,6 +84,8 @@ type Command struct {
 	Flags  Flags
 	Keys   Keys
 	Access Access
+	// Specs stand in the place of Access where keys differ in access.
+	Specs []KeySpec
 	// KeysOf finds the keys of commands with MovableKeys; it returns argument
 	// positions, or nil when the arguments make no sense.
 	KeysOf     func(args [][]byte) []int
@@ -67,6 +94,14 @@ type Command struct {
 	Complexity string
 	Syntax     string // arguments, as in the Redis documentation
 	Doc        string // one sentence
+	// Categories are ACL categories beyond those that flags and group imply,
+	// without the @.
+	Categories []string
+	Tips       []string // hints for proxies and cluster clients, in Redis' words
+	History    []Change
+	// DeprecatedSince and ReplacedBy are set for commands that new programs
+	// should not use.
+	DeprecatedSince, ReplacedBy string
 	// Run executes the command. args[0] is the name; the slices belong to the
 	// entry: copy what is kept.
 	Run func(c *Ctx, args [][]byte) Reply
