@@ -252,7 +252,7 @@ func TestBolt_Flip(t *testing.T) {
 			}
 		}
 		rand.Shuffle(len(offs), func(i, j int) { offs[i], offs[j] = offs[j], offs[i] })
-		offs = offs[:min(len(offs), 500)]
+		offs = offs[:min(len(offs), 200)]
 		refused := 0
 		for _, o := range offs {
 			back := flip(t, path, o)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,6 +161,56 @@ func TestLog_Model(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+// TestLog_ReadWhileCompacting reads entries while they are deleted, which raft
+// does for a slow follower. Every read is right or says that the entry is gone.
+func TestLog_ReadWhileCompacting(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		cfg := config(t, t.TempDir(), kind)
+		cfg.CacheEntries = 1
+		s := open(t, cfg)
+		setTerm(t, s, 9)
+		const last = 600
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for i := uint64(1); ; i++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					first, _ := s.Log().FirstIndex()
+					var l raft.Log
+					err := s.Log().GetLog(first+i%3, &l)
+					if err != nil && err != raft.ErrLogNotFound {
+						t.Errorf("GetLog: %v", err)
+						return
+					}
+					if err == nil {
+						if err := sameLog(&l, entry(l.Index, 300)); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		for i := uint64(1); i <= last; i += 10 {
+			store(t, s, entries(i, i+9, 300)...)
+			if i%50 == 1 && i > 50 {
+				snapshot(t, s, i-40, 1, nil)
+				deleteRange(t, s, 1, i-40)
+			}
+		}
+		close(done)
+		wg.Wait()
+		want := entries(last-88, last, 300)
+		wantLog(t, s, want)
+		closeStores(t, s)
+		wantLog(t, open(t, cfg), want)
 	})
 }
 

@@ -334,29 +334,40 @@ func (f *segmentFile) checkSealed() error {
 func (f *segmentFile) checkTail() (t tailScan, err error) {
 	t = tailScan{info: f.info, path: f.path, end: int64(f.end), dirty: int64(f.end),
 		last: f.next() - 1, indexStart: uint64(f.indexStart)}
-	rest := f.b[f.end:]
+	rest := trimZeros(f.b[f.end:])
 	if f.indexStart > 0 {
-		if !allZero(rest) {
+		if len(rest) > 0 {
 			return t, f.s.bad.file(f.path, "there are bytes behind the sealed segment")
 		}
 		return t, nil
 	}
 	// The torn append, if there is one, starts right here and nothing follows it.
+	// A trailer may end in zeros, so some of those belong to what is searched.
+	search := f.b[f.end:min(f.end+len(rest)+trailerLen, len(f.b))]
 	for at := 0; ; at++ {
-		n := bytes.Index(rest[at:], f.s.m[:])
+		n := bytes.Index(search[at:], f.s.m[:])
 		if n < 0 {
 			break
 		}
 		at += n
-		if tr, ok := decodeTrailer(rest[at:], f.s.m); ok && tr.batch != f.next() {
+		if tr, ok := decodeTrailer(search[at:], f.s.m); ok && tr.batch != f.next() {
 			return t, f.s.bad.at(f.path, f.next(), "%s, and an entry of a later append (index %d) lies behind it, "+
 				"so that it had been acknowledged", f.stop, tr.index)
 		}
 	}
-	if used := bytes.TrimRight(rest, "\x00"); len(used) > 0 {
-		t.dirty = int64(f.end + len(used))
-	}
+	t.dirty += int64(len(rest))
 	return t, nil
 }
 
-func allZero(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }
+var zeroBlock [4096]byte
+
+// trimZeros returns b without the zeros at its end. Most of a segment is zeros,
+// which are compared in blocks.
+func trimZeros(b []byte) []byte {
+	for n := len(zeroBlock); len(b) >= n && bytes.Equal(b[len(b)-n:], zeroBlock[:]); {
+		b = b[:len(b)-n]
+	}
+	return bytes.TrimRight(b, "\x00")
+}
+
+func allZero(b []byte) bool { return len(trimZeros(b)) == 0 }

@@ -1,0 +1,406 @@
+package storage
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// fakeDisk is a diskLog in memory whose writes wait and fail as told.
+type fakeDisk struct {
+	*raft.InmemStore
+	appends atomic.Int64
+	gate    chan struct{} // if set, a write waits until it is closed
+	err     error         // if set, a write fails with it
+}
+
+func (d *fakeDisk) fileOf(uint64) string { return "fake.log" }
+func (d *fakeDisk) deleteStep() uint64   { return ^uint64(0) }
+func (d *fakeDisk) Close() error         { return nil }
+
+func (d *fakeDisk) wait() error {
+	if d.gate != nil {
+		<-d.gate
+	}
+	return d.err
+}
+
+func (d *fakeDisk) StoreLogs(ls []*raft.Log) error {
+	d.appends.Add(1)
+	if err := d.wait(); err != nil {
+		return err
+	}
+	return d.InmemStore.StoreLogs(ls)
+}
+
+func (d *fakeDisk) DeleteRange(lo, hi uint64) error {
+	if err := d.wait(); err != nil {
+		return err
+	}
+	return d.InmemStore.DeleteRange(lo, hi)
+}
+
+// fakeLog is a checkedLog over a fakeDisk. fatal receives what Config.Fatal
+// would.
+func fakeLog(t *testing.T, d *fakeDisk, stallAfter time.Duration) (c *checkedLog, fatal chan error) {
+	t.Helper()
+	d.InmemStore = raft.NewInmemStore()
+	fatal = make(chan error, 10)
+	g := &guard{fatal: func(err error) { fatal <- err }, log: hclog.NewNullLogger()}
+	dog := newWatchdog(stallAfter, func(err error) { g.fail(err) })
+	t.Cleanup(dog.stop)
+	dir := t.TempDir()
+	if err := createAcked(dir, mark{}); err != nil {
+		t.Fatal(err)
+	}
+	bad := corrupter{dir: dir, nodeID: "n1"}
+	a, err := openAcked(dir, mark{}, bad, g, g.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.close() })
+	return &checkedLog{
+		disk: d, bad: bad, g: g, dog: dog, limit: stallAfter, acked: a,
+		snapshot: func() (uint64, uint64) { return 1000, 1 },
+		observe:  func(string, time.Duration, int) {},
+	}, fatal
+}
+
+func TestWatchdog_StalledAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDisk{gate: make(chan struct{})}
+		c, fatal := fakeLog(t, d, 3*time.Second)
+		began := time.Now()
+		var stored error
+		var wg sync.WaitGroup
+		wg.Go(func() { stored = c.StoreLog(&raft.Log{Index: 1, Term: 1}) })
+
+		err := <-fatal // while the write still hangs
+		var stall *StallError
+		if !errors.As(err, &stall) || stall.Op != "append" {
+			t.Fatalf("Fatal got %v", err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 3500*time.Millisecond {
+			t.Fatalf("noticed after %v, want 3 s", took)
+		}
+		close(d.gate)
+		wg.Wait()
+		if !errors.Is(stored, err) {
+			t.Fatalf("the write that came back says %v, want %v", stored, err)
+		}
+		if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, stored) {
+			t.Fatalf("the next write says %v", err)
+		}
+		if got := d.appends.Load(); got != 1 {
+			t.Fatalf("%d writes reached the disk, want 1", got)
+		}
+		time.Sleep(time.Minute)
+		if len(fatal) != 0 {
+			t.Fatal("Fatal was called again")
+		}
+	})
+}
+
+func TestWatchdog_Bounds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		write func(c *checkedLog) error
+		takes time.Duration
+		stall bool
+	}{
+		"append in time":   {func(c *checkedLog) error { return c.StoreLog(&raft.Log{Index: 1, Term: 1}) }, 2900 * time.Millisecond, false},
+		"deletion in time": {func(c *checkedLog) error { return c.DeleteRange(1, 5) }, 29 * time.Second, false},
+		"slow deletion":    {func(c *checkedLog) error { return c.DeleteRange(1, 5) }, 31 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &fakeDisk{}
+				c, fatal := fakeLog(t, d, 3*time.Second)
+				if name != "append in time" {
+					for i := range uint64(10) {
+						if err := c.StoreLog(&raft.Log{Index: i + 1, Term: 1}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				d.gate = make(chan struct{})
+				time.AfterFunc(tc.takes, func() { close(d.gate) })
+				err := tc.write(c)
+				if got := err != nil; got != tc.stall {
+					t.Fatalf("write: %v, want stall %v", err, tc.stall)
+				}
+				if got := len(fatal) == 1; got != tc.stall {
+					t.Fatalf("Fatal was called %d times", len(fatal))
+				}
+			})
+		})
+	}
+}
+
+// TestWatchdog_StoppedProcess does not blame the disk for a pause of the
+// process itself.
+func TestWatchdog_StoppedProcess(t *testing.T) {
+	w := &watchdog{interval: 100 * time.Millisecond, running: make(map[*watched]struct{})}
+	x := w.begin("append", time.Second)
+	last := time.Now()
+	if err := w.tick(last, last.Add(time.Hour)); err != nil {
+		t.Fatalf("after a pause: %v", err)
+	}
+	last = last.Add(time.Hour)
+	for range 7 {
+		if err := w.tick(last, last.Add(w.interval)); err != nil {
+			t.Fatalf("age %v: %v", x.age, err)
+		}
+		last = last.Add(w.interval)
+	}
+	if err := w.tick(last, last.Add(w.interval)); err == nil {
+		t.Fatal("a write that hangs on is not noticed")
+	}
+}
+
+func TestStoreLogs_ErrorIsFinal(t *testing.T) {
+	broken := errors.New("fsync: input/output error")
+	d := &fakeDisk{err: broken}
+	c, fatal := fakeLog(t, d, time.Minute)
+	if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, broken) {
+		t.Fatalf("StoreLog: %v", err)
+	}
+	d.err = nil // the retry would succeed
+	if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, broken) {
+		t.Fatalf("the retry says %v", err)
+	}
+	if err := c.DeleteRange(1, 1); !errors.Is(err, broken) {
+		t.Fatalf("DeleteRange: %v", err)
+	}
+	if got := d.appends.Load(); got != 1 || len(fatal) != 1 {
+		t.Fatalf("%d writes reached the disk and Fatal was called %d times, want 1 and 1", got, len(fatal))
+	}
+}
+
+func TestDeleteRange_ErrorIsFinal(t *testing.T) {
+	d := &fakeDisk{}
+	c, fatal := fakeLog(t, d, time.Minute)
+	for i := range uint64(4) {
+		if err := c.StoreLog(&raft.Log{Index: i + 1, Term: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.err = errors.New("no space left on device")
+	if err := c.DeleteRange(3, 4); !errors.Is(err, d.err) {
+		t.Fatalf("DeleteRange: %v", err)
+	}
+	if len(fatal) != 1 {
+		t.Fatalf("Fatal was called %d times", len(fatal))
+	}
+}
+
+// testConfig is a config whose Fatal sends on the channel.
+func testConfig(t *testing.T) (Config, chan error) {
+	t.Helper()
+	fatal := make(chan error, 10)
+	return Config{
+		Dir: filepath.Join(t.TempDir(), "data"), NodeID: "n1", SegmentBytes: 16 << 10,
+		StallAfter: time.Minute, Fatal: func(err error) { fatal <- err },
+	}, fatal
+}
+
+// TestStable_ErrorIsFinal takes the file away from under bolt.
+func TestStable_ErrorIsFinal(t *testing.T) {
+	cfg, fatal := testConfig(t)
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.kv.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first := s.Stable().SetUint64([]byte(keyCurrentTerm), 2)
+	if first == nil || len(fatal) != 1 {
+		t.Fatalf("SetUint64: %v, Fatal called %d times", first, len(fatal))
+	}
+	for name, err := range map[string]error{
+		"SetUint64": s.Stable().SetUint64([]byte(keyCurrentTerm), 2),
+		"vote term": s.Stable().SetUint64([]byte(keyLastVoteTerm), 2),
+		"vote":      s.Stable().Set([]byte(keyLastVoteCand), nil),
+		"Set":       s.Stable().Set([]byte("k"), nil),
+		"append":    s.Log().StoreLog(&raft.Log{Index: 1, Term: 1}),
+	} {
+		if err == nil {
+			t.Errorf("%s after the failure succeeded", name)
+		}
+	}
+	if len(fatal) != 1 {
+		t.Fatalf("Fatal was called %d times", len(fatal))
+	}
+	if got := s.stab.currentTerm(); got != 0 {
+		t.Fatalf("the term that was not written is served: %d", got)
+	}
+}
+
+// TestAppend_FailsForReal closes the segment file under raft-wal.
+func TestAppend_FailsForReal(t *testing.T) {
+	cfg, fatal := testConfig(t)
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.log.disk.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1}); err == nil || len(fatal) != 1 {
+		t.Fatalf("StoreLog: %v, Fatal called %d times", err, len(fatal))
+	}
+}
+
+// TestRotation_ErrorIsFinal: raft-wal only logs that a rotation failed.
+func TestRotation_ErrorIsFinal(t *testing.T) {
+	cfg, fatal := testConfig(t)
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// A directory in the place of the next segment cannot be replaced.
+	next := filepath.Join(walDir(cfg.Dir), "00000000000000000002-0000000000000001.wal")
+	if err := os.MkdirAll(filepath.Join(next, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Data: make([]byte, 20<<10)}); err != nil {
+		t.Fatal(err)
+	}
+	<-fatal
+	if err := s.Log().StoreLog(&raft.Log{Index: 2, Term: 1}); err == nil {
+		t.Fatal("append after a failed rotation succeeded")
+	}
+	if len(fatal) != 0 {
+		t.Fatal("Fatal was called again")
+	}
+}
+
+// TestOpen_CrashWhileNew finds every state that a crash in the first Open can
+// leave behind node.json.
+func TestOpen_CrashWhileNew(t *testing.T) {
+	for _, kind := range []string{LogKindWAL, LogKindBoltDB} {
+		for n := range 6 {
+			cfg, _ := testConfig(t)
+			cfg.LogKind = kind
+			if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := cfg.withDefaults()
+			if err != nil {
+				t.Fatal(err)
+			}
+			node, err := newNodeFile(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := node.save(cfg.Dir); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"stable.db.tmp", "stable.db", "log.db", "acked", "wal"}[:n] {
+				if err := os.WriteFile(filepath.Join(cfg.Dir, name), []byte("half"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for boot := range uint64(2) {
+				s, err := Open(cfg)
+				if err != nil {
+					t.Fatalf("%s, %d files: %v", kind, n, err)
+				}
+				id := s.Identity()
+				if id.Boot != boot+1 || id.Instance != node.Instance {
+					t.Fatalf("%s, %d files: %+v", kind, n, id)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// TestAcked_Follows checks that the file follows the log by itself.
+func TestAcked_Follows(t *testing.T) {
+	cfg, _ := testConfig(t)
+	cfg.noteEvery = time.Millisecond
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	onDisk := func() note {
+		b, err := os.ReadFile(ackedPath(cfg.Dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n0, _ := decodeNote(b, s.acked.m)
+		n1, _ := decodeNote(b[ackedSlot:], s.acked.m)
+		if n1.seq > n0.seq {
+			return n1
+		}
+		return n0
+	}
+	if err := s.Stable().SetUint64([]byte(keyCurrentTerm), 4); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(20) {
+		if err := s.Log().StoreLog(&raft.Log{Index: i + 1, Term: 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for n := onDisk(); n.index != 20 || n.term != 4 || n.stable != 1; n = onDisk() {
+		if time.Now().After(deadline) {
+			t.Fatalf("the file says %+v", n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// Before a cut returns, the file must not claim what was cut.
+	if err := s.Log().DeleteRange(11, 20); err != nil {
+		t.Fatal(err)
+	}
+	if n := onDisk(); n.index > 10 {
+		t.Fatalf("after the cut the file says %+v", n)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	var s span
+	for i, term := range []uint64{1, 1, 3, 3, 3, 7} {
+		s.push(uint64(i)+10, term, 5)
+	}
+	if s.first != 10 || s.last() != 15 || s.bytes != 30 || s.lastTerm() != 7 {
+		t.Fatalf("%+v", s)
+	}
+	for i, want := range []uint64{1, 1, 3, 3, 3, 7} {
+		if got := s.term(uint64(i) + 10); got != want {
+			t.Errorf("term(%d) = %d, want %d", i+10, got, want)
+		}
+	}
+	s.dropTo(12)
+	if s.first != 13 || s.term(13) != 3 || s.bytes != 15 {
+		t.Fatalf("after dropTo: %+v", s)
+	}
+	s.dropFrom(15)
+	if s.last() != 14 || s.lastTerm() != 3 || s.bytes != 10 {
+		t.Fatalf("after dropFrom: %+v", s)
+	}
+	s.push(15, 3, 1)
+	if s.lastTerm() != 3 || len(s.terms) != 1 {
+		t.Fatalf("after push: %+v", s)
+	}
+	s.dropTo(99)
+	if !s.empty() || s.last() != 0 || s.first != 0 || s.bytes != 0 {
+		t.Fatalf("after dropTo of all: %+v", s)
+	}
+}
