@@ -104,7 +104,7 @@ func DefaultOptions() Options {
 		LeaseTimeout:     400 * time.Millisecond,
 		CommitTimeout:    5 * time.Millisecond,
 		StallTimeout:     3 * time.Second,
-		Window:           2,
+		Window:           1,
 		MaxEntryBytes:    256 << 10,
 		MaxEntryGroups:   4096,
 		LeaderWait:       5 * time.Second,

@@ -176,12 +176,21 @@ func (n *Node) hello() rpc.Hello {
 	return rpc.Hello{ClusterID: id.ClusterID, NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot}
 }
 
-// authorize says whether another node may open a connection.
-func (n *Node) authorize(h rpc.Hello) error {
+// sameCluster refuses a node that belongs to another cluster.
+func (n *Node) sameCluster(h rpc.Hello) error {
 	mine := n.stores.Identity().ClusterID
 	if h.ClusterID != "" && mine != "" && h.ClusterID != mine {
-		return fmt.Errorf("%w: %s, this node belongs to %s", ErrOtherCluster, h.ClusterID, mine)
+		return fmt.Errorf("%w: %s belongs to %s, %s to %s", ErrOtherCluster, h.NodeID, h.ClusterID, n.cfg.NodeID, mine)
 	}
+	return nil
+}
+
+// authorize says whether another node may open a connection.
+func (n *Node) authorize(h rpc.Hello) error {
+	if err := n.sameCluster(h); err != nil {
+		return err
+	}
+	mine := n.stores.Identity().ClusterID
 	if h.Service == rpc.ServiceAdmin {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -356,6 +357,9 @@ func (n *Node) linkOnce() error {
 	l, accepted, err := n.dialLeader(dialCtx, n.addressOf(id, addr), id)
 	stop()
 	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			n.suspect(id, addr)
+		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
 	}
 	ended := make(chan error, 1)

@@ -94,6 +94,8 @@ func Open(cfg Config) (*Node, error) {
 	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
 	rcfg.Self = n.hello
 	rcfg.Authorize = n.authorize
+	rcfg.Verify = n.sameCluster
+	rcfg.RaftPeer = n.idAt
 	rcfg.MaxFrame = 64 << 20
 	rcfg.Logger = n.log.Named("rpc")
 	if n.mux, err = rpc.Listen(rcfg); err != nil {
@@ -406,6 +408,25 @@ func (p addressProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error
 		}
 	}
 	return "", fmt.Errorf("no address for node %s", id)
+}
+
+// idAt returns the id of the member at an address, "" if there is none: raft
+// dials by address alone, and must not take an acknowledgement from whoever has
+// moved in there.
+func (n *Node) idAt(addr string) string {
+	for _, p := range n.cfg.Peers {
+		if p.Addr == addr {
+			return p.ID
+		}
+	}
+	if r := n.running(); r != nil {
+		for _, s := range r.GetConfiguration().Configuration().Servers {
+			if string(s.Address) == addr {
+				return string(s.ID)
+			}
+		}
+	}
+	return ""
 }
 
 func (n *Node) addressOf(id raft.ServerID, fallback raft.ServerAddress) raft.ServerAddress {

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// failoverStep is how long a voter lets those before it in the order of ids
+// try first, so that they do not split the vote.
+const failoverStep = 100 * time.Millisecond
+
+// suspect is called when the leader's port was refused: its process is gone.
+// This node then stands for election at once instead of waiting for heartbeats
+// to stay away: a killed leader is replaced in a fraction of HeartbeatTimeout. A
+// host or network that went silent refuses nothing and is left to raft's timers.
+//
+// It is safe whatever the truth is: an election needs a majority and an
+// up-to-date log as always. It is done by the message that raft has for a
+// leader's handing over (TimeoutNow), sent to ourselves.
+func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
+	rank, ok := n.failoverRank(id)
+	if !n.cfg.Options.FastFailover || !ok {
+		return
+	}
+	select {
+	case <-n.ctx.Done():
+		return
+	case <-time.After(time.Duration(rank) * failoverStep):
+	}
+	if _, leader := n.raft.LeaderWithID(); leader != id || n.raft.State() != raft.Follower {
+		return // somebody was quicker
+	}
+	n.log.Info("leader is gone, standing for election", "leader", id, "address", addr)
+	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax,
+		ID:              []byte(n.self),
+		Addr:            n.transport.EncodePeer(n.self, self),
+	}}
+	if err := n.transport.TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{}); err != nil {
+		n.log.Warn("cannot stand for election at once", "error", err)
+	}
+}
+
+// failoverRank is this node's place among the voters without the lost leader.
+func (n *Node) failoverRank(lost raft.ServerID) (rank int, voter bool) {
+	for _, m := range membersOf(n.raft) {
+		if !m.Voter || m.ID == string(lost) {
+			continue
+		}
+		if m.ID == n.cfg.NodeID {
+			return rank, true
+		}
+		rank++
+	}
+	return 0, false
+}
