@@ -50,8 +50,10 @@
 //
 // # How do we notice
 //
-// Every failure of a write is final: the first error is kept, every later
-// write returns it, and Config.Fatal is called once. A failed fsync is never
+// Every failure of a write to the log, to stable.db or to acked is final: the
+// first error is kept, every later write returns it, and Config.Fatal is called
+// once. (A snapshot that fails is deleted and only reported to raft, which then
+// keeps the log that it would have replaced.) A failed fsync is never
 // retried, because the kernel may have dropped the pages and the retry would
 // succeed. A write that hangs is noticed by the watchdog goroutine, which calls
 // Config.Fatal while the write still hangs: hashicorp/raft goes on sending

@@ -114,6 +114,30 @@ func TestLog_DeleteRestart(t *testing.T) {
 	})
 }
 
+// TestLog_DeleteInSteps deletes more than raft-boltdb is given at once.
+func TestLog_DeleteInSteps(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s, cfg := newNode(t, kind)
+		want := entries(1, 6000, 8)
+		fill(t, s, 1, 6000, 500, 8)
+		snapshot(t, s, 2500, 1, nil)
+		deleteRange(t, s, 1, 2500)
+		deleteRange(t, s, 3500, 6000)
+		want = want[2500:3499]
+		wantLog(t, s, want)
+		closeStores(t, s)
+		s = open(t, cfg)
+		wantLog(t, s, want)
+		more := entries(3500, 6000, 8)
+		store(t, s, more...)
+		snapshot(t, s, 7000, 1, nil)
+		deleteRange(t, s, 1, 7000)
+		wantLog(t, s, nil)
+		closeStores(t, s)
+		wantLog(t, open(t, cfg), nil)
+	})
+}
+
 // TestLog_Model compares random appends, deletions and restarts with a slice.
 func TestLog_Model(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
