@@ -26,6 +26,9 @@ func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
 	select {
 	case <-n.ctx.Done():
 		return
+	case <-n.leaderChanged: // somebody was quicker: link to it
+		poke(n.leaderChanged)
+		return
 	case <-time.After(time.Duration(rank) * failoverStep):
 	}
 	if _, leader := n.raft.LeaderWithID(); leader != id || n.raft.State() != raft.Follower {
