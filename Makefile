@@ -1,0 +1,86 @@
+# Everything below needs Go, make and git; the targets that need more say so.
+# make help lists them.
+
+GO      ?= go
+BIN     := bin/holdfast
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# Static, and the same bytes for the same commit wherever it is built.
+BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+
+STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
+TEST_TIMEOUT ?= 9m
+RACE_TIMEOUT ?= 12m
+RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./cmd/...
+FUZZTIME     ?= 10s
+IMAGE        ?= holdfast:latest
+BENCH        ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the program, static, as bin/holdfast
+	@mkdir -p bin
+	$(BUILD) -o $(BIN) ./cmd/holdfast
+
+.PHONY: run
+run: build ## build, then run a cluster of three nodes on this machine: Ctrl-C stops it
+	$(BIN) dev $(DEV)
+
+.PHONY: test
+test: ## run all tests; those that need a Redis or a foreign client are skipped where there is none
+	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: race
+race: ## run the tests of the program's own packages with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout $(RACE_TIMEOUT) $(RACE_PKGS)
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, and the rules of test/tidy
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) test ./test/tidy
+
+.PHONY: compat
+compat: ## compare commands and client libraries with a real Redis (needs redis-server and the libraries)
+	HOLDFAST_REQUIRE_REDIS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/compat/...
+
+.PHONY: bench
+bench: ## measure three nodes beside a redis-server with appendfsync always (needs both Redis tools); BENCH='-help' for more
+	$(GO) run ./test/bench $(BENCH)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: docker
+docker: ## build the container image holdfast:latest from this tree (needs Docker; nothing is pulled)
+	@rm -rf bin/image && mkdir -p bin/image/data
+	$(BUILD) -o bin/image/holdfast ./cmd/holdfast
+	cp deploy/Dockerfile bin/image/Dockerfile
+	docker build --quiet --build-arg VERSION=$(VERSION) -t $(IMAGE) bin/image
+
+.PHONY: compose-test
+compose-test: docker ## start deploy/compose.yml, kill the leader's container, find the lock (needs Docker and Compose)
+	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose' ./test/deploy
+
+.PHONY: docs
+docs: ## write docs/commands.md anew from the command table
+	@mkdir -p docs
+	$(GO) run ./cmd/holdfast commands > docs/commands.md.new
+	mv docs/commands.md.new docs/commands.md
+
+.PHONY: clean
+clean: ## remove what was built; data/ of make run stays
+	rm -rf bin
