@@ -52,6 +52,50 @@ func (e *expiry) next() int64 {
 	return 0
 }
 
+// drop forgets the keys of a database.
+func (e *expiry) drop(db int) {
+	switch e.count[db] {
+	case 0:
+		return
+	case e.tree.Len():
+		*e = newExpiry()
+		return
+	}
+	for _, d := range e.of(db) {
+		e.remove(db, d.obj)
+	}
+}
+
+// swap gives the keys of each of two databases to the other.
+func (e *expiry) swap(a, b int) {
+	ofA, ofB := e.of(a), e.of(b)
+	for _, d := range ofA {
+		e.remove(a, d.obj)
+	}
+	for _, d := range ofB {
+		e.remove(b, d.obj)
+		e.add(a, d.obj)
+	}
+	for _, d := range ofA {
+		e.add(b, d.obj)
+	}
+}
+
+// of returns the entries of a database.
+func (e *expiry) of(db int) []due {
+	if e.count[db] == 0 {
+		return nil
+	}
+	list := make([]due, 0, e.count[db])
+	e.tree.Scan(func(d due) bool {
+		if d.db == db {
+			list = append(list, d)
+		}
+		return true
+	})
+	return list
+}
+
 // expireDue removes keys whose deadline has come, in the order of
 // (deadline, database, key), at most expiryPerEntry of them.
 func (c *Ctx) expireDue() {

@@ -164,6 +164,10 @@ func (c *Ctx) store(o *object) {
 	o.touched = c.now
 	if old, ok := c.m.dbs[c.db].tree.Set(slot{o.hash, o}); ok && old.obj.deadline != 0 {
 		c.m.expiry.remove(c.db, old.obj)
+		if c.expired(old.obj) { // one of too many for this entry: see expireDue
+			c.notify("x", "expired", old.obj.key)
+			c.m.stats.Expired++
+		}
 	}
 	if o.deadline != 0 {
 		c.m.expiry.add(c.db, o)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -151,8 +152,12 @@ func (cmd *Command) ID() int { return cmd.id }
 func families() [][]Command {
 	return [][]Command{
 		stringCommands,
+		counterCommands,
+		casCommands,
 		genericCommands,
-		keyspaceCommands,
+		expireCommands,
+		objectCommands,
+		scanCommands,
 		internalCommands,
 	}
 }
@@ -186,8 +191,29 @@ func (t *Table) add(cmd *Command) {
 		panic(fmt.Sprintf("fsm: command %q is not lower case or stands in the table twice", cmd.Name))
 	}
 	cmd.IndexSub()
+	if cmd.Flags&Write != 0 {
+		cmd.limit()
+	}
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
+}
+
+// MaxKeyBytes bounds a key that can be written: with MaxStringBytes it keeps one
+// key and its value within what a snapshot's reader accepts. Redis allows what
+// it allows a value.
+const MaxKeyBytes = 512 << 10
+
+// limit makes a write command refuse keys and values that are too long.
+func (cmd *Command) limit() {
+	run := cmd.Run
+	cmd.Run = func(c *Ctx, args [][]byte) Reply {
+		for i, arg := range args {
+			if len(arg) > MaxKeyBytes && (len(arg) > MaxStringBytes || slices.Contains(cmd.KeyPositions(args), i)) {
+				return Error(msgTooLong)
+			}
+		}
+		return run(c, args)
+	}
 }
 
 // IndexSub prepares FindSub; tables call it once for each row.

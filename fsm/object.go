@@ -1,0 +1,105 @@
+package fsm
+
+var objectCommands = []Command{
+	{Name: "object", Arity: -2, Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.", Syntax: "ENCODING | FREQ | IDLETIME | REFCOUNT | HELP [key]", Doc: "A container for object introspection commands", Run: object_, Sub: []Command{
+		{Name: "encoding", Arity: 3, Flags: ReadOnly | KeyspaceCat, Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "2.2.3", Complexity: "O(1)", Syntax: "key", Doc: "Inspect the internal encoding of a Redis object", Tips: []string{"nondeterministic_output"}, Run: objectEncoding},
+		{Name: "freq", Arity: 3, Flags: ReadOnly | KeyspaceCat, Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "4.0.0", Complexity: "O(1)", Syntax: "key", Doc: "Get the logarithmic access frequency counter of a Redis object", Tips: []string{"nondeterministic_output"}, Run: objectFreq},
+		{Name: "help", Arity: 2, Flags: Loading | Stale | KeyspaceCat, Group: "generic", Since: "6.2.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Run: objectHelp},
+		{Name: "idletime", Arity: 3, Flags: ReadOnly | KeyspaceCat, Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "2.2.3", Complexity: "O(1)", Syntax: "key", Doc: "Get the time since a Redis object was last accessed", Tips: []string{"nondeterministic_output"}, Run: objectIdletime},
+		{Name: "refcount", Arity: 3, Flags: ReadOnly | KeyspaceCat, Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "2.2.3", Complexity: "O(1)", Syntax: "key", Doc: "Get the number of references to the value of the key", Tips: []string{"nondeterministic_output"}, Run: objectRefcount},
+	}},
+}
+
+func object_(c *Ctx, args [][]byte) Reply {
+	sub := c.m.table.Find(args[0]).FindSub(args[1])
+	switch {
+	case sub == nil:
+		return Error(UnknownSubcommand(args[1], "OBJECT"))
+	case !sub.ArityOK(len(args)):
+		return Error(WrongArity("object|" + sub.Name))
+	}
+	return sub.Run(c, args)
+}
+
+// Limits of Redis' encodings of strings.
+const (
+	embeddedBytes  = 44    // longer strings are "raw"
+	sharedIntegers = 10000 // smaller numbers are one object for all keys
+	sharedRefs     = 1<<31 - 1
+)
+
+// integer returns the number that Redis would keep in place of o's text.
+func (o *object) integer() (int64, bool) {
+	if o.raw {
+		return 0, false
+	}
+	return parseInt([]byte(o.str))
+}
+
+// objectEncoding names the encoding that Redis would have chosen; here all
+// strings are kept alike.
+func objectEncoding(c *Ctx, args [][]byte) Reply {
+	o := c.lookup(args[2])
+	if o == nil {
+		return Null
+	}
+	if _, ok := o.integer(); ok {
+		return Bulk("int")
+	}
+	if o.raw || len(o.str) > embeddedBytes {
+		return Bulk("raw")
+	}
+	return Bulk("embstr")
+}
+
+func objectFreq(c *Ctx, args [][]byte) Reply {
+	if c.lookup(args[2]) == nil {
+		return Null
+	}
+	return Error(msgNoFrequency)
+}
+
+// objectIdletime counts from the last write: reads leave no trace in the state.
+func objectIdletime(c *Ctx, args [][]byte) Reply {
+	o := c.lookup(args[2])
+	if o == nil {
+		return Null
+	}
+	return Int(max(c.now-o.touched, 0) / 1e9)
+}
+
+func objectRefcount(c *Ctx, args [][]byte) Reply {
+	o := c.lookup(args[2])
+	if o == nil {
+		return Null
+	}
+	if n, ok := o.integer(); ok && n >= 0 && n < sharedIntegers {
+		return Int(sharedRefs)
+	}
+	return One
+}
+
+func objectHelp(c *Ctx, args [][]byte) Reply {
+	lines := []string{
+		"OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"ENCODING <key>",
+		"    Return the kind of internal representation used in order to store the value",
+		"    associated with a <key>.",
+		"FREQ <key>",
+		"    Return the access frequency index of the <key>. The returned integer is",
+		"    proportional to the logarithm of the recent access frequency of the key.",
+		"IDLETIME <key>",
+		"    Return the idle time of the <key>, that is the approximated number of",
+		"    seconds elapsed since the last access to the key.",
+		"REFCOUNT <key>",
+		"    Return the number of references of the value associated with the specified",
+		"    <key>.",
+		"HELP",
+		"    Prints this help.",
+	}
+	replies := make([]Reply, len(lines))
+	for i, line := range lines {
+		replies[i] = Simple(line)
+	}
+	return Array(replies)
+}

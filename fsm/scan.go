@@ -1,0 +1,239 @@
+package fsm
+
+import (
+	"math/bits"
+	"strconv"
+)
+
+var scanCommands = []Command{
+	{Name: "scan", Arity: -2, Flags: ReadOnly | KeyspaceCat, Group: "generic", Since: "2.8.0", Complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.", Syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]", Doc: "Incrementally iterate the keys space", Tips: []string{"nondeterministic_output", "request_policy:special"}, History: []Change{{"6.0.0", "Added the `TYPE` subcommand."}}, Run: scan},
+	{Name: "keys", Arity: 2, Flags: ReadOnly | Global | Slow | KeyspaceCat | Dangerous, Group: "generic", Since: "1.0.0", Complexity: "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.", Syntax: "pattern", Doc: "Find all keys matching the given pattern", Tips: []string{"request_policy:all_shards", "nondeterministic_output_order"}, Run: keys},
+	{Name: "randomkey", Arity: 1, Flags: ReadOnly | Global | KeyspaceCat, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Doc: "Return a random key from the keyspace", Tips: []string{"request_policy:all_shards", "nondeterministic_output"}, Run: randomkey},
+	{Name: "dbsize", Arity: 1, Flags: ReadOnly | Global | Fast | KeyspaceCat, Group: "server", Since: "1.0.0", Complexity: "O(1)", Doc: "Return the number of keys in the selected database", Tips: []string{"request_policy:all_shards", "response_policy:agg_sum"}, Run: dbsize},
+	{Name: "flushdb", Arity: -1, Flags: Write | Global | KeyspaceCat | Dangerous, Group: "server", Since: "1.0.0", Complexity: "O(N) where N is the number of keys in the selected database", Syntax: "[ASYNC | SYNC]", Doc: "Remove all keys from the current database", Tips: allShards, History: flushHistory, Run: flushdb},
+	{Name: "flushall", Arity: -1, Flags: Write | Global | KeyspaceCat | Dangerous, Group: "server", Since: "1.0.0", Complexity: "O(N) where N is the total number of keys in all databases", Syntax: "[ASYNC | SYNC]", Doc: "Remove all keys from all databases", Tips: allShards, History: flushHistory, Run: flushall},
+	{Name: "swapdb", Arity: 3, Flags: Write | Global | Fast | KeyspaceCat | Dangerous, Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the count of clients watching or blocking on keys from both databases.", Syntax: "index1 index2", Doc: "Swaps two Redis databases", Run: swapdb},
+}
+
+var (
+	allShards    = []string{"request_policy:all_shards", "response_policy:all_succeeded"}
+	flushHistory = []Change{{"4.0.0", "Added the `ASYNC` flushing mode modifier."}, {"6.2.0", "Added the `SYNC` flushing mode modifier."}}
+)
+
+const (
+	// scanDefault is the number of keys that SCAN visits unless told.
+	scanDefault = 10
+	// scanMost bounds COUNT, which is a hint: SCAN runs between the entries of
+	// the log and must not hold them up.
+	scanMost = 10000
+	// Steps that the patterns of one command may take (see glob): well above
+	// what millions of ordinary keys need, and about 0.2 s and 3 s of work.
+	scanSteps = 1 << 26
+	keysSteps = 1 << 30
+)
+
+const msgSteps = "ERR pattern takes too many steps to match, make it simpler"
+
+// scan visits keys in the order of their hashes, and the cursor is a hash: the
+// next to be visited. What is inserted or deleted meanwhile moves nobody, so
+// that a key that is there from the first call to the last is returned. Keys
+// with equal hashes are returned by the same call.
+func scan(c *Ctx, args [][]byte) Reply {
+	cursor, ok := parseCursor(args[1])
+	if !ok {
+		return Error(msgInvalidCur)
+	}
+	count, typeName, match := int64(scanDefault), []byte(nil), (*glob)(nil)
+	for i := 2; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return Error(msgSyntax)
+		}
+		switch val := args[i+1]; {
+		case fold(args[i], "COUNT"):
+			if count, ok = parseInt(val); !ok {
+				return Error(msgNotInt)
+			}
+			if count < 1 {
+				return Error(msgSyntax)
+			}
+		case fold(args[i], "MATCH"):
+			match = &glob{pattern: string(val), steps: scanSteps}
+			if string(val) == "*" {
+				match = nil // unlike the pattern, it matches an empty key
+			}
+		case fold(args[i], "TYPE"):
+			typeName = val
+		default:
+			return Error(msgSyntax)
+		}
+	}
+	var found []Reply
+	var last, next uint64
+	visited := int64(0)
+	count = min(count, scanMost)
+	c.m.dbs[c.db].tree.Ascend(slot{cursor, &object{}}, func(s slot) bool {
+		if visited >= count && s.hash != last {
+			next = s.hash
+			return false
+		}
+		visited++
+		last = s.hash
+		if c.expired(s.obj) || typeName != nil && !fold(typeName, typeWords[s.obj.typ]) || match != nil && !match.match(s.obj.key) {
+			return true
+		}
+		found = append(found, Bulk(s.obj.key))
+		return true
+	})
+	if match != nil && match.spent() {
+		return Error(msgSteps)
+	}
+	return Array([]Reply{Bulk(strconv.FormatUint(next, 10)), Array(found)})
+}
+
+// typeWords are typeNames in capitals.
+var typeWords = [...]string{"STRING", "LIST", "SET", "ZSET", "HASH"}
+
+// parseCursor reads a cursor as C's strtoul does, which takes a sign and
+// nothing at all, but no blanks before it.
+func parseCursor(b []byte) (uint64, bool) {
+	s := string(b)
+	if s == "" {
+		return 0, true
+	}
+	negative := s[0] == '-'
+	if negative || s[0] == '+' {
+		s = s[1:]
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if negative {
+		n = -n
+	}
+	return n, err == nil
+}
+
+func keys(c *Ctx, args [][]byte) Reply {
+	g := glob{pattern: string(args[1]), steps: keysSteps}
+	all := g.pattern == "*"
+	var found []Reply
+	size := 0
+	c.m.dbs[c.db].tree.Scan(func(s slot) bool {
+		if c.expired(s.obj) || !all && !g.match(s.obj.key) {
+			return !g.spent()
+		}
+		found = append(found, Bulk(s.obj.key))
+		size += len(s.obj.key)
+		return size <= MaxReplyBytes
+	})
+	switch {
+	case g.spent():
+		return Error(msgSteps)
+	case size > MaxReplyBytes:
+		return Error(replyTooLarge)
+	}
+	return Array(found)
+}
+
+// walk prepares a look over whole databases. In a read it makes the answer
+// unusable if any key is overdue: one that no entry has expired although its
+// time is over by the reader's clock.
+func (c *Ctx) walk() {
+	c.m.expiry.tree.Ascend(due{c.m.clock.Lease + 1, 0, &object{}}, func(d due) bool {
+		if d.deadline <= c.now {
+			c.overdue = true
+		}
+		return false
+	})
+}
+
+// randomkey picks a place in the tree and takes the first key from there on
+// that has not expired: there are such keys only while a great many expire.
+func randomkey(c *Ctx, args [][]byte) Reply {
+	c.walk()
+	tree := c.m.dbs[c.db].tree
+	n := tree.Len()
+	if n == 0 {
+		return Null
+	}
+	place, _ := bits.Mul64(c.random(), uint64(n)) // even over [0, n)
+	at, _ := tree.GetAt(int(place))
+	var o *object
+	pick := func(s slot) bool {
+		if c.expired(s.obj) {
+			return true
+		}
+		o = s.obj
+		return false
+	}
+	if tree.Ascend(at, pick); o == nil {
+		tree.Scan(pick)
+	}
+	if o == nil {
+		return Null
+	}
+	return Bulk(o.key)
+}
+
+// dbsize does not count the keys that have expired and are yet to be removed.
+func dbsize(c *Ctx, args [][]byte) Reply {
+	c.walk()
+	n := c.m.dbs[c.db].tree.Len()
+	c.m.expiry.tree.Scan(func(d due) bool {
+		if d.deadline > c.now {
+			return false
+		}
+		if d.db == c.db {
+			n--
+		}
+		return true
+	})
+	return Int(int64(n))
+}
+
+// flushMode checks the word after FLUSHDB and FLUSHALL: both modes are the same
+// here, dropping a tree takes no time.
+func flushMode(args [][]byte) bool {
+	return len(args) == 1 || len(args) == 2 && (fold(args[1], "ASYNC") || fold(args[1], "SYNC"))
+}
+
+func flushdb(c *Ctx, args [][]byte) Reply {
+	if !flushMode(args) {
+		return Error(msgSyntax)
+	}
+	c.change()
+	c.m.dbs[c.db] = newDB()
+	c.m.expiry.drop(c.db)
+	return OK
+}
+
+func flushall(c *Ctx, args [][]byte) Reply {
+	if !flushMode(args) {
+		return Error(msgSyntax)
+	}
+	c.change()
+	for i := range c.m.dbs {
+		c.m.dbs[i] = newDB()
+	}
+	c.m.expiry = newExpiry()
+	return OK
+}
+
+func swapdb(c *Ctx, args [][]byte) Reply {
+	a, ok := parseInt(args[1])
+	if !ok || a != int64(int32(a)) {
+		return Error("ERR invalid first DB index")
+	}
+	b, ok := parseInt(args[2])
+	if !ok || b != int64(int32(b)) {
+		return Error("ERR invalid second DB index")
+	}
+	if min(a, b) < 0 || max(a, b) >= Databases {
+		return Error(msgDBIndex)
+	}
+	if a == b {
+		return OK
+	}
+	c.change()
+	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
+	c.m.expiry.swap(int(a), int(b))
+	return OK
+}
