@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -174,6 +175,13 @@ func (n *Node) peerList() string {
 func (n *Node) hello() rpc.Hello {
 	id := n.stores.Identity()
 	return rpc.Hello{ClusterID: id.ClusterID, NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot}
+}
+
+// sessionOf names the session of a node's present start. The data directory's
+// identity is part of the name: a node that joins anew with an empty directory
+// counts its starts from 1 again and must not be taken for its former self.
+func sessionOf(h rpc.Hello) fsm.SessionID {
+	return fsm.SessionID{NodeID: h.NodeID + "@" + h.Instance, Boot: h.Boot}
 }
 
 // sameCluster refuses a node that belongs to another cluster.

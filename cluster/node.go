@@ -83,7 +83,7 @@ func Open(cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
 	n.stores = stores
-	n.session = fsm.SessionID{NodeID: cfg.NodeID, Boot: stores.Identity().Boot}
+	n.session = sessionOf(n.hello())
 	n.machine = newMachine(fsm.NewTable())
 	n.machine.fatal = n.fatal
 	n.machine.onApply = n.onApply
@@ -322,7 +322,7 @@ func (n *Node) openOffice() {
 // applied: if it is this node's, the office opens, with its clock based on the
 // lease clock at exactly that position of the log.
 func (n *Node) onTermStart(term uint64, t fsm.TermStart, lease int64) {
-	if t.NodeID != n.cfg.NodeID || t.Boot != n.session.Boot || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+	if t.NodeID != n.cfg.NodeID || t.Instance != n.stores.Identity().Instance || t.Boot != n.session.Boot || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 		return
 	}
 	o := newOffice(n, term, lease)

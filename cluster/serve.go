@@ -53,7 +53,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 	if typ != frameOpen {
 		return errFrame
 	}
-	id := fsm.SessionID{NodeID: s.Peer().NodeID, Boot: s.Peer().Boot}
+	id := sessionOf(s.Peer())
 	o := n.currentOffice()
 	if o == nil {
 		return refuse(s, ErrNoLeader)
