@@ -1,0 +1,291 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// composeProject is deploy/compose.yml as it runs under a project name and on
+// ports of its own.
+type composeProject struct {
+	t       *testing.T
+	command []string // docker-compose, or docker compose
+	name    string
+	addrs   map[string]string // client address by service
+}
+
+// TestCompose kills the leader's container and looks for the lock.
+func TestCompose(t *testing.T) {
+	if os.Getenv("HOLDFAST_COMPOSE_TEST") == "" {
+		t.Skip("HOLDFAST_COMPOSE_TEST is not set: make compose-test")
+	}
+	p := newComposeProject(t)
+	p.compose("up", "-d", "--no-build")
+	p.waitHealthy("n1", "n2", "n3")
+
+	leader := p.leader(p.addrs["n1"])
+	var others []string
+	for _, s := range []string{"n1", "n2", "n3"} {
+		if s != leader {
+			others = append(others, s)
+		}
+	}
+	t.Logf("%s leads", leader)
+
+	taken := time.Now()
+	if got, want := p.ask(others[0], "SET", "lock:a", "me", "NX", "EX", "600"), "OK"; got != want {
+		t.Fatalf("SET NX through %s is %q, want %q", others[0], got, want)
+	}
+
+	victim := p.container(leader)
+	killed := time.Now()
+	p.docker("kill", "-s", "KILL", victim)
+	if got := p.ask(others[1], "SET", "lock:a", "you", "NX", "EX", "600"); got != "(nil)" {
+		t.Fatalf("SET NX through %s after the kill is %q, want (nil): the lock is taken", others[1], got)
+	}
+	t.Logf("answered through %s %v after the kill began", others[1], time.Since(killed).Round(time.Millisecond))
+	p.checkLock(others[1], taken)
+	for i := range 200 {
+		if got, want := p.ask(others[i%2], "SET", "missed:"+strconv.Itoa(i), "x", "EX", "900"), "OK"; got != want {
+			t.Fatalf("SET %d is %q, want %q", i, got, want)
+		}
+	}
+
+	p.docker("start", victim)
+	p.waitHealthy(leader)
+	p.waitCaughtUp(leader)
+	p.checkLock(leader, taken)
+	p.checkOwnState(leader)
+}
+
+func newComposeProject(t *testing.T) *composeProject {
+	t.Helper()
+	p := &composeProject{t: t, name: "holdfast-test-" + strconv.Itoa(os.Getpid()), addrs: make(map[string]string)}
+	if exec.Command("docker", "compose", "version").Run() == nil {
+		p.command = []string{"docker", "compose"}
+	} else {
+		p.command = []string{"docker-compose"}
+	}
+	for i, port := range freePorts(t, 3) {
+		t.Setenv(fmt.Sprintf("HOLDFAST_PORT_N%d", i+1), strconv.Itoa(port))
+		p.addrs[fmt.Sprintf("n%d", i+1)] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	t.Cleanup(func() {
+		p.compose("down", "-v", "--remove-orphans", "-t", "2")
+		for _, kind := range []string{"container", "volume", "network"} {
+			list := []string{kind, "ls", "-q", "--filter", "label=com.docker.compose.project=" + p.name}
+			if left := p.docker(list...); left != "" {
+				t.Errorf("%ss left behind: %s", kind, left)
+			}
+		}
+	})
+	t.Cleanup(func() { // before the other
+		if t.Failed() {
+			t.Logf("logs:\n%s", p.compose("logs", "--no-color", "--tail", "60"))
+		}
+	})
+	return p
+}
+
+// compose runs a Compose command of the project and returns what it prints.
+func (p *composeProject) compose(args ...string) string {
+	p.t.Helper()
+	args = append(append(p.command[1:len(p.command):len(p.command)], "-p", p.name, "-f", "../../deploy/compose.yml"), args...)
+	return run(p.t, 2*time.Minute, p.command[0], args...)
+}
+
+func (p *composeProject) docker(args ...string) string {
+	p.t.Helper()
+	return run(p.t, 30*time.Second, "docker", args...)
+}
+
+// run returns what a command prints, without the last line end.
+func run(t *testing.T, limit time.Duration, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, &out, &errOut)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func (p *composeProject) container(service string) string {
+	p.t.Helper()
+	id := p.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+p.name, "--filter", "label=com.docker.compose.service="+service)
+	if id == "" || strings.Contains(id, "\n") {
+		p.t.Fatalf("containers of %s: %q, want one", service, id)
+	}
+	return id
+}
+
+// waitHealthy waits until the image's own health check says so.
+func (p *composeProject) waitHealthy(services ...string) {
+	p.t.Helper()
+	for _, s := range services {
+		id := p.container(s)
+		waitFor(p.t, time.Minute, s+" is healthy", func() (string, bool) {
+			health := p.docker("inspect", "-f", "{{.State.Status}} {{.State.Health.Status}}", id)
+			return health, health == "running healthy"
+		})
+	}
+}
+
+// waitFor polls a condition that no event tells of.
+func waitFor(t *testing.T, limit time.Duration, what string, f func() (state string, ok bool)) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state, ok := f()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not true after %v: %s; last seen: %s", limit, what, state)
+		}
+	}
+}
+
+// dial connects to a node's published port.
+func (p *composeProject) dial(addr string) redis.Conn {
+	p.t.Helper()
+	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(20*time.Second), redis.DialWriteTimeout(5*time.Second))
+	if err != nil {
+		p.t.Fatalf("connect: %v", err)
+	}
+	return c
+}
+
+// ask sends one command to a node and returns the reply as redis-cli prints it.
+func (p *composeProject) ask(service, name string, args ...any) string {
+	p.t.Helper()
+	c := p.dial(p.addrs[service])
+	defer c.Close()
+	return p.do(c, name, args...)
+}
+
+func (p *composeProject) do(c redis.Conn, name string, args ...any) string {
+	p.t.Helper()
+	reply, err := c.Do(name, args...)
+	switch reply := reply.(type) {
+	case nil:
+		if err != nil {
+			p.t.Fatalf("%s: %v", name, err)
+		}
+		return "(nil)"
+	case []byte:
+		return string(reply)
+	default:
+		return fmt.Sprint(reply)
+	}
+}
+
+type memberStatus struct {
+	ID        string `json:"id"`
+	Role      string `json:"role"`
+	Applied   uint64 `json:"applied_index"`
+	Commit    uint64 `json:"commit_index"`
+	Reachable bool   `json:"reachable"`
+}
+
+func (p *composeProject) status(addr string) []memberStatus {
+	p.t.Helper()
+	c := p.dial(addr)
+	defer c.Close()
+	var members []memberStatus
+	if err := json.Unmarshal([]byte(p.do(c, "HOLDFAST", "STATUS")), &members); err != nil {
+		p.t.Fatalf("status: %v", err)
+	}
+	return members
+}
+
+func (p *composeProject) leader(addr string) string {
+	p.t.Helper()
+	for _, m := range p.status(addr) {
+		if m.Role == "leader" {
+			return m.ID
+		}
+	}
+	p.t.Fatal("no node leads")
+	return ""
+}
+
+// waitCaughtUp waits until a node has applied all that the cluster had
+// committed when it was asked.
+func (p *composeProject) waitCaughtUp(service string) {
+	p.t.Helper()
+	waitFor(p.t, 30*time.Second, service+" has caught up", func() (string, bool) {
+		var commit, applied uint64
+		for _, m := range p.status(p.addrs[service]) {
+			commit = max(commit, m.Commit)
+			if m.ID == service && m.Reachable {
+				applied = m.Applied
+			}
+		}
+		return fmt.Sprintf("applied %d of %d", applied, commit), applied > 0 && applied >= commit
+	})
+}
+
+// checkLock finds the lock with its owner, and with no less time than is left.
+func (p *composeProject) checkLock(service string, taken time.Time) {
+	p.t.Helper()
+	if got, want := p.ask(service, "GET", "lock:a"), "me"; got != want {
+		p.t.Fatalf("owner of the lock through %s is %q, want %q", service, got, want)
+	}
+	left, err := strconv.ParseFloat(p.ask(service, "PTTL", "lock:a"), 64)
+	if err != nil {
+		p.t.Fatalf("PTTL: %v", err)
+	}
+	least := 600 - time.Since(taken).Seconds()
+	if left/1000 < least || left/1000 > 600 {
+		p.t.Fatalf("time left through %s is %.3f s, want %.3f to 600", service, left/1000, least)
+	}
+	p.t.Logf("%s: the lock is mine for %.1f s, %.1f s really are left", service, left/1000, least)
+}
+
+// checkOwnState reads what the node missed from its own copy of the data.
+func (p *composeProject) checkOwnState(service string) {
+	p.t.Helper()
+	c := p.dial(p.addrs[service])
+	defer c.Close()
+	p.do(c, "READONLY")
+	for _, key := range []string{"lock:a", "missed:0", "missed:199"} {
+		if got := p.do(c, "GET", key); got == "(nil)" {
+			p.t.Errorf("%s has not got %s after catching up", service, key)
+		}
+	}
+}
+
+// freePorts returns ports of loopback that nobody listens on.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("find a free port: %v", err)
+		}
+		defer ln.Close() // together, so that none is given out twice
+		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
