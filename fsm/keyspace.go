@@ -1,10 +1,6 @@
 package fsm
 
-import (
-	"strings"
-
-	"github.com/tidwall/btree"
-)
+import "strings"
 
 // Databases is the number of databases that SELECT can choose.
 const Databases = 16
@@ -65,7 +61,7 @@ type slot struct {
 // order of SCAN, whose cursor is a hash: a cursor stays good whatever is
 // inserted or deleted meanwhile.
 type db struct {
-	tree *btree.BTreeG[slot]
+	tree *trie
 }
 
 func slotLess(a, b slot) bool {
@@ -76,17 +72,11 @@ func slotLess(a, b slot) bool {
 }
 
 func newDB() db {
-	return db{tree: btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})}
+	return db{tree: newTrie()}
 }
 
 func (d *db) get(key []byte) *object {
-	h := hashKey(key)
-	probe := object{hash: h, key: viewString(key)}
-	s, ok := d.tree.Get(slot{h, &probe})
-	if !ok {
-		return nil
-	}
-	return s.obj
+	return d.tree.Get(hashKey(key), viewString(key))
 }
 
 // hashKey is FNV-1a with a final mix, cut to 52 bits so that a cursor survives
@@ -97,7 +87,7 @@ func hashKey(key []byte) uint64 {
 	for _, b := range key {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
-	h = mix(h) >> 12
+	h = mix(h) >> (64 - hashBits)
 	if h == 0 {
 		return 1
 	}
@@ -162,10 +152,10 @@ func (c *Ctx) store(o *object) {
 	c.change()
 	o.version = c.pos
 	o.touched = c.now
-	if old, ok := c.m.dbs[c.db].tree.Set(slot{o.hash, o}); ok && old.obj.deadline != 0 {
-		c.m.expiry.remove(c.db, old.obj)
-		if c.expired(old.obj) { // one of too many for this entry: see expireDue
-			c.notify("x", "expired", old.obj.key)
+	if old := c.m.dbs[c.db].tree.Set(o); old != nil && old.deadline != 0 {
+		c.m.expiry.remove(c.db, old)
+		if c.expired(old) { // one of too many for this entry: see expireDue
+			c.notify("x", "expired", old.key)
 			c.m.stats.Expired++
 		}
 	}
@@ -184,7 +174,7 @@ func (c *Ctx) assign(o *object) {
 // remove deletes o from the current database.
 func (c *Ctx) remove(o *object) {
 	c.change()
-	c.m.dbs[c.db].tree.Delete(slot{o.hash, o})
+	c.m.dbs[c.db].tree.Delete(o)
 	if o.deadline != 0 {
 		c.m.expiry.remove(c.db, o)
 	}

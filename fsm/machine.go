@@ -293,7 +293,7 @@ func (m *Machine) Fork() *Machine {
 	f.arena = nil
 	f.ctx = Ctx{}
 	for i := range m.dbs {
-		f.dbs[i].tree = m.dbs[i].tree.IsoCopy()
+		f.dbs[i].tree = m.dbs[i].tree.fork()
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
 	return &f

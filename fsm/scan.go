@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"math/bits"
 	"strconv"
 )
 
@@ -71,7 +70,7 @@ func scan(c *Ctx, args [][]byte) Reply {
 	var last, next uint64
 	visited := int64(0)
 	count = min(count, scanMost)
-	c.m.dbs[c.db].tree.Ascend(slot{cursor, &object{}}, func(s slot) bool {
+	c.m.dbs[c.db].tree.Ascend(cursor, func(s slot) bool {
 		if visited >= count && s.hash != last {
 			next = s.hash
 			return false
@@ -145,17 +144,11 @@ func (c *Ctx) walk() {
 	})
 }
 
-// randomkey picks a place in the tree and takes the first key from there on
-// that has not expired: there are such keys only while a great many expire.
+// randomkey picks a hash and takes the first key from there on that has not
+// expired, or else the first of all.
 func randomkey(c *Ctx, args [][]byte) Reply {
 	c.walk()
 	tree := c.m.dbs[c.db].tree
-	n := tree.Len()
-	if n == 0 {
-		return Null
-	}
-	place, _ := bits.Mul64(c.random(), uint64(n)) // even over [0, n)
-	at, _ := tree.GetAt(int(place))
 	var o *object
 	pick := func(s slot) bool {
 		if c.expired(s.obj) {
@@ -164,7 +157,7 @@ func randomkey(c *Ctx, args [][]byte) Reply {
 		o = s.obj
 		return false
 	}
-	if tree.Ascend(at, pick); o == nil {
+	if tree.Ascend(c.random()>>(64-hashBits), pick); o == nil {
 		tree.Scan(pick)
 	}
 	if o == nil {

@@ -252,7 +252,7 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err != nil {
 				return err
 			}
-			if _, twice := l.m.dbs[db].tree.Load(slot{o.hash, o}); twice {
+			if l.m.dbs[db].tree.Set(o) != nil {
 				return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
 			}
 			if o.deadline != 0 {
