@@ -71,7 +71,10 @@ func TestCompose(t *testing.T) {
 
 func newComposeProject(t *testing.T) *composeProject {
 	t.Helper()
-	p := &composeProject{t: t, name: "holdfast-test-" + strconv.Itoa(os.Getpid()), addrs: make(map[string]string)}
+	p := &composeProject{t: t, name: os.Getenv("HOLDFAST_COMPOSE_PROJECT"), addrs: make(map[string]string)}
+	if p.name == "" {
+		p.name = "holdfast-test-" + strconv.Itoa(os.Getpid())
+	}
 	if exec.Command("docker", "compose", "version").Run() == nil {
 		p.command = []string{"docker", "compose"}
 	} else {
