@@ -1,10 +1,6 @@
 package cluster
 
-import (
-	"time"
-
-	"github.com/holdfast-kv/holdfast/fsm"
-)
+import "github.com/holdfast-kv/holdfast/fsm"
 
 // Session is one client connection's way into the cluster: one group at a time.
 // It is not safe for concurrent use; make one per connection.
@@ -28,7 +24,8 @@ type call struct {
 	// ready asks the owner to run the read itself, at the office's now.
 	ready *office
 
-	since time.Duration // Mono when the call was made, for the sweeper
+	now   int64 // lease clock for the read, with ready
+	since int64 // gateway.coarse when the call was made
 }
 
 func (c *call) finish(reply []byte, err error) {
@@ -66,7 +63,7 @@ func (s *Session) Do(g *fsm.Group, local bool) ([]byte, error) {
 		}
 		o := c.ready
 		c.ready = nil
-		reply, overdue, err := o.runRead(s.buf[:0], c)
+		reply, overdue, err := o.runRead(s.buf[:0], c, c.now)
 		s.keep(reply)
 		if err != nil || !overdue {
 			return reply, err

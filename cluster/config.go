@@ -111,7 +111,7 @@ func DefaultOptions() Options {
 		ResolveWait:      30 * time.Second,
 		RelinkEvery:      20 * time.Millisecond,
 		DialTimeout:      time.Second,
-		ConfirmRetry:     200 * time.Millisecond,
+		ConfirmRetry:     20 * time.Millisecond,
 		ExpireEvery:      50 * time.Millisecond,
 		TickEvery:        2 * time.Second,
 		SnapshotBytes:    128 << 20,

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -16,6 +17,10 @@ type gateway struct {
 	clock Clock
 	opts  Options
 	stats *Counters
+
+	// coarse is Mono at the last sweep: good enough for deadlines of seconds,
+	// and the real clock is a system call.
+	coarse atomic.Int64
 
 	mu     sync.Mutex
 	closed bool
@@ -47,13 +52,15 @@ type readLink interface {
 }
 
 func newGateway(n *Node) *gateway {
-	return &gateway{id: n.session, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, first: 1}
+	g := &gateway{id: n.session, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, first: 1}
+	g.coarse.Store(int64(n.clock.Mono()))
+	return g
 }
 
 // write takes a group that must go through the log; the call ends when its
 // fate is known.
 func (g *gateway) write(c *call) {
-	c.since = g.clock.Mono()
+	c.since = g.coarse.Load()
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -180,7 +187,7 @@ func (g *gateway) advanceLocked() {
 
 // read takes a group without writes.
 func (g *gateway) read(c *call) {
-	c.since = g.clock.Mono()
+	c.since = g.coarse.Load()
 	g.readMu.Lock()
 	l := g.reads
 	if l == nil {
@@ -211,8 +218,8 @@ func (g *gateway) requeue(c *call) {
 }
 
 // confirmed implements reader for a call of this node: its owner reads.
-func (c *call) confirmed(o *office) {
-	c.ready = o
+func (c *call) confirmed(o *office, now int64) {
+	c.ready, c.now = o, now
 	c.done <- struct{}{}
 }
 
@@ -238,12 +245,14 @@ func (g *gateway) readLinked(l readLink) {
 // it is certain that they did not run, after LeaderWait; those sent, whose fate
 // is open, after ResolveWait.
 func (g *gateway) sweep() {
-	now := g.clock.Mono()
+	mono := g.clock.Mono()
+	g.coarse.Store(int64(mono))
+	now := int64(mono)
 	var refused, unknown []*call
 	g.mu.Lock()
 	keep := g.unsent[:0]
 	for _, c := range g.unsent {
-		if now-c.since > g.opts.LeaderWait {
+		if now-c.since > int64(g.opts.LeaderWait) {
 			refused = append(refused, c)
 		} else {
 			keep = append(keep, c)
@@ -251,7 +260,7 @@ func (g *gateway) sweep() {
 	}
 	g.unsent = keep
 	for i, c := range g.pending {
-		if c != nil && c != abandoned && now-c.since > g.opts.ResolveWait {
+		if c != nil && c != abandoned && now-c.since > int64(g.opts.ResolveWait) {
 			unknown = append(unknown, c)
 			g.pending[i] = abandoned
 		}
@@ -260,7 +269,7 @@ func (g *gateway) sweep() {
 	g.readMu.Lock()
 	keepReads := g.readWait[:0]
 	for _, c := range g.readWait {
-		if now-c.since > g.opts.LeaderWait {
+		if now-c.since > int64(g.opts.LeaderWait) {
 			refused = append(refused, c)
 		} else {
 			keepReads = append(keepReads, c)

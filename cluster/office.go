@@ -380,8 +380,8 @@ func (o *office) machineLease() int64 {
 }
 
 // runRead runs a read whose round is confirmed.
-func (o *office) runRead(dst []byte, c *call) (reply []byte, overdue bool, err error) {
-	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: o.now(), Wall: o.wall(), Seed: rand.Uint64()})
+func (o *office) runRead(dst []byte, c *call, now int64) (reply []byte, overdue bool, err error) {
+	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: now, Wall: o.wall(), Seed: rand.Uint64()})
 }
 
 // poke puts a token into a channel of capacity 1 unless one is there.

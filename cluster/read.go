@@ -34,12 +34,16 @@ type readRounds struct {
 	need    int // confirmations that the round needs besides this node's
 	index   uint64
 	started time.Duration
+	// prefer is the voter that answered last: as long as it answers, a round asks
+	// no more voters than it needs.
+	prefer raft.ServerID
 }
 
 // reader is a read that waits for its round.
 type reader interface {
-	// confirmed is called once the read may run on the machine as it is now.
-	confirmed(o *office)
+	// confirmed is called once the read may run on the machine as it is; now is
+	// the lease clock to judge by, taken once for all reads of a round.
+	confirmed(o *office, now int64)
 	// lost is called when the office closed first: the read has not run.
 	lost()
 }
@@ -62,7 +66,13 @@ func (r *readRounds) detach(id raft.ServerID, p *readServer) {
 	if r.peers[id] == p {
 		delete(r.peers, id)
 	}
+	var done []reader
+	var index uint64
+	if !r.closed && r.round != nil { // the question may have been lost with the stream
+		done, index = r.ask(true)
+	}
 	r.mu.Unlock()
+	r.finish(done, index)
 }
 
 // add takes a read into the next round.
@@ -88,28 +98,43 @@ func (r *readRounds) add(rd reader) {
 func (r *readRounds) start() (done []reader, index uint64) {
 	r.round, r.waiting = r.waiting, nil
 	r.index = r.o.raft.CommitIndex()
-	return r.ask()
+	return r.ask(false)
 }
 
-// ask sends the questions of the round under way, with a new nonce. The voters
-// are those of the latest configuration, committed or not.
-func (r *readRounds) ask() (done []reader, index uint64) {
+// ask sends the questions of the round under way, with a new nonce: to as many
+// voters as are needed, beginning with the one that answered last, or to all.
+// The voters are those of the latest configuration, committed or not.
+func (r *readRounds) ask(all bool) (done []reader, index uint64) {
 	r.nonce++
 	clear(r.acks)
 	r.started = r.o.clock.Mono()
+	servers := r.o.raft.GetConfiguration().Configuration().Servers
 	voters := 0
-	for _, s := range r.o.raft.GetConfiguration().Configuration().Servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if p := r.peers[s.ID]; p != nil && s.ID != r.o.self {
-			p.confirm(r.o.term, r.nonce)
+	for _, s := range servers {
+		if s.Suffrage == raft.Voter {
+			voters++
 		}
 	}
 	r.need = voters / 2
 	if r.need == 0 {
 		return r.end()
+	}
+	asked := 0
+	question := func(s raft.Server) {
+		if p := r.peers[s.ID]; p != nil && s.Suffrage == raft.Voter && s.ID != r.o.self {
+			p.confirm(r.o.term, r.nonce)
+			asked++
+		}
+	}
+	for _, s := range servers {
+		if s.ID == r.prefer {
+			question(s)
+		}
+	}
+	for _, s := range servers {
+		if s.ID != r.prefer && (all || asked < r.need) {
+			question(s)
+		}
 	}
 	return nil, 0
 }
@@ -130,6 +155,7 @@ func (r *readRounds) ack(from raft.ServerID, term, nonce uint64, ok bool) {
 		return
 	}
 	r.acks[from] = true // each asked was a voter: see ask
+	r.prefer = from
 	if len(r.acks) < r.need {
 		r.mu.Unlock()
 		return
@@ -159,8 +185,9 @@ func (r *readRounds) finish(done []reader, index uint64) {
 	}
 	r.o.machine.whenApplied(index, func() {
 		r.o.stats.ReadGroups.Add(float64(len(done)))
+		now := r.o.now()
 		for _, rd := range done {
-			rd.confirmed(r.o)
+			rd.confirmed(r.o, now)
 		}
 	})
 }
@@ -172,7 +199,7 @@ func (r *readRounds) watch() {
 	var done []reader
 	var index uint64
 	if !r.closed && r.round != nil && r.o.clock.Mono()-r.started > r.o.opts.ConfirmRetry {
-		done, index = r.ask()
+		done, index = r.ask(true)
 	}
 	r.mu.Unlock()
 	r.finish(done, index)

@@ -189,16 +189,16 @@ type remoteRead struct {
 }
 
 // confirmed implements reader.
-func (r *remoteRead) confirmed(o *office) {
+func (r *remoteRead) confirmed(o *office, now int64) {
 	if r.call.slow { // may take long: not on the goroutine that serves the others
-		go r.run(o)
+		go r.run(o, now)
 		return
 	}
-	r.run(o)
+	r.run(o, now)
 }
 
-func (r *remoteRead) run(o *office) {
-	reply, overdue, err := o.runRead(nil, r.call)
+func (r *remoteRead) run(o *office, now int64) {
+	reply, overdue, err := o.runRead(nil, r.call, now)
 	switch {
 	case err != nil:
 		r.answer(answerError, []byte(err.Error()))
