@@ -1,30 +1,75 @@
 package resp
 
-import "github.com/holdfast-kv/holdfast/fsm"
+import (
+	"cmp"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var clientRows = []row{
+	{cmd: fsm.Command{Name: "client", Arity: -2, Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.", Doc: "Commands about connections"}, sub: []row{
+		{cmd: fsm.Command{Name: "id", Arity: 2, Since: "5.0.0", Complexity: "O(1)", Doc: "Number of this connection on this node"}, words: "noscript loading stale", acl: "connection", run: clientID},
+		{cmd: fsm.Command{Name: "getname", Arity: 2, Since: "2.6.9", Complexity: "O(1)", Doc: "Name of this connection"}, words: "noscript loading stale", acl: "connection", run: clientGetname},
+		{cmd: fsm.Command{Name: "setname", Arity: 3, Since: "2.6.9", Complexity: "O(1)", Syntax: "connection-name", Doc: "Name this connection"}, words: "noscript loading stale", acl: "connection", run: clientSetname},
+		{cmd: fsm.Command{Name: "setinfo", Arity: 4, Since: "7.2.0", Complexity: "O(1)", Syntax: "<LIB-NAME libname | LIB-VER libver>", Doc: "Say which client library this is"}, words: "noscript loading stale", acl: "connection", run: clientSetinfo},
+		{cmd: fsm.Command{Name: "info", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "Describe this connection"}, words: "noscript loading stale", acl: "connection", tips: "nondeterministic_output", run: clientInfoLine},
+		{cmd: fsm.Command{Name: "list", Arity: -2, Since: "2.4.0", Complexity: "O(N) where N is the number of connections", Syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]", Doc: "Describe the connections of this node"}, words: "admin noscript loading stale", acl: "connection", tips: "nondeterministic_output", run: clientList},
+		{cmd: fsm.Command{Name: "kill", Arity: -3, Since: "2.4.0", Complexity: "O(N) where N is the number of connections", Syntax: "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no] [MAXAGE seconds]>", Doc: "Close connections of this node"}, words: "admin noscript loading stale", acl: "connection", run: clientKill},
+		{cmd: fsm.Command{Name: "no-evict", Arity: 3, Since: "7.0.0", Complexity: "O(1)", Syntax: "<ON | OFF>", Doc: "Accepted and shown in CLIENT LIST; connections are not evicted here"}, words: "admin noscript loading stale", acl: "connection", run: clientNoEvict},
+		{cmd: fsm.Command{Name: "no-touch", Arity: 3, Since: "7.2.0", Complexity: "O(1)", Syntax: "<ON | OFF>", Doc: "Accepted and shown in CLIENT LIST; reads never touch keys here"}, words: "noscript loading stale", acl: "connection", run: clientNoTouch},
+		{cmd: fsm.Command{Name: "reply", Arity: 3, Since: "3.2.0", Complexity: "O(1)", Syntax: "<ON | OFF | SKIP>", Doc: "Have replies sent, not sent, or not sent for the next command"}, words: "noscript loading stale", acl: "connection", run: clientReply, noMulti: true},
+		{cmd: fsm.Command{Name: "unblock", Arity: -3, Since: "5.0.0", Complexity: "O(1)", Syntax: "client-id [TIMEOUT | ERROR]", Doc: "Wake a connection that waits in a blocking command"}, words: "admin noscript loading stale", acl: "connection", run: clientUnblock},
+		{cmd: fsm.Command{Name: "pause", Arity: -3, Since: "2.9.50", Complexity: "O(1)", Syntax: "timeout [WRITE | ALL]", Doc: "Hold up the clients of this node for some milliseconds"}, words: "admin noscript loading stale", acl: "connection", run: clientPause},
+		{cmd: fsm.Command{Name: "unpause", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "End CLIENT PAUSE"}, words: "admin noscript loading stale", acl: "connection", run: clientUnpause},
+		{cmd: fsm.Command{Name: "tracking", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<ON | OFF>", Doc: "Refused, except for OFF: keys are not tracked"}, words: "noscript loading stale", acl: "connection", run: clientTracking},
+		{cmd: fsm.Command{Name: "trackinginfo", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "Describe the tracking of this connection: it is off"}, words: "noscript loading stale", acl: "connection", run: clientTrackinginfo},
+		{cmd: fsm.Command{Name: "getredir", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Where invalidations of this connection go: -1, nowhere"}, words: "noscript loading stale", acl: "connection", run: clientGetredir},
+		{cmd: fsm.Command{Name: "caching", Arity: 3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<YES | NO>", Doc: "Refused: keys are not tracked"}, words: "noscript loading stale", acl: "connection", run: clientCaching},
+		{cmd: fsm.Command{Name: "capa", Arity: -3, Since: "valkey 8.0", Complexity: "O(1)", Syntax: "capability [capability ...]", Doc: "Accepted and ignored: no node redirects"}, words: "noscript loading stale", acl: "connection", run: clientCapa},
+		withACL(helpRow("5.0.0"), "connection"),
+	}},
+}
+
+func withACL(r row, acl string) row {
+	r.acl = acl
+	return r
+}
 
 // clientInfo is what CLIENT LIST shows of a connection.
 type clientInfo struct {
-	name, user      string
-	libName, libVer string
-	proto           int
-	authed          bool
+	name, user       string
+	libName, libVer  string
+	proto, db, multi int
+	authed, local    bool
+	noEvict, noTouch bool
 }
 
-// CLIENT REPLY modes.
+// replyMode is what CLIENT REPLY chose.
+type replyMode int
+
 const (
-	replyOn = iota
+	replyOn replyMode = iota
 	replyOff
-	replySkipNext
-	replySkip
+	replySkipNext // CLIENT REPLY SKIP was the last command
+	replySkip     // and this is the one after it
 )
 
 func (c *conn) silent() bool { return c.replay == replyOff || c.replay == replySkip }
 
-func (c *conn) setName(name string) {
+// edit changes what CLIENT LIST shows.
+func (c *conn) edit(f func(i *clientInfo)) {
 	c.mu.Lock()
-	c.info.name = name
+	f(&c.info)
 	c.mu.Unlock()
 }
+
+func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name }) }
 
 // validName reports whether a client name has no blank, line break or other
 // byte outside printable ASCII.
@@ -37,6 +82,401 @@ func validName(name []byte) bool {
 	return true
 }
 
-var clientRows, commandRows, serverRows []row
+func clientID(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(c.id)) }
 
-var _ = fsm.OK
+func clientGetname(c *conn, args [][]byte) fsm.Reply {
+	if c.info.name == "" {
+		return fsm.Null
+	}
+	return fsm.Bulk(c.info.name)
+}
+
+func clientSetname(c *conn, args [][]byte) fsm.Reply {
+	if !validName(args[2]) {
+		return fsm.Error(msgBadName)
+	}
+	c.setName(string(args[2]))
+	return fsm.OK
+}
+
+func clientSetinfo(c *conn, args [][]byte) fsm.Reply {
+	option, value := string(args[2]), string(args[3])
+	var set func(i *clientInfo)
+	switch strings.ToUpper(option) {
+	case "LIB-NAME":
+		set = func(i *clientInfo) { i.libName = value }
+	case "LIB-VER":
+		set = func(i *clientInfo) { i.libVer = value }
+	default:
+		return fsm.Error("ERR Unrecognized option '" + option + "'")
+	}
+	if !validName(args[3]) {
+		return fsm.Error("ERR " + option + " cannot contain spaces, newlines or special characters.")
+	}
+	c.edit(set)
+	return fsm.OK
+}
+
+// line describes the connection as CLIENT LIST does. Any goroutine may call it.
+// What this server does not keep, because redcon and the executor own the
+// buffers, is 0.
+func (c *conn) line(now time.Time) string {
+	c.mu.Lock()
+	i := c.info
+	c.mu.Unlock()
+	flags := ""
+	for _, f := range []struct {
+		letter string
+		on     bool
+	}{{"x", i.multi >= 0}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
+		if f.on {
+			flags += f.letter
+		}
+	}
+	doing := "NULL"
+	if p := c.doing.Load(); p != nil {
+		doing = *p
+	}
+	var b strings.Builder
+	field := func(name, value string) {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(name)
+		b.WriteByte('=')
+		b.WriteString(value)
+	}
+	number := func(name string, n int64) { field(name, strconv.FormatInt(n, 10)) }
+	number("id", int64(c.id))
+	field("addr", c.net.RemoteAddr().String())
+	field("laddr", c.net.LocalAddr().String())
+	number("fd", descriptor(c.net))
+	field("name", i.name)
+	number("age", int64(now.Sub(c.created)/time.Second))
+	number("idle", max(0, (now.UnixNano()-c.last.Load())/int64(time.Second)))
+	field("flags", cmp.Or(flags, "N"))
+	number("db", int64(i.db))
+	number("sub", 0)
+	number("psub", 0)
+	number("ssub", 0)
+	number("multi", int64(i.multi))
+	for _, name := range []string{"qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"} {
+		number(name, 0)
+	}
+	field("events", "r")
+	field("cmd", doing)
+	field("user", i.user)
+	number("redir", -1)
+	number("resp", int64(i.proto))
+	field("lib-name", i.libName)
+	field("lib-ver", i.libVer)
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// descriptor returns the number of c's file descriptor, -1 if it has none.
+func descriptor(c net.Conn) int64 {
+	for {
+		if s, ok := c.(syscall.Conn); ok {
+			fd := int64(-1)
+			raw, err := s.SyscallConn()
+			if err != nil || raw.Control(func(n uintptr) { fd = int64(n) }) != nil {
+				return -1 // closed meanwhile
+			}
+			return fd
+		}
+		inner, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return -1
+		}
+		c = inner.NetConn()
+	}
+}
+
+func clientInfoLine(c *conn, args [][]byte) fsm.Reply { return fsm.Verbatim(c.line(time.Now())) }
+
+// clientType reads a TYPE filter. All connections of this port are of type
+// normal: subscribers do not exist, and nodes use another port.
+func clientType(b []byte) (normal, ok bool) {
+	switch strings.ToLower(string(b)) {
+	case "normal":
+		return true, true
+	case "master", "replica", "slave", "pubsub":
+		return false, true
+	}
+	return false, false
+}
+
+func unknownType(b []byte) fsm.Reply {
+	return fsm.Error("ERR Unknown client type '" + string(b) + "'")
+}
+
+func clientList(c *conn, args [][]byte) fsm.Reply {
+	show := func(*conn) bool { return true }
+	switch {
+	case len(args) == 2:
+	case len(args) == 4 && strings.EqualFold(string(args[2]), "type"):
+		normal, ok := clientType(args[3])
+		if !ok {
+			return unknownType(args[3])
+		}
+		show = func(*conn) bool { return normal }
+	case len(args) > 3 && strings.EqualFold(string(args[2]), "id"):
+		ids := make(map[uint64]bool)
+		for _, a := range args[3:] {
+			id, err := strconv.ParseUint(string(a), 10, 63)
+			if err != nil {
+				return fsm.Error("ERR Invalid client ID")
+			}
+			ids[id] = true
+		}
+		show = func(d *conn) bool { return ids[d.id] }
+	default:
+		return fsm.Error(msgSyntax)
+	}
+	now := time.Now()
+	var b strings.Builder
+	for _, d := range c.srv.connections() {
+		if show(d) {
+			b.WriteString(d.line(now))
+		}
+	}
+	return fsm.Verbatim(b.String())
+}
+
+// killFilter says which connections CLIENT KILL is about. Zero fields do not
+// filter.
+type killFilter struct {
+	id          uint64
+	addr, laddr string
+	typed       bool // TYPE was given
+	normal      bool // and includes clients
+	maxAge      time.Duration
+	skipMe      bool
+}
+
+func (f *killFilter) match(c, me *conn, now time.Time) bool {
+	switch {
+	case f.id != 0 && c.id != f.id,
+		f.addr != "" && c.net.RemoteAddr().String() != f.addr,
+		f.laddr != "" && c.net.LocalAddr().String() != f.laddr,
+		f.typed && !f.normal,
+		f.maxAge != 0 && now.Sub(c.created) < f.maxAge,
+		f.skipMe && c == me:
+		return false
+	}
+	return true
+}
+
+// read takes one option, and returns an error reply if it is none.
+func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bool) {
+	text := string(value)
+	switch strings.ToUpper(option) {
+	case "ID":
+		id, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || id == 0 {
+			return fsm.Error("ERR client-id should be greater than 0"), false
+		}
+		f.id = id
+	case "ADDR":
+		f.addr = text
+	case "LADDR":
+		f.laddr = text
+	case "TYPE":
+		normal, known := clientType(value)
+		if !known {
+			return unknownType(value), false
+		}
+		f.typed, f.normal = true, normal
+	case "USER":
+		if text != "default" {
+			return fsm.Error("ERR No such user '" + text + "'"), false
+		}
+	case "SKIPME":
+		switch strings.ToLower(text) {
+		case "yes":
+			f.skipMe = true
+		case "no":
+			f.skipMe = false
+		default:
+			return fsm.Error(msgSyntax), false
+		}
+	case "MAXAGE":
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fsm.Error("ERR maxage is not an integer or out of range"), false
+		}
+		if seconds <= 0 {
+			return fsm.Error("ERR maxage should be greater than 0"), false
+		}
+		f.maxAge = time.Duration(min(seconds, math.MaxInt64/int64(time.Second))) * time.Second
+	default:
+		return fsm.Error(msgSyntax), false
+	}
+	return fsm.Reply{}, true
+}
+
+func clientKill(c *conn, args [][]byte) fsm.Reply {
+	if len(args) == 3 { // the form of old: one address, and it may be one's own
+		if c.srv.kill(&killFilter{addr: string(args[2])}, c) == 0 {
+			return fsm.Error("ERR No such client")
+		}
+		return fsm.OK
+	}
+	if len(args)%2 != 0 {
+		return fsm.Error(msgSyntax)
+	}
+	f := killFilter{skipMe: true}
+	for i := 2; i < len(args); i += 2 {
+		if refusal, ok := f.read(string(args[i]), args[i+1]); !ok {
+			return refusal
+		}
+	}
+	return fsm.Int(int64(c.srv.kill(&f, c)))
+}
+
+// kill closes the connections that f matches and returns their number. The one
+// that asks is closed after its reply.
+func (s *Server) kill(f *killFilter, me *conn) int {
+	n := 0
+	now := time.Now()
+	for _, c := range s.connections() {
+		if !f.match(c, me, now) {
+			continue
+		}
+		n++
+		if c == me {
+			c.done = true
+			continue
+		}
+		c.killed.Store(true)
+		if err := ignoreClosed(c.net.Close()); err != nil {
+			s.log.Debug("close killed connection", "client", c.id, "error", err)
+		}
+	}
+	return n
+}
+
+// onOff reads an argument that is ON or OFF.
+func onOff(b []byte) (on, ok bool) {
+	switch strings.ToUpper(string(b)) {
+	case "ON":
+		return true, true
+	case "OFF":
+		return false, true
+	}
+	return false, false
+}
+
+func clientNoEvict(c *conn, args [][]byte) fsm.Reply {
+	on, ok := onOff(args[2])
+	if !ok {
+		return fsm.Error(msgSyntax)
+	}
+	c.edit(func(i *clientInfo) { i.noEvict = on })
+	return fsm.OK
+}
+
+func clientNoTouch(c *conn, args [][]byte) fsm.Reply {
+	on, ok := onOff(args[2])
+	if !ok {
+		return fsm.Error(msgSyntax)
+	}
+	c.edit(func(i *clientInfo) { i.noTouch = on })
+	return fsm.OK
+}
+
+func clientReply(c *conn, args [][]byte) fsm.Reply {
+	switch strings.ToUpper(string(args[2])) {
+	case "ON":
+		c.replay = replyOn
+		return fsm.OK
+	case "OFF":
+		c.replay = replyOff
+	case "SKIP":
+		if c.replay != replyOff {
+			c.replay = replySkipNext
+		}
+	default:
+		return fsm.Error(msgSyntax)
+	}
+	return fsm.None
+}
+
+func clientUnblock(c *conn, args [][]byte) fsm.Reply {
+	if len(args) > 4 {
+		return fsm.Error(msgSyntax)
+	}
+	if len(args) == 4 && !strings.EqualFold(string(args[3]), "timeout") && !strings.EqualFold(string(args[3]), "error") {
+		return fsm.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+	}
+	if _, err := strconv.ParseInt(string(args[2]), 10, 64); err != nil {
+		return fsm.Error(msgNotInt)
+	}
+	return fsm.Zero // there are no blocking commands yet
+}
+
+// timeoutArg reads a timeout in milliseconds.
+func timeoutArg(b []byte) (d time.Duration, refusal fsm.Reply, ok bool) {
+	ms, err := strconv.ParseInt(string(b), 10, 64)
+	switch {
+	case err != nil || ms > math.MaxInt64/int64(time.Millisecond):
+		return 0, fsm.Error("ERR timeout is not an integer or out of range"), false
+	case ms < 0:
+		return 0, fsm.Error("ERR timeout is negative"), false
+	}
+	return time.Duration(ms) * time.Millisecond, fsm.Reply{}, true
+}
+
+func clientPause(c *conn, args [][]byte) fsm.Reply {
+	all := true
+	switch {
+	case len(args) > 4:
+		return fsm.Error(msgSyntax)
+	case len(args) == 4 && strings.EqualFold(string(args[3]), "write"):
+		all = false
+	case len(args) == 4 && !strings.EqualFold(string(args[3]), "all"):
+		return fsm.Error("ERR CLIENT PAUSE mode must be WRITE or ALL")
+	}
+	d, refusal, ok := timeoutArg(args[2])
+	if !ok {
+		return refusal
+	}
+	c.srv.setPause(time.Now().Add(d), all)
+	return fsm.OK
+}
+
+func clientUnpause(c *conn, args [][]byte) fsm.Reply {
+	c.srv.endPause()
+	return fsm.OK
+}
+
+// clientTracking refuses: an OK without invalidations ever coming would leave
+// stale values in caches for good. rueidis then wants DisableCache, other
+// libraries do without.
+func clientTracking(c *conn, args [][]byte) fsm.Reply {
+	on, ok := onOff(args[2])
+	switch {
+	case !ok:
+		return fsm.Error(msgSyntax)
+	case on:
+		return fsm.Error("ERR CLIENT TRACKING is not supported: invalidations are not sent, turn client-side caching off")
+	}
+	return fsm.OK
+}
+
+func clientTrackinginfo(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Map([]fsm.Reply{
+		fsm.Bulk("flags"), fsm.Set([]fsm.Reply{fsm.Bulk("off")}),
+		fsm.Bulk("redirect"), fsm.Int(-1),
+		fsm.Bulk("prefixes"), fsm.Array(nil),
+	})
+}
+
+func clientGetredir(c *conn, args [][]byte) fsm.Reply { return fsm.Int(-1) }
+
+func clientCaching(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+}
+
+func clientCapa(c *conn, args [][]byte) fsm.Reply { return fsm.OK }

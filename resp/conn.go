@@ -33,23 +33,28 @@ type conn struct {
 	multi *multi
 	watch []fsm.Watch
 
-	group  fsm.Group
-	cmds   []*fsm.Command // of the group's operations, for metrics
-	replay int            // CLIENT REPLY: see client.go
-	done   bool           // no further command is read
+	group   fsm.Group
+	cmds    []*fsm.Command // of the group's operations, for metrics
+	replay  replyMode
+	done    bool // no further command is read: the connection ends after its replies
+	sent    int  // bytes of replies of this pipeline
+	strikes int  // failed AUTHs: see auth
 
 	created time.Time
-	// info is what other connections may see of this one (CLIENT LIST).
-	mu   sync.Mutex
-	info clientInfo
-	last atomic.Int64 // unix nanoseconds of the last command
+	killed  atomic.Bool // CLIENT KILL has closed the socket
+	// What other connections may see of this one (CLIENT LIST). info.authed is
+	// changed by this connection only, which therefore reads it without mu.
+	mu    sync.Mutex
+	info  clientInfo
+	last  atomic.Int64           // unix nanoseconds of the last command
+	doing atomic.Pointer[string] // name of the last command
 }
 
 func newConn(s *Server, rc redcon.Conn) *conn {
 	now := time.Now()
 	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: s.cluster.NewExecutor(), id: s.nextID.Add(1), proto: 2, created: now}
 	c.last.Store(now.UnixNano())
-	c.info = clientInfo{user: "default", proto: 2, authed: s.password() == ""}
+	c.info = clientInfo{user: "default", proto: 2, multi: -1, authed: s.password() == ""}
 	if g, ok := c.net.(*Guard); ok {
 		g.SetAuthenticated(c.info.authed)
 	}
@@ -57,19 +62,34 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	return c
 }
 
-// serve runs a pipeline.
-func (c *conn) serve(first [][]byte, rest []redcon.Command) {
+// serve runs a pipeline. What follows QUIT in it is dropped, as Redis does.
+func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.last.Store(time.Now().UnixNano())
-	c.command(first)
+	received := len(first.Raw)
+	c.command(first.Args)
 	for i := range rest {
-		if c.done {
-			return // what follows QUIT is dropped, as Redis does
+		received += len(rest[i].Raw)
+		if c.ended() {
+			break
 		}
 		c.command(rest[i].Args)
 	}
 	c.flush()
+	c.srv.metrics.bytesIn.Add(uint64(received))
+	c.srv.metrics.bytesOut.Add(uint64(c.sent))
+	c.sent = 0
 	c.group.Release(2 * maxGroupBytes)
+	if c.ended() {
+		c.hangUp()
+		return
+	}
+	// redcon would do this as soon as handle has returned, but then Stop might
+	// come in between. It keeps the error and ends the connection by it.
+	_ = redcon.BaseWriter(c.rc).Flush()
 }
+
+// ended reports whether the connection runs no further command.
+func (c *conn) ended() bool { return c.done || c.killed.Load() }
 
 // command takes one command: data commands join the group, the rest are done
 // at once, after the group.
@@ -77,20 +97,29 @@ func (c *conn) command(args [][]byte) {
 	if len(args) == 0 {
 		return
 	}
+	if c.replay == replySkipNext {
+		c.replay = replySkip
+		c.command(args)
+		c.flush()
+		if c.replay == replySkip {
+			c.replay = replyOn
+		}
+		return
+	}
 	cmd := c.srv.table.Find(args[0])
 	if cmd == nil || cmd.Flags&fsm.Internal != 0 {
 		c.session(args)
 		return
 	}
+	stats := c.srv.metrics.byCommand[cmd.ID()]
 	switch {
 	case !c.info.authed:
-		c.reply(fsm.Error(msgNoAuth))
+		c.refuse(stats, msgNoAuth)
 	case !cmd.ArityOK(len(args)):
-		c.refuse(fsm.WrongArity(cmd.Name))
-	case cmd.Sub != nil && !c.knownSub(cmd, args):
+		c.refuse(stats, fsm.WrongArity(cmd.Name))
+	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
 	case c.multi != nil:
-		c.multi.queue(queued{cmd: cmd, db: c.multi.db, args: args})
-		c.reply(fsm.Simple("QUEUED"))
+		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
 	default:
 		if c.group.Ops() > 0 && (c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes) {
 			c.flush()
@@ -101,13 +130,13 @@ func (c *conn) command(args [][]byte) {
 }
 
 // knownSub checks the subcommand of a container such as OBJECT.
-func (c *conn) knownSub(cmd *fsm.Command, args [][]byte) bool {
+func (c *conn) knownSub(cmd *fsm.Command, args [][]byte, stats *series) bool {
 	sub := cmd.FindSub(args[1])
 	switch {
 	case sub == nil:
-		c.refuse(fsm.UnknownSubcommand(args[1], upper(cmd.Name)))
+		c.refuse(nil, fsm.UnknownSubcommand(args[1], upper(cmd.Name)))
 	case !sub.ArityOK(len(args)):
-		c.refuse(fsm.WrongArity(cmd.Name + "|" + sub.Name))
+		c.refuse(stats, fsm.WrongArity(cmd.Name+"|"+sub.Name))
 	default:
 		return true
 	}
@@ -117,32 +146,64 @@ func (c *conn) knownSub(cmd *fsm.Command, args [][]byte) bool {
 // session runs a command that concerns the connection.
 func (c *conn) session(args [][]byte) {
 	r := c.srv.findRow(args[0])
+	if r == nil {
+		if !c.info.authed {
+			c.refuse(nil, msgNoAuth)
+		} else {
+			c.refuse(nil, fsm.UnknownCommand(args))
+		}
+		return
+	}
+	if !c.info.authed && !r.noAuth {
+		c.refuse(r.stats, msgNoAuth)
+		return
+	}
+	if r.subs != nil && len(args) > 1 {
+		sub := lookup(r.subs, args[1])
+		if sub == nil {
+			c.refuse(nil, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name)))
+			return
+		}
+		r = sub
+	}
 	switch {
-	case r == nil && !c.info.authed:
-		c.reply(fsm.Error(msgNoAuth))
-	case r == nil:
-		c.refuse(fsm.UnknownCommand(args))
-	case !c.info.authed && !r.noAuth:
-		c.reply(fsm.Error(msgNoAuth))
 	case !r.cmd.ArityOK(len(args)):
-		c.refuse(fsm.WrongArity(r.cmd.Name))
-	case r.cmd.Sub != nil && !c.knownSub(&r.cmd, args):
+		c.refuse(r.stats, fsm.WrongArity(r.fullName()))
+	case c.multi != nil && r.noMulti:
+		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
 	case c.multi != nil && !r.inMulti:
-		c.multi.queue(queued{row: r, args: args})
-		c.reply(fsm.Simple("QUEUED"))
+		c.enqueue(queued{row: r, args: args}, r.stats)
 	default:
 		c.flush()
-		start := time.Now()
-		c.reply(r.run(c, args))
-		c.srv.metrics.session(r.cmd.Name, time.Since(start))
+		c.doing.Store(&r.stats.name)
+		c.waitPauseBefore(r)
+		c.answer(r, args)
 	}
 }
 
-// refuse answers an error that also spoils a transaction being queued.
-func (c *conn) refuse(text string) {
+// answer runs a session command and writes its reply.
+func (c *conn) answer(r *row, args [][]byte) {
+	c.write(c.run(r, args).Append(nil, c.proto))
+}
+
+// run runs a session command and measures it.
+func (c *conn) run(r *row, args [][]byte) fsm.Reply {
+	start := time.Now()
+	reply := r.run(c, args)
+	c.srv.metrics.session(r, time.Since(start), reply)
+	return reply
+}
+
+// refuse answers a command that is not run. That spoils a transaction being
+// queued. stats are those of the command, nil if it is not known.
+func (c *conn) refuse(stats *series, text string) {
 	if c.multi != nil {
 		c.multi.dirty = true
 	}
+	if stats != nil {
+		stats.rejected.Add(1)
+	}
+	c.srv.metrics.errors.add(text)
 	c.reply(fsm.Error(text))
 }
 
@@ -151,19 +212,33 @@ func (c *conn) flush() {
 	if c.group.Ops() == 0 {
 		return
 	}
+	if c.ended() { // killed meanwhile: nobody would hear of it
+		c.group.Reset(c.proto, c.id)
+		c.cmds = c.cmds[:0]
+		return
+	}
+	c.doing.Store(&c.srv.metrics.byCommand[c.cmds[len(c.cmds)-1].ID()].name)
 	start := time.Now()
-	out, err := c.exec.Do(&c.group, c.local)
+	out, err := c.do(c.local)
 	if err != nil {
-		line := fsm.Error(errorText(err)).Append(nil, c.proto)
+		text := errorText(err)
+		line := fsm.Error(text).Append(nil, c.proto)
 		for range c.group.Ops() {
 			c.write(line)
 		}
+		c.srv.metrics.failed(c.cmds, time.Since(start), text)
 	} else {
 		c.write(out)
+		c.srv.metrics.group(c.cmds, time.Since(start), out)
 	}
-	c.srv.metrics.group(c.cmds, time.Since(start))
 	c.group.Reset(c.proto, c.id)
 	c.cmds = c.cmds[:0]
+}
+
+// do runs the group, once clients are not paused.
+func (c *conn) do(local bool) ([]byte, error) {
+	c.waitPause(c.group.Write)
+	return c.exec.Do(&c.group, local)
 }
 
 // reply writes one reply, after those of the group that came before it.
@@ -178,6 +253,7 @@ func (c *conn) write(b []byte) {
 	if c.silent() {
 		return
 	}
+	c.sent += len(b)
 	c.rc.WriteRaw(b)
 }
 
@@ -185,16 +261,30 @@ func (c *conn) write(b []byte) {
 func (c *conn) setProto(proto int) {
 	c.proto = proto
 	c.group.Reset(proto, c.id)
-	c.mu.Lock()
-	c.info.proto = proto
-	c.mu.Unlock()
+	c.edit(func(i *clientInfo) { i.proto = proto })
+}
+
+// setDB selects a database.
+func (c *conn) setDB(db int) {
+	c.db = db
+	c.edit(func(i *clientInfo) { i.db = db })
+}
+
+// setLocal says whether reads may be stale.
+func (c *conn) setLocal(local bool) {
+	c.local = local
+	c.edit(func(i *clientInfo) { i.local = local })
+}
+
+// setMulti starts or ends a transaction being queued.
+func (c *conn) setMulti(m *multi) {
+	c.multi = m
+	c.edit(func(i *clientInfo) { i.multi = m.len() })
 }
 
 // setAuthenticated notes whether the connection may run commands.
 func (c *conn) setAuthenticated(ok bool) {
-	c.mu.Lock()
-	c.info.authed = ok
-	c.mu.Unlock()
+	c.edit(func(i *clientInfo) { i.authed = ok })
 	if g, isGuard := c.net.(*Guard); isGuard {
 		g.SetAuthenticated(ok)
 	}

@@ -1,23 +1,25 @@
 package resp
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 var connectionRows = []row{
-	{cmd: fsm.Command{Name: "ping", Arity: -1, Flags: fsm.Fast, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[message]", Doc: "Ping the server"}, run: ping},
-	{cmd: fsm.Command{Name: "echo", Arity: 2, Flags: fsm.Fast, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "message", Doc: "Echo the given string"}, run: echo},
-	{cmd: fsm.Command{Name: "auth", Arity: -2, Flags: fsm.Fast | fsm.NoScript, Group: "connection", Since: "1.0.0", Complexity: "O(N) where N is the number of passwords defined for the user", Syntax: "[username] password", Doc: "Authenticate to the server"}, run: auth, noAuth: true},
-	{cmd: fsm.Command{Name: "hello", Arity: -1, Flags: fsm.Fast | fsm.NoScript, Group: "connection", Since: "6.0.0", Complexity: "O(1)", Syntax: "[protover [AUTH username password] [SETNAME clientname]]", Doc: "Handshake with Redis"}, run: hello, noAuth: true},
-	{cmd: fsm.Command{Name: "select", Arity: 2, Flags: fsm.Fast, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "index", Doc: "Change the selected database for the current connection"}, run: selectDB},
-	{cmd: fsm.Command{Name: "quit", Arity: -1, Flags: fsm.Fast | fsm.NoScript, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Doc: "Close the connection"}, run: quit, noAuth: true, inMulti: true},
-	{cmd: fsm.Command{Name: "reset", Arity: 1, Flags: fsm.Fast | fsm.NoScript, Group: "connection", Since: "6.2.0", Complexity: "O(1)", Doc: "Reset the connection"}, run: reset, noAuth: true, inMulti: true},
-	{cmd: fsm.Command{Name: "readonly", Arity: 1, Flags: fsm.Fast, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Let reads on this connection be answered by this node, however old its state is"}, run: readonly},
-	{cmd: fsm.Command{Name: "readwrite", Arity: 1, Flags: fsm.Fast, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Take READONLY back: reads are linearizable again"}, run: readwrite},
+	{cmd: fsm.Command{Name: "ping", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[message]", Doc: "Ping the server"}, words: "fast", acl: "connection", tips: "request_policy:all_shards response_policy:all_succeeded", run: ping},
+	{cmd: fsm.Command{Name: "echo", Arity: 2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "message", Doc: "Answer the message"}, words: "loading stale fast", acl: "connection", run: echo},
+	{cmd: fsm.Command{Name: "auth", Arity: -2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[username] password", Doc: "Authenticate the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: auth},
+	{cmd: fsm.Command{Name: "hello", Arity: -1, Group: "connection", Since: "6.0.0", Complexity: "O(1)", Syntax: "[protover [AUTH username password] [SETNAME clientname]]", Doc: "Choose the protocol, authenticate and name the connection in one go"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: hello},
+	{cmd: fsm.Command{Name: "select", Arity: 2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "index", Doc: "Choose the database of the connection"}, words: "loading stale fast", acl: "connection", run: selectDB},
+	{cmd: fsm.Command{Name: "quit", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Doc: "End the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: quit, inMulti: true},
+	{cmd: fsm.Command{Name: "reset", Arity: 1, Group: "connection", Since: "6.2.0", Complexity: "O(1)", Doc: "Bring the connection back to where a new one starts"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: reset, inMulti: true},
+	{cmd: fsm.Command{Name: "readonly", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Let reads on this connection be answered by this node, however old its state is"}, words: "loading stale fast", acl: "connection", run: readonly},
+	{cmd: fsm.Command{Name: "readwrite", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Take READONLY back: reads are linearizable again"}, words: "loading stale fast", acl: "connection", run: readwrite},
 }
 
 func ping(c *conn, args [][]byte) fsm.Reply {
@@ -38,17 +40,53 @@ func (s *Server) password() string {
 	return s.rpass
 }
 
+// A connection that guesses passwords is made to wait before its second wrong
+// guess is answered, twice as long at each further one, and is closed after the
+// tenth.
+const (
+	maxStrikes   = 10
+	firstPenalty = 100 * time.Millisecond
+	maxPenalty   = 2 * time.Second
+)
+
 // login checks a name and password. There is one user, default, until ACLs
 // bring more.
 func (c *conn) login(user, pass []byte) bool {
 	want := c.srv.password()
-	ok := want == "" || subtle.ConstantTimeCompare(pass, []byte(want)) == 1
-	if string(user) != "default" || !ok {
-		c.srv.metrics.AuthFailures.Inc()
-		return false
+	// Hashes have one length: the time that comparing takes says nothing.
+	given, right := sha256.Sum256(pass), sha256.Sum256([]byte(want))
+	same := subtle.ConstantTimeCompare(given[:], right[:]) == 1
+	if string(user) == "default" && (want == "" || same) {
+		c.strikes = 0
+		c.setAuthenticated(true)
+		return true
 	}
-	c.setAuthenticated(true)
-	return true
+	c.strike()
+	return false
+}
+
+// strike notes a wrong guess.
+func (c *conn) strike() {
+	s := c.srv
+	s.metrics.AuthFailures.Inc()
+	s.metrics.authFails.Add(1)
+	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.rc.RemoteAddr())
+	if c.strikes++; c.strikes >= maxStrikes {
+		c.done = true
+	}
+	if c.strikes > 1 {
+		s.sleep(min(firstPenalty<<(c.strikes-2), maxPenalty))
+	}
+}
+
+// sleep waits for d, or until the server stops.
+func (s *Server) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.stopping:
+	}
 }
 
 func auth(c *conn, args [][]byte) fsm.Reply {
@@ -128,35 +166,36 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 	if n < 0 || n >= fsm.Databases {
 		return fsm.Error(msgDBIndex)
 	}
-	c.db = int(n)
+	c.setDB(int(n))
 	return fsm.OK
 }
 
 func quit(c *conn, args [][]byte) fsm.Reply {
-	c.flush()
-	c.write([]byte("+OK\r\n"))
-	c.hangUp()
-	return fsm.None
+	c.done = true
+	return fsm.OK
 }
 
 // reset brings the connection back to where a new one starts, except for what
 // CLIENT SETINFO has set, which Redis keeps too.
 func reset(c *conn, args [][]byte) fsm.Reply {
-	c.flush()
-	c.multi, c.watch = nil, nil
-	c.db, c.local, c.replay = 0, false, replyOn
+	c.setMulti(nil)
+	c.watch = nil
+	c.replay = replyOn
+	c.setLocal(false)
+	c.setDB(0)
 	c.setName("")
 	c.setProto(2)
 	c.setAuthenticated(c.srv.password() == "")
+	c.edit(func(i *clientInfo) { i.noEvict, i.noTouch = false, false })
 	return fsm.Simple("RESET")
 }
 
 func readonly(c *conn, args [][]byte) fsm.Reply {
-	c.local = true
+	c.setLocal(true)
 	return fsm.OK
 }
 
 func readwrite(c *conn, args [][]byte) fsm.Reply {
-	c.local = false
+	c.setLocal(false)
 	return fsm.OK
 }

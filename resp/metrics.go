@@ -1,6 +1,11 @@
 package resp
 
 import (
+	"math"
+	"math/bits"
+	"sort"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,17 +13,125 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Metrics are the client port's measurements.
+// Metrics are the client port's measurements. INFO prints them too.
 type Metrics struct {
 	Connections  prometheus.Counter
 	AuthFailures prometheus.Counter
 	Panics       prometheus.Counter
 	Refused      *prometheus.CounterVec
-	latency      *prometheus.HistogramVec
-	byCommand    []prometheus.Observer // by fsm.Command.ID
+
+	bytesIn, bytesOut      atomic.Uint64
+	connections, authFails atomic.Uint64 // as the counters above, for INFO
+	refused                atomic.Uint64 // connections turned away: the limits on clients
+	errors                 errorCounts
+
+	byCommand []*series // by fsm.Command.ID
+	all       []*series // sorted by name
+	open      func() int
+
+	mu   sync.Mutex
+	zero totals // at the last CONFIG RESETSTAT
+	rate rate
 }
 
-func newMetrics(table *fsm.Table) *Metrics {
+// Latency buckets: 50 µs, doubled seventeen times (6.5 s), and the rest.
+const (
+	firstBucket = 50 * time.Microsecond
+	bucketCount = 18
+)
+
+func bucketBound(i int) time.Duration { return firstBucket << i }
+
+// bucketOf returns the index of the bucket that d falls into.
+func bucketOf(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
+	return min(bits.Len64(uint64(d-1)/uint64(firstBucket)), bucketCount)
+}
+
+// series measures one command. Any connection may add to it. It is not a
+// prometheus.Histogram because that costs a search and three atomic additions a
+// call, which a pipeline of a thousand commands would pay a thousand times.
+type series struct {
+	name     string
+	buckets  [bucketCount + 1]atomic.Uint64
+	nanos    atomic.Uint64
+	failed   atomic.Uint64 // ran and answered an error
+	rejected atomic.Uint64 // did not run: wrong arguments, not authenticated
+}
+
+func (s *series) add(bucket int, n uint64, d time.Duration) {
+	s.buckets[bucket].Add(n)
+	s.nanos.Add(n * uint64(max(d, 0)))
+}
+
+// sum is a copy of a series at one moment.
+type sum struct {
+	buckets                 [bucketCount + 1]uint64
+	calls                   uint64
+	nanos, failed, rejected uint64
+}
+
+func (s *series) sum() sum {
+	t := sum{nanos: s.nanos.Load(), failed: s.failed.Load(), rejected: s.rejected.Load()}
+	for i := range s.buckets {
+		t.buckets[i] = s.buckets[i].Load()
+		t.calls += t.buckets[i]
+	}
+	return t
+}
+
+func (t sum) minus(u sum) sum {
+	for i := range t.buckets {
+		t.buckets[i] -= u.buckets[i]
+	}
+	t.calls -= u.calls
+	t.nanos -= u.nanos
+	t.failed -= u.failed
+	t.rejected -= u.rejected
+	return t
+}
+
+// quantile returns the upper bound of the bucket that holds the q-th part of the
+// calls.
+func (t sum) quantile(q float64) time.Duration {
+	want := uint64(math.Ceil(q * float64(t.calls)))
+	for i, n := range t.buckets {
+		if n >= want {
+			return bucketBound(i)
+		}
+		want -= n
+	}
+	return bucketBound(bucketCount)
+}
+
+// totals is everything that CONFIG RESETSTAT sets back, at one moment. The
+// counters themselves go on: a scraper of /metrics must not see them fall.
+type totals struct {
+	series                                  map[string]sum
+	errors                                  map[string]uint64
+	connections, refused, bytesIn, bytesOut uint64
+}
+
+// rate turns a counter into a number a second, between two readings.
+type rate struct {
+	at    time.Time
+	count uint64
+	last  float64
+}
+
+func (r *rate) read(now time.Time, count uint64) float64 {
+	if d := now.Sub(r.at); d >= 100*time.Millisecond {
+		if !r.at.IsZero() {
+			r.last = float64(count-r.count) / d.Seconds()
+		}
+		r.at, r.count = now, count
+	}
+	return r.last
+}
+
+func newMetrics(table *fsm.Table, rows map[string]*row) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
@@ -28,27 +141,237 @@ func newMetrics(table *fsm.Table) *Metrics {
 		Panics:       counter("client_panics_total", "Connections closed because serving them failed."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
 			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "holdfast", Name: "command_seconds",
-			Help: "Seconds from reading a command's pipeline until its replies, by command.", Buckets: prometheus.ExponentialBuckets(0.00005, 2, 18)}, []string{"command"}),
+		open: func() int { return 0 },
 	}
 	for _, cmd := range table.Rows() {
-		m.byCommand = append(m.byCommand, m.latency.WithLabelValues(cmd.Name))
+		m.byCommand = append(m.byCommand, m.series(cmd.Name))
 	}
+	for _, r := range rows {
+		r.stats = m.series(r.cmd.Name)
+		for i := range r.sub {
+			r.sub[i].stats = m.series(r.sub[i].fullName())
+		}
+	}
+	sort.Slice(m.all, func(i, j int) bool { return m.all[i].name < m.all[j].name })
 	return m
 }
 
-// group notes a group that took d: each of its commands took as long.
-func (m *Metrics) group(cmds []*fsm.Command, d time.Duration) {
-	for _, cmd := range cmds {
-		m.byCommand[cmd.ID()].Observe(d.Seconds())
+func (m *Metrics) series(name string) *series {
+	s := &series{name: name}
+	m.all = append(m.all, s)
+	return s
+}
+
+// group notes a group that took d: each of its commands took as long. out are
+// the replies, one a command.
+func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
+	bucket := bucketOf(d)
+	for i := 0; i < len(cmds); {
+		n := 1
+		for i+n < len(cmds) && cmds[i+n] == cmds[i] {
+			n++
+		}
+		m.byCommand[cmds[i].ID()].add(bucket, uint64(n), d)
+		i += n
+	}
+	if !mayHoldError(out) {
+		return
+	}
+	for i := 0; len(out) > 0; i++ {
+		n := replyLen(out)
+		if n == 0 {
+			return
+		}
+		if out[0] == '-' && i < len(cmds) {
+			m.byCommand[cmds[i].ID()].failed.Add(1)
+		}
+		m.countErrors(out[:n])
+		out = out[n:]
 	}
 }
 
-func (m *Metrics) session(name string, d time.Duration) {
-	m.latency.WithLabelValues(name).Observe(d.Seconds())
+// failed notes a group that has no replies, but an error for every command.
+func (m *Metrics) failed(cmds []*fsm.Command, d time.Duration, text string) {
+	m.group(cmds, d, nil)
+	for _, cmd := range cmds {
+		m.byCommand[cmd.ID()].failed.Add(1)
+		m.errors.add(text)
+	}
+}
+
+// countErrors counts the error lines in one reply.
+func (m *Metrics) countErrors(reply []byte) {
+	if !mayHoldError(reply) {
+		return
+	}
+	eachError(reply, func(line []byte) { m.errors.add(string(line)) })
+}
+
+// session notes a session command.
+func (m *Metrics) session(r *row, d time.Duration, reply fsm.Reply) {
+	r.stats.add(bucketOf(d), 1, d)
+	if reply.IsError() {
+		r.stats.failed.Add(1)
+		m.errors.add(reply.Text())
+	}
+}
+
+// maxErrorCodes bounds the number of error codes that are told apart: scripts
+// can make up codes.
+const maxErrorCodes = 64
+
+// errorCounts counts errors by their code, the first word.
+type errorCounts struct {
+	mu     sync.RWMutex
+	counts map[string]*atomic.Uint64
+	total  atomic.Uint64
+}
+
+func (e *errorCounts) add(text string) {
+	code := text
+	for i := range len(text) {
+		if b := text[i]; b == ' ' || b == '\r' {
+			code = text[:i]
+			break
+		}
+	}
+	if len(code) > 32 {
+		code = code[:32]
+	}
+	e.total.Add(1)
+	e.mu.RLock()
+	n := e.counts[code]
+	e.mu.RUnlock()
+	if n == nil {
+		n = e.newCode(code)
+	}
+	n.Add(1)
+}
+
+func (e *errorCounts) newCode(code string) *atomic.Uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.counts == nil {
+		e.counts = make(map[string]*atomic.Uint64)
+	}
+	if len(e.counts) >= maxErrorCodes {
+		code = "other"
+	}
+	if e.counts[code] == nil {
+		e.counts[code] = new(atomic.Uint64)
+	}
+	return e.counts[code]
+}
+
+func (e *errorCounts) all() map[string]uint64 {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	out := make(map[string]uint64, len(e.counts))
+	for code, n := range e.counts {
+		out[code] = n.Load()
+	}
+	return out
+}
+
+// now reads everything.
+func (m *Metrics) now() totals {
+	t := totals{
+		series: make(map[string]sum, len(m.all)), errors: m.errors.all(),
+		connections: m.connections.Load(), refused: m.refused.Load(), bytesIn: m.bytesIn.Load(), bytesOut: m.bytesOut.Load(),
+	}
+	for _, s := range m.all {
+		if u := s.sum(); u.calls+u.rejected > 0 {
+			t.series[s.name] = u
+		}
+	}
+	return t
+}
+
+// sinceReset reads everything since the last reset, and the commands a second.
+func (m *Metrics) sinceReset() (totals, float64) {
+	t := m.now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var calls uint64
+	for _, s := range t.series {
+		calls += s.calls
+	}
+	perSecond := m.rate.read(time.Now(), calls)
+	for name, s := range t.series {
+		if s = s.minus(m.zero.series[name]); s.calls+s.rejected > 0 {
+			t.series[name] = s
+		} else {
+			delete(t.series, name)
+		}
+	}
+	for code, n := range t.errors {
+		if n -= m.zero.errors[code]; n > 0 {
+			t.errors[code] = n
+		} else {
+			delete(t.errors, code)
+		}
+	}
+	t.connections -= m.zero.connections
+	t.refused -= m.zero.refused
+	t.bytesIn -= m.zero.bytesIn
+	t.bytesOut -= m.zero.bytesOut
+	return t, perSecond
+}
+
+// reset makes sinceReset count from here.
+func (m *Metrics) reset() {
+	t := m.now()
+	m.mu.Lock()
+	m.zero = t
+	m.mu.Unlock()
 }
 
 // Collectors returns what is to be registered.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.Connections, m.AuthFailures, m.Panics, m.Refused, m.latency}
+	return []prometheus.Collector{m.Connections, m.AuthFailures, m.Panics, m.Refused, portCollector{m}}
+}
+
+var (
+	descClients  = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
+	descBytesIn  = prometheus.NewDesc("holdfast_client_received_bytes_total", "Bytes of commands received from clients.", nil, nil)
+	descBytesOut = prometheus.NewDesc("holdfast_client_sent_bytes_total", "Bytes of replies to clients.", nil, nil)
+	descLatency  = prometheus.NewDesc("holdfast_command_seconds", "Seconds from reading a command's pipeline until its replies, by command.", []string{"command"}, nil)
+	descFailed   = prometheus.NewDesc("holdfast_commands_failed_total", "Commands that ran and answered an error, by command.", []string{"command"}, nil)
+	descRejected = prometheus.NewDesc("holdfast_commands_rejected_total", "Commands that were refused before they ran, by command.", []string{"command"}, nil)
+	descErrors   = prometheus.NewDesc("holdfast_errors_total", "Error replies, by their code.", []string{"code"}, nil)
+)
+
+// portCollector shows Metrics to prometheus.
+type portCollector struct{ m *Metrics }
+
+// Describe implements prometheus.Collector.
+func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descClients, descBytesIn, descBytesOut, descLatency, descFailed, descRejected, descErrors} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p portCollector) Collect(ch chan<- prometheus.Metric) {
+	t := p.m.now()
+	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.open()))
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	count(descBytesIn, t.bytesIn)
+	count(descBytesOut, t.bytesOut)
+	for code, n := range t.errors {
+		count(descErrors, n, code)
+	}
+	for name, s := range t.series {
+		below := make(map[float64]uint64, bucketCount)
+		n := uint64(0)
+		for i := range bucketCount {
+			n += s.buckets[i]
+			below[bucketBound(i).Seconds()] = n
+		}
+		ch <- prometheus.MustNewConstHistogram(descLatency, s.calls, float64(s.nanos)/1e9, below, name)
+		count(descFailed, s.failed, name)
+		count(descRejected, s.rejected, name)
+	}
 }

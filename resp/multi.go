@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 var transactionRows = []row{
-	{cmd: fsm.Command{Name: "multi", Arity: 1, Flags: fsm.Fast | fsm.NoScript, Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Doc: "Mark the start of a transaction block"}, run: multiBegin, inMulti: true},
-	{cmd: fsm.Command{Name: "exec", Arity: 1, Flags: fsm.NoScript, Group: "transactions", Since: "1.2.0", Complexity: "Depends on commands in the transaction", Doc: "Execute all commands issued after MULTI"}, run: multiExec, inMulti: true},
-	{cmd: fsm.Command{Name: "discard", Arity: 1, Flags: fsm.Fast | fsm.NoScript, Group: "transactions", Since: "2.0.0", Complexity: "O(N), when N is the number of queued commands", Doc: "Discard all commands issued after MULTI"}, run: multiDiscard, inMulti: true},
-	{cmd: fsm.Command{Name: "watch", Arity: -2, Flags: fsm.Fast | fsm.NoScript, Keys: fsm.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Syntax: "key [key ...]", Doc: "Watch the given keys to determine execution of the MULTI/EXEC block"}, run: watchKeys, inMulti: true},
-	{cmd: fsm.Command{Name: "unwatch", Arity: 1, Flags: fsm.Fast | fsm.NoScript, Group: "transactions", Since: "2.2.0", Complexity: "O(1)", Doc: "Forget about all watched keys"}, run: unwatch},
+	{cmd: fsm.Command{Name: "multi", Arity: 1, Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Doc: "Start a transaction: queue the commands that follow"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: multiBegin, inMulti: true},
+	{cmd: fsm.Command{Name: "exec", Arity: 1, Group: "transactions", Since: "1.2.0", Complexity: "That of the queued commands", Doc: "Run the queued commands as one, if no watched key has changed"}, words: "noscript loading stale skip_slowlog", acl: "transaction", run: multiExec, inMulti: true},
+	{cmd: fsm.Command{Name: "discard", Arity: 1, Group: "transactions", Since: "2.0.0", Complexity: "O(N) where N is the number of queued commands", Doc: "Forget the queued commands and the watched keys"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: multiDiscard, inMulti: true},
+	{cmd: fsm.Command{Name: "watch", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1}, Access: fsm.Access{Mode: "RO"}, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Syntax: "key [key ...]", Doc: "Make the next transaction depend on keys staying as they are"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: watchKeys, inMulti: true},
+	{cmd: fsm.Command{Name: "unwatch", Arity: 1, Group: "transactions", Since: "2.2.0", Complexity: "O(1)", Doc: "Forget the watched keys"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: unwatch},
 }
 
 // multi is a transaction being queued.
@@ -32,15 +33,30 @@ type queued struct {
 	args [][]byte
 }
 
-// maxMultiBytes bounds what one connection may queue: it becomes one entry.
-const maxMultiBytes = 8 << 20
+// Limits of what one connection may queue and watch: it becomes one entry.
+const (
+	maxMultiBytes = 8 << 20
+	maxWatched    = 64 << 10
+)
 
-func (m *multi) queue(q queued) {
+// len is the number of queued commands, -1 outside of MULTI, as CLIENT LIST
+// shows it.
+func (m *multi) len() int {
+	if m == nil {
+		return -1
+	}
+	return len(m.cmds)
+}
+
+// enqueue puts a command into the transaction.
+func (c *conn) enqueue(q queued, stats *series) {
+	m := c.multi
 	for _, a := range q.args {
 		m.bytes += len(a) + 16
 	}
 	if m.bytes > maxMultiBytes {
-		m.dirty, m.cmds = true, nil
+		m.cmds = nil
+		c.refuse(stats, "ERR transaction is larger than 8 MiB")
 		return
 	}
 	if q.row != nil && q.row.cmd.Name == "select" {
@@ -49,13 +65,15 @@ func (m *multi) queue(q queued) {
 		}
 	}
 	m.cmds = append(m.cmds, q)
+	c.setMulti(m)
+	c.reply(fsm.Simple("QUEUED"))
 }
 
 func multiBegin(c *conn, args [][]byte) fsm.Reply {
 	if c.multi != nil {
 		return fsm.Error(msgNestedMulti)
 	}
-	c.multi = &multi{db: c.db}
+	c.setMulti(&multi{db: c.db})
 	return fsm.OK
 }
 
@@ -63,7 +81,8 @@ func multiDiscard(c *conn, args [][]byte) fsm.Reply {
 	if c.multi == nil {
 		return fsm.Error(msgNoMultiDisc)
 	}
-	c.multi, c.watch = nil, nil
+	c.setMulti(nil)
+	c.watch = nil
 	return fsm.OK
 }
 
@@ -74,7 +93,8 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	if m == nil {
 		return fsm.Error(msgNoMultiExec)
 	}
-	c.multi, c.watch = nil, nil
+	c.setMulti(nil)
+	c.watch = nil
 	if m.dirty {
 		return fsm.Error(msgExecAbort)
 	}
@@ -82,37 +102,47 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	for _, q := range m.cmds {
 		if q.cmd != nil {
 			data = append(data, fsm.Queued{DB: q.db, Cmd: q.cmd, Args: q.args})
-			c.cmds = append(c.cmds, q.cmd)
 		}
 	}
+	if len(data) == 0 && len(watch) == 0 { // no need of the cluster
+		return fsm.Raw(c.weave(m, []byte("*0\r\n")))
+	}
+	start := time.Now()
 	c.group.Transaction(watch, data)
-	out, err := c.exec.Do(&c.group, c.local)
-	c.cmds = c.cmds[:0]
+	out, err := c.do(c.local)
+	c.group.Reset(c.proto, c.id)
 	if err != nil {
-		c.group.Reset(c.proto, c.id)
 		return fsm.Error(errorText(err))
 	}
-	out = bytes.Clone(out)
-	proto := c.proto
-	c.group.Reset(c.proto, c.id)
-	if len(data) == len(m.cmds) || len(out) == 0 || out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
-		return fsm.Raw(out) // nothing to weave in, or the watch was broken
+	head, _, replies := replyHead(out)
+	if replies != len(data) || len(data) == 0 && out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
+		return fsm.Raw(out) // the watch was broken
 	}
-	return fsm.Raw(c.weave(m, out, proto))
+	for _, q := range data {
+		c.cmds = append(c.cmds, q.Cmd)
+	}
+	c.srv.metrics.group(c.cmds, time.Since(start), out[head:])
+	c.cmds = c.cmds[:0]
+	if len(data) == len(m.cmds) {
+		return fsm.Raw(out) // nothing to weave in
+	}
+	return fsm.Raw(c.weave(m, out))
 }
 
 // weave puts the replies of the block's session commands between those of its
 // data commands, which out holds as one array.
-func (c *conn) weave(m *multi, out []byte, proto int) []byte {
-	_, rest, ok := bytes.Cut(out, []byte("\r\n"))
+func (c *conn) weave(m *multi, out []byte) []byte {
+	proto := c.proto // HELLO in the block speaks for what follows the block
+	head, _, _ := replyHead(out)
+	rest := bytes.Clone(out[head:]) // a session command may use the executor too
 	woven := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
 	for _, q := range m.cmds {
 		if q.row != nil {
-			woven = q.row.run(c, q.args).Append(woven, proto)
+			woven = c.run(q.row, q.args).Append(woven, proto)
 			continue
 		}
 		n := replyLen(rest)
-		if !ok || n == 0 {
+		if n == 0 {
 			panic(fmt.Sprintf("resp: transaction of %d commands answered %q", len(m.cmds), out))
 		}
 		woven = append(woven, rest[:n]...)
@@ -121,58 +151,19 @@ func (c *conn) weave(m *multi, out []byte, proto int) []byte {
 	return woven
 }
 
-// replyLen returns the length of the first reply in b, 0 if it is not whole.
-func replyLen(b []byte) int {
-	end := bytes.Index(b, []byte("\r\n"))
-	if end < 1 {
-		return 0
-	}
-	size := end + 2
-	parts := 0
-	switch b[0] {
-	case '+', '-', ':', '_', ',', '#', '(':
-		return size
-	case '$', '=':
-		n, err := strconv.Atoi(string(b[1:end]))
-		if err != nil || n < 0 {
-			return size
-		}
-		if len(b) < size+n+2 {
-			return 0
-		}
-		return size + n + 2
-	case '*', '~', '>', '%':
-		n, err := strconv.Atoi(string(b[1:end]))
-		if err != nil || n < 0 {
-			return size
-		}
-		parts = n
-		if b[0] == '%' {
-			parts = 2 * n
-		}
-	default:
-		return 0
-	}
-	for ; parts > 0; parts-- {
-		n := replyLen(b[size:])
-		if n == 0 {
-			return 0
-		}
-		size += n
-	}
-	return size
-}
-
 func watchKeys(c *conn, args [][]byte) fsm.Reply {
 	if c.multi != nil {
 		return fsm.Error(msgWatchMulti)
+	}
+	if len(c.watch)+len(args)-1 > maxWatched {
+		return fsm.Error("ERR too many watched keys")
 	}
 	version := c.srv.table.Find([]byte(fsm.VersionCommand))
 	for _, key := range args[1:] {
 		c.group.Command(version, c.db, [][]byte{[]byte(fsm.VersionCommand), key})
 	}
 	// Linearizable also on a READONLY connection: a transaction may follow.
-	out, err := c.exec.Do(&c.group, false)
+	out, err := c.do(false)
 	c.group.Reset(c.proto, c.id)
 	if err != nil {
 		return fsm.Error(errorText(err))

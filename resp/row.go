@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -11,22 +12,84 @@ import (
 // embedded fsm.Command carries what COMMAND prints; its Run stays nil.
 type row struct {
 	cmd fsm.Command
-	// run answers. A reply of kind none writes nothing.
+	// run answers. A reply of kind none writes nothing. A container without run
+	// needs a subcommand.
 	run func(c *conn, args [][]byte) fsm.Reply
-	// noAuth rows may be used before the connection has authenticated.
-	noAuth bool
+	// sub are the subcommands of a container, each with its own run.
+	sub []row
+
+	// words are the flags as COMMAND prints them, acl the categories that do not
+	// follow from the flags, and tips the hints for proxies; each separated by
+	// blanks.
+	words, acl, tips string
 	// inMulti rows are run at once inside MULTI instead of being queued.
 	inMulti bool
+	// hidden rows only say why the server does not do such a thing: COMMAND
+	// does not list them.
+	hidden bool
+
+	// What follows is filled in by sessionTable.
+
+	parent  *row
+	subs    map[string]*row
+	noAuth  bool // may be used before the connection has authenticated
+	noMulti bool // refused inside MULTI
+	stats   *series
 }
 
+// sessionFamilies lists the families of session commands. Pub/sub and scripting
+// bring their own when they come.
 func sessionFamilies() [][]row {
 	return [][]row{
 		connectionRows,
 		clientRows,
 		transactionRows,
 		commandRows,
-		serverRows,
+		configRows,
+		infoRows,
+		replicationRows,
+		persistenceRows,
+		diagnosticRows,
+		aclRows,
+		clusterRows,
+		absentRows,
 		adminRows,
+	}
+}
+
+// fullName is the name as COMMAND prints it: "client|list".
+func (r *row) fullName() string {
+	if r.parent != nil {
+		return r.parent.cmd.Name + "|" + r.cmd.Name
+	}
+	return r.cmd.Name
+}
+
+func (r *row) has(word string) bool { return slices.Contains(strings.Fields(r.words), word) }
+
+// prepare fills in what follows from the rest of the row.
+func (r *row) prepare() {
+	r.noAuth, r.noMulti = r.has("no_auth"), r.has("no_multi")
+	for word, flag := range map[string]fsm.Flags{"fast": fsm.Fast, "noscript": fsm.NoScript, "admin": fsm.Dangerous} {
+		if r.has(word) {
+			r.cmd.Flags |= flag
+		}
+	}
+	if len(r.sub) == 0 {
+		return
+	}
+	r.subs = make(map[string]*row, len(r.sub))
+	r.cmd.Sub = make([]fsm.Command, len(r.sub))
+	r.sub = slices.Clone(r.sub)
+	for i := range r.sub {
+		s := &r.sub[i]
+		s.parent = r
+		s.prepare()
+		if s.cmd.Group == "" {
+			s.cmd.Group = r.cmd.Group
+		}
+		r.subs[s.cmd.Name] = s
+		r.cmd.Sub[i] = s.cmd
 	}
 }
 
@@ -36,23 +99,36 @@ func sessionTable(table *fsm.Table) map[string]*row {
 	rows := make(map[string]*row)
 	for _, family := range sessionFamilies() {
 		for i := range family {
-			r := family[i]
+			r := family[i] // a copy: the rows in the families stay constant
 			if rows[r.cmd.Name] != nil || table.Find([]byte(r.cmd.Name)) != nil {
 				panic(fmt.Sprintf("resp: command %q stands in the tables twice", r.cmd.Name))
 			}
-			r.cmd.IndexSub()
+			r.prepare()
 			rows[r.cmd.Name] = &r
 		}
 	}
 	return rows
 }
 
-func (s *Server) findRow(name []byte) *row {
-	if len(name) > 32 {
+// lookup finds name in any case without allocating.
+func lookup(rows map[string]*row, name []byte) *row {
+	if r := rows[string(name)]; r != nil {
+		return r
+	}
+	var low [32]byte
+	if len(name) > len(low) {
 		return nil
 	}
-	return s.rows[strings.ToLower(string(name))]
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
+	return rows[string(low[:len(name)])]
 }
+
+func (s *Server) findRow(name []byte) *row { return lookup(s.rows, name) }
 
 func upper(s string) string { return strings.ToUpper(s) }
 
@@ -62,8 +138,28 @@ func SessionRows() []fsm.Command {
 	var out []fsm.Command
 	for _, family := range sessionFamilies() {
 		for _, r := range family {
+			if r.hidden {
+				continue
+			}
+			r.prepare()
 			out = append(out, r.cmd)
 		}
 	}
 	return out
+}
+
+// helpRow is the HELP of a container: it prints the other subcommands from
+// their rows.
+func helpRow(since string) row {
+	return row{cmd: fsm.Command{Name: "help", Arity: 2, Since: since, Complexity: "O(1)", Doc: "Print the subcommands"}, words: "loading stale", run: help}
+}
+
+func help(c *conn, args [][]byte) fsm.Reply {
+	r := c.srv.findRow(args[0])
+	lines := []fsm.Reply{fsm.Simple(upper(r.cmd.Name) + " <subcommand> [<arg> ...]. Subcommands are:")}
+	for i := range r.sub {
+		s := &r.sub[i]
+		lines = append(lines, fsm.Simple(strings.TrimSpace(upper(s.cmd.Name)+" "+s.cmd.Syntax)), fsm.Simple("    "+s.cmd.Doc+"."))
+	}
+	return fsm.Array(lines)
 }

@@ -1,12 +1,14 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +68,7 @@ type Replica struct{ Host, Port string }
 type Config struct {
 	Addr        string // client port
 	RequirePass string // "" for none
+	DataDir     string // CONFIG GET dir prints it
 	Limits      Limits
 	Logger      hclog.Logger
 	Listener    net.Listener // in place of Addr, for tests
@@ -87,9 +90,17 @@ type Server struct {
 	runID   string
 	port    int
 
-	nextID  atomic.Uint64
-	closing atomic.Bool
-	busy    sync.WaitGroup // connections that are executing a pipeline
+	nextID   atomic.Uint64
+	closing  atomic.Bool
+	stopping chan struct{}  // closed with closing: ends pauses and sleeps
+	busy     atomic.Int64   // connections that are executing a pipeline
+	idle     chan struct{}  // capacity 1: busy came down to 0 while closing
+	behind   sync.WaitGroup // BGSAVE
+	saving   atomic.Bool
+
+	pause atomic.Pointer[pause] // nil when clients are not paused
+	quiet quiet
+	saved atomic.Int64 // unix seconds of the last snapshot asked for by a client
 
 	mu    sync.Mutex
 	conns map[uint64]*conn
@@ -110,15 +121,19 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	}
 	var id [20]byte
 	rand.Read(id[:]) // never fails: see crypto/rand
+	rows := sessionTable(table)
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, cluster: cluster, table: table, rows: sessionTable(table),
-		metrics: newMetrics(table), served: make(chan struct{}), started: time.Now(), runID: hex.EncodeToString(id[:]),
+		cfg: cfg, log: cfg.Logger, cluster: cluster, table: table, rows: rows,
+		metrics: newMetrics(table, rows), served: make(chan struct{}), started: time.Now(), runID: hex.EncodeToString(id[:]),
+		stopping: make(chan struct{}), idle: make(chan struct{}, 1),
 		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
 	}
+	s.saved.Store(s.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		s.port = a.Port
 	}
 	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
+	s.metrics.open = s.guard.Open
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	go func() {
 		defer close(s.served)
@@ -136,38 +151,70 @@ func (s *Server) Addr() net.Addr { return s.guard.Addr() }
 func (s *Server) Metrics() *Metrics { return s.metrics }
 
 // Stop refuses new connections and new pipelines, and waits until those being
-// executed are answered or ctx is done.
+// executed are answered or ctx is done. Pauses and sleeps end early.
 func (s *Server) Stop(ctx context.Context) error {
-	s.closing.Store(true)
+	s.refuseWork()
 	err := s.guard.Close()
-	idle := make(chan struct{})
-	go func() {
-		s.busy.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("clients still waiting: %w", ctx.Err()))
+	for s.busy.Load() > 0 {
+		select {
+		case <-s.idle:
+		case <-ctx.Done():
+			return errors.Join(err, fmt.Errorf("clients still waiting: %w", ctx.Err()))
+		}
 	}
 	return err
 }
 
-// Close closes the port and all connections.
+// Close closes the port and all connections, and waits for a snapshot that a
+// client asked for.
 func (s *Server) Close() error {
-	s.closing.Store(true)
+	s.refuseWork()
 	err := s.guard.Close()
+	for _, c := range s.connections() {
+		err = errors.Join(err, ignoreClosed(c.net.Close()))
+	}
+	<-s.served
+	s.behind.Wait()
+	return ignoreClosed(err)
+}
+
+// refuseWork makes handle turn pipelines away.
+func (s *Server) refuseWork() {
+	if !s.closing.Swap(true) {
+		close(s.stopping)
+	}
+}
+
+// enter counts a pipeline in, unless the server is stopping. Of a pipeline and
+// a Stop at the same moment, one sees the other.
+func (s *Server) enter() bool {
+	s.busy.Add(1)
+	if s.closing.Load() {
+		s.leave()
+		return false
+	}
+	return true
+}
+
+func (s *Server) leave() {
+	if s.busy.Add(-1) == 0 && s.closing.Load() {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// connections returns the open connections in the order in which they came.
+func (s *Server) connections() []*conn {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	conns := make([]*conn, 0, len(s.conns))
 	for _, c := range s.conns {
 		conns = append(conns, c)
 	}
-	s.mu.Unlock()
-	for _, c := range conns {
-		err = errors.Join(err, ignoreClosed(c.net.Close()))
-	}
-	<-s.served
-	return ignoreClosed(err)
+	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
+	return conns
 }
 
 func ignoreClosed(err error) error {
@@ -186,7 +233,8 @@ func (s *Server) accept(rc redcon.Conn) bool {
 	s.mu.Lock()
 	s.conns[c.id] = c
 	s.mu.Unlock()
-	s.metrics.Connections.Add(1)
+	s.metrics.Connections.Inc()
+	s.metrics.connections.Add(1)
 	return true
 }
 
@@ -207,12 +255,11 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 // it is taken here.
 func (s *Server) handle(rc redcon.Conn, first redcon.Command) {
 	c := rc.Context().(*conn)
-	s.busy.Add(1)
-	defer s.busy.Done()
-	if s.closing.Load() {
+	if !s.enter() {
 		c.hangUp()
 		return
 	}
+	defer s.leave()
 	defer c.recover()
-	c.serve(first.Args, rc.ReadPipeline())
+	c.serve(first, rc.ReadPipeline())
 }

@@ -1,0 +1,246 @@
+package resp
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var commandRows = []row{
+	{cmd: fsm.Command{Name: "command", Arity: -1, Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands", Doc: "Describe all commands"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandAll, sub: []row{
+		{cmd: fsm.Command{Name: "count", Arity: 2, Since: "2.8.13", Complexity: "O(1)", Doc: "Number of commands"}, words: "loading stale", acl: "connection", run: commandCount},
+		{cmd: fsm.Command{Name: "info", Arity: -2, Since: "2.8.13", Complexity: "O(N) where N is the number of commands asked for", Syntax: "[command-name [command-name ...]]", Doc: "Describe commands for programs"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandInfo},
+		{cmd: fsm.Command{Name: "docs", Arity: -2, Since: "7.0.0", Complexity: "O(N) where N is the number of commands asked for", Syntax: "[command-name [command-name ...]]", Doc: "Describe commands for people"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandDocs},
+		{cmd: fsm.Command{Name: "list", Arity: -2, Since: "7.0.0", Complexity: "O(N) where N is the number of commands", Syntax: "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", Doc: "Names of the commands"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandList},
+		{cmd: fsm.Command{Name: "getkeys", Arity: -4, Since: "2.8.13", Complexity: "O(N) where N is the number of arguments", Syntax: "command [arg [arg ...]]", Doc: "Find the keys in a command"}, words: "loading stale", acl: "connection", run: commandGetkeys},
+		{cmd: fsm.Command{Name: "getkeysandflags", Arity: -4, Since: "7.0.0", Complexity: "O(N) where N is the number of arguments", Syntax: "command [arg [arg ...]]", Doc: "Find the keys in a command, and what it does to them"}, words: "loading stale", acl: "connection", run: commandGetkeysandflags},
+		withACL(helpRow("5.0.0"), "connection"),
+	}},
+}
+
+func commandAll(c *conn, args [][]byte) fsm.Reply {
+	var out []fsm.Reply
+	for _, s := range c.srv.allSpecs() {
+		out = append(out, s.info())
+	}
+	return fsm.Array(out)
+}
+
+func commandCount(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(len(c.srv.allSpecs()))) }
+
+func commandInfo(c *conn, args [][]byte) fsm.Reply {
+	if len(args) == 2 {
+		return commandAll(c, args)
+	}
+	var out []fsm.Reply
+	for _, name := range args[2:] {
+		if s := c.srv.findSpec(string(name)); s != nil {
+			out = append(out, s.info())
+		} else {
+			out = append(out, fsm.NullArray)
+		}
+	}
+	return fsm.Array(out)
+}
+
+// info is the entry of COMMAND INFO.
+func (s *spec) info() fsm.Reply {
+	first, last, step := s.cmd.Keys.First, s.cmd.Keys.Last, s.cmd.Keys.Step
+	subs := make([]fsm.Reply, len(s.subs))
+	for i, sub := range s.subs {
+		subs[i] = sub.info()
+	}
+	acl := make([]string, len(s.acl))
+	for i, c := range s.acl {
+		acl[i] = "@" + c
+	}
+	return fsm.Array([]fsm.Reply{
+		fsm.Bulk(s.name),
+		fsm.Int(int64(s.cmd.Arity)),
+		words(s.flags),
+		fsm.Int(int64(first)), fsm.Int(int64(last)), fsm.Int(int64(step)),
+		words(acl),
+		bulkSet(s.tips),
+		s.keySpecs(),
+		fsm.Array(subs),
+	})
+}
+
+// words is a set of status lines.
+func words(ss []string) fsm.Reply {
+	out := make([]fsm.Reply, len(ss))
+	for i, s := range ss {
+		out[i] = fsm.Simple(s)
+	}
+	return fsm.Set(out)
+}
+
+func bulkSet(ss []string) fsm.Reply {
+	out := make([]fsm.Reply, len(ss))
+	for i, s := range ss {
+		out[i] = fsm.Bulk(s)
+	}
+	return fsm.Set(out)
+}
+
+// keySpecs says where the keys are. Commands whose keys move with the arguments
+// say so, and clients ask COMMAND GETKEYS.
+func (s *spec) keySpecs() fsm.Reply {
+	k := s.cmd.Keys
+	if k.First == 0 && s.cmd.KeysOf == nil {
+		return fsm.Set(nil)
+	}
+	var spec []fsm.Reply
+	if s.cmd.Access.Notes != "" {
+		spec = append(spec, fsm.Bulk("notes"), fsm.Bulk(s.cmd.Access.Notes))
+	}
+	spec = append(spec, fsm.Bulk("flags"), words(s.accessFlags()))
+	if k.First == 0 {
+		unknown := fsm.Map([]fsm.Reply{fsm.Bulk("type"), fsm.Bulk("unknown"), fsm.Bulk("spec"), fsm.Map(nil)})
+		spec = append(spec, fsm.Bulk("begin_search"), unknown, fsm.Bulk("find_keys"), unknown)
+		return fsm.Set([]fsm.Reply{fsm.Map(spec)})
+	}
+	last := k.Last // counts from the first key, or from the end if negative
+	if last >= 0 {
+		last -= k.First
+	}
+	spec = append(spec,
+		fsm.Bulk("begin_search"), fsm.Map([]fsm.Reply{
+			fsm.Bulk("type"), fsm.Bulk("index"),
+			fsm.Bulk("spec"), fsm.Map([]fsm.Reply{fsm.Bulk("index"), fsm.Int(int64(k.First))}),
+		}),
+		fsm.Bulk("find_keys"), fsm.Map([]fsm.Reply{
+			fsm.Bulk("type"), fsm.Bulk("range"),
+			fsm.Bulk("spec"), fsm.Map([]fsm.Reply{
+				fsm.Bulk("lastkey"), fsm.Int(int64(last)),
+				fsm.Bulk("keystep"), fsm.Int(int64(k.Step)),
+				fsm.Bulk("limit"), fsm.Int(0),
+			}),
+		}))
+	return fsm.Set([]fsm.Reply{fsm.Map(spec)})
+}
+
+func (s *spec) accessFlags() []string {
+	var out []string
+	if s.cmd.Access.Mode != "" {
+		out = append(out, s.cmd.Access.Mode)
+	}
+	out = append(out, strings.Fields(s.cmd.Access.Flags)...)
+	if s.cmd.Flags&fsm.VariableFlags != 0 && !slices.Contains(out, "variable_flags") {
+		out = append(out, "variable_flags")
+	}
+	return out
+}
+
+func commandDocs(c *conn, args [][]byte) fsm.Reply {
+	var specs []*spec
+	if len(args) == 2 {
+		specs = c.srv.allSpecs()
+	}
+	for _, name := range args[2:] {
+		if s := c.srv.findSpec(string(name)); s != nil {
+			specs = append(specs, s)
+		}
+	}
+	var out []fsm.Reply
+	for _, s := range specs {
+		out = append(out, fsm.Bulk(s.name), s.docs())
+	}
+	return fsm.Map(out)
+}
+
+// docs is the entry of COMMAND DOCS.
+func (s *spec) docs() fsm.Reply {
+	d := []fsm.Reply{
+		fsm.Bulk("summary"), fsm.Bulk(s.cmd.Doc),
+		fsm.Bulk("since"), fsm.Bulk(s.cmd.Since),
+		fsm.Bulk("group"), fsm.Bulk(s.cmd.Group),
+		fsm.Bulk("complexity"), fsm.Bulk(s.cmd.Complexity),
+	}
+	if s.cmd.Syntax != "" {
+		d = append(d, fsm.Bulk("arguments"), syntaxReply(parseSyntax(s.cmd.Syntax)))
+	}
+	if len(s.subs) > 0 {
+		var subs []fsm.Reply
+		for _, sub := range s.subs {
+			subs = append(subs, fsm.Bulk(sub.name), sub.docs())
+		}
+		d = append(d, fsm.Bulk("subcommands"), fsm.Map(subs))
+	}
+	return fsm.Map(d)
+}
+
+func commandList(c *conn, args [][]byte) fsm.Reply {
+	keep := func(*spec) bool { return true }
+	switch {
+	case len(args) == 2:
+	case len(args) != 5 || !strings.EqualFold(string(args[2]), "filterby"):
+		return fsm.Error(msgSyntax)
+	default:
+		value := string(args[4])
+		switch strings.ToLower(string(args[3])) {
+		case "module":
+			keep = func(*spec) bool { return false } // there are no modules
+		case "aclcat":
+			keep = func(s *spec) bool { return slices.Contains(s.acl, strings.ToLower(value)) }
+		case "pattern":
+			keep = func(s *spec) bool { return glob(value, s.name) }
+		default:
+			return fsm.Error(msgSyntax)
+		}
+	}
+	return fsm.Strings(names(c.srv.allSpecs(), keep)...)
+}
+
+// glob matches names, without regard to case. They hold no slash, the one byte
+// that path.Match treats in another way than Redis.
+func glob(pattern, name string) bool {
+	ok, err := path.Match(strings.ToLower(pattern), strings.ToLower(name))
+	return ok && err == nil
+}
+
+func commandGetkeys(c *conn, args [][]byte) fsm.Reply {
+	_, keys, refusal := c.srv.keysIn(args[2:])
+	if refusal != "" {
+		return fsm.Error(refusal)
+	}
+	out := make([]string, len(keys))
+	for i, pos := range keys {
+		out[i] = string(args[2+pos])
+	}
+	return fsm.Strings(out...)
+}
+
+func commandGetkeysandflags(c *conn, args [][]byte) fsm.Reply {
+	s, keys, refusal := c.srv.keysIn(args[2:])
+	if refusal != "" {
+		return fsm.Error(refusal)
+	}
+	out := make([]fsm.Reply, len(keys))
+	for i, pos := range keys {
+		out[i] = fsm.Array([]fsm.Reply{fsm.Bulk(string(args[2+pos])), words(s.accessFlags())})
+	}
+	return fsm.Array(out)
+}
+
+// keysIn finds the keys of a whole command, or says why not.
+func (s *Server) keysIn(args [][]byte) (found *spec, keys []int, refusal string) {
+	found = s.findSpec(string(args[0]))
+	if found != nil && len(found.subs) > 0 && len(args) > 1 {
+		found = s.findSpec(string(args[0]) + "|" + string(args[1]))
+	}
+	switch {
+	case found == nil:
+		return nil, nil, "ERR Invalid command specified"
+	case found.cmd.Keys.First == 0 && found.cmd.KeysOf == nil:
+		return nil, nil, "ERR The command has no key arguments"
+	case !found.cmd.ArityOK(len(args)):
+		return nil, nil, "ERR Invalid number of arguments specified for command"
+	}
+	if keys = found.cmd.KeyPositions(args); keys == nil && found.cmd.KeysOf != nil {
+		return nil, nil, "ERR Invalid arguments specified for command"
+	}
+	return found, keys, ""
+}

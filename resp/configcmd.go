@@ -1,0 +1,123 @@
+package resp
+
+import (
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var configRows = []row{
+	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
+		{cmd: fsm.Command{Name: "get", Arity: -3, Since: "2.0.0", Complexity: "O(N) where N is the number of patterns", Syntax: "parameter [parameter ...]", Doc: "Settings whose names match patterns"}, words: "admin noscript loading stale", run: configGet},
+		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings of this node until it is restarted: requirepass; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
+		{cmd: fsm.Command{Name: "resetstat", Arity: 2, Since: "2.0.0", Complexity: "O(1)", Doc: "Make the statistics of INFO count from zero"}, words: "admin noscript loading stale", run: configResetstat},
+		{cmd: fsm.Command{Name: "rewrite", Arity: 2, Since: "2.8.0", Complexity: "O(1)", Doc: "Refused: there is no configuration file"}, words: "admin noscript loading stale", run: configRewrite},
+		helpRow("5.0.0"),
+	}},
+}
+
+// settings are what CONFIG GET prints. What clients ask for is here, with the
+// value by which this server behaves; a parameter of Redis that has no
+// counterpart is missing. Only requirepass can be changed: setting another one
+// to the value that it has is accepted, because programs do that as they start,
+// and everything else is refused, because it would not happen.
+func (s *Server) settings() map[string]string {
+	l := s.cfg.Limits
+	bind, port := "", strconv.Itoa(s.port)
+	if host, _, err := net.SplitHostPort(s.cfg.Addr); err == nil {
+		bind = host
+	}
+	return map[string]string{
+		"appendfsync":               "always",
+		"appendonly":                "yes",
+		"bind":                      bind,
+		"cluster-enabled":           "no",
+		"daemonize":                 "no",
+		"databases":                 strconv.Itoa(fsm.Databases),
+		"dir":                       s.cfg.DataDir,
+		"lazyfree-lazy-expire":      "no",
+		"lazyfree-lazy-user-del":    "no",
+		"latency-monitor-threshold": "0",
+		"maxclients":                strconv.Itoa(l.MaxClients),
+		"maxmemory":                 "0",
+		"maxmemory-policy":          "noeviction",
+		"notify-keyspace-events":    "",
+		"port":                      port,
+		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),
+		"protected-mode":            "no",
+		"replica-read-only":         "yes",
+		"replica-serve-stale-data":  "yes",
+		"requirepass":               s.password(),
+		"save":                      "",
+		"slave-read-only":           "yes",
+		"slave-serve-stale-data":    "yes",
+		"slowlog-log-slower-than":   "-1",
+		"slowlog-max-len":           "0",
+		"tcp-keepalive":             strconv.Itoa(int(guardKeepAlive.Seconds())),
+		"timeout":                   "0",
+		"tls-port":                  "0",
+		"unixsocket":                "",
+	}
+}
+
+func configGet(c *conn, args [][]byte) fsm.Reply {
+	all := c.srv.settings()
+	var out []fsm.Reply
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), name) }) {
+			out = append(out, fsm.Bulk(name), fsm.Bulk(all[name]))
+		}
+	}
+	return fsm.Map(out)
+}
+
+// configSet changes all parameters or none.
+func configSet(c *conn, args [][]byte) fsm.Reply {
+	if len(args)%2 != 0 {
+		return fsm.Error(fsm.WrongArity("config|set"))
+	}
+	failed := func(name, why string) fsm.Reply {
+		return fsm.Error("ERR CONFIG SET failed (possibly related to argument '" + name + "') - " + why)
+	}
+	all := c.srv.settings()
+	changes := make(map[string]string)
+	for i := 2; i < len(args); i += 2 {
+		name, value := strings.ToLower(string(args[i])), string(args[i+1])
+		current, known := all[name]
+		if !known {
+			return fsm.Error("ERR Unknown option or number of arguments for CONFIG SET - '" + string(args[i]) + "'")
+		}
+		if _, twice := changes[name]; twice {
+			return failed(string(args[i]), "duplicate parameter")
+		}
+		if name != "requirepass" && !strings.EqualFold(value, current) {
+			return failed(string(args[i]), "it is fixed to '"+current+"' while the node runs")
+		}
+		changes[name] = value
+	}
+	if pass, ok := changes["requirepass"]; ok {
+		c.srv.setPassword(pass)
+	}
+	return fsm.OK
+}
+
+// setPassword changes the password for what comes: connections that have
+// authenticated stay so.
+func (s *Server) setPassword(pass string) {
+	s.mu.Lock()
+	s.rpass = pass
+	s.mu.Unlock()
+}
+
+func configResetstat(c *conn, args [][]byte) fsm.Reply {
+	c.srv.metrics.reset()
+	return fsm.OK
+}
+
+func configRewrite(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Error("ERR The server is running without a config file")
+}

@@ -1,0 +1,331 @@
+package resp
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var infoRows = []row{
+	{cmd: fsm.Command{Name: "info", Arity: -1, Group: "server", Since: "1.0.0", Complexity: "O(1)", Syntax: "[section [section ...]]", Doc: "Describe this node and its cluster"}, words: "loading stale", acl: "dangerous", tips: tipsShards, run: info},
+}
+
+// infoSection is one section of INFO.
+type infoSection struct {
+	name  string
+	extra bool // only with ALL, EVERYTHING or its own name
+	write func(p *infoPage)
+}
+
+var infoSections = []infoSection{
+	{"server", false, infoServer},
+	{"clients", false, infoClients},
+	{"memory", false, infoMemory},
+	{"persistence", false, infoPersistence},
+	{"stats", false, infoStats},
+	{"replication", false, infoReplication},
+	{"cpu", false, infoCPU},
+	{"modules", false, func(*infoPage) {}},
+	{"commandstats", true, infoCommandstats},
+	{"errorstats", false, infoErrorstats},
+	{"latencystats", true, infoLatencystats},
+	{"cluster", false, infoCluster},
+	{"keyspace", false, infoKeyspace},
+	{"holdfast", false, infoHoldfast},
+}
+
+// infoTitles are the headings that are not the section's name with a capital.
+var infoTitles = map[string]string{"cpu": "CPU"}
+
+// infoPage is what the sections are written from.
+type infoPage struct {
+	strings.Builder
+	srv   *Server
+	state State
+	stats totals
+	rate  float64
+	now   time.Time
+}
+
+func (p *infoPage) line(name string, value any) { fmt.Fprintf(p, "%s:%v\r\n", name, value) }
+
+func info(c *conn, args [][]byte) fsm.Reply {
+	wanted := make(map[string]bool)
+	for _, a := range args[1:] {
+		wanted[strings.ToLower(string(a))] = true
+	}
+	all := wanted["all"] || wanted["everything"]
+	standard := len(wanted) == 0 || wanted["default"] || all
+	p := &infoPage{srv: c.srv, state: c.srv.cluster.State(), now: time.Now()}
+	p.stats, p.rate = c.srv.metrics.sinceReset()
+	for _, s := range infoSections {
+		if !wanted[s.name] && !(standard && !s.extra) && !all {
+			continue
+		}
+		if p.Len() > 0 {
+			p.WriteString("\r\n")
+		}
+		title := infoTitles[s.name]
+		if title == "" {
+			title = upper(s.name[:1]) + s.name[1:]
+		}
+		p.WriteString("# " + title + "\r\n")
+		s.write(p)
+	}
+	return fsm.Verbatim(p.String())
+}
+
+func infoServer(p *infoPage) {
+	executable, err := os.Executable()
+	if err != nil {
+		executable = ""
+	}
+	uptime := int64(p.now.Sub(p.srv.started) / time.Second)
+	p.line("redis_version", RedisVersion)
+	p.line("redis_git_sha1", "00000000")
+	p.line("redis_git_dirty", 0)
+	p.line("redis_build_id", "0")
+	p.line("redis_mode", "standalone")
+	p.line("holdfast_version", p.state.Version)
+	p.line("os", kernel())
+	p.line("arch_bits", strconv.IntSize)
+	p.line("go_version", runtime.Version())
+	p.line("process_id", os.Getpid())
+	p.line("run_id", p.srv.runID)
+	p.line("tcp_port", p.srv.port)
+	p.line("server_time_usec", p.now.UnixMicro())
+	p.line("uptime_in_seconds", uptime)
+	p.line("uptime_in_days", uptime/(24*3600))
+	p.line("hz", 10)
+	p.line("configured_hz", 10)
+	p.line("executable", executable)
+	p.line("config_file", "")
+}
+
+// kernel names the operating system as "Linux 6.1.0 x86_64".
+func kernel() string {
+	var u syscall.Utsname
+	if err := syscall.Uname(&u); err != nil {
+		return runtime.GOOS + " " + runtime.GOARCH
+	}
+	return text(u.Sysname[:]) + " " + text(u.Release[:]) + " " + text(u.Machine[:])
+}
+
+// text reads a string that ends at a zero, of whatever the platform's char is.
+func text[T int8 | uint8](chars []T) string {
+	var b []byte
+	for _, ch := range chars {
+		if ch == 0 {
+			break
+		}
+		b = append(b, byte(ch))
+	}
+	return string(b)
+}
+
+func infoClients(p *infoPage) {
+	p.line("connected_clients", p.srv.guard.Open())
+	p.line("unauthenticated_clients", p.srv.guard.Unauthenticated())
+	p.line("cluster_connections", 0)
+	p.line("maxclients", p.srv.cfg.Limits.MaxClients)
+	p.line("blocked_clients", 0)
+	p.line("tracking_clients", 0)
+	p.line("clients_in_timeout_table", 0)
+}
+
+// memoryUse returns the bytes of live objects, of memory taken from the system,
+// and the process' resident set.
+func memoryUse() (used, mapped, resident uint64) {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
+	metrics.Read(samples)
+	used, mapped = samples[0].Value.Uint64(), samples[1].Value.Uint64()
+	resident = mapped
+	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if f := strings.Fields(string(b)); len(f) > 1 {
+			if pages, err := strconv.ParseUint(f[1], 10, 64); err == nil {
+				resident = pages * uint64(os.Getpagesize())
+			}
+		}
+	}
+	return used, mapped, resident
+}
+
+// human prints bytes as Redis does: 1.50M.
+func human(n uint64) string {
+	units := "BKMGTP"
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f /= 1024
+		i++
+	}
+	if i == 0 {
+		return strconv.FormatUint(n, 10) + "B"
+	}
+	return strconv.FormatFloat(f, 'f', 2, 64) + units[i:i+1]
+}
+
+func infoMemory(p *infoPage) {
+	used, mapped, resident := memoryUse()
+	var sys syscall.Sysinfo_t
+	total := uint64(0)
+	if err := syscall.Sysinfo(&sys); err == nil {
+		total = uint64(sys.Totalram) * uint64(sys.Unit)
+	}
+	p.line("used_memory", used)
+	p.line("used_memory_human", human(used))
+	p.line("used_memory_rss", resident)
+	p.line("used_memory_rss_human", human(resident))
+	p.line("allocator_allocated", used)
+	p.line("allocator_active", mapped)
+	p.line("allocator_resident", mapped)
+	p.line("total_system_memory", total)
+	p.line("total_system_memory_human", human(total))
+	p.line("maxmemory", 0)
+	p.line("maxmemory_human", "0B")
+	p.line("maxmemory_policy", "noeviction")
+	p.line("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(used, 1)), 'f', 2, 64))
+	p.line("mem_allocator", "go")
+}
+
+// flag prints a bool as Redis does.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func infoPersistence(p *infoPage) {
+	saving := flag(p.srv.saving.Load())
+	p.line("loading", 0) // the port opens when the state is there
+	p.line("async_loading", 0)
+	p.line("rdb_changes_since_last_save", 0) // every acknowledged write is on disk
+	p.line("rdb_bgsave_in_progress", saving)
+	p.line("rdb_last_save_time", p.srv.saved.Load())
+	p.line("rdb_last_bgsave_status", "ok")
+	p.line("aof_enabled", 1)
+	p.line("aof_rewrite_in_progress", saving)
+	p.line("aof_rewrite_scheduled", 0)
+	p.line("aof_last_bgrewrite_status", "ok")
+	p.line("aof_last_write_status", "ok")
+	p.line("aof_current_size", p.state.LogBytes)
+}
+
+func infoStats(p *infoPage) {
+	var calls, errors uint64
+	for _, s := range p.stats.series {
+		calls += s.calls
+	}
+	for _, n := range p.stats.errors {
+		errors += n
+	}
+	p.line("total_connections_received", p.stats.connections)
+	p.line("total_commands_processed", calls)
+	p.line("instantaneous_ops_per_sec", int64(p.rate+0.5))
+	p.line("total_net_input_bytes", p.stats.bytesIn)
+	p.line("total_net_output_bytes", p.stats.bytesOut)
+	p.line("rejected_connections", p.stats.refused)
+	p.line("expired_keys", p.state.Expired)
+	p.line("evicted_keys", 0)
+	p.line("pubsub_channels", 0)
+	p.line("pubsub_patterns", 0)
+	p.line("total_error_replies", errors)
+}
+
+func infoReplication(p *infoPage) {
+	p.line("role", "master")
+	p.line("connected_slaves", len(p.state.Replicas))
+	for i, r := range p.state.Replicas {
+		p.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=0", r.Host, r.Port, p.state.Applied))
+	}
+	// The id of the history, which is the cluster's: the same on every node.
+	id := sha1.Sum([]byte(p.state.ClusterID))
+	p.line("master_failover_state", "no-failover")
+	p.line("master_replid", hex.EncodeToString(id[:]))
+	p.line("master_replid2", strings.Repeat("0", 40))
+	p.line("master_repl_offset", p.state.Applied)
+	p.line("second_repl_offset", -1)
+	p.line("repl_backlog_active", 0)
+	p.line("repl_backlog_size", 0)
+	p.line("repl_backlog_first_byte_offset", 0)
+	p.line("repl_backlog_histlen", 0)
+}
+
+func infoCPU(p *infoPage) {
+	for _, u := range []struct {
+		who  int
+		name string
+	}{{syscall.RUSAGE_SELF, ""}, {syscall.RUSAGE_CHILDREN, "_children"}} {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(u.who, &r); err != nil {
+			continue
+		}
+		p.line("used_cpu_sys"+u.name, fmt.Sprintf("%d.%06d", r.Stime.Sec, r.Stime.Usec))
+		p.line("used_cpu_user"+u.name, fmt.Sprintf("%d.%06d", r.Utime.Sec, r.Utime.Usec))
+	}
+}
+
+// infoCommandstats prints the time of a command as its client sees it: from the
+// pipeline's arrival until its replies, the cluster's round included.
+func infoCommandstats(p *infoPage) {
+	for _, name := range slices.Sorted(maps.Keys(p.stats.series)) {
+		s := p.stats.series[name]
+		usec := s.nanos / 1000
+		p.line("cmdstat_"+name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+			s.calls, usec, float64(usec)/float64(max(s.calls, 1)), s.rejected, s.failed))
+	}
+}
+
+func infoErrorstats(p *infoPage) {
+	for _, code := range slices.Sorted(maps.Keys(p.stats.errors)) {
+		p.line("errorstat_"+code, fmt.Sprintf("count=%d", p.stats.errors[code]))
+	}
+}
+
+func infoLatencystats(p *infoPage) {
+	for _, name := range slices.Sorted(maps.Keys(p.stats.series)) {
+		s := p.stats.series[name]
+		if s.calls == 0 {
+			continue
+		}
+		us := func(q float64) float64 { return float64(s.quantile(q).Microseconds()) }
+		p.line("latency_percentiles_usec_"+name, fmt.Sprintf("p50=%.3f,p99=%.3f,p99.9=%.3f", us(0.5), us(0.99), us(0.999)))
+	}
+}
+
+func infoCluster(p *infoPage) { p.line("cluster_enabled", 0) }
+
+func infoKeyspace(p *infoPage) {
+	for db, k := range p.state.Keys {
+		if k.Keys > 0 {
+			p.line("db"+strconv.Itoa(db), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", k.Keys, k.Volatile))
+		}
+	}
+}
+
+// infoHoldfast must not repeat a name of another section: clients read INFO into
+// one map.
+func infoHoldfast(p *infoPage) {
+	st := p.state
+	p.line("node_id", st.NodeID)
+	p.line("cluster_id", st.ClusterID)
+	p.line("raft_role", st.Role)
+	p.line("raft_leader", st.Leader)
+	p.line("raft_term", st.Term)
+	p.line("commit_index", st.Commit)
+	p.line("applied_index", st.Applied)
+	p.line("ready", flag(st.Ready))
+	p.line("log_bytes", st.LogBytes)
+	p.line("operations", st.Operations)
+}

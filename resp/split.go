@@ -1,0 +1,72 @@
+package resp
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// replyLen returns the length of the first reply in b, 0 if it is not whole or
+// not a reply.
+func replyLen(b []byte) int {
+	size := 0
+	for parts := 1; parts > 0; parts-- {
+		head, n, inner := replyHead(b[size:])
+		if head == 0 || n > len(b)-size-head {
+			return 0
+		}
+		size += head + n
+		if parts += inner; parts > len(b) { // more parts than bytes: not whole
+			return 0
+		}
+	}
+	return size
+}
+
+// replyHead reads the line that a reply begins with: its length, the bytes of
+// payload behind it, and how many replies follow inside. head is 0 if the line
+// is not whole or makes no sense.
+func replyHead(b []byte) (head, payload, inner int) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 2 || b[end-1] != '\r' {
+		return 0, 0, 0
+	}
+	switch b[0] {
+	case '+', '-', ':', '_', ',', '#', '(':
+		return end + 1, 0, 0
+	case '$', '=', '*', '~', '>', '%':
+		n, err := strconv.Atoi(string(b[1 : end-1]))
+		switch {
+		case err != nil || n > len(b):
+			return 0, 0, 0
+		case n < 0:
+			return end + 1, 0, 0 // RESP2's nulls
+		case b[0] == '$' || b[0] == '=':
+			return end + 1, n + 2, 0
+		case b[0] == '%':
+			return end + 1, 0, 2 * n
+		}
+		return end + 1, 0, n
+	}
+	return 0, 0, 0
+}
+
+// mayHoldError reports whether an error line can be in b; the answer is cheap,
+// and seldom wrong.
+func mayHoldError(b []byte) bool {
+	return len(b) > 0 && (b[0] == '-' || bytes.Contains(b, []byte("\n-")))
+}
+
+// eachError calls f with every error line of a whole reply, those in arrays
+// included, without the minus sign and the line end.
+func eachError(b []byte, f func(line []byte)) {
+	for len(b) > 0 {
+		head, payload, _ := replyHead(b)
+		if head == 0 || head+payload > len(b) {
+			return
+		}
+		if b[0] == '-' {
+			f(b[1 : head-2])
+		}
+		b = b[head+payload:]
+	}
+}
