@@ -1,0 +1,178 @@
+package compat
+
+import (
+	"bufio"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestRows compares what the rows of the machine's table say of a command with
+// COMMAND INFO and COMMAND DOCS of Redis.
+func TestRows(t *testing.T) {
+	p := newPair(t, 3)
+	for _, cmd := range fsm.NewTable().Rows() {
+		if cmd.Flags&fsm.Internal != 0 {
+			continue
+		}
+		raw, err := p.redis.do([]string{"COMMAND", "INFO", cmd.Name}, []string{"COMMAND", "DOCS", cmd.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, docs := decode(t, raw[0]).([]any)[0], decode(t, raw[1]).([]any)
+		if info == nil {
+			if !laterThanRedis(cmd.Since) {
+				t.Errorf("%s: Redis 7.0.15 does not have it, and the row says since %s", cmd.Name, cmd.Since)
+			}
+			continue
+		}
+		checkRow(t, cmd.Name, cmd, info.([]any), docs[1].([]any))
+	}
+}
+
+func laterThanRedis(since string) bool {
+	return strings.HasPrefix(since, "8.") || strings.HasPrefix(since, "valkey")
+}
+
+func checkRow(t *testing.T, name string, cmd *fsm.Command, info, docs []any) {
+	t.Helper()
+	check := func(what string, got, want any) {
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %s is %q, want %q", name, what, got, want)
+		}
+	}
+	words := func(v any) []string {
+		var out []string
+		for _, w := range v.([]any) {
+			out = append(out, fmt.Sprint(w))
+		}
+		return out
+	}
+	check("arity", int64(cmd.Arity), info[1])
+	check("flags", cmd.FlagWords(), words(info[2]))
+	check("first key", int64(cmd.Keys.First), info[3])
+	check("last key", int64(cmd.Keys.Last), info[4])
+	check("step", int64(cmd.Keys.Step), info[5])
+	check("categories", cmd.ACLCategories(), words(info[6]))
+	check("tips", append([]string(nil), cmd.Tips...), words(info[7]))
+	check("key specs", keySpecs(cmd), specs(info[8].([]any)))
+	doc := fields(docs)
+	check("summary", cmd.Doc, doc["summary"])
+	check("complexity", cmd.Complexity, doc["complexity"])
+	check("group", cmd.Group, doc["group"])
+	check("since", cmd.Since, doc["since"])
+	if doc["deprecated_since"] != nil || cmd.DeprecatedSince != "" {
+		check("deprecated since", cmd.DeprecatedSince, doc["deprecated_since"])
+		check("replaced by", cmd.ReplacedBy, doc["replaced_by"])
+	}
+	var history [][]string
+	for _, h := range cmd.History {
+		if !laterThanRedis(h.Since) {
+			history = append(history, []string{h.Since, h.What})
+		}
+	}
+	var want [][]string
+	if doc["history"] != nil {
+		for _, h := range doc["history"].([]any) {
+			want = append(want, words(h))
+		}
+	}
+	check("history", history, want)
+
+	subs := info[9].([]any)
+	check("number of subcommands", len(cmd.Sub), len(subs))
+	for _, s := range subs {
+		sub := s.([]any)
+		full := sub[0].(string)
+		row := cmd.FindSub([]byte(strings.TrimPrefix(full, name+"|")))
+		if row == nil {
+			t.Errorf("%s has no row", full)
+			continue
+		}
+		checkRow(t, full, row, sub, fields(doc["subcommands"].([]any))[full].([]any))
+	}
+}
+
+// keySpecs prints the specs of a row in the form that specs gives Redis'.
+func keySpecs(cmd *fsm.Command) []string {
+	var out []string
+	for _, s := range cmd.KeySpecs() {
+		last := s.Keys.Last
+		if last > 0 {
+			last -= s.Keys.First
+		}
+		out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+fmt.Sprintf(" from %d to %d by %d %s", s.Keys.First, last, s.Keys.Step, s.Access.Notes))
+	}
+	return out
+}
+
+func specs(list []any) []string {
+	var out []string
+	for _, v := range list {
+		s := fields(v.([]any))
+		var flags []string
+		for _, f := range s["flags"].([]any) {
+			flags = append(flags, f.(string))
+		}
+		begin := fields(fields(s["begin_search"].([]any))["spec"].([]any))
+		find := fields(fields(s["find_keys"].([]any))["spec"].([]any))
+		notes, _ := s["notes"].(string)
+		out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" from %d to %d by %d %s", begin["index"], find["lastkey"], find["keystep"], notes))
+	}
+	return out
+}
+
+// decode turns a reply into int64, string, nil or []any; a map is a flat list.
+func decode(t *testing.T, raw string) any {
+	t.Helper()
+	return decodeFrom(t, bufio.NewReader(strings.NewReader(raw)))
+}
+
+func decodeFrom(t *testing.T, r *bufio.Reader) any {
+	t.Helper()
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("decode: %v", err)
+	}
+	kind, rest := line[0], strings.TrimRight(line[1:], "\r\n")
+	n, _ := strconv.ParseInt(rest, 10, 64) // used for kinds that have a number
+	switch kind {
+	case ':':
+		return n
+	case '_':
+		return nil
+	case '$':
+		if n < 0 {
+			return nil
+		}
+		b := make([]byte, n+2)
+		for i := range b {
+			if b[i], err = r.ReadByte(); err != nil {
+				t.Fatalf("decode: %v", err)
+			}
+		}
+		return string(b[:n])
+	case '%':
+		n *= 2
+		fallthrough
+	case '*', '~':
+		list := make([]any, n)
+		for i := range list {
+			list[i] = decodeFrom(t, r)
+		}
+		return list
+	}
+	return rest
+}
+
+func fields(list []any) map[string]any {
+	m := make(map[string]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[fmt.Sprint(list[i])] = list[i+1]
+	}
+	return m
+}

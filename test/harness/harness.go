@@ -1,0 +1,107 @@
+// Package harness runs Holdfast nodes inside a test's process, wired as
+// cmd/holdfast wires them, on loopback ports that the system chooses.
+package harness
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// Node is a running node and its client port.
+type Node struct {
+	*cluster.Node
+	Clients *resp.Server
+}
+
+// Addr returns where clients connect.
+func (n *Node) Addr() string { return n.Clients.Addr().String() }
+
+// Single starts a cluster of one node and waits until it answers. The node is
+// stopped when the test ends. limits are those of the client port; options come
+// from cluster.DefaultOptions with timeouts that suit one node.
+func Single(t testing.TB, limits resp.Limits) *Node {
+	t.Helper()
+	n, stop, err := Open(t.TempDir(), limits)
+	if err != nil {
+		t.Fatalf("start node: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("stop node: %v", err)
+		}
+	})
+	return n
+}
+
+// Open is Single for callers without a test, such as TestMain: stop must be
+// called once.
+func Open(dir string, limits resp.Limits) (n *Node, stop func() error, err error) {
+	peer, err := freeAddr()
+	if err != nil {
+		return nil, nil, err
+	}
+	options := cluster.DefaultOptions()
+	options.HeartbeatTimeout, options.LeaseTimeout = 100*time.Millisecond, 100*time.Millisecond
+	log := hclog.NewNullLogger()
+	node, err := cluster.Open(cluster.Config{
+		NodeID: "n1", DataDir: dir, LogStore: "wal", PeerAddr: peer, AdvertisePeerAddr: peer,
+		Peers: []cluster.Peer{{ID: "n1", Addr: peer}}, Options: options, Version: "test", Logger: log,
+		Fatal: func(err error) { panic(err) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	clients, err := resp.Listen(resp.Config{Addr: "127.0.0.1:0", Limits: limits, Logger: log}, adapter{node}, node.Table())
+	if err != nil {
+		return nil, nil, errors.Join(err, node.Close())
+	}
+	stop = func() error { return errors.Join(clients.Close(), node.Close()) }
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := node.Ready(ctx); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return &Node{node, clients}, stop, nil
+}
+
+// freeAddr returns an address that nobody listened on a moment ago.
+func freeAddr() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// adapter shows a node to the client port, as cmd/holdfast does.
+type adapter struct{ *cluster.Node }
+
+func (a adapter) NewExecutor() resp.Executor { return a.NewSession() }
+
+func (a adapter) State() resp.State {
+	st := a.Status()
+	s := resp.State{
+		NodeID: st.ID, ClusterID: st.ClusterID, Role: st.Role, Leader: st.Leader, Version: st.Version,
+		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready, LogBytes: st.LogBytes,
+	}
+	a.View(func(m *fsm.Machine) {
+		for db := range s.Keys {
+			s.Keys[db] = resp.DBState{Keys: m.DBSize(db), Volatile: m.VolatileIn(db)}
+		}
+		s.Expired, s.Operations = m.Stats().Expired, m.Stats().Ops
+	})
+	return s
+}
+
+func (a adapter) Admin(context.Context, []string) (string, error) {
+	return "", errors.New("not in tests")
+}
