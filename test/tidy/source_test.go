@@ -1,0 +1,101 @@
+package tidy
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/holdfast-kv/holdfast"
+)
+
+// source is one parsed Go file.
+type source struct {
+	path string // from the root, with slashes
+	ast  *ast.File
+	fset *token.FileSet
+}
+
+func (s source) dir() string { return path.Dir(s.path) }
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+// at is a place in the file for a failure.
+func (s source) at(p token.Pos) string {
+	pos := s.fset.Position(p)
+	return s.path + ":" + itoa(pos.Line)
+}
+
+// walk lists the files of the tree that somebody wrote by hand.
+func walk() ([]string, error) {
+	var paths []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		switch {
+		case d.IsDir() && (rel == ".git" || rel == ".cache" || rel == "bin" || rel == "data" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case d.Type().IsRegular():
+			paths = append(paths, rel)
+		}
+		return nil
+	})
+	return paths, err
+}
+
+var parsed = sync.OnceValues(func() ([]source, error) {
+	paths, err := walk()
+	if err != nil {
+		return nil, err
+	}
+	var all []source
+	for _, p := range paths {
+		if !strings.HasSuffix(p, ".go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, filepath.Join(root, filepath.FromSlash(p)), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, source{p, file, fset})
+	}
+	return all, nil
+})
+
+// sources returns all Go files of the module.
+func sources(t *testing.T) []source {
+	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 50 {
+		t.Fatalf("%d Go files found: is %s the root?", len(all), root)
+	}
+	return all
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

@@ -1,0 +1,259 @@
+package tidy
+
+import (
+	"bytes"
+	"go/ast"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestPackages_HaveComments(t *testing.T) {
+	commented := make(map[string]bool)
+	for _, s := range sources(t) {
+		commented[s.dir()] = commented[s.dir()] || s.ast.Doc != nil
+	}
+	for _, dir := range sortedKeys(commented) {
+		if !commented[dir] {
+			t.Errorf("%s: no file has a package comment", dir)
+		}
+	}
+}
+
+// mayImport says which packages of ours a package may import; a package that is
+// not listed goes by its longest listed parent.
+var mayImport = map[string][]string{
+	"fsm":             {},
+	"rpc":             {},
+	"cluster/storage": {},
+	"cluster":         {"fsm", "rpc", "cluster/storage"},
+	"resp":            {"fsm", "cluster"},
+	"cmd":             {"fsm", "rpc", "cluster", "resp"},
+	"test":            {"fsm", "rpc", "cluster", "cluster/storage", "resp", "test/..."},
+}
+
+// rule returns the entry of mayImport for a package.
+func rule(dir string) ([]string, bool) {
+	for p := dir; p != "."; p = filepath.ToSlash(filepath.Dir(p)) {
+		if allowed, ok := mayImport[p]; ok {
+			return allowed, true
+		}
+	}
+	return nil, false
+}
+
+func TestImports_PointDownward(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, ok := rule(s.dir())
+		if !ok {
+			t.Errorf("%s: package %s has no place in the order of imports: give it one in mayImport", s.path, s.dir())
+			continue
+		}
+		for _, spec := range s.ast.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, ok := strings.CutPrefix(name, module+"/")
+			if !ok || ours == s.dir() || slices.Contains(allowed, ours) || s.test() && strings.HasPrefix(ours, "test/") {
+				continue
+			}
+			if slices.Contains(allowed, "test/...") && strings.HasPrefix(ours, "test/") {
+				continue
+			}
+			t.Errorf("%s: %s may not import %s: imports point downward only", s.at(spec.Pos()), s.dir(), ours)
+		}
+	}
+}
+
+func TestExported_HaveComments(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, decl := range s.ast.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Name.IsExported() && decl.Doc == nil && exportedReceiver(decl) && !conventional(decl) {
+					t.Errorf("%s: %s has no comment", s.at(decl.Pos()), decl.Name.Name)
+				}
+			case *ast.GenDecl:
+				checkSpecs(t, s, decl)
+			}
+		}
+	}
+}
+
+// exportedReceiver reports whether a function is one of the package's or a
+// method of an exported type.
+func exportedReceiver(decl *ast.FuncDecl) bool {
+	if decl.Recv == nil {
+		return true
+	}
+	typ := decl.Recv.List[0].Type
+	for {
+		switch x := typ.(type) {
+		case *ast.StarExpr:
+			typ = x.X
+		case *ast.IndexExpr:
+			typ = x.X
+		case *ast.Ident:
+			return x.IsExported()
+		default:
+			return false
+		}
+	}
+}
+
+// conventional reports whether a method is one whose name says all: those of
+// error and fmt.Stringer.
+func conventional(decl *ast.FuncDecl) bool {
+	name := decl.Name.Name
+	return decl.Recv != nil && (name == "Error" || name == "Unwrap" || name == "String")
+}
+
+// checkSpecs wants a comment at each exported type, and at each exported
+// constant or variable or at the block that it stands in.
+func checkSpecs(t *testing.T, s source, decl *ast.GenDecl) {
+	t.Helper()
+	for _, spec := range decl.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if spec.Name.IsExported() && spec.Doc == nil && (decl.Doc == nil || decl.Lparen.IsValid()) {
+				t.Errorf("%s: type %s has no comment", s.at(spec.Pos()), spec.Name.Name)
+			}
+		case *ast.ValueSpec:
+			if decl.Doc == nil && spec.Doc == nil && spec.Comment == nil && spec.Names[0].IsExported() && !continued(decl, spec) {
+				t.Errorf("%s: %s has no comment", s.at(spec.Pos()), spec.Names[0].Name)
+			}
+		}
+	}
+}
+
+// continued reports whether a spec stands directly below one that has a
+// comment: a list under one sentence.
+func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
+	for i, other := range decl.Specs {
+		if other == ast.Spec(spec) {
+			for ; i >= 0; i-- {
+				if v, ok := decl.Specs[i].(*ast.ValueSpec); ok && (v.Doc != nil || v.Comment != nil) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// sleepers are the files that may sleep, with the reason. In the program itself
+// a sleep is a goroutine that cannot be stopped; in a test it is a guess about
+// how fast the machine is, except in a synctest bubble, whose clock it moves.
+var sleepers = map[string]string{
+	"test/compat/main_test.go": "polls for the socket of a redis-server that has just been started",
+}
+
+func TestSleep_IsNotSynchronisation(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range sources(t) {
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Sleep" {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
+				seen[s.path] = true
+				if sleepers[s.path] == "" && !bubbles(s) {
+					t.Errorf("%s: time.Sleep: wait for a condition or a timer that can be stopped, or give the reason in sleepers", s.at(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	for _, p := range sortedKeys(sleepers) {
+		if !seen[p] {
+			t.Errorf("%s does not sleep any more: take it out of sleepers", p)
+		}
+	}
+}
+
+// bubbles reports whether a test file works with fake time.
+func bubbles(s source) bool {
+	return s.test() && slices.ContainsFunc(s.ast.Imports, func(spec *ast.ImportSpec) bool {
+		return spec.Path.Value == `"testing/synctest"`
+	})
+}
+
+func TestComments_PromiseNothing(t *testing.T) {
+	promise := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	for _, s := range sources(t) {
+		for _, group := range s.ast.Comments {
+			for _, c := range group.List {
+				if word := promise.FindString(c.Text); word != "" {
+					t.Errorf("%s: %s: do it, or file it", s.at(c.Pos()), word)
+				}
+			}
+		}
+	}
+}
+
+func TestCommandsPage_IsCurrent(t *testing.T) {
+	cmd := exec.Command("go", "run", "./cmd/holdfast", "commands")
+	cmd.Dir = root
+	var want, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &want, &errOut
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("holdfast commands: %v\n%s", err, &errOut)
+	}
+	got, err := os.ReadFile(filepath.Join(root, "docs", "commands.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("docs/commands.md is not what the command table says: make docs")
+	}
+}
+
+// markdownLink is a link to a file of the tree.
+var markdownLink = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
+
+func TestLinks_LeadSomewhere(t *testing.T) {
+	paths, err := walk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range paths {
+		if !strings.HasSuffix(p, ".md") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(p)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range markdownLink.FindAllSubmatch(text, -1) {
+			target := filepath.Join(root, filepath.Dir(filepath.FromSlash(p)), filepath.FromSlash(string(m[1])))
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", p, m[1])
+			}
+		}
+	}
+}
+
+// Every target of the Makefile says in "make help" what it is for.
+func TestMakefile_TargetsHaveHelp(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\.PHONY: (\S+)\n(.*)$`).FindAllSubmatch(text, -1) {
+		if !strings.HasPrefix(string(m[2]), string(m[1])+":") || !strings.Contains(string(m[2]), " ## ") {
+			t.Errorf("Makefile: target %s has no ## help", m[1])
+		}
+	}
+}
