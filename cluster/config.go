@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -41,8 +42,11 @@ type Config struct {
 	// another node leads. It must not return in production.
 	Fatal func(error)
 
-	// Clock replaces the system's clock in tests.
-	Clock Clock
+	// Clock, PeerListener and PeerDialer replace the system's clock and network
+	// in tests and fault harnesses.
+	Clock        Clock
+	PeerListener net.Listener
+	PeerDialer   func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Peer is a node of the initial cluster.

@@ -97,6 +97,7 @@ func Open(cfg Config) (*Node, error) {
 	rcfg.Verify = n.sameCluster
 	rcfg.RaftPeer = n.idAt
 	rcfg.MaxFrame = 64 << 20
+	rcfg.Listener, rcfg.Dialer = cfg.PeerListener, cfg.PeerDialer
 	rcfg.Logger = n.log.Named("rpc")
 	if n.mux, err = rpc.Listen(rcfg); err != nil {
 		n.cancel()
