@@ -77,7 +77,7 @@ func aclCat(c *conn, args [][]byte) fsm.Reply {
 	if !slices.Contains(aclCategories, category) {
 		return fsm.Error("ERR Unknown category '" + string(args[2]) + "'")
 	}
-	return fsm.Strings(names(c.srv.allSpecs(), func(s *spec) bool { return slices.Contains(s.acl, category) })...)
+	return fsm.Strings(names(c.srv.allSpecs(), func(s *spec) bool { return s.in(category) })...)
 }
 
 func aclGenpass(c *conn, args [][]byte) fsm.Reply {

@@ -47,29 +47,25 @@ func commandInfo(c *conn, args [][]byte) fsm.Reply {
 
 // info is the entry of COMMAND INFO.
 func (s *spec) info() fsm.Reply {
-	first, last, step := s.cmd.Keys.First, s.cmd.Keys.Last, s.cmd.Keys.Step
+	k := s.cmd.Keys
 	subs := make([]fsm.Reply, len(s.subs))
 	for i, sub := range s.subs {
 		subs[i] = sub.info()
 	}
-	acl := make([]string, len(s.acl))
-	for i, c := range s.acl {
-		acl[i] = "@" + c
-	}
 	return fsm.Array([]fsm.Reply{
 		fsm.Bulk(s.name),
 		fsm.Int(int64(s.cmd.Arity)),
-		words(s.flags),
-		fsm.Int(int64(first)), fsm.Int(int64(last)), fsm.Int(int64(step)),
-		words(acl),
-		bulkSet(s.tips),
+		statusSet(s.cmd.FlagWords()),
+		fsm.Int(int64(k.First)), fsm.Int(int64(k.Last)), fsm.Int(int64(k.Step)),
+		statusSet(s.cmd.ACLCategories()),
+		bulkSet(s.cmd.Tips),
 		s.keySpecs(),
 		fsm.Array(subs),
 	})
 }
 
-// words is a set of status lines.
-func words(ss []string) fsm.Reply {
+// statusSet is a set of status lines.
+func statusSet(ss []string) fsm.Reply {
 	out := make([]fsm.Reply, len(ss))
 	for i, s := range ss {
 		out[i] = fsm.Simple(s)
@@ -86,52 +82,41 @@ func bulkSet(ss []string) fsm.Reply {
 }
 
 // keySpecs says where the keys are. Commands whose keys move with the arguments
-// say so, and clients ask COMMAND GETKEYS.
+// say that it is not known, and clients ask COMMAND GETKEYS.
 func (s *spec) keySpecs() fsm.Reply {
-	k := s.cmd.Keys
-	if k.First == 0 && s.cmd.KeysOf == nil {
-		return fsm.Set(nil)
-	}
-	var spec []fsm.Reply
-	if s.cmd.Access.Notes != "" {
-		spec = append(spec, fsm.Bulk("notes"), fsm.Bulk(s.cmd.Access.Notes))
-	}
-	spec = append(spec, fsm.Bulk("flags"), words(s.accessFlags()))
-	if k.First == 0 {
-		unknown := fsm.Map([]fsm.Reply{fsm.Bulk("type"), fsm.Bulk("unknown"), fsm.Bulk("spec"), fsm.Map(nil)})
-		spec = append(spec, fsm.Bulk("begin_search"), unknown, fsm.Bulk("find_keys"), unknown)
-		return fsm.Set([]fsm.Reply{fsm.Map(spec)})
-	}
-	last := k.Last // counts from the first key, or from the end if negative
-	if last >= 0 {
-		last -= k.First
-	}
-	spec = append(spec,
-		fsm.Bulk("begin_search"), fsm.Map([]fsm.Reply{
-			fsm.Bulk("type"), fsm.Bulk("index"),
-			fsm.Bulk("spec"), fsm.Map([]fsm.Reply{fsm.Bulk("index"), fsm.Int(int64(k.First))}),
-		}),
-		fsm.Bulk("find_keys"), fsm.Map([]fsm.Reply{
-			fsm.Bulk("type"), fsm.Bulk("range"),
-			fsm.Bulk("spec"), fsm.Map([]fsm.Reply{
+	var out []fsm.Reply
+	for _, k := range s.cmd.KeySpecs() {
+		last := k.Keys.Last // counts from the first key, or from the end if negative
+		if last >= 0 {
+			last -= k.Keys.First
+		}
+		out = append(out, keySpec(k.Access,
+			searchStep("index", fsm.Bulk("index"), fsm.Int(int64(k.Keys.First))),
+			searchStep("range",
 				fsm.Bulk("lastkey"), fsm.Int(int64(last)),
-				fsm.Bulk("keystep"), fsm.Int(int64(k.Step)),
-				fsm.Bulk("limit"), fsm.Int(0),
-			}),
-		}))
-	return fsm.Set([]fsm.Reply{fsm.Map(spec)})
+				fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)),
+				fsm.Bulk("limit"), fsm.Int(0))))
+	}
+	if out == nil && s.cmd.KeysOf != nil {
+		out = append(out, keySpec(s.cmd.Access, searchStep("unknown"), searchStep("unknown")))
+	}
+	return fsm.Set(out)
 }
 
-func (s *spec) accessFlags() []string {
-	var out []string
-	if s.cmd.Access.Mode != "" {
-		out = append(out, s.cmd.Access.Mode)
+func keySpec(access fsm.Access, begin, find fsm.Reply) fsm.Reply {
+	var spec []fsm.Reply
+	if access.Notes != "" {
+		spec = append(spec, fsm.Bulk("notes"), fsm.Bulk(access.Notes))
 	}
-	out = append(out, strings.Fields(s.cmd.Access.Flags)...)
-	if s.cmd.Flags&fsm.VariableFlags != 0 && !slices.Contains(out, "variable_flags") {
-		out = append(out, "variable_flags")
-	}
-	return out
+	return fsm.Map(append(spec, fsm.Bulk("flags"), accessSet(access), fsm.Bulk("begin_search"), begin, fsm.Bulk("find_keys"), find))
+}
+
+func searchStep(typ string, details ...fsm.Reply) fsm.Reply {
+	return fsm.Map([]fsm.Reply{fsm.Bulk("type"), fsm.Bulk(typ), fsm.Bulk("spec"), fsm.Map(details)})
+}
+
+func accessSet(a fsm.Access) fsm.Reply {
+	return statusSet(append(strings.Fields(a.Mode), strings.Fields(a.Flags)...))
 }
 
 func commandDocs(c *conn, args [][]byte) fsm.Reply {
@@ -159,7 +144,20 @@ func (s *spec) docs() fsm.Reply {
 		fsm.Bulk("group"), fsm.Bulk(s.cmd.Group),
 		fsm.Bulk("complexity"), fsm.Bulk(s.cmd.Complexity),
 	}
-	if s.cmd.Syntax != "" {
+	if s.cmd.DeprecatedSince != "" {
+		d = append(d,
+			fsm.Bulk("doc_flags"), statusSet([]string{"deprecated"}),
+			fsm.Bulk("deprecated_since"), fsm.Bulk(s.cmd.DeprecatedSince),
+			fsm.Bulk("replaced_by"), fsm.Bulk(s.cmd.ReplacedBy))
+	}
+	if len(s.cmd.History) > 0 {
+		changes := make([]fsm.Reply, len(s.cmd.History))
+		for i, h := range s.cmd.History {
+			changes[i] = fsm.Strings(h.Since, h.What)
+		}
+		d = append(d, fsm.Bulk("history"), fsm.Set(changes))
+	}
+	if s.cmd.Syntax != "" && len(s.subs) == 0 {
 		d = append(d, fsm.Bulk("arguments"), syntaxReply(parseSyntax(s.cmd.Syntax)))
 	}
 	if len(s.subs) > 0 {
@@ -184,7 +182,7 @@ func commandList(c *conn, args [][]byte) fsm.Reply {
 		case "module":
 			keep = func(*spec) bool { return false } // there are no modules
 		case "aclcat":
-			keep = func(s *spec) bool { return slices.Contains(s.acl, strings.ToLower(value)) }
+			keep = func(s *spec) bool { return s.in(strings.ToLower(value)) }
 		case "pattern":
 			keep = func(s *spec) bool { return glob(value, s.name) }
 		default:
@@ -220,9 +218,20 @@ func commandGetkeysandflags(c *conn, args [][]byte) fsm.Reply {
 	}
 	out := make([]fsm.Reply, len(keys))
 	for i, pos := range keys {
-		out[i] = fsm.Array([]fsm.Reply{fsm.Bulk(string(args[2+pos])), words(s.accessFlags())})
+		out[i] = fsm.Array([]fsm.Reply{fsm.Bulk(string(args[2+pos])), accessSet(s.access(args[2:], pos))})
 	}
 	return fsm.Array(out)
+}
+
+// access returns what the command does with the key at a position of args.
+func (s *spec) access(args [][]byte, pos int) fsm.Access {
+	for _, k := range s.cmd.KeySpecs() {
+		part := fsm.Command{Keys: k.Keys}
+		if slices.Contains(part.KeyPositions(args), pos) {
+			return k.Access
+		}
+	}
+	return s.cmd.Access
 }
 
 // keysIn finds the keys of a whole command, or says why not.

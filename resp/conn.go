@@ -79,6 +79,7 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.srv.metrics.bytesOut.Add(uint64(c.sent))
 	c.sent = 0
 	c.group.Release(2 * maxGroupBytes)
+	c.group.Reset(c.proto, c.id) // a released group has lost its head too
 	if c.ended() {
 		c.hangUp()
 		return

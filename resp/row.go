@@ -18,23 +18,23 @@ type row struct {
 	// sub are the subcommands of a container, each with its own run.
 	sub []row
 
-	// words are the flags as COMMAND prints them, acl the categories that do not
-	// follow from the flags, and tips the hints for proxies; each separated by
-	// blanks.
+	// words, acl and tips become Flags, Categories and Tips of cmd; each is
+	// separated by blanks, as COMMAND prints them.
 	words, acl, tips string
 	// inMulti rows are run at once inside MULTI instead of being queued.
 	inMulti bool
+	// noMulti rows are refused inside MULTI.
+	noMulti bool
 	// hidden rows only say why the server does not do such a thing: COMMAND
 	// does not list them.
 	hidden bool
 
 	// What follows is filled in by sessionTable.
 
-	parent  *row
-	subs    map[string]*row
-	noAuth  bool // may be used before the connection has authenticated
-	noMulti bool // refused inside MULTI
-	stats   *series
+	parent *row
+	subs   map[string]*row
+	noAuth bool // may be used before the connection has authenticated
+	stats  *series
 }
 
 // sessionFamilies lists the families of session commands. Pub/sub and scripting
@@ -65,16 +65,24 @@ func (r *row) fullName() string {
 	return r.cmd.Name
 }
 
-func (r *row) has(word string) bool { return slices.Contains(strings.Fields(r.words), word) }
+// wordFlags are the words that rows use.
+var wordFlags = map[string]fsm.Flags{
+	"readonly": fsm.ReadOnly, "admin": fsm.Admin, "noscript": fsm.NoScript, "loading": fsm.Loading, "stale": fsm.Stale, "fast": fsm.Fast,
+	"no_auth": fsm.NoAuth, "no_async_loading": fsm.NoAsyncLoading, "no_multi": fsm.NoMulti, "allow_busy": fsm.AllowBusy,
+}
 
 // prepare fills in what follows from the rest of the row.
 func (r *row) prepare() {
-	r.noAuth, r.noMulti = r.has("no_auth"), r.has("no_multi")
-	for word, flag := range map[string]fsm.Flags{"fast": fsm.Fast, "noscript": fsm.NoScript, "admin": fsm.Dangerous} {
-		if r.has(word) {
-			r.cmd.Flags |= flag
+	for _, word := range strings.Fields(r.words) {
+		flag := wordFlags[word]
+		if flag == 0 {
+			panic(fmt.Sprintf("resp: command %q has the flag %q, which is none", r.cmd.Name, word))
 		}
+		r.cmd.Flags |= flag
 	}
+	r.cmd.Categories, r.cmd.Tips = strings.Fields(r.acl), strings.Fields(r.tips)
+	r.noAuth = r.cmd.Flags&fsm.NoAuth != 0
+	r.noMulti = r.noMulti || r.cmd.Flags&fsm.NoMulti != 0
 	if len(r.sub) == 0 {
 		return
 	}

@@ -92,9 +92,11 @@ type Server struct {
 
 	nextID   atomic.Uint64
 	closing  atomic.Bool
-	stopping chan struct{}  // closed with closing: ends pauses and sleeps
-	busy     atomic.Int64   // connections that are executing a pipeline
-	idle     chan struct{}  // capacity 1: busy came down to 0 while closing
+	stopping chan struct{} // closed with closing: ends pauses and sleeps
+	busy     atomic.Int64  // connections that are executing a pipeline
+	idle     chan struct{} // capacity 1: busy came down to 0 while closing
+	released chan struct{} // closed by Close: see heldListener
+	release  sync.Once
 	behind   sync.WaitGroup // BGSAVE
 	saving   atomic.Bool
 
@@ -125,7 +127,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, table: table, rows: rows,
 		metrics: newMetrics(table, rows), served: make(chan struct{}), started: time.Now(), runID: hex.EncodeToString(id[:]),
-		stopping: make(chan struct{}), idle: make(chan struct{}, 1),
+		stopping: make(chan struct{}), released: make(chan struct{}), idle: make(chan struct{}, 1),
 		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
 	}
 	s.saved.Store(s.started.Unix())
@@ -137,11 +139,27 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	go func() {
 		defer close(s.served)
-		if err := s.redcon.Serve(s.guard); err != nil && !s.closing.Load() {
+		if err := s.redcon.Serve(heldListener{s.guard, s.released}); err != nil && !s.closing.Load() {
 			s.log.Error("client port closed", "error", err)
 		}
 	}()
 	return s, nil
+}
+
+// heldListener keeps redcon from seeing that the port is closed before Close: it
+// would close all connections at once, and Stop has promised them an answer.
+type heldListener struct {
+	*GuardListener
+	released <-chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l heldListener) Accept() (net.Conn, error) {
+	c, err := l.GuardListener.Accept()
+	if err != nil {
+		<-l.released
+	}
+	return c, err
 }
 
 // Addr returns the address of the client port.
@@ -170,6 +188,7 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.refuseWork()
 	err := s.guard.Close()
+	s.release.Do(func() { close(s.released) })
 	for _, c := range s.connections() {
 		err = errors.Join(err, ignoreClosed(c.net.Close()))
 	}

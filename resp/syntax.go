@@ -179,7 +179,7 @@ func syntaxReply(args []argument) fsm.Reply {
 			flags = append(flags, "multiple")
 		}
 		if flags != nil {
-			d = append(d, fsm.Bulk("flags"), words(flags))
+			d = append(d, fsm.Bulk("flags"), statusSet(flags))
 		}
 		if a.args != nil {
 			d = append(d, fsm.Bulk("arguments"), syntaxReply(a.args))

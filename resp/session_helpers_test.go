@@ -1,0 +1,269 @@
+package resp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// fakeCluster is a machine without a cluster around it. Its executors run
+// groups at once, unless before says otherwise.
+type fakeCluster struct {
+	mu      sync.Mutex
+	machine *fsm.Machine
+	index   uint64
+	seq     uint64
+	sizes   []int // operations of each group
+	locals  []bool
+
+	// before, if set, is called before a group runs; an error stands in for its
+	// outcome. It may block.
+	before func(g *fsm.Group) error
+	state  resp.State
+	admin  func(args []string) (string, error)
+}
+
+func newFake(t testing.TB) *fakeCluster {
+	t.Helper()
+	f := &fakeCluster{machine: fsm.New(fsm.NewTable())}
+	f.index = 1
+	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test"})); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fakeCluster) NewExecutor() resp.Executor { return &fakeExecutor{cluster: f} }
+func (f *fakeCluster) State() resp.State          { return f.state }
+
+func (f *fakeCluster) Admin(_ context.Context, args []string) (string, error) {
+	if f.admin != nil {
+		return f.admin(args)
+	}
+	return "OK", nil
+}
+
+// groups returns how many operations each group had so far.
+func (f *fakeCluster) groups() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]int(nil), f.sizes...)
+}
+
+type fakeExecutor struct {
+	cluster *fakeCluster
+	buf     []byte
+}
+
+// Do overwrites the replies of the last Do, as the real one may.
+func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
+	f := e.cluster
+	f.mu.Lock()
+	before := f.before
+	f.sizes = append(f.sizes, g.Ops())
+	f.locals = append(f.locals, local)
+	f.mu.Unlock()
+	clear(e.buf)
+	if before != nil {
+		if err := before(g); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !g.Write {
+		out, _, err := f.machine.Read(e.buf[:0], fsm.ReadRequest{Body: g.Bytes(), Now: f.machine.Clock().Lease})
+		e.buf = out
+		return out, err
+	}
+	var b fsm.BatchBuilder
+	f.seq++
+	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, f.seq-1, f.seq, g.Bytes())
+	f.index++
+	res, err := f.machine.Apply(f.index, 1, b.Encode(fsm.Header{Term: 1, Stamp: int64(f.index)}))
+	if err != nil {
+		return nil, err
+	}
+	e.buf = append(e.buf[:0], res.Groups[0].Reply...)
+	return e.buf, nil
+}
+
+// serve starts a client port on loopback.
+func serve(t testing.TB, f *fakeCluster, change ...func(*resp.Config)) *resp.Server {
+	t.Helper()
+	cfg := resp.Config{Addr: "127.0.0.1:0", Limits: resp.DefaultLimits(), Logger: hclog.NewNullLogger()}
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := resp.Listen(cfg, f, f.machine.Table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close server: %v", err)
+		}
+	})
+	return s
+}
+
+func withPassword(pass string) func(*resp.Config) {
+	return func(c *resp.Config) { c.RequirePass = pass }
+}
+
+// client speaks raw RESP.
+type client struct {
+	t    testing.TB
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func connect(t testing.TB, network, addr string) *client {
+	t.Helper()
+	conn, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(t, conn)
+}
+
+func newClient(t testing.TB, conn net.Conn) *client {
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{t: t, conn: conn, r: bufio.NewReader(conn)}
+}
+
+func dial(t testing.TB, s *resp.Server) *client {
+	t.Helper()
+	return connect(t, "tcp", s.Addr().String())
+}
+
+// encode makes a pipeline of lines whose words are separated by blanks; ” is an
+// empty word, · a blank inside one.
+func encode(lines ...string) string {
+	var b strings.Builder
+	for _, line := range lines {
+		words := strings.Fields(line)
+		fmt.Fprintf(&b, "*%d\r\n", len(words))
+		for _, w := range words {
+			w = strings.ReplaceAll(strings.ReplaceAll(w, "”", ""), "·", " ")
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+		}
+	}
+	return b.String()
+}
+
+// send writes a pipeline in one piece.
+func (c *client) send(lines ...string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.conn, encode(lines...)); err != nil {
+		c.t.Fatalf("send %q: %v", lines, err)
+	}
+}
+
+// reply reads one reply and returns its bytes with \n in place of \r\n.
+func (c *client) reply() (string, error) {
+	if err := c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return "", err
+	}
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	out := line + "\n"
+	switch line[0] {
+	case '$', '=', '*', '~', '%', '>':
+	default:
+		return out, nil
+	}
+	n, err := strconv.Atoi(line[1:])
+	if err != nil {
+		return "", fmt.Errorf("reply %q: %w", line, err)
+	}
+	switch {
+	case n < 0:
+		return out, nil
+	case line[0] == '$' || line[0] == '=':
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(c.r, b); err != nil {
+			return "", err
+		}
+		return out + string(b[:n]) + "\n", nil
+	case line[0] == '%':
+		n *= 2
+	}
+	for range n {
+		part, err := c.reply()
+		if err != nil {
+			return "", err
+		}
+		out += part
+	}
+	return out, nil
+}
+
+// do sends a line and returns its reply.
+func (c *client) do(line string) string {
+	c.t.Helper()
+	c.send(line)
+	r, err := c.reply()
+	if err != nil {
+		c.t.Fatalf("%s: %v", line, err)
+	}
+	return r
+}
+
+// want reads the next replies and compares them.
+func (c *client) want(replies ...string) {
+	c.t.Helper()
+	for i, want := range replies {
+		got, err := c.reply()
+		if err != nil {
+			c.t.Fatalf("reply %d of %q: %v", i, replies, err)
+		}
+		if got != want+"\n" {
+			c.t.Fatalf("reply %d: got %q, want %q", i, got, want+"\n")
+		}
+	}
+}
+
+// expect sends lines, each with the reply it must get, one by one.
+func (c *client) expect(pairs ...string) {
+	c.t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if got, want := c.do(pairs[i]), pairs[i+1]+"\n"; got != want {
+			c.t.Fatalf("%s: got %q, want %q", pairs[i], got, want)
+		}
+	}
+}
+
+// wantEOF waits for the end of the connection.
+func (c *client) wantEOF() {
+	c.t.Helper()
+	if r, err := c.reply(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		c.t.Fatalf("got %q, %v, want the end of the connection", r, err)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) { // polls ok
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
