@@ -73,7 +73,7 @@ docker: ## build the container image holdfast:latest from this tree (needs Docke
 
 .PHONY: compose-test
 compose-test: docker ## start deploy/compose.yml, kill the leader's container, find the lock (needs Docker and Compose)
-	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose' ./test/deploy
+	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose$$' ./test/deploy
 
 .PHONY: docs
 docs: ## write docs/commands.md anew from the command table
