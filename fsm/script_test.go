@@ -1,0 +1,439 @@
+package fsm_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata answer into them; then read the diff")
+
+// TestScripts runs the scripts in testdata. A line that begins with "> " is
+// input, the lines below it are what must come back, "#" begins a comment.
+// Every script runs on two machines, one of which is replaced by a restored
+// snapshot of itself at every "snapshot"; their answers and their states at the
+// end must be equal.
+//
+//	SET k v                a command: writes go through the log, reads do not
+//	log GET k              a read that goes through the log
+//	local GET k            a read by the log's clock, as on a READONLY connection
+//	clock +500ms, wall -1h what the leader will stamp next; the clocks move only here
+//	tick                   an entry without groups
+//	resp 3, db 1           for the commands that follow
+//	pipeline … end         commands of one group
+//	watch k                remember a version for the next multi
+//	multi … exec           a transaction
+//	snapshot               see above
+//	fork, fork GET k       fork the machine, run a command on the fork (on its own)
+//	term 3                 a leader of term 3 opens its office
+//	stale 2 SET k v        an entry stamped in term 2, appended in the current one
+//	session n2/1 5 ack 3 INCR k    group 5 of a session
+//	session n2/1           what the machine remembers of it
+//	stats, len, clocks     counters; keys of all databases; the machine's clock
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scripts: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
+	}
+}
+
+func runScript(t *testing.T, file string) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScript(t)
+	var out strings.Builder
+	lines := strings.Split(strings.TrimSuffix(string(src), "\n"), "\n")
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		i++
+		fmt.Fprintln(&out, line)
+		input, ok := strings.CutPrefix(line, "> ")
+		if !ok {
+			continue
+		}
+		var want []string
+		for i < len(lines) && lines[i] != "" && !strings.HasPrefix(lines[i], "> ") && !strings.HasPrefix(lines[i], "#") {
+			want = append(want, lines[i])
+			i++
+		}
+		got := s.line(input)
+		if !*rewrite && strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s:%d: %s\ngot:\n%s\nwant:\n%s", file, i, input, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		for _, l := range got {
+			fmt.Fprintln(&out, l)
+		}
+	}
+	s.compare()
+	if *rewrite && out.String() != string(src) {
+		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// script is a run of one script: a leader's clocks and two machines.
+type script struct {
+	t        *testing.T
+	table    *fsm.Table
+	machines [2]*fsm.Machine // the second one lives through snapshots
+	fork     *fsm.Machine
+
+	index uint64
+	term  uint64
+	stamp time.Duration
+	wall  time.Time
+	proto int
+	db    int
+	seq   uint64
+
+	block   string // "", pipeline or multi
+	group   fsm.Group
+	queued  []fsm.Queued
+	watches []fsm.Watch
+}
+
+func newScript(t *testing.T) *script {
+	s := &script{t: t, table: fsm.NewTable(), proto: 2, wall: time.UnixMicro(1_700_000_000_000_000), stamp: time.Second}
+	for i := range s.machines {
+		s.machines[i] = fsm.New(s.table)
+	}
+	s.openTerm(1)
+	return s
+}
+
+func (s *script) header() fsm.Header {
+	return fsm.Header{Term: s.term, Stamp: int64(s.stamp), Wall: s.wall.UnixMicro(), Seed: s.index * 7}
+}
+
+// apply hands an entry to both machines and returns what the first made of it.
+func (s *script) apply(data []byte) *fsm.Result {
+	s.t.Helper()
+	s.index++
+	var results [2]*fsm.Result
+	for i, m := range s.machines {
+		var err error
+		if results[i], err = m.Apply(s.index, s.term, data); err != nil {
+			s.t.Fatalf("apply to machine %d: %v", i, err)
+		}
+	}
+	if !reflect.DeepEqual(results[0], results[1]) {
+		s.t.Fatalf("machines differ at entry %d:\n%+v\n%+v", s.index, results[0], results[1])
+	}
+	return results[0]
+}
+
+func (s *script) openTerm(term uint64) {
+	s.term = term
+	s.apply(fsm.AppendTermStart(nil, s.header(), fsm.TermStart{NodeID: "n1", Instance: "i1", Boot: 1, ClusterID: "c1"}))
+}
+
+// compare checks that the machines are the same to the last byte.
+func (s *script) compare() {
+	s.t.Helper()
+	i0, h0 := s.machines[0].Hash()
+	i1, h1 := s.machines[1].Hash()
+	if i0 != i1 || h0 != h1 {
+		s.t.Errorf("hash chains differ: %d %x, %d %x", i0, h0, i1, h1)
+	}
+	if !bytes.Equal(snapshotOf(s.t, s.machines[0]), snapshotOf(s.t, s.machines[1])) {
+		s.t.Error("snapshots of the two machines differ")
+	}
+	if a, b := s.machines[0].NextDeadline(), s.machines[1].NextDeadline(); a != b {
+		s.t.Errorf("next deadlines differ: %d, %d", a, b)
+	}
+}
+
+func snapshotOf(t testing.TB, m *fsm.Machine) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.WriteSnapshot(&b, m.Sessions()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func restore(t testing.TB, data []byte) *fsm.Machine {
+	t.Helper()
+	m, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// line runs one line of input.
+func (s *script) line(input string) []string {
+	s.t.Helper()
+	word, rest, _ := strings.Cut(input, " ")
+	args := split(s.t, input)
+	if word == strings.ToUpper(word) {
+		return s.command(args)
+	}
+	switch word {
+	case "log":
+		return s.write(s.groupOf(args[1:]))
+	case "local":
+		return s.read(s.machines[0], s.groupOf(args[1:]), 0)
+	case "clock":
+		s.stamp += s.duration(rest)
+	case "wall":
+		s.wall = s.wall.Add(s.duration(rest))
+	case "tick":
+		var b fsm.BatchBuilder
+		if s.apply(b.Encode(s.header())).Backwards {
+			return []string{"backwards"}
+		}
+	case "resp":
+		s.proto = s.number(rest)
+	case "db":
+		s.db = s.number(rest)
+	case "pipeline", "multi":
+		s.block = word
+		s.group.Reset(s.proto, 1)
+		s.queued = nil
+	case "end", "exec":
+		if word == "exec" {
+			s.group.Transaction(s.watches, s.queued)
+			s.watches = nil
+		}
+		s.block = ""
+		return s.run(&s.group)
+	case "watch":
+		for i, m := range s.machines {
+			line := s.read(m, s.groupOf([]string{fsm.VersionCommand, args[1]}), int64(s.stamp))[0]
+			v, err := strconv.ParseUint(strings.TrimPrefix(line, ":"), 10, 64)
+			if err != nil {
+				s.t.Fatalf("watch: %v", err)
+			}
+			if i == 0 {
+				s.watches = append(s.watches, fsm.Watch{DB: s.db, Key: args[1], Version: v})
+			}
+		}
+	case "snapshot":
+		s.machines[1] = restore(s.t, snapshotOf(s.t, s.machines[1]))
+	case "fork":
+		if rest != "" {
+			return s.onFork(args[1:])
+		}
+		s.fork = s.machines[0].Fork()
+	case "term":
+		s.openTerm(uint64(s.number(rest)))
+	case "stale":
+		return s.stale(uint64(s.number(args[1])), args[2:])
+	case "session":
+		return s.session(args[1:])
+	case "stats":
+		return []string{fmt.Sprintf("%+v", s.machines[0].Stats())}
+	case "len":
+		return []string{strconv.Itoa(s.machines[0].Len()) + " keys, " + strconv.Itoa(s.machines[0].Volatile()) + " volatile"}
+	case "clocks":
+		c := s.machines[0].Clock()
+		return []string{time.Duration(c.Lease).String() + " " + time.UnixMicro(c.Wall).UTC().Format(time.RFC3339Nano)}
+	default:
+		s.t.Fatalf("line %q", input)
+	}
+	return nil
+}
+
+func (s *script) duration(text string) time.Duration {
+	s.t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
+
+func (s *script) number(text string) int {
+	s.t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// find returns the row and the arguments for words.
+func (s *script) find(words []string) (*fsm.Command, [][]byte) {
+	s.t.Helper()
+	cmd := s.table.Find([]byte(words[0]))
+	if cmd == nil || !cmd.ArityOK(len(words)) {
+		s.t.Fatalf("command %q", words)
+	}
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	return cmd, args
+}
+
+func (s *script) groupOf(words []string) *fsm.Group {
+	s.t.Helper()
+	cmd, args := s.find(words)
+	g := new(fsm.Group)
+	g.Reset(s.proto, 1)
+	g.Command(cmd, s.db, args)
+	return g
+}
+
+func (s *script) command(words []string) []string {
+	s.t.Helper()
+	cmd, args := s.find(words)
+	switch s.block {
+	case "pipeline":
+		s.group.Command(cmd, s.db, args)
+	case "multi":
+		s.queued = append(s.queued, fsm.Queued{DB: s.db, Cmd: cmd, Args: args})
+	default:
+		return s.run(s.groupOf(words))
+	}
+	return nil
+}
+
+// run sends a group the way that it has to go.
+func (s *script) run(g *fsm.Group) []string {
+	s.t.Helper()
+	if g.Write {
+		return s.write(g)
+	}
+	a := s.read(s.machines[0], g, int64(s.stamp))
+	b := s.read(s.machines[1], g, int64(s.stamp))
+	if strings.Join(a, "\n") != strings.Join(b, "\n") {
+		s.t.Errorf("machines answer a read differently:\n%q\n%q", a, b)
+	}
+	return a
+}
+
+func (s *script) read(m *fsm.Machine, g *fsm.Group, now int64) []string {
+	s.t.Helper()
+	if err := s.table.Check(g.Bytes(), true); err != nil {
+		s.t.Fatalf("check: %v", err)
+	}
+	wall := s.wall.UnixMicro()
+	if now == 0 {
+		wall = 0
+	}
+	reply, overdue, err := m.Read(nil, fsm.ReadRequest{Body: g.Bytes(), Now: now, Wall: wall, Seed: 1})
+	if err != nil {
+		s.t.Fatalf("read: %v", err)
+	}
+	if overdue {
+		return []string{"overdue"}
+	}
+	return show(reply)
+}
+
+func (s *script) write(g *fsm.Group) []string {
+	s.t.Helper()
+	s.seq++
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, s.seq-1, s.seq, g.Bytes())
+	if err := s.table.Check(g.Bytes(), false); err != nil {
+		s.t.Fatalf("check: %v", err)
+	}
+	return s.groupResult(s.apply(b.Encode(s.header())).Groups[0])
+}
+
+var statusNames = map[fsm.Status]string{fsm.StatusGap: "gap", fsm.StatusFenced: "fenced", fsm.StatusStale: "stale session", fsm.StatusReplyLost: "reply lost"}
+
+func (s *script) groupResult(g fsm.GroupResult) []string {
+	if g.Status != fsm.StatusDone {
+		return []string{statusNames[g.Status]}
+	}
+	return show(g.Reply)
+}
+
+// stale applies an entry that another term's leader stamped.
+func (s *script) stale(term uint64, words []string) []string {
+	s.t.Helper()
+	h := s.header()
+	h.Term = term
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, s.seq+1, s.groupOf(words).Bytes())
+	return s.groupResult(s.apply(b.Encode(h)).Groups[0])
+}
+
+// session sends a numbered group, or prints what is remembered.
+func (s *script) session(args []string) []string {
+	s.t.Helper()
+	node, boot, _ := strings.Cut(args[0], "/")
+	id := fsm.SessionID{NodeID: node, Boot: uint64(s.number(boot))}
+	if len(args) == 1 {
+		st := s.machines[0].Session(id)
+		line := fmt.Sprintf("last %d stale %v kept", st.LastSeq, st.Stale)
+		for _, g := range st.Replies {
+			line += fmt.Sprintf(" %d:%q", g.Seq, g.Reply)
+		}
+		return []string{line}
+	}
+	seq, ack := s.number(args[1]), 0
+	words := args[2:]
+	if words[0] == "ack" {
+		ack, words = s.number(words[1]), words[2:]
+	}
+	var b fsm.BatchBuilder
+	b.Add(id, uint64(ack), uint64(seq), s.groupOf(words).Bytes())
+	return s.groupResult(s.apply(b.Encode(s.header())).Groups[0])
+}
+
+// onFork runs a command on the fork alone, outside the log.
+func (s *script) onFork(words []string) []string {
+	s.t.Helper()
+	reply, err := fsm.RunOn(s.fork, s.groupOf(words).Bytes())
+	if err != nil {
+		s.t.Fatalf("on the fork: %v", err)
+	}
+	return show(reply)
+}
+
+// show splits a reply into lines and makes other bytes visible.
+func show(reply []byte) []string {
+	var out []string
+	for _, line := range strings.Split(strings.TrimSuffix(string(reply), "\r\n"), "\r\n") {
+		q := strconv.Quote(line)
+		q = strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+		if q == "" {
+			q = `""`
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+// split splits a line at blanks, "…" quotes.
+func split(t testing.TB, line string) []string {
+	t.Helper()
+	var args []string
+	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		if rest[0] != '"' {
+			word, after, _ := strings.Cut(rest, " ")
+			args, rest = append(args, word), after
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		arg, err := strconv.Unquote(quoted)
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		args, rest = append(args, arg), rest[len(quoted):]
+	}
+	return args
+}
