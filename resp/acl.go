@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -83,11 +82,17 @@ func aclCat(c *conn, args [][]byte) fsm.Reply {
 func aclGenpass(c *conn, args [][]byte) fsm.Reply {
 	bits := 256
 	if len(args) > 2 {
-		n, err := strconv.Atoi(string(args[2]))
-		if len(args) > 3 || err != nil || n <= 0 || n > 4096 {
+		if len(args) > 3 {
+			return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
+		}
+		n, refusal, ok := intArg(args[2])
+		if !ok {
+			return refusal
+		}
+		if n <= 0 || n > 4096 {
 			return fsm.Error("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096")
 		}
-		bits = n
+		bits = int(n)
 	}
 	digits := (bits + 3) / 4
 	b := make([]byte, (digits+1)/2)

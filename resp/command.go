@@ -39,7 +39,7 @@ func commandInfo(c *conn, args [][]byte) fsm.Reply {
 		if s := c.srv.findSpec(string(name)); s != nil {
 			out = append(out, s.info())
 		} else {
-			out = append(out, fsm.NullArray)
+			out = append(out, fsm.Null)
 		}
 	}
 	return fsm.Array(out)
@@ -225,6 +225,11 @@ func commandGetkeysandflags(c *conn, args [][]byte) fsm.Reply {
 
 // access returns what the command does with the key at a position of args.
 func (s *spec) access(args [][]byte, pos int) fsm.Access {
+	if s.name == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return strings.EqualFold(string(a), "get") }) {
+		return fsm.Access{Mode: "OW", Flags: "update"} // the row says the worst
+	} else if s.name == "set" {
+		return fsm.Access{Mode: "RW", Flags: "access update"}
+	}
 	for _, k := range s.cmd.KeySpecs() {
 		part := fsm.Command{Keys: k.Keys}
 		if slices.Contains(part.KeyPositions(args), pos) {

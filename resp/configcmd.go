@@ -78,7 +78,7 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 // configSet changes all parameters or none.
 func configSet(c *conn, args [][]byte) fsm.Reply {
 	if len(args)%2 != 0 {
-		return fsm.Error(fsm.WrongArity("config|set"))
+		return fsm.Error(msgSyntax)
 	}
 	failed := func(name, why string) fsm.Reply {
 		return fsm.Error("ERR CONFIG SET failed (possibly related to argument '" + name + "') - " + why)

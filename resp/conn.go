@@ -3,6 +3,7 @@ package resp
 import (
 	"net"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,7 +170,13 @@ func (c *conn) session(args [][]byte) {
 	}
 	switch {
 	case !r.cmd.ArityOK(len(args)):
-		c.refuse(r.stats, fsm.WrongArity(r.fullName()))
+		text := fsm.WrongArity(r.fullName())
+		if r.cmd.Name == "exec" { // no command ends a transaction halfway
+			c.setMulti(nil)
+			c.watch = nil
+			text = strings.Replace(text, "ERR", "EXECABORT Transaction discarded because of:", 1)
+		}
+		c.refuse(r.stats, text)
 	case c.multi != nil && r.noMulti:
 		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
 	case c.multi != nil && !r.inMulti:

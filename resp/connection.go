@@ -159,9 +159,12 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 }
 
 func selectDB(c *conn, args [][]byte) fsm.Reply {
-	n, err := strconv.ParseInt(string(args[1]), 10, 32)
-	if err != nil {
-		return fsm.Error(msgNotInt)
+	n, refusal, ok := intArg(args[1])
+	if !ok {
+		return refusal
+	}
+	if int64(int32(n)) != n {
+		return fsm.Error("ERR value is out of range, value must between -2147483648 and 2147483647")
 	}
 	if n < 0 || n >= fsm.Databases {
 		return fsm.Error(msgDBIndex)
