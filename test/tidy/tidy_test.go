@@ -152,34 +152,28 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// sleepers are the files that may sleep, with the reason. In the program itself
-// a sleep is a goroutine that cannot be stopped; in a test it is a guess about
-// how fast the machine is, except in a synctest bubble, whose clock it moves.
-var sleepers = map[string]string{
-	"test/compat/main_test.go": "polls for the socket of a redis-server that has just been started",
-}
-
+// In the program a sleep is a goroutine that cannot be stopped; in a test it is
+// a guess about how fast the machine is. It may stay where it moves the clock of
+// a synctest bubble, or paces a loop that asks for a condition and says so.
 func TestSleep_IsNotSynchronisation(t *testing.T) {
-	seen := make(map[string]bool)
 	for _, s := range sources(t) {
+		polls := make(map[int]bool) // lines with a comment that says what is polled
+		for _, group := range s.ast.Comments {
+			for _, c := range group.List {
+				polls[s.fset.Position(c.Pos()).Line] = strings.HasPrefix(c.Text, "// polls ")
+			}
+		}
 		ast.Inspect(s.ast, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok || sel.Sel.Name != "Sleep" {
 				return true
 			}
-			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
-				seen[s.path] = true
-				if sleepers[s.path] == "" && !bubbles(s) {
-					t.Errorf("%s: time.Sleep: wait for a condition or a timer that can be stopped, or give the reason in sleepers", s.at(n.Pos()))
-				}
+			pkg, ok := sel.X.(*ast.Ident)
+			if ok && pkg.Name == "time" && !(s.test() && polls[s.fset.Position(n.Pos()).Line]) && !bubbles(s) {
+				t.Errorf("%s: time.Sleep: wait for a condition or a timer that can be stopped; a test that paces a loop says \"// polls …\" on that line", s.at(n.Pos()))
 			}
 			return true
 		})
-	}
-	for _, p := range sortedKeys(sleepers) {
-		if !seen[p] {
-			t.Errorf("%s does not sleep any more: take it out of sleepers", p)
-		}
 	}
 }
 
