@@ -1,0 +1,339 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// feed drives one machine, each line of input an entry of its own.
+type feed struct {
+	t     testing.TB
+	m     *fsm.Machine
+	stamp int64
+	seq   uint64
+	group fsm.Group
+}
+
+func newFeed(t testing.TB) *feed {
+	f := &feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 1}
+	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1"}))
+	return f
+}
+
+func (f *feed) apply(data []byte) *fsm.Result {
+	f.t.Helper()
+	res, err := f.m.Apply(f.m.Applied()+1, 1, data)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return res
+}
+
+// do applies all lines as one group and returns its replies.
+func (f *feed) do(lines ...string) string {
+	f.t.Helper()
+	f.group.Reset(2, 1)
+	for _, line := range lines {
+		f.add(split(f.t, line)...)
+	}
+	return f.send()
+}
+
+func (f *feed) add(words ...string) {
+	f.t.Helper()
+	cmd := f.m.Table().Find([]byte(words[0]))
+	if cmd == nil || !cmd.ArityOK(len(words)) {
+		f.t.Fatalf("command %q", words)
+	}
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	f.group.Command(cmd, 0, args)
+}
+
+func (f *feed) send() string {
+	f.t.Helper()
+	var b fsm.BatchBuilder
+	f.seq++
+	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, f.seq, f.group.Bytes())
+	g := f.apply(b.Encode(fsm.Header{Term: 1, Stamp: f.stamp})).Groups[0]
+	if g.Status != fsm.StatusDone {
+		f.t.Fatalf("group is %v", g.Status)
+	}
+	return string(g.Reply)
+}
+
+// read runs one command without the log.
+func (f *feed) read(now int64, line string) (reply string, overdue bool) {
+	f.t.Helper()
+	f.group.Reset(2, 1)
+	f.add(split(f.t, line)...)
+	out, overdue, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Now: now})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(out), overdue
+}
+
+// furnished is a machine with something of everything.
+func furnished(t testing.TB) *feed {
+	f := newFeed(t)
+	f.do("SET a 1", "SET b 2 EX 100", "APPEND raw x", "APPEND raw y", `SET "\x00\xff" "\r\n"`, "SET future v PXAT 9223372036854775807", `SET "" ""`)
+	f.do("COPY a a DB 15", "GET a")
+	f.do("INCR n", "INCR a")
+	return f
+}
+
+func TestSnapshot_Corrupt(t *testing.T) {
+	whole := snapshotOf(t, furnished(t).m)
+	read := func(data []byte) (*fsm.Machine, error) {
+		return fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable())
+	}
+	if _, err := read(whole); err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		for _, flip := range []byte{0x01, 0x80, 0xff} {
+			data := bytes.Clone(whole)
+			data[i] ^= flip
+			if m, err := read(data); err == nil {
+				t.Fatalf("byte %d ^ %#x: read without an error, %d keys", i, flip, m.Len())
+			}
+		}
+	}
+	for n := range whole {
+		if _, err := read(whole[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes: read without an error", n, len(whole))
+		}
+	}
+	if _, err := read(append(bytes.Clone(whole), 0)); !errors.Is(err, fsm.ErrFormat) {
+		t.Errorf("a byte too many: %v, want ErrFormat", err)
+	}
+	if _, err := read(append(bytes.Clone(whole), whole...)); !errors.Is(err, fsm.ErrFormat) {
+		t.Errorf("two snapshots: %v, want ErrFormat", err)
+	}
+}
+
+// TestSnapshot_Large crosses several blocks, with keys and values as large as
+// they may be.
+func TestSnapshot_Large(t *testing.T) {
+	f := newFeed(t)
+	for i := range 5000 {
+		f.do(fmt.Sprintf("SET key:%d %q", i, strings.Repeat("v", i%300)))
+	}
+	longKey := strings.Repeat("k", fsm.MaxKeyBytes)
+	f.group.Reset(2, 1)
+	f.add("SET", longKey, strings.Repeat("v", fsm.MaxStringBytes))
+	if got := f.send(); got != "+OK\r\n" {
+		t.Fatalf("the longest key and value: %q", got)
+	}
+	m := restore(t, snapshotOf(t, f.m))
+	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
+		t.Error("restored machine differs")
+	}
+	if got, want := m.Len(), 5001; got != want {
+		t.Errorf("%d keys, want %d", got, want)
+	}
+}
+
+// TestSnapshot_Failures: what the disk says reaches the caller.
+func TestSnapshot_Failures(t *testing.T) {
+	f := furnished(t)
+	for room := range len(snapshotOf(t, f.m)) {
+		if err := f.m.WriteSnapshot(&limitedWriter{room}, f.m.Sessions()); !errors.Is(err, errFull) {
+			t.Fatalf("disk with %d bytes: %v", room, err)
+		}
+	}
+	broken := io.MultiReader(bytes.NewReader(snapshotOf(t, f.m)[:20]), &brokenReader{})
+	if _, err := fsm.ReadSnapshot(broken, fsm.NewTable()); !errors.Is(err, errFull) {
+		t.Errorf("broken disk: %v", err)
+	}
+}
+
+var errFull = errors.New("no space left")
+
+type limitedWriter struct{ room int }
+
+func (w *limitedWriter) Write(b []byte) (int, error) {
+	if len(b) > w.room {
+		return w.room, errFull
+	}
+	w.room -= len(b)
+	return len(b), nil
+}
+
+type brokenReader struct{}
+
+func (*brokenReader) Read([]byte) (int, error) { return 0, errFull }
+
+// TestSnapshot_Sessions: a fork is written with the sessions of the machine that
+// it was taken from.
+func TestSnapshot_Sessions(t *testing.T) {
+	f := furnished(t)
+	fork, sessions := f.m.Fork(), f.m.Sessions()
+	want := snapshotOf(t, f.m)
+	f.do("SET later 1")
+	var got bytes.Buffer
+	if err := fork.WriteSnapshot(&got, sessions); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Error("fork with its sessions differs from the machine at that moment")
+	}
+	m := restore(t, want)
+	id := fsm.SessionID{NodeID: "n1", Boot: 1}
+	if got, want := m.Session(id).LastSeq, uint64(3); got != want {
+		t.Errorf("last number is %d, want %d", got, want)
+	}
+}
+
+var golden = flag.Bool("golden", false, "write the golden files of the current formats anew")
+
+// TestGolden holds on to the formats: entries and snapshots of earlier programs
+// must be read for ever, and give the same state.
+func TestGolden(t *testing.T) {
+	const entriesFile, snapshotFile = "testdata/golden-entries-v1", "testdata/golden-snapshot-v1"
+	if *golden {
+		f := &recorder{feed: feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 5_000_000_000}}
+		f.write()
+		if err := os.WriteFile(entriesFile, f.log, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(snapshotFile, snapshotOf(t, f.m), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.ReadFile(entriesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := os.ReadFile(snapshotFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := fsm.New(fsm.NewTable())
+	for index := uint64(1); len(log) > 0; index++ {
+		n := int(log[0]) | int(log[1])<<8
+		if _, err := m.Apply(index, 3, log[2:2+n]); err != nil {
+			t.Fatal(err)
+		}
+		log = log[2+n:]
+	}
+	if !bytes.Equal(snapshotOf(t, m), snapshot) {
+		t.Error("the golden entries give another state than the golden snapshot")
+	}
+	if got := snapshotOf(t, restore(t, snapshot)); !bytes.Equal(got, snapshot) {
+		t.Error("the golden snapshot is written differently now: a new format needs a new version")
+	}
+}
+
+// recorder keeps the entries that it applies, each after its length.
+type recorder struct {
+	feed
+	log []byte
+}
+
+func (r *recorder) entry(data []byte) {
+	r.t.Helper()
+	r.log = append(r.log, byte(len(data)), byte(len(data)>>8))
+	r.log = append(r.log, data...)
+	if _, err := r.m.Apply(r.m.Applied()+1, 3, data); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *recorder) write() {
+	h := fsm.Header{Term: 3, Stamp: r.stamp, Wall: 1_700_000_000_000_000, Seed: 42}
+	r.entry(fsm.AppendTermStart(nil, h, fsm.TermStart{NodeID: "n1", Instance: "abc", Boot: 7, ClusterID: "golden"}))
+	h.HashIndex, h.Hash = r.m.Hash()
+	lines := [][]string{{"SET a 1", "SET b 2 PX 1500", "GET b", "MSET c 3 d 4"}, {"APPEND a x", "APPEND a y", "COPY b b DB 9", "EXPIREAT c 1800000000"}, {"DEL d", "INCRBYFLOAT f 0.1"}}
+	for i, group := range lines {
+		r.group.Reset(2+i%2, uint64(i))
+		for _, line := range group {
+			r.add(split(r.t, line)...)
+		}
+		var b fsm.BatchBuilder
+		b.Add(fsm.SessionID{NodeID: "n1", Boot: 7}, uint64(i/2), uint64(i+1), r.group.Bytes())
+		r.entry(b.Encode(h))
+		h.Stamp += 1_000_000_000
+	}
+	// A transaction with a watch, from another node, and a stale entry.
+	set, get := r.m.Table().Find([]byte("SET")), r.m.Table().Find([]byte("GET"))
+	r.group.Reset(3, 9)
+	r.group.Transaction([]fsm.Watch{{DB: 2, Key: "w", Version: 0}}, []fsm.Queued{
+		{DB: 2, Cmd: set, Args: [][]byte{[]byte("set"), []byte("w"), []byte("\x00\xff")}},
+		{DB: 2, Cmd: get, Args: [][]byte{[]byte("get"), []byte("w")}},
+	})
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n2", Boot: 1}, 0, 1, r.group.Bytes())
+	r.entry(b.Encode(h))
+	h.Term = 2
+	r.entry(b.Encode(h))
+}
+
+func TestMachine_Accessors(t *testing.T) {
+	f := furnished(t)
+	if got, want := f.m.ClusterID(), "c1"; got != want {
+		t.Errorf("cluster id %q, want %q", got, want)
+	}
+	if got, want := f.m.Term(), uint64(1); got != want {
+		t.Errorf("term %d, want %d", got, want)
+	}
+	if got, want := [3]int{f.m.Len(), f.m.DBSize(15), f.m.Volatile()}, [3]int{8, 1, 2}; got != want {
+		t.Errorf("keys, keys of db 15, volatile: %v, want %v", got, want)
+	}
+	if got, want := f.m.VolatileIn(15), 0; got != want {
+		t.Errorf("%d volatile keys in db 15, want %d", got, want)
+	}
+	if got, want := f.m.SessionCount(), 1; got != want {
+		t.Errorf("%d sessions, want %d", got, want)
+	}
+	applied := f.m.Applied()
+	if f.m.Advance(applied - 1); f.m.Applied() != applied {
+		t.Error("Advance moved the applied index back")
+	}
+	if f.m.Advance(applied + 5); f.m.Applied() != applied+5 {
+		t.Error("Advance did not move the applied index")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an entry behind the applied index did not panic")
+		}
+	}()
+	_, _ = f.m.Apply(applied+5, 1, nil)
+}
+
+// TestMachine_OneHistory: the same entries give the same results and chains,
+// whatever forks and snapshots are taken meanwhile.
+func TestMachine_OneHistory(t *testing.T) {
+	a, b := furnished(t), furnished(t)
+	for i := range 50 {
+		line := fmt.Sprintf("SET k%d %d EX %d", i%7, i, 1+i)
+		if a.do(line) != b.do(line) {
+			t.Fatal("replies differ")
+		}
+		fork := b.m.Fork()
+		if _, err := fsm.RunOn(fork, b.group.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		b.m = restore(t, snapshotOf(t, b.m))
+		a.stamp += 3e9
+		b.stamp += 3e9
+	}
+	if !bytes.Equal(snapshotOf(t, a.m), snapshotOf(t, b.m)) {
+		t.Error("states differ")
+	}
+	if !reflect.DeepEqual(a.m.Stats(), b.m.Stats()) {
+		t.Errorf("stats differ: %+v, %+v", a.m.Stats(), b.m.Stats())
+	}
+}
