@@ -41,6 +41,12 @@ A node that dies is not restarted: kill one and see what happens. Ctrl-C stops
 all. Flags after -- are passed on to every node.`,
 		Example: `  holdfast dev
   redis-cli -p 6380 SET lock:a me NX EX 600`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n := cmd.ArgsLenAtDash(); len(args) > 0 && n != 0 {
+				return fmt.Errorf("unexpected argument %q: flags of the nodes follow --", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.args = args
 			return dev(cmd.Context(), o, cmd.OutOrStdout())
@@ -171,6 +177,9 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 			} else if !told[n.id] {
 				told[n.id] = true
 				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.id, n.cmd.Process.Pid, n.err, n.log)
+				if last := lastLine(n.log); last != "" {
+					fmt.Fprintf(out, "    %s\n", last)
+				}
 			}
 		}
 		if living == 0 {
@@ -191,6 +200,17 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 			leader = now
 		}
 	}
+}
+
+// lastLine returns the last line of a log, which says why a node has ended by
+// itself; "" if there is none.
+func lastLine(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "" // the path has been printed
+	}
+	text := strings.TrimRight(string(b), "\n")
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 func clock() string { return time.Now().Format("15:04:05.000") }

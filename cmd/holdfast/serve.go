@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -80,6 +81,68 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	return cmd
 }
 
+// validate names the first flag with a value that cannot work. It runs before
+// anything is opened: a node must not leave a data directory or a formed cluster
+// behind because of a flag that shows itself to be wrong only later.
+func (o *serveOptions) validate() error {
+	for _, a := range []struct{ flag, addr string }{
+		{"client-addr", o.clientAddr}, {"peer-addr", o.peerAddr}, {"http-addr", o.httpAddr},
+		{"advertise-client-addr", o.advertiseClient},
+	} {
+		if a.addr == "" && a.flag == "advertise-client-addr" {
+			continue
+		}
+		if err := checkAddr(a.addr); err != nil {
+			return fmt.Errorf("--%s is %q: %w", a.flag, a.addr, err)
+		}
+	}
+	for _, d := range []struct {
+		flag        string
+		value, want time.Duration
+	}{
+		{"heartbeat-timeout", o.options.HeartbeatTimeout, 20 * time.Millisecond},
+		{"disk-stall-timeout", o.options.StallTimeout, 100 * time.Millisecond},
+		{"leader-wait", o.options.LeaderWait, time.Millisecond},
+		{"resolve-wait", o.options.ResolveWait, time.Millisecond},
+	} {
+		if d.value < d.want {
+			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
+		}
+	}
+	for _, n := range []struct {
+		flag             string
+		value, low, high int64
+	}{
+		{"window", int64(o.options.Window), 1, 1024},
+		{"snapshot-bytes", o.options.SnapshotBytes, 1, 1 << 50},
+		{"max-clients", int64(o.limits.MaxClients), 1, 1 << 30},
+		{"max-bulk-bytes", int64(o.limits.MaxBulk), 1, maxBulk},
+	} {
+		if n.value < n.low || n.value > n.high {
+			return fmt.Errorf("--%s is %d, must be %d to %d", n.flag, n.value, n.low, n.high)
+		}
+	}
+	// The other limits follow the one that can be set.
+	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)
+	o.limits.MaxCommand = max(o.limits.MaxCommand, 2*o.limits.MaxBulk)
+	return o.limits.Validate()
+}
+
+// maxBulk is the largest --max-bulk-bytes: a command of two such arguments still
+// fits into a frame between nodes.
+const maxBulk = 16 << 20
+
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("not of the form host:port")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return nil
+}
+
 func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Config, error) {
 	peers, err := cluster.ParsePeers(o.peers)
 	if err != nil {
@@ -124,6 +187,9 @@ func newLogger(level, format string) (hclog.Logger, error) {
 func serve(ctx context.Context, o serveOptions) error {
 	log, err := newLogger(o.logLevel, o.logFormat)
 	if err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
 		return err
 	}
 	tuneMemory()

@@ -1,0 +1,168 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Node is one node of a cluster: an identity, addresses and a data directory,
+// and, from Start until it ends, a process.
+type Node struct {
+	ID                   string
+	Clients, Peers, HTTP string // addresses
+	Dir                  string // data directory
+	LogFile              string // all that its processes have printed
+
+	program string
+	args    []string
+	env     []string
+	starter *Starter
+
+	mu     sync.Mutex
+	run    *run  // nil before the first Start
+	logged int64 // size of LogFile at the latest Start
+}
+
+// run is one process.
+type run struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error // of Wait, once exited is closed
+}
+
+func (r *run) alive() bool {
+	if r == nil {
+		return false
+	}
+	select {
+	case <-r.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// errRunning and errNotRunning are returned for a node in the wrong state.
+var (
+	errRunning    = errors.New("node is running")
+	errNotRunning = errors.New("node is not running")
+)
+
+// Start starts the node's process, with extra arguments behind the usual ones.
+// It does not wait until the node answers.
+func (n *Node) Start(extra ...string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.run.alive() {
+		return fmt.Errorf("start %s: %w", n.ID, errRunning)
+	}
+	log, err := os.OpenFile(n.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	if n.logged, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	r := &run{cmd: exec.Command(n.program, append(append([]string{}, n.args...), extra...)...), exited: make(chan struct{})}
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	r.cmd.Env = n.env
+	// A group of its own: Ctrl-C for a test or benchmark is not for the node.
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := n.starter.Start(r.cmd); err != nil {
+		return fmt.Errorf("start %s: %w", n.ID, err)
+	}
+	go func() {
+		r.err = r.cmd.Wait()
+		close(r.exited)
+	}()
+	n.run = r
+	return nil
+}
+
+func (n *Node) current() *run {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.run
+}
+
+// Running reports whether the node's process lives.
+func (n *Node) Running() bool { return n.current().alive() }
+
+// PID returns the process id of the latest Start, 0 before the first.
+func (n *Node) PID() int {
+	if r := n.current(); r != nil {
+		return r.cmd.Process.Pid
+	}
+	return 0
+}
+
+// Signal sends a signal to the node's process.
+func (n *Node) Signal(sig syscall.Signal) error {
+	r := n.current()
+	if !r.alive() {
+		return fmt.Errorf("signal %s: %w", n.ID, errNotRunning)
+	}
+	return r.cmd.Process.Signal(sig)
+}
+
+// Kill ends the process by SIGKILL, if it lives, and waits until it is gone.
+func (n *Node) Kill() error {
+	r := n.current()
+	if !r.alive() {
+		return nil
+	}
+	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", n.ID, err)
+	}
+	<-r.exited
+	return nil
+}
+
+// Wait waits until the process has ended and returns its exit code, -1 if a
+// signal ended it.
+func (n *Node) Wait(limit time.Duration) (exitCode int, err error) {
+	r := n.current()
+	if r == nil {
+		return 0, fmt.Errorf("wait for %s: %w", n.ID, errNotRunning)
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-r.exited:
+		return r.cmd.ProcessState.ExitCode(), nil
+	case <-t.C:
+		return 0, fmt.Errorf("%s (pid %d) still runs after %v", n.ID, r.cmd.Process.Pid, limit)
+	}
+}
+
+// Stop ends the process by SIGTERM and returns its exit code.
+func (n *Node) Stop(limit time.Duration) (exitCode int, err error) {
+	if err := n.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	return n.Wait(limit)
+}
+
+// Output returns what the latest process has printed.
+func (n *Node) Output() string {
+	n.mu.Lock()
+	from := n.logged
+	n.mu.Unlock()
+	f, err := os.Open(n.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, from, 1<<40))
+	if err != nil {
+		return string(b) + "\n" + err.Error()
+	}
+	return string(b)
+}
