@@ -1,0 +1,229 @@
+package fsm_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// documented reports whether an error is one that the package names.
+func documented(err error) bool {
+	for _, e := range []error{fsm.ErrShort, fsm.ErrChecksum, fsm.ErrVersion, fsm.ErrFormat} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// goldenEntries are the entries of testdata, as seeds.
+func goldenEntries(f *testing.F) [][]byte {
+	log, err := os.ReadFile("testdata/golden-entries-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	var entries [][]byte
+	for len(log) > 0 {
+		n := int(log[0]) | int(log[1])<<8
+		entries = append(entries, log[2:2+n])
+		log = log[2+n:]
+	}
+	return entries
+}
+
+// reseal corrects the checksum of an entry, so that fuzzing gets behind it.
+func reseal(data []byte) []byte {
+	data = bytes.Clone(data)
+	if len(data) >= 8 {
+		binary.LittleEndian.PutUint32(data[4:], crc32.Checksum(data[8:], crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return data
+}
+
+// FuzzEntry: bytes that are no entry are a documented error and never a panic;
+// and two machines think the same of them.
+func FuzzEntry(f *testing.F) {
+	for _, e := range goldenEntries(f) {
+		f.Add(e)
+	}
+	table := fsm.NewTable()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, entry := range [][]byte{data, reseal(data)} {
+			var states [2][]byte
+			var results [2]*fsm.Result
+			for i := range states {
+				m := fsm.New(table)
+				res, err := m.Apply(1, 3, entry)
+				if err != nil && !documented(err) {
+					t.Fatalf("error %v", err)
+				}
+				results[i] = res
+				states[i] = snapshotOf(t, m)
+			}
+			if !bytes.Equal(states[0], states[1]) || !reflect.DeepEqual(results[0], results[1]) {
+				t.Error("two machines differ")
+			}
+		}
+	})
+}
+
+// FuzzGroup: a group that Table.Check accepts can be run, through the log and,
+// if it is a read, without.
+func FuzzGroup(f *testing.F) {
+	table := fsm.NewTable()
+	rng := rand.New(rand.NewPCG(3, 3))
+	var g fsm.Group
+	for range 200 {
+		g.Reset(2+rng.IntN(2), rng.Uint64())
+		for range 1 + rng.IntN(3) {
+			cmd, args := randomCommand(table, rng)
+			if rng.IntN(4) == 0 {
+				g.Transaction([]fsm.Watch{{DB: rng.IntN(3), Key: "a", Version: rng.Uint64N(3)}}, []fsm.Queued{{DB: rng.IntN(3), Cmd: cmd, Args: args}})
+			} else {
+				g.Command(cmd, rng.IntN(3), args)
+			}
+		}
+		f.Add(bytes.Clone(g.Bytes()))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if err := table.Check(body, false); err != nil {
+			if !documented(err) {
+				t.Fatalf("error %v", err)
+			}
+			if table.Check(body, true) == nil {
+				t.Fatal("accepted as a read and not as a write")
+			}
+			return
+		}
+		m := fsm.New(table)
+		if table.Check(body, true) == nil {
+			before := snapshotOf(t, m)
+			if _, _, err := m.Read(nil, fsm.ReadRequest{Body: body, Now: 1e9, Wall: 1e15}); err != nil {
+				t.Fatalf("accepted as a read, then: %v", err)
+			}
+			if !bytes.Equal(snapshotOf(t, m), before) {
+				t.Fatal("a read changed the state")
+			}
+		}
+		var b fsm.BatchBuilder
+		b.Add(fsm.SessionID{NodeID: "n", Boot: 1}, 0, 1, body)
+		if _, err := m.Apply(1, 1, b.Encode(fsm.Header{Term: 1, Stamp: 1e9, Wall: 1e15})); err != nil {
+			t.Fatalf("accepted, then: %v", err)
+		}
+		if snap := snapshotOf(t, m); !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
+			t.Fatal("the restored machine differs")
+		}
+	})
+}
+
+// FuzzSnapshot: bytes are a machine whose snapshot can be read again and is the
+// same, or a documented error.
+func FuzzSnapshot(f *testing.F) {
+	golden, err := os.ReadFile("testdata/golden-snapshot-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(golden)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, snapshot := range [][]byte{data, resealBlocks(data)} {
+			m, err := fsm.ReadSnapshot(bytes.NewReader(snapshot), fsm.NewTable())
+			if err != nil {
+				continue
+			}
+			again := snapshotOf(t, m)
+			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
+				t.Fatal("read, written, read: another machine")
+			}
+		}
+	})
+}
+
+// resealBlocks corrects the checksums of a snapshot's blocks.
+func resealBlocks(data []byte) []byte {
+	data = bytes.Clone(data)
+	const head = len("HFSNAP") + 1
+	for at := head; at+8 < len(data); {
+		n := int(binary.LittleEndian.Uint32(data[at:]))
+		if n > len(data)-at-8 {
+			break
+		}
+		binary.LittleEndian.PutUint32(data[at+4:], crc32.Checksum(data[at+8:at+8+n], crc32.MakeTable(crc32.Castagnoli)))
+		at += 8 + n
+	}
+	return data
+}
+
+// FuzzCommands: random commands on two machines, one of which lives through
+// snapshots, give the same replies and the same state.
+func FuzzCommands(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed, seed)
+	}
+	table := fsm.NewTable()
+	f.Fuzz(func(t *testing.T, seed, more uint64) {
+		rng := rand.New(rand.NewPCG(seed, more))
+		machines := [2]*fsm.Machine{fsm.New(table), fsm.New(table)}
+		var stamp, wall int64 = 1, 1_700_000_000_000_000
+		for index := uint64(1); index < 120; index++ {
+			stamp += rng.Int64N(3e9)
+			wall += rng.Int64N(3e6) - 5e5
+			var b fsm.BatchBuilder
+			for range 1 + rng.IntN(3) {
+				var g fsm.Group
+				g.Reset(2+rng.IntN(2), 1)
+				for range 1 + rng.IntN(4) {
+					cmd, args := randomCommand(table, rng)
+					g.Command(cmd, rng.IntN(2), args)
+				}
+				b.Add(fsm.SessionID{NodeID: fmt.Sprint(rng.IntN(2)), Boot: 1}, rng.Uint64N(10), 1+rng.Uint64N(index), g.Bytes())
+			}
+			entry := b.Encode(fsm.Header{Term: 1, Stamp: stamp, Wall: wall, Seed: rng.Uint64()})
+			var results [2]*fsm.Result
+			for i, m := range machines {
+				var err error
+				if results[i], err = m.Apply(index, 1, bytes.Clone(entry)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !reflect.DeepEqual(results[0], results[1]) {
+				t.Fatalf("replies differ at %d:\n%+v\n%+v", index, results[0], results[1])
+			}
+			clear(entry) // what the machine keeps, it has copied
+			if rng.IntN(10) == 0 {
+				machines[1] = restore(t, snapshotOf(t, machines[1]))
+			}
+		}
+		if !bytes.Equal(snapshotOf(t, machines[0]), snapshotOf(t, machines[1])) {
+			t.Error("states differ")
+		}
+	})
+}
+
+// randomCommand draws a command of the table with arguments that often make sense.
+func randomCommand(table *fsm.Table, rng *rand.Rand) (*fsm.Command, [][]byte) {
+	words := strings.Fields("a b c a b c a b c 0 1 -1 10 100 9223372036854775807 x NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 1.5 ASYNC")
+	rows := table.Rows()
+	cmd := rows[rng.IntN(len(rows))]
+	if strings.HasPrefix(cmd.Name, "flush") && rng.IntN(10) > 0 {
+		cmd = table.Find([]byte("set"))
+	}
+	n := cmd.Arity
+	if n < 0 {
+		n = -n + rng.IntN(4)
+	}
+	args := [][]byte{[]byte(cmd.Name)}
+	for len(args) < n {
+		args = append(args, []byte(words[rng.IntN(len(words))]))
+	}
+	return cmd, args
+}

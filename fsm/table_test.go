@@ -1,0 +1,116 @@
+package fsm_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestTable_Rows: a row says all that is to be known of its command.
+func TestTable_Rows(t *testing.T) {
+	table := fsm.NewTable()
+	rows := table.Rows()
+	for i, cmd := range rows {
+		checkRow(t, cmd.Name, cmd)
+		if cmd.ID() != i {
+			t.Errorf("%s has id %d, want %d", cmd.Name, cmd.ID(), i)
+		}
+		if i > 0 && rows[i-1].Name >= cmd.Name {
+			t.Errorf("%s comes after %s", cmd.Name, rows[i-1].Name)
+		}
+		if table.Find([]byte(strings.ToUpper(cmd.Name))) != cmd || table.Find([]byte(cmd.Name)) != cmd {
+			t.Errorf("%s is not found", cmd.Name)
+		}
+		for i := range cmd.Sub {
+			sub := &cmd.Sub[i]
+			checkRow(t, cmd.Name+" "+sub.Name, sub)
+			if cmd.FindSub([]byte(strings.ToUpper(sub.Name))) == nil {
+				t.Errorf("%s %s is not found", cmd.Name, sub.Name)
+			}
+		}
+	}
+	for _, name := range []string{"", "nosuch", "GETT", strings.Repeat("x", 100), "get\x00"} {
+		if cmd := table.Find([]byte(name)); cmd != nil {
+			t.Errorf("Find(%q) = %s", name, cmd.Name)
+		}
+	}
+	if table.Find([]byte("object")).FindSub([]byte("nosuch")) != nil || table.Find([]byte("get")).FindSub([]byte("x")) != nil {
+		t.Error("a subcommand that there is not is found")
+	}
+}
+
+func checkRow(t *testing.T, name string, cmd *fsm.Command) {
+	t.Helper()
+	if cmd.Arity == 0 || cmd.Run == nil || cmd.Group == "" || cmd.Since == "" || cmd.Complexity == "" || cmd.Doc == "" {
+		t.Errorf("%s: the row is not filled in", name)
+	}
+	if takes := cmd.Arity != 1 && cmd.Arity != 2 || cmd.Keys.First > 0; takes && cmd.Syntax == "" && len(cmd.Sub) == 0 {
+		t.Errorf("%s: takes arguments and has no syntax", name)
+	}
+	if strings.HasSuffix(cmd.Doc, "..") || strings.TrimSpace(cmd.Doc) != cmd.Doc {
+		t.Errorf("%s: doc is %q", name, cmd.Doc)
+	}
+	if cmd.Flags&fsm.Write != 0 && cmd.Flags&fsm.ReadOnly != 0 {
+		t.Errorf("%s is both a write and a read", name)
+	}
+	if (cmd.Keys.First > 0) && cmd.Access.Mode == "" && cmd.Specs == nil && cmd.Flags&fsm.Internal == 0 {
+		t.Errorf("%s has keys and does not say what it does with them", name)
+	}
+	if (cmd.KeysOf != nil) != (cmd.Flags&fsm.MovableKeys != 0) {
+		t.Errorf("%s: movable keys and KeysOf go together", name)
+	}
+}
+
+func TestCommand_KeyPositions(t *testing.T) {
+	table := fsm.NewTable()
+	for line, want := range map[string][]int{
+		"GET a": {1}, "DEL a b c": {1, 2, 3}, "MSET a 1 b 2": {1, 3}, "MSET a 1 b": {1, 3}, "RENAME a b": {1, 2}, "COPY a b DB 1": {1, 2}, "SCAN 0": nil, "TIME": nil, "FLUSHALL": nil,
+		"MSETEX 2 a 1 b 2 NX": {2, 4}, "MSETEX 3 a 1 b 2": nil, "MSETEX x a 1": nil, "MSETEX 0 a 1": nil, "SET a b NX": {1}, "EXPIRE a 1 NX": {1}, "DEL": nil,
+	} {
+		var args [][]byte
+		for _, w := range strings.Fields(line) {
+			args = append(args, []byte(w))
+		}
+		if got := table.Find(args[0]).KeyPositions(args); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: keys at %v, want %v", line, got, want)
+		}
+	}
+}
+
+func TestTable_Check(t *testing.T) {
+	table := fsm.NewTable()
+	var g fsm.Group
+	get, set := table.Find([]byte("get")), table.Find([]byte("set"))
+	g.Reset(2, 1)
+	g.Command(get, 0, [][]byte{[]byte("get"), []byte("k")})
+	if err := table.Check(g.Bytes(), true); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	first := g.Size() // a group may end after any of its operations
+	g.Transaction([]fsm.Watch{{DB: 3, Key: "k"}}, []fsm.Queued{{DB: 15, Cmd: get, Args: [][]byte{[]byte("get"), []byte("k")}}})
+	if err := table.Check(g.Bytes(), true); err != nil {
+		t.Errorf("a transaction of reads: %v", err)
+	}
+	whole := string(g.Bytes())
+	for n := 1; n < len(whole); n++ {
+		body := []byte(whole[:n])
+		if err := table.Check(body, true); err == nil && n != 2 && n != first {
+			t.Errorf("the first %d of %d bytes are accepted: %q", n, len(whole), body)
+		}
+	}
+	g.Command(set, 0, [][]byte{[]byte("set"), []byte("k"), []byte("v")})
+	if err := table.Check(g.Bytes(), true); err == nil {
+		t.Error("a write is accepted as a read")
+	}
+	for what, body := range map[string]string{
+		"unknown command": "\x00\x01\x00\x00\x01\x04nope", "wrong arity": "\x00\x01\x00\x00\x01\x03get", "database 16": "\x00\x01\x00\x10\x02\x03get\x01k",
+		"no arguments": "\x00\x01\x00\x00\x00", "unknown flags": "\x02\x01", "unknown kind": "\x00\x01\x09", "empty": "", "watch in database 16": "\x00\x01\x01\x01\x10\x01k\x00\x00",
+		"a huge count": "\x00\x01\x00\x00\xff\xff\xff\xff\x0f\x03get", "a huge transaction": "\x00\x01\x01\x00\xff\xff\xff\xff\x0f",
+	} {
+		if err := table.Check([]byte(body), false); err == nil || !documented(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
