@@ -43,6 +43,9 @@ func (a clusterAdapter) State() resp.State {
 // Admin implements resp.Cluster.
 func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error) {
 	switch op := strings.ToLower(args[0]); {
+	case op == "status" && len(args) == 2 && strings.EqualFold(args[1], "local"):
+		b, err := json.Marshal([]cluster.NodeStatus{a.Status()})
+		return string(b), err
 	case op == "status" && len(args) == 1:
 		b, err := json.Marshal(a.ClusterStatus(ctx))
 		return string(b), err

@@ -241,7 +241,7 @@ func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 }
 
 func askNode(ctx context.Context, n *devNode) (cluster.NodeStatus, error) {
-	nodes, err := askStatus(ctx, n.clients, os.Getenv("HOLDFAST_REQUIREPASS"))
+	nodes, err := askStatus(ctx, n.clients, os.Getenv("HOLDFAST_REQUIREPASS"), "STATUS", "LOCAL")
 	for _, st := range nodes {
 		if st.ID == n.id {
 			return st, err

@@ -34,7 +34,7 @@ Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no lead
   holdfast status --json | jq '.[] | select(.role=="leader").id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := askStatus(cmd.Context(), addr, pass)
+			nodes, err := askStatus(cmd.Context(), addr, pass, "STATUS")
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: no status from %s: %v\n", addr, err)
 				return exitUnreachable
@@ -62,13 +62,15 @@ Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no lead
 	return cmd
 }
 
-func askStatus(ctx context.Context, addr, pass string) ([]cluster.NodeStatus, error) {
+// askStatus asks a node for the status of all nodes, or with the words STATUS
+// LOCAL for its own.
+func askStatus(ctx context.Context, addr, pass string, words ...string) ([]cluster.NodeStatus, error) {
 	c, err := dialNode(ctx, addr, pass)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	text, err := c.do("HOLDFAST", "STATUS")
+	text, err := c.do(append([]string{"HOLDFAST"}, words...)...)
 	if err != nil {
 		return nil, err
 	}
