@@ -50,6 +50,30 @@ func TestLimits_Reply(t *testing.T) {
 	}
 }
 
+// TestLimits_ReplyMemory: a reply that is refused must not be built first; these
+// would take 800 GB and end the process.
+func TestLimits_ReplyMemory(t *testing.T) {
+	f := newFeed(t)
+	f.do(fmt.Sprintf("SETRANGE k %d x", fsm.MaxStringBytes-1))
+	words := []string{"MGET"}
+	get := f.m.Table().Find([]byte("GET"))
+	var queued []fsm.Queued
+	for range 100_000 {
+		words = append(words, "k")
+		queued = append(queued, fsm.Queued{Cmd: get, Args: [][]byte{[]byte("get"), []byte("k")}})
+	}
+	f.group.Reset(2, 1)
+	f.add(words...)
+	f.add("STRLEN", "k")
+	f.group.Transaction(nil, queued)
+	f.add("STRLEN", "k")
+	const refused = "-" + fsm.ReplyTooLarge + "\r\n"
+	strlen := fmt.Sprintf(":%d\r\n", fsm.MaxStringBytes)
+	if got := f.send(); got != refused+strlen+refused+strlen {
+		t.Errorf("got %d bytes that begin with %.200q", len(got), got)
+	}
+}
+
 // TestLimits_Arguments: every write command refuses keys and values that a
 // snapshot could not hold.
 func TestLimits_Arguments(t *testing.T) {

@@ -97,7 +97,10 @@ func (r Reply) IsError() bool { return r.kind == kindError }
 // Text returns the string of a simple, error, bulk or verbatim reply.
 func (r Reply) Text() string { return r.s }
 
-// Append encodes the reply for a connection that speaks RESP proto (2 or 3).
+// Append encodes the reply for a connection that speaks RESP proto (2 or 3). A
+// list that grows beyond MaxReplyBytes is cut short there, since nobody may be
+// sent it: MGET of a million times the same large value must not take the memory
+// that it would take.
 func (r Reply) Append(dst []byte, proto int) []byte {
 	switch r.kind {
 	case kindNull:
@@ -148,9 +151,12 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 			head = '~'
 		}
 	}
+	start := len(dst)
 	dst = AppendHead(dst, head, int64(n))
 	for i := range r.elems {
-		dst = r.elems[i].Append(dst, proto)
+		if dst = r.elems[i].Append(dst, proto); len(dst)-start > MaxReplyBytes {
+			break
+		}
 	}
 	return dst
 }

@@ -120,7 +120,7 @@ func keys(c *Ctx, args [][]byte) Reply {
 			return !g.spent()
 		}
 		found = append(found, Bulk(s.obj.key))
-		size += len(s.obj.key)
+		size += len(s.obj.key) + len("$1\r\n\r\n")
 		return size <= MaxReplyBytes
 	})
 	switch {
