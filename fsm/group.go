@@ -51,8 +51,10 @@ func (g *Group) Reset(proto int, origin uint64) {
 	g.ops, g.Write, g.Slow = 0, false, false
 }
 
-// Ops returns the number of operations, Size the encoded bytes.
-func (g *Group) Ops() int  { return g.ops }
+// Ops returns the number of operations.
+func (g *Group) Ops() int { return g.ops }
+
+// Size returns the number of encoded bytes.
 func (g *Group) Size() int { return len(g.buf) }
 
 // Bytes returns the encoding; it is valid until the next Reset.

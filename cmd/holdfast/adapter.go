@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -58,5 +57,5 @@ func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error
 	case op == "snapshot" && len(args) == 1:
 		return "OK", a.Snapshot()
 	}
-	return "", errors.Join(fmt.Errorf("HOLDFAST %s: unknown, or wrong number of arguments", strings.ToUpper(args[0])))
+	return "", fmt.Errorf("HOLDFAST %s: unknown, or wrong number of arguments", strings.ToUpper(args[0]))
 }

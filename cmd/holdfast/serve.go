@@ -26,7 +26,6 @@ type serveOptions struct {
 	peers                       string
 	requirePass                 string
 	logLevel, logFormat         string
-	maxClients                  int
 	options                     cluster.Options
 	limits                      resp.Limits
 	pprof                       bool
@@ -231,6 +230,12 @@ func serve(ctx context.Context, o serveOptions) error {
 		node.HandOver(stopping)
 	}()
 	err = clients.Stop(stopping)
+	if errors.Is(err, context.DeadlineExceeded) {
+		// Nobody is left who could tell them the outcome, as when all nodes are
+		// stopped at once: they are told that it is unknown, and this is a clean stop.
+		log.Warn("clients still wait for an outcome, stopping without it", "error", err)
+		err = nil
+	}
 	<-handedOver
 	err = errors.Join(err, clients.Close(), web.Close(), node.Close())
 	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
