@@ -4,8 +4,9 @@
 // it and how fresh is the Executor's concern.
 //
 // A connection's current pipeline becomes a group: all data commands up to a
-// limit travel and run together. Commands about the connection itself (rows in
-// session.go and the files beside it) run here, in their place in the order.
+// limit travel and run together. Commands about the connection and the node
+// itself (the rows that sessionFamilies lists) run here, in their place in the
+// order.
 //
 // The path of a byte: socket, Guard (limits, whole commands only), redcon
 // (parsing), conn.serve (grouping), Executor, redcon's writer, socket.

@@ -175,7 +175,7 @@ func (c *client) send(lines ...string) {
 
 // reply reads one reply and returns its bytes with \n in place of \r\n.
 func (c *client) reply() (string, error) {
-	if err := c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return "", err
 	}
 	line, err := c.r.ReadString('\n')

@@ -41,6 +41,9 @@ func replyHead(b []byte) (head, payload, inner int) {
 		case n < 0:
 			return end + 1, 0, 0 // RESP2's nulls
 		case b[0] == '$' || b[0] == '=':
+			if last := end + 1 + n; last+1 < len(b) && (b[last] != '\r' || b[last+1] != '\n') {
+				return 0, 0, 0
+			}
 			return end + 1, n + 2, 0
 		case b[0] == '%':
 			return end + 1, 0, 2 * n

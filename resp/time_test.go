@@ -1,0 +1,162 @@
+package resp_test
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// pipeListener hands out the ends of pipes, so that a server can run in a
+// synctest bubble, where only time that nobody needs passes.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (l *pipeListener) dial(t testing.TB) *client {
+	near, far := net.Pipe()
+	l.conns <- far
+	return newClient(t, near)
+}
+
+// inBubble runs f with a server whose time is faked.
+func inBubble(t *testing.T, f func(t *testing.T, l *pipeListener), change ...func(*resp.Config)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		limits := resp.DefaultLimits()
+		limits.HandshakeTimeout, limits.UnauthIdle, limits.CommandTimeout, limits.WriteTimeout = 0, 0, 0, 0
+		serve(t, newFake(t), append(change, func(c *resp.Config) { c.Listener, c.Limits = l, limits })...)
+		f(t, l)
+	})
+}
+
+// TestAuth_Strikes: guessing gets slower, and ends.
+func TestAuth_Strikes(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *pipeListener) {
+		const wrong = "-WRONGPASS invalid username-password pair or user is disabled."
+		c := l.dial(t)
+		for i, want := range []time.Duration{0, 100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000} {
+			start := time.Now()
+			c.expect([]string{"AUTH wrong", "HELLO 3 AUTH default wrong"}[i%2], wrong)
+			if got := time.Since(start); got != want*time.Millisecond {
+				t.Errorf("guess %d was answered after %v, want %v", i+1, got, want*time.Millisecond)
+			}
+		}
+		c.wantEOF()
+		// The right password takes the strikes back.
+		c = l.dial(t)
+		c.expect("AUTH wrong", wrong, "AUTH wrong", wrong, "AUTH right", "+OK")
+		start := time.Now()
+		c.expect("AUTH wrong", wrong)
+		if got := time.Since(start); got != 0 {
+			t.Errorf("a first guess was answered after %v", got)
+		}
+	}, withPassword("right"))
+}
+
+func TestPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *pipeListener) {
+		a, b := l.dial(t), l.dial(t)
+		took := func(c *client, line, reply string, want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			c.expect(line, reply)
+			if got := time.Since(start); got != want {
+				t.Errorf("%s took %v, want %v", line, got, want)
+			}
+		}
+		// ALL holds up everything.
+		a.expect("CLIENT PAUSE 1000", "+OK")
+		took(b, "PING", "+PONG", time.Second)
+		took(b, "PING", "+PONG", 0)
+		a.expect("CLIENT PAUSE 1000 all", "+OK")
+		took(b, "GET a", "$-1", time.Second)
+		// WRITE holds up writes only, in transactions too.
+		a.expect("CLIENT PAUSE 3000 WRITE", "+OK")
+		took(b, "GET a", "$-1", 0)
+		b.expect("MULTI", "+OK", "GET a", "+QUEUED")
+		took(b, "EXEC", "*1\n$-1", 0)
+		b.expect("MULTI", "+OK", "SET a 1", "+QUEUED")
+		took(b, "EXEC", "*1\n+OK", 3*time.Second)
+		// A later one neither shortens a pause nor lets more through.
+		a.expect("CLIENT PAUSE 2000 ALL", "+OK")
+		c := l.dial(t)
+		done := make(chan time.Duration)
+		go func() {
+			start := time.Now()
+			c.send("GET a")
+			_, _ = c.reply()
+			done <- time.Since(start)
+		}()
+		synctest.Wait()
+		d := l.dial(t)
+		go func() { d.send("CLIENT PAUSE 1 WRITE") }() // is held up itself
+		if got := <-done; got != 2*time.Second {
+			t.Errorf("GET took %v, want 2s", got)
+		}
+		if r, err := d.reply(); r != "+OK\n" {
+			t.Errorf("CLIENT PAUSE: %q, %v", r, err)
+		}
+		time.Sleep(time.Second) // in the bubble: the pause is over
+		a.expect("CLIENT PAUSE 5000 WRITE", "+OK", "CLIENT PAUSE 10 WRITE", "+OK")
+		took(b, "SET a 2", "+OK", 5*time.Second)
+		// UNPAUSE ends it, even of ALL.
+		a.expect("CLIENT PAUSE 60000 ALL", "+OK")
+		go func() {
+			start := time.Now()
+			c.send("SET a 3")
+			_, _ = c.reply()
+			done <- time.Since(start)
+		}()
+		time.Sleep(time.Second)
+		took(a, "CLIENT UNPAUSE", "+OK", 0)
+		if got := <-done; got != time.Second {
+			t.Errorf("SET took %v, want 1s", got)
+		}
+	})
+}
+
+func TestDebugSleep(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *pipeListener) {
+		for line, want := range map[string]time.Duration{
+			"DEBUG SLEEP 0.5": 500 * time.Millisecond, "DEBUG SLEEP 1e9": time.Minute, "DEBUG SLEEP nan": 0, "DEBUG SLEEP -1": 0, "DEBUG SLEEP x": 0,
+		} {
+			c, other := l.dial(t), l.dial(t)
+			start := time.Now()
+			c.send(line)
+			other.expect("PING", "+PONG")
+			if got := time.Since(start); got != 0 {
+				t.Errorf("%s held up another connection for %v", line, got)
+			}
+			c.want("+OK")
+			if got := time.Since(start); got != want {
+				t.Errorf("%s took %v, want %v", line, got, want)
+			}
+		}
+	})
+}
