@@ -1,8 +1,10 @@
 package fsm_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -138,5 +140,35 @@ func TestRead_Writes(t *testing.T) {
 		if f.group.Write != cmd.IsWrite() || f.group.Slow != (cmd.Flags&fsm.Slow != 0) {
 			t.Errorf("%s: group says write %v, slow %v", cmd.Name, f.group.Write, f.group.Slow)
 		}
+	}
+}
+
+// TestRead_Concurrent: reads may run beside each other (the race detector looks).
+func TestRead_Concurrent(t *testing.T) {
+	f := furnished(t)
+	f.group.Reset(2, 1)
+	for _, line := range []string{"GET a", "MGET a b nokey", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "TTL b", "OBJECT ENCODING raw"} {
+		f.add(split(t, line)...)
+	}
+	want, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := snapshotOf(t, f.m)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				got, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Seed: 1})
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("got %q, %v, want %q", got, err, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if !bytes.Equal(snapshotOf(t, f.m), before) {
+		t.Error("reads changed the state")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +25,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
+	runtime.LockOSThread()
 	dir, err := os.MkdirTemp("", "holdfast-compat")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -63,6 +66,9 @@ func startRedis(dir string) (stop func(), err error) {
 	}
 	socket := filepath.Join(dir, "redis.sock")
 	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")
+	// It must not outlive this process, however that ends. The signal is tied to
+	// the thread that starts it, so this one stays (see runTests).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,11 @@
 package compat
 
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
 // difference is a reply that may be another than Redis gives.
 type difference struct {
 	line  string
@@ -13,9 +19,12 @@ func (d *difference) want(proto int) string { return d.reply + "\r\n" }
 var permitted = []difference{
 	{"SETRANGE k 8388608 x", tooLong, "values end at 8 MiB (fsm.MaxStringBytes), not at 512 MiB"},
 	{"APPEND k x8M", tooLong, "the same"},
+	{"SET " + longKey + " v", tooLong, "keys end at 512 KiB (fsm.MaxKeyBytes), so that a key and its value fit a block of a snapshot"},
 	{"OBJECT ENCODING whole", "$3\r\nint", "INCRBYFLOAT leaves an integral sum as text in Redis; values are all kept alike here, and the answer is computed from the text"},
 	{"OBJECT REFCOUNT copied", ":2147483647", "COPY makes an object of its own of a shared small integer in Redis; here the answer is computed from the text"},
 }
+
+var longKey = strings.Repeat("k", fsm.MaxKeyBytes+1)
 
 const tooLong = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 

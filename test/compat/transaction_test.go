@@ -30,7 +30,7 @@ func TestWatch(t *testing.T) {
 		// The client's own write counts, UNWATCH and DISCARD forget.
 		p.Do("SET k v", "WATCH k", "SET k w", "MULTI", "PING", "EXEC", "WATCH k", "SET k x", "UNWATCH", "MULTI", "PING", "EXEC", "WATCH k", "MULTI", "DISCARD", "SET k y", "MULTI", "PING", "EXEC")
 		// Expiry between WATCH and EXEC.
-		p.Do("SET k v PX 30", "WATCH k")
+		p.Do("SET k v PX 300", "WATCH k")
 		o.DoUntil(":0", "EXISTS k")
 		p.Do("MULTI", "SET done 2", "EXEC")
 	})
