@@ -209,6 +209,12 @@ func (n *Node) authorize(h rpc.Hello) error {
 	if r == nil {
 		return errors.New("node is still starting")
 	}
+	if h.Service == rpc.ServiceRaft {
+		// Also from nodes that are no members as far as this one knows: it may
+		// have slept while the one that leads now was added, and would never learn
+		// of it. Whom it does not know it does not vote for: raft sees to that.
+		return nil
+	}
 	servers := r.GetConfiguration().Configuration().Servers
 	if len(servers) == 0 {
 		return nil // the first configuration is still on its way

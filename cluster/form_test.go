@@ -1,0 +1,225 @@
+package cluster_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+func TestForm_AnyOrder(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]string{{"n1", "n2", "n3"}, {"n3", "n2", "n1"}, {"n2", "n1", "n3"}} {
+		t.Run(strings.Join(order, "-"), func(t *testing.T) {
+			t.Parallel()
+			c := prepare(t, 3)
+			c.open(order[:2]...)
+			during(2 * time.Second) // nobody may lose patience meanwhile
+			for _, id := range order[:2] {
+				if st := c.node(id).Status(); st.Term != 0 {
+					t.Fatalf("%s has started without all peers: %+v", id, st)
+				}
+				if st := c.node(id).Status(); !strings.Contains(st.Detail, "waiting") {
+					t.Errorf("%s does not say what it waits for: %q", id, st.Detail)
+				}
+			}
+			c.open(order[2])
+			c.ready(c.ids()...)
+			c.client("n1").want(t, ok, "SET", "k", "v")
+			c.client("n3").want(t, bulk("v"), "GET", "k")
+			c.oneCluster()
+			c.caughtUp()
+		})
+	}
+}
+
+// oneCluster checks that all nodes know the same cluster id and members.
+func (c *testCluster) oneCluster() {
+	c.t.Helper()
+	ids := make(map[string]bool)
+	for _, id := range c.ids() {
+		st := c.node(id).Status()
+		if st.ClusterID == "" {
+			c.t.Errorf("%s has no cluster id", id)
+		}
+		ids[st.ClusterID] = true
+	}
+	if len(ids) != 1 {
+		c.t.Errorf("cluster ids: %v", ids)
+	}
+	for _, id := range c.ids() {
+		if got, want := len(c.node(id).Acknowledging()), len(c.ids())/2; got != want {
+			c.t.Errorf("%s must wait for %d others, want %d", id, got, want)
+		}
+	}
+}
+
+func TestForm_PeersDiffer(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 3)
+	c.members["n2"].peers = append([]cluster.Peer{peer("n1"), peer("n2")}, peer("n4"))
+	c.open("n1", "n2", "n3")
+	for _, id := range []string{"n1", "n2"} {
+		eventually(t, id+" to see that --peers differ", func() bool {
+			return strings.Contains(c.node(id).Status().Detail, cluster.ErrPeersDiffer.Error())
+		})
+	}
+	for _, id := range c.ids() {
+		if st := c.node(id).Status(); st.Term != 0 || st.ClusterID != "" {
+			t.Errorf("%s has formed something: %+v", id, st)
+		}
+	}
+	// Put right, it forms.
+	c.stop("n2")
+	c.members["n2"].peers = c.peers
+	c.open("n2")
+	c.ready(c.ids()...)
+	c.oneCluster()
+}
+
+func TestForm_CutShort(t *testing.T) {
+	t.Parallel()
+	// The lowest node dies after it has told some of the others the cluster id.
+	c := prepare(t, 3)
+	c.net.hold("n1", "n3")
+	c.open("n1", "n2", "n3")
+	eventually(t, "n1 to wait for n3", func() bool { return strings.Contains(c.node("n1").Status().Detail, "n3") })
+	c.crash("n1")
+	c.wipe("n1")
+	c.net.heal()
+	c.open("n1")
+	c.ready(c.ids()...)
+	c.oneCluster()
+}
+
+func TestJoin_WipedMemberIsRefused(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.client("n1").want(t, ok, "SET", "k", "v")
+	c.transfer("n1")
+	c.crash("n3")
+	c.wipe("n3")
+	c.members["n3"].dies = true
+	c.open("n3")
+	select {
+	case err := <-c.members["n3"].fatal:
+		if !strings.Contains(err.Error(), cluster.ErrWiped.Error()) || !strings.Contains(err.Error(), "holdfast member remove n3") {
+			t.Fatalf("refused with %q, without the reason or the remedy", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("a wiped member was not refused")
+	}
+	c.stop("n3")
+	c.members["n3"].dies = false
+
+	// The remedy works: removed, it joins as a new member and gets the data.
+	if err := c.node("n2").RemoveMember("n3"); err != nil {
+		t.Fatalf("remove n3: %v", err)
+	}
+	c.open("n3")
+	c.ready("n3")
+	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
+	// Its new directory counts starts from 1 again: its session must not be
+	// taken for that of its former self, which has higher numbers.
+	for i := range 5 {
+		if got := c.client("n3").number(t, "INCR", "n"); got != int64(i+1) {
+			t.Fatalf("INCR through the new n3: %d, want %d", got, i+1)
+		}
+	}
+	c.caughtUp()
+	// Its vote counts.
+	c.crash("n2")
+	c.client("n3").want(t, ok, "SET", "k", "w")
+	c.client("n1").want(t, bulk("w"), "GET", "k")
+}
+
+func TestJoin_ThroughSnapshot(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallSnapshots)
+	c.fill("n1", 400)
+	c.crash("n3")
+	c.wipe("n3")
+	if err := c.node(c.leader("n1", "n2")).RemoveMember("n3"); err != nil {
+		t.Fatalf("remove n3: %v", err)
+	}
+	for _, id := range []string{"n1", "n2"} {
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatalf("snapshot on %s: %v", id, err)
+		}
+	}
+	c.open("n3")
+	c.ready("n3")
+	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
+	if c.log.count("n3.raft: Installed remote snapshot") == 0 {
+		t.Error("the log was not shortened: n3 has not needed a snapshot")
+	}
+	c.client("n3").want(t, ":401\r\n", "DBSIZE")
+	c.caughtUp()
+}
+
+func TestJoin_OtherCluster(t *testing.T) {
+	t.Parallel()
+	a, b := start(t, 1), start(t, 1)
+	a.client("n1").want(t, ok, "SET", "k", "a")
+	a.stop("n1")
+	b.stop("n1")
+	// A node with the data of one cluster at the address of a member of another.
+	c := start(t, 3)
+	c.crash("n3")
+	c.wipe("n3")
+	stranger := c.place("n3", c.peers)
+	stranger.dir = a.members["n1"].dir
+	stranger.id = "n1"
+	cfg := c.config(stranger)
+	cfg.PeerListener, cfg.PeerDialer = c.net.listen("n3"), c.net.dialer("n3")
+	n, err := cluster.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger.node, stranger.id = n, "n3"
+	eventually(t, "the stranger to be refused", func() bool {
+		return c.log.count(cluster.ErrOtherCluster.Error()) > 0
+	})
+	c.client("n1").want(t, ok, "SET", "k", "c")
+	c.client("n2").want(t, bulk("c"), "GET", "k")
+	if n.Linked() {
+		t.Error("a node of another cluster has a way to the leader")
+	}
+}
+
+// A follower that slept through a change of membership must be able to follow a
+// leader that it has never heard of.
+func TestJoin_LeaderUnknownToFollower(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	c.crash("n3")
+	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.open("n4")
+	c.ready("n4")
+	eventually(t, "n4 to vote", func() bool { return c.node("n4").Status().Voter })
+	c.transfer("n4")
+	c.open("n3")
+	c.ready("n3")
+	c.client("n3").want(t, ok, "SET", "k", "v")
+	c.caughtUp()
+	if n := c.log.count("n4 is not a member of this cluster"); n > 0 {
+		t.Errorf("the leader was refused %d times", n)
+	}
+}
+
+func smallSnapshots(o *cluster.Options) { o.SnapshotBytes, o.TrailingBytes = 16<<10, 1 }
+
+// fill writes n keys of 100 bytes, and a counter beside them.
+func (c *testCluster) fill(id string, n int) {
+	c.t.Helper()
+	cl := c.client(id)
+	value := strings.Repeat("x", 100)
+	for i := range n {
+		cl.want(c.t, ok, "SET", "fill:"+strconv.Itoa(i), value)
+	}
+	cl.want(c.t, ":1\r\n", "INCR", "filled")
+}

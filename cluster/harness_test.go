@@ -1,0 +1,619 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestMain looks for goroutines that outlive the nodes they belong to.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(10 * time.Second); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines left behind by closed nodes:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked returns the stacks of goroutines of nodes, once none has gone away for
+// as long as patience.
+func leaked(patience time.Duration) string {
+	deadline := time.Now().Add(patience)
+	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
+		buf := make([]byte, 4<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		var left []string
+		for _, stack := range strings.Split(string(buf), "\n\n") {
+			if strings.Contains(stack, "cluster_test.TestMain") {
+				continue
+			}
+			if strings.Contains(stack, "holdfast/") || strings.Contains(stack, "hashicorp/raft") {
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			return strings.Join(left, "\n\n")
+		}
+	}
+}
+
+// patience is how long a condition may take to come true. It is far more than
+// any takes, so that only what never happens runs into it.
+const patience = 30 * time.Second
+
+// eventually waits until cond holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for: %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// during lets d pass while the background of a test works.
+func during(d time.Duration) { <-time.After(d) }
+
+// testClock is a node's clock. It runs with the machine's and can be moved.
+type testClock struct {
+	epoch      time.Time
+	mono, wall atomic.Int64 // added
+}
+
+func (c *testClock) Mono() time.Duration {
+	return time.Since(c.epoch) + time.Duration(c.mono.Load())
+}
+func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wall.Load())) }
+
+func (c *testClock) advance(d time.Duration) { c.mono.Add(int64(d)) }
+
+// book keeps what the nodes log, for tests that look for a line and for those
+// that fail.
+type book struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *book) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.buf.String(), text)
+}
+
+func (b *book) tail(lines int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []string
+	for line := range strings.Lines(b.buf.String()) {
+		if !strings.Contains(line, "no way to the leader") && !strings.Contains(line, "stream ended") {
+			all = append(all, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// testCluster is a set of nodes on one network.
+type testCluster struct {
+	t       *testing.T
+	net     *network
+	log     *book
+	dir     string
+	peers   []cluster.Peer
+	options cluster.Options
+	change  func(*cluster.Config)
+
+	members map[string]*member
+}
+
+// member is a place for a node: its directory and clock outlive the process.
+type member struct {
+	c     *testCluster
+	id    string
+	dir   string
+	clock *testClock
+	peers []cluster.Peer
+
+	mu   sync.Mutex
+	node *cluster.Node // nil while it is down
+
+	dies  bool       // the test expects Fatal
+	fatal chan error // what Fatal was called with
+}
+
+// testOptions are short, but long enough for two slow cores under the race
+// detector.
+func testOptions() cluster.Options {
+	o := cluster.DefaultOptions()
+	o.HeartbeatTimeout, o.LeaseTimeout = 300*time.Millisecond, 200*time.Millisecond
+	o.StallTimeout = 20 * time.Second
+	o.LeaderWait = 2 * time.Second
+	o.RelinkEvery = 10 * time.Millisecond
+	o.DialTimeout = 300 * time.Millisecond
+	o.TickEvery = 200 * time.Millisecond
+	return o
+}
+
+// prepare makes places for nodes n1, n2, … and starts none.
+func prepare(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, log: &book{}, dir: t.TempDir(), options: testOptions(), members: make(map[string]*member)}
+	for _, f := range options {
+		f(&c.options)
+	}
+	c.net = newNetwork(t)
+	for i := range n {
+		c.peers = append(c.peers, peer("n"+strconv.Itoa(i+1)))
+	}
+	for _, p := range c.peers {
+		c.place(p.ID, c.peers)
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+func peer(id string) cluster.Peer { return cluster.Peer{ID: id, Addr: address(id)} }
+
+// place makes a place for a node.
+func (c *testCluster) place(id string, peers []cluster.Peer) *member {
+	m := &member{c: c, id: id, dir: filepath.Join(c.dir, id), peers: peers, fatal: make(chan error, 1)}
+	// Clocks that count from different moments: no node may take another's time.
+	m.clock = &testClock{epoch: time.Now()}
+	m.clock.mono.Store(int64(len(c.members)) * int64(1000*time.Hour))
+	c.members[id] = m
+	return m
+}
+
+// start is prepare, open and wait until all nodes can serve.
+func start(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
+	t.Helper()
+	c := prepare(t, n, options...)
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	return c
+}
+
+func (c *testCluster) ids() []string {
+	var ids []string
+	for id := range c.members {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// others returns all ids but those.
+func (c *testCluster) others(than ...string) []string {
+	return slices.DeleteFunc(c.ids(), func(id string) bool { return slices.Contains(than, id) })
+}
+
+func (c *testCluster) close() {
+	if c.t.Failed() {
+		for _, id := range c.ids() {
+			if n := c.members[id].running(); n != nil {
+				c.t.Logf("%s: %+v", id, n.Status())
+			}
+		}
+		c.t.Logf("log of the nodes:\n%s", c.log.tail(150))
+	}
+	for _, id := range c.ids() {
+		c.stop(id)
+		m := c.members[id]
+		select {
+		case err := <-m.fatal:
+			if !m.dies {
+				c.t.Errorf("%s: unexpected Fatal: %v", id, err)
+			}
+		default:
+		}
+	}
+}
+
+func (c *testCluster) config(m *member) cluster.Config {
+	cfg := cluster.Config{
+		NodeID: m.id, DataDir: m.dir, LogStore: "wal", PeerAddr: address(m.id), Peers: m.peers, Version: "test",
+		Options: c.options, Clock: m.clock,
+		Logger:       hclog.New(&hclog.LoggerOptions{Name: m.id, Output: c.log, Level: hclog.Debug}),
+		PeerListener: c.net.listen(m.id), PeerDialer: c.net.dialer(m.id),
+		Fatal: func(err error) {
+			select {
+			case m.fatal <- err:
+			default:
+			}
+		},
+	}
+	if c.change != nil {
+		c.change(&cfg)
+	}
+	return cfg
+}
+
+// open starts nodes and does not wait until they serve.
+func (c *testCluster) open(ids ...string) {
+	c.t.Helper()
+	for _, id := range ids {
+		m := c.members[id]
+		n, err := cluster.Open(c.config(m))
+		if err != nil {
+			c.t.Fatalf("open %s: %v", id, err)
+		}
+		m.mu.Lock()
+		m.node = n
+		m.mu.Unlock()
+	}
+}
+
+// ready waits until nodes have a way to a leader.
+func (c *testCluster) ready(ids ...string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, id := range ids {
+		if err := c.node(id).Ready(ctx); err != nil {
+			c.t.Fatalf("%s: %v", id, err)
+		}
+	}
+}
+
+// running returns the node, nil while it is down.
+func (m *member) running() *cluster.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.node
+}
+
+func (c *testCluster) node(id string) *cluster.Node {
+	c.t.Helper()
+	n := c.members[id].running()
+	if n == nil {
+		c.t.Fatalf("%s is down", id)
+	}
+	return n
+}
+
+func (m *member) take() *cluster.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.node
+	m.node = nil
+	return n
+}
+
+// stop closes a node without handing over, if it runs.
+func (c *testCluster) stop(id string) {
+	c.t.Helper()
+	n := c.members[id].take()
+	if n == nil {
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.Close() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			c.t.Errorf("close %s: %v", id, err)
+		}
+	case <-time.After(patience):
+		buf := make([]byte, 4<<20)
+		c.t.Fatalf("close %s hangs:\n%s", id, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// crash ends a node as far as the others can tell: its connections break and
+// its port is refused, before it does anything more.
+func (c *testCluster) crash(id string) {
+	c.t.Helper()
+	c.net.unplug(id)
+	c.stop(id)
+}
+
+// wipe removes the data of a node that is down.
+func (c *testCluster) wipe(id string) {
+	c.t.Helper()
+	if err := os.RemoveAll(c.members[id].dir); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// leader waits until one of ids, all if none are given, leads and serves, in a
+// term that none of them has gone beyond.
+func (c *testCluster) leader(ids ...string) string {
+	c.t.Helper()
+	if len(ids) == 0 {
+		ids = c.ids()
+	}
+	var found string
+	eventually(c.t, fmt.Sprintf("a leader among %v", ids), func() bool {
+		var top, led uint64
+		for _, id := range ids {
+			n := c.members[id].running()
+			if n == nil {
+				continue
+			}
+			st := n.Status()
+			top = max(top, st.Term)
+			if st.Role == "leader" && st.Ready {
+				found, led = id, st.Term
+			}
+		}
+		return led > 0 && led == top
+	})
+	return found
+}
+
+// transfer makes a node leader.
+func (c *testCluster) transfer(to string) {
+	c.t.Helper()
+	eventually(c.t, to+" to lead", func() bool {
+		if c.leader() == to {
+			return true
+		}
+		if err := c.node(to).TransferLeadership(to); err != nil {
+			c.t.Logf("transfer to %s: %v", to, err)
+		}
+		return false
+	})
+}
+
+// isolate cuts a node off, both ways.
+func (c *testCluster) isolate(id string) {
+	for _, other := range c.others(id) {
+		c.net.hold(id, other)
+		c.net.hold(other, id)
+	}
+}
+
+// caughtUp waits until nodes have applied what any has committed, and compares
+// their states.
+func (c *testCluster) caughtUp(ids ...string) {
+	c.t.Helper()
+	if len(ids) == 0 {
+		ids = c.ids()
+	}
+	// Ticks and the like move on meanwhile: a moment at which all are at the
+	// same index is enough.
+	eventually(c.t, fmt.Sprintf("%v at the same index", ids), func() bool {
+		var index, commit uint64
+		for i, id := range ids {
+			at, _ := c.hash(id)
+			commit = max(commit, c.node(id).Status().Commit)
+			if i > 0 && at != index {
+				return false
+			}
+			index = at
+		}
+		if index == 0 || index+1 < commit {
+			return false
+		}
+		var want uint64
+		for i, id := range ids {
+			at, hash := c.hash(id)
+			if at != index {
+				return false
+			}
+			if i > 0 && hash != want {
+				c.t.Fatalf("at index %d %s has state hash %#x, %s %#x", index, id, hash, ids[0], want)
+			}
+			want = hash
+		}
+		return true
+	})
+}
+
+func (c *testCluster) hash(id string) (index, hash uint64) {
+	c.node(id).View(func(m *fsm.Machine) { index, hash = m.Hash() })
+	return index, hash
+}
+
+// client is one connection's worth of requests to a node.
+type client struct {
+	node  *cluster.Node
+	s     *cluster.Session
+	group fsm.Group
+	local bool
+}
+
+func newClient(n *cluster.Node) *client { return &client{node: n, s: n.NewSession()} }
+
+func (c *testCluster) client(id string) *client {
+	c.t.Helper()
+	return newClient(c.node(id))
+}
+
+// do sends one command and returns its raw reply.
+func (c *client) do(args ...string) (string, error) { return c.pipeline(args) }
+
+// pipeline sends commands as one group.
+func (c *client) pipeline(cmds ...[]string) (string, error) {
+	c.group.Reset(2, 1)
+	for _, args := range cmds {
+		raw := make([][]byte, len(args))
+		for i, arg := range args {
+			raw[i] = []byte(arg)
+		}
+		row := c.node.Table().Find(raw[0])
+		if row == nil {
+			return "", fmt.Errorf("no command %q", args[0])
+		}
+		c.group.Command(row, 0, raw)
+	}
+	reply, err := c.s.Do(&c.group, c.local)
+	return string(reply), err
+}
+
+// want sends a command and compares the reply.
+func (c *client) want(t testing.TB, want string, args ...string) {
+	t.Helper()
+	got, err := c.do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	if got != want {
+		t.Fatalf("%v: got %q, want %q", args, clip(got), clip(want))
+	}
+}
+
+// number sends a command whose reply is an integer.
+func (c *client) number(t testing.TB, args ...string) int64 {
+	t.Helper()
+	got, err := c.do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	n, err := integer(got)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return n
+}
+
+const (
+	ok     = "+OK\r\n"
+	absent = "$-1\r\n"
+)
+
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
+
+// integer reads an integer reply, or a bulk string that holds one.
+func integer(reply string) (int64, error) {
+	text := strings.TrimSuffix(reply, "\r\n")
+	if _, rest, found := strings.Cut(text, "\r\n"); found && strings.HasPrefix(text, "$") {
+		return strconv.ParseInt(rest, 10, 64)
+	}
+	return strconv.ParseInt(strings.TrimPrefix(text, ":"), 10, 64)
+}
+
+// load increments one counter from many clients and keeps account.
+type load struct {
+	c    *testCluster
+	key  string
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	acked, unknown, refused atomic.Int64
+
+	mu   sync.Mutex
+	seen map[int64]bool // replies
+}
+
+// load starts clients at each of the nodes. A client whose node is restarted
+// goes on with the new one.
+func (c *testCluster) load(key string, each int, ids ...string) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{c: c, key: key, stop: cancel, seen: make(map[int64]bool)}
+	for _, id := range ids {
+		for range each {
+			l.wg.Go(func() { l.run(ctx, c.members[id]) })
+		}
+	}
+	c.t.Cleanup(cancel)
+	return l
+}
+
+func (l *load) run(ctx context.Context, m *member) {
+	var cl *client
+	var last int64
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		n := m.running()
+		if n == nil {
+			<-tick.C
+			continue
+		}
+		if cl == nil || cl.node != n {
+			cl = newClient(n)
+		}
+		reply, err := cl.do("INCR", l.key)
+		switch {
+		case err == nil:
+			v, err := integer(reply)
+			if err != nil {
+				l.c.t.Errorf("INCR answered %q", reply)
+				return
+			}
+			l.acked.Add(1)
+			l.mu.Lock()
+			twice := l.seen[v]
+			l.seen[v] = true
+			l.mu.Unlock()
+			if twice {
+				l.c.t.Errorf("INCR answered %d twice", v)
+			}
+			if v <= last {
+				l.c.t.Errorf("INCR answered %d to a client that had %d already", v, last)
+			}
+			last = v
+		case errors.Is(err, cluster.ErrUnknown):
+			l.unknown.Add(1)
+		case errors.Is(err, cluster.ErrNoLeader), errors.Is(err, cluster.ErrClosed):
+			l.refused.Add(1)
+			<-tick.C
+		default:
+			l.c.t.Errorf("INCR: %v", err)
+			return
+		}
+	}
+}
+
+// progress waits until n more increments have been acknowledged.
+func (l *load) progress(n int64) {
+	l.c.t.Helper()
+	from := l.acked.Load()
+	eventually(l.c.t, fmt.Sprintf("%d more increments", n), func() bool { return l.acked.Load() >= from+n })
+}
+
+// check ends the load and compares the counter with the accounts.
+func (l *load) check(at string) {
+	l.c.t.Helper()
+	l.stop()
+	done := make(chan struct{})
+	go func() {
+		l.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * patience):
+		l.c.t.Fatal("clients wait for ever")
+	}
+	final := l.c.client(at).number(l.c.t, "GET", l.key)
+	acked, unknown := l.acked.Load(), l.unknown.Load()
+	l.c.t.Logf("%d increments acknowledged, %d unknown, %d refused, counter %d", acked, unknown, l.refused.Load(), final)
+	if final < acked || final > acked+unknown {
+		l.c.t.Errorf("counter is %d after %d acknowledged and %d unknown increments", final, acked, unknown)
+	}
+}

@@ -1,0 +1,357 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// network joins the nodes of one test. A connection is a pair of socket pairs
+// with a relay between them, so that both ends are real connections with
+// buffers, deadlines and half-close, and what is under way can be held back
+// for each direction alone: like a network that drops packets, it delays bytes
+// and never loses any.
+type network struct {
+	mu      sync.Mutex
+	closed  bool
+	hosts   map[string]*listener // by node id; absent: nothing listens there
+	cut     map[direction]bool
+	changed chan struct{} // closed when cut changes
+	relays  map[*relay]bool
+	wg      sync.WaitGroup
+
+	held    atomic.Int64 // bytes that met a cut: a fault that held nothing proves nothing
+	dropped atomic.Int64 // dials that met a cut
+}
+
+// direction is a link, one way.
+type direction struct{ from, to string }
+
+func newNetwork(t testing.TB) *network {
+	n := &network{
+		hosts:   make(map[string]*listener),
+		cut:     make(map[direction]bool),
+		changed: make(chan struct{}),
+		relays:  make(map[*relay]bool),
+	}
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *network) close() {
+	n.mu.Lock()
+	n.closed = true
+	for r := range n.relays {
+		r.close()
+	}
+	n.mu.Unlock()
+	n.wg.Wait()
+}
+
+// address is where a node says that it listens.
+func address(id string) string { return id + ":7000" }
+
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}
+
+// listener is a node's end of the network.
+type listener struct {
+	n     *network
+	id    string
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (n *network) listen(id string) *listener {
+	l := &listener{n: n, id: id, conns: make(chan net.Conn), done: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[id] = l
+	return l
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		close(l.done)
+		l.n.mu.Lock()
+		if l.n.hosts[l.id] == l {
+			delete(l.n.hosts, l.id)
+		}
+		l.n.mu.Unlock()
+	})
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return virtualAddr(address(l.id)) }
+
+type virtualAddr string
+
+func (virtualAddr) Network() string  { return "virtual" }
+func (a virtualAddr) String() string { return string(a) }
+
+// dialer is the network as node from sees it.
+func (n *network) dialer(from string) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		to := hostOf(addr)
+		// A handshake needs both directions; while one is cut nothing answers.
+		if err := n.open(ctx, nil, direction{from, to}, direction{to, from}); err != nil {
+			return nil, err
+		}
+		n.mu.Lock()
+		l := n.hosts[to]
+		n.mu.Unlock()
+		if l == nil {
+			return nil, fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
+		}
+		r := &relay{n: n, from: from, to: to, done: make(chan struct{})}
+		ours, theirs, err := r.start()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.conns <- theirs:
+			return ours, nil
+		case <-l.done:
+			err = fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		r.close()
+		return nil, errors.Join(err, ours.Close(), theirs.Close())
+	}
+}
+
+// open waits until none of the links is cut.
+func (n *network) open(ctx context.Context, done <-chan struct{}, links ...direction) error {
+	counted := false
+	for {
+		n.mu.Lock()
+		blocked, changed := false, n.changed
+		for _, l := range links {
+			blocked = blocked || l.from != l.to && n.cut[l]
+		}
+		n.mu.Unlock()
+		if !blocked {
+			return nil
+		}
+		if !counted && len(links) == 2 {
+			counted = true
+			n.dropped.Add(1)
+		}
+		select {
+		case <-changed:
+		case <-done:
+			return net.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (n *network) set(cut bool, links ...direction) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range links {
+		if cut {
+			n.cut[l] = true
+		} else {
+			delete(n.cut, l)
+		}
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// hold keeps back what goes from one node to another from now on.
+func (n *network) hold(from string, to ...string) {
+	for _, id := range to {
+		n.set(true, direction{from, id})
+	}
+}
+
+// release undoes hold.
+func (n *network) release(from string, to ...string) {
+	for _, id := range to {
+		n.set(false, direction{from, id})
+	}
+}
+
+// heal opens all links. What was held back arrives now.
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.cut)
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// unplug ends a node's connections and its listener at once, as the death of
+// its process does.
+func (n *network) unplug(id string) {
+	n.mu.Lock()
+	l := n.hosts[id]
+	for r := range n.relays {
+		if r.from == id || r.to == id {
+			r.close()
+		}
+	}
+	n.mu.Unlock()
+	if l != nil {
+		l.Close()
+	}
+}
+
+// relay carries one connection.
+type relay struct {
+	n        *network
+	from, to string
+	near     *net.UnixConn // what the dialler writes comes out here
+	far      *net.UnixConn
+	done     chan struct{}
+	service  atomic.Uint32 // what the dialler asked for, 0 until it has
+	frozen   atomic.Bool   // nothing comes through any more, and nobody is told
+	once     sync.Once
+}
+
+func (r *relay) start() (ours, theirs net.Conn, err error) {
+	a, near, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	b, far, err := socketPair()
+	if err != nil {
+		return nil, nil, errors.Join(err, a.Close(), near.Close())
+	}
+	r.near, r.far = near, far
+	r.n.mu.Lock()
+	defer r.n.mu.Unlock()
+	if r.n.closed {
+		return nil, nil, errors.Join(net.ErrClosed, a.Close(), near.Close(), b.Close(), far.Close())
+	}
+	r.n.relays[r] = true
+	r.n.wg.Go(func() {
+		var both sync.WaitGroup
+		both.Go(func() { r.pump(far, near, direction{r.from, r.to}) })
+		both.Go(func() { r.pump(near, far, direction{r.to, r.from}) })
+		both.Wait()
+		r.close()
+		r.n.mu.Lock()
+		delete(r.n.relays, r)
+		r.n.mu.Unlock()
+	})
+	return a, b, nil
+}
+
+// close resets the connection. Both ends notice.
+func (r *relay) close() {
+	r.once.Do(func() {
+		close(r.done)
+		// An error of closing a socket pair has nothing to tell here.
+		_ = r.near.Close()
+		_ = r.far.Close()
+	})
+}
+
+// serviceAt is where the dialler's first bytes name the service: see package rpc.
+const serviceAt = 7
+
+// freeze swallows from now on what the connections for a service from one node
+// to another carry, both ways. It returns how many there are.
+func (n *network) freeze(service rpc.Service, from, to string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	frozen := 0
+	for r := range n.relays {
+		if r.from == from && r.to == to && r.service.Load() == uint32(service) {
+			r.frozen.Store(true)
+			frozen++
+		}
+	}
+	return frozen
+}
+
+func (r *relay) pump(dst, src *net.UnixConn, way direction) {
+	buf := make([]byte, 32<<10)
+	for {
+		k, err := src.Read(buf)
+		if way.from == r.from && k > serviceAt {
+			r.service.CompareAndSwap(0, uint32(buf[serviceAt]))
+		}
+		if r.frozen.Load() {
+			if err != nil {
+				r.close()
+				return
+			}
+			continue
+		}
+		if r.n.isCut(way) {
+			r.n.held.Add(int64(k))
+		}
+		if r.n.open(context.Background(), r.done, way) != nil {
+			return
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) && dst.CloseWrite() == nil {
+				return
+			}
+			r.close()
+			return
+		}
+		if _, err := dst.Write(buf[:k]); err != nil {
+			r.close()
+			return
+		}
+	}
+}
+
+func (n *network) isCut(way direction) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut[way]
+}
+
+func socketPair() (a, b *net.UnixConn, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	conn := func(fd int) (*net.UnixConn, error) {
+		f := os.NewFile(uintptr(fd), "socketpair")
+		defer f.Close()
+		c, err := net.FileConn(f)
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.UnixConn), nil
+	}
+	a, errA := conn(fds[0])
+	b, errB := conn(fds[1])
+	if err := errors.Join(errA, errB); err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	return a, b, nil
+}
