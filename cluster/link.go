@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,18 @@ const (
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	frameConfirmed = 'c' // node: term | nonce | ok
+	// On both.
+	framePing = 'P' // node: nothing
+	framePong = 'p' // leader: nothing
+)
+
+// A connection can die without a word, and TCP takes a quarter of an hour to
+// notice while it resends. So a node pings on both streams, pingsPerWait times
+// in LeaderWait, and makes a link anew on which it has not heard anything for
+// maxPings of them.
+const (
+	pingsPerWait = 5
+	maxPings     = 10
 )
 
 // Answers to a read.
@@ -66,6 +79,8 @@ type remoteLink struct {
 	reads  *rpc.Stream
 	raft   *raft.Raft
 	leader raft.ServerID
+
+	writesUnheard, readsUnheard atomic.Int32 // pings since the last frame
 
 	mu    sync.Mutex
 	ended bool
@@ -132,6 +147,7 @@ var (
 	errRefused = errors.New("leader refused the session")
 	errFrame   = errors.New("peer sent a malformed frame")
 	errRelink  = errors.New("leader did not run a group, session is opened again")
+	errSilent  = errors.New("leader does not answer pings")
 )
 
 // run serves the link until one of its streams ends.
@@ -166,16 +182,31 @@ func (l *remoteLink) close() {
 	l.reads.Close()
 }
 
+// ping asks the leader for a sign of life on both streams. It fails when none
+// has come for too long.
+func (l *remoteLink) ping() error {
+	if l.writesUnheard.Add(1) > maxPings || l.readsUnheard.Add(1) > maxPings {
+		return errSilent
+	}
+	nothing := func(dst []byte) []byte { return dst }
+	return errors.Join(l.writes.TrySendFunc(framePing, nothing), l.reads.TrySendFunc(framePing, nothing))
+}
+
 func (l *remoteLink) serveWrites() error {
 	for {
 		typ, payload, err := l.writes.Recv()
 		if err != nil {
 			return err
 		}
-		if typ != frameReplies {
-			return errFrame
+		l.writesUnheard.Store(0)
+		switch typ {
+		case frameReplies:
+			err = l.g.takeReplies(payload)
+		case framePong:
+		default:
+			err = errFrame
 		}
-		if err := l.g.takeReplies(payload); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -258,11 +289,13 @@ func (l *remoteLink) serveReads() error {
 		if err != nil {
 			return err
 		}
+		l.readsUnheard.Store(0)
 		switch typ {
 		case frameAnswer:
 			err = l.answer(payload)
 		case frameConfirm:
 			err = l.confirm(payload)
+		case framePong:
 		default:
 			err = errFrame
 		}
@@ -371,10 +404,17 @@ func (n *Node) linkOnce() error {
 		n.gateway.unlinked(l)
 		n.gateway.readLinked(nil)
 	}()
+	ping := time.NewTicker(max(n.cfg.Options.LeaderWait/pingsPerWait, time.Millisecond))
+	defer ping.Stop()
 	for {
 		select {
 		case err := <-ended:
 			return err
+		case <-ping.C:
+			if err := l.ping(); err != nil {
+				l.close()
+				return errors.Join(err, <-ended)
+			}
 		case <-n.leaderChanged:
 			if _, now := n.raft.LeaderWithID(); now == id {
 				continue

@@ -75,6 +75,12 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		if err != nil {
 			return err
 		}
+		if typ == framePing {
+			if err := pong(s); err != nil {
+				return err
+			}
+			continue
+		}
 		floor, k := binary.Uvarint(payload)
 		seq, k2 := binary.Uvarint(payload[max(k, 0):])
 		if typ != frameSubmit || k <= 0 || k2 <= 0 {
@@ -90,6 +96,10 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 			return err
 		}
 	}
+}
+
+func pong(s *rpc.Stream) error {
+	return s.TrySendFunc(framePong, func(dst []byte) []byte { return dst })
 }
 
 // refuse tells a node why its session cannot be opened here, and waits until
@@ -152,6 +162,12 @@ func (n *Node) readStream(s *rpc.Stream) error {
 		typ, payload, err := s.Recv()
 		if err != nil {
 			return err
+		}
+		if typ == framePing {
+			if err := pong(s); err != nil {
+				return err
+			}
+			continue
 		}
 		first, k := binary.Uvarint(payload)
 		if k <= 0 {

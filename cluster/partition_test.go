@@ -1,0 +1,218 @@
+package cluster_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+func TestEveryNodeServes(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	for _, writer := range c.ids() {
+		for _, reader := range c.ids() {
+			value := writer + reader
+			c.client(writer).want(t, ok, "SET", "k", value)
+			c.client(reader).want(t, bulk(value), "GET", "k")
+		}
+	}
+	c.caughtUp()
+}
+
+// result is the outcome of a request that was sent from another goroutine.
+type result struct {
+	reply string
+	err   error
+}
+
+func (c *client) start(args ...string) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		reply, err := c.do(args...)
+		done <- result{reply, err}
+	}()
+	return done
+}
+
+// outcome waits for a request.
+func outcome(t testing.TB, what string, r <-chan result) result {
+	t.Helper()
+	select {
+	case res := <-r:
+		return res
+	case <-time.After(patience):
+		t.Fatalf("%s has no outcome", what)
+		return result{}
+	}
+}
+
+func TestPartition_LeaderIsolated(t *testing.T) {
+	t.Parallel()
+	for _, way := range []struct {
+		name    string
+		out, in bool
+	}{{"both ways", true, true}, {"cannot send", true, false}, {"cannot hear", false, true}} {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 500 * time.Millisecond })
+			old := c.leader()
+			rest := c.others(old)
+			before := c.client(old)
+			before.want(t, ok, "SET", "k", "before")
+			l := c.load("n", 3, c.ids()...)
+			l.progress(50)
+
+			for _, id := range rest {
+				if way.out {
+					c.net.hold(old, id)
+				}
+				if way.in {
+					c.net.hold(id, old)
+				}
+			}
+			// Into the leader before it knows: it has a number and must get its outcome.
+			sent := c.client(old).start("INCR", "sent")
+			c.leader(rest...)
+			eventually(t, "the old leader to lose its way", func() bool { return !c.node(old).Linked() })
+			for _, id := range rest {
+				c.client(id).want(t, ok, "SET", "k", "after")
+			}
+			l.progress(50)
+			// Never sent, so certainly not executed.
+			if _, err := c.client(old).do("INCR", "refused"); !errors.Is(err, cluster.ErrNoLeader) {
+				t.Errorf("write on the isolated node: %v, want ErrNoLeader", err)
+			}
+			if reply, err := c.client(old).do("GET", "k"); !errors.Is(err, cluster.ErrNoLeader) {
+				t.Errorf("read on the isolated node: %q, %v, want ErrNoLeader", reply, err)
+			}
+
+			c.net.heal()
+			// The machine may have been so slow that it was never sent.
+			r := outcome(t, "group sent before the cut", sent)
+			if r.err != nil && !errors.Is(r.err, cluster.ErrNoLeader) {
+				t.Errorf("group sent before the cut: %v", r.err)
+			}
+			want := absent
+			if r.err == nil {
+				want = bulk("1")
+			}
+			c.ready(old)
+			c.client(old).want(t, want, "GET", "sent")
+			c.client(old).want(t, absent, "GET", "refused")
+			c.client(old).want(t, bulk("after"), "GET", "k")
+			l.progress(50)
+			l.check(old)
+			c.caughtUp()
+			if c.net.held.Load() == 0 {
+				t.Error("the cut held nothing")
+			}
+		})
+	}
+}
+
+// Only the way from one node to the leader is cut: nobody else may suffer, and
+// its own clients get their outcome once.
+func TestPartition_ForwarderCutFromLeader(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	rest := c.others(leader)
+	cut, spared := rest[0], rest[1]
+	mine := c.load("mine", 3, cut)
+	others := c.load("others", 2, leader, spared)
+	mine.progress(50)
+	for range 3 {
+		c.net.hold(cut, leader)
+		during(700 * time.Millisecond) // raft on the cut node gives the leader up meanwhile
+		others.progress(200)
+		c.net.heal()
+		mine.progress(50)
+	}
+	mine.check(cut)
+	others.check(cut)
+	c.caughtUp()
+	if c.net.held.Load() == 0 {
+		t.Error("the cut held nothing")
+	}
+}
+
+// A connection can die without a word (a firewall forgets it). Raft's own are
+// others, so no change of leader comes to help.
+func TestPartition_SilentStream(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 500 * time.Millisecond })
+	leader := c.leader()
+	f := c.others(leader)[0]
+	cl := c.client(f)
+	cl.want(t, ":1\r\n", "INCR", "n")
+	for i, s := range []rpc.Service{rpc.ServiceWrite, rpc.ServiceRead} {
+		if frozen := c.net.freeze(s, f, leader); frozen == 0 {
+			t.Fatalf("no %s stream to freeze", s)
+		}
+		cmd, want := []string{"INCR", "n"}, ":2\r\n"
+		if i > 0 {
+			cmd, want = []string{"GET", "n"}, bulk("2")
+		}
+		r := outcome(t, "request on a dead stream", cl.start(cmd...))
+		if r.err != nil || r.reply != want {
+			t.Errorf("%v on a dead stream: %q, %v, want %q", cmd, r.reply, r.err, want)
+		}
+	}
+}
+
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"leader", "follower"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, 3, func(o *cluster.Options) {
+				o.ResolveWait, o.LeaderWait = time.Second, 500*time.Millisecond
+			})
+			leader := c.leader()
+			at := leader
+			if where == "follower" {
+				at = c.others(leader)[0]
+			}
+			cl := c.client(at)
+			cl.want(t, ":1\r\n", "INCR", "n")
+			rest := c.others(at)
+			// What is sent now is under way when the majority goes.
+			for _, id := range rest {
+				c.net.hold(at, id)
+			}
+			sent := cl.start("INCR", "n")
+			second := c.client(at).start("INCR", "n")
+			eventually(t, "the groups to be sent", func() bool { return c.net.held.Load() > 0 })
+			for _, id := range rest {
+				c.crash(id)
+			}
+			for _, s := range []<-chan result{sent, second} {
+				if r := outcome(t, "group without a majority", s); !errors.Is(r.err, cluster.ErrUnknown) {
+					t.Fatalf("group without a majority: %q, %v, want ErrUnknown", r.reply, r.err)
+				}
+			}
+			// From here on nothing is sent.
+			eventually(t, "the node to lose its way", func() bool { return !c.node(at).Linked() })
+			if _, err := c.client(at).do("INCR", "n"); !errors.Is(err, cluster.ErrNoLeader) {
+				t.Errorf("without a leader: %v, want ErrNoLeader", err)
+			}
+			c.net.heal()
+			c.open(rest...)
+			c.ready(c.ids()...)
+			// The abandoned numbers do not stand in the way of later ones.
+			n := cl.number(t, "GET", "n")
+			if n < 1 || n > 3 {
+				t.Errorf("counter is %d after one acknowledged and two unknown increments", n)
+			}
+			for i := range int64(10) {
+				if got := c.client(at).number(t, "INCR", "n"); got != n+i+1 {
+					t.Fatalf("INCR: %d, want %d", got, n+i+1)
+				}
+			}
+			c.caughtUp()
+		})
+	}
+}
