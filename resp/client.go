@@ -341,7 +341,7 @@ func (s *Server) kill(f *killFilter, me *conn) int {
 	n := 0
 	now := time.Now()
 	for _, c := range s.connections() {
-		if !f.match(c, me, now) {
+		if c.killed.Load() || !f.match(c, me, now) {
 			continue
 		}
 		n++

@@ -73,7 +73,7 @@ func TestClient_Kill(t *testing.T) {
 		id = strings.TrimSpace(strings.TrimPrefix(c.do("CLIENT ID"), ":"))
 		return c, id, c.conn.LocalAddr().String()
 	}
-	me, myID, myAddr := open()
+	me, myID, _ := open()
 	for _, filter := range []string{"ID %id", "ADDR %addr", "ID %id TYPE normal", "ID %id USER default SKIPME yes"} {
 		c, id, addr := open()
 		me.expect("CLIENT KILL "+strings.NewReplacer("%id", id, "%addr", addr).Replace(filter), ":1")
@@ -92,7 +92,7 @@ func TestClient_Kill(t *testing.T) {
 	me.send("CLIENT KILL ID "+myID+" SKIPME no", "SET a 1")
 	me.want(":1")
 	me.wantEOF()
-	me, _, myAddr = open()
+	me, _, myAddr := open()
 	me.send("CLIENT KILL "+myAddr, "SET a 1")
 	me.want("+OK")
 	me.wantEOF()
