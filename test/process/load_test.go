@@ -1,0 +1,313 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// load is a set of clients that write as fast as they are answered, with a short
+// pause, and remember what they were told. Each key is written once, with NX, and
+// each client counts a counter of its own, so that a write which ran twice shows
+// as well as one that got lost.
+type load struct {
+	t       *testing.T
+	name    string
+	writers []*writer
+	stop    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// writer is one client. Its lists are its own until the load has stopped.
+type writer struct {
+	id    int
+	nodes []*Node // it uses the first, and goes on to the next when that fails
+	limit time.Duration
+
+	excused atomic.Bool  // its node is being stopped: errors are no failure now
+	acks    atomic.Int64 // writes acknowledged so far
+
+	conn     redis.Conn
+	at       int // in nodes
+	written  int
+	acked    []string
+	refused  []string // certainly not executed, by the reply's word
+	unknown  int
+	count    int64 // last reply to INCR
+	maybe    int64 // INCRs of unknown outcome since then
+	failures []string
+}
+
+// writePause is between two commands of a client.
+const writePause = time.Millisecond
+
+// newLoad starts clients, one for each list of nodes.
+func newLoad(t *testing.T, name string, nodes ...[]*Node) *load {
+	t.Helper()
+	l := &load{t: t, name: name, stop: make(chan struct{})}
+	for i, list := range nodes {
+		l.writers = append(l.writers, &writer{id: i, nodes: list, limit: replyLimit})
+	}
+	for _, w := range l.writers {
+		l.wg.Add(1)
+		go func() {
+			defer l.wg.Done()
+			w.run(l)
+		}()
+	}
+	t.Cleanup(l.end)
+	return l
+}
+
+// end stops the clients and waits for them.
+func (l *load) end() {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.wg.Wait()
+}
+
+// each returns n lists of one node each, taken in turn.
+func each(n int, nodes []*Node) [][]*Node {
+	var lists [][]*Node
+	for i := range n {
+		lists = append(lists, []*Node{nodes[i%len(nodes)]})
+	}
+	return lists
+}
+
+// roaming returns n lists of all nodes, beginning with one after the other.
+func roaming(n int, nodes []*Node) [][]*Node {
+	var lists [][]*Node
+	for i := range n {
+		k := i % len(nodes)
+		lists = append(lists, append(append([]*Node{}, nodes[k:]...), nodes[:k]...))
+	}
+	return lists
+}
+
+func (l *load) key(w *writer, n int) string { return fmt.Sprintf("%s:%d:%d", l.name, w.id, n) }
+
+func (l *load) counter(w *writer) string { return fmt.Sprintf("%s:count:%d", l.name, w.id) }
+
+func (w *writer) run(l *load) {
+	defer func() {
+		if w.conn != nil {
+			w.conn.Close()
+		}
+	}()
+	t := time.NewTicker(writePause)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-t.C:
+		}
+		w.step(l)
+	}
+}
+
+func (w *writer) failed(format string, args ...any) {
+	if len(w.failures) < 10 {
+		w.failures = append(w.failures, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	}
+}
+
+// step makes one write.
+func (w *writer) step(l *load) {
+	node := w.nodes[w.at%len(w.nodes)]
+	if w.conn == nil {
+		conn, err := dialAddr(node.Clients, w.limit)
+		if err != nil {
+			if !w.excused.Load() {
+				w.failed("connect to %s: %v", node.ID, err)
+			}
+			w.at++
+			return
+		}
+		w.conn = conn
+	}
+	w.written++
+	if w.written%4 == 0 {
+		w.incr(l, node)
+		return
+	}
+	key := l.key(w, w.written)
+	reply, err := w.conn.Do("SET", key, key, "NX")
+	switch fate := w.fate(node, "SET "+key, err); {
+	case fate == refused:
+		w.refused = append(w.refused, key)
+	case fate == unknown:
+		w.unknown++
+	case reply == nil:
+		w.failed("SET %s NX through %s: nil, although it was sent only once", key, node.ID)
+	default:
+		w.acked = append(w.acked, key)
+		w.acks.Add(1)
+	}
+}
+
+func (w *writer) incr(l *load, node *Node) {
+	count, err := redis.Int64(w.conn.Do("INCR", l.counter(w)))
+	switch w.fate(node, "INCR", err) {
+	case unknown:
+		w.unknown++
+		w.maybe++
+	case acknowledged:
+		if count <= w.count || count > w.count+1+w.maybe {
+			w.failed("INCR through %s: %d after %d, with %d of unknown outcome between", node.ID, count, w.count, w.maybe)
+		}
+		w.count, w.maybe = count, 0
+		w.acks.Add(1)
+	}
+}
+
+// What can become of a write.
+const (
+	acknowledged = iota
+	refused
+	unknown
+)
+
+// fate says what an error means. The connection is given up if it failed.
+func (w *writer) fate(node *Node, what string, err error) int {
+	if err == nil {
+		return acknowledged
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		switch {
+		case strings.HasPrefix(err.Error(), "CLUSTERDOWN") && strings.HasSuffix(err.Error(), "not executed"):
+			if !w.excused.Load() {
+				w.failed("%s through %s: %v", what, node.ID, err)
+			}
+			return refused
+		case strings.HasPrefix(err.Error(), "UNKNOWN"):
+			if !w.excused.Load() {
+				w.failed("%s through %s: %v", what, node.ID, err)
+			}
+			return unknown
+		}
+		w.failed("%s through %s: %v", what, node.ID, err)
+		return unknown
+	}
+	if !w.excused.Load() {
+		w.failed("%s through %s: %v", what, node.ID, err)
+	}
+	w.conn.Close()
+	w.conn = nil
+	w.at++
+	return unknown
+}
+
+// excuse says for all clients whether errors are expected.
+func (l *load) excuse(yes bool) {
+	for _, w := range l.writers {
+		w.excused.Store(yes)
+	}
+}
+
+// excuseNode says it for the clients of one node.
+func (l *load) excuseNode(n *Node, yes bool) {
+	for _, w := range l.writers {
+		if w.nodes[0] == n {
+			w.excused.Store(yes)
+		}
+	}
+}
+
+// acks returns the number of writes acknowledged so far.
+func (l *load) acks() int64 {
+	n := int64(0)
+	for _, w := range l.writers {
+		n += w.acks.Load()
+	}
+	return n
+}
+
+// progress waits until n more writes have been acknowledged to every client
+// whose errors are not excused, or to any if all are.
+func (l *load) progress(n int64) {
+	l.t.Helper()
+	var before []int64
+	all := l.acks()
+	for _, w := range l.writers {
+		before = append(before, w.acks.Load())
+	}
+	err := Poll(within(l.t, replyLimit), "writes to be acknowledged", func() bool {
+		some := false
+		for i, w := range l.writers {
+			if w.excused.Load() {
+				continue
+			}
+			some = true
+			if w.acks.Load() < before[i]+n {
+				return false
+			}
+		}
+		return some || l.acks() >= all+n
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// check ends the load and reads, through a node, all that was acknowledged or
+// refused.
+func (l *load) check(n *Node) {
+	l.t.Helper()
+	l.end()
+	conn := dial(l.t, n)
+	acked, refused, unknown := 0, 0, 0
+	for _, w := range l.writers {
+		for _, f := range w.failures {
+			l.t.Errorf("client %d: %s", w.id, f)
+		}
+		l.compare(conn, w.acked, true)
+		l.compare(conn, w.refused, false)
+		acked, refused, unknown = acked+len(w.acked), refused+len(w.refused), unknown+w.unknown
+		count, err := redis.Int64(conn.Do("GET", l.counter(w)))
+		if errors.Is(err, redis.ErrNil) {
+			count, err = 0, nil
+		}
+		if err != nil {
+			l.t.Fatalf("read counter of client %d: %v", w.id, err)
+		}
+		if count < w.count || count > w.count+w.maybe {
+			l.t.Errorf("counter of client %d is %d, want %d to %d", w.id, count, w.count, w.count+w.maybe)
+		}
+	}
+	l.t.Logf("%s: %d sets acknowledged, %d refused, %d commands of unknown outcome", l.name, acked, refused, unknown)
+}
+
+func (l *load) compare(conn redis.Conn, keys []string, present bool) {
+	l.t.Helper()
+	bad := 0
+	for len(keys) > 0 {
+		chunk := keys[:min(500, len(keys))]
+		keys = keys[len(chunk):]
+		values, err := redis.ByteSlices(conn.Do("MGET", redis.Args{}.AddFlat(chunk)...))
+		if err != nil {
+			l.t.Fatalf("read back: %v", err)
+		}
+		for i, v := range values {
+			if present && string(v) != chunk[i] || !present && v != nil {
+				if bad++; bad <= 5 {
+					l.t.Errorf("%s is %q; acknowledged: %v", chunk[i], v, present)
+				}
+			}
+		}
+	}
+	if bad > 0 {
+		l.t.Errorf("%s: %d keys are not what their clients were told (acknowledged: %v)", l.name, bad, present)
+	}
+}

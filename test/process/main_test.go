@@ -1,0 +1,288 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// binary is the program under test.
+var binary string
+
+// slots bounds how many clusters run at the same time: each is three processes
+// that fsync, and timeouts are to be missed because of a fault, not of the load.
+var slots = make(chan struct{}, 2)
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "holdfast-process")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if binary, err = Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// takeSlot marks the test as parallel and waits for a place for a cluster.
+func takeSlot(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
+}
+
+// within returns a context for a wait.
+func within(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %v", limit))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// cluster is a Cluster with the test's word for what must not fail.
+type cluster struct {
+	*Cluster
+	t *testing.T
+}
+
+// newCluster makes a cluster of which nothing runs, in a directory that goes
+// with the test; if the test fails the logs stay.
+func newCluster(t *testing.T, cfg Config) *cluster {
+	t.Helper()
+	takeSlot(t)
+	cfg.Program, cfg.Dir = binary, t.TempDir()
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("stop cluster: %v", err)
+		}
+		if t.Failed() {
+			keepLogs(t, c)
+		}
+	})
+	return &cluster{c, t}
+}
+
+// startCluster starts a cluster of three and waits until it is ready.
+func startCluster(t *testing.T, args ...string) *cluster {
+	t.Helper()
+	c := newCluster(t, Config{Args: args})
+	c.start()
+	return c
+}
+
+func (c *cluster) start() {
+	c.t.Helper()
+	if err := c.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.settled()
+}
+
+func keepLogs(t *testing.T, c *Cluster) {
+	dir, err := os.MkdirTemp("", "holdfast-logs-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
+	if err != nil {
+		t.Errorf("keep logs: %v", err)
+		return
+	}
+	for _, n := range c.Nodes {
+		text, err := os.ReadFile(n.LogFile)
+		if err != nil {
+			t.Logf("log of %s: %v", n.ID, err)
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, n.ID+".log"), text, 0o644); err != nil {
+			t.Errorf("keep log: %v", err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		t.Logf("end of the log of %s:\n%s", n.ID, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+	}
+	t.Logf("whole logs: %s", dir)
+}
+
+// startLimit is how long a cluster may take until it serves.
+const startLimit = 30 * time.Second
+
+func (c *cluster) leader(without ...*Node) *Node {
+	c.t.Helper()
+	n, err := c.Leader(within(c.t, startLimit), without...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// settled waits until all that run follow one leader and have caught up.
+func (c *cluster) settled(without ...*Node) (leader *Node) {
+	c.t.Helper()
+	n, err := c.Settled(within(c.t, startLimit), without...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// others returns the running nodes but for n.
+func (c *cluster) others(n *Node) []*Node { return c.Running(n) }
+
+func (c *cluster) node(id string) *Node {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	c.t.Fatalf("no node %q", id)
+	return nil
+}
+
+func kill(t *testing.T, n *Node) {
+	t.Helper()
+	if err := n.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t *testing.T, n *Node) {
+	t.Helper()
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func send(t *testing.T, n *Node, sig syscall.Signal) {
+	t.Helper()
+	if err := n.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replyLimit is longer than a node keeps a client waiting for anything.
+const replyLimit = 40 * time.Second
+
+func dialAddr(addr string, limit time.Duration) (redis.Conn, error) {
+	return redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
+}
+
+func dial(t *testing.T, n *Node) redis.Conn {
+	t.Helper()
+	c, err := dialAddr(n.Clients, replyLimit)
+	if err != nil {
+		t.Fatalf("connect to %s: %v", n.ID, err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// do sends one command to a node and returns its reply as redis-cli would show
+// it: "(nil)", "(integer) 5", the text of a string or of an error.
+func do(t *testing.T, n *Node, args ...string) string {
+	t.Helper()
+	c, err := dialAddr(n.Clients, replyLimit)
+	if err != nil {
+		t.Fatalf("connect to %s: %v", n.ID, err)
+	}
+	defer c.Close()
+	return show(c, args...)
+}
+
+func show(c redis.Conn, args ...string) string {
+	words := make([]any, len(args)-1)
+	for i, a := range args[1:] {
+		words[i] = a
+	}
+	reply, err := c.Do(args[0], words...)
+	if err != nil {
+		return err.Error()
+	}
+	switch reply := reply.(type) {
+	case nil:
+		return "(nil)"
+	case int64:
+		return "(integer) " + strconv.FormatInt(reply, 10)
+	case []byte:
+		return string(reply)
+	}
+	return fmt.Sprint(reply)
+}
+
+func want(t *testing.T, n *Node, reply string, args ...string) {
+	t.Helper()
+	if got := do(t, n, args...); got != reply {
+		t.Fatalf("%s through %s: %q, want %q", strings.Join(args, " "), n.ID, got, reply)
+	}
+}
+
+// outcome is what a finished program left.
+type outcome struct {
+	code        int
+	out, errOut string
+}
+
+// invoke runs the program to its end.
+func invoke(t *testing.T, env []string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(cleanEnv(), env...)
+	cmd.Dir = t.TempDir()
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("holdfast %s does not end; it printed\n%s%s", strings.Join(args, " "), &out, &errOut)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// wantContains checks that a text holds each of the parts.
+func wantContains(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%s does not say %q:\n%s", what, p, text)
+		}
+	}
+}
+
+// refusesToStart starts a node that must end by itself, and returns what it
+// printed.
+func refusesToStart(t *testing.T, n *Node, extra ...string) string {
+	t.Helper()
+	if err := n.Start(extra...); err != nil {
+		t.Fatal(err)
+	}
+	code, err := n.Wait(20 * time.Second)
+	if err != nil {
+		t.Fatalf("%v; it printed\n%s", err, n.Output())
+	}
+	if code <= 0 {
+		t.Errorf("%s ended with code %d, want an error; it printed\n%s", n.ID, code, n.Output())
+	}
+	return n.Output()
+}

@@ -1,0 +1,296 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// pauseLength is many times the leader's lease.
+const pauseLength = 5 * time.Second
+
+// The leader is stopped for seconds and continued, as a paused virtual machine
+// is: another leads meanwhile, and what the first one was asked before, during
+// and right after its pause must not be answered from the past.
+func TestPause_OfTheLeader(t *testing.T) {
+	c := startCluster(t)
+	l := newLoad(t, "pause", each(3, c.Nodes)...)
+	var locks []*mutex
+	for i := range 3 { // a client that is paused while it holds one leaves the others
+		locks = append(locks, newMutex(t, fmt.Sprintf("mutex:%d", i), c.Nodes))
+	}
+	r := newRegister(t, c.Nodes)
+	for round := range 2 {
+		leader := c.settled()
+		l.progress(50)
+		r.follow(c.others(leader)[0])
+		// Nothing in here is excused: a client of the paused node waits, no more.
+		send(t, leader, syscall.SIGSTOP)
+		resume := time.NewTimer(pauseLength)
+		defer resume.Stop()
+		next := c.leader(leader)
+		held := fmt.Sprintf("pause:held:%d", round)
+		want(t, next, "OK", "SET", held, "new", "NX", "EX", "600")
+		<-resume.C
+
+		// Its socket takes commands although nobody reads them yet: they are the
+		// first thing that it sees.
+		low := r.acked.Load()
+		var queued []redis.Conn
+		for i := range 20 {
+			conn, err := dialAddr(leader.Clients, replyLimit)
+			if err != nil {
+				t.Fatalf("connect to the paused leader: %v", err)
+			}
+			defer conn.Close()
+			cmd := []any{r.key}
+			name := "GET"
+			if i%2 == 1 {
+				name, cmd = "SET", []any{held, "old", "NX", "EX", "600"}
+			}
+			if err := errors.Join(conn.Send(name, cmd...), conn.Flush()); err != nil {
+				t.Fatalf("send to the paused leader: %v", err)
+			}
+			queued = append(queued, conn)
+		}
+		send(t, leader, syscall.SIGCONT)
+		for i, conn := range queued {
+			reply, err := conn.Receive()
+			var refusal redis.Error
+			switch {
+			case errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
+			case err != nil:
+				t.Errorf("queued command %d: %v", i, err)
+			case i%2 == 1 && reply != nil:
+				t.Errorf("queued SET NX of a lock that is held: %v", reply)
+			case i%2 == 0:
+				if n, err := redis.Int64(reply, nil); err != nil || n < low {
+					t.Errorf("queued GET: %v (%v), want at least %d, which was acknowledged before it was sent", n, err, low)
+				}
+			}
+		}
+		c.settled()
+		for _, n := range c.Nodes {
+			want(t, n, "new", "GET", held)
+		}
+		l.progress(50)
+	}
+	for _, m := range locks {
+		m.end()
+	}
+	r.end()
+	l.check(c.Nodes[0])
+}
+
+// mutex is a set of clients that take and give back one lock, and check that no
+// two of them hold it.
+type mutex struct {
+	t      *testing.T
+	key    string
+	holder atomic.Int64 // client that certainly holds the lock, 0 for none
+	grants atomic.Int64
+	stop   chan struct{}
+	wg     sync.WaitGroup
+}
+
+func newMutex(t *testing.T, key string, nodes []*Node) *mutex {
+	t.Helper()
+	m := &mutex{t: t, key: key, stop: make(chan struct{})}
+	for i, n := range nodes {
+		conn := dial(t, n)
+		m.wg.Add(1)
+		go func() {
+			defer m.wg.Done()
+			m.contend(int64(i+1), n, conn)
+		}()
+	}
+	t.Cleanup(m.end)
+	return m
+}
+
+func (m *mutex) end() {
+	select {
+	case <-m.stop:
+	default:
+		close(m.stop)
+		m.wg.Wait()
+		m.t.Logf("%s granted %d times", m.key, m.grants.Load())
+		if m.grants.Load() < 10 {
+			m.t.Errorf("%s granted %d times only", m.key, m.grants.Load())
+		}
+	}
+}
+
+func (m *mutex) contend(id int64, n *Node, conn redis.Conn) {
+	t := time.NewTicker(3 * time.Millisecond)
+	defer t.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-m.stop:
+			return
+		case <-t.C:
+		}
+		token := fmt.Sprintf("%d-%d", id, i)
+		reply, err := conn.Do("SET", m.key, token, "NX", "EX", 600)
+		var refusal redis.Error
+		switch {
+		case errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
+			continue
+		case err != nil:
+			m.t.Errorf("lock through %s: %v", n.ID, err)
+			return
+		case reply == nil:
+			continue
+		}
+		if !m.holder.CompareAndSwap(0, id) {
+			m.t.Errorf("lock granted to client %d through %s while client %d held it", id, n.ID, m.holder.Load())
+			return
+		}
+		m.grants.Add(1)
+		<-t.C
+		m.holder.Store(0)
+		for {
+			gone, err := redis.Int64(conn.Do("DELIFEQ", m.key, token))
+			if errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
+				continue
+			}
+			if err != nil || gone != 1 {
+				m.t.Errorf("unlock through %s: %d, %v, want 1: the lock was held", n.ID, gone, err)
+				return
+			}
+			break
+		}
+	}
+}
+
+// register is a number that only grows, written by one client and read by some
+// on every node, none of which may see less than was acknowledged before it
+// asked.
+type register struct {
+	t     *testing.T
+	key   string
+	acked atomic.Int64
+	reads atomic.Int64
+	next  chan *Node // where to write from now on
+	stop  chan struct{}
+	wg    sync.WaitGroup
+}
+
+func newRegister(t *testing.T, nodes []*Node) *register {
+	t.Helper()
+	r := &register{t: t, key: "register", next: make(chan *Node), stop: make(chan struct{})}
+	want(t, nodes[0], "OK", "SET", r.key, "0")
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		r.write(nodes[0])
+	}()
+	for _, n := range append(nodes, nodes...) {
+		conn := dial(t, n)
+		r.wg.Add(1)
+		go func() {
+			defer r.wg.Done()
+			r.read(n, conn)
+		}()
+	}
+	t.Cleanup(r.end)
+	return r
+}
+
+func (r *register) end() {
+	select {
+	case <-r.stop:
+	default:
+		close(r.stop)
+		r.wg.Wait()
+		r.t.Logf("register written %d times, read %d times", r.acked.Load(), r.reads.Load())
+	}
+}
+
+// follow moves the writer to a node, and waits until it has written there. The
+// node it is at must live.
+func (r *register) follow(n *Node) {
+	r.t.Helper()
+	select {
+	case r.next <- n:
+	case <-time.After(replyLimit):
+		r.t.Fatal("the writer of the register hangs")
+	}
+	from := r.acked.Load()
+	if err := Poll(within(r.t, replyLimit), "the register to be written", func() bool { return r.acked.Load() > from+20 }); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// write writes the register, through another node when told.
+func (r *register) write(n *Node) {
+	t := time.NewTicker(2 * time.Millisecond)
+	defer t.Stop()
+	conn, err := dialAddr(n.Clients, replyLimit)
+	if err != nil {
+		r.t.Errorf("connect to %s: %v", n.ID, err)
+		return
+	}
+	defer func() { conn.Close() }()
+	for v := int64(1); ; v++ {
+		select {
+		case <-r.stop:
+			return
+		case n = <-r.next:
+			conn.Close()
+			if conn, err = dialAddr(n.Clients, replyLimit); err != nil {
+				r.t.Errorf("connect to %s: %v", n.ID, err)
+				return
+			}
+		case <-t.C:
+		}
+		if err := r.set(conn, v); err != nil {
+			r.t.Errorf("write %d through %s: %v", v, n.ID, err)
+			return
+		}
+		r.acked.Store(v)
+	}
+}
+
+// set writes v over v-1.
+func (r *register) set(conn redis.Conn, v int64) error {
+	reply, err := conn.Do("SET", r.key, v, "IFEQ", strconv.FormatInt(v-1, 10))
+	if err == nil && reply == nil {
+		return errors.New("the value before it is not there")
+	}
+	return err
+}
+
+func (r *register) read(n *Node, conn redis.Conn) {
+	t := time.NewTicker(2 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-t.C:
+		}
+		low := r.acked.Load()
+		v, err := redis.Int64(conn.Do("GET", r.key))
+		var refusal redis.Error
+		switch {
+		case errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
+		case err != nil:
+			r.t.Errorf("read through %s: %v", n.ID, err)
+			return
+		case v < low:
+			r.t.Errorf("read %d through %s, although %d was acknowledged before", v, n.ID, low)
+			return
+		default:
+			r.reads.Add(1)
+		}
+	}
+}
