@@ -119,11 +119,14 @@ func (n *Node) keepMembers() {
 	defer n.wg.Done()
 	t := time.NewTicker(500 * time.Millisecond)
 	defer t.Stop()
-	for {
+	for round := 0; ; round++ {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-t.C:
+		}
+		if round%20 == 0 {
+			n.learnClientAddrs()
 		}
 		if n.currentOffice() == nil {
 			continue
@@ -136,6 +139,25 @@ func (n *Node) keepMembers() {
 			}
 		}
 	}
+}
+
+// learnClientAddrs asks the members where their clients connect, for INFO and
+// ROLE: the log knows peer addresses only.
+func (n *Node) learnClientAddrs() {
+	addrs := make(map[string]string)
+	for _, st := range n.ClusterStatus(n.ctx) {
+		if st.Reachable && st.ClientAddr != "" {
+			addrs[st.ID] = st.ClientAddr
+		}
+	}
+	n.mu.Lock()
+	for id, addr := range n.clientAddrs {
+		if addrs[id] == "" {
+			addrs[id] = addr // silent now, but it may come back there
+		}
+	}
+	n.clientAddrs = addrs
+	n.mu.Unlock()
 }
 
 // promotionLag is how many entries a node may be behind when it begins to vote.

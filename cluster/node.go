@@ -46,6 +46,8 @@ type Node struct {
 	office *office
 	formed chan struct{} // closed when raft runs
 	phase  string        // what the node waits for, until it has joined
+	// clientAddrs are the members' client addresses, as far as known.
+	clientAddrs map[string]string
 }
 
 // Open starts a node: it opens the data directory and the peer port at once,
@@ -240,17 +242,21 @@ func (n *Node) Snapshot() error {
 	return n.snapshot()
 }
 
-// Acknowledging returns the peer addresses of as many other voters as must have
-// a write on disk before it is acknowledged.
+// Acknowledging returns the client addresses of as many other voters as must
+// have a write on disk before it is acknowledged. Which ones they are differs
+// from write to write; an address that is not known yet is "".
 func (n *Node) Acknowledging() []string {
 	r := n.running()
 	if r == nil {
 		return nil
 	}
+	members := membersOf(r)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var others []string
-	for _, m := range membersOf(r) {
+	for _, m := range members {
 		if m.Voter && m.ID != n.cfg.NodeID {
-			others = append(others, m.Addr)
+			others = append(others, n.clientAddrs[m.ID])
 		}
 	}
 	return others[:(len(others)+1)/2]
