@@ -125,7 +125,7 @@ func (n *Node) keepMembers() {
 			return
 		case <-t.C:
 		}
-		if round%20 == 0 {
+		if round%10 == 0 {
 			n.learnClientAddrs()
 		}
 		if n.currentOffice() == nil {
@@ -141,23 +141,25 @@ func (n *Node) keepMembers() {
 	}
 }
 
+// clientAddr is where a member's clients connect, as far as known.
+type clientAddr struct {
+	addr  string
+	alive bool // it answered when last asked
+}
+
 // learnClientAddrs asks the members where their clients connect, for INFO and
 // ROLE: the log knows peer addresses only.
 func (n *Node) learnClientAddrs() {
-	addrs := make(map[string]string)
-	for _, st := range n.ClusterStatus(n.ctx) {
-		if st.Reachable && st.ClientAddr != "" {
-			addrs[st.ID] = st.ClientAddr
-		}
-	}
+	status := n.ClusterStatus(n.ctx)
 	n.mu.Lock()
-	for id, addr := range n.clientAddrs {
-		if addrs[id] == "" {
-			addrs[id] = addr // silent now, but it may come back there
+	defer n.mu.Unlock()
+	for _, st := range status {
+		known := n.clientAddrs[st.ID]
+		if known.alive = st.Reachable; st.Reachable {
+			known.addr = st.ClientAddr
 		}
+		n.clientAddrs[st.ID] = known
 	}
-	n.clientAddrs = addrs
-	n.mu.Unlock()
 }
 
 // promotionLag is how many entries a node may be behind when it begins to vote.
