@@ -216,6 +216,9 @@ func (g *gateway) requeue(c *call) {
 		c.finish(nil, ErrClosed)
 		return
 	}
+	// It may have been under way for longer than LeaderWait, on a link that had
+	// died without a word: the wait for a leader begins now.
+	c.since = g.coarse.Load()
 	g.readWait = append(g.readWait, c)
 	g.readMu.Unlock()
 }
