@@ -46,6 +46,8 @@ type Node struct {
 	office *office
 	formed chan struct{} // closed when raft runs
 	phase  string        // what the node waits for, until it has joined
+	// clientAddrs are the members' client addresses, as far as known.
+	clientAddrs map[string]clientAddr
 }
 
 // Open starts a node: it opens the data directory and the peer port at once,
@@ -64,6 +66,7 @@ func Open(cfg Config) (*Node, error) {
 		formed:        make(chan struct{}),
 		started:       cfg.Clock.Wall(),
 		stats:         newCounters(),
+		clientAddrs:   make(map[string]clientAddr),
 		phase:         "starting",
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -240,19 +243,28 @@ func (n *Node) Snapshot() error {
 	return n.snapshot()
 }
 
-// Acknowledging returns the peer addresses of as many other voters as must have
-// a write on disk before it is acknowledged.
+// Acknowledging returns the client addresses of as many other voters as must
+// have a write on disk before it is acknowledged, those that answer first. Which
+// ones they are differs from write to write; an address not known yet is "".
 func (n *Node) Acknowledging() []string {
 	r := n.running()
 	if r == nil {
 		return nil
 	}
-	var others []string
-	for _, m := range membersOf(r) {
-		if m.Voter && m.ID != n.cfg.NodeID {
-			others = append(others, m.Addr)
+	members := membersOf(r)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var alive, silent []string
+	for _, m := range members {
+		switch a := n.clientAddrs[m.ID]; {
+		case !m.Voter || m.ID == n.cfg.NodeID:
+		case a.alive:
+			alive = append(alive, a.addr)
+		default:
+			silent = append(silent, a.addr)
 		}
 	}
+	others := append(alive, silent...)
 	return others[:(len(others)+1)/2]
 }
 

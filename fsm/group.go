@@ -60,7 +60,8 @@ func (g *Group) Size() int { return len(g.buf) }
 // Bytes returns the encoding; it is valid until the next Reset.
 func (g *Group) Bytes() []byte { return g.buf }
 
-// Release drops a large buffer so that idle connections stay small.
+// Release drops a buffer larger than keep bytes, so that idle connections stay
+// small. Reset must follow.
 func (g *Group) Release(keep int) {
 	if cap(g.buf) > keep {
 		g.buf = nil

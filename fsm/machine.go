@@ -321,7 +321,7 @@ type Ctx struct {
 }
 
 func (c *Ctx) setPlace(n int) {
-	c.place = n
+	c.place = min(n, MaxOps-1) // the proposer's limits end an entry long before
 	c.pos = MakePos(c.index, n)
 }
 

@@ -16,9 +16,12 @@ const (
 	StatusReplyLost
 )
 
-// maxKeptReply bounds the bytes of one reply that a session keeps for a
-// repeated group.
-const maxKeptReply = 64 << 10
+// What a session keeps for repeated groups is bounded: by the bytes of one
+// reply and of all of them. A reply beyond that is kept as StatusReplyLost.
+const (
+	maxKeptReply   = 64 << 10
+	maxKeptReplies = 16 << 20
+)
 
 // session is the machine's memory of one start of one node.
 type session struct {
@@ -27,6 +30,7 @@ type session struct {
 	// replies are those of (floor, lastSeq], in order.
 	floor   uint64
 	replies []keptReply
+	bytes   int // of replies
 }
 
 type keptReply struct {
@@ -40,6 +44,9 @@ func (s *session) ack(floor uint64) {
 	if floor <= s.floor {
 		return
 	}
+	for _, r := range s.replies[:floor-s.floor] {
+		s.bytes -= len(r.bytes)
+	}
 	n := copy(s.replies, s.replies[floor-s.floor:])
 	clear(s.replies[n:])
 	s.replies = s.replies[:n]
@@ -47,9 +54,10 @@ func (s *session) ack(floor uint64) {
 }
 
 func (s *session) keep(status Status, reply []byte) {
-	if len(reply) > maxKeptReply {
+	if len(reply) > maxKeptReply || s.bytes+len(reply) > maxKeptReplies {
 		status, reply = StatusReplyLost, nil
 	}
+	s.bytes += len(reply)
 	s.lastSeq++
 	s.replies = append(s.replies, keptReply{status, reply})
 }

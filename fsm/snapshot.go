@@ -28,6 +28,7 @@ const (
 const (
 	recordHead    = 'H' // machine fields, once, first
 	recordSession = 'S'
+	recordReplies = 'R' // more replies of the session before
 	recordObject  = 'O'
 	recordElems   = 'C' // elements of the collection before it, until all are there
 	recordEnd     = 'E' // counts, once, last
@@ -61,13 +62,20 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		b = appendString(b, s.node)
 		b = binary.AppendUvarint(b, s.boot)
 		b = binary.AppendUvarint(b, s.floor)
-		b = binary.AppendUvarint(b, uint64(len(s.replies)))
-		for _, r := range s.replies {
-			b = append(b, byte(r.status))
-			b = appendString(b, r.bytes)
-		}
 		sw.b = b
-		sw.cut()
+		for first := true; first || len(s.replies) > 0; first = false {
+			if !first {
+				sw.b = append(sw.b, recordReplies)
+			}
+			n, size := 0, 0
+			for n < len(s.replies) && size < snapshotBlock {
+				size += len(s.replies[n].bytes) + 2
+				n++
+			}
+			sw.b = appendReplies(sw.b, s.replies[:n])
+			s.replies = s.replies[n:]
+			sw.cut()
+		}
 	}
 	objects := uint64(0)
 	for i := range m.dbs {
@@ -92,6 +100,15 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		return fmt.Errorf("write snapshot: %w", sw.err)
 	}
 	return nil
+}
+
+func appendReplies(b []byte, replies []keptReply) []byte {
+	b = binary.AppendUvarint(b, uint64(len(replies)))
+	for _, r := range replies {
+		b = append(b, byte(r.status))
+		b = appendString(b, r.bytes)
+	}
+	return b
 }
 
 // Sessions is a copy of the session table.
@@ -341,6 +358,7 @@ type snapshotLoader struct {
 	m        *Machine
 	begun    bool
 	ended    bool
+	last     *session // the session read last
 	sessions uint64
 	objects  uint64
 
@@ -382,6 +400,8 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.head(d)
 		case recordSession:
 			l.session(d)
+		case recordReplies:
+			l.replies(d)
 		case recordObject:
 			db, o, elements, err := d.object()
 			if err != nil {
@@ -436,12 +456,23 @@ func (l *snapshotLoader) head(d *decoder) {
 
 func (l *snapshotLoader) session(d *decoder) {
 	node := string(d.bytes())
-	s := &session{boot: d.uvarint(), floor: d.uvarint()}
-	n := d.uvarint()
-	for ; n > 0 && d.err == nil; n-- {
-		s.replies = append(s.replies, keptReply{Status(d.byte()), slices.Clone(d.bytes())})
+	l.last = &session{boot: d.uvarint(), floor: d.uvarint()}
+	l.m.sessions[node] = l.last
+	l.sessions++
+	l.replies(d)
+}
+
+// replies adds to the session that was read last.
+func (l *snapshotLoader) replies(d *decoder) {
+	s := l.last
+	if s == nil {
+		d.fail()
+		return
+	}
+	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
+		r := keptReply{Status(d.byte()), slices.Clone(d.bytes())}
+		s.replies = append(s.replies, r)
+		s.bytes += len(r.bytes)
 	}
 	s.lastSeq = s.floor + uint64(len(s.replies))
-	l.m.sessions[node] = s
-	l.sessions++
 }

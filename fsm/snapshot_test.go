@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +195,34 @@ func TestSnapshot_Sessions(t *testing.T) {
 	id := fsm.SessionID{NodeID: "n1", Boot: 1}
 	if got, want := m.Session(id).LastSeq, uint64(3); got != want {
 		t.Errorf("last number is %d, want %d", got, want)
+	}
+}
+
+// A session may keep far more replies than fit one block of a snapshot.
+func TestSnapshot_ManyReplies(t *testing.T) {
+	f := newFeed(t)
+	f.do("SET big " + strings.Repeat("x", 60_000))
+	for range 400 { // 24 MB, none of it acknowledged
+		f.do("GET big", "INCR n")
+	}
+	id := fsm.SessionID{NodeID: "n1", Boot: 1}
+	before := f.m.Session(id)
+	after := restore(t, snapshotOf(t, f.m)).Session(id)
+	same := func(a, b fsm.GroupResult) bool {
+		return a.Seq == b.Seq && a.Status == b.Status && bytes.Equal(a.Reply, b.Reply)
+	}
+	if before.LastSeq != after.LastSeq || !slices.EqualFunc(before.Replies, after.Replies, same) {
+		t.Errorf("%d replies up to %d became %d up to %d", len(before.Replies), before.LastSeq, len(after.Replies), after.LastSeq)
+	}
+	kept, lost := 0, 0
+	for _, r := range after.Replies {
+		kept += len(r.Reply)
+		if r.Status == fsm.StatusReplyLost {
+			lost++
+		}
+	}
+	if kept < 15<<20 || kept > 16<<20 || lost == 0 {
+		t.Errorf("%d bytes of replies are kept and %d replies lost, want just under 16 MiB and some", kept, lost)
 	}
 }
 

@@ -281,7 +281,7 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 	if err := r.open(body); err != nil {
 		return fmt.Errorf("group: %w", err)
 	}
-	for ops := 0; len(r.d.b) > 0; ops++ {
+	for total := uint64(0); len(r.d.b) > 0; {
 		n := uint64(1)
 		switch op := r.d.byte(); op {
 		case opCommand:
@@ -296,6 +296,9 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 			n = r.d.uvarint()
 		default:
 			return fmt.Errorf("operation kind %d: %w", op, ErrVersion)
+		}
+		if total += n; total > MaxOps {
+			return fmt.Errorf("group of more than %d operations: %w", MaxOps, ErrFormat)
 		}
 		if n > uint64(len(r.d.b)) {
 			return fmt.Errorf("transaction of %d commands: %w", n, ErrFormat)

@@ -26,9 +26,11 @@ func (a clusterAdapter) State() resp.State {
 		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready, LogBytes: st.LogBytes,
 	}
 	for _, addr := range a.Acknowledging() {
-		if host, port, err := net.SplitHostPort(addr); err == nil {
-			s.Replicas = append(s.Replicas, resp.Replica{Host: host, Port: port})
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil { // not known yet: WAIT counts it all the same
+			host, port = "0.0.0.0", "0"
 		}
+		s.Replicas = append(s.Replicas, resp.Replica{Host: host, Port: port})
 	}
 	a.View(func(m *fsm.Machine) {
 		for db := range s.Keys {

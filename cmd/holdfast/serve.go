@@ -207,7 +207,7 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	clients, err := resp.Listen(resp.Config{Addr: o.clientAddr, RequirePass: o.requirePass, Limits: o.limits, Logger: log.Named("resp")}, clusterAdapter{node}, node.Table())
+	clients, err := resp.Listen(resp.Config{Addr: o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Limits: o.limits, Logger: log.Named("resp")}, clusterAdapter{node}, node.Table())
 	if err != nil {
 		return errors.Join(err, node.Close())
 	}

@@ -1,0 +1,425 @@
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func TestFlags_WrongOnesAreNamed(t *testing.T) {
+	t.Parallel()
+	base, err := FreePorts(1, 3, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := loopback(base + 1)
+	dir := filepath.Join(t.TempDir(), "data")
+	serve := func(more ...string) []string {
+		return append([]string{"serve", "--node-id", "n1", "--data-dir", dir, "--client-addr", loopback(base),
+			"--peer-addr", peer, "--http-addr", loopback(base + 2), "--peers", "n1=" + peer}, more...)
+	}
+	for _, tt := range []struct {
+		name string
+		env  []string
+		args []string
+		says []string // all on one line
+	}{
+		{"no node id", nil, []string{"serve", "--data-dir", dir}, []string{"--node-id is missing"}},
+		{"no data directory", nil, []string{"serve", "--node-id", "n1"}, []string{"--data-dir is missing"}},
+		{"node id with a blank", nil, serve("--node-id", "n 1"), []string{"--node-id", `"n 1"`}},
+		{"peers without address", nil, serve("--peers", "n1"), []string{"--peers", `"n1"`, "id=host:port"}},
+		{"peers without port", nil, serve("--peers", "n1=localhost"), []string{"--peers", "n1", "port"}},
+		{"peers twice", nil, serve("--peers", "n1=a:1,n1=b:1"), []string{"--peers", "n1", "twice"}},
+		{"peers without this node", nil, serve("--peers", "n2="+peer), []string{"--peers does not name this node, n1"}},
+		{"log level", nil, serve("--log-level", "loud"), []string{"--log-level", `"loud"`, "debug"}},
+		{"log format", nil, serve("--log-format", "xml"), []string{"--log-format", `"xml"`, "json"}},
+		{"log store", nil, serve("--log-store", "leveldb"), []string{"--log-store", `"leveldb"`, "boltdb"}},
+		{"client address without port", nil, serve("--client-addr", "localhost"), []string{"--client-addr", `"localhost"`, "host:port"}},
+		{"client address with a large port", nil, serve("--client-addr", "localhost:99999"), []string{"--client-addr", "99999"}},
+		{"client address empty", nil, serve("--client-addr="), []string{"--client-addr"}},
+		{"http address empty", nil, serve("--http-addr="), []string{"--http-addr"}},
+		{"peer address empty", nil, serve("--peer-addr="), []string{"--peer-addr"}},
+		{"unreachable advertised address", nil, serve("--advertise-peer-addr", "0.0.0.0:7379"), []string{"--advertise-peer-addr", "0.0.0.0:7379"}},
+		{"heartbeat of nothing", nil, serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
+		{"heartbeat without unit", nil, serve("--heartbeat-timeout", "500"), []string{"--heartbeat-timeout", "unit"}},
+		{"stall timeout below nothing", nil, serve("--disk-stall-timeout", "-1s"), []string{"--disk-stall-timeout", "-1s"}},
+		{"leader wait below nothing", nil, serve("--leader-wait", "-1s"), []string{"--leader-wait", "-1s"}},
+		{"resolve wait of nothing", nil, serve("--resolve-wait", "0s"), []string{"--resolve-wait"}},
+		{"window of nothing", nil, serve("--window", "0"), []string{"--window"}},
+		{"no clients", nil, serve("--max-clients", "0"), []string{"--max-clients"}},
+		{"bulk too large", nil, serve("--max-bulk-bytes", "9999999999"), []string{"--max-bulk-bytes", "9999999999"}},
+		{"snapshot of nothing", nil, serve("--snapshot-bytes", "0"), []string{"--snapshot-bytes"}},
+		{"unknown flag", nil, serve("--data-dri", "x"), []string{"unknown flag: --data-dri"}},
+		{"stray argument", nil, serve("now"), []string{`"now"`}},
+		{"unknown subcommand", nil, []string{"srve"}, []string{`unknown command "srve"`}},
+		{"number in the environment", []string{"HOLDFAST_MAX_CLIENTS=many"}, serve(), []string{"HOLDFAST_MAX_CLIENTS", `"many"`}},
+		{"duration in the environment", []string{"HOLDFAST_LEADER_WAIT=soon"}, serve(), []string{"HOLDFAST_LEADER_WAIT", `"soon"`}},
+		{"word in the environment", []string{"HOLDFAST_LOG_LEVEL=loud"}, serve(), []string{"loud"}},
+		{"data directory is a file", nil, serve("--data-dir", binary), []string{"data directory", binary}},
+		{"dev without nodes", nil, []string{"dev", "--nodes", "0"}, []string{"--nodes 0"}},
+		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
+		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
+		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := invoke(t, tt.env, tt.args...)
+			if o.code != 1 {
+				t.Errorf("exit code %d, want 1", o.code)
+			}
+			if o.out != "" {
+				t.Errorf("prints to standard output: %s", o.out)
+			}
+			wantLine(t, o.errOut, append([]string{"holdfast: "}, tt.says...)...)
+		})
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a node with wrong flags has made its data directory (%v)", err)
+	}
+}
+
+// wantLine checks that one line of a text holds all parts, in order.
+func wantLine(t *testing.T, text string, parts ...string) {
+	t.Helper()
+lines:
+	for line := range strings.Lines(text) {
+		for _, p := range parts {
+			_, after, ok := strings.Cut(line, p)
+			if !ok {
+				continue lines
+			}
+			line = after
+		}
+		return
+	}
+	t.Errorf("no line with %q in\n%s", parts, text)
+}
+
+func TestServe_AddressInUse(t *testing.T) {
+	c := newCluster(t, Config{Nodes: 1})
+	n := c.Nodes[0]
+	for _, tt := range []struct{ what, addr string }{
+		{"open client port", n.Clients}, {"open peer port", n.Peers}, {"open http port", n.HTTP},
+	} {
+		ln, err := net.Listen("tcp", tt.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantLine(t, refusesToStart(t, n), "holdfast: ", tt.what, tt.addr, "address already in use")
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start() // nothing of it has done harm
+	want(t, n, "OK", "SET", "k", "v")
+}
+
+// A node is run by environment variables alone, and a flag wins over its
+// variable.
+func TestServe_Environment(t *testing.T) {
+	c := newCluster(t, Config{Nodes: 1, Env: []string{"HOLDFAST_LOG_FORMAT=json", "HOLDFAST_REQUIREPASS=secret", "HOLDFAST_LOG_LEVEL=debug"}})
+	n := c.Nodes[0]
+	for i := 1; i < len(n.args); i += 2 {
+		name := "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(n.args[i], "--"), "-", "_"))
+		n.env = append(n.env, name+"="+n.args[i+1])
+	}
+	n.args = []string{"serve", "--log-level", "info"}
+	start(t, n)
+	conn, err := eventually(t, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := show(conn, "SET", "k", "v"); got != "NOAUTH Authentication required." {
+		t.Errorf("without the password of HOLDFAST_REQUIREPASS: %q", got)
+	}
+	for _, cmd := range [][]string{{"AUTH", "secret"}, {"SET", "k", "v"}} {
+		if got := show(conn, cmd...); got != "OK" {
+			t.Errorf("%v: %q", cmd, got)
+		}
+	}
+	out := n.Output()
+	if !strings.HasPrefix(out, "{") {
+		t.Errorf("HOLDFAST_LOG_FORMAT=json has no effect:\n%s", out)
+	}
+	if strings.Contains(out, `"debug"`) {
+		t.Errorf("HOLDFAST_LOG_LEVEL=debug beats --log-level info:\n%s", out)
+	}
+
+	// The operator's commands read the environment as well.
+	if o := invoke(t, []string{"HOLDFAST_ADDR=" + n.Clients, "HOLDFAST_PASSWORD=secret"}, "status"); o.code != 0 {
+		t.Errorf("status by environment: %+v", o)
+	}
+	if o := invoke(t, nil, "status", "--addr", n.Clients, "--password", "wrong"); o.code != 3 || !strings.Contains(o.errOut, "WRONGPASS") {
+		t.Errorf("status with a wrong password: %+v", o)
+	}
+	if o := invoke(t, nil, "status", "--addr", n.Clients); o.code != 3 || !strings.Contains(o.errOut, "NOAUTH") {
+		t.Errorf("status without a password: %+v", o)
+	}
+}
+
+// eventually connects to a node that has just been started.
+func eventually(t *testing.T, n *Node) (conn redis.Conn, err error) {
+	t.Helper()
+	pollErr := Poll(within(t, startLimit), n.ID+" to listen", func() bool {
+		conn, err = dialAddr(n.Clients, replyLimit)
+		return err == nil || !n.Running()
+	})
+	if pollErr != nil {
+		return nil, pollErr
+	}
+	if err == nil {
+		t.Cleanup(func() { conn.Close() })
+	}
+	return conn, err
+}
+
+// member is a node as status --json shows it.
+type member struct {
+	ID         string  `json:"id"`
+	Role       string  `json:"role"`
+	Voter      bool    `json:"voter"`
+	Leader     string  `json:"leader"`
+	Term       uint64  `json:"term"`
+	Commit     uint64  `json:"commit_index"`
+	Applied    uint64  `json:"applied_index"`
+	Lag        uint64  `json:"lag"`
+	ClientAddr string  `json:"client_addr"`
+	PeerAddr   string  `json:"peer_addr"`
+	HTTPAddr   string  `json:"http_addr"`
+	Version    string  `json:"version"`
+	Uptime     float64 `json:"uptime_seconds"`
+	PID        int     `json:"pid"`
+	Reachable  bool    `json:"reachable"`
+}
+
+// status asks a node as the operator does.
+func status(t *testing.T, n *Node) (members map[string]member, code int) {
+	t.Helper()
+	o := invoke(t, nil, "status", "--json", "--addr", n.Clients)
+	var list []member
+	if err := json.Unmarshal([]byte(o.out), &list); err != nil {
+		t.Fatalf("status --json: %v in %+v", err, o)
+	}
+	members = make(map[string]member)
+	for _, m := range list {
+		members[m.ID] = m
+	}
+	return members, o.code
+}
+
+func TestStatus(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	want(t, leader, "OK", "SET", "k", "v")
+	c.settled()
+	for _, asked := range c.Nodes {
+		members, code := status(t, asked)
+		if code != 0 || len(members) != 3 {
+			t.Fatalf("status of %s: code %d, %d members", asked.ID, code, len(members))
+		}
+		for _, n := range c.Nodes {
+			m, role := members[n.ID], "follower"
+			if n == leader {
+				role = "leader"
+			}
+			if m.Role != role || !m.Voter || !m.Reachable || m.Leader != leader.ID || m.PID != n.PID() ||
+				m.ClientAddr != n.Clients || m.PeerAddr != n.Peers || m.HTTPAddr != n.HTTP || m.Term == 0 || m.Commit == 0 || m.Uptime <= 0 || m.Version == "" {
+				t.Errorf("%s of %s: %+v", n.ID, asked.ID, m)
+			}
+		}
+	}
+	o := invoke(t, nil, "status", "--addr", leader.Clients)
+	lines := strings.Split(strings.TrimSpace(o.out), "\n")
+	if o.code != 0 || len(lines) != 4 {
+		t.Fatalf("status: %+v", o)
+	}
+	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "CLIENTS", "PEERS", "HTTP", "VERSION", "UPTIME"} {
+		wantContains(t, "the heading", lines[0], word)
+	}
+	for _, n := range c.Nodes {
+		wantLine(t, o.out, n.ID, n.Clients, n.Peers, n.HTTP)
+	}
+
+	// One node down, and stopped nodes do not hold the answer up for long.
+	dead := c.others(leader)[0]
+	kill(t, dead)
+	members, code := status(t, leader)
+	if m := members[dead.ID]; code != 0 || m.Reachable || m.Role != "unreachable" || m.PeerAddr != dead.Peers {
+		t.Errorf("status with %s down: code %d, %+v", dead.ID, code, m)
+	}
+	if o := invoke(t, nil, "status", "--addr", dead.Clients); o.code != 3 {
+		t.Errorf("status of a dead node: %+v", o)
+	} else {
+		wantLine(t, o.errOut, "holdfast: no status from "+dead.Clients, "refused")
+	}
+
+	// The second down: no leader.
+	kill(t, leader)
+	last := c.Running()[0]
+	if err := Poll(within(t, 10*time.Second), "the loss of the leader to be seen", func() bool {
+		s, err := last.State()
+		return err == nil && !s.Ready
+	}); err != nil {
+		t.Fatal(err)
+	}
+	members, code = status(t, last)
+	if code != 4 || members[last.ID].Role == "leader" || !members[last.ID].Reachable {
+		t.Errorf("status without a majority: code %d, %+v", code, members)
+	}
+	o = invoke(t, nil, "status", "--addr", last.Clients)
+	if o.code != 4 {
+		t.Errorf("status without a majority: %+v", o)
+	}
+	wantLine(t, o.errOut, "holdfast: the cluster has no leader", "majority")
+	wantLine(t, o.out, last.ID, last.Clients)
+}
+
+// A second process must not touch the data directory of the first.
+func TestDataDir_OneProcessAtATime(t *testing.T) {
+	c := startCluster(t)
+	n, o := c.Nodes[0], c.Nodes[1]
+	want(t, n, "OK", "SET", "k", "v")
+	// The same command line, on other ports so that they are not what stops it.
+	base, err := FreePorts(1, 3, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := refusesToStart(t, again(n, n.ID), "--client-addr", loopback(base), "--peer-addr", loopback(base+1), "--http-addr", loopback(base+2))
+	wantLine(t, out, "holdfast: open data directory: ", "in use by another process")
+	want(t, n, "v", "GET", "k")
+
+	// A directory is for the node that it was made for.
+	stopNode(t, o)
+	out = refusesToStart(t, again(o, "n3"), "--node-id", "n3", "--peers", "n3="+o.Peers)
+	wantLine(t, out, "holdfast: open data directory: ", "belongs to another node")
+	out = refusesToStart(t, o, "--log-store", "boltdb")
+	wantLine(t, out, "holdfast: open data directory: ", "another log store")
+	start(t, o)
+	c.settled()
+	want(t, o, "v", "GET", "k")
+}
+
+// again returns a second handle on a node, under an id, which has started
+// nothing yet.
+func again(n *Node, id string) *Node {
+	return &Node{ID: id, Clients: n.Clients, Peers: n.Peers, HTTP: n.HTTP, Dir: n.Dir, LogFile: n.LogFile + ".again." + id,
+		program: n.program, args: n.args, env: n.env, starter: n.starter}
+}
+
+// A member whose data is gone is not let back in under its name, says what to
+// do, and that works.
+func TestMember_WipedDirectory(t *testing.T) {
+	c := startCluster(t)
+	for i := range 100 {
+		want(t, c.Nodes[i%3], "OK", "SET", fmt.Sprintf("k:%d", i), "v")
+	}
+	leader := c.settled()
+	n := c.others(leader)[0]
+	l := newLoad(t, "wiped", each(4, c.others(n))...)
+	stopNode(t, n)
+	if err := os.RemoveAll(n.Dir); err != nil {
+		t.Fatal(err)
+	}
+	out := refusesToStart(t, n)
+	wantLine(t, out, "holdfast: ", "data directory is empty, but the cluster knows this node as a member", "Remedy: ", "holdfast member remove "+n.ID)
+	l.progress(20)
+
+	c.replace(n, leader)
+	if got := do(t, n, "DBSIZE"); got == "(integer) 0" {
+		t.Errorf("DBSIZE of the new member: %s", got)
+	}
+	l.progress(20)
+	l.check(n)
+	// It counts: with another node down the two are a majority.
+	kill(t, c.others(n)[0])
+	c.leader()
+	want(t, n, "v", "GET", "k:7")
+	want(t, n, "OK", "SET", "after", "v")
+}
+
+// replace does what the error texts tell the operator to do with a node whose
+// data cannot be used, and waits until it votes again.
+func (c *cluster) replace(n, live *Node) {
+	c.t.Helper()
+	if _, err := os.Stat(n.Dir); err == nil {
+		if err := os.Rename(n.Dir, n.Dir+".away."+time.Now().Format("150405.000000000")); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if o := invoke(c.t, nil, "member", "remove", n.ID, "--addr", live.Clients); o.code != 0 {
+		c.t.Fatalf("member remove: %+v", o)
+	}
+	if members, _ := status(c.t, live); len(members) != 2 {
+		c.t.Errorf("members after member remove: %v", members)
+	}
+	before := c.promotions(n)
+	start(c.t, n)
+	if err := Poll(within(c.t, startLimit), n.ID+" to vote again", func() bool { return c.promotions(n) > before }); err != nil {
+		c.t.Fatal(err)
+	}
+	c.settled()
+	if members, _ := status(c.t, live); !members[n.ID].Voter {
+		c.t.Errorf("%s does not vote by its status: %+v", n.ID, members[n.ID])
+	}
+}
+
+// promotions counts how often a leader has said that a node votes now. The
+// status of a new member is no word to go by: while it replays the log it shows
+// the membership of the past, its own former one among it.
+func (c *cluster) promotions(n *Node) int {
+	c.t.Helper()
+	count := 0
+	for _, o := range c.Nodes {
+		text, err := os.ReadFile(o.LogFile)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		count += strings.Count(string(text), "member votes: node="+n.ID+"\n")
+	}
+	return count
+}
+
+func TestMember_Errors(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	for _, n := range c.Nodes {
+		o := invoke(t, nil, "member", "remove", "n9", "--addr", n.Clients)
+		if o.code != 1 {
+			t.Errorf("remove of a stranger: %+v", o)
+		}
+		wantLine(t, o.errOut, "holdfast: ", "n9 is not a member")
+		o = invoke(t, nil, "member", "remove", leader.ID, "--addr", n.Clients)
+		if o.code != 1 {
+			t.Errorf("remove of the leader: %+v", o)
+		}
+		wantLine(t, o.errOut, "holdfast: ", leader.ID+" leads: transfer leadership first")
+		o = invoke(t, nil, "member", "transfer", "n9", "--addr", n.Clients)
+		if o.code != 1 {
+			t.Errorf("transfer to a stranger: %+v", o)
+		}
+		wantLine(t, o.errOut, "holdfast: ", "n9")
+	}
+	o := invoke(t, nil, "member", "remove", "n1", "--addr", loopback(1))
+	if o.code != 1 {
+		t.Errorf("remove through nobody: %+v", o)
+	}
+	wantLine(t, o.errOut, "holdfast: ", "refused")
+
+	// Leadership goes where it is told to, whoever is asked.
+	for _, to := range c.Nodes {
+		via := c.others(to)[0]
+		if o := invoke(t, nil, "member", "transfer", to.ID, "--addr", via.Clients); o.code != 0 && !strings.Contains(o.errOut, "cannot transfer leadership to itself") {
+			t.Errorf("transfer to %s through %s: %+v", to.ID, via.ID, o)
+		}
+		if err := Poll(within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.settled()
+}

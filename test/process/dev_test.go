@@ -1,0 +1,256 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// devRun is a running "holdfast dev".
+type devRun struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	base   int
+	dir    string
+	exited chan struct{}
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Write takes what dev prints.
+func (d *devRun) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.out.Write(b)
+}
+
+func (d *devRun) printed() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.out.String()
+}
+
+// devRow is a line of the table that dev prints.
+var devRow = regexp.MustCompile(`(?m)^(n\d+) +(\d+) +(\S+) +(\S+) +(\S+) +(leader|follower)$`)
+
+func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
+	t.Helper()
+	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{})}
+	d.cmd = exec.Command(binary, append([]string{"dev", "--base-port", strconv.Itoa(base), "--data-dir", dir}, args...)...)
+	d.cmd.Stdout, d.cmd.Stderr = d, d
+	d.cmd.Env = cleanEnv()
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	starter, err := common()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Start(d.cmd); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = d.cmd.Wait() // its exit code is looked at where it matters
+		close(d.exited)
+	}()
+	t.Cleanup(func() {
+		if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("kill dev: %v", err)
+		}
+		<-d.exited
+		if t.Failed() {
+			t.Logf("dev printed:\n%s", d.printed())
+		}
+	})
+	return d
+}
+
+// table waits for the table and returns the pids by node, and the leader.
+func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
+	d.t.Helper()
+	if err := Poll(within(d.t, startLimit), "the table of dev", func() bool {
+		return strings.Contains(d.printed(), "Ready.") || d.ended()
+	}); err != nil {
+		d.t.Fatal(err)
+	}
+	pids = make(map[string]int)
+	for i, m := range devRow.FindAllStringSubmatch(d.printed(), -1) {
+		if want := []string{loopback(d.base + i), loopback(d.base + 1000 + i), loopback(d.base + 2000 + i)}; m[3] != want[0] || m[4] != want[1] || m[5] != want[2] {
+			d.t.Errorf("addresses of %s: %v, want %v", m[1], m[3:6], want)
+		}
+		pid, err := strconv.Atoi(m[2])
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if pids[m[1]] = pid; !lives(pid) {
+			d.t.Errorf("%s has pid %d, which does not run", m[1], pid)
+		}
+		if m[6] == "leader" {
+			if leader != "" {
+				d.t.Errorf("%s and %s lead", leader, m[1])
+			}
+			leader = m[1]
+		}
+	}
+	if len(pids) != nodes || leader == "" {
+		d.t.Fatalf("table of dev: %d nodes, leader %q in\n%s", len(pids), leader, d.printed())
+	}
+	return pids, leader
+}
+
+func (d *devRun) ended() bool {
+	select {
+	case <-d.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitEnd waits until dev has ended and returns its exit code.
+func (d *devRun) waitEnd() int {
+	d.t.Helper()
+	select {
+	case <-d.exited:
+	case <-time.After(20 * time.Second):
+		d.t.Fatal("dev does not end")
+	}
+	return d.cmd.ProcessState.ExitCode()
+}
+
+func (d *devRun) waitFor(text string) {
+	d.t.Helper()
+	if err := Poll(within(d.t, startLimit), fmt.Sprintf("dev to say %q", text), func() bool { return strings.Contains(d.printed(), text) }); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// lives reports whether a process exists and is more than an entry that nobody
+// has asked about yet.
+func lives(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+func waitGone(t *testing.T, pids map[string]int) {
+	t.Helper()
+	for id, pid := range pids {
+		if err := Poll(within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid), func() bool { return !lives(pid) }); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDev(t *testing.T) {
+	takeSlot(t)
+	base, err := FreePorts(3, 3, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	d := startDev(t, base, dir)
+	pids, leader := d.table(3)
+	wantContains(t, "dev", d.printed(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir, "Ctrl-C")
+	any := &Node{ID: "n1", Clients: loopback(base)}
+	want(t, any, "OK", "SET", "lock:a", "me", "NX", "EX", "600")
+
+	// The leader is killed: dev says so, says who leads now, and restarts nothing.
+	if err := syscall.Kill(pids[leader], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.waitFor(fmt.Sprintf("%s (pid %d) is gone: signal: killed", leader, pids[leader]))
+	d.waitFor(" leads\n")
+	if leader == "n1" {
+		any = &Node{ID: "n2", Clients: loopback(base + 1)}
+	}
+	want(t, any, "me", "GET", "lock:a")
+	delete(pids, leader)
+
+	// A second one on the same ports does not start, and does not disturb.
+	second := startDev(t, base, filepath.Join(t.TempDir(), "other"))
+	if code := second.waitEnd(); code != 1 {
+		t.Errorf("second dev: exit code %d, want 1", code)
+	}
+	wantLine(t, second.printed(), "holdfast: ", "address already in use", "another cluster running? try --base-port")
+
+	// Ctrl-C.
+	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := d.waitEnd(); code != 0 {
+		t.Errorf("dev: exit code %d after Ctrl-C, want 0", code)
+	}
+	waitGone(t, pids)
+	for i := range 3 {
+		ln, err := net.Listen("tcp", loopback(base+i))
+		if err != nil {
+			t.Errorf("port still in use after Ctrl-C: %v", err)
+			continue
+		}
+		ln.Close()
+	}
+
+	// The data is still there the next time, whoever was killed. This time dev
+	// itself is killed: its nodes must not stay behind.
+	d = startDev(t, base, dir)
+	pids, _ = d.table(3)
+	want(t, any, "me", "GET", "lock:a")
+	if err := d.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-d.exited
+	waitGone(t, pids)
+}
+
+func TestDev_OtherNumbersOfNodes(t *testing.T) {
+	takeSlot(t)
+	for _, nodes := range []int{1, 5} {
+		base, err := FreePorts(3, nodes, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Flags after -- reach the nodes.
+		d := startDev(t, base, filepath.Join(t.TempDir(), "data"), "--nodes", strconv.Itoa(nodes), "--", "--max-bulk-bytes", "1000")
+		pids, _ := d.table(nodes)
+		last := &Node{ID: "last", Clients: loopback(base + nodes - 1)}
+		want(t, last, "OK", "SET", "k", "v")
+		want(t, last, "ERR Protocol error: invalid bulk length", "SET", "k", strings.Repeat("v", 1001))
+		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := d.waitEnd(); code != 0 {
+			t.Errorf("dev of %d nodes: exit code %d after SIGTERM, want 0", nodes, code)
+		}
+		waitGone(t, pids)
+	}
+}
+
+// Nodes that end by themselves are told of with their reason.
+func TestDev_NodesThatDoNotStart(t *testing.T) {
+	takeSlot(t)
+	base, err := FreePorts(3, 3, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := startDev(t, base, filepath.Join(t.TempDir(), "data"), "--", "--log-store", "leveldb")
+	if code := d.waitEnd(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	wantLine(t, d.printed(), "n2 (pid ", " is gone: exit status 1; its log: ", "n2.log")
+	wantLine(t, d.printed(), `--log-store is "leveldb"`)
+	wantLine(t, d.printed(), "holdfast: no node is left")
+}

@@ -1,0 +1,223 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The disk of the leader fails or hangs, under load: its process must end within
+// the stall timeout and a second, another leads, clients of the other nodes see a
+// pause and no error, and nothing that was acknowledged is missing.
+//
+// strace makes the fault: it attaches to the running leader and answers its
+// calls, or lets them wait.
+
+// stallTimeout is the nodes' --disk-stall-timeout.
+const stallTimeout = 3 * time.Second
+
+func TestDisk_FailsOrStalls(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, inject string
+		limit        time.Duration
+		says         string
+	}{
+		{"EIO", "fsync,fdatasync,sync_file_range:error=EIO", time.Second, "input/output error"},
+		{"stall", "fsync,fdatasync,sync_file_range:delay_enter=10000000", stallTimeout + time.Second, "disk stalled"},
+		{"EIO on write", "pwrite64:error=EIO", time.Second, "input/output error"},
+		{"ENOSPC on write", "pwrite64:error=ENOSPC", time.Second, "no space left on device"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := exec.LookPath("strace"); err != nil {
+				t.Skip("needs strace on the PATH to make a disk fail")
+			}
+			c := startCluster(t, "--disk-stall-timeout", stallTimeout.String())
+			l := newLoad(t, "disk", each(6, c.Nodes)...)
+			l.progress(50)
+			leader := c.settled()
+			l.excuseNode(leader, true)
+			names, _, _ := strings.Cut(tt.inject, ":")
+			begun := time.Now()
+			detach := attach(t, leader, "-e", "trace="+names, "-e", "inject="+tt.inject)
+			if detach == nil {
+				t.Skip("strace may not attach to a process here (needs root or kernel.yama.ptrace_scope 0)")
+			}
+			c.endsItself(l, leader, begun, tt.limit, tt.says, detach)
+
+			// On a sound disk it comes back with all it had.
+			start(t, leader)
+			c.settled()
+			l.progress(20)
+			l.excuse(false)
+			l.progress(20)
+			l.check(leader)
+		})
+	}
+}
+
+// failoverLimit is how long the others may take until one of them leads, once
+// the node that led has ended, on a busy machine. A process of which a thread
+// hangs in the kernel keeps its connections, so that heartbeats have to stay away
+// first.
+const failoverLimit = 2 * time.Second
+
+// endsItself waits until the node ends because of its disk, and the load goes on
+// without it. release, if not nil, ends the fault: a thread that hangs in the
+// kernel keeps even a process that has ended from going away.
+func (c *cluster) endsItself(l *load, n *Node, since time.Time, limit time.Duration, says string, release func()) {
+	c.t.Helper()
+	if err := Poll(within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
+		return strings.Contains(n.Output(), "holdfast: fatal: ")
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	ended := time.Since(since)
+	if ended > limit {
+		c.t.Errorf("%s gave up after %v, want %v at most", n.ID, ended, limit)
+	}
+	next := c.leader(n)
+	led := time.Since(since)
+	if led > ended+failoverLimit {
+		c.t.Errorf("%s leads %v after %s gave up, want %v at most", next.ID, led-ended, n.ID, failoverLimit)
+	}
+	c.t.Logf("%s gave up after %v, %s leads after %v", n.ID, ended.Round(time.Millisecond), next.ID, led.Round(time.Millisecond))
+	l.progress(50)
+	if release != nil {
+		release()
+	}
+	code, err := n.Wait(10 * time.Second)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if code != 2 {
+		c.t.Errorf("%s ended with code %d, want 2", n.ID, code)
+	}
+	wantLine(c.t, n.Output(), "holdfast: fatal: ", says)
+}
+
+// attach makes strace hold the node's system calls until the test ends, the node
+// does, or detach is called. It returns nil if strace may not attach.
+func attach(t *testing.T, n *Node, args ...string) (detach func()) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "strace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command("strace", append([]string{"-f", "-p", fmt.Sprint(n.PID())}, args...)...)
+	cmd.Stderr = out
+	starter, err := common()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it ends with the node, or is killed
+		close(exited)
+	}()
+	detach = func() {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("kill strace: %v", err)
+		}
+		<-exited
+	}
+	t.Cleanup(detach)
+	attached := false
+	if err := Poll(within(t, 10*time.Second), "strace to attach", func() bool {
+		text, err := os.ReadFile(out.Name())
+		attached = err == nil && strings.Contains(string(text), "attached")
+		select {
+		case <-exited:
+			return true
+		default:
+			return attached
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !attached {
+		return nil
+	}
+	return detach
+}
+
+// The disk of the leader is full: the same, and with space it comes back.
+func TestDisk_Full(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount := func(flags uintptr, size string) error {
+		return syscall.Mount("tmpfs", disk, "tmpfs", flags, "size="+size)
+	}
+	// In a mount namespace that goes with its thread: no mount can stay behind.
+	starter, err := NewStarter(func() error {
+		if err := syscall.Unshare(syscall.CLONE_NEWNS | syscall.CLONE_FS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		if err := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""); err != nil {
+			return fmt.Errorf("make mounts private: %w", err)
+		}
+		return mount(0, "100m")
+	})
+	if err != nil {
+		t.Skipf("cannot mount a small file system here: %v", err)
+	}
+	c := newCluster(t, Config{Starter: starter, Args: []string{"--disk-stall-timeout", stallTimeout.String()}})
+	t.Cleanup(starter.Close) // before the cluster's: it has to be in use by nobody
+	small := c.Nodes[0]
+	for i, a := range small.args {
+		if a == small.Dir {
+			small.args[i] = filepath.Join(disk, "n1")
+		}
+	}
+	c.start()
+	if c.leader() != small {
+		if o := invoke(t, nil, "member", "transfer", small.ID, "--addr", small.Clients); o.code != 0 {
+			t.Fatalf("member transfer: %+v", o)
+		}
+		if err := Poll(within(t, 10*time.Second), "it to lead", func() bool { return c.leader() == small }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := newLoad(t, "full", each(6, c.Nodes)...)
+	l.progress(20)
+	l.excuseNode(small, true)
+	// A segment of 64 MiB is there from the start; the next one does not fit.
+	conn := dial(t, c.others(small)[0])
+	value := strings.Repeat("v", 1<<20)
+	var begun time.Time
+	for i := 0; small.Running() && i < 200; i++ {
+		begun = time.Now()
+		if got := show(conn, "SET", fmt.Sprintf("large:%d", i), value); got != "OK" {
+			t.Fatalf("SET large:%d: %s", i, got)
+		}
+	}
+	c.endsItself(l, small, begun, stallTimeout+time.Second, "no space left on device", nil)
+	wantLine(t, refusesToStart(t, small), "no space left on device")
+	if err := starter.Do(func() error { return mount(syscall.MS_REMOUNT, "300m") }); err != nil {
+		t.Fatal(err)
+	}
+	start(t, small)
+	c.settled()
+	l.progress(20)
+	l.excuse(false)
+	l.progress(20)
+	for i := range 3 {
+		want(t, small, value, "GET", fmt.Sprintf("large:%d", i))
+	}
+	l.check(small)
+}

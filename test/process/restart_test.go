@@ -1,0 +1,105 @@
+package process
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// What a restart with a million keys may take until commands are served again.
+const (
+	manyKeys     = 1_000_000
+	restartLimit = 10 * time.Second
+)
+
+// All three nodes are killed with a million keys, and serve again within
+// seconds: from the log alone, and from a snapshot.
+func TestRestart_MillionKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a million keys")
+	}
+	c := startCluster(t)
+	begun := time.Now()
+	c.fill(c.leader(), manyKeys)
+	t.Logf("%d keys written in %v", manyKeys, time.Since(begun).Round(time.Millisecond))
+	c.settled()
+	for _, from := range []string{"log", "snapshot"} {
+		if from == "snapshot" {
+			for _, n := range c.Nodes {
+				want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
+			}
+		}
+		for _, n := range c.Nodes {
+			kill(t, n)
+		}
+		begun := time.Now()
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := eventually(t, c.Nodes[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for got := ""; got != "value"; {
+			if got = show(conn, "GET", "key:000000000077"); got != "value" && time.Since(begun) > 6*restartLimit {
+				t.Fatalf("GET after a restart from the %s: %q", from, got)
+			}
+		}
+		took := time.Since(begun)
+		t.Logf("served again after %v, from the %s", took.Round(time.Millisecond), from)
+		if took > restartLimit {
+			t.Errorf("restart from the %s took %v, want %v at most", from, took, restartLimit)
+		}
+		for _, n := range c.Nodes {
+			if _, err := eventually(t, n); err != nil {
+				t.Fatal(err)
+			}
+			want(t, n, "OK", "SET", "after", from)
+			want(t, n, fmt.Sprintf("(integer) %d", manyKeys+1), "DBSIZE")
+		}
+		c.settled()
+	}
+}
+
+// fill writes n keys with a few connections that pipeline.
+func (c *cluster) fill(through *Node, n int) {
+	c.t.Helper()
+	const conns, pipeline = 8, 500
+	errs := make(chan error)
+	for i := range conns {
+		go func() { errs <- fillPart(through, i*n/conns, (i+1)*n/conns, pipeline) }()
+	}
+	for range conns {
+		if err := <-errs; err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func fillPart(n *Node, from, to, pipeline int) error {
+	conn, err := dialAddr(n.Clients, replyLimit)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for from < to {
+		count := min(pipeline, to-from)
+		for i := range count {
+			if err := conn.Send("SET", fmt.Sprintf("key:%012d", from+i), "value"); err != nil {
+				return err
+			}
+		}
+		if err := conn.Flush(); err != nil {
+			return err
+		}
+		for range count {
+			if _, err := redis.String(conn.Receive()); err != nil {
+				return err
+			}
+		}
+		from += count
+	}
+	return nil
+}
