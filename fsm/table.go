@@ -161,6 +161,8 @@ func families() [][]Command {
 		objectCommands,
 		scanCommands,
 		hashCommands,
+		listCommands,
+		setCommands,
 		internalCommands,
 	}
 }
