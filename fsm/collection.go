@@ -228,7 +228,14 @@ func (v *collection) putMember(o *seqOwner, member string) (added bool) {
 
 // putScore gives a member a score, in place of the one that it has.
 func (v *collection) putScore(o *seqOwner, member string, score float64) {
-	if i, ok := v.score.find(member); ok {
+	i, ok := v.score.find(member)
+	if !ok && (v.order.Len() >= compactMembers || len(member) > compactBytes) {
+		v.big = true
+	}
+	if !v.big && score == 0 {
+		score = 0 // Redis' compact encoding has no -0
+	}
+	if ok {
 		e := v.score.At(i)
 		v.order.Delete(o, v.rank(scored{e.value, e.name}))
 		e.value = score
@@ -236,9 +243,6 @@ func (v *collection) putScore(o *seqOwner, member string, score float64) {
 		n := scored{score, e.name}
 		v.order.Insert(o, v.rank(n), n)
 		return
-	}
-	if v.order.Len() >= compactMembers || len(member) > compactBytes {
-		v.big = true
 	}
 	member = strings.Clone(member)
 	v.score.set(o, member, score)

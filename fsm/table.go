@@ -163,6 +163,7 @@ func families() [][]Command {
 		hashCommands,
 		listCommands,
 		setCommands,
+		zsetCommands,
 		internalCommands,
 	}
 }

@@ -24,8 +24,8 @@ func TestHash(t *testing.T) {
 
 func TestHash_WrongType(t *testing.T) {
 	both(t, func(p *pair) {
-		p.setup("SET k v", "RPUSH l a", "SADD s a", "HSET h f v")
-		for _, key := range []string{"k", "l", "s"} {
+		p.setup("SET k v", "RPUSH l a", "SADD s a", "ZADD z 1 a", "HSET h f v")
+		for _, key := range []string{"k", "l", "s", "z"} {
 			for _, line := range []string{
 				"HSET % f v", "HSET % f", "HSETNX % f v", "HGET % f", "HMSET % f v", "HMSET % f", "HMGET % f", "HGETALL %", "HDEL % f", "HEXISTS % f", "HINCRBY % f 1", "HINCRBY % f x", "HINCRBYFLOAT % f 1", "HINCRBYFLOAT % f x",
 				"HLEN %", "HKEYS %", "HVALS %", "HSTRLEN % f", "HRANDFIELD %", "HRANDFIELD % 1", "HRANDFIELD % x", "HRANDFIELD % 1 FOO", "HSCAN % 0", "HSCAN % x", "HSCAN % 0 FOO",

@@ -64,8 +64,8 @@ func TestLmove(t *testing.T) {
 
 func TestList_WrongType(t *testing.T) {
 	both(t, func(p *pair) {
-		p.setup("SET k v", "HSET h f v", "SADD s a", "RPUSH l a")
-		for _, key := range []string{"k", "h", "s"} {
+		p.setup("SET k v", "HSET h f v", "SADD s a", "ZADD z 1 a", "RPUSH l a")
+		for _, key := range []string{"k", "h", "s", "z"} {
 			for _, line := range []string{"LPUSH % a", "RPUSH % a", "LPUSHX % a", "RPUSHX % a", "LPOP %", "LPOP % x", "RPOP % 1", "LPOP % 0", "LLEN %", "LRANGE % 0 1", "LRANGE % x 1", "LINDEX % 0", "LINDEX % x", "LSET % 0 a", "LSET % x a", "LINSERT % BEFORE a b",
 				"LREM % 0 a", "LREM % x a", "LTRIM % 0 1", "LPOS % a", "LPOS % a RANK 0", "LMOVE % l LEFT LEFT", "LMOVE l % LEFT LEFT", "LMOVE nokey % LEFT LEFT", "RPOPLPUSH % l", "RPOPLPUSH l %", "LMOVE % % LEFT LEFT"} {
 				p.Do(strings.ReplaceAll(line, "%", key))

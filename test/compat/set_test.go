@@ -86,8 +86,8 @@ func TestSet_Operations(t *testing.T) {
 
 func TestSet_WrongType(t *testing.T) {
 	both(t, func(p *pair) {
-		p.setup("SET k v", "HSET h f v", "RPUSH l a", "SADD s a")
-		for _, key := range []string{"k", "h", "l"} {
+		p.setup("SET k v", "HSET h f v", "RPUSH l a", "ZADD z 1 a", "SADD s a")
+		for _, key := range []string{"k", "h", "l", "z"} {
 			for _, line := range []string{"SADD % a", "SREM % a", "SCARD %", "SISMEMBER % a", "SMISMEMBER % a", "SMEMBERS %", "SPOP %", "SPOP % 1", "SPOP % 0", "SPOP % x", "SRANDMEMBER %", "SRANDMEMBER % 1", "SRANDMEMBER % x", "SINTER %", "SUNION %", "SDIFF %", "SINTER nokey %", "SINTERCARD 1 %", "SINTERCARD 2 nokey %",
 				"SINTERSTORE d %", "SUNIONSTORE d %", "SDIFFSTORE d %", "SSCAN % 0", "SSCAN % x"} {
 				p.Do(strings.ReplaceAll(line, "%", key))
