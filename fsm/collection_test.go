@@ -279,6 +279,21 @@ func TestCollections_Golden(t *testing.T) {
 	}
 }
 
+// TestCollections_Memory: the estimate grows with the number and the size of
+// elements.
+func TestCollections_Memory(t *testing.T) {
+	f := newFeed(t)
+	f.do("HSET h f 12345", "RPUSH l 123456", "SADD s 123456", "ZADD z 1 123456", "SET k 123456")
+	for i := range 9 {
+		f.do(fmt.Sprintf("HSET h %d 12345", i), fmt.Sprintf("RPUSH l 12345%d", i), fmt.Sprintf("SADD s 12345%d", i), fmt.Sprintf("ZADD z 1 12345%d", i))
+	}
+	for key, want := range map[string]string{"h": ":540\r\n", "l": ":540\r\n", "s": ":486\r\n", "z": ":918\r\n", "k": ":6\r\n", "nokey": "$-1\r\n"} {
+		if got, _ := f.read(0, fsm.MemoryCommand+" "+key); got != want {
+			t.Errorf("%s takes %q, want %q", key, got, want)
+		}
+	}
+}
+
 func BenchmarkCollections(b *testing.B) {
 	const size = 1_000_000
 	for _, c := range []struct{ name, fill, change string }{
@@ -302,6 +317,7 @@ func BenchmarkCollections(b *testing.B) {
 				}
 				f.send()
 			}
+			i := 0
 			for _, forks := range []bool{false, true} {
 				name := "alone"
 				if forks {
@@ -309,7 +325,8 @@ func BenchmarkCollections(b *testing.B) {
 				}
 				b.Run(name, func(b *testing.B) {
 					b.ReportAllocs()
-					for i := 0; b.Loop(); i++ {
+					for b.Loop() {
+						i++
 						if forks {
 							f.m.Fork()
 						}

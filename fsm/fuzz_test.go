@@ -133,6 +133,11 @@ func FuzzSnapshot(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(golden)
+	withCollections, err := os.ReadFile("testdata/golden-collections-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(withCollections)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, snapshot := range [][]byte{data, resealBlocks(data)} {
