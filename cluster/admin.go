@@ -274,6 +274,9 @@ func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
 				return
 			}
 			out[i] = *r.Status
+			// Not what the node itself believes: one that joins anew replays the
+			// memberships of the past, its own former one among them.
+			out[i].Voter = m.Voter
 		}()
 	}
 	wg.Wait()

@@ -14,6 +14,9 @@ var (
 	// ErrReplyLost: the group was executed, but a leader change lost its reply,
 	// which was too large to be kept by all nodes.
 	ErrReplyLost = errors.New("executed, but the reply was lost")
+	// ErrRefused: the leader runs another version, which does not know a command
+	// of the group. It was not executed.
+	ErrRefused = errors.New("the leader runs another version of the program and does not know the command: not executed")
 	// ErrClosed: the node is stopping; the group was not executed.
 	ErrClosed = errors.New("node is stopping")
 	// ErrStaleSession: a later start of this node is known to the cluster: the

@@ -22,3 +22,14 @@ func (n *Node) OfficeNow() time.Duration {
 	}
 	return 0
 }
+
+// ReadsWaiting returns how many reads wait for a round behind the one under way.
+func (n *Node) ReadsWaiting() int {
+	o := n.currentOffice()
+	if o == nil {
+		return 0
+	}
+	o.reads.mu.Lock()
+	defer o.reads.mu.Unlock()
+	return len(o.reads.waiting)
+}

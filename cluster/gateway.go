@@ -158,9 +158,12 @@ func (g *gateway) deliver(groups []fsm.GroupResult) (relink bool) {
 	g.advanceLocked()
 	g.mu.Unlock()
 	for _, e := range done {
-		if e.r.Status == fsm.StatusReplyLost {
+		switch {
+		case e.r.Status == fsm.StatusReplyLost:
 			e.c.finish(nil, ErrReplyLost)
-		} else {
+		case len(e.r.Reply) == 0: // every command answers something: see writeStream
+			e.c.finish(nil, ErrRefused)
+		default:
 			e.c.finish(e.r.Reply, nil)
 		}
 	}

@@ -29,8 +29,10 @@ type network struct {
 	relays  map[*relay]bool
 	wg      sync.WaitGroup
 
-	held    atomic.Int64 // bytes that met a cut: a fault that held nothing proves nothing
-	dropped atomic.Int64 // dials that met a cut
+	// Bytes that arrived first at a cut, all and those on read streams: a fault
+	// that held nothing proves nothing.
+	held, reads atomic.Int64
+	dropped     atomic.Int64 // dials that met a cut
 }
 
 // direction is a link, one way.
@@ -234,6 +236,7 @@ type relay struct {
 	done     chan struct{}
 	service  atomic.Uint32 // what the dialler asked for, 0 until it has
 	frozen   atomic.Bool   // nothing comes through any more, and nobody is told
+	mute     atomic.Bool   // the same, but only towards the dialler
 	once     sync.Once
 }
 
@@ -282,16 +285,25 @@ const serviceAt = 7
 // freeze swallows from now on what the connections for a service from one node
 // to another carry, both ways. It returns how many there are.
 func (n *network) freeze(service rpc.Service, from, to string) int {
+	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
+}
+
+// mute is freeze for what comes back.
+func (n *network) mute(service rpc.Service, from, to string) int {
+	return n.each(service, from, to, func(r *relay) { r.mute.Store(true) })
+}
+
+func (n *network) each(service rpc.Service, from, to string, f func(*relay)) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	frozen := 0
+	found := 0
 	for r := range n.relays {
 		if r.from == from && r.to == to && r.service.Load() == uint32(service) {
-			r.frozen.Store(true)
-			frozen++
+			f(r)
+			found++
 		}
 	}
-	return frozen
+	return found
 }
 
 func (r *relay) pump(dst, src *net.UnixConn, way direction) {
@@ -301,7 +313,7 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 		if way.from == r.from && k > serviceAt {
 			r.service.CompareAndSwap(0, uint32(buf[serviceAt]))
 		}
-		if r.frozen.Load() {
+		if r.frozen.Load() || r.mute.Load() && way.to == r.from {
 			if err != nil {
 				r.close()
 				return
@@ -310,6 +322,9 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 		}
 		if r.n.isCut(way) {
 			r.n.held.Add(int64(k))
+			if r.service.Load() == uint32(rpc.ServiceRead) {
+				r.n.reads.Add(int64(k))
+			}
 		}
 		if r.n.open(context.Background(), r.done, way) != nil {
 			return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,6 +42,7 @@ type Node struct {
 	leaderChanged chan struct{} // capacity 1: another leader, or an office opened
 	started       time.Time
 	fatalOnce     sync.Once
+	closing       atomic.Bool
 
 	mu     sync.Mutex
 	office *office
@@ -107,8 +109,9 @@ func Open(cfg Config) (*Node, error) {
 		return nil, errors.Join(fmt.Errorf("open peer port: %w", err), stores.Close())
 	}
 	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
-	n.wg.Add(1)
+	n.wg.Add(2)
 	go n.run()
+	go n.sweepCalls() // from now on: a command must not wait for ever for a cluster that does not form
 	return n, nil
 }
 
@@ -128,7 +131,7 @@ func (n *Node) run() {
 }
 
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
-	n.transport = newTransport(n.mux, addressProvider{n}, n.log.Named("transport"))
+	n.transport = newTransport(n.mux, addressProvider{n}, closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
 	log, stable, snaps := n.stores.Log(), n.stores.Stable(), n.stores.Snapshots()
 	if bootstrap != nil {
@@ -195,6 +198,7 @@ func (n *Node) HandOver(ctx context.Context) {
 // Close stops the node and waits for its goroutines. Groups under way end with
 // ErrClosed or ErrUnknown.
 func (n *Node) Close() error {
+	n.closing.Store(true)
 	n.gateway.close()
 	n.mu.Lock()
 	n.cancel()
@@ -379,14 +383,25 @@ func (n *Node) onApply(index, term uint64, res *fsm.Result) {
 // watchLeader pokes the link when raft learns of another leader.
 func (n *Node) watchLeader(observations <-chan raft.Observation) {
 	defer n.wg.Done()
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-observations:
 			poke(n.leaderChanged)
+		}
+	}
+}
+
+// sweepCalls ends the calls that have waited too long.
+func (n *Node) sweepCalls() {
+	defer n.wg.Done()
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
 		case <-sweep.C:
 			n.gateway.sweep()
 		}

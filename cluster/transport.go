@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,6 +19,22 @@ type serialTransport struct{ *raft.NetworkTransport }
 
 // SetHeartbeatHandler implements raft.Transport by doing nothing.
 func (serialTransport) SetHeartbeatHandler(func(raft.RPC)) {}
+
+// closingLogger turns errors into debug lines once the node is closing: the
+// transport calls every connection that we close then an error.
+type closingLogger struct {
+	hclog.Logger
+	closing *atomic.Bool
+}
+
+// Error implements hclog.Logger.
+func (l closingLogger) Error(msg string, args ...any) {
+	if l.closing.Load() {
+		l.Debug(msg, args...)
+		return
+	}
+	l.Logger.Error(msg, args...)
+}
 
 // newTransport makes raft's transport over the peer port. MaxRPCsInFlight is 1
 // because pipelining can wedge a follower for good after one refused append

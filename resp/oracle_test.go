@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,8 +43,11 @@ func redis(t *testing.T, options ...string) string {
 		_ = cmd.Wait()
 	})
 	eventually(t, "redis-server answers", func() bool {
-		_, err := os.Stat(socket)
-		return err == nil
+		c, err := net.Dial("unix", socket) // the file is there before anybody listens
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
 	})
 	c := connect(t, "unix", socket)
 	info := c.do("INFO server")

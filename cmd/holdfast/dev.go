@@ -185,10 +185,10 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 		if living == 0 {
 			return errors.New("no node is left")
 		}
-		status := devStatus(ctx, nodes)
+		status := devStatus(ctx, nodes, password(o.args))
 		now := leaderOf(status)
 		switch {
-		case !shown && now != "" && len(status) == o.nodes && allReady(status):
+		case !shown && now != "" && len(status) == living && allReady(status):
 			shown, leader = true, now
 			printDev(out, nodes, status, o)
 		case shown && now != leader:
@@ -216,7 +216,7 @@ func lastLine(path string) string {
 func clock() string { return time.Now().Format("15:04:05.000") }
 
 // devStatus asks each living node for itself.
-func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
+func devStatus(ctx context.Context, nodes []*devNode, pass string) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
@@ -229,7 +229,7 @@ func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if st, err := askNode(ctx, n); err == nil { // not up yet, or just dying: seen at the next tick
+			if st, err := askNode(ctx, n, pass); err == nil { // not up yet, or just dying: seen at the next tick
 				mu.Lock()
 				all = append(all, st)
 				mu.Unlock()
@@ -240,14 +240,28 @@ func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 	return all
 }
 
-func askNode(ctx context.Context, n *devNode) (cluster.NodeStatus, error) {
-	nodes, err := askStatus(ctx, n.clients, os.Getenv("HOLDFAST_REQUIREPASS"), "STATUS", "LOCAL")
+func askNode(ctx context.Context, n *devNode, pass string) (cluster.NodeStatus, error) {
+	nodes, err := askStatus(ctx, n.clients, pass, "STATUS", "LOCAL")
 	for _, st := range nodes {
 		if st.ID == n.id {
 			return st, err
 		}
 	}
 	return cluster.NodeStatus{}, errors.Join(err, errors.New("no status"))
+}
+
+// password returns what the nodes require of their clients: flags first, as they
+// see it themselves.
+func password(args []string) string {
+	pass := os.Getenv("HOLDFAST_REQUIREPASS")
+	for i, a := range args {
+		if value, ok := strings.CutPrefix(a, "--requirepass="); ok {
+			pass = value
+		} else if a == "--requirepass" && i+1 < len(args) {
+			pass = args[i+1]
+		}
+	}
+	return pass
 }
 
 func allReady(nodes []cluster.NodeStatus) bool {
@@ -266,11 +280,17 @@ func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o de
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tPID\tCLIENTS\tPEERS\tHTTP\tROLE")
+	var example string
 	for _, n := range nodes {
+		if role[n.id] == "" {
+			role[n.id] = "gone"
+		} else {
+			example = n.clients
+		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", n.id, n.cmd.Process.Pid, n.clients, n.peers, n.http, role[n.id])
 	}
 	w.Flush()
-	_, port, _ := net.SplitHostPort(nodes[len(nodes)-1].clients)
+	_, port, _ := net.SplitHostPort(example)
 	fmt.Fprintf(out, "\nReady. Any node will do:  redis-cli -p %s SET lock:a me NX EX 600\nData and logs: %s. Ctrl-C stops all nodes.\n\n", port, o.dataDir)
 }
 

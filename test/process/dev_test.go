@@ -155,6 +155,22 @@ func waitGone(t *testing.T, pids map[string]int) {
 	}
 }
 
+// portsFree waits until nobody listens on the ports of the nodes.
+func (d *devRun) portsFree(nodes int) {
+	d.t.Helper()
+	for i := range nodes {
+		for step := range 3 {
+			addr := loopback(d.base + 1000*step + i)
+			if err := Poll(within(d.t, 10*time.Second), addr+" to be free", func() bool {
+				ln, err := net.Listen("tcp", addr)
+				return err == nil && ln.Close() == nil
+			}); err != nil {
+				d.t.Error(err)
+			}
+		}
+	}
+}
+
 func TestDev(t *testing.T) {
 	takeSlot(t)
 	base, err := FreePorts(3, 3, 1000)
@@ -195,25 +211,37 @@ func TestDev(t *testing.T) {
 		t.Errorf("dev: exit code %d after Ctrl-C, want 0", code)
 	}
 	waitGone(t, pids)
-	for i := range 3 {
-		ln, err := net.Listen("tcp", loopback(base+i))
-		if err != nil {
-			t.Errorf("port still in use after Ctrl-C: %v", err)
-			continue
-		}
-		ln.Close()
-	}
+	d.portsFree(3)
 
 	// The data is still there the next time, whoever was killed. This time dev
 	// itself is killed: its nodes must not stay behind.
 	d = startDev(t, base, dir)
 	pids, _ = d.table(3)
 	want(t, any, "me", "GET", "lock:a")
+	killDev(t, d, pids)
+
+	// A node that cannot come back is told of with the reason, and the others are
+	// shown.
+	if err := os.RemoveAll(filepath.Join(dir, "n3")); err != nil {
+		t.Fatal(err)
+	}
+	d = startDev(t, base, dir, "--", "--requirepass", "secret")
+	pids, _ = d.table(2)
+	wantLine(t, d.printed(), "n3 (pid ", " is gone: exit status 2", "n3.log")
+	wantLine(t, d.printed(), "holdfast member remove n3")
+	wantLine(t, d.printed(), "n3", loopback(base+2), "gone")
+	killDev(t, d, pids)
+}
+
+// killDev kills dev, but not its nodes.
+func killDev(t *testing.T, d *devRun, pids map[string]int) {
+	t.Helper()
 	if err := d.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-d.exited
 	waitGone(t, pids)
+	d.portsFree(3)
 }
 
 func TestDev_OtherNumbersOfNodes(t *testing.T) {

@@ -66,6 +66,9 @@ func TestHTTP_Health(t *testing.T) {
 	}
 	expect(n, "/readyz", 503, "not ready: ")
 	health(n, 1)
+	if got := do(t, n, "SET", "k", "v"); got != "CLUSTERDOWN no leader, the command was not executed" {
+		t.Errorf("SET before the cluster has formed: %q", got)
+	}
 
 	c.start()
 	for _, n := range c.Nodes {

@@ -78,3 +78,12 @@ func (s *Starter) Close() { s.once.Do(func() { close(s.quit) }) }
 
 // common is the Starter of all that ask for no other.
 var common = sync.OnceValues(func() (*Starter, error) { return NewStarter(nil) })
+
+// Start starts a process that dies with this one.
+func Start(cmd *exec.Cmd) error {
+	s, err := common()
+	if err != nil {
+		return err
+	}
+	return s.Start(cmd)
+}

@@ -1,0 +1,216 @@
+package cluster_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+func TestExactlyOnce_Transfers(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := c.load("n", 4, c.ids()...)
+	offices := 0
+	for i := range 20 {
+		l.progress(20)
+		to := c.ids()[i%3]
+		if c.leader() == to {
+			continue
+		}
+		if err := c.node(c.ids()[(i+1)%3]).TransferLeadership(to); err != nil {
+			t.Logf("transfer to %s: %v", to, err) // the load goes on, that is what counts
+			continue
+		}
+		offices++
+	}
+	l.progress(20)
+	l.check("n1")
+	if l.unknown.Load() > 0 {
+		t.Errorf("%d unknown outcomes although every node lived on", l.unknown.Load())
+	}
+	if offices < 10 {
+		t.Errorf("only %d transfers came about", offices)
+	}
+	c.caughtUp()
+}
+
+func TestExactlyOnce_LeaderCrashes(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := c.load("n", 4, c.ids()...)
+	for range 8 {
+		l.progress(20)
+		leader := c.leader()
+		c.crash(leader)
+		l.progress(20) // on the two that are left
+		c.open(leader)
+		c.ready(leader)
+	}
+	l.check("n2")
+	c.caughtUp()
+}
+
+// Elections that nobody needs, one after the other, while groups are under way:
+// most entries of an old leader survive, some do not.
+func TestExactlyOnce_Elections(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := c.load("n", 4, c.ids()...)
+	for i := range 20 {
+		l.progress(10)
+		if err := c.node(c.ids()[i%3]).StandForElection(); err != nil {
+			t.Logf("election: %v", err)
+		}
+	}
+	l.progress(20)
+	l.check("n3")
+	if l.unknown.Load() > 0 {
+		t.Errorf("%d unknown outcomes although every node lived on", l.unknown.Load())
+	}
+	c.caughtUp()
+}
+
+// A group that ran, but whose reply never reached its node, is answered with the
+// kept reply by a leader that got its state from a snapshot.
+func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
+	t.Parallel()
+	// Pings must not notice that the replies stay away before the test is through.
+	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.LeaderWait = 20 * time.Second })
+	c.transfer("n1")
+	asker := c.client("n2")
+	asker.want(t, ":1\r\n", "INCR", "n")
+	c.crash("n3")
+
+	// The reply of the second INCR is held back on its way to n2. It commits
+	// with the vote of n2, for raft has connections of its own.
+	if c.net.mute(rpc.ServiceWrite, "n2", "n1") == 0 {
+		t.Fatal("no write stream to hold")
+	}
+	r := asker.start("INCR", "n")
+	eventually(t, "the increment to be applied", func() bool {
+		reply, err := c.client("n1").do("GET", "n")
+		return err == nil && reply == bulk("2")
+	})
+	c.fill("n1", 300)
+	for _, id := range []string{"n1", "n2"} {
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.open("n3")
+	eventually(t, "n3 to get the snapshot", func() bool { return c.log.count("n3.raft: Installed remote snapshot") > 0 })
+	c.caughtUp()
+	select {
+	case got := <-r:
+		t.Fatalf("the reply came through the cut: %q, %v", got.reply, got.err)
+	default:
+	}
+
+	c.transfer("n3")
+	got := outcome(t, "increment whose reply was lost", r)
+	if got.err != nil || got.reply != ":2\r\n" {
+		t.Fatalf("increment whose reply was lost: %q, %v, want 2", got.reply, got.err)
+	}
+	c.client("n3").want(t, bulk("2"), "GET", "n")
+	c.ready("n1")
+	c.caughtUp()
+}
+
+// A reply that is too large to be kept is honestly lost when leadership changes.
+func TestExactlyOnce_LargeReplyLost(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 20 * time.Second })
+	c.transfer("n1")
+	asker := c.client("n2")
+	asker.want(t, ok, "SET", "big", strings.Repeat("x", 100<<10))
+	if c.net.mute(rpc.ServiceWrite, "n2", "n1") == 0 {
+		t.Fatal("no write stream to hold")
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := asker.pipeline([]string{"INCR", "n"}, []string{"GET", "big"})
+		done <- err
+	}()
+	eventually(t, "the group to be applied", func() bool {
+		reply, err := c.client("n1").do("GET", "n")
+		return err == nil && reply == bulk("1")
+	})
+	c.caughtUp()
+	c.transfer("n3")
+	if err := <-done; !errors.Is(err, cluster.ErrReplyLost) {
+		t.Fatalf("group with a reply of 100 KiB: %v, want ErrReplyLost", err)
+	}
+	asker.want(t, bulk("1"), "GET", "n")
+}
+
+// A follower that was away while the log was cut comes back through a snapshot,
+// with the same state, hash and clock.
+func TestSnapshot_FollowerCatchesUp(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallSnapshots)
+	c.transfer("n1")
+	c.client("n1").want(t, ok, "SET", "lock", "owner", "PX", "600000")
+	c.fill("n2", 50)
+	c.crash("n3")
+	c.fill("n1", 300)
+	// Taken because the log has grown, not because somebody asked.
+	eventually(t, "snapshots", func() bool { return c.log.count("n1: snapshot taken") > 0 && c.log.count("n2: snapshot taken") > 0 })
+	c.open("n3")
+	c.ready("n3")
+	c.caughtUp()
+	if c.log.count("n3.raft: Installed remote snapshot") == 0 {
+		t.Fatal("the log was not shortened: n3 has not needed a snapshot")
+	}
+	c.node("n3").View(func(m *fsm.Machine) {
+		if got := m.Len(); got != 302 {
+			t.Errorf("n3 holds %d keys, want 302", got)
+		}
+	})
+	c.transfer("n3")
+	if left := c.client("n3").number(t, "PTTL", "lock"); left < 500_000 || left > 600_000 {
+		t.Errorf("time to live after failover to the node of the snapshot: %d ms", left)
+	}
+	c.crash("n1")
+	c.client("n2").want(t, ":3\r\n", "INCR", "filled")
+}
+
+// All at once, and again from disk: log on top of snapshot.
+func TestRestart_WholeCluster(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{"wal", "boltdb"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			c := prepare(t, 3, smallSnapshots)
+			c.change = func(cfg *cluster.Config) { cfg.LogStore = store }
+			c.open(c.ids()...)
+			c.ready(c.ids()...)
+			c.fill("n1", 200)
+			if err := c.node("n2").Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			c.client("n3").want(t, ok, "SET", "after", "snapshot")
+			c.caughtUp()
+			_, before := c.hash("n1")
+			for _, id := range c.ids() {
+				c.net.unplug(id)
+			}
+			for _, id := range c.ids() {
+				c.stop(id)
+			}
+			c.open(c.ids()...)
+			c.ready(c.ids()...)
+			c.client("n1").want(t, bulk("snapshot"), "GET", "after")
+			c.client("n2").want(t, ":2\r\n", "INCR", "filled")
+			c.client("n2").want(t, ":202\r\n", "DBSIZE")
+			c.caughtUp()
+			if _, after := c.hash("n1"); after == before {
+				t.Error("the hash chain stands still")
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package cluster_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// The probe that raft's own VerifyLeader fails: acknowledgements that were under
+// way before a read must not confirm it. The old leader does not know yet that
+// it is one, and the answers of its followers are held back in the network until
+// its successor has committed something new.
+func TestRead_StaleLeader(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		// Long enough for the old leader to believe in itself throughout.
+		o.HeartbeatTimeout, o.LeaseTimeout = 4*time.Second, 4*time.Second
+		o.LeaderWait = 20 * time.Second
+	})
+	old := c.leader()
+	rest := c.others(old)
+	c.client(old).want(t, ok, "SET", "k", "old")
+	c.caughtUp()
+	term := c.node(old).Status().Term
+
+	// Rounds whose answers are on the way: each retry adds one.
+	for _, id := range rest {
+		c.net.hold(id, old)
+	}
+	early := c.client(old).start("GET", "k")
+	eventually(t, "answers to be held back", func() bool { return c.net.reads.Load() > 0 })
+	during(300 * time.Millisecond) // time for some more
+	for _, id := range rest {
+		c.net.hold(old, id)
+	}
+
+	if err := c.node(rest[0]).StandForElection(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another leader", func() bool {
+		st := c.node(rest[0]).Status()
+		return st.Role == "leader" && st.Ready
+	})
+	c.client(rest[0]).want(t, ok, "SET", "k", "new")
+	late := c.client(old).start("GET", "k")
+	eventually(t, "the read to wait", func() bool { return c.node(old).ReadsWaiting() > 0 })
+	if st := c.node(old).Status(); st.Role != "leader" || st.Term != term {
+		t.Fatalf("the old leader knows already: %+v", st)
+	}
+	// The old answers arrive, and nothing else for a while.
+	for _, id := range rest {
+		c.net.release(id, old)
+	}
+	during(300 * time.Millisecond)
+	c.net.heal()
+	if r := outcome(t, "read before the new value", early); r.err != nil || r.reply != bulk("old") && r.reply != bulk("new") {
+		t.Errorf("read that began before: %q, %v", r.reply, r.err)
+	}
+	if r := outcome(t, "read after the new value", late); r.err != nil || r.reply != bulk("new") {
+		t.Errorf("read on the old leader: %q, %v, want the new value", r.reply, r.err)
+	}
+}
+
+// Whoever has been answered, anybody anywhere sees it: through elections.
+func TestRead_AfterWriteElsewhere(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var wg sync.WaitGroup
+	elections := make(chan struct{})
+	for w, id := range c.ids() {
+		wg.Go(func() {
+			writer, key := c.client(id), "k"+id
+			readers := []*client{c.client(c.ids()[(w+1)%3]), c.client(c.ids()[(w+2)%3]), c.client(id)}
+			for i := 1; ctx.Err() == nil; i++ {
+				value := strconv.Itoa(i)
+				if reply, err := writer.do("SET", key, value); err != nil || reply != ok {
+					t.Errorf("SET through %s: %q, %v", id, reply, err)
+					return
+				}
+				r := readers[i%3]
+				if reply, err := r.do("GET", key); err != nil || reply != bulk(value) {
+					t.Errorf("GET after SET %s: %q, %v", value, reply, err)
+					return
+				}
+				select {
+				case elections <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for i := range 8 {
+		for range 40 {
+			select {
+			case <-elections:
+			case <-time.After(patience):
+				t.Fatal("reads and writes hang")
+			}
+		}
+		if err := c.node(c.ids()[i%3]).StandForElection(); err != nil {
+			t.Logf("election: %v", err)
+		}
+	}
+	stop()
+	wg.Wait()
+}
+
+// READONLY reads may be old. They never go back, and they work without a leader.
+func TestRead_Local(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallSnapshots)
+	l := c.load("n", 2, c.ids()...)
+	l.progress(10)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var wg sync.WaitGroup
+	for _, id := range c.ids() {
+		wg.Go(func() {
+			r := c.client(id)
+			r.local = true
+			var last int64
+			for ctx.Err() == nil {
+				reply, err := r.do("GET", "n")
+				if err != nil {
+					t.Errorf("local read: %v", err)
+					return
+				}
+				if reply == absent {
+					reply = "0"
+				}
+				n, err := integer(reply)
+				if err != nil || n < last {
+					t.Errorf("local read on %s went from %d to %q", id, last, reply)
+					return
+				}
+				last = n
+				<-time.After(time.Millisecond)
+			}
+		})
+	}
+	for i := range 5 {
+		l.progress(20)
+		if err := c.node(c.ids()[i%3]).StandForElection(); err != nil {
+			t.Logf("election: %v", err)
+		}
+	}
+	l.progress(20)
+	stop()
+	wg.Wait()
+	l.check("n1")
+	c.caughtUp()
+	for _, id := range c.others("n1") {
+		c.crash(id)
+	}
+	r := c.client("n1")
+	r.local = true
+	if n := r.number(t, "GET", "n"); n < l.acked.Load() {
+		t.Errorf("local read without a leader: %d, %d were acknowledged", n, l.acked.Load())
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+const (
+	failoverName  = "failover"
+	failoverFloor = time.Second // the median of the longest gaps, at most
+
+	// writePause is between an answer and the next write.
+	writePause = time.Millisecond
+	// around is how long is written before a kill and after the first answer
+	// behind it.
+	around = 700 * time.Millisecond
+)
+
+// measureFailover kills the leader again and again, under a loop of writes through
+// a node that survives.
+func measureFailover(ctx context.Context, out io.Writer, dir, program string, o options) (missed bool, err error) {
+	c, err := startCluster(ctx, program, dir, o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	fmt.Fprintf(out, "\nfailover: kill -9 of the leader, one client that writes every %v through a surviving node\n", writePause)
+	var gaps []time.Duration
+	written, refused, lost := 0, 0, 0
+	for i := range o.kills {
+		leader, err := c.Settled(ctx)
+		if err != nil {
+			return false, errors.Join(err, showLogs(c))
+		}
+		survivors := c.Running(leader)
+		through := survivors[i%len(survivors)]
+		w, err := newWriter(through.Clients, i)
+		if err != nil {
+			return false, err
+		}
+		gap, err := w.overKill(ctx, leader)
+		if err != nil {
+			return false, errors.Join(fmt.Errorf("write through %s: %w", through.ID, err), showLogs(c))
+		}
+		if err := leader.Start(); err != nil {
+			return false, err
+		}
+		next, err := c.Settled(ctx)
+		if err != nil {
+			return false, errors.Join(err, showLogs(c))
+		}
+		missing, err := w.missing(next.Clients)
+		if err != nil {
+			return false, err
+		}
+		gaps = append(gaps, gap)
+		written, refused, lost = written+len(w.acked), refused+w.refused, lost+missing
+		fmt.Fprintf(out, "kill %d/%d of %s, written through %s: gap %v, %d writes acknowledged, %d refused, %d missing\n",
+			i+1, o.kills, leader.ID, through.ID, gap.Round(time.Millisecond), len(w.acked), w.refused, missing)
+	}
+	slices.Sort(gaps)
+	middle := median(gaps)
+	verdict := "ok"
+	if middle > failoverFloor || lost > 0 {
+		verdict, missed = "MISSED", true
+	}
+	fmt.Fprintf(out, "longest gap in acknowledged writes: min %v, median %v, max %v; at the median at most %v; %d of %d acknowledged writes missing, %d refused: %s\n",
+		gaps[0].Round(time.Millisecond), middle.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond), failoverFloor, lost, written, refused, verdict)
+	return missed, nil
+}
+
+// writer writes keys, each once, and remembers which were acknowledged.
+type writer struct {
+	conn    redis.Conn
+	name    string
+	acked   []string
+	refused int // with a word that they were not executed
+}
+
+func newWriter(addr string, i int) (*writer, error) {
+	conn, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(time.Minute), redis.DialWriteTimeout(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	return &writer{conn: conn, name: fmt.Sprintf("failover:%d", i)}, nil
+}
+
+// overKill writes, kills the leader in the middle, and returns the longest time
+// between two acknowledgements.
+func (w *writer) overKill(ctx context.Context, leader *process.Node) (gap time.Duration, err error) {
+	defer func() { err = errors.Join(err, w.conn.Close()) }()
+	begun := time.Now()
+	last := begun
+	var killed time.Time
+	after := 0
+	kill := make(chan error, 1)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-t.C:
+		}
+		key := fmt.Sprintf("%s:%d", w.name, n)
+		reply, err := w.conn.Do("SET", key, key, "NX")
+		now := time.Now()
+		var refusal redis.Error
+		switch {
+		case errors.As(err, &refusal):
+			w.refused++ // no acknowledgement: the gap goes on
+		case err != nil:
+			return 0, err
+		case reply == nil:
+			return 0, fmt.Errorf("SET %s NX: nil, although it was sent once", key)
+		default:
+			w.acked = append(w.acked, key)
+			gap = max(gap, now.Sub(last))
+			last = now
+			if !killed.IsZero() {
+				after++
+			}
+		}
+		switch {
+		case killed.IsZero() && now.Sub(begun) > around:
+			killed = now
+			go func() { kill <- leader.Kill() }() // while the next write is under way
+		case after > 1 && now.Sub(killed) > around && now.Sub(killed) > 2*gap:
+			return gap, <-kill
+		}
+		t.Reset(writePause)
+	}
+}
+
+// missing counts the acknowledged keys that a node does not have.
+func (w *writer) missing(addr string) (int, error) {
+	missing := 0
+	for keys := range slices.Chunk(w.acked, 1000) {
+		values, err := redis.Strings(ask(addr, "MGET", redis.Args{}.AddFlat(keys)...))
+		if err != nil {
+			return 0, fmt.Errorf("read back: %w", err)
+		}
+		for i, v := range values {
+			if v != keys[i] {
+				missing++
+			}
+		}
+	}
+	return missing, nil
+}

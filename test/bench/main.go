@@ -1,0 +1,187 @@
+// Command bench measures a cluster of three node processes on loopback beside a
+// redis-server with appendfsync always: the same machine, the same disk, the same
+// redis-benchmark, in turns. Both fsync before they answer; the cluster does so on
+// a majority. It also kills the leader under a write loop, again and again, and
+// takes the longest time without an acknowledged write.
+//
+// The figures mean something only as ratios, and only on a machine that does
+// nothing else. It exits 1 if a floor is missed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	quick    bool
+	only     string
+	pprofDir string
+	seconds  float64
+	reps     int
+	kills    int
+	serve    string
+}
+
+// errFloor is returned when everything was measured and something is too slow.
+var errFloor = errors.New("a floor was missed")
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	var o options
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.BoolVar(&o.quick, "quick", false, "one repetition and three kills")
+	fs.StringVar(&o.only, "only", "", "measure only rows whose name contains one of these words, separated by commas: "+strings.Join(rowNames(), ", "))
+	fs.StringVar(&o.pprofDir, "pprof-dir", "", "write CPU profiles of the leader, one for each row, into this directory")
+	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about")
+	fs.IntVar(&o.reps, "reps", 3, "repetitions; the median counts")
+	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")
+	fs.StringVar(&o.serve, "serve-flags", "", "further flags of the nodes, separated by blanks")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if o.quick {
+		o.reps, o.kills = 1, 3
+	}
+	if fs.NArg() > 0 || o.reps < 1 || o.kills < 1 || o.seconds <= 0 {
+		fs.Usage()
+		return errors.New("wrong arguments")
+	}
+	rows := o.selected()
+	failover := o.wants(failoverName)
+	if len(rows) == 0 && !failover {
+		return fmt.Errorf("-only %s: no such row; there are: %s", o.only, strings.Join(rowNames(), ", "))
+	}
+	tools, err := findTools()
+	if err != nil {
+		return err
+	}
+
+	dir, err := os.MkdirTemp("", "holdfast-bench")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	program, err := process.Build(dir)
+	if err != nil {
+		return err
+	}
+	if err := printMachine(ctx, out, dir, program, tools, o); err != nil {
+		return err
+	}
+	begun := time.Now()
+	missed := false
+	if len(rows) > 0 {
+		miss, err := compare(ctx, out, dir, program, tools, o, rows)
+		if err != nil {
+			return err
+		}
+		missed = missed || miss
+	}
+	if failover {
+		miss, err := measureFailover(ctx, out, filepath.Join(dir, "failover"), program, o)
+		if err != nil {
+			return err
+		}
+		missed = missed || miss
+	}
+	fmt.Fprintf(out, "\nmeasured in %v\n", time.Since(begun).Round(time.Second))
+	if missed {
+		return errFloor
+	}
+	return nil
+}
+
+// wants reports whether a row is to be measured.
+func (o *options) wants(name string) bool {
+	if o.only == "" {
+		return true
+	}
+	return slices.ContainsFunc(strings.Split(o.only, ","), func(word string) bool {
+		return strings.Contains(strings.ToLower(name), strings.ToLower(strings.TrimSpace(word)))
+	})
+}
+
+// selected returns the rows to be measured.
+func (o *options) selected() []row {
+	var rows []row
+	for _, r := range allRows {
+		if o.wants(r.name) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func rowNames() []string {
+	var names []string
+	for _, r := range allRows {
+		names = append(names, r.name)
+	}
+	return append(names, failoverName)
+}
+
+// tools are the programs that this one needs.
+type tools struct{ server, benchmark string }
+
+func findTools() (t tools, err error) {
+	for _, p := range []struct {
+		name string
+		path *string
+	}{{"redis-server", &t.server}, {"redis-benchmark", &t.benchmark}} {
+		if *p.path, err = exec.LookPath(p.name); err != nil {
+			return t, fmt.Errorf("needs redis-server and redis-benchmark on the PATH (Debian: apt-get install redis-server redis-tools): %w", err)
+		}
+	}
+	return t, nil
+}
+
+// compare measures the rows on both systems, in turns.
+func compare(ctx context.Context, out io.Writer, dir, program string, tools tools, o options, rows []row) (missed bool, err error) {
+	redis, err := startRedis(ctx, tools, filepath.Join(dir, "redis"))
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, redis.close()) }()
+	cluster, err := startCluster(ctx, program, filepath.Join(dir, "nodes"), o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	b := &bench{tools: tools, o: o, out: out, redis: redis, cluster: cluster}
+	var results []result
+	for _, r := range rows {
+		res, err := b.measure(ctx, r)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", r.name, err)
+		}
+		results = append(results, res)
+	}
+	return printResults(out, results)
+}

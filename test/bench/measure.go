@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// bench measures rows on a redis-server and a cluster that run.
+type bench struct {
+	tools   tools
+	o       options
+	out     io.Writer
+	redis   *redisServer
+	cluster *process.Cluster
+	runs    int
+}
+
+// sample is one run of redis-benchmark.
+type sample struct{ rps, p50, p99 float64 }
+
+// result is a row as measured: a sample a repetition.
+type result struct {
+	row
+	redis, leader, follower []sample
+}
+
+// target is where a run goes.
+type target struct {
+	name    string
+	addr    string
+	leader  *process.Node // to be profiled, nil for none
+	samples *[]sample
+	count   int // commands a run
+}
+
+// measure runs one row: a short run on each target to learn how many commands fill
+// the time, then the repetitions, in turns.
+func (b *bench) measure(ctx context.Context, r row) (result, error) {
+	res := result{row: r}
+	leader, err := b.cluster.Settled(ctx)
+	if err != nil {
+		return res, err
+	}
+	targets := []*target{
+		{name: "redis", addr: b.redis.addr, samples: &res.redis},
+		{name: "leader", addr: leader.Clients, leader: leader, samples: &res.leader},
+	}
+	if r.follower {
+		targets = append(targets, &target{name: "follower", addr: b.cluster.Running(leader)[0].Clients, samples: &res.follower})
+	}
+	// Every row begins with empty systems.
+	for _, addr := range []string{b.redis.addr, leader.Clients} {
+		if _, err := ask(addr, "FLUSHALL"); err != nil {
+			return res, fmt.Errorf("empty %s: %w", addr, err)
+		}
+	}
+	for _, t := range targets {
+		count := 200 * r.pipeline * min(r.clients, 50)
+		for range 4 { // a slower guess first, until a run is long enough to tell
+			s, took, err := b.once(ctx, r, t.addr, count)
+			if err != nil {
+				return res, err
+			}
+			t.count = max(int(s.rps*b.o.seconds), count)
+			if took >= 300*time.Millisecond {
+				break
+			}
+			count = max(int(s.rps*0.5), 2*count)
+		}
+	}
+	for rep := range b.o.reps {
+		for _, t := range targets {
+			var profiled chan error
+			if b.o.pprofDir != "" && t.leader != nil && rep == 0 {
+				profiled = make(chan error, 1)
+				go func() { profiled <- b.profile(ctx, r, t.leader) }()
+			}
+			s, _, err := b.once(ctx, r, t.addr, t.count)
+			if profiled != nil {
+				err = errors.Join(err, <-profiled)
+			}
+			if err != nil {
+				return res, err
+			}
+			*t.samples = append(*t.samples, s)
+			fmt.Fprintf(b.out, "%-14s %-9s %d/%d  %8.0f/s  p50 %.3f ms  p99 %.3f ms\n", r.name, t.name, rep+1, b.o.reps, s.rps, s.p50, s.p99)
+		}
+	}
+	// A change of leader in the middle would have measured something else.
+	now, err := b.cluster.Settled(ctx)
+	if err != nil {
+		return res, err
+	}
+	if now != leader {
+		return res, fmt.Errorf("leadership went from %s to %s while it was measured", leader.ID, now.ID)
+	}
+	return res, nil
+}
+
+// once runs redis-benchmark, and checks that what it counted as done was done: it
+// counts error replies as well.
+func (b *bench) once(ctx context.Context, r row, addr string, count int) (s sample, took time.Duration, err error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return s, 0, err
+	}
+	errorsBefore, err := stat(addr, "stats", "total_error_replies")
+	if err != nil {
+		return s, 0, err
+	}
+	keysBefore, err := redis.Int64(ask(addr, "DBSIZE"))
+	if err != nil {
+		return s, 0, err
+	}
+	args := []string{"-h", host, "-p", port, "-c", strconv.Itoa(r.clients), "-n", strconv.Itoa(count), "-P", strconv.Itoa(r.pipeline), "-r", keyspace, "--csv"}
+	b.runs++
+	for _, word := range r.command {
+		args = append(args, strings.ReplaceAll(word, runMark, fmt.Sprintf("%04d", b.runs)))
+	}
+	cmd := exec.CommandContext(ctx, b.tools.benchmark, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	begun := time.Now()
+	if err := cmd.Run(); err != nil {
+		return s, 0, fmt.Errorf("redis-benchmark: %w: %s", err, errOut.String())
+	}
+	took = time.Since(begun)
+	if s, err = parse(out.String()); err != nil {
+		return s, 0, err
+	}
+	keys, err := redis.Int64(ask(addr, "DBSIZE"))
+	if err != nil {
+		return s, 0, err
+	}
+	if made := keys - keysBefore; r.writes && float64(made) < 0.98*float64(count) {
+		return s, 0, fmt.Errorf("%d commands at %s made only %d keys", count, addr, made)
+	}
+	errorsAfter, err := stat(addr, "stats", "total_error_replies")
+	if err != nil {
+		return s, 0, err
+	}
+	// redis-benchmark itself asks once for something that need not be there.
+	if failed := errorsAfter - errorsBefore; failed > 5 {
+		return s, 0, fmt.Errorf("%d of %d commands at %s were answered by an error", failed, count, addr)
+	}
+	return s, took, nil
+}
+
+// parse reads what redis-benchmark prints with --csv: a heading and a line.
+func parse(text string) (s sample, err error) {
+	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(lines) != 2 {
+		return s, fmt.Errorf("redis-benchmark printed %q (%w)", text, err)
+	}
+	for name, into := range map[string]*float64{"rps": &s.rps, "p50_latency_ms": &s.p50, "p99_latency_ms": &s.p99} {
+		i := slices.Index(lines[0], name)
+		if i < 0 || i >= len(lines[1]) {
+			return s, fmt.Errorf("redis-benchmark printed no %s: %q", name, text)
+		}
+		if *into, err = strconv.ParseFloat(lines[1][i], 64); err != nil {
+			return s, fmt.Errorf("redis-benchmark: %s: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+// profile writes a CPU profile of a node, as long as a repetition takes.
+func (b *bench) profile(ctx context.Context, r row, n *process.Node) error {
+	if err := os.MkdirAll(b.o.pprofDir, 0o755); err != nil {
+		return err
+	}
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", n.HTTP, max(int(b.o.seconds), 1))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("profile: %s", answer.Status)
+	}
+	f, err := os.Create(filepath.Join(b.o.pprofDir, strings.ReplaceAll(r.name, " ", "-")+".pprof"))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, answer.Body)
+	return errors.Join(err, f.Close())
+}

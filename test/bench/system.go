@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// startLimit is how long a system may take until it serves.
+const startLimit = 30 * time.Second
+
+// redisServer is the yardstick: one redis-server that fsyncs before it answers.
+type redisServer struct {
+	addr   string
+	cmd    *exec.Cmd
+	exited chan error
+}
+
+// redisFlags make it durable, and nothing else run beside it.
+var redisFlags = []string{"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-percentage", "0"}
+
+func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	port, err := process.FreePorts(1, 1, 0)
+	if err != nil {
+		return nil, err
+	}
+	r := &redisServer{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), exited: make(chan error, 1)}
+	r.cmd = exec.Command(t.server, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no"}, redisFlags...)...)
+	r.cmd.Stderr = os.Stderr
+	if err := process.Start(r.cmd); err != nil {
+		return nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	go func() { r.exited <- r.cmd.Wait() }()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err = process.Poll(ctx, "redis-server to answer", func() bool {
+		_, err := ask(r.addr, "PING")
+		return err == nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// close kills it: what it has is thrown away.
+func (r *redisServer) close() error {
+	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop redis-server: %w", err)
+	}
+	<-r.exited
+	return nil
+}
+
+func startCluster(ctx context.Context, program, dir string, o options) (*process.Cluster, error) {
+	args := strings.Fields(o.serve)
+	if o.pprofDir != "" {
+		args = append(args, "--pprof")
+	}
+	c, err := process.New(process.Config{Program: program, Dir: dir, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if _, err := c.Settled(ctx); err != nil {
+		return nil, errors.Join(err, showLogs(c), c.Close())
+	}
+	return c, nil
+}
+
+// showLogs prints the last words of the nodes, which go with their directory.
+func showLogs(c *process.Cluster) error {
+	for _, n := range c.Nodes {
+		text := n.Output()
+		if _, err := fmt.Fprintf(os.Stderr, "--- %s\n%s\n", n.ID, text[max(0, len(text)-2000):]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask sends one command on a connection of its own.
+func ask(addr, cmd string, args ...any) (any, error) {
+	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(60*time.Second), redis.DialWriteTimeout(60*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(cmd, args...)
+}
+
+// stat reads one number of INFO.
+func stat(addr, section, name string) (int64, error) {
+	text, err := redis.String(ask(addr, "INFO", section))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("INFO %s has no %s: %w", section, name, io.ErrUnexpectedEOF)
+}
