@@ -266,8 +266,10 @@ func hstrlen(c *Ctx, args [][]byte) Reply {
 }
 
 func hrandfield(c *Ctx, args [][]byte) Reply {
-	count, with, fail := int64(0), false, Null
+	var count int64
+	var with bool
 	if len(args) > 2 {
+		var fail Reply
 		if count, with, fail = randomCount(args, "WITHVALUES"); fail.IsError() {
 			return fail
 		}

@@ -187,7 +187,7 @@ func srandmember(c *Ctx, args [][]byte) Reply {
 }
 
 func smove(c *Ctx, args [][]byte) Reply {
-	src, wrong := c.lookup(args[1]), false
+	src := c.lookup(args[1])
 	if src == nil {
 		return Zero
 	}

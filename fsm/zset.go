@@ -535,8 +535,8 @@ func (c *Ctx) zrangeReply(args [][]byte, by rangeBy, reverse, reversible bool) R
 	return l.reply(Array)
 }
 
-// addScored adds a member and, if asked for, its score: in RESP3 as a pair of
-// their own, unless flat.
+// addScored adds a member and, if asked for, its score: in RESP3 both as an array
+// of their own where pairs are asked for.
 func (c *Ctx) addScored(l *collector, m *scored, withScores, pairs bool) bool {
 	switch {
 	case !withScores:
@@ -659,8 +659,10 @@ func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
 }
 
 func zrandmember(c *Ctx, args [][]byte) Reply {
-	count, with, fail := int64(0), false, Null
+	var count int64
+	var with bool
 	if len(args) > 2 {
+		var fail Reply
 		if count, with, fail = randomCount(args, "WITHSCORES"); fail.IsError() {
 			return fail
 		}
