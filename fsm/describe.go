@@ -93,5 +93,5 @@ func (cmd *Command) KeySpecs() []KeySpec {
 	case cmd.Keys.First == 0:
 		return nil
 	}
-	return []KeySpec{{cmd.Keys, cmd.Access}}
+	return []KeySpec{{Keys: cmd.Keys, Access: cmd.Access}}
 }

@@ -37,4 +37,16 @@
 // generic.go, …). Everything that is to be known about a command is in its row:
 // arity, flags, key positions, documentation. Routing, MULTI, COMMAND, metrics
 // and docs/commands.md read the row.
+//
+// # Values
+//
+// An object, a key with its value, is replaced and never changed once others can
+// see it. Hashes, lists, sets and sorted sets are too large for that: they are
+// sequences in counted B-trees (seq.go) whose nodes belong to an owner, the
+// machine since its last fork, which alone changes them in place. Forks,
+// snapshots and COPY cost O(1), a change O(log n) and, after a fork, a copy of
+// the nodes on its way.
+//
+// Small hashes and sorted sets and sets of integers keep the order that Redis
+// gives them, by its limits; larger ones are in the order of hashes, as keys are.
 package fsm

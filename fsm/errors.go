@@ -24,6 +24,7 @@ const (
 	msgCondType     = "ERR Key should be of string type if conditions are specified"
 	msgInvalidCur   = "ERR invalid cursor"
 	msgOffset       = "ERR offset is out of range"
+	msgArguments    = "ERR command has too many arguments"
 	msgTooLong      = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 )
 

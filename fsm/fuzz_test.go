@@ -133,6 +133,11 @@ func FuzzSnapshot(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(golden)
+	withCollections, err := os.ReadFile("testdata/golden-collections-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(withCollections)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, snapshot := range [][]byte{data, resealBlocks(data)} {
@@ -211,7 +216,7 @@ func FuzzCommands(f *testing.F) {
 
 // randomCommand draws a command of the table with arguments that often make sense.
 func randomCommand(table *fsm.Table, rng *rand.Rand) (*fsm.Command, [][]byte) {
-	words := strings.Fields("a b c a b c a b c 0 1 -1 10 100 9223372036854775807 x NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 1.5 ASYNC")
+	words := strings.Fields("a b c a b c a b c 0 1 -1 10 100 9223372036854775807 x NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 1.5 ASYNC BEFORE AFTER LEFT RIGHT RANK MAXLEN LIMIT CH INCR BYSCORE BYLEX REV WITHSCORES WITHVALUES WEIGHTS AGGREGATE MAX - + [a (b (1 -inf inf 2 3")
 	rows := table.Rows()
 	cmd := rows[rng.IntN(len(rows))]
 	if strings.HasPrefix(cmd.Name, "flush") && rng.IntN(10) > 0 {

@@ -8,9 +8,9 @@ var genericCommands = []Command{
 	{Name: "exists", Arity: -2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of keys to check.", Syntax: "key [key ...]", Doc: "Determine if a key exists", Tips: sumOverShards, History: []Change{{"3.0.3", "Accepts multiple `key` arguments."}}, Run: exists},
 	{Name: "touch", Arity: -2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "3.2.1", Complexity: "O(N) where N is the number of keys that will be touched.", Syntax: "key [key ...]", Doc: "Alters the last access time of a key(s). Returns the number of existing keys specified.", Tips: sumOverShards, Run: exists},
 	{Name: "type", Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"}, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Syntax: "key", Doc: "Determine the type stored at key", Run: typeOf},
-	{Name: "rename", Arity: 3, Flags: Write | KeyspaceCat, Keys: Keys{1, 2, 1}, Specs: []KeySpec{{Keys{1, 1, 1}, Access{Mode: "RW", Flags: "access delete"}}, {Keys{2, 2, 1}, Access{Mode: "OW", Flags: "update"}}}, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Syntax: "key newkey", Doc: "Rename a key", Run: rename},
-	{Name: "renamenx", Arity: 3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 2, 1}, Specs: []KeySpec{{Keys{1, 1, 1}, Access{Mode: "RW", Flags: "access delete"}}, {Keys{2, 2, 1}, Access{Mode: "OW", Flags: "insert"}}}, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Syntax: "key newkey", Doc: "Rename a key, only if the new key does not exist", History: []Change{{"3.2.0", "The command no longer returns an error when source and destination names are the same."}}, Run: renamenx},
-	{Name: "copy", Arity: -3, Flags: Write | DenyOOM | KeyspaceCat, Keys: Keys{1, 2, 1}, Specs: []KeySpec{{Keys{1, 1, 1}, Access{Mode: "RO", Flags: "access"}}, {Keys{2, 2, 1}, Access{Mode: "OW", Flags: "update"}}}, Group: "generic", Since: "6.2.0", Complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.", Syntax: "source destination [DB destination-db] [REPLACE]", Doc: "Copy a key", Run: copyKey},
+	{Name: "rename", Arity: 3, Flags: Write | KeyspaceCat, Keys: Keys{1, 2, 1}, Specs: []KeySpec{{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"}}, {Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "update"}}}, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Syntax: "key newkey", Doc: "Rename a key", Run: rename},
+	{Name: "renamenx", Arity: 3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 2, 1}, Specs: []KeySpec{{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"}}, {Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "insert"}}}, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Syntax: "key newkey", Doc: "Rename a key, only if the new key does not exist", History: []Change{{"3.2.0", "The command no longer returns an error when source and destination names are the same."}}, Run: renamenx},
+	{Name: "copy", Arity: -3, Flags: Write | DenyOOM | KeyspaceCat, Keys: Keys{1, 2, 1}, Specs: []KeySpec{{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"}}, {Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "update"}}}, Group: "generic", Since: "6.2.0", Complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.", Syntax: "source destination [DB destination-db] [REPLACE]", Doc: "Copy a key", Run: copyKey},
 	{Name: "move", Arity: 3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update"}, Group: "generic", Since: "1.0.0", Complexity: "O(1)", Syntax: "key db", Doc: "Move a key to another database", Run: move},
 	{Name: "time", Arity: 1, Flags: Loading | Stale | Fast, Group: "server", Since: "2.6.0", Complexity: "O(1)", Doc: "Return the current server time", Tips: []string{"nondeterministic_output"}, Run: now},
 }
@@ -132,6 +132,9 @@ func copyKey(c *Ctx, args [][]byte) Reply {
 		return Zero
 	}
 	n := o.named(args[2])
+	if n.coll != nil {
+		c.m.disown() // both have the same nodes now
+	}
 	c.assign(n)
 	c.notify("g", "copy_to", n.key)
 	return One

@@ -4,8 +4,53 @@ package fsm
 // key, 0 if the key is absent.
 const VersionCommand = "_version"
 
+// MemoryCommand is the internal read behind MEMORY USAGE: it answers an estimate
+// of the bytes that a key's value takes, null if the key is absent.
+const MemoryCommand = "_memory"
+
 var internalCommands = []Command{
+	{Name: MemoryCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Estimate the size of a value, for MEMORY USAGE", Run: memoryOf},
 	{Name: VersionCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Answer the version of a key, for WATCH", Run: keyVersion},
 }
 
 func keyVersion(c *Ctx, args [][]byte) Reply { return Int(int64(c.versionOf(args[1]))) }
+
+func memoryOf(c *Ctx, args [][]byte) Reply {
+	o := c.lookup(args[1])
+	switch {
+	case o == nil:
+		return Null
+	case o.coll == nil:
+		return Int(int64(len(o.str)))
+	}
+	return Int(o.coll.memory(o.typ))
+}
+
+// Samples of a collection, as Redis takes them, and what an element takes beside
+// its bytes.
+const (
+	memorySamples   = 5
+	elementOverhead = 48
+)
+
+// memory estimates a collection's size from its first elements.
+func (v *collection) memory(t typ) int64 {
+	bytes, seen := 0, 0
+	look := func(n int) bool {
+		bytes += n
+		seen++
+		return seen < memorySamples
+	}
+	switch t {
+	case typeHash:
+		v.hash.Ascend(0, func(e *item[string]) bool { return look(len(e.name) + len(e.value)) })
+	case typeList:
+		v.list.Ascend(0, func(s *string) bool { return look(len(*s)) })
+	case typeSet:
+		v.set.Ascend(0, func(e *item[struct{}]) bool { return look(len(e.name)) })
+	case typeZSet:
+		v.order.Ascend(0, func(m *scored) bool { return look(len(m.member) + elementOverhead) })
+	}
+	n := int64(v.Len(t))
+	return n*elementOverhead + n*int64(bytes)/int64(max(seen, 1))
+}

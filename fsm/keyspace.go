@@ -35,7 +35,8 @@ var typeNames = [...]string{"string", "list", "set", "zset", "hash"}
 type object struct {
 	hash uint64
 	key  string
-	str  string // the value of a string
+	str  string      // the value of a string
+	coll *collection // the value of any other type
 	// deadline is on the lease clock, 0 for none; expireAt is the same moment
 	// as wall-clock milliseconds, for EXPIRETIME only.
 	deadline int64

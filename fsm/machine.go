@@ -23,6 +23,7 @@ type Machine struct {
 	stats     Stats
 
 	expiry expiry
+	owner  *seqOwner // of the nodes of collections that may be changed in place
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
@@ -42,7 +43,7 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, sessions: make(map[string]*session), expiry: newExpiry()}
+	m := &Machine{table: table, sessions: make(map[string]*session), expiry: newExpiry(), owner: &seqOwner{}}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}
@@ -296,6 +297,8 @@ func (m *Machine) Fork() *Machine {
 		f.dbs[i].tree = m.dbs[i].tree.fork()
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
+	m.disown()
+	f.disown()
 	return &f
 }
 

@@ -30,7 +30,7 @@ const (
 
 // integer returns the number that Redis would keep in place of o's text.
 func (o *object) integer() (int64, bool) {
-	if o.raw {
+	if o.raw || o.typ != typeString {
 		return 0, false
 	}
 	return parseInt([]byte(o.str))
@@ -42,6 +42,9 @@ func objectEncoding(c *Ctx, args [][]byte) Reply {
 	o := c.lookup(args[2])
 	if o == nil {
 		return Null
+	}
+	if o.typ != typeString {
+		return Bulk(o.encoding())
 	}
 	if _, ok := o.integer(); ok {
 		return Bulk("int")

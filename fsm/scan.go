@@ -42,34 +42,14 @@ func scan(c *Ctx, args [][]byte) Reply {
 	if !ok {
 		return Error(msgInvalidCur)
 	}
-	count, typeName, match := int64(scanDefault), []byte(nil), (*glob)(nil)
-	for i := 2; i < len(args); i += 2 {
-		if i+1 == len(args) {
-			return Error(msgSyntax)
-		}
-		switch val := args[i+1]; {
-		case fold(args[i], "COUNT"):
-			if count, ok = parseInt(val); !ok {
-				return Error(msgNotInt)
-			}
-			if count < 1 {
-				return Error(msgSyntax)
-			}
-		case fold(args[i], "MATCH"):
-			match = &glob{pattern: string(val), steps: scanSteps}
-			if string(val) == "*" {
-				match = nil // unlike the pattern, it matches an empty key
-			}
-		case fold(args[i], "TYPE"):
-			typeName = val
-		default:
-			return Error(msgSyntax)
-		}
+	p, fail := parseScan(args[2:], true)
+	if fail.IsError() {
+		return fail
 	}
+	count, typeName, match := p.count, p.typeName, p.match
 	var found []Reply
 	var last, next uint64
 	visited := int64(0)
-	count = min(count, scanMost)
 	c.m.dbs[c.db].tree.Ascend(cursor, func(s slot) bool {
 		if visited >= count && s.hash != last {
 			next = s.hash
@@ -87,6 +67,108 @@ func scan(c *Ctx, args [][]byte) Reply {
 		return Error(msgSteps)
 	}
 	return Array([]Reply{Bulk(strconv.FormatUint(next, 10)), Array(found)})
+}
+
+// scanOptions are what follows the cursor of SCAN and its kin.
+type scanOptions struct {
+	count    int64
+	typeName []byte
+	match    *glob
+}
+
+func parseScan(args [][]byte, withType bool) (p scanOptions, fail Reply) {
+	p.count = scanDefault
+	for i := 0; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return p, Error(msgSyntax)
+		}
+		switch val := args[i+1]; {
+		case fold(args[i], "COUNT"):
+			var ok bool
+			if p.count, ok = parseInt(val); !ok {
+				return p, Error(msgNotInt)
+			}
+			if p.count < 1 {
+				return p, Error(msgSyntax)
+			}
+		case fold(args[i], "MATCH"):
+			p.match = &glob{pattern: string(val), steps: scanSteps}
+			if string(val) == "*" {
+				p.match = nil // unlike the pattern, it matches an empty key
+			}
+		case withType && fold(args[i], "TYPE"):
+			p.typeName = val
+		default:
+			return p, Error(msgSyntax)
+		}
+	}
+	p.count = min(p.count, scanMost)
+	return p, Null
+}
+
+// elementScan is one call of HSCAN, SSCAN or ZSCAN.
+type elementScan struct {
+	scanOptions
+	cursor, next uint64
+	found        collector
+}
+
+// scanCollection answers HSCAN, SSCAN and ZSCAN; walk does the walking.
+func (c *Ctx) scanCollection(args [][]byte, t typ, walk func(o *object, s *elementScan)) Reply {
+	var s elementScan
+	var ok bool
+	if s.cursor, ok = parseCursor(args[2]); !ok {
+		return Error(msgInvalidCur)
+	}
+	o, wrong := c.lookupType(args[1], t)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Array([]Reply{Bulk("0"), Array(nil)})
+	}
+	var fail Reply
+	if s.scanOptions, fail = parseScan(args[3:], false); fail.IsError() {
+		return fail
+	}
+	walk(o, &s)
+	switch {
+	case s.match != nil && s.match.spent():
+		return Error(msgSteps)
+	case s.found.over():
+		return Error(replyTooLarge)
+	}
+	return Array([]Reply{Bulk(strconv.FormatUint(s.next, 10)), Array(s.found.elems)})
+}
+
+// scanDict walks a dict as scan walks a database; a small one is walked to its
+// end. value gives what follows a name, None for nothing.
+func scanDict[V any](d *dict[V], s *elementScan, big bool, value func(e *item[V]) Reply) {
+	from, visited, last := 0, int64(0), uint64(0)
+	if big {
+		from = d.Search(func(e *item[V]) bool { return e.hash < s.cursor })
+	}
+	d.Ascend(from, func(e *item[V]) bool {
+		if big && visited >= s.count && e.hash != last {
+			s.next = e.hash
+			return false
+		}
+		visited++
+		last = e.hash
+		s.offer(e.name, value(e))
+		return !s.found.over()
+	})
+}
+
+// offer adds an element if it matches.
+func (s *elementScan) offer(name string, value Reply) {
+	if s.match != nil && !s.match.match(name) {
+		return
+	}
+	s.found.add(Bulk(name))
+	if value.kind != kindNone {
+		s.found.add(value)
+	}
 }
 
 // typeWords are typeNames in capitals.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"slices"
 	"sort"
 )
@@ -29,6 +30,7 @@ const (
 	recordSession = 'S'
 	recordReplies = 'R' // more replies of the session before
 	recordObject  = 'O'
+	recordElems   = 'C' // elements of the collection before it, until all are there
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -81,6 +83,9 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 			sw.b = appendObject(sw.b, i, s.obj)
 			objects++
 			sw.cut()
+			if s.obj.coll != nil {
+				sw.elements(s.obj)
+			}
 			return sw.err == nil
 		})
 	}
@@ -152,11 +157,22 @@ func (w *snapshotWriter) flush() {
 	w.b = w.b[:0]
 }
 
+// Flags of an object.
+const (
+	flagRaw = 1 // strings
+	flagBig = 2 // collections
+)
+
+// appendObject writes an object: a string with its value, anything else with the
+// number of its elements, which follow.
 func appendObject(b []byte, db int, o *object) []byte {
 	b = append(b, recordObject, byte(db), byte(o.typ))
 	var flags byte
 	if o.raw {
-		flags |= 1
+		flags |= flagRaw
+	}
+	if o.coll != nil && o.coll.big {
+		flags |= flagBig
 	}
 	b = append(b, flags)
 	b = appendString(b, o.key)
@@ -165,27 +181,121 @@ func appendObject(b []byte, db int, o *object) []byte {
 	b = binary.AppendVarint(b, o.touched)
 	b = binary.AppendVarint(b, o.deadline)
 	b = binary.AppendVarint(b, o.expireAt)
+	if o.coll != nil {
+		return binary.AppendUvarint(b, uint64(o.coll.Len(o.typ)))
+	}
 	return appendString(b, o.str)
 }
 
-func (d *decoder) object() (db int, o *object, err error) {
+// elements writes the elements of a collection in records of about a block, so
+// that none is larger than a block and an element.
+func (w *snapshotWriter) elements(o *object) {
+	var b []byte
+	n := 0
+	emit := func() {
+		if len(w.b)+len(b) > snapshotBlock {
+			w.flush()
+		}
+		w.b = binary.AppendUvarint(append(w.b, recordElems), uint64(n))
+		w.b = append(w.b, b...)
+		w.cut()
+		b, n = b[:0], 0
+	}
+	added := func() bool {
+		if n++; len(b) >= snapshotBlock {
+			emit()
+		}
+		return w.err == nil
+	}
+	switch v := o.coll; o.typ {
+	case typeHash:
+		v.hash.Ascend(0, func(e *item[string]) bool {
+			b = appendString(appendString(b, e.name), e.value)
+			return added()
+		})
+	case typeList:
+		v.list.Ascend(0, func(s *string) bool {
+			b = appendString(b, *s)
+			return added()
+		})
+	case typeSet:
+		v.set.Ascend(0, func(e *item[struct{}]) bool {
+			b = appendString(b, e.name)
+			return added()
+		})
+	case typeZSet:
+		v.order.Ascend(0, func(m *scored) bool {
+			b = appendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.score)), m.member)
+			return added()
+		})
+	}
+	if n > 0 {
+		emit()
+	}
+}
+
+// element reads one element into o's collection.
+func (d *decoder) element(o *object, owner *seqOwner) error {
+	v, size := o.coll, o.coll.Len(o.typ)
+	switch o.typ {
+	case typeHash:
+		field := string(d.bytes())
+		v.putField(owner, field, string(d.bytes()))
+	case typeList:
+		v.list.Insert(owner, size, string(d.bytes()))
+	case typeSet:
+		v.putMember(owner, string(d.bytes()))
+	case typeZSet:
+		if len(d.b) < 8 {
+			d.fail()
+			break
+		}
+		score := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
+		d.b = d.b[8:]
+		if math.IsNaN(score) {
+			return fmt.Errorf("score of key %q: %w", o.key, ErrFormat)
+		}
+		v.putScore(owner, string(d.bytes()), score)
+	}
+	if d.err == nil && o.coll.Len(o.typ) == size {
+		return fmt.Errorf("element of key %q twice: %w", o.key, ErrFormat)
+	}
+	return d.err
+}
+
+// object reads an object and the number of elements that are to follow.
+func (d *decoder) object() (db int, o *object, elements uint64, err error) {
 	o = &object{}
 	db = int(d.byte())
 	o.typ = typ(d.byte())
 	flags := d.byte()
-	o.raw = flags&1 != 0
+	o.raw = flags&flagRaw != 0
 	o.key = string(d.bytes())
 	o.token = Pos(d.uvarint())
 	o.version = Pos(d.uvarint())
 	o.touched = d.varint()
 	o.deadline = d.varint()
 	o.expireAt = d.varint()
-	if d.err == nil && (db >= Databases || o.typ != typeString || flags > 1) {
-		return 0, nil, fmt.Errorf("object in db %d of type %d: %w", db, o.typ, ErrVersion)
+	allowed := byte(flagRaw)
+	if o.typ != typeString {
+		allowed = flagBig
 	}
-	o.str = string(d.bytes())
+	if d.err == nil && (db >= Databases || o.typ > typeHash || flags&^allowed != 0) {
+		return 0, nil, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
+	}
 	o.hash = hashKey([]byte(o.key))
-	return db, o, d.err
+	if o.typ == typeString {
+		o.str = string(d.bytes())
+		return db, o, 0, d.err
+	}
+	if elements = d.uvarint(); d.err == nil && (elements == 0 || elements > MaxElements) {
+		return 0, nil, 0, fmt.Errorf("key %q with %d elements: %w", o.key, elements, ErrFormat)
+	}
+	o.coll = newCollection(o.typ)
+	if flags&flagBig != 0 {
+		o.coll.grow(nil, o.typ)
+	}
+	return db, o, elements, d.err
 }
 
 // ReadSnapshot builds a machine from what WriteSnapshot wrote. It returns an
@@ -251,13 +361,38 @@ type snapshotLoader struct {
 	last     *session // the session read last
 	sessions uint64
 	objects  uint64
+
+	open    *object // the last one, if it is a collection, and
+	missing uint64  // the number of its elements that are still to come
+	big     bool    // what its record says of its encoding
+}
+
+// elements reads a part of the collection that is open.
+func (l *snapshotLoader) elements(d *decoder) error {
+	n := d.uvarint()
+	if d.err != nil {
+		return fmt.Errorf("elements: %w", d.err)
+	}
+	if n == 0 || n > l.missing {
+		return fmt.Errorf("%d elements of key %q: %w", n, l.open.key, ErrFormat)
+	}
+	l.missing -= n
+	for ; n > 0; n-- {
+		if err := d.element(l.open, l.m.owner); err != nil {
+			return err
+		}
+	}
+	if l.missing == 0 && l.open.coll.big != l.big {
+		return fmt.Errorf("encoding of key %q: %w", l.open.key, ErrFormat)
+	}
+	return nil
 }
 
 func (l *snapshotLoader) block(b []byte) error {
 	d := &decoder{b: b}
 	for len(d.b) > 0 {
 		record := d.byte()
-		if l.begun != (record != recordHead) || l.ended {
+		if l.begun != (record != recordHead) || l.ended || (l.missing > 0) != (record == recordElems) {
 			return fmt.Errorf("record %q out of place: %w", record, ErrFormat)
 		}
 		switch record {
@@ -268,10 +403,11 @@ func (l *snapshotLoader) block(b []byte) error {
 		case recordReplies:
 			l.replies(d)
 		case recordObject:
-			db, o, err := d.object()
+			db, o, elements, err := d.object()
 			if err != nil {
 				return err
 			}
+			l.open, l.missing, l.big = o, elements, o.coll != nil && o.coll.big
 			if l.m.dbs[db].tree.Set(o) != nil {
 				return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
 			}
@@ -279,6 +415,10 @@ func (l *snapshotLoader) block(b []byte) error {
 				l.m.expiry.add(db, o)
 			}
 			l.objects++
+		case recordElems:
+			if err := l.elements(d); err != nil {
+				return err
+			}
 		case recordEnd:
 			l.ended = true
 			if s, o := d.uvarint(), d.uvarint(); d.err == nil && (s != l.sessions || o != l.objects) {

@@ -73,6 +73,8 @@ type Access struct {
 type KeySpec struct {
 	Keys   Keys
 	Access Access
+	// NumKeys: the argument at Keys.First is the number of the keys after it.
+	NumKeys bool
 }
 
 // Change is what a Redis version changed in a command.
@@ -158,6 +160,10 @@ func families() [][]Command {
 		expireCommands,
 		objectCommands,
 		scanCommands,
+		hashCommands,
+		listCommands,
+		setCommands,
+		zsetCommands,
 		internalCommands,
 	}
 }
@@ -207,6 +213,9 @@ const MaxKeyBytes = 512 << 10
 func (cmd *Command) limit() {
 	run := cmd.Run
 	cmd.Run = func(c *Ctx, args [][]byte) Reply {
+		if len(args) > MaxArguments {
+			return Error(msgArguments)
+		}
 		for i, arg := range args {
 			if len(arg) > MaxKeyBytes && (len(arg) > MaxStringBytes || slices.Contains(cmd.KeyPositions(args), i)) {
 				return Error(msgTooLong)

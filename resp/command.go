@@ -86,6 +86,12 @@ func bulkSet(ss []string) fsm.Reply {
 func (s *spec) keySpecs() fsm.Reply {
 	var out []fsm.Reply
 	for _, k := range s.cmd.KeySpecs() {
+		if k.NumKeys {
+			out = append(out, keySpec(k.Access,
+				searchStep("index", fsm.Bulk("index"), fsm.Int(int64(k.Keys.First))),
+				searchStep("keynum", fsm.Bulk("keynumidx"), fsm.Int(0), fsm.Bulk("firstkey"), fsm.Int(1), fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)))))
+			continue
+		}
 		last := k.Keys.Last // counts from the first key, or from the end if negative
 		if last >= 0 {
 			last -= k.Keys.First
@@ -231,6 +237,12 @@ func (s *spec) access(args [][]byte, pos int) fsm.Access {
 		return fsm.Access{Mode: "RW", Flags: "access update"}
 	}
 	for _, k := range s.cmd.KeySpecs() {
+		if k.NumKeys {
+			if pos > k.Keys.First {
+				return k.Access
+			}
+			continue
+		}
 		part := fsm.Command{Keys: k.Keys}
 		if slices.Contains(part.KeyPositions(args), pos) {
 			return k.Access

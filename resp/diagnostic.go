@@ -97,29 +97,25 @@ func memoryUsage(c *conn, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error(msgSyntax)
 	}
-	exists, strlen := c.srv.table.Find([]byte("exists")), c.srv.table.Find([]byte("strlen"))
-	if exists == nil || strlen == nil {
+	cmd := c.srv.table.Find([]byte(fsm.MemoryCommand))
+	if cmd == nil {
 		return fsm.Error("ERR MEMORY USAGE is not supported")
 	}
-	for _, cmd := range []*fsm.Command{exists, strlen} {
-		c.group.Command(cmd, c.db, [][]byte{[]byte(cmd.Name), args[2]})
-	}
+	c.group.Command(cmd, c.db, [][]byte{[]byte(cmd.Name), args[2]})
 	out, err := c.do(c.local)
 	c.group.Reset(c.proto, c.id)
 	if err != nil {
 		return fsm.Error(errorText(err))
 	}
-	found, size, ok := bytes.Cut(out, []byte("\r\n"))
-	switch n, err := strconv.Atoi(string(bytes.Trim(size, ":\r\n"))); {
-	case !ok:
+	size, isSize := bytes.CutPrefix(out, []byte(":"))
+	n, err := strconv.Atoi(string(bytes.TrimSpace(size)))
+	switch {
+	case bytes.HasPrefix(out, []byte("-")), isSize && err != nil:
 		return fsm.Error("ERR unexpected answer to MEMORY USAGE")
-	case string(found) == ":0":
+	case !isSize:
 		return fsm.Null
-	case err != nil:
-		return fsm.Error("ERR MEMORY USAGE knows the size of strings only")
-	default:
-		return fsm.Int(int64(keyOverhead + len(args[2]) + n))
 	}
+	return fsm.Int(int64(keyOverhead + len(args[2]) + n))
 }
 
 func memoryDoctor(c *conn, args [][]byte) fsm.Reply {

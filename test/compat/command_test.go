@@ -101,6 +101,10 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command, info, docs []any) {
 func keySpecs(cmd *fsm.Command) []string {
 	var out []string
 	for _, s := range cmd.KeySpecs() {
+		if s.NumKeys {
+			out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+fmt.Sprintf(" as many as %d says by %d %s", s.Keys.First, s.Keys.Step, s.Access.Notes))
+			continue
+		}
 		last := s.Keys.Last
 		if last > 0 {
 			last -= s.Keys.First
@@ -121,6 +125,10 @@ func specs(list []any) []string {
 		begin := fields(fields(s["begin_search"].([]any))["spec"].([]any))
 		find := fields(fields(s["find_keys"].([]any))["spec"].([]any))
 		notes, _ := s["notes"].(string)
+		if find["keynumidx"] == int64(0) && find["firstkey"] == int64(1) {
+			out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" as many as %d says by %d %s", begin["index"], find["keystep"], notes))
+			continue
+		}
 		out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" from %d to %d by %d %s", begin["index"], find["lastkey"], find["keystep"], notes))
 	}
 	return out
