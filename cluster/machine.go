@@ -18,7 +18,7 @@ import (
 type machine struct {
 	// hooks, set before raft starts.
 	onApply     func(index, term uint64, res *fsm.Result)
-	onTermStart func(term uint64, t fsm.TermStart, lease int64)
+	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
 	fatal       func(error)
 
 	table *fsm.Table
@@ -75,7 +75,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 		}
 		out[i] = res
 		if res.TermStart != nil {
-			a.onTermStart(l.Term, *res.TermStart, a.m.Clock().Lease)
+			a.onTermStart(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}
 	}
 	a.applied.Store(a.m.Applied())

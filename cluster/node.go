@@ -338,14 +338,13 @@ func (n *Node) openOffice() {
 // onTermStart is called by the machine, under its lock, when a TermStart is
 // applied: if it is this node's, the office opens, with its clock based on the
 // lease clock at exactly that position of the log.
-func (n *Node) onTermStart(term uint64, t fsm.TermStart, lease int64) {
+func (n *Node) onTermStart(index, term uint64, t fsm.TermStart, lease int64) {
 	if t.NodeID != n.cfg.NodeID || t.Instance != n.stores.Identity().Instance || t.Boot != n.session.Boot || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 		return
 	}
-	o := newOffice(n, term, lease)
 	n.mu.Lock()
 	old := n.office
-	n.office = o
+	n.office = newOffice(n, term, index, lease)
 	n.mu.Unlock()
 	if old != nil {
 		old.close()
@@ -368,6 +367,10 @@ func (n *Node) closeOffice() {
 }
 
 // onApply is called by the machine for every batch.
+	if n.ctx.Err() != nil { // Close has closed the last office
+		n.mu.Unlock()
+		return
+	}
 func (n *Node) onApply(index, term uint64, res *fsm.Result) {
 	if res.Backwards {
 		n.log.Error("entry stamped behind the lease clock", "index", index, "term", term)

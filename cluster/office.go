@@ -22,8 +22,11 @@ import (
 // into the next entry.
 type office struct {
 	term uint64
-	log  hclog.Logger
-	self raft.ServerID
+	// start is the log index of the TermStart: what the log holds before it is
+	// not of this office, though it may be of the same term.
+	start uint64
+	log   hclog.Logger
+	self  raft.ServerID
 
 	raft    *raft.Raft
 	machine *machine
@@ -76,9 +79,10 @@ const driftPPM = 1000
 // while keys have a TTL; a larger step means that the clock source went mad.
 const maxAdvance = int64(10 * time.Minute)
 
-func newOffice(n *Node, term uint64, lease int64) *office {
+func newOffice(n *Node, term, start uint64, lease int64) *office {
 	o := &office{
 		term:     term,
+		start:    start,
 		log:      n.log.Named("office"),
 		self:     n.self,
 		raft:     n.raft,
@@ -303,7 +307,7 @@ func (o *office) stamp() int64 {
 // applied is called by the machine, in log order, for every entry of this term.
 func (o *office) applied(res *fsm.Result) {
 	o.mu.Lock()
-	if o.closed || len(o.inflight) == 0 {
+	if o.closed || res.Index <= o.start || len(o.inflight) == 0 {
 		o.mu.Unlock()
 		return
 	}
