@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // StandForElection makes a node stand for election now, as suspect does.
@@ -32,4 +35,29 @@ func (n *Node) ReadsWaiting() int {
 	o.reads.mu.Lock()
 	defer o.reads.mu.Unlock()
 	return len(o.reads.waiting)
+}
+
+// Swept returns the time that the gateway goes by.
+func (n *Node) Swept() time.Duration { return time.Duration(n.gateway.coarse.Load()) }
+
+// ReadsConfirmed returns how many reads this node has confirmed as leader.
+func (n *Node) ReadsConfirmed() float64 {
+	var m dto.Metric
+	if err := n.stats.ReadGroups.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+// ApplyLate appends an entry to the log that was built in an older term: one
+// INCR of key by a session that does not exist otherwise.
+func (n *Node) ApplyLate(term uint64, key string) error {
+	row := n.Table().Find([]byte("incr"))
+	var g fsm.Group
+	g.Reset(2, 0)
+	g.Command(row, 0, [][]byte{[]byte(row.Name), []byte(key)})
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "ghost", Boot: 1}, 0, 1, g.Bytes())
+	entry := b.Encode(fsm.Header{Term: term, Stamp: int64(time.Hour), Wall: 1, Seed: 1})
+	return n.raft.Apply(entry, 0).Error()
 }

@@ -75,6 +75,37 @@ func TestExactlyOnce_Elections(t *testing.T) {
 	c.caughtUp()
 }
 
+// An entry that was built in an older term than the one it was appended in runs
+// nowhere: neither its groups nor its clock.
+func TestTermFence(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.client("n1").want(t, ok, "SET", "lock", "me", "PX", "60000")
+	eventually(t, "a late entry in the log", func() bool {
+		leader := c.node(c.leader())
+		err := leader.ApplyLate(leader.Status().Term-1, "n")
+		if err != nil {
+			t.Logf("late entry: %v", err)
+		}
+		return err == nil
+	})
+	c.client("n1").want(t, absent, "GET", "n")
+	c.client("n1").want(t, bulk("me"), "GET", "lock")
+	c.caughtUp()
+	for _, id := range c.ids() {
+		s := stats(c.node(id))
+		if s.Fenced != 1 || s.Backwards != 0 {
+			t.Errorf("%s: %d groups fenced, %d entries backwards, want 1 and 0", id, s.Fenced, s.Backwards)
+		}
+		c.node(id).View(func(m *fsm.Machine) {
+			if lease := time.Duration(m.Clock().Lease); lease > 30*time.Minute {
+				t.Errorf("%s: the lease clock went to %v with the stamp of a late entry", id, lease)
+			}
+		})
+	}
+	c.client("n2").want(t, ":1\r\n", "INCR", "n")
+}
+
 // A group that ran, but whose reply never reached its node, is answered with the
 // kept reply by a leader that got its state from a snapshot.
 func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {

@@ -234,9 +234,10 @@ type relay struct {
 	near     *net.UnixConn // what the dialler writes comes out here
 	far      *net.UnixConn
 	done     chan struct{}
-	service  atomic.Uint32 // what the dialler asked for, 0 until it has
-	frozen   atomic.Bool   // nothing comes through any more, and nobody is told
-	mute     atomic.Bool   // the same, but only towards the dialler
+	service  atomic.Uint32                 // what the dialler asked for, 0 until it has
+	frozen   atomic.Bool                   // nothing comes through any more, and nobody is told
+	mute     atomic.Bool                   // the same, but only towards the dialler
+	stalled  atomic.Pointer[chan struct{}] // towards the dialler: until closed
 	once     sync.Once
 }
 
@@ -288,6 +289,14 @@ func (n *network) freeze(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
 }
 
+// stall keeps back what comes from to for a service, on the connections there
+// are, until flow is called.
+func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
+	stalled := make(chan struct{})
+	n.each(service, from, to, func(r *relay) { r.stalled.Store(&stalled) })
+	return func() { close(stalled) }
+}
+
 // mute is freeze for what comes back.
 func (n *network) mute(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.mute.Store(true) })
@@ -319,6 +328,13 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 				return
 			}
 			continue
+		}
+		if stalled := r.stalled.Load(); stalled != nil && way.to == r.from {
+			select {
+			case <-*stalled:
+			case <-r.done:
+				return
+			}
 		}
 		if r.n.isCut(way) {
 			r.n.held.Add(int64(k))

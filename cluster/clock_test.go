@@ -1,0 +1,234 @@
+package cluster_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// advance moves the monotonic clocks of nodes, all if none are given.
+func (c *testCluster) advance(d time.Duration, ids ...string) {
+	if len(ids) == 0 {
+		ids = c.ids()
+	}
+	for _, id := range ids {
+		c.members[id].clock.advance(d)
+	}
+	for _, id := range ids {
+		// Whoever asks while a gateway has not noticed has waited for ever, in its eyes.
+		if n := c.members[id].running(); n != nil {
+			now := c.members[id].clock.Mono()
+			eventually(c.t, id+" to notice the time", func() bool { return n.Swept() >= now })
+		}
+	}
+}
+
+// A TTL never runs short, through any number of leaders, and runs long by a
+// bounded amount.
+func TestTTL_ThroughLeaders(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	cl := c.client("n2")
+	granted := time.Now() // before the request: what the clocks count from here on is a little more than the TTL's life
+	var moved time.Duration
+	lived := func() time.Duration { return time.Since(granted) + moved }
+	cl.want(t, ok, "SET", "lock", "me", "PX", "5000")
+	for i := range 5 {
+		c.advance(700 * time.Millisecond)
+		moved += 700 * time.Millisecond
+		if i%2 == 0 {
+			leader := c.leader()
+			c.crash(leader)
+			c.leader(c.others(leader)...)
+			c.open(leader)
+			c.ready(leader)
+		} else {
+			c.transfer(c.others(c.leader())[i%2])
+		}
+		reply, err := c.client(c.ids()[i%3]).do("GET", "lock")
+		if err != nil {
+			t.Fatalf("GET: %v", err)
+		}
+		if reply == absent && lived() < 5*time.Second {
+			t.Fatalf("lock of 5 s is gone after %v", lived())
+		}
+	}
+	// One office that lasts, and 5 s of its clock: gone for certain.
+	leader := c.leader()
+	c.client(leader).want(t, ok, "SET", "other", "x")
+	c.advance(5100*time.Millisecond, leader)
+	if c.leader() == leader {
+		c.client("n1").want(t, absent, "GET", "lock")
+	}
+	c.caughtUp()
+}
+
+// Only the clock of the office counts, and a read that meets an overdue key
+// commits its end before it answers.
+func TestTTL_OverdueReadCommits(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		// No ticks but those of reads. The office looks at its rounds as rarely:
+		// no answer may get lost here.
+		o.ExpireEvery, o.TickEvery = time.Hour, time.Hour
+	})
+	c.transfer("n1")
+	for _, reader := range []string{"n1", "n2"} {
+		cl := c.client(reader)
+		cl.want(t, ok, "SET", "k", "v", "PX", "60000")
+		c.advance(time.Hour, "n2", "n3")
+		cl.want(t, bulk("v"), "GET", "k")
+		c.advance(61*time.Second, "n1")
+		before := c.node("n1").Status().Commit
+		expired := stats(c.node("n1")).Expired
+		cl.want(t, absent, "GET", "k")
+		if got := c.node("n1").Status().Commit; got != before+1 {
+			t.Errorf("read of an overdue key through %s: log went from %d to %d, want one entry more", reader, before, got)
+		}
+		if got := stats(c.node("n1")).Expired; got != expired+1 {
+			t.Errorf("read of an overdue key through %s expired %d keys", reader, got-expired)
+		}
+		cl.want(t, absent, "GET", "k")
+		if got := c.node("n1").Status().Commit; got != before+1 {
+			t.Errorf("the second read went through the log as well: %d after %d", got, before)
+		}
+	}
+	if c.leader() != "n1" {
+		t.Skip("leadership moved, which says nothing about clocks")
+	}
+}
+
+func stats(n *cluster.Node) (s fsm.Stats) {
+	n.View(func(m *fsm.Machine) { s = m.Stats() })
+	return s
+}
+
+// Without anybody reading, a key goes when it is due.
+func TestTTL_ExpiresByItself(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.client("n1").want(t, ok, "SET", "k", "v", "PX", "60000")
+	c.client("n1").want(t, ok, "SET", "stays", "v")
+	c.advance(61 * time.Second)
+	for _, id := range c.ids() {
+		eventually(t, id+" to expire the key", func() bool { return stats(c.node(id)).Expired == 1 })
+	}
+	// Without TTLs there is nothing to tick for.
+	eventually(t, "the ticks to end", func() bool {
+		before := c.node("n1").Status().Commit
+		during(5 * testOptions().ExpireEvery)
+		return c.node("n1").Status().Commit == before
+	})
+}
+
+// A leader that is cut off lets time pass that does not count: it can neither
+// show its keys nor declare them gone.
+func TestTTL_IsolatedOfficeDoesNotCount(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 500 * time.Millisecond })
+	old := c.leader()
+	cl := c.client(old)
+	cl.want(t, ok, "SET", "lock", "me", "PX", "60000")
+	c.isolate(old)
+	c.advance(2*time.Minute, old)
+	if reply, err := cl.do("GET", "lock"); err == nil {
+		t.Fatalf("a leader without a majority answered %q for an overdue key", reply)
+	}
+	c.leader(c.others(old)...)
+	c.client(c.others(old)[0]).want(t, bulk("me"), "GET", "lock")
+	c.net.heal()
+	c.ready(old)
+	cl.want(t, bulk("me"), "GET", "lock")
+	if left := cl.number(t, "PTTL", "lock"); left < 40_000 || left > 60_000 {
+		t.Errorf("%d ms left of 60 s", left)
+	}
+}
+
+func TestTTL_WallClockJumps(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.client("n1").want(t, ok, "SET", "lock", "me", "PX", "600000")
+	for i, jump := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour} {
+		id := c.ids()[i]
+		c.members[id].clock.wall.Store(int64(jump))
+		c.transfer(id)
+		left := c.client("n1").number(t, "PTTL", "lock")
+		if left < 500_000 || left > 600_000 {
+			t.Fatalf("wall clock of the leader off by %v: %d ms left of 10 minutes", jump, left)
+		}
+		// It does move what is given as a date.
+		date := time.Now().Add(jump).Add(100 * time.Second).Unix()
+		c.client("n2").want(t, ok, "SET", "dated", "x", "EXAT", strconv.FormatInt(date, 10))
+		if left := c.client("n3").number(t, "PTTL", "dated"); left < 50_000 || left > 101_000 {
+			t.Errorf("wall clock off by %v: %d ms left until a date in 100 s", jump, left)
+		}
+	}
+}
+
+// A clock source that went mad must not let everything expire.
+func TestTTL_MonotonicClockJumps(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	cl := c.client(leader)
+	const alarm = "lease clock jumped"
+
+	// Idle for an hour without a TTL anywhere: nothing is wrong.
+	cl.want(t, ok, "SET", "k", "v")
+	c.advance(time.Hour)
+	cl.want(t, ok, "SET", "k", "w")
+	if n := c.log.count(alarm); n > 0 {
+		t.Errorf("%d alarms for an hour without writes", n)
+	}
+
+	cl.want(t, ok, "SET", "long", "x", "PX", "3600000")
+	cl.want(t, ok, "SET", "short", "x", "PX", "60000")
+	c.advance(1e9*time.Second, leader)
+	cl.want(t, absent, "GET", "short")
+	left := cl.number(t, "PTTL", "long")
+	if left < 3_600_000-660_000 || left > 3_600_000-590_000 {
+		t.Errorf("%d ms left of an hour after a jump that is cut to ten minutes", left)
+	}
+	if n := c.log.count(alarm); n != 1 {
+		t.Errorf("%d alarms for one jump, want 1", n)
+	}
+	// The office goes on from there.
+	c.advance(10*time.Second, leader)
+	if next := cl.number(t, "PTTL", "long"); next > left-9_900 || next < left-60_000 {
+		t.Errorf("10 s later %d ms are left, %d before", next, left)
+	}
+	// Its successor does not inherit the jump.
+	to := c.others(leader)[0]
+	c.transfer(to)
+	if next := cl.number(t, "PTTL", "long"); next < left-120_000 || next > left {
+		t.Errorf("under the next leader %d ms are left, %d before", next, left)
+	}
+}
+
+// Time without a cluster does not count, and what was left is still there.
+func TestTTL_WholeClusterRestart(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.client("n1").want(t, ok, "SET", "lock", "me", "PX", "60000")
+	c.advance(20 * time.Second)
+	eventually(t, "a tick", func() bool {
+		var lease int64
+		c.node(c.leader()).View(func(m *fsm.Machine) { lease = m.Clock().Lease })
+		return time.Duration(lease) > 19*time.Second
+	})
+	for _, id := range c.ids() {
+		c.stop(id)
+	}
+	c.advance(72 * time.Hour)
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	c.client("n3").want(t, bulk("me"), "GET", "lock")
+	if left := c.client("n2").number(t, "PTTL", "lock"); left < 20_000 || left > 41_000 {
+		t.Errorf("%d ms left, about 40 s before the weekend", left)
+	}
+	c.advance(41 * time.Second)
+	c.client("n1").want(t, absent, "GET", "lock")
+}
