@@ -129,7 +129,7 @@ func (n *Node) answer(req adminRequest, reply *adminReply) error {
 	case opRemove:
 		return n.removeMember(req.Node)
 	case opTransfer:
-		return n.transfer(req.Node)
+		return n.transfer(n.ctx, req.Node)
 	case opStatus:
 		st := n.Status()
 		reply.Status = &st

@@ -34,15 +34,16 @@ type machine struct {
 	// deadline is the earliest deadline on the lease clock, 0 for none.
 	deadline atomic.Int64
 
-	waitMu sync.Mutex
-	wait   []appliedWaiter
+	waitMu  sync.Mutex
+	wait    []appliedWaiter
+	stopped bool // nothing will be applied any more
 }
 
 type chainPoint struct{ index, hash uint64 }
 
 type appliedWaiter struct {
 	index uint64
-	f     func()
+	f     func(ok bool)
 }
 
 func newMachine(table *fsm.Table) *machine {
@@ -102,18 +103,37 @@ func (a *machine) checkChain(res *fsm.Result) error {
 }
 
 // whenApplied calls f once the entry at index has been applied: at once, or
-// from the goroutine that applies it.
-func (a *machine) whenApplied(index uint64, f func()) {
+// from the goroutine that applies it. ok is false if that will not happen,
+// because the node stops.
+func (a *machine) whenApplied(index uint64, f func(ok bool)) {
 	if a.applied.Load() < index {
 		a.waitMu.Lock()
-		if a.applied.Load() < index {
+		stopped := a.stopped
+		if !stopped && a.applied.Load() < index {
 			a.wait = append(a.wait, appliedWaiter{index, f})
 			a.waitMu.Unlock()
 			return
 		}
 		a.waitMu.Unlock()
+		if stopped {
+			f(false)
+			return
+		}
 	}
-	f()
+	f(true)
+}
+
+// stop ends the waiting of whenApplied. raft does not apply all that is
+// committed before it shuts down.
+func (a *machine) stop() {
+	a.waitMu.Lock()
+	a.stopped = true
+	wait := a.wait
+	a.wait = nil
+	a.waitMu.Unlock()
+	for _, w := range wait {
+		w.f(false)
+	}
 }
 
 func (a *machine) wake() {
@@ -131,7 +151,7 @@ func (a *machine) wake() {
 	a.wait = keep
 	a.waitMu.Unlock()
 	for _, w := range ready {
-		w.f()
+		w.f(true)
 	}
 }
 

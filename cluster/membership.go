@@ -30,7 +30,7 @@ func (n *Node) addMember(id, addr string) error {
 			return nil // asked twice; whether it may is the asker's to know, see join
 		}
 	}
-	if err := r.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout).Error(); err != nil {
+	if err := n.await(n.ctx, r.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout)); err != nil {
 		return fmt.Errorf("add %s: %w", id, err)
 	}
 	n.log.Info("member added, will vote when it has caught up", "node", id, "address", addr)
@@ -52,14 +52,14 @@ func (n *Node) removeMember(id string) error {
 	case id == n.cfg.NodeID:
 		return fmt.Errorf("%s leads: transfer leadership first", id)
 	}
-	if err := r.RemoveServer(raft.ServerID(id), 0, adminTimeout).Error(); err != nil {
+	if err := n.await(n.ctx, r.RemoveServer(raft.ServerID(id), 0, adminTimeout)); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)
 	}
 	n.log.Info("member removed", "node", id)
 	return nil
 }
 
-func (n *Node) transfer(to string) error {
+func (n *Node) transfer(ctx context.Context, to string) error {
 	r := n.running()
 	if r == nil || r.State() != raft.Leader {
 		return errNotLeader
@@ -74,7 +74,7 @@ func (n *Node) transfer(to string) error {
 		}
 		f = r.LeadershipTransferToServer(raft.ServerID(to), addr)
 	}
-	err := f.Error()
+	err := n.await(ctx, f)
 	if err != nil && r.State() == raft.Leader {
 		// raft refused proposals meanwhile: what the office has sent since is
 		// lost, so the office opens anew and the gateways send it again.
@@ -175,7 +175,7 @@ func (n *Node) promote(m Member) error {
 	if commit := n.raft.CommitIndex(); r.Status == nil || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
-	if err := n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout).Error(); err != nil {
+	if err := n.await(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout)); err != nil {
 		return err
 	}
 	n.log.Info("member votes", "node", m.ID)

@@ -66,13 +66,8 @@ func (r *readRounds) detach(id raft.ServerID, p *readServer) {
 	if r.peers[id] == p {
 		delete(r.peers, id)
 	}
-	var done []reader
-	var index uint64
-	if !r.closed && r.round != nil { // the question may have been lost with the stream
-		done, index = r.ask(true)
-	}
 	r.mu.Unlock()
-	r.finish(done, index)
+	r.repeat(0) // the question may have been lost with the stream
 }
 
 // add takes a read into the next round.
@@ -161,11 +156,7 @@ func (r *readRounds) ack(from raft.ServerID, term, nonce uint64, ok bool) {
 		return
 	}
 	done, index := r.end()
-	var next []reader
-	var nextIndex uint64
-	if len(r.waiting) > 0 {
-		next, nextIndex = r.start()
-	}
+	next, nextIndex := r.startNext()
 	r.mu.Unlock()
 	r.finish(done, index)
 	r.finish(next, nextIndex)
@@ -178,12 +169,14 @@ func (r *readRounds) finish(done []reader, index uint64) {
 		return
 	}
 	if r.o.raft.State() != raft.Leader || r.o.raft.CurrentTerm() != r.o.term {
-		for _, rd := range done {
-			rd.lost()
-		}
+		lose(done)
 		return
 	}
-	r.o.machine.whenApplied(index, func() {
+	r.o.machine.whenApplied(index, func(ok bool) {
+		if !ok {
+			lose(done)
+			return
+		}
 		r.o.stats.ReadGroups.Add(float64(len(done)))
 		now := r.o.now()
 		for _, rd := range done {
@@ -194,15 +187,29 @@ func (r *readRounds) finish(done []reader, index uint64) {
 
 // watch asks again when the answers of a round stay away: a stream may have
 // been lost with the question in it. keepTime calls it.
-func (r *readRounds) watch() {
+func (r *readRounds) watch() { r.repeat(r.o.opts.ConfirmRetry) }
+
+// repeat asks all voters again if the round under way is older than age.
+func (r *readRounds) repeat(age time.Duration) {
 	r.mu.Lock()
-	var done []reader
-	var index uint64
-	if !r.closed && r.round != nil && r.o.clock.Mono()-r.started > r.o.opts.ConfirmRetry {
-		done, index = r.ask(true)
+	if r.closed || r.round == nil || r.o.clock.Mono()-r.started < age {
+		r.mu.Unlock()
+		return
 	}
+	done, index := r.ask(true)
+	next, nextIndex := r.startNext()
 	r.mu.Unlock()
 	r.finish(done, index)
+	r.finish(next, nextIndex)
+}
+
+// startNext starts a round with those that wait, if none is under way. r.mu is
+// held.
+func (r *readRounds) startNext() (done []reader, index uint64) {
+	if r.round != nil || len(r.waiting) == 0 {
+		return nil, 0
+	}
+	return r.start()
 }
 
 func (r *readRounds) close() {
@@ -211,7 +218,11 @@ func (r *readRounds) close() {
 	lost := append(r.round, r.waiting...)
 	r.round, r.waiting = nil, nil
 	r.mu.Unlock()
-	for _, rd := range lost {
+	lose(lost)
+}
+
+func lose(readers []reader) {
+	for _, rd := range readers {
 		rd.lost()
 	}
 }

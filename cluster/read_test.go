@@ -18,7 +18,7 @@ func TestRead_StaleLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
 		// Long enough for the old leader to believe in itself throughout.
-		o.HeartbeatTimeout, o.LeaseTimeout = 4*time.Second, 4*time.Second
+		o.HeartbeatTimeout, o.LeaseTimeout = 2*time.Second, 2*time.Second
 		o.LeaderWait = 20 * time.Second
 	})
 	old := c.leader()
@@ -162,5 +162,30 @@ func TestRead_Local(t *testing.T) {
 	r.local = true
 	if n := r.number(t, "GET", "n"); n < l.acked.Load() {
 		t.Errorf("local read without a leader: %d, %d were acknowledged", n, l.acked.Load())
+	}
+}
+
+// A round of reads under way when the other voter is removed ends, and so does
+// the one behind it.
+func TestRead_VoterRemovedDuringRound(t *testing.T) {
+	t.Parallel()
+	c := start(t, 2, func(o *cluster.Options) {
+		o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 1500*time.Millisecond, 1500*time.Millisecond, 20*time.Second
+	})
+	leader := c.leader()
+	other := c.others(leader)[0]
+	c.client(leader).want(t, ok, "SET", "k", "v")
+	c.net.hold(other, leader)
+	first := c.client(leader).start("GET", "k")
+	eventually(t, "an answer to be held", func() bool { return c.net.reads.Load() > 0 })
+	second := c.client(leader).start("GET", "k")
+	eventually(t, "the read to wait", func() bool { return c.node(leader).ReadsWaiting() > 0 })
+	if err := c.node(leader).RemoveMember(other); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []<-chan result{first, second} {
+		if got := outcome(t, "read", r); got.err != nil || got.reply != bulk("v") {
+			t.Errorf("read: %q, %v", got.reply, got.err)
+		}
 	}
 }

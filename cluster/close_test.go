@@ -1,0 +1,139 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// A leader that hands over costs its clients a pause and nothing else.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := c.load("n", 4, c.ids()...)
+	for range 3 {
+		l.progress(50)
+		leader := c.leader()
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		// The node's own clients go on meanwhile; the last of their groups must
+		// have an outcome in the end.
+		n := c.members[leader].take()
+		n.HandOver(ctx)
+		if ctx.Err() != nil {
+			t.Error("groups of the old leader had no outcome")
+		}
+		cancel()
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("handing over took %v", took)
+		} else {
+			t.Logf("handed over in %v", took)
+		}
+		if st := n.Status(); st.Role == "leader" {
+			t.Error("still leads")
+		}
+		if err := n.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		c.open(leader)
+		c.ready(leader)
+	}
+	l.check("n1")
+	if l.unknown.Load() > 0 {
+		t.Errorf("%d unknown outcomes", l.unknown.Load())
+	}
+	c.caughtUp()
+}
+
+// HandOver gives up when its context ends, also without anybody to hand over to.
+func TestHandOver_NobodyThere(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	for _, id := range c.others(leader) {
+		c.crash(id)
+	}
+	waits := c.client(leader).start("SET", "k", "v")
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	c.node(leader).HandOver(ctx)
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("HandOver returned %v after a context of 300 ms", took)
+	}
+	c.stop(leader)
+	r := outcome(t, "group at a node that stops", waits)
+	if !errors.Is(r.err, cluster.ErrUnknown) && !errors.Is(r.err, cluster.ErrClosed) && !errors.Is(r.err, cluster.ErrNoLeader) {
+		t.Errorf("group at a node that stops: %q, %v", r.reply, r.err)
+	}
+}
+
+// Close comes at any moment: while forming, while an office opens, under load.
+// It returns, and every request gets an end.
+func TestClose_AnyTime(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		c := prepare(t, n)
+		var wg sync.WaitGroup
+		for round := range 12 {
+			c.open(c.ids()...)
+			if round%3 == 2 {
+				c.ready(c.ids()...)
+			}
+			for _, id := range c.ids() {
+				for range 4 {
+					cl := c.client(id)
+					wg.Go(func() {
+						for i := 0; ; i++ {
+							cmd := []string{"INCR", "n"}
+							if i%2 == 0 {
+								cmd = []string{"GET", "n"}
+							}
+							_, err := cl.do(cmd...)
+							if errors.Is(err, cluster.ErrClosed) {
+								return
+							}
+							if err != nil && !errors.Is(err, cluster.ErrUnknown) && !errors.Is(err, cluster.ErrNoLeader) {
+								t.Errorf("%v: %v", cmd, err)
+								return
+							}
+						}
+					})
+				}
+			}
+			during(time.Duration(round*round) * 4 * time.Millisecond)
+			for _, id := range c.ids() {
+				c.stop(id)
+			}
+		}
+		done := make(chan struct{})
+		go func() {
+			wg.Wait()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Fatal("requests to closed nodes have no end")
+		}
+	}
+}
+
+// Close does not wait for answers of nodes that cannot be reached.
+func TestClose_Partitioned(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	c.isolate(leader)
+	c.client(leader).start("SET", "k", "v")
+	eventually(t, "raft to wait for an answer", func() bool { return c.net.held.Load() > 0 })
+	begun := time.Now()
+	c.stop(leader)
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("Close took %v, so long as calls that nobody answers", took)
+	}
+}
