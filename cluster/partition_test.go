@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -143,15 +144,16 @@ func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 // others, so no change of leader comes to help.
 func TestPartition_SilentStream(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 500 * time.Millisecond })
-	leader := c.leader()
-	f := c.others(leader)[0]
-	cl := c.client(f)
-	cl.want(t, ":1\r\n", "INCR", "n")
+	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = time.Second })
+	c.client("n1").want(t, ":1\r\n", "INCR", "n")
 	for i, s := range []rpc.Service{rpc.ServiceWrite, rpc.ServiceRead} {
-		if frozen := c.net.freeze(s, f, leader); frozen == 0 {
-			t.Fatalf("no %s stream to freeze", s)
-		}
+		var cl *client
+		eventually(t, fmt.Sprintf("a %s stream to freeze", s), func() bool {
+			leader := c.leader()
+			f := c.others(leader)[0]
+			cl = c.client(f)
+			return c.net.freeze(s, f, leader) > 0
+		})
 		cmd, want := []string{"INCR", "n"}, ":2\r\n"
 		if i > 0 {
 			cmd, want = []string{"GET", "n"}, bulk("2")

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -232,12 +233,22 @@ func (r *remoteRead) run(o *office, now int64) {
 func (r *remoteRead) lost() { r.answer(answerRetry, nil) }
 
 func (r *remoteRead) answer(kind byte, reply []byte) {
-	err := r.server.stream.TrySendFunc(frameAnswer, func(dst []byte) []byte {
+	s := r.server.stream
+	err := s.TrySendFunc(frameAnswer, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, r.id)
 		dst = append(dst, kind)
 		return append(dst, reply...)
 	})
-	if err != nil {
-		r.server.stream.Close()
+	if errors.Is(err, rpc.ErrQueueFull) {
+		// Large answers, faster than the network. To keep this one as well would
+		// cost memory without a limit, and to close the stream would only bring
+		// all of them back: it is read again when there is room.
+		go func() {
+			if s.Flush() == nil {
+				r.server.o.reads.add(r)
+			}
+		}()
+	} else if err != nil {
+		s.Close()
 	}
 }

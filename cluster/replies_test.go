@@ -1,0 +1,139 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// slowElections keep leadership where it is while tens of megabytes go through a
+// slow machine: it takes replies of this size with it.
+func slowElections(o *cluster.Options) {
+	o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 1500*time.Millisecond, 1500*time.Millisecond, 10*time.Second
+}
+
+func TestReplies_Large(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, slowElections)
+	cl := c.client(c.others(c.leader())[0])
+	mget := []string{"MGET"}
+	var want strings.Builder
+	want.WriteString("*20\r\n")
+	for i := range 20 {
+		key, value := fmt.Sprintf("k%d", i), strings.Repeat(string(rune('a'+i)), 1<<20)
+		cl.want(t, ok, "SET", key, value)
+		mget = append(mget, key)
+		want.WriteString(bulk(value))
+	}
+	cl.want(t, want.String(), mget...)
+	// The same with a write, so through the log.
+	reply, err := cl.pipeline([]string{"INCR", "n"}, mget)
+	if err != nil || reply != ":1\r\n"+want.String() {
+		t.Errorf("INCR and MGET in one group: %d bytes, %v", len(reply), err)
+	}
+}
+
+// More answers at once than the queue of a stream holds: none is lost, and the
+// stream stays.
+func TestReplies_MoreThanQueue(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, slowElections)
+	leader := c.leader()
+	follower := c.others(leader)[0]
+	value := strings.Repeat("x", 1<<20)
+	c.client(follower).want(t, ok, "SET", "k", value)
+	mget := []string{"MGET"}
+	for range 40 {
+		mget = append(mget, "k")
+	}
+	want := "*40\r\n" + strings.Repeat(bulk(value), 40)
+	links := c.log.count(follower + ": linked to leader")
+	confirmed := c.node(leader).ReadsConfirmed()
+	flow := c.net.stall(rpc.ServiceRead, follower, leader)
+	var wg sync.WaitGroup
+	for range 4 {
+		cl := c.client(follower)
+		wg.Go(func() {
+			reply, err := cl.do(mget...)
+			if err != nil || reply != want {
+				t.Errorf("MGET beside others: %d bytes, %v", len(reply), err)
+			}
+		})
+	}
+	// The third finds 80 MiB before it. The other follower confirms.
+	eventually(t, "the reads", func() bool { return c.node(leader).ReadsConfirmed() >= confirmed+4 })
+	during(500 * time.Millisecond) // for them to run
+	flow()
+	wg.Wait()
+	if got := c.log.count(follower + ": linked to leader"); got != links {
+		t.Errorf("the link was made anew %d times", got-links)
+	}
+}
+
+func TestReplies_ManyOperations(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	for _, id := range c.ids() {
+		var cmds [][]string
+		var want strings.Builder
+		for i := range 1024 {
+			cmds = append(cmds, []string{"INCR", id})
+			fmt.Fprintf(&want, ":%d\r\n", i+1)
+		}
+		reply, err := c.client(id).pipeline(cmds...)
+		if err != nil || reply != want.String() {
+			t.Errorf("1024 operations through %s: %q, %v", id, clip(reply), err)
+		}
+	}
+	c.caughtUp()
+}
+
+// Reads that walk many keys run beside the log, also for another node.
+func TestReplies_SlowReads(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	var cmds [][]string
+	for i := range 1000 {
+		cmds = append(cmds, []string{"SET", fmt.Sprintf("key:%04d", i), "v"})
+	}
+	if _, err := c.client("n1").pipeline(cmds...); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, id := range c.ids() {
+		for range 3 {
+			cl := c.client(id)
+			wg.Go(func() {
+				for range 5 {
+					reply, err := cl.do("KEYS", "key:*")
+					if err != nil || !strings.HasPrefix(reply, "*1000\r\n") || strings.Count(reply, "key:") != 1000 {
+						t.Errorf("KEYS through %s: %q, %v", cl.node.Status().ID, clip(reply), err)
+						return
+					}
+				}
+			})
+		}
+	}
+	l := c.load("n", 1, c.ids()...)
+	wg.Wait()
+	l.check("n1")
+}
+
+// A window of several entries, and entries that close early.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.Window, o.MaxEntryGroups, o.MaxEntryBytes = 3, 2, 256 })
+	l := c.load("n", 8, c.ids()...)
+	l.progress(500)
+	if err := c.node("n1").StandForElection(); err != nil {
+		t.Fatal(err)
+	}
+	l.progress(500)
+	l.check("n1")
+	c.caughtUp()
+}
