@@ -79,7 +79,7 @@ func TestClose_AnyTime(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := prepare(t, n)
 		var wg sync.WaitGroup
-		for round := range 12 {
+		for round := range 8 {
 			c.open(c.ids()...)
 			if round%3 == 2 {
 				c.ready(c.ids()...)
@@ -105,7 +105,7 @@ func TestClose_AnyTime(t *testing.T) {
 					})
 				}
 			}
-			during(time.Duration(round*round) * 4 * time.Millisecond)
+			during(time.Duration(round*round) * 8 * time.Millisecond)
 			for _, id := range c.ids() {
 				c.stop(id)
 			}

@@ -111,7 +111,7 @@ func TestTermFence(t *testing.T) {
 func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	t.Parallel()
 	// Pings must not notice that the replies stay away before the test is through.
-	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.LeaderWait = 20 * time.Second })
+	c := start(t, 3, smallSnapshots, slowElections)
 	c.transfer("n1")
 	asker := c.client("n2")
 	asker.want(t, ":1\r\n", "INCR", "n")
@@ -155,7 +155,7 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 // A reply that is too large to be kept is honestly lost when leadership changes.
 func TestExactlyOnce_LargeReplyLost(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 20 * time.Second })
+	c := start(t, 3, slowElections)
 	c.transfer("n1")
 	asker := c.client("n2")
 	asker.want(t, ok, "SET", "big", strings.Repeat("x", 100<<10))

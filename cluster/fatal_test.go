@@ -2,7 +2,10 @@ package cluster_test
 
 import (
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,18 +44,56 @@ func TestFatal_Divergence(t *testing.T) {
 	c.caughtUp("n1", "n2")
 }
 
-// A disk that hangs ends the node, be it the leader: raft would go on sending
-// heartbeats.
-func TestFatal_DiskStall(t *testing.T) {
+// A log that cannot be written ends the node: a leader that merely steps down
+// would come back.
+func TestFatal_LogWriteFails(t *testing.T) {
 	t.Parallel()
-	c := prepare(t, 1)
-	c.options.StallTimeout = time.Nanosecond
+	c := start(t, 1, func(o *cluster.Options) {
+		// raft panics when it cannot store the next term: it must not get there.
+		o.HeartbeatTimeout, o.LeaseTimeout = 1500*time.Millisecond, 1500*time.Millisecond
+	})
 	c.members["n1"].dies = true
-	c.open("n1")
-	// A healthy disk is slower than a nanosecond: what is missing is a write that
-	// is under way when the watchdog looks.
-	c.load("n", 2, "n1")
-	c.wantFatal("n1", "disk stalled")
+	c.client("n1").want(t, ok, "SET", "k", "v")
+	if n := breakFiles(t, filepath.Join(c.members["n1"].dir, "wal")); n == 0 {
+		t.Fatal("no open log file found")
+	}
+	r := c.client("n1").start("SET", "k", "w")
+	c.wantFatal("n1", "bad file descriptor")
+	c.stop("n1")
+	if got := outcome(t, "write to a broken disk", r); got.err == nil {
+		t.Errorf("a write to a broken disk was answered with %q", got.reply)
+	}
+}
+
+// breakFiles makes the files that this process has open in dir unwritable, and
+// returns how many there are.
+func breakFiles(t *testing.T, dir string) int {
+	t.Helper()
+	null, err := os.Open(os.DevNull) // read only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := 0
+	for _, fd := range fds {
+		path, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name()))
+		if err != nil || filepath.Dir(path) != dir {
+			continue // closed since the listing, or of something else
+		}
+		n, err := strconv.Atoi(fd.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Dup3(int(null.Fd()), n, syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		broken++
+	}
+	return broken
 }
 
 // Two processes with one identity: the older start learns that it is obsolete.

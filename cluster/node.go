@@ -136,12 +136,12 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	log, stable, snaps := n.stores.Log(), n.stores.Stable(), n.stores.Snapshots()
 	if bootstrap != nil {
 		if err := raft.BootstrapCluster(rc, log, stable, snaps, n.transport, *bootstrap); err != nil {
-			return fmt.Errorf("form cluster: %w", err)
+			return errors.Join(fmt.Errorf("form cluster: %w", err), n.transport.Close())
 		}
 	}
 	r, err := raft.NewRaft(rc, n.machine, log, stable, snaps, n.transport)
 	if err != nil {
-		return fmt.Errorf("start raft: %w", err)
+		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
 	}
 	n.mu.Lock()
 	if n.ctx.Err() != nil { // Close came first and has not seen this raft
