@@ -191,6 +191,11 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	c.fill("n1", 300)
 	// Taken because the log has grown, not because somebody asked.
 	eventually(t, "snapshots", func() bool { return c.log.count("n1: snapshot taken") > 0 && c.log.count("n2: snapshot taken") > 0 })
+	for _, id := range []string{"n1", "n2"} { // that one may have come too early to cut off n3
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.open("n3")
 	c.ready("n3")
 	c.caughtUp()

@@ -172,14 +172,13 @@ func TestJoin_OtherCluster(t *testing.T) {
 	c.wipe("n3")
 	stranger := c.place("n3", c.peers)
 	stranger.dir = a.members["n1"].dir
-	stranger.id = "n1"
 	cfg := c.config(stranger)
-	cfg.PeerListener, cfg.PeerDialer = c.net.listen("n3"), c.net.dialer("n3")
+	cfg.NodeID = "n1"
 	n, err := cluster.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger.node, stranger.id = n, "n3"
+	stranger.node = n
 	eventually(t, "the stranger to be refused", func() bool {
 		return c.log.count(cluster.ErrOtherCluster.Error()) > 0
 	})
