@@ -107,7 +107,7 @@ func TestSnapshots_Leftovers(t *testing.T) {
 	}
 	cfg.Dir = image(t, cfg.Dir)
 	remove(t, filepath.Join(cfg.Dir, "snapshots", old, "state.bin")) // half deleted
-	s = open(t, cfg)
+	open(t, cfg)
 	left, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
 	if err != nil || len(left) != 1 || left[0].Name() != id {
 		t.Fatalf("left: %v, %v, want only %s", left, err, id)

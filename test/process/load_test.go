@@ -84,16 +84,6 @@ func each(n int, nodes []*Node) [][]*Node {
 	return lists
 }
 
-// roaming returns n lists of all nodes, beginning with one after the other.
-func roaming(n int, nodes []*Node) [][]*Node {
-	var lists [][]*Node
-	for i := range n {
-		k := i % len(nodes)
-		lists = append(lists, append(append([]*Node{}, nodes[k:]...), nodes[:k]...))
-	}
-	return lists
-}
-
 func (l *load) key(w *writer, n int) string { return fmt.Sprintf("%s:%d:%d", l.name, w.id, n) }
 
 func (l *load) counter(w *writer) string { return fmt.Sprintf("%s:count:%d", l.name, w.id) }

@@ -145,17 +145,6 @@ func (c *cluster) settled(without ...*Node) (leader *Node) {
 // others returns the running nodes but for n.
 func (c *cluster) others(n *Node) []*Node { return c.Running(n) }
 
-func (c *cluster) node(id string) *Node {
-	c.t.Helper()
-	for _, n := range c.Nodes {
-		if n.ID == id {
-			return n
-		}
-	}
-	c.t.Fatalf("no node %q", id)
-	return nil
-}
-
 func kill(t *testing.T, n *Node) {
 	t.Helper()
 	if err := n.Kill(); err != nil {
