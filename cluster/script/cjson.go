@@ -462,14 +462,13 @@ func (d *jsonDecoder) quoted() {
 		d.pos = end + 1
 		return
 	}
-	d.st.Alloc(len(d.src) - d.pos)
-	var b strings.Builder
+	b := lua.NewBuffer(d.st)
 	for {
 		switch c := d.char(d.pos); c {
 		case '"':
 			d.pos++
 			d.tok, d.str = jsonString, b.String()
-			d.st.Step(b.Len() >> 4)
+			d.st.Step(len(d.str) >> 4)
 			return
 		case 0:
 			d.invalid("unexpected end of string")
@@ -479,7 +478,7 @@ func (d *jsonDecoder) quoted() {
 				return
 			}
 		default:
-			b.WriteByte(c)
+			b.AddByte(c)
 			d.pos++
 		}
 	}
@@ -487,10 +486,10 @@ func (d *jsonDecoder) quoted() {
 
 const jsonEscapes, jsonEscaped = `"\/btnfr`, "\"\\/\b\t\n\f\r"
 
-func (d *jsonDecoder) escape(b *strings.Builder) bool {
+func (d *jsonDecoder) escape(b *lua.Buffer) bool {
 	c := d.char(d.pos + 1)
 	if i := strings.IndexByte(jsonEscapes, c); i >= 0 && c != 0 {
-		b.WriteByte(jsonEscaped[i])
+		b.AddByte(jsonEscaped[i])
 		d.pos += 2
 		return true
 	}
@@ -503,7 +502,7 @@ func (d *jsonDecoder) escape(b *strings.Builder) bool {
 		d.invalid("invalid unicode escape code")
 		return false
 	}
-	b.Write(utf8.AppendRune(nil, r))
+	b.Add(string(utf8.AppendRune(nil, r)))
 	d.pos += n
 	return true
 }

@@ -15,7 +15,7 @@ const (
 )
 
 // callSteps is the price of a redis.call without its arguments and reply.
-const callSteps = 100
+const callSteps = 50
 
 // Texts of the redis library.
 const (
@@ -146,6 +146,7 @@ func redisLog(st *lua.State, args []lua.Value) []lua.Value {
 	if level < LogDebug || level > LogWarning {
 		return raise(st, "Invalid debug level.")
 	}
+	st.Step(callSteps)
 	log := hostRun(st).call.Log
 	if log == nil {
 		return nil
@@ -179,7 +180,7 @@ func redisSHA1(st *lua.State, args []lua.Value) []lua.Value {
 		return raise(st, textArgCount)
 	}
 	s, _ := args[0].ToString()
-	st.Step(len(s) >> 4)
+	st.Step(20 + len(s)>>4)
 	sum := sha1.Sum([]byte(s))
 	return st.Ret(st.NewString(hex.EncodeToString(sum[:])))
 }

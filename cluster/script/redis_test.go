@@ -102,6 +102,9 @@ func (c *redisConn) do(args ...string) string {
 	for _, a := range args {
 		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
 	}
+	if err := c.c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		c.tb.Fatal(err)
+	}
 	if _, err := io.WriteString(c.c, b.String()); err != nil {
 		c.tb.Fatal(err)
 	}

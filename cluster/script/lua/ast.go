@@ -69,10 +69,12 @@ type (
 	whileStmt struct {
 		cond expr
 		body []stmt
+		line int
 	}
 	repeatStmt struct {
 		body []stmt
 		cond expr
+		line int
 	}
 	ifStmt struct {
 		conds  []expr
@@ -115,6 +117,7 @@ type upval struct {
 type funcState struct {
 	parent  *funcState
 	active  []*local
+	names   map[string]int // how many locals in scope have a name, in all functions
 	loops   int
 	slots   int
 	params  []*local

@@ -118,7 +118,7 @@ func baseLoad(st *State, args []Value) []Value {
 const MaxChunk = 64 << 10
 
 // bytesPerChar is what a compiled text takes for each of its characters.
-const bytesPerChar = 64
+const bytesPerChar = 200
 
 func (st *State) load(src, source string) []Value {
 	switch {
@@ -172,6 +172,9 @@ func baseIpairs(st *State, args []Value) []Value {
 	return []Value{ipairsNext, args[0], Int(0)}
 }
 
+// protectSteps is the price of a protected call: Go's panic and recover.
+const protectSteps = 50
+
 func basePcall(st *State, args []Value) []Value {
 	ret, err := st.Protect(st.CheckAny(args, 1), args[1:])
 	if err != nil {
@@ -183,6 +186,7 @@ func basePcall(st *State, args []Value) []Value {
 // Protect is what pcall does: true and the results, or the error.
 func (st *State) Protect(f Value, args []Value) ([]Value, *Error) {
 	ret, err := st.protect(f, args, Nil)
+	st.Step(protectSteps)
 	if err != nil {
 		return nil, err
 	}
@@ -193,6 +197,7 @@ func (st *State) Protect(f Value, args []Value) ([]Value, *Error) {
 func baseXpcall(st *State, args []Value) []Value {
 	h := st.CheckAny(args, 2)
 	ret, err := st.protect(args[0], nil, h)
+	st.Step(protectSteps)
 	if err != nil {
 		return []Value{False, err.Value}
 	}
@@ -201,7 +206,11 @@ func baseXpcall(st *State, args []Value) []Value {
 }
 
 func baseRawEqual(st *State, args []Value) []Value {
-	return st.Ret(Bool(rawEqual(st.CheckAny(args, 1), st.CheckAny(args, 2))))
+	a, b := st.CheckAny(args, 1), st.CheckAny(args, 2)
+	if s, ok := a.AsString(); ok {
+		st.Step(len(s) >> 8)
+	}
+	return st.Ret(Bool(rawEqual(a, b)))
 }
 
 func baseRawGet(st *State, args []Value) []Value {
@@ -253,6 +262,7 @@ func baseToNumber(st *State, args []Value) []Value {
 
 // parseBase is C's strtoul, as far as a double can tell.
 func parseBase(s string, base int) (float64, bool) {
+	s, _, _ = strings.Cut(s, "\x00")
 	s = strings.ToLower(strings.Trim(s, spaces))
 	neg := strings.HasPrefix(s, "-")
 	if neg || strings.HasPrefix(s, "+") {
@@ -303,6 +313,7 @@ func (st *State) ToStringMeta(v Value) Value {
 	if _, ok := v.ref.(*String); ok {
 		return v
 	}
+	st.Step(2)
 	return st.NewString(Text(v))
 }
 

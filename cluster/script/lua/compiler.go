@@ -322,8 +322,9 @@ func (c *compiler) while(s *whileStmt) block {
 	cond := c.expr(s.cond)
 	cost := c.cost
 	c.cost = outer
-	body := c.block(s.body)
+	body, at := c.block(s.body), &site{line: s.line}
 	return func(fr *frame) control {
+		fr.site = at // for an abort inside
 		for {
 			fr.st.Step(cost)
 			if !cond(fr).Truth() {
@@ -343,9 +344,10 @@ func (c *compiler) repeat(s *repeatStmt) block {
 	outer := c.cost
 	c.cost = 1
 	cond := c.expr(s.cond)
-	cost := c.cost
+	cost, at := c.cost, &site{line: s.line}
 	c.cost = outer
 	return func(fr *frame) control {
+		fr.site = at
 		for {
 			if ctl := body(fr); ctl == ctlBreak {
 				return ctlNext
@@ -398,6 +400,7 @@ func (c *compiler) numFor(s *numForStmt) block {
 		i := fr.forNumber(at, v1, "initial value")
 		end := fr.forNumber(at, v2, "limit")
 		by := fr.forNumber(at, v3, "step")
+		fr.site = at
 		for ; by > 0 && i <= end || !(by > 0) && end <= i; i += by {
 			fr.set(slot, captured, Number(i))
 			if ctl := body(fr); ctl == ctlBreak {
@@ -499,6 +502,7 @@ func (c *compiler) ret(s *returnStmt) block {
 		if multi {
 			vs := rest(fr)
 			fr.st.Alloc(len(vs) * valueBytes)
+			fr.st.Step(len(vs) >> 3)
 			buf = append(buf, vs...)
 		}
 		fr.buf, fr.ret = buf, buf
@@ -519,6 +523,7 @@ func (c *compiler) tailCall(e *callExpr) block {
 		}
 		if _, ok := f.ref.(*closure); ok {
 			st.Alloc(len(args) * valueBytes)
+			st.Step(len(args) >> 3)
 			fr.tailFn, fr.tailArgs = f, append([]Value(nil), args...)
 			st.release(stack, top)
 			return ctlTail
@@ -679,6 +684,7 @@ func (c *compiler) prepare(e *callExpr) func(fr *frame) (Value, []Value) {
 
 // extend adds values to arguments on top of the stack.
 func (st *State) extend(args, more []Value) []Value {
+	st.Step(len(more) >> 3)
 	n := len(args)
 	if st.top+len(more) <= len(st.stack) && n <= st.top && (n == 0 || &st.stack[st.top-n] == &args[0]) {
 		st.push(len(more))
@@ -917,6 +923,7 @@ func (c *compiler) table(e *tableExpr) evalFn {
 		var more []Value
 		if rest != nil {
 			more = rest(fr)
+			st.Step(len(more) >> 3)
 			if total := stored + n + len(more); total > len(t.array) {
 				t.resize(total, len(t.nodes))
 			}

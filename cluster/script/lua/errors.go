@@ -58,6 +58,7 @@ func (e *Error) Error() string {
 // Raise ends the running function with an error value.
 func (st *State) Raise(v Value) {
 	source, line := st.position()
+	st.Alloc(64)
 	panic(&Error{v, source, line})
 }
 

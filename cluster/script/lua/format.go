@@ -90,7 +90,11 @@ func (st *State) formatArg(args []Value, n int, sp spec) string {
 	case 'o', 'u', 'x', 'X':
 		return sp.unsigned(ToUint64(st.CheckNumber(args, n)))
 	case 'e', 'E', 'f', 'g', 'G':
-		return sp.float(st.CheckNumber(args, n))
+		f := st.CheckNumber(args, n)
+		if st.Step(4); sp.prec > 17 || math.Abs(f) > 1e18 {
+			st.Step(200) // all the digits: exact decimals are slow
+		}
+		return sp.float(f)
 	case 'q':
 		s := st.CheckString(args, n)
 		st.Alloc(len(s) + 4*strings.Count(s, "\x00"))
@@ -248,6 +252,7 @@ func addPoint(s string) string {
 // quote is %q: a literal that Lua reads back.
 func quote(s string) string {
 	var b strings.Builder
+	b.Grow(len(s) + 3*strings.Count(s, "\x00") + 2)
 	b.WriteByte('"')
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {

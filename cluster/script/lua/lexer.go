@@ -158,10 +158,11 @@ func (lx *lexer) lex() lexeme {
 				lx.pos++
 				return lexeme{tok: '['}
 			}
-			lx.text = lx.src[lx.pos : lx.pos+1]
-			for i := 1; lx.at(i) == '='; i++ {
-				lx.text += "="
+			end := lx.pos + 1
+			for end < len(lx.src) && lx.src[end] == '=' {
+				end++
 			}
+			lx.text = lx.src[lx.pos:end]
 			lx.fail("invalid long string delimiter", tkString)
 		case c == '=':
 			return lx.oneOrTwo('=', tkEq)

@@ -22,7 +22,8 @@ func math1(name string, f func(float64) float64) Builtin {
 
 func math2(name string, f func(a, b float64) float64) Builtin {
 	return Builtin{name: name, fn: func(st *State, args []Value) []Value {
-		a, b := st.CheckNumber(args, 1), st.CheckNumber(args, 2)
+		b := st.CheckNumber(args, 2) // first: so C evaluates them, as error texts show
+		a := st.CheckNumber(args, 1)
 		return st.Ret(Number(f(a, b)))
 	}}
 }

@@ -196,7 +196,17 @@ func (st *State) length(at *site, a Value) Value {
 }
 
 func (st *State) equal(at *site, a, b Value) bool {
-	if rawEqual(a, b) {
+	if s, ok := a.ref.(*String); ok {
+		o, ok := b.ref.(*String)
+		if !ok || len(s.s) != len(o.s) {
+			return false
+		}
+		if n := len(s.s) >> 8; n > 0 && s != o {
+			st.Step(n)
+		}
+		return s == o || s.s == o.s
+	}
+	if a == b {
 		return true
 	}
 	x, ok := a.ref.(*Table)

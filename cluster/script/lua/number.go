@@ -51,6 +51,9 @@ const spaces = " \t\n\v\f\r"
 // ParseNumber reads a numeral as strtod does: decimal, hexadecimal, inf or nan,
 // with white space around it.
 func ParseNumber(s string) (float64, bool) {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i] // a string ends there for C
+	}
 	s = strings.Trim(s, spaces)
 	if n := len(s); n > 0 && n < 16 { // the common case: a short integer
 		v, neg, i := int64(0), false, 0

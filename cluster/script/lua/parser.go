@@ -1,6 +1,9 @@
 package lua
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // The limits of Lua 5.1, which scripts meet as compile errors.
 const (
@@ -20,7 +23,7 @@ type parser struct {
 func parse(src, chunk string) *funcState {
 	lx := &lexer{src: src, chunk: chunk, line: 1, lastLine: 1}
 	p := &parser{lx: lx}
-	fs := &funcState{isMain: true, vararg: true, lx: lx}
+	fs := &funcState{isMain: true, vararg: true, lx: lx, names: make(map[string]int)}
 	p.fs = fs
 	lx.next()
 	fs.body = p.block()
@@ -93,8 +96,17 @@ func (fs *funcState) declare(l *local) *local {
 	fs.limit(len(fs.active)+1, maxLocals, "local variables")
 	l.slot = len(fs.active)
 	fs.active = append(fs.active, l)
+	fs.names[l.name]++
 	fs.slots = max(fs.slots, len(fs.active))
 	return l
+}
+
+// leave ends the scope of the locals above a mark.
+func (fs *funcState) leave(mark int) {
+	for _, l := range fs.active[mark:] {
+		fs.names[l.name]--
+	}
+	fs.active = fs.active[:mark]
 }
 
 func (fs *funcState) find(name string) *local {
@@ -128,6 +140,9 @@ func (fs *funcState) upvalue(name string) int {
 }
 
 func (p *parser) variable(name string) expr {
+	if p.fs.names[name] == 0 {
+		return &globalExpr{newString(name), p.lx.lastLine}
+	}
 	if l := p.fs.find(name); l != nil {
 		return &localExpr{l}
 	}
@@ -151,7 +166,7 @@ func (p *parser) blockEnds() bool {
 func (p *parser) block() []stmt {
 	mark := len(p.fs.active)
 	body := p.chunk()
-	p.fs.active = p.fs.active[:mark]
+	p.fs.leave(mark)
 	return body
 }
 
@@ -177,7 +192,7 @@ func (p *parser) statement() (s stmt, last bool) {
 		p.lx.next()
 		cond := p.expr()
 		p.expect(tkDo)
-		s := &whileStmt{cond: cond, body: p.loopBody()}
+		s := &whileStmt{cond: cond, body: p.loopBody(), line: line}
 		p.match(tkEnd, tkWhile, line)
 		return s, false
 	case tkDo:
@@ -244,11 +259,11 @@ func (p *parser) repeatStat(line int) stmt {
 	p.lx.next()
 	mark := len(p.fs.active)
 	p.fs.loops++
-	s := &repeatStmt{body: p.chunk()}
+	s := &repeatStmt{body: p.chunk(), line: line}
 	p.fs.loops--
 	p.match(tkUntil, tkRepeat, line)
 	s.cond = p.expr() // sees the locals of the body
-	p.fs.active = p.fs.active[:mark]
+	p.fs.leave(mark)
 	return s
 }
 
@@ -291,7 +306,7 @@ func (p *parser) forStat(line int) stmt {
 		p.lx.failHere("'=' or 'in' expected")
 	}
 	p.match(tkEnd, tkFor, line)
-	p.fs.active = p.fs.active[:mark]
+	p.fs.leave(mark)
 	return s
 }
 
@@ -361,7 +376,7 @@ func (p *parser) exprStat() stmt {
 
 // body parses parameters and body of a function.
 func (p *parser) body(method bool, line int) *funcExpr {
-	fs := &funcState{parent: p.fs, line: line, lx: p.lx}
+	fs := &funcState{parent: p.fs, line: line, lx: p.lx, names: p.fs.names}
 	p.fs = fs
 	p.expect('(')
 	if method {
@@ -388,6 +403,7 @@ func (p *parser) body(method bool, line int) *funcExpr {
 	p.expect(')')
 	fs.body = p.chunk()
 	p.match(tkEnd, tkFunction, line)
+	fs.leave(0)
 	p.fs = fs.parent
 	return &funcExpr{fs}
 }
@@ -411,7 +427,7 @@ func (p *parser) subexpr(limit int) expr {
 	case tkNot, '-', '#':
 		p.lx.next()
 		a := p.subexpr(unaryPriority)
-		e = &unExpr{t, a, p.lx.lastLine}
+		e = foldUnary(t, a, p.lx.lastLine)
 	default:
 		e = p.simple()
 	}
@@ -422,10 +438,48 @@ func (p *parser) subexpr(limit int) expr {
 		}
 		p.lx.next()
 		b := p.subexpr(priorities[op][1])
-		e = &binExpr{op, e, b, p.lx.lastLine}
+		e = foldBinary(op, e, b, p.lx.lastLine)
 	}
 	p.leave()
 	return e
+}
+
+// foldBinary makes a binary expression, or its value: Lua 5.1 computes numbers
+// while it compiles, which error texts show ("local 't'" for (1/1) and t).
+func foldBinary(op binOp, a, b expr, line int) expr {
+	if decided(op, a) {
+		if _, ok := b.(*constExpr); ok {
+			return b
+		}
+		return &parenExpr{b}
+	}
+	x, ok1 := a.(*constExpr)
+	y, ok2 := b.(*constExpr)
+	if ok1 && ok2 && op <= opPow && x.v.isNumber() && y.v.isNumber() {
+		zero := y.v.num == 0 && (op == opDiv || op == opMod)
+		if f := compute(op, x.v.num, y.v.num); !zero && !math.IsNaN(f) {
+			return &constExpr{Number(f)}
+		}
+	}
+	return &binExpr{op, a, b, line}
+}
+
+func foldUnary(op token, a expr, line int) expr {
+	if c, ok := a.(*constExpr); ok {
+		switch {
+		case op == tkNot:
+			return &constExpr{Bool(!c.v.Truth())}
+		case op == '-' && c.v.isNumber() && !math.IsNaN(c.v.num):
+			return &constExpr{Number(-c.v.num)}
+		}
+	}
+	return &unExpr{op, a, line}
+}
+
+// decided reports whether a constant leaves the value to the right operand.
+func decided(op binOp, a expr) bool {
+	c, ok := a.(*constExpr)
+	return ok && (op == opAnd && c.v.Truth() || op == opOr && !c.v.Truth())
 }
 
 func (p *parser) simple() expr {
@@ -469,6 +523,9 @@ func (p *parser) prefix() expr {
 		p.lx.next()
 		e := p.expr()
 		p.match(')', '(', line)
+		if _, ok := e.(*constExpr); ok {
+			return e
+		}
 		return &parenExpr{e}
 	}
 	p.lx.failHere("unexpected symbol")

@@ -324,6 +324,7 @@ func (st *State) handler(at *site, f Value, args ...Value) Value {
 // invoke calls a value from Go code.
 func (st *State) invoke(f Value, args []Value) []Value {
 	st.deepen(2)
+	st.Step(len(args) >> 3)
 	stack, top := st.stack, st.top
 	st.boundary++
 	held := st.push(len(args))

@@ -145,7 +145,7 @@ func (st *State) strSearch(args []Value, find bool) []Value {
 	init := posRelative(st.OptInt(args, 3, 1), len(s)) - 1
 	init = min(max(init, 0), len(s))
 	if find && (arg(args, 4).Truth() || !strings.ContainsAny(pat, "^$*+?.([%-")) {
-		st.Step((len(s)-init)/charsPerStep + len(pat)/charsPerStep)
+		st.Step((len(s)-init)>>5 + len(pat)>>5)
 		i := strings.Index(s[init:], pat)
 		if i < 0 {
 			return st.Ret(Nil)
@@ -267,11 +267,13 @@ func (m *matcher) substitute(out *Buffer, repl Value, from, to int) {
 // expand adds a replacement text with its %0 to %9.
 func (m *matcher) expand(out *Buffer, text string, from, to int) {
 	for i := 0; i < len(text); i++ {
-		if text[i] != '%' {
-			out.AddByte(text[i])
-			continue
+		if n := strings.IndexByte(text[i:], '%'); n < 0 {
+			out.Add(text[i:])
+			return
+		} else {
+			out.Add(text[i : i+n])
+			i += n + 1
 		}
-		i++
 		switch {
 		case i == len(text):
 			out.AddByte(0) // C's string ends so

@@ -133,7 +133,7 @@ func (t *Table) find(k Value) *node {
 	hops := 0
 	for i := t.mainPosition(k); ; {
 		n := &t.nodes[i]
-		if rawEqual(n.key, k) {
+		if t.same(n.key, k) {
 			t.charge(hops)
 			return n
 		}
@@ -144,6 +144,26 @@ func (t *Table) find(k Value) *node {
 		i = int(n.next - 1)
 		hops++
 	}
+}
+
+// sameText compares two keys, and charges for long ones.
+func (t *Table) sameText(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if n := len(a) >> 8; n > 0 && t.st != nil {
+		t.st.Step(n)
+	}
+	return a == b
+}
+
+// same is rawEqual for keys.
+func (t *Table) same(a, b Value) bool {
+	if s, ok := a.ref.(*String); ok {
+		o, ok := b.ref.(*String)
+		return ok && (s == o || s.hash == o.hash && t.sameText(s.s, o.s))
+	}
+	return a == b
 }
 
 func (t *Table) charge(hops int) {
@@ -196,7 +216,7 @@ func (t *Table) getStr(s *String) Value {
 	hops := 0
 	for i := int(s.hash & uint32(len(t.nodes)-1)); ; {
 		n := &t.nodes[i]
-		if k, ok := n.key.ref.(*String); ok && (k == s || k.hash == s.hash && k.s == s.s) {
+		if k, ok := n.key.ref.(*String); ok && (k == s || k.hash == s.hash && t.sameText(k.s, s.s)) {
 			if hops > chainFree {
 				t.charge(hops)
 			}
@@ -386,6 +406,7 @@ func (t *Table) Len() int {
 		if j *= 2; j > math.MaxInt32 { // built for no good purpose: search one by one
 			for i = 1; t.GetInt(i).ref != nil; i++ {
 			}
+			t.charge(i)
 			return i - 1
 		}
 	}
@@ -441,7 +462,7 @@ func (t *Table) position(k Value) int {
 	hops := 0
 	for i := t.mainPosition(k); ; {
 		n := &t.nodes[i]
-		if rawEqual(n.key, k) {
+		if t.same(n.key, k) {
 			t.charge(hops)
 			return i
 		}

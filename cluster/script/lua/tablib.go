@@ -7,8 +7,8 @@ var tableLib = lib{"table", []Builtin{
 }}
 
 func tabConcat(st *State, args []Value) []Value {
+	sep := st.OptString(args, 2, "") // first, as in Lua
 	t := st.CheckTable(args, 1)
-	sep := st.OptString(args, 2, "")
 	from := st.OptInt(args, 3, 1)
 	to := t.Len()
 	if arg(args, 4).ref != nil {
