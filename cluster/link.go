@@ -344,11 +344,15 @@ func (l *remoteLink) confirm(payload []byte) error {
 			ok = 1
 		}
 	}
-	return l.reads.SendFunc(frameConfirmed, func(dst []byte) []byte {
+	err := l.reads.SendNow(frameConfirmed, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, term)
 		dst = binary.AppendUvarint(dst, nonce)
 		return append(dst, ok)
 	})
+	if errors.Is(err, rpc.ErrQueueFull) {
+		return nil // no answer is no confirmation: the leader asks again
+	}
+	return err
 }
 
 // keepLinked keeps the gateway linked to whoever leads, until the node stops.

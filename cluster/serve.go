@@ -139,7 +139,7 @@ type readServer struct {
 
 // confirm asks the node whether it follows.
 func (r *readServer) confirm(term, nonce uint64) {
-	_ = r.stream.TrySendFunc(frameConfirm, func(dst []byte) []byte { // no answer is no confirmation
+	_ = r.stream.SendNow(frameConfirm, func(dst []byte) []byte { // no answer is no confirmation
 		dst = binary.AppendUvarint(dst, term)
 		return binary.AppendUvarint(dst, nonce)
 	})

@@ -36,6 +36,7 @@ type Stream struct {
 	space    sync.Cond // written has grown, or the stream has ended; waited for by Send and Flush
 	outbox   []byte    // whole frames only
 	spare    []byte    // the buffer that will be the outbox while this one is written; nil while it is itself being written
+	writing  bool      // a goroutine is writing; the order of frames is its to keep
 	accepted uint64    // bytes ever put into the outbox
 	written  uint64    // bytes ever written; accepted-written is the queue
 	err      error     // why the stream ended; nil while it lives
@@ -72,6 +73,7 @@ func (s *Stream) Send(typ byte, payload []byte) error {
 	}
 	s.outbox = append(appendFrameHeader(s.outbox, typ, len(payload)), payload...)
 	s.acceptLocked(frameHeader + len(payload))
+	s.work.Signal()
 	return nil
 }
 
@@ -89,6 +91,13 @@ func (s *Stream) SendFunc(typ byte, build func(dst []byte) []byte) error {
 
 // sendFuncLocked builds a frame in the outbox.
 func (s *Stream) sendFuncLocked(typ byte, build func(dst []byte) []byte) error {
+	err := s.buildLocked(typ, build)
+	s.work.Signal() // a few nanoseconds when the writer is busy
+	return err
+}
+
+// buildLocked builds a frame in the outbox and tells nobody.
+func (s *Stream) buildLocked(typ byte, build func(dst []byte) []byte) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -121,7 +130,6 @@ func (s *Stream) waitRoomLocked() error {
 // acceptLocked counts a frame of n bytes, header included, that was put into the outbox.
 func (s *Stream) acceptLocked(n int) {
 	s.accepted += uint64(n)
-	s.work.Signal() // a few nanoseconds when the writer is busy
 }
 
 // Flush waits until every frame that was sent before the call has been handed to the connection. It fails with Err when the stream
@@ -221,24 +229,80 @@ func (s *Stream) writeLoop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		for s.err == nil && len(s.outbox) == 0 {
+		for s.err == nil && (len(s.outbox) == 0 || s.writing) {
 			s.work.Wait()
 		}
 		if s.err != nil {
 			return
 		}
-		full := s.outbox
-		s.outbox, s.spare = s.spare, nil
+		full := s.takeLocked()
 		s.mu.Unlock()
 		err := s.write(full)
 		if err != nil {
 			s.fail(err)
 		}
 		s.mu.Lock()
+		s.writing = false
 		if err == nil && cap(full) <= keepBuffer {
 			s.spare = full[:0]
 		}
 	}
+}
+
+// takeLocked takes the outbox for writing; the caller sets writing back.
+func (s *Stream) takeLocked() []byte {
+	full := s.outbox
+	s.outbox, s.spare = s.spare, nil
+	s.writing = true
+	return full
+}
+
+// promptWrite is how long SendNow may hold up its caller; what the connection
+// has not taken by then is left to the writer.
+const promptWrite = 2 * time.Millisecond
+
+// SendNow is TrySendFunc for small frames that somebody waits for: where nothing
+// else is being written, the caller's goroutine writes, which saves waking
+// the writer. It holds up the caller for 2 ms at most.
+func (s *Stream) SendNow(typ byte, build func(dst []byte) []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && s.accepted-s.written > s.maxQueue {
+		return ErrQueueFull
+	}
+	if err := s.buildLocked(typ, build); err != nil {
+		return err
+	}
+	if s.writing {
+		s.work.Signal()
+		return nil
+	}
+	full := s.takeLocked()
+	s.mu.Unlock()
+	n, err := 0, s.conn.SetWriteDeadline(time.Now().Add(promptWrite))
+	if err == nil {
+		n, err = s.conn.Write(full)
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		s.fail(fmt.Errorf("write frames: %w", err))
+	}
+	s.mu.Lock()
+	s.writing = false
+	if s.err != nil {
+		return s.err
+	}
+	s.written += uint64(n)
+	s.space.Broadcast()
+	switch {
+	case n < len(full): // the writer goes on where this left off
+		s.outbox = append(full[n:], s.outbox...)
+	case cap(full) <= keepBuffer:
+		s.spare = full[:0]
+	}
+	if len(s.outbox) > 0 {
+		s.work.Signal()
+	}
+	return nil
 }
 
 // write writes buf whole, however slowly the peer takes it, as long as it takes some of it every WriteTimeout.

@@ -509,3 +509,67 @@ func TestSend_DoesNotAllocate(t *testing.T) {
 		t.Errorf("got %v allocations per round trip, want none", got)
 	}
 }
+
+// SendNow writes from the caller, must not hold it up when the peer does not
+// read, and must keep frames whole and in order among other senders.
+func TestSendNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := pair(t, nil)
+		now := func(text string) error {
+			return ours.SendNow(1, func(dst []byte) []byte { return append(dst, text...) })
+		}
+		begun := time.Now()
+		if err := now("nobody reads yet"); err != nil { // a pipe takes nothing before somebody does
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took > 5*time.Millisecond {
+			t.Errorf("held up for %v", took)
+		}
+		if err := ours.Send(1, []byte("second")); err != nil {
+			t.Fatal(err)
+		}
+		if err := now("third"); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"nobody reads yet", "second", "third"} {
+			if _, got := mustRecv(t, theirs); got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+func TestSendNow_AmongOthers(t *testing.T) {
+	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
+	streams := make(chan *rpc.Stream, 1)
+	b.Handle(rpc.ServiceWrite, handOver(streams))
+	ours := dial(t, a, b.Addr().String(), rpc.ServiceWrite, "b")
+	theirs := <-streams
+	const senders, each = 8, 2000
+	for s := range senders {
+		go func() {
+			for i := range each {
+				build := func(dst []byte) []byte { return fmt.Appendf(dst, "%d %d", s, i) }
+				send := ours.SendNow
+				if s%2 == 0 {
+					send = ours.SendFunc
+				}
+				if err := send(byte(s), build); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+	}
+	var next [senders]int
+	for range senders * each {
+		typ, payload, err := theirs.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := string(payload), fmt.Sprintf("%d %d", typ, next[typ]); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		next[typ]++
+	}
+}
