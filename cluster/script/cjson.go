@@ -32,12 +32,19 @@ var defaultJSON = jsonConfig{
 // jsonNull stands for null inside of tables, which cannot hold nil.
 var jsonNull = lua.NewLight("(nil)")
 
-// jsonLibrary makes a cjson table that works with a configuration of its own,
-// or with the run's when cfg is nil.
-func jsonLibrary(cfg *jsonConfig) *lua.Table {
-	t := lua.NewShared(16)
+// jsonLibrary makes the cjson table: the one that all runs share (st is nil),
+// which works with the run's configuration, or one of a run with its own.
+func jsonLibrary(st *lua.State) *lua.Table {
+	t, builtin := lua.NewShared(16), lua.NewBuiltin
+	var cfg *jsonConfig
+	if st != nil {
+		st.Alloc(1 << 10)
+		t, builtin = st.NewTable(0, 16), st.NewBuiltin
+		own := defaultJSON
+		cfg = &own
+	}
 	fn := func(name string, f func(st *lua.State, cfg *jsonConfig, args []lua.Value) []lua.Value) {
-		t.SetStr(name, lua.NewBuiltin(name, func(st *lua.State, args []lua.Value) []lua.Value {
+		t.SetStr(name, builtin(name, func(st *lua.State, args []lua.Value) []lua.Value {
 			c := cfg
 			if c == nil {
 				c = &hostRun(st).json
@@ -64,10 +71,8 @@ func jsonLibrary(cfg *jsonConfig) *lua.Table {
 	fn("decode_invalid_numbers", func(st *lua.State, c *jsonConfig, args []lua.Value) []lua.Value {
 		return jsonBool(st, args, 1, &c.decodeInvalid)
 	})
-	t.SetStr("new", lua.NewBuiltin("new", func(st *lua.State, _ []lua.Value) []lua.Value {
-		st.Alloc(4 << 10)
-		cfg := defaultJSON
-		return st.Ret(jsonLibrary(&cfg).Adopt(st).Value())
+	t.SetStr("new", builtin("new", func(st *lua.State, _ []lua.Value) []lua.Value {
+		return st.Ret(jsonLibrary(st).Value())
 	}))
 	t.SetStr("null", jsonNull)
 	t.SetStr("_NAME", lua.Const("cjson"))

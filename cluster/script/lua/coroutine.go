@@ -84,7 +84,7 @@ func coResume(st *State, args []Value) []Value {
 
 func coWrap(st *State, args []Value) []Value {
 	th := st.newThread(args)
-	return st.Ret(st.newBuiltin("wrap", func(st *State, args []Value) []Value {
+	return st.Ret(st.NewBuiltin("wrap", func(st *State, args []Value) []Value {
 		ret, err := st.resume(th, args)
 		if err != nil {
 			v := err.Value

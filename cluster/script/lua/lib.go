@@ -43,8 +43,8 @@ func (b Builtin) Name() string { return b.name }
 // Value is the function as a value that all States may share.
 func (b Builtin) Value() Value { return NewBuiltin(b.name, b.fn) }
 
-// newBuiltin makes a function that belongs to the run.
-func (st *State) newBuiltin(name string, fn func(st *State, args []Value) []Value) Value {
+// NewBuiltin makes a function that belongs to the run.
+func (st *State) NewBuiltin(name string, fn func(st *State, args []Value) []Value) Value {
 	st.Alloc(closureBytes)
 	return Value{ref: &Builtin{name, fn, st.newID()}}
 }

@@ -81,7 +81,7 @@ type cell struct{ v Value }
 
 const (
 	slice       = 4096 // steps between two looks at the clock
-	firstStack  = 128
+	firstStack  = 64
 	frameBytes  = 1024 // of a frame and the Go stack below it
 	stringBytes = 40
 )

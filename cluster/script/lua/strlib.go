@@ -177,7 +177,7 @@ func (st *State) strSearch(args []Value, find bool) []Value {
 func strGmatch(st *State, args []Value) []Value {
 	s, pat := st.CheckString(args, 1), st.CheckString(args, 2)
 	at := 0
-	return st.Ret(st.newBuiltin("gmatch_aux", func(st *State, args []Value) []Value {
+	return st.Ret(st.NewBuiltin("gmatch_aux", func(st *State, args []Value) []Value {
 		m := matcher{st: st, src: s, pat: pat}
 		for ; at <= len(s); at++ {
 			m.level = 0

@@ -69,12 +69,6 @@ func (t *Table) Frozen() bool { return t.frozen }
 // Value is the table as a value.
 func (t *Table) Value() Value { return Value{ref: t} }
 
-// Adopt makes a table that no State owns the run's.
-func (t *Table) Adopt(st *State) *Table {
-	t.st, t.id = st, st.newID()
-	return t
-}
-
 // clone copies a table that holds no arrays, for a State that then owns it.
 func (t *Table) clone(st *State) *Table {
 	st.Alloc(tableBytes + len(t.nodes)*nodeBytes)
