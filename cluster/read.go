@@ -1,14 +1,15 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// readRounds makes reads linearizable. All reads that arrive while a round is
-// under way share the next one:
+// readRounds makes reads linearizable. All reads that wait share one round, and
+// a second round may be under way behind the first: see roundAhead.
 //
 //  1. note the commit index,
 //  2. ask every voter to confirm that it follows this leader in this term, with
@@ -28,15 +29,29 @@ type readRounds struct {
 	closed  bool
 	peers   map[raft.ServerID]*readServer // nodes that read through this one, and confirm
 	waiting []reader                      // arrived, not in a round yet
-	round   []reader                      // in the round under way; nil if there is none
+	rounds  []*round                      // under way, oldest first, at most maxRounds
 	nonce   uint64
-	acks    map[raft.ServerID]bool
-	need    int // confirmations that the round needs besides this node's
-	index   uint64
-	started time.Duration
 	// prefer is the voter that answered last: as long as it answers, a round asks
 	// no more voters than it needs.
 	prefer raft.ServerID
+}
+
+// A round takes a round trip to another process, most of which is waiting. A
+// second round is started behind the first when roundAhead reads wait for it:
+// fewer are not worth a message.
+const (
+	maxRounds  = 2
+	roundAhead = 8
+)
+
+// round is one round under way.
+type round struct {
+	readers []reader
+	nonce   uint64
+	index   uint64
+	acks    []raft.ServerID
+	need    int // confirmations that it needs besides this node's
+	started time.Duration
 }
 
 // reader is a read that waits for its round.
@@ -51,7 +66,6 @@ type reader interface {
 func (r *readRounds) init(o *office) {
 	r.o = o
 	r.peers = make(map[raft.ServerID]*readServer)
-	r.acks = make(map[raft.ServerID]bool)
 }
 
 // attach adds the stream of a node that follows.
@@ -79,30 +93,29 @@ func (r *readRounds) add(rd reader) {
 		return
 	}
 	r.waiting = append(r.waiting, rd)
-	if r.round != nil {
-		r.mu.Unlock()
-		return
-	}
-	done, index := r.start()
+	done := r.startNext()
 	r.mu.Unlock()
-	r.finish(done, index)
+	r.finish(done)
 }
 
-// start begins a round with all that wait. It returns the readers at once if
+// startNext starts a round with all that wait, if it may. It returns the round if
 // no other node has to confirm. r.mu is held.
-func (r *readRounds) start() (done []reader, index uint64) {
-	r.round, r.waiting = r.waiting, nil
-	r.index = r.o.raft.CommitIndex()
-	return r.ask(false)
+func (r *readRounds) startNext() (done *round) {
+	if n := len(r.rounds); len(r.waiting) == 0 || n >= maxRounds || n > 0 && len(r.waiting) < roundAhead {
+		return nil
+	}
+	rd := &round{readers: r.waiting, index: r.o.raft.CommitIndex()}
+	r.waiting = nil
+	r.rounds = append(r.rounds, rd)
+	return r.ask(rd, false)
 }
 
-// ask sends the questions of the round under way, with a new nonce: to as many
-// voters as are needed, beginning with the one that answered last, or to all.
-// The voters are those of the latest configuration, committed or not.
-func (r *readRounds) ask(all bool) (done []reader, index uint64) {
+// ask sends the questions of a round, with a new nonce: to as many voters as are
+// needed, beginning with the one that answered last, or to all. The voters are
+// those of the latest configuration, committed or not.
+func (r *readRounds) ask(rd *round, all bool) (done *round) {
 	r.nonce++
-	clear(r.acks)
-	r.started = r.o.clock.Mono()
+	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.o.clock.Mono()
 	servers := r.o.raft.GetConfiguration().Configuration().Servers
 	voters := 0
 	for _, s := range servers {
@@ -110,14 +123,14 @@ func (r *readRounds) ask(all bool) (done []reader, index uint64) {
 			voters++
 		}
 	}
-	r.need = voters / 2
-	if r.need == 0 {
-		return r.end()
+	rd.need = voters / 2
+	if rd.need == 0 {
+		return r.end(rd)
 	}
 	asked := 0
 	question := func(s raft.Server) {
 		if p := r.peers[s.ID]; p != nil && s.Suffrage == raft.Voter && s.ID != r.o.self {
-			p.confirm(r.o.term, r.nonce)
+			p.confirm(r.o.term, rd.nonce)
 			asked++
 		}
 	}
@@ -127,60 +140,62 @@ func (r *readRounds) ask(all bool) (done []reader, index uint64) {
 		}
 	}
 	for _, s := range servers {
-		if s.ID != r.prefer && (all || asked < r.need) {
+		if s.ID != r.prefer && (all || asked < rd.need) {
 			question(s)
 		}
 	}
-	return nil, 0
+	return nil
 }
 
-// end takes the round's readers; r.mu is held.
-func (r *readRounds) end() ([]reader, uint64) {
-	done, index := r.round, r.index
-	r.round = nil
+// end takes a round that is confirmed from those under way; r.mu is held.
+func (r *readRounds) end(rd *round) *round {
+	r.rounds = slices.DeleteFunc(r.rounds, func(x *round) bool { return x == rd })
 	r.o.stats.ReadRounds.Add(1)
-	return done, index
+	return rd
 }
 
 // ack counts the answer of a voter.
 func (r *readRounds) ack(from raft.ServerID, term, nonce uint64, ok bool) {
 	r.mu.Lock()
-	if r.closed || term != r.o.term || nonce != r.nonce || r.round == nil || !ok {
+	i := slices.IndexFunc(r.rounds, func(rd *round) bool { return rd.nonce == nonce })
+	if r.closed || term != r.o.term || i < 0 || !ok || slices.Contains(r.rounds[i].acks, from) {
 		r.mu.Unlock()
 		return
 	}
-	r.acks[from] = true // each asked was a voter: see ask
+	rd := r.rounds[i]
+	rd.acks = append(rd.acks, from) // each asked was a voter: see ask
 	r.prefer = from
-	if len(r.acks) < r.need {
+	if len(rd.acks) < rd.need {
 		r.mu.Unlock()
 		return
 	}
-	done, index := r.end()
-	next, nextIndex := r.startNext()
+	done := r.end(rd)
+	next := r.startNext()
 	r.mu.Unlock()
-	r.finish(done, index)
-	r.finish(next, nextIndex)
+	r.finish(done)
+	r.finish(next)
 }
 
 // finish lets the readers of a confirmed round read once the machine has
-// applied index. This node counts itself only if it still leads the term.
-func (r *readRounds) finish(done []reader, index uint64) {
-	if len(done) == 0 {
+// applied its index. This node counts itself only if it still leads the term.
+func (r *readRounds) finish(rd *round) {
+	if rd == nil {
 		return
 	}
+	done := rd.readers
 	if r.o.raft.State() != raft.Leader || r.o.raft.CurrentTerm() != r.o.term {
 		lose(done)
 		return
 	}
-	r.o.machine.whenApplied(index, func(ok bool) {
+	r.o.machine.whenApplied(rd.index, func(ok bool) {
 		if !ok {
 			lose(done)
 			return
 		}
 		r.o.stats.ReadGroups.Add(float64(len(done)))
 		now := r.o.now()
-		for _, rd := range done {
-			rd.confirmed(r.o, now)
+		for _, reader := range done {
+			reader.confirmed(r.o, now)
 		}
 	})
 }
@@ -189,34 +204,33 @@ func (r *readRounds) finish(done []reader, index uint64) {
 // been lost with the question in it. keepTime calls it.
 func (r *readRounds) watch() { r.repeat(r.o.opts.ConfirmRetry) }
 
-// repeat asks all voters again if the round under way is older than age.
+// repeat asks all voters again in the rounds that are older than age.
 func (r *readRounds) repeat(age time.Duration) {
 	r.mu.Lock()
-	if r.closed || r.round == nil || r.o.clock.Mono()-r.started < age {
-		r.mu.Unlock()
-		return
+	var done []*round
+	if !r.closed {
+		now := r.o.clock.Mono()
+		for _, rd := range slices.Clone(r.rounds) {
+			if now-rd.started >= age {
+				done = append(done, r.ask(rd, true))
+			}
+		}
+		done = append(done, r.startNext())
 	}
-	done, index := r.ask(true)
-	next, nextIndex := r.startNext()
 	r.mu.Unlock()
-	r.finish(done, index)
-	r.finish(next, nextIndex)
-}
-
-// startNext starts a round with those that wait, if none is under way. r.mu is
-// held.
-func (r *readRounds) startNext() (done []reader, index uint64) {
-	if r.round != nil || len(r.waiting) == 0 {
-		return nil, 0
+	for _, rd := range done {
+		r.finish(rd)
 	}
-	return r.start()
 }
 
 func (r *readRounds) close() {
 	r.mu.Lock()
 	r.closed = true
-	lost := append(r.round, r.waiting...)
-	r.round, r.waiting = nil, nil
+	lost := r.waiting
+	for _, rd := range r.rounds {
+		lost = append(lost, rd.readers...)
+	}
+	r.rounds, r.waiting = nil, nil
 	r.mu.Unlock()
 	lose(lost)
 }
