@@ -30,6 +30,7 @@ type Node struct {
 	transport serialTransport
 	machine   *machine
 	gateway   *gateway
+	scripts   fsm.ScriptRunner
 	raft      *raft.Raft
 	stats     Counters
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,9 @@ type office struct {
 	// time is where the office's clock counts from: see now.
 	time atomic.Pointer[timeBase]
 
-	reads readRounds
+	reads   readRounds
+	scripts fsm.ScriptRunner
+	fatal   func(error)
 
 	mu       sync.Mutex
 	closed   bool
@@ -85,6 +88,8 @@ func newOffice(n *Node, term uint64, lease int64) *office {
 		machine:  n.machine,
 		clock:    n.clock,
 		opts:     n.cfg.Options,
+		scripts:  n.scripts,
+		fatal:    n.fatal,
 		filling:  &fsm.BatchBuilder{},
 		accepted: make(map[fsm.SessionID]uint64),
 		sinks:    make(map[fsm.SessionID]sink),
@@ -219,6 +224,9 @@ func (o *office) propose() {
 		}
 		header := fsm.Header{Term: o.term, Stamp: o.stamp(), Wall: o.wall(), Seed: rand.Uint64()}
 		o.machine.view(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		if b.Scripts() {
+			b = o.rehearse(b, header)
+		}
 		entry := b.Encode(header)
 		groups, _ := b.Len()
 		b.Reset(2 * o.opts.MaxEntryBytes)
@@ -256,7 +264,7 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 		case o.closed:
 			o.mu.Unlock()
 			return nil, proposal{}, false
-		case work && len(o.inflight) < o.opts.Window:
+		case work && len(o.inflight) < o.windowLocked():
 			p := proposal{ticks: o.ticks}
 			o.ticks = nil
 			var b *fsm.BatchBuilder
@@ -277,6 +285,44 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 			<-o.work
 		}
 	}
+}
+
+// windowLocked is how many entries may be on their way before the next one. A
+// batch with scripts is rehearsed on the state that it will meet: nothing may be
+// on its way then.
+func (o *office) windowLocked() int {
+	next := o.filling
+	if len(o.full) > 0 {
+		next = o.full[0]
+	}
+	if next.Scripts() {
+		return 1
+	}
+	return o.opts.Window
+}
+
+// rehearse runs a batch on a fork of the machine and returns the batch to be
+// proposed in its place, in which scripts are replaced by their effects.
+func (o *office) rehearse(b *fsm.BatchBuilder, h fsm.Header) *fsm.BatchBuilder {
+	var r *fsm.Rehearsal
+	o.machine.mu.Lock()
+	r = o.machine.m.Rehearse(h, o.scripts)
+	o.machine.mu.Unlock()
+	out := &fsm.BatchBuilder{}
+	err := b.Each(func(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
+		body, err := r.Group(id, seq, body)
+		if err == nil {
+			out.Add(id, ackFloor, seq, body)
+		}
+		return err
+	})
+	if err != nil {
+		// Table.Check has accepted every group, so this machine and its table
+		// disagree: the same batch would stop every node.
+		o.log.Error("batch with scripts cannot be run, leadership is given up", "error", err)
+		o.fatal(fmt.Errorf("rehearse: %w", err))
+	}
+	return out
 }
 
 func (o *office) spareBuilder() *fsm.BatchBuilder {

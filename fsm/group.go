@@ -5,9 +5,15 @@ import (
 	"fmt"
 )
 
+// Flags of a group.
+const (
+	groupRESP3  = 1
+	groupScript = 2 // an operation needs the leader's interpreter
+)
+
 // Group is what one connection asks for in one go, already in log encoding:
 //
-//	flags (bit 0: RESP3) | origin | operations …
+//	flags (bit 0: RESP3, bit 1: has a script) | origin | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
 //	           commands, each: db | argc | arguments              transaction
@@ -44,7 +50,7 @@ func (g *Group) Reset(proto int, origin uint64) {
 	g.buf = g.buf[:0]
 	var flags byte
 	if proto >= 3 {
-		flags = 1
+		flags = groupRESP3
 	}
 	g.buf = append(g.buf, flags)
 	g.buf = binary.AppendUvarint(g.buf, origin)
@@ -65,7 +71,10 @@ func (g *Group) Release(keep int) {
 	}
 }
 
-func (g *Group) note(cmd *Command) {
+func (g *Group) note(cmd *Command, args [][]byte) {
+	if cmd.Flags&Scripted != 0 && !scriptIsNative(cmd, args) {
+		g.buf[0] |= groupScript
+	}
 	if cmd.IsWrite() {
 		g.Write = true
 	}
@@ -82,7 +91,7 @@ func (g *Group) Command(cmd *Command, db int, args [][]byte) {
 }
 
 func (g *Group) appendCommand(cmd *Command, db int, args [][]byte) {
-	g.note(cmd)
+	g.note(cmd, args)
 	b := binary.AppendUvarint(g.buf, uint64(db))
 	b = binary.AppendUvarint(b, uint64(len(args)))
 	b = appendString(b, cmd.Name)
@@ -121,11 +130,11 @@ func (r *groupReader) open(body []byte) error {
 	r.d = decoder{b: body}
 	flags := r.d.byte()
 	r.proto = 2
-	if flags&1 != 0 {
+	if flags&groupRESP3 != 0 {
 		r.proto = 3
 	}
 	r.origin = r.d.uvarint()
-	if flags > 1 && r.d.err == nil {
+	if flags > groupRESP3|groupScript && r.d.err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
 	return r.d.err

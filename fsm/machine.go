@@ -19,6 +19,7 @@ type Machine struct {
 	clock     Clock
 	chain     uint64 // running hash over (index, clock, replies)
 	dbs       [Databases]db
+	scripts   scripts
 	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
 	stats     Stats
 
@@ -313,6 +314,7 @@ type Ctx struct {
 
 	readOnly bool
 	overdue  bool
+	rec      *recorder // in a Rehearsal
 
 	r groupReader
 }
@@ -346,16 +348,7 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	c.proto = c.r.proto
 	start := len(dst)
 	for len(c.r.d.b) > 0 {
-		var reply Reply
-		var err error
-		switch op := c.r.d.byte(); op {
-		case opCommand:
-			reply, err = c.next()
-		case opTransaction:
-			reply, err = c.transaction()
-		default:
-			err = fmt.Errorf("operation kind %d: %w", op, ErrVersion)
-		}
+		reply, err := c.operation()
 		if err != nil {
 			return dst, err
 		}
@@ -371,6 +364,20 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	return dst, c.r.d.err
 }
 
+// operation runs the operation that stands next in the group.
+func (c *Ctx) operation() (Reply, error) {
+	switch op := c.r.d.byte(); op {
+	case opCommand:
+		return c.next()
+	case opTransaction:
+		return c.transaction()
+	case opEffects:
+		return c.effects()
+	default:
+		return Reply{}, fmt.Errorf("operation kind %d: %w", op, ErrVersion)
+	}
+}
+
 // next runs the command that stands next in the group.
 func (c *Ctx) next() (Reply, error) {
 	db, args, err := c.r.command()
@@ -383,7 +390,18 @@ func (c *Ctx) next() (Reply, error) {
 	}
 	c.db = db
 	c.setPlace(c.place + 1)
-	return cmd.Run(c, args), nil
+	if c.rec == nil {
+		return cmd.Run(c, args), nil
+	}
+	interpreted := c.rec.interpreted
+	c.rec.interpreted = false
+	args = cloneArgs(args) // a script's commands read into the same scratch
+	reply := cmd.Run(c, args)
+	if cmd.IsWrite() && !c.rec.interpreted {
+		c.rec.record(db, args)
+	}
+	c.rec.interpreted = c.rec.interpreted || interpreted
+	return reply, nil
 }
 
 // transaction runs a MULTI block: everything at one moment, or nothing if a

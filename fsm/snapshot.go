@@ -28,6 +28,7 @@ const (
 	recordHead    = 'H' // machine fields, once, first
 	recordSession = 'S'
 	recordObject  = 'O'
+	recordScript  = 'L'
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -67,6 +68,11 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		sw.b = b
 		sw.cut()
 	}
+	bodies := m.scripts.sorted()
+	for _, body := range bodies {
+		sw.b = appendString(append(sw.b, recordScript), body)
+		sw.cut()
+	}
 	objects := uint64(0)
 	for i := range m.dbs {
 		m.dbs[i].tree.Scan(func(s slot) bool {
@@ -78,6 +84,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	}
 	b = append(sw.b, recordEnd)
 	b = binary.AppendUvarint(b, uint64(len(sessions.list)))
+	b = binary.AppendUvarint(b, uint64(len(bodies)))
 	sw.b = binary.AppendUvarint(b, objects)
 	sw.flush()
 	if sw.err == nil {
@@ -232,6 +239,7 @@ type snapshotLoader struct {
 	begun    bool
 	ended    bool
 	sessions uint64
+	scripts  uint64
 	objects  uint64
 }
 
@@ -259,10 +267,15 @@ func (l *snapshotLoader) block(b []byte) error {
 				l.m.expiry.add(db, o)
 			}
 			l.objects++
+		case recordScript:
+			body := d.bytes()
+			l.m.scripts = l.m.scripts.with(SHA1(body), string(body))
+			l.scripts++
 		case recordEnd:
 			l.ended = true
-			if s, o := d.uvarint(), d.uvarint(); d.err == nil && (s != l.sessions || o != l.objects) {
-				return fmt.Errorf("%d sessions and %d keys in place of %d and %d: %w", l.sessions, l.objects, s, o, ErrFormat)
+			s, b, o := d.uvarint(), d.uvarint(), d.uvarint()
+			if d.err == nil && (s != l.sessions || b != l.scripts || o != l.objects) {
+				return fmt.Errorf("%d sessions, %d scripts and %d keys in place of %d, %d and %d: %w", l.sessions, l.scripts, l.objects, s, b, o, ErrFormat)
 			}
 		default:
 			return fmt.Errorf("record %q: %w", record, ErrVersion)

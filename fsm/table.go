@@ -41,6 +41,8 @@ const (
 	// ReadOnly commands look at keys and change none. A command without Write
 	// and ReadOnly (TIME, PING) has nothing to do with keys.
 	ReadOnly
+	// Scripted commands run a script: see script.go.
+	Scripted
 	// The rest only describe a command to clients, as Redis does in COMMAND.
 	Admin
 	PubSub
@@ -158,6 +160,7 @@ func families() [][]Command {
 		expireCommands,
 		objectCommands,
 		scanCommands,
+		scriptingCommands,
 		internalCommands,
 	}
 }
