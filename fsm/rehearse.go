@@ -66,8 +66,8 @@ func (r *recorder) record(db int, args [][]byte) {
 func (m *Machine) Rehearse(h Header, runner ScriptRunner) *Rehearsal {
 	f := m.Fork()
 	r := &Rehearsal{m: f, rec: recorder{runner: runner}, seqs: make(map[string]session)}
-	for node, s := range m.sessions {
-		r.seqs[node] = session{boot: s.boot, lastSeq: s.lastSeq}
+	for _, s := range m.Sessions().list {
+		r.seqs[s.node] = session{boot: s.boot, lastSeq: s.lastSeq}
 	}
 	f.clock.advance(h)
 	r.c = Ctx{m: f, now: f.clock.Lease, wall: f.clock.Wall, seed: h.Seed, index: m.applied + 1}

@@ -5,7 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"maps"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -20,11 +20,11 @@ var scriptingCommands = []Command{
 	{Name: "eval_ro", Arity: -3, Flags: MayWrite | Scripted | NoScript | Stale | SkipMonitor | NoMandatoryKeys | MovableKeys | ReadOnly, KeysOf: numberedKeys, Specs: scriptSpecs("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS", "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the script that is executed.", Syntax: "script numkeys key [key ...] arg [arg ...]", Doc: "Execute a read-only Lua script server side", Categories: []string{"scripting"}, Run: eval},
 	{Name: "evalsha_ro", Arity: -3, Flags: MayWrite | Scripted | NoScript | Stale | SkipMonitor | NoMandatoryKeys | MovableKeys | ReadOnly, KeysOf: numberedKeys, Specs: scriptSpecs("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS", "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the script that is executed.", Syntax: "sha1 numkeys key [key ...] arg [arg ...]", Doc: "Execute a read-only Lua script server side", Categories: []string{"scripting"}, Run: evalsha},
 	{Name: "script", Arity: -2, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "Depends on subcommand.", Syntax: "subcommand [arg ...]", Doc: "A container for Lua scripts management commands", Categories: []string{"scripting"}, Run: scriptContainer, Sub: []Command{
-		{Name: "load", Arity: 3, Flags: MayWrite | NoScript | Stale, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the length in bytes of the script body.", Syntax: "script", Doc: "Load the specified Lua script into the script cache.", Categories: []string{"scripting"}},
-		{Name: "exists", Arity: -3, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).", Syntax: "sha1 [sha1 ...]", Doc: "Check existence of scripts in the script cache.", Categories: []string{"scripting"}},
-		{Name: "flush", Arity: -2, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts in cache", Syntax: "[ASYNC|SYNC]", Doc: "Remove all the scripts from the script cache.", Categories: []string{"scripting"}},
-		{Name: "kill", Arity: 2, Flags: MayWrite | NoScript | AllowBusy, Group: "scripting", Since: "2.6.0", Complexity: "O(1)", Doc: "Kill the script currently in execution.", Categories: []string{"scripting"}},
-		{Name: "help", Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Categories: []string{"scripting"}},
+		{Name: "load", Arity: 3, Flags: MayWrite | NoScript | Stale, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the length in bytes of the script body.", Syntax: "script", Doc: "Load the specified Lua script into the script cache.", Categories: []string{"scripting"}, Run: scriptLoad},
+		{Name: "exists", Arity: -3, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).", Syntax: "sha1 [sha1 ...]", Doc: "Check existence of scripts in the script cache.", Categories: []string{"scripting"}, Run: scriptExists},
+		{Name: "flush", Arity: -2, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts in cache", Syntax: "[ASYNC|SYNC]", Doc: "Remove all the scripts from the script cache.", Categories: []string{"scripting"}, Run: scriptFlush},
+		{Name: "kill", Arity: 2, Flags: MayWrite | NoScript | AllowBusy, Group: "scripting", Since: "2.6.0", Complexity: "O(1)", Doc: "Kill the script currently in execution.", Categories: []string{"scripting"}, Run: scriptKill},
+		{Name: "help", Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Categories: []string{"scripting"}, Run: scriptHelpText},
 	}},
 }
 
@@ -93,7 +93,11 @@ func (s scripts) with(sha, body string) scripts {
 
 // sorted returns the bodies in the order of their names.
 func (s scripts) sorted() []string {
-	names := slices.Sorted(maps.Keys(s.bodies))
+	var names []string
+	for name := range s.bodies {
+		names = append(names, name)
+	}
+	sort.Strings(names)
 	for i, name := range names {
 		names[i] = s.bodies[name]
 	}
@@ -115,40 +119,57 @@ func (c *Ctx) loadScript(sha string, body []byte) (err Reply, ok bool) {
 	return Reply{}, true
 }
 
+// scriptContainer finds the subcommand's row through the machine: the row of
+// SCRIPT cannot name itself.
 func scriptContainer(c *Ctx, args [][]byte) Reply {
-	switch sub := strings.ToLower(string(args[1])); {
-	case sub == "load" && len(args) == 3:
-		if c.rec != nil && c.rec.runner != nil {
-			if err := c.rec.runner.CompileScript(args[2]); err != "" {
-				return Error(err)
-			}
-		}
-		sha := SHA1(args[2])
-		if err, ok := c.loadScript(sha, args[2]); !ok {
-			return err
-		}
-		return Bulk(sha)
-	case sub == "exists" && len(args) > 2:
-		found := make([]Reply, 0, len(args)-2)
-		for _, sha := range args[2:] {
-			_, ok := c.m.scripts.bodies[strings.ToLower(string(sha))]
-			found = append(found, Bool(ok))
-		}
-		return Array(found)
-	case sub == "flush" && (len(args) == 2 || len(args) == 3 && (fold(args[2], "ASYNC") || fold(args[2], "SYNC"))):
-		c.m.scripts = scripts{}
-		return OK
-	case sub == "flush":
-		return Error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
-	case sub == "kill":
-		// It stands in the log behind the script that it would have killed, whose
-		// budget has ended it meanwhile.
-		return Error("NOTBUSY No scripts in execution right now.")
-	case sub == "help":
-		return scriptHelp
+	sub := c.m.table.Find([]byte("script")).FindSub(args[1])
+	if sub == nil {
+		return Error(UnknownSubcommand(args[1], "SCRIPT"))
 	}
-	return Error(UnknownSubcommand(args[1], "SCRIPT"))
+	if !sub.ArityOK(len(args)) {
+		return Error(WrongArity("script|" + sub.Name))
+	}
+	return sub.Run(c, args)
 }
+
+func scriptLoad(c *Ctx, args [][]byte) Reply {
+	if c.rec != nil && c.rec.runner != nil {
+		if err := c.rec.runner.CompileScript(args[2]); err != "" {
+			c.rec.interpreted = true // the error is the reply; nothing is to be logged
+			return Error(err)
+		}
+	}
+	sha := SHA1(args[2])
+	if err, ok := c.loadScript(sha, args[2]); !ok {
+		return err
+	}
+	return Bulk(sha)
+}
+
+func scriptExists(c *Ctx, args [][]byte) Reply {
+	found := make([]Reply, 0, len(args)-2)
+	for _, sha := range args[2:] {
+		_, ok := c.m.scripts.bodies[strings.ToLower(string(sha))]
+		found = append(found, Bool(ok))
+	}
+	return Array(found)
+}
+
+func scriptFlush(c *Ctx, args [][]byte) Reply {
+	if len(args) > 3 || len(args) == 3 && !fold(args[2], "ASYNC") && !fold(args[2], "SYNC") {
+		return Error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+	}
+	c.m.scripts = scripts{}
+	return OK
+}
+
+// scriptKill stands in the log behind the script that it would have killed,
+// whose budget has ended it meanwhile.
+func scriptKill(c *Ctx, args [][]byte) Reply {
+	return Error("NOTBUSY No scripts in execution right now.")
+}
+
+func scriptHelpText(c *Ctx, args [][]byte) Reply { return scriptHelp }
 
 var scriptHelp = func() Reply {
 	var lines []Reply

@@ -73,7 +73,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		sw.b = appendString(append(sw.b, recordScript), body)
 		sw.cut()
 	}
-	objects := uint64(0)
+	objects := uint64(len(bodies))
 	for i := range m.dbs {
 		m.dbs[i].tree.Scan(func(s slot) bool {
 			sw.b = appendObject(sw.b, i, s.obj)
@@ -84,7 +84,6 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	}
 	b = append(sw.b, recordEnd)
 	b = binary.AppendUvarint(b, uint64(len(sessions.list)))
-	b = binary.AppendUvarint(b, uint64(len(bodies)))
 	sw.b = binary.AppendUvarint(b, objects)
 	sw.flush()
 	if sw.err == nil {
@@ -239,7 +238,6 @@ type snapshotLoader struct {
 	begun    bool
 	ended    bool
 	sessions uint64
-	scripts  uint64
 	objects  uint64
 }
 
@@ -270,12 +268,11 @@ func (l *snapshotLoader) block(b []byte) error {
 		case recordScript:
 			body := d.bytes()
 			l.m.scripts = l.m.scripts.with(SHA1(body), string(body))
-			l.scripts++
+			l.objects++ // the count at the end is of both
 		case recordEnd:
 			l.ended = true
-			s, b, o := d.uvarint(), d.uvarint(), d.uvarint()
-			if d.err == nil && (s != l.sessions || b != l.scripts || o != l.objects) {
-				return fmt.Errorf("%d sessions, %d scripts and %d keys in place of %d, %d and %d: %w", l.sessions, l.scripts, l.objects, s, b, o, ErrFormat)
+			if s, o := d.uvarint(), d.uvarint(); d.err == nil && (s != l.sessions || o != l.objects) {
+				return fmt.Errorf("%d sessions and %d keys and scripts in place of %d and %d: %w", l.sessions, l.objects, s, o, ErrFormat)
 			}
 		default:
 			return fmt.Errorf("record %q: %w", record, ErrVersion)
