@@ -55,6 +55,55 @@ func TestExactlyOnce_LeaderCrashes(t *testing.T) {
 	c.caughtUp()
 }
 
+// Streams break while the leader stays: it has got some of what is sent again.
+func TestExactlyOnce_BrokenStreams(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	rest := c.others(leader)
+	l := c.load("n", 8, rest...)
+	broken := 0
+	for i := range 40 {
+		l.progress(10)
+		service := rpc.ServiceWrite
+		if i%4 == 3 {
+			service = rpc.ServiceRead
+		}
+		broken += c.net.reset(service, rest[i%2], leader)
+	}
+	l.progress(20)
+	l.check("n1")
+	if l.unknown.Load() > 0 {
+		t.Errorf("%d unknown outcomes although every node lived on", l.unknown.Load())
+	}
+	if broken < 10 {
+		t.Errorf("only %d streams were there to break", broken)
+	}
+	c.caughtUp()
+}
+
+// A stream that its node gave up still delivers what was on the way, after the
+// groups have been sent again and run.
+func TestExactlyOnce_LateDuplicates(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 400 * time.Millisecond })
+	l := c.load("n", 4, c.ids()...)
+	eventually(t, "duplicates to arrive", func() bool {
+		leader := c.leader()
+		f := c.others(leader)[0]
+		flow := c.net.delay(rpc.ServiceWrite, f, leader)
+		other := c.load("other", 2, f)
+		other.progress(5) // so the node has made its link anew
+		flow()
+		other.progress(5)
+		other.stop()
+		other.wg.Wait()
+		return stats(c.node(leader)).Duplicates > 10
+	})
+	l.check("n1")
+	c.caughtUp()
+}
+
 // Elections that nobody needs, one after the other, while groups are under way:
 // most entries of an old leader survive, some do not.
 func TestExactlyOnce_Elections(t *testing.T) {

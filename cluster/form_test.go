@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/rpc"
 )
 
 func TestForm_AnyOrder(t *testing.T) {
@@ -100,6 +102,13 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c := start(t, 3)
 	c.client("n1").want(t, ok, "SET", "k", "v")
 	c.transfer("n1")
+	for range 3 { // so that the cluster knows a start of n3 with a higher number than those to come
+		c.client("n3").want(t, ok, "SET", "k", "v")
+		c.crash("n3")
+		c.open("n3")
+		c.ready("n3")
+	}
+	c.client("n3").want(t, ok, "SET", "k", "v")
 	c.crash("n3")
 	c.wipe("n3")
 	c.members["n3"].dies = true
@@ -187,6 +196,25 @@ func TestJoin_OtherCluster(t *testing.T) {
 	// It goes on alone, with its own data.
 	c.ready("n3")
 	c.client("n3").want(t, bulk("a"), "GET", "k")
+}
+
+// A new member counts for majorities only when it has the data.
+func TestJoin_VotesWhenCaughtUp(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.fill("n1", 300) // more than it may be behind
+	c.transfer("n1")
+	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask, and is asked, but gets no data
+	c.open("n4")
+	eventually(t, "n4 to be added", func() bool { return c.log.count("member does not vote yet: node=n4") > 1 })
+	c.crash("n3")
+	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; of four it would be no majority
+	for _, m := range c.node("n1").ClusterStatus(context.Background()) {
+		if m.ID == "n4" && m.Voter {
+			t.Error("a member without data votes")
+		}
+	}
 }
 
 // A follower that slept through a change of membership must be able to follow a

@@ -27,6 +27,7 @@ type network struct {
 	cut     map[direction]bool
 	changed chan struct{} // closed when cut changes
 	relays  map[*relay]bool
+	refused map[refusal]bool
 	wg      sync.WaitGroup
 
 	// Bytes that arrived first at a cut, all and those on read streams: a fault
@@ -38,12 +39,19 @@ type network struct {
 // direction is a link, one way.
 type direction struct{ from, to string }
 
+// refusal is a service that a node cannot be reached for.
+type refusal struct {
+	service rpc.Service
+	to      string
+}
+
 func newNetwork(t testing.TB) *network {
 	n := &network{
 		hosts:   make(map[string]*listener),
 		cut:     make(map[direction]bool),
 		changed: make(chan struct{}),
 		relays:  make(map[*relay]bool),
+		refused: make(map[refusal]bool),
 	}
 	t.Cleanup(n.close)
 	return n
@@ -234,11 +242,12 @@ type relay struct {
 	near     *net.UnixConn // what the dialler writes comes out here
 	far      *net.UnixConn
 	done     chan struct{}
-	service  atomic.Uint32                 // what the dialler asked for, 0 until it has
-	frozen   atomic.Bool                   // nothing comes through any more, and nobody is told
-	mute     atomic.Bool                   // the same, but only towards the dialler
-	stalled  atomic.Pointer[chan struct{}] // towards the dialler: until closed
-	once     sync.Once
+	service  atomic.Uint32 // what the dialler asked for, 0 until it has
+	frozen   atomic.Bool   // nothing comes through any more, and nobody is told
+	mute     atomic.Bool   // the same, but only towards the dialler
+	// What goes each way is kept back until these are closed.
+	forth, back atomic.Pointer[chan struct{}]
+	once        sync.Once
 }
 
 func (r *relay) start() (ours, theirs net.Conn, err error) {
@@ -293,8 +302,39 @@ func (n *network) freeze(service rpc.Service, from, to string) int {
 // are, until flow is called.
 func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
-	n.each(service, from, to, func(r *relay) { r.stalled.Store(&stalled) })
+	n.each(service, from, to, func(r *relay) { r.back.Store(&stalled) })
 	return func() { close(stalled) }
+}
+
+// delay is stall for what goes to to: it arrives when flow is called, though the
+// sender has long given the connection up.
+func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
+	stalled := make(chan struct{})
+	n.each(service, from, to, func(r *relay) { r.forth.Store(&stalled) })
+	return func() { close(stalled) }
+}
+
+// reset breaks the connections for a service from one node to another.
+func (n *network) reset(service rpc.Service, from, to string) int {
+	return n.each(service, from, to, (*relay).close)
+}
+
+// refuse breaks every connection for a service to a node from now on.
+func (n *network) refuse(service rpc.Service, to string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refused[refusal{service, to}] = true
+	for r := range n.relays {
+		if r.to == to && r.service.Load() == uint32(service) {
+			r.close()
+		}
+	}
+}
+
+func (n *network) isRefused(service rpc.Service, to string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refused[refusal{service, to}]
 }
 
 // mute is freeze for what comes back.
@@ -321,6 +361,9 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 		k, err := src.Read(buf)
 		if way.from == r.from && k > serviceAt {
 			r.service.CompareAndSwap(0, uint32(buf[serviceAt]))
+			if r.n.isRefused(rpc.Service(r.service.Load()), r.to) {
+				r.close()
+			}
 		}
 		if r.frozen.Load() || r.mute.Load() && way.to == r.from {
 			if err != nil {
@@ -329,7 +372,11 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 			}
 			continue
 		}
-		if stalled := r.stalled.Load(); stalled != nil && way.to == r.from {
+		stalled := r.forth.Load()
+		if way.to == r.from {
+			stalled = r.back.Load()
+		}
+		if stalled != nil {
 			select {
 			case <-*stalled:
 			case <-r.done:
