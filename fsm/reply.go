@@ -19,9 +19,11 @@ const (
 	kindMap // elems are key, value, key, value
 	kindSet
 	kindDouble
-	kindVerbatim
-	kindRaw  // s holds ready RESP bytes
-	kindNone // nothing is written
+	kindBoolean   // n is 0 or 1
+	kindBigNumber // s holds the digits
+	kindVerbatim  // elems[0], if there is one, is the format
+	kindRaw       // s holds ready RESP bytes
+	kindNone      // nothing is written
 )
 
 // Reply is what a command answers: a value, not yet bytes, so that clients,
@@ -76,8 +78,23 @@ func Set(elems []Reply) Reply { return Reply{kind: kindSet, elems: elems} }
 // Double is a RESP3 double, a bulk string in RESP2.
 func Double(f float64) Reply { return Reply{kind: kindDouble, f: f} }
 
+// Boolean is a RESP3 boolean, 1 or 0 in RESP2. Only scripts answer it.
+func Boolean(b bool) Reply {
+	r := Bool(b)
+	r.kind = kindBoolean
+	return r
+}
+
+// BigNumber is a RESP3 big number, a bulk string in RESP2.
+func BigNumber(digits string) Reply { return Reply{kind: kindBigNumber, s: digits} }
+
 // Verbatim is a RESP3 verbatim text, a bulk string in RESP2.
 func Verbatim(s string) Reply { return Reply{kind: kindVerbatim, s: s} }
+
+// VerbatimAs is Verbatim with another format than txt: three letters.
+func VerbatimAs(format, s string) Reply {
+	return Reply{kind: kindVerbatim, s: s, elems: []Reply{Bulk(format)}}
+}
 
 // Raw is a reply that is already encoded for the connection's protocol.
 func Raw(b []byte) Reply { return Reply{kind: kindRaw, s: string(b)} }
@@ -126,7 +143,8 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 			return appendBulk(dst, r.s)
 		}
 		dst = AppendHead(dst, '=', int64(len(r.s)+4))
-		dst = append(dst, "txt:"...)
+		dst = append(dst, r.Format()...)
+		dst = append(dst, ':')
 		dst = append(dst, r.s...)
 		return append(dst, '\r', '\n')
 	case kindDouble:
@@ -136,6 +154,19 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 		dst = append(dst, ',')
 		dst = append(dst, FormatDouble(r.f)...)
 		return append(dst, '\r', '\n')
+	case kindBoolean:
+		switch {
+		case proto < 3:
+			return AppendHead(dst, ':', r.n)
+		case r.n != 0:
+			return append(dst, "#t\r\n"...)
+		}
+		return append(dst, "#f\r\n"...)
+	case kindBigNumber:
+		if proto < 3 {
+			return appendBulk(dst, r.s)
+		}
+		return appendLine(dst, '(', r.s)
 	case kindRaw:
 		return append(dst, r.s...)
 	case kindNone:

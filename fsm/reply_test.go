@@ -28,6 +28,10 @@ func TestReply_Append(t *testing.T) {
 		{fsm.Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"},
 		{fsm.Double(math.Inf(-1)), "$4\r\n-inf\r\n", ",-inf\r\n"},
 		{fsm.Verbatim("x"), "$1\r\nx\r\n", "=5\r\ntxt:x\r\n"},
+		{fsm.VerbatimAs("mkd", "x"), "$1\r\nx\r\n", "=5\r\nmkd:x\r\n"},
+		{fsm.Boolean(true), ":1\r\n", "#t\r\n"},
+		{fsm.Boolean(false), ":0\r\n", "#f\r\n"},
+		{fsm.BigNumber("12345678901234567890"), "$20\r\n12345678901234567890\r\n", "(12345678901234567890\r\n"},
 		{fsm.Raw([]byte(":7\r\n")), ":7\r\n", ":7\r\n"},
 	} {
 		if got := string(c.reply.Append(nil, 2)); got != c.resp2 {
@@ -59,5 +63,23 @@ func TestErrorTexts(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
+	}
+}
+
+func TestReply_Inspect(t *testing.T) {
+	if r := fsm.Int(7); r.Kind() != fsm.KindInt || r.Int64() != 7 {
+		t.Errorf("integer is read as %d of kind %d", r.Int64(), r.Kind())
+	}
+	if r := fsm.Boolean(true); r.Kind() != fsm.KindBoolean || r.Int64() != 1 {
+		t.Errorf("boolean is read as %d of kind %d", r.Int64(), r.Kind())
+	}
+	if r := fsm.Double(1.5); r.Kind() != fsm.KindDouble || r.Float64() != 1.5 {
+		t.Errorf("double is read as %v of kind %d", r.Float64(), r.Kind())
+	}
+	if r := fsm.Map([]fsm.Reply{fsm.Bulk("k"), fsm.Null}); r.Kind() != fsm.KindMap || len(r.Elems()) != 2 || r.Elems()[0].Text() != "k" {
+		t.Errorf("map is read as %v of kind %d", r.Elems(), r.Kind())
+	}
+	if got := fsm.Verbatim("x").Format() + fsm.VerbatimAs("mkd", "x").Format(); got != "txtmkd" {
+		t.Errorf("formats are %q", got)
 	}
 }

@@ -1,0 +1,35 @@
+package fsm
+
+// ScriptRunner interprets scripts for a leader, and for read-only scripts on the
+// node that reads. Its methods are called from several goroutines at a time.
+type ScriptRunner interface {
+	// CompileScript says whether a script can be run: "" if it can, else Redis'
+	// error text with its code ("ERR Error compiling script (new function): …").
+	// EVAL asks it before every run: the answer ought to be kept.
+	CompileScript(body []byte) string
+	// RunScript runs a script whose commands go through call.Do. It ends within
+	// its budget, whatever the script does. An error that the script does not
+	// handle is the reply, with the tail that Redis gives it
+	// (" script: <sha>, on @user_script:<line>.").
+	RunScript(call ScriptCall) Reply
+}
+
+// ScriptCall is one call of a script.
+type ScriptCall struct {
+	SHA        string // 40 lower-case hexadecimal digits
+	Body       []byte // as the client sent it, shebang line included
+	Keys, Args [][]byte
+	ReadOnly   bool   // EVAL_RO, EVALSHA_RO: Do refuses what writes
+	Proto      int    // RESP version of the client: 2 or 3
+	Seed       uint64 // for math.random: another one each call
+	// Do runs one command of the script and returns its reply. Names, arity,
+	// permissions and what a read-only script may do are checked by it: an error
+	// reply has Redis' text, without the tail that redis.call puts behind it. It
+	// keeps nothing of args.
+	Do func(args [][]byte) Reply
+	// Interrupt, if there is one, is asked now and then by a script that runs on
+	// (every few thousand instructions, and around long library calls). A text
+	// ends the script, uncatchable by pcall, with that text as its error: its time
+	// is over, it was killed, its leader is none any more.
+	Interrupt func() string
+}
