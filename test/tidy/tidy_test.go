@@ -35,8 +35,10 @@ var mayImport = map[string][]string{
 	"cluster/storage": {},
 	"cluster":         {"fsm", "rpc", "cluster/storage"},
 	"resp":            {"fsm", "cluster"},
-	"cmd":             {"fsm", "rpc", "cluster", "resp"},
-	"test":            {"fsm", "rpc", "cluster", "cluster/storage", "resp", "test/..."},
+	"verify/oracle":   {},
+	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
+	"cmd":             {"fsm", "rpc", "cluster", "resp", "verify/oracle", "verify/replay"},
+	"test":            {"fsm", "rpc", "cluster", "cluster/storage", "resp", "verify/oracle", "verify/replay", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -1,0 +1,106 @@
+package oracle
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// MaxOpsPerKey bounds the history of one key: the checker's memory grows with
+// its square, and its time worse. Who records histories uses a new key before.
+const MaxOpsPerKey = 400
+
+// LinearResult is what Linear found.
+type LinearResult struct {
+	Keys, Ops  int
+	Violations []Violation
+	// Bad are the histories of the keys that were not linearizable, or not
+	// decided in time: for Draw.
+	Bad map[string][]*Op
+}
+
+// Linear checks that each key is linearizable. limit bounds the search for one
+// key. health says when keys have to be gone at the latest.
+func Linear(ops []Op, health *Health, limit time.Duration) LinearResult {
+	byKey := make(map[string][]*Op)
+	var keys []string
+	for i := range ops {
+		o := &ops[i]
+		// What was refused did not happen: if its value is seen all the same, no
+		// write explains it. A read without an answer says nothing.
+		if o.Outcome == Refused || o.Outcome == Unknown && o.Kind.Reads() {
+			continue
+		}
+		if byKey[o.Key] == nil {
+			keys = append(keys, o.Key)
+		}
+		byKey[o.Key] = append(byKey[o.Key], o)
+	}
+	res := LinearResult{Keys: len(keys), Bad: make(map[string][]*Op)}
+	sort.Strings(keys)
+	model := keyModel(health.Gone)
+	for _, key := range keys {
+		history := byKey[key]
+		res.Ops += len(history)
+		bad := ""
+		if len(history) > MaxOpsPerKey {
+			bad = fmt.Sprintf("%d commands on one key are more than can be checked (%d)", len(history), MaxOpsPerKey)
+		} else {
+			switch porcupine.CheckOperationsTimeout(model, operations(history), limit) {
+			case porcupine.Illegal:
+				bad = fmt.Sprintf("no order of its %d commands explains all replies", len(history))
+			case porcupine.Unknown:
+				bad = fmt.Sprintf("not decided within %v (%d commands)", limit, len(history))
+			}
+		}
+		if bad != "" {
+			from, to := span(history)
+			res.Violations = append(res.Violations, Violation{"linearizable", key, bad, from, to})
+			res.Bad[key] = history
+		}
+	}
+	return res
+}
+
+func operations(history []*Op) []porcupine.Operation {
+	all := make([]porcupine.Operation, len(history))
+	for i, o := range history {
+		all[i] = porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Call), Return: int64(o.end())}
+	}
+	return all
+}
+
+func span(history []*Op) (from, to time.Duration) {
+	from = Forever
+	for _, o := range history {
+		from = min(from, o.Call)
+		if o.Outcome == Done {
+			to = max(to, o.Return)
+		}
+	}
+	return from, to
+}
+
+// Draw writes porcupine's page about one key: the longest order that explains
+// its history, and where it ends. Clients whose command stayed open are given
+// other names for what they did afterwards, since a client does one thing at a
+// time there.
+func Draw(w io.Writer, history []*Op, health *Health, limit time.Duration) error {
+	model := keyModel(health.Gone)
+	all := operations(history)
+	highest := 0
+	for _, o := range all {
+		highest = max(highest, o.ClientId)
+	}
+	for i := range all {
+		if all[i].Return == int64(Forever) {
+			highest++
+			all[i].ClientId = highest
+		}
+	}
+	_, info := porcupine.CheckOperationsVerbose(model, all, limit)
+	return porcupine.Visualize(model, info, w)
+}

@@ -1,0 +1,224 @@
+package oracle
+
+import (
+	"fmt"
+	"sort"
+	"time"
+)
+
+// Hold is one grant of a lock (SET … NX PX) to one client.
+type Hold struct {
+	Lock, Token string
+	Client      int
+	TTL         time.Duration
+	Call        time.Duration // the acquiring command was sent
+	Granted     time.Duration // and answered; Forever if its outcome is unknown
+	Renewals    []Step        // in order
+	Release     *Step         // nil if the owner let it run out
+	Fence       int64         // fencing token, 0 for none
+}
+
+// Step is what an owner did with its lock later: it renewed it for the same
+// time, or gave it back.
+type Step struct {
+	Call, Return time.Duration
+	Outcome      Outcome
+	Mine         bool // the reply, if Done: the lock was still this owner's
+}
+
+// Refusal is an attempt to take a lock that was answered "somebody has it".
+type Refusal struct {
+	Lock         string
+	Client       int
+	Call, Return time.Duration
+}
+
+// sure returns until when the owner could rely on the lock at least: a time to
+// live counts from when a leader stamped it, which is after the command was
+// sent. A renewal counts if it was granted.
+func (h *Hold) sure() time.Duration {
+	end := h.Call + h.TTL
+	for _, r := range h.Renewals {
+		if r.Outcome == Done && r.Mine {
+			end = max(end, r.Call+h.TTL)
+		}
+	}
+	if h.Release != nil {
+		end = min(end, h.Release.Call)
+	}
+	return end
+}
+
+// possible returns until when the lock may have been held at most.
+func (h *Hold) possible(health *Health) time.Duration {
+	if h.Granted == Forever {
+		return Forever
+	}
+	end := health.Gone(h.Granted, h.TTL)
+	for _, r := range h.Renewals {
+		switch {
+		case r.Outcome == Unknown:
+			return Forever // it may be executed whenever it likes
+		case r.Outcome == Done && r.Mine:
+			end = max(end, health.Gone(r.Return, h.TTL))
+		}
+	}
+	// A release that is Done and found the lock gone proves as much as one that
+	// freed it.
+	if h.Release != nil && h.Release.Outcome == Done {
+		end = min(end, h.Release.Return)
+	}
+	return end
+}
+
+// LockResult is what Locks found.
+type LockResult struct {
+	Grants, Expired int // Expired: grants that were left to run out
+	Violations      []Violation
+}
+
+// Locks checks the holds and refusals of a history.
+func Locks(holds []Hold, refusals []Refusal, health *Health) LockResult {
+	var res LockResult
+	byLock := make(map[string][]*Hold)
+	for i := range holds {
+		h := &holds[i]
+		if h.Granted != Forever {
+			res.Grants++
+			if h.Release == nil {
+				res.Expired++
+			}
+		}
+		byLock[h.Lock] = append(byLock[h.Lock], h)
+	}
+	refused := make(map[string][]Refusal)
+	for _, r := range refusals {
+		refused[r.Lock] = append(refused[r.Lock], r)
+	}
+	locks := make([]string, 0, len(byLock))
+	for lock := range byLock {
+		locks = append(locks, lock)
+	}
+	for lock := range refused {
+		if byLock[lock] == nil {
+			locks = append(locks, lock)
+		}
+	}
+	sort.Strings(locks)
+	for _, lock := range locks {
+		all := byLock[lock]
+		sort.Slice(all, func(i, j int) bool { return all[i].Granted < all[j].Granted })
+		res.Violations = append(res.Violations, overlaps(all)...)
+		res.Violations = append(res.Violations, lost(all)...)
+		res.Violations = append(res.Violations, fences(all)...)
+		res.Violations = append(res.Violations, late(all, refused[lock], health)...)
+	}
+	return res
+}
+
+// overlaps finds owners that were both sure of the lock at one moment: it was
+// granted twice, or ran out early.
+func overlaps(all []*Hold) []Violation {
+	var bad []Violation
+	var longest *Hold
+	for _, h := range all {
+		if h.Granted == Forever || h.sure() <= h.Granted {
+			continue // over before the owner heard of it
+		}
+		if p := longest; p != nil && h.Granted < p.sure() {
+			bad = append(bad, Violation{"mutual exclusion", h.Lock,
+				fmt.Sprintf("%s could rely on it until %v, %s was granted it at %v", p.Token, p.sure(), h.Token, h.Granted), h.Granted, min(p.sure(), h.sure())})
+		}
+		if longest == nil || h.sure() > longest.sure() {
+			longest = h
+		}
+	}
+	return bad
+}
+
+// lost finds owners that were told that the lock is not theirs, before their
+// time was over.
+func lost(all []*Hold) []Violation {
+	var bad []Violation
+	for _, h := range all {
+		if h.Granted == Forever {
+			continue
+		}
+		end := h.Call + h.TTL
+		check := func(what string, s Step) {
+			if s.Outcome == Done && !s.Mine && s.Return < end {
+				bad = append(bad, Violation{"lock not lost", h.Lock,
+					fmt.Sprintf("%s could rely on it until %v, but its %s at %v found that it was not its own", h.Token, end, what, s.Return), s.Call, end})
+			}
+		}
+		for _, r := range h.Renewals {
+			check("renewal", r)
+			if r.Outcome == Done && r.Mine {
+				end = max(end, r.Call+h.TTL)
+			}
+		}
+		if h.Release != nil {
+			check("release", *h.Release)
+		}
+	}
+	return bad
+}
+
+// fences finds fencing tokens that did not grow from grant to grant.
+func fences(all []*Hold) []Violation {
+	var bad []Violation
+	byCall := make([]*Hold, 0, len(all))
+	for _, h := range all {
+		if h.Fence != 0 && h.Granted != Forever {
+			byCall = append(byCall, h)
+		}
+	}
+	byGrant := append([]*Hold{}, byCall...) // all is in order of grants
+	sort.Slice(byCall, func(i, j int) bool { return byCall[i].Call < byCall[j].Call })
+	var highest *Hold
+	seen := make(map[int64]*Hold)
+	next := 0
+	for _, h := range byCall {
+		for ; next < len(byGrant) && byGrant[next].Granted < h.Call; next++ {
+			if g := byGrant[next]; highest == nil || g.Fence > highest.Fence {
+				highest = g
+			}
+		}
+		if highest != nil && h.Fence <= highest.Fence {
+			bad = append(bad, Violation{"fencing", h.Lock,
+				fmt.Sprintf("%s got fencing token %d after %s had got %d", h.Token, h.Fence, highest.Token, highest.Fence), h.Call, h.Granted})
+		} else if other := seen[h.Fence]; other != nil {
+			bad = append(bad, Violation{"fencing", h.Lock,
+				fmt.Sprintf("%s and %s got the same fencing token %d", other.Token, h.Token, h.Fence), h.Call, h.Granted})
+		}
+		seen[h.Fence] = h
+	}
+	return bad
+}
+
+// late finds refusals for which no hold can be the reason any more: a lock whose
+// time is long over is still kept.
+func late(all []*Hold, refused []Refusal, health *Health) []Violation {
+	if health == nil || !health.Known {
+		return nil
+	}
+	type reach struct{ from, to time.Duration }
+	reaches := make([]reach, len(all))
+	for i, h := range all {
+		reaches[i] = reach{h.Call, h.possible(health)}
+	}
+	sort.Slice(reaches, func(i, j int) bool { return reaches[i].from < reaches[j].from })
+	sort.Slice(refused, func(i, j int) bool { return refused[i].Return < refused[j].Return })
+	var bad []Violation
+	furthest, next := time.Duration(-1), 0
+	for _, r := range refused {
+		for ; next < len(reaches) && reaches[next].from <= r.Return; next++ {
+			furthest = max(furthest, reaches[next].to)
+		}
+		if furthest < r.Call {
+			bad = append(bad, Violation{"late expiry", r.Lock,
+				fmt.Sprintf("client %d was refused it at %v, although no owner can have it since %v", r.Client, r.Call, furthest), furthest, r.Return})
+		}
+	}
+	return bad
+}

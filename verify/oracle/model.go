@@ -1,0 +1,213 @@
+package oracle
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// cell is a key: absent, or a value that may have a time to live. When exactly
+// that ends nobody outside the cluster can know; from and to bound it.
+type cell struct {
+	present  bool
+	value    string
+	volatile bool
+	from, to time.Duration
+	ttl      time.Duration
+}
+
+// expiry says by when a key that was given ttl by a command that returned at ret
+// must be gone; Forever if that is open.
+type expiry func(ret, ttl time.Duration) time.Duration
+
+// keyModel is the sequential meaning of the commands on one key.
+func keyModel(gone expiry) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{cell{}} },
+		Step: func(state, input, output any) []any {
+			c, o := state.(cell), input.(*Op)
+			var next []any
+			for _, seen := range c.seenBy(o) {
+				if after, ok := seen.step(o, gone); ok {
+					next = append(next, after)
+				}
+			}
+			return next
+		},
+		Equal:             func(a, b any) bool { return a == b },
+		DescribeOperation: func(input, output any) string { return input.(*Op).String() },
+		DescribeState: func(state any) string {
+			c := state.(cell)
+			switch {
+			case !c.present:
+				return "absent"
+			case !c.volatile:
+				return c.value
+			case c.to == Forever:
+				return fmt.Sprintf("%s, goes after %v", c.value, c.from)
+			}
+			return fmt.Sprintf("%s, goes from %v to %v", c.value, c.from, c.to)
+		},
+	}
+	return m.ToModel()
+}
+
+// seenBy lists what a command may have found: a key past its earliest end may be
+// gone, and one past its latest must be.
+func (c cell) seenBy(o *Op) []cell {
+	if !c.present || !c.volatile {
+		return []cell{c}
+	}
+	var all []cell
+	if o.Call <= c.to {
+		all = append(all, c)
+	}
+	if o.end() >= c.from {
+		all = append(all, cell{})
+	}
+	return all
+}
+
+// step runs a command on the key and compares its reply, if it has one.
+func (c cell) step(o *Op, gone expiry) (cell, bool) {
+	want, after := c.run(o, gone)
+	if o.Outcome != Done {
+		return after, true
+	}
+	got := o.Reply
+	if got.Error || want.Error {
+		return after, got.Error && want.Error
+	}
+	if o.Kind == PTTL && want.Int > 0 {
+		return after, c.agrees(o)
+	}
+	return after, got == want
+}
+
+// agrees reports whether a PTTL reply can be what was left: never less than is
+// really left, never more than was given, nor more than would outlast to.
+func (c cell) agrees(o *Op) bool {
+	left := time.Duration(o.Reply.Int) * time.Millisecond
+	if o.Reply.Int < 0 || left > c.ttl+time.Millisecond {
+		return false
+	}
+	return left >= c.from-o.Return
+}
+
+// put is the key with a value and the life that the command gives it.
+func (c cell) put(o *Op, value string, gone expiry) cell {
+	after := cell{present: true, value: value}
+	switch {
+	case o.TTL != 0:
+		after.live(o, gone)
+	case o.KeepTTL && c.present:
+		after.volatile, after.from, after.to, after.ttl = c.volatile, c.from, c.to, c.ttl
+	}
+	return after
+}
+
+func (c *cell) live(o *Op, gone expiry) {
+	c.volatile, c.ttl, c.from, c.to = true, o.TTL, o.Call+o.TTL, Forever
+	if o.Outcome == Done {
+		c.to = gone(o.Return, o.TTL)
+	}
+}
+
+func (c cell) text() Reply {
+	if !c.present {
+		return Reply{Null: true}
+	}
+	return Reply{Text: c.value}
+}
+
+var (
+	replyOK   = Reply{Text: "OK"}
+	replyNull = Reply{Null: true}
+	replyOne  = Reply{Int: 1}
+	replyZero = Reply{}
+)
+
+func (c cell) run(o *Op, gone expiry) (Reply, cell) {
+	switch o.Kind {
+	case Get:
+		return c.text(), c
+	case Set:
+		return c.set(o, gone)
+	case SetNX:
+		if c.present {
+			return replyZero, c
+		}
+		return replyOne, c.put(o, o.Arg, gone)
+	case GetSet:
+		return c.text(), cell{present: true, value: o.Arg}
+	case GetDel:
+		return c.text(), cell{}
+	case Del:
+		if !c.present {
+			return replyZero, c
+		}
+		return replyOne, cell{}
+	case DelIfEq:
+		if !c.present || c.value != o.Cmp {
+			return replyZero, c
+		}
+		return replyOne, cell{}
+	case Incr:
+		n := int64(0)
+		if c.present {
+			var err error
+			if n, err = strconv.ParseInt(c.value, 10, 64); err != nil {
+				return Reply{Error: true}, c
+			}
+		}
+		after := c
+		after.present, after.value = true, strconv.FormatInt(n+1, 10)
+		return Reply{Int: n + 1}, after
+	case PExpire:
+		if !c.present {
+			return replyZero, c
+		}
+		after := c
+		after.live(o, gone)
+		return replyOne, after
+	case Persist:
+		if !c.present || !c.volatile {
+			return replyZero, c
+		}
+		return replyOne, cell{present: true, value: c.value}
+	case PTTL:
+		switch {
+		case !c.present:
+			return Reply{Int: -2}, c
+		case !c.volatile:
+			return Reply{Int: -1}, c
+		}
+		return Reply{Int: 1}, c // what it really is: see agrees
+	}
+	panic("oracle: the model does not know " + string(o.Kind))
+}
+
+func (c cell) set(o *Op, gone expiry) (Reply, cell) {
+	old := c.text()
+	holds := true
+	switch {
+	case o.NX:
+		holds = !c.present
+	case o.XX:
+		holds = c.present
+	case o.Cmp != "":
+		holds = c.present && c.value == o.Cmp
+	}
+	if !holds {
+		if o.Get {
+			return old, c
+		}
+		return replyNull, c
+	}
+	if o.Get {
+		return old, c.put(o, o.Arg, gone)
+	}
+	return replyOK, c.put(o, o.Arg, gone)
+}

@@ -1,0 +1,133 @@
+package oracle
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Forever is the time of what has not ended, or need not end.
+const Forever = time.Duration(math.MaxInt64)
+
+// Kind is the command of an Op.
+type Kind string
+
+// The commands that the model knows. Their replies are those of Redis.
+const (
+	Set     Kind = "SET"     // with NX, XX, IFEQ (Cmp), GET, KEEPTTL and PX as the Op says
+	SetNX   Kind = "SETNX"   // answers 1 or 0
+	Get     Kind = "GET"     //
+	GetSet  Kind = "GETSET"  //
+	GetDel  Kind = "GETDEL"  //
+	Del     Kind = "DEL"     //
+	DelIfEq Kind = "DELIFEQ" // compare Cmp and delete; answers 1 or 0
+	Incr    Kind = "INCR"    //
+	PExpire Kind = "PEXPIRE" //
+	Persist Kind = "PERSIST" //
+	PTTL    Kind = "PTTL"    //
+)
+
+// Reads reports whether the command changes nothing.
+func (k Kind) Reads() bool { return k == Get || k == PTTL }
+
+// Outcome is what a client knows of its command.
+type Outcome byte
+
+const (
+	// Done: it was executed once, and this is its reply.
+	Done Outcome = iota
+	// Refused: the error says for certain that it was not executed.
+	Refused
+	// Unknown: it was executed once, now or later, or never.
+	Unknown
+)
+
+// Reply is the answer to a command that is Done.
+type Reply struct {
+	Null  bool
+	Int   int64
+	Text  string // bulk and simple strings
+	Error bool   // Text is an error of the command itself, such as WRONGTYPE
+}
+
+func (r Reply) String() string {
+	switch {
+	case r.Null:
+		return "nil"
+	case r.Error:
+		return "error " + r.Text
+	case r.Text != "":
+		return r.Text
+	}
+	return fmt.Sprint(r.Int)
+}
+
+// Op is one command on one key as its client saw it. Values that are written
+// must be unique in the history, so that a reply says which write it saw.
+type Op struct {
+	Client int
+	Node   string // through which node, for reports
+	Kind   Kind
+	Key    string
+	Arg    string // value written
+	Cmp    string // value compared with, "" for none
+	NX, XX bool
+	// Get is SET's option GET. KeepTTL likewise.
+	Get, KeepTTL bool
+	TTL          time.Duration // PX, or the argument of PEXPIRE; 0 for none
+
+	Call, Return time.Duration // Return counts only for Done and Refused
+	Outcome      Outcome
+	Reply        Reply
+	Error        string // of what is not Done
+}
+
+// end is when the command had been executed at the latest.
+func (o *Op) end() time.Duration {
+	if o.Outcome == Unknown {
+		return Forever
+	}
+	return o.Return
+}
+
+func (o *Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", o.Kind, o.Key)
+	for _, word := range []struct {
+		set  bool
+		text string
+	}{
+		{o.Arg != "", o.Arg}, {o.NX, "NX"}, {o.XX, "XX"}, {o.Cmp != "", "=" + o.Cmp}, {o.Get, "GET"},
+		{o.KeepTTL, "KEEPTTL"}, {o.TTL != 0, "PX " + fmt.Sprint(o.TTL.Milliseconds())},
+	} {
+		if word.set {
+			b.WriteString(" " + word.text)
+		}
+	}
+	switch o.Outcome {
+	case Done:
+		fmt.Fprintf(&b, " -> %v", o.Reply)
+	case Refused:
+		b.WriteString(" -> refused")
+	case Unknown:
+		b.WriteString(" -> ?")
+	}
+	return b.String()
+}
+
+// Violation is a promise that was seen broken.
+type Violation struct {
+	Check string        `json:"check"` // the oracle that found it
+	Key   string        `json:"key,omitempty"`
+	Text  string        `json:"text"` // one sentence
+	From  time.Duration `json:"from_ns"`
+	To    time.Duration `json:"to_ns"`
+}
+
+func (v Violation) String() string {
+	if v.Key == "" {
+		return v.Check + ": " + v.Text
+	}
+	return fmt.Sprintf("%s: %s: %s", v.Check, v.Key, v.Text)
+}
