@@ -66,6 +66,10 @@ func Bulk(s string) Reply { return Reply{kind: kindBulk, s: s} }
 // Error is an error line; text begins with its code ("ERR syntax error").
 func Error(text string) Reply { return Reply{kind: kindError, s: text} }
 
+// ErrorResult is an error line that a script returned as its value, having ended
+// well: what the script wrote stays. Any other error of a script undoes it.
+func ErrorResult(text string) Reply { return Reply{kind: kindError, n: 1, s: text} }
+
 // Array is a list of replies.
 func Array(elems []Reply) Reply { return Reply{kind: kindArray, elems: elems} }
 
@@ -110,6 +114,9 @@ func Strings(ss ...string) Reply {
 
 // IsError reports whether the reply is an error.
 func (r Reply) IsError() bool { return r.kind == kindError }
+
+// failed reports whether the reply is an error that ended a script.
+func (r Reply) failed() bool { return r.kind == kindError && r.n == 0 }
 
 // Text returns the string of a simple, error, bulk or verbatim reply.
 func (r Reply) Text() string { return r.s }

@@ -21,6 +21,7 @@ func TestReply_Append(t *testing.T) {
 		{fsm.Bulk("a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"},
 		{fsm.Simple("a\r\nb"), "+a  b\r\n", "+a  b\r\n"},
 		{fsm.Error("ERR it's\nbad"), "-ERR it's bad\r\n", "-ERR it's bad\r\n"},
+		{fsm.ErrorResult("ERR x"), "-ERR x\r\n", "-ERR x\r\n"},
 		{fsm.Array(nil), "*0\r\n", "*0\r\n"},
 		{fsm.Strings("a", ""), "*2\r\n$1\r\na\r\n$0\r\n\r\n", "*2\r\n$1\r\na\r\n$0\r\n\r\n"},
 		{fsm.Map([]fsm.Reply{fsm.Bulk("k"), fsm.Null}), "*2\r\n$1\r\nk\r\n$-1\r\n", "%1\r\n$1\r\nk\r\n_\r\n"},

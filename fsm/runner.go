@@ -8,9 +8,10 @@ type ScriptRunner interface {
 	// EVAL asks it before every run: the answer ought to be kept.
 	CompileScript(body []byte) string
 	// RunScript runs a script whose commands go through call.Do. It ends within
-	// its budget, whatever the script does. An error that the script does not
-	// handle is the reply, with the tail that Redis gives it
-	// (" script: <sha>, on @user_script:<line>.").
+	// its budget, whatever the script does. An error that ends the script is the
+	// reply, by Error, with the tail that Redis gives it (" script: <sha>, on
+	// @user_script:<line>."): then nothing of what the script wrote stays. An error
+	// that it returns as its value is ErrorResult: what it wrote stays.
 	RunScript(call ScriptCall) Reply
 }
 
@@ -27,6 +28,12 @@ type ScriptCall struct {
 	// reply has Redis' text, without the tail that redis.call puts behind it. It
 	// keeps nothing of args.
 	Do func(args [][]byte) Reply
+	// SetProto is redis.setresp: the RESP version, 2 at first, that decides the
+	// shape of what Do answers (ZRANGE WITHSCORES has pairs in 3).
+	SetProto func(proto int)
+	// SetReadOnly is the flag no-writes of a script's first line: from then on Do
+	// refuses what writes.
+	SetReadOnly func()
 	// Interrupt, if there is one, is asked now and then by a script that runs on
 	// (every few thousand instructions, and around long library calls). A text
 	// ends the script, uncatchable by pcall, with that text as its error: its time
