@@ -37,3 +37,22 @@ func TestMachine_Stop(t *testing.T) {
 		t.Errorf("waiters were told %v, want true, false, false", got)
 	}
 }
+
+// A listener that is too slow is told that it has missed events, and of all that
+// comes after them.
+func TestEventQueue_Overflow(t *testing.T) {
+	q := newEventQueue()
+	publish := func(index uint64, size int) {
+		q.applied(&fsm.Result{Index: index, Events: []fsm.Event{{Kind: fsm.EventPublish, Session: -1, Payload: make([]byte, size)}}})
+	}
+	publish(1, 10)
+	publish(2, maxQueuedEvents)
+	publish(3, 10)
+	got := q.take()
+	if len(got) != 2 || got[0].index != 2 || got[0].missed == "" || got[1].index != 3 || got[1].missed != "" {
+		t.Errorf("queue holds %+v", got)
+	}
+	if q.bytes != 0 || len(q.take()) != 0 {
+		t.Error("queue is not empty after take")
+	}
+}

@@ -20,6 +20,7 @@ type machine struct {
 	onApply     func(index, term uint64, res *fsm.Result)
 	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
 	fatal       func(error)
+	events      *eventQueue
 
 	table *fsm.Table
 
@@ -33,6 +34,7 @@ type machine struct {
 	applied atomic.Uint64
 	// deadline is the earliest deadline on the lease clock, 0 for none.
 	deadline atomic.Int64
+	wanted   atomic.Uint32 // fsm.EventKinds
 
 	waitMu  sync.Mutex
 	wait    []appliedWaiter
@@ -47,7 +49,7 @@ type appliedWaiter struct {
 }
 
 func newMachine(table *fsm.Table) *machine {
-	return &machine{table: table, m: fsm.New(table)}
+	return &machine{table: table, m: fsm.New(table), events: newEventQueue()}
 }
 
 // Apply implements raft.FSM; raft.RecoverCluster calls it.
@@ -65,6 +67,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			a.m.Advance(l.Index)
 			continue
 		}
+		a.m.Want(fsm.EventKinds(a.wanted.Load()))
 		res, err := a.m.Apply(l.Index, l.Term, l.Data)
 		if err == nil {
 			err = a.checkChain(res)
@@ -84,6 +87,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	a.mu.Unlock()
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
+			a.events.applied(res)
 			a.onApply(l.Index, l.Term, res)
 		}
 	}
@@ -202,9 +206,13 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.applied.Store(m.Applied())
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()
+	a.events.restored(m.Applied())
 	a.wake()
 	return nil
 }
+
+// want says which kinds of events applying is to tell of.
+func (a *machine) want(kinds fsm.EventKinds) { a.wanted.Store(uint32(kinds)) }
 
 // snapshot is a raft.FSMSnapshot.
 type snapshot struct {

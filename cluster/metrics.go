@@ -13,6 +13,7 @@ type Counters struct {
 	Resent        prometheus.Counter
 	Unknown       prometheus.Counter
 	Offices       prometheus.Counter
+	EventsMissed  prometheus.Counter
 	DiskSeconds   *prometheus.HistogramVec
 }
 
@@ -34,6 +35,7 @@ func newCounters() Counters {
 		Resent:        counter("gateway_resent_total", "Groups of this node's clients sent again to a new leader."),
 		Unknown:       counter("gateway_unknown_total", "Groups of this node's clients whose outcome stayed unknown."),
 		Offices:       counter("offices_total", "Times that this node began to lead."),
+		EventsMissed:  counter("events_missed_total", "Times that events of the log could not be delivered to this node's clients one by one."),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds", Help: "Seconds of a durable write, by operation (append, stable).", Buckets: seconds,
 		}, []string{"op"}),
@@ -41,5 +43,5 @@ func newCounters() Counters {
 }
 
 func (c *Counters) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ReadRounds, c.ReadGroups, c.Resent, c.Unknown, c.Offices, c.DiskSeconds}
+	return []prometheus.Collector{c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ReadRounds, c.ReadGroups, c.Resent, c.Unknown, c.Offices, c.EventsMissed, c.DiskSeconds}
 }

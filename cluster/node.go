@@ -91,6 +91,7 @@ func Open(cfg Config) (*Node, error) {
 	n.session = sessionOf(n.hello())
 	n.machine = newMachine(fsm.NewTable())
 	n.machine.fatal = n.fatal
+	n.machine.events.self = n.session
 	n.machine.onApply = n.onApply
 	n.machine.onTermStart = n.onTermStart
 	n.gateway = newGateway(n)

@@ -5,9 +5,15 @@ import (
 	"fmt"
 )
 
+// Flags of a group.
+const (
+	groupRESP3 = 1 << iota
+	groupTrack
+)
+
 // Group is what one connection asks for in one go, already in log encoding:
 //
-//	flags (bit 0: RESP3) | origin | operations …
+//	flags (bit 0: RESP3, bit 1: see Track) | origin | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
 //	           commands, each: db | argc | arguments              transaction
@@ -44,12 +50,17 @@ func (g *Group) Reset(proto int, origin uint64) {
 	g.buf = g.buf[:0]
 	var flags byte
 	if proto >= 3 {
-		flags = 1
+		flags = groupRESP3
 	}
 	g.buf = append(g.buf, flags)
 	g.buf = binary.AppendUvarint(g.buf, origin)
 	g.ops, g.Write, g.Slow = 0, false, false
 }
+
+// Track says that the connection wants to hear of the next change of the keys
+// that the group reads: if the group goes through the log, applying it tells of
+// the reads, at their place among the changes (EventTracked).
+func (g *Group) Track() { g.buf[0] |= groupTrack }
 
 // Ops returns the number of operations.
 func (g *Group) Ops() int { return g.ops }
@@ -116,6 +127,7 @@ func (g *Group) Transaction(watches []Watch, cmds []Queued) {
 type groupReader struct {
 	proto  int
 	origin uint64
+	track  bool
 	d      decoder
 	args   [][]byte // scratch, reused from operation to operation
 }
@@ -124,11 +136,12 @@ func (r *groupReader) open(body []byte) error {
 	r.d = decoder{b: body}
 	flags := r.d.byte()
 	r.proto = 2
-	if flags&1 != 0 {
+	if flags&groupRESP3 != 0 {
 		r.proto = 3
 	}
 	r.origin = r.d.uvarint()
-	if flags > 1 && r.d.err == nil {
+	r.track = flags&groupTrack != 0
+	if flags > groupRESP3|groupTrack && r.d.err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
 	return r.d.err

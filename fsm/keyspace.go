@@ -163,6 +163,7 @@ func (c *Ctx) store(o *object) {
 	if o.deadline != 0 {
 		c.m.expiry.add(c.db, o)
 	}
+	c.changed(o.key)
 }
 
 // assign is store for an object that was given a value: it also takes the
@@ -179,6 +180,7 @@ func (c *Ctx) remove(o *object) {
 	if o.deadline != 0 {
 		c.m.expiry.remove(c.db, o)
 	}
+	c.changed(o.key)
 }
 
 // change panics when a command without the Write flag tries to write: a row

@@ -21,12 +21,16 @@ type Machine struct {
 	dbs       [Databases]db
 	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
 	stats     Stats
+	notices   notices // notify-keyspace-events
 
 	expiry expiry
 	owner  *seqOwner // of the nodes of collections that may be changed in place
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
+
+	want   EventKinds // what the results are to tell of: see Want
+	events []Event    // of the entry that is being applied
 }
 
 // Stats counts what the log did; all nodes count the same.
@@ -104,6 +108,8 @@ type Result struct {
 	TermStart *TermStart // the entry was one
 	Sessions  []SessionID
 	Groups    []GroupResult
+	// Events are what the entry did that Want asks for, in order.
+	Events []Event
 	// Backwards: the entry was stamped behind the clock.
 	Backwards bool
 	// HashIndex and Hash repeat the chain point of the entry's header.
@@ -141,6 +147,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	}
 	m.applied = index
 	m.link(res)
+	res.Events, m.events = m.events, nil
 	return res, nil
 }
 
@@ -183,7 +190,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		m.stats.Entries++
 	}
 	c := &m.ctx
-	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: e.header.Seed, index: index, r: c.r}
+	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: e.header.Seed, index: index, session: -1, r: c.r}
 	c.setPlace(0)
 	if !fenced {
 		c.expireDue()
@@ -209,7 +216,11 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		if fenced {
 			m.stats.Fenced++
 			g.Status = StatusFenced
-		} else if err := m.runGroup(c, sessions[si], body, &g); err != nil {
+			res.Groups = append(res.Groups, g)
+			continue
+		}
+		c.session = int(si)
+		if err := m.runGroup(c, sessions[si], body, &g); err != nil {
 			return fmt.Errorf("group %d of %s: %w", seq, res.Sessions[si], err)
 		}
 		res.Groups = append(res.Groups, g)
@@ -293,6 +304,7 @@ func (m *Machine) Fork() *Machine {
 	f.sessions = nil
 	f.arena = nil
 	f.ctx = Ctx{}
+	f.want, f.events = 0, nil
 	for i := range m.dbs {
 		f.dbs[i].tree = m.dbs[i].tree.fork()
 	}
@@ -314,6 +326,9 @@ type Ctx struct {
 	pos   Pos
 	proto int
 
+	// session is the index of the session whose group runs, -1 for none.
+	session int
+
 	readOnly bool
 	overdue  bool
 
@@ -330,11 +345,6 @@ func (c *Ctx) random() uint64 {
 	c.seed += 0x9e3779b97f4a7c15 // splitmix64
 	return mix(c.seed)
 }
-
-// notify tells of a change of a key, for keyspace notifications: class is the
-// letter that notify-keyspace-events uses for it. Nobody listens yet: the
-// calls stand where Redis has them.
-func (c *Ctx) notify(class, event, key string) {}
 
 const replyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
@@ -386,6 +396,9 @@ func (c *Ctx) next() (Reply, error) {
 	}
 	c.db = db
 	c.setPlace(c.place + 1)
+	if c.r.track && cmd.Flags&ReadOnly != 0 {
+		c.tracked(cmd, args)
+	}
 	return cmd.Run(c, args), nil
 }
 

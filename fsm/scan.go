@@ -277,6 +277,7 @@ func flushdb(c *Ctx, args [][]byte) Reply {
 	c.change()
 	c.m.dbs[c.db] = newDB()
 	c.m.expiry.drop(c.db)
+	c.flushed(c.db)
 	return OK
 }
 
@@ -287,6 +288,7 @@ func flushall(c *Ctx, args [][]byte) Reply {
 	c.change()
 	for i := range c.m.dbs {
 		c.m.dbs[i] = newDB()
+		c.flushed(i)
 	}
 	c.m.expiry = newExpiry()
 	return OK
@@ -310,5 +312,7 @@ func swapdb(c *Ctx, args [][]byte) Reply {
 	c.change()
 	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
 	c.m.expiry.swap(int(a), int(b))
+	c.flushed(int(a))
+	c.flushed(int(b))
 	return OK
 }

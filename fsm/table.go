@@ -164,6 +164,7 @@ func families() [][]Command {
 		listCommands,
 		setCommands,
 		zsetCommands,
+		pubsubCommands,
 		internalCommands,
 	}
 }

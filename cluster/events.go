@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Listener is told what the log does on this node, in its order, by one
+// goroutine. It holds up nothing but what comes after it, and must not wait for
+// the network all the same: see maxQueuedEvents.
+type Listener interface {
+	// Applied is called for an entry that has events of the kinds that Want
+	// asks for. Origin is 0 for those that no connection of this node has
+	// caused. Events that only concern the connection that caused them
+	// (EventTracked, EventServed) come for connections of this node only.
+	Applied(index uint64, events []fsm.Event)
+	// Missed says that events up to index have not been delivered, because a
+	// snapshot took the place of the log, or because the listener was too slow.
+	Missed(index uint64, why string)
+}
+
+// What may wait for the listener, in estimated bytes, before it is told that it
+// has missed events.
+const maxQueuedEvents = 64 << 20
+
+// eventQueue carries events from raft's FSM goroutine, which must not wait, to
+// the listener.
+type eventQueue struct {
+	self  fsm.SessionID // set before raft starts
+	ready chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	entries []entryEvents
+	bytes   int
+}
+
+// entryEvents are the events of one entry, or the news that some are missing.
+type entryEvents struct {
+	index  uint64
+	events []fsm.Event
+	missed string
+}
+
+func newEventQueue() *eventQueue {
+	return &eventQueue{ready: make(chan struct{}, 1)}
+}
+
+// applied takes the events of an entry.
+func (q *eventQueue) applied(res *fsm.Result) {
+	if len(res.Events) == 0 {
+		return
+	}
+	keep := res.Events[:0]
+	for _, e := range res.Events {
+		if own := e.Session >= 0 && res.Sessions[e.Session] == q.self; !own {
+			if e.Kind == fsm.EventTracked || e.Kind == fsm.EventServed {
+				continue
+			}
+			e.Origin = 0
+		}
+		keep = append(keep, e)
+	}
+	if len(keep) == 0 {
+		return
+	}
+	bytes := fsm.EventBytes(keep)
+	q.mu.Lock()
+	if q.bytes+bytes > maxQueuedEvents {
+		q.entries = append(q.entries[:0], entryEvents{index: res.Index, missed: "more events than can be delivered"})
+		q.bytes = 0
+	} else {
+		q.entries = append(q.entries, entryEvents{index: res.Index, events: keep})
+		q.bytes += bytes
+	}
+	q.mu.Unlock()
+	poke(q.ready)
+}
+
+// restored notes that the state was replaced by a snapshot up to index.
+func (q *eventQueue) restored(index uint64) {
+	q.mu.Lock()
+	q.entries, q.bytes = q.entries[:0], 0 // they are part of what is missing
+	q.entries = append(q.entries, entryEvents{index: index, missed: "a snapshot took the place of the log"})
+	q.mu.Unlock()
+	poke(q.ready)
+}
+
+// take returns all that waits.
+func (q *eventQueue) take() []entryEvents {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	entries := q.entries
+	q.entries, q.bytes = nil, 0
+	return entries
+}
+
+// Listen gives the node its listener. It is called once, before Want and Close.
+func (n *Node) Listen(l Listener) {
+	n.wg.Add(1)
+	go n.deliverEvents(l)
+}
+
+// Want says which kinds of events the listener is to be told of. Entries that
+// are applied after Want has returned have them.
+func (n *Node) Want(kinds fsm.EventKinds) { n.machine.want(kinds) }
+
+// deliverEvents calls the listener until the node closes.
+func (n *Node) deliverEvents(l Listener) {
+	defer n.wg.Done()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.machine.events.ready:
+		}
+		for _, e := range n.machine.events.take() {
+			if e.missed != "" {
+				n.stats.EventsMissed.Inc()
+				n.log.Warn("events were not delivered", "index", e.index, "reason", e.missed)
+				l.Missed(e.index, e.missed)
+				continue
+			}
+			l.Applied(e.index, e.events)
+		}
+	}
+}

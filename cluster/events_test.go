@@ -1,0 +1,135 @@
+package cluster_test
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// audience writes down what it is told.
+type audience struct {
+	t  *testing.T
+	mu sync.Mutex
+	// messages are those published, origins the connections that did it.
+	messages []string
+	origins  []uint64
+	index    uint64
+	missed   int
+}
+
+func (l *audience) Applied(index uint64, events []fsm.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index <= l.index {
+		l.t.Errorf("events of entry %d after those of %d", index, l.index)
+	}
+	l.index = index
+	for _, e := range events {
+		if e.Kind == fsm.EventPublish {
+			l.messages, l.origins = append(l.messages, string(e.Payload)), append(l.origins, e.Origin)
+		}
+	}
+}
+
+func (l *audience) Missed(index uint64, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index = max(l.index, index)
+	l.missed++
+}
+
+func (l *audience) got() ([]string, []uint64, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.messages), slices.Clone(l.origins), l.missed
+}
+
+// listen gives a node a listener that wants messages.
+func (c *testCluster) listen(id string) *audience {
+	l := &audience{t: c.t}
+	c.node(id).Listen(l)
+	c.node(id).Want(fsm.Kinds(fsm.EventPublish))
+	return l
+}
+
+// Every node tells its listener of every message, once and in the order of the
+// log, while a leader dies in the middle.
+func TestEvents_InLogOrder(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	dead := c.leader()
+	rest := c.others(dead)
+	listeners := make(map[string]*audience)
+	for _, id := range rest {
+		listeners[id] = c.listen(id)
+	}
+	const each = 200
+	var wg sync.WaitGroup
+	for _, id := range rest {
+		wg.Go(func() {
+			cl := c.client(id)
+			for i := range each {
+				if id == rest[0] && i == each/2 {
+					c.crash(dead)
+				}
+				if reply, err := cl.do("publish", "news", id+"-"+strconv.Itoa(i)); err != nil || reply != ":0\r\n" {
+					t.Errorf("publish answered %q, %v", reply, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, "all messages everywhere", func() bool {
+		a, _, _ := listeners[rest[0]].got()
+		b, _, _ := listeners[rest[1]].got()
+		return len(a) >= 2*each && len(b) >= 2*each
+	})
+	a, originsA, missedA := listeners[rest[0]].got()
+	b, originsB, missedB := listeners[rest[1]].got()
+	if !slices.Equal(a, b) {
+		t.Errorf("the nodes were told of different messages, or in different order:\n%v\n%v", a, b)
+	}
+	if missedA+missedB != 0 {
+		t.Errorf("%d and %d events were missed", missedA, missedB)
+	}
+	next := make(map[string]int)
+	for i, m := range a {
+		from := m[:2]
+		if want := from + "-" + strconv.Itoa(next[from]); m != want {
+			t.Fatalf("message %d is %s, want %s", i, m, want)
+		}
+		next[from]++
+		// Connection 1 of either node has sent all: only its own node may know it.
+		if own := originsA[i]; (own == 1) != (from == rest[0]) {
+			t.Errorf("%s: connection %d of %s", m, own, rest[0])
+		}
+		if own := originsB[i]; (own == 1) != (from == rest[1]) {
+			t.Errorf("%s: connection %d of %s", m, own, rest[1])
+		}
+	}
+}
+
+// A node that got a snapshot in place of the log says that it has missed events.
+func TestEvents_MissedBySnapshot(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallSnapshots)
+	late := c.others(c.leader())[0]
+	l := c.listen(late)
+	c.isolate(late)
+	cl := c.client(c.leader(c.others(late)...))
+	for i := range 300 { // more than a snapshot leaves in the log
+		cl.want(t, ok, "set", "k", strconv.Itoa(i))
+	}
+	for _, id := range c.others(late) {
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.net.heal()
+	eventually(t, "a snapshot to be restored", func() bool { _, _, missed := l.got(); return missed == 1 })
+	cl.want(t, ":0\r\n", "publish", "news", "after")
+	eventually(t, "the message after it", func() bool { m, _, _ := l.got(); return len(m) == 1 && m[0] == "after" })
+}

@@ -1,0 +1,76 @@
+package fsm_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// eventWriter feeds entries of one session to a machine.
+type eventWriter struct {
+	t     *testing.T
+	m     *fsm.Machine
+	index uint64
+	seq   uint64
+	stamp int64
+}
+
+// apply runs commands as one group of connection origin, and prints the events.
+func (w *eventWriter) apply(origin uint64, track bool, cmds ...[]string) []string {
+	w.t.Helper()
+	var g fsm.Group
+	g.Reset(2, origin)
+	if track {
+		g.Track()
+	}
+	for _, words := range cmds {
+		args := make([][]byte, len(words))
+		for i := range words {
+			args[i] = []byte(words[i])
+		}
+		g.Command(w.m.Table().Find(args[0]), 0, args)
+	}
+	var b fsm.BatchBuilder
+	w.seq++
+	w.index++
+	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, w.seq-1, w.seq, g.Bytes())
+	res, err := w.m.Apply(w.index, 1, b.Encode(fsm.Header{Term: 1, Stamp: w.stamp}))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []string
+	for _, e := range res.Events {
+		out = append(out, fmt.Sprintf("%d db%d %s %s%s session %d origin %d", e.Kind, e.DB, e.Key, e.Name, e.Payload, e.Session, e.Origin))
+	}
+	return out
+}
+
+func TestEvents(t *testing.T) {
+	all := fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace, fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked)
+	m, deaf := fsm.New(fsm.NewTable()), fsm.New(fsm.NewTable())
+	m.Want(all)
+	w, d := eventWriter{t: t, m: m, stamp: 1}, eventWriter{t: t, m: deaf, stamp: 1}
+	check := func(stamp int64, want []string, origin uint64, track bool, cmds ...[]string) {
+		t.Helper()
+		w.stamp, d.stamp = stamp, stamp
+		if got := w.apply(origin, track, cmds...); !slices.Equal(got, want) {
+			t.Errorf("%v gave\n%q, want\n%q", cmds, got, want)
+		}
+		if got := d.apply(origin, track, cmds...); got != nil {
+			t.Errorf("%v gave %q to a machine that nobody listens to", cmds, got)
+		}
+		_, a := m.Hash()
+		if _, b := deaf.Hash(); a != b {
+			t.Errorf("%v: the hash chain hangs on the events", cmds)
+		}
+	}
+	check(1, []string{"2 db0 k  session 0 origin 7"}, 7, false, []string{"set", "k", "v", "px", "1000"})
+	check(1, []string{"4 db0 k  session 0 origin 7", "2 db0 k  session 0 origin 7", "4 db0 k  session 0 origin 7", "4 db0 l  session 0 origin 7"}, 7, true,
+		[]string{"get", "k"}, []string{"append", "k", "w"}, []string{"mget", "k", "l"})
+	check(1, nil, 7, false, []string{"get", "k"})
+	check(2e9, []string{"2 db0 k  session -1 origin 0", "2 db0 l  session 0 origin 8"}, 8, false, []string{"incr", "l"})
+	check(2e9, []string{"3 db0   session 0 origin 8"}, 8, false, []string{"flushdb"})
+	check(2e9, []string{"0 db0 news hello session 0 origin 9", "0 db0 news again session 0 origin 9"}, 9, false, []string{"publish", "news", "hello"}, []string{"spublish", "news", "again"})
+}
