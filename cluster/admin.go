@@ -197,10 +197,14 @@ type NodeStatus struct {
 	Uptime     float64 `json:"uptime_seconds"`
 	Keys       int     `json:"keys"`
 	LogBytes   int64   `json:"log_bytes"`
-	PID        int     `json:"pid,omitempty"`
-	Reachable  bool    `json:"reachable"`
-	Ready      bool    `json:"ready"` // has a way to a leader
-	Detail     string  `json:"detail,omitempty"`
+	// StateIndex and StateHash are a point of the chain over all that the node
+	// has applied: nodes that show the same index must show the same hash.
+	StateIndex uint64 `json:"state_index"`
+	StateHash  string `json:"state_hash,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	Reachable  bool   `json:"reachable"`
+	Ready      bool   `json:"ready"` // has a way to a leader
+	Detail     string `json:"detail,omitempty"`
 }
 
 // Status returns this node's own state.
@@ -211,7 +215,11 @@ func (n *Node) Status() NodeStatus {
 		HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
 	}
-	n.machine.view(func(m *fsm.Machine) { st.Keys = m.Len() })
+	n.machine.view(func(m *fsm.Machine) {
+		st.Keys = m.Len()
+		index, hash := m.Hash()
+		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
+	})
 	n.mu.Lock()
 	r := n.raft
 	st.Detail = n.phase

@@ -1,0 +1,142 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// Entry is one entry of a raft log.
+type Entry struct {
+	Index, Term uint64
+	Command     bool // of the machine: Data is one of its entries
+	Data        []byte
+}
+
+// Log is the log of one node, in order and without gaps.
+type Log struct {
+	Node    string
+	Entries []Entry
+}
+
+// ReadDir reads the log of a stopped node, after the checks that the node itself
+// makes at start. The directory stays usable; its count of starts grows by one.
+func ReadDir(dir, node, kind string) (log Log, err error) {
+	failed := make(chan error, 1)
+	s, err := storage.Open(storage.Config{Dir: dir, NodeID: node, LogKind: kind, Logger: hclog.NewNullLogger(), Fatal: func(err error) { failed <- err }})
+	if err != nil {
+		return Log{}, fmt.Errorf("open data of %s: %w", node, err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	log.Node = node
+	store := s.Log()
+	first, err := store.FirstIndex()
+	if err != nil {
+		return log, fmt.Errorf("log of %s: %w", node, err)
+	}
+	last, err := store.LastIndex()
+	if err != nil {
+		return log, fmt.Errorf("log of %s: %w", node, err)
+	}
+	for i := max(first, 1); first > 0 && i <= last; i++ {
+		var l raft.Log
+		if err := store.GetLog(i, &l); err != nil {
+			return log, fmt.Errorf("entry %d of %s: %w", i, node, err)
+		}
+		log.Entries = append(log.Entries, Entry{l.Index, l.Term, l.Type == raft.LogCommand, l.Data})
+	}
+	return log, nil
+}
+
+// Compare checks that the logs hold the same entry wherever two of them reach, up
+// to commit, and that no index and term stand for two entries anywhere; that one
+// node at most opened an office in a term; and that the lease clock never went
+// back. It returns the longest log up to commit.
+func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []oracle.Violation) {
+	say := func(format string, args ...any) {
+		bad = append(bad, oracle.Violation{Check: "log equality", Text: fmt.Sprintf(format, args...)})
+	}
+	type place struct{ index, term uint64 }
+	type held struct {
+		node string
+		sum  [32]byte
+		term uint64
+	}
+	committed := make(map[uint64]held)
+	written := make(map[place]held)
+	for _, log := range logs {
+		for _, e := range log.Entries {
+			h := held{log.Node, sha256.Sum256(e.Data), e.Term}
+			at := place{e.Index, e.Term}
+			if other, ok := written[at]; !ok {
+				written[at] = h
+			} else if compared++; other.sum != h.sum {
+				say("entry %d of term %d is one in the log of %s and another in that of %s", e.Index, e.Term, other.node, h.node)
+			}
+			if e.Index > commit {
+				continue
+			}
+			if other, ok := committed[e.Index]; !ok {
+				committed[e.Index] = h
+			} else if other.term != e.Term {
+				say("committed entry %d is of term %d in the log of %s, of term %d in that of %s", e.Index, other.term, other.node, e.Term, h.node)
+			}
+		}
+	}
+	for _, log := range logs {
+		n := sort.Search(len(log.Entries), func(i int) bool { return log.Entries[i].Index > commit })
+		entries := log.Entries[:n]
+		switch {
+		case n == 0 || entries[n-1].Index != commit: // this node is behind
+		case longest.Entries == nil || entries[0].Index < longest.Entries[0].Index:
+			longest = Log{log.Node, entries}
+		}
+	}
+	if longest.Entries == nil && commit > 0 {
+		say("no log reaches up to the commit index %d", commit)
+	}
+	return longest, compared, append(bad, offices(longest)...)
+}
+
+// offices checks what leaders stamped on the entries of a committed log.
+func offices(log Log) []oracle.Violation {
+	var bad []oracle.Violation
+	say := func(format string, args ...any) {
+		bad = append(bad, oracle.Violation{Check: "one leader a term", Text: fmt.Sprintf(format, args...)})
+	}
+	leader := make(map[uint64]string)
+	clock := int64(0)
+	for _, e := range log.Entries {
+		if !e.Command {
+			continue
+		}
+		rec, err := fsm.ReadRecord(e.Data)
+		if err != nil {
+			say("entry %d: %v", e.Index, err)
+			return bad
+		}
+		if rec.Header.Term != e.Term {
+			continue // fenced
+		}
+		if t := rec.TermStart; t != nil {
+			if other, ok := leader[e.Term]; ok && other != t.NodeID {
+				say("%s and %s both led term %d", other, t.NodeID, e.Term)
+			}
+			leader[e.Term] = t.NodeID
+			continue
+		}
+		if rec.Header.Stamp < clock {
+			say("the lease clock goes back from %d to %d at entry %d", clock, rec.Header.Stamp, e.Index)
+		}
+		clock = max(clock, rec.Header.Stamp)
+	}
+	return bad
+}

@@ -1,0 +1,283 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// recorder runs commands on the nodes' machine and keeps the log and the history
+// that one client would have seen, a command each 10 ms.
+type recorder struct {
+	t       *testing.T
+	table   *fsm.Table
+	machine *fsm.Machine
+	log     Log
+	ops     []oracle.Op
+	seq     uint64
+	stamp   int64
+	now     time.Duration
+}
+
+func newRecorder(t *testing.T) *recorder {
+	t.Helper()
+	r := &recorder{t: t, table: fsm.NewTable()}
+	r.machine = fsm.New(r.table)
+	r.append(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Instance: "i", Boot: 1, ClusterID: "c"}))
+	return r
+}
+
+func (r *recorder) append(data []byte) *fsm.Result {
+	r.t.Helper()
+	index := uint64(len(r.log.Entries) + 1)
+	r.log.Entries = append(r.log.Entries, Entry{index, 1, true, data})
+	res, err := r.machine.Apply(index, 1, data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res
+}
+
+// words are an Op's command as a client sends it.
+func words(o *oracle.Op) []string {
+	args := []string{strings.ToLower(string(o.Kind)), o.Key}
+	switch o.Kind {
+	case oracle.Set:
+		args = append(args, o.Arg)
+		for _, w := range []struct {
+			on   bool
+			args []string
+		}{
+			{o.NX, []string{"NX"}}, {o.XX, []string{"XX"}}, {o.Cmp != "", []string{"IFEQ", o.Cmp}}, {o.Get, []string{"GET"}},
+			{o.KeepTTL, []string{"KEEPTTL"}}, {o.TTL != 0, []string{"PX", strconv.FormatInt(o.TTL.Milliseconds(), 10)}},
+		} {
+			if w.on {
+				args = append(args, w.args...)
+			}
+		}
+	case oracle.SetNX, oracle.GetSet, rpush:
+		args = append(args, o.Arg)
+	case oracle.DelIfEq:
+		args = append(args, o.Cmp)
+	case oracle.PExpire:
+		args = append(args, strconv.FormatInt(o.TTL.Milliseconds(), 10))
+	}
+	return args
+}
+
+// do runs one command and notes what the client saw.
+func (r *recorder) do(o oracle.Op) oracle.Op {
+	r.t.Helper()
+	args := words(&o)
+	cmd := r.table.Find([]byte(args[0]))
+	if cmd == nil {
+		r.t.Fatalf("no command %q", args[0])
+	}
+	raw := make([][]byte, len(args))
+	for i, a := range args {
+		raw[i] = []byte(a)
+	}
+	var g fsm.Group
+	g.Reset(2, 1)
+	g.Command(cmd, 0, raw)
+	r.seq++
+	r.now += 10 * time.Millisecond
+	r.stamp += int64(10 * time.Millisecond)
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n1@i", Boot: 1}, 0, r.seq, g.Bytes())
+	res := r.append(b.Encode(fsm.Header{Term: 1, Stamp: r.stamp}))
+	o.Call, o.Return, o.Reply = r.now-5*time.Millisecond, r.now, parseReply(r.t, res.Groups[0].Reply)
+	r.ops = append(r.ops, o)
+	return o
+}
+
+func parseReply(t *testing.T, b []byte) oracle.Reply {
+	t.Helper()
+	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
+	switch line[0] {
+	case '+':
+		return oracle.Reply{Text: string(line[1:])}
+	case '-':
+		return oracle.Reply{Error: true, Text: string(line[1:])}
+	case ':':
+		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return oracle.Reply{Int: n}
+	case '$':
+		if string(line) == "$-1" {
+			return oracle.Reply{Null: true}
+		}
+		return oracle.Reply{Text: string(bytes.TrimSuffix(rest, []byte("\r\n")))}
+	}
+	t.Fatalf("reply %q", b)
+	return oracle.Reply{}
+}
+
+// random is a history of n commands of all kinds on a few keys.
+func random(t *testing.T, seed uint64, n int) *recorder {
+	t.Helper()
+	r := newRecorder(t)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	values := []string{"none"}
+	for i := range n {
+		o := oracle.Op{Key: fmt.Sprintf("k%d", rng.IntN(3))}
+		value := fmt.Sprintf("v%d", i)
+		some := values[max(len(values)-1-rng.IntN(3), 0)]
+		ttl := time.Duration(10+rng.IntN(80)) * time.Millisecond
+		switch rng.IntN(14) {
+		case 0, 1:
+			o.Kind, o.Arg = oracle.Set, value
+			if rng.IntN(2) == 0 {
+				o.TTL = ttl
+			}
+		case 2:
+			o.Kind, o.Arg, o.NX, o.TTL = oracle.Set, value, true, ttl
+		case 3:
+			o.Kind, o.Arg, o.XX, o.KeepTTL = oracle.Set, value, true, true
+		case 4:
+			o.Kind, o.Arg, o.Cmp, o.Get = oracle.Set, value, some, true
+		case 5:
+			o.Kind, o.Arg = oracle.SetNX, value
+		case 6:
+			o.Kind, o.Arg = oracle.GetSet, value
+		case 7:
+			o.Kind = oracle.GetDel
+		case 8:
+			o.Kind = oracle.Del
+		case 9:
+			o.Kind, o.Cmp = oracle.DelIfEq, some
+		case 10:
+			o.Kind, o.Key = oracle.Incr, "n"
+		case 11:
+			o.Kind, o.TTL = oracle.PExpire, ttl
+		case 12:
+			o.Kind = []oracle.Kind{oracle.Persist, oracle.PTTL}[rng.IntN(2)]
+		case 13:
+			o.Kind = oracle.Get
+		}
+		if o.Arg != "" {
+			values = append(values, o.Arg)
+		}
+		r.do(o)
+	}
+	return r
+}
+
+// Two models that were written apart from each other agree on random histories:
+// this one with the machine of the nodes, and both with porcupine's.
+func TestCheck_AgreesWithTheMachine(t *testing.T) {
+	for seed := range uint64(20) {
+		r := random(t, seed, 400)
+		res := Check(r.log, r.ops, nil)
+		if len(res.Violations) != 0 || res.Unmodelled != 0 || res.Executed != len(r.ops) {
+			t.Fatalf("seed %d: %+v", seed, res)
+		}
+		if res.Matched < 300 || res.Reads < 10 {
+			t.Errorf("seed %d: only %d writes and %d reads compared", seed, res.Matched, res.Reads)
+		}
+		health := &oracle.Health{Known: true, Slack: 20 * time.Millisecond}
+		if bad := oracle.Linear(r.ops, health, 10*time.Second).Violations; len(bad) != 0 {
+			t.Fatalf("seed %d: porcupine: %v", seed, bad)
+		}
+	}
+}
+
+// A log whose beginning is gone explains no less than it can.
+func TestCheck_CompactedLog(t *testing.T) {
+	r := random(t, 7, 400)
+	r.log.Entries = r.log.Entries[200:]
+	if res := Check(r.log, r.ops[220:], nil); len(res.Violations) != 0 || res.Entries != 201 {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestCheck_Finds(t *testing.T) {
+	set := func(key, v string) oracle.Op { return oracle.Op{Kind: oracle.Set, Key: key, Arg: v} }
+	get := func(key string) oracle.Op { return oracle.Op{Kind: oracle.Get, Key: key} }
+	push := func(id string) oracle.Op { return oracle.Op{Kind: rpush, Key: "l", Arg: id} }
+	for _, tc := range []struct {
+		what  string
+		spoil func(r *recorder)
+		want  string // part of the only violation, "" for none
+	}{
+		{"nothing", func(r *recorder) {}, ""},
+		{"acknowledged, not in the log", func(r *recorder) {
+			o := set("k", "ghost")
+			o.Reply = oracle.Reply{Text: "OK"}
+			r.ops = append(r.ops, o)
+		}, "is 0 times in the log"},
+		{"refused, in the log", func(r *recorder) { r.ops[0].Outcome = oracle.Refused }, "1 refused"},
+		{"unknown, in the log", func(r *recorder) { r.ops[0].Outcome = oracle.Unknown }, ""},
+		{"executed twice", func(r *recorder) { again(r, set("k", "a")) }, "ran 2 times"},
+		{"appended again, not executed", func(r *recorder) {
+			e := r.log.Entries[1]
+			e.Index = uint64(len(r.log.Entries) + 1)
+			r.log.Entries = append(r.log.Entries, e)
+		}, ""},
+		{"another reply", func(r *recorder) { r.ops[2].Reply = oracle.Reply{Int: 9} }, "the log gives 1"},
+		{"against time", func(r *recorder) {
+			r.ops[0].Call, r.ops[0].Return = time.Hour, time.Hour+1
+		}, "stands in the log behind"},
+		{"stale read", func(r *recorder) { r.ops[4].Reply = oracle.Reply{Text: "a"} }, "held nothing of the kind"},
+		{"read that lost a write", func(r *recorder) { r.ops[4].Reply = oracle.Reply{Null: true} }, "held nothing of the kind"},
+	} {
+		r := newRecorder(t)
+		r.do(set("k", "a"))
+		r.do(push("x"))
+		r.do(oracle.Op{Kind: oracle.SetNX, Key: "n", Arg: "1"})
+		r.do(set("k", "b"))
+		r.do(get("k"))
+		tc.spoil(r)
+		res := Check(r.log, r.ops, nil)
+		switch {
+		case tc.want == "" && len(res.Violations) > 0:
+			t.Errorf("%s: %v", tc.what, res.Violations)
+		case tc.want != "" && !slices.ContainsFunc(res.Violations, func(v oracle.Violation) bool { return strings.Contains(v.Text, tc.want) }):
+			t.Errorf("%s: %v, want one that says %q", tc.what, res.Violations, tc.want)
+		}
+	}
+}
+
+// again puts a command into the log a second time, behind the client's back.
+func again(r *recorder, o oracle.Op) {
+	n := len(r.ops)
+	r.do(o)
+	r.ops = r.ops[:n]
+}
+
+func TestCompare(t *testing.T) {
+	a := random(t, 1, 20).log
+	a.Node = "a"
+	last := uint64(len(a.Entries))
+	clone := func(node string) Log { return Log{node, slices.Clone(a.Entries)} }
+	for _, tc := range []struct {
+		what string
+		b    func() Log
+		bad  int
+	}{
+		{"equal", func() Log { return clone("b") }, 0},
+		{"behind", func() Log { b := clone("b"); b.Entries = b.Entries[:5]; return b }, 0},
+		{"another entry of the same term", func() Log { b := clone("b"); b.Entries[7].Data = b.Entries[6].Data; return b }, 1},
+		{"a committed entry of another term", func() Log { b := clone("b"); b.Entries[7].Term = 2; return b }, 1},
+	} {
+		longest, compared, bad := Compare([]Log{a, tc.b()}, last)
+		if len(bad) != tc.bad || compared == 0 || len(longest.Entries) != int(last) {
+			t.Errorf("%s: %d compared, %v", tc.what, compared, bad)
+		}
+	}
+	back := clone("a")
+	back.Entries[9], back.Entries[8] = Entry{10, 1, true, back.Entries[8].Data}, Entry{9, 1, true, back.Entries[9].Data}
+	if _, _, bad := Compare([]Log{back}, last); len(bad) != 1 || bad[0].Check != "one leader a term" {
+		t.Errorf("clock that goes back: %v", bad)
+	}
+}
