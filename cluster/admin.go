@@ -191,6 +191,7 @@ type NodeStatus struct {
 	LastIndex  uint64  `json:"last_index"`
 	Lag        uint64  `json:"lag"` // entries behind the leader's commit index
 	ClientAddr string  `json:"client_addr,omitempty"`
+	Sentinel   string  `json:"sentinel_addr,omitempty"`
 	PeerAddr   string  `json:"peer_addr"`
 	HTTPAddr   string  `json:"http_addr,omitempty"`
 	Version    string  `json:"version,omitempty"`
@@ -202,6 +203,7 @@ type NodeStatus struct {
 	StateIndex uint64 `json:"state_index"`
 	StateHash  string `json:"state_hash,omitempty"`
 	PID        int    `json:"pid,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
 	Reachable  bool   `json:"reachable"`
 	Ready      bool   `json:"ready"` // has a way to a leader
 	Detail     string `json:"detail,omitempty"`
@@ -211,8 +213,8 @@ type NodeStatus struct {
 func (n *Node) Status() NodeStatus {
 	id := n.stores.Identity()
 	st := NodeStatus{
-		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting", ClientAddr: n.cfg.ClientAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
-		HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
+		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting", ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
+		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
 	}
 	n.machine.view(func(m *fsm.Machine) {

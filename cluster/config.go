@@ -23,8 +23,9 @@ type Config struct {
 	// PeerAddr is where the node listens for other nodes, AdvertisePeerAddr
 	// what it tells them ("" for PeerAddr); the latter may be a DNS name.
 	PeerAddr, AdvertisePeerAddr string
-	// ClientAddr and HTTPAddr are advertised in the status of the node.
-	ClientAddr, HTTPAddr string
+	// ClientAddr, SentinelAddr ("" for none) and HTTPAddr are advertised in the
+	// status of the node, and so is RunID, which names this run of the process.
+	ClientAddr, SentinelAddr, HTTPAddr, RunID string
 	// Peers are the nodes that form the cluster, by id, with their advertised
 	// addresses; this node's own is among them. After the cluster has formed,
 	// membership is in the log, and Peers only overrides addresses.

@@ -395,6 +395,7 @@ func (n *Node) linkOnce() error {
 	stop()
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
+			n.silent(string(id))
 			n.suspect(id, addr)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
@@ -403,8 +404,10 @@ func (n *Node) linkOnce() error {
 	go func() { ended <- l.run() }()
 	n.gateway.linked(l, accepted)
 	n.gateway.readLinked(l)
+	n.lead(string(id))
 	n.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {
+		n.unlead()
 		n.gateway.unlinked(l)
 		n.gateway.readLinked(nil)
 	}()
@@ -445,7 +448,9 @@ func (n *Node) linkLocal(ctx context.Context, o *office) error {
 	}
 	n.gateway.linked(l, accepted)
 	n.gateway.readLinked(l)
+	n.lead(n.cfg.NodeID)
 	defer func() {
+		n.unlead()
 		n.gateway.unlinked(l)
 		n.gateway.readLinked(nil)
 	}()

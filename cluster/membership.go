@@ -119,14 +119,11 @@ func (n *Node) keepMembers() {
 	defer n.wg.Done()
 	t := time.NewTicker(500 * time.Millisecond)
 	defer t.Stop()
-	for round := 0; ; round++ {
+	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-t.C:
-		}
-		if round%10 == 0 {
-			n.learnClientAddrs()
 		}
 		if n.currentOffice() == nil {
 			continue
@@ -138,27 +135,6 @@ func (n *Node) keepMembers() {
 				}
 			}
 		}
-	}
-}
-
-// clientAddr is where a member's clients connect, as far as known.
-type clientAddr struct {
-	addr  string
-	alive bool // it answered when last asked
-}
-
-// learnClientAddrs asks the members where their clients connect, for INFO and
-// ROLE: the log knows peer addresses only.
-func (n *Node) learnClientAddrs() {
-	status := n.ClusterStatus(n.ctx)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, st := range status {
-		known := n.clientAddrs[st.ID]
-		if known.alive = st.Reachable; st.Reachable {
-			known.addr = st.ClientAddr
-		}
-		n.clientAddrs[st.ID] = known
 	}
 }
 

@@ -48,8 +48,11 @@ type Node struct {
 	office *office
 	formed chan struct{} // closed when raft runs
 	phase  string        // what the node waits for, until it has joined
-	// clientAddrs are the members' client addresses, as far as known.
-	clientAddrs map[string]clientAddr
+	// contacts are what the members said of themselves last, by id.
+	contacts map[string]Contact
+
+	leading  leading // whom the gateway is linked to
+	watchers watchers
 }
 
 // Open starts a node: it opens the data directory and the peer port at once,
@@ -68,7 +71,7 @@ func Open(cfg Config) (*Node, error) {
 		formed:        make(chan struct{}),
 		started:       cfg.Clock.Wall(),
 		stats:         newCounters(),
-		clientAddrs:   make(map[string]clientAddr),
+		contacts:      make(map[string]Contact),
 		phase:         "starting",
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -160,12 +163,13 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	close(n.formed)
 	n.mux.Handle(rpc.ServiceWrite, n.serveWrite)
 	n.mux.Handle(rpc.ServiceRead, n.serveRead)
-	n.wg.Add(5)
+	n.wg.Add(6)
 	go n.watchLeadership()
 	go n.watchLeader(observations)
 	go n.keepLinked()
 	go n.keepSnapshots()
 	go n.keepMembers()
+	go n.keepContacts()
 	return nil
 }
 
@@ -258,6 +262,12 @@ func (n *Node) fatal(err error) {
 
 func (n *Node) seed() uint64 { return rand.Uint64() }
 
+// ID returns the name of this node.
+func (n *Node) ID() string { return n.cfg.NodeID }
+
+// ClusterID returns the id of the cluster, "" before the node belongs to one.
+func (n *Node) ClusterID() string { return n.stores.Identity().ClusterID }
+
 // Table returns the command table.
 func (n *Node) Table() *fsm.Table { return n.machine.table }
 
@@ -270,31 +280,6 @@ func (n *Node) Snapshot() error {
 		return ErrNoLeader
 	}
 	return n.snapshot()
-}
-
-// Acknowledging returns the client addresses of as many other voters as must
-// have a write on disk before it is acknowledged, those that answer first. Which
-// ones they are differs from write to write; an address not known yet is "".
-func (n *Node) Acknowledging() []string {
-	r := n.running()
-	if r == nil {
-		return nil
-	}
-	members := membersOf(r)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var alive, silent []string
-	for _, m := range members {
-		switch a := n.clientAddrs[m.ID]; {
-		case !m.Voter || m.ID == n.cfg.NodeID:
-		case a.alive:
-			alive = append(alive, a.addr)
-		default:
-			silent = append(silent, a.addr)
-		}
-	}
-	others := append(alive, silent...)
-	return others[:(len(others)+1)/2]
 }
 
 // Collectors returns the node's metrics.

@@ -35,7 +35,7 @@ func (s *Server) settings() map[string]string {
 		"appendfsync":               "always",
 		"appendonly":                "yes",
 		"bind":                      bind,
-		"cluster-enabled":           "no",
+		"cluster-enabled":           yesNo(s.cfg.Mode == Clustered),
 		"daemonize":                 "no",
 		"databases":                 strconv.Itoa(fsm.Databases),
 		"dir":                       s.cfg.DataDir,
@@ -120,4 +120,11 @@ func configResetstat(c *conn, args [][]byte) fsm.Reply {
 
 func configRewrite(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Error("ERR The server is running without a config file")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }

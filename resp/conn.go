@@ -120,6 +120,7 @@ func (c *conn) command(args [][]byte) {
 	case !cmd.ArityOK(len(args)):
 		c.refuse(stats, fsm.WrongArity(cmd.Name))
 	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
+	case c.refusedElsewhere(cmd, args, stats):
 	case c.multi != nil:
 		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
 	default:
@@ -179,6 +180,7 @@ func (c *conn) session(args [][]byte) {
 		c.refuse(r.stats, text)
 	case c.multi != nil && r.noMulti:
 		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
+	case c.refusedElsewhere(&r.cmd, args, r.stats):
 	case c.multi != nil && !r.inMulti:
 		c.enqueue(queued{row: r, args: args}, r.stats)
 	default:
@@ -187,6 +189,15 @@ func (c *conn) session(args [][]byte) {
 		c.waitPauseBefore(r)
 		c.answer(r, args)
 	}
+}
+
+// refusedElsewhere refuses a command that another node has to run.
+func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) bool {
+	text := c.elsewhere(cmd, args)
+	if text != "" {
+		c.refuse(stats, text)
+	}
+	return text != ""
 }
 
 // answer runs a session command and writes its reply.

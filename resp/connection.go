@@ -147,15 +147,29 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 		c.setName(string(name))
 	}
 	c.setProto(proto)
-	return fsm.Map([]fsm.Reply{
+	out := []fsm.Reply{
 		fsm.Bulk("server"), fsm.Bulk("redis"),
 		fsm.Bulk("version"), fsm.Bulk(RedisVersion),
 		fsm.Bulk("proto"), fsm.Int(int64(proto)),
 		fsm.Bulk("id"), fsm.Int(int64(c.id)),
-		fsm.Bulk("mode"), fsm.Bulk("standalone"),
-		fsm.Bulk("role"), fsm.Bulk("master"), // every node takes writes: see ROLE
-		fsm.Bulk("modules"), fsm.Array(nil),
-	})
+		fsm.Bulk("mode"), fsm.Bulk(c.srv.cfg.Mode.String()),
+	}
+	if c.srv.cfg.Mode != Sentinel { // as Redis
+		role := "master"
+		if _, _, follows := c.srv.follows(); follows {
+			role = "replica" // HELLO alone says so, as in Redis: others say slave
+		}
+		out = append(out, fsm.Bulk("role"), fsm.Bulk(role))
+	}
+	return fsm.Map(append(out, fsm.Bulk("modules"), fsm.Array(nil)))
+}
+
+// databases is how many databases SELECT can choose from.
+func (s *Server) databases() int {
+	if s.cfg.Mode == Clustered {
+		return 1
+	}
+	return fsm.Databases
 }
 
 func selectDB(c *conn, args [][]byte) fsm.Reply {
@@ -165,6 +179,9 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 	}
 	if int64(int32(n)) != n {
 		return fsm.Error("ERR value is out of range, value must between -2147483648 and 2147483647")
+	}
+	if n != 0 && c.srv.cfg.Mode == Clustered {
+		return fsm.Error("ERR SELECT is not allowed in cluster mode")
 	}
 	if n < 0 || n >= fsm.Databases {
 		return fsm.Error(msgDBIndex)

@@ -22,6 +22,8 @@ const (
 	msgNoPassSet   = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	msgBadName     = "ERR Client names cannot contain spaces, newlines or special characters."
 	msgNoCluster   = "ERR This instance has cluster support disabled"
+	msgClusterDown = "CLUSTERDOWN The cluster is down"
+	msgCrossSlot   = "CROSSSLOT Keys in request don't hash to the same slot"
 )
 
 // errorText is the only place where the cluster's errors become words on the

@@ -69,7 +69,11 @@ func info(c *conn, args [][]byte) fsm.Reply {
 	standard := len(wanted) == 0 || wanted["default"] || all
 	p := &infoPage{srv: c.srv, state: c.srv.cluster.State(), now: time.Now()}
 	p.stats, p.rate = c.srv.metrics.sinceReset()
-	for _, s := range infoSections {
+	sections := infoSections
+	if c.srv.cfg.Mode == Sentinel {
+		sections = sentinelSections
+	}
+	for _, s := range sections {
 		if !wanted[s.name] && !(standard && !s.extra) && !all {
 			continue
 		}
@@ -96,7 +100,7 @@ func infoServer(p *infoPage) {
 	p.line("redis_git_sha1", "00000000")
 	p.line("redis_git_dirty", 0)
 	p.line("redis_build_id", "0")
-	p.line("redis_mode", "standalone")
+	p.line("redis_mode", p.srv.cfg.Mode)
 	p.line("holdfast_version", p.state.Version)
 	p.line("os", kernel())
 	p.line("arch_bits", strconv.IntSize)
@@ -244,7 +248,11 @@ func infoStats(p *infoPage) {
 }
 
 func infoReplication(p *infoPage) {
-	p.line("role", "master")
+	if leader, up, follows := p.srv.follows(); follows {
+		p.following(leader, up)
+	} else {
+		p.line("role", "master")
+	}
 	p.line("connected_slaves", len(p.state.Replicas))
 	for i, r := range p.state.Replicas {
 		p.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=0", r.Host, r.Port, p.state.Applied))
@@ -304,7 +312,7 @@ func infoLatencystats(p *infoPage) {
 	}
 }
 
-func infoCluster(p *infoPage) { p.line("cluster_enabled", 0) }
+func infoCluster(p *infoPage) { p.line("cluster_enabled", flag(p.srv.cfg.Mode == Clustered)) }
 
 func infoKeyspace(p *infoPage) {
 	for db, k := range p.state.Keys {

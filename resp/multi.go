@@ -60,7 +60,7 @@ func (c *conn) enqueue(q queued, stats *series) {
 		return
 	}
 	if q.row != nil && q.row.cmd.Name == "select" {
-		if n, err := strconv.Atoi(string(q.args[1])); err == nil && n >= 0 && n < fsm.Databases {
+		if n, err := strconv.Atoi(string(q.args[1])); err == nil && n >= 0 && n < c.srv.databases() {
 			m.db = n
 		}
 	}
@@ -97,6 +97,9 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	c.watch = nil
 	if m.dirty {
 		return fsm.Error(msgExecAbort)
+	}
+	if text := c.blockElsewhere(m); text != "" {
+		return fsm.Error(text)
 	}
 	var data []fsm.Queued
 	for _, q := range m.cmds {

@@ -6,9 +6,14 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Every node calls itself a master, because every node takes writes. Its
-// replicas are as many nodes as every write has reached before it is
-// acknowledged; INFO, ROLE and WAIT count the same.
+// A node's replicas are as many others as every write has reached before it is
+// acknowledged. That is half of the voters, which one they are does not matter:
+// INFO, ROLE and WAIT count the same on every node, whoever leads, and while
+// nobody does. Redisson compares them between any two of its commands.
+//
+// In Standalone mode every node calls itself a master, because every node takes
+// writes: see Mode. A node that calls itself a replica answers WAIT all the same,
+// since writes through it are acknowledged like all others.
 var replicationRows = []row{
 	{cmd: fsm.Command{Name: "role", Arity: 1, Group: "server", Since: "2.8.12", Complexity: "O(1)", Doc: "Answer master, the log position and the nodes that acknowledge writes"}, words: "noscript loading stale fast", acl: "admin dangerous", run: role},
 	{cmd: fsm.Command{Name: "wait", Arity: 3, Group: "generic", Since: "3.0.0", Complexity: "O(1)", Syntax: "numreplicas timeout", Doc: "Answer at once on how many other nodes every acknowledged write is"}, words: "noscript", acl: "connection", tips: "request_policy:all_shards response_policy:agg_min", run: wait},
@@ -22,7 +27,34 @@ func role(c *conn, args [][]byte) fsm.Reply {
 	for i, r := range st.Replicas {
 		replicas[i] = fsm.Strings(r.Host, r.Port, offset)
 	}
+	if leader, up, follows := c.srv.follows(); follows {
+		link := "connected"
+		if !up {
+			link = "connect"
+		}
+		return fsm.Array([]fsm.Reply{fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(number(leader.Port)), fsm.Bulk(link), fsm.Int(int64(st.Applied))})
+	}
 	return fsm.Array([]fsm.Reply{fsm.Bulk("master"), fsm.Int(int64(st.Applied)), fsm.Array(replicas)})
+}
+
+// following prints the lines of INFO replication that a replica has. It is not
+// read only where it passes writes on.
+func (p *infoPage) following(leader Place, up bool) {
+	p.line("role", "slave")
+	p.line("master_host", leader.Host)
+	p.line("master_port", leader.Port)
+	status, heard := "up", 0
+	if !up {
+		status, heard = "down", -1
+	}
+	p.line("master_link_status", status)
+	p.line("master_last_io_seconds_ago", heard)
+	p.line("master_sync_in_progress", 0)
+	p.line("slave_read_repl_offset", p.state.Applied)
+	p.line("slave_repl_offset", p.state.Applied)
+	p.line("slave_priority", 100)
+	p.line("slave_read_only", flag(p.srv.cfg.Mode == Clustered))
+	p.line("replica_announced", 1)
 }
 
 // intArg reads an integer argument.

@@ -101,11 +101,14 @@ func (r *row) prepare() {
 	}
 }
 
-// sessionTable indexes the session rows. It panics on a name that stands twice
+// sessionTable indexes the session rows of a client port.
+func sessionTable(table *fsm.Table) map[string]*row { return indexRows(table, sessionFamilies()) }
+
+// indexRows indexes the rows of families. It panics on a name that stands twice
 // or in the machine's table too: a mistake in the program.
-func sessionTable(table *fsm.Table) map[string]*row {
+func indexRows(table *fsm.Table, families [][]row) map[string]*row {
 	rows := make(map[string]*row)
-	for _, family := range sessionFamilies() {
+	for _, family := range families {
 		for i := range family {
 			r := family[i] // a copy: the rows in the families stay constant
 			if rows[r.cmd.Name] != nil || table.Find([]byte(r.cmd.Name)) != nil {

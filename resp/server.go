@@ -72,6 +72,14 @@ type Config struct {
 	Limits      Limits
 	Logger      hclog.Logger
 	Listener    net.Listener // in place of Addr, for tests
+
+	// Mode is what the port pretends to be. All but Standalone need a Topology.
+	Mode     Mode
+	Topology Topology
+	// MasterName is what a Sentinel calls the leader.
+	MasterName string
+	// RunID names this run of the process, in 40 hex digits; "" for a new one.
+	RunID string
 }
 
 // Server is the client port.
@@ -97,16 +105,27 @@ type Server struct {
 	idle     chan struct{} // capacity 1: busy came down to 0 while closing
 	released chan struct{} // closed by Close: see heldListener
 	release  sync.Once
-	behind   sync.WaitGroup // BGSAVE
+	behind   sync.WaitGroup // BGSAVE, monitor.run
 	saving   atomic.Bool
+
+	monitor *monitor // of a Sentinel, else nil
 
 	pause atomic.Pointer[pause] // nil when clients are not paused
 	quiet quiet
+	ctx   context.Context // ends with stopping
+	stop  context.CancelFunc
 	saved atomic.Int64 // unix seconds of the last snapshot asked for by a client
 
 	mu    sync.Mutex
 	conns map[uint64]*conn
 	rpass string // RequirePass
+}
+
+// NewRunID returns a name for a run of the process.
+func NewRunID() string {
+	var id [20]byte
+	rand.Read(id[:]) // never fails: see crypto/rand
+	return hex.EncodeToString(id[:])
 }
 
 // Listen opens the client port and serves it.
@@ -121,15 +140,23 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	var id [20]byte
-	rand.Read(id[:]) // never fails: see crypto/rand
-	rows := sessionTable(table)
+	if cfg.RunID == "" {
+		cfg.RunID = NewRunID()
+	}
+	var rows map[string]*row
+	if cfg.Mode == Sentinel {
+		table = &fsm.Table{}
+		rows = indexRows(table, sentinelFamilies())
+	} else {
+		rows = sessionTable(table)
+	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, table: table, rows: rows,
-		metrics: newMetrics(table, rows), served: make(chan struct{}), started: time.Now(), runID: hex.EncodeToString(id[:]),
+		metrics: newMetrics(table, rows), served: make(chan struct{}), started: time.Now(), runID: cfg.RunID,
 		stopping: make(chan struct{}), released: make(chan struct{}), idle: make(chan struct{}, 1),
 		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
 	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.saved.Store(s.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		s.port = a.Port
@@ -137,6 +164,10 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open = s.guard.Open
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
+	if cfg.Mode == Sentinel {
+		s.monitor = &monitor{name: cfg.MasterName, topology: cfg.Topology}
+		s.behind.Go(func() { s.monitor.run(s.ctx) })
+	}
 	go func() {
 		defer close(s.served)
 		if err := s.redcon.Serve(heldListener{s.guard, s.released}); err != nil && !s.closing.Load() {
@@ -184,7 +215,7 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 // Close closes the port and all connections, and waits for a snapshot that a
-// client asked for.
+// client asked for, and for a Sentinel's monitor.
 func (s *Server) Close() error {
 	s.refuseWork()
 	err := s.guard.Close()
@@ -201,6 +232,7 @@ func (s *Server) Close() error {
 func (s *Server) refuseWork() {
 	if !s.closing.Swap(true) {
 		close(s.stopping)
+		s.stop()
 	}
 }
 

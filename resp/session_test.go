@@ -365,6 +365,7 @@ func TestStop_EndsSleepAndPause(t *testing.T) {
 	s := serve(t, newFake(t))
 	sleeper, pauser, paused := dial(t, s), dial(t, s), dial(t, s)
 	sleeper.send("DEBUG SLEEP 60")
+	eventually(t, "the sleeper sleeps", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=debug ") })
 	pauser.expect("CLIENT PAUSE 60000 WRITE", "+OK")
 	paused.send("SET a 1")
 	if err := s.Stop(context.Background()); err != nil {

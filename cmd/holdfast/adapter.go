@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/cluster"
@@ -25,9 +24,9 @@ func (a clusterAdapter) State() resp.State {
 		NodeID: st.ID, ClusterID: st.ClusterID, Role: st.Role, Leader: st.Leader, Version: st.Version,
 		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready, LogBytes: st.LogBytes,
 	}
-	for _, addr := range a.Acknowledging() {
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil { // not known yet: WAIT counts it all the same
+	for _, c := range a.Acknowledging() {
+		host, port := hostPort(c.ClientAddr)
+		if port == "" { // not known yet: WAIT counts it all the same
 			host, port = "0.0.0.0", "0"
 		}
 		s.Replicas = append(s.Replicas, resp.Replica{Host: host, Port: port})

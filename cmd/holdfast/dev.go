@@ -25,6 +25,8 @@ import (
 type devOptions struct {
 	nodes, basePort int
 	dataDir         string
+	sentinel        bool
+	clusterMode     bool
 	args            []string // passed on to every node
 }
 
@@ -34,13 +36,19 @@ func devCommand() *cobra.Command {
 		Use:   "dev [-- SERVE-FLAG...]",
 		Short: "Run a whole cluster on this machine",
 		Long: `Run a cluster of real node processes on loopback: client ports from --base-port
-on, peer ports 1000 above, http ports 2000 above. Data stays in --data-dir from
-one run to the next.
+on, peer ports 1000 above, http ports 2000 above, with --sentinel also Sentinel
+ports 20000 above. Data stays in --data-dir from one run to the next.
 
 A node that dies is not restarted: kill one and see what happens. Ctrl-C stops
 all. Flags after -- are passed on to every node.`,
 		Example: `  holdfast dev
-  redis-cli -p 6380 SET lock:a me NX EX 600`,
+  redis-cli -p 6380 SET lock:a me NX EX 600
+
+  holdfast dev --sentinel
+  redis-cli -p 26379 SENTINEL get-master-addr-by-name mymaster
+
+  holdfast dev --cluster-mode
+  redis-cli -c -p 6380 SET lock:a me NX EX 600`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); len(args) > 0 && n != 0 {
 				return fmt.Errorf("unexpected argument %q: flags of the nodes follow --", args[0])
@@ -54,6 +62,9 @@ all. Flags after -- are passed on to every node.`,
 	}
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes")
 	cmd.Flags().IntVar(&o.basePort, "base-port", 6379, "client port of the first node")
+	cmd.Flags().BoolVar(&o.sentinel, "sentinel", false, "serve Redis Sentinel too, on ports 20000 above the client ports")
+	cmd.Flags().BoolVar(&o.clusterMode, "cluster-mode", false, "speak to clients as a Redis Cluster of one shard")
+	cmd.MarkFlagsMutuallyExclusive("sentinel", "cluster-mode")
 	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"), "directory for the nodes' data and logs")
 	return cmd
 }
@@ -61,10 +72,27 @@ all. Flags after -- are passed on to every node.`,
 // devNode is one node process.
 type devNode struct {
 	id, clients, peers, http string
+	sentinel                 string // "" for none
 	log                      string
 	cmd                      *exec.Cmd
 	exited                   chan struct{}
 	err                      error // after exited is closed
+}
+
+// sentinelOffset is how far the Sentinel ports are above the client ports: from
+// 6379 on they are those that everybody knows.
+const sentinelOffset = 20000
+
+// discovery returns the flags by which clients find the leader by themselves.
+func (n *devNode) discovery(o devOptions) []string {
+	var args []string
+	if n.sentinel != "" {
+		args = append(args, "--sentinel-addr", n.sentinel)
+	}
+	if o.clusterMode {
+		args = append(args, "--cluster-mode")
+	}
+	return args
 }
 
 func (n *devNode) alive() bool {
@@ -77,7 +105,11 @@ func (n *devNode) alive() bool {
 }
 
 func dev(ctx context.Context, o devOptions, out io.Writer) error {
-	if o.nodes < 1 || o.basePort < 1 || o.basePort+2000+o.nodes > 65535 {
+	highest := o.basePort + 2000
+	if o.sentinel {
+		highest = o.basePort + sentinelOffset
+	}
+	if o.nodes < 1 || o.basePort < 1 || highest+o.nodes > 65535 {
 		return fmt.Errorf("--nodes %d from --base-port %d do not fit the port range", o.nodes, o.basePort)
 	}
 	nodes := make([]*devNode, o.nodes)
@@ -89,7 +121,12 @@ func dev(ctx context.Context, o devOptions, out io.Writer) error {
 		n.log = filepath.Join(o.dataDir, n.id+".log")
 		nodes[i] = n
 		peers = append(peers, n.id+"="+n.peers)
-		for _, a := range []string{n.clients, n.peers, n.http} {
+		ports := []string{n.clients, n.peers, n.http}
+		if o.sentinel {
+			n.sentinel = addr(o.basePort + sentinelOffset + i)
+			ports = append(ports, n.sentinel)
+		}
+		for _, a := range ports {
 			if err := portFree(a); err != nil {
 				return err
 			}
@@ -135,7 +172,8 @@ func startNodes(self string, nodes []*devNode, peers string, o devOptions) error
 			return err
 		}
 		args := append([]string{"serve", "--node-id", n.id, "--data-dir", filepath.Join(o.dataDir, n.id),
-			"--client-addr", n.clients, "--peer-addr", n.peers, "--http-addr", n.http, "--peers", peers}, o.args...)
+			"--client-addr", n.clients, "--peer-addr", n.peers, "--http-addr", n.http, "--peers", peers}, n.discovery(o)...)
+		args = append(args, o.args...)
 		n.cmd = exec.Command(self, args...)
 		n.cmd.Stdout, n.cmd.Stderr = log, log
 		// A group of its own: Ctrl-C in the terminal reaches this process only,
@@ -281,7 +319,9 @@ func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o de
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tPID\tCLIENTS\tPEERS\tHTTP\tROLE")
 	var example string
+	var sentinels []string
 	for _, n := range nodes {
+		sentinels = append(sentinels, n.sentinel)
 		if role[n.id] == "" {
 			role[n.id] = "gone"
 		} else {
@@ -291,7 +331,15 @@ func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o de
 	}
 	w.Flush()
 	_, port, _ := net.SplitHostPort(example)
-	fmt.Fprintf(out, "\nReady. Any node will do:  redis-cli -p %s SET lock:a me NX EX 600\nData and logs: %s. Ctrl-C stops all nodes.\n\n", port, o.dataDir)
+	flag := ""
+	if o.clusterMode {
+		flag = "-c "
+	}
+	fmt.Fprintf(out, "\nReady. Any node will do:  redis-cli %s-p %s SET lock:a me NX EX 600\n", flag, port)
+	if o.sentinel {
+		fmt.Fprintf(out, "Sentinels: %s, master name mymaster\n", strings.Join(sentinels, ", "))
+	}
+	fmt.Fprintf(out, "Data and logs: %s. Ctrl-C stops all nodes.\n\n", o.dataDir)
 }
 
 // stopNodes sends SIGTERM to all that live and waits; what does not stop in

@@ -23,6 +23,7 @@ type serveOptions struct {
 	clientAddr, advertiseClient string
 	peerAddr, advertisePeer     string
 	httpAddr                    string
+	discovery                   discovery
 	peers                       string
 	requirePass                 string
 	logLevel, logFormat         string
@@ -62,6 +63,7 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "where the other nodes connect")
 	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "", "peer address that others are told; may be a DNS name (default: this node's in --peers, else --peer-addr)")
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "where /healthz, /readyz and /metrics are served")
+	o.discovery.flags(f)
 	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster: n1=host:port,n2=host:port,… (peer addresses)")
 	f.StringVar(&o.requirePass, "requirepass", "", "password that clients must give (AUTH); none if empty")
 	f.StringVar(&o.logStore, "log-store", "wal", "library that keeps the raft log: wal or boltdb; cannot be changed for a data directory")
@@ -94,6 +96,9 @@ func (o *serveOptions) validate() error {
 		if err := checkAddr(a.addr); err != nil {
 			return fmt.Errorf("--%s is %q: %w", a.flag, a.addr, err)
 		}
+	}
+	if err := o.discovery.validate(o.clientAddr, o.advertiseClient); err != nil {
+		return err
 	}
 	for _, d := range []struct {
 		flag        string
@@ -163,7 +168,7 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 	return cluster.Config{
 		NodeID: o.nodeID, DataDir: o.dataDir, LogStore: o.logStore,
 		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
-		ClientAddr: o.advertiseClient, HTTPAddr: o.httpAddr,
+		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr, RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
 	}, nil
 }
@@ -207,15 +212,23 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	clients, err := resp.Listen(resp.Config{Addr: o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Limits: o.limits, Logger: log.Named("resp")}, clusterAdapter{node}, node.Table())
+	port := resp.Config{
+		Addr: o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Limits: o.limits, Logger: log.Named("resp"),
+		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
+	}
+	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())
 	if err != nil {
 		return errors.Join(err, node.Close())
 	}
-	web, err := listenHTTP(o.httpAddr, node, clients, o.pprof, log.Named("http"))
+	sentinel, err := o.discovery.listen(port, clusterAdapter{node}, node.Table())
 	if err != nil {
 		return errors.Join(err, clients.Close(), node.Close())
 	}
-	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr, "http", o.httpAddr, "version", version, "pid", os.Getpid())
+	web, err := listenHTTP(o.httpAddr, node, clients, o.pprof, log.Named("http"))
+	if err != nil {
+		return errors.Join(err, sentinel.Close(), clients.Close(), node.Close())
+	}
+	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr, "http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", version, "pid", os.Getpid())
 
 	<-ctx.Done()
 	log.Info("stopping")
@@ -237,7 +250,8 @@ func serve(ctx context.Context, o serveOptions) error {
 		err = nil
 	}
 	<-handedOver
-	err = errors.Join(err, clients.Close(), web.Close(), node.Close())
+	// The Sentinel port stays until here: its subscribers have heard of the new leader.
+	err = errors.Join(err, sentinel.Close(), clients.Close(), web.Close(), node.Close())
 	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
 	return err
 }

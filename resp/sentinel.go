@@ -1,0 +1,183 @@
+package resp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// A Sentinel port speaks of one master, the leader, which it does not choose: that
+// is Raft's office. It never names a node that a majority has not confirmed.
+var sentinelRows = []row{
+	{cmd: fsm.Command{Name: "sentinel", Arity: -2, Group: "sentinel", Since: "2.8.4", Complexity: "Depends on subcommand.", Doc: "Questions about the leader and the nodes"}, words: "admin", sub: sentinelSubs()},
+	{cmd: fsm.Command{Name: "role", Arity: 1, Group: "server", Since: "2.8.12", Complexity: "O(1)", Doc: "Answer sentinel and the name of the master"}, words: "noscript loading stale fast", acl: "admin dangerous", run: sentinelRole},
+	{cmd: fsm.Command{Name: "publish", Arity: 3, Group: "pubsub", Since: "2.0.0", Complexity: "O(1)", Syntax: "channel message", Doc: "Refused: Sentinel publishes what happens itself"}, words: "loading stale fast", acl: "pubsub", run: sentinelPublish},
+}
+
+func sentinelSubs() []row {
+	rows := []row{
+		sentinelSub("ckquorum", 3, "master-name", "Are enough Sentinels up to replace the master", sentinelCkquorum),
+		sentinelSub("failover", 3, "master-name", "Hand leadership over to another node", sentinelFailover),
+		sentinelSub("get-master-addr-by-name", 3, "master-name", "Address of the leader", sentinelAddr),
+		sentinelSub("is-master-down-by-addr", 6, "ip port current-epoch runid", "Is the master at an address down", sentinelIsDown),
+		sentinelSub("master", 3, "master-name", "Describe the leader", sentinelMaster),
+		sentinelSub("masters", 2, "", "Describe the masters, of which there is one", sentinelMasters),
+		sentinelSub("myid", 2, "", "Id of this Sentinel", func(c *conn, _ [][]byte) fsm.Reply { return fsm.Bulk(c.srv.self().ID) }),
+		sentinelSub("pending-scripts", 2, "", "Answer none: no scripts are run", func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
+		sentinelSub("replicas", 3, "master-name", "Describe the nodes that follow", sentinelReplicas),
+		sentinelSub("sentinels", 3, "master-name", "Describe the other Sentinels", sentinelSentinels),
+		sentinelSub("slaves", 3, "master-name", "Describe the nodes that follow", sentinelReplicas),
+		helpRow("6.2.0"),
+	}
+	for _, s := range []struct {
+		name  string
+		arity int
+	}{
+		{"config", -3}, {"debug", -2}, {"flushconfig", 2}, {"info-cache", -3}, {"monitor", 6}, {"remove", 3}, {"reset", 3}, {"set", -5}, {"simulate-failure", -3},
+	} {
+		text := "ERR SENTINEL " + upper(s.name) + " is not supported: the cluster knows its own members, see HOLDFAST STATUS on the client port"
+		rows = append(rows, sentinelSub(s.name, s.arity, "", "Refused: there is nothing to configure", func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }))
+	}
+	return rows
+}
+
+func sentinelSub(name string, arity int, syntax, doc string, run func(*conn, [][]byte) fsm.Reply) row {
+	return row{
+		cmd:   fsm.Command{Name: name, Arity: arity, Since: "2.8.4", Complexity: "O(1)", Syntax: syntax, Doc: doc},
+		words: "admin", run: run,
+	}
+}
+
+// sentinelFamilies lists the commands of a Sentinel port. Of those about
+// connections it has a few more than Redis' Sentinel, which knows no QUIT.
+func sentinelFamilies() [][]row {
+	pick := func(family []row, names ...string) []row {
+		return slices.DeleteFunc(slices.Clone(family), func(r row) bool { return !slices.Contains(names, r.cmd.Name) })
+	}
+	return [][]row{
+		sentinelRows,
+		pick(connectionRows, "ping", "auth", "hello", "quit", "reset"),
+		clientRows,
+		commandRows,
+		infoRows,
+		aclRows,
+	}
+}
+
+// sentinelSections is INFO on a Sentinel port.
+var sentinelSections = []infoSection{
+	{"server", false, infoServer},
+	{"clients", false, infoClients},
+	{"cpu", false, infoCPU},
+	{"stats", false, infoStats},
+	{"sentinel", false, infoSentinel},
+}
+
+func infoSentinel(p *infoPage) {
+	w, ok := p.srv.monitor.watch(p.srv.ctx)
+	p.line("sentinel_masters", flag(ok))
+	p.line("sentinel_tilt", 0)
+	p.line("sentinel_tilt_since_seconds", -1)
+	p.line("sentinel_running_scripts", 0)
+	p.line("sentinel_scripts_queue_length", 0)
+	p.line("sentinel_simulate_failure_flags", 0)
+	if ok {
+		status := "ok"
+		if w.down {
+			status = "odown"
+		}
+		p.line("master0", fmt.Sprintf("name=%s,status=%s,address=%s,slaves=%d,sentinels=%d", w.name, status, w.master.addr(), len(w.replicas), len(w.sentinels)+1))
+	}
+}
+
+const msgNoMaster = "ERR No such master with that name"
+
+// named returns the master if name is its, and there is one.
+func (c *conn) named(name []byte) (w watch, ok bool) {
+	if string(name) != c.srv.monitor.name {
+		return watch{}, false
+	}
+	return c.srv.monitor.watch(c.srv.ctx)
+}
+
+// ofMaster answers f for the master that args name.
+func (c *conn) ofMaster(args [][]byte, f func(w *watch) fsm.Reply) fsm.Reply {
+	w, ok := c.named(args[2])
+	if !ok {
+		return fsm.Error(msgNoMaster)
+	}
+	return f(&w)
+}
+
+func sentinelAddr(c *conn, args [][]byte) fsm.Reply {
+	w, ok := c.named(args[2])
+	if !ok {
+		return fsm.NullArray
+	}
+	return fsm.Strings(w.master.Host, w.master.Port)
+}
+
+func sentinelMaster(c *conn, args [][]byte) fsm.Reply {
+	return c.ofMaster(args, func(w *watch) fsm.Reply { return w.masterItem() })
+}
+
+func sentinelMasters(c *conn, args [][]byte) fsm.Reply {
+	w, ok := c.srv.monitor.watch(c.srv.ctx)
+	if !ok {
+		return fsm.Array(nil)
+	}
+	return fsm.Array([]fsm.Reply{w.masterItem()})
+}
+
+// items is an array of an item for each place.
+func items(places []Place, item func(Place) fsm.Reply) fsm.Reply {
+	out := make([]fsm.Reply, len(places))
+	for i, p := range places {
+		out[i] = item(p)
+	}
+	return fsm.Array(out)
+}
+
+func sentinelReplicas(c *conn, args [][]byte) fsm.Reply {
+	return c.ofMaster(args, func(w *watch) fsm.Reply { return items(w.replicas, w.replicaItem) })
+}
+
+func sentinelSentinels(c *conn, args [][]byte) fsm.Reply {
+	return c.ofMaster(args, func(w *watch) fsm.Reply { return items(w.sentinels, w.sentinelItem) })
+}
+
+func sentinelCkquorum(c *conn, args [][]byte) fsm.Reply {
+	return c.ofMaster(args, func(w *watch) fsm.Reply {
+		usable := w.usable()
+		if usable >= w.quorum() {
+			return fsm.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", usable))
+		}
+		return fsm.Error(fmt.Sprintf("NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", usable))
+	})
+}
+
+// sentinelIsDown is asked by other Sentinels. Votes are not given here: Raft
+// elects.
+func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
+	for _, a := range [][]byte{args[3], args[4]} {
+		if _, refusal, ok := intArg(a); !ok {
+			return refusal
+		}
+	}
+	w, ok := c.srv.monitor.watch(c.srv.ctx)
+	down := ok && w.down && w.master.Host == string(args[2]) && w.master.Port == string(args[3])
+	return fsm.Array([]fsm.Reply{fsm.Bool(down), fsm.Bulk("*"), fsm.Int(0)})
+}
+
+func sentinelFailover(c *conn, args [][]byte) fsm.Reply {
+	return c.ofMaster(args, func(*watch) fsm.Reply { return c.handTo("") })
+}
+
+func sentinelRole(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Array([]fsm.Reply{fsm.Bulk("sentinel"), fsm.Strings(c.srv.monitor.name)})
+}
+
+func sentinelPublish(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Error("ERR Only HELLO messages are accepted by Sentinel instances.")
+}
