@@ -49,7 +49,6 @@ var categoryOrder = []string{
 // groupCategories are the groups that are ACL categories too.
 var groupCategories = map[string]string{
 	"string": "string", "list": "list", "set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream",
-	"pubsub": "pubsub", "connection": "connection", "transactions": "transaction", "scripting": "scripting",
 }
 
 // ACLCategories returns the categories as COMMAND INFO prints them, with the @.

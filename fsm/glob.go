@@ -53,6 +53,16 @@ func (g *glob) match(s string) bool {
 	return i == len(p) && j == len(s)
 }
 
+// globSteps bounds the effort of one match outside of the commands that walk keys.
+const globSteps = 1 << 16
+
+// Glob reports whether s matches a pattern of PSUBSCRIBE, KEYS and the like. A
+// match that would take very many steps is none.
+func Glob(pattern, s string) bool {
+	g := glob{pattern: pattern, steps: globSteps}
+	return g.match(s)
+}
+
 func (g *glob) spent() bool { return g.steps < 0 }
 
 // one matches a single byte against the element of the pattern at i, and returns

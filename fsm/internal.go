@@ -8,10 +8,17 @@ const VersionCommand = "_version"
 // of the bytes that a key's value takes, null if the key is absent.
 const MemoryCommand = "_memory"
 
+// PositionCommand is an internal read that answers the log index of the last entry
+// that the machine has applied: what a group reads beside it is as of that entry.
+const PositionCommand = "_position"
+
 var internalCommands = []Command{
+	{Name: PositionCommand, Arity: 1, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Doc: "Answer the place in the log that is read at", Run: position},
 	{Name: MemoryCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Estimate the size of a value, for MEMORY USAGE", Run: memoryOf},
 	{Name: VersionCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Answer the version of a key, for WATCH", Run: keyVersion},
 }
+
+func position(c *Ctx, args [][]byte) Reply { return Int(int64(c.index)) }
 
 func keyVersion(c *Ctx, args [][]byte) Reply { return Int(int64(c.versionOf(args[1]))) }
 

@@ -27,10 +27,10 @@ var clientRows = []row{
 		{cmd: fsm.Command{Name: "unblock", Arity: -3, Since: "5.0.0", Complexity: "O(1)", Syntax: "client-id [TIMEOUT | ERROR]", Doc: "Wake a connection that waits in a blocking command"}, words: "admin noscript loading stale", acl: "connection", run: clientUnblock},
 		{cmd: fsm.Command{Name: "pause", Arity: -3, Since: "2.9.50", Complexity: "O(1)", Syntax: "timeout [WRITE | ALL]", Doc: "Hold up the clients of this node for some milliseconds"}, words: "admin noscript loading stale", acl: "connection", run: clientPause},
 		{cmd: fsm.Command{Name: "unpause", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "End CLIENT PAUSE"}, words: "admin noscript loading stale", acl: "connection", run: clientUnpause},
-		{cmd: fsm.Command{Name: "tracking", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<ON | OFF>", Doc: "Refused, except for OFF: keys are not tracked"}, words: "noscript loading stale", acl: "connection", run: clientTracking},
-		{cmd: fsm.Command{Name: "trackinginfo", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "Describe the tracking of this connection: it is off"}, words: "noscript loading stale", acl: "connection", run: clientTrackinginfo},
-		{cmd: fsm.Command{Name: "getredir", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Where invalidations of this connection go: -1, nowhere"}, words: "noscript loading stale", acl: "connection", run: clientGetredir},
-		{cmd: fsm.Command{Name: "caching", Arity: 3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<YES | NO>", Doc: "Refused: keys are not tracked"}, words: "noscript loading stale", acl: "connection", run: clientCaching},
+		{cmd: fsm.Command{Name: "tracking", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]", Doc: "Be told when keys change that this connection has read"}, words: "noscript loading stale", acl: "connection", run: clientTracking},
+		{cmd: fsm.Command{Name: "trackinginfo", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "Describe the tracking of this connection"}, words: "noscript loading stale", acl: "connection", run: clientTrackinginfo},
+		{cmd: fsm.Command{Name: "getredir", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Number of the connection that is told in place of this one, 0 for none, -1 without tracking"}, words: "noscript loading stale", acl: "connection", run: clientGetredir},
+		{cmd: fsm.Command{Name: "caching", Arity: 3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<YES | NO>", Doc: "Track, or do not track, what the next command reads"}, words: "noscript loading stale", acl: "connection", run: clientCaching},
 		{cmd: fsm.Command{Name: "capa", Arity: -3, Since: "valkey 8.0", Complexity: "O(1)", Syntax: "capability [capability ...]", Doc: "Accepted and ignored: no node redirects"}, words: "noscript loading stale", acl: "connection", run: clientCapa},
 		withACL(helpRow("5.0.0"), "connection"),
 	}},
@@ -48,6 +48,10 @@ type clientInfo struct {
 	proto, db, multi int
 	authed, local    bool
 	noEvict, noTouch bool
+
+	subs                    [3]int // subscriptions by kind
+	tracking, bcast, broken bool
+	redirect                int64
 }
 
 // replyMode is what CLIENT REPLY chose.
@@ -128,7 +132,7 @@ func (c *conn) line(now time.Time) string {
 	for _, f := range []struct {
 		letter string
 		on     bool
-	}{{"x", i.multi >= 0}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
+	}{{"P", i.subscribed()}, {"x", i.multi >= 0}, {"t", i.tracking}, {"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
 		if f.on {
 			flags += f.letter
 		}
@@ -156,17 +160,24 @@ func (c *conn) line(now time.Time) string {
 	number("idle", max(0, (now.UnixNano()-c.last.Load())/int64(time.Second)))
 	field("flags", cmp.Or(flags, "N"))
 	number("db", int64(i.db))
-	number("sub", 0)
-	number("psub", 0)
-	number("ssub", 0)
+	number("sub", int64(i.subs[channels]))
+	number("psub", int64(i.subs[patterns]))
+	number("ssub", int64(i.subs[shardChannels]))
 	number("multi", int64(i.multi))
-	for _, name := range []string{"qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"} {
+	for _, name := range []string{"qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl"} {
 		number(name, 0)
 	}
+	messages, bytes := c.out.held()
+	number("oll", int64(messages))
+	number("omem", int64(bytes))
+	number("tot-mem", int64(bytes))
 	field("events", "r")
 	field("cmd", doing)
 	field("user", i.user)
-	number("redir", -1)
+	if !i.tracking {
+		i.redirect = -1
+	}
+	number("redir", i.redirect)
 	number("resp", int64(i.proto))
 	field("lib-name", i.libName)
 	field("lib-ver", i.libVer)
@@ -195,16 +206,27 @@ func descriptor(c net.Conn) int64 {
 
 func clientInfoLine(c *conn, args [][]byte) fsm.Reply { return fsm.Verbatim(c.line(time.Now())) }
 
-// clientType reads a TYPE filter. All connections of this port are of type
-// normal: subscribers do not exist, and nodes use another port.
-func clientType(b []byte) (normal, ok bool) {
-	switch strings.ToLower(string(b)) {
-	case "normal":
-		return true, true
-	case "master", "replica", "slave", "pubsub":
-		return false, true
+// clientType reads a TYPE filter. All connections of this port are normal ones
+// or subscribers: nodes use another port.
+func clientType(b []byte) (typ string, ok bool) {
+	switch typ = strings.ToLower(string(b)); typ {
+	case "normal", "master", "replica", "slave", "pubsub":
+		return typ, true
 	}
-	return false, false
+	return "", false
+}
+
+// isType reports whether the connection is of a type. Any goroutine may call it.
+func (c *conn) isType(typ string) bool {
+	return c.subscribed() && typ == "pubsub" || !c.subscribed() && typ == "normal"
+}
+
+// subscribed reports whether the connection has subscribed to anything. Any
+// goroutine may call it.
+func (c *conn) subscribed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info.subscribed()
 }
 
 func unknownType(b []byte) fsm.Reply {
@@ -216,11 +238,11 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 	switch {
 	case len(args) == 2:
 	case len(args) == 4 && strings.EqualFold(string(args[2]), "type"):
-		normal, ok := clientType(args[3])
+		typ, ok := clientType(args[3])
 		if !ok {
 			return unknownType(args[3])
 		}
-		show = func(*conn) bool { return normal }
+		show = func(d *conn) bool { return d.isType(typ) }
 	case len(args) > 3 && strings.EqualFold(string(args[2]), "id"):
 		ids := make(map[uint64]bool)
 		for _, a := range args[3:] {
@@ -249,8 +271,7 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 type killFilter struct {
 	id          uint64
 	addr, laddr string
-	typed       bool // TYPE was given
-	normal      bool // and includes clients
+	typ         string
 	maxAge      time.Duration
 	skipMe      bool
 }
@@ -260,7 +281,7 @@ func (f *killFilter) match(c, me *conn, now time.Time) bool {
 	case f.id != 0 && c.id != f.id,
 		f.addr != "" && c.net.RemoteAddr().String() != f.addr,
 		f.laddr != "" && c.net.LocalAddr().String() != f.laddr,
-		f.typed && !f.normal,
+		f.typ != "" && !c.isType(f.typ),
 		f.maxAge != 0 && now.Sub(c.created) < f.maxAge,
 		f.skipMe && c == me:
 		return false
@@ -283,11 +304,11 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 	case "LADDR":
 		f.laddr = text
 	case "TYPE":
-		normal, known := clientType(value)
+		typ, known := clientType(value)
 		if !known {
 			return unknownType(value), false
 		}
-		f.typed, f.normal = true, normal
+		f.typ = typ
 	case "USER":
 		if text != "default" {
 			return fsm.Error("ERR No such user '" + text + "'"), false
@@ -449,34 +470,6 @@ func clientPause(c *conn, args [][]byte) fsm.Reply {
 func clientUnpause(c *conn, args [][]byte) fsm.Reply {
 	c.srv.endPause()
 	return fsm.OK
-}
-
-// clientTracking refuses: an OK without invalidations ever coming would leave
-// stale values in caches for good. rueidis then wants DisableCache, other
-// libraries do without.
-func clientTracking(c *conn, args [][]byte) fsm.Reply {
-	on, ok := onOff(args[2])
-	switch {
-	case !ok:
-		return fsm.Error(msgSyntax)
-	case on:
-		return fsm.Error("ERR CLIENT TRACKING is not supported: invalidations are not sent, turn client-side caching off")
-	}
-	return fsm.OK
-}
-
-func clientTrackinginfo(c *conn, args [][]byte) fsm.Reply {
-	return fsm.Map([]fsm.Reply{
-		fsm.Bulk("flags"), fsm.Set([]fsm.Reply{fsm.Bulk("off")}),
-		fsm.Bulk("redirect"), fsm.Int(-1),
-		fsm.Bulk("prefixes"), fsm.Array(nil),
-	})
-}
-
-func clientGetredir(c *conn, args [][]byte) fsm.Reply { return fsm.Int(-1) }
-
-func clientCaching(c *conn, args [][]byte) fsm.Reply {
-	return fsm.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
 }
 
 func clientCapa(c *conn, args [][]byte) fsm.Reply { return fsm.OK }

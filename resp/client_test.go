@@ -29,9 +29,6 @@ func TestClient_Names(t *testing.T) {
 		"CLIENT CAPA redirect", "+OK", "CLIENT NO-TOUCH ON", "+OK", "CLIENT NO-TOUCH x", "-ERR syntax error",
 		"CLIENT TRACKING OFF", "+OK", "CLIENT TRACKING x", "-ERR syntax error",
 	)
-	if r := c.do("CLIENT TRACKING ON OPTIN"); !strings.HasPrefix(r, "-ERR CLIENT TRACKING is not supported") {
-		t.Errorf("CLIENT TRACKING ON: %q", r)
-	}
 }
 
 var infoLine = regexp.MustCompile(`^\$\d+\nid=\d+ addr=127\.0\.0\.1:\d+ laddr=127\.0\.0\.1:\d+ fd=\d+ name=bob age=\d+ idle=\d+ flags=T db=2 sub=0 psub=0 ssub=0 multi=-1 ` +
@@ -354,7 +351,7 @@ func TestSnapshots(t *testing.T) {
 // TestAbsent: what is not here says so, in words that clients understand.
 func TestAbsent(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
-	for _, name := range []string{"SENTINEL MASTERS", "SUBSCRIBE x", "EVAL return·1 0", "EVALSHA_RO x 0", "XADD a * b c", "REPLCONF x", "FCALL x 0"} {
+	for _, name := range []string{"SENTINEL MASTERS", "EVAL return·1 0", "EVALSHA_RO x 0", "XADD a * b c", "REPLCONF x", "FCALL x 0"} {
 		if r := c.do(name); !strings.HasPrefix(r, "-ERR unknown command '") {
 			t.Errorf("%s: %q, want an unknown command", name, r)
 		}

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -32,35 +33,37 @@ func (s *Server) settings() map[string]string {
 		bind = host
 	}
 	return map[string]string{
-		"appendfsync":               "always",
-		"appendonly":                "yes",
-		"bind":                      bind,
-		"cluster-enabled":           yesNo(s.cfg.Mode == Clustered),
-		"daemonize":                 "no",
-		"databases":                 strconv.Itoa(fsm.Databases),
-		"dir":                       s.cfg.DataDir,
-		"lazyfree-lazy-expire":      "no",
-		"lazyfree-lazy-user-del":    "no",
-		"latency-monitor-threshold": "0",
-		"maxclients":                strconv.Itoa(l.MaxClients),
-		"maxmemory":                 "0",
-		"maxmemory-policy":          "noeviction",
-		"notify-keyspace-events":    "",
-		"port":                      port,
-		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),
-		"protected-mode":            "no",
-		"replica-read-only":         "yes",
-		"replica-serve-stale-data":  "yes",
-		"requirepass":               s.password(),
-		"save":                      "",
-		"slave-read-only":           "yes",
-		"slave-serve-stale-data":    "yes",
-		"slowlog-log-slower-than":   "-1",
-		"slowlog-max-len":           "0",
-		"tcp-keepalive":             strconv.Itoa(int(guardKeepAlive.Seconds())),
-		"timeout":                   "0",
-		"tls-port":                  "0",
-		"unixsocket":                "",
+		"appendfsync":                "always",
+		"appendonly":                 "yes",
+		"bind":                       bind,
+		"client-output-buffer-limit": fmt.Sprintf("normal 0 0 0 slave 0 0 0 pubsub %d %d %d", l.PushHard, l.PushSoft, int(l.PushSoftTime.Seconds())),
+		"cluster-enabled":            yesNo(s.cfg.Mode == Clustered),
+		"daemonize":                  "no",
+		"databases":                  strconv.Itoa(fsm.Databases),
+		"dir":                        s.cfg.DataDir,
+		"lazyfree-lazy-expire":       "no",
+		"lazyfree-lazy-user-del":     "no",
+		"latency-monitor-threshold":  "0",
+		"maxclients":                 strconv.Itoa(l.MaxClients),
+		"maxmemory":                  "0",
+		"maxmemory-policy":           "noeviction",
+		"notify-keyspace-events":     "",
+		"port":                       port,
+		"proto-max-bulk-len":         strconv.Itoa(l.MaxBulk),
+		"protected-mode":             "no",
+		"replica-read-only":          "yes",
+		"replica-serve-stale-data":   "yes",
+		"requirepass":                s.password(),
+		"save":                       "",
+		"slave-read-only":            "yes",
+		"slave-serve-stale-data":     "yes",
+		"slowlog-log-slower-than":    "-1",
+		"slowlog-max-len":            "0",
+		"tracking-table-max-keys":    strconv.Itoa(trackingTableMaxKeys),
+		"tcp-keepalive":              strconv.Itoa(int(guardKeepAlive.Seconds())),
+		"timeout":                    "0",
+		"tls-port":                   "0",
+		"unixsocket":                 "",
 	}
 }
 

@@ -34,12 +34,17 @@ type conn struct {
 	multi *multi
 	watch []fsm.Watch
 
-	group   fsm.Group
-	cmds    []*fsm.Command // of the group's operations, for metrics
-	replay  replyMode
-	done    bool // no further command is read: the connection ends after its replies
-	sent    int  // bytes of replies of this pipeline
-	strikes int  // failed AUTHs: see auth
+	group  fsm.Group
+	cmds   []*fsm.Command // of the group's operations, for metrics
+	replay replyMode
+	done   bool // no further command is read: the connection ends after its replies
+	// subscribedTo is what the connection has subscribed to, by kind.
+	subscribedTo [3]map[string]struct{}
+	tracking     trackMode
+	reads        []string // keys that the group reads, while they are to be remembered
+	out          *outbox
+	sent         int // bytes of replies of this pipeline
+	strikes      int // failed AUTHs: see auth
 
 	created time.Time
 	killed  atomic.Bool // CLIENT KILL has closed the socket
@@ -55,6 +60,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	now := time.Now()
 	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: s.cluster.NewExecutor(), id: s.nextID.Add(1), proto: 2, created: now}
 	c.last.Store(now.UnixNano())
+	c.out = newOutbox(c)
 	c.info = clientInfo{user: "default", proto: 2, multi: -1, authed: s.password() == ""}
 	if g, ok := c.net.(*Guard); ok {
 		g.SetAuthenticated(c.info.authed)
@@ -66,6 +72,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 // serve runs a pipeline. What follows QUIT in it is dropped, as Redis does.
 func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.last.Store(time.Now().UnixNano())
+	c.out.begin()
 	received := len(first.Raw)
 	c.command(first.Args)
 	for i := range rest {
@@ -85,9 +92,10 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 		c.hangUp()
 		return
 	}
-	// redcon would do this as soon as handle has returned, but then Stop might
-	// come in between. It keeps the error and ends the connection by it.
-	_ = redcon.BaseWriter(c.rc).Flush()
+	// redcon would flush as soon as handle has returned, but then Stop might come
+	// in between, and what the connection has not asked for. redcon keeps the error
+	// and ends the connection by it.
+	_ = c.out.end()
 }
 
 // ended reports whether the connection runs no further command.
@@ -121,14 +129,24 @@ func (c *conn) command(args [][]byte) {
 		c.refuse(stats, fsm.WrongArity(cmd.Name))
 	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
 	case c.refusedElsewhere(cmd, args, stats):
+	case c.restricted():
+		c.refuse(stats, msgRestricted(cmd.Name))
 	case c.multi != nil:
 		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
 	default:
 		if c.group.Ops() > 0 && (c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes) {
 			c.flush()
 		}
-		c.group.Command(cmd, c.db, args)
+		row, logged := c.forLog(cmd, args)
+		c.group.Command(row, c.db, logged)
 		c.cmds = append(c.cmds, cmd)
+		if c.tracking.reads() {
+			c.noteReads(cmd, args)
+		}
+		if c.tracking.caching { // it was said for this command only
+			c.flush()
+			c.tracking.caching = false
+		}
 	}
 }
 
@@ -178,6 +196,8 @@ func (c *conn) session(args [][]byte) {
 			text = strings.Replace(text, "ERR", "EXECABORT Transaction discarded because of:", 1)
 		}
 		c.refuse(r.stats, text)
+	case c.restricted() && !r.subscribed:
+		c.refuse(r.stats, msgRestricted(r.fullName()))
 	case c.multi != nil && r.noMulti:
 		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
 	case c.refusedElsewhere(&r.cmd, args, r.stats):
@@ -188,6 +208,9 @@ func (c *conn) session(args [][]byte) {
 		c.doing.Store(&r.stats.name)
 		c.waitPauseBefore(r)
 		c.answer(r, args)
+		if c.multi == nil && (r.parent == nil || r.parent.cmd.Name != "client") {
+			c.tracking.caching = false
+		}
 	}
 }
 
@@ -202,7 +225,13 @@ func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) 
 
 // answer runs a session command and writes its reply.
 func (c *conn) answer(r *row, args [][]byte) {
-	c.write(c.run(r, args).Append(nil, c.proto))
+	reply := c.run(r, args).Append(nil, c.proto)
+	if r.loud {
+		c.sent += len(reply)
+		c.rc.WriteRaw(reply)
+		return
+	}
+	c.write(reply)
 }
 
 // run runs a session command and measures it.
@@ -232,17 +261,18 @@ func (c *conn) flush() {
 		return
 	}
 	if c.ended() { // killed meanwhile: nobody would hear of it
-		c.group.Reset(c.proto, c.id)
-		c.cmds = c.cmds[:0]
+		c.reset()
 		return
 	}
 	c.doing.Store(&c.srv.metrics.byCommand[c.cmds[len(c.cmds)-1].ID()].name)
 	start := time.Now()
+	tracked := c.track()
 	out, err := c.do(c.local)
+	out = c.tracked(tracked, out, err)
 	if err != nil {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
-		for range c.group.Ops() {
+		for range c.cmds {
 			c.write(line)
 		}
 		c.srv.metrics.failed(c.cmds, time.Since(start), text)
@@ -250,8 +280,14 @@ func (c *conn) flush() {
 		c.write(out)
 		c.srv.metrics.group(c.cmds, time.Since(start), out)
 	}
+	c.reset()
+	c.out.drain()
+}
+
+// reset empties the group.
+func (c *conn) reset() {
 	c.group.Reset(c.proto, c.id)
-	c.cmds = c.cmds[:0]
+	c.cmds, c.reads = c.cmds[:0], c.reads[:0]
 }
 
 // do runs the group, once clients are not paused.
@@ -280,6 +316,7 @@ func (c *conn) write(b []byte) {
 func (c *conn) setProto(proto int) {
 	c.proto = proto
 	c.group.Reset(proto, c.id)
+	c.out.setProto(proto)
 	c.edit(func(i *clientInfo) { i.proto = proto })
 }
 
@@ -312,7 +349,7 @@ func (c *conn) setAuthenticated(ok bool) {
 // hangUp closes the connection once what has been written is sent.
 func (c *conn) hangUp() {
 	c.done = true
-	if err := c.rc.Close(); err != nil {
+	if err := c.out.hangUp(); err != nil {
 		c.srv.log.Debug("close connection", "client", c.id, "error", err)
 	}
 }

@@ -11,18 +11,25 @@ import (
 )
 
 var connectionRows = []row{
-	{cmd: fsm.Command{Name: "ping", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[message]", Doc: "Ping the server"}, words: "fast", acl: "connection", tips: "request_policy:all_shards response_policy:all_succeeded", run: ping},
+	{cmd: fsm.Command{Name: "ping", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[message]", Doc: "Ping the server"}, words: "fast", acl: "connection", tips: "request_policy:all_shards response_policy:all_succeeded", run: ping, subscribed: true},
 	{cmd: fsm.Command{Name: "echo", Arity: 2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "message", Doc: "Answer the message"}, words: "loading stale fast", acl: "connection", run: echo},
 	{cmd: fsm.Command{Name: "auth", Arity: -2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[username] password", Doc: "Authenticate the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: auth},
 	{cmd: fsm.Command{Name: "hello", Arity: -1, Group: "connection", Since: "6.0.0", Complexity: "O(1)", Syntax: "[protover [AUTH username password] [SETNAME clientname]]", Doc: "Choose the protocol, authenticate and name the connection in one go"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: hello},
 	{cmd: fsm.Command{Name: "select", Arity: 2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "index", Doc: "Choose the database of the connection"}, words: "loading stale fast", acl: "connection", run: selectDB},
-	{cmd: fsm.Command{Name: "quit", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Doc: "End the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: quit, inMulti: true},
-	{cmd: fsm.Command{Name: "reset", Arity: 1, Group: "connection", Since: "6.2.0", Complexity: "O(1)", Doc: "Bring the connection back to where a new one starts"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: reset, inMulti: true},
+	{cmd: fsm.Command{Name: "quit", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Doc: "End the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: quit, subscribed: true, inMulti: true},
+	{cmd: fsm.Command{Name: "reset", Arity: 1, Group: "connection", Since: "6.2.0", Complexity: "O(1)", Doc: "Bring the connection back to where a new one starts"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: reset, subscribed: true, inMulti: true},
 	{cmd: fsm.Command{Name: "readonly", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Let reads on this connection be answered by this node, however old its state is"}, words: "loading stale fast", acl: "connection", run: readonly},
 	{cmd: fsm.Command{Name: "readwrite", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Take READONLY back: reads are linearizable again"}, words: "loading stale fast", acl: "connection", run: readwrite},
 }
 
 func ping(c *conn, args [][]byte) fsm.Reply {
+	if c.restricted() && len(args) <= 2 { // looks like a message
+		text := ""
+		if len(args) == 2 {
+			text = string(args[1])
+		}
+		return fsm.Strings("pong", text)
+	}
 	switch len(args) {
 	case 1:
 		return fsm.Simple("PONG")
@@ -200,6 +207,8 @@ func quit(c *conn, args [][]byte) fsm.Reply {
 func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setMulti(nil)
 	c.watch = nil
+	c.leaveAll()
+	c.trackingOff()
 	c.replay = replyOn
 	c.setLocal(false)
 	c.setDB(0)

@@ -144,7 +144,7 @@ func infoClients(p *infoPage) {
 	p.line("cluster_connections", 0)
 	p.line("maxclients", p.srv.cfg.Limits.MaxClients)
 	p.line("blocked_clients", 0)
-	p.line("tracking_clients", 0)
+	p.line("tracking_clients", p.srv.hub.trackers())
 	p.line("clients_in_timeout_table", 0)
 }
 
@@ -242,8 +242,10 @@ func infoStats(p *infoPage) {
 	p.line("rejected_connections", p.stats.refused)
 	p.line("expired_keys", p.state.Expired)
 	p.line("evicted_keys", 0)
-	p.line("pubsub_channels", 0)
-	p.line("pubsub_patterns", 0)
+	topics, _ := p.srv.hub.sizes()
+	p.line("pubsub_channels", topics[channels])
+	p.line("pubsub_patterns", topics[patterns])
+	p.line("pubsubshard_channels", topics[shardChannels])
 	p.line("total_error_replies", errors)
 }
 

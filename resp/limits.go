@@ -67,6 +67,13 @@ type Limits struct {
 	// every further MiB of a large one, must be taken by the socket within it.
 	// A connection that misses it is closed. 0: for ever.
 	WriteTimeout time.Duration
+
+	// PushHard and PushSoft bound, in bytes, what may wait for a connection that
+	// has subscribed or tracks keys: it is closed when more than PushHard waits,
+	// or more than PushSoft for longer than PushSoftTime. They are Redis'
+	// client-output-buffer-limit of pubsub. 0: no limit.
+	PushHard, PushSoft int
+	PushSoftTime       time.Duration
 }
 
 // DefaultLimits returns the limits that the server ships with.
@@ -84,6 +91,9 @@ func DefaultLimits() Limits {
 		UnauthIdle:       time.Minute,
 		CommandTimeout:   10 * time.Second,
 		WriteTimeout:     10 * time.Second,
+		PushHard:         32 << 20,
+		PushSoft:         8 << 20,
+		PushSoftTime:     time.Minute,
 	}
 }
 
@@ -104,6 +114,8 @@ func (l Limits) Validate() error {
 		{"MaxCommand", l.MaxCommand, l.MaxInline, limitsMaxBulk},
 		{"UnauthArgs", l.UnauthArgs, 1, l.MaxArgs},
 		{"UnauthBulk", l.UnauthBulk, 1, l.MaxBulk},
+		{"PushHard", l.PushHard, 0, int(^uint(0) >> 1)},
+		{"PushSoft", l.PushSoft, 0, int(^uint(0) >> 1)},
 		{"MaxClients", l.MaxClients, 0, int(^uint(0) >> 1)},
 		{"MaxUnauth", l.MaxUnauth, 0, int(^uint(0) >> 1)},
 	} {
@@ -119,6 +131,7 @@ func (l Limits) Validate() error {
 		{"UnauthIdle", l.UnauthIdle},
 		{"CommandTimeout", l.CommandTimeout},
 		{"WriteTimeout", l.WriteTimeout},
+		{"PushSoftTime", l.PushSoftTime},
 	} {
 		if f.value < 0 {
 			return fmt.Errorf("limits: %s is %v, want 0 or more", f.name, f.value)

@@ -20,6 +20,8 @@ type Metrics struct {
 	Panics       prometheus.Counter
 	Refused      *prometheus.CounterVec
 
+	Published, Delivered, Invalidations, CutOff prometheus.Counter
+
 	bytesIn, bytesOut      atomic.Uint64
 	connections, authFails atomic.Uint64 // as the counters above, for INFO
 	refused                atomic.Uint64 // connections turned away: the limits on clients
@@ -28,6 +30,7 @@ type Metrics struct {
 	byCommand []*series // by fsm.Command.ID
 	all       []*series // sorted by name
 	open      func() int
+	hub       *hub // nil until the port is open
 
 	mu   sync.Mutex
 	zero totals // at the last CONFIG RESETSTAT
@@ -141,7 +144,11 @@ func newMetrics(table *fsm.Table, rows map[string]*row) *Metrics {
 		Panics:       counter("client_panics_total", "Connections closed because serving them failed."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
 			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
-		open: func() int { return 0 },
+		Published:     counter("pubsub_published_total", "Messages of PUBLISH and SPUBLISH, through whichever node, that were looked up among this node's subscribers."),
+		Delivered:     counter("pubsub_delivered_total", "Messages and keyspace notifications handed to connections of this node."),
+		Invalidations: counter("tracking_invalidations_total", "Invalidations handed to connections that track keys."),
+		CutOff:        counter("pubsub_cut_off_total", "Connections closed because they did not take messages, or would have missed some."),
+		open:          func() int { return 0 },
 	}
 	for _, cmd := range table.Rows() {
 		m.byCommand = append(m.byCommand, m.series(cmd.Name))
@@ -328,17 +335,20 @@ func (m *Metrics) reset() {
 
 // Collectors returns what is to be registered.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.Connections, m.AuthFailures, m.Panics, m.Refused, portCollector{m}}
+	return []prometheus.Collector{m.Connections, m.AuthFailures, m.Panics, m.Refused, m.Published, m.Delivered, m.Invalidations, m.CutOff, portCollector{m}}
 }
 
 var (
-	descClients  = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
-	descBytesIn  = prometheus.NewDesc("holdfast_client_received_bytes_total", "Bytes of commands received from clients.", nil, nil)
-	descBytesOut = prometheus.NewDesc("holdfast_client_sent_bytes_total", "Bytes of replies to clients.", nil, nil)
-	descLatency  = prometheus.NewDesc("holdfast_command_seconds", "Seconds from reading a command's pipeline until its replies, by command.", []string{"command"}, nil)
-	descFailed   = prometheus.NewDesc("holdfast_commands_failed_total", "Commands that ran and answered an error, by command.", []string{"command"}, nil)
-	descRejected = prometheus.NewDesc("holdfast_commands_rejected_total", "Commands that were refused before they ran, by command.", []string{"command"}, nil)
-	descErrors   = prometheus.NewDesc("holdfast_errors_total", "Error replies, by their code.", []string{"code"}, nil)
+	descClients       = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
+	descSubscriptions = prometheus.NewDesc("holdfast_pubsub_subscriptions", "Subscriptions of this node's clients to channels, patterns and shard channels.", nil, nil)
+	descTrackers      = prometheus.NewDesc("holdfast_tracking_clients", "Client connections that track keys.", nil, nil)
+	descTracked       = prometheus.NewDesc("holdfast_tracking_keys", "Keys that are remembered for connections that track.", nil, nil)
+	descBytesIn       = prometheus.NewDesc("holdfast_client_received_bytes_total", "Bytes of commands received from clients.", nil, nil)
+	descBytesOut      = prometheus.NewDesc("holdfast_client_sent_bytes_total", "Bytes of replies to clients.", nil, nil)
+	descLatency       = prometheus.NewDesc("holdfast_command_seconds", "Seconds from reading a command's pipeline until its replies, by command.", []string{"command"}, nil)
+	descFailed        = prometheus.NewDesc("holdfast_commands_failed_total", "Commands that ran and answered an error, by command.", []string{"command"}, nil)
+	descRejected      = prometheus.NewDesc("holdfast_commands_rejected_total", "Commands that were refused before they ran, by command.", []string{"command"}, nil)
+	descErrors        = prometheus.NewDesc("holdfast_errors_total", "Error replies, by their code.", []string{"code"}, nil)
 )
 
 // portCollector shows Metrics to prometheus.
@@ -346,7 +356,7 @@ type portCollector struct{ m *Metrics }
 
 // Describe implements prometheus.Collector.
 func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descClients, descBytesIn, descBytesOut, descLatency, descFailed, descRejected, descErrors} {
+	for _, d := range []*prometheus.Desc{descClients, descSubscriptions, descTrackers, descTracked, descBytesIn, descBytesOut, descLatency, descFailed, descRejected, descErrors} {
 		ch <- d
 	}
 }
@@ -355,6 +365,13 @@ func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
 func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	t := p.m.now()
 	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.open()))
+	if h := p.m.hub; h != nil {
+		_, subscriptions := h.sizes()
+		tracked, _, _ := h.trackedSizes()
+		ch <- prometheus.MustNewConstMetric(descSubscriptions, prometheus.GaugeValue, float64(subscriptions))
+		ch <- prometheus.MustNewConstMetric(descTrackers, prometheus.GaugeValue, float64(h.trackers()))
+		ch <- prometheus.MustNewConstMetric(descTracked, prometheus.GaugeValue, float64(tracked))
+	}
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}

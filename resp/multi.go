@@ -104,7 +104,11 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	var data []fsm.Queued
 	for _, q := range m.cmds {
 		if q.cmd != nil {
-			data = append(data, fsm.Queued{DB: q.db, Cmd: q.cmd, Args: q.args})
+			cmd, args := c.forLog(q.cmd, q.args)
+			data = append(data, fsm.Queued{DB: q.db, Cmd: cmd, Args: args})
+			if c.tracking.reads() {
+				c.noteReads(q.cmd, q.args)
+			}
 		}
 	}
 	if len(data) == 0 && len(watch) == 0 { // no need of the cluster
@@ -112,8 +116,10 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	}
 	start := time.Now()
 	c.group.Transaction(watch, data)
+	tracked := c.track()
 	out, err := c.do(c.local)
-	c.group.Reset(c.proto, c.id)
+	out = c.tracked(tracked, out, err)
+	c.reset()
 	if err != nil {
 		return fsm.Error(errorText(err))
 	}
@@ -121,8 +127,10 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	if replies != len(data) || len(data) == 0 && out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
 		return fsm.Raw(out) // the watch was broken
 	}
-	for _, q := range data {
-		c.cmds = append(c.cmds, q.Cmd)
+	for _, q := range m.cmds {
+		if q.cmd != nil {
+			c.cmds = append(c.cmds, q.cmd)
+		}
 	}
 	c.srv.metrics.group(c.cmds, time.Since(start), out[head:])
 	c.cmds = c.cmds[:0]

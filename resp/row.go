@@ -25,6 +25,10 @@ type row struct {
 	inMulti bool
 	// noMulti rows are refused inside MULTI.
 	noMulti bool
+	// loud rows are answered on a connection that wants no replies, too.
+	loud bool
+	// subscribed rows may be run in RESP2 by a connection that has subscribed.
+	subscribed bool
 	// hidden rows only say why the server does not do such a thing: COMMAND
 	// does not list them.
 	hidden bool
@@ -37,8 +41,7 @@ type row struct {
 	stats  *series
 }
 
-// sessionFamilies lists the families of session commands. Pub/sub and scripting
-// bring their own when they come.
+// sessionFamilies lists the families of session commands.
 func sessionFamilies() [][]row {
 	return [][]row{
 		connectionRows,
@@ -51,6 +54,7 @@ func sessionFamilies() [][]row {
 		persistenceRows,
 		diagnosticRows,
 		aclRows,
+		pubsubRows,
 		clusterRows,
 		absentRows,
 		adminRows,
@@ -68,7 +72,7 @@ func (r *row) fullName() string {
 // wordFlags are the words that rows use.
 var wordFlags = map[string]fsm.Flags{
 	"readonly": fsm.ReadOnly, "admin": fsm.Admin, "noscript": fsm.NoScript, "loading": fsm.Loading, "stale": fsm.Stale, "fast": fsm.Fast,
-	"no_auth": fsm.NoAuth, "no_async_loading": fsm.NoAsyncLoading, "no_multi": fsm.NoMulti, "allow_busy": fsm.AllowBusy,
+	"no_auth": fsm.NoAuth, "no_async_loading": fsm.NoAsyncLoading, "no_multi": fsm.NoMulti, "pubsub": fsm.PubSub, "allow_busy": fsm.AllowBusy,
 }
 
 // prepare fills in what follows from the rest of the row.

@@ -62,6 +62,7 @@ func sentinelFamilies() [][]row {
 		commandRows,
 		infoRows,
 		aclRows,
+		pick(pubsubRows, "subscribe", "unsubscribe", "psubscribe", "punsubscribe"),
 	}
 }
 

@@ -35,6 +35,10 @@ type Executor interface {
 // any goroutine.
 type Cluster interface {
 	NewExecutor() Executor
+	// Listen has l told of what the log does on this node, and Want says which
+	// kinds of events l is to be told of from then on.
+	Listen(l Listener)
+	Want(kinds fsm.EventKinds)
 	// State is this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
 	// Admin runs one of the HOLDFAST subcommands that concern the cluster and
@@ -90,6 +94,11 @@ type Server struct {
 	table   *fsm.Table
 	rows    map[string]*row
 	metrics *Metrics
+	hub     *hub
+
+	// Rows of the machine's table that the server itself uses: see forLog and
+	// position.
+	publish, spublish, publishRow, spublishRow, positionRow *fsm.Command
 
 	guard   *GuardListener
 	redcon  *redcon.Server
@@ -105,7 +114,7 @@ type Server struct {
 	idle     chan struct{} // capacity 1: busy came down to 0 while closing
 	released chan struct{} // closed by Close: see heldListener
 	release  sync.Once
-	behind   sync.WaitGroup // BGSAVE, monitor.run
+	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run
 	saving   atomic.Bool
 
 	monitor *monitor // of a Sentinel, else nil
@@ -161,11 +170,21 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		s.port = a.Port
 	}
+	s.publish, s.spublish = table.Find([]byte("publish")), table.Find([]byte("spublish"))
+	s.publishRow, s.spublishRow = table.Find([]byte(fsm.PublishCommand)), table.Find([]byte(fsm.SpublishCommand))
+	s.positionRow = table.Find([]byte(fsm.PositionCommand))
+	s.hub = newHub(s)
+	s.metrics.hub = s.hub
+	if cfg.Mode == Sentinel { // has messages of its own only
+		s.hub.local = true
+	} else {
+		cluster.Listen(s.hub)
+	}
 	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open = s.guard.Open
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
-		s.monitor = &monitor{name: cfg.MasterName, topology: cfg.Topology}
+		s.monitor = &monitor{name: cfg.MasterName, topology: cfg.Topology, publish: s.hub.announce}
 		s.behind.Go(func() { s.monitor.run(s.ctx) })
 	}
 	go func() {
@@ -268,6 +287,13 @@ func (s *Server) connections() []*conn {
 	return conns
 }
 
+// connection returns the open connection with a number, or nil.
+func (s *Server) connection(id uint64) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[id]
+}
+
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -297,6 +323,8 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	s.mu.Lock()
 	delete(s.conns, c.id)
 	s.mu.Unlock()
+	s.hub.leave(c)
+	c.out.close()
 	if err != nil {
 		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,9 @@ type fakeCluster struct {
 	before func(g *fsm.Group) error
 	state  resp.State
 	admin  func(args []string) (string, error)
+
+	listener resp.Listener
+	want     atomic.Uint32
 }
 
 func newFake(t testing.TB) *fakeCluster {
@@ -47,7 +51,11 @@ func newFake(t testing.TB) *fakeCluster {
 }
 
 func (f *fakeCluster) NewExecutor() resp.Executor { return &fakeExecutor{cluster: f} }
-func (f *fakeCluster) State() resp.State          { return f.state }
+func (f *fakeCluster) Listen(l resp.Listener)     { f.listener = l }
+
+func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
+
+func (f *fakeCluster) State() resp.State { return f.state }
 
 func (f *fakeCluster) Admin(_ context.Context, args []string) (string, error) {
 	if f.admin != nil {
@@ -93,9 +101,13 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 	f.seq++
 	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, f.seq-1, f.seq, g.Bytes())
 	f.index++
+	f.machine.Want(fsm.EventKinds(f.want.Load()))
 	res, err := f.machine.Apply(f.index, 1, b.Encode(fsm.Header{Term: 1, Stamp: int64(f.index)}))
 	if err != nil {
 		return nil, err
+	}
+	if len(res.Events) > 0 {
+		f.listener.Applied(res.Index, res.Events)
 	}
 	e.buf = append(e.buf[:0], res.Groups[0].Reply...)
 	return e.buf, nil

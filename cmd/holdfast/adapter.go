@@ -17,6 +17,9 @@ type clusterAdapter struct{ *cluster.Node }
 // NewExecutor implements resp.Cluster.
 func (a clusterAdapter) NewExecutor() resp.Executor { return a.NewSession() }
 
+// Listen implements resp.Cluster.
+func (a clusterAdapter) Listen(l resp.Listener) { a.Node.Listen(l) }
+
 // State implements resp.Cluster.
 func (a clusterAdapter) State() resp.State {
 	st := a.Status()

@@ -87,6 +87,9 @@ type adapter struct{ *cluster.Node }
 
 func (a adapter) NewExecutor() resp.Executor { return a.NewSession() }
 
+// Listen implements resp.Cluster.
+func (a adapter) Listen(l resp.Listener) { a.Node.Listen(l) }
+
 func (a adapter) State() resp.State {
 	st := a.Status()
 	s := resp.State{

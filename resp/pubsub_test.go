@@ -1,0 +1,128 @@
+package resp_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// push is a message as it is sent in RESP2 (mark "*") or RESP3 (">").
+func push(mark string, words ...string) string {
+	b := fmt.Sprintf("%s%d", mark, len(words))
+	for _, w := range words {
+		b += fmt.Sprintf("\n$%d\n%s", len(w), w)
+	}
+	return b
+}
+
+func TestPubSub_Delivery(t *testing.T) {
+	s := serve(t, newFake(t))
+	a, b, pub := dial(t, s), dial(t, s), dial(t, s)
+	b.do("HELLO 3")
+	a.send("SUBSCRIBE news sport", "PSUBSCRIBE n*", "SSUBSCRIBE shard")
+	a.want("*3\n$9\nsubscribe\n$4\nnews\n:1", "*3\n$9\nsubscribe\n$5\nsport\n:2", "*3\n$10\npsubscribe\n$2\nn*\n:3", "*3\n$10\nssubscribe\n$5\nshard\n:1")
+	b.expect("SUBSCRIBE news", ">3\n$9\nsubscribe\n$4\nnews\n:1", "SUBSCRIBE news", ">3\n$9\nsubscribe\n$4\nnews\n:1")
+	pub.expect("PUBLISH news hello", ":3", "PUBLISH none x", ":1", "SPUBLISH shard s", ":1", "SPUBLISH news s", ":0", "PUBLISH shard s", ":0")
+	a.want(push("*", "message", "news", "hello"), push("*", "pmessage", "n*", "news", "hello"), push("*", "pmessage", "n*", "none", "x"), push("*", "smessage", "shard", "s"))
+	b.want(push(">", "message", "news", "hello"))
+	pub.expect("PUBSUB NUMSUB news nobody", "*4\n$4\nnews\n:2\n$6\nnobody\n:0", "PUBSUB NUMPAT", ":1",
+		"PUBSUB CHANNELS", "*2\n$4\nnews\n$5\nsport", "PUBSUB CHANNELS s*", "*1\n$5\nsport", "PUBSUB SHARDCHANNELS", "*1\n$5\nshard", "PUBSUB SHARDNUMSUB shard", "*2\n$5\nshard\n:1")
+	// A transaction, and many messages in one pipeline.
+	pub.send("MULTI", "PUBLISH news 1", "SET k v", "PUBLISH news 2", "EXEC", "PUBLISH news 3")
+	pub.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\n:3\n+OK\n:3", ":3")
+	b.want(push(">", "message", "news", "1"), push(">", "message", "news", "2"), push(">", "message", "news", "3"))
+	a.send("UNSUBSCRIBE", "PUNSUBSCRIBE none")
+	for i := 1; i <= 3; i++ { // what came before goes first
+		m := fmt.Sprint(i)
+		a.want(push("*", "message", "news", m), push("*", "pmessage", "n*", "news", m))
+	}
+	a.want("*3\n$11\nunsubscribe\n$4\nnews\n:2", "*3\n$11\nunsubscribe\n$5\nsport\n:1", "*3\n$12\npunsubscribe\n$4\nnone\n:1")
+	// The end of a connection is the end of its subscriptions.
+	if err := b.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nobody has subscribed to news", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
+}
+
+// A message that was published before a subscription is not delivered to it, even
+// if this node comes to know of it only afterwards.
+func TestPubSub_NothingFromBefore(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	c := dial(t, s)
+	c.expect("SET k v", "+OK", "SUBSCRIBE news", "*3\n$9\nsubscribe\n$4\nnews\n:1")
+	for index, m := range []string{"old", "old", "old", "new"} { // SET was at 2
+		f.listener.Applied(uint64(index), []fsm.Event{{Kind: fsm.EventPublish, Key: "news", Payload: []byte(m)}})
+	}
+	c.want(push("*", "message", "news", "new"))
+}
+
+func TestPubSub_Restricted(t *testing.T) {
+	s := serve(t, newFake(t))
+	c := dial(t, s)
+	c.do("SUBSCRIBE x")
+	refused := func(name string) string {
+		return "-ERR Can't execute '" + name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+	}
+	c.expect("GET k", refused("get"), "CLIENT ID", refused("client|id"), "PUBLISH x y", refused("publish"), "PUBSUB NUMPAT", refused("pubsub|numpat"), "MULTI", refused("multi"),
+		"NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: ", "GET", "-ERR wrong number of arguments for 'get' command",
+		"PING", "*2\n$4\npong\n$0\n", "PING hi", "*2\n$4\npong\n$2\nhi", "RESET", "+RESET", "GET k", "$-1", "PING", "+PONG")
+	c.expect("SUBSCRIBE x", "*3\n$9\nsubscribe\n$1\nx\n:1", "UNSUBSCRIBE", "*3\n$11\nunsubscribe\n$1\nx\n:0", "GET k", "$-1", "UNSUBSCRIBE", "*3\n$11\nunsubscribe\n$-1\n:0")
+	c.do("HELLO 3")
+	c.expect("SUBSCRIBE x", ">3\n$9\nsubscribe\n$1\nx\n:1", "GET k", "_", "PING", "+PONG")
+	c.send("PUBLISH x y")
+	c.want(":1", push(">", "message", "x", "y")) // the reply first, then what it caused
+	c.send("CLIENT REPLY OFF", "PUBLISH x z", "UNSUBSCRIBE x")
+	c.want(push(">", "message", "x", "z"), ">3\n$11\nunsubscribe\n$1\nx\n:0")
+}
+
+// Whoever does not read is cut off when too much waits, and others are not held up.
+func TestPubSub_SlowSubscriber(t *testing.T) {
+	for _, limit := range []struct {
+		name   string
+		change func(*resp.Config)
+	}{
+		{"hard", func(c *resp.Config) { c.Limits.PushHard = 64 << 10 }},
+		{"soft", func(c *resp.Config) { c.Limits.PushSoft, c.Limits.PushSoftTime = 64<<10, time.Millisecond }},
+	} {
+		t.Run(limit.name, func(t *testing.T) {
+			s := serve(t, newFake(t), limit.change)
+			slow, fast, pub := dial(t, s), dial(t, s), dial(t, s)
+			for _, c := range []*client{slow, fast} {
+				c.expect("SUBSCRIBE news", "*3\n$9\nsubscribe\n$4\nnews\n:1")
+			}
+			message := strings.Repeat("x", 32<<10)
+			got := 0
+			eventually(t, "the slow subscriber is cut off", func() bool {
+				reply := pub.do("PUBLISH news " + message)
+				fast.want(push("*", "message", "news", message))
+				got++
+				return reply == ":1\n"
+			})
+			if left, err := io.Copy(io.Discard, slow.conn); err != nil && !strings.Contains(err.Error(), "reset") {
+				t.Errorf("read %d bytes: %v", left, err)
+			}
+			pub.expect("PUBLISH news end", ":1")
+			fast.want(push("*", "message", "news", "end"))
+		})
+	}
+}
+
+// After messages were lost on their way, nobody goes on as if he had them all.
+func TestPubSub_Missed(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	subscriber, tracker, plain := dial(t, s), dial(t, s), dial(t, s)
+	subscriber.do("SUBSCRIBE x")
+	tracker.do("HELLO 3")
+	tracker.expect("CLIENT TRACKING ON", "+OK", "GET k", "_")
+	f.listener.Missed(100, "test")
+	subscriber.wantEOF()
+	tracker.want(">2\n$10\ninvalidate\n_")
+	plain.expect("GET k", "$-1")
+}
