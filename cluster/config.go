@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
 // Config is what a node is started with.
@@ -43,11 +45,33 @@ type Config struct {
 	// another node leads. It must not return in production.
 	Fatal func(error)
 
-	// Clock, PeerListener and PeerDialer replace the system's clock and network
-	// in tests and fault harnesses.
+	// Clock, PeerListener, PeerDialer and OpenStores replace the system's clock,
+	// network and disk in tests and fault harnesses.
 	Clock        Clock
 	PeerListener net.Listener
 	PeerDialer   func(ctx context.Context, addr string) (net.Conn, error)
+	OpenStores   func(storage.Config) (Stores, error)
+}
+
+// Stores is what a node keeps its data in: storage.Stores, whose methods say
+// what they promise.
+type Stores interface {
+	Log() raft.LogStore
+	Stable() raft.StableStore
+	Snapshots() raft.SnapshotStore
+	LogBytes() int64
+	Empty() (bool, error)
+	Identity() storage.Identity
+	SetClusterID(id string) error
+	Close() error
+}
+
+func openStores(cfg storage.Config) (Stores, error) {
+	s, err := storage.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Peer is a node of the initial cluster.
@@ -191,6 +215,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}
+	}
+	if c.OpenStores == nil {
+		c.OpenStores = openStores
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

@@ -21,6 +21,12 @@ type machine struct {
 	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
 	fatal       func(error)
 	events      *eventQueue
+	// keeps says whether this node has all that a snapshot would bring: see
+	// restore.go.
+	keeps func(*raft.SnapshotMeta) (bool, error)
+	// starting is set while raft is being made: the first snapshot that it
+	// restores is this node's own.
+	starting bool
 
 	table *fsm.Table
 
@@ -194,10 +200,16 @@ func (a *machine) Snapshot() (raft.FSMSnapshot, error) {
 // snapshot has been read and found right.
 func (a *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
+	if meta := placeOf(r); meta != nil && !a.starting {
+		if keeps, err := a.keeps(meta); err != nil || keeps {
+			return errors.Join(errOldSnapshot, err)
+		}
+	}
 	m, err := fsm.ReadSnapshot(r, a.table)
 	if err != nil {
 		return err
 	}
+	a.starting = false
 	a.mu.Lock()
 	a.m = m
 	a.points = [4096]chainPoint{}

@@ -26,7 +26,7 @@ type Node struct {
 	self    raft.ServerID
 	session fsm.SessionID
 
-	stores    *storage.Stores
+	stores    Stores
 	mux       *rpc.Mux
 	transport serialTransport
 	machine   *machine
@@ -75,7 +75,7 @@ func Open(cfg Config) (*Node, error) {
 		phase:         "starting",
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	stores, err := storage.Open(storage.Config{
+	stores, err := cfg.OpenStores(storage.Config{
 		Dir:        cfg.DataDir,
 		NodeID:     cfg.NodeID,
 		LogKind:    cfg.LogStore,
@@ -137,7 +137,13 @@ func (n *Node) run() {
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.transport = newTransport(n.mux, addressProvider{n}, closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
-	log, stable, snaps := n.stores.Log(), n.stores.Stable(), n.stores.Snapshots()
+	log, stable, snaps := n.stores.Log(), n.stores.Stable(), placedSnapshots{n.stores.Snapshots()}
+	n.machine.keeps = func(meta *raft.SnapshotMeta) (bool, error) { return keeps(log, snaps, meta) }
+	own, err := snaps.List()
+	if err != nil {
+		return errors.Join(fmt.Errorf("list snapshots: %w", err), n.transport.Close())
+	}
+	n.machine.starting = len(own) > 0
 	if bootstrap != nil {
 		if err := raft.BootstrapCluster(rc, log, stable, snaps, n.transport, *bootstrap); err != nil {
 			return errors.Join(fmt.Errorf("form cluster: %w", err), n.transport.Close())
