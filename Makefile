@@ -15,6 +15,8 @@ RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./cmd/...
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
+SEEDS        ?= 400
+VIRTUAL      ?= 60s
 
 .DEFAULT_GOAL := help
 
@@ -63,6 +65,12 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$dir; \
 		done; \
 	done
+
+.PHONY: sim
+sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL each, or SEED=n again, made smaller if it fails
+	@mkdir -p bin
+	$(GO) test -c -o bin/sim.test ./test/sim
+	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-seeds $(SEEDS)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: docker
 docker: ## build the container image holdfast:latest from this tree (needs Docker; nothing is pulled)

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// audit compares what the nodes write and say of themselves, across all of them
+// and through all their lives, with what Raft promises:
+//
+//   - an index and a term name one entry (log matching),
+//   - what one node has committed at an index, no other commits differently,
+//   - a term has one leader,
+//   - machines that have applied the same entries have the same hash.
+type audit struct {
+	mu        sync.Mutex
+	sums      map[position]uint32
+	committed map[uint64]*raft.Log
+	leaders   map[uint64]string
+	hashes    map[uint64]hashSeen
+	compared  int64 // hashes of one index from different nodes or moments
+	bad       []string
+}
+
+type position struct{ index, term uint64 }
+
+type hashSeen struct {
+	node string
+	hash uint64
+}
+
+func newAudit() *audit {
+	return &audit{sums: make(map[position]uint32), committed: make(map[uint64]*raft.Log), leaders: make(map[uint64]string), hashes: make(map[uint64]hashSeen)}
+}
+
+// violate notes that a promise was broken.
+func (a *audit) violate(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.violateLocked(format, args...)
+}
+
+// maxViolations is what one history may list: the first ones tell.
+const maxViolations = 20
+
+func (a *audit) violateLocked(format string, args ...any) {
+	if line := fmt.Sprintf(format, args...); len(a.bad) < maxViolations && !slices.Contains(a.bad, line) {
+		a.bad = append(a.bad, line)
+	}
+}
+
+func (a *audit) violations() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.bad)
+}
+
+func sumOf(l *raft.Log) uint32 {
+	return crc32.Update(uint32(l.Type), castagnoli, l.Data)
+}
+
+// appended is told of every entry that a node writes to its log.
+func (a *audit) appended(node string, logs []*raft.Log) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range logs {
+		p, sum := position{l.Index, l.Term}, sumOf(l)
+		if was, ok := a.sums[p]; ok && was != sum {
+			a.violateLocked("log matching: %s wrote another entry at index %d, term %d than an earlier one", node, l.Index, l.Term)
+		}
+		a.sums[p] = sum
+	}
+}
+
+// commit is told of entries that a node knows to be committed.
+func (a *audit) commit(node string, logs []*raft.Log) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range logs {
+		was := a.committed[l.Index]
+		if was == nil {
+			kept := *l
+			a.committed[l.Index] = &kept
+		} else if was.Term != l.Term || !bytes.Equal(was.Data, l.Data) {
+			a.violateLocked("state machine safety: %s has committed at index %d an entry of term %d, another node one of term %d", node, l.Index, l.Term, was.Term)
+		}
+	}
+}
+
+// led is told that a node leads a term.
+func (a *audit) led(node string, term uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if was, ok := a.leaders[term]; ok && was != node {
+		a.violateLocked("two leaders of term %d: %s and %s", term, was, node)
+	}
+	a.leaders[term] = node
+}
+
+// hash is told of a machine's state hash at an index.
+func (a *audit) hash(node string, index, hash uint64) {
+	if index == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was, ok := a.hashes[index]
+	if !ok {
+		a.hashes[index] = hashSeen{node, hash}
+		return
+	}
+	if was.hash != hash {
+		a.violateLocked("replicas differ at index %d: %s has hash %#x, %s has %#x", index, was.node, was.hash, node, hash)
+	} else if was.node != node {
+		a.compared++
+	}
+}
+
+// log returns the committed entries in order, and the first index that is
+// missing between them, 0 if none is.
+func (a *audit) log() (entries []*raft.Log, gap uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.committed {
+		entries = append(entries, l)
+	}
+	slices.SortFunc(entries, func(x, y *raft.Log) int { return int(int64(x.Index) - int64(y.Index)) })
+	for i, l := range entries {
+		if l.Index != uint64(i)+1 {
+			return entries, uint64(i) + 1
+		}
+	}
+	return entries, 0
+}
+
+// failovers counts the terms that had a leader, but the first.
+func (a *audit) failovers() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return max(0, len(a.leaders)-1)
+}

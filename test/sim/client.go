@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// client is one connection to one node at a time. What the connection itself
+// can do to a request is not simulated: the client stands inside its node, as the
+// goroutine of a connection does.
+type client struct {
+	w    *world
+	h    *history
+	id   int
+	r    *rand.Rand
+	home string // the node that it is connected to
+
+	proc *process
+	s    *cluster.Session
+	g    fsm.Group
+}
+
+func (h *history) client(id int, purpose string) *client {
+	return &client{w: h.w, h: h, id: id, r: stream(h.w.seed, fmt.Sprintf("%s %d", purpose, id))}
+}
+
+// connect finds a node that runs, and reports false when the history is over.
+func (c *client) connect() bool {
+	for !c.h.ended() {
+		if c.home == "" {
+			ids := c.w.ids()
+			c.home = ids[c.r.IntN(len(ids))]
+		}
+		if p := c.w.node(c.home).running(); p != nil {
+			if c.proc != p {
+				c.proc, c.s = p, p.n.NewSession()
+			}
+			return true
+		}
+		c.home = ""
+		if !c.h.pause(50 * time.Millisecond) {
+			return false
+		}
+	}
+	return false
+}
+
+// leave makes the client connect elsewhere next.
+func (c *client) leave() { c.home = "" }
+
+type command []string
+
+func (c *client) build(cmds []command) {
+	c.g.Reset(2, 1)
+	for _, cmd := range cmds {
+		c.g.Command(c.row(cmd), 0, args(cmd))
+	}
+}
+
+func (c *client) row(cmd command) *fsm.Command {
+	row := c.proc.n.Table().Find([]byte(cmd[0]))
+	if row == nil {
+		panic("sim: no command " + cmd[0])
+	}
+	return row
+}
+
+func args(cmd command) [][]byte {
+	raw := make([][]byte, len(cmd))
+	for i, word := range cmd {
+		raw[i] = []byte(word)
+	}
+	return raw
+}
+
+// do sends commands as one group, on a connection that is there.
+func (c *client) do(cmds ...command) exchange {
+	c.build(cmds)
+	return c.send()
+}
+
+// transaction sends commands as a MULTI block that depends on watches.
+func (c *client) transaction(watches []fsm.Watch, cmds ...command) exchange {
+	queued := make([]fsm.Queued, len(cmds))
+	for i, cmd := range cmds {
+		queued[i] = fsm.Queued{Cmd: c.row(cmd), Args: args(cmd)}
+	}
+	c.g.Reset(2, 1)
+	c.g.Transaction(watches, queued)
+	return c.send()
+}
+
+// exchange is a request and what became of it.
+type exchange struct {
+	node         string
+	call, ret    time.Duration
+	outcome      oracle.Outcome
+	replies      []value
+	err          error
+	disconnected bool // the node died
+}
+
+func (c *client) send() exchange {
+	x := exchange{node: c.proc.id, call: c.w.elapsed()}
+	raw, err := c.s.Do(&c.g, false)
+	x.ret = c.w.elapsed()
+	c.h.count(err)
+	switch {
+	case c.proc.dead.Load():
+		// A dead process answers nothing, whatever its goroutines went on to do.
+		x.outcome, x.disconnected, x.err = oracle.Unknown, true, errors.New("connection closed")
+		c.leave()
+		return x
+	case err == nil:
+		x.outcome = oracle.Done
+		if x.replies, err = parse(string(raw)); err != nil {
+			c.w.audit.violate("client %d: %v", c.id, err)
+		}
+		return x
+	case errors.Is(err, cluster.ErrNoLeader), errors.Is(err, cluster.ErrClosed):
+		x.outcome = oracle.Refused
+	case errors.Is(err, cluster.ErrUnknown), errors.Is(err, cluster.ErrReplyLost):
+		x.outcome = oracle.Unknown
+	default:
+		c.w.audit.violate("client %d: %v", c.id, err)
+		x.outcome = oracle.Unknown
+	}
+	x.err = err
+	c.leave()
+	return x
+}
+
+// finish puts an exchange into an operation.
+func (x *exchange) finish(o *oracle.Op, client int) {
+	o.Client, o.Node, o.Call, o.Return, o.Outcome = client, x.node, x.call, x.ret, x.outcome
+	if x.err != nil {
+		o.Error = x.err.Error()
+	}
+}
+
+// first is the reply to the first command, if there is one.
+func (x *exchange) first() (v value) {
+	if len(x.replies) > 0 {
+		v = x.replies[0]
+	}
+	return v
+}

@@ -1,0 +1,523 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/storage"
+)
+
+// disk is what a node keeps through its crashes. It stands for cluster/storage,
+// which cannot be used here: real files do not know the bubble's time. It keeps
+// the promises that package makes and no more: what StoreLogs, Set and a
+// snapshot's Close have returned for is there after a crash, and of what was
+// under way a part may be.
+type disk struct {
+	rng   *rand.Rand
+	audit *audit
+
+	mu       sync.Mutex
+	node     string
+	instance string
+	cluster  string
+	boot     uint64
+	made     int // counts the instances: a wiped disk is a new one
+
+	log     []*raft.Log // entries from first on, those not yet durable included
+	durable int         // how many of log would survive a crash
+	term    uint64
+	vote    uint64
+	voted   []byte
+	has     map[string]bool
+	snaps   []*image // oldest first
+
+	fsync time.Duration // of a healthy disk: this much, and up to as much again
+	slow  time.Duration // added
+	hang  chan struct{} // not nil: writes wait until it is closed
+
+	current *stores // of the running process, nil while there is none
+	seen    diskEffects
+}
+
+// diskEffects counts what a fault did.
+type diskEffects struct {
+	lost    int64 // entries written, not yet durable, and gone after a crash
+	kept    int64 // such that survived
+	late    int64 // writes that a slow or hanging disk delayed
+	snaps   int64 // snapshots completed, those of another node included
+	gaps    int64 // appends refused because they would have left a gap
+	wiped   int64
+	deleted int64 // logs deleted as a whole after a snapshot from the leader
+}
+
+// image is a snapshot on disk.
+type image struct {
+	meta raft.SnapshotMeta
+	data []byte
+}
+
+func newDisk(node string, rng *rand.Rand, a *audit) *disk {
+	d := &disk{rng: rng, audit: a, node: node, fsync: 300 * time.Microsecond}
+	d.wipe()
+	return d
+}
+
+// wipe makes the disk a new one.
+func (d *disk) wipe() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made++
+	d.instance = fmt.Sprintf("%s-%d", d.node, d.made)
+	d.cluster, d.boot = "", 0
+	d.log, d.durable, d.snaps = nil, 0, nil
+	d.term, d.vote, d.voted, d.has = 0, 0, nil, make(map[string]bool)
+}
+
+// crash takes the disk away from the process that has it. Of the entries that
+// were being written, a part from the front may survive.
+func (d *disk) crash() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.current = nil
+	if open := len(d.log) - d.durable; open > 0 {
+		keep := d.rng.IntN(open + 1)
+		d.seen.kept += int64(keep)
+		d.seen.lost += int64(open - keep)
+		d.log = slices.Clone(d.log[:d.durable+keep])
+		d.durable = len(d.log)
+	}
+	if d.hang != nil {
+		close(d.hang)
+		d.hang = nil
+	}
+	d.slow = 0
+}
+
+// stall makes writes wait until the function it returns is called. It returns
+// nil if they wait already.
+func (d *disk) stall() (resume func()) {
+	hang := make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hang != nil {
+		return nil
+	}
+	d.hang = hang
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.hang == hang {
+			close(hang)
+			d.hang = nil
+		}
+	}
+}
+
+// slowDown adds to the time of every write, 0 for none.
+func (d *disk) slowDown(by time.Duration) {
+	d.mu.Lock()
+	d.slow = by
+	d.mu.Unlock()
+}
+
+// upTo returns the entries up to an index.
+func (d *disk) upTo(index uint64) []*raft.Log {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.log) == 0 || index < d.log[0].Index {
+		return nil
+	}
+	return slices.Clone(d.log[:min(int(index-d.log[0].Index)+1, len(d.log))])
+}
+
+func (d *disk) effects() diskEffects {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen
+}
+
+// sync waits as long as an fsync takes. d.mu is not held.
+func (d *disk) sync() {
+	d.mu.Lock()
+	wait, hang := d.fsync+time.Duration(d.rng.Int64N(int64(d.fsync))), d.hang
+	if d.slow > 0 {
+		wait += d.slow + time.Duration(d.rng.Int64N(int64(d.slow)))
+	}
+	if d.slow > 0 || hang != nil {
+		d.seen.late++
+	}
+	d.mu.Unlock()
+	<-time.After(wait)
+	if hang != nil {
+		<-hang
+	}
+}
+
+// stores is the disk as one start of the node has it open: cluster.Stores. Once
+// the disk was taken away, writes go nowhere, as those of a dead process do.
+type stores struct {
+	d     *disk
+	cache *raft.LogCache
+	fatal func(error)
+	id    storage.Identity // ClusterID guarded by d.mu
+	bytes int64            // guarded by d.mu
+}
+
+var (
+	_ cluster.Stores         = (*stores)(nil)
+	_ raft.MonotonicLogStore = logStore{}
+)
+
+// open starts the disk for a process.
+func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.boot++
+	s := &stores{d: d, fatal: cfg.Fatal, id: storage.Identity{NodeID: d.node, Instance: d.instance, ClusterID: d.cluster, Boot: d.boot}}
+	for _, l := range d.log {
+		s.bytes += int64(len(l.Data))
+	}
+	// A crash between the installation of a snapshot and the deletion of the log.
+	if n := len(d.snaps); n > 0 && len(d.log) > 0 && d.log[len(d.log)-1].Index < d.snaps[n-1].meta.Index {
+		d.log, d.durable, s.bytes = nil, 0, 0
+	}
+	var err error
+	if s.cache, err = raft.NewLogCache(128, logStore{s}); err != nil {
+		return nil, err
+	}
+	d.current = s
+	return s, nil
+}
+
+// Log implements cluster.Stores.
+func (s *stores) Log() raft.LogStore { return s.cache }
+
+// Stable implements cluster.Stores.
+func (s *stores) Stable() raft.StableStore { return &stableStore{s: s} }
+
+// Snapshots implements cluster.Stores.
+func (s *stores) Snapshots() raft.SnapshotStore { return snapshotStore{s} }
+
+// LogBytes implements cluster.Stores.
+func (s *stores) LogBytes() int64 {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	return s.bytes
+}
+
+// Empty implements cluster.Stores.
+func (s *stores) Empty() (bool, error) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	return len(s.d.log) == 0 && len(s.d.snaps) == 0 && s.d.term == 0, nil
+}
+
+// Identity implements cluster.Stores.
+func (s *stores) Identity() storage.Identity {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	return s.id
+}
+
+// SetClusterID implements cluster.Stores.
+func (s *stores) SetClusterID(id string) error {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.id.ClusterID != "" && s.id.ClusterID != id {
+		return storage.ErrWrongCluster
+	}
+	s.id.ClusterID = id
+	if s.d.current == s {
+		s.d.cluster = id
+	}
+	return nil
+}
+
+// Close implements cluster.Stores.
+func (s *stores) Close() error { return nil }
+
+// logStore is the log of one start.
+type logStore struct{ s *stores }
+
+// IsMonotonic implements raft.MonotonicLogStore, as cluster/storage does.
+func (logStore) IsMonotonic() bool { return true }
+
+// FirstIndex implements raft.LogStore.
+func (l logStore) FirstIndex() (uint64, error) {
+	d := l.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.log) == 0 {
+		return 0, nil
+	}
+	return d.log[0].Index, nil
+}
+
+// LastIndex implements raft.LogStore.
+func (l logStore) LastIndex() (uint64, error) {
+	d := l.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.log) == 0 {
+		return 0, nil
+	}
+	return d.log[len(d.log)-1].Index, nil
+}
+
+// GetLog implements raft.LogStore.
+func (l logStore) GetLog(index uint64, out *raft.Log) error {
+	d := l.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.log) == 0 || index < d.log[0].Index || index > d.log[len(d.log)-1].Index {
+		return raft.ErrLogNotFound
+	}
+	*out = *d.log[index-d.log[0].Index]
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (l logStore) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+// errGap is what cluster/storage ends the process with, too.
+var errGap = errors.New("log would have a gap")
+
+// StoreLogs implements raft.LogStore.
+func (l logStore) StoreLogs(logs []*raft.Log) error {
+	s, d := l.s, l.s.d
+	d.mu.Lock()
+	if d.current != s {
+		d.mu.Unlock()
+		return nil
+	}
+	next := uint64(0)
+	switch n := len(d.log); {
+	case n > 0:
+		next = d.log[n-1].Index + 1
+	case len(d.snaps) > 0:
+		next = d.snaps[len(d.snaps)-1].meta.Index + 1
+	}
+	if first := logs[0].Index; first != next && (len(d.log) > 0 || first > next && next > 0) {
+		d.seen.gaps++
+		d.mu.Unlock()
+		err := fmt.Errorf("%w: append of %d behind %d", errGap, first, next-1)
+		s.fatal(err)
+		return err
+	}
+	for _, e := range logs {
+		kept := *e
+		d.log = append(d.log, &kept)
+		s.bytes += int64(len(e.Data))
+	}
+	last := logs[len(logs)-1].Index
+	d.mu.Unlock()
+	d.audit.appended(d.node, logs)
+	d.sync()
+	d.mu.Lock()
+	if d.current == s && len(d.log) > 0 && last >= d.log[0].Index {
+		d.durable = max(d.durable, min(int(last-d.log[0].Index)+1, len(d.log)))
+	}
+	d.mu.Unlock()
+	return nil
+}
+
+// DeleteRange implements raft.LogStore: from the front, from the end, or all.
+func (l logStore) DeleteRange(lo, hi uint64) error {
+	s, d := l.s, l.s.d
+	d.sync()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current != s || len(d.log) == 0 {
+		return nil
+	}
+	first, last := d.log[0].Index, d.log[len(d.log)-1].Index
+	lo, hi = max(lo, first), min(hi, last)
+	switch {
+	case lo > hi:
+		return nil
+	case lo == first:
+		if hi == last {
+			d.seen.deleted++
+		}
+		n := int(hi - first + 1)
+		if hi < last { // cut behind a snapshot of this node, so all of it is committed
+			d.audit.commit(d.node, d.log[:n])
+		}
+		d.durable = max(0, d.durable-n)
+		d.log = slices.Clone(d.log[n:])
+	case hi == last:
+		d.log = slices.Clone(d.log[:lo-first])
+		d.durable = min(d.durable, len(d.log))
+	default:
+		return fmt.Errorf("sim: delete %d to %d in the middle of %d to %d", lo, hi, first, last)
+	}
+	s.bytes = 0
+	for _, e := range d.log {
+		s.bytes += int64(len(e.Data))
+	}
+	return nil
+}
+
+// stableStore keeps term and vote, the latter in one write as cluster/storage
+// does: see stable.go there.
+type stableStore struct {
+	s      *stores
+	voting uint64
+}
+
+const (
+	keyCurrentTerm  = "CurrentTerm"
+	keyLastVoteTerm = "LastVoteTerm"
+	keyLastVoteCand = "LastVoteCand"
+)
+
+// write makes a change durable, or not, if the crash comes first.
+func (t *stableStore) write(change func(d *disk)) error {
+	d := t.s.d
+	d.sync()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current == t.s {
+		change(d)
+	}
+	return nil
+}
+
+// SetUint64 implements raft.StableStore.
+func (t *stableStore) SetUint64(key []byte, val uint64) error {
+	switch string(key) {
+	case keyCurrentTerm:
+		return t.write(func(d *disk) { d.term, d.has[keyCurrentTerm] = val, true })
+	case keyLastVoteTerm:
+		t.voting = val
+		return nil
+	}
+	return fmt.Errorf("sim: no such key: %s", key)
+}
+
+// Set implements raft.StableStore.
+func (t *stableStore) Set(key, val []byte) error {
+	if string(key) != keyLastVoteCand {
+		return fmt.Errorf("sim: no such key: %s", key)
+	}
+	return t.write(func(d *disk) {
+		d.vote, d.voted = t.voting, slices.Clone(val)
+		d.has[keyLastVoteTerm], d.has[keyLastVoteCand] = true, true
+	})
+}
+
+// Get implements raft.StableStore.
+func (t *stableStore) Get(key []byte) ([]byte, error) {
+	d := t.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if string(key) != keyLastVoteCand || !d.has[keyLastVoteCand] {
+		return nil, raftboltdb.ErrKeyNotFound
+	}
+	return slices.Clone(d.voted), nil
+}
+
+// GetUint64 implements raft.StableStore.
+func (t *stableStore) GetUint64(key []byte) (uint64, error) {
+	d := t.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.has[string(key)] {
+		return 0, raftboltdb.ErrKeyNotFound
+	}
+	if string(key) == keyLastVoteTerm {
+		return d.vote, nil
+	}
+	return d.term, nil
+}
+
+// snapshotStore keeps the last two snapshots.
+type snapshotStore struct{ s *stores }
+
+// Create implements raft.SnapshotStore.
+func (t snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	return &snapshotSink{s: t.s, meta: raft.SnapshotMeta{
+		Version: version, ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()), Index: index, Term: term,
+		Configuration: members.Clone(), ConfigurationIndex: membersIndex,
+	}}, nil
+}
+
+// List implements raft.SnapshotStore, the newest first.
+func (t snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	d := t.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []*raft.SnapshotMeta
+	for _, m := range slices.Backward(d.snaps) {
+		meta := m.meta
+		list = append(list, &meta)
+	}
+	return list, nil
+}
+
+// Open implements raft.SnapshotStore.
+func (t snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	d := t.s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.snaps {
+		if m.meta.ID == id {
+			meta := m.meta
+			return &meta, io.NopCloser(bytes.NewReader(m.data)), nil
+		}
+	}
+	return nil, nil, fmt.Errorf("sim: no snapshot %s", id)
+}
+
+// snapshotSink writes one snapshot.
+type snapshotSink struct {
+	s    *stores
+	meta raft.SnapshotMeta
+	buf  bytes.Buffer
+	done bool
+}
+
+// ID implements raft.SnapshotSink.
+func (k *snapshotSink) ID() string { return k.meta.ID }
+
+// Write implements raft.SnapshotSink.
+func (k *snapshotSink) Write(b []byte) (int, error) { return k.buf.Write(b) }
+
+// Cancel implements raft.SnapshotSink.
+func (k *snapshotSink) Cancel() error { k.done = true; return nil }
+
+// Close implements raft.SnapshotSink.
+func (k *snapshotSink) Close() error {
+	if k.done {
+		return nil
+	}
+	k.done = true
+	d := k.s.d
+	d.sync()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current != k.s {
+		return nil
+	}
+	k.meta.Size = int64(k.buf.Len())
+	d.snaps = append(d.snaps, &image{meta: k.meta, data: k.buf.Bytes()})
+	slices.SortStableFunc(d.snaps, func(a, b *image) int { return int(int64(a.meta.Index) - int64(b.meta.Index)) })
+	if len(d.snaps) > 2 {
+		d.snaps = slices.Delete(d.snaps, 0, len(d.snaps)-2)
+	}
+	d.seen.snaps++
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -1,0 +1,327 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// history is one run of a schedule: the world, what the clients saw of it, and
+// when it was well.
+type history struct {
+	w    *world
+	plan *Schedule
+	done chan struct{} // closed when the clients are to stop
+
+	registers, counters, watched *family // guarded by mu
+
+	mu       sync.Mutex
+	ops      []oracle.Op
+	holds    []oracle.Hold
+	refusals []oracle.Refusal
+	appends  []oracle.Append
+	batches  []oracle.Batch
+	health   oracle.Health
+	outcomes map[string]int
+	injected map[string]int
+	seen     map[string]int
+}
+
+func (h *history) ended() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits, and reports false when the history is over.
+func (h *history) pause(d time.Duration) bool {
+	select {
+	case <-h.done:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func (h *history) count(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.outcomes[err.Error()]++
+	} else {
+		h.outcomes["done"]++
+	}
+}
+
+func (h *history) op(f *family, o oracle.Op) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, o)
+	if o.Outcome == oracle.Unknown && !o.Kind.Reads() {
+		f.open[o.Key]++
+	}
+}
+
+func (h *history) hold(x oracle.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holds = append(h.holds, x)
+}
+
+func (h *history) refusal(x oracle.Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refusals = append(h.refusals, x)
+}
+
+func (h *history) append(x oracle.Append) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.appends = append(h.appends, x)
+}
+
+func (h *history) batch(x oracle.Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.batches = append(h.batches, x)
+}
+
+// How often the world is looked at, and for how long before a fault or a change
+// of leader its time is not counted: what the old leader had not logged yet
+// (TickEvery), and since when it may have been alone.
+const lookEvery = 50 * time.Millisecond
+
+func (h *history) forgets() time.Duration {
+	slow := 1
+	for _, by := range h.plan.Sluggish {
+		slow = max(slow, by)
+	}
+	o := h.w.opts
+	return o.TickEvery + o.LeaseTimeout*time.Duration(slow) + 4*lookEvery
+}
+
+// ill notes that times to live may not count on a stretch of the history.
+func (h *history) ill(from, to time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.health.Add(max(0, from-h.forgets()), to)
+}
+
+// observe looks at the world until the history is over.
+func (h *history) observe(stop <-chan struct{}) {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	var term uint64
+	last := time.Duration(0)
+	for round := 0; ; round++ {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		h.w.look()
+		if round%20 == 0 {
+			h.w.commits()
+		}
+		now := h.w.elapsed()
+		// A key is expired by a leader whose office is open and whose term goes on.
+		is, ready := h.w.reign()
+		if !ready || is != term {
+			h.ill(last, now+lookEvery)
+		}
+		term, last = is, now
+	}
+}
+
+// recovery is what a cluster has to be whole again in after the last fault.
+const recovery = 10 * time.Second
+
+// run runs a schedule. It is called in a bubble.
+func run(plan *Schedule) *Result {
+	w := newWorld(plan.Seed, plan.Nodes)
+	h := &history{
+		w: w, plan: plan, done: make(chan struct{}),
+		registers: newFamily("r", 4), counters: newFamily("c", 2), watched: newFamily("w", 2),
+		outcomes: make(map[string]int), injected: make(map[string]int), seen: make(map[string]int),
+	}
+	h.health = oracle.Health{Known: true, Slack: 2*w.opts.HeartbeatTimeout + 500*time.Millisecond}
+	for id, by := range plan.Sluggish {
+		w.node(id).sluggish = by
+	}
+	for _, id := range w.ids() {
+		if err := w.start(id); err != nil {
+			w.audit.violate("%v", err)
+		}
+	}
+	stop := make(chan struct{})
+	var watchers, clients sync.WaitGroup
+	watchers.Go(func() { h.observe(stop) })
+	for i := range plan.Clients {
+		clients.Go(h.client(i, "client").register)
+	}
+	for i, work := range []func(*client){(*client).watcher, (*client).watcher, (*client).locker, (*client).locker, (*client).locker, (*client).appender, (*client).appender, (*client).pipeliner} {
+		c := h.client(plan.Clients+i, "client")
+		clients.Go(func() { work(c) })
+	}
+	var faults sync.WaitGroup
+	for _, f := range plan.Faults {
+		faults.Go(func() {
+			<-time.After(f.At - w.elapsed())
+			begun := w.elapsed()
+			bit := w.strike(f)
+			h.ill(begun, w.elapsed()+2*time.Second)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.injected[f.Kind]++
+			if bit {
+				h.seen[f.Kind]++
+			}
+		})
+	}
+	faults.Wait()
+	w.repair()
+	healed := w.elapsed()
+	h.ill(healed, healed+recovery)
+	recoveries := h.recover(healed)
+	if rest := plan.Length - w.elapsed(); rest > 0 {
+		<-time.After(rest)
+	}
+	// Some time in which nothing happens to the cluster: locks that nobody gives
+	// back have to go in it.
+	<-time.After(recovery)
+	close(h.done)
+	clients.Wait()
+	h.converge()
+	close(stop)
+	watchers.Wait()
+	lists := h.lists()
+	w.commits()
+	length := w.elapsed()
+	w.over.Store(true)
+	for _, id := range w.ids() {
+		w.stop(id)
+	}
+	w.wg.Wait()
+	return h.judge(length, recoveries, lists)
+}
+
+// recover asks for a write through every node, and through every node for a
+// write of every key.
+func (h *history) recover(healed time.Duration) []oracle.Recovery {
+	var mu sync.Mutex
+	var all []oracle.Recovery
+	var wg sync.WaitGroup
+	for i, id := range h.w.ids() {
+		c := h.client(1000+i, "recovery")
+		wg.Go(func() {
+			r := oracle.Recovery{Node: id, Healed: healed, Served: oracle.Forever}
+			for h.w.elapsed() < healed+2*recovery && r.Served == oracle.Forever {
+				c.home = id
+				if p := h.w.node(id).running(); p == nil || !c.connect() {
+					<-time.After(lookEvery)
+					continue
+				}
+				if x := c.do(command{"set", "recovered", id}); x.outcome == oracle.Done {
+					r.Served = x.ret
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, r)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(all, func(a, b oracle.Recovery) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
+
+// converge waits until all nodes have applied the same, and compares.
+func (h *history) converge() {
+	begun := h.w.elapsed()
+	for h.w.elapsed() < begun+recovery {
+		h.w.look()
+		if h.w.level() {
+			return
+		}
+		<-time.After(lookEvery)
+	}
+	h.w.audit.violate("the nodes did not come to the same index within %v of the end: %s", recovery, h.w.describe())
+}
+
+// lists reads what the appenders wrote.
+func (h *history) lists() map[string][]string {
+	c := h.client(2000, "reader")
+	lists := make(map[string][]string)
+	begun := h.w.elapsed()
+	for h.w.elapsed() < begun+recovery {
+		for _, id := range h.w.ids() {
+			p := h.w.node(id).running()
+			if p == nil {
+				continue
+			}
+			c.home, c.proc, c.s = id, p, p.n.NewSession()
+			x := c.do(command{"lrange", "list", "0", "-1"})
+			if x.outcome == oracle.Done {
+				lists["list"] = []string{}
+				for _, v := range x.first().Array {
+					lists["list"] = append(lists["list"], v.Text)
+				}
+				return lists
+			}
+		}
+	}
+	h.w.audit.violate("the list could not be read at the end")
+	return nil
+}
+
+// judge asks the oracles.
+func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, lists map[string][]string) *Result {
+	r := &Result{
+		Schedule: h.plan, Virtual: length, Injected: h.injected, Seen: h.seen, Outcomes: h.outcomes, Exits: h.w.exits,
+		Failovers: h.w.audit.failovers(), Hashes: int(h.w.audit.compared), Checks: make(map[string]int),
+		Log: h.w.book.tail(5000),
+	}
+	for _, text := range h.w.audit.violations() {
+		r.Violations = append(r.Violations, text)
+	}
+	add := func(bad []oracle.Violation) {
+		for _, v := range bad[:min(len(bad), maxViolations)] {
+			r.Violations = append(r.Violations, fmt.Sprintf("%s (%v to %v)", v, v.From, v.To))
+		}
+	}
+	linear := oracle.Linear(h.ops, &h.health, checkLimit)
+	add(linear.Violations)
+	r.Keys, r.Checks["linearizable"] = linear.Keys, linear.Ops
+	r.bad = linear.Bad
+	locks := oracle.Locks(h.holds, h.refusals, &h.health)
+	add(locks.Violations)
+	r.Grants, r.Expired = locks.Grants, locks.Expired
+	r.Checks["locks"] = len(h.holds) + len(h.refusals)
+	if lists != nil {
+		add(oracle.Once(h.appends, lists))
+		r.Checks["at most once"] = len(h.appends)
+	}
+	add(oracle.Batches(h.batches))
+	checked, bad := oracle.Replies(h.ops)
+	add(bad)
+	r.Checks["reply order"] = checked
+	for _, b := range h.batches {
+		r.Checks["reply order"] += b.Sent
+		r.Ops += b.Sent
+	}
+	add(oracle.Recoveries(recoveries, recovery))
+	r.Checks["recovery"] = len(recoveries)
+	r.Checks["replica equality"] = r.Hashes
+	r.Ops += len(h.ops) + len(h.holds) + len(h.refusals) + len(h.appends)
+	return r
+}
+
+// checkLimit bounds the search for an order of one key's history.
+const checkLimit = 30 * time.Second

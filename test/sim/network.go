@@ -1,0 +1,506 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// network joins the nodes of one history. A connection is two byte queues in
+// memory, one a direction. Like TCP it loses, doubles and reorders nothing within
+// a connection; what a link does is to delay bytes, or to keep them for as long
+// as it is cut. Time is the bubble's.
+//
+// One mutex guards everything. It is never held while anything waits, because a
+// bubble's time stands still while a goroutine waits for a mutex.
+type network struct {
+	mu    sync.Mutex
+	rng   *rand.Rand
+	hosts map[string]*listener // absent: the port is refused
+	links map[direction]*link
+	conns map[*conn]bool // the dialling and the accepting end of each
+	tapes []*tape
+	seen  effects
+}
+
+// effects counts what the network did to bytes: a fault that has none is not
+// counted as one.
+type effects struct {
+	held      int64 // writes that met a cut
+	unreached int64 // dials that met a cut
+	refused   int64 // dials that met a closed port
+	late      int64 // writes that a slow link delayed
+	broken    int64 // connections that a crash or a reset ended
+	replayed  int64 // old requests that were played to their receiver again
+}
+
+// direction is a link, one way.
+type direction struct{ from, to string }
+
+// link is the state of one direction. The zero value is a healthy one.
+type link struct {
+	cuts int           // by how many faults; bytes pass while there is none
+	slow time.Duration // added to each delivery, at random up to twice that
+}
+
+const (
+	latency = 150 * time.Microsecond // one way, plus as much again at random
+	// retransmit bounds how long after the end of a cut the kept bytes arrive.
+	retransmit = 200 * time.Millisecond
+)
+
+func newNetwork(rng *rand.Rand) *network {
+	return &network{rng: rng, hosts: make(map[string]*listener), links: make(map[direction]*link), conns: make(map[*conn]bool)}
+}
+
+func (n *network) link(d direction) *link {
+	l := n.links[d]
+	if l == nil {
+		l = &link{}
+		n.links[d] = l
+	}
+	return l
+}
+
+// cut cuts directions until the function that it returns is called.
+func (n *network) cut(ds []direction) (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, d := range ds {
+		n.link(d).cuts++
+	}
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, d := range ds {
+			n.mend(d)
+		}
+	}
+}
+
+func (n *network) mend(d direction) {
+	l := n.link(d)
+	if l.cuts--; l.cuts > 0 {
+		return
+	}
+	for c := range n.conns {
+		if c.out.dir == d {
+			c.out.release(n.rng)
+		}
+	}
+}
+
+// slow adds to the delay of one direction, 0 for none.
+func (n *network) slow(d direction, by time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.link(d).slow = by
+}
+
+// effects returns the counts so far.
+func (n *network) effects() effects {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen
+}
+
+// reset breaks the connections that pass between two nodes; "" stands for all.
+func (n *network) reset(a, b string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		d := c.out.dir
+		if d.from == a && (b == "" || d.to == b) || d.to == a && (b == "" || d.from == b) {
+			c.breakOff(syscall.ECONNRESET)
+		}
+	}
+}
+
+// unplug ends a node for the others. Loudly, as when a process is killed: its
+// port is refused from now on and its connections are reset. Silently, as when
+// the power fails: nothing answers until it is plugged in again.
+func (n *network) unplug(id string, loud bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := n.hosts[id]
+	if l != nil {
+		l.closed = true
+		l.changed.Broadcast()
+		delete(n.hosts, id)
+	}
+	if !loud {
+		n.hosts[id] = &listener{n: n, id: id, dark: true}
+	}
+	for c := range n.conns {
+		switch {
+		case c.out.dir.from == id: // the dead process's own end
+			c.breakOff(net.ErrClosed)
+		case c.out.dir.to == id && loud:
+			c.breakOff(syscall.ECONNRESET)
+		case c.out.dir.to == id:
+			c.in.lost, c.out.lost = true, true
+		}
+	}
+}
+
+// listen plugs a node in. What is left of its former connections breaks.
+func (n *network) listen(id string) net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		if c.out.dir.to == id || c.out.dir.from == id {
+			c.breakOff(syscall.ECONNRESET)
+		}
+	}
+	l := &listener{n: n, id: id}
+	l.changed.L = &n.mu
+	n.hosts[id] = l
+	return l
+}
+
+// listener is a node's port.
+type listener struct {
+	n       *network
+	id      string
+	dark    bool // a host without power: it does not even refuse
+	closed  bool
+	backlog []net.Conn
+	changed sync.Cond
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	for !l.closed && len(l.backlog) == 0 {
+		l.changed.Wait()
+	}
+	if l.closed {
+		return nil, net.ErrClosed
+	}
+	c := l.backlog[0]
+	l.backlog = l.backlog[1:]
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.closed = true
+	if l.n.hosts[l.id] == l {
+		delete(l.n.hosts, l.id)
+	}
+	l.changed.Broadcast()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return place(address(l.id)) }
+
+type place string
+
+func (place) Network() string  { return "sim" }
+func (p place) String() string { return string(p) }
+
+func address(id string) string { return id + ":7000" }
+
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}
+
+// dialPoll is how often a dial that meets a cut looks again.
+const dialPoll = 50 * time.Millisecond
+
+// dialer is the network as one start of a node sees it.
+func (n *network) dialer(from string, alive func() bool) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		to := hostOf(addr)
+		met := false
+		for {
+			n.mu.Lock()
+			l := n.hosts[to]
+			// A handshake needs both directions. A node reaches itself always.
+			blocked := from != to && (n.link(direction{from, to}).cuts > 0 || n.link(direction{to, from}).cuts > 0) || l != nil && l.dark || !alive()
+			wait := 2 * (latency + n.link(direction{from, to}).slow)
+			if blocked {
+				wait = dialPoll
+				if !met {
+					n.seen.unreached++
+				}
+				met = true
+			}
+			n.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(wait):
+			}
+			if blocked {
+				continue
+			}
+			n.mu.Lock()
+			l = n.hosts[to]
+			if l == nil || l.closed {
+				n.seen.refused++
+				n.mu.Unlock()
+				return nil, fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
+			}
+			if l.dark || !alive() {
+				n.mu.Unlock()
+				continue
+			}
+			near, far := n.pair(from, to)
+			near.out.tape = n.newTape(from, to)
+			l.backlog = append(l.backlog, far)
+			l.changed.Broadcast()
+			n.mu.Unlock()
+			return near, nil
+		}
+	}
+}
+
+// pair makes a connection. n.mu is held.
+func (n *network) pair(from, to string) (near, far *conn) {
+	there, back := newHalf(n, direction{from, to}), newHalf(n, direction{to, from})
+	near = &conn{n: n, in: back, out: there}
+	far = &conn{n: n, in: there, out: back}
+	near.peer, far.peer = far, near
+	n.conns[near], n.conns[far] = true, true
+	return near, far
+}
+
+// half carries bytes one way.
+type half struct {
+	n       *network
+	dir     direction
+	ready   []chunk // in order of arrival
+	held    []chunk // written while the link was cut
+	last    time.Time
+	changed sync.Cond
+	err     error // what reads and writes fail with, once it is set
+	lost    bool  // the other end has no power: bytes go nowhere
+	shut    bool  // an end of file is on its way
+	tape    *tape
+}
+
+// chunk is one write. nil data is the end of the stream.
+type chunk struct {
+	at   time.Time
+	data []byte
+}
+
+func newHalf(n *network, d direction) *half {
+	h := &half{n: n, dir: d}
+	h.changed.L = &n.mu
+	return h
+}
+
+// push puts bytes on their way. n.mu is held.
+func (h *half) push(data []byte) {
+	if h.lost {
+		return
+	}
+	l := h.n.link(h.dir)
+	if l.cuts > 0 && h.dir.from != h.dir.to || len(h.held) > 0 {
+		h.held = append(h.held, chunk{data: data})
+		h.n.seen.held++
+		return
+	}
+	delay := latency + time.Duration(h.n.rng.Int64N(int64(latency)))
+	if l.slow > 0 {
+		delay += l.slow + time.Duration(h.n.rng.Int64N(int64(l.slow)))
+		h.n.seen.late++
+	}
+	h.schedule(data, time.Now().Add(delay))
+}
+
+func (h *half) schedule(data []byte, at time.Time) {
+	if at.Before(h.last) {
+		at = h.last
+	}
+	h.last = at
+	h.ready = append(h.ready, chunk{at, data})
+	time.AfterFunc(time.Until(at), func() {
+		h.n.mu.Lock()
+		h.changed.Broadcast()
+		h.n.mu.Unlock()
+	})
+}
+
+// release sends on what a cut has kept.
+func (h *half) release(rng *rand.Rand) {
+	at := time.Now().Add(latency + time.Duration(rng.Int64N(int64(retransmit))))
+	for _, c := range h.held {
+		h.schedule(c.data, at)
+	}
+	h.held = nil
+}
+
+// conn is one end of a connection.
+type conn struct {
+	n       *network
+	in, out *half
+	peer    *conn
+	closed  bool
+
+	readBy, writeBy time.Time // deadlines, zero for none
+	wake            *time.Timer
+}
+
+// breakOff ends both directions with an error, for this end. n.mu is held.
+func (c *conn) breakOff(err error) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.n.seen.broken++
+	c.in.fail(err)
+	c.out.fail(err)
+	delete(c.n.conns, c)
+}
+
+func (h *half) fail(err error) {
+	if h.err == nil {
+		h.err = err
+	}
+	h.changed.Broadcast()
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	for {
+		h := c.in
+		now := time.Now()
+		switch {
+		case c.closed && h.err == nil:
+			return 0, net.ErrClosed
+		case h.err != nil:
+			return 0, h.err
+		case !c.readBy.IsZero() && !now.Before(c.readBy):
+			return 0, os.ErrDeadlineExceeded
+		case len(h.ready) > 0 && !h.ready[0].at.After(now):
+			first := &h.ready[0]
+			if first.data == nil {
+				return 0, io.EOF
+			}
+			k := copy(b, first.data)
+			if first.data = first.data[k:]; len(first.data) == 0 {
+				h.ready = slices.Delete(h.ready, 0, 1)
+			}
+			return k, nil
+		}
+		h.changed.Wait()
+	}
+}
+
+// Write implements net.Conn. It never waits: the socket's buffer is without end.
+func (c *conn) Write(b []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	switch h := c.out; {
+	case h.err != nil:
+		return 0, h.err
+	case c.closed, h.shut:
+		return 0, net.ErrClosed
+	case !c.writeBy.IsZero() && !time.Now().Before(c.writeBy):
+		return 0, os.ErrDeadlineExceeded
+	case c.peer.closed && c.n.link(h.dir).cuts == 0:
+		return 0, syscall.EPIPE
+	case len(b) > 0:
+		if h.tape != nil {
+			h.tape.record(b)
+		}
+		h.push(slices.Clone(b))
+	}
+	return len(b), nil
+}
+
+// CloseWrite ends the direction away from here.
+func (c *conn) CloseWrite() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.shutLocked()
+	return nil
+}
+
+func (c *conn) shutLocked() {
+	if !c.out.shut && c.out.err == nil {
+		c.out.shut = true
+		c.out.push(nil)
+	}
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.shutLocked()
+	c.closed = true
+	c.in.changed.Broadcast()
+	if c.peer.closed {
+		delete(c.n.conns, c)
+		delete(c.n.conns, c.peer)
+	}
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return place(address(c.out.dir.from)) }
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return place(address(c.out.dir.to)) }
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error { c.deadline(t, true, true); return nil }
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error { c.deadline(t, true, false); return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error { c.deadline(t, false, true); return nil }
+
+func (c *conn) deadline(t time.Time, read, write bool) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if write {
+		c.writeBy = t // writes do not wait, so nobody has to be woken
+	}
+	if !read {
+		return
+	}
+	c.readBy = t
+	if c.wake != nil {
+		c.wake.Stop()
+		c.wake = nil
+	}
+	if t.IsZero() {
+		return
+	}
+	wake := func() {
+		c.n.mu.Lock()
+		c.in.changed.Broadcast()
+		c.n.mu.Unlock()
+	}
+	if d := time.Until(t); d > 0 {
+		c.wake = time.AfterFunc(d, wake)
+	} else {
+		c.in.changed.Broadcast()
+	}
+}

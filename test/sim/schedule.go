@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schedule is everything about a history that chance decides beforehand: the
+// same seed gives the same schedule, always. What cannot be decided beforehand is
+// the order in which ready goroutines run: that is the Go scheduler's, so a
+// history that is run again from its schedule is alike, not identical.
+type Schedule struct {
+	Seed    uint64        `json:"seed"`
+	Nodes   int           `json:"nodes"`
+	Length  time.Duration `json:"length_ns"` // of virtual time, without recovery
+	Clients int           `json:"clients"`
+	// Sluggish says by how much the timers of raft are slower on a node.
+	Sluggish map[string]int `json:"sluggish,omitempty"`
+	Faults   []Fault        `json:"faults"`
+}
+
+// Fault is one blow. Whom it hits is a role where that says more than a name:
+// the leader is whoever leads when it comes.
+type Fault struct {
+	Kind string        `json:"kind"`
+	At   time.Duration `json:"at_ns"`
+	For  time.Duration `json:"for_ns"`
+	Who  string        `json:"who,omitempty"` // leader, follower, or a node's name
+	// Much is how strong it is: nanoseconds for delays and jumps, a rate in
+	// millionths for drifts.
+	Much int64 `json:"much,omitempty"`
+	// Seed decides what is left to decide when it comes.
+	Seed uint64 `json:"seed"`
+}
+
+func (f Fault) String() string {
+	s := fmt.Sprintf("%8.3fs +%.3fs %s", f.At.Seconds(), f.For.Seconds(), f.Kind)
+	if f.Who != "" {
+		s += " of the " + f.Who
+		if strings.HasPrefix(f.Who, "n") {
+			s = strings.Replace(s, "of the", "of", 1)
+		}
+	}
+	if f.Much != 0 {
+		s += fmt.Sprintf(" (%s)", f.amount())
+	}
+	return s
+}
+
+func (f Fault) amount() string {
+	if f.Kind == "clock drift" {
+		return fmt.Sprintf("×%g", float64(f.Much)/1e6)
+	}
+	return time.Duration(f.Much).String()
+}
+
+func (s *Schedule) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients, %v", s.Seed, s.Nodes, s.Clients, s.Length)
+	var slow []string
+	for id, by := range s.Sluggish {
+		slow = append(slow, fmt.Sprintf("%s ×%d", id, by))
+	}
+	slices.Sort(slow)
+	if len(slow) > 0 {
+		fmt.Fprintf(&b, ", raft's timers slow: %s", strings.Join(slow, ", "))
+	}
+	for i, f := range s.Faults {
+		fmt.Fprintf(&b, "\n%4d  %v", i, f)
+	}
+	return b.String()
+}
+
+// settle is how long a cluster has to form before the first blow, and quiet how
+// long before the end the last one comes.
+const (
+	settle = 3 * time.Second
+	quiet  = 5 * time.Second
+)
+
+// recipe is a kind of fault: how it is drawn.
+type recipe struct {
+	kind     string
+	weight   int
+	five     bool // needs five nodes
+	min, max time.Duration
+	who      []string
+	much     func(r *rand.Rand) int64
+}
+
+var (
+	anyRole  = []string{"leader", "leader", "follower"}
+	noDetail = func(*rand.Rand) int64 { return 0 }
+)
+
+// between draws from lo to hi, small values as likely as large ones.
+func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
+	span := float64(hi) / float64(lo)
+	f := r.Float64()
+	d := float64(lo)
+	for range 8 { // lo × span^f without math.Pow's last digit, which may differ between machines
+		if f *= 2; f >= 1 {
+			f--
+			d *= root(span)
+		}
+		span = root(span)
+	}
+	return time.Duration(d)
+}
+
+// root is a square root by Newton's method, the same on every machine.
+func root(x float64) float64 {
+	y := x
+	for range 40 {
+		y = (y + x/y) / 2
+	}
+	return y
+}
+
+const ms = time.Millisecond
+
+var recipes = []recipe{
+	{kind: "isolation", weight: 6, min: 200 * ms, max: 6 * time.Second, who: anyRole},
+	{kind: "split", weight: 4, min: 200 * ms, max: 6 * time.Second},
+	{kind: "one-way loss out", weight: 3, min: 200 * ms, max: 5 * time.Second, who: anyRole},
+	{kind: "one-way loss in", weight: 3, min: 200 * ms, max: 5 * time.Second, who: anyRole},
+	{kind: "follower cut from leader", weight: 3, min: 200 * ms, max: 5 * time.Second},
+	{kind: "shatter", weight: 2, min: 200 * ms, max: 4 * time.Second},
+	{kind: "ring", weight: 5, five: true, min: 500 * ms, max: 6 * time.Second},
+	{kind: "bridge", weight: 5, five: true, min: 500 * ms, max: 6 * time.Second},
+	{kind: "reset of connections", weight: 3, min: ms, max: 2 * ms, who: anyRole},
+	{kind: "slow links", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...), much: func(r *rand.Rand) int64 { return int64(between(r, 2*ms, 400*ms)) }},
+	{kind: "replay of old requests", weight: 4, min: ms, max: 2 * ms},
+	{kind: "kill", weight: 6, min: 50 * ms, max: 4 * time.Second, who: anyRole},
+	{kind: "power failure", weight: 4, min: 200 * ms, max: 4 * time.Second, who: anyRole},
+	{kind: "power failure of a majority", weight: 2, min: 200 * ms, max: 3 * time.Second},
+	{kind: "power failure of all", weight: 1, min: 200 * ms, max: 2 * time.Second},
+	{kind: "stall", weight: 4, min: 200 * ms, max: 6 * time.Second, who: anyRole},
+	{kind: "slow disk", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...), much: func(r *rand.Rand) int64 { return int64(between(r, 5*ms, 600*ms)) }},
+	{kind: "clock jump", weight: 4, min: 500 * ms, max: 10 * time.Second, who: anyRole, much: func(r *rand.Rand) int64 {
+		by := int64(between(r, 4*ms, time.Hour))
+		if r.IntN(2) == 0 {
+			by = -by
+		}
+		return by
+	}},
+	{kind: "clock drift", weight: 4, min: time.Second, max: 10 * time.Second, who: anyRole, much: func(r *rand.Rand) int64 {
+		return [...]int64{0, 500_000, 900_000, 990_000, 1_000_400, 1_000_900}[r.IntN(6)]
+	}},
+	{kind: "transfer storm", weight: 3, min: 500 * ms, max: 4 * time.Second},
+	{kind: "removal", weight: 3, min: 500 * ms, max: 4 * time.Second, who: []string{"leader", "follower", "follower"}},
+	{kind: "addition", weight: 2, min: ms, max: 2 * ms},
+	{kind: "island", weight: 2, min: time.Second, max: 6 * time.Second},
+	{kind: "snapshot", weight: 3, min: ms, max: 2 * ms, who: anyRole},
+}
+
+// Plan draws the schedule of a seed.
+func Plan(seed uint64, length time.Duration) *Schedule {
+	r := stream(seed, "schedule")
+	s := &Schedule{Seed: seed, Nodes: 3, Length: length, Clients: 4 + r.IntN(5), Sluggish: make(map[string]int)}
+	if r.IntN(5) == 0 {
+		s.Nodes = 5
+	}
+	if r.IntN(2) == 0 {
+		s.Sluggish[fmt.Sprintf("n%d", 1+r.IntN(s.Nodes))] = [...]int{2, 4, 12, 30}[r.IntN(4)]
+	}
+	var pot []recipe
+	for _, c := range recipes {
+		if c.five && s.Nodes < 5 {
+			continue
+		}
+		for range c.weight {
+			pot = append(pot, c)
+		}
+	}
+	span := length - settle - quiet
+	n := max(3, int(span/(4*time.Second))+r.IntN(1+int(span/(6*time.Second))))
+	for range n {
+		c := pot[r.IntN(len(pot))]
+		f := Fault{Kind: c.kind, At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, c.min, c.max), Seed: r.Uint64()}
+		f.For = min(f.For, length-quiet-f.At)
+		if len(c.who) > 0 {
+			f.Who = c.who[r.IntN(len(c.who))]
+		}
+		if c.much != nil {
+			f.Much = c.much(r)
+		}
+		s.Faults = append(s.Faults, f)
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	return s
+}
+
+// Kinds lists the kinds of faults in order.
+func Kinds() []string {
+	var kinds []string
+	for _, c := range recipes {
+		kinds = append(kinds, c.kind)
+	}
+	return kinds
+}

@@ -1,0 +1,136 @@
+//go:debug randseednop=0
+
+package sim
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	mathrand "math/rand"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seedFlag    = flag.Uint64("seed", 0, "run the schedule of this seed alone, and shrink it if it fails")
+	seedsFlag   = flag.Int("seeds", 8, "how many seeds are run")
+	firstFlag   = flag.Uint64("first", 1, "the first of them")
+	virtualFlag = flag.Duration("virtual", 60*time.Second, "length of a history, in virtual time")
+	repeatFlag  = flag.Int("repeat", 3, "how often the schedule of -seed is run, and a smaller one before it counts as sound")
+	workersFlag = flag.Int("workers", runtime.NumCPU(), "processes at a time")
+	jsonFlag    = flag.String("json", "", "file for the result as JSON")
+	serveFlag   = flag.Bool("serve", false, "run the schedules that come on standard input: what the processes of a fleet do")
+)
+
+// limit is the real time that one history may take on a slow and busy machine.
+const limit = 3 * time.Minute
+
+func fleet(env ...string) *Fleet {
+	return &Fleet{
+		Program: os.Args[0], Args: []string{"-test.run=^TestServe$", "-test.timeout=0", "-serve"},
+		Env: env, Workers: *workersFlag, Limit: limit,
+	}
+}
+
+// TestServe is the other end of a fleet.
+func TestServe(t *testing.T) {
+	if !*serveFlag {
+		t.Skip("only for the processes of a fleet")
+	}
+	if err := Serve(os.Stdin, os.NewFile(3, "results"), func(plan *Schedule) *Result { return inBubble(t, plan) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inBubble runs a schedule in a bubble of its own. Goroutines that are left when
+// everything has been closed end the process with their stacks.
+func inBubble(t *testing.T, plan *Schedule) (r *Result) {
+	// raft draws its timeouts from here. The seed makes them the same again, as
+	// long as goroutines ask in the same order.
+	//lint:ignore SA1019 there is no other way to seed a library's use of it
+	mathrand.Seed(int64(plan.Seed))
+	begun := time.Now()
+	synctest.Test(t, func(*testing.T) { r = run(plan) })
+	r.Real = time.Since(begun)
+	return r
+}
+
+// TestSim runs many seeds, or one.
+func TestSim(t *testing.T) {
+	if *serveFlag {
+		t.Skip("this is a process of a fleet")
+	}
+	if *seedFlag != 0 {
+		again(t, Plan(*seedFlag, *virtualFlag))
+		return
+	}
+	plans := make([]*Schedule, *seedsFlag)
+	for i := range plans {
+		plans[i] = Plan(*firstFlag+uint64(i), *virtualFlag)
+	}
+	report := NewReport()
+	begun := time.Now()
+	err := fleet().Run(plans, func(r *Result) bool {
+		report.Add(r)
+		if len(r.Violations) > 0 {
+			t.Errorf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s", r.Schedule.Seed, r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
+		}
+		return len(report.Failed) >= 5 // enough to look at
+	})
+	report.Real = time.Since(begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.Print(os.Stdout)
+	if *jsonFlag != "" {
+		writeJSON(t, *jsonFlag, report)
+	}
+	if report.Ops < 500*report.Histories {
+		t.Errorf("%d operations in %d histories: too few to prove anything", report.Ops, report.Histories)
+	}
+}
+
+// again runs one schedule several times, and shrinks it if it fails.
+func again(t *testing.T, plan *Schedule) {
+	fmt.Println(plan)
+	plans := make([]*Schedule, *repeatFlag)
+	for i := range plans {
+		plans[i] = plan
+	}
+	failed := 0
+	report := NewReport()
+	err := fleet().Run(plans, func(r *Result) bool {
+		report.Add(r)
+		if len(r.Violations) > 0 {
+			failed++
+			t.Errorf("violations:\n%s", strings.Join(r.Violations, "\n"))
+			if r.Log != "" {
+				fmt.Println(r.Log)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.Print(os.Stdout)
+	fmt.Printf("%d of %d runs of seed %d failed\n", failed, len(plans), plan.Seed)
+	if failed > 0 {
+		small := Shrink(fleet(), plan, *repeatFlag+2, 5*time.Minute, func(s string) { fmt.Println(s) })
+		fmt.Printf("as small as it gets:\n%v\n", small)
+	}
+}
+
+func writeJSON(t *testing.T, path string, v any) {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(b, '\n'), 0o600)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

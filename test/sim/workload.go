@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// Keys live for a generation: what checks a key's history takes memory with the
+// square of its length, and time with the number of its open commands.
+const (
+	opsPerKey     = 120
+	unknownPerKey = 6
+)
+
+// family is a set of keys of one use, with the generation it is in.
+type family struct {
+	name string
+	keys int
+	gen  int
+	uses map[string]int
+	open map[string]int
+}
+
+func newFamily(name string, keys int) *family {
+	return &family{name: name, keys: keys, uses: make(map[string]int), open: make(map[string]int)}
+}
+
+// key draws a key. h.mu is held.
+func (f *family) key(draw func(int) int) string {
+	for {
+		key := fmt.Sprintf("%s%d.%d", f.name, f.gen, draw(f.keys))
+		if f.uses[key] < opsPerKey && f.open[key] < unknownPerKey {
+			f.uses[key]++
+			return key
+		}
+		f.gen++
+	}
+}
+
+func (c *client) key(f *family) string {
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	return f.key(c.r.IntN)
+}
+
+// think is how long a client waits between two commands: thinkMean on average.
+const thinkMean = 200 * time.Millisecond
+
+func (c *client) think() bool {
+	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * thinkMean))))
+}
+
+// register runs random commands on keys that all clients share.
+func (c *client) register() {
+	recent := []string{"none"} // values to compare with
+	for n := 0; c.think() && c.connect(); n++ {
+		f := c.h.registers
+		if c.r.IntN(6) == 0 {
+			f = c.h.counters
+		}
+		o := oracle.Op{Key: c.key(f)}
+		fresh := oracle.ValueFor(o.Key, c.id, n)
+		cmp := recent[c.r.IntN(len(recent))]
+		ttl := time.Duration(1+c.r.IntN(40)) * 100 * time.Millisecond
+		var cmd command
+		switch {
+		case f == c.h.counters && c.r.IntN(4) == 0:
+			o.Kind, cmd = oracle.Get, command{"get", o.Key}
+		case f == c.h.counters:
+			o.Kind, cmd = oracle.Incr, command{"incr", o.Key}
+		default:
+			cmd = c.draw(&o, fresh, cmp, ttl)
+		}
+		var x exchange
+		if o.Kind == oracle.GetSet && c.r.IntN(2) == 0 { // the same as a transaction
+			x = c.transaction(nil, command{"get", o.Key}, command{"set", o.Key, fresh})
+			if x.outcome == oracle.Done {
+				if v := x.first(); len(v.Array) == 2 {
+					o.Reply = v.Array[0].Reply
+				} else {
+					c.w.audit.violate("client %d: EXEC answered %+v", c.id, x.replies)
+				}
+			}
+		} else {
+			x = c.do(cmd)
+			o.Reply = x.first().Reply
+		}
+		x.finish(&o, c.id)
+		c.h.op(f, o)
+		if o.Outcome == oracle.Done && o.Arg != "" {
+			recent = append(recent, o.Arg)
+		}
+		if o.Kind == oracle.Get && o.Reply.Text != "" {
+			recent = append(recent, o.Reply.Text)
+		}
+		recent = recent[max(0, len(recent)-6):]
+		if c.r.IntN(40) == 0 {
+			c.leave()
+		}
+	}
+}
+
+// draw picks a command on a register.
+func (c *client) draw(o *oracle.Op, fresh, cmp string, ttl time.Duration) command {
+	px := strconv.FormatInt(ttl.Milliseconds(), 10)
+	switch c.r.IntN(17) {
+	case 0, 1, 2, 3:
+		o.Kind = oracle.Get
+		return command{"get", o.Key}
+	case 4, 5:
+		o.Kind, o.Arg = oracle.Set, fresh
+		return command{"set", o.Key, fresh}
+	case 6, 7:
+		o.Kind, o.Arg, o.NX, o.TTL = oracle.Set, fresh, true, ttl
+		return command{"set", o.Key, fresh, "nx", "px", px}
+	case 8:
+		o.Kind, o.Arg = oracle.GetSet, fresh
+		return command{"getset", o.Key, fresh}
+	case 9:
+		o.Kind = oracle.Del
+		return command{"del", o.Key}
+	case 10:
+		o.Kind, o.Cmp = oracle.DelIfEq, cmp
+		return command{"delifeq", o.Key, cmp}
+	case 11:
+		o.Kind, o.Cmp = oracle.DelIfEq, cmp
+		return command{"delex", o.Key, "ifeq", cmp}
+	case 12:
+		o.Kind, o.Arg, o.Cmp, o.TTL = oracle.Set, fresh, cmp, ttl
+		return command{"set", o.Key, fresh, "ifeq", cmp, "px", px}
+	case 13:
+		o.Kind, o.TTL = oracle.PExpire, ttl
+		return command{"pexpire", o.Key, px}
+	case 14, 15:
+		o.Kind = oracle.PTTL
+		return command{"pttl", o.Key}
+	}
+	o.Kind = oracle.GetDel
+	return command{"getdel", o.Key}
+}
+
+// watcher changes keys by WATCH, MULTI and EXEC. On keys that nothing else
+// writes, and where all values differ, that succeeds exactly when a SET that
+// compares would.
+func (c *client) watcher() {
+	for n := 0; c.think() && c.connect(); n++ {
+		o := oracle.Op{Key: c.key(c.h.watched)}
+		x := c.do(command{fsm.VersionCommand, o.Key}, command{"get", o.Key})
+		if x.outcome != oracle.Done || len(x.replies) != 2 {
+			continue
+		}
+		version, held := uint64(x.replies[0].Int), x.replies[1].Reply
+		read := oracle.Op{Key: o.Key, Kind: oracle.Get, Reply: held}
+		x.finish(&read, c.id)
+		c.h.op(c.h.watched, read)
+		if !c.h.pause(time.Duration(c.r.Int64N(int64(100 * time.Millisecond)))) {
+			return
+		}
+		if !c.connect() {
+			return
+		}
+		o.Kind, o.Arg, o.Cmp, o.NX = oracle.Set, oracle.ValueFor(o.Key, c.id, n), held.Text, held.Null
+		x = c.transaction([]fsm.Watch{{Key: o.Key, Version: version}}, command{"set", o.Key, o.Arg})
+		switch v := x.first(); {
+		case x.outcome != oracle.Done:
+		case v.Null:
+			o.Reply.Null = true
+		case len(v.Array) == 1:
+			o.Reply = v.Array[0].Reply
+		default:
+			c.w.audit.violate("client %d: EXEC answered %+v", c.id, x.replies)
+		}
+		x.finish(&o, c.id)
+		c.h.op(c.h.watched, o)
+	}
+}
+
+// locker takes locks, holds them for a while, sometimes renews them, and gives
+// them back or lets them run out.
+func (c *client) locker() {
+	for n := 0; c.think() && c.connect(); n++ {
+		h := oracle.Hold{
+			Lock: fmt.Sprintf("lock%d", c.r.IntN(3)), Token: fmt.Sprintf("t%d.%d", c.id, n), Client: c.id,
+			TTL: time.Duration(5+c.r.IntN(20)) * 100 * time.Millisecond,
+		}
+		px := strconv.FormatInt(h.TTL.Milliseconds(), 10)
+		x := c.do(command{"set", h.Lock, h.Token, "nx", "px", px}, command{fsm.VersionCommand, h.Lock})
+		h.Call, h.Granted = x.call, x.ret
+		switch {
+		case x.outcome == oracle.Refused:
+			continue
+		case x.outcome == oracle.Unknown:
+			h.Granted = oracle.Forever
+			c.h.hold(h)
+			continue
+		case len(x.replies) != 2:
+			c.w.audit.violate("client %d: two commands got %d replies", c.id, len(x.replies))
+			continue
+		case x.first().Null:
+			c.h.refusal(oracle.Refusal{Lock: h.Lock, Client: c.id, Call: x.call, Return: x.ret})
+			continue
+		}
+		h.Fence = x.replies[1].Int
+		c.own(&h, px)
+		c.h.hold(h)
+	}
+}
+
+// own is what the owner of a lock does with it.
+func (c *client) own(h *oracle.Hold, px string) {
+	c.h.pause(time.Duration(c.r.Int64N(int64(h.TTL))))
+	for range c.r.IntN(3) {
+		if !c.connect() {
+			return
+		}
+		x := c.do(command{"set", h.Lock, h.Token, "ifeq", h.Token, "px", px})
+		if x.outcome == oracle.Refused {
+			continue
+		}
+		h.Renewals = append(h.Renewals, oracle.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Text == "OK"})
+		if x.outcome != oracle.Done || x.first().Null {
+			break
+		}
+		c.h.pause(time.Duration(c.r.Int64N(int64(h.TTL))))
+	}
+	if c.r.IntN(3) == 0 || !c.connect() {
+		return // it runs out
+	}
+	x := c.do(command{"delifeq", h.Lock, h.Token})
+	if x.outcome == oracle.Refused {
+		return
+	}
+	h.Release = &oracle.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Int == 1}
+}
+
+// appender adds unique ids to a list.
+func (c *client) appender() {
+	for n := 0; c.think() && c.connect(); n++ {
+		a := oracle.Append{List: "list", ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		x := c.do(command{"rpush", a.List, a.ID})
+		a.Call, a.Return, a.Outcome = x.call, x.ret, x.outcome
+		c.h.append(a)
+	}
+}
+
+// pipeliner sends pipelines of INCR on a counter that is its own.
+func (c *client) pipeliner() {
+	key := fmt.Sprintf("pipe%d", c.id)
+	for c.think() && c.connect() {
+		b := oracle.Batch{Client: c.id, Key: key, Sent: 1 + c.r.IntN(8)}
+		cmds := make([]command, b.Sent)
+		for i := range cmds {
+			cmds[i] = command{"incr", key}
+		}
+		x := c.do(cmds...)
+		b.Call, b.Return = x.call, x.ret
+		if x.outcome == oracle.Refused {
+			continue
+		}
+		for _, v := range x.replies {
+			b.Numbers = append(b.Numbers, v.Int)
+		}
+		c.h.batch(b)
+	}
+}
