@@ -1,6 +1,10 @@
 package cluster
 
-import "github.com/holdfast-kv/holdfast/fsm"
+import (
+	"errors"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
 
 // Session is one client connection's way into the cluster: one group at a time.
 // It is not safe for concurrent use; make one per connection.
@@ -45,13 +49,24 @@ func (n *Node) NewSession() *Session {
 func (s *Session) Do(g *fsm.Group, local bool) ([]byte, error) {
 	c := &s.call
 	c.body, c.slow, c.reply, c.err, c.ready = g.Bytes(), g.Slow, nil, nil, nil
-	if g.Write {
-		s.node.gateway.write(c)
-		<-c.done
-		return c.reply, c.err
+	if !g.Write {
+		reply, err := s.read(local)
+		if !errors.Is(err, fsm.ErrUnlogged) {
+			return reply, err
+		}
+		c.reply, c.err = nil, nil
 	}
+	s.node.gateway.write(c)
+	<-c.done
+	return c.reply, c.err
+}
+
+// read runs the group of the call as a read.
+func (s *Session) read(local bool) ([]byte, error) {
+	c := &s.call
 	if local {
-		reply, _, err := s.node.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: s.node.seed()})
+		n := s.node
+		reply, _, err := n.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Kill: n.scripts.kill})
 		s.keep(reply)
 		return reply, err
 	}

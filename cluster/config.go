@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // Config is what a node is started with.
@@ -38,6 +39,10 @@ type Config struct {
 	Version string
 
 	Options Options
+
+	// Scripts interprets Lua scripts; nil for a program that has no interpreter:
+	// then only the scripts that the machine knows by their SHA1 can be run.
+	Scripts fsm.ScriptRunner
 
 	Logger hclog.Logger
 	// Fatal is called when the node can no longer do its work: a failing or
@@ -118,6 +123,9 @@ type Options struct {
 	// TTL: what a failover may add to a TTL.
 	ExpireEvery, TickEvery time.Duration
 
+	// ScriptTime bounds one script. While the leader runs one, writes wait.
+	ScriptTime time.Duration
+
 	// SnapshotBytes of log make a snapshot due, TrailingBytes of it are kept
 	// for followers that are a little behind.
 	SnapshotBytes, TrailingBytes int64
@@ -143,6 +151,7 @@ func DefaultOptions() Options {
 		ConfirmRetry:     20 * time.Millisecond,
 		ExpireEvery:      50 * time.Millisecond,
 		TickEvery:        2 * time.Second,
+		ScriptTime:       500 * time.Millisecond,
 		SnapshotBytes:    128 << 20,
 		TrailingBytes:    16 << 20,
 		FastFailover:     true,
@@ -212,6 +221,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v", o.LeaseTimeout, o.HeartbeatTimeout)
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
+	case o.ScriptTime <= 0:
+		return fmt.Errorf("script time is %v, must be more than 0", o.ScriptTime)
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}

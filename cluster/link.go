@@ -49,6 +49,7 @@ const (
 	answerOK    = 0
 	answerRetry = 1 // the office closed: ask the next leader
 	answerError = 2
+	answerLog   = 3 // the group has to go through the log: fsm.ErrUnlogged
 )
 
 // localLink is the link of the leader's own clients: no stream, no copy.
@@ -323,6 +324,8 @@ func (l *remoteLink) answer(payload []byte) error {
 		c.finish(slices.Clone(rest), nil)
 	case answerRetry:
 		l.g.requeue(c)
+	case answerLog:
+		c.finish(nil, fsm.ErrUnlogged)
 	default:
 		c.finish(nil, errors.New(string(rest)))
 	}

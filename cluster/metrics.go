@@ -14,6 +14,8 @@ type Counters struct {
 	Unknown       prometheus.Counter
 	Offices       prometheus.Counter
 	EventsMissed  prometheus.Counter
+	Scripts       prometheus.Counter
+	ScriptSeconds prometheus.Histogram
 	DiskSeconds   *prometheus.HistogramVec
 }
 
@@ -36,6 +38,8 @@ func newCounters() Counters {
 		Unknown:       counter("gateway_unknown_total", "Groups of this node's clients whose outcome stayed unknown."),
 		Offices:       counter("offices_total", "Times that this node began to lead."),
 		EventsMissed:  counter("events_missed_total", "Times that events of the log could not be delivered to this node's clients one by one."),
+		Scripts:       counter("scripts_total", "Scripts run by this node's interpreter."),
+		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds", Help: "Seconds of a durable write, by operation (append, stable).", Buckets: seconds,
 		}, []string{"op"}),
@@ -43,5 +47,5 @@ func newCounters() Counters {
 }
 
 func (c *Counters) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ReadRounds, c.ReadGroups, c.Resent, c.Unknown, c.Offices, c.EventsMissed, c.DiskSeconds}
+	return []prometheus.Collector{c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ReadRounds, c.ReadGroups, c.Resent, c.Unknown, c.Offices, c.EventsMissed, c.Scripts, c.ScriptSeconds, c.DiskSeconds}
 }

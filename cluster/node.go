@@ -31,6 +31,7 @@ type Node struct {
 	transport serialTransport
 	machine   *machine
 	gateway   *gateway
+	scripts   *scriptHost
 	raft      *raft.Raft
 	stats     Counters
 
@@ -98,6 +99,7 @@ func Open(cfg Config) (*Node, error) {
 	n.machine.onApply = n.onApply
 	n.machine.onTermStart = n.onTermStart
 	n.gateway = newGateway(n)
+	n.scripts = newScriptHost(n)
 
 	rcfg := rpc.DefaultConfig()
 	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr

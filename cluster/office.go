@@ -36,7 +36,10 @@ type office struct {
 	// time is where the office's clock counts from: see now.
 	time atomic.Pointer[timeBase]
 
-	reads readRounds
+	reads   readRounds
+	host    *scriptHost
+	scripts fsm.ScriptRunner // of host, as long as the office lasts
+	fatal   func(error)
 
 	mu       sync.Mutex
 	closed   bool
@@ -89,6 +92,8 @@ func newOffice(n *Node, term, start uint64, lease int64) *office {
 		machine:  n.machine,
 		clock:    n.clock,
 		opts:     n.cfg.Options,
+		host:     n.scripts,
+		fatal:    n.fatal,
 		filling:  &fsm.BatchBuilder{},
 		accepted: make(map[fsm.SessionID]uint64),
 		sinks:    make(map[fsm.SessionID]sink),
@@ -98,6 +103,7 @@ func newOffice(n *Node, term, start uint64, lease int64) *office {
 		done:     make(chan struct{}),
 		stats:    &n.stats,
 	}
+	o.scripts = o.host.until(o.done)
 	o.time.Store(&timeBase{lease, n.clock.Mono()})
 	o.reads.init(o)
 	o.wg.Add(2)
@@ -223,6 +229,16 @@ func (o *office) propose() {
 		}
 		header := fsm.Header{Term: o.term, Stamp: o.stamp(), Wall: o.wall(), Seed: rand.Uint64()}
 		o.machine.view(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		if b.Scripts() {
+			var err error
+			if b, err = o.rehearse(b, header); err != nil {
+				o.fatal(err)
+				for _, f := range p.ticks {
+					f()
+				}
+				return
+			}
+		}
 		entry := b.Encode(header)
 		groups, _ := b.Len()
 		b.Reset(2 * o.opts.MaxEntryBytes)
@@ -260,7 +276,7 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 		case o.closed:
 			o.mu.Unlock()
 			return nil, proposal{}, false
-		case work && len(o.inflight) < o.opts.Window:
+		case work && len(o.inflight) < o.windowLocked():
 			p := proposal{ticks: o.ticks}
 			o.ticks = nil
 			var b *fsm.BatchBuilder
@@ -387,7 +403,7 @@ func (o *office) machineLease() int64 {
 
 // runRead runs a read whose round is confirmed.
 func (o *office) runRead(dst []byte, c *call, now int64) (reply []byte, overdue bool, err error) {
-	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: now, Wall: o.wall(), Seed: rand.Uint64()})
+	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: now, Wall: o.wall(), Seed: rand.Uint64(), Runner: o.scripts, Kill: o.host.kill})
 }
 
 // poke puts a token into a channel of capacity 1 unless one is there.

@@ -220,6 +220,8 @@ func (r *remoteRead) confirmed(o *office, now int64) {
 func (r *remoteRead) run(o *office, now int64) {
 	reply, overdue, err := o.runRead(nil, r.call, now)
 	switch {
+	case errors.Is(err, fsm.ErrUnlogged):
+		r.answer(answerLog, nil)
 	case err != nil:
 		r.answer(answerError, []byte(err.Error()))
 	case overdue:

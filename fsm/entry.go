@@ -15,11 +15,13 @@ const (
 	entryTermStart = 2
 )
 
-// Kinds of operations in a group. 2 is kept for the effects of a script
-// (a reply and the write commands that led to it).
+// Kinds of operations in a group.
 const (
 	opCommand     = 0
 	opTransaction = 1
+	// opEffects is what a script did on the leader: a ready reply and the write
+	// commands that led to it. Only a Rehearsal makes it.
+	opEffects = 2
 )
 
 // Limits that are part of the meaning of an entry: all nodes must agree on
@@ -108,6 +110,7 @@ type BatchBuilder struct {
 	index    map[SessionID]int
 	groups   []byte
 	n        int
+	scripts  bool
 }
 
 type batchSession struct {
@@ -136,7 +139,11 @@ func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
 	b.groups = binary.AppendUvarint(b.groups, uint64(len(body)))
 	b.groups = append(b.groups, body...)
 	b.n++
+	b.scripts = b.scripts || len(body) > 0 && body[0]&groupScript != 0
 }
+
+// Scripts reports whether a group needs a Rehearsal.
+func (b *BatchBuilder) Scripts() bool { return b.scripts }
 
 // Encode returns the entry in a slice of its own: raft keeps it for as long as
 // it likes, so it must not be reused.
@@ -164,7 +171,7 @@ func (b *BatchBuilder) Reset(keep int) {
 		b.groups = nil
 	}
 	b.groups = b.groups[:0]
-	b.n = 0
+	b.n, b.scripts = 0, false
 }
 
 // entry is a decoded head; rest holds what follows the header.

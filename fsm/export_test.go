@@ -1,5 +1,10 @@
 package fsm
 
+import (
+	"io"
+	"slices"
+)
+
 // RunOn runs a group on a machine outside the log, writes included: what a
 // leader does with a script on a fork.
 func RunOn(m *Machine, body []byte) ([]byte, error) {
@@ -22,3 +27,42 @@ const ReplyTooLarge = replyTooLarge
 
 // ScanMost bounds the keys that one SCAN visits.
 const ScanMost = scanMost
+
+// Rehearsed returns the machine that a rehearsal ran on.
+func Rehearsed(r *Rehearsal) *Machine { return r.c.m }
+
+// StateOf writes what commands can see of a machine, for comparison with another
+// one that came to it by another way.
+func StateOf(m *Machine, w io.Writer) error {
+	f := m.Fork()
+	f.applied, f.term, f.clusterID, f.chain, f.stats = 0, 0, "", 0, Stats{}
+	return f.WriteSnapshot(w, Sessions{})
+}
+
+// RunNative runs a native script by its SHA1, on a machine outside the log.
+func RunNative(m *Machine, sha string, keys, argv [][]byte) (reply Reply, fits bool) {
+	n := native[sha]
+	if n == nil || !n.fits(keys, argv) {
+		return Reply{}, false
+	}
+	c := Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, index: m.applied + 1}
+	c.setPlace(1)
+	return n.call(&c, sha, keys, argv), true
+}
+
+// Natives returns the SHA1s of the native scripts.
+func Natives() []string {
+	var shas []string
+	for sha := range native {
+		shas = append(shas, sha)
+	}
+	slices.Sort(shas)
+	return shas
+}
+
+// What the script cache and a rehearsal allow.
+const (
+	MaxEvalScripts  = maxEvalScripts
+	MaxScriptBytes  = maxScriptBytes
+	MaxGroupEffects = maxGroupEffects
+)

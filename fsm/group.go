@@ -9,14 +9,17 @@ import (
 const (
 	groupRESP3 = 1 << iota
 	groupTrack
+	groupScript // an operation needs the interpreter of the leader
 )
 
 // Group is what one connection asks for in one go, already in log encoding:
 //
-//	flags (bit 0: RESP3, bit 1: see Track) | origin | operations …
+//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script) | origin | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
 //	           commands, each: db | argc | arguments              transaction
+//	           kind | length, reply | last place | last draw | number of effects |
+//	           effects, each: place | draw | db | argc | arguments     effects
 //	watch:     db | length, key | version
 //
 // All numbers are uvarints. Names of commands stand in the log in full: a log
@@ -79,12 +82,16 @@ func (g *Group) Release(keep int) {
 	}
 }
 
-func (g *Group) note(cmd *Command) {
+func (g *Group) note(cmd *Command, args [][]byte) {
+	cmd = cmd.routed(args)
 	if cmd.IsWrite() {
 		g.Write = true
 	}
 	if cmd.Flags&Slow != 0 {
 		g.Slow = true
+	}
+	if cmd.interpreted(args) {
+		g.buf[0] |= groupScript
 	}
 }
 
@@ -96,7 +103,7 @@ func (g *Group) Command(cmd *Command, db int, args [][]byte) {
 }
 
 func (g *Group) appendCommand(cmd *Command, db int, args [][]byte) {
-	g.note(cmd)
+	g.note(cmd, args)
 	b := binary.AppendUvarint(g.buf, uint64(db))
 	b = binary.AppendUvarint(b, uint64(len(args)))
 	b = appendString(b, cmd.Name)
@@ -141,7 +148,7 @@ func (r *groupReader) open(body []byte) error {
 	}
 	r.origin = r.d.uvarint()
 	r.track = flags&groupTrack != 0
-	if flags > groupRESP3|groupTrack && r.d.err == nil {
+	if flags > groupRESP3|groupTrack|groupScript && r.d.err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
 	return r.d.err

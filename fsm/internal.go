@@ -14,6 +14,7 @@ const PositionCommand = "_position"
 
 var internalCommands = []Command{
 	{Name: PositionCommand, Arity: 1, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Doc: "Answer the place in the log that is read at", Run: position},
+	{Name: cacheCommand, Arity: 2, Flags: Internal | MayWrite, Group: "internal", Since: "holdfast", Complexity: "O(log(N)) where N is the number of scripts", Syntax: "script", Doc: "Put a script into the cache, as EVAL does", Run: cacheEvaluated},
 	{Name: MemoryCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Estimate the size of a value, for MEMORY USAGE", Run: memoryOf},
 	{Name: VersionCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Answer the version of a key, for WATCH", Run: keyVersion},
 }

@@ -189,4 +189,5 @@ func (c *Ctx) change() {
 	if c.readOnly {
 		panic("fsm: a command without the Write flag changed the state")
 	}
+	c.changes++
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"unsafe"
@@ -19,6 +20,7 @@ type Machine struct {
 	clock     Clock
 	chain     uint64 // running hash over (index, clock, replies)
 	dbs       [Databases]db
+	scripts   scriptCache
 	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
 	stats     Stats
 	notices   notices // notify-keyspace-events
@@ -47,7 +49,7 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, sessions: make(map[string]*session), expiry: newExpiry(), owner: &seqOwner{}}
+	m := &Machine{table: table, scripts: newScriptCache(), sessions: make(map[string]*session), expiry: newExpiry(), owner: &seqOwner{}}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}
@@ -276,7 +278,15 @@ type ReadRequest struct {
 	Now  int64
 	Wall int64  // microseconds, 0 for the log's
 	Seed uint64 // for RANDOMKEY
+	// Runner interprets read-only scripts, Kill is SCRIPT KILL: it reports whether
+	// there was a script to end. Both may be nil.
+	Runner ScriptRunner
+	Kill   func() bool
 }
+
+// ErrUnlogged means that a read would have to change the state: EVAL_RO of a
+// script that is not in the cache yet. The group has to go through the log.
+var ErrUnlogged = errors.New("read has an effect and must go through the log")
 
 // Read runs a group that has no write and appends its replies to dst. overdue
 // is true if an answer depends on a key whose deadline lies between the log's
@@ -284,12 +294,15 @@ type ReadRequest struct {
 // again after a tick is committed. A leader may neither hide such a key (no
 // entry says that it expired) nor show it (its time is over).
 func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, overdue bool, err error) {
-	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true}
+	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, kill: req.Kill}
 	if c.wall == 0 {
 		c.wall = m.clock.Wall
 	}
 	c.setPlace(0)
 	out, err := c.run(dst, req.Body)
+	if err == nil && c.unlogged {
+		err = ErrUnlogged
+	}
 	if err != nil {
 		return dst, false, err
 	}
@@ -309,6 +322,7 @@ func (m *Machine) Fork() *Machine {
 		f.dbs[i].tree = m.dbs[i].tree.fork()
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
+	f.scripts = m.scripts.fork()
 	m.disown()
 	f.disown()
 	return &f
@@ -331,6 +345,14 @@ type Ctx struct {
 
 	readOnly bool
 	overdue  bool
+	unlogged bool // see ErrUnlogged
+
+	changes int    // of the state: calls of change
+	draws   uint64 // of random
+
+	rec    *recorder // in a Rehearsal, for groups with scripts
+	runner ScriptRunner
+	kill   func() bool
 
 	r groupReader
 }
@@ -342,9 +364,13 @@ func (c *Ctx) setPlace(n int) {
 
 // random draws the next number of the entry's own sequence.
 func (c *Ctx) random() uint64 {
-	c.seed += 0x9e3779b97f4a7c15 // splitmix64
+	c.draws++
+	c.seed += drawStep
 	return mix(c.seed)
 }
+
+// drawStep is splitmix64's: n draws move the seed by n of it.
+const drawStep = 0x9e3779b97f4a7c15
 
 const replyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
@@ -359,16 +385,7 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	c.proto = c.r.proto
 	start := len(dst)
 	for len(c.r.d.b) > 0 {
-		var reply Reply
-		var err error
-		switch op := c.r.d.byte(); op {
-		case opCommand:
-			reply, err = c.next()
-		case opTransaction:
-			reply, err = c.transaction()
-		default:
-			err = fmt.Errorf("operation kind %d: %w", op, ErrVersion)
-		}
+		reply, err := c.operation()
 		if err != nil {
 			return dst, err
 		}
@@ -382,6 +399,20 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		}
 	}
 	return dst, c.r.d.err
+}
+
+// operation runs the operation that stands next in the group.
+func (c *Ctx) operation() (Reply, error) {
+	switch op := c.r.d.byte(); op {
+	case opCommand:
+		return c.next()
+	case opTransaction:
+		return c.transaction()
+	case opEffects:
+		return c.effects()
+	default:
+		return Reply{}, fmt.Errorf("operation kind %d: %w", op, ErrVersion)
+	}
 }
 
 // next runs the command that stands next in the group.
@@ -398,6 +429,9 @@ func (c *Ctx) next() (Reply, error) {
 	c.setPlace(c.place + 1)
 	if c.r.track && cmd.Flags&ReadOnly != 0 {
 		c.tracked(cmd, args)
+	}
+	if c.rec != nil {
+		return c.rehearsed(cmd, args), nil
 	}
 	return cmd.Run(c, args), nil
 }

@@ -31,6 +31,7 @@ const (
 	recordReplies = 'R' // more replies of the session before
 	recordObject  = 'O'
 	recordElems   = 'C' // elements of the collection before it, until all are there
+	recordScript  = 'L'
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -77,7 +78,13 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 			sw.cut()
 		}
 	}
-	objects := uint64(0)
+	objects := uint64(0) // keys and scripts
+	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
+		sw.b = appendScript(sw.b, e)
+		objects++
+		sw.cut()
+		return sw.err == nil
+	})
 	for i := range m.dbs {
 		m.dbs[i].tree.Scan(func(s slot) bool {
 			sw.b = appendObject(sw.b, i, s.obj)
@@ -415,6 +422,10 @@ func (l *snapshotLoader) block(b []byte) error {
 				l.m.expiry.add(db, o)
 			}
 			l.objects++
+		case recordScript:
+			if err := l.script(d); err != nil {
+				return err
+			}
 		case recordElems:
 			if err := l.elements(d); err != nil {
 				return err

@@ -41,6 +41,9 @@ const (
 	// ReadOnly commands look at keys and change none. A command without Write
 	// and ReadOnly (TIME, PING) has nothing to do with keys.
 	ReadOnly
+	// Scripted commands name a script that may need the interpreter: see
+	// script.go.
+	Scripted
 	// The rest only describe a command to clients, as Redis does in COMMAND.
 	Admin
 	PubSub
@@ -165,6 +168,7 @@ func families() [][]Command {
 		setCommands,
 		zsetCommands,
 		pubsubCommands,
+		scriptingCommands,
 		internalCommands,
 	}
 }
@@ -263,6 +267,17 @@ func (cmd *Command) FindSub(name []byte) *Command {
 	return cmd.sub[strings.ToLower(string(name))]
 }
 
+// routed returns the row that says how a call is to be routed: that of the
+// subcommand, for a container.
+func (cmd *Command) routed(args [][]byte) *Command {
+	if cmd.sub != nil && len(args) > 1 {
+		if sub := cmd.FindSub(args[1]); sub != nil {
+			return sub
+		}
+	}
+	return cmd
+}
+
 // accept finds the command that args call, and says why it cannot be run.
 func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 	cmd := t.Find(args[0])
@@ -271,7 +286,7 @@ func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 		return nil, fmt.Errorf("command %q: %w", args[0], ErrVersion)
 	case !cmd.ArityOK(len(args)):
 		return nil, fmt.Errorf("command %q with %d arguments: %w", args[0], len(args)-1, ErrFormat)
-	case readOnly && cmd.IsWrite():
+	case readOnly && cmd.routed(args).IsWrite():
 		return nil, fmt.Errorf("command %q in a read: %w", args[0], ErrFormat)
 	}
 	return cmd, nil
@@ -285,6 +300,7 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 	if err := r.open(body); err != nil {
 		return fmt.Errorf("group: %w", err)
 	}
+	marked := body[0]&groupScript != 0
 	for total := uint64(0); len(r.d.b) > 0; {
 		n := uint64(1)
 		switch op := r.d.byte(); op {
@@ -312,8 +328,12 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 			if err != nil {
 				return fmt.Errorf("command: %w", err)
 			}
-			if _, err := t.accept(args, readOnly); err != nil {
+			cmd, err := t.accept(args, readOnly)
+			if err != nil {
 				return err
+			}
+			if !marked && cmd.routed(args).interpreted(args) {
+				return fmt.Errorf("script in a group without the mark: %w", ErrFormat)
 			}
 		}
 	}

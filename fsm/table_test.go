@@ -107,7 +107,7 @@ func TestTable_Check(t *testing.T) {
 	}
 	for what, body := range map[string]string{
 		"unknown command": "\x00\x01\x00\x00\x01\x04nope", "wrong arity": "\x00\x01\x00\x00\x01\x03get", "database 16": "\x00\x01\x00\x10\x02\x03get\x01k",
-		"no arguments": "\x00\x01\x00\x00\x00", "unknown flags": "\x04\x01", "unknown kind": "\x00\x01\x09", "empty": "", "watch in database 16": "\x00\x01\x01\x01\x10\x01k\x00\x00",
+		"no arguments": "\x00\x01\x00\x00\x00", "unknown flags": "\x08\x01", "unknown kind": "\x00\x01\x09", "empty": "", "watch in database 16": "\x00\x01\x01\x01\x10\x01k\x00\x00",
 		"a huge count": "\x00\x01\x00\x00\xff\xff\xff\xff\x0f\x03get", "a huge transaction": "\x00\x01\x01\x00\xff\xff\xff\xff\x0f",
 	} {
 		if err := table.Check([]byte(body), false); err == nil || !documented(err) {

@@ -75,6 +75,7 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout, "how long a disk write may take before the process ends, so that another node leads")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait, "how long a command waits for a leader before it is refused (CLUSTERDOWN)")
 	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the outcome of a command that was sent may stay open (UNKNOWN)")
+	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long one Lua script may run before it ends with an error; writes of all clients wait for it")
 	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log that make a snapshot due")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "log entries under way at a time")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "stand for election at once when the leader's process is seen to be gone")
@@ -108,6 +109,7 @@ func (o *serveOptions) validate() error {
 		{"disk-stall-timeout", o.options.StallTimeout, 100 * time.Millisecond},
 		{"leader-wait", o.options.LeaderWait, time.Millisecond},
 		{"resolve-wait", o.options.ResolveWait, time.Millisecond},
+		{"script-time", o.options.ScriptTime, time.Millisecond},
 	} {
 		if d.value < d.want {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)

@@ -1,0 +1,456 @@
+package fsm
+
+import (
+	"slices"
+	"strconv"
+)
+
+// nativeScript is a script that this program knows by its SHA1 and runs as one
+// command of the machine: what nearly every lock library sends to take, renew
+// and release. What it does, and answers, is what the text does in the
+// interpreter, to the byte.
+//
+// A native script cannot fail once it has written anything: it is run only with
+// arguments that its writes accept (see fits), and reads first what might be of
+// the wrong type. All else is left to the interpreter.
+type nativeScript struct {
+	keys, args int // at least
+	// numbers are the arguments, counted from 0, that must be positive integers: a
+	// time to live or a length.
+	numbers []int
+	// line is where the text makes the first call that can fail, for the error.
+	line int
+	run  func(s *nativeRun) Reply
+	// fit, if there is one, is a further condition.
+	fit func(argv [][]byte) bool
+}
+
+// nativeRun is one run of a native script.
+type nativeRun struct {
+	*Ctx
+	keys, argv [][]byte
+}
+
+// Bounds of what native scripts take: below all limits of the commands in them.
+const (
+	maxNativeKeys   = 1024
+	maxNativeBytes  = 64 << 10
+	maxNativeNumber = 1 << 42 // milliseconds, from now or since 1970
+)
+
+// fits reports whether a call is of the kind that libraries make.
+func (n *nativeScript) fits(keys, argv [][]byte) bool {
+	tooLong := func(b []byte) bool { return len(b) > maxNativeBytes }
+	if len(keys) < n.keys || len(argv) < n.args || len(keys) > maxNativeKeys || slices.ContainsFunc(keys, tooLong) || slices.ContainsFunc(argv, tooLong) {
+		return false
+	}
+	for _, i := range n.numbers {
+		if v, ok := parseInt(argv[i]); !ok || v <= 0 || v > maxNativeNumber {
+			return false
+		}
+	}
+	return n.fit == nil || n.fit(argv)
+}
+
+// call runs the script. An error gets the tail that the interpreter would put
+// behind it.
+func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
+	reply := n.run(&nativeRun{c, keys, argv})
+	if reply.IsError() {
+		return Error(reply.s + " script: " + sha + ", on @user_script:" + strconv.Itoa(n.line) + ".")
+	}
+	if c.r.track {
+		for _, key := range keys {
+			c.tracked(c.m.table.Find([]byte("get")), [][]byte{nil, key})
+		}
+	}
+	return reply
+}
+
+// isNative reports whether a call of EVAL or EVALSHA needs no interpreter: it is
+// run as a native script, or refused before it is run at all.
+func isNative(sha string, args [][]byte) bool {
+	n := native[sha]
+	if n == nil {
+		return false
+	}
+	keys, argv, fail := scriptArgs(args)
+	return fail != "" || n.fits(keys, argv)
+}
+
+// native holds the scripts by SHA1.
+var native = nativeTable()
+
+func nativeTable() map[string]*nativeScript {
+	t := make(map[string]*nativeScript)
+	add := func(n nativeScript, shas ...string) {
+		for _, sha := range shas {
+			t[sha] = &n
+		}
+	}
+	first, second := []int{0}, []int{1}
+
+	// Release: delete the key if it holds the token.
+	add(nativeScript{1, 1, nil, 1, compareAndDelete, nil},
+		"cf0e94b2e9ffc7e04395cf88f7583fc309985910", // bsm/redislock 0.9
+		"647c65a442733a1aa440f99908d249d13b4d6c4a", // Laravel
+		"8e4905cee18e7c3188d10f2b8b170e403baed34f", // redlock-rb
+		"18b2a577dbe847b16bebde190d69a1613d68e60e", // RedLock.net
+		"9eb62214c9af87ae5f9a9f12bb4520281c0d2ae1", // rueidislock
+	)
+	add(nativeScript{1, 1, nil, 2, compareAndDelete, nil},
+		"4e92fdc63815b3a0a2dd1c1df3694de73607c88d", // redlock-py
+		"a4aada0b36710970eedaaaeec4a6b7d8c78c4f80", // pottery
+		"daf86bbf8740dd3ca86733367a016364b2110627", // rslock
+		"c3f8721cbb97f72bc19e972846bd7aaf91901658", // redis-py Lock, release
+	)
+	add(nativeScript{1, 1, nil, 2, redsyncDelete, nil}, "e950836ed1e694540c503ef9972b8de518044d3b")
+	add(nativeScript{0, 1, nil, 5, nodeRedlockRelease, nil},
+		"e4612211c9f8f51c257e26e056b0a654b3187242", // node-redlock 5
+		"0f0f23b9048b36752b5be114f357ba083449f908", // node-redlock 4
+	)
+	add(nativeScript{2, 2, second, 2, signallingUnlock, nil}, "90da91872223f85eb1376a17e3c4df21ace8c54b") // python-redis-lock
+	add(nativeScript{2, 2, second, 2, signallingReset, nil}, "afbc8014508f92e446b56567e8ba600e811c1bd5")
+
+	// Renew: a new time to live if the key holds the token.
+	add(nativeScript{1, 2, second, 1, compareAndExpire, nil}, "a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf") // bsm/redislock 0.9
+	add(nativeScript{1, 2, second, 2, compareAndExpire, nil},
+		"d75bb8b5bd13532ddedd17762e772346e39b321e", // redsync
+		"ba015a80261b616e7a62d35df0b8e3edbe6c9414", // pottery
+		"1cac51482acf5858da00f6d685d68f886cd6b6b2", // redis-py Lock, reacquire
+	)
+	add(nativeScript{1, 2, second, 2, redsyncTouchOrSet, nil}, "b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79")
+	add(nativeScript{1, 2, second, 2, redisPyExtend, nil}, "a4e8783852e6b949f9ef3a97212805108459a890")
+	add(nativeScript{1, 2, second, 2, rslockExtend, nil}, "17a49af0c4b1a9034503fa84f3570f5ca76c4cbf")
+	add(nativeScript{1, 2, second, 1, redlockNetExtend, nil}, "9f614a785a5f9ae8c6396c6b4bf94d2087342603")
+	add(nativeScript{1, 2, second, 1, rueidisExtend, nil}, "852ba6ec6104340ced36643283c856d4698569e4")
+	add(nativeScript{1, 2, second, 2, signallingExtend, nil}, "fed16109024d968d9496e4140fe1355bac05ebff") // python-redis-lock
+	add(nativeScript{0, 2, second, 4, nodeRedlockExtend, nil},
+		"aed6f382e410db8ba7926d4e5e9aab410bf2a78a", // node-redlock 5
+		"ce46f80993d5dac20dd066eb301a4e37994bdbed", // node-redlock 4
+	)
+
+	// Take.
+	add(nativeScript{1, 3, []int{1, 2}, 5, redislockObtain, nil}, "80a1b5f2cfccec3b7119ba7721d2127682b691a7")
+	add(nativeScript{0, 2, second, 4, nodeRedlockAcquire, nil},
+		"96da70f7716f27d278a5218544df37fd8b0a5e4c", // node-redlock 5
+		"e5a322e2634ef59a516e8ea150cb085afafee684", // node-redlock 4
+	)
+	add(nativeScript{1, 3, second, 1, redlockRbLock, nil}, "ceb2b2062e40c51a2b3963fd078bc71f11bdc65c")
+	add(nativeScript{1, 2, second, 1, laravelAdd, nil}, "a08c9c69b7c07ae2485190873b90d128a23e502d")
+	add(nativeScript{1, 2, second, 1, setIfAbsent("PX"), nil}, "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf")   // rueidislock
+	add(nativeScript{1, 2, second, 1, setIfAbsent("PXAT"), nil}, "3875d208d9e377969d2022550302cc83ad17b584") // rueidislock
+	add(nativeScript{1, 2, first, 1, redissonLock, nil}, "149c5a8bf18676fd99e9e6e24923bd64d9b62f94")
+
+	add(nativeScript{3, 5, []int{1, 4}, 1, redissonUnlock, publishes}, "6866459238a13a701d42f4971f12d9f3a50e2442")
+
+	// Look.
+	add(nativeScript{1, 1, nil, 1, redislockPTTL, nil}, "6484da7d58920897fdc22b7f9afd1a3d47524ea8")
+	add(nativeScript{1, 1, nil, 2, potteryAcquired, nil}, "f5f7bd3a3aa4a63c507c1155c5ea1219b350d992")
+	add(nativeScript{1, 0, nil, 1, redlockRbPTTL, nil}, "78d2ca48a6dc9ef6892059792a3a0c5237733d64")
+	return t
+}
+
+// do runs a command of the table.
+func (s *nativeRun) do(name string, args ...[]byte) Reply {
+	return s.m.table.Find([]byte(name)).Run(s.Ctx, append([][]byte{[]byte(name)}, args...))
+}
+
+// held looks whether the key holds the token ARGV[1]. o is nil if there is no
+// key; fail is what GET raises.
+func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
+	o, wrong := s.lookupString(key)
+	if wrong {
+		return nil, false, Error(msgWrongType)
+	}
+	return o, o != nil && o.str == viewString(s.argv[0]), None
+}
+
+// ifHeld runs then if the first key holds the token, and answers otherwise if not.
+func (s *nativeRun) ifHeld(otherwise Reply, then func(o *object) Reply) Reply {
+	o, same, fail := s.held(s.keys[0])
+	switch {
+	case fail.IsError():
+		return fail
+	case !same:
+		return otherwise
+	}
+	return then(o)
+}
+
+func (s *nativeRun) expire(arg []byte) Reply { return s.do("pexpire", s.keys[0], arg) }
+
+func (s *nativeRun) setPX(key []byte) Reply {
+	return s.do("set", key, s.argv[0], []byte("PX"), s.argv[1])
+}
+
+func compareAndDelete(s *nativeRun) Reply {
+	return s.ifHeld(Zero, func(o *object) Reply {
+		s.delete(o)
+		return One
+	})
+}
+
+func redsyncDelete(s *nativeRun) Reply {
+	if o, _, fail := s.held(s.keys[0]); o == nil && !fail.IsError() {
+		return Int(-1)
+	}
+	return compareAndDelete(s)
+}
+
+func compareAndExpire(s *nativeRun) Reply {
+	return s.ifHeld(Zero, func(*object) Reply { return s.expire(s.argv[1]) })
+}
+
+func redsyncTouchOrSet(s *nativeRun) Reply {
+	o, same, fail := s.held(s.keys[0])
+	switch {
+	case fail.IsError():
+		return fail
+	case same:
+		return s.expire(s.argv[1])
+	case o != nil:
+		return Zero
+	}
+	s.setPX(s.keys[0])
+	return One
+}
+
+// redisPyExtend adds to the time that is left, unless ARGV[3] says otherwise; a
+// key without a time to live is not its.
+func redisPyExtend(s *nativeRun) Reply {
+	return s.ifHeld(Zero, func(*object) Reply {
+		left := s.do("pttl", s.keys[0]).n
+		if left < 0 {
+			return Zero
+		}
+		ms := s.argv[1]
+		if len(s.argv) > 2 && string(s.argv[2]) == "0" {
+			n, _ := parseInt(ms) // a number: see fits
+			ms = strconv.AppendInt(nil, n+left, 10)
+		}
+		s.expire(ms)
+		return One
+	})
+}
+
+func rslockExtend(s *nativeRun) Reply {
+	return s.ifHeld(Zero, func(*object) Reply {
+		s.setPX(s.keys[0])
+		return One
+	})
+}
+
+func redlockNetExtend(s *nativeRun) Reply {
+	o, same, fail := s.held(s.keys[0])
+	switch {
+	case fail.IsError():
+		return fail
+	case same:
+		return s.expire(s.argv[1])
+	case o != nil:
+		return Int(-1)
+	}
+	s.setPX(s.keys[0])
+	return One
+}
+
+func rueidisExtend(s *nativeRun) Reply {
+	return s.ifHeld(Zero, func(*object) Reply { return s.do("pexpireat", s.keys[0], s.argv[1]) })
+}
+
+// signallingUnlock wakes who waits for the second key with BLPOP.
+func signallingUnlock(s *nativeRun) Reply {
+	return s.ifHeld(One, func(*object) Reply {
+		signallingReset(s)
+		return Zero
+	})
+}
+
+func signallingReset(s *nativeRun) Reply {
+	s.do("del", s.keys[1])
+	s.do("lpush", s.keys[1], []byte("1"))
+	s.do("pexpire", s.keys[1], s.argv[1])
+	return s.do("del", s.keys[0])
+}
+
+func signallingExtend(s *nativeRun) Reply {
+	return s.ifHeld(One, func(o *object) Reply {
+		if o.deadline == 0 {
+			return Int(2)
+		}
+		if set := s.do("expire", s.keys[0], s.argv[1]); set.IsError() {
+			return set
+		}
+		return Zero
+	})
+}
+
+func nodeRedlockAcquire(s *nativeRun) Reply {
+	for _, key := range s.keys {
+		if s.lookup(key) != nil {
+			return Zero
+		}
+	}
+	return s.setAll()
+}
+
+func nodeRedlockExtend(s *nativeRun) Reply {
+	for _, key := range s.keys {
+		if _, same, fail := s.held(key); fail.IsError() {
+			return fail
+		} else if !same {
+			return Zero
+		}
+	}
+	return s.setAll()
+}
+
+func (s *nativeRun) setAll() Reply {
+	for _, key := range s.keys {
+		s.setPX(key)
+	}
+	return Int(int64(len(s.keys)))
+}
+
+// nodeRedlockRelease looks at all keys before it deletes one, so that a key of
+// the wrong type finds nothing done.
+func nodeRedlockRelease(s *nativeRun) Reply {
+	count := int64(0)
+	for i, key := range s.keys {
+		_, same, fail := s.held(key)
+		if fail.IsError() {
+			return fail
+		}
+		if same && !slices.ContainsFunc(s.keys[:i], func(k []byte) bool { return string(k) == string(key) }) {
+			count++
+		}
+	}
+	for _, key := range s.keys {
+		if o, same, _ := s.held(key); same {
+			s.delete(o)
+		}
+	}
+	return Int(count)
+}
+
+// redislockObtain takes the lock, or takes it again if the first ARGV[2] bytes of
+// what it holds are those of the token.
+func redislockObtain(s *nativeRun) Reply {
+	set := [][]byte{s.keys[0], s.argv[0], []byte("PX"), s.argv[2]}
+	if s.lookup(s.keys[0]) == nil {
+		return s.do("set", set...)
+	}
+	n, _ := parseInt(s.argv[1]) // a number: see fits
+	o, wrong := s.lookupString(s.keys[0])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o.str[:min(int(n), len(o.str))] != string(s.argv[0][:min(int(n), len(s.argv[0]))]):
+		return Null
+	}
+	return s.do("set", set...)
+}
+
+// redlockRbLock takes a key that is free, if ARGV[3] allows, or extends its own.
+func redlockRbLock(s *nativeRun) Reply {
+	if s.lookup(s.keys[0]) == nil {
+		if string(s.argv[2]) != "yes" {
+			return Null
+		}
+		return s.setPX(s.keys[0])
+	}
+	return s.ifHeld(Null, func(*object) Reply { return s.setPX(s.keys[0]) })
+}
+
+func laravelAdd(s *nativeRun) Reply {
+	if s.lookup(s.keys[0]) != nil {
+		return Null
+	}
+	return s.do("setex", s.keys[0], s.argv[1], s.argv[0])
+}
+
+func setIfAbsent(unit string) func(s *nativeRun) Reply {
+	return func(s *nativeRun) Reply {
+		return s.do("set", s.keys[0], s.argv[0], []byte("NX"), []byte(unit), s.argv[1])
+	}
+}
+
+// redissonLock counts up the holder ARGV[2] of a hash, or says how long the lock
+// of another still lasts. HINCRBY is the only call that can fail, and the first
+// that writes.
+func redissonLock(s *nativeRun) Reply {
+	o, wrong := s.lookupType(s.keys[0], typeHash)
+	if wrong {
+		return Error(msgWrongType)
+	}
+	if o != nil && s.do("hexists", s.keys[0], s.argv[1]).n == 0 {
+		return s.do("pttl", s.keys[0])
+	}
+	if count := s.do("hincrby", s.keys[0], s.argv[1], []byte("1")); count.IsError() {
+		return count
+	}
+	s.expire(s.argv[0])
+	return Null
+}
+
+// publishes is the condition of redissonUnlock: the command that tells of the
+// release is an argument.
+func publishes(argv [][]byte) bool { return fold(argv[3], "PUBLISH") || fold(argv[3], "SPUBLISH") }
+
+// redissonUnlock counts down the holder ARGV[3] and tells when nobody is left.
+// KEYS[3] keeps the answer for a while, for a client that asks again.
+func redissonUnlock(s *nativeRun) Reply {
+	answered := s.do("get", s.keys[2])
+	switch {
+	case answered.IsError():
+		return answered
+	case answered.kind != kindNull:
+		return luaNumber(answered.s)
+	}
+	switch held := s.do("hexists", s.keys[0], s.argv[2]); {
+	case held.IsError():
+		return held
+	case held.n == 0:
+		return Null
+	}
+	count := s.do("hincrby", s.keys[0], s.argv[2], []byte("-1"))
+	result := Zero
+	switch {
+	case count.IsError():
+		return count
+	case count.n > 0:
+		s.expire(s.argv[1])
+	default:
+		s.do("del", s.keys[0])
+		s.do(string(s.argv[3]), s.keys[1], s.argv[0])
+		result = One
+	}
+	s.do("set", s.keys[2], strconv.AppendInt(nil, result.n, 10), []byte("PX"), s.argv[4])
+	return result
+}
+
+// luaNumber is what a script answers that returns tonumber(text).
+func luaNumber(text string) Reply {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return Null
+	}
+	return Int(int64(f))
+}
+
+func redislockPTTL(s *nativeRun) Reply {
+	return s.ifHeld(Int(-3), func(*object) Reply { return s.do("pttl", s.keys[0]) })
+}
+
+func potteryAcquired(s *nativeRun) Reply {
+	return s.ifHeld(Zero, func(*object) Reply { return Int(max(s.do("pttl", s.keys[0]).n, 0)) })
+}
+
+func redlockRbPTTL(s *nativeRun) Reply {
+	value := s.do("get", s.keys[0])
+	if value.IsError() {
+		return value
+	}
+	return Array([]Reply{value, s.do("pttl", s.keys[0])})
+}

@@ -1,0 +1,567 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// lines is an interpreter of a language of commands, one a line, KEYS and ARGV
+// by $K and $A: the machine's side of scripting needs no more. The last reply is
+// the script's, an error ends it. "fail" ends it with an error, "result" returns
+// one; "try" goes on after an error; "resp3" and "readonly" are what they say,
+// "dup n" makes the next command's last argument n bytes long.
+type lines struct {
+	runs int
+	last fsm.ScriptCall
+}
+
+func (l *lines) CompileScript(body []byte) string {
+	if strings.HasPrefix(string(body), "(") {
+		return "ERR Error compiling script"
+	}
+	return ""
+}
+
+func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
+	l.runs++
+	l.last = call
+	reply, long := fsm.Null, 0
+	for _, line := range strings.Split(string(call.Body), "\n") {
+		if strings.HasPrefix(line, "--") || line == "" {
+			continue
+		}
+		line, try := strings.CutPrefix(line, "try ")
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "fail":
+			return fsm.Error("ERR failed script: " + call.SHA)
+		case "result":
+			return fsm.ErrorResult("ERR " + rest)
+		case "resp3":
+			call.SetProto(3)
+			continue
+		case "readonly":
+			call.SetReadOnly()
+			continue
+		case "dup":
+			long, _ = strconv.Atoi(rest)
+			continue
+		}
+		var args [][]byte
+		for _, w := range strings.Fields(line) {
+			switch w {
+			case "$K":
+				w = string(call.Keys[0])
+			case "$A":
+				w = string(call.Args[0])
+			}
+			args = append(args, []byte(w))
+		}
+		if long > 0 {
+			args[len(args)-1] = bytes.Repeat([]byte("x"), long)
+			long = 0
+		}
+		if reply = call.Do(args); reply.IsError() && !try {
+			return reply
+		}
+	}
+	return reply
+}
+
+// stage is a machine and the groups of a batch to come.
+type stage struct {
+	t      *testing.T
+	m      *fsm.Machine
+	table  *fsm.Table
+	lines  lines
+	runner fsm.ScriptRunner // lines, unless a test says otherwise
+	enough bool             // close the entry after each group with a script
+	size   int              // of the last entry
+	index  uint64
+	seq    uint64
+	stamp  int64
+	batch  fsm.BatchBuilder
+}
+
+func newStage(t *testing.T) *stage {
+	table := fsm.NewTable()
+	s := &stage{t: t, m: fsm.New(table), table: table}
+	s.runner = &s.lines
+	return s
+}
+
+var stageSession = fsm.SessionID{NodeID: "n1", Boot: 1}
+
+// group adds a group of commands, "EVAL|body|1|k" with bars between words.
+func (s *stage) group(commands ...string) {
+	var g fsm.Group
+	g.Reset(2, 1)
+	for _, c := range commands {
+		cmd, args := s.words(c)
+		g.Command(cmd, 0, args)
+	}
+	s.add(&g)
+}
+
+func (s *stage) words(c string) (*fsm.Command, [][]byte) {
+	var args [][]byte
+	for _, w := range strings.Split(c, "|") {
+		args = append(args, []byte(w))
+	}
+	return s.table.Find(args[0]), args
+}
+
+func (s *stage) add(g *fsm.Group) {
+	if err := s.table.Check(g.Bytes(), false); err != nil {
+		s.t.Fatalf("group refused: %v", err)
+	}
+	s.seq++
+	s.batch.Add(stageSession, 0, s.seq, g.Bytes())
+}
+
+// commit rehearses the batch and applies what came of it; it checks that all
+// nodes come to the state that the rehearsal came to and returns the replies.
+func (s *stage) commit() string {
+	s.t.Helper()
+	var out []string
+	for groups, _ := s.batch.Len(); groups > 0; groups, _ = s.batch.Len() {
+		out = append(out, s.entry()...)
+	}
+	return strings.Join(out, "/ ")
+}
+
+// entry commits one entry; what the rehearsal leaves is the next batch.
+func (s *stage) entry() []string {
+	s.t.Helper()
+	s.index++
+	s.stamp += 1e9
+	h := fsm.Header{Term: 1, Stamp: s.stamp, Wall: 1_700_000_000_000_000 + s.stamp/1000, Seed: uint64(s.index)}
+	b, rest := &s.batch, fsm.BatchBuilder{}
+	var r *fsm.Rehearsal
+	if b.Scripts() {
+		b = &fsm.BatchBuilder{}
+		r = s.m.Rehearse(h, &s.batch, s.runner)
+		if err := r.Run(b, &rest, func() bool { return s.enough }); err != nil {
+			s.t.Fatalf("rehearse: %v", err)
+		}
+	}
+	entry := b.Encode(h)
+	s.batch = rest
+	s.size = len(entry)
+	// Another node applies the same entry and has never heard of the script.
+	other := restore(s.t, snapshotOf(s.t, s.m))
+	res, err := s.m.Apply(s.index, 1, entry)
+	if err != nil {
+		s.t.Fatalf("apply: %v", err)
+	}
+	if _, err := other.Apply(s.index, 1, entry); err != nil {
+		s.t.Fatalf("apply elsewhere: %v", err)
+	}
+	if !bytes.Equal(snapshotOf(s.t, s.m), snapshotOf(s.t, other)) {
+		s.t.Fatal("another node has another state")
+	}
+	if r != nil {
+		var rehearsed, applied bytes.Buffer
+		if err := errors.Join(fsm.StateOf(fsm.Rehearsed(r), &rehearsed), fsm.StateOf(s.m, &applied)); err != nil {
+			s.t.Fatal(err)
+		}
+		if !bytes.Equal(rehearsed.Bytes(), applied.Bytes()) {
+			s.t.Fatalf("rehearsed state:\n%q\napplied:\n%q", rehearsed.Bytes(), applied.Bytes())
+		}
+	}
+	var out []string
+	for _, g := range res.Groups {
+		if g.Status != fsm.StatusDone {
+			s.t.Fatalf("group %d: status %d", g.Seq, g.Status)
+		}
+		out = append(out, strings.ReplaceAll(string(g.Reply), "\r\n", " "))
+	}
+	return out
+}
+
+func (s *stage) want(what, want string) {
+	s.t.Helper()
+	if got := s.commit(); got != want {
+		s.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestRehearse_EffectsAreLogged(t *testing.T) {
+	s := newStage(t)
+	s.group("EVAL|SET $K $A\nINCR n\nGET $K|1|k|v")
+	s.group("GET|n", "EVAL|INCR n|0", "INCR|n")
+	s.want("scripts among commands", "$1 v / $1 1 :2 :3 ")
+	s.group("GET|k", "GET|n")
+	s.want("state", "$1 v $1 3 ")
+	if s.lines.runs != 2 {
+		t.Errorf("scripts were run %d times, want 2: once each, by the leader", s.lines.runs)
+	}
+}
+
+func TestRehearse_AllOrNothing(t *testing.T) {
+	s := newStage(t)
+	s.group("SET|k|old|PX|5000", "SET|x|1")
+	s.commit()
+	s.group("EVAL|SET $K new\nDEL x\nSET y 1\nfail|1|k", "GET|k", "EXISTS|x|y", "PTTL|k")
+	got := s.commit()
+	if !strings.HasPrefix(got, "-ERR failed") || !strings.HasSuffix(got, "$3 old :1 :4000 ") {
+		t.Errorf("a failed script left something behind: %q", got)
+	}
+	s.group("EVAL|SET a 1\nNOSUCH|0", "EXISTS|a", "EVAL|SET a 1\nMULTI|0", "EXISTS|a", "EVAL|GET|0")
+	s.want("errors of commands", "-ERR Unknown Redis command called from script :0 -ERR This Redis command is not allowed from script :0 -ERR Wrong number of args calling Redis command from script ")
+}
+
+func TestRehearse_Cache(t *testing.T) {
+	s := newStage(t)
+	sha := fsm.SHA1([]byte("INCR n"))
+	s.group("EVALSHA|"+sha+"|0", "SCRIPT|EXISTS|"+sha)
+	s.want("unknown script", "-NOSCRIPT No matching script. Please use EVAL. *1 :0 ")
+	s.group("SCRIPT|LOAD|INCR n", "EVALSHA|"+sha+"|0")
+	s.want("loaded", "$40 "+sha+" :1 ")
+	s.group("EVAL|INCR m|0")
+	s.commit()
+	s.group("EVALSHA|" + strings.ToUpper(fsm.SHA1([]byte("INCR m"))) + "|0")
+	s.want("EVAL loads too, upper case will do", ":2 ")
+	s.m = restore(t, snapshotOf(t, s.m))
+	s.group("EVALSHA|" + sha + "|0")
+	s.want("after a restore", ":2 ")
+	s.group("SCRIPT|FLUSH", "SCRIPT|EXISTS|"+sha, "SCRIPT|KILL")
+	s.want("flushed", "+OK *1 :0 -NOTBUSY No scripts in execution right now. ")
+	s.group("EVAL|(|0", "SCRIPT|EXISTS|"+fsm.SHA1([]byte("(")))
+	s.want("does not compile", "-ERR Error compiling script *1 :0 ")
+	s.group("EVAL|GET k|-1", "EVAL|GET k|2|a", "EVAL|GET k|x")
+	s.want("bad counts", "-ERR Number of keys can't be negative -ERR Number of keys can't be greater than number of args -ERR value is not an integer or out of range ")
+	s.group("EVAL_RO|SET a 1|0", "EVAL_RO|GET m|0", "EXISTS|a")
+	s.want("read-only", "-ERR Write commands are not allowed from read-only scripts. $1 2 :0 ")
+}
+
+// transaction adds a group with one transaction, in RESP3.
+func (s *stage) transaction(watch []fsm.Watch, commands ...string) {
+	var g fsm.Group
+	g.Reset(3, 1)
+	var queued []fsm.Queued
+	for _, c := range commands {
+		cmd, args := s.words(c)
+		queued = append(queued, fsm.Queued{Cmd: cmd, Args: args})
+	}
+	g.Transaction(watch, queued)
+	s.add(&g)
+}
+
+func TestRehearse_InTransaction(t *testing.T) {
+	s := newStage(t)
+	s.transaction(nil, "SET|k|1", "EVAL|INCR k\nGET none|0", "INCR|k")
+	s.want("block with a script", "*3 +OK _ :3 ")
+	s.transaction([]fsm.Watch{{Key: "k", Version: 1}}, "EVAL|INCR k|0")
+	s.group("GET|k")
+	s.want("broken watch", "_ / $1 3 ")
+}
+
+func TestRehearse_Repeated(t *testing.T) {
+	s := newStage(t)
+	s.group("EVAL|INCR n|0")
+	s.want("first", ":1 ")
+	s.seq-- // the gateway did not get the reply and sends the group again
+	s.group("EVAL|INCR n|0")
+	s.group("EVAL|INCR n|0")
+	s.want("again, then the next", ":1 / :2 ")
+	if s.lines.runs != 2 {
+		t.Errorf("scripts were run %d times, want 2: a repeated group is not rehearsed", s.lines.runs)
+	}
+}
+
+// What a script returns as an error did not fail: only what raises is undone.
+func TestRehearse_ErrorResult(t *testing.T) {
+	s := newStage(t)
+	s.group("EVAL|INCR failures\nresult nobody there|0", "GET|failures")
+	s.want("returned error", "-ERR nobody there $1 1 ")
+	s.group("EVAL|INCR failures\ntry INCR|0", "EVAL|INCR failures\ntry INCR\nGET failures|0", "GET|failures")
+	s.want("caught errors", "-ERR Wrong number of args calling Redis command from script $1 2 $1 2 ")
+}
+
+func TestRehearse_Shape(t *testing.T) {
+	s := newStage(t)
+	s.group("ZADD|z|1|a")
+	s.commit()
+	s.group("EVAL|ZRANGE z 0 -1 WITHSCORES|0", "EVAL|resp3\nZRANGE z 0 -1 WITHSCORES|0")
+	s.want("RESP of the script", "*2 $1 a $1 1 *1 *2 $1 a $1 1 ")
+	s.group("EVAL|readonly\nGET k\nSET k v|0", "EVAL|SELECT 3\nSET k v|0", "EXISTS|k", "EVAL|SELECT 3\nGET k|0", "EVAL|SELECT 16|0", "EVAL|PING|0", "EVAL|ECHO x|0")
+	s.want("flags and sessions", "-ERR Write commands are not allowed from read-only scripts. +OK :0 $1 v -ERR DB index is out of range +PONG $1 x ")
+}
+
+// Chance and log positions must be those that the script saw.
+func TestRehearse_Chance(t *testing.T) {
+	s := newStage(t)
+	members := "SADD|s"
+	for i := range 100 {
+		members += "|" + strconv.Itoa(i)
+	}
+	s.group(members)
+	s.commit()
+	for range 20 {
+		s.group("SPOP|s", "EVAL|SRANDMEMBER s 3\nSPOP s\nRANDOMKEY\nSPOP s|0", "SPOP|s")
+		s.group("SPOP|s")
+		s.commit()
+	}
+}
+
+func TestRehearse_TooLarge(t *testing.T) {
+	s := newStage(t)
+	three := strings.Repeat("dup 8000000\nSET big x\n", 3)
+	s.group("EVAL|SET k 1\n"+three+"|0", "EXISTS|k|big", "EVAL|SET k 1\ntry "+strings.ReplaceAll(three, "SET", "try SET")+"PING|0", "EXISTS|k|big")
+	s.want("writes", "-"+tooBig+" :0 -"+tooBig+" :0 ")
+	s.group("EVAL|dup 8000000\nSET big x\nSET other 1|0", "EVAL|MGET big big big|0", "EXISTS|big|other")
+	s.want("reply", "+OK -"+tooBig+" :2 ")
+}
+
+const tooBig = "ERR script answers or writes more than 16 MiB, nothing of it was done"
+
+// A batch is closed when it has taken enough time, or grown; nothing is lost or
+// run twice.
+func TestRehearse_Rest(t *testing.T) {
+	s := newStage(t)
+	s.enough = true
+	for range 5 {
+		s.group("EVAL|INCR n|0")
+		s.group("INCR|n")
+	}
+	var replies []string
+	entries := 0
+	for groups, _ := s.batch.Len(); groups > 0; groups, _ = s.batch.Len() {
+		replies = append(replies, s.entry()...)
+		entries++
+	}
+	if got, want := strings.Join(replies, ""), ":1 :2 :3 :4 :5 :6 :7 :8 :9 :10 "; got != want || entries != 6 {
+		t.Errorf("%d entries, %q, want 6, %q", entries, got, want)
+	}
+	s.enough = false
+	for range 3 {
+		s.group("EVAL|dup 3000000\nSET big x|0")
+	}
+	if first := s.entry(); len(first) != 2 {
+		t.Errorf("an entry of 6 MB holds %d groups, want 2", len(first))
+	}
+	s.want("the third", "+OK ")
+}
+
+// What changes nothing is not logged but for its reply.
+func TestRehearse_NothingDone(t *testing.T) {
+	s := newStage(t)
+	s.group("SET|k|v", "EVAL|SET k w NX\nDEL none\nGET k|0")
+	s.commit()
+	s.group("EVAL|SET k w NX\nDEL none\nGET k|0")
+	s.want("no effect", "$1 v ")
+	if s.size > 110 {
+		t.Errorf("entry of %d bytes for a script that did nothing", s.size)
+	}
+}
+
+func TestRehearse_Events(t *testing.T) {
+	s := newStage(t)
+	s.m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventTracked))
+	var g fsm.Group
+	g.Reset(3, 7)
+	g.Track()
+	cmd, args := s.words("EVAL|PUBLISH news hello\nGET k\nGET k|1|k")
+	g.Command(cmd, 0, args)
+	s.add(&g)
+	h := fsm.Header{Term: 1, Stamp: 1, Wall: 1, Seed: 1}
+	var out, rest fsm.BatchBuilder
+	r := s.m.Rehearse(h, &s.batch, s.runner)
+	if err := r.Run(&out, &rest, func() bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.m.Apply(1, 1, out.Encode(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range res.Events {
+		got = append(got, fmt.Sprint(e.Kind, " ", e.Key, " ", string(e.Payload), " ", e.Origin))
+	}
+	if want := fmt.Sprintf("[%d news hello 7 %d k  7 %d k  7]", fsm.EventPublish, fsm.EventTracked, fsm.EventTracked); fmt.Sprint(got) != want {
+		t.Errorf("events %v, want %s", got, want)
+	}
+}
+
+// Scripts that came with EVAL make room for newer ones, those of SCRIPT LOAD do
+// not.
+func TestScriptCache(t *testing.T) {
+	s := newStage(t)
+	exists := func(bodies ...string) string {
+		c := "SCRIPT|EXISTS"
+		for _, b := range bodies {
+			c += "|" + fsm.SHA1([]byte(b))
+		}
+		s.group(c)
+		return s.commit()
+	}
+	s.group("SCRIPT|LOAD|PING kept", "EVAL|PING first|0", "EVAL|PING second|0", "SCRIPT|LOAD|PING second")
+	s.commit()
+	for i := range fsm.MaxEvalScripts - 1 {
+		s.group(fmt.Sprintf("EVAL|PING %d|0", i))
+	}
+	s.commit()
+	if got, want := exists("PING kept", "PING first", "PING second", "PING 0"), "*4 :1 :1 :1 :1 "; got != want {
+		t.Errorf("a full cache holds %q, want %q", got, want)
+	}
+	s.m = restore(t, snapshotOf(t, s.m))
+	s.group("EVAL|PING last|0")
+	s.commit()
+	if got, want := exists("PING kept", "PING first", "PING second", "PING 0"), "*4 :1 :0 :1 :1 "; got != want {
+		t.Errorf("after one more it holds %q, want %q", got, want)
+	}
+	pad := strings.Repeat("-", fsm.MaxScriptBytes-20)
+	full := 0
+	for i := range 40 {
+		s.group(fmt.Sprintf("SCRIPT|LOAD|--%s%d", pad, i))
+		if strings.HasPrefix(s.commit(), "-ERR script cache is full") {
+			full++
+		}
+	}
+	if full == 0 || full > 12 {
+		t.Errorf("%d of 40 scripts of a MiB were refused", full)
+	}
+	s.group("EVAL|PING whatever|0", "SCRIPT|LOAD|"+pad+pad, "EVAL|"+pad+pad+"|0")
+	s.want("full", "$8 whatever -ERR script is longer than 1 MiB -ERR script is longer than 1 MiB ")
+	s.group("SCRIPT|FLUSH|SYNC")
+	s.commit()
+	if got := exists("PING kept"); got != "*1 :0 " {
+		t.Errorf("after a flush: %q", got)
+	}
+}
+
+func TestRead_Script(t *testing.T) {
+	s := newStage(t)
+	read := func(req fsm.ReadRequest, commands ...string) (string, error) {
+		var g fsm.Group
+		g.Reset(2, 1)
+		for _, c := range commands {
+			cmd, args := s.words(c)
+			g.Command(cmd, 0, args)
+		}
+		if g.Write {
+			t.Errorf("%q is routed as a write", commands)
+		}
+		if err := s.table.Check(g.Bytes(), true); err != nil {
+			t.Fatal(err)
+		}
+		req.Body = g.Bytes()
+		out, overdue, err := s.m.Fork().Read(nil, req)
+		if overdue {
+			return "overdue", err
+		}
+		return strings.ReplaceAll(string(out), "\r\n", " "), err
+	}
+	with := fsm.ReadRequest{Runner: s.runner}
+	if _, err := read(with, "EVAL_RO|GET k|0"); !errors.Is(err, fsm.ErrUnlogged) || s.lines.runs != 0 {
+		t.Errorf("a script that is not in the cache: %v after %d runs", err, s.lines.runs)
+	}
+	s.group("SET|k|v|PX|5000", "SCRIPT|LOAD|GET k", "SCRIPT|LOAD|SET k w", "EVAL_RO|GET k|0")
+	s.commit()
+	for _, c := range []struct{ line, want string }{
+		{"EVAL_RO|GET k|0", "$1 v "},
+		{"EVALSHA_RO|" + fsm.SHA1([]byte("GET k")) + "|0", "$1 v "},
+		{"EVALSHA_RO|" + strings.Repeat("f", 40) + "|0", "-NOSCRIPT No matching script. Please use EVAL. "},
+		{"EVAL_RO|SET k w|0", "-ERR Write commands are not allowed from read-only scripts. "},
+		{"SCRIPT|EXISTS|" + fsm.SHA1([]byte("GET k")), "*1 :1 "},
+		{"SCRIPT|KILL", "-NOTBUSY No scripts in execution right now. "},
+		{"SCRIPT|DEBUG|NO", "+OK "},
+	} {
+		if got, err := read(with, c.line); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v, want %q", c.line, got, err, c.want)
+		}
+	}
+	late := with
+	late.Now = s.stamp + 6e9
+	if got, err := read(late, "EVAL_RO|GET k|0"); err != nil || got != "overdue" {
+		t.Errorf("a key whose time is over: %q, %v", got, err)
+	}
+	asked := 0
+	killing := fsm.ReadRequest{Kill: func() bool { asked++; return true }}
+	if got, err := read(killing, "SCRIPT|KILL"); err != nil || got != "+OK " || asked != 1 {
+		t.Errorf("SCRIPT KILL: %q, %v, asked %d times", got, err, asked)
+	}
+	if got, err := read(fsm.ReadRequest{}, "EVAL_RO|GET k|0"); err != nil || !strings.HasPrefix(got, "-ERR this program has no interpreter") {
+		t.Errorf("without an interpreter: %q, %v", got, err)
+	}
+}
+
+func TestRehearse_NoInterpreter(t *testing.T) {
+	s := newStage(t)
+	s.runner = nil
+	s.group("EVAL|GET k|0", "SCRIPT|LOAD|GET k", "EVALSHA|"+fsm.SHA1([]byte("GET k"))+"|0", "SET|k|v")
+	s.want("no interpreter", "-ERR this program has no interpreter for scripts, it only knows some by their SHA1 $40 "+fsm.SHA1([]byte("GET k"))+
+		" -ERR this program has no interpreter for scripts, it only knows some by their SHA1 +OK ")
+}
+
+// Random scripts among random commands: commit compares what was rehearsed with
+// what every node makes of the entry.
+func TestRehearse_Random(t *testing.T) {
+	words := []string{
+		"SET a 1", "SET b 2 PX 3000", "SET a 3 NX", "INCR a", "DEL a b", "GET a", "SADD s 1 2 3 4 5", "SPOP s", "SRANDMEMBER s", "RPUSH l a b", "LPOP l",
+		"HSET h f 1", "HINCRBY h f 2", "HINCRBY h f x", "ZADD z 1 a 2 b", "ZINCRBY z 5 a", "ZPOPMIN z", "EXPIRE a 2", "PERSIST b", "APPEND l x", "RANDOMKEY",
+		"RENAME a b", "COPY b c", "GETDEL c", "SELECT 1", "FLUSHDB", "MSET a 1 b 2 c 3", "SETRANGE a 3 x", "EXPIREAT a 1700000005", "PUBLISH c x",
+	}
+	for seed := range uint64(20) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			s := newStage(t)
+			for range 30 {
+				for range 1 + rnd.IntN(4) {
+					var commands []string
+					for range 1 + rnd.IntN(3) {
+						var body []string
+						for range rnd.IntN(6) {
+							line := words[rnd.IntN(len(words))]
+							if rnd.IntN(2) == 0 {
+								line = "try " + line
+							}
+							body = append(body, line)
+						}
+						if rnd.IntN(6) == 0 {
+							body = append(body, "fail")
+						}
+						switch plain := words[rnd.IntN(len(words))]; {
+						case rnd.IntN(2) == 0 || strings.HasPrefix(plain, "SELECT"):
+							commands = append(commands, "EVAL|"+strings.Join(body, "\n")+"|0")
+						default:
+							commands = append(commands, strings.ReplaceAll(plain, " ", "|"))
+						}
+					}
+					if rnd.IntN(4) == 0 {
+						s.transaction(nil, commands...)
+					} else {
+						s.group(commands...)
+					}
+				}
+				s.commit()
+			}
+		})
+	}
+}
+
+// A native script never reaches an interpreter, unless its arguments are not
+// those that a library sends. That it does what the text does is shown by
+// test/compat.
+func TestNativeScripts(t *testing.T) {
+	s := newStage(t)
+	sha := "cf0e94b2e9ffc7e04395cf88f7583fc309985910"
+	s.group("SET|k|tok", "EVALSHA|"+sha+"|1|k|tok", "EVALSHA|"+sha+"|2|k", "EVALSHA|"+sha+"|-1|k")
+	if s.batch.Scripts() {
+		t.Error("a native script asks for a rehearsal")
+	}
+	s.want("not loaded", "+OK -NOSCRIPT No matching script. Please use EVAL. -ERR Number of keys can't be greater than number of args -ERR Number of keys can't be negative ")
+	s.group("EVALSHA|" + sha + "|1|k") // the token is missing
+	if !s.batch.Scripts() {
+		t.Error("a script with an argument too few is run natively")
+	}
+	s.want("without a token", "-NOSCRIPT No matching script. Please use EVAL. ")
+}

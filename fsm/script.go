@@ -1,0 +1,255 @@
+package fsm
+
+import "strings"
+
+// Lua never runs in the machine. The leader rehearses a group with a script on
+// a fork (see Rehearsal) and puts the write commands that the script made, and
+// its reply, into the entry. Only scripts of which this program knows what they
+// do (nativescript.go) come through the log as they are.
+
+const (
+	scriptNotesRW = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
+	scriptNotesRO = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
+	evalFlags     = Scripted | NoScript | Stale | SkipMonitor | NoMandatoryKeys | MovableKeys
+)
+
+var scriptingCommands = []Command{
+	{Name: "eval", Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRW, "RW", "access update"), Group: "scripting", Since: "2.6.0", Complexity: "Depends on the script that is executed.", Syntax: "script numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a Lua script server side", Run: eval},
+	{Name: "evalsha", Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs("", "RW", "access update"), Group: "scripting", Since: "2.6.0", Complexity: "Depends on the script that is executed.", Syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a Lua script server side", Run: evalsha},
+	{Name: "eval_ro", Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRO, "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the script that is executed.", Syntax: "script numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a read-only Lua script server side", Run: eval},
+	{Name: "evalsha_ro", Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs("", "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the script that is executed.", Syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a read-only Lua script server side", Run: evalsha},
+	{Name: "script", Arity: -2, Group: "scripting", Since: "2.6.0", Complexity: "Depends on subcommand.", Syntax: "DEBUG | EXISTS | FLUSH | HELP | KILL | LOAD [arg ...]", Doc: "A container for Lua scripts management commands", Run: script, Sub: []Command{
+		{Name: "debug", Arity: 3, Flags: NoScript, Group: "scripting", Since: "3.2.0", Complexity: "O(1)", Syntax: "<YES | SYNC | NO>", Doc: "Set the debug mode for executed scripts.", Run: scriptDebug},
+		{Name: "exists", Arity: -3, Flags: NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).", Syntax: "sha1 [sha1 ...]", Doc: "Check existence of scripts in the script cache.", Tips: []string{"request_policy:all_shards", "response_policy:agg_logical_and"}, Run: scriptExists},
+		{Name: "flush", Arity: -2, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts in cache", History: []Change{{"6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers."}}, Syntax: "[ASYNC | SYNC]", Doc: "Remove all the scripts from the script cache.", Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"}, Run: scriptFlush},
+		{Name: "help", Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Run: func(*Ctx, [][]byte) Reply { return scriptHelp }},
+		{Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "2.6.0", Complexity: "O(1)", Doc: "Kill the script currently in execution.", Tips: []string{"request_policy:all_shards", "response_policy:one_succeeded"}, Run: scriptKill},
+		{Name: "load", Arity: 3, Flags: MayWrite | Scripted | NoScript | Stale, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the length in bytes of the script body.", Syntax: "script", Doc: "Load the specified Lua script into the script cache.", Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"}, Run: scriptLoad},
+	}},
+}
+
+func scriptSpecs(notes, mode, flags string) []KeySpec {
+	return []KeySpec{{Keys: Keys{First: 2, Step: 1}, NumKeys: true, Access: Access{Mode: mode, Flags: flags, Notes: notes}}}
+}
+
+// Texts of scripting errors. The first five are Redis' own, to the letter.
+const (
+	msgNoScript      = "NOSCRIPT No matching script. Please use EVAL."
+	msgNegativeKeys  = "ERR Number of keys can't be negative"
+	msgTooManyKeys   = "ERR Number of keys can't be greater than number of args"
+	msgNotBusy       = "NOTBUSY No scripts in execution right now."
+	msgFlushMode     = "ERR SCRIPT FLUSH only support SYNC|ASYNC option"
+	msgDebugMode     = "ERR Use SCRIPT DEBUG YES/SYNC/NO"
+	msgNoDebugger    = "ERR SCRIPT DEBUG is not supported: there is no debugger"
+	msgNoInterpreter = "ERR this program has no interpreter for scripts, it only knows some by their SHA1"
+	msgNotRehearsed  = "ERR script reached the log without having been run by the leader"
+)
+
+// scriptKeys finds the keys of a script, which its second argument counts.
+func scriptKeys(args [][]byte) []int {
+	keys, _, fail := scriptArgs(args)
+	if fail != "" {
+		return nil
+	}
+	pos := make([]int, len(keys))
+	for i := range pos {
+		pos[i] = 3 + i
+	}
+	return pos
+}
+
+// scriptArgs splits what follows the script into keys and arguments.
+func scriptArgs(args [][]byte) (keys, argv [][]byte, fail string) {
+	n, ok := parseInt(args[2])
+	switch {
+	case !ok:
+		return nil, nil, msgNotInt
+	case n > int64(len(args)-3):
+		return nil, nil, msgTooManyKeys
+	case n < 0:
+		return nil, nil, msgNegativeKeys
+	}
+	return args[3 : 3+n], args[3+n:], ""
+}
+
+// interpreted reports whether a call has to be rehearsed by the leader because
+// it needs the interpreter.
+func (cmd *Command) interpreted(args [][]byte) bool {
+	if cmd.Flags&Scripted == 0 {
+		return false
+	}
+	switch cmd.Name {
+	case "eval":
+		return !isNative(SHA1(args[1]), args)
+	case "evalsha":
+		return len(args[1]) == shaLen && !isNative(strings.ToLower(string(args[1])), args)
+	case "load":
+		return native[SHA1(args[2])] == nil
+	}
+	return true
+}
+
+const shaLen = 40
+
+func eval(c *Ctx, args [][]byte) Reply {
+	keys, argv, fail := scriptArgs(args)
+	switch {
+	case fail != "":
+		return Error(fail)
+	case len(args[1]) > maxScriptBytes:
+		return Error(msgScriptLength)
+	}
+	return c.script(SHA1(args[1]), args[1], keys, argv, len(args[0]) > len("eval"))
+}
+
+func evalsha(c *Ctx, args [][]byte) Reply {
+	if len(args[1]) != shaLen { // before anything else, as in Redis
+		return Error(msgNoScript)
+	}
+	sha := strings.ToLower(string(args[1]))
+	body, known := c.m.scripts.get(sha)
+	keys, argv, fail := scriptArgs(args)
+	switch {
+	case fail != "":
+		return Error(fail)
+	case !known:
+		return Error(msgNoScript)
+	}
+	return c.script(sha, []byte(body), keys, argv, len(args[0]) > len("evalsha"))
+}
+
+// script runs a script: as a native one, or by the interpreter of the leader, or
+// of the node that reads.
+func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool) Reply {
+	if n := native[sha]; n != nil && !readOnly && n.fits(keys, argv) {
+		if refusal := c.cacheScript(sha, body, false); refusal.IsError() {
+			return refusal
+		}
+		return n.call(c, sha, keys, argv)
+	}
+	switch {
+	case c.rec == nil && !c.readOnly:
+		return Error(msgNotRehearsed)
+	case c.runner == nil:
+		if c.rec != nil {
+			c.rec.replaced() // by this error: other nodes know no better
+		}
+		return Error(msgNoInterpreter)
+	}
+	return c.interpret(ScriptCall{SHA: sha, Body: body, Keys: keys, Args: argv, ReadOnly: readOnly, Proto: c.proto, Seed: c.random()})
+}
+
+// cacheScript puts a script into the cache. It returns an error, or nothing.
+func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) {
+	if c.readOnly {
+		if _, known := c.m.scripts.get(sha); !known {
+			c.unlogged = true
+		}
+		return None
+	}
+	changed, ok := c.m.scripts.add(sha, string(body), c.pos, pinned)
+	if !ok {
+		return Error(msgScriptCache)
+	}
+	if changed {
+		c.changes++
+	}
+	return None
+}
+
+// cacheCommand is how the effects of an EVAL put its script into the cache.
+const cacheCommand = "_script"
+
+func cacheEvaluated(c *Ctx, args [][]byte) Reply { return c.cacheScript(SHA1(args[1]), args[1], false) }
+
+// script runs a subcommand of SCRIPT.
+func script(c *Ctx, args [][]byte) Reply {
+	sub := c.m.table.Find(args[0]).FindSub(args[1])
+	switch {
+	case sub == nil:
+		return Error(UnknownSubcommand(args[1], "SCRIPT"))
+	case !sub.ArityOK(len(args)):
+		return Error(WrongArity("script|" + sub.Name))
+	}
+	return sub.Run(c, args)
+}
+
+func scriptLoad(c *Ctx, args [][]byte) Reply {
+	if len(args[2]) > maxScriptBytes {
+		return Error(msgScriptLength)
+	}
+	sha := SHA1(args[2])
+	if _, known := c.m.scripts.get(sha); !known && c.rec != nil && c.runner != nil && native[sha] == nil {
+		if text := c.runner.CompileScript(args[2]); text != "" {
+			c.rec.replaced() // other nodes could not say so
+			return Error(text)
+		}
+	}
+	if refusal := c.cacheScript(sha, args[2], true); refusal.IsError() {
+		return refusal
+	}
+	return Bulk(sha)
+}
+
+func scriptExists(c *Ctx, args [][]byte) Reply {
+	found := make([]Reply, 0, len(args)-2)
+	for _, sha := range args[2:] {
+		_, known := c.m.scripts.get(strings.ToLower(string(sha)))
+		found = append(found, Bool(known))
+	}
+	return Array(found)
+}
+
+func scriptFlush(c *Ctx, args [][]byte) Reply {
+	if len(args) > 3 || len(args) == 3 && !fold(args[2], "ASYNC") && !fold(args[2], "SYNC") {
+		return Error(msgFlushMode)
+	}
+	c.m.scripts = newScriptCache()
+	c.changes++
+	return OK
+}
+
+// scriptKill asks the node that reads. In a group that goes through the log it
+// stands behind the script that it might have killed.
+func scriptKill(c *Ctx, args [][]byte) Reply {
+	if c.kill != nil && c.kill() {
+		return OK
+	}
+	return Error(msgNotBusy)
+}
+
+func scriptDebug(c *Ctx, args [][]byte) Reply {
+	switch {
+	case fold(args[2], "NO"):
+		return OK
+	case fold(args[2], "YES"), fold(args[2], "SYNC"):
+		return Error(msgNoDebugger)
+	}
+	return Error(msgDebugMode)
+}
+
+var scriptHelp = func() Reply {
+	var lines []Reply
+	for _, l := range []string{
+		"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"DEBUG (YES|SYNC|NO)",
+		"    Set the debug mode for subsequent scripts executed.",
+		"EXISTS <sha1> [<sha1> ...]",
+		"    Return information about the existence of the scripts in the script cache.",
+		"FLUSH [ASYNC|SYNC]",
+		"    Flush the Lua scripts cache. Very dangerous on replicas.",
+		"    When called without the optional mode argument, the behavior is determined by the",
+		"    lazyfree-lazy-user-flush configuration directive. Valid modes are:",
+		"    * ASYNC: Asynchronously flush the scripts cache.",
+		"    * SYNC: Synchronously flush the scripts cache.",
+		"KILL",
+		"    Kill the currently executing Lua script.",
+		"LOAD <script>",
+		"    Load a script into the scripts cache without executing it.",
+		"HELP",
+		"    Prints this help.",
+	} {
+		lines = append(lines, Simple(l))
+	}
+	return Array(lines)
+}()

@@ -1,0 +1,170 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+// Errors of redis.call, Redis' own to the letter. The interpreter puts the tail
+// behind them that names the script and the line.
+const (
+	msgScriptUnknown  = "ERR Unknown Redis command called from script"
+	msgScriptArity    = "ERR Wrong number of args calling Redis command from script"
+	msgScriptNotHere  = "ERR This Redis command is not allowed from script"
+	msgScriptReadOnly = "ERR Write commands are not allowed from read-only scripts."
+)
+
+// scriptRun is a script that the interpreter runs.
+type scriptRun struct {
+	c        *Ctx
+	readOnly bool
+	// before is the state before the script's first write, and effects and n what
+	// had been recorded then.
+	before  *Machine
+	effects int
+	n       int
+	refused string // why nothing of it may stay, whatever the script makes of it
+}
+
+// interpret runs a script on the fork. It is all or nothing: a script that ends
+// with an error has changed nothing, save that it is in the cache.
+func (c *Ctx) interpret(call ScriptCall) Reply {
+	rec := c.rec
+	if rec != nil {
+		rec.replaced()
+	}
+	if text := c.runner.CompileScript(call.Body); text != "" {
+		return Error(text)
+	}
+	changes, draws := c.changes, c.draws
+	if refusal := c.cacheScript(call.SHA, call.Body, false); refusal.IsError() {
+		return refusal
+	}
+	if c.unlogged { // to be run elsewhere
+		return Null
+	}
+	if rec != nil && c.changes != changes {
+		rec.record(c, draws, cacheCommand, [][]byte{nil, call.Body})
+	}
+	s := &scriptRun{c: c, readOnly: call.ReadOnly}
+	if rec != nil {
+		s.effects, s.n = len(rec.effects), rec.n
+	}
+	db, proto := c.db, c.proto
+	c.proto = 2
+	call.Do = s.do
+	call.SetProto = func(proto int) { c.proto = proto }
+	call.SetReadOnly = func() { s.readOnly = true }
+	reply := c.runner.RunScript(call)
+	c.db, c.proto = db, proto
+	if rec == nil {
+		return reply
+	}
+	text := reply.Append(nil, proto)
+	if len(text)+len(rec.effects) > rec.room {
+		s.refused = msgScriptTooBig
+	}
+	if s.refused != "" {
+		reply = Error(s.refused)
+		text = reply.Append(nil, proto)
+	}
+	if reply.failed() {
+		s.undo()
+	}
+	return Raw(text)
+}
+
+// undo takes back what the script has written.
+func (s *scriptRun) undo() {
+	if s.before != nil {
+		*s.c.m = *s.before
+	}
+	rec := s.c.rec
+	rec.effects, rec.n = rec.effects[:s.effects], s.n
+}
+
+// do runs one redis.call. Permissions are checked in the order in which Redis
+// checks them.
+func (s *scriptRun) do(args [][]byte) Reply {
+	c := s.c
+	cmd := c.m.table.Find(args[0])
+	if cmd == nil || cmd.Flags&Internal != 0 {
+		return s.session(args)
+	}
+	row := cmd
+	if cmd.Sub != nil && len(args) > 1 {
+		if row = cmd.FindSub(args[1]); row == nil {
+			return Error(msgScriptUnknown)
+		}
+	}
+	write := row.Flags&(Write|MayWrite) != 0
+	switch {
+	case !row.ArityOK(len(args)):
+		return Error(msgScriptArity)
+	case row.Flags&(NoScript|Blocking) != 0:
+		return Error(msgScriptNotHere)
+	case write && (s.readOnly || c.readOnly):
+		return Error(msgScriptReadOnly)
+	case s.refused != "":
+		return Error(s.refused)
+	}
+	if write && s.before == nil {
+		s.before = c.m.Fork()
+	}
+	c.setPlace(c.place + 1)
+	changes, draws := c.changes, c.draws
+	reply := cmd.Run(c, args)
+	if c.rec == nil {
+		return reply
+	}
+	// What a connection with tracking reads in a script is told on all nodes.
+	if c.r.track && row.Flags&ReadOnly != 0 || write && c.tookEffect(cmd, args, changes, reply) {
+		c.rec.record(c, draws, cmd.Name, args)
+		if len(c.rec.effects) > c.rec.room {
+			s.refused = msgScriptTooBig
+		}
+	}
+	return reply
+}
+
+// session runs commands that belong to the connection: in a script they mean
+// what they mean for the script.
+func (s *scriptRun) session(args [][]byte) Reply {
+	name := strings.ToLower(string(args[0]))
+	switch {
+	case SessionCommand(name):
+		return Error(msgScriptNotHere)
+	case name != "ping" && name != "echo" && name != "select":
+		return Error(msgScriptUnknown)
+	case name == "ping" && len(args) == 1:
+		return Simple("PONG")
+	case name == "ping" && len(args) > 2:
+		return Error(WrongArity("ping"))
+	case len(args) != 2:
+		return Error(msgScriptArity)
+	case name != "select":
+		return Bulk(string(args[1]))
+	}
+	n, ok := parseInt(args[1])
+	switch {
+	case !ok:
+		return Error(msgNotInt)
+	case n < 0 || n >= Databases:
+		return Error(msgDBIndex)
+	}
+	s.c.db = int(n)
+	return OK
+}
+
+// SessionCommand reports whether scripts are refused a command, by its name in
+// lower case, because it concerns the connection or the node. The rows of these
+// commands are not in this package's table; a test of resp holds the names
+// against them.
+func SessionCommand(name string) bool { return slices.Contains(sessionCommands, name) }
+
+var sessionCommands = []string{
+	"acl", "asking", "auth", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "debug", "discard", "exec", "failover",
+	"hello", "holdfast", "info", "lastsave", "latency", "lolwut", "memory", "module", "monitor", "multi", "psubscribe", "psync", "pubsub",
+	"punsubscribe", "quit", "readonly", "readwrite", "replicaof", "reset", "role", "save", "shutdown", "slaveof", "slowlog", "ssubscribe",
+	"subscribe", "sunsubscribe", "swapdb", "sync", "unsubscribe", "unwatch", "wait", "waitaof", "watch",
+}
