@@ -76,7 +76,7 @@ func renameGeneric(c *Ctx, args [][]byte, nx bool) Reply {
 	}
 	n := o.named(args[2])
 	c.remove(o)
-	c.assign(n)
+	c.supplant(n)
 	c.notify("g", "rename_from", o.key)
 	c.notify("g", "rename_to", n.key)
 	return done
@@ -135,7 +135,7 @@ func copyKey(c *Ctx, args [][]byte) Reply {
 	if n.coll != nil {
 		c.m.disown() // both have the same nodes now
 	}
-	c.assign(n)
+	c.supplant(n)
 	c.notify("g", "copy_to", n.key)
 	return One
 }
@@ -160,10 +160,12 @@ func move(c *Ctx, args [][]byte) Reply {
 	}
 	c.db = src
 	c.remove(o)
-	c.notify("g", "move_from", o.key)
 	n := *o
 	c.db = dst
 	c.assign(&n)
+	c.db = src
+	c.notify("g", "move_from", o.key)
+	c.db = dst
 	c.notify("g", "move_to", n.key)
 	return One
 }
@@ -172,4 +174,13 @@ func move(c *Ctx, args [][]byte) Reply {
 // answers the read.
 func now(c *Ctx, args [][]byte) Reply {
 	return Strings(strconv.FormatInt(c.wall/1e6, 10), strconv.FormatInt(c.wall%1e6, 10))
+}
+
+// supplant gives a key a value in place of the one that it may have, which is
+// deleted first: the key is a new one.
+func (c *Ctx) supplant(o *object) {
+	if old := c.lookup([]byte(o.key)); old != nil {
+		c.remove(old)
+	}
+	c.assign(o)
 }

@@ -153,10 +153,14 @@ func (c *Ctx) store(o *object) {
 	c.change()
 	o.version = c.pos
 	o.touched = c.now
-	if old := c.m.dbs[c.db].tree.Set(o); old != nil && old.deadline != 0 {
+	old := c.m.dbs[c.db].tree.Set(o)
+	if old == nil {
+		c.notify("n", "new", o.key)
+	} else if old.deadline != 0 {
 		c.m.expiry.remove(c.db, old)
 		if c.expired(old) { // one of too many for this entry: see expireDue
 			c.notify("x", "expired", old.key)
+			c.notify("n", "new", o.key)
 			c.m.stats.Expired++
 		}
 	}

@@ -1,11 +1,5 @@
 package fsm
 
-// Names of the settings that are part of the state.
-const (
-	// SettingNotify is notify-keyspace-events.
-	SettingNotify = "notify-keyspace-events"
-)
-
 // notify tells of a change of a key, for keyspace notifications: class is the
 // letter that notify-keyspace-events uses for it. The calls stand where Redis
 // has them.

@@ -32,6 +32,7 @@ const (
 	recordObject  = 'O'
 	recordElems   = 'C' // elements of the collection before it, until all are there
 	recordScript  = 'L'
+	recordSetting = 'G' // a setting of the cluster
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -57,7 +58,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	for _, n := range []uint64{m.stats.Entries, m.stats.Groups, m.stats.Ops, m.stats.Expired, m.stats.Backwards, m.stats.Fenced, m.stats.Gaps, m.stats.Duplicates} {
 		b = binary.AppendUvarint(b, n)
 	}
-	sw.b = b
+	sw.b = m.appendSettings(b)
 	for _, s := range sessions.list {
 		b := append(sw.b, recordSession)
 		b = appendString(b, s.node)
@@ -409,6 +410,8 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.session(d)
 		case recordReplies:
 			l.replies(d)
+		case recordSetting:
+			l.m.setting(d)
 		case recordObject:
 			db, o, elements, err := d.object()
 			if err != nil {

@@ -206,10 +206,15 @@ func (c *Ctx) put(key, val []byte, old *object, l lifetime) {
 		c.assign(n)
 	case old != nil: // over before it began
 		c.remove(old)
+	default:
+		c.notify("n", "new", n.key)
 	}
 	c.notify("$", "set", n.key)
 	if l.set() {
 		c.notify("g", "expire", n.key)
+	}
+	if l.past {
+		c.notify("x", "expired", n.key)
 	}
 }
 

@@ -169,6 +169,7 @@ func families() [][]Command {
 		zsetCommands,
 		pubsubCommands,
 		scriptingCommands,
+		settingCommands,
 		internalCommands,
 	}
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"net"
@@ -14,7 +15,7 @@ import (
 var configRows = []row{
 	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
 		{cmd: fsm.Command{Name: "get", Arity: -3, Since: "2.0.0", Complexity: "O(N) where N is the number of patterns", Syntax: "parameter [parameter ...]", Doc: "Settings whose names match patterns"}, words: "admin noscript loading stale", run: configGet},
-		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings of this node until it is restarted: requirepass; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
+		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events of the whole cluster, requirepass of this node until it is restarted; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
 		{cmd: fsm.Command{Name: "resetstat", Arity: 2, Since: "2.0.0", Complexity: "O(1)", Doc: "Make the statistics of INFO count from zero"}, words: "admin noscript loading stale", run: configResetstat},
 		{cmd: fsm.Command{Name: "rewrite", Arity: 2, Since: "2.8.0", Complexity: "O(1)", Doc: "Refused: there is no configuration file"}, words: "admin noscript loading stale", run: configRewrite},
 		helpRow("5.0.0"),
@@ -23,7 +24,7 @@ var configRows = []row{
 
 // settings are what CONFIG GET prints. What clients ask for is here, with the
 // value by which this server behaves; a parameter of Redis that has no
-// counterpart is missing. Only requirepass can be changed: setting another one
+// counterpart is missing. Only requirepass and notify-keyspace-events can be changed, the latter for the whole cluster: setting another one
 // to the value that it has is accepted, because programs do that as they start,
 // and everything else is refused, because it would not happen.
 func (s *Server) settings() map[string]string {
@@ -69,6 +70,13 @@ func (s *Server) settings() map[string]string {
 
 func configGet(c *conn, args [][]byte) fsm.Reply {
 	all := c.srv.settings()
+	if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), fsm.SettingNotify) }) {
+		value, err := c.replicated(fsm.SettingNotify)
+		if err != nil {
+			return fsm.Error(errorText(err))
+		}
+		all[fsm.SettingNotify] = value
+	}
 	var out []fsm.Reply
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), name) }) {
@@ -76,6 +84,43 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	return fsm.Map(out)
+}
+
+// replicated reads a setting of the whole cluster: linearizably, or as this node
+// knows it while there is no leader.
+func (c *conn) replicated(name string) (string, error) {
+	get := func(local bool) ([]byte, error) {
+		row := c.srv.table.Find([]byte(fsm.GetSettingCommand))
+		c.group.Command(row, c.db, [][]byte{[]byte(row.Name), []byte(name)})
+		defer c.reset()
+		return c.do(local)
+	}
+	out, err := get(false)
+	if err != nil {
+		if out, err = get(true); err != nil {
+			return "", err
+		}
+	}
+	_, value, ok := bytes.Cut(out, []byte("\r\n"))
+	if !ok || out[0] != '$' {
+		return "", fmt.Errorf("read setting %s: unexpected answer %q", name, out)
+	}
+	return string(bytes.TrimSuffix(value, []byte("\r\n"))), nil
+}
+
+// replicate changes a setting of the whole cluster and returns why not, if not.
+func (c *conn) replicate(name, value string) (refusal string) {
+	row := c.srv.table.Find([]byte(fsm.SetSettingCommand))
+	c.group.Command(row, c.db, [][]byte{[]byte(row.Name), []byte(name), []byte(value)})
+	defer c.reset()
+	out, err := c.do(false)
+	switch {
+	case err != nil:
+		return errorText(err)
+	case out[0] == '-':
+		return string(bytes.TrimSpace(out[1:]))
+	}
+	return ""
 }
 
 // configSet changes all parameters or none.
@@ -97,10 +142,15 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if _, twice := changes[name]; twice {
 			return failed(string(args[i]), "duplicate parameter")
 		}
-		if name != "requirepass" && !strings.EqualFold(value, current) {
+		if name != "requirepass" && name != fsm.SettingNotify && !strings.EqualFold(value, current) {
 			return failed(string(args[i]), "it is fixed to '"+current+"' while the node runs")
 		}
 		changes[name] = value
+	}
+	if value, ok := changes[fsm.SettingNotify]; ok {
+		if refusal := c.replicate(fsm.SettingNotify, value); refusal != "" {
+			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
+		}
 	}
 	if pass, ok := changes["requirepass"]; ok {
 		c.srv.setPassword(pass)

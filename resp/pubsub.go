@@ -203,7 +203,7 @@ func (c *conn) topicNames(kind topicKind, args [][]byte) fsm.Reply {
 	case 3:
 		return fsm.Strings(c.srv.hub.names(kind, string(args[2]))...)
 	}
-	return fsm.Error(fsm.UnknownSubcommand(args[1], "PUBSUB"))
+	return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try PUBSUB HELP.")
 }
 
 func pubsubNumsub(c *conn, args [][]byte) fsm.Reply { return c.topicCounts(channels, args[2:]) }

@@ -30,10 +30,7 @@ func (c *conn) close() { _ = c.c.Close() }
 func (c *conn) do(cmds ...[]string) ([]string, error) {
 	var b bytes.Buffer
 	for _, args := range cmds {
-		fmt.Fprintf(&b, "*%d\r\n", len(args))
-		for _, arg := range args {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
-		}
+		b.WriteString(frame(args))
 	}
 	if err := c.c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return nil, err
@@ -52,6 +49,15 @@ func (c *conn) do(cmds ...[]string) ([]string, error) {
 		replies[i] = raw.String()
 	}
 	return replies, <-sent
+}
+
+// frame encodes a command.
+func frame(args []string) string {
+	b := fmt.Sprintf("*%d\r\n", len(args))
+	for _, arg := range args {
+		b += fmt.Sprintf("$%d\r\n%s\r\n", len(arg), arg)
+	}
+	return b
 }
 
 // reply copies one whole reply to raw.

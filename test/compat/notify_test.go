@@ -1,0 +1,148 @@
+package compat
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ears are a connection to each server that gets messages.
+type ears struct {
+	p     *pair // gets messages
+	other *pair // sends
+	n     int   // fences so far
+}
+
+// listen subscribes a pair to patterns.
+func (p *pair) listen(patterns ...string) *ears {
+	p.t.Helper()
+	e := &ears{p: newPair(p.t, p.proto), other: p}
+	for _, pattern := range append(patterns, "fence") {
+		e.p.Do("PSUBSCRIBE " + pattern)
+	}
+	return e
+}
+
+// heard returns what either has been sent since the last call.
+func (e *ears) heard() (redis, holdfast []string) {
+	e.p.t.Helper()
+	e.n++
+	fence := fmt.Sprintf("fence-%d", e.n)
+	e.other.setup("PUBLISH fence " + fence)
+	until := func(c *conn) (got []string) {
+		for {
+			push, err := c.push()
+			if err != nil {
+				e.p.t.Fatalf("waiting for %s after %q: %v", fence, got, err)
+			}
+			if strings.Contains(push, fence) {
+				return got
+			}
+			got = append(got, push)
+		}
+	}
+	return until(e.p.redis), until(e.p.holdfast)
+}
+
+// knows reports whether Holdfast has a command.
+func (e *ears) knows(name string) bool {
+	got, err := e.other.holdfast.do([]string{"COMMAND", "INFO", name})
+	if err != nil {
+		e.p.t.Fatal(err)
+	}
+	_, info := elements(got[0])
+	return info[0][0] == '*' && info[0][1] != '-'
+}
+
+// push reads what the server sends next.
+func (c *conn) push() (string, error) {
+	if err := c.c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return "", err
+	}
+	var raw bytes.Buffer
+	err := c.reply(&raw)
+	return raw.String(), err
+}
+
+// Do sends lines and compares replies and, line by line, what they let be heard.
+func (e *ears) Do(lines ...string) {
+	e.p.t.Helper()
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, " ")
+		if !e.knows(name) { // then there is nothing to be heard of it
+			continue
+		}
+		e.other.Do(line)
+		redis, holdfast := e.heard()
+		if !slices.Equal(redis, holdfast) {
+			e.p.t.Errorf("%s\n  redis    sends %q\n  holdfast sends %q", line, redis, holdfast)
+		}
+	}
+}
+
+// TestNotify compares keyspace notifications, command by command.
+func TestNotify(t *testing.T) {
+	both(t, func(p *pair) {
+		p.Do("CONFIG SET notify-keyspace-events KEAn")
+		e := p.listen("__key*")
+		e.Do(
+			// strings
+			"SET a 1", "SET a 2", "SET a 3 EX 100", "SET a 4 KEEPTTL", "SET a 5 XX GET", "SET a 6 NX", "SET b 1 PX 100000 NX", "SET b 2 XX PX 100000",
+			"SETNX a 1", "SETNX c 1", "SETEX c 100 v", "PSETEX c 100000 v", "GETSET c w", "GETSET new v", "GETDEL new", "GETDEL new", "GETEX c EX 100", "GETEX c PERSIST", "GETEX c", "GETEX nokey EX 1",
+			"GETEX c PXAT 99999999999999", "MSET a 1 d 2", "MSETNX a 1 e 2", "MSETNX e 1 f 2", "APPEND a x", "APPEND g x", "SETRANGE g 3 abc", "SETRANGE g 0 \"\"", "SETRANGE nokey 0 \"\"", "SETRANGE h 2 x",
+			"INCR n", "INCR n", "INCRBY n 5", "DECR n", "DECRBY n 2", "INCRBYFLOAT n 1.5", "INCRBYFLOAT nn 1.5", "INCR a", "GET a", "STRLEN a", "MGET a b",
+			// generic
+			"DEL a b nokey", "UNLINK c d", "DEL nokey", "SET a 1", "RENAME a b", "SET a 2", "RENAME a b", "RENAMENX b a", "SET b 1", "RENAMENX a b", "RENAME a a", "COPY a c", "COPY a c", "COPY a c REPLACE", "COPY a z DB 1", "MOVE a 1", "MOVE a 1", "MOVE nokey 1",
+			"TOUCH b", "EXISTS b", "TYPE b", "PERSIST b", "EXPIRE b 100", "EXPIRE b 200 GT", "EXPIRE b 100 GT", "PEXPIRE b 100000", "PERSIST b", "EXPIREAT b 99999999999", "PEXPIREAT b 99999999999999", "EXPIRE nokey 10", "EXPIRE b -1", "EXPIREAT b 1", "SET b 1", "PEXPIREAT b 1", "SET b 1", "GETEX b EXAT 1",
+			// hashes
+			"HSET h f v", "DEL h", "HSET h f v", "HSET h f w g x", "HSETNX h f v", "HSETNX h i v", "HMSET h j v", "HINCRBY h n 1", "HINCRBYFLOAT h n 1.5", "HINCRBY hh n 1", "HINCRBYFLOAT hhh n 1.5", "HDEL h f nof", "HDEL h nof", "HDEL hh n", "HGET h g", "HGETALL h",
+			// lists
+			"RPUSH l a b c d", "LPUSH l z", "LPUSHX l y", "RPUSHX nokey y", "RPUSHX l e", "LSET l 0 q", "LSET l 0 q", "LINSERT l BEFORE a x", "LINSERT l AFTER nope x", "LREM l 1 x", "LREM l 1 nope", "LTRIM l 0 100", "LTRIM l 1 2", "LPOP l", "RPOP l", "RPOP l", "RPUSH l a b c d e f", "LPOP l 2", "RPOP l 2", "LPOP l 0", "RPOPLPUSH l m", "LMOVE l m LEFT RIGHT", "LPUSH l a", "LMOVE l l LEFT RIGHT", "RPOPLPUSH l l", "LTRIM m 5 10", "RPUSH l2 a b", "LMPOP 2 nokey l2 LEFT COUNT 1", "LMPOP 1 l2 RIGHT COUNT 5", "LMPOP 1 l2 RIGHT", "LPOP l 100",
+			// sets
+			"SADD s a b c", "SADD s a", "SREM s a", "SREM s nope", "SADD s a", "SMOVE s t a", "SMOVE s t nope", "SADD s a", "SMOVE s t a", "SMOVE t t a", "SADD u b c d", "SINTERSTORE x s u", "SINTERSTORE x s u", "SUNIONSTORE x s u", "SDIFFSTORE x u s", "SINTERSTORE x nokey s", "SINTERSTORE x nokey s", "SREM s b c", "SADD s a", "SPOP s", "SADD s a", "SPOP s 3", "SPOP s", "SMOVE u nokey2 d", "SADD one a", "SMOVE one two a",
+			// sorted sets
+			"ZADD y 1 a 2 b 3 c", "ZADD y 1 a", "ZADD y XX CH 5 a", "ZADD y INCR 1 a", "ZADD y NX 1 a", "ZADD y XX INCR 1 nope", "ZINCRBY y 1 a", "ZINCRBY yy 1 a", "ZREM y a nope", "ZREM y nope", "ZADD y 1 a 4 d 5 e 6 f", "ZPOPMIN y", "ZPOPMAX y", "ZPOPMIN nokey", "ZREMRANGEBYRANK y 0 0", "ZREMRANGEBYSCORE y 4 4", "ZREMRANGEBYLEX y - +", "ZREMRANGEBYLEX y - +", "ZADD y 1 a 2 b", "ZADD w 1 b 2 c", "ZUNIONSTORE v 2 y w", "ZINTERSTORE v 2 y w", "ZDIFFSTORE v 2 y w", "ZINTERSTORE v 2 y nokey", "ZINTERSTORE v 2 y nokey", "ZRANGESTORE v y 0 -1", "ZRANGESTORE v y 5 6", "ZRANGESTORE v y 5 6", "ZMPOP 1 y MIN COUNT 1", "ZMPOP 1 y MAX COUNT 5", "ZADD y 1 a", "ZPOPMIN y 5", "ZADD y 1 a", "ZREMRANGEBYRANK y 0 -1",
+			// whole databases, transactions, messages, types that are wrong
+			"SET x v", "LPUSH x a", "SELECT 1", "SET q v", "SELECT 0", "SWAPDB 0 1", "SWAPDB 0 1", "FLUSHDB", "FLUSHALL",
+			"SET i 10", "SETBIT bits 7 1", "SETBIT bits 7 0",
+		)
+		// Redis notices only at the next access that the key's time is over.
+		p.Do("SET b 2 EXAT 1", "GET b", "SET b 1", "SET b 2 EXAT 1", "GET b")
+		e.Do("PING")
+		p.DoPipelined("MULTI", "SET a 1", "INCR a", "DEL a", "EXEC")
+		e.Do("PING")
+		for _, set := range []string{"", "K", "E", "KE", "A", "KA", "Kg", "E$", "Kl", "Ex", "KEgs", "g$lshzxetdKE", "KEx$", "KEn", "EKxeghlszt$d"} {
+			p.Do("CONFIG SET notify-keyspace-events \""+set+"\"", "CONFIG GET notify-keyspace-events")
+			e.Do("SET k v", "SET k v", "DEL k", "RPUSH l a", "LPOP l", "SADD s a", "ZADD z 1 a", "HSET h f v", "DEL s z h")
+		}
+		p.DoError("CONFIG SET notify-keyspace-events KEq", "CONFIG SET notify-keyspace-events ?")
+		p.Do("CONFIG GET notify-keyspace-events", "CONFIG SET notify-keyspace-events \"\"")
+	})
+}
+
+// TestNotify_Expired: a key whose time is over says so by itself.
+func TestNotify_Expired(t *testing.T) {
+	both(t, func(p *pair) {
+		p.Do("CONFIG SET notify-keyspace-events Ex")
+		e := p.listen("__key*")
+		p.Do("SET a v PX 30", "RPUSH l a", "PEXPIRE l 60")
+		for _, c := range []*conn{e.p.redis, e.p.holdfast} {
+			expired := make(map[string]bool) // Redis looks at keys in no order
+			for range 2 {
+				got, err := c.push()
+				_, key, ok := strings.Cut(got, "__keyevent@0__:expired\r\n$1\r\n")
+				if err != nil || !ok {
+					t.Errorf("got %q, %v, want that a key has expired", got, err)
+				}
+				expired[key] = true
+			}
+			if !expired["a\r\n"] || !expired["l\r\n"] {
+				t.Errorf("expired: %v, want a and l", expired)
+			}
+		}
+		e.Do("GET a", "CONFIG SET notify-keyspace-events \"\"")
+	})
+}

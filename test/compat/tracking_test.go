@@ -1,0 +1,155 @@
+package compat
+
+import (
+	"strings"
+	"testing"
+)
+
+// tracker is a pair in RESP3 that has turned tracking on.
+func (p *pair) tracker(options string) *pair {
+	p.t.Helper()
+	c := newPair(p.t, 3)
+	c.Do(strings.TrimSpace("CLIENT TRACKING ON " + options))
+	return c
+}
+
+// quiet says that nothing has been sent: the answer to PING comes first.
+func (p *pair) quiet() { p.t.Helper(); p.Do("PING") }
+
+// TestTracking compares invalidations byte by byte, in all modes.
+func TestTracking(t *testing.T) {
+	w := newPair(t, 3)
+	w.setup("FLUSHALL")
+	c := w.tracker("")
+	// One write at a time by another connection: what is sent, and how often.
+	told := func(c *pair, reads []string, write string, n int) {
+		t.Helper()
+		c.Do(reads...)
+		w.Do(write)
+		c.pushes(n)
+		c.quiet()
+	}
+	told(c, []string{"GET k"}, "SET k v", 1)
+	told(c, nil, "SET k v", 0)
+	told(c, []string{"GET k", "GET k"}, "SET k v NX", 0)
+	told(c, nil, "EXPIRE k 100", 1)
+	told(c, []string{"TTL k"}, "PERSIST k", 1)
+	told(c, []string{"EXISTS k", "TYPE k"}, "APPEND k x", 1)
+	told(c, []string{"STRLEN k"}, "DEL k", 1)
+	told(c, []string{"STRLEN k"}, "DEL k", 0)
+	told(c, nil, "SET k v", 1)
+	told(c, []string{"MGET k l m"}, "MSET k 1 m 2", 2)
+	told(c, []string{"HGETALL h"}, "HSET h f v", 1)
+	told(c, []string{"HGET h f"}, "HDEL h f", 1)
+	told(c, []string{"LRANGE li 0 -1"}, "RPUSH li a", 1)
+	told(c, []string{"SMEMBERS s"}, "SADD s a", 1)
+	told(c, []string{"SINTER s s2"}, "SADD s2 a", 1)
+	told(c, []string{"ZSCORE z a"}, "ZADD z 1 a", 1)
+	told(c, []string{"GET k", "GET n"}, "RENAME k n", 2)
+	told(c, []string{"GET n", "GET copy"}, "COPY n copy", 1)
+	told(c, []string{"GET copy"}, "MOVE copy 3", 1)
+	told(c, []string{"GET n"}, "GETDEL n", 1)
+	told(c, []string{"GETRANGE x 0 1", "SCARD y"}, "FLUSHDB", 1)
+	told(c, []string{"GET x"}, "FLUSHALL", 1)
+	told(c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
+	told(c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1) // the number of the database does not count
+	// A key whose time is over.
+	told(c, []string{"SET e v PX 40", "GET e"}, "PING", 1)
+	// What it does itself, command by command.
+	c.Do("GET k", "SET k 1")
+	c.pushes(1)
+	c.Do("INCR k", "GET k")
+	c.quiet()
+	c.DoPipelined("MULTI", "GET k", "SET k 5", "GET k", "EXEC")
+	c.pushes(1)
+	w.Do("SET k 6")
+	c.pushes(1)
+	c.quiet()
+	c.Do("CLIENT TRACKING OFF", "GET k")
+	w.Do("SET k 7")
+	c.quiet()
+
+	optin := w.tracker("OPTIN")
+	told(optin, []string{"GET k"}, "SET k 1", 0)
+	told(optin, []string{"CLIENT CACHING YES", "GET k", "GET l"}, "MSET k 1 l 1", 1)
+	told(optin, []string{"CLIENT CACHING YES", "CLIENT GETNAME", "CLIENT TRACKINGINFO", "GET k"}, "SET k 1", 1)
+	told(optin, []string{"CLIENT CACHING YES", "PING", "GET k"}, "SET k 1", 0)
+	optin.DoPipelined("CLIENT CACHING YES", "MULTI", "GET k", "PTTL k", "GET l", "EXEC", "GET m")
+	told(optin, nil, "MSET k 1 l 1 m 1", 2)
+	told(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+
+	optout := w.tracker("OPTOUT NOLOOP")
+	told(optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
+	told(optout, []string{"GET k", "SET k 2"}, "SET k 3", 0)
+	told(optout, []string{"GET k", "GET l", "SET l 2"}, "MSET k 3 l 3", 1)
+	told(optout, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+
+	bcast := w.tracker("BCAST PREFIX user: PREFIX item:")
+	told(bcast, nil, "SET user:1 v", 1)
+	told(bcast, nil, "SET other v", 0)
+	told(bcast, nil, "MSET user:2 v item:1 v user:1 w x y", 2)
+	told(bcast, []string{"CLIENT TRACKINGINFO"}, "DEL user:1 user:2 user:3", 1)
+	told(bcast, nil, "FLUSHALL", 1)
+	bcast.Do("SET user:1 v")
+	bcast.pushes(1)
+	told(bcast, []string{"CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST NOLOOP", "SET user:1 v"}, "SET any v", 1)
+	bcast.Do("CLIENT TRACKINGINFO", "RESET", "CLIENT TRACKINGINFO")
+}
+
+// The same for what is not sent to the connection itself.
+func TestTracking_Redirect(t *testing.T) {
+	for _, proto := range []int{2, 3} {
+		w, c, to := newPair(t, 2), newPair(t, 2), newPair(t, proto)
+		w.setup("FLUSHALL")
+		// The numbers of connections differ between the servers.
+		redis, holdfast := to.ask("CLIENT ID")
+		each := func(line string) {
+			t.Helper()
+			for _, end := range []struct {
+				c  *conn
+				id string
+			}{{c.redis, redis[0]}, {c.holdfast, holdfast[0]}} {
+				got, err := end.c.do(words(t, line+strings.Trim(end.id, ":\r\n")))
+				if err != nil || got[0] != "+OK\r\n" {
+					t.Fatalf("%s: %q, %v", line, got, err)
+				}
+			}
+		}
+		each("CLIENT TRACKING ON REDIRECT ")
+		if proto == 2 {
+			c.Do("GET k")
+			w.Do("SET k v") // the other one has not subscribed to anything
+			to.quiet()
+			to.Do("SUBSCRIBE __redis__:invalidate")
+		}
+		c.Do("GET k")
+		w.Do("SET k v")
+		to.pushes(1)
+		c.Do("GET k", "SET k w")
+		to.pushes(1)
+		if proto == 2 { // in RESP3 Redis sends RESP2's null, for the one who tracks
+			w.Do("FLUSHALL")
+			to.pushes(1)
+		}
+		c.quiet()
+		to.Do("RESET")
+		c.Do("CLIENT TRACKING OFF", "CLIENT GETREDIR")
+	}
+}
+
+// TestTracking_Refusals compares the answers of the commands about tracking.
+func TestTracking_Refusals(t *testing.T) {
+	both(t, func(p *pair) {
+		p.Do("CLIENT TRACKINGINFO", "CLIENT GETREDIR", "CLIENT TRACKING OFF",
+			"CLIENT TRACKING ON BCAST PREFIX a PREFIX b", "CLIENT TRACKINGINFO", "CLIENT GETREDIR", "CLIENT TRACKING ON BCAST PREFIX c", "CLIENT TRACKINGINFO", "CLIENT TRACKING ON BCAST PREFIX ab", "CLIENT TRACKING ON BCAST PREFIX a",
+			"CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT TRACKINGINFO",
+			"CLIENT TRACKING ON NOLOOP", "CLIENT TRACKINGINFO", "CLIENT TRACKING ON", "CLIENT TRACKINGINFO", "CLIENT CACHING YES", "CLIENT CACHING NO", "CLIENT TRACKING ON OPTIN", "CLIENT TRACKINGINFO", "CLIENT CACHING NO", "CLIENT CACHING YES", "CLIENT TRACKINGINFO", "CLIENT TRACKING ON OPTOUT", "CLIENT TRACKING OFF",
+			"CLIENT TRACKING ON OPTOUT", "CLIENT CACHING YES", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "CLIENT TRACKING OFF", "CLIENT TRACKINGINFO")
+		p.DoError("CLIENT TRACKING", "CLIENT TRACKING x", "CLIENT TRACKING ON x", "CLIENT TRACKING ON REDIRECT", "CLIENT TRACKING ON REDIRECT x", "CLIENT TRACKING ON REDIRECT 99999", "CLIENT TRACKING ON REDIRECT 0", "CLIENT TRACKING ON REDIRECT -1",
+			"CLIENT TRACKING ON PREFIX", "CLIENT TRACKING ON PREFIX a", "CLIENT TRACKING ON BCAST OPTIN", "CLIENT TRACKING ON BCAST OPTOUT", "CLIENT TRACKING ON OPTIN OPTOUT",
+			"CLIENT TRACKING ON BCAST PREFIX a PREFIX ab", "CLIENT TRACKING ON BCAST PREFIX ab PREFIX a", "CLIENT TRACKING ON BCAST PREFIX a PREFIX a", "CLIENT CACHING", "CLIENT CACHING x", "CLIENT CACHING YES", "CLIENT CACHING YES NO", "CLIENT TRACKINGINFO x", "CLIENT GETREDIR x")
+		p.Do("CLIENT TRACKING ON OPTIN")
+		p.DoError("CLIENT CACHING x", "CLIENT TRACKING ON BCAST")
+		p.Do("RESET", "CLIENT TRACKINGINFO", "CONFIG GET tracking-table-max-keys")
+	})
+}
