@@ -13,6 +13,9 @@ import (
 // A native script cannot fail once it has written anything: it is run only with
 // arguments that its writes accept (see fits), and reads first what might be of
 // the wrong type. All else is left to the interpreter.
+//
+// The calls stand in the log as they came: to change what one does, or to add one,
+// is a change of the log's meaning.
 type nativeScript struct {
 	keys, args int // at least
 	// numbers are the arguments, counted from 0, that must be positive integers: a
@@ -138,8 +141,10 @@ func nativeTable() map[string]*nativeScript {
 	)
 	add(nativeScript{1, 3, second, 1, redlockRbLock, nil}, "ceb2b2062e40c51a2b3963fd078bc71f11bdc65c")
 	add(nativeScript{1, 2, second, 1, laravelAdd, nil}, "a08c9c69b7c07ae2485190873b90d128a23e502d")
-	add(nativeScript{1, 2, second, 1, setIfAbsent("PX"), nil}, "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf")   // rueidislock
-	add(nativeScript{1, 2, second, 1, setIfAbsent("PXAT"), nil}, "3875d208d9e377969d2022550302cc83ad17b584") // rueidislock
+	add(nativeScript{1, 2, second, 1, rueidisSetIfAbsent("PX"), nil}, "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf")
+	add(nativeScript{1, 2, second, 1, rueidisSetIfAbsent("PXAT"), nil}, "3875d208d9e377969d2022550302cc83ad17b584")
+	add(nativeScript{1, 2, second, 1, rueidisSet("PX"), nil}, "4384ed08baff4dd7071b6c78c516a2fded4ee3e7")
+	add(nativeScript{1, 2, second, 1, rueidisSet("PXAT"), nil}, "c10e8119872659b926e8e28002d9b7fccbf15617")
 	add(nativeScript{1, 2, first, 1, redissonLock, nil}, "149c5a8bf18676fd99e9e6e24923bd64d9b62f94")
 
 	add(nativeScript{3, 5, []int{1, 4}, 1, redissonUnlock, publishes}, "6866459238a13a701d42f4971f12d9f3a50e2442")
@@ -370,8 +375,17 @@ func laravelAdd(s *nativeRun) Reply {
 	return s.do("setex", s.keys[0], s.argv[1], s.argv[0])
 }
 
-func setIfAbsent(unit string) func(s *nativeRun) Reply {
+func rueidisSet(unit string) func(s *nativeRun) Reply {
+	return func(s *nativeRun) Reply { return s.do("set", s.keys[0], s.argv[0], []byte(unit), s.argv[1]) }
+}
+
+// rueidisSetIfAbsent looks at the key afterwards, so that the client is told of
+// its next change: a key of another type is an error then.
+func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
+		if _, wrong := s.lookupString(s.keys[0]); wrong {
+			return Error(msgWrongType)
+		}
 		return s.do("set", s.keys[0], s.argv[0], []byte("NX"), []byte(unit), s.argv[1])
 	}
 }
