@@ -528,6 +528,7 @@ func integer(reply string) (int64, error) {
 type load struct {
 	c    *testCluster
 	key  string
+	incr []string // the command
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
@@ -540,8 +541,13 @@ type load struct {
 // load starts clients at each of the nodes. A client whose node is restarted
 // goes on with the new one.
 func (c *testCluster) load(key string, each int, ids ...string) *load {
+	return c.loadBy([]string{"INCR", key}, key, each, ids...)
+}
+
+// loadBy is load with another command that increments.
+func (c *testCluster) loadBy(incr []string, key string, each int, ids ...string) *load {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{c: c, key: key, stop: cancel, seen: make(map[int64]bool)}
+	l := &load{c: c, key: key, incr: incr, stop: cancel, seen: make(map[int64]bool)}
 	for _, id := range ids {
 		for range each {
 			l.wg.Go(func() { l.run(ctx, c.members[id]) })
@@ -565,7 +571,7 @@ func (l *load) run(ctx context.Context, m *member) {
 		if cl == nil || cl.node != n {
 			cl = newClient(n)
 		}
-		reply, err := cl.do("INCR", l.key)
+		reply, err := cl.do(l.incr...)
 		switch {
 		case err == nil:
 			v, err := integer(reply)

@@ -1,0 +1,287 @@
+package cluster_test
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// lines interprets a language of commands, one a line: the cluster's side of
+// scripting needs no more. "spin" runs until it is interrupted; "spin once" does
+// so in the first script only, on whichever node. "panic" panics.
+type lines struct {
+	runs     atomic.Int64
+	spinning chan struct{} // gets a token when a script begins to spin
+	once     sync.Once
+}
+
+func newLines() *lines { return &lines{spinning: make(chan struct{}, 64)} }
+
+// CompileScript implements fsm.ScriptRunner.
+func (l *lines) CompileScript(body []byte) string {
+	if bytes.HasPrefix(body, []byte("(")) {
+		return "ERR Error compiling script"
+	}
+	return ""
+}
+
+// RunScript implements fsm.ScriptRunner.
+func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
+	l.runs.Add(1)
+	reply := fsm.Null
+	for _, line := range strings.Split(string(call.Body), "\n") {
+		text := ""
+		switch line {
+		case "spin":
+			text = l.spin(call)
+		case "spin once":
+			l.once.Do(func() { text = l.spin(call) })
+		case "panic":
+			panic("a mistake in the interpreter")
+		default:
+			if reply = call.Do(bytes.Fields([]byte(line))); reply.IsError() {
+				return reply
+			}
+		}
+		if text != "" {
+			return fsm.Error(text)
+		}
+	}
+	return reply
+}
+
+func (l *lines) spin(call fsm.ScriptCall) string {
+	l.spinning <- struct{}{}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		if text := call.Interrupt(); text != "" {
+			return text
+		}
+	}
+}
+
+// scripted is start with an interpreter.
+func scripted(t *testing.T, l *lines, options ...func(*cluster.Options)) *testCluster {
+	t.Helper()
+	c := prepare(t, 3, options...)
+	c.change = func(cfg *cluster.Config) { cfg.Scripts = l }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	return c
+}
+
+func patient(o *cluster.Options) { o.ScriptTime = 10 * patience }
+
+func TestScripts_ExactlyOnce(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l)
+	load := c.loadBy([]string{"EVAL", "GET other\nINCR n", "0"}, "n", 3, c.ids()...)
+	plain := c.load("plain", 1, c.ids()...)
+	for i := range 12 {
+		load.progress(20)
+		leader := c.leader()
+		if i%3 == 0 {
+			c.crash(leader)
+			load.progress(20) // on the two that are left
+			c.open(leader)
+			c.ready(leader)
+			continue
+		}
+		if err := c.node(leader).TransferLeadership(c.others(leader)[i%2]); err != nil {
+			t.Logf("transfer: %v", err)
+		}
+	}
+	load.check("n1")
+	plain.check("n2")
+	if runs, done := l.runs.Load(), load.acked.Load(); runs < done {
+		t.Errorf("%d runs for %d scripts", runs, done)
+	}
+	c.caughtUp()
+}
+
+// While a script runs, nothing can be written; all else goes on, and SCRIPT KILL
+// gets through, at any node.
+func TestScripts_Kill(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, patient)
+	leader := c.leader()
+	follower := c.others(leader)[0]
+	c.client(leader).want(t, ok, "SET", "k", "v")
+	c.client(follower).want(t, "-NOTBUSY No scripts in execution right now.\r\n", "SCRIPT", "KILL")
+	reply, wrote := make(chan string, 1), make(chan string, 1)
+	send := func(to chan string, args ...string) {
+		text, err := c.client(follower).do(args...)
+		if err != nil {
+			text = err.Error()
+		}
+		to <- text
+	}
+	go send(reply, "EVAL", "SET k w\nspin", "0")
+	<-l.spinning
+	go send(wrote, "SET", "other", "1")
+	term := c.node(leader).Status().Term
+	for _, id := range c.ids() {
+		c.client(id).want(t, bulk("v"), "GET", "k")
+	}
+	during(3 * c.options.HeartbeatTimeout)
+	if now := c.node(leader).Status(); now.Term != term || now.Role != "leader" {
+		t.Errorf("%s is %s of term %d now, not leader of %d", leader, now.Role, now.Term, term)
+	}
+	select {
+	case text := <-reply:
+		t.Fatalf("the script ended by itself: %q", text)
+	case text := <-wrote:
+		t.Fatalf("a write overtook the script: %q", text)
+	default:
+	}
+	c.client(c.others(leader)[1]).want(t, ok, "SCRIPT", "KILL")
+	if got, want := <-reply, "-ERR Script killed by user with SCRIPT KILL.\r\n"; got != want {
+		t.Errorf("the script answered %q, want %q", got, want)
+	}
+	if got := <-wrote; got != ok {
+		t.Errorf("the write behind it answered %q", got)
+	}
+	c.client(leader).want(t, bulk("v"), "GET", "k")
+	c.client(leader).want(t, "-NOTBUSY No scripts in execution right now.\r\n", "SCRIPT", "KILL")
+	c.caughtUp()
+}
+
+// Scripts that loop end within their time, each by itself, and others get their
+// turn in between.
+func TestScripts_Time(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 30 * time.Millisecond })
+	var wg sync.WaitGroup
+	for _, id := range c.ids() {
+		for range 4 {
+			wg.Go(func() {
+				cl := c.client(id)
+				for range 5 {
+					if got, err := cl.do("EVAL", "INCR wrong\nspin", "0"); err != nil || !strings.HasPrefix(got, "-ERR script ran longer than 30ms") {
+						t.Errorf("a script that loops: %q, %v", got, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	load := c.load("n", 1, c.ids()...)
+	load.progress(30)
+	wg.Wait()
+	load.check("n1")
+	c.client("n1").want(t, absent, "GET", "wrong")
+	c.caughtUp()
+}
+
+func TestScripts_Panic(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines())
+	for _, id := range c.ids() {
+		c.client(id).want(t, "-ERR script made the interpreter fail, nothing of it was done\r\n", "EVAL", "SET k v\npanic", "0")
+		c.client(id).want(t, absent, "GET", "k")
+	}
+	c.client("n1").want(t, "-ERR Error compiling script\r\n", "SCRIPT", "LOAD", "(")
+	c.client("n1").want(t, ":1\r\n", "EVAL", "INCR n", "0")
+	c.caughtUp()
+}
+
+// A leader loses its office in the middle of a script: what it would have written
+// never was, and the next leader runs it.
+func TestScripts_LostOffice(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, patient)
+	leader := c.leader()
+	client := c.client(c.others(leader)[0])
+	reply := make(chan string, 1)
+	go func() {
+		text, err := client.do("EVAL", "INCR n\nspin once\nINCR n", "0")
+		if err != nil {
+			text = err.Error()
+		}
+		reply <- text
+	}()
+	<-l.spinning
+	c.isolate(leader)
+	if got := <-reply; got != ":2\r\n" {
+		t.Errorf("the script answered %q, want :2", got)
+	}
+	c.net.heal()
+	c.client(leader).want(t, bulk("2"), "GET", "n")
+	if runs := l.runs.Load(); runs != 2 {
+		t.Errorf("%d runs, want 2: one on each leader", runs)
+	}
+	c.caughtUp()
+}
+
+// Read-only scripts are reads: on any node, past a script that runs, and without
+// an entry, once they are in the cache.
+func TestScripts_ReadOnly(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, patient)
+	leader := c.leader()
+	c.client(leader).want(t, ok, "SET", "k", "v")
+	for _, id := range c.ids() {
+		c.client(id).want(t, bulk("v"), "EVAL_RO", "GET k", "0")
+	}
+	sha := fsm.SHA1([]byte("GET k"))
+	before := c.node(leader).Status().Commit
+	for _, id := range c.ids() {
+		c.client(id).want(t, bulk("v"), "EVAL_RO", "GET k", "0")
+		c.client(id).want(t, bulk("v"), "EVALSHA_RO", sha, "0")
+		c.client(id).want(t, "*1\r\n:1\r\n", "SCRIPT", "EXISTS", sha)
+		local := c.client(id)
+		local.local = true
+		eventually(t, "the script in the cache of "+id, func() bool {
+			got, err := local.do("EVALSHA_RO", sha, "0")
+			return err == nil && got == bulk("v")
+		})
+	}
+	if after := c.node(leader).Status().Commit; after != before {
+		t.Errorf("read-only scripts made %d entries", after-before)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = newClient(c.node(leader)).do("EVAL", "spin", "0") // its reply is that of TestScripts_Kill
+	}()
+	<-l.spinning
+	for _, id := range c.ids() {
+		c.client(id).want(t, bulk("v"), "EVALSHA_RO", sha, "0")
+	}
+	c.client(leader).want(t, ok, "SCRIPT", "KILL")
+	<-done
+}
+
+// The cache is in the log and in snapshots.
+func TestScripts_Cache(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines())
+	sha := fsm.SHA1([]byte("INCR n"))
+	c.client("n1").want(t, "-NOSCRIPT No matching script. Please use EVAL.\r\n", "EVALSHA", sha, "0")
+	c.client("n1").want(t, bulk(sha), "SCRIPT", "LOAD", "INCR n")
+	c.client("n2").want(t, ":1\r\n", "EVALSHA", sha, "0")
+	if err := c.node("n3").Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range c.ids() {
+		c.stop(id)
+	}
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	c.client("n3").want(t, ":2\r\n", "EVALSHA", sha, "0")
+	c.client("n1").want(t, ok, "SCRIPT", "FLUSH")
+	c.client("n2").want(t, "-NOSCRIPT No matching script. Please use EVAL.\r\n", "EVALSHA", sha, "0")
+	c.caughtUp()
+}
