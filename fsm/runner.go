@@ -34,6 +34,9 @@ type ScriptCall struct {
 	// SetReadOnly is the flag no-writes of a script's first line: from then on Do
 	// refuses what writes.
 	SetReadOnly func()
+	// Permits answers redis.acl_check_cmd: whether the command is known, and
+	// whether the caller of the script may run it. Without it, all is permitted.
+	Permits func(args [][]byte) (permitted, known bool)
 	// Interrupt, if there is one, is asked now and then by a script that runs on
 	// (every few thousand instructions, and around long library calls). A text
 	// ends the script, uncatchable by pcall, with that text as its error: its time

@@ -33,12 +33,13 @@ var mayImport = map[string][]string{
 	"fsm":             {},
 	"rpc":             {},
 	"cluster/storage": {},
+	"cluster/script":  {"fsm"},
 	"cluster":         {"fsm", "rpc", "cluster/storage"},
 	"resp":            {"fsm", "cluster"},
 	"verify/oracle":   {},
 	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
-	"cmd":             {"fsm", "rpc", "cluster", "resp", "verify/oracle", "verify/replay"},
-	"test":            {"fsm", "rpc", "cluster", "cluster/storage", "resp", "verify/oracle", "verify/replay", "test/..."},
+	"cmd":             {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/replay"},
+	"test":            {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -1,0 +1,134 @@
+package script
+
+import "strings"
+
+// sourceLines are the lines of a text as the scanner counts them, without their
+// ends.
+type sourceLines []string
+
+func splitLines(src string) sourceLines {
+	var lines sourceLines
+	for {
+		i := strings.IndexAny(src, "\r\n")
+		if i < 0 {
+			return append(lines, src)
+		}
+		lines = append(lines, src[:i])
+		n := 1
+		if i+1 < len(src) && src[i+1] != src[i] && strings.IndexByte("\r\n", src[i+1]) >= 0 {
+			n = 2
+		}
+		src = src[i+n:]
+	}
+}
+
+func (l sourceLines) at(line int) string {
+	if line < 1 || line > len(l) {
+		return ""
+	}
+	return l[line-1]
+}
+
+// quote finds which quote an unfinished string on a line began with.
+func (l sourceLines) quote(line int, text string) string {
+	s := l.at(line)
+	if i := strings.LastIndex(s, text); i > 0 && s[i-1] == '\'' {
+		return "'"
+	}
+	return `"`
+}
+
+// numeral is what Lua reads as a number at a place: all that sticks to it.
+// gopher-lua reads "3x" as two tokens.
+func (l sourceLines) numeral(line, col int) string {
+	s := l.at(line)
+	if col < 1 || col > len(s) {
+		return ""
+	}
+	s = s[col-1:]
+	n := 0
+	for n < len(s) && (isDigit(s[n]) || s[n] == '.') {
+		n++
+	}
+	if n < len(s) && s[n]|0x20 == 'e' {
+		if n++; n < len(s) && (s[n] == '+' || s[n] == '-') {
+			n++
+		}
+	}
+	for n < len(s) && (isAlnum(s[n]) || s[n] == '_') {
+		n++
+	}
+	return s[:n]
+}
+
+// delimiter is the beginning of a long string on a line that is none.
+func (l sourceLines) delimiter(line int) string {
+	s := l.at(line)
+	i := strings.LastIndex(s, "[=")
+	if i < 0 {
+		return "["
+	}
+	return "[" + s[i+1:len(s)-len(strings.TrimLeft(s[i+1:], "="))]
+}
+
+// mendComments makes comments like "--[==== title" those of one line that they
+// are for Lua: gopher-lua takes them for the beginning of a long comment.
+func mendComments(src string) string {
+	if !strings.Contains(src, "--[=") {
+		return src
+	}
+	b := []byte(src)
+	for i := 0; i < len(src); {
+		switch c := src[i]; {
+		case c == '"' || c == '\'':
+			i = skipQuoted(src, i)
+		case c == '[' && longBracket(src, i) >= 0:
+			i = skipLong(src, i)
+		case strings.HasPrefix(src[i:], "--"):
+			if i += 2; longBracket(src, i) >= 0 {
+				i = skipLong(src, i)
+				continue
+			}
+			if strings.HasPrefix(src[i:], "[=") {
+				b[i] = ' '
+			}
+			for i < len(src) && src[i] != '\n' && src[i] != '\r' {
+				i++
+			}
+		default:
+			i++
+		}
+	}
+	return string(b)
+}
+
+// longBracket returns how many = are in the long bracket at i, or -1.
+func longBracket(src string, i int) int {
+	rest := src[i:]
+	if !strings.HasPrefix(rest, "[") {
+		return -1
+	}
+	n := len(rest) - 1 - len(strings.TrimLeft(rest[1:], "="))
+	if strings.HasPrefix(rest[1+n:], "[") {
+		return n
+	}
+	return -1
+}
+
+func skipLong(src string, i int) int {
+	end := "]" + strings.Repeat("=", longBracket(src, i)) + "]"
+	if n := strings.Index(src[i:], end); n >= 0 {
+		return i + n + len(end)
+	}
+	return len(src)
+}
+
+func skipQuoted(src string, i int) int {
+	quote := src[i]
+	for i++; i < len(src) && src[i] != quote && src[i] != '\n'; i++ {
+		if src[i] == '\\' {
+			i++
+		}
+	}
+	return min(i+1, len(src))
+}
