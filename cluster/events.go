@@ -13,7 +13,7 @@ type Listener interface {
 	// Applied is called for an entry that has events of the kinds that Want
 	// asks for. Origin is 0 for those that no connection of this node has
 	// caused. Events that only concern the connection that caused them
-	// (EventTracked, EventServed) come for connections of this node only.
+	// (EventTracked) come for connections of this node only.
 	Applied(index uint64, events []fsm.Event)
 	// Missed says that events up to index have not been delivered, because a
 	// snapshot took the place of the log, or because the listener was too slow.
@@ -54,7 +54,7 @@ func (q *eventQueue) applied(res *fsm.Result) {
 	keep := res.Events[:0]
 	for _, e := range res.Events {
 		if own := e.Session >= 0 && res.Sessions[e.Session] == q.self; !own {
-			if e.Kind == fsm.EventTracked || e.Kind == fsm.EventServed {
+			if e.Kind == fsm.EventTracked {
 				continue
 			}
 			e.Origin = 0

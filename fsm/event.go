@@ -18,8 +18,6 @@ const (
 	// EventTracked: a connection that wants to hear of the next change of a key
 	// has read it, at this place of the log.
 	EventTracked
-	// EventServed: an operation gave a connection what it was waiting for.
-	EventServed
 )
 
 // EventKinds is a set of kinds.

@@ -168,6 +168,9 @@ func (c *Ctx) store(o *object) {
 		c.m.expiry.add(c.db, o)
 	}
 	c.changed(o.key)
+	if o.coll != nil {
+		c.ready(waitKey{c.db, o.key})
+	}
 }
 
 // assign is store for an object that was given a value: it also takes the

@@ -102,6 +102,18 @@ func (c *Ctx) pop(args [][]byte, left bool) Reply {
 	case count == 0:
 		return Array(nil)
 	}
+	elems, fail := c.takeElements(o, count, left)
+	switch {
+	case fail.IsError():
+		return fail
+	case !counted:
+		return elems[0]
+	}
+	return Array(elems)
+}
+
+// takeElements takes elements from an end of a list that has some.
+func (c *Ctx) takeElements(o *object, count int64, left bool) (elems []Reply, fail Reply) {
 	size := int64(o.coll.list.Len())
 	count = min(count, size)
 	var l collector
@@ -112,9 +124,9 @@ func (c *Ctx) pop(args [][]byte, left bool) Reply {
 		o.coll.list.Descend(int(size)-1, gather)
 	}
 	if l.over() { // nothing is taken that is not given
-		return Error(replyTooLarge)
+		return nil, Error(replyTooLarge)
 	}
-	n := c.open(o, args[1], typeList)
+	n := c.open(o, []byte(o.key), typeList)
 	if count == size {
 		n.coll.list = seq[string]{}
 	} else {
@@ -123,10 +135,7 @@ func (c *Ctx) pop(args [][]byte, left bool) Reply {
 		}
 	}
 	c.close(n, "l", endEvent(left, "pop"))
-	if !counted {
-		return l.elems[0]
-	}
-	return Array(l.elems)
+	return l.elems, Null
 }
 
 func llen(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeList) }

@@ -24,6 +24,7 @@ type Machine struct {
 	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
 	stats     Stats
 	notices   notices // notify-keyspace-events
+	waits     waits
 
 	expiry expiry
 	owner  *seqOwner // of the nodes of collections that may be changed in place
@@ -33,6 +34,7 @@ type Machine struct {
 
 	want   EventKinds // what the results are to tell of: see Want
 	events []Event    // of the entry that is being applied
+	woken  []Woken    // by that entry
 }
 
 // Stats counts what the log did; all nodes count the same.
@@ -49,7 +51,7 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, scripts: newScriptCache(), sessions: make(map[string]*session), expiry: newExpiry(), owner: &seqOwner{}}
+	m := &Machine{table: table, scripts: newScriptCache(), sessions: make(map[string]*session), waits: newWaits(), expiry: newExpiry(), owner: &seqOwner{}}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}
@@ -112,6 +114,8 @@ type Result struct {
 	Groups    []GroupResult
 	// Events are what the entry did that Want asks for, in order.
 	Events []Event
+	// Woken are the connections whose waits this entry ended.
+	Woken []Woken
 	// Backwards: the entry was stamped behind the clock.
 	Backwards bool
 	// HashIndex and Hash repeat the chain point of the entry's header.
@@ -165,6 +169,7 @@ func (m *Machine) applyTermStart(e entry, term uint64, res *Result) error {
 		m.clusterID = t.ClusterID
 	}
 	m.term = term
+	m.waits.holdAll()
 	m.clock.Wall = e.header.Wall
 	res.TermStart = &t
 	return nil
@@ -205,8 +210,10 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		if s, ok := m.sessionFor(res.Sessions[i]); ok {
 			s.ack(floor)
 			sessions[i] = s
+			c.speaks(res.Sessions[i])
 		}
 	}
+	c.serveWaiters()
 	res.Groups = make([]GroupResult, 0, e.groups)
 	m.arena = make([]byte, 0, max(64*e.groups, 64))
 	for range e.groups {
@@ -221,12 +228,13 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 			res.Groups = append(res.Groups, g)
 			continue
 		}
-		c.session = int(si)
+		c.session, c.sender = int(si), res.Sessions[si]
 		if err := m.runGroup(c, sessions[si], body, &g); err != nil {
 			return fmt.Errorf("group %d of %s: %w", seq, res.Sessions[si], err)
 		}
 		res.Groups = append(res.Groups, g)
 	}
+	res.Woken, m.woken = m.woken, nil
 	m.arena = nil
 	return d.done("groups")
 }
@@ -266,6 +274,10 @@ func (m *Machine) link(res *Result) {
 	for i := range res.Groups {
 		g := &res.Groups[i]
 		h = mix(h + g.Seq + uint64(g.Status)<<56 + uint64(crc32.Checksum(g.Reply, castagnoli)))
+	}
+	for i := range res.Woken {
+		w := &res.Woken[i]
+		h = mix(h + w.Origin + uint64(w.sum)<<32)
 	}
 	m.chain = mix(h)
 }
@@ -317,12 +329,13 @@ func (m *Machine) Fork() *Machine {
 	f.sessions = nil
 	f.arena = nil
 	f.ctx = Ctx{}
-	f.want, f.events = 0, nil
+	f.want, f.events, f.woken = 0, nil, nil
 	for i := range m.dbs {
 		f.dbs[i].tree = m.dbs[i].tree.fork()
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
 	f.scripts = m.scripts.fork()
+	f.waits = m.waits.fork()
 	m.disown()
 	f.disown()
 	return &f
@@ -340,9 +353,12 @@ type Ctx struct {
 	pos   Pos
 	proto int
 
-	// session is the index of the session whose group runs, -1 for none.
+	// session is the index of the session whose group runs, -1 for none, and
+	// sender its name.
 	session int
+	sender  SessionID
 
+	atomic   bool // part of a transaction or script: may not wait
 	readOnly bool
 	overdue  bool
 	unlogged bool // see ErrUnlogged
@@ -353,6 +369,11 @@ type Ctx struct {
 	rec    *recorder // in a Rehearsal, for groups with scripts
 	runner ScriptRunner
 	kill   func() bool
+
+	// readyList are the keys that the operation gave a value and that somebody
+	// waits for, in order; readyKeys are the same as a set.
+	readyList []waitKey
+	readyKeys map[waitKey]bool
 
 	r groupReader
 }
@@ -394,6 +415,7 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		if len(dst)-start > MaxReplyBytes {
 			dst = Error(replyTooLarge).Append(dst[:mark], c.proto)
 		}
+		c.serveWaiters()
 		if !c.readOnly { // reads run beside each other and are counted elsewhere
 			c.m.stats.Ops++
 		}
@@ -464,6 +486,8 @@ func (c *Ctx) transaction() (Reply, error) {
 		}
 		return NullArray, nil
 	}
+	c.atomic = true
+	defer func() { c.atomic = false }()
 	replies := make([]Reply, n)
 	for i := range replies {
 		var err error

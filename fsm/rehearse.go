@@ -65,6 +65,12 @@ func (m *Machine) Rehearse(h Header, b *BatchBuilder, runner ScriptRunner) *Rehe
 // entry.
 func (r *Rehearsal) Run(out, rest *BatchBuilder, enough func() bool) error {
 	r.c.expireDue()
+	for i := range r.sessions {
+		if r.sessions[i] != nil {
+			r.c.speaks(r.batch.sessions[i].id)
+		}
+	}
+	r.c.serveWaiters()
 	full := false
 	d := decoder{b: r.batch.groups}
 	for range r.batch.n {
@@ -77,6 +83,7 @@ func (r *Rehearsal) Run(out, rest *BatchBuilder, enough func() bool) error {
 			rest.Add(id, floor, seq, body)
 			continue
 		}
+		r.c.sender = id
 		body, scripted, err := r.group(r.sessions[i], seq, body)
 		if err != nil {
 			return fmt.Errorf("group %d of %s: %w", seq, id, err)
@@ -120,6 +127,7 @@ func (r *Rehearsal) group(s *session, seq uint64, body []byte) (out []byte, scri
 		default:
 			out = append(out, start[:len(start)-len(c.r.d.b)]...)
 		}
+		c.serveWaiters()
 	}
 	if !scripted {
 		out = body
@@ -205,6 +213,8 @@ func (c *Ctx) tookEffect(cmd *Command, args [][]byte, changes int, reply Reply) 
 // effects replays what a script did on the leader.
 func (c *Ctx) effects() (Reply, error) {
 	d := &c.r.d
+	c.atomic = true
+	defer func() { c.atomic = false }()
 	place, seed := c.place, c.seed
 	reply := d.bytes()
 	lastPlace, lastDraws, n := d.uvarint(), d.uvarint(), d.uvarint()

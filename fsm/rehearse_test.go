@@ -87,13 +87,14 @@ type stage struct {
 	size   int              // of the last entry
 	index  uint64
 	seq    uint64
+	origin uint64 // of the groups, 1 at first
 	stamp  int64
 	batch  fsm.BatchBuilder
 }
 
 func newStage(t *testing.T) *stage {
 	table := fsm.NewTable()
-	s := &stage{t: t, m: fsm.New(table), table: table}
+	s := &stage{t: t, m: fsm.New(table), table: table, origin: 1}
 	s.runner = &s.lines
 	return s
 }
@@ -103,7 +104,7 @@ var stageSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 // group adds a group of commands, "EVAL|body|1|k" with bars between words.
 func (s *stage) group(commands ...string) {
 	var g fsm.Group
-	g.Reset(2, 1)
+	g.Reset(2, s.origin)
 	for _, c := range commands {
 		cmd, args := s.words(c)
 		g.Command(cmd, 0, args)
@@ -516,13 +517,20 @@ func TestRehearse_Random(t *testing.T) {
 		"SET a 1", "SET b 2 PX 3000", "SET a 3 NX", "INCR a", "DEL a b", "GET a", "SADD s 1 2 3 4 5", "SPOP s", "SRANDMEMBER s", "RPUSH l a b", "LPOP l",
 		"HSET h f 1", "HINCRBY h f 2", "HINCRBY h f x", "ZADD z 1 a 2 b", "ZINCRBY z 5 a", "ZPOPMIN z", "EXPIRE a 2", "PERSIST b", "APPEND l x", "RANDOMKEY",
 		"RENAME a b", "COPY b c", "GETDEL c", "SELECT 1", "FLUSHDB", "MSET a 1 b 2 c 3", "SETRANGE a 3 x", "EXPIREAT a 1700000005", "PUBLISH c x",
+		"BLMPOP 0 2 m l LEFT", "BZMPOP 0 1 z MAX COUNT 2", "LMOVE l m LEFT LEFT",
 	}
+	waits := []string{"BLPOP|l|m|0", "BLMOVE|l|m|LEFT|RIGHT|0", "BRPOPLPUSH|m|l|0", "BZPOPMIN|z|0", "BLMPOP|0|1|m|LEFT|COUNT|2"}
 	for seed := range uint64(20) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			s := newStage(t)
 			for range 30 {
 				for range 1 + rnd.IntN(4) {
+					if s.origin = 1; rnd.IntN(3) == 0 {
+						s.origin = 2 + rnd.Uint64N(5)
+						s.group(waits[rnd.IntN(len(waits))])
+						continue
+					}
 					var commands []string
 					for range 1 + rnd.IntN(3) {
 						var body []string
@@ -553,6 +561,59 @@ func TestRehearse_Random(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a script sees has been given to those who waited for it, and what it gives
+// is served when it has ended.
+func TestRehearse_Waiters(t *testing.T) {
+	s := newStage(t)
+	wait := func(origin uint64, command string) {
+		s.t.Helper()
+		s.origin = origin
+		s.group(command)
+		s.origin = 1
+	}
+	served := func(origin uint64, want string) {
+		t.Helper()
+		found := false
+		for _, w := range s.m.WaitersOf(stageSession) {
+			if w.Origin == origin {
+				found = true
+				if _, reply := s.m.Waiter(stageSession, origin, w.Pos); string(reply) != want {
+					t.Errorf("connection %d got %q, want %q", origin, reply, want)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("connection %d has no waiter", origin)
+		}
+	}
+	wait(7, "BLPOP|q|0")
+	s.commit()
+	s.group("RPUSH|q|1|2")
+	s.group("EVAL|LLEN q|0")
+	s.want("LLEN after a push", ":2 / :1 ")
+	served(7, "*2\r\n$1\r\nq\r\n$1\r\n1\r\n")
+	s.group("DEL|q")
+	s.commit()
+	wait(8, "BLPOP|q|0")
+	s.group("EVAL|RPUSH q a b\nLLEN q|0", "EVAL|LLEN q|0")
+	got := s.commit()
+	if _, rest, _ := strings.Cut(got, "/ "); rest != ":2 :1 " {
+		t.Errorf("pushes of a script: %q", got)
+	}
+	served(8, "*2\r\n$1\r\nq\r\n$1\r\na\r\n")
+	// What a script takes back was never there.
+	s.group("DEL|q")
+	s.commit()
+	wait(9, "BLPOP|q|0")
+	s.group("EVAL|RPUSH q a\nfail|0", "EVAL|RPUSH q a\nLPOP q|0", "EVAL|BLMPOP 0 1 q LEFT|0", "EVAL|BLPOP q 0|0")
+	got = s.commit()
+	_, got, _ = strings.Cut(got, "/ ")
+	if want := "-ERR failed script: " + fsm.SHA1([]byte("RPUSH q a\nfail")) + " $1 a *-1 -ERR This Redis command is not allowed from script "; got != want {
+		t.Errorf("scripts that give nothing: got %q, want %q", got, want)
+	}
+	served(9, "")
 }
 
 // A native script never reaches an interpreter, unless its arguments are not

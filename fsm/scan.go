@@ -314,5 +314,7 @@ func swapdb(c *Ctx, args [][]byte) Reply {
 	c.m.expiry.swap(int(a), int(b))
 	c.flushed(int(a))
 	c.flushed(int(b))
+	c.readyDB(int(a))
+	c.readyDB(int(b))
 	return OK
 }

@@ -38,6 +38,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata an
 //	stale 2 SET k v        an entry stamped in term 2, appended in the current one
 //	session n2/1 5 ack 3 INCR k    group 5 of a session
 //	session n2/1           what the machine remembers of it
+//	origin 7, node n2/1    whose connection sends the commands that follow
+//	waiters                who waits, and who was served; unwait 7, waited 7
 //	stats, len, clocks     counters; keys of all databases; the machine's clock
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -99,7 +101,10 @@ type script struct {
 	wall  time.Time
 	proto int
 	db    int
-	seq   uint64
+
+	node   fsm.SessionID
+	seqs   map[fsm.SessionID]uint64
+	origin uint64
 
 	block   string // "", pipeline or multi
 	group   fsm.Group
@@ -108,7 +113,7 @@ type script struct {
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, table: fsm.NewTable(), proto: 2, wall: time.UnixMicro(1_700_000_000_000_000), stamp: time.Second}
+	s := &script{t: t, table: fsm.NewTable(), proto: 2, origin: 1, node: fsm.SessionID{NodeID: "n1", Boot: 1}, seqs: make(map[fsm.SessionID]uint64), wall: time.UnixMicro(1_700_000_000_000_000), stamp: time.Second}
 	for i := range s.machines {
 		s.machines[i] = fsm.New(s.table)
 	}
@@ -204,7 +209,7 @@ func (s *script) line(input string) []string {
 		s.db = s.number(rest)
 	case "pipeline", "multi":
 		s.block = word
-		s.group.Reset(s.proto, 1)
+		s.group.Reset(s.proto, s.origin)
 		s.queued = nil
 	case "end", "exec":
 		if word == "exec" {
@@ -237,6 +242,14 @@ func (s *script) line(input string) []string {
 		return s.stale(uint64(s.number(args[1])), args[2:])
 	case "session":
 		return s.session(args[1:])
+	case "origin":
+		s.origin = uint64(s.number(rest))
+	case "node":
+		s.node = s.sessionID(rest)
+	case "waiters":
+		return s.waiters()
+	case "unwait", "waited":
+		return s.write(s.groupOf([]string{"_" + word, rest, strconv.FormatUint(uint64(s.waiterOf(rest)), 10)}))
 	case "stats":
 		return []string{fmt.Sprintf("%+v", s.machines[0].Stats())}
 	case "len":
@@ -286,7 +299,7 @@ func (s *script) groupOf(words []string) *fsm.Group {
 	s.t.Helper()
 	cmd, args := s.find(words)
 	g := new(fsm.Group)
-	g.Reset(s.proto, 1)
+	g.Reset(s.proto, s.origin)
 	g.Command(cmd, s.db, args)
 	return g
 }
@@ -340,13 +353,64 @@ func (s *script) read(m *fsm.Machine, g *fsm.Group, now int64) []string {
 
 func (s *script) write(g *fsm.Group) []string {
 	s.t.Helper()
-	s.seq++
+	seq := s.seqs[s.node] + 1
+	s.seqs[s.node] = seq
 	var b fsm.BatchBuilder
-	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, s.seq-1, s.seq, g.Bytes())
+	b.Add(s.node, seq-1, seq, g.Bytes())
 	if err := s.table.Check(g.Bytes(), false); err != nil {
 		s.t.Fatalf("check: %v", err)
 	}
-	return s.groupResult(s.apply(b.Encode(s.header())).Groups[0])
+	res := s.apply(b.Encode(s.header()))
+	return append(s.groupResult(res.Groups[0]), s.woken(res)...)
+}
+
+// woken prints the waits that an entry has ended.
+func (s *script) woken(res *fsm.Result) []string {
+	var out []string
+	for _, w := range res.Woken {
+		line := fmt.Sprintf("woken %s %d:", w.Session, w.Origin)
+		end := " gone"
+		for _, n := range s.machines[0].WaitersOf(w.Session) {
+			if _, reply := s.machines[1].Waiter(w.Session, n.Origin, n.Pos); n.Origin == w.Origin {
+				end = fmt.Sprintf(" %q", reply)
+			}
+		}
+		out = append(out, line+end)
+	}
+	return out
+}
+
+// waiters prints who waits.
+func (s *script) waiters() []string {
+	out := []string{fmt.Sprintf("%d wait", s.machines[1].Waiting())}
+	for _, ws := range s.machines[1].WaitSessions() {
+		line := ws.ID.String()
+		if ws.Held {
+			line += " held"
+		}
+		for _, n := range s.machines[1].WaitersOf(ws.ID) {
+			state, _ := s.machines[1].Waiter(ws.ID, n.Origin, n.Pos)
+			line += fmt.Sprintf(" %d:%s", n.Origin, [...]string{"gone", "open", "served"}[state])
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// waiterOf returns the waiter of a connection of the present node.
+func (s *script) waiterOf(origin string) fsm.Pos {
+	s.t.Helper()
+	for _, n := range s.machines[1].WaitersOf(s.node) {
+		if n.Origin == uint64(s.number(origin)) {
+			return n.Pos
+		}
+	}
+	return 0
+}
+
+func (s *script) sessionID(text string) fsm.SessionID {
+	node, boot, _ := strings.Cut(text, "/")
+	return fsm.SessionID{NodeID: node, Boot: uint64(s.number(boot))}
 }
 
 var statusNames = map[fsm.Status]string{fsm.StatusGap: "gap", fsm.StatusFenced: "fenced", fsm.StatusStale: "stale session", fsm.StatusReplyLost: "reply lost"}
@@ -364,15 +428,14 @@ func (s *script) stale(term uint64, words []string) []string {
 	h := s.header()
 	h.Term = term
 	var b fsm.BatchBuilder
-	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, s.seq+1, s.groupOf(words).Bytes())
+	b.Add(s.node, 0, s.seqs[s.node]+1, s.groupOf(words).Bytes())
 	return s.groupResult(s.apply(b.Encode(h)).Groups[0])
 }
 
 // session sends a numbered group, or prints what is remembered.
 func (s *script) session(args []string) []string {
 	s.t.Helper()
-	node, boot, _ := strings.Cut(args[0], "/")
-	id := fsm.SessionID{NodeID: node, Boot: uint64(s.number(boot))}
+	id := s.sessionID(args[0])
 	if len(args) == 1 {
 		st := s.machines[0].Session(id)
 		line := fmt.Sprintf("last %d stale %v kept", st.LastSeq, st.Stale)
@@ -401,9 +464,12 @@ func (s *script) onFork(words []string) []string {
 	return show(reply)
 }
 
-// show splits a reply into lines and makes other bytes visible.
+// show splits a reply into lines, hides where in the log a waiter stands and makes other bytes visible.
 func show(reply []byte) []string {
 	var out []string
+	if _, timeout, ok := fsm.Waiting(reply); ok {
+		return []string{fmt.Sprintf("waits %d ms", timeout)}
+	}
 	for _, line := range strings.Split(strings.TrimSuffix(string(reply), "\r\n"), "\r\n") {
 		q := strconv.Quote(line)
 		q = strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)

@@ -55,8 +55,10 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	call.Do = s.do
 	call.SetProto = func(proto int) { c.proto = proto }
 	call.SetReadOnly = func() { s.readOnly = true }
+	atomic := c.atomic
+	c.atomic = true
 	reply := c.runner.RunScript(call)
-	c.db, c.proto = db, proto
+	c.db, c.proto, c.atomic = db, proto, atomic
 	if rec == nil {
 		return reply
 	}
@@ -101,7 +103,7 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	switch {
 	case !row.ArityOK(len(args)):
 		return Error(msgScriptArity)
-	case row.Flags&(NoScript|Blocking) != 0:
+	case row.Flags&NoScript != 0:
 		return Error(msgScriptNotHere)
 	case write && (s.readOnly || c.readOnly):
 		return Error(msgScriptReadOnly)

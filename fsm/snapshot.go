@@ -33,6 +33,8 @@ const (
 	recordElems   = 'C' // elements of the collection before it, until all are there
 	recordScript  = 'L'
 	recordSetting = 'G' // a setting of the cluster
+	recordWaiter  = 'W' // after the sessions
+	recordServed  = 'w' // reply of the waiter before it, until all is there
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -79,13 +81,14 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 			sw.cut()
 		}
 	}
-	objects := uint64(0) // keys and scripts
+	objects := uint64(0) // keys, scripts and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
 		sw.b = appendScript(sw.b, e)
 		objects++
 		sw.cut()
 		return sw.err == nil
 	})
+	objects += sw.waiters(&m.waits)
 	for i := range m.dbs {
 		m.dbs[i].tree.Scan(func(s slot) bool {
 			sw.b = appendObject(sw.b, i, s.obj)
@@ -373,6 +376,9 @@ type snapshotLoader struct {
 	open    *object // the last one, if it is a collection, and
 	missing uint64  // the number of its elements that are still to come
 	big     bool    // what its record says of its encoding
+
+	waiter *waiter // the last one, if it was served, and
+	owed   uint64  // the bytes of its reply that are still to come
 }
 
 // elements reads a part of the collection that is open.
@@ -400,7 +406,7 @@ func (l *snapshotLoader) block(b []byte) error {
 	d := &decoder{b: b}
 	for len(d.b) > 0 {
 		record := d.byte()
-		if l.begun != (record != recordHead) || l.ended || (l.missing > 0) != (record == recordElems) {
+		if l.begun != (record != recordHead) || l.ended || (l.missing > 0) != (record == recordElems) || (l.owed > 0) != (record == recordServed) {
 			return fmt.Errorf("record %q out of place: %w", record, ErrFormat)
 		}
 		switch record {
@@ -412,6 +418,18 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.replies(d)
 		case recordSetting:
 			l.m.setting(d)
+		case recordWaiter:
+			if err := l.waits(d); err != nil {
+				return err
+			}
+			l.objects++
+		case recordServed:
+			part := d.bytes()
+			if len(part) == 0 || uint64(len(part)) > l.owed {
+				return fmt.Errorf("reply of a waiter: %w", ErrFormat)
+			}
+			l.waiter.reply = append(l.waiter.reply, part...)
+			l.owed -= uint64(len(part))
 		case recordObject:
 			db, o, elements, err := d.object()
 			if err != nil {

@@ -22,10 +22,12 @@ type feed struct {
 	stamp int64
 	seq   uint64
 	group fsm.Group
+
+	origin uint64
 }
 
 func newFeed(t testing.TB) *feed {
-	f := &feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 1}
+	f := &feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 1, origin: 1}
 	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1"}))
 	return f
 }
@@ -42,7 +44,7 @@ func (f *feed) apply(data []byte) *fsm.Result {
 // do applies all lines as one group and returns its replies.
 func (f *feed) do(lines ...string) string {
 	f.t.Helper()
-	f.group.Reset(2, 1)
+	f.group.Reset(2, f.origin)
 	for _, line := range lines {
 		f.add(split(f.t, line)...)
 	}
@@ -77,7 +79,7 @@ func (f *feed) send() string {
 // read runs one command without the log.
 func (f *feed) read(now int64, line string) (reply string, overdue bool) {
 	f.t.Helper()
-	f.group.Reset(2, 1)
+	f.group.Reset(2, f.origin)
 	f.add(split(f.t, line)...)
 	out, overdue, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Now: now})
 	if err != nil {
@@ -92,6 +94,11 @@ func furnished(t testing.TB) *feed {
 	f.do("SET a 1", "SET b 2 EX 100", "APPEND raw x", "APPEND raw y", `SET "\x00\xff" "\r\n"`, "SET future v PXAT 9223372036854775807", `SET "" ""`)
 	f.do("COPY a a DB 15", "GET a")
 	f.do("INCR n", "INCR a")
+	for f.origin = 2; f.origin < 5; f.origin++ {
+		f.do("BLPOP nokey nokey2 0")
+	}
+	f.origin = 1
+	f.do("RPUSH nokey2 one")
 	return f
 }
 
@@ -133,7 +140,7 @@ func TestSnapshot_Large(t *testing.T) {
 		f.do(fmt.Sprintf("SET key:%d %q", i, strings.Repeat("v", i%300)))
 	}
 	longKey := strings.Repeat("k", fsm.MaxKeyBytes)
-	f.group.Reset(2, 1)
+	f.group.Reset(2, f.origin)
 	f.add("SET", longKey, strings.Repeat("v", fsm.MaxStringBytes))
 	if got := f.send(); got != "+OK\r\n" {
 		t.Fatalf("the longest key and value: %q", got)
@@ -193,7 +200,7 @@ func TestSnapshot_Sessions(t *testing.T) {
 	}
 	m := restore(t, want)
 	id := fsm.SessionID{NodeID: "n1", Boot: 1}
-	if got, want := m.Session(id).LastSeq, uint64(3); got != want {
+	if got, want := m.Session(id).LastSeq, f.seq-1; got != want {
 		t.Errorf("last number is %d, want %d", got, want)
 	}
 }

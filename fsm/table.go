@@ -114,6 +114,9 @@ type Command struct {
 	// Sub holds the rows of a container command's subcommands (OBJECT ENCODING).
 	Sub []Command
 
+	// block reads the arguments of a command that may wait (flag Blocking).
+	block func(args [][]byte) (b blocking, fail Reply)
+
 	sub map[string]*Command
 	id  int
 }
@@ -170,7 +173,9 @@ func families() [][]Command {
 		pubsubCommands,
 		scriptingCommands,
 		settingCommands,
+		popCommands,
 		internalCommands,
+		waitCommands,
 	}
 }
 

@@ -640,6 +640,16 @@ func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
 	case o == nil, count == 0:
 		return Array(nil)
 	}
+	elems, fail := c.takeScored(o, count, fromMax, len(args) == 3)
+	if fail.IsError() {
+		return fail
+	}
+	return Array(elems)
+}
+
+// takeScored takes members with the lowest or the highest scores out of a sorted
+// set. pairs is for RESP3, see addScored.
+func (c *Ctx) takeScored(o *object, count int64, fromMax, pairs bool) (elems []Reply, fail Reply) {
 	size := o.coll.order.Len()
 	left := int(min(count, int64(size)))
 	from, to, event := 0, left, "zpopmin"
@@ -648,14 +658,14 @@ func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
 	}
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	var l collector
-	q.walk(o.coll, func(m *scored) bool { return c.addScored(&l, m, true, len(args) == 3) })
+	q.walk(o.coll, func(m *scored) bool { return c.addScored(&l, m, true, pairs) })
 	if l.over() { // nothing is taken that is not given
-		return Error(replyTooLarge)
+		return nil, Error(replyTooLarge)
 	}
-	n := c.open(o, args[1], typeZSet)
+	n := c.open(o, []byte(o.key), typeZSet)
 	n.coll.delRange(c.m.owner, from, to)
 	c.close(n, "z", event)
-	return Array(l.elems)
+	return l.elems, Null
 }
 
 func zrandmember(c *Ctx, args [][]byte) Reply {

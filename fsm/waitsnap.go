@@ -1,0 +1,119 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Flags of a waiter in a snapshot.
+const (
+	flagServed = 1
+	flagRESP3  = 2
+	flagHeld   = 4 // its session is
+)
+
+// waiters writes the waiters and returns their number.
+func (w *snapshotWriter) waiters(waits *waits) (written uint64) {
+	waits.conns.Scan(func(n *waiter) bool {
+		w.waiter(n, waits.held(n.session))
+		written++
+		return w.err == nil
+	})
+	return written
+}
+
+func (w *snapshotWriter) waiter(n *waiter, held bool) {
+	var flags byte
+	if n.served {
+		flags |= flagServed
+	}
+	if n.proto >= 3 {
+		flags |= flagRESP3
+	}
+	if held {
+		flags |= flagHeld
+	}
+	b := append(w.b, recordWaiter, flags)
+	b = appendString(b, n.session.NodeID)
+	b = binary.AppendUvarint(b, n.session.Boot)
+	b = binary.AppendUvarint(b, n.origin)
+	b = binary.AppendUvarint(b, uint64(n.pos))
+	if n.served {
+		w.b = binary.AppendUvarint(b, uint64(len(n.reply)))
+		for reply := n.reply; len(reply) > 0; {
+			part := reply[:min(len(reply), snapshotBlock)]
+			reply = reply[len(part):]
+			w.b = appendString(append(w.b, recordServed), part)
+			w.cut()
+		}
+		return
+	}
+	b = binary.AppendUvarint(b, uint64(n.db))
+	b = binary.AppendUvarint(b, uint64(len(n.args)))
+	for _, a := range n.args {
+		b = appendString(b, a)
+	}
+	w.b = b
+	w.cut()
+}
+
+// waits reads a waiter.
+func (l *snapshotLoader) waits(d *decoder) error {
+	w := &l.m.waits
+	flags := d.byte()
+	held := flags&flagHeld != 0
+	n := &waiter{session: SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}}
+	n.origin, n.pos, n.served = d.uvarint(), Pos(d.uvarint()), flags&flagServed != 0
+	if flags > flagServed|flagRESP3|flagHeld {
+		return fmt.Errorf("waiter with flags %#x: %w", flags, ErrVersion)
+	}
+	if n.served {
+		l.waiter, l.owed = n, d.uvarint()
+		if l.owed == 0 || l.owed > 2*MaxReplyBytes {
+			return fmt.Errorf("reply of %d bytes to a waiter: %w", l.owed, ErrFormat)
+		}
+	} else {
+		var err error
+		if n, err = d.waiter(n, l.m.table, flags&flagRESP3 != 0); err != nil {
+			return err
+		}
+	}
+	if d.err != nil {
+		return fmt.Errorf("waiter: %w", d.err)
+	}
+	at, found := w.node(n.session.NodeID)
+	if found && (w.nodes[at].id != n.session || w.nodes[at].held != held) || w.find(n.session.NodeID, n.origin) != nil {
+		return fmt.Errorf("waiter %d of %s: %w", n.origin, n.session, ErrFormat)
+	}
+	w.add(n)
+	w.nodes[at].held = held
+	return nil
+}
+
+// waiter reads what one that has not been served waits for.
+func (d *decoder) waiter(n *waiter, table *Table, resp3 bool) (*waiter, error) {
+	db, argc := d.uvarint(), d.uvarint()
+	if d.err != nil || db >= Databases || argc == 0 || argc > uint64(len(d.b)) {
+		return nil, fmt.Errorf("waiter in db %d: %w", db, ErrFormat)
+	}
+	args := make([][]byte, argc)
+	for i := range args {
+		args[i] = d.bytes()
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	cmd := table.Find(args[0])
+	if cmd == nil || cmd.block == nil || !cmd.ArityOK(len(args)) {
+		return nil, fmt.Errorf("waiter in command %.40q: %w", args[0], ErrVersion)
+	}
+	b, fail := cmd.block(args)
+	if fail.IsError() {
+		return nil, fmt.Errorf("waiter in command %q: %s: %w", args[0], fail.Text(), ErrFormat)
+	}
+	proto := 2
+	if resp3 {
+		proto = 3
+	}
+	return newWaiter(n.session, n.origin, n.pos, int(db), proto, args, b), nil
+}
