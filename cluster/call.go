@@ -12,6 +12,9 @@ type Session struct {
 	node *Node
 	call call
 	buf  []byte
+
+	wait   *wait  // the present one: see Block
+	origin uint64 // whose it is
 }
 
 // call is a group on its way. Its owner waits on done and touches nothing else

@@ -126,6 +126,11 @@ type Options struct {
 	// ScriptTime bounds one script. While the leader runs one, writes wait.
 	ScriptTime time.Duration
 
+	// WaiterGrace is how long a node may have no way to the leader before its
+	// clients' waits in blocking commands are forgotten. Until then elements wait
+	// with them. A node that lives lets its clients wait again, behind the others.
+	WaiterGrace time.Duration
+
 	// SnapshotBytes of log make a snapshot due, TrailingBytes of it are kept
 	// for followers that are a little behind.
 	SnapshotBytes, TrailingBytes int64
@@ -152,6 +157,7 @@ func DefaultOptions() Options {
 		ExpireEvery:      50 * time.Millisecond,
 		TickEvery:        2 * time.Second,
 		ScriptTime:       500 * time.Millisecond,
+		WaiterGrace:      time.Second,
 		SnapshotBytes:    128 << 20,
 		TrailingBytes:    16 << 20,
 		FastFailover:     true,

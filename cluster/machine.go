@@ -18,6 +18,7 @@ import (
 type machine struct {
 	// hooks, set before raft starts.
 	onApply     func(index, term uint64, res *fsm.Result)
+	onRestore   func()
 	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
 	fatal       func(error)
 	events      *eventQueue
@@ -55,7 +56,7 @@ type appliedWaiter struct {
 }
 
 func newMachine(table *fsm.Table) *machine {
-	return &machine{table: table, m: fsm.New(table), events: newEventQueue()}
+	return &machine{table: table, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}}
 }
 
 // Apply implements raft.FSM; raft.RecoverCluster calls it.
@@ -219,6 +220,7 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()
 	a.events.restored(m.Applied())
+	a.onRestore()
 	a.wake()
 	return nil
 }

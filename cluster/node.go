@@ -32,6 +32,7 @@ type Node struct {
 	machine   *machine
 	gateway   *gateway
 	scripts   *scriptHost
+	waits     *waits
 	raft      *raft.Raft
 	stats     Counters
 
@@ -100,6 +101,8 @@ func Open(cfg Config) (*Node, error) {
 	n.machine.onTermStart = n.onTermStart
 	n.gateway = newGateway(n)
 	n.scripts = newScriptHost(n)
+	n.waits = newWaits(n.machine, n.gateway)
+	n.machine.onRestore = n.waits.restored
 
 	rcfg := rpc.DefaultConfig()
 	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
@@ -396,6 +399,7 @@ func (n *Node) onApply(index, term uint64, res *fsm.Result) {
 	if res.TermStart != nil {
 		return
 	}
+	n.waits.woken(res.Woken)
 	if o := n.currentOffice(); o != nil && o.term == term {
 		o.applied(res)
 	}
@@ -414,7 +418,8 @@ func (n *Node) watchLeader(observations <-chan raft.Observation) {
 	}
 }
 
-// sweepCalls ends the calls that have waited too long.
+// sweepCalls ends the calls that have waited too long, and forgets waits that are
+// over.
 func (n *Node) sweepCalls() {
 	defer n.wg.Done()
 	sweep := time.NewTicker(sweepEvery)
@@ -425,6 +430,7 @@ func (n *Node) sweepCalls() {
 			return
 		case <-sweep.C:
 			n.gateway.sweep()
+			n.waits.sweep()
 		}
 	}
 }

@@ -30,6 +30,7 @@ type office struct {
 
 	raft    *raft.Raft
 	machine *machine
+	gateway *gateway // of this node: see tend
 	clock   Clock
 	opts    Options
 
@@ -40,6 +41,9 @@ type office struct {
 	host    *scriptHost
 	scripts fsm.ScriptRunner // of host, as long as the office lasts
 	fatal   func(error)
+
+	holder holder        // belongs to keepTime
+	links  chan struct{} // capacity 1: a link has begun or ended
 
 	mu       sync.Mutex
 	closed   bool
@@ -90,6 +94,9 @@ func newOffice(n *Node, term, start uint64, lease int64) *office {
 		self:     n.self,
 		raft:     n.raft,
 		machine:  n.machine,
+		gateway:  n.gateway,
+		holder:   holder{gone: make(map[fsm.SessionID]time.Duration)},
+		links:    make(chan struct{}, 1),
 		clock:    n.clock,
 		opts:     n.cfg.Options,
 		host:     n.scripts,
@@ -173,6 +180,7 @@ func (o *office) attach(id fsm.SessionID, s sink) (accepted uint64, kept []fsm.G
 		return 0, nil, ErrStaleSession
 	}
 	o.accepted[id] = max(o.accepted[id], st.LastSeq)
+	poke(o.links)
 	return o.accepted[id], st.Replies, nil
 }
 
@@ -183,6 +191,7 @@ func (o *office) detach(id fsm.SessionID, s sink) {
 		delete(o.sinks, id)
 	}
 	o.mu.Unlock()
+	poke(o.links)
 }
 
 // submit takes a group for the next entry. body is copied.
@@ -366,7 +375,7 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 	return groups
 }
 
-// keepTime commits ticks while keys have a TTL: when one is due, so that it
+// keepTime tends the waiters, and commits ticks while keys have a TTL: when one is due, so that it
 // goes and its going is told, and every TickEvery at the latest, which bounds
 // what a failover forgets of the time that has passed.
 func (o *office) keepTime() {
@@ -379,8 +388,12 @@ func (o *office) keepTime() {
 		select {
 		case <-o.done:
 			return
+		case <-o.links:
+			o.tend()
+			continue
 		case <-t.C:
 		}
+		o.tend()
 		o.reads.watch()
 		due := o.machine.deadline.Load()
 		now := o.now()

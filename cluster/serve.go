@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -17,7 +18,10 @@ const maxRepliesFrame = 1 << 20
 
 // writeServer is the leader's end of another node's write stream: the sink of
 // that node's session.
-type writeServer struct{ stream *rpc.Stream }
+type writeServer struct {
+	stream *rpc.Stream
+	heard  atomic.Int64 // gateway.coarse when the node spoke last
+}
 
 // deliver implements sink.
 func (w *writeServer) deliver(groups []fsm.GroupResult) {
@@ -59,7 +63,8 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 	if o == nil {
 		return refuse(s, ErrNoLeader)
 	}
-	w := &writeServer{s}
+	w := &writeServer{stream: s}
+	w.heard.Store(n.gateway.coarse.Load())
 	accepted, kept, err := o.attach(id, w)
 	if err != nil {
 		return refuse(s, err)
@@ -76,6 +81,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		if err != nil {
 			return err
 		}
+		w.heard.Store(n.gateway.coarse.Load())
 		if typ == framePing {
 			if err := pong(s); err != nil {
 				return err

@@ -47,6 +47,7 @@ type clientInfo struct {
 	libName, libVer  string
 	proto, db, multi int
 	authed, local    bool
+	blocked          bool
 	noEvict, noTouch bool
 
 	subs                    [3]int // subscriptions by kind
@@ -132,7 +133,7 @@ func (c *conn) line(now time.Time) string {
 	for _, f := range []struct {
 		letter string
 		on     bool
-	}{{"P", i.subscribed()}, {"x", i.multi >= 0}, {"t", i.tracking}, {"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
+	}{{"P", i.subscribed()}, {"x", i.multi >= 0}, {"b", i.blocked}, {"t", i.tracking}, {"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
 		if f.on {
 			flags += f.letter
 		}
@@ -371,6 +372,7 @@ func (s *Server) kill(f *killFilter, me *conn) int {
 			continue
 		}
 		c.killed.Store(true)
+		c.wakeBlocked(wakeKilled)
 		if err := ignoreClosed(c.net.Close()); err != nil {
 			s.log.Debug("close killed connection", "client", c.id, "error", err)
 		}
@@ -428,13 +430,20 @@ func clientUnblock(c *conn, args [][]byte) fsm.Reply {
 	if len(args) > 4 {
 		return fsm.Error(msgSyntax)
 	}
-	if len(args) == 4 && !strings.EqualFold(string(args[3]), "timeout") && !strings.EqualFold(string(args[3]), "error") {
+	why := wakeTimeout
+	switch {
+	case len(args) == 3 || strings.EqualFold(string(args[3]), "timeout"):
+	case strings.EqualFold(string(args[3]), "error"):
+		why = wakeError
+	default:
 		return fsm.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 	}
-	if _, err := strconv.ParseInt(string(args[2]), 10, 64); err != nil {
+	id, err := strconv.ParseInt(string(args[2]), 10, 64)
+	if err != nil {
 		return fsm.Error(msgNotInt)
 	}
-	return fsm.Zero // there are no blocking commands yet
+	d := c.srv.connection(uint64(id))
+	return fsm.Bool(d != nil && d.wakeBlocked(why))
 }
 
 // timeoutArg reads a timeout in milliseconds.

@@ -48,6 +48,7 @@ type conn struct {
 
 	created time.Time
 	killed  atomic.Bool // CLIENT KILL has closed the socket
+	blocked atomic.Pointer[blocked]
 	// What other connections may see of this one (CLIENT LIST). info.authed is
 	// changed by this connection only, which therefore reads it without mu.
 	mu    sync.Mutex
@@ -133,6 +134,8 @@ func (c *conn) command(args [][]byte) {
 		c.refuse(stats, msgRestricted(cmd.Name))
 	case c.multi != nil:
 		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
+	case cmd.Flags&fsm.Blocking != 0:
+		c.block(cmd, args)
 	default:
 		if c.group.Ops() > 0 && (c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes) {
 			c.flush()
@@ -269,16 +272,22 @@ func (c *conn) flush() {
 	tracked := c.track()
 	out, err := c.do(c.local)
 	out = c.tracked(tracked, out, err)
+	c.answerGroup(out, err, time.Since(start))
+}
+
+// answerGroup writes the replies of the group, which took d, or the error in
+// place of each of them, and empties it.
+func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 	if err != nil {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
 		for range c.cmds {
 			c.write(line)
 		}
-		c.srv.metrics.failed(c.cmds, time.Since(start), text)
+		c.srv.metrics.failed(c.cmds, d, text)
 	} else {
 		c.write(out)
-		c.srv.metrics.group(c.cmds, time.Since(start), out)
+		c.srv.metrics.group(c.cmds, d, out)
 	}
 	c.reset()
 	c.out.drain()

@@ -143,7 +143,7 @@ func infoClients(p *infoPage) {
 	p.line("unauthenticated_clients", p.srv.guard.Unauthenticated())
 	p.line("cluster_connections", 0)
 	p.line("maxclients", p.srv.cfg.Limits.MaxClients)
-	p.line("blocked_clients", 0)
+	p.line("blocked_clients", p.srv.blocked.Load())
 	p.line("tracking_clients", p.srv.hub.trackers())
 	p.line("clients_in_timeout_table", 0)
 }

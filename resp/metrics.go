@@ -30,6 +30,7 @@ type Metrics struct {
 	byCommand []*series // by fsm.Command.ID
 	all       []*series // sorted by name
 	open      func() int
+	blocked   func() int64
 	hub       *hub // nil until the port is open
 
 	mu   sync.Mutex
@@ -149,6 +150,7 @@ func newMetrics(table *fsm.Table, rows map[string]*row) *Metrics {
 		Invalidations: counter("tracking_invalidations_total", "Invalidations handed to connections that track keys."),
 		CutOff:        counter("pubsub_cut_off_total", "Connections closed because they did not take messages, or would have missed some."),
 		open:          func() int { return 0 },
+		blocked:       func() int64 { return 0 },
 	}
 	for _, cmd := range table.Rows() {
 		m.byCommand = append(m.byCommand, m.series(cmd.Name))
@@ -340,6 +342,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 
 var (
 	descClients       = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
+	descBlocked       = prometheus.NewDesc("holdfast_blocked_clients", "Client connections that wait in a blocking command.", nil, nil)
 	descSubscriptions = prometheus.NewDesc("holdfast_pubsub_subscriptions", "Subscriptions of this node's clients to channels, patterns and shard channels.", nil, nil)
 	descTrackers      = prometheus.NewDesc("holdfast_tracking_clients", "Client connections that track keys.", nil, nil)
 	descTracked       = prometheus.NewDesc("holdfast_tracking_keys", "Keys that are remembered for connections that track.", nil, nil)
@@ -356,7 +359,7 @@ type portCollector struct{ m *Metrics }
 
 // Describe implements prometheus.Collector.
 func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descClients, descSubscriptions, descTrackers, descTracked, descBytesIn, descBytesOut, descLatency, descFailed, descRejected, descErrors} {
+	for _, d := range []*prometheus.Desc{descClients, descBlocked, descSubscriptions, descTrackers, descTracked, descBytesIn, descBytesOut, descLatency, descFailed, descRejected, descErrors} {
 		ch <- d
 	}
 }
@@ -365,6 +368,7 @@ func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
 func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	t := p.m.now()
 	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.open()))
+	ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, float64(p.m.blocked()))
 	if h := p.m.hub; h != nil {
 		_, subscriptions := h.sizes()
 		tracked, _, _ := h.trackedSizes()

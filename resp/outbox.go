@@ -139,6 +139,7 @@ func (o *outbox) cutOffLocked(reason string) {
 	s.warn("slow_subscriber", "subscriber cut off", "client", o.c.id, "addr", o.c.net.RemoteAddr(), "reason", reason, "bytes", o.size)
 	o.queue, o.size = nil, 0
 	o.c.killed.Store(true)
+	o.c.wakeBlocked(wakeKilled)
 	if err := ignoreClosed(o.c.net.Close()); err != nil {
 		s.log.Debug("close subscriber", "client", o.c.id, "error", err)
 	}

@@ -29,6 +29,17 @@ type Executor interface {
 	// other, valid until the next Do. local allows stale reads from this node.
 	// Errors are those that errors.go translates.
 	Do(g *fsm.Group, local bool) ([]byte, error)
+	// Block runs a group whose only operation is a blocking command of connection
+	// origin. If fsm.Waiting reads the reply, the command waits, and the connection
+	// must hear from Waited, or call Unblock or Abandon, before it goes on.
+	Block(g *fsm.Group, origin uint64) ([]byte, error)
+	// Waited returns the channel on which the reply comes when the present wait is
+	// served, or nil when the command has to be run again.
+	Waited() <-chan []byte
+	// Unblock ends the present wait. The reply is not nil if it had been served.
+	Unblock() ([]byte, error)
+	// Abandon ends the present wait of a client that is gone.
+	Abandon()
 }
 
 // Cluster is what the server asks of the node behind it. Calls may come from
@@ -116,6 +127,7 @@ type Server struct {
 	release  sync.Once
 	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run
 	saving   atomic.Bool
+	blocked  atomic.Int64 // connections whose command waits
 
 	monitor *monitor // of a Sentinel, else nil
 
@@ -181,7 +193,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		cluster.Listen(s.hub)
 	}
 	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
-	s.metrics.open = s.guard.Open
+	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
 		s.monitor = &monitor{name: cfg.MasterName, topology: cfg.Topology, publish: s.hub.announce}

@@ -29,6 +29,7 @@ type fakeCluster struct {
 	seq     uint64
 	sizes   []int // operations of each group
 	locals  []bool
+	waits   map[uint64]chan []byte // by origin
 
 	// before, if set, is called before a group runs; an error stands in for its
 	// outcome. It may block.
@@ -42,7 +43,7 @@ type fakeCluster struct {
 
 func newFake(t testing.TB) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{machine: fsm.New(fsm.NewTable())}
+	f := &fakeCluster{machine: fsm.New(fsm.NewTable()), waits: make(map[uint64]chan []byte)}
 	f.index = 1
 	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test"})); err != nil {
 		t.Fatal(err)
@@ -74,6 +75,45 @@ func (f *fakeCluster) groups() []int {
 type fakeExecutor struct {
 	cluster *fakeCluster
 	buf     []byte
+	out     chan []byte // of the present wait
+	origin  uint64
+	pos     fsm.Pos
+}
+
+// fakeSession is whose groups all fake executors send.
+var fakeSession = fsm.SessionID{NodeID: "n1", Boot: 1}
+
+func (e *fakeExecutor) Block(g *fsm.Group, origin uint64) ([]byte, error) {
+	f := e.cluster
+	out := make(chan []byte, 1)
+	f.mu.Lock()
+	f.waits[origin] = out
+	f.mu.Unlock()
+	reply, err := e.Do(g, false)
+	e.out, e.origin = out, origin
+	e.pos, _, _ = fsm.Waiting(reply)
+	return reply, err
+}
+
+func (e *fakeExecutor) Waited() <-chan []byte { return e.out }
+
+func (e *fakeExecutor) Unblock() ([]byte, error) {
+	var g fsm.Group
+	g.Reset(2, e.origin)
+	g.Command(e.cluster.machine.Table().Find([]byte(fsm.UnwaitCommand)), 0,
+		[][]byte{nil, strconv.AppendUint(nil, e.origin, 10), strconv.AppendUint(nil, uint64(e.pos), 10)})
+	answer, err := e.Do(&g, false)
+	if err != nil {
+		return nil, err
+	}
+	reply, _, err := fsm.Unwaited(answer)
+	return reply, err
+}
+
+func (e *fakeExecutor) Abandon() {
+	if _, err := e.Unblock(); err != nil {
+		panic(err)
+	}
 }
 
 // Do overwrites the replies of the last Do, as the real one may.
@@ -99,7 +139,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 	}
 	var b fsm.BatchBuilder
 	f.seq++
-	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, f.seq-1, f.seq, g.Bytes())
+	b.Add(fakeSession, f.seq-1, f.seq, g.Bytes())
 	f.index++
 	f.machine.Want(fsm.EventKinds(f.want.Load()))
 	res, err := f.machine.Apply(f.index, 1, b.Encode(fsm.Header{Term: 1, Stamp: int64(f.index)}))
@@ -108,6 +148,14 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 	}
 	if len(res.Events) > 0 {
 		f.listener.Applied(res.Index, res.Events)
+	}
+	for _, w := range res.Woken {
+		for _, n := range f.machine.WaitersOf(fakeSession) {
+			if n.Origin == w.Origin {
+				_, reply := f.machine.Waiter(fakeSession, n.Origin, n.Pos)
+				f.waits[n.Origin] <- reply
+			}
+		}
 	}
 	e.buf = append(e.buf[:0], res.Groups[0].Reply...)
 	return e.buf, nil

@@ -3,10 +3,13 @@ package compat
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
+	"testing"
 	"time"
 )
 
@@ -58,6 +61,28 @@ func frame(args []string) string {
 		b += fmt.Sprintf("$%d\r\n%s\r\n", len(arg), arg)
 	}
 	return b
+// send sends a command without reading its reply.
+func (c *conn) send(args []string) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, arg := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	_, err := c.c.Write(b.Bytes())
+	return err
+}
+
+// answered reports whether a reply has begun to arrive.
+func (c *conn) answered(t *testing.T) bool {
+	t.Helper()
+	if err := c.c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.r.Peek(1)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // reply copies one whole reply to raw.

@@ -1,0 +1,268 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// waiter is a client in a blocking command.
+type waiter struct {
+	*client
+	origin uint64
+}
+
+func (c *testCluster) waiter(id string, origin uint64) *waiter {
+	return &waiter{c.client(id), origin}
+}
+
+// block sends a blocking command and reports whether it waits.
+func (w *waiter) block(t testing.TB, args ...string) (reply string, waits bool) {
+	t.Helper()
+	w.group.Reset(2, w.origin)
+	raw := make([][]byte, len(args))
+	for i, a := range args {
+		raw[i] = []byte(a)
+	}
+	w.group.Command(w.node.Table().Find(raw[0]), 0, raw)
+	out, err := w.s.Block(&w.group, w.origin)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	_, _, waits = fsm.Waiting(out)
+	return string(out), waits
+}
+
+// begin sends a blocking command that finds nothing.
+func (w *waiter) begin(t testing.TB, args ...string) {
+	t.Helper()
+	if reply, waits := w.block(t, args...); !waits {
+		t.Fatalf("%v does not wait, but answers %q", args, reply)
+	}
+}
+
+// element waits for the answer to BLPOP of one key and returns the element. A
+// waiter that the cluster has forgotten is let wait again.
+func (w *waiter) element(t testing.TB, key string) string {
+	t.Helper()
+	for {
+		reply := string(<-w.s.Waited())
+		if reply == "" {
+			var waits bool
+			if reply, waits = w.block(t, "blpop", key, "0"); waits {
+				continue
+			}
+		}
+		var n int
+		var got string
+		if _, err := fmt.Sscanf(reply, fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%%d\r\n%%s\r\n", len(key), key), &n, &got); err != nil || len(got) != n {
+			t.Fatalf("reply is %q: %v", reply, err)
+		}
+		return got
+	}
+}
+
+// The order is one for all nodes.
+func TestWaits_Fair(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	ids := c.ids()
+	var waiters []*waiter
+	for i := range 30 {
+		w := c.waiter(ids[i%3], uint64(i+1))
+		w.begin(t, "blpop", "q", "0")
+		waiters = append(waiters, w)
+	}
+	cl := c.client(ids[1])
+	for i := range waiters {
+		if _, err := cl.do("rpush", "q", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, w := range waiters {
+		if got := w.element(t, "q"); got != strconv.Itoa(i) {
+			t.Errorf("waiter %d got element %s", i, got)
+		}
+	}
+	c.forgotten()
+}
+
+// forgotten waits until no machine holds a waiter.
+func (c *testCluster) forgotten() {
+	c.t.Helper()
+	for _, id := range c.ids() {
+		if n := c.members[id].running(); n != nil {
+			eventually(c.t, "the waiters of "+id+" to be forgotten", func() bool {
+				left := 0
+				n.View(func(m *fsm.Machine) { left = len(m.WaitSessions()) })
+				return left == 0
+			})
+		}
+	}
+}
+
+// The leader dies while clients of all nodes wait: those of the others get every
+// element that is pushed from then on, once and in the order in which they came.
+func TestWaits_LeaderDies(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	dead := c.leader()
+	rest := c.others(dead)
+	var alive []*waiter
+	for i := range 12 {
+		id := c.ids()[i%3]
+		w := c.waiter(id, uint64(i+1))
+		w.begin(t, "blpop", "q", "0")
+		if id != dead {
+			alive = append(alive, w)
+		}
+	}
+	c.crash(dead)
+	cl := c.client(rest[0])
+	for i := range alive {
+		if _, err := cl.do("rpush", "q", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, w := range alive {
+		if got := w.element(t, "q"); got != strconv.Itoa(i) {
+			t.Errorf("waiter %d got element %s", i, got)
+		}
+	}
+	cl.want(t, ":0\r\n", "llen", "q")
+	c.forgotten()
+}
+
+// A follower dies: its waiters hold the others up for a while and then no more,
+// and nothing is given to them.
+func TestWaits_FollowerDies(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	dead := c.others(c.leader())[0]
+	rest := c.others(dead)
+	c.waiter(dead, 1).begin(t, "blpop", "q", "0")
+	w := c.waiter(rest[0], 1)
+	w.begin(t, "blpop", "q", "0")
+	c.crash(dead)
+	eventually(t, "the dead node's waiter to be held", func() bool {
+		held := false
+		c.node(rest[1]).View(func(m *fsm.Machine) {
+			for _, s := range m.WaitSessions() {
+				held = held || s.ID.NodeID == dead && s.Held
+			}
+			held = held || m.Waiting() == 1 // and gone already
+		})
+		return held
+	})
+	c.client(rest[1]).want(t, ":1\r\n", "rpush", "q", "one")
+	if got := w.element(t, "q"); got != "one" {
+		t.Errorf("got %s", got)
+	}
+	c.forgotten()
+}
+
+// A node that was cut off lets its clients wait again, or gives them what they
+// were served meanwhile.
+func TestWaits_CutOff(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	cut := c.others(c.leader())[0]
+	a, b := c.waiter(cut, 1), c.waiter(cut, 2)
+	a.begin(t, "blpop", "q", "0")
+	b.begin(t, "blpop", "other", "0")
+	c.isolate(cut)
+	cl := c.client(c.leader(c.others(cut)...))
+	eventually(t, "the waiters to be forgotten", func() bool {
+		left := 0
+		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })
+		return left == 0
+	})
+	c.net.heal()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if got := a.element(t, "q"); got != "one" {
+			t.Errorf("got %s", got)
+		}
+	})
+	wg.Go(func() {
+		if got := b.element(t, "other"); got != "two" {
+			t.Errorf("got %s", got)
+		}
+	})
+	cl.want(t, ":1\r\n", "rpush", "q", "one")
+	cl.want(t, ":1\r\n", "rpush", "other", "two")
+	wg.Wait()
+	c.forgotten()
+}
+
+// A node gets a snapshot in place of the entry that served its client.
+func TestWaits_Snapshot(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.WaiterGrace = time.Hour; o.LeaderWait = time.Hour })
+	late := c.others(c.leader())[0]
+	w := c.waiter(late, 1)
+	w.begin(t, "blpop", "q", "0")
+	c.isolate(late)
+	cl := c.client(c.leader(c.others(late)...))
+	if _, err := cl.do("rpush", "q", "one"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 { // more than a snapshot leaves in the log
+		cl.want(t, ok, "set", "k", strconv.Itoa(i))
+	}
+	for _, id := range c.others(late) {
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.net.heal()
+	if got := w.element(t, "q"); got != "one" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Ending a wait and serving it at the same time: the element is either given or
+// still there.
+func TestWaits_Unblock(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	rest := c.others(c.leader())
+	w, cl := c.waiter(rest[0], 1), c.client(rest[1])
+	given := 0
+	for i := range 100 {
+		w.begin(t, "blpop", "q", "0")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := cl.do("rpush", "q", strconv.Itoa(i)); err != nil {
+				t.Error(err)
+			}
+		})
+		reply, err := w.s.Unblock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		n := cl.number(t, "llen", "q")
+		if (reply != nil) == (n == 1) {
+			t.Fatalf("round %d: the wait ended with %q, and the list holds %d", i, reply, n)
+		}
+		if reply != nil {
+			given++
+		}
+		if _, err := cl.do("del", "q"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of 100 were served first", given)
+	// A client that goes takes nothing with it.
+	w.begin(t, "blpop", "q", "0")
+	w.s.Abandon()
+	c.forgotten()
+	cl.want(t, ":1\r\n", "rpush", "q", "x")
+	cl.want(t, ":1\r\n", "llen", "q")
+}

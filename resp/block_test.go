@@ -1,0 +1,163 @@
+package resp_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// blockedClients reads INFO.
+func blockedClients(c *client) string {
+	info := c.do("INFO clients")
+	_, rest, _ := strings.Cut(info, "blocked_clients:")
+	n, _, _ := strings.Cut(rest, "\r")
+	return n
+}
+
+// awaitBlocked waits until so many clients wait.
+func awaitBlocked(t testing.TB, c *client, n string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for blockedClients(c) != n {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s clients are blocked, want %s", blockedClients(c), n)
+		}
+	}
+}
+
+func TestBlock(t *testing.T) {
+	s := serve(t, newFake(t))
+	a, b, other := dial(t, s), dial(t, s), dial(t, s)
+	a.send("BLPOP q 0")
+	awaitBlocked(t, other, "1")
+	b.send("HELLO 3")
+	if _, err := b.reply(); err != nil {
+		t.Fatal(err)
+	}
+	b.send("BRPOP x q 0")
+	awaitBlocked(t, other, "2")
+	if list := other.do("CLIENT LIST"); strings.Count(list, " flags=b ") != 2 || !strings.Contains(list, " cmd=brpop ") {
+		t.Errorf("CLIENT LIST: %s", list)
+	}
+	other.expect("RPUSH q 1 2 3", ":3")
+	a.want("*2\n$1\nq\n$1\n1")
+	b.want("*2\n$1\nq\n$1\n3")
+	awaitBlocked(t, other, "0")
+	other.expect("LRANGE q 0 -1", "*1\n$1\n2", "BLPOP q 0", "*2\n$1\nq\n$1\n2")
+}
+
+// What stands before a command that waits is answered before it, what follows
+// after it, and in order.
+func TestBlock_Pipeline(t *testing.T) {
+	s := serve(t, newFake(t))
+	a, other := dial(t, s), dial(t, s)
+	a.send("SET k 1", "GET k", "BLPOP q 0", "INCR k", "BLPOP q 0", "PING", "MULTI", "BLPOP q 0", "EXEC", "GET k")
+	a.want("+OK", "$1\n1")
+	other.expect("GET k", "$1\n1", "RPUSH q x", ":1")
+	a.want("*2\n$1\nq\n$1\nx", ":2")
+	awaitBlocked(t, other, "1")
+	a.send("SET late 1") // while it waits
+	a.send("GET late", "ECHO "+strings.Repeat("x", 100_000))
+	other.expect("EXISTS late", ":0", "RPUSH q y", ":1")
+	a.want("*2\n$1\nq\n$1\ny", "+PONG", "+OK", "+QUEUED", "*1\n*-1", "$1\n2", "+OK", "$1\n1", "$100000\n"+strings.Repeat("x", 100_000))
+	a.expect("PING", "+PONG")
+}
+
+func TestBlock_Timeout(t *testing.T) {
+	s := serve(t, newFake(t))
+	c := dial(t, s)
+	for _, line := range []string{"BLPOP q 0.1", "BLMOVE q r LEFT LEFT 0.1", "BZMPOP 0.1 2 q r MIN"} {
+		start := time.Now()
+		c.expect(line, "*-1")
+		if d := time.Since(start); d < 100*time.Millisecond {
+			t.Errorf("%s took %v", line, d)
+		}
+	}
+	c.expect("HELLO 3 FOO", "-ERR Syntax error in HELLO option 'FOO'", "RPUSH q x", ":1", "LLEN q", ":1")
+}
+
+func TestBlock_Unblock(t *testing.T) {
+	s := serve(t, newFake(t))
+	a, other := dial(t, s), dial(t, s)
+	id := strings.TrimSuffix(strings.TrimPrefix(a.do("CLIENT ID"), ":"), "\n")
+	other.expect("CLIENT UNBLOCK "+id, ":0")
+	for _, c := range []struct{ how, want string }{{"", "*-1"}, {" TIMEOUT", "*-1"}, {" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"}} {
+		a.send("BLPOP q 0")
+		awaitBlocked(t, other, "1")
+		other.expect("CLIENT UNBLOCK "+id+c.how, ":1")
+		a.want(c.want)
+		a.expect("PING", "+PONG")
+		other.expect("CLIENT UNBLOCK "+id, ":0", "RPUSH q x", ":1", "DEL q", ":1")
+	}
+}
+
+// A client that leaves, or is made to, takes nothing.
+func TestBlock_Gone(t *testing.T) {
+	s := serve(t, newFake(t))
+	other := dial(t, s)
+	for name, leave := range map[string]func(c *client, id string){
+		"closes":             func(c *client, id string) { _ = c.conn.Close() },
+		"sends and closes":   func(c *client, id string) { c.send("PING", "PING"); _ = c.conn.Close() },
+		"is killed":          func(c *client, id string) { other.expect("CLIENT KILL ID "+id, ":1") },
+		"is killed, sending": func(c *client, id string) { c.send("PING"); other.expect("CLIENT KILL ID "+id, ":1") },
+	} {
+		c := dial(t, s)
+		id := strings.TrimSuffix(strings.TrimPrefix(c.do("CLIENT ID"), ":"), "\n")
+		c.send("BLPOP q 0")
+		awaitBlocked(t, other, "1")
+		leave(c, id)
+		awaitBlocked(t, other, "0")
+		if got := other.do("RPUSH q x"); got != ":1\n" {
+			t.Errorf("client that %s: RPUSH answers %q", name, got)
+		}
+		if got := other.do("DEL q"); got != ":1\n" {
+			t.Errorf("client that %s: the element is gone", name)
+		}
+	}
+}
+
+// A server that stops ends the waits, and closes the connections.
+func TestBlock_Stop(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	a, other := dial(t, s), dial(t, s)
+	a.send("PING", "BLPOP q 0", "PING")
+	awaitBlocked(t, other, "1")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.want("+PONG")
+	if got, err := a.reply(); err != io.EOF {
+		t.Errorf("the client got %q, %v, want the end of the connection", got, err)
+	}
+	if n := f.machine.Waiting(); n != 0 {
+		t.Errorf("%d waiters are left", n)
+	}
+}
+
+// No deadline of the guard holds for a client that waits.
+func TestBlock_Deadlines(t *testing.T) {
+	s := serve(t, newFake(t), withPassword("secret"), func(c *resp.Config) {
+		c.Limits.CommandTimeout = time.Second
+		c.Limits.HandshakeTimeout, c.Limits.UnauthIdle = 10*time.Second, 10*time.Second
+	})
+	a, other := dial(t, s), dial(t, s)
+	other.expect("AUTH secret", "+OK")
+	a.expect("AUTH secret", "+OK")
+	a.send("BLPOP q 1.5")
+	awaitBlocked(t, other, "1")
+	if _, err := io.WriteString(a.conn, "*1\r\n$4\r\nPI"); err != nil { // half a command
+		t.Fatal(err)
+	}
+	a.want("*-1")
+	if _, err := io.WriteString(a.conn, "NG\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	a.want("+PONG")
+}
