@@ -61,14 +61,11 @@ func frame(args []string) string {
 		b += fmt.Sprintf("$%d\r\n%s\r\n", len(arg), arg)
 	}
 	return b
+}
+
 // send sends a command without reading its reply.
 func (c *conn) send(args []string) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	_, err := c.c.Write(b.Bytes())
+	_, err := io.WriteString(c.c, frame(args))
 	return err
 }
 
