@@ -19,7 +19,14 @@ var internalCommands = []Command{
 	{Name: VersionCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Answer the version of a key, for WATCH", Run: keyVersion},
 }
 
-func position(c *Ctx, args [][]byte) Reply { return Int(int64(c.index)) }
+// position is careful in a group that goes through the log after all: its entry is
+// not over, so only what came before it has been seen whole.
+func position(c *Ctx, args [][]byte) Reply {
+	if c.readOnly {
+		return Int(int64(c.index))
+	}
+	return Int(int64(c.index) - 1)
+}
 
 func keyVersion(c *Ctx, args [][]byte) Reply { return Int(int64(c.versionOf(args[1]))) }
 

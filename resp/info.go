@@ -246,6 +246,10 @@ func infoStats(p *infoPage) {
 	p.line("pubsub_channels", topics[channels])
 	p.line("pubsub_patterns", topics[patterns])
 	p.line("pubsubshard_channels", topics[shardChannels])
+	keys, items, prefixes := p.srv.hub.trackedSizes()
+	p.line("tracking_total_keys", keys)
+	p.line("tracking_total_items", items)
+	p.line("tracking_total_prefixes", prefixes)
 	p.line("total_error_replies", errors)
 }
 

@@ -1,0 +1,151 @@
+package process
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// rueidisAt is how a client of rueidis with its defaults connects to one node.
+func rueidisAt(n *Node) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{n.Clients}, ForceSingleClient: true}
+}
+
+// A client that caches what it reads through a follower never sees an old value
+// for long, whoever changes it, and whichever node is killed.
+func TestTracking_RueidisCache(t *testing.T) {
+	c := startCluster(t)
+	dead := c.leader()
+	rest := c.others(dead)
+	client, err := rueidis.NewClient(rueidisAt(rest[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	ctx := within(t, time.Minute)
+	cached := func() (string, bool) {
+		t.Helper()
+		r := client.DoCache(ctx, client.B().Get().Key("k").Cache(), time.Hour)
+		s, err := r.ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, r.IsCacheHit()
+	}
+	until := func(value string) {
+		t.Helper()
+		if err := Poll(ctx, "the cache to hold "+value, func() bool { got, hit := cached(); return got == value && hit }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, rest[1], "OK", "SET", "k", "1")
+	until("1")
+	want(t, dead, "OK", "SET", "k", "2")
+	until("2")
+	kill(t, dead)
+	want(t, rest[1], "OK", "SET", "k", "3")
+	until("3")
+	want(t, rest[1], "OK", "SET", "k", "4", "PX", "500")
+	until("4")
+	if err := Poll(ctx, "the key to be gone from the cache", func() bool {
+		return rueidis.IsRedisNil(client.DoCache(ctx, client.B().Get().Key("k").Cache(), time.Hour).Error())
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rueidislock: a lock that is held stays held while the leader is killed; its
+// holder is told when it is lost, and who waits for it gets it then.
+func TestTracking_RueidisLock(t *testing.T) {
+	for _, noloop := range []bool{true, false} {
+		name := "loop"
+		if noloop {
+			name = "noloop"
+		}
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t)
+			dead := c.leader()
+			rest := c.others(dead)
+			locker := func(n *Node) rueidislock.Locker {
+				l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+					ClientOption: rueidisAt(n), KeyMajority: 1, NoLoopTracking: noloop,
+					// Long, so that only an invalidation can be what is quick.
+					KeyValidity: 2 * time.Minute, ExtendInterval: time.Minute, TryNextAfter: 30 * time.Second,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(l.Close)
+				return l
+			}
+			holder, waiter := locker(rest[0]), locker(rest[1])
+			ctx := within(t, 2*time.Minute)
+			held, release, err := holder.WithContext(ctx, "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			if _, _, err := waiter.TryWithContext(ctx, "job"); err == nil {
+				t.Fatal("two have the lock")
+			}
+			type taken struct {
+				ctx     context.Context
+				release context.CancelFunc
+				err     error
+			}
+			got := make(chan taken, 1)
+			go func() {
+				lock, release, err := waiter.WithContext(ctx, "job")
+				got <- taken{lock, release, err}
+			}()
+			kill(t, dead)
+			// Something has to go through the new leader before it is known that all is well.
+			want(t, rest[1], "OK", "SET", "other", "x")
+			select {
+			case <-held.Done():
+				t.Fatal("the lock was lost with the leader")
+			case r := <-got:
+				t.Fatalf("the waiter got a lock that is held (%v)", r.err)
+			default:
+			}
+			begun := time.Now()
+			want(t, rest[1], "(integer) 1", "DEL", "rueidislock:0:job")
+			select {
+			case <-held.Done():
+				t.Logf("the holder knew after %v", time.Since(begun))
+			case <-ctx.Done():
+				t.Fatal("the holder does not know that the lock is lost")
+			}
+			var second taken
+			select {
+			case second = <-got:
+				if second.err != nil {
+					t.Fatal(second.err)
+				}
+				t.Logf("the waiter had the lock after %v", time.Since(begun))
+			case <-ctx.Done():
+				t.Fatal("the waiter does not wake")
+			}
+			// And by release, the other way round.
+			go func() {
+				lock, release, err := holder.WithContext(ctx, "job")
+				got <- taken{lock, release, err}
+			}()
+			begun = time.Now()
+			second.release()
+			select {
+			case r := <-got:
+				if r.err != nil {
+					t.Fatal(r.err)
+				}
+				t.Logf("the next had it %v after the release began", time.Since(begun))
+				r.release()
+			case <-ctx.Done():
+				t.Fatal("nobody wakes after a release")
+			}
+		})
+	}
+}
