@@ -51,7 +51,7 @@ lint: ## gofmt, go vet, staticcheck, and the rules of test/tidy
 
 .PHONY: compat
 compat: ## compare commands and client libraries with a real Redis (needs redis-server and the libraries)
-	HOLDFAST_REQUIRE_REDIS=1 HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/compat/... ./test/clients/... ./resp/...
+	HOLDFAST_REQUIRE_REDIS=1 HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/compat/... ./test/clients/... ./test/discovery/... ./resp/...
 
 .PHONY: bench
 bench: ## measure three nodes beside a redis-server with appendfsync always (needs both Redis tools); BENCH='-help' for more

@@ -16,12 +16,14 @@ import (
 
 // Config says what cluster New makes.
 type Config struct {
-	Program string   // path of the binary: see Build
-	Dir     string   // holds the nodes' data directories and logs
-	Nodes   int      // default 3
-	Args    []string // further arguments of "serve", for all nodes
-	Env     []string // environment of the nodes, beside this process' own
-	Starter *Starter // default: one for all clusters of this process
+	Program string // path of the binary: see Build
+	Dir     string // holds the nodes' data directories and logs
+	Nodes   int    // default 3
+	// Sentinel has every node serve Redis Sentinel too.
+	Sentinel bool
+	Args     []string // further arguments of "serve", for all nodes
+	Env      []string // environment of the nodes, beside this process' own
+	Starter  *Starter // default: one for all clusters of this process
 }
 
 // Cluster is a set of nodes on loopback.
@@ -30,7 +32,8 @@ type Cluster struct {
 }
 
 // New makes a cluster of which nothing runs yet. Its client ports follow each
-// other, as do its peer and its http ports, 1000 and 2000 above.
+// other, as do its peer, its http and its Sentinel ports, 1000, 2000 and 3000
+// above.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
@@ -41,7 +44,7 @@ func New(cfg Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	base, err := FreePorts(3, cfg.Nodes, 1000)
+	base, err := FreePorts(4, cfg.Nodes, 1000)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +60,19 @@ func New(cfg Config) (*Cluster, error) {
 			Dir: filepath.Join(cfg.Dir, id), LogFile: filepath.Join(cfg.Dir, id+".log"),
 			program: cfg.Program, env: append(cleanEnv(), cfg.Env...), starter: cfg.Starter,
 		}
+		if cfg.Sentinel {
+			n.Sentinel = loopback(base + 3000 + i)
+		}
 		c.Nodes = append(c.Nodes, n)
 		peers = append(peers, id+"="+n.Peers)
 	}
 	for _, n := range c.Nodes {
-		n.args = append([]string{"serve", "--node-id", n.ID, "--data-dir", n.Dir, "--client-addr", n.Clients,
-			"--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", strings.Join(peers, ",")}, cfg.Args...)
+		n.args = []string{"serve", "--node-id", n.ID, "--data-dir", n.Dir, "--client-addr", n.Clients,
+			"--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", strings.Join(peers, ",")}
+		if n.Sentinel != "" {
+			n.args = append(n.args, "--sentinel-addr", n.Sentinel)
+		}
+		n.args = append(n.args, cfg.Args...)
 	}
 	return c, nil
 }

@@ -16,6 +16,7 @@ import (
 type Node struct {
 	ID                   string
 	Clients, Peers, HTTP string // addresses
+	Sentinel             string // address, "" for none
 	Dir                  string // data directory
 	LogFile              string // all that its processes have printed
 

@@ -1,0 +1,197 @@
+package discovery
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// client is a client library with one long-lived client object.
+type client interface {
+	// set writes a key.
+	set(ctx context.Context, key, value string) error
+	// port is the client port of the node that its writes go to.
+	port(ctx context.Context) (string, error)
+}
+
+// follow has a client write before and after the leader is killed. It must find the
+// new leader by itself, and what was acknowledged must be there.
+func follow(t *testing.T, c *cluster, lib client) {
+	t.Helper()
+	ctx := within(t)
+	var written []string
+	write := func(name string) error {
+		err := lib.set(ctx, name, name)
+		if err == nil {
+			written = append(written, name)
+		}
+		return err
+	}
+	for i := range 20 {
+		if err := write(fmt.Sprint("before", i)); err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+	}
+	if port, err := lib.port(ctx); err != nil || port != portOf(t, c.leader.Clients) {
+		t.Errorf("client writes to port %s, %v; %s leads", port, err, c.leader.Clients)
+	}
+	c.killLeader(t)
+	begun := time.Now()
+	var first time.Duration
+	var failed []string
+	pause := time.NewTicker(10 * time.Millisecond) // between attempts, as programs make them
+	defer pause.Stop()
+	for i, streak := 0, 0; streak < 20; i++ {
+		if err := write(fmt.Sprint("after", i)); err != nil {
+			streak = 0
+			failed = append(failed, err.Error())
+			if ctx.Err() != nil {
+				t.Fatalf("no writes after the leader was killed; %d errors: %.2000q", len(failed), slices.Compact(failed))
+			}
+			<-pause.C
+			continue
+		}
+		if streak++; first == 0 {
+			first = time.Since(begun)
+		}
+	}
+	t.Logf("first write %v after the kill, %d errors: %.300q", first.Round(time.Millisecond), len(failed), slices.Compact(slices.Clone(failed)))
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follows := func() bool { // the last leader may have been replaced once more
+		port, err := lib.port(ctx)
+		return err == nil && port == portOf(t, leader.Clients)
+	}
+	if err := process.Poll(ctx, "the client to be at the new leader", follows); err != nil {
+		t.Error(err)
+	}
+	conn, err := redis.Dial("tcp", leader.Clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, key := range written {
+		if got, err := redis.String(conn.Do("GET", key)); err != nil || got != key {
+			t.Errorf("acknowledged %s: %q, %v", key, got, err)
+		}
+	}
+}
+
+// tcpPort finds the port in INFO.
+func tcpPort(info string) (string, error) {
+	for line := range strings.Lines(info) {
+		if port, ok := strings.CutPrefix(strings.TrimSpace(line), "tcp_port:"); ok {
+			return port, nil
+		}
+	}
+	return "", fmt.Errorf("no tcp_port in %.100q", info)
+}
+
+// need skips the test, or fails it if all clients are required.
+func need(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
+		t.Fatalf("%s: %v", what, err)
+	}
+	t.Skipf("%s is not installed: %v", what, err)
+}
+
+// script is a client in another language: a program that reads "set KEY VALUE" and
+// "port" from its standard input and answers each with a line, "ok …" or "error …".
+type script struct {
+	in   io.Writer
+	out  *bufio.Reader
+	pipe deadliner
+}
+
+// deadliner is the end of a pipe.
+type deadliner interface{ SetReadDeadline(time.Time) error }
+
+// startScript runs a script of testdata with the addresses as its arguments. probe
+// ends well where the library is installed.
+func startScript(t *testing.T, library, program, probe, file string, args ...string) *script {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	need(t, library, err)
+	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs") // a Node that is not Debian's looks elsewhere
+	flag := map[string]string{"php": "-r", "/usr/bin/python3": "-c"}[program]
+	if flag == "" {
+		flag = "-e"
+	}
+	try := exec.Command(path, flag, probe)
+	try.Env = env
+	need(t, library, try.Run())
+	cmd := exec.Command(path, append([]string{filepath.Join("testdata", file)}, args...)...)
+	cmd.Env = env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errOut strings.Builder
+	cmd.Stderr = &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close() // ends the script
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case err = <-done:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			err = <-done
+		}
+		if t.Failed() {
+			t.Logf("%s: %v\n%s", file, err, errOut.String())
+		}
+	})
+	return &script{in, bufio.NewReader(out), out.(deadliner)}
+}
+
+func (s *script) do(line string) (string, error) {
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		return "", err
+	}
+	if err := s.pipe.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
+	}
+	answer, err := s.out.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	answer = strings.TrimSpace(answer)
+	if text, failed := strings.CutPrefix(answer, "error"); failed {
+		return "", errors.New(strings.TrimSpace(text))
+	}
+	return strings.TrimSpace(strings.TrimPrefix(answer, "ok")), nil
+}
+
+func (s *script) set(_ context.Context, key, value string) error {
+	_, err := s.do("set " + key + " " + value)
+	return err
+}
+
+func (s *script) port(context.Context) (string, error) { return s.do("port") }
