@@ -126,7 +126,43 @@ var hostile = map[string]string{
 	"setmetatable loop":    `local a, b = {}, {} setmetatable(a, {__index = b}) setmetatable(b, {__index = a}) while true do pcall(function() return a.x end) end`,
 	"newindex loop":        `local a, b = {}, {} setmetatable(a, {__newindex = b}) setmetatable(b, {__newindex = a}) while true do pcall(function() a.x = 1 end) end`,
 	"error objects":        `local function f(n) if n == 0 then error({}) end f(n - 1) end while true do pcall(f, 1000) end`,
+	"yield in method":      `local t = setmetatable({}, {__index = function() coroutine.yield(1) return function() end end}) local co = coroutine.wrap(function() t:m() t:m() return 2 end) while true do co() end`,
+	"yield in iterator":    `local co = coroutine.wrap(function() for x in function() coroutine.yield(1) return 1 end do end end) while true do co() end`,
+	"yield in operators":   `local m = {} for _, n in ipairs({'add', 'sub', 'lt', 'eq', 'concat', 'call', 'newindex', 'unm'}) do m['__' .. n] = function() coroutine.yield(n) return 1 end end local co = coroutine.wrap(function() local a, b = setmetatable({}, m), setmetatable({}, m) while true do pcall(function() return a + b end) a() a.x = 1 local c = a < b c = a == b c = a .. b c = -a end end) while true do co() end`,
+	"yield in sort":        `local co = coroutine.wrap(function() table.sort({3, 2, 1}, function(a, b) coroutine.yield() return a < b end) end) while true do co() end`,
+	"resume in resume":     `local co co = coroutine.create(function() while true do coroutine.resume(co) coroutine.yield() end end) while true do coroutine.resume(co) end`,
+	"errors in coroutines": `while true do coroutine.resume(coroutine.create(function() local x = nil + 1 end)) end`,
+	"coroutine upvalues":   `local x = 1 local f = coroutine.wrap(function() local y = x coroutine.yield(function() y = y + 1 return y end) end) local g = f() while true do g() end`,
+	"open upvalues":        `local function f(n) local x = n local g = function() return x end if n > 4900 then error('deep') end return 1 + f(n + 1) + g() end while true do pcall(f, 1) end`,
+	"error at depth":       `local function f(n) if n > 4900 then local x = nil + 1 end return 1 + f(n + 1) end while true do pcall(f, 1) end`,
+	"pcall at depth":       `local function f(n) local ok, e = pcall(f, n + 1) error(e) end while true do pcall(f, 1) end`,
+	"many locals":          `local function f(n) local a1,a2,a3,a4,a5,a6,a7,a8,a9,b1,b2,b3,b4,b5,b6,b7,b8,b9,c1,c2,c3,c4,c5,c6,c7,c8,c9,d1,d2,d3,d4,d5,d6,d7,d8,d9 = n return 1 + f(n + 1) end while true do pcall(f, 1) end`,
+	"far store":            `local t = {} for i=1,1e9 do local u = {} u[524000] = 1 t[i] = u end`,
+	"far and gone":         `local t = {} t[524000] = 1 t[524000] = nil while true do local n = #t t[n+2] = 1 t[n+2] = nil end`,
+	"float keys":           `local t = {} for i=1,1e9 do t[i + 0.5] = i end`,
+	"keys come and go":     `local t = {} for i=1,1e9 do t['k' .. i] = 1 t['k' .. i] = nil end`,
+	"table keys":           `local t = {} while true do t[{}] = 1 end`,
+	"constructors":         `local t = {} while true do t = {t, a = t, b = t, c = t} end`,
+	"empty tables":         `local t = {} for i=1,1e9 do local u = {} u.x = 1 t[i] = u end`,
+	"static keys":          `while true do local t = {} ` + staticKeys(500) + ` end`,
+	"arg":                  `local function f(...) return arg end local t = {} for i=1,1e9 do t[i] = f(i, i, i) end`,
+	"substrings":           `local s, t = string.rep('x', 1e6), {} for i=1,1e9 do t[i] = s:sub(2) end`,
+	"tostring of objects":  `while true do tostring({}) end`,
+	"globals loop":         `while true do for k, v in pairs(_G) do end end`,
+	"forged position":      `while true do pcall(error, "\27" .. "0:999999999: x", 0) pcall(error, "\27" .. "99:1: attempt to call a non-function object", 0) end`,
+	"long numerals":        `local s = string.rep('9', 1e6) while true do local n = s + 1 end`,
+	"long hex":             `local s = '0x' .. string.rep('f', 1e6) while true do tonumber(s) end`,
+	"compare circle":       `local m = {} m.__eq = function(a, b) return a == setmetatable({}, m) end return setmetatable({}, m) == setmetatable({}, m)`,
+	"newindex recursion":   `local t = setmetatable({}, {__newindex = function(t, k, v) t[k .. 'x'] = v end}) t.a = 1`,
 	"exponent":             `local x = 2 while true do x = x ^ 1.0001 end`,
+}
+
+func staticKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "t.k%d = 1 ", i)
+	}
+	return b.String()
 }
 
 // The budget of the tests: a fraction of what a node allows.
@@ -144,6 +180,10 @@ func ping([][]byte) fsm.Reply { return fsm.Simple("PONG") }
 func TestRun_EndsWithinItsBudget(t *testing.T) {
 	conf := smallLimits()
 	r := script.NewRunner(conf)
+	want := r.RunScript(fsm.ScriptCall{Body: []byte(probe), Do: ping}).Text()
+	if want == "" {
+		t.Fatal("the probe answers nothing")
+	}
 	for name, src := range hostile {
 		t.Run(name, func(t *testing.T) {
 			if text := r.CompileScript([]byte(src)); text != "" {
@@ -166,6 +206,9 @@ func TestRun_EndsWithinItsBudget(t *testing.T) {
 			}
 			t.Logf("%s: %v, %+v, allocated %d KiB, %d ns a step: %v %.80s", name, took.Round(time.Microsecond), used,
 				(after.TotalAlloc-before.TotalAlloc)>>10, took.Nanoseconds()/int64(max(used.Steps, 1)), err, reply.Text())
+			if got := r.RunScript(fsm.ScriptCall{Body: []byte(probe), Do: ping}).Text(); got != want {
+				t.Errorf("afterwards: got %s, want %s", got, want)
+			}
 			if errors.Is(err, script.ErrPanic) {
 				var a *script.Abort
 				errors.As(err, &a)

@@ -46,7 +46,7 @@ type budget struct {
 	steps    int // left after that
 	bytes    int // left
 	longest  int // length of the longest string seen: what one instruction may compare
-	deleted  int // values removed from tables: what one next or # may have to pass over
+	deleted  int // values removed from tables, far ones counting as several: what one next or # may have to pass over
 	deadline time.Time
 	last     time.Time // of the last refuel, while long strings are about
 	// interrupt, killed: see ScriptCall.Interrupt and Runner.Kill.

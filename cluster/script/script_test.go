@@ -71,15 +71,17 @@ func TestRun_HasNoWayOut(t *testing.T) {
 	}
 }
 
-// A run begins as every other, whatever ran before.
-func TestRun_SeesNoOtherRun(t *testing.T) {
-	probe := `local t = {}
+// probe shows all that a run could find of another one.
+const probe = `local t = {}
 		for k in pairs(_G) do t[#t+1] = tostring(k) end
 		for _, lib in ipairs({string, table, math, redis, cjson, cmsgpack, struct, bit, coroutine, getmetatable(''), getmetatable(_G)}) do
 			for k, v in pairs(lib) do t[#t+1] = tostring(k) .. tostring(v) end
 		end
 		return table.concat(t, ',') .. cjson.encode({0.123456789012345, {[1]=1,[5]=1}}) .. math.random(1000000) .. tostring({})
 			.. #KEYS .. tostring(redis.call('GET')) .. collectgarbage('count')`
+
+// A run begins as every other, whatever ran before.
+func TestRun_SeesNoOtherRun(t *testing.T) {
 	do := func([][]byte) fsm.Reply { return fsm.Map([]fsm.Reply{fsm.One, fsm.One}) }
 	want := eval(t, probe, fsm.ScriptCall{Do: do}).Text()
 	if want == "" {

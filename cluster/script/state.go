@@ -10,7 +10,7 @@ import (
 const (
 	// callStackSize is how deep calls nest: gopher-lua takes 88 bytes for each at
 	// once, and walks the whole stack for every error.
-	callStackSize = 8000
+	callStackSize = 5000
 	// maxCalls is how deep calls from Go nest (pcall, metamethods of the library,
 	// callbacks of gsub and sort), as in C's Lua: LUAI_MAXCCALLS.
 	maxCalls = 195
@@ -18,8 +18,8 @@ const (
 	maxResults = 8000
 
 	registrySize = 2048
-	registryMax  = 256 << 10
-	registryStep = 4096
+	registryMax  = 128 << 10
+	registryStep = 16 << 10
 )
 
 // State is an interpreter that runs one script at a time, and is used again for
@@ -360,7 +360,7 @@ func (st *State) storeNumber(t *Table, k lua.LNumber, v Value) {
 		if old == Nil {
 			return // do not fill up a list to remove what is not there
 		}
-		st.deleted++
+		st.deleted += 1 + i>>8
 	} else if old == Nil {
 		st.Alloc(slotBytes)
 		if i > 1 && t.RawGetInt(i-1) == Nil {
@@ -378,6 +378,7 @@ func (st *State) storeFar(t *Table, i int) {
 	if gap := i - have; gap > 0 {
 		st.Alloc(2 * gap * valueBytes)
 		st.Step(gap >> 3)
+		st.deleted += gap >> 8
 	}
 	if _, ok := st.sparse[t]; !ok {
 		st.Alloc(64)
