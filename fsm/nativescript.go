@@ -81,6 +81,14 @@ func isNative(sha string, args [][]byte) bool {
 	return fail != "" || n.fits(keys, argv)
 }
 
+// nativeFor returns the native script for a call, nil if it has to be interpreted.
+func nativeFor(sha string, args, keys, argv [][]byte) *nativeScript {
+	if n := native[sha]; n != nil && !readOnlyScript(args) && n.fits(keys, argv) {
+		return n
+	}
+	return nil
+}
+
 // native holds the scripts by SHA1.
 var native = nativeTable()
 

@@ -82,11 +82,23 @@ func (cmd *Command) interpreted(args [][]byte) bool {
 	case "eval":
 		return !isNative(SHA1(args[1]), args)
 	case "evalsha":
-		return len(args[1]) == shaLen && !isNative(strings.ToLower(string(args[1])), args)
+		var buf [shaLen]byte
+		return len(args[1]) == shaLen && !isNative(viewString(lowerSHA(&buf, args[1])), args)
 	case "load":
 		return native[SHA1(args[2])] == nil
 	}
 	return true
+}
+
+// lowerSHA writes the name of a script into buf, in lower case.
+func lowerSHA(buf *[shaLen]byte, sha []byte) []byte {
+	for i, b := range sha {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		buf[i] = b
+	}
+	return buf[:len(sha)]
 }
 
 const shaLen = 40
@@ -99,14 +111,22 @@ func eval(c *Ctx, args [][]byte) Reply {
 	case len(args[1]) > maxScriptBytes:
 		return Error(msgScriptLength)
 	}
-	return c.script(SHA1(args[1]), args[1], keys, argv, len(args[0]) > len("eval"))
+	sha := SHA1(args[1])
+	if n := nativeFor(sha, args, keys, argv); n != nil {
+		if refusal := c.cacheScript(sha, args[1], false); refusal.IsError() {
+			return refusal
+		}
+		return n.call(c, sha, keys, argv)
+	}
+	return c.script(sha, args[1], keys, argv, readOnlyScript(args))
 }
 
 func evalsha(c *Ctx, args [][]byte) Reply {
 	if len(args[1]) != shaLen { // before anything else, as in Redis
 		return Error(msgNoScript)
 	}
-	sha := strings.ToLower(string(args[1]))
+	var buf [shaLen]byte
+	sha := viewString(lowerSHA(&buf, args[1]))
 	body, known := c.m.scripts.get(sha)
 	keys, argv, fail := scriptArgs(args)
 	switch {
@@ -115,18 +135,18 @@ func evalsha(c *Ctx, args [][]byte) Reply {
 	case !known:
 		return Error(msgNoScript)
 	}
-	return c.script(sha, []byte(body), keys, argv, len(args[0]) > len("evalsha"))
-}
-
-// script runs a script: as a native one, or by the interpreter of the leader, or
-// of the node that reads.
-func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool) Reply {
-	if n := native[sha]; n != nil && !readOnly && n.fits(keys, argv) {
-		if refusal := c.cacheScript(sha, body, false); refusal.IsError() {
-			return refusal
-		}
+	if n := nativeFor(sha, args, keys, argv); n != nil {
 		return n.call(c, sha, keys, argv)
 	}
+	return c.script(strings.Clone(sha), []byte(body), keys, argv, readOnlyScript(args))
+}
+
+// readOnlyScript tells EVAL_RO and EVALSHA_RO from EVAL and EVALSHA.
+func readOnlyScript(args [][]byte) bool { return args[0][len(args[0])-1]|0x20 == 'o' }
+
+// script runs a script by the interpreter of the leader, or of the node that
+// reads.
+func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool) Reply {
 	switch {
 	case c.rec == nil && !c.readOnly:
 		return Error(msgNotRehearsed)

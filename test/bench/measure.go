@@ -100,7 +100,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 				return res, err
 			}
 			*t.samples = append(*t.samples, s)
-			fmt.Fprintf(b.out, "%-14s %-9s %d/%d  %8.0f/s  p50 %.3f ms  p99 %.3f ms\n", r.name, t.name, rep+1, b.o.reps, s.rps, s.p50, s.p99)
+			fmt.Fprintf(b.out, "%-19s %-9s %d/%d  %8.0f/s  p50 %.3f ms  p99 %.3f ms\n", r.name, t.name, rep+1, b.o.reps, s.rps, s.p50, s.p99)
 		}
 	}
 	// A change of leader in the middle would have measured something else.
@@ -117,6 +117,9 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 // once runs redis-benchmark, and checks that what it counted as done was done: it
 // counts error replies as well.
 func (b *bench) once(ctx context.Context, r row, addr string, count int) (s sample, took time.Duration, err error) {
+	if r.cycle != nil {
+		return b.cycles(ctx, r, addr, count)
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return s, 0, err

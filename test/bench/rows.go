@@ -6,8 +6,9 @@ type row struct {
 	clients  int
 	pipeline int
 	command  []string
-	writes   bool // every command must make a key
-	follower bool // measured through a follower too
+	cycle    *cycle // in place of command
+	writes   bool   // every command must make a key
+	follower bool   // measured through a follower too
 
 	// Floors: the leader and the follower as a share of Redis, and the follower as
 	// a share of our own leader. 0 for none.
@@ -28,12 +29,14 @@ var (
 	get   = []string{"GET", "lock:" + runMark + ":__rand_int__"}
 )
 
-// allRows are those with a floor; the floors are those of the project's first
-// milestone.
+// allRows are those with a floor, which are those of the project's milestones, and
+// the lock cycle by a script that has to be interpreted, to be read beside the other.
 var allRows = []row{
 	{name: "SETNX c1", clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
 	{name: "SETNX c50", clients: 50, pipeline: 1, command: setnx, writes: true, follower: true, leaderFloor: 0.33, ownFloor: 0.7},
 	{name: "SETNX c256", clients: 256, pipeline: 1, command: setnx, writes: true, follower: true, leaderFloor: 0.45, ownFloor: 0.7},
 	{name: "SETNX c50 P16", clients: 50, pipeline: 16, command: setnx, writes: true, leaderFloor: 0.40},
 	{name: "GET c50", clients: 50, pipeline: 1, command: get, follower: true, leaderFloor: 0.6, followerFloor: 0.3},
+	{name: "lock cycle c50", clients: 50, pipeline: 1, cycle: redsyncRelease, follower: true, leaderFloor: 0.6},
+	{name: "own lock script c50", clients: 50, pipeline: 1, cycle: ownRelease},
 }
