@@ -30,7 +30,7 @@ type runningScript struct{ killed atomic.Bool }
 
 // Why a script is ended. The first is Redis' text.
 const (
-	msgScriptKilled = "ERR Script killed by user with SCRIPT KILL."
+	msgScriptKilled = "ERR Script killed by user with SCRIPT KILL..."
 	msgScriptLost   = "ERR script was ended because its node does not lead any more"
 	msgScriptPanic  = "ERR script made the interpreter fail, nothing of it was done"
 )

@@ -144,7 +144,7 @@ func TestScripts_Kill(t *testing.T) {
 	default:
 	}
 	c.client(c.others(leader)[1]).want(t, ok, "SCRIPT", "KILL")
-	if got, want := <-reply, "-ERR Script killed by user with SCRIPT KILL.\r\n"; got != want {
+	if got, want := <-reply, "-ERR Script killed by user with SCRIPT KILL...\r\n"; got != want {
 		t.Errorf("the script answered %q, want %q", got, want)
 	}
 	if got := <-wrote; got != ok {

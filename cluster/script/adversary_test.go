@@ -277,8 +277,9 @@ func TestRun_StopsWhenInterrupted(t *testing.T) {
 		}
 		return "UNAVAILABLE enough"
 	}
-	reply := script.NewRunner(c).RunScript(fsm.ScriptCall{Body: []byte(`pcall(function() while true do end end)`), Do: ping, Interrupt: interrupt})
-	if got, want := reply.Text(), "UNAVAILABLE enough"; got != want || !reply.IsError() {
+	body := []byte(`pcall(function() while true do end end)`)
+	reply := script.NewRunner(c).RunScript(fsm.ScriptCall{Body: body, Do: ping, Interrupt: interrupt})
+	if got, want := reply.Text(), "UNAVAILABLE enough script: "+fsm.SHA1(body)+", on @user_script:1."; got != want || !reply.IsError() {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

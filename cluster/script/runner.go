@@ -196,10 +196,10 @@ func (r *Runner) run(call fsm.ScriptCall) (reply fsm.Reply, used Usage, err erro
 // aborted is the reply to a run that was cut off.
 func (r *Runner) aborted(call fsm.ScriptCall, a *Abort) fsm.Reply {
 	var i *interrupted
-	if errors.As(a.Reason, &i) {
-		return fsm.Error(i.text)
-	}
 	line := max(a.Line, 1)
+	if errors.As(a.Reason, &i) {
+		return fsm.Error(fmt.Sprintf("%s script: %s, on @user_script:%d.", i.text, call.SHA, line))
+	}
 	if errors.Is(a, ErrKilled) {
 		return fsm.Error(fmt.Sprintf("ERR Error running script, script killed by user with SCRIPT KILL. script: %s, on @user_script:%d.", call.SHA, line))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/script"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -172,7 +173,26 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
 		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr, RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
+		Scripts: newInterpreter(o.options.ScriptTime, log.Named("lua")),
 	}, nil
+}
+
+// newInterpreter returns the interpreter of scripts. limit, which the cluster
+// holds scripts to, is also the backstop of the interpreter itself.
+func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
+	c := script.DefaultConfig()
+	c.Limits.Time = 2 * limit
+	c.Log = func(level int, text string) {
+		switch level {
+		case script.LogDebug, script.LogVerbose:
+			log.Debug(text)
+		case script.LogNotice:
+			log.Info(text)
+		default:
+			log.Warn(text)
+		}
+	}
+	return script.NewRunner(c)
 }
 
 func newLogger(level, format string) (hclog.Logger, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/script"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -55,7 +56,7 @@ func Open(dir string, limits resp.Limits) (n *Node, stop func() error, err error
 	node, err := cluster.Open(cluster.Config{
 		NodeID: "n1", DataDir: dir, LogStore: "wal", PeerAddr: peer, AdvertisePeerAddr: peer,
 		Peers: []cluster.Peer{{ID: "n1", Addr: peer}}, Options: options, Version: "test", Logger: log,
-		Fatal: func(err error) { panic(err) },
+		Scripts: script.NewRunner(script.DefaultConfig()), Fatal: func(err error) { panic(err) },
 	})
 	if err != nil {
 		return nil, nil, err
