@@ -49,7 +49,8 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	if err := c.SetDeadline(time.Now().Add(m.cfg.HandshakeTimeout)); err != nil {
 		return fail(fmt.Errorf("set handshake deadline: %w", err))
 	}
-	if hello, err = readPrelude(c); err != nil {
+	hello, said, err := ReadHello(c)
+	if err != nil {
 		var unknown layoutError
 		switch {
 		case errors.As(err, &unknown):
@@ -92,6 +93,7 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return fail(fmt.Errorf("clear handshake deadline: %w", err))
 	}
+	c.seal(said, answer)
 	return hello, handler, layer, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 // conn is a connection that its Mux knows, so that closing the Mux ends reads that have no deadline.
 type conn struct {
-	net.Conn
+	sealedConn
 	mux      *Mux
 	accepted bool // counts against Config.MaxConns
 

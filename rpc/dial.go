@@ -1,9 +1,11 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -52,7 +54,7 @@ func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*con
 	if err != nil {
 		return fail(err)
 	}
-	c := &conn{Conn: raw, mux: m}
+	c := &conn{sealedConn: sealedConn{Conn: raw}, mux: m}
 	if err := m.track(c); err != nil {
 		c.drop()
 		return fail(err)
@@ -78,7 +80,8 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if _, err := c.Write(prelude); err != nil {
 		return Hello{}, fmt.Errorf("send prelude: %w", err)
 	}
-	peer, reason, text, err := readAnswer(c)
+	var answer bytes.Buffer
+	peer, reason, text, err := readAnswer(io.TeeReader(c, &answer))
 	if err != nil {
 		return Hello{}, fmt.Errorf("handshake: %w", err)
 	}
@@ -99,6 +102,7 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, fmt.Errorf("clear deadline: %w", err)
 	}
+	c.seal(prelude, answer.Bytes())
 	return peer, nil
 }
 

@@ -1,7 +1,7 @@
 // Package rpc is how two nodes talk: one peer port per node, and on it raft's own connections and framed streams.
 //
 // A Mux owns the port. Every connection, accepted or dialled, begins with a handshake in which both sides say who they are
-// (Hello). After it the connection is either handed to raft as raw bytes (ServiceRaft, through Mux.RaftLayer) or becomes a
+// (Hello). After it the connection is either handed to raft as a stream of bytes (ServiceRaft, through Mux.RaftLayer) or becomes a
 // Stream, which carries frames in both directions. The package knows nothing about what the frames mean.
 //
 // # Handshake
@@ -34,8 +34,13 @@
 //	type    u8   the caller's; all 256 values are free
 //	payload
 //
-// A frame over the limit, or one that the connection's end cuts short, ends the stream. There are no checksums, no pings and no flow
-// control beyond TCP's: what needs them has them one layer up.
+// A frame over the limit, or one that the connection's end cuts short, ends the stream. There are no pings and no flow control beyond
+// TCP's: what needs them has them one layer up.
+//
+// # Records
+//
+// After the handshake both directions travel in records of up to 16 KiB, raft's bytes as well as frames, each with a CRC32C over all
+// that came before it, the handshake included (seal.go). A changed byte ends the connection.
 //
 // A stream has an outbox and one goroutine that empties it. Whatever was sent while the previous write was under way goes out as one
 // write (at most 1 MiB a piece), so a busy stream pays for few system calls and an idle one has no delay.

@@ -34,6 +34,9 @@ var (
 	// ErrQueueFull says that more than Config.MaxQueue bytes wait to be written and the caller may not wait.
 	ErrQueueFull = errors.New("rpc: stream queue is full")
 
+	// ErrDamaged says that bytes were changed on their way here.
+	ErrDamaged = errors.New("rpc: bytes were changed on their way")
+
 	// ErrWriteTimeout says that the peer took no byte for Config.WriteTimeout.
 	ErrWriteTimeout = errors.New("rpc: peer does not read")
 )

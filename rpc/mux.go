@@ -149,7 +149,7 @@ func (m *Mux) acceptLoop() {
 		raw, err := m.listener.Accept()
 		if err == nil {
 			pause = shortest
-			m.admit(&conn{Conn: raw, mux: m, accepted: true})
+			m.admit(&conn{sealedConn: sealedConn{Conn: raw}, mux: m, accepted: true})
 			continue
 		}
 		if m.ctx.Err() != nil {

@@ -311,6 +311,7 @@ func (s *Stream) write(buf []byte) error {
 		if err := s.conn.SetWriteDeadline(time.Now().Add(s.writeTimeout)); err != nil {
 			return fmt.Errorf("set write deadline: %w", err)
 		}
+		before := s.conn.wire
 		n, err := s.conn.Write(buf[:min(len(buf), maxWrite)])
 		buf = buf[n:]
 		s.mu.Lock()
@@ -319,7 +320,7 @@ func (s *Stream) write(buf []byte) error {
 		s.mu.Unlock()
 		timeout := errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
-		case err == nil, timeout && n > 0:
+		case err == nil, timeout && s.conn.wire > before:
 		case timeout:
 			return fmt.Errorf("%w: took no byte for %v", ErrWriteTimeout, s.writeTimeout)
 		default:
