@@ -84,6 +84,16 @@ func (g *gateway) sendLocked(c *call) {
 	_ = g.writes.send(g.first-1, seq, c.body)
 }
 
+// foreign reports whether the leader has accepted groups of this session that
+// this process never sent. Then another one has had the same session: the data
+// directory was copied back, and the count of starts in it has come to the same
+// number once more.
+func (g *gateway) foreign(accepted uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return accepted >= g.first+uint64(len(g.pending))
+}
+
 // floor is the number up to which all replies are here.
 func (g *gateway) floor() uint64 {
 	g.mu.Lock()
@@ -108,6 +118,12 @@ func (g *gateway) linked(l link, accepted uint64) {
 			_ = l.send(g.first-1, seq, body)
 			g.stats.Resent.Add(1)
 		}
+	}
+	if g.first == 1 && len(g.pending) == 0 {
+		// The start itself goes into the log, whether or not a client ever writes
+		// here: else nobody could tell later that an older directory came back.
+		g.pending = append(g.pending, nil)
+		_ = l.send(0, 1, noop)
 	}
 	waiting := g.unsent
 	g.unsent = nil

@@ -403,6 +403,10 @@ func (n *Node) linkOnce() error {
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
 	}
+	if n.gateway.foreign(accepted) {
+		l.close()
+		return ErrStaleSession
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- l.run() }()
 	n.gateway.linked(l, accepted)
@@ -446,6 +450,9 @@ func (n *Node) linkLocal(ctx context.Context, o *office) error {
 		return err
 	}
 	defer o.detach(n.session, l)
+	if n.gateway.foreign(accepted) {
+		return ErrStaleSession
+	}
 	if n.gateway.deliver(kept) {
 		return errRelink
 	}
