@@ -17,6 +17,10 @@ IMAGE        ?= holdfast:latest
 BENCH        ?=
 SEEDS        ?= 400
 VIRTUAL      ?= 60s
+EPISODES     ?= 20
+FAULTS       ?= all
+HOURS        ?= 8
+CHAOS        ?=
 
 .DEFAULT_GOAL := help
 
@@ -56,6 +60,18 @@ compat: ## compare commands and client libraries with a real Redis (needs redis-
 .PHONY: bench
 bench: ## measure three nodes beside a redis-server with appendfsync always (needs both Redis tools); BENCH='-help' for more
 	$(GO) run ./test/bench $(BENCH)
+
+.PHONY: chaos
+chaos: build ## attack clusters of the shipped binary and judge them (SEED=, EPISODES=, FAULTS=; some faults need root and strace)
+	$(GO) run ./test/chaos -program $(BIN) $(if $(SEED),-seed $(SEED)) -episodes $(EPISODES) -faults '$(FAULTS)' $(CHAOS)
+
+.PHONY: soak
+soak: build ## attack for HOURS (8), real processes and the simulator in turns, until something is violated
+	@end=$$(awk 'BEGIN { srand(); print int(srand() + $(HOURS) * 3600) }'); \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+		$(MAKE) --no-print-directory chaos EPISODES=40 SEED= CHAOS='-controls=false $(CHAOS)' || exit 1; \
+		$(MAKE) --no-print-directory sim SEED= || exit 1; \
+	done
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)

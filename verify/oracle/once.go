@@ -16,7 +16,8 @@ type Append struct {
 
 // Once checks what became of appends, given the lists as they are at the end:
 // acknowledged ones are there once, refused ones never, unknown ones at most
-// once, in an order that agrees with time, and nothing else is.
+// once, in an order that agrees with time, and nothing else is. A list that is
+// not among them could not be read: nothing is said of it.
 func Once(appends []Append, lists map[string][]string) []Violation {
 	var bad []Violation
 	say := func(a Append, format string, args ...any) {
@@ -41,6 +42,9 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 	tried := make(map[string]map[string]bool)
 	placed := make(map[string][]Append) // acknowledged ones that are there
 	for _, a := range appends {
+		if _, read := lists[a.List]; !read {
+			continue
+		}
 		if tried[a.List] == nil {
 			tried[a.List] = make(map[string]bool)
 		}

@@ -1,0 +1,299 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// cluster is the nodes under attack, and one more that can join.
+type cluster struct {
+	dir   string
+	nodes []*node // the members at the beginning
+	spare *node
+	net   *network
+	disks *diskRoom // nil if no plan needs it
+}
+
+// clusterConfig says what cluster to make.
+type clusterConfig struct {
+	program string
+	dir     string
+	nodes   int
+	args    []string
+	disks   bool
+}
+
+func newCluster(cfg clusterConfig) (c *cluster, err error) {
+	c = &cluster{dir: cfg.dir, net: newNetwork()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	all := cfg.nodes + 1 // with the spare
+	base, err := process.FreePorts(2, all, 1000)
+	if err != nil {
+		return c, err
+	}
+	var peers []string
+	for i := range all {
+		peers = append(peers, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, base+1000+i))
+	}
+	pc := process.Config{Program: cfg.program, Dir: cfg.dir, Nodes: all,
+		Args: append([]string{"--peers", strings.Join(peers[:cfg.nodes], ","), "--leader-wait", "1s", "--resolve-wait", "3s"}, cfg.args...)}
+	if cfg.disks {
+		if c.disks, err = newDiskRoom(cfg.dir); err != nil {
+			return c, err
+		}
+		pc.Starter = c.disks.starter
+	}
+	made, err := process.New(pc)
+	if err != nil {
+		return c, err
+	}
+	for i, p := range made.Nodes {
+		n := &node{Node: p, clock: filepath.Join(cfg.dir, p.ID+".clock"), data: p.Dir, files: p.Dir, member: i < cfg.nodes}
+		n.clients = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+i), p.Clients, true)
+		n.peers = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+1000+i), p.Peers, false)
+		if err := n.lie(0, 1); err != nil {
+			return c, err
+		}
+		if i == cfg.nodes {
+			c.spare = n
+			break
+		}
+		if c.disks != nil {
+			if n.disk, err = c.disks.add(p.ID); err != nil {
+				return c, err
+			}
+			n.data = filepath.Join(n.disk.mount, "data")
+			n.files = c.disks.seen(n.data)
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return c, nil
+}
+
+// joinArgs are the flags with which the spare node joins.
+func (c *cluster) joinArgs() []string {
+	peers := c.spare.ID + "=" + c.spare.peers.addr
+	for _, n := range c.nodes {
+		peers += "," + n.ID + "=" + n.peers.addr
+	}
+	return []string{"--peers", peers}
+}
+
+func (c *cluster) start() error {
+	for _, n := range c.nodes {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends everything; the directory stays.
+func (c *cluster) close() error {
+	var errs []error
+	for _, n := range append(c.nodes, c.spare) {
+		if n != nil {
+			errs = append(errs, n.kill())
+		}
+	}
+	c.net.shut()
+	if c.disks != nil {
+		c.disks.close()
+	}
+	return errors.Join(errs...)
+}
+
+// addrs are where clients connect: the proxies.
+func (c *cluster) addrs() []string {
+	var all []string
+	for _, n := range c.nodes {
+		all = append(all, n.clients.addr)
+	}
+	return all
+}
+
+// live are the nodes whose process runs and is not stopped.
+func (c *cluster) live() []*node {
+	var all []*node
+	for _, n := range c.nodes {
+		n.mu.Lock()
+		paused := n.paused
+		n.mu.Unlock()
+		if n.Running() && !paused {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// states asks nodes at the same time; those that do not answer are missing.
+func states(ctx context.Context, nodes []*node) map[*node]state {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	all := make(map[*node]state)
+	for _, n := range nodes {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if s, err := n.state(ctx); err == nil {
+				mu.Lock()
+				all[n] = s
+				mu.Unlock()
+			}
+		}()
+	}
+	wg.Wait()
+	return all
+}
+
+// leader waits for a leader with a way to it from a majority.
+func (c *cluster) leader(ctx context.Context) (leader *node, err error) {
+	err = process.Poll(ctx, "a leader", func() bool {
+		leader = nil
+		term, ready := uint64(0), 0
+		for n, s := range states(ctx, c.live()) {
+			if s.Role == "leader" && s.Ready && s.Term > term {
+				leader, term = n, s.Term
+			}
+			if s.Ready {
+				ready++
+			}
+		}
+		return leader != nil && ready > len(c.nodes)/2
+	})
+	return leader, err
+}
+
+// whole waits until all members run, follow one leader and have caught up.
+func (c *cluster) whole(ctx context.Context) (leader *node, err error) {
+	var why string
+	err = process.Poll(ctx, "the cluster to be whole", func() bool {
+		all := states(ctx, c.nodes)
+		if ctx.Err() != nil {
+			return false // what was the matter before is the reason
+		}
+		leader = nil
+		var commit uint64
+		for n, s := range all {
+			if s.Role == "leader" && s.Ready {
+				leader, commit = n, s.Commit
+			}
+		}
+		if leader == nil {
+			why = fmt.Sprintf("no leader; %d nodes answer", len(all))
+			return false
+		}
+		for _, n := range c.nodes {
+			s, ok := all[n]
+			if !ok || !s.Ready || s.Leader != leader.ID || !s.Voter || s.Applied+8 < min(commit, s.Commit) || s.Commit+4096 < commit {
+				why = fmt.Sprintf("%s is not with %s: answers %v, %+v", n.ID, leader.ID, ok, s)
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		err = fmt.Errorf("%w (%s)", err, why)
+	}
+	return leader, err
+}
+
+// followers are the live nodes but for the leader.
+func (c *cluster) followers(leader *node) []*node {
+	var all []*node
+	for _, n := range c.live() {
+		if n != leader {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// revive starts what does not run.
+func (c *cluster) revive() error {
+	var errs []error
+	for _, n := range c.nodes {
+		n.mu.Lock()
+		paused := n.paused
+		n.paused = false
+		n.mu.Unlock()
+		if paused && n.Running() {
+			errs = append(errs, n.Signal(syscall.SIGCONT))
+		}
+		if !n.Running() {
+			n.clients.close()
+			n.peers.close()
+			errs = append(errs, n.start())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// members asks a live node who belongs to the cluster.
+func (c *cluster) members(ctx context.Context) (all []state, err error) {
+	for _, n := range c.live() {
+		var text string
+		if text, err = n.ask(ctx, 3*time.Second, "STATUS"); err == nil {
+			return all, json.Unmarshal([]byte(text), &all)
+		}
+	}
+	return nil, fmt.Errorf("nobody says who the members are: %w", err)
+}
+
+// remove takes a node out of the cluster. It may take a few attempts, because
+// leaders change.
+func (c *cluster) remove(ctx context.Context, n *node) error {
+	var last error
+	err := process.Poll(ctx, n.ID+" to be removed", func() bool {
+		members, err := c.members(ctx)
+		if err != nil {
+			last = err
+			return false
+		}
+		there := false
+		for _, m := range members {
+			there = there || m.ID == n.ID
+		}
+		if !there {
+			return true
+		}
+		for _, other := range c.live() {
+			if other != n {
+				_, last = other.ask(ctx, 6*time.Second, "REMOVE", n.ID)
+				break
+			}
+		}
+		return false
+	})
+	return errors.Join(err, last0(err, last))
+}
+
+// last0 is the last attempt's error, if waiting failed.
+func last0(err, last error) error {
+	if err == nil {
+		return nil
+	}
+	return last
+}
+
+// copyDir copies a data directory; segments are sparse files and stay so.
+func copyDir(from, to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	return os.CopyFS(to, os.DirFS(from))
+}

@@ -1,0 +1,157 @@
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// diskBytes is the size of a disk: three segments of the log, and snapshots.
+const diskBytes = 320 << 20
+
+// diskRoom holds disks that can lose their power or be full: files with an ext4
+// in them. They are mounted in a mount namespace that belongs to one thread,
+// which starts the nodes, so that nothing stays mounted whatever happens to this
+// process.
+type diskRoom struct {
+	dir     string
+	starter *process.Starter
+	tid     int
+}
+
+// disk is one of them.
+type disk struct {
+	room         *diskRoom
+	image, mount string
+}
+
+// canMount says why disks cannot be had, or "".
+func canMount() string {
+	if os.Getuid() != 0 {
+		return "needs root"
+	}
+	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
+		return "needs mkfs.ext4"
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		return "needs loop devices"
+	}
+	return ""
+}
+
+func newDiskRoom(dir string) (*diskRoom, error) {
+	r := &diskRoom{dir: dir}
+	var err error
+	r.starter, err = process.NewStarter(func() error {
+		r.tid = unix.Gettid()
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		return unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
+	})
+	return r, err
+}
+
+// seen is a path on a disk as this process reaches it.
+func (r *diskRoom) seen(path string) string {
+	return filepath.Join(fmt.Sprintf("/proc/self/task/%d/root", r.tid), path)
+}
+
+func (r *diskRoom) close() {
+	if r.starter != nil {
+		r.starter.Close()
+	}
+}
+
+func (r *diskRoom) add(name string) (*disk, error) {
+	d := &disk{r, filepath.Join(r.dir, name+".img"), filepath.Join(r.dir, name+".disk")}
+	f, err := os.Create(d.image)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Truncate(diskBytes), f.Close()); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", d.image).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("mkfs.ext4: %w: %s", err, out)
+	}
+	if err := os.Mkdir(d.mount, 0o755); err != nil {
+		return nil, err
+	}
+	return d, d.attach()
+}
+
+// attach mounts the disk: with what its journal says, after a loss of power.
+func (d *disk) attach() error {
+	return d.room.starter.Do(func() error {
+		out, err := exec.Command("mount", "-o", "loop,noatime", d.image, d.mount).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("mount %s: %w: %s", d.image, err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	})
+}
+
+// detach unmounts it; nobody may use it any more.
+func (d *disk) detach() error {
+	return d.room.starter.Do(func() error {
+		if err := unix.Unmount(d.mount, 0); err != nil {
+			return fmt.Errorf("unmount %s: %w", d.mount, err)
+		}
+		return nil
+	})
+}
+
+// fsIocShutdown is FS_IOC_SHUTDOWN; with noLogFlush everything is lost that was
+// not made durable before, as by a loss of power.
+const (
+	fsIocShutdown = 0x8004587d
+	noLogFlush    = 2
+)
+
+// cutPower loses what is not durable. Every later access fails.
+func (d *disk) cutPower() error {
+	f, err := os.Open(d.room.seen(d.mount))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags := uint32(noLogFlush)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsIocShutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		return fmt.Errorf("FS_IOC_SHUTDOWN on %s: %w", d.mount, errno)
+	}
+	return nil
+}
+
+// fill takes all the space that is left; the file it returns gives it back when
+// it is removed.
+func (d *disk) fill() (balloon string, err error) {
+	balloon = d.room.seen(filepath.Join(d.mount, "balloon"))
+	f, err := os.Create(balloon)
+	if err != nil {
+		return balloon, err
+	}
+	defer f.Close()
+	size := int64(0)
+	for step := int64(32 << 20); step >= 4096; {
+		err := unix.Fallocate(int(f.Fd()), 0, size, step)
+		switch {
+		case err == nil:
+			size += step
+		case errors.Is(err, syscall.ENOSPC):
+			step /= 2
+		default:
+			return balloon, fmt.Errorf("fill %s: %w", d.mount, err)
+		}
+	}
+	return balloon, nil
+}

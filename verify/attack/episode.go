@@ -1,0 +1,284 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// Event is a fault of an episode.
+type Event struct {
+	Class  string        `json:"class"`
+	From   time.Duration `json:"from_ns"`
+	To     time.Duration `json:"to_ns"`
+	Seen   string        `json:"seen,omitempty"`    // what proves that it took effect
+	NotRun string        `json:"not_run,omitempty"` // why it did not
+}
+
+// episode is one cluster, its load, and what is done to it.
+type episode struct {
+	cfg  Config
+	plan Plan
+	dir  string
+	c    *cluster
+	load *load.Load
+	mon  *monitor
+
+	mu         sync.Mutex
+	violations []oracle.Violation
+	events     []Event
+	recoveries []oracle.Recovery
+	cutShort   bool // a fault of the present step could not do all it does
+	health     oracle.Health
+}
+
+// Limits of an episode.
+const (
+	recoverWithin = 10 * time.Second // from the end of the faults to a write through every node
+	wholeWithin   = 45 * time.Second
+	startWithin   = 30 * time.Second
+)
+
+func (e *episode) violation(check, format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Duration(0)
+	if e.load != nil {
+		now = e.load.Now()
+	}
+	e.violations = append(e.violations, oracle.Violation{Check: check, Text: fmt.Sprintf(format, args...), From: now, To: now})
+}
+
+func (e *episode) ill(from, to time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.health.Add(from, to)
+}
+
+// run plays the plan, calls rest when the load has ended and nothing moves any
+// more, and judge when all nodes are dead. An error means that the harness
+// failed, and says nothing about the cluster.
+func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.History)) (err error) {
+	if err := os.MkdirAll(e.dir, 0o755); err != nil {
+		return err
+	}
+	args := []string{"--log-store", e.plan.LogStore, "--snapshot-bytes", fmt.Sprint(e.plan.Snapshot)}
+	e.c, err = newCluster(clusterConfig{program: e.cfg.Program, dir: e.dir, nodes: e.plan.Nodes, args: args, disks: e.needsDisks()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.c.close()) }()
+	if err := e.c.start(); err != nil {
+		return err
+	}
+	starting, stop := soon(ctx, startWithin, "form a cluster")
+	_, err = e.c.whole(starting)
+	stop()
+	if err != nil {
+		return err
+	}
+	lc := e.cfg.Load
+	lc.Addrs, lc.Seed = e.c.addrs(), e.plan.Seed
+	if e.plan.Control != "" {
+		controls[e.plan.Control].load(&lc)
+	}
+	if e.load, err = load.Start(ctx, lc); err != nil {
+		return err
+	}
+	e.mon = watch(ctx, e)
+	rng := rand.New(rand.NewPCG(e.plan.Seed, 1))
+	err = e.strikes(ctx, rng)
+	e.load.Stop()
+	if err == nil {
+		err = e.afterwards(ctx)
+	}
+	e.mon.stop()
+	if err == nil {
+		err = rest()
+	}
+	for _, n := range append(e.c.nodes, e.c.spare) {
+		err = errors.Join(err, n.kill())
+	}
+	// Whatever happened: what the clients saw until then must have been right.
+	judge(e.load.History())
+	return err
+}
+
+func (e *episode) needsDisks() bool {
+	for _, f := range catalogue() {
+		for _, step := range e.plan.Steps {
+			for _, class := range step {
+				if f.class == class && f.disk && f.needs() == "" {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// strikes plays the steps: traffic first, for a fault without load proves
+// nothing, then the faults, then everything is healed and has to come back.
+func (e *episode) strikes(ctx context.Context, rng *rand.Rand) error {
+	if c := e.plan.Control; c != "" {
+		return controls[c].strike(ctx, e)
+	}
+	steps := e.plan.Steps
+	if len(steps) == 0 { // a control of the harness itself: nothing is broken
+		sleep(ctx, e.cfg.Quiet)
+		return e.heal(ctx)
+	}
+	for _, step := range steps {
+		if err := e.traffic(ctx, e.cfg.Traffic); err != nil {
+			return err
+		}
+		from := e.load.Now()
+		var wg sync.WaitGroup
+		for _, class := range step {
+			f := find(class)
+			s := &strike{e, rand.New(rand.NewPCG(rng.Uint64(), 2))}
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				e.strike(ctx, f, s)
+			}()
+		}
+		wg.Wait()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := e.heal(ctx); err != nil {
+			return err
+		}
+		e.ill(from-memory, e.load.Now()+settle)
+	}
+	return e.traffic(ctx, e.cfg.Traffic)
+}
+
+func find(class string) fault {
+	for _, f := range catalogue() {
+		if f.class == class {
+			return f
+		}
+	}
+	panic("attack: no fault is called " + class)
+}
+
+// strike runs one fault and notes what came of it.
+func (e *episode) strike(ctx context.Context, f fault, s *strike) {
+	ev := Event{Class: f.class, From: e.load.Now()}
+	if f.needs != nil {
+		ev.NotRun = f.needs()
+	}
+	if ev.NotRun == "" {
+		seen, err := f.run(ctx, s)
+		switch {
+		case err != nil:
+			ev.NotRun = err.Error()
+		case seen == "":
+			ev.NotRun = "nothing shows that it took effect"
+		default:
+			ev.Seen = seen
+		}
+	}
+	ev.To = e.load.Now()
+	e.mu.Lock()
+	e.cutShort = e.cutShort || ev.Seen == "" && f.group == members
+	e.events = append(e.events, ev)
+	e.mu.Unlock()
+}
+
+// traffic waits until the load has got through n commands.
+func (e *episode) traffic(ctx context.Context, n int) error {
+	from := e.load.Count()
+	wait, stop := soon(ctx, 30*time.Second, "traffic")
+	defer stop()
+	for e.load.Count() < from+n {
+		if !sleep(wait, 5*time.Millisecond) {
+			return fmt.Errorf("%d commands in %v are too few to go on: %w", e.load.Count()-from, 30*time.Second, context.Cause(wait))
+		}
+	}
+	return nil
+}
+
+// heal takes back what is still at work, brings back what is down, and sees to it
+// that every node serves again in time.
+func (e *episode) heal(ctx context.Context) error {
+	e.c.net.clear()
+	var errs []error
+	for _, n := range e.c.nodes {
+		errs = append(errs, n.lie(0, 1))
+	}
+	errs = append(errs, e.c.revive())
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	trying, stop := soon(ctx, wholeWithin, "recover")
+	defer stop()
+	e.mu.Lock()
+	cutShort := e.cutShort
+	e.cutShort = false
+	e.mu.Unlock()
+	if cutShort {
+		// It may have left a node without data, or outside: that joins anew, as its
+		// operator would let it.
+		wait, stopWaiting := soon(trying, wholeWithin/3, "be whole")
+		_, err := e.c.whole(wait)
+		stopWaiting()
+		if err != nil {
+			if err := e.readmit(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	recoveries := e.load.Recover(trying, e.load.Now())
+	e.mu.Lock()
+	e.recoveries = append(e.recoveries, recoveries...)
+	e.mu.Unlock()
+	if _, err := e.c.whole(trying); err != nil {
+		e.violation("recovery", "the cluster did not become whole after the faults had ended: %v", err)
+		return errLost
+	}
+	return nil
+}
+
+// readmit lets those nodes join anew that have refused their data or are no
+// members any more.
+func (e *episode) readmit(ctx context.Context) error {
+	all, err := e.c.members(ctx)
+	if err != nil {
+		return nil // no node answers: waiting shows whether that ends
+	}
+	voters := make(map[string]bool)
+	for _, m := range all {
+		voters[m.ID] = true
+	}
+	s := &strike{e, rand.New(rand.NewPCG(e.plan.Seed, 3))}
+	for _, n := range e.c.nodes {
+		if n.Running() && voters[n.ID] {
+			continue
+		}
+		if err := s.rejoin(ctx, n); err != nil {
+			return fmt.Errorf("readmit %s: %w", n.ID, err)
+		}
+	}
+	return nil
+}
+
+// errLost ends an episode whose cluster did not come back: that is a violation,
+// noted already, and not the harness' failure.
+var errLost = errors.New("the cluster did not come back")
+
+// afterwards reads what the nodes hold in the end.
+func (e *episode) afterwards(ctx context.Context) error {
+	reading, stop := soon(ctx, 60*time.Second, "read the lists")
+	defer stop()
+	return e.load.Collect(reading)
+}

@@ -1,0 +1,120 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Faults of clocks. That they took effect is seen from the node's uptime, which
+// it counts by its wall clock.
+var clockFaults = []fault{
+	{class: "wall clock jumps", group: clocks, run: wallJump},
+	{class: "wall clock strobes", group: clocks, run: wallStrobe},
+	{class: "clock runs slow", group: clocks, run: clockSlow},
+	{class: "clock stands still", group: clocks, run: clockFrozen},
+}
+
+// lying makes nodes' clocks lie for a while. seen is how much the wall clock of
+// the first has to be off for the fault to count.
+func (s *strike) lying(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64, low, high time.Duration) (string, error) {
+	before, err := s.uptime(ctx, nodes[0])
+	if err != nil {
+		return "", nil // it is not up: nothing was injected
+	}
+	begun := time.Now()
+	for _, n := range nodes {
+		if err := n.lie(wall, rate); err != nil {
+			return "", err
+		}
+	}
+	s.last(ctx, low, high)
+	after, uerr := s.uptime(ctx, nodes[0])
+	passed := time.Since(begun)
+	for _, n := range nodes {
+		if err := n.lie(0, 1); err != nil {
+			return "", err
+		}
+	}
+	off := after - before - passed
+	if uerr != nil || off.Abs() < wall.Abs()/2 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: wall clock of %s off by %v", what, nodes[0].ID, off.Round(time.Millisecond)), nil
+}
+
+func (s *strike) uptime(ctx context.Context, n *node) (time.Duration, error) {
+	text, err := n.ask(ctx, time.Second, "STATUS", "LOCAL")
+	if err != nil {
+		return 0, err
+	}
+	var st []struct {
+		Uptime float64 `json:"uptime_seconds"`
+	}
+	if err := json.Unmarshal([]byte(text), &st); err != nil || len(st) != 1 {
+		return 0, fmt.Errorf("%s: status %q: %w", n.ID, text, err)
+	}
+	return time.Duration(st[0].Uptime * float64(time.Second)), nil
+}
+
+// liars are one node, the leader, or all.
+func (s *strike) liars(ctx context.Context) ([]*node, error) {
+	if s.rng.IntN(3) == 0 {
+		return s.c.nodes, nil
+	}
+	n, err := s.someone(ctx)
+	return []*node{n}, err
+}
+
+func wallJump(ctx context.Context, s *strike) (string, error) {
+	nodes, err := s.liars(ctx)
+	if err != nil {
+		return "", err
+	}
+	jump := []time.Duration{500 * time.Millisecond, 10 * time.Second, 5 * time.Minute, time.Hour}[s.rng.IntN(4)]
+	if s.rng.IntN(2) == 0 {
+		jump = -jump
+	}
+	return s.lying(ctx, "jump of "+jump.String(), nodes, jump, 1, 500*time.Millisecond, 2*time.Second)
+}
+
+func wallStrobe(ctx context.Context, s *strike) (string, error) {
+	n, err := s.someone(ctx)
+	if err != nil {
+		return "", err
+	}
+	seen := ""
+	for i := range 8 {
+		wall := s.between(time.Second, time.Minute)
+		if i%2 == 0 {
+			wall = -wall
+		}
+		got, err := s.lying(ctx, "strobe", []*node{n}, wall, 1, 60*time.Millisecond, 200*time.Millisecond)
+		if err != nil {
+			return "", err
+		}
+		if got != "" {
+			seen = got
+		}
+	}
+	return seen, nil
+}
+
+// A clock that runs slow or not at all makes locks last longer and never shorter.
+// The wall clock is moved with it, so that it can be seen.
+func clockSlow(ctx context.Context, s *strike) (string, error) {
+	nodes, err := s.liars(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.lying(ctx, "half the speed", nodes, 3*time.Second, 0.5, time.Second, 2500*time.Millisecond)
+}
+
+func clockFrozen(ctx context.Context, s *strike) (string, error) {
+	nodes, err := s.liars(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.lying(ctx, "no speed", nodes, -3*time.Second, 0, time.Second, 2*time.Second)
+}

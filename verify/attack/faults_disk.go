@@ -1,0 +1,249 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+var diskFaults = []fault{
+	{class: "EIO on fsync", group: disks, needs: canTrace, run: failingFsync},
+	{class: "EIO on write", group: disks, needs: canTrace, run: failingWrite},
+	{class: "slow fsync", group: disks, needs: canTrace, run: slowFsync},
+	{class: "hanging fsync", group: disks, needs: canTrace, heavy: true, run: hangingFsync},
+	{class: "full disk", group: disks, needs: canMount, disk: true, run: fullDisk},
+	{class: "power cut of one", group: disks, needs: canMount, disk: true, run: powerCutOne},
+	{class: "power cut of a majority", group: disks, needs: canMount, disk: true, run: powerCutMajority},
+	{class: "power cut of all", group: disks, needs: canMount, disk: true, run: powerCutAll},
+}
+
+const syncCalls = "fsync,fdatasync,sync_file_range"
+
+// canTrace says why strace cannot make system calls fail, or "".
+func canTrace() string {
+	if _, err := exec.LookPath("strace"); err != nil {
+		return "needs strace"
+	}
+	if os.Getuid() != 0 {
+		return "needs root, to attach strace"
+	}
+	return ""
+}
+
+// trace makes strace answer the node's system calls. detach ends that and
+// returns what strace saw.
+func (s *strike) trace(ctx context.Context, n *node, calls, inject string) (detach func() string, err error) {
+	path := filepath.Join(s.dir, fmt.Sprintf("%s.strace.%d", n.ID, time.Now().UnixNano()))
+	out, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.PID()), "-e", "trace="+calls, "-e", "inject="+calls+":"+inject)
+	cmd.Stderr = out
+	err = process.Start(cmd)
+	discard(out.Close())
+	if err != nil {
+		return nil, fmt.Errorf("strace: %w", err)
+	}
+	read := func() string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return ""
+		}
+		return string(b)
+	}
+	detach = func() string {
+		discard(cmd.Process.Kill())
+		discard(cmd.Wait())
+		return read()
+	}
+	wait, stop := soon(ctx, 10*time.Second, "strace")
+	defer stop()
+	if err := process.Poll(wait, "strace to attach", func() bool { return strings.Contains(read(), "attached") }); err != nil {
+		return nil, errors.Join(err, errors.New(detach()))
+	}
+	return detach, nil
+}
+
+// endsItself makes a node's disk fail and waits until the node ends for that
+// reason, then starts it on a sound one.
+func (s *strike) endsItself(ctx context.Context, calls, inject, says string, limit time.Duration) (string, error) {
+	n, err := s.someone(ctx)
+	if err != nil {
+		return "", err
+	}
+	n.excuse()
+	detach, err := s.trace(ctx, n, calls, inject)
+	if err != nil {
+		return "", err
+	}
+	wait, stop := soon(ctx, limit, "end itself")
+	defer stop()
+	begun := time.Now()
+	said := process.Poll(wait, n.ID+" to give up", func() bool { return strings.Contains(n.Output(), "holdfast: fatal: ") }) == nil
+	took := time.Since(begun)
+	detach()
+	n.clients.close()
+	n.peers.close()
+	output := n.Output()
+	if err := n.kill(); err != nil {
+		return "", err
+	}
+	if err := n.start(); err != nil {
+		return "", err
+	}
+	if !said {
+		s.violation("failing disk", "%s did not end itself within %v: %s", n.ID, limit, inject)
+		return "", nil
+	}
+	if !strings.Contains(output, says) {
+		return "", nil
+	}
+	return fmt.Sprintf("%s ended after %v: %s", n.ID, took.Round(time.Millisecond), says), nil
+}
+
+func failingFsync(ctx context.Context, s *strike) (string, error) {
+	return s.endsItself(ctx, syncCalls, "error=EIO", "input/output error", 15*time.Second)
+}
+
+func failingWrite(ctx context.Context, s *strike) (string, error) {
+	inject, says := "error=EIO", "input/output error"
+	if s.rng.IntN(2) == 0 {
+		inject, says = "error=ENOSPC", "no space left on device"
+	}
+	return s.endsItself(ctx, "pwrite64", inject, says, 15*time.Second)
+}
+
+// hangingFsync lets a write hang for longer than the node's patience with its
+// disk, 3 s.
+func hangingFsync(ctx context.Context, s *strike) (string, error) {
+	return s.endsItself(ctx, syncCalls, "delay_enter=15000000", "disk stalled", 15*time.Second)
+}
+
+func slowFsync(ctx context.Context, s *strike) (string, error) {
+	n, err := s.someone(ctx)
+	if err != nil {
+		return "", err
+	}
+	delay := s.between(40*time.Millisecond, 250*time.Millisecond)
+	detach, err := s.trace(ctx, n, syncCalls, fmt.Sprintf("delay_enter=%d", delay.Microseconds()))
+	if err != nil {
+		return "", err
+	}
+	s.last(ctx, time.Second, 2500*time.Millisecond)
+	count := strings.Count(detach(), "(DELAYED)")
+	if count == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%d fsyncs of %s took %v more", count, n.ID, delay.Round(time.Millisecond)), nil
+}
+
+// fullDisk takes all space. The node must end rather than go on without what it
+// could not write, and come back when there is space again.
+func fullDisk(ctx context.Context, s *strike) (string, error) {
+	n, err := s.someone(ctx)
+	if err != nil {
+		return "", err
+	}
+	n.excuse()
+	balloon, err := n.disk.fill()
+	if err != nil {
+		return "", err
+	}
+	wait, stop := soon(ctx, 4*time.Second, "end itself")
+	defer stop()
+	// Until the present segment of the log is full nothing needs new space; a
+	// snapshot does.
+	_ = process.Poll(wait, n.ID+" to give up", func() bool {
+		if !n.Running() {
+			return true
+		}
+		_, _ = n.ask(ctx, time.Second, "SNAPSHOT") // refused or not: it writes
+		return !n.Running()
+	})
+	ended := !n.Running()
+	output := n.Output()
+	if err := os.Remove(balloon); err != nil {
+		return "", err
+	}
+	if ended {
+		if err := errors.Join(n.kill(), n.start()); err != nil {
+			return "", err
+		}
+	}
+	if !strings.Contains(output, "no space left on device") {
+		return "", nil
+	}
+	if ended {
+		return n.ID + " ended: no space left on device", nil
+	}
+	return n.ID + " lived on without a snapshot: no space left on device", nil
+}
+
+// powerCut takes the power from nodes: what was not durable is gone. They come
+// back on what their disks hold.
+func (s *strike) powerCut(ctx context.Context, nodes []*node) (string, error) {
+	var lost []string
+	for _, n := range nodes {
+		n.excuse()
+	}
+	for _, n := range nodes {
+		if err := n.disk.cutPower(); err != nil {
+			return "", err
+		}
+	}
+	for _, n := range nodes {
+		if err := n.kill(); err != nil {
+			return "", err
+		}
+		if os.WriteFile(filepath.Join(n.files, "probe"), nil, 0o600) != nil {
+			lost = append(lost, n.ID)
+		}
+	}
+	s.last(ctx, 0, 600*time.Millisecond)
+	wait, stop := soon(ctx, 10*time.Second, "disk back")
+	defer stop()
+	for _, n := range nodes {
+		var err error
+		if perr := process.Poll(wait, n.ID+"'s disk to be free", func() bool { err = n.disk.detach(); return err == nil }); perr != nil {
+			return "", errors.Join(perr, err)
+		}
+		if err := n.disk.attach(); err != nil {
+			return "", err
+		}
+		if err := n.start(); err != nil {
+			return "", err
+		}
+	}
+	if len(lost) < len(nodes) {
+		return "", nil
+	}
+	return "disks gone dead, journals replayed: " + strings.Join(lost, ", "), nil
+}
+
+func powerCutOne(ctx context.Context, s *strike) (string, error) {
+	n, err := s.someone(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.powerCut(ctx, []*node{n})
+}
+
+func powerCutMajority(ctx context.Context, s *strike) (string, error) {
+	nodes, err := s.majority(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.powerCut(ctx, nodes)
+}
+
+func powerCutAll(ctx context.Context, s *strike) (string, error) {
+	return s.powerCut(ctx, s.c.live())
+}

@@ -1,0 +1,319 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// Faults of membership, and of data directories that are not what they were.
+var memberFaults = []fault{
+	{class: "node joins and leaves", group: members, heavy: true, run: joinAndLeave},
+	{class: "follower replaced", group: members, heavy: true, run: replaced},
+	{class: "island removes the others", group: members, run: island},
+	{class: "wiped data directory", group: members, heavy: true, run: wiped},
+	{class: "old data directory", group: members, heavy: true, run: oldData},
+	{class: "bit flip on disk", group: members, heavy: true, run: bitFlip},
+	{class: "truncated file", group: members, heavy: true, run: truncated},
+}
+
+// voter waits until a node votes.
+func (s *strike) voter(ctx context.Context, n *node) error {
+	wait, stop := soon(ctx, 40*time.Second, n.ID+" votes")
+	defer stop()
+	return process.Poll(wait, n.ID+" to vote", func() bool {
+		all, err := s.c.members(ctx)
+		if err != nil {
+			return false
+		}
+		for _, m := range all {
+			if m.ID == n.ID {
+				return m.Voter && m.Reachable && m.Ready
+			}
+		}
+		return false
+	})
+}
+
+// rejoin removes a node whose data is lost and lets it join anew with an empty
+// directory, as the node's own message tells the operator to.
+func (s *strike) rejoin(ctx context.Context, n *node) error {
+	if err := n.kill(); err != nil {
+		return err
+	}
+	wait, stop := soon(ctx, 30*time.Second, "remove "+n.ID)
+	defer stop()
+	if err := s.c.remove(wait, n); err != nil {
+		return err
+	}
+	if err := n.wipe(); err != nil {
+		return err
+	}
+	if err := n.start(); err != nil {
+		return err
+	}
+	return s.voter(ctx, n)
+}
+
+func joinAndLeave(ctx context.Context, s *strike) (string, error) {
+	n := s.c.spare
+	if err := n.wipe(); err != nil {
+		return "", err
+	}
+	if err := n.start(s.c.joinArgs()...); err != nil {
+		return "", err
+	}
+	if err := s.voter(ctx, n); err != nil {
+		return "", errors.Join(err, n.kill())
+	}
+	s.last(ctx, 100*time.Millisecond, 600*time.Millisecond)
+	// If it leads by now it has to hand over first.
+	wait, stop := soon(ctx, 30*time.Second, "remove "+n.ID)
+	defer stop()
+	err := process.Poll(wait, n.ID+" to leave", func() bool {
+		if st, err := n.state(ctx); err == nil && st.Role == "leader" {
+			_, _ = n.ask(ctx, 2*time.Second, "TRANSFER") // asked again until it no longer leads
+			return false
+		}
+		return s.c.remove(wait, n) == nil
+	})
+	if err := errors.Join(err, n.kill()); err != nil {
+		return "", err
+	}
+	return n.ID + " joined, voted and was removed", nil
+}
+
+func replaced(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := s.rejoin(ctx, n); err != nil {
+		return "", err
+	}
+	return n.ID + " was removed and joined as a new member", nil
+}
+
+// island cuts the leader from all others and tells it to remove them: it may not
+// say that this was done. Whether it is done after all, once the others are back,
+// is as open as after any command that was not answered; who was removed then
+// joins anew.
+func island(ctx context.Context, s *strike) (string, error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) }, effect{block: true})
+	refused := 0
+	for _, other := range s.c.nodes {
+		if other == n {
+			continue
+		}
+		if _, err := n.ask(ctx, 1500*time.Millisecond, "REMOVE", other.ID); err == nil {
+			s.violation("membership", "%s, cut off from all others, removed %s", n.ID, other.ID)
+		} else {
+			refused++
+		}
+	}
+	touched := lift()
+	if _, err := s.lead(ctx); err != nil {
+		return "", err
+	}
+	all, err := s.c.members(ctx)
+	if err != nil {
+		return "", err
+	}
+	there := make(map[string]bool)
+	for _, m := range all {
+		there[m.ID] = true
+	}
+	for _, other := range s.c.nodes {
+		if !there[other.ID] {
+			if err := s.rejoin(ctx, other); err != nil {
+				return "", err
+			}
+		}
+	}
+	if touched == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s, cut off, could not remove %d others", n.ID, refused), nil
+}
+
+// refuses starts a node whose data is not what it should be. It must say so and
+// end. accepted is true if it runs instead.
+func (s *strike) refuses(ctx context.Context, n *node, patience time.Duration) (said string, accepted bool, err error) {
+	if err := n.start(); err != nil {
+		return "", false, err
+	}
+	n.excuse()
+	wait, stop := soon(ctx, patience, "refuse")
+	defer stop()
+	if process.Poll(wait, n.ID+" to refuse", func() bool { return !n.Running() }) != nil {
+		return "", true, nil
+	}
+	return n.last(), false, nil
+}
+
+func wiped(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(n.kill(), n.wipe()); err != nil {
+		return "", err
+	}
+	said, accepted, err := s.refuses(ctx, n, 10*time.Second)
+	if err != nil {
+		return "", err
+	}
+	if accepted {
+		if st, err := n.state(ctx); err == nil && st.Ready {
+			s.violation("wiped data directory", "%s came back under its old name with an empty directory", n.ID)
+		}
+	}
+	if err := s.rejoin(ctx, n); err != nil {
+		return "", err
+	}
+	if !strings.Contains(said, "member remove") {
+		return "", nil
+	}
+	return n.ID + " refused and named the remedy, which worked", nil
+}
+
+// oldData gives a node the data directory of some time ago: it has forgotten
+// votes and entries, and that it has been started since.
+func oldData(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	old := filepath.Join(s.dir, n.ID+".old")
+	if err := n.kill(); err != nil {
+		return "", err
+	}
+	if err := copyDir(n.files, old); err != nil {
+		return "", err
+	}
+	for range 1 + s.rng.IntN(2) { // one or two starts that the copy does not know of
+		if err := n.start(); err != nil {
+			return "", err
+		}
+		if err := s.voter(ctx, n); err != nil {
+			return "", err
+		}
+		s.last(ctx, 200*time.Millisecond, 800*time.Millisecond)
+		if err := n.kill(); err != nil {
+			return "", err
+		}
+	}
+	if err := copyDir(old, n.files); err != nil {
+		return "", err
+	}
+	said, accepted, err := s.refuses(ctx, n, 10*time.Second)
+	if err != nil {
+		return "", err
+	}
+	if accepted {
+		s.violation("old data directory", "%s runs on a copy of its data that is older than its last start", n.ID)
+	}
+	if err := errors.Join(s.rejoin(ctx, n), os.RemoveAll(old)); err != nil {
+		return "", err
+	}
+	if !strings.Contains(said, "copied or restored") {
+		return "", nil
+	}
+	return n.ID + " noticed that its directory was copied back", nil
+}
+
+// damage is a file of a stopped node that something is done to.
+func (s *strike) damage(ctx context.Context, what string, harm func(path string, used int64) (at int64, err error)) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	if s.rng.IntN(2) == 0 {
+		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT") // so that there is one to damage; without it others are
+	}
+	if err := n.kill(); err != nil {
+		return "", err
+	}
+	var files []string
+	for _, pattern := range []string{"wal/*.wal", "wal/*.wal", "log.db", "stable.db", "node.json", "snapshots/*/state.bin", "snapshots/*/meta.json"} {
+		found, err := filepath.Glob(filepath.Join(n.files, pattern))
+		if err != nil {
+			return "", err
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		return "", fmt.Errorf("%s has no files", n.ID)
+	}
+	path := files[s.rng.IntN(len(files))]
+	used, err := usedBytes(path)
+	if err != nil {
+		return "", err
+	}
+	at, err := harm(path, used)
+	if err != nil {
+		return "", err
+	}
+	said, accepted, err := s.refuses(ctx, n, 6*time.Second)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Base(path)
+	if accepted {
+		// Not every bit of a file counts: free pages of a database, an older
+		// snapshot. That nothing wrong was served the oracles say; that the damage was
+		// noticed nobody can.
+		return "", errors.Join(s.rejoin(ctx, n), fmt.Errorf("%s in %s at %d of %d bytes was of no consequence", what, name, at, used))
+	}
+	if err := s.rejoin(ctx, n); err != nil {
+		return "", err
+	}
+	if !strings.Contains(said, "holdfast") {
+		return "", nil
+	}
+	return fmt.Sprintf("%s refused %s in %s, and joined anew", n.ID, what, name), nil
+}
+
+// usedBytes is where the last byte other than zero stands.
+func usedBytes(path string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return int64(len(strings.TrimRight(string(b), "\x00"))), nil
+}
+
+func bitFlip(ctx context.Context, s *strike) (string, error) {
+	return s.damage(ctx, "a flipped bit", func(path string, used int64) (at int64, err error) {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		at = s.rng.Int64N(max(used, 1))
+		var b [1]byte
+		if _, err := f.ReadAt(b[:], at); err != nil {
+			return at, err
+		}
+		b[0] ^= 1 << s.rng.IntN(8)
+		_, err = f.WriteAt(b[:], at)
+		return at, err
+	})
+}
+
+func truncated(ctx context.Context, s *strike) (string, error) {
+	return s.damage(ctx, "a truncated file", func(path string, used int64) (at int64, err error) {
+		at = used/2 + s.rng.Int64N(max(used/4, 1))
+		return at, os.Truncate(path, at)
+	})
+}

@@ -1,0 +1,196 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+var linkFaults = []fault{
+	{class: "isolate leader", group: links, run: isolateLeader},
+	{class: "isolate follower", group: links, run: isolateFollower},
+	{class: "majorities ring", group: links, nodes: 5, run: ring},
+	{class: "bridge", group: links, run: bridge},
+	{class: "one-way: leader unheard", group: links, run: leaderUnheard},
+	{class: "one-way: leader deaf", group: links, run: leaderDeaf},
+	{class: "shatter", group: links, run: shatter},
+	{class: "forwarder cut from leader", group: links, run: forwarderCut},
+	{class: "clients cut from leader", group: links, run: clientsCut},
+	{class: "slow links", group: links, run: slowLinks},
+	{class: "stall of an open socket", group: links, run: stall},
+	{class: "connections reset", group: links, run: resets},
+	{class: "bytes spoiled on links", group: links, run: spoiled},
+}
+
+// between reports whether a direction is between nodes.
+func between(h hop) bool { return h.from != clientSide && h.to != clientSide }
+
+// cut holds up directions for a while and heals them.
+func (s *strike) cut(ctx context.Context, what string, match func(hop) bool) (string, error) {
+	return s.disturb(ctx, what, match, effect{block: true}, 400*time.Millisecond, 2500*time.Millisecond)
+}
+
+func (s *strike) disturb(ctx context.Context, what string, match func(hop) bool, e effect, low, high time.Duration) (string, error) {
+	lift := s.c.net.apply(match, e)
+	s.last(ctx, low, high)
+	n := lift()
+	if n == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: %d chunks touched", what, n), nil
+}
+
+func isolateLeader(ctx context.Context, s *strike) (string, error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.cut(ctx, n.ID+" without the other nodes", func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
+}
+
+func isolateFollower(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.cut(ctx, n.ID+" without the other nodes", func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
+}
+
+// apart cuts nodes from each other by their places in the list of nodes.
+func (s *strike) apart(ctx context.Context, what string, cut func(i, j int) bool) (string, error) {
+	at := make(map[string]int)
+	for i, n := range s.c.nodes {
+		at[n.ID] = i
+	}
+	return s.cut(ctx, what, func(h hop) bool { return between(h) && cut(at[h.from], at[h.to]) })
+}
+
+// ring lets each node see its two neighbours only: every one is in a majority, and
+// no two in the same.
+func ring(ctx context.Context, s *strike) (string, error) {
+	n := len(s.c.nodes)
+	return s.apart(ctx, "each node sees its neighbours only", func(i, j int) bool {
+		d := (i - j + n) % n
+		return d != 1 && d != n-1
+	})
+}
+
+// bridge leaves one node that sees all, between two sides that do not see each
+// other.
+func bridge(ctx context.Context, s *strike) (string, error) {
+	middle := s.rng.IntN(len(s.c.nodes))
+	return s.apart(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
+		return i != middle && j != middle && (i < middle) != (j < middle) || len(s.c.nodes) == 3 && i != middle && j != middle
+	})
+}
+
+func leaderUnheard(ctx context.Context, s *strike) (string, error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.cut(ctx, "nobody hears "+n.ID, func(h hop) bool { return between(h) && h.from == n.ID })
+}
+
+func leaderDeaf(ctx context.Context, s *strike) (string, error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.cut(ctx, n.ID+" hears nobody", func(h hop) bool { return between(h) && h.to == n.ID })
+}
+
+func shatter(ctx context.Context, s *strike) (string, error) {
+	return s.cut(ctx, "every node alone", between)
+}
+
+// forwarderCut leaves raft as it is and cuts only what carries clients' commands
+// from one node to the leader.
+func forwarderCut(ctx context.Context, s *strike) (string, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	f, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	what := fmt.Sprintf("%s cannot forward to %s", f.ID, leader.ID)
+	return s.cut(ctx, what, func(h hop) bool {
+		return (h.service == rpc.ServiceWrite || h.service == rpc.ServiceRead) && (h.from == f.ID && h.to == leader.ID || h.from == leader.ID && h.to == f.ID)
+	})
+}
+
+func clientsCut(ctx context.Context, s *strike) (string, error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.cut(ctx, "no client reaches "+n.ID, func(h hop) bool {
+		return h.from == clientSide && h.to == n.ID || h.from == n.ID && h.to == clientSide
+	})
+}
+
+// slowLinks delays one direction of each pair more than the other, and narrows
+// them.
+func slowLinks(ctx context.Context, s *strike) (string, error) {
+	var lifts []func() int64
+	for _, from := range s.c.nodes {
+		for _, to := range s.c.nodes {
+			if from == to {
+				continue
+			}
+			e := effect{delay: s.between(2*time.Millisecond, 80*time.Millisecond)}
+			if s.rng.IntN(3) == 0 {
+				e = effect{rate: 128 << 10 / 8}
+			}
+			a, b := from.ID, to.ID
+			lifts = append(lifts, s.c.net.apply(func(h hop) bool { return h.from == a && h.to == b }, e))
+		}
+	}
+	s.last(ctx, time.Second, 2500*time.Millisecond)
+	n := int64(0)
+	for _, lift := range lifts {
+		n += lift()
+	}
+	if n == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%d chunks delayed by 2 to 80 ms or at 128 kbit/s", n), nil
+}
+
+// stall holds up one connection of raft, between the leader and one follower, that
+// stays open.
+func stall(ctx context.Context, s *strike) (string, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	f, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.cut(ctx, fmt.Sprintf("raft from %s to %s stalls", leader.ID, f.ID), func(h hop) bool {
+		return h.service == rpc.ServiceRaft && h.from == leader.ID && h.to == f.ID
+	})
+}
+
+func resets(ctx context.Context, s *strike) (string, error) {
+	total := 0
+	for range 6 {
+		total += s.c.net.reset(func(hop) bool { return s.rng.IntN(3) > 0 })
+		s.last(ctx, 50*time.Millisecond, 400*time.Millisecond)
+	}
+	if total == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%d connections reset", total), nil
+}
+
+// spoiled changes one bit of every other chunk between nodes. What carries the
+// cluster's life must notice, not believe.
+func spoiled(ctx context.Context, s *strike) (string, error) {
+	return s.disturb(ctx, "bits flipped between nodes", between, effect{corrupt: true}, 500*time.Millisecond, 2*time.Second)
+}

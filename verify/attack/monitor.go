@@ -1,0 +1,118 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// monitor watches the nodes from outside while an episode lasts: who leads which
+// term, what state they show, and whether one has ended that should live. Its
+// goroutine ends with stop.
+type monitor struct {
+	e      *episode
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu        sync.Mutex
+	leaders   map[uint64]string // by term
+	failovers int
+	points    []oracle.Chain
+	latest    map[string]uint64 // state index last noted, by node
+}
+
+// monitorEvery is how often the nodes are asked.
+const monitorEvery = 120 * time.Millisecond
+
+func watch(ctx context.Context, e *episode) *monitor {
+	m := &monitor{e: e, done: make(chan struct{}), leaders: make(map[uint64]string), latest: make(map[string]uint64)}
+	ctx, m.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(m.done)
+		for {
+			m.look(ctx)
+			if !sleep(ctx, monitorEvery) {
+				return
+			}
+		}
+	}()
+	return m
+}
+
+func (m *monitor) stop() {
+	m.cancel()
+	<-m.done
+}
+
+func (m *monitor) look(ctx context.Context) {
+	for _, n := range append(m.e.c.nodes, m.e.c.spare) {
+		if n.crashed() {
+			m.e.violation("unplanned end", "%s has ended by itself: %s", n.ID, n.last())
+		}
+	}
+	for n, s := range states(ctx, m.e.c.live()) {
+		m.note(n, s)
+	}
+}
+
+func (m *monitor) note(n *node, s state) {
+	now := m.e.load.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.Role == "leader" {
+		switch other, known := m.leaders[s.Term]; {
+		case !known:
+			m.leaders[s.Term] = n.ID
+			if len(m.leaders) > 1 {
+				m.failovers++
+				m.e.ill(now-memory-2*monitorEvery, now+settle)
+			}
+		case other != n.ID:
+			m.e.violation("one leader a term", "%s and %s both lead term %d", other, n.ID, s.Term)
+		}
+	}
+	if s.StateIndex > m.latest[n.ID] && s.StateHash != "" {
+		m.latest[n.ID] = s.StateIndex
+		m.points = append(m.points, oracle.Chain{Node: n.ID, At: now, Index: s.StateIndex, Hash: s.StateHash})
+	}
+}
+
+// memory is what a change of leader may make the cluster forget of the time that
+// has passed, and settle what it takes until it counts again.
+const (
+	memory = 2500 * time.Millisecond
+	settle = time.Second
+)
+
+// rest waits until all members show the same place of the log, and notes it.
+func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
+	wait, stop := soon(ctx, 15*time.Second, "nodes at rest")
+	defer stop()
+	for {
+		all := states(ctx, m.e.c.nodes)
+		same := len(all) == len(m.e.c.nodes)
+		var index uint64
+		for _, s := range all {
+			if index == 0 {
+				index = s.StateIndex
+			}
+			same = same && s.StateIndex == index
+			if s.Role == "leader" {
+				commit = s.Commit
+			}
+		}
+		if same && commit > 0 {
+			for n, s := range all {
+				delete(m.latest, n.ID) // to be compared, whatever was noted before
+				m.note(n, s)
+			}
+			return commit, nil
+		}
+		if !sleep(wait, 20*time.Millisecond) {
+			return 0, fmt.Errorf("nodes do not come to rest at one index: %w", context.Cause(wait))
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// clientSide is the name of all clients as an end of a connection.
+const clientSide = "client"
+
+// hop is one direction of a connection: from whom to whom, and what for.
+type hop struct {
+	from, to string
+	service  rpc.Service // 0 for clients
+	toDialer bool        // replies
+}
+
+// effect is what happens to the bytes of a direction.
+type effect struct {
+	block   bool
+	delay   time.Duration
+	rate    int  // bytes a second, 0 for no limit
+	corrupt bool // one bit of every other chunk
+}
+
+// rule is an effect at work. Everything that it touched is counted.
+type rule struct {
+	match  func(hop) bool
+	effect effect
+	hits   atomic.Int64 // chunks
+}
+
+// network is the proxies in front of the nodes. Its goroutines, two a
+// connection and direction and one a listener, end with close.
+type network struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	rules   []*rule
+	changed chan struct{} // closed when rules change
+	conns   map[*pair]bool
+	fronts  []*front
+}
+
+// front is the proxy of one port of one node.
+type front struct {
+	net    *network
+	node   string
+	client bool // a client port: dialers do not say who they are
+	addr   string
+	behind string // the node's own address
+
+	mu sync.Mutex
+	ln net.Listener // nil while the node is down
+}
+
+// pair is a connection through a proxy.
+type pair struct {
+	dialer, acceptor net.Conn
+	from, to         string
+	service          rpc.Service
+}
+
+func newNetwork() *network {
+	n := &network{changed: make(chan struct{}), conns: make(map[*pair]bool)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
+}
+
+// front makes a proxy at addr for what listens at behind.
+func (n *network) front(node, addr, behind string, client bool) *front {
+	f := &front{net: n, node: node, addr: addr, behind: behind, client: client}
+	n.mu.Lock()
+	n.fronts = append(n.fronts, f)
+	n.mu.Unlock()
+	return f
+}
+
+// open lets connections in. A port whose node is gone must refuse them, as a
+// port of a dead process does: see close.
+func (f *front) open() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ln != nil {
+		return nil
+	}
+	ln, err := net.Listen("tcp", f.addr)
+	if err != nil {
+		return fmt.Errorf("proxy of %s: %w", f.node, err)
+	}
+	f.ln = ln
+	f.net.wg.Add(1)
+	go func() {
+		defer f.net.wg.Done()
+		f.accept(ln)
+	}()
+	return nil
+}
+
+// close lets nobody in any more.
+func (f *front) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ln != nil {
+		discard(f.ln.Close())
+		f.ln = nil
+	}
+}
+
+// discard is for errors of closing what is given up.
+func discard(error) {}
+
+func (f *front) accept(ln net.Listener) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		f.net.wg.Add(1)
+		go func() {
+			defer f.net.wg.Done()
+			f.serve(c)
+		}()
+	}
+}
+
+// serve joins a connection to the node behind, and carries what goes over it.
+func (f *front) serve(c net.Conn) {
+	p := &pair{dialer: c, from: clientSide, to: f.node}
+	var said []byte
+	if !f.client {
+		discard(c.SetReadDeadline(time.Now().Add(5 * time.Second)))
+		h, b, err := rpc.ReadHello(c)
+		if err != nil {
+			discard(c.Close())
+			return
+		}
+		discard(c.SetReadDeadline(time.Time{}))
+		p.from, p.service, said = h.NodeID, h.Service, b
+	}
+	to, err := (&net.Dialer{Timeout: time.Second}).DialContext(f.net.ctx, "tcp", f.behind)
+	if err != nil {
+		discard(c.Close())
+		return
+	}
+	p.acceptor = to
+	if !f.net.add(p) {
+		p.close()
+		return
+	}
+	f.net.wg.Add(2)
+	go func() {
+		defer f.net.wg.Done()
+		f.net.carry(p, p.dialer, p.acceptor, hop{p.from, p.to, p.service, false}, said)
+	}()
+	go func() {
+		defer f.net.wg.Done()
+		f.net.carry(p, p.acceptor, p.dialer, hop{p.to, p.from, p.service, true}, nil)
+	}()
+}
+
+func (p *pair) close() {
+	discard(p.dialer.Close())
+	if p.acceptor != nil {
+		discard(p.acceptor.Close())
+	}
+}
+
+func (n *network) add(p *pair) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ctx.Err() != nil {
+		return false
+	}
+	n.conns[p] = true
+	return true
+}
+
+// chunk is what was read at once.
+type chunk struct {
+	at    time.Time
+	bytes []byte
+}
+
+// carry moves bytes from one end to the other until one of them is gone.
+func (n *network) carry(p *pair, from, to net.Conn, h hop, first []byte) {
+	chunks := make(chan chunk, 256)
+	gone := make(chan struct{}) // the writer has given up
+	n.wg.Add(1)
+	go func() {
+		defer n.wg.Done()
+		defer close(chunks)
+		if first != nil {
+			chunks <- chunk{time.Now(), first}
+		}
+		for {
+			buf := make([]byte, 16<<10)
+			k, err := from.Read(buf)
+			if k > 0 {
+				select {
+				case chunks <- chunk{time.Now(), buf[:k]}:
+				case <-gone:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	n.deliver(p, to, h, chunks)
+	close(gone)
+	p.close()
+	n.mu.Lock()
+	delete(n.conns, p)
+	n.mu.Unlock()
+}
+
+func (n *network) deliver(p *pair, to net.Conn, h hop, chunks <-chan chunk) {
+	turn := 0
+	for c := range chunks {
+		turn++
+		for {
+			e, changed := n.effects(h)
+			if e.block {
+				select {
+				case <-changed:
+					continue
+				case <-n.ctx.Done():
+					return
+				}
+			}
+			wait := time.Until(c.at.Add(e.delay))
+			if e.rate > 0 {
+				wait = max(wait, time.Duration(len(c.bytes))*time.Second/time.Duration(e.rate))
+			}
+			if wait > 0 && !sleep(n.ctx, wait) {
+				return
+			}
+			if e.corrupt && turn%2 == 0 {
+				c.bytes[(len(c.bytes)/2+7*turn)%len(c.bytes)] ^= 1 << (turn % 8)
+			}
+			break
+		}
+		if _, err := to.Write(c.bytes); err != nil {
+			return
+		}
+	}
+}
+
+// effects joins the rules for a direction, and returns what tells of a change.
+func (n *network) effects(h hop) (e effect, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.rules {
+		if !r.match(h) {
+			continue
+		}
+		r.hits.Add(1)
+		e.block = e.block || r.effect.block
+		e.corrupt = e.corrupt || r.effect.corrupt
+		e.delay = max(e.delay, r.effect.delay)
+		if r.effect.rate > 0 && (e.rate == 0 || r.effect.rate < e.rate) {
+			e.rate = r.effect.rate
+		}
+	}
+	return e, n.changed
+}
+
+// apply puts a rule to work; the returned function takes it back and says how
+// many chunks it touched.
+func (n *network) apply(match func(hop) bool, e effect) (lift func() int64) {
+	r := &rule{match: match, effect: e}
+	n.mu.Lock()
+	n.rules = append(n.rules, r)
+	n.tellLocked()
+	n.mu.Unlock()
+	return func() int64 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for i := range n.rules {
+			if n.rules[i] == r {
+				n.rules = append(n.rules[:i:i], n.rules[i+1:]...)
+				break
+			}
+		}
+		n.tellLocked()
+		return r.hits.Load()
+	}
+}
+
+func (n *network) tellLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// reset ends the connections that match with an RST and returns their number.
+func (n *network) reset(match func(hop) bool) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for p := range n.conns {
+		if !match(hop{p.from, p.to, p.service, false}) {
+			continue
+		}
+		for _, c := range []net.Conn{p.dialer, p.acceptor} {
+			if tcp, ok := c.(*net.TCPConn); ok {
+				discard(tcp.SetLinger(0))
+			}
+		}
+		p.close()
+		count++
+	}
+	return count
+}
+
+// shut ends all: connections, listeners, goroutines.
+func (n *network) shut() {
+	n.cancel()
+	n.mu.Lock()
+	fronts := n.fronts
+	for p := range n.conns {
+		p.close()
+	}
+	n.mu.Unlock()
+	for _, f := range fronts {
+		f.close()
+	}
+	n.wg.Wait()
+}
+
+// sleep waits for d and reports whether ctx still lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// clear takes all rules back.
+func (n *network) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rules = nil
+	n.tellLocked()
+}

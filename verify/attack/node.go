@@ -1,0 +1,174 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/load"
+)
+
+// node is one node of the cluster under attack, behind its proxies.
+type node struct {
+	*process.Node
+	clients, peers *front
+	clock          string // file that its clocks follow
+	data           string // data directory, as its process sees it
+	files          string // the same, as this process sees it
+	disk           *disk  // nil if the data is on the machine's own
+
+	mu sync.Mutex
+	// wanted says that the process should live. One that ends while it is
+	// wanted and not excused has crashed.
+	wanted, excused bool
+	paused          bool
+	member          bool // a voter of the cluster, as far as the plan goes
+}
+
+// state is what a node says of itself: HOLDFAST STATUS LOCAL.
+type state struct {
+	ID         string `json:"id"`
+	Role       string `json:"role"`
+	Leader     string `json:"leader"`
+	Term       uint64 `json:"term"`
+	Commit     uint64 `json:"commit_index"`
+	Applied    uint64 `json:"applied_index"`
+	StateIndex uint64 `json:"state_index"`
+	StateHash  string `json:"state_hash"`
+	Voter      bool   `json:"voter"`
+	Ready      bool   `json:"ready"`
+	Reachable  bool   `json:"reachable"`
+}
+
+// ask puts an admin question to the node, past its proxies.
+func (n *node) ask(ctx context.Context, patience time.Duration, words ...string) (string, error) {
+	c, err := load.Dial(ctx, n.Clients, "", patience)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", n.ID, err)
+	}
+	v, err := c.Do(append([]string{"HOLDFAST"}, words...)...)
+	if err == nil && v.Err != "" {
+		err = errors.New(v.Err)
+	}
+	if err = errors.Join(err, c.Close()); err != nil {
+		return "", fmt.Errorf("%s: %s: %w", n.ID, strings.Join(words, " "), err)
+	}
+	return v.Text, nil
+}
+
+// state asks the node for its own state.
+func (n *node) state(ctx context.Context) (state, error) {
+	text, err := n.ask(ctx, 500*time.Millisecond, "STATUS", "LOCAL")
+	if err != nil {
+		return state{}, err
+	}
+	var all []state
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
+		return state{}, fmt.Errorf("%s: status %q: %w", n.ID, text, err)
+	}
+	return all[0], nil
+}
+
+// start starts the process and opens the proxies.
+func (n *node) start(extra ...string) error {
+	n.mu.Lock()
+	n.wanted, n.excused, n.paused = true, false, false
+	n.mu.Unlock()
+	args := append([]string{"--data-dir", n.data, "--test-clock", n.clock}, extra...)
+	if err := n.Start(args...); err != nil {
+		return err
+	}
+	return errors.Join(n.clients.open(), n.peers.open())
+}
+
+// kill ends the process by SIGKILL; its ports refuse from then on.
+func (n *node) kill() error {
+	n.unwanted()
+	err := n.Kill()
+	n.clients.close()
+	n.peers.close()
+	return err
+}
+
+// stop ends the process by SIGTERM, as an operator does.
+func (n *node) stop() error {
+	n.unwanted()
+	code, err := n.Stop(15 * time.Second)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s ended with code %d after SIGTERM", n.ID, code)
+	}
+	n.clients.close()
+	n.peers.close()
+	return errors.Join(err, n.Kill())
+}
+
+func (n *node) unwanted() {
+	n.mu.Lock()
+	n.wanted, n.paused = false, false
+	n.mu.Unlock()
+}
+
+// excuse says that the process may end by itself from now on.
+func (n *node) excuse() {
+	n.mu.Lock()
+	n.excused = true
+	n.mu.Unlock()
+}
+
+// crashed reports whether the process has ended although nobody ended it and
+// nothing excuses it. It tells once.
+func (n *node) crashed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.wanted || n.excused || n.Running() {
+		return false
+	}
+	n.wanted = false
+	return true
+}
+
+// signalled reports whether the process is stopped by SIGSTOP: state T.
+func (n *node) signalled() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID()))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.HasPrefix(rest, "T")
+}
+
+// lie sets the node's clocks: wall clock offset, and rate of the monotonic one.
+func (n *node) lie(wall time.Duration, rate float64) error {
+	next := n.clock + ".new"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%v %g", wall, rate), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, n.clock)
+}
+
+// last is the end of what the node has printed.
+func (n *node) last() string {
+	lines := strings.Split(strings.TrimSpace(n.Output()), "\n")
+	return strings.Join(lines[max(len(lines)-3, 0):], " | ")
+}
+
+// wipe empties the data directory.
+func (n *node) wipe() error {
+	entries, err := os.ReadDir(n.files)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(n.files, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,335 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// Config says what to run.
+type Config struct {
+	Program  string        // the holdfast binary
+	Dir      string        // where clusters live, and the evidence of violations stays
+	Seed     uint64        // of all that is drawn
+	Episodes int           // 0: no limit but For
+	For      time.Duration // no episode begins later than that, 0 for no limit
+	Faults   []string      // classes: see choose
+	Controls bool          // also run what must be caught
+	Load     load.Config   // without addresses
+	// Traffic is the number of commands before each step, Quiet the length of an
+	// episode without faults.
+	Traffic int
+	Quiet   time.Duration
+	Out     io.Writer // progress, a line an episode
+	Keep    bool      // keep all directories, not only those of violations
+}
+
+// DefaultConfig returns a Config for a small machine, without Program and Dir.
+func DefaultConfig() Config {
+	return Config{Load: load.DefaultConfig(), Traffic: 500, Quiet: 6 * time.Second, Out: io.Discard}
+}
+
+// EpisodeReport is what came of one episode.
+type EpisodeReport struct {
+	Plan      Plan           `json:"plan"`
+	Took      time.Duration  `json:"took_ns"`
+	Commands  int            `json:"commands"`
+	Failovers int            `json:"failovers"`
+	Events    []Event        `json:"events"`
+	Errors    map[string]int `json:"errors,omitempty"` // what clients were told
+	Longest   time.Duration  `json:"longest_ns"`       // wait of a client
+	Evidence  string         `json:"evidence,omitempty"`
+	// Failure says why the harness could not play the plan to its end: what was
+	// not checked then proves nothing.
+	Failure string `json:"failure,omitempty"`
+	// Caught is for a control: what found the fault that was built in.
+	Caught string `json:"caught,omitempty"`
+	Verdict
+
+	Holds    []oracle.Hold `json:"-"` // to be drawn
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// ClassTally counts a class of faults over a run.
+type ClassTally struct {
+	Class    string `json:"class"`
+	Injected int    `json:"injected"`
+	Seen     int    `json:"seen"`
+	NotRun   string `json:"not_run,omitempty"` // the last reason
+}
+
+// Report is what came of a run.
+type Report struct {
+	Seed       uint64          `json:"seed"`
+	Target     []string        `json:"target,omitempty"` // addresses of a cluster that was there before
+	Began      time.Time       `json:"began"`
+	Took       time.Duration   `json:"took_ns"`
+	Episodes   []EpisodeReport `json:"episodes"`
+	Classes    []ClassTally    `json:"classes"`
+	Checks     []Check         `json:"checks"`
+	Histories  int             `json:"histories"` // with three classes of faults seen
+	Faults     int             `json:"faults_seen"`
+	Failovers  int             `json:"failovers"`
+	PowerCuts  int             `json:"power_cuts"`
+	Commands   int             `json:"commands"`
+	Checked    int             `json:"checked"`
+	Grants     int             `json:"grants"`
+	Expired    int             `json:"expired"`
+	Violations int             `json:"violations"`
+	Failures   int             `json:"failures"` // of the harness
+	Controls   int             `json:"controls"`
+	Caught     int             `json:"controls_caught"`
+}
+
+// Held reports whether the run is a pass: nothing violated, everything played,
+// every control caught.
+func (r *Report) Held() bool {
+	return r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught && len(r.Episodes) > 0
+}
+
+// Run plays episodes until they are done or ctx ends.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	faults, err := choose(cfg.Faults)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	r := &Report{Seed: cfg.Seed, Began: time.Now()}
+	var todo []Plan
+	if cfg.Controls {
+		todo = append(todo, controlPlans(cfg.Seed)...)
+	}
+	episodes := cfg.Episodes
+	if episodes == 0 && cfg.For > 0 {
+		episodes = int(cfg.For/time.Second) + 1 // each takes longer than that
+	}
+	todo = append(todo, plans(cfg.Seed, episodes, faults)...)
+	for _, p := range todo {
+		if cfg.For > 0 && time.Since(r.Began) > cfg.For && len(r.Episodes) > 0 {
+			break
+		}
+		e := &episode{cfg: cfg, plan: p, dir: filepath.Join(cfg.Dir, fmt.Sprintf("episode-%d", p.Number))}
+		if p.Control != "" {
+			e.dir = filepath.Join(cfg.Dir, "control-"+p.Control)
+		}
+		rep, err := e.play(ctx)
+		if ctx.Err() != nil {
+			discard(os.RemoveAll(e.dir))
+			return r, context.Cause(ctx)
+		}
+		if err != nil {
+			return r, err
+		}
+		r.Episodes = append(r.Episodes, *rep)
+		fmt.Fprintln(cfg.Out, rep.line())
+	}
+	r.Took = time.Since(r.Began)
+	r.sum(faults)
+	return r, nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// play runs one episode and judges it. An error means that not even the evidence
+// could be kept.
+func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
+	begun := time.Now()
+	rep := &EpisodeReport{Plan: e.plan}
+	var commit uint64
+	failure := e.run(ctx, func() error {
+		var err error
+		commit, err = e.mon.rest(ctx)
+		return err
+	}, func(h *load.History) {
+		e.judge(rep, h, commit)
+	})
+	rep.Took = time.Since(begun)
+	if failure != nil && !errors.Is(failure, errLost) {
+		rep.Failure = failure.Error()
+	}
+	rep.Events = e.events
+	sort.Slice(rep.Events, func(i, j int) bool { return rep.Events[i].From < rep.Events[j].From })
+	rep.note("recovery: nodes that served again", len(e.recoveries), oracle.Recoveries(e.recoveries, recoverWithin))
+	rep.Violations = append(rep.Violations, e.violations...)
+	if e.plan.Control != "" {
+		rep.controlled()
+	}
+	keep := e.cfg.Keep || rep.Failure != "" || len(rep.Violations) > 0 && rep.Caught == "" || e.plan.Control != "" && rep.Caught == ""
+	if !keep {
+		return rep, os.RemoveAll(e.dir)
+	}
+	rep.Evidence = e.dir
+	return rep, e.keep(rep)
+}
+
+// judge asks all oracles. The health of the cluster is known: every fault and
+// every change of leader was noted.
+func (e *episode) judge(rep *EpisodeReport, h *load.History, commit uint64) {
+	e.mu.Lock()
+	health := e.health
+	e.mu.Unlock()
+	health.Known, health.Slack = true, lateBy
+	rep.Commands, rep.Errors, rep.Longest = h.Commands, h.Errors, h.Longest
+	rep.Failovers = e.mon.failovers
+	rep.Holds, rep.Duration = h.Holds, e.load.Now()
+	rep.Verdict = *Judge(h, &health)
+	if commit > 0 {
+		e.judgeNodes(&rep.Verdict, h, commit)
+	}
+	for key, history := range rep.bad {
+		e.draw(key, history, &health)
+	}
+}
+
+// lateBy is how much later than its time a healthy cluster may give a lock away,
+// on a machine that has other things to do.
+const lateBy = 1500 * time.Millisecond
+
+// draw writes porcupine's page about a key that was not linearizable.
+func (e *episode) draw(key string, history []*oracle.Op, health *oracle.Health) {
+	name := fmt.Sprintf("key-%s.html", fileName(key))
+	f, err := os.Create(filepath.Join(e.dir, name))
+	if err != nil {
+		e.violation("evidence", "cannot draw %s: %v", key, err)
+		return
+	}
+	if err := errors.Join(oracle.Draw(f, history, health, checkLimit), f.Close()); err != nil {
+		e.violation("evidence", "cannot draw %s: %v", key, err)
+	}
+}
+
+// fileName is a key as part of a file's name.
+func fileName(key string) string {
+	b := []byte(key)
+	for i, c := range b {
+		if c == '/' || c == ':' || c < ' ' {
+			b[i] = '-'
+		}
+	}
+	return string(b)
+}
+
+// keep writes what a violation needs to be understood beside the nodes' logs and
+// data: the plan and its course, and the history.
+func (e *episode) keep(rep *EpisodeReport) error {
+	var errs []error
+	write := func(name string, v any) {
+		b, err := json.MarshalIndent(v, "", " ")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(e.dir, name), b, 0o644)
+		}
+		errs = append(errs, err)
+	}
+	write("report.json", rep)
+	if e.load != nil {
+		write("history.json", e.load.History())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *EpisodeReport) line() string {
+	seen, classes := 0, make(map[string]bool)
+	for _, ev := range r.Events {
+		if ev.Seen != "" {
+			seen++
+			classes[ev.Class] = true
+		}
+	}
+	what := fmt.Sprintf("episode %d", r.Plan.Number)
+	end := "held"
+	switch {
+	case r.Plan.Control != "":
+		what = "control " + r.Plan.Control
+		end = "NOT CAUGHT"
+		if r.Caught != "" {
+			end = "caught by " + r.Caught
+		}
+	case len(r.Violations) > 0:
+		end = fmt.Sprintf("VIOLATED: %v", r.Violations[0])
+	case r.Failure != "":
+		end = "FAILED: " + r.Failure
+	}
+	if r.Evidence != "" {
+		end += " (" + r.Evidence + ")"
+	}
+	return fmt.Sprintf("%s: %.0f s, %d commands, %d of %d faults seen (%d classes), %d failovers, %d grants, %s",
+		what, r.Took.Seconds(), r.Commands, seen, len(r.Events), len(classes), r.Failovers, r.Grants, end)
+}
+
+// sum adds the episodes up.
+func (r *Report) sum(faults []fault) {
+	tallies := make(map[string]*ClassTally)
+	for _, f := range faults {
+		t := &ClassTally{Class: f.class}
+		if f.needs != nil {
+			t.NotRun = f.needs()
+		}
+		tallies[f.class] = t
+	}
+	checks := make(map[string]*Check)
+	var order []string
+	for i := range r.Episodes {
+		ep := &r.Episodes[i]
+		if ep.Plan.Control != "" {
+			r.Controls++
+			r.Caught += b2i(ep.Caught != "")
+			continue
+		}
+		classes := make(map[string]bool)
+		for _, ev := range ep.Events {
+			t := tallies[ev.Class]
+			if t == nil { // nobody's doing: seen from outside
+				continue
+			}
+			t.Injected++
+			if ev.Seen == "" {
+				t.NotRun = ev.NotRun
+				continue
+			}
+			t.Seen++
+			r.Faults++
+			classes[ev.Class] = true
+			if find(ev.Class).disk && ev.Class != "full disk" {
+				r.PowerCuts++
+			}
+		}
+		r.Histories += b2i(len(classes) >= 3 && ep.Failure == "")
+		r.Failures += b2i(ep.Failure != "")
+		r.Failovers += ep.Failovers
+		r.Commands += ep.Commands
+		r.Grants += ep.Grants
+		r.Expired += ep.Expired
+		r.Violations += len(ep.Violations)
+		for _, c := range ep.Checks {
+			if checks[c.Name] == nil {
+				checks[c.Name] = &Check{Name: c.Name}
+				order = append(order, c.Name)
+			}
+			checks[c.Name].Checked += c.Checked
+			checks[c.Name].Bad += c.Bad
+			r.Checked += c.Checked
+		}
+	}
+	for _, f := range faults {
+		r.Classes = append(r.Classes, *tallies[f.class])
+	}
+	for _, name := range order {
+		r.Checks = append(r.Checks, *checks[name])
+	}
+}

@@ -1,0 +1,183 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// Value is a reply of the Redis protocol.
+type Value struct {
+	Null  bool
+	Err   string // error line, "" for none
+	Int   int64
+	Text  string // simple or bulk string
+	Elems []Value
+}
+
+func (v Value) reply() oracle.Reply {
+	switch {
+	case v.Null:
+		return oracle.Reply{Null: true}
+	case v.Err != "":
+		return oracle.Reply{Error: true, Text: v.Err}
+	case v.Text != "":
+		return oracle.Reply{Text: v.Text}
+	}
+	return oracle.Reply{Int: v.Int}
+}
+
+// Conn is one connection of one client. It is for one goroutine.
+type Conn struct {
+	conn    net.Conn
+	r       *bufio.Reader
+	timeout time.Duration
+}
+
+// Dial connects, authenticates if pass is not "", and sends first, if there is
+// any: its reply must not be an error. timeout bounds each exchange from then on.
+func Dial(ctx context.Context, addr, pass string, timeout time.Duration, first ...string) (*Conn, error) {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	c := &Conn{conn, bufio.NewReader(conn), timeout}
+	var begin [][]string
+	if pass != "" {
+		begin = append(begin, []string{"AUTH", pass})
+	}
+	if len(first) > 0 {
+		begin = append(begin, first)
+	}
+	for _, cmd := range begin {
+		v, err := c.Do(cmd...)
+		if err == nil && v.Err != "" {
+			err = errors.New(v.Err)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", cmd[0], err), c.Close())
+		}
+	}
+	return c, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error { return c.conn.Close() }
+
+// Do sends one command and waits for its reply.
+func (c *Conn) Do(args ...string) (Value, error) {
+	all, err := c.Pipeline([][]string{args})
+	if err != nil {
+		return Value{}, err
+	}
+	return all[0], nil
+}
+
+// Pipeline sends commands in one go and returns their replies: with an error,
+// those that came before it.
+func (c *Conn) Pipeline(cmds [][]string) ([]Value, error) {
+	var b strings.Builder
+	for _, args := range cmds {
+		fmt.Fprintf(&b, "*%d\r\n", len(args))
+		for _, a := range args {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+		}
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c.conn, b.String()); err != nil {
+		return nil, fmt.Errorf("send: %w", err)
+	}
+	var replies []Value
+	for range cmds {
+		v, err := c.read()
+		if err != nil {
+			return replies, fmt.Errorf("receive: %w", err)
+		}
+		replies = append(replies, v)
+	}
+	return replies, nil
+}
+
+var errProtocol = errors.New("reply is not of the Redis protocol")
+
+func (c *Conn) read() (Value, error) {
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		return Value{}, err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	if line == "" {
+		return Value{}, errProtocol
+	}
+	switch line[0] {
+	case '+':
+		return Value{Text: line[1:]}, nil
+	case '-':
+		return Value{Err: line[1:]}, nil
+	case '_':
+		return Value{Null: true}, nil
+	}
+	n, err := strconv.ParseInt(line[1:], 10, 64)
+	if err != nil {
+		return Value{}, errProtocol
+	}
+	switch {
+	case line[0] == ':':
+		return Value{Int: n}, nil
+	case n < 0 && (line[0] == '$' || line[0] == '*'):
+		return Value{Null: true}, nil
+	case line[0] == '$':
+		buf := make([]byte, n+2)
+		if _, err := io.ReadFull(c.r, buf); err != nil {
+			return Value{}, err
+		}
+		return Value{Text: string(buf[:n])}, nil
+	case line[0] == '*':
+		v := Value{Elems: []Value{}}
+		for range n {
+			e, err := c.read()
+			if err != nil {
+				return Value{}, err
+			}
+			v.Elems = append(v.Elems, e)
+		}
+		return v, nil
+	}
+	return Value{}, errProtocol
+}
+
+// refusals begin the errors that stand only for what was certainly not executed:
+// Holdfast's, and those of Redis that come before a command is looked at.
+var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS", "NOAUTH", "OOM", "BUSY", "ERR max number of clients"}
+
+// outcomeOf says what is known of a command that was answered with v.
+func outcomeOf(v Value) oracle.Outcome {
+	if strings.HasPrefix(v.Err, "UNKNOWN ") {
+		return oracle.Unknown
+	}
+	for _, word := range refusals {
+		if strings.HasPrefix(v.Err, word) {
+			return oracle.Refused
+		}
+	}
+	return oracle.Done
+}
+
+// kindOf is an error without addresses in it, to be counted.
+func kindOf(err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, ": "); i >= 0 && strings.Contains(text, "tcp") {
+		return text[i+2:]
+	}
+	return text
+}
