@@ -40,9 +40,9 @@ var mayImport = map[string][]string{
 	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
 	"verify/load":     {"verify/oracle"},
 	// It runs nodes as the tests of processes do, by the same code.
-	"verify/attack":   {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
-	"cmd":             {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack"},
-	"test":            {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "test/..."},
+	"verify/attack": {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
+	"cmd":           {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack"},
+	"test":          {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -122,22 +122,12 @@ func island(ctx context.Context, s *strike) (string, error) {
 		}
 	}
 	touched := lift()
-	if _, err := s.lead(ctx); err != nil {
-		return "", err
-	}
-	all, err := s.c.members(ctx)
+	wait, stop := soon(ctx, 6*time.Second, "be whole")
+	_, err = s.c.whole(wait)
+	stop()
 	if err != nil {
-		return "", err
-	}
-	there := make(map[string]bool)
-	for _, m := range all {
-		there[m.ID] = true
-	}
-	for _, other := range s.c.nodes {
-		if !there[other.ID] {
-			if err := s.rejoin(ctx, other); err != nil {
-				return "", err
-			}
+		if err := s.readmit(ctx); err != nil {
+			return "", err
 		}
 	}
 	if touched == 0 {
