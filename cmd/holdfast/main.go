@@ -51,6 +51,7 @@ Every flag can also be set by an environment variable: --data-dir is
 HOLDFAST_DATA_DIR. A flag on the command line wins.`,
 		Example: `  holdfast dev                        three nodes on this machine, ready for redis-cli
   holdfast status                     what every node is doing
+  holdfast verify                     test a cluster's promises
   holdfast serve --node-id n1 …       one node of a cluster`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -58,7 +59,7 @@ HOLDFAST_DATA_DIR. A flag on the command line wins.`,
 			return flagsFromEnv(cmd.Flags())
 		},
 	}
-	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(), commandsDocCommand(), healthCommand())
+	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(), commandsDocCommand(), healthCommand(), verifyCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

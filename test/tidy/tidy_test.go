@@ -41,8 +41,9 @@ var mayImport = map[string][]string{
 	"verify/load":     {"verify/oracle"},
 	// It runs nodes as the tests of processes do, by the same code.
 	"verify/attack": {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
-	"cmd":           {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack"},
-	"test":          {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "test/..."},
+	"verify/report": {"verify/oracle", "verify/attack"},
+	"cmd":           {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
+	"test":          {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -25,6 +25,10 @@ type LiveConfig struct {
 // one that has just changed its leader.
 const liveSlack = 5 * time.Second
 
+// redisTick is by how much a Redis may count a time to live too short: it looks
+// at its clock once for many commands, and counts in milliseconds.
+const redisTick = 5 * time.Millisecond
+
 // fewest is how many commands a history must have to say anything.
 const fewest = 100
 
@@ -57,6 +61,9 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 
 	h := l.History()
 	health := &oracle.Health{Known: true, Slack: liveSlack, Ill: append(h.Trouble, w.ill...)}
+	if l.Foreign() {
+		health.Early = redisTick
+	}
 	ep := EpisodeReport{Commands: h.Commands, Errors: h.Errors, Longest: h.Longest, Took: time.Since(r.Began), Holds: h.Holds, Duration: l.Now(), Failovers: max(len(w.leaders)-1, 0)}
 	ep.Verdict = *Judge(h, health)
 	compared, bad := oracle.Chains(w.points)

@@ -11,6 +11,56 @@ import (
 // checked, and what was violated.
 func (r *Report) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	if r.Target == nil {
+		r.tableOfFaults(w)
+	}
+	fmt.Fprintln(w, "CHECK\tCHECKED\tVIOLATIONS\t")
+	for _, c := range r.Checks {
+		fmt.Fprintf(w, "%s\t%d\t%d\t\n", c.Name, c.Checked, c.Bad)
+	}
+	fmt.Fprintln(w, "\nFIGURE\t\t\t")
+	if r.Target == nil {
+		fmt.Fprintf(w, "histories with three classes of faults or more\t%d\t\t\npower cuts\t%d\t\t\n", r.Histories, r.PowerCuts)
+	}
+	for _, f := range []struct {
+		name string
+		n    int
+	}{
+		{"failovers", r.Failovers},
+		{"commands", r.Commands}, {"checked", r.Checked}, {"lock grants", r.Grants}, {"of them ended by expiry", r.Expired},
+		{"violations", r.Violations}, {"episodes that could not be played", r.Failures},
+	} {
+		fmt.Fprintf(w, "%s\t%d\t\t\n", f.name, f.n)
+	}
+	if r.Controls > 0 {
+		fmt.Fprintf(w, "controls caught\t%d of %d\t\t\n", r.Caught, r.Controls)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, ep := range r.Episodes {
+		if ep.Plan.Control != "" {
+			continue
+		}
+		for _, v := range ep.Violations {
+			where := ""
+			if ep.Plan.Number > 0 {
+				where = fmt.Sprintf(" in episode %d", ep.Plan.Number)
+			}
+			fmt.Fprintf(out, "VIOLATION%s: %v\n", where, v)
+		}
+		if ep.Failure != "" {
+			fmt.Fprintf(out, "NOT PLAYED: episode %d: %s\n", ep.Plan.Number, ep.Failure)
+		}
+		if ep.Evidence != "" && (len(ep.Violations) > 0 || ep.Failure != "") {
+			fmt.Fprintf(out, "  plan, history, logs and data: %s\n", ep.Evidence)
+		}
+	}
+	return nil
+}
+
+// tableOfFaults prints how often each class was injected and seen, and why not.
+func (r *Report) tableOfFaults(w io.Writer) {
 	fmt.Fprintf(w, "seed %d, %d episodes in %v\n\n", r.Seed, len(r.Episodes)-r.Controls, r.Took.Round(time.Second))
 	fmt.Fprintln(w, "FAULT\tINJECTED\tSEEN\tNOT RUN")
 	injected := 0
@@ -28,40 +78,4 @@ func (r *Report) Table(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", c.Class, c.Injected, c.Seen, note)
 	}
 	fmt.Fprintf(w, "all\t%d\t%d\t\n\n", injected, r.Faults)
-	fmt.Fprintln(w, "CHECK\tCHECKED\tVIOLATIONS\t")
-	for _, c := range r.Checks {
-		fmt.Fprintf(w, "%s\t%d\t%d\t\n", c.Name, c.Checked, c.Bad)
-	}
-	fmt.Fprintln(w, "\nFIGURE\t\t\t")
-	for _, f := range []struct {
-		name string
-		n    int
-	}{
-		{"histories with three classes of faults or more", r.Histories}, {"failovers", r.Failovers}, {"power cuts", r.PowerCuts},
-		{"commands", r.Commands}, {"checked", r.Checked}, {"lock grants", r.Grants}, {"of them ended by expiry", r.Expired},
-		{"violations", r.Violations}, {"episodes that could not be played", r.Failures},
-	} {
-		fmt.Fprintf(w, "%s\t%d\t\t\n", f.name, f.n)
-	}
-	if r.Controls > 0 {
-		fmt.Fprintf(w, "controls caught\t%d of %d\t\t\n", r.Caught, r.Controls)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, ep := range r.Episodes {
-		if ep.Plan.Control != "" {
-			continue
-		}
-		for _, v := range ep.Violations {
-			fmt.Fprintf(out, "VIOLATION in episode %d: %v\n", ep.Plan.Number, v)
-		}
-		if ep.Failure != "" {
-			fmt.Fprintf(out, "NOT PLAYED: episode %d: %s\n", ep.Plan.Number, ep.Failure)
-		}
-		if ep.Evidence != "" && (len(ep.Violations) > 0 || ep.Failure != "") {
-			fmt.Fprintf(out, "  plan, history, logs and data: %s\n", ep.Evidence)
-		}
-	}
-	return nil
 }

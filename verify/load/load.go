@@ -102,6 +102,9 @@ func (l *Load) probe(ctx context.Context) error {
 	return fmt.Errorf("no node answers: %w", last)
 }
 
+// Foreign reports whether the cluster is no Holdfast: it has no DELIFEQ.
+func (l *Load) Foreign() bool { return l.script }
+
 // Now is the time of the history.
 func (l *Load) Now() time.Duration { return l.rec.now() }
 

@@ -24,6 +24,10 @@ type Health struct {
 	Ill []Span
 	// Known says that Ill is complete: without it nothing has ever to be gone.
 	Known bool
+	// Early is by how much a cluster may count a time to live too short: 0 for
+	// Holdfast, whose clock has no steps; Redis counts in milliseconds that it
+	// looks up now and then.
+	Early time.Duration
 
 	merged []Span
 }
@@ -57,6 +61,13 @@ func (h *Health) Gone(ret, ttl time.Duration) time.Duration {
 		}
 	}
 	return at + left
+}
+
+func (h *Health) early() time.Duration {
+	if h == nil {
+		return 0
+	}
+	return h.Early
 }
 
 // Add adds an ill stretch.

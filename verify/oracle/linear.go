@@ -41,7 +41,7 @@ func Linear(ops []Op, health *Health, limit time.Duration) LinearResult {
 	}
 	res := LinearResult{Keys: len(keys), Bad: make(map[string][]*Op)}
 	sort.Strings(keys)
-	model := keyModel(health.Gone)
+	model := keyModel(health)
 	for _, key := range keys {
 		history := byKey[key]
 		res.Ops += len(history)
@@ -89,7 +89,7 @@ func span(history []*Op) (from, to time.Duration) {
 // other names for what they did afterwards, since a client does one thing at a
 // time there.
 func Draw(w io.Writer, history []*Op, health *Health, limit time.Duration) error {
-	model := keyModel(health.Gone)
+	model := keyModel(health)
 	all := operations(history)
 	highest := 0
 	for _, o := range all {

@@ -36,13 +36,14 @@ type Refusal struct {
 // sure returns until when the owner could rely on the lock at least: a time to
 // live counts from when a leader stamped it, which is after the command was
 // sent. A renewal counts if it was granted.
-func (h *Hold) sure() time.Duration {
+func (h *Hold) sure(health *Health) time.Duration {
 	end := h.Call + h.TTL
 	for _, r := range h.Renewals {
 		if r.Outcome == Done && r.Mine {
 			end = max(end, r.Call+h.TTL)
 		}
 	}
+	end -= health.early()
 	if h.Release != nil {
 		end = min(end, h.Release.Call)
 	}
@@ -108,8 +109,8 @@ func Locks(holds []Hold, refusals []Refusal, health *Health) LockResult {
 	for _, lock := range locks {
 		all := byLock[lock]
 		sort.Slice(all, func(i, j int) bool { return all[i].Granted < all[j].Granted })
-		res.Violations = append(res.Violations, overlaps(all)...)
-		res.Violations = append(res.Violations, lost(all)...)
+		res.Violations = append(res.Violations, overlaps(all, health)...)
+		res.Violations = append(res.Violations, lost(all, health)...)
 		res.Violations = append(res.Violations, fences(all)...)
 		res.Violations = append(res.Violations, late(all, refused[lock], health)...)
 	}
@@ -118,18 +119,18 @@ func Locks(holds []Hold, refusals []Refusal, health *Health) LockResult {
 
 // overlaps finds owners that were both sure of the lock at one moment: it was
 // granted twice, or ran out early.
-func overlaps(all []*Hold) []Violation {
+func overlaps(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	var longest *Hold
 	for _, h := range all {
-		if h.Granted == Forever || h.sure() <= h.Granted {
+		if h.Granted == Forever || h.sure(health) <= h.Granted {
 			continue // over before the owner heard of it
 		}
-		if p := longest; p != nil && h.Granted < p.sure() {
+		if p := longest; p != nil && h.Granted < p.sure(health) {
 			bad = append(bad, Violation{"mutual exclusion", h.Lock,
-				fmt.Sprintf("%s could rely on it until %v, %s was granted it at %v", p.Token, p.sure(), h.Token, h.Granted), h.Granted, min(p.sure(), h.sure())})
+				fmt.Sprintf("%s could rely on it until %v, %s was granted it at %v", p.Token, p.sure(health), h.Token, h.Granted), h.Granted, min(p.sure(health), h.sure(health))})
 		}
-		if longest == nil || h.sure() > longest.sure() {
+		if longest == nil || h.sure(health) > longest.sure(health) {
 			longest = h
 		}
 	}
@@ -138,13 +139,13 @@ func overlaps(all []*Hold) []Violation {
 
 // lost finds owners that were told that the lock is not theirs, before their
 // time was over.
-func lost(all []*Hold) []Violation {
+func lost(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	for _, h := range all {
 		if h.Granted == Forever {
 			continue
 		}
-		end := h.Call + h.TTL
+		end := h.Call + h.TTL - health.early()
 		check := func(what string, s Step) {
 			if s.Outcome == Done && !s.Mine && s.Return < end {
 				bad = append(bad, Violation{"lock not lost", h.Lock,
@@ -154,7 +155,7 @@ func lost(all []*Hold) []Violation {
 		for _, r := range h.Renewals {
 			check("renewal", r)
 			if r.Outcome == Done && r.Mine {
-				end = max(end, r.Call+h.TTL)
+				end = max(end, r.Call+h.TTL-health.early())
 			}
 		}
 		if h.Release != nil {

@@ -18,19 +18,15 @@ type cell struct {
 	ttl      time.Duration
 }
 
-// expiry says by when a key that was given ttl by a command that returned at ret
-// must be gone; Forever if that is open.
-type expiry func(ret, ttl time.Duration) time.Duration
-
 // keyModel is the sequential meaning of the commands on one key.
-func keyModel(gone expiry) porcupine.Model {
+func keyModel(health *Health) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{cell{}} },
 		Step: func(state, input, output any) []any {
 			c, o := state.(cell), input.(*Op)
 			var next []any
 			for _, seen := range c.seenBy(o) {
-				if after, ok := seen.step(o, gone); ok {
+				if after, ok := seen.step(o, health); ok {
 					next = append(next, after)
 				}
 			}
@@ -71,8 +67,8 @@ func (c cell) seenBy(o *Op) []cell {
 }
 
 // step runs a command on the key and compares its reply, if it has one.
-func (c cell) step(o *Op, gone expiry) (cell, bool) {
-	want, after := c.run(o, gone)
+func (c cell) step(o *Op, health *Health) (cell, bool) {
+	want, after := c.run(o, health)
 	if o.Outcome != Done {
 		return after, true
 	}
@@ -97,21 +93,21 @@ func (c cell) agrees(o *Op) bool {
 }
 
 // put is the key with a value and the life that the command gives it.
-func (c cell) put(o *Op, value string, gone expiry) cell {
+func (c cell) put(o *Op, value string, health *Health) cell {
 	after := cell{present: true, value: value}
 	switch {
 	case o.TTL != 0:
-		after.live(o, gone)
+		after.live(o, health)
 	case o.KeepTTL && c.present:
 		after.volatile, after.from, after.to, after.ttl = c.volatile, c.from, c.to, c.ttl
 	}
 	return after
 }
 
-func (c *cell) live(o *Op, gone expiry) {
-	c.volatile, c.ttl, c.from, c.to = true, o.TTL, o.Call+o.TTL, Forever
+func (c *cell) live(o *Op, health *Health) {
+	c.volatile, c.ttl, c.from, c.to = true, o.TTL, o.Call+o.TTL-health.early(), Forever
 	if o.Outcome == Done {
-		c.to = gone(o.Return, o.TTL)
+		c.to = health.Gone(o.Return, o.TTL)
 	}
 }
 
@@ -129,17 +125,17 @@ var (
 	replyZero = Reply{}
 )
 
-func (c cell) run(o *Op, gone expiry) (Reply, cell) {
+func (c cell) run(o *Op, health *Health) (Reply, cell) {
 	switch o.Kind {
 	case Get:
 		return c.text(), c
 	case Set:
-		return c.set(o, gone)
+		return c.set(o, health)
 	case SetNX:
 		if c.present {
 			return replyZero, c
 		}
-		return replyOne, c.put(o, o.Arg, gone)
+		return replyOne, c.put(o, o.Arg, health)
 	case GetSet:
 		return c.text(), cell{present: true, value: o.Arg}
 	case GetDel:
@@ -170,7 +166,7 @@ func (c cell) run(o *Op, gone expiry) (Reply, cell) {
 			return replyZero, c
 		}
 		after := c
-		after.live(o, gone)
+		after.live(o, health)
 		return replyOne, after
 	case Persist:
 		if !c.present || !c.volatile {
@@ -189,7 +185,7 @@ func (c cell) run(o *Op, gone expiry) (Reply, cell) {
 	panic("oracle: the model does not know " + string(o.Kind))
 }
 
-func (c cell) set(o *Op, gone expiry) (Reply, cell) {
+func (c cell) set(o *Op, health *Health) (Reply, cell) {
 	old := c.text()
 	holds := true
 	switch {
@@ -207,7 +203,7 @@ func (c cell) set(o *Op, gone expiry) (Reply, cell) {
 		return replyNull, c
 	}
 	if o.Get {
-		return old, c.put(o, o.Arg, gone)
+		return old, c.put(o, o.Arg, health)
 	}
-	return replyOK, c.put(o, o.Arg, gone)
+	return replyOK, c.put(o, o.Arg, health)
 }

@@ -1,0 +1,283 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/attack"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) },
+	"number":  number,
+	"join":    strings.Join,
+}).Parse(pageText))
+
+// Write writes the page of a report. failure says why nothing can be said of the
+// cluster, "" if something can.
+func Write(w io.Writer, r *attack.Report, version, failure string) error {
+	v := view{Report: r, Version: version, Failure: failure}
+	for i := range r.Episodes {
+		ep := &r.Episodes[i]
+		if ep.Plan.Control != "" {
+			v.Controls = append(v.Controls, ep)
+			continue
+		}
+		v.Drawn = append(v.Drawn, drawn{EpisodeReport: ep, Chart: draw(ep), Told: told(ep.Errors)})
+	}
+	return page.Execute(w, v)
+}
+
+// view is what the page shows.
+type view struct {
+	*attack.Report
+	Version  string
+	Failure  string
+	Drawn    []drawn
+	Controls []*attack.EpisodeReport
+}
+
+// Verdict is the word at the top.
+func (v view) Verdict() string {
+	switch {
+	case v.Report.Violations > 0:
+		return "violated"
+	case v.Failure != "" || !v.Held():
+		return "not decided"
+	}
+	return "held"
+}
+
+type drawn struct {
+	*attack.EpisodeReport
+	Chart *chart
+	Told  []count
+}
+
+type count struct {
+	What string
+	N    int
+}
+
+// told lists what clients were told, most frequent first.
+func told(errors map[string]int) []count {
+	var all []count
+	for what, n := range errors {
+		all = append(all, count{what, n})
+	}
+	sort.Slice(all, func(i, j int) bool {
+		return all[i].N > all[j].N || all[i].N == all[j].N && all[i].What < all[j].What
+	})
+	return all
+}
+
+// number groups the digits of n by threes.
+func number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+// Sizes of a chart, in pixels.
+const (
+	left, right = 90, 20
+	width       = 1120
+	rowHeight   = 16
+	bandHeight  = 14
+	mostRows    = 24
+)
+
+// chart is a time line: a row for each lock, bands for faults, marks for
+// violations.
+type chart struct {
+	Width, Height int
+	Left, Plot    float64
+	Top, Bottom   int // of the rows
+	Rows          []row
+	Holds         []box
+	Bands         []band
+	Marks         []mark
+	Ticks         []tick
+	Hidden        int // locks that are not shown
+}
+
+type row struct {
+	Y     int
+	Label string
+}
+
+type box struct {
+	X, W    float64
+	Y, H    int
+	Class   string // released, expired, unknown
+	Colour  int    // by client
+	Tooltip string
+}
+
+type band struct {
+	X, W    float64
+	Y       int
+	LabelX  float64
+	Label   string
+	Seen    bool
+	Tooltip string
+}
+
+type mark struct {
+	X, W    float64
+	Y, H    int
+	Tooltip string
+}
+
+type tick struct {
+	X     float64
+	Label string
+}
+
+// draw lays the chart of an episode out; nil if there is nothing to draw.
+func draw(ep *attack.EpisodeReport) *chart {
+	if ep.Duration <= 0 {
+		return nil
+	}
+	c := &chart{Width: width, Left: left, Plot: width - left - right}
+	x := func(at time.Duration) float64 {
+		at = min(max(at, 0), ep.Duration)
+		return left + c.Plot*float64(at)/float64(ep.Duration)
+	}
+	c.bands(ep, x)
+	at := c.rows(ep)
+	for i := range ep.Holds {
+		if y, ok := at[ep.Holds[i].Lock]; ok {
+			c.hold(&ep.Holds[i], y, x, ep.Duration)
+		}
+	}
+	c.Height = c.Bottom + 30
+	for _, v := range ep.Violations {
+		m := mark{X: x(v.From) - 1, Y: c.Top - 2, H: c.Bottom - c.Top + 4, Tooltip: v.String()}
+		m.W = max(x(v.To)-m.X, 3)
+		if y, ok := at[v.Key]; ok {
+			m.Y, m.H = y-1, rowHeight
+		}
+		c.Marks = append(c.Marks, m)
+	}
+	step := time.Second
+	for ep.Duration/step > 14 {
+		step = next(step)
+	}
+	for t := time.Duration(0); t <= ep.Duration; t += step {
+		c.Ticks = append(c.Ticks, tick{x(t), fmt.Sprintf("%g s", t.Seconds())})
+	}
+	return c
+}
+
+// next is the next larger step of the scale: 1, 2, 5, 10, 20, …
+func next(step time.Duration) time.Duration {
+	lead := step
+	for lead >= 10*time.Second {
+		lead /= 10
+	}
+	if lead == 2*time.Second {
+		return step / 2 * 5
+	}
+	return step * 2
+}
+
+// bands stacks the faults above the rows, those that overlap below each other.
+func (c *chart) bands(ep *attack.EpisodeReport, x func(time.Duration) float64) {
+	var free []float64 // end of the last label in each line
+	for _, ev := range ep.Events {
+		b := band{X: x(ev.From), W: max(x(ev.To)-x(ev.From), 2), Label: ev.Class, Seen: ev.Seen != ""}
+		b.LabelX = b.X + 3
+		// A label at the right edge begins further left, so that it can be read.
+		if room := float64(7 * len(b.Label)); b.LabelX+room > width {
+			b.LabelX = width - room
+		}
+		b.Tooltip = fmt.Sprintf("%s, %.2f s to %.2f s: %s%s", ev.Class, ev.From.Seconds(), ev.To.Seconds(), ev.Seen, ev.NotRun)
+		line := 0
+		for line < len(free) && free[line] > min(b.X, b.LabelX) {
+			line++
+		}
+		if line == len(free) {
+			free = append(free, 0)
+		}
+		free[line] = max(b.X+b.W, b.LabelX+float64(7*len(b.Label))) + 4
+		b.Y = 4 + line*bandHeight
+		c.Bands = append(c.Bands, b)
+	}
+	c.Top = 10 + len(free)*bandHeight
+}
+
+// rows gives the locks with violations a row, and those that were held most often.
+func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
+	grants := make(map[string]int)
+	for i := range ep.Holds {
+		grants[ep.Holds[i].Lock]++
+	}
+	for _, v := range ep.Violations {
+		if grants[v.Key] > 0 {
+			grants[v.Key] += 1 << 20
+		}
+	}
+	locks := make([]string, 0, len(grants))
+	for lock := range grants {
+		locks = append(locks, lock)
+	}
+	sort.Slice(locks, func(i, j int) bool {
+		return grants[locks[i]] > grants[locks[j]] || grants[locks[i]] == grants[locks[j]] && locks[i] < locks[j]
+	})
+	c.Hidden = max(len(locks)-mostRows, 0)
+	locks = locks[:min(len(locks), mostRows)]
+	sort.Strings(locks)
+	at := make(map[string]int)
+	for i, lock := range locks {
+		y := c.Top + i*rowHeight
+		label := lock
+		if j := strings.Index(lock, "lock:"); j >= 0 {
+			label = "lock " + lock[j+len("lock:"):]
+		}
+		c.Rows = append(c.Rows, row{y, label})
+		at[lock] = y
+	}
+	c.Bottom = c.Top + len(locks)*rowHeight
+	return at
+}
+
+// hold draws a grant from when its owner heard of it until it gave it back, or
+// could no longer rely on it.
+func (c *chart) hold(h *oracle.Hold, y int, x func(time.Duration) float64, end time.Duration) {
+	b := box{Y: y + 2, H: rowHeight - 5, Class: "expired", Colour: h.Client % 8}
+	from, to := h.Granted, h.Call+h.TTL
+	for _, r := range h.Renewals {
+		if r.Outcome == oracle.Done && r.Mine {
+			to = r.Call + h.TTL
+		}
+	}
+	how := "left to run out"
+	switch {
+	case h.Granted == oracle.Forever:
+		b.Class, how, from, to = "unknown", "nobody knows whether it was granted", h.Call, min(h.Call+h.TTL, end)
+	case h.Release != nil:
+		b.Class, how, to = "released", "given back", min(to, h.Release.Call)
+	}
+	b.X = x(from)
+	b.W = max(x(to)-b.X, 1.5)
+	b.Tooltip = fmt.Sprintf("client %d held %s from %.3f s to %.3f s, %s", h.Client, h.Lock, from.Seconds(), to.Seconds(), how)
+	if h.Fence != 0 {
+		b.Tooltip += fmt.Sprintf(", fencing token %d", h.Fence)
+	}
+	c.Holds = append(c.Holds, b)
+}
+
+// Tall is the height of the rows together.
+func (c *chart) Tall() int { return c.Bottom - c.Top }
