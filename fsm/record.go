@@ -17,11 +17,13 @@ type RecordGroup struct {
 	Ops     []RecordOp
 }
 
-// RecordOp is one operation of a group: a single command, or a transaction.
+// RecordOp is one operation of a group: a single command, a transaction, or what
+// a script did, which is the commands that changed something, and its reply.
 type RecordOp struct {
-	Transaction bool
-	Watches     []Watch
-	Commands    []RecordCommand
+	Transaction, Effects bool
+	Watches              []Watch
+	Commands             []RecordCommand
+	Reply                string // ready RESP, of Effects
 }
 
 // RecordCommand is a command as it stands in the log.
@@ -83,10 +85,19 @@ func readOps(body []byte) ([]RecordOp, error) {
 				op.Watches = append(op.Watches, Watch{int(r.d.uvarint()), string(r.d.bytes()), r.d.uvarint()})
 			}
 			n = r.d.uvarint()
+		case opEffects:
+			op.Effects, op.Reply = true, string(r.d.bytes())
+			r.d.uvarint() // last place
+			r.d.uvarint() // last draw
+			n = r.d.uvarint()
 		default:
 			return ops, fmt.Errorf("operation kind %d: %w", kind, ErrVersion)
 		}
 		for ; n > 0 && r.d.err == nil; n-- {
+			if op.Effects {
+				r.d.uvarint() // place
+				r.d.uvarint() // draw
+			}
 			db, args, err := r.command()
 			if err != nil {
 				return ops, err

@@ -84,6 +84,7 @@ type stage struct {
 	runner fsm.ScriptRunner // lines, unless a test says otherwise
 	quick  bool             // do not compare states: they are large
 	enough bool             // close the entry after each group with a script
+	record fsm.Record       // of the last entry
 	size   int              // of the last entry
 	index  uint64
 	seq    uint64
@@ -157,6 +158,11 @@ func (s *stage) entry() []string {
 	entry := b.Encode(h)
 	s.batch = rest
 	s.size = len(entry)
+	rec, err := fsm.ReadRecord(entry)
+	if err != nil {
+		s.t.Fatalf("read the entry: %v", err)
+	}
+	s.record = rec
 	// Another node applies the same entry and has never heard of the script.
 	var other *fsm.Machine
 	if !s.quick {
@@ -205,11 +211,22 @@ func TestRehearse_EffectsAreLogged(t *testing.T) {
 	s.group("EVAL|SET $K $A\nINCR n\nGET $K|1|k|v")
 	s.group("GET|n", "EVAL|INCR n|0", "INCR|n")
 	s.want("scripts among commands", "$1 v / $1 1 :2 :3 ")
+	want := "[[0 _script SET $K $A\nINCR n\nGET $K] [0 set k v] [0 incr n]]"
+	if op := s.record.Groups[0].Ops[0]; !op.Effects || op.Reply != "$1\r\nv\r\n" || fmt.Sprint(commandsOf(op)) != want {
+		t.Errorf("logged effects %v, %q: %v, want %v", op.Effects, op.Reply, commandsOf(op), want)
+	}
 	s.group("GET|k", "GET|n")
 	s.want("state", "$1 v $1 3 ")
 	if s.lines.runs != 2 {
 		t.Errorf("scripts were run %d times, want 2: once each, by the leader", s.lines.runs)
 	}
+}
+
+func commandsOf(op fsm.RecordOp) (list [][]string) {
+	for _, c := range op.Commands {
+		list = append(list, append([]string{strconv.Itoa(c.DB)}, c.Args...))
+	}
+	return list
 }
 
 func TestRehearse_AllOrNothing(t *testing.T) {

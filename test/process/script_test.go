@@ -1,0 +1,108 @@
+package process
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// compareAndDelete is no script that the machine knows: it is interpreted.
+const compareAndDelete = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('INCR', 'released')
+return redis.call('DEL', KEYS[1])`
+
+// Lock cycles through a follower while the leader is killed, again and again: every
+// SET NX is granted and every compare-and-delete finds its token, once, although
+// the scripts that were under way are run by another leader.
+func TestScript_KillOfLeader(t *testing.T) {
+	c := startCluster(t)
+	follower := c.others(c.leader())[0]
+	sum := sha1.Sum([]byte(compareAndDelete))
+	sha := hex.EncodeToString(sum[:])
+	want(t, follower, "NOSCRIPT No matching script. Please use EVAL.", "EVALSHA", sha, "1", "lock", "x")
+	want(t, follower, sha, "SCRIPT", "LOAD", compareAndDelete)
+
+	var cycles atomic.Int64
+	stop, failed := make(chan struct{}), make(chan string, 1)
+	conn := dial(t, follower)
+	go func() {
+		defer close(failed)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			token := "holder-" + strconv.Itoa(i)
+			if got := show(conn, "SET", "lock", token, "NX", "PX", "600000"); got != "OK" {
+				failed <- fmt.Sprintf("SET NX of cycle %d: %q", i, got)
+				return
+			}
+			if got := show(conn, "EVALSHA", sha, "1", "lock", token); got != "(integer) 1" {
+				failed <- fmt.Sprintf("EVALSHA of cycle %d: %q", i, got)
+				return
+			}
+			cycles.Add(1)
+		}
+	}()
+	progress := func(n int64) {
+		t.Helper()
+		from := cycles.Load()
+		if err := Poll(within(t, 30*time.Second), "lock cycles", func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		progress(100)
+		dead := c.leader()
+		if dead == follower {
+			if o := invoke(t, nil, "member", "transfer", c.others(follower)[0].ID, "--addr", follower.Clients); o.code != 0 {
+				t.Fatalf("member transfer: %+v", o)
+			}
+			if err := Poll(within(t, 10*time.Second), "another leader", func() bool { return c.leader() != follower }); err != nil {
+				t.Fatal(err)
+			}
+			dead = c.leader()
+		}
+		kill(t, dead)
+		progress(20)
+		start(t, dead)
+		c.settled()
+	}
+	close(stop)
+	if text := <-failed; text != "" {
+		t.Fatal(text)
+	}
+	n := cycles.Load()
+	for _, node := range c.Nodes {
+		want(t, node, strconv.FormatInt(n, 10), "GET", "released")
+		want(t, node, "(integer) 0", "EXISTS", "lock")
+		want(t, node, "(integer) 0", "EVALSHA", sha, "1", "lock", "x")
+	}
+	t.Logf("%d lock cycles", n)
+}
+
+// A script that loops ends within its time, and a read does not wait for it.
+func TestScript_Loops(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "SET", "k", "v")
+	ended := make(chan string, 1)
+	conn := dial(t, c.Nodes[1])
+	begun := time.Now()
+	go func() { ended <- show(conn, "EVAL", "redis.call('SET','k','w') while true do end", "0") }()
+	reads := 0
+	for len(ended) == 0 {
+		want(t, c.Nodes[2], "v", "GET", "k")
+		reads++
+	}
+	text := <-ended
+	t.Logf("%q after %v and %d reads", text, time.Since(begun).Round(time.Millisecond), reads)
+	wantContains(t, "a script that loops", text, "script ran longer than 500ms, nothing of it was done", "on @user_script:1.")
+	want(t, c.Nodes[0], "v", "GET", "k")
+	want(t, c.Nodes[0], "OK", "SET", "k", "x")
+}
