@@ -27,15 +27,17 @@ func documented(err error) bool {
 
 // goldenEntries are the entries of testdata, as seeds.
 func goldenEntries(f *testing.F) [][]byte {
-	log, err := os.ReadFile("testdata/golden-entries-v1")
-	if err != nil {
-		f.Fatal(err)
-	}
 	var entries [][]byte
-	for len(log) > 0 {
-		n := int(log[0]) | int(log[1])<<8
-		entries = append(entries, log[2:2+n])
-		log = log[2+n:]
+	for _, file := range []string{"testdata/golden-entries-v1", "testdata/golden-scripts-v1"} {
+		log, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for len(log) > 0 {
+			n := int(log[0]) | int(log[1])<<8
+			entries = append(entries, log[2:2+n])
+			log = log[2+n:]
+		}
 	}
 	return entries
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,20 +78,21 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 
 // stage is a machine and the groups of a batch to come.
 type stage struct {
-	t      *testing.T
-	m      *fsm.Machine
-	table  *fsm.Table
-	lines  lines
-	runner fsm.ScriptRunner // lines, unless a test says otherwise
-	quick  bool             // do not compare states: they are large
-	enough bool             // close the entry after each group with a script
-	record fsm.Record       // of the last entry
-	size   int              // of the last entry
-	index  uint64
-	seq    uint64
-	origin uint64 // of the groups, 1 at first
-	stamp  int64
-	batch  fsm.BatchBuilder
+	t       *testing.T
+	m       *fsm.Machine
+	table   *fsm.Table
+	lines   lines
+	runner  fsm.ScriptRunner // lines, unless a test says otherwise
+	quick   bool             // do not compare states: they are large
+	enough  bool             // close the entry after each group with a script
+	entries []byte           // all of them, each after its length
+	record  fsm.Record       // of the last entry
+	size    int              // of the last entry
+	index   uint64
+	seq     uint64
+	origin  uint64 // of the groups, 1 at first
+	stamp   int64
+	batch   fsm.BatchBuilder
 }
 
 func newStage(t *testing.T) *stage {
@@ -158,6 +160,7 @@ func (s *stage) entry() []string {
 	entry := b.Encode(h)
 	s.batch = rest
 	s.size = len(entry)
+	s.entries = append(append(s.entries, byte(len(entry)), byte(len(entry)>>8)), entry...)
 	rec, err := fsm.ReadRecord(entry)
 	if err != nil {
 		s.t.Fatalf("read the entry: %v", err)
@@ -534,6 +537,7 @@ func TestRehearse_Random(t *testing.T) {
 		"SET a 1", "SET b 2 PX 3000", "SET a 3 NX", "INCR a", "DEL a b", "GET a", "SADD s 1 2 3 4 5", "SPOP s", "SRANDMEMBER s", "RPUSH l a b", "LPOP l",
 		"HSET h f 1", "HINCRBY h f 2", "HINCRBY h f x", "ZADD z 1 a 2 b", "ZINCRBY z 5 a", "ZPOPMIN z", "EXPIRE a 2", "PERSIST b", "APPEND l x", "RANDOMKEY",
 		"RENAME a b", "COPY b c", "GETDEL c", "SELECT 1", "FLUSHDB", "MSET a 1 b 2 c 3", "SETRANGE a 3 x", "EXPIREAT a 1700000005", "PUBLISH c x",
+		"RPUSH q 1", "LPUSH l 2", "ZADD y 1 m", "RPUSH q 3",
 		"BLMPOP 0 2 m l LEFT", "BZMPOP 0 1 z MAX COUNT 2", "LMOVE l m LEFT LEFT",
 	}
 	waits := []string{"BLPOP|l|m|0", "BLMOVE|l|m|LEFT|RIGHT|0", "BRPOPLPUSH|m|l|0", "BZPOPMIN|z|0", "BLMPOP|0|1|m|LEFT|COUNT|2"}
@@ -631,6 +635,50 @@ func TestRehearse_Waiters(t *testing.T) {
 		t.Errorf("scripts that give nothing: got %q, want %q", got, want)
 	}
 	served(9, "")
+}
+
+// TestRehearse_Golden holds on to the format of effects, and to what is done with
+// them.
+func TestRehearse_Golden(t *testing.T) {
+	const file = "testdata/golden-scripts-v1"
+	s := newStage(t)
+	s.group("SET|k|v", "SADD|s|1|2|3|4|5", "SCRIPT|LOAD|SPOP s\nGET $K")
+	s.group("EVALSHA|"+fsm.SHA1([]byte("SPOP s\nGET $K"))+"|1|k", "EVAL|RPUSH l $A\nSET k w NX|0|x")
+	s.transaction(nil, "INCR|n", "EVAL|INCR n\nSPOP s 2|0", "EVAL|fail|0")
+	replies := s.commit()
+	s.group("EVAL_RO|SMEMBERS s|0", "SCRIPT|FLUSH", "GET|n")
+	replies += s.commit()
+	if *golden {
+		if err := os.WriteFile(file, s.entries, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(s.entries, want) {
+		t.Error("scripts are logged differently now: the change needs a new entry version")
+	}
+	m := fsm.New(s.table)
+	var again []string
+	for index := uint64(1); len(want) > 0; index++ {
+		n := 2 + int(want[0]) + int(want[1])<<8
+		res, err := m.Apply(index, 1, want[2:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range res.Groups {
+			again = append(again, strings.ReplaceAll(string(g.Reply), "\r\n", " "))
+		}
+		want = want[n:]
+	}
+	if got := strings.Join(again, ""); got != strings.ReplaceAll(replies, "/ ", "") {
+		t.Errorf("the golden entries answer %q, want %q", got, replies)
+	}
+	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, s.m)) {
+		t.Error("the golden entries give another state")
+	}
 }
 
 // A native script never reaches an interpreter, unless its arguments are not

@@ -23,6 +23,7 @@ type scriptRun struct {
 	before  *Machine
 	effects int
 	n       int
+	ready   int    // keys that somebody waits for
 	refused string // why nothing of it may stay, whatever the script makes of it
 }
 
@@ -46,7 +47,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	if rec != nil && c.changes != changes {
 		rec.record(c, draws, cacheCommand, [][]byte{nil, call.Body})
 	}
-	s := &scriptRun{c: c, readOnly: call.ReadOnly}
+	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList)}
 	if rec != nil {
 		s.effects, s.n = len(rec.effects), rec.n
 	}
@@ -81,6 +82,10 @@ func (s *scriptRun) undo() {
 	if s.before != nil {
 		*s.c.m = *s.before
 	}
+	for _, k := range s.c.readyList[s.ready:] { // what was put there is gone
+		delete(s.c.readyKeys, k)
+	}
+	s.c.readyList = s.c.readyList[:s.ready]
 	rec := s.c.rec
 	rec.effects, rec.n = rec.effects[:s.effects], s.n
 }
