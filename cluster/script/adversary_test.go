@@ -244,29 +244,6 @@ func TestRun_AbortPassesPcall(t *testing.T) {
 	}
 }
 
-func TestRun_StopsWhenKilled(t *testing.T) {
-	c := unhurried()
-	c.Limits.Steps = 1 << 60
-	r := script.NewRunner(c)
-	if r.Kill() {
-		t.Error("a script was killed, but none runs")
-	}
-	do := func([][]byte) fsm.Reply {
-		if !r.Kill() {
-			t.Error("no script was killed, but one runs")
-		}
-		return fsm.OK
-	}
-	src := []byte(`redis.call('PING') while true do end`)
-	reply, _, err := r.RunMetered(fsm.ScriptCall{Body: src, Do: do})
-	if !errors.Is(err, script.ErrKilled) || !strings.Contains(reply.Text(), "SCRIPT KILL") {
-		t.Errorf("got %v, %q, want %v", err, reply.Text(), script.ErrKilled)
-	}
-	if got := r.RunScript(fsm.ScriptCall{Body: []byte(`return 1`), Do: ping}); got.Int64() != 1 {
-		t.Errorf("after a kill: got %q", got.Text())
-	}
-}
-
 func TestRun_StopsWhenInterrupted(t *testing.T) {
 	c := unhurried()
 	c.Limits.Steps = 1 << 60

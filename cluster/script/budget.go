@@ -24,8 +24,12 @@ type Limits struct {
 }
 
 // DefaultLimits allow what well-behaved scripts do.
-func DefaultLimits() Limits {
-	return Limits{Steps: 20_000_000, Memory: 64 << 20, Time: 500 * time.Millisecond}
+func DefaultLimits() Limits { return LimitsFor(500 * time.Millisecond) }
+
+// LimitsFor are the limits of a node whose scripts may run for so long. On most
+// machines the clock ends a script before the steps do.
+func LimitsFor(d time.Duration) Limits {
+	return Limits{Steps: int(d / (15 * time.Nanosecond)), Memory: 64 << 20, Time: d}
 }
 
 const (
@@ -41,17 +45,15 @@ const (
 // LState: the interpreter asks Done before every instruction, which is where
 // instructions are counted.
 type budget struct {
-	limits   Limits
-	fuel     int // steps until the next look at the clock
-	steps    int // left after that
-	bytes    int // left
-	longest  int // length of the longest string seen: what one instruction may compare
-	deleted  int // values removed from tables, far ones counting as several: what one next or # may have to pass over
-	deadline time.Time
-	last     time.Time // of the last refuel, while long strings are about
-	// interrupt, killed: see ScriptCall.Interrupt and Runner.Kill.
-	interrupt func() string
-	killed    func() bool
+	limits    Limits
+	fuel      int // steps until the next look at the clock
+	steps     int // left after that
+	bytes     int // left
+	longest   int // length of the longest string seen: what one instruction may compare
+	deleted   int // values removed from tables, far ones counting as several: what one next or # may have to pass over
+	deadline  time.Time
+	last      time.Time     // of the last refuel, while long strings are about
+	interrupt func() string // see ScriptCall.Interrupt
 	aborted   *Abort
 	position  func() int // line of the script, for Abort
 }
@@ -113,9 +115,6 @@ func (b *budget) refuel() {
 
 // look sees whether the run has to end.
 func (b *budget) look() {
-	if b.killed != nil && b.killed() {
-		b.abort(ErrKilled)
-	}
 	if b.interrupt != nil {
 		if text := b.interrupt(); text != "" {
 			b.abort(&interrupted{text})

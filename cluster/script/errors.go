@@ -13,8 +13,6 @@ var (
 	ErrMemory = errors.New("it used too much memory")
 	// ErrTime: the script ran longer than Limits.Time.
 	ErrTime = errors.New("it ran too long (time)")
-	// ErrKilled: Runner.Kill was called.
-	ErrKilled = errors.New("killed")
 	// ErrPanic: the interpreter or a command failed; Abort.Stack says where.
 	ErrPanic = errors.New("internal failure")
 )

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -89,9 +88,6 @@ type Runner struct {
 	log    func(level int, text string)
 	states sync.Pool // *State
 
-	running atomic.Int64
-	kills   atomic.Int64 // runs that began before the last kill have a lower number
-
 	mu    sync.Mutex // guards what follows
 	cache map[string]*list.Element
 	order *list.List // of *cached, the latest used in front
@@ -147,12 +143,6 @@ func (r *Runner) compiled(sha string, body []byte) *cached {
 	return c
 }
 
-// Kill ends all scripts that are running, and reports whether there were any.
-func (r *Runner) Kill() bool {
-	r.kills.Add(1)
-	return r.running.Load() > 0
-}
-
 // RunScript is fsm.ScriptRunner's.
 func (r *Runner) RunScript(call fsm.ScriptCall) fsm.Reply {
 	reply, _, _ := r.run(call)
@@ -179,8 +169,6 @@ func (r *Runner) run(call fsm.ScriptCall) (reply fsm.Reply, used Usage, err erro
 	if !ok {
 		st = newState()
 	}
-	r.running.Add(1)
-	defer r.running.Add(-1)
 	reply, abort := st.run(r, c.c, call)
 	used = st.used()
 	if abort != nil {
@@ -200,9 +188,6 @@ func (r *Runner) aborted(call fsm.ScriptCall, a *Abort) fsm.Reply {
 	if errors.As(a.Reason, &i) {
 		return fsm.Error(fmt.Sprintf("%s script: %s, on @user_script:%d.", i.text, call.SHA, line))
 	}
-	if errors.Is(a, ErrKilled) {
-		return fsm.Error(fmt.Sprintf("ERR Error running script, script killed by user with SCRIPT KILL. script: %s, on @user_script:%d.", call.SHA, line))
-	}
 	return fsm.Error(oneLine(fmt.Sprintf("ERR user_script:%d: the script was stopped: %s script: %s, on @user_script:%d.", line, a.Reason, call.SHA, line)))
 }
 
@@ -210,8 +195,6 @@ func (r *Runner) aborted(call fsm.ScriptCall, a *Abort) fsm.Reply {
 func (st *State) run(r *Runner, c *compiled, call fsm.ScriptCall) (fsm.Reply, *Abort) {
 	st.reset(r.limits)
 	st.runner, st.call, st.interrupt = r, call, call.Interrupt
-	kills := r.kills.Load()
-	st.killed = func() bool { return r.kills.Load() != kills }
 	st.chunks = append(st.chunks[:0], c.chunk)
 	st.resp, st.json = 2, defaultJSON
 	st.random.Seed(int32(call.Seed ^ call.Seed>>32))
@@ -289,7 +272,7 @@ func plainText(v Value) string {
 // clean forgets the run, so that the next one finds nothing of it.
 func (st *State) clean() {
 	st.main.SetTop(0)
-	st.call, st.reply, st.runner, st.interrupt, st.killed = fsm.ScriptCall{}, fsm.Null, nil, nil, nil
+	st.call, st.reply, st.runner, st.interrupt = fsm.ScriptCall{}, fsm.Null, nil, nil
 	clear(st.chunks)
 	st.chunks = st.chunks[:0]
 	st.ids, st.sparse = nil, nil

@@ -186,7 +186,7 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 // holds scripts to, is also the backstop of the interpreter itself.
 func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
 	c := script.DefaultConfig()
-	c.Limits.Time = 2 * limit
+	c.Limits = script.LimitsFor(2 * limit)
 	c.Log = func(level int, text string) {
 		switch level {
 		case script.LogDebug, script.LogVerbose:
