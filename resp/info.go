@@ -87,6 +87,9 @@ func info(c *conn, args [][]byte) fsm.Reply {
 		p.WriteString("# " + title + "\r\n")
 		s.write(p)
 	}
+	if c.srv.cfg.Mode == Sentinel { // as Redis
+		return fsm.Bulk(p.String())
+	}
 	return fsm.Verbatim(p.String())
 }
 

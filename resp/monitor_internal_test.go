@@ -1,0 +1,139 @@
+package resp
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// scene is a monitor and what it has published.
+type scene struct {
+	monitor
+	events []string
+	now    time.Time
+}
+
+func newScene() *scene {
+	s := &scene{now: time.Unix(1000, 0)}
+	s.name = "mymaster"
+	s.publish = func(channel, payload string) { s.events = append(s.events, channel+" "+payload) }
+	return s
+}
+
+// see lets time pass, tells the monitor what there is, and wants events.
+func (s *scene) see(t *testing.T, after time.Duration, leader *Place, places []Place, want ...string) {
+	t.Helper()
+	s.now = s.now.Add(after)
+	s.events = nil
+	if leader == nil {
+		s.note(Place{}, false, places, s.now)
+	} else {
+		s.note(*leader, true, places, s.now)
+	}
+	if !slices.Equal(s.events, want) {
+		t.Errorf("events %q, want %q", s.events, want)
+	}
+}
+
+func place(n string, alive bool) Place {
+	return Place{
+		Node: "n" + n, ID: "id" + n, Host: "h" + n, Port: "1", SentinelHost: "h" + n, SentinelPort: "2", RunID: "run" + n,
+		Voter: true, Alive: alive, Self: n == "1",
+	}
+}
+
+func TestMonitor_Events(t *testing.T) {
+	s := newScene()
+	n1, n2, n3 := place("1", true), place("2", true), place("3", true)
+	// A leader whose address is not known yet is none.
+	s.see(t, 0, nil, []Place{{ID: "id1", Voter: true, Alive: true}})
+	s.see(t, time.Second, &n1, []Place{n1, n2, n3},
+		"+slave slave h2:1 h2 1 @ mymaster h1 1", "+sentinel sentinel id2 h2 2 @ mymaster h1 1",
+		"+slave slave h3:1 h3 1 @ mymaster h1 1", "+sentinel sentinel id3 h3 2 @ mymaster h1 1")
+	s.see(t, time.Second, &n1, []Place{n1, n2, n3})
+	// A follower dies and comes back.
+	s.see(t, time.Second, &n1, []Place{n1, place("2", false), n3}, "+sdown slave h2:1 h2 1 @ mymaster h1 1", "+sdown sentinel id2 h2 2 @ mymaster h1 1")
+	again := n2
+	again.RunID = "another"
+	s.see(t, time.Second, &n1, []Place{n1, again, n3},
+		"+reboot slave h2:1 h2 1 @ mymaster h1 1", "-sdown slave h2:1 h2 1 @ mymaster h1 1",
+		"+reboot sentinel id2 h2 2 @ mymaster h1 1", "-sdown sentinel id2 h2 2 @ mymaster h1 1")
+	// Another leads. Its replicas are told anew.
+	s.see(t, time.Second, &n3, []Place{n1, again, n3},
+		"+switch-master mymaster h1 1 h3 1", "+slave slave h1:1 h1 1 @ mymaster h3 1", "+slave slave h2:1 h2 1 @ mymaster h3 1")
+	// The leader is gone for longer than an election takes, then it is back.
+	s.see(t, downAfter, nil, []Place{n1, again, n3})
+	if s.down {
+		t.Error("down although not yet overdue")
+	}
+	s.see(t, time.Millisecond, nil, []Place{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
+	s.see(t, time.Second, nil, []Place{n1, again, n3})
+	s.see(t, time.Second, &n3, []Place{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
+	// It comes back somewhere else: clients must hear of it.
+	moved := n3
+	moved.Port = "9"
+	s.see(t, time.Second, &moved, []Place{n1, again, moved},
+		"+switch-master mymaster h3 1 h3 9", "+slave slave h1:1 h1 1 @ mymaster h3 9", "+slave slave h2:1 h2 1 @ mymaster h3 9")
+	// A new node is a replica once it votes.
+	n4 := place("4", true)
+	n4.Voter = false
+	s.see(t, time.Second, &moved, []Place{n1, again, moved, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
+	n4.Voter = true
+	s.see(t, time.Second, &moved, []Place{n1, again, moved, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
+}
+
+func TestWatch_Items(t *testing.T) {
+	now := time.Unix(1000, 0)
+	down := place("2", false)
+	down.Heard = now.Add(-3 * time.Second)
+	w := watch{
+		name: "mymaster", master: place("1", true), down: true, since: now.Add(-time.Minute), confirmed: now.Add(-2 * time.Second),
+		replicas: []Place{down, place("3", true)}, sentinels: []Place{down, place("3", true)}, voters: 3, epoch: 7, now: now,
+	}
+	if got, want := w.usable(), 2; got != want {
+		t.Errorf("%d usable Sentinels, want %d", got, want)
+	}
+	if got, want := w.quorum(), 2; got != want {
+		t.Errorf("quorum %d, want %d", got, want)
+	}
+	field := func(item []byte, name string) string {
+		words, err := bulks(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.Index(words, name)
+		if i < 0 {
+			t.Fatalf("no %s in %q", name, words)
+		}
+		return words[i+1]
+	}
+	master := w.masterItem().Append(nil, 2)
+	slave := w.replicaItem(down).Append(nil, 2)
+	sentinel := w.sentinelItem(down).Append(nil, 2)
+	for _, tc := range []struct {
+		item        []byte
+		field, want string
+	}{
+		{master, "flags", "s_down,o_down,master,disconnected"}, {master, "last-ok-ping-reply", "2000"}, {master, "s-down-time", "2000"}, {master, "o-down-time", "2000"},
+		{master, "num-slaves", "2"}, {master, "num-other-sentinels", "2"}, {master, "quorum", "2"}, {master, "config-epoch", "7"}, {master, "role-reported-time", "60000"},
+		{slave, "flags", "s_down,slave,disconnected"}, {slave, "master-link-status", "err"}, {slave, "master-host", "h1"}, {slave, "master-port", "1"}, {slave, "name", "h2:1"},
+		{slave, "last-ping-sent", "3000"}, {sentinel, "flags", "s_down,sentinel,disconnected"}, {sentinel, "port", "2"}, {sentinel, "last-hello-message", "3000"},
+	} {
+		if got := field(tc.item, tc.field); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.field, got, tc.want)
+		}
+	}
+}
+
+func TestSlotOf(t *testing.T) {
+	for key, want := range map[string]int{
+		"": 0, "123456789": 0x31c3, "foo": 12182, "foo{bar}": 5061, "bar": 5061, "{bar}x{y}": 5061,
+	} {
+		if got := slotOf([]byte(key)); got != want {
+			t.Errorf("%q: slot %d, want %d", key, got, want)
+		}
+	}
+	if slotOf([]byte("{}foo")) == slotOf([]byte("foo")) || slotOf([]byte("{}")) == 0 {
+		t.Error("an empty tag is none: the whole key counts")
+	}
+}

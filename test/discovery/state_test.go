@@ -1,0 +1,301 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// TestReplicas_CountAgreesAlways asks every node over and over, while the leader
+// hands over and then dies, how many replicas it says it has, and how many WAIT
+// answers: Redisson takes its lock for lost if they differ.
+func TestReplicas_CountAgreesAlways(t *testing.T) {
+	c := sentinels(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	rounds := make(chan *process.Node, 1024)
+	for _, n := range c.Nodes {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				quarrel, err := agrees(n)
+				if quarrel != "" {
+					t.Errorf("%s: %s", n.ID, quarrel)
+				}
+				if err != nil { // killed; a living one is missed below
+					return
+				}
+				select {
+				case rounds <- n:
+				default:
+				}
+			}
+		})
+	}
+	// seen waits until every node in nodes has been asked n times more.
+	seen := func(nodes []*process.Node, n int) {
+		t.Helper()
+		left := make(map[*process.Node]int)
+		for _, node := range nodes {
+			left[node] = n
+		}
+		timeout := time.After(limit)
+		for len(left) > 0 {
+			select {
+			case node := <-rounds:
+				if left[node]--; left[node] <= 0 {
+					delete(left, node)
+				}
+			case <-timeout:
+				t.Fatal("the nodes do not answer")
+			}
+		}
+	}
+	seen(c.Nodes, 20)
+	if reply := ask(t, c.addrs(sentinelOf)[0], "SENTINEL", "FAILOVER", "mymaster"); reply != "OK" {
+		t.Errorf("SENTINEL FAILOVER: %v", reply)
+	}
+	seen(c.Nodes, 20)
+	leader, err := c.Leader(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leader == c.leader {
+		t.Errorf("%s still leads after SENTINEL FAILOVER", leader.ID)
+	}
+	c.leader = leader
+	c.killLeader(t)
+	seen(c.Running(), 200)
+	cancel()
+	wg.Wait()
+}
+
+// agrees asks a node on a connection of its own, and says where its answers differ.
+func agrees(n *process.Node) (quarrel string, err error) {
+	conn, err := redis.Dial("tcp", n.Clients, redis.DialReadTimeout(limit))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	for range 10 {
+		info, err := redis.String(conn.Do("INFO", "replication"))
+		if err != nil {
+			return "", err
+		}
+		acked, err := redis.Int(conn.Do("WAIT", 1, 1000))
+		if err != nil {
+			return "", err
+		}
+		aof, err := redis.Ints(conn.Do("WAITAOF", 1, 1, 1000))
+		if err != nil {
+			return "", err
+		}
+		lines := strings.Count(info, "\r\nslave0:") + strings.Count(info, "\r\nslave1:")
+		if !strings.Contains(info, fmt.Sprintf("\r\nconnected_slaves:%d\r\n", acked)) || acked != 1 || lines != acked || aof[0] != 1 || aof[1] != acked {
+			return fmt.Sprintf("WAIT %d, WAITAOF %v, INFO %q", acked, aof, info), nil
+		}
+		role, err := redis.Values(conn.Do("ROLE"))
+		if err != nil {
+			return "", err
+		}
+		if string(role[0].([]byte)) == "master" && len(role[2].([]any)) != acked {
+			return fmt.Sprintf("WAIT %d, ROLE %q", acked, role), nil
+		}
+	}
+	return "", nil
+}
+
+// TestSentinel_SwitchMaster: every Sentinel tells its subscribers of every change
+// of leader, and names the new one from then on.
+func TestSentinel_SwitchMaster(t *testing.T) {
+	c := sentinels(t)
+	subs := make(map[*process.Node]*rawConn)
+	for _, n := range c.Nodes {
+		subs[n] = dialRaw(t, n.Sentinel, 3)
+		if got := subs[n].do("SUBSCRIBE +switch-master"); got != ">3\n$subscribe\n$+switch-master\n:1" {
+			t.Fatalf("SUBSCRIBE: %q", got)
+		}
+	}
+	change := func(old *process.Node, without ...*process.Node) (leader *process.Node) {
+		t.Helper()
+		leader, err := c.Leader(within(t), without...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.Running(without...) {
+			want := fmt.Sprintf(">3\n$message\n$+switch-master\n$mymaster 127.0.0.1 %s 127.0.0.1 %s", portOf(t, old.Clients), portOf(t, leader.Clients))
+			if got := subs[n].reply(); got != want {
+				t.Errorf("%s tells %q, want %q", n.ID, got, want)
+			}
+			named := dialRaw(t, n.Sentinel, 2).do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster")
+			if want := "*2\n$127.0.0.1\n$" + portOf(t, leader.Clients); named != want {
+				t.Errorf("%s names %q, want %q", n.ID, named, want)
+			}
+		}
+		return leader
+	}
+	// RESP3 subscribers may go on asking.
+	if got := subs[c.leader].do("SENTINEL CKQUORUM mymaster"); got != "+OK 3 usable Sentinels. Quorum and failover authorization can be reached" {
+		t.Errorf("CKQUORUM: %q", got)
+	}
+	old := c.leader
+	if got := dialRaw(t, old.Sentinel, 2).do("SENTINEL FAILOVER mymaster"); got != "+OK" {
+		t.Fatalf("SENTINEL FAILOVER: %q", got)
+	}
+	next := change(old)
+	if next == old {
+		t.Errorf("%s still leads", next.ID)
+	}
+	c.leader = next
+	c.killLeader(t)
+	last := change(next)
+	// The dead one is flagged.
+	flagged := func() bool {
+		text := dialRaw(t, last.Sentinel, 2).do("SENTINEL REPLICAS mymaster") + dialRaw(t, last.Sentinel, 2).do("SENTINEL SENTINELS mymaster")
+		return strings.Contains(text, "$s_down,slave,disconnected") && strings.Contains(text, "$s_down,sentinel,disconnected")
+	}
+	if err := process.Poll(within(t), "the dead node to be flagged", flagged); err != nil {
+		t.Error(err)
+	}
+	// Without a majority nobody leads: the last leader is named, and said to be down.
+	for _, n := range c.Running(last) {
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	down := func() bool {
+		return strings.Contains(dialRaw(t, last.Sentinel, 2).do("SENTINEL MASTER mymaster"), "$s_down,o_down,master,disconnected")
+	}
+	if err := process.Poll(within(t), "the master to be called down", down); err != nil {
+		t.Error(err)
+	}
+	s := dialRaw(t, last.Sentinel, 2)
+	if got, want := s.do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"), "*2\n$127.0.0.1\n$"+portOf(t, last.Clients); got != want {
+		t.Errorf("without a leader %q is named, want %q", got, want)
+	}
+	if got := s.do("SENTINEL CKQUORUM mymaster"); !strings.HasPrefix(got, "-NOQUORUM 1 usable Sentinels. ") {
+		t.Errorf("CKQUORUM: %q", got)
+	}
+	d := dialRaw(t, last.Clients, 2)
+	if got := d.do("ROLE"); !strings.HasPrefix(got, "*5\n$slave\n") || !strings.Contains(got, "\n$connect\n") {
+		t.Errorf("ROLE without a leader: %q", got)
+	}
+	if got := d.do("INFO replication"); !strings.Contains(got, "\r\nmaster_link_status:down\r\n") {
+		t.Errorf("INFO without a leader: %q", got)
+	}
+}
+
+func TestCluster_NoLeader(t *testing.T) {
+	c := shard(t)
+	last := c.Nodes[0]
+	for _, n := range c.Nodes[1:] {
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := dialRaw(t, last.Clients, 2)
+	down := func() bool { return strings.Contains(conn.do("CLUSTER INFO"), "cluster_state:fail") }
+	if err := process.Poll(within(t), "the cluster to be down", down); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"SET foo 1", "GET foo", "WATCH foo"} {
+		if got := conn.do(line); got != "-CLUSTERDOWN The cluster is down" {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	for line, want := range map[string]string{"PING": "+PONG", "READONLY": "+OK", "GET foo": "$-1"} {
+		if line == "GET foo" {
+			conn.do("READONLY")
+		}
+		if got := conn.do(line); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestSentinel_Password(t *testing.T) {
+	c, err := process.New(process.Config{Program: binary, Dir: t.TempDir(), Nodes: 1, Sentinel: true, Args: []string{"--requirepass", "secret", "--sentinel-master-name", "locks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Poll(within(t), "the Sentinel port", func() bool { return answers(c.Nodes[0].Sentinel) }); err != nil {
+		t.Fatal(err)
+	}
+	conn := dialRaw(t, c.Nodes[0].Sentinel, 2)
+	if got := conn.do("SENTINEL MASTERS"); got != "-NOAUTH Authentication required." {
+		t.Errorf("without a password: %q", got)
+	}
+	if got := conn.do("AUTH secret"); got != "+OK" {
+		t.Errorf("AUTH: %q", got)
+	}
+	named := func() bool { return strings.HasPrefix(conn.do("SENTINEL GET-MASTER-ADDR-BY-NAME locks"), "*2\n") }
+	if err := process.Poll(within(t), "a master of that name", named); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlags_ThatCannotWork(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"--sentinel-addr 127.0.0.1:1 --cluster-mode", "exclude each other"},
+		{"--sentinel-addr 127.0.0.1", "--sentinel-addr is"},
+		{"--advertise-sentinel-addr 127.0.0.1:1", "needs --sentinel-addr"},
+		{"--sentinel-addr 0.0.0.0:1", "--advertise-sentinel-addr"},
+		{"--sentinel-addr 127.0.0.1:1 --sentinel-master-name a\tb", "--sentinel-master-name"},
+		{"--cluster-mode --client-addr 0.0.0.0:1", "--advertise-client-addr"},
+		{"--cluster-mode --advertise-client-addr :1", "--advertise-client-addr"},
+	} {
+		args := append([]string{"serve", "--node-id", "n1", "--data-dir", t.TempDir(), "--peers", "n1=127.0.0.1:7379"}, strings.Split(tc.args, " ")...)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
+		cancel()
+		if err == nil || !strings.Contains(string(out), tc.want) {
+			t.Errorf("%s: %v, %q, want %q", tc.args, err, out, tc.want)
+		}
+	}
+}
+
+func TestRedisCLI(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	need(t, "redis-tools", err)
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(within(t), cli, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("redis-cli %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	c := shard(t)
+	port := portOf(t, c.addrs(clientsOf)[0])
+	if got := run("-c", "-p", port, "SET", "lock", "me", "NX", "EX", "60"); got != "OK\n" {
+		t.Errorf("redis-cli -c at a follower: %q", got)
+	}
+	if got := run("-p", port, "SET", "lock", "me"); got != "MOVED 8718 "+c.leader.Clients+"\n\n" {
+		t.Errorf("redis-cli at a follower: %q", got)
+	}
+	c.killLeader(t)
+	if got := run("-c", "-p", port, "GET", "lock"); got != "me\n" {
+		t.Errorf("redis-cli -c after the leader was killed: %q", got)
+	}
+	s := sentinels(t)
+	sentinel := portOf(t, s.addrs(sentinelOf)[0])
+	if got, want := run("-p", sentinel, "SENTINEL", "get-master-addr-by-name", "mymaster"), "127.0.0.1\n"+portOf(t, s.leader.Clients)+"\n"; got != want {
+		t.Errorf("redis-cli at a Sentinel: %q, want %q", got, want)
+	}
+}
