@@ -28,9 +28,6 @@ func (d *discovery) flags(f *pflag.FlagSet) {
 // validate names the first flag that cannot work. What clients are sent to must be
 // an address that they can reach.
 func (d *discovery) validate(clientAddr, advertiseClient string) error {
-	if d.sentinelAddr == "" && d.advertiseSentinel != "" {
-		return errors.New("--advertise-sentinel-addr needs --sentinel-addr")
-	}
 	if d.sentinelAddr == "" && !d.clusterMode {
 		return nil
 	}
@@ -77,10 +74,10 @@ func reachable(flag, addr string) error {
 
 // advertised is where the others are told that the Sentinel is, "" for none.
 func (d *discovery) advertised() string {
-	if d.advertiseSentinel != "" {
-		return d.advertiseSentinel
+	if d.sentinelAddr == "" || d.advertiseSentinel == "" {
+		return d.sentinelAddr
 	}
-	return d.sentinelAddr
+	return d.advertiseSentinel
 }
 
 // mode is what the client port pretends to be.

@@ -80,7 +80,11 @@ func newComposeProject(t *testing.T) *composeProject {
 	} else {
 		p.command = []string{"docker-compose"}
 	}
-	for i, port := range freePorts(t, 3) {
+	ports := freePorts(t, 6)
+	for i, port := range ports[3:] {
+		t.Setenv(fmt.Sprintf("HOLDFAST_SENTINEL_PORT_N%d", i+1), strconv.Itoa(port))
+	}
+	for i, port := range ports[:3] {
 		t.Setenv(fmt.Sprintf("HOLDFAST_PORT_N%d", i+1), strconv.Itoa(port))
 		p.addrs[fmt.Sprintf("n%d", i+1)] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}

@@ -296,6 +296,7 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	compare(t, theirs[1], ours[1], redisNames, ourNames, append(shared,
-		"GET foo", "SET foo 1", "WATCH foo", "OBJECT ENCODING foo", "RENAME {a}1 {a}2", "RENAME a b", "READONLY", "GET nokey", "SET foo 1", "MULTI", "GET nokey", "EXEC",
+		"GET foo", "SET foo 1", "WATCH foo", "OBJECT ENCODING foo", "RENAME {a}1 {a}2", "RENAME a b",
+		"EVAL return(1) 1 foo", "EVAL return(1) 0", "EVAL return(1) 2 a b", "EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 foo", "BLPOP foo 1", "BLPOP a b 1", "SSUBSCRIBE a b", "READONLY", "GET nokey", "SET foo 1", "MULTI", "GET nokey", "EXEC",
 		"MULTI", "GET nokey", "SET foo 1", "EXEC", "READWRITE", "GET foo", "MULTI", "GET foo", "EXEC", "MULTI", "PING", "EXEC")...)
 }

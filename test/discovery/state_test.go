@@ -254,7 +254,6 @@ func TestFlags_ThatCannotWork(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"--sentinel-addr 127.0.0.1:1 --cluster-mode", "exclude each other"},
 		{"--sentinel-addr 127.0.0.1", "--sentinel-addr is"},
-		{"--advertise-sentinel-addr 127.0.0.1:1", "needs --sentinel-addr"},
 		{"--sentinel-addr 0.0.0.0:1", "--advertise-sentinel-addr"},
 		{"--sentinel-addr 127.0.0.1:1 --sentinel-master-name a\tb", "--sentinel-master-name"},
 		{"--cluster-mode --client-addr 0.0.0.0:1", "--advertise-client-addr"},
