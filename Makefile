@@ -100,10 +100,11 @@ compose-test: docker ## start deploy/compose.yml, kill the leader's container, f
 	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose$$' ./test/deploy
 
 .PHONY: docs
-docs: ## write docs/commands.md anew from the command table
+docs: ## write docs/commands.md anew from the command table, and the code in docs/recipes
 	@mkdir -p docs
 	$(GO) run ./cmd/holdfast commands > docs/commands.md.new
 	mv docs/commands.md.new docs/commands.md
+	$(GO) run ./test/recipes/pages
 
 .PHONY: clean
 clean: ## remove what was built; data/ of make run stays

@@ -1,0 +1,29 @@
+"""A lock with redis-py, renewed while the work lasts: python3 lock.py [host:port]
+
+It says "half" when it is half done: kill a node other than the one named here then, and see that the lock is kept.
+"""
+import sys
+import time
+
+import redis
+
+host, port = (sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:6379").split(":")
+# A socket timeout longer than a failover, and no repetition behind our back.
+client = redis.Redis(host=host, port=int(port), socket_timeout=30)
+
+TTL = 5
+lock = client.lock("recipe:py-lock", timeout=TTL, blocking_timeout=20)
+if not lock.acquire():
+    sys.exit("the lock is taken")
+try:
+    print("half", flush=True)
+    for _ in range(4):
+        time.sleep(TTL / 4)          # the work
+        lock.extend(TTL, replace_ttl=True)  # raises LockNotOwnedError when it was lost
+        other = client.set("recipe:py-lock", "somebody else", nx=True, ex=TTL)
+        assert other is None, "a second owner"
+        assert lock.owned()
+finally:
+    lock.release()  # compare-and-delete: only if it is still ours
+assert client.get("recipe:py-lock") is None
+print("kept through it all")

@@ -1,0 +1,70 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// campaign leads whenever it is elected: lead runs with a context that ends when
+// the office is lost. It returns when ctx ends or lead fails.
+func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration, lead func(ctx context.Context) error) error {
+	for {
+		l, err := acquire(ctx, c, key, ttl)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			if err := wait(ctx, ttl/10); err != nil {
+				return nil
+			}
+			continue
+		}
+		err = l.keep(ctx, ttl, lead)
+		if errors.Is(err, errLost) {
+			continue
+		}
+		return errors.Join(err, l.release(ctx))
+	}
+}
+
+// page: end
+
+// electionDemo has three candidates, each of which resigns after a while: there is
+// never more than one leader, and all of them get to lead.
+func electionDemo(ctx context.Context, e *Env) error {
+	const key, ttl, candidates = "recipe:election", 3 * time.Second, 3
+	var r region
+	var led atomic.Int64
+	err := each(ctx, candidates, func(ctx context.Context, i int) error {
+		who := fmt.Sprint("candidate-", i)
+		return campaign(ctx, e.Client(i), key, ttl, func(ctx context.Context) error {
+			if err := r.enter(who, false); err != nil {
+				return err
+			}
+			defer r.leave(who)
+			if led.Add(1) == 2 {
+				e.half()
+			}
+			return ignoreLost(wait(ctx, ttl/2))
+		})
+	})
+	if err == nil && led.Load() < candidates {
+		err = fmt.Errorf("%d have led, want %d", led.Load(), candidates)
+	}
+	return err
+}
+
+// ignoreLost: a leader that loses its office stops, which is no failure.
+func ignoreLost(err error) error {
+	if errors.Is(err, errLost) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// The value of this lock is the moment at which it may be taken over, on the clock
+// of the server (TIME), so that clients whose clocks differ agree.
+func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) {
+	err = persist(ctx, func() error {
+		now, err = c.Time(ctx).Result()
+		return err
+	})
+	return now, err
+}
+
+// tryGetset takes the lock if it is free, or if its time is over and nobody was
+// quicker: GETSET tells exactly one of those who try which value was replaced. It
+// returns the value that the owner has to leave untouched when it gives up.
+func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine string, taken bool, err error) {
+	now, err := serverNow(ctx, c)
+	if err != nil {
+		return "", false, err
+	}
+	mine = strconv.FormatInt(now.Add(hold).UnixNano(), 10)
+	if taken, err = c.SetNX(ctx, key, mine, 0).Result(); err != nil || taken {
+		return mine, taken, err
+	}
+	seen, err := c.Get(ctx, key).Result()
+	if err != nil {
+		return "", false, ignoreNil(err)
+	}
+	until, err := strconv.ParseInt(seen, 10, 64)
+	if err != nil {
+		return "", false, fmt.Errorf("lock %s holds %q, which is no time", key, seen)
+	}
+	if now.UnixNano() < until {
+		return "", false, nil
+	}
+	replaced, err := c.GetSet(ctx, key, mine).Result()
+	if err != nil {
+		return "", false, ignoreNil(err)
+	}
+	return mine, replaced == seen, nil
+}
+
+// page: end
+
+func ignoreNil(err error) error {
+	if err == redis.Nil {
+		return nil
+	}
+	return err
+}
+
+// getsetDemo lets five clients fight for a lock whose owners all die while they
+// hold it: every time the lock runs out, exactly one of the five may get it.
+func getsetDemo(ctx context.Context, e *Env) error {
+	const key, hold, clients, grants = "recipe:getset", 300 * time.Millisecond, 5, 8
+	var granted atomic.Int64
+	var lastEnd atomic.Int64 // when the last grant runs out, by the server's clock
+	return each(ctx, clients, func(ctx context.Context, i int) error {
+		c := e.Client(i)
+		for granted.Load() < grants {
+			mine, taken, err := tryGetset(ctx, c, key, hold)
+			if err != nil && !isReply(err) {
+				// A broken connection: this client does not know whether it was granted
+				// the lock. It behaves as if not; the lock runs out by itself.
+				taken, err = false, nil
+			}
+			if err != nil {
+				return err
+			}
+			if taken {
+				end, err := strconv.ParseInt(mine, 10, 64)
+				if err != nil {
+					return err
+				}
+				// The classic race: two clients see the same old value and both believe
+				// to have replaced it. Then two grants would lie within one hold.
+				if before := lastEnd.Swap(end); before != 0 && end-int64(hold) < before {
+					return fmt.Errorf("a grant at %d, before the one until %d had run out", end-int64(hold), before)
+				}
+				if granted.Add(1) == grants/2 {
+					e.half()
+				}
+			}
+			if err := wait(ctx, 5*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,86 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// handleOnce runs handle unless the message was handled before. A message is marked
+// in two steps: "working" with a time to live while somebody is at it, so that
+// another may take over from one that died, and "done" for as long as the message
+// may come again.
+func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember time.Duration, handle func() error) (handled bool, err error) {
+	key := "recipe:idempotent:" + id
+	l, err := acquire(ctx, c, key, work)
+	if err != nil || l == nil {
+		return false, err // done already, or somebody is at it
+	}
+	if err := handle(); err != nil {
+		return false, errors.Join(err, l.release(ctx)) // the next delivery may try again
+	}
+	// From "working" to "done" only if the mark is still ours: otherwise somebody
+	// took over because we were slow, and handles it too. The comparison may be
+	// repeated, as long as it is the same.
+	err = persist(ctx, func() error {
+		err := c.Do(ctx, "SET", key, "done:"+l.token, "PX", remember.Milliseconds(), "IFEQ", l.token).Err()
+		if err == redis.Nil {
+			if now, gerr := c.Get(ctx, key).Result(); gerr == nil && now == "done:"+l.token {
+				return nil // an earlier try, whose answer was lost
+			}
+			return fmt.Errorf("message %s: %w", id, errLost)
+		}
+		return err
+	})
+	return err == nil, err
+}
+
+// page: end
+
+func idempotentDemo(ctx context.Context, e *Env) error {
+	const messages, deliveries = 30, 3
+	var mu sync.Mutex
+	handled := make(map[string]int)
+	err := each(ctx, deliveries, func(ctx context.Context, i int) error {
+		c := e.Client(i)
+		for n := range messages {
+			id := fmt.Sprint("message-", (n+i*7)%messages)
+			for {
+				_, err := handleOnce(ctx, c, id, time.Minute, time.Hour, func() error {
+					mu.Lock()
+					defer mu.Unlock()
+					handled[id]++
+					return nil
+				})
+				if err == nil {
+					break
+				}
+				if isReply(err) || ctx.Err() != nil {
+					return err
+				}
+				if werr := wait(ctx, 20*time.Millisecond); werr != nil {
+					return werr
+				}
+			}
+			if i == 0 && n == messages/2 {
+				e.half()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for n := range messages {
+		if id := fmt.Sprint("message-", n); handled[id] != 1 {
+			return fmt.Errorf("%s handled %d times", id, handled[id])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// Jobs wait in a sorted set by the moment at which they are due. claimScript takes
+// one that is due by moving its moment into the future: if the worker dies, the job
+// is due again. The moment is also the worker's proof that the job is still its own.
+var claimScript = redis.NewScript(`
+local t = redis.call("time")
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local due = redis.call("zrangebyscore", KEYS[1], "-inf", now, "LIMIT", 0, 1)
+if #due == 0 then
+	return false
+end
+local again = now + tonumber(ARGV[1])
+redis.call("zadd", KEYS[1], again, due[1])
+return {due[1], tostring(again)}`)
+
+// finishScript removes the job if it is still the worker's.
+var finishScript = redis.NewScript(`
+if redis.call("zscore", KEYS[1], ARGV[1]) == ARGV[2] then
+	return redis.call("zrem", KEYS[1], ARGV[1])
+end
+return 0`)
+
+func schedule(ctx context.Context, c *redis.Client, key, job string, in time.Duration) error {
+	now, err := serverNow(ctx, c)
+	if err != nil {
+		return err
+	}
+	due := redis.Z{Score: float64(now.Add(in).UnixMilli()), Member: job}
+	return persist(ctx, func() error { return c.ZAddNX(ctx, key, due).Err() })
+}
+
+// claim returns a job that is due, "" if there is none, and what finish wants.
+func claim(ctx context.Context, c *redis.Client, key string, patience time.Duration) (job, proof string, err error) {
+	got, err := claimScript.Run(ctx, c, []string{key}, patience.Milliseconds()).StringSlice()
+	if err != nil {
+		return "", "", ignoreNil(err)
+	}
+	return got[0], got[1], nil
+}
+
+func finish(ctx context.Context, c *redis.Client, key, job, proof string) (mine bool, err error) {
+	err = persist(ctx, func() error {
+		n, err := finishScript.Run(ctx, c, []string{key}, job, proof).Int()
+		mine = mine || n == 1
+		return err
+	})
+	return mine, err
+}
+
+// page: end
+
+func jobsDemo(ctx context.Context, e *Env) error {
+	const key, workers, jobs, patience = "recipe:jobs", 4, 30, 20 * time.Second
+	begun := make(map[string]time.Time)
+	for n := range jobs {
+		job := "job-" + strconv.Itoa(n)
+		begun[job] = time.Now()
+		if err := schedule(ctx, e.Client(n), key, job, time.Duration(n)*40*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	var mu sync.Mutex
+	done, lost := make(map[string]int), 0
+	err := each(ctx, workers, func(ctx context.Context, i int) error {
+		c := e.Client(i)
+		for {
+			mu.Lock()
+			finished := len(done)+lost >= jobs
+			mu.Unlock()
+			if finished {
+				return nil
+			}
+			job, proof, err := claim(ctx, c, key, patience)
+			if err != nil {
+				if isReply(err) || ctx.Err() != nil {
+					return err
+				}
+				mu.Lock()
+				lost++ // perhaps claimed, and due again after patience
+				mu.Unlock()
+				continue
+			}
+			if job == "" {
+				if err := wait(ctx, 10*time.Millisecond); err != nil {
+					return err
+				}
+				continue
+			}
+			if n, _ := strconv.Atoi(job[len("job-"):]); time.Since(begun[job]) < time.Duration(n)*40*time.Millisecond-5*time.Millisecond {
+				return fmt.Errorf("%s came too early", job)
+			}
+			mu.Lock()
+			done[job]++
+			half := len(done) == jobs/2
+			mu.Unlock()
+			if half {
+				e.half() // this worker holds a job meanwhile
+			}
+			if _, err := finish(ctx, c, key, job, proof); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for job, n := range done {
+		if n != 1 {
+			return fmt.Errorf("%s was done %d times", job, n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// Those who want the lock stand in a list; whose token is at its head has it. To
+// leave is to take oneself out, and whoever is next finds itself at the head.
+//
+// queueUp joins the end of the list, once: it may be repeated.
+var queueUp = redis.NewScript(`
+if not redis.call("lpos", KEYS[1], ARGV[1]) then
+	redis.call("rpush", KEYS[1], ARGV[1])
+end
+return redis.call("lpos", KEYS[1], ARGV[1])`)
+
+// myTurn answers the place in the list. Each waiter shows with a key of its own
+// that it lives; who has not for a while is taken out, so that the dead hold up
+// nobody.
+var myTurn = redis.NewScript(`
+redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
+local head = redis.call("lindex", KEYS[1], 0)
+while head and redis.call("exists", KEYS[2] .. head) == 0 do
+	redis.call("lpop", KEYS[1])
+	head = redis.call("lindex", KEYS[1], 0)
+end
+return redis.call("lpos", KEYS[1], ARGV[1])`)
+
+func standInLine(ctx context.Context, c *redis.Client, key, me string) (place int64, err error) {
+	err = persist(ctx, func() error {
+		place, err = queueUp.Run(ctx, c, []string{key}, me).Int64()
+		return err
+	})
+	return place, err
+}
+
+// awaitTurn waits until me is at the head. redis.Nil means that me was taken out,
+// because it has not asked for longer than alive.
+func awaitTurn(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) error {
+	for {
+		var place int64
+		err := persist(ctx, func() (err error) {
+			place, err = myTurn.Run(ctx, c, []string{key, key + ":alive:"}, me, alive.Milliseconds()).Int64()
+			return err
+		})
+		if err != nil || place == 0 {
+			return err
+		}
+		if err := wait(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func leaveLine(ctx context.Context, c *redis.Client, key, me string) error {
+	return persist(ctx, func() error { return c.LRem(ctx, key, 1, me).Err() })
+}
+
+// page: end
+
+func nextDemo(ctx context.Context, e *Env) error {
+	const key, workers, alive = "recipe:next", 6, 20 * time.Second
+	var r region
+	var mu sync.Mutex
+	var served, want []string
+	// They join one after the other, through different nodes, and then wait together.
+	for i := range workers {
+		me := fmt.Sprint("worker-", i)
+		place, err := standInLine(ctx, e.Client(i), key, me)
+		if err != nil {
+			return err
+		}
+		if place != int64(i) {
+			return fmt.Errorf("%s has place %d, want %d", me, place, i)
+		}
+		// Alive from now on, though its turn may be asked for a little later.
+		if err := persist(ctx, func() error { return e.Client(i).Set(ctx, key+":alive:"+me, 1, alive).Err() }); err != nil {
+			return err
+		}
+		want = append(want, me)
+	}
+	// One that will never be heard of again stands among them.
+	if _, err := standInLine(ctx, e.Client(0), key, "dead"); err != nil {
+		return err
+	}
+	late := "worker-late"
+	if _, err := standInLine(ctx, e.Client(1), key, late); err != nil {
+		return err
+	}
+	want = append(want, late)
+	err := each(ctx, len(want), func(ctx context.Context, i int) error {
+		c, me := e.Client(i), want[i]
+		if err := awaitTurn(ctx, c, key, me, alive); err != nil {
+			return err
+		}
+		if err := r.enter(me, false); err != nil {
+			return err
+		}
+		mu.Lock()
+		served = append(served, me)
+		mu.Unlock()
+		if i == workers/2 {
+			e.half()
+		}
+		r.leave(me)
+		return leaveLine(ctx, c, key, me)
+	})
+	if err == nil && !slices.Equal(served, want) {
+		err = fmt.Errorf("served %v, want %v", served, want)
+	}
+	return err
+}

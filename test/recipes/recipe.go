@@ -1,0 +1,64 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+)
+
+// Recipe is one pattern.
+type Recipe struct {
+	Name string // of its page in docs/recipes and its file here
+	Doc  string // one line
+	// Demo runs the pattern with several clients and fails when its promise is
+	// broken. It takes a few seconds.
+	Demo func(ctx context.Context, e *Env) error
+}
+
+// Run removes what an earlier run has left and runs the demonstration.
+func (r Recipe) Run(ctx context.Context, e *Env) error {
+	c := e.Client(0)
+	keys := c.Scan(ctx, 0, "recipe:"+r.Name+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := c.Del(ctx, keys.Val()).Err(); err != nil {
+			return fmt.Errorf("remove %s: %w", keys.Val(), err)
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return fmt.Errorf("look for keys of an earlier run: %w", err)
+	}
+	return r.Demo(ctx, e)
+}
+
+// All returns the recipes in the order in which a reader meets them.
+func All() []Recipe {
+	return []Recipe{
+		{"setnx", "A lock with SETNX and DEL", setnxDemo},
+		{"getset", "A lock with SETNX, a time in its value, and GETSET to take it over", getsetDemo},
+		{"token", "A lock with SET NX EX, a random token, and compare-and-delete", tokenDemo},
+		{"renewal", "A lock that its owner renews for as long as the work takes", renewalDemo},
+		{"fencing", "A number that grows with every grant, for what the lock protects", fencingDemo},
+		{"reentrant", "A lock that its owner may take again", reentrantDemo},
+		{"readwrite", "A lock for many readers or one writer, and the upgrade from one to the other", readwriteDemo},
+		{"hierarchy", "Locks on a tree: a node excludes its ancestors and descendants", hierarchyDemo},
+		{"backoff", "Waiting for a lock without crowding it", backoffDemo},
+		{"next", "You're next: handing a lock over in the order of arrival", nextDemo},
+		{"redlock", "Redlock clients: at one cluster's nodes, and at three clusters", redlockDemo},
+		{"idempotent", "Handling each message once", idempotentDemo},
+		{"once", "Doing something once, ever", onceDemo},
+		{"counter", "A counter with a first value", counterDemo},
+		{"ratelimit", "So many calls in a window of time", ratelimitDemo},
+		{"jobs", "A queue of delayed jobs, each done by one worker", jobsDemo},
+		{"election", "Electing a leader", electionDemo},
+		{"barrier", "Waiting until all have arrived", barrierDemo},
+	}
+}
+
+// Find returns the recipe with a name.
+func Find(name string) (Recipe, error) {
+	for _, r := range All() {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return Recipe{}, fmt.Errorf("no recipe %q", name)
+}

@@ -1,0 +1,184 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/test/recipes"
+)
+
+// program is the binary under test.
+var program string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "holdfast-recipes-")
+		if err == nil {
+			defer os.RemoveAll(dir)
+			program, err = process.Build(dir)
+		}
+		if err != nil {
+			os.Stderr.WriteString("build the program: " + err.Error() + "\n")
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// limit is for one recipe, its cluster included, on a slow machine.
+const limit = 2 * time.Minute
+
+// cluster starts nodes and stops them when the test ends.
+func cluster(t *testing.T, ctx context.Context, nodes int) *process.Cluster {
+	t.Helper()
+	c, err := process.New(process.Config{Program: program, Dir: t.TempDir(), Nodes: nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Settled(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Each recipe keeps its promise on three nodes whose leader is killed with kill -9
+// in the middle, and comes back.
+func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
+	for _, r := range recipes.All() {
+		t.Run(r.Name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			c := cluster(t, ctx, 3)
+			e := &recipes.Env{Log: t.Logf}
+			for _, n := range c.Nodes {
+				e.Addrs = append(e.Addrs, n.Clients)
+			}
+			if r.Name == "redlock" {
+				e.Others = []string{cluster(t, ctx, 1).Nodes[0].Clients, cluster(t, ctx, 1).Nodes[0].Clients}
+			}
+			killed := false
+			e.Middle = func() {
+				leader, err := c.Leader(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := leader.Kill(); err != nil {
+					t.Error(err)
+				}
+				if _, err := c.Leader(ctx, leader); err != nil {
+					t.Error(err)
+				}
+				if err := leader.Start(); err != nil {
+					t.Error(err)
+				}
+				killed = true
+			}
+			if err := errors.Join(r.Run(ctx, e), e.Close()); err != nil {
+				t.Error(err)
+			}
+			if !killed {
+				t.Error("the demonstration has no middle: nothing was killed")
+			}
+		})
+	}
+}
+
+// The examples in Python work as they are shown.
+func TestPython(t *testing.T) {
+	scripts, err := filepath.Glob("../../docs/recipes/*.py")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("scripts: %v, %v", scripts, err)
+	}
+	if out, err := exec.Command("python3", "-c", "import redis").CombinedOutput(); err != nil {
+		if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
+			t.Fatalf("python3 with redis-py: %v: %s", err, out)
+		}
+		t.Skip("needs python3 with redis-py")
+	}
+	for _, script := range scripts {
+		t.Run(filepath.Base(script), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			c := cluster(t, ctx, 3)
+			leader, err := c.Leader(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			survivors := c.Running(leader)
+			cmd := exec.CommandContext(ctx, "python3", script, survivors[0].Clients)
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errText strings.Builder
+			cmd.Stderr = &errText
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			// The script says "half" on a line of its own when it is half done.
+			var said strings.Builder
+			buf := make([]byte, 4096)
+			for killed := false; ; {
+				n, rerr := stdout.Read(buf)
+				said.Write(buf[:n])
+				if !killed && strings.Contains(said.String(), "half\n") {
+					killed = true
+					if err := leader.Kill(); err != nil {
+						t.Error(err)
+					}
+				}
+				if rerr != nil {
+					if !killed {
+						t.Errorf("the script has no middle; it printed %q", said.String())
+					}
+					break
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v\n%s%s", err, said.String(), errText.String())
+			}
+		})
+	}
+}
+
+// Every recipe has a page, which shows its code as it is.
+func TestPages(t *testing.T) {
+	for _, r := range recipes.All() {
+		path := filepath.Join("../../docs/recipes", r.Name+".md")
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Errorf("recipe %s has no page: %v", r.Name, err)
+			continue
+		}
+		want, err := recipes.Page(string(page), ".")
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if want != string(page) {
+			t.Errorf("%s does not show the code as it is: run make docs", path)
+		}
+		if !strings.HasPrefix(string(page), "# "+r.Doc+"\n") {
+			t.Errorf("%s does not begin with its title %q", path, r.Doc)
+		}
+		for _, part := range []string{"## What it guarantees here", "## What it does not"} {
+			if !strings.Contains(string(page), part) {
+				t.Errorf("%s lacks %q", path, part)
+			}
+		}
+	}
+}

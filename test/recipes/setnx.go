@@ -1,0 +1,87 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// lockSetnx takes a lock that has no time to live: it waits until SETNX answers 1.
+func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
+	for {
+		taken, err := c.SetNX(ctx, key, me, 0).Result()
+		if err != nil {
+			// The connection broke before the answer came. The command may have been
+			// executed, so ask whose the lock is instead of guessing.
+			err = persist(ctx, func() error {
+				owner, err := c.Get(ctx, key).Result()
+				taken = owner == me
+				if err == redis.Nil {
+					return nil
+				}
+				return err
+			})
+		}
+		if err != nil || taken {
+			return err
+		}
+		if err := wait(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// unlockSetnx gives it back. DEL may be repeated: until it is answered, nobody else
+// has taken the lock, unless it was this DEL that freed it.
+func unlockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
+	_, err := c.Del(ctx, key).Result()
+	for err != nil {
+		var owner string
+		if owner, err = c.Get(ctx, key).Result(); err == redis.Nil || err == nil && owner != me {
+			return nil // the first DEL went through
+		}
+		if err == nil {
+			_, err = c.Del(ctx, key).Result()
+		}
+		if err != nil {
+			if werr := wait(ctx, 20*time.Millisecond); werr != nil {
+				return werr
+			}
+		}
+	}
+	return nil
+}
+
+// page: end
+
+func setnxDemo(ctx context.Context, e *Env) error {
+	const workers, rounds = 4, 12
+	var r region
+	err := each(ctx, workers, func(ctx context.Context, i int) error {
+		c, who := e.Client(i), fmt.Sprint("worker-", i)
+		for range rounds {
+			if err := lockSetnx(ctx, c, "recipe:setnx", who); err != nil {
+				return err
+			}
+			if err := r.enter(who, false); err != nil {
+				return err
+			}
+			if r.count() == workers*rounds/2 {
+				e.half() // the lock is held while the cluster suffers
+			}
+			r.leave(who)
+			if err := unlockSetnx(ctx, c, "recipe:setnx", who); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && r.count() != workers*rounds {
+		err = fmt.Errorf("%d turns, want %d", r.count(), workers*rounds)
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page: begin
+
+// lease is a lock with an owner (the token) and an end.
+type lease struct {
+	c     *redis.Client
+	key   string
+	token string
+}
+
+// acquire tries to take the lock for ttl. A random token says whose it is.
+func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
+	l := &lease{c: c, key: key, token: token()}
+	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()
+	if err != nil { // broken connection: the lock may be ours all the same
+		err = persist(ctx, func() error {
+			owner, err := c.Get(ctx, key).Result()
+			taken = owner == l.token
+			return ignoreNil(err)
+		})
+	}
+	if err != nil || !taken {
+		return nil, err
+	}
+	return l, nil
+}
+
+// compareAndDelete is the script that the documentation of Redis gives for this.
+var compareAndDelete = redis.NewScript(`
+if redis.call("get", KEYS[1]) == ARGV[1] then
+	return redis.call("del", KEYS[1])
+end
+return 0`)
+
+// release gives the lock back if it is still ours. It may be repeated: a second
+// time it finds another token, or none.
+func (l *lease) release(ctx context.Context) error {
+	return persist(ctx, func() error {
+		return compareAndDelete.Run(ctx, l.c, []string{l.key}, l.token).Err()
+	})
+}
+
+// releaseDelex does the same with one command and no script.
+func (l *lease) releaseDelex(ctx context.Context) error {
+	return persist(ctx, func() error {
+		return l.c.Do(ctx, "DELEX", l.key, "IFEQ", l.token).Err()
+	})
+}
+
+// page: end
+
+// take waits for the lock.
+func take(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
+	for {
+		l, err := acquire(ctx, c, key, ttl)
+		if err != nil || l != nil {
+			return l, err
+		}
+		if err := wait(ctx, 5*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func tokenDemo(ctx context.Context, e *Env) error {
+	const workers, rounds = 4, 12
+	var r region
+	err := each(ctx, workers, func(ctx context.Context, i int) error {
+		c, who := e.Client(i), fmt.Sprint("worker-", i)
+		for n := range rounds {
+			l, err := take(ctx, c, "recipe:token", time.Minute)
+			if err != nil {
+				return err
+			}
+			if err := r.enter(who, false); err != nil {
+				return err
+			}
+			if r.count() == workers*rounds/2 {
+				e.half()
+			}
+			r.leave(who)
+			release := l.release
+			if n%2 == 1 {
+				release = l.releaseDelex
+			}
+			if err := release(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && r.count() != workers*rounds {
+		err = fmt.Errorf("%d turns, want %d", r.count(), workers*rounds)
+	}
+	return err
+}
