@@ -57,6 +57,10 @@ lint: ## gofmt, go vet, staticcheck, and the rules of test/tidy
 compat: ## compare commands and client libraries with a real Redis (needs redis-server and the libraries)
 	HOLDFAST_REQUIRE_REDIS=1 HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/compat/... ./test/clients/... ./test/discovery/... ./resp/...
 
+.PHONY: matrix
+matrix: ## run client and lock libraries through the death of a leader, and write docs/compatibility.md (needs the libraries)
+	HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/matrix -update
+
 .PHONY: bench
 bench: ## measure three nodes beside a redis-server with appendfsync always (needs both Redis tools); BENCH='-help' for more
 	$(GO) run ./test/bench $(BENCH)

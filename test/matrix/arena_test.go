@@ -1,0 +1,160 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// arena is a cluster that a library is tried on.
+type arena struct {
+	t         *testing.T
+	cluster   *process.Cluster
+	sentinels []string
+
+	// entry is the client address of a follower, nodes are all client addresses,
+	// the follower's first.
+	entry string
+	nodes []string
+	// half kills the leader with kill -9 and returns when another one leads. The
+	// second call does nothing.
+	half func()
+	hurt atomic.Bool // half has been called
+}
+
+// limit is for one entry of the matrix on a slow machine.
+const limit = 2 * time.Minute
+
+// newArena starts three nodes, with a Sentinel port each.
+func newArena(t *testing.T, args ...string) *arena {
+	t.Helper()
+	c, err := process.New(process.Config{Program: program, Dir: t.TempDir(), Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &arena{t: t, cluster: c}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	base, err := process.FreePorts(1, len(c.Nodes), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Nodes {
+		a.sentinels = append(a.sentinels, "127.0.0.1:"+strconv.Itoa(base+i))
+	}
+	a.start(t)
+	return a
+}
+
+// start starts the nodes that do not run.
+func (a *arena) start(t *testing.T) {
+	t.Helper()
+	for i, n := range a.cluster.Nodes {
+		if !n.Running() {
+			if err := n.Start("--sentinel-addr", a.sentinels[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// ready makes the arena whole and empty again, and chooses whom to talk to.
+func (a *arena) ready(ctx context.Context, t *testing.T) {
+	t.Helper()
+	a.start(t)
+	leader, err := a.cluster.Settled(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.nodes = nil
+	for _, n := range a.cluster.Running(leader) {
+		a.nodes = append(a.nodes, n.Clients)
+	}
+	a.entry = a.nodes[0]
+	a.nodes = append(a.nodes, leader.Clients)
+	for _, command := range []string{"FLUSHALL", "SCRIPT FLUSH"} {
+		if err := do(leader.Clients, command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.hurt.Store(false)
+	var once sync.Once
+	a.half = func() {
+		once.Do(func() {
+			a.hurt.Store(true)
+			if err := leader.Kill(); err != nil {
+				t.Error(err)
+			}
+			if _, err := a.cluster.Leader(ctx, leader); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func do(addr, command string) error {
+	c, err := redis.Dial("tcp", addr, redis.DialReadTimeout(20*time.Second))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	words := splitWords(command)
+	args := make([]any, len(words)-1)
+	for i, w := range words[1:] {
+		args[i] = w
+	}
+	if _, err := c.Do(words[0], args...); err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return nil
+}
+
+// contend lets workers take turns: lock returns what gives the lock back. It fails
+// when two are inside at once, and kills the leader while somebody is.
+func contend(ctx context.Context, a *arena, workers, rounds int, lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var inside, turns atomic.Int64
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for range rounds {
+				unlock, err := lock(ctx, w)
+				if err != nil {
+					cancel(fmt.Errorf("lock: %w", err))
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					cancel(fmt.Errorf("%d owners at once", n))
+				}
+				if turns.Add(1) == int64(workers*rounds/2) {
+					a.half()
+				}
+				inside.Add(-1)
+				if err := unlock(); err != nil {
+					cancel(fmt.Errorf("unlock: %w", err))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if got, want := turns.Load(), int64(workers*rounds); got != want {
+		return fmt.Errorf("%d turns, want %d", got, want)
+	}
+	return nil
+}
