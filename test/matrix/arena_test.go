@@ -16,8 +16,9 @@ import (
 
 // arena is a cluster that a library is tried on.
 type arena struct {
-	t         *testing.T
-	cluster   *process.Cluster
+	t       *testing.T
+	cluster *process.Cluster
+	// sentinels are the addresses of the nodes' Sentinel ports, if they have them.
 	sentinels []string
 
 	// entry is the client address of a follower, nodes are all client addresses,
@@ -33,9 +34,20 @@ type arena struct {
 // limit is for one entry of the matrix on a slow machine.
 const limit = 2 * time.Minute
 
-// newArena starts three nodes, with a Sentinel port each.
-func newArena(t *testing.T, args ...string) *arena {
+// Modes in which nodes are run.
+const (
+	standalone  = ""
+	sentinel    = "Sentinel"
+	clusterMode = "cluster"
+)
+
+// newArena starts three nodes.
+func newArena(t *testing.T, mode string) *arena {
 	t.Helper()
+	var args []string
+	if mode == clusterMode {
+		args = []string{"--cluster-mode"}
+	}
 	c, err := process.New(process.Config{Program: program, Dir: t.TempDir(), Args: args})
 	if err != nil {
 		t.Fatal(err)
@@ -46,12 +58,14 @@ func newArena(t *testing.T, args ...string) *arena {
 			t.Error(err)
 		}
 	})
-	base, err := process.FreePorts(1, len(c.Nodes), 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range c.Nodes {
-		a.sentinels = append(a.sentinels, "127.0.0.1:"+strconv.Itoa(base+i))
+	if mode == sentinel {
+		base, err := process.FreePorts(1, len(c.Nodes), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range c.Nodes {
+			a.sentinels = append(a.sentinels, "127.0.0.1:"+strconv.Itoa(base+i))
+		}
 	}
 	a.start(t)
 	return a
@@ -62,7 +76,11 @@ func (a *arena) start(t *testing.T) {
 	t.Helper()
 	for i, n := range a.cluster.Nodes {
 		if !n.Running() {
-			if err := n.Start("--sentinel-addr", a.sentinels[i]); err != nil {
+			var extra []string
+			if a.sentinels != nil {
+				extra = []string{"--sentinel-addr", a.sentinels[i]}
+			}
+			if err := n.Start(extra...); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,8 +18,8 @@ import (
 
 var golangEntries = []entry{
 	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "standalone", what: "pipelines, MULTI, WATCH, scripts, pub/sub", run: goRedis},
-	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "Sentinel (FailoverClient)", what: "SET NX, compare-and-delete; follows the leader", run: goRedisFailover},
-	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "cluster (ClusterClient)", what: "SET NX, compare-and-delete; follows the leader", run: goRedisCluster, args: []string{"--cluster-mode"}},
+	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "Sentinel (FailoverClient)", what: "SET NX, compare-and-delete; follows the leader", run: goRedisFailover, nodes: sentinel},
+	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "cluster (ClusterClient)", what: "SET NX, compare-and-delete; follows the leader", run: goRedisCluster, nodes: clusterMode},
 	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over go-redis", what: "Lock, Extend, Valid, Unlock among four", run: redsyncGoRedis},
 	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over redigo", what: "Lock, Extend, Unlock among four", run: redsyncRedigo},
 	{lib: "bsm/redislock", module: "github.com/bsm/redislock", mode: "standalone", what: "Obtain, Refresh, TTL, Release among four", run: bsmRedislock},

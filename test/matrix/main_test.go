@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -39,11 +38,11 @@ func TestMain(m *testing.M) {
 
 // entry is a row of the matrix.
 type entry struct {
-	lib  string
-	mode string
-	what string // what was done
-	run  func(ctx context.Context, a *arena) error
-	args []string // further flags of the nodes
+	lib   string
+	mode  string
+	what  string // what was done
+	run   func(ctx context.Context, a *arena) error
+	nodes string // mode of the nodes: standalone, sentinel or clusterMode
 
 	// Where the version comes from: a Go module, a Debian package, or, for a library
 	// that is replayed, what its description was made from.
@@ -60,16 +59,11 @@ func (e entry) name() string {
 func (e entry) version() (string, error) {
 	switch {
 	case e.module != "":
-		info, ok := debug.ReadBuildInfo()
-		if !ok {
-			return "", fmt.Errorf("no build information")
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", e.module).Output()
+		if err != nil {
+			return "", fmt.Errorf("version of %s: %w", e.module, err)
 		}
-		for _, m := range info.Deps {
-			if m.Path == e.module {
-				return m.Version, nil
-			}
-		}
-		return "", fmt.Errorf("module %s is not in this build", e.module)
+		return strings.TrimSpace(string(out)), nil
 	case e.deb != "":
 		out, err := exec.Command("dpkg-query", "-W", "-f", "${Version}", e.deb).Output()
 		if err != nil {
@@ -87,7 +81,7 @@ func entries() []entry {
 
 // TestMatrix runs every entry and compares with, or writes, docs/compatibility.md.
 func TestMatrix(t *testing.T) {
-	arenas := make(map[string]*arena) // by flags: entries with the same share a cluster
+	arenas := make(map[string]*arena) // by mode: entries with the same share a cluster
 	rows := make(map[string]string)
 	top := t // arenas live as long as the whole test
 	for _, e := range entries() {
@@ -100,11 +94,10 @@ func TestMatrix(t *testing.T) {
 					t.Skipf("%s is not installed: %v", e.lib, err)
 				}
 			}
-			key := strings.Join(e.args, " ")
-			if arenas[key] == nil {
-				arenas[key] = newArena(top, e.args...)
+			if arenas[e.nodes] == nil {
+				arenas[e.nodes] = newArena(top, e.nodes)
 			}
-			a := arenas[key]
+			a := arenas[e.nodes]
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			a.ready(ctx, t)

@@ -16,9 +16,9 @@ import (
 // wait for a line then, and "ok" at their end.
 var programEntries = []entry{
 	{lib: "redis-py", deb: "python3-redis", mode: "standalone", what: "Lock: acquire, extend, reacquire, release among four threads", run: script("/usr/bin/python3", "lock.py"), probe: []string{"/usr/bin/python3", "-c", "import redis"}},
-	{lib: "redis-py", deb: "python3-redis", mode: "Sentinel", what: "master_for, Lock; follows the leader", run: script("/usr/bin/python3", "sentinel.py"), probe: []string{"/usr/bin/python3", "-c", "import redis.sentinel"}},
+	{lib: "redis-py", deb: "python3-redis", mode: "Sentinel", what: "master_for, Lock; follows the leader", run: script("/usr/bin/python3", "sentinel.py"), nodes: sentinel, probe: []string{"/usr/bin/python3", "-c", "import redis.sentinel"}},
 	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "standalone", what: "SET NX PX, EVALSHA compare-and-delete among four threads", run: script("ruby", "lock.rb", "standalone"), probe: []string{"ruby", "-e", "require 'redis'"}},
-	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "Sentinel", what: "the same; follows the leader", run: script("ruby", "lock.rb", "sentinel"), probe: []string{"ruby", "-e", "require 'redis'"}},
+	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "Sentinel", what: "the same; follows the leader", run: script("ruby", "lock.rb", "sentinel"), nodes: sentinel, probe: []string{"ruby", "-e", "require 'redis'"}},
 	{lib: "phpredis", deb: "php-redis", mode: "standalone", what: "SET NX PX, eval, evalSha, MULTI", run: script("php", "phpredis.php"), probe: []string{"php", "-r", "exit(class_exists('Redis') ? 0 : 1);"}},
 	{lib: "symfony/lock over phpredis", deb: "php-symfony-lock", mode: "standalone", what: "LockFactory: acquire, refresh, isAcquired, release", run: script("php", "symfony.php"), probe: []string{"php", "-r", "require 'Symfony/Component/Lock/autoload.php';"}},
 	{lib: "Laravel cache locks over phpredis", deb: "php-laravel-framework", mode: "standalone", what: "RedisLock (PhpRedisLock): get, owner, release, block; Cache::add", run: script("php", "laravel.php"), probe: []string{"php", "-r", "require 'Illuminate/autoload.php';"}},
