@@ -55,7 +55,7 @@ lint: ## gofmt, go vet, staticcheck, and the rules of test/tidy
 
 .PHONY: compat
 compat: ## compare commands and client libraries with a real Redis (needs redis-server and the libraries)
-	HOLDFAST_REQUIRE_REDIS=1 HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/compat/... ./test/clients/... ./test/discovery/... ./resp/...
+	HOLDFAST_REQUIRE_REDIS=1 HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/compat/... ./test/clients/... ./test/discovery/... ./test/matrix/... ./test/recipes/... ./resp/...
 
 .PHONY: matrix
 matrix: ## run client and lock libraries through the death of a leader, and write docs/compatibility.md (needs the libraries)

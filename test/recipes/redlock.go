@@ -27,11 +27,14 @@ func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 // page: end
 
 // redlockDemo takes locks at one node of the cluster, which is all that is needed,
-// and, where there are more clusters, at three clusters, of which one may be lost
-// as a whole. (The three nodes of one cluster are one place, not three: a second
-// SETNX of the same key finds the first.)
+// then tries all nodes of the cluster as if they were independent, and, where there
+// are more clusters, takes locks at three of them, of which one may be lost as a
+// whole.
 func redlockDemo(ctx context.Context, e *Env) error {
 	one := func(i int) *redsync.Redsync { return newRedlock(e.Client(i)) }
+	if err := redlockNodes(ctx, e); err != nil {
+		return fmt.Errorf("the nodes of one cluster: %w", err)
+	}
 	if err := redlockRounds(ctx, e, "recipe:redlock:one", one); err != nil {
 		return fmt.Errorf("one cluster: %w", err)
 	}
@@ -45,6 +48,29 @@ func redlockDemo(ctx context.Context, e *Env) error {
 		return fmt.Errorf("three clusters: %w", err)
 	}
 	return nil
+}
+
+// redlockNodes points the client at three nodes of one cluster. They are one place,
+// not three: the second SET NX finds the first, so the client never has a majority.
+// It must not believe that it has the lock, and must leave nothing behind.
+func redlockNodes(ctx context.Context, e *Env) error {
+	if len(e.Addrs) < 3 {
+		return nil
+	}
+	const key = "recipe:redlock:nodes"
+	m := newRedlock(e.Client(0), e.Client(1), e.Client(2)).NewMutex(key, redsync.WithExpiry(20*time.Second), redsync.WithTries(3))
+	if err := m.LockContext(ctx); err == nil {
+		return errors.New("a majority, though there is only one lock")
+	}
+	var left int64
+	err := persist(ctx, func() (err error) {
+		left, err = e.Client(0).Exists(ctx, key).Result()
+		return err
+	})
+	if err == nil && left != 0 {
+		err = errors.New("the lock that nobody got is still held")
+	}
+	return err
 }
 
 func redlockRounds(ctx context.Context, e *Env, key string, client func(i int) *redsync.Redsync) error {
