@@ -25,7 +25,7 @@ var golangEntries = []entry{
 	{lib: "bsm/redislock", module: "github.com/bsm/redislock", mode: "standalone", what: "Obtain, Refresh, TTL, Release among four", run: bsmRedislock},
 	{lib: "redigo", module: "github.com/gomodule/redigo", mode: "standalone", what: "SET NX PX, script, SETNX and GETSET, WATCH", run: redigoLock},
 	{lib: "rueidis", module: "github.com/redis/rueidis", mode: "standalone, defaults (RESP3, client-side caching)", what: "DoCache is invalidated, scripts, SET NX", run: rueidisDefaults},
-	{lib: "rueidislock", module: "github.com/redis/rueidis/rueidislock", mode: "standalone, defaults", what: "WithContext among three; a lost lock cancels its context", run: rueidisLock},
+	{lib: "rueidislock", module: "github.com/redis/rueidis", mode: "standalone, defaults", what: "WithContext among three; a lost lock cancels its context", run: rueidisLock},
 }
 
 var cad = goredis9.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)

@@ -336,7 +336,7 @@ redis.call("PEXPIRE", locked, ttl)
 return id`
 	const info = `
 local t = cjson.decode(redis.call("GET", KEYS[1]))
-return { t.id, t.at, #t.tags, string.gsub(KEYS[1], "uniq", "u") }`
+return { t.id, t.at, #t.tags, (string.gsub(KEYS[1], "uniq", "u")) }`
 	const unlock = `
 redis.call("HDEL", KEYS[2], ARGV[1])
 if redis.call("HLEN", KEYS[2]) == 0 then
