@@ -87,7 +87,9 @@ func TestMatrix(t *testing.T) {
 	for _, e := range entries() {
 		t.Run(e.name(), func(t *testing.T) {
 			if len(e.probe) > 0 {
-				if out, err := exec.Command(e.probe[0], e.probe[1:]...).CombinedOutput(); err != nil {
+				probe := exec.Command(e.probe[0], e.probe[1:]...)
+				probe.Env = programEnv()
+				if out, err := probe.CombinedOutput(); err != nil {
 					if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
 						t.Fatalf("%s is not installed: %v: %s", e.lib, err, out)
 					}
@@ -177,6 +179,6 @@ documentation says, that no lock had two owners, and that no command failed that
 `
 
 const pageFoot = `
-What is sent was taken from the libraries' own sources; their scripts are written anew from what they do, so that the SHA1 of a replayed script is not that of
+For these the version is that of the sources, or their year, from which was learnt what they send; their scripts are written anew from what they do, so that the SHA1 of a replayed script is not that of
 the library. Scripts that are recognised by their SHA1 are tested beside the interpreter and a redis-server in ` + "`test/compat`" + `.
 `

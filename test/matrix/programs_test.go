@@ -22,7 +22,7 @@ var programEntries = []entry{
 	{lib: "phpredis", deb: "php-redis", mode: "standalone", what: "SET NX PX, eval, evalSha, MULTI", run: script("php", "phpredis.php"), probe: []string{"php", "-r", "exit(class_exists('Redis') ? 0 : 1);"}},
 	{lib: "symfony/lock over phpredis", deb: "php-symfony-lock", mode: "standalone", what: "LockFactory: acquire, refresh, isAcquired, release", run: script("php", "symfony.php"), probe: []string{"php", "-r", "require 'Symfony/Component/Lock/autoload.php';"}},
 	{lib: "Laravel cache locks over phpredis", deb: "php-laravel-framework", mode: "standalone", what: "RedisLock (PhpRedisLock): get, owner, release, block; Cache::add", run: script("php", "laravel.php"), probe: []string{"php", "-r", "require 'Illuminate/autoload.php';"}},
-	{lib: "node-redis", deb: "node-redis", mode: "standalone", what: "SET NX PX, defined script, MULTI, pub/sub", run: script("node", "lock.js"), probe: []string{"node", "-e", "require('/usr/share/nodejs/redis')"}},
+	{lib: "node-redis", deb: "node-redis", mode: "standalone", what: "SET NX PX, defined script, MULTI, pub/sub", run: script("node", "lock.js"), probe: []string{"node", "-e", "require('redis')"}},
 	{lib: "hiredis", deb: "libhiredis-dev", mode: "standalone", what: "SET NX PX, EVAL compare-and-delete, pipelines", run: hiredis, probe: []string{"sh", "-c", "command -v gcc && test -e /usr/include/hiredis/hiredis.h"}},
 }
 
@@ -33,6 +33,10 @@ func script(interpreter, file string, args ...string) func(context.Context, *are
 	}
 }
 
+// programEnv is the environment of programs: a Node that is not Debian's looks for
+// libraries elsewhere.
+func programEnv() []string { return append(os.Environ(), "NODE_PATH=/usr/share/nodejs") }
+
 // program runs a program and kills the leader when it says that it is half done.
 func (a *arena) program(ctx context.Context, name string, args ...string) error {
 	host, port, err := net.SplitHostPort(a.entry)
@@ -40,7 +44,7 @@ func (a *arena) program(ctx context.Context, name string, args ...string) error 
 		return err
 	}
 	cmd := exec.CommandContext(ctx, name, append(args, host, port, strings.Join(a.sentinels, ","))...)
-	cmd.Env = append(os.Environ(), "NODE_PATH=/usr/share/nodejs") // a Node that is not Debian's looks elsewhere
+	cmd.Env = programEnv()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
