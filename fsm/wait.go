@@ -124,7 +124,8 @@ type blocking struct {
 	typ     typ
 	keys    [][]byte
 	timeout int64 // milliseconds, 0 for ever
-	// take does the command to a key that holds a value of the type.
+	// take does the command to a key that holds a value of the type. It answers
+	// None if that is not what is waited for.
 	take func(c *Ctx, key []byte) Reply
 	// none is the reply where the command may not wait.
 	none Reply
@@ -145,6 +146,12 @@ func (c *Ctx) block(args [][]byte, b blocking) Reply {
 	if c.atomic {
 		return b.none
 	}
+	return c.wait(args, b)
+}
+
+// wait leaves a waiter.
+func (c *Ctx) wait(args [][]byte, b blocking) Reply {
+	w := &c.m.waits
 	n := newWaiter(c.sender, c.r.origin, c.pos, c.db, c.proto, args, b)
 	if w.count >= maxWaiters || w.bytes+n.size() > maxWaiterBytes {
 		return Error(msgWaiters)
@@ -338,7 +345,11 @@ func (c *Ctx) serveQueue(k waitKey) {
 		c.setPlace(c.place + 1)
 		c.proto = n.proto
 		b, _ := c.m.table.Find(n.args[0]).block(n.args)
-		reply := b.take(c, []byte(k.key)).Append(nil, n.proto)
+		taken := b.take(c, []byte(k.key))
+		if taken.kind == kindNone { // not yet what it waits for
+			continue
+		}
+		reply := taken.Append(nil, n.proto)
 		c.dequeue(n)
 		w.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
 		c.woken(n, reply)
