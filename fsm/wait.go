@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"cmp"
-	"hash/crc32"
 	"slices"
 	"strconv"
 	"strings"
@@ -356,16 +355,17 @@ func (c *Ctx) serveQueue(k waitKey) {
 	}
 }
 
-// Woken names a connection whose wait has ended: its waiter was served, or is no
-// more. Machine.Waiter tells which.
+// Woken names a connection whose wait has ended, and its waiter. Reply is what it
+// was served, nil if the waiter is no more; it must not be changed.
 type Woken struct {
 	Session SessionID
 	Origin  uint64
-	sum     uint32 // of the reply: all nodes must agree on it
+	Pos     Pos
+	Reply   []byte
 }
 
 func (c *Ctx) woken(n *waiter, reply []byte) {
-	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, crc32.Checksum(reply, castagnoli)})
+	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
 }
 
 // endWaits forgets all waiters of a session. A node that lives is told, and lets
