@@ -25,6 +25,7 @@ const (
 	frameRefused = 'x' // leader: why
 	frameSubmit  = 'S' // node: ack floor | number | group
 	frameReplies = 'R' // leader: (number | status | length | replies) …
+	frameServed  = 'V' // leader: connection | waiter | reply
 	// On the read stream.
 	frameRead      = 'Q' // node: id | slow | group
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
@@ -70,12 +71,16 @@ func (l *localLink) deliver(groups []fsm.GroupResult) {
 	}
 }
 
+// served implements sink: this node's own machine has told its clients.
+func (l *localLink) served(*fsm.Woken) {}
+
 func (l *localLink) read(c *call) { l.o.reads.add(c) }
 
 // remoteLink is the link to a leader on another node: a write stream and a read
 // stream, so that a confirm never waits behind bulk.
 type remoteLink struct {
 	g      *gateway
+	waits  *waits
 	writes *rpc.Stream
 	reads  *rpc.Stream
 	raft   *raft.Raft
@@ -108,7 +113,7 @@ func (n *Node) dialLeader(ctx context.Context, addr raft.ServerAddress, id raft.
 		writes.Close()
 		return nil, 0, err
 	}
-	l := &remoteLink{g: n.gateway, writes: writes, reads: reads, raft: n.raft, leader: id, calls: make(map[uint64]*call)}
+	l := &remoteLink{g: n.gateway, waits: n.waits, writes: writes, reads: reads, raft: n.raft, leader: id, calls: make(map[uint64]*call)}
 	return l, accepted, nil
 }
 
@@ -203,6 +208,8 @@ func (l *remoteLink) serveWrites() error {
 		switch typ {
 		case frameReplies:
 			err = l.g.takeReplies(payload)
+		case frameServed:
+			err = l.waits.takeServed(payload)
 		case framePong:
 		default:
 			err = errFrame

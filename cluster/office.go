@@ -75,6 +75,8 @@ type proposal struct {
 // and must not block.
 type sink interface {
 	deliver(groups []fsm.GroupResult)
+	// served tells of a client whose wait has ended with a reply.
+	served(w *fsm.Woken)
 }
 
 // drift is the part of elapsed time that the office does not count: NTP slews a
@@ -348,11 +350,20 @@ func (o *office) applied(res *fsm.Result) {
 	for i, id := range res.Sessions {
 		sinks[i] = o.sinks[id]
 	}
+	woken := make([]sink, len(res.Woken))
+	for i := range res.Woken {
+		woken[i] = o.sinks[res.Woken[i].Session]
+	}
 	o.mu.Unlock()
 	o.stats.CommitSeconds.Observe((o.clock.Mono() - p.stamped).Seconds())
 	for i, s := range sinks {
 		if s != nil {
 			s.deliver(groupsOf(res, i))
+		}
+	}
+	for i, s := range woken {
+		if w := &res.Woken[i]; s != nil && w.Reply != nil && len(w.Reply) <= maxRepliesFrame {
+			s.served(w)
 		}
 	}
 	for _, f := range p.ticks {

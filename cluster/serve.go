@@ -43,6 +43,19 @@ func (w *writeServer) deliver(groups []fsm.GroupResult) {
 	}
 }
 
+// served implements sink. The node would see it in its own machine too, when it
+// learns with a later message of raft that the entry is committed.
+func (w *writeServer) served(n *fsm.Woken) {
+	err := w.stream.TrySendFunc(frameServed, func(dst []byte) []byte {
+		dst = binary.AppendUvarint(dst, n.Origin)
+		dst = binary.AppendUvarint(dst, uint64(n.Pos))
+		return append(dst, n.Reply...)
+	})
+	if err != nil {
+		w.stream.Close() // as deliver does
+	}
+}
+
 // serveWrite serves a node's write stream as long as this node's office lasts.
 func (n *Node) serveWrite(s *rpc.Stream) {
 	if err := n.writeStream(s); err != nil {

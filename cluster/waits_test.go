@@ -266,3 +266,27 @@ func TestWaits_Unblock(t *testing.T) {
 	cl.want(t, ":1\r\n", "rpush", "q", "x")
 	cl.want(t, ":1\r\n", "llen", "q")
 }
+
+// The leader tells the node: a waiter does not wait for raft to tell its follower
+// that the entry is committed.
+func TestWaits_Prompt(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })
+	rest := c.others(c.leader())
+	cl := c.client(c.leader())
+	w := c.waiter(rest[0], 1)
+	for i := range 20 {
+		w.begin(t, "blpop", "q", "0")
+		if _, err := cl.do("rpush", "q", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case reply := <-w.s.Waited():
+			if want := fmt.Sprintf("*2\r\n$1\r\nq\r\n%s", bulk(strconv.Itoa(i))); string(reply) != want {
+				t.Fatalf("reply is %q, want %q", reply, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("not served")
+		}
+	}
+}

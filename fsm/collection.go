@@ -35,6 +35,9 @@ type collection struct {
 	set   dict[struct{}]
 	score dict[float64] // of a sorted set: by member
 	order seq[scored]   // and by score
+
+	stream seq[streamEntry] // by ID
+	info   streamInfo
 }
 
 // scored is a member of a sorted set.
@@ -168,6 +171,8 @@ func (v *collection) Len(t typ) int {
 		return v.list.Len()
 	case typeSet:
 		return v.set.Len()
+	case typeStream:
+		return v.stream.Len()
 	}
 	return v.order.Len()
 }
@@ -177,6 +182,8 @@ func (o *object) encoding() string {
 	switch {
 	case o.typ == typeList:
 		return "quicklist"
+	case o.typ == typeStream:
+		return "stream"
 	case o.typ == typeZSet && o.coll.big:
 		return "skiplist"
 	case o.coll.big:

@@ -63,6 +63,14 @@ func (v *collection) memory(t typ) int64 {
 		v.list.Ascend(0, func(s *string) bool { return look(len(*s)) })
 	case typeSet:
 		v.set.Ascend(0, func(e *item[struct{}]) bool { return look(len(e.name)) })
+	case typeStream:
+		v.stream.Ascend(0, func(e *streamEntry) bool {
+			n := 16
+			for _, f := range e.fields {
+				n += len(f)
+			}
+			return look(n)
+		})
 	case typeZSet:
 		v.order.Ascend(0, func(m *scored) bool { return look(len(m.member) + elementOverhead) })
 	}

@@ -26,9 +26,10 @@ const (
 	typeSet
 	typeZSet
 	typeHash
+	typeStream
 )
 
-var typeNames = [...]string{"string", "list", "set", "zset", "hash"}
+var typeNames = [...]string{"string", "list", "set", "zset", "hash", "stream"}
 
 // object is a key with its value. An object in the tree is never changed, it
 // is replaced: forks and snapshots share it.

@@ -277,7 +277,7 @@ func (m *Machine) link(res *Result) {
 	}
 	for i := range res.Woken {
 		w := &res.Woken[i]
-		h = mix(h + w.Origin + uint64(w.sum)<<32)
+		h = mix(h + w.Origin + uint64(crc32.Checksum(w.Reply, castagnoli))<<32)
 	}
 	m.chain = mix(h)
 }

@@ -15,7 +15,7 @@ import (
 // pureImports are what the machine may use, with the reason for those that one
 // might wonder about.
 var pureImports = map[string]string{
-	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "math": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "viewString",
+	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "viewString",
 	"io":                       "WriteSnapshot and ReadSnapshot are handed a writer and a reader",
 	"math/big":                 "the sums of INCRBYFLOAT, in the width of Redis' long double on every machine",
 	"github.com/tidwall/btree": "the index of deadlines, the script cache",

@@ -172,7 +172,7 @@ func (s *elementScan) offer(name string, value Reply) {
 }
 
 // typeWords are typeNames in capitals.
-var typeWords = [...]string{"STRING", "LIST", "SET", "ZSET", "HASH"}
+var typeWords = [...]string{"STRING", "LIST", "SET", "ZSET", "HASH", "STREAM"}
 
 // parseCursor reads a cursor as C's strtoul does, which takes a sign and
 // nothing at all, but no blanks before it.

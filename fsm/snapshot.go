@@ -193,7 +193,11 @@ func appendObject(b []byte, db int, o *object) []byte {
 	b = binary.AppendVarint(b, o.deadline)
 	b = binary.AppendVarint(b, o.expireAt)
 	if o.coll != nil {
-		return binary.AppendUvarint(b, uint64(o.coll.Len(o.typ)))
+		b = binary.AppendUvarint(b, uint64(o.coll.Len(o.typ)))
+		if o.typ == typeStream {
+			b = appendStreamInfo(b, &o.coll.info)
+		}
+		return b
 	}
 	return appendString(b, o.str)
 }
@@ -234,6 +238,11 @@ func (w *snapshotWriter) elements(o *object) {
 			b = appendString(b, e.name)
 			return added()
 		})
+	case typeStream:
+		v.stream.Ascend(0, func(e *streamEntry) bool {
+			b = appendEntry(b, e)
+			return added()
+		})
 	case typeZSet:
 		v.order.Ascend(0, func(m *scored) bool {
 			b = appendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.score)), m.member)
@@ -256,6 +265,10 @@ func (d *decoder) element(o *object, owner *seqOwner) error {
 		v.list.Insert(owner, size, string(d.bytes()))
 	case typeSet:
 		v.putMember(owner, string(d.bytes()))
+	case typeStream:
+		if err := d.entry(v, owner); err != nil {
+			return fmt.Errorf("entry of key %q: %w", o.key, err)
+		}
 	case typeZSet:
 		if len(d.b) < 8 {
 			d.fail()
@@ -291,7 +304,7 @@ func (d *decoder) object() (db int, o *object, elements uint64, err error) {
 	if o.typ != typeString {
 		allowed = flagBig
 	}
-	if d.err == nil && (db >= Databases || o.typ > typeHash || flags&^allowed != 0) {
+	if d.err == nil && (db >= Databases || o.typ > typeStream || flags&^allowed != 0) {
 		return 0, nil, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
 	}
 	o.hash = hashKey([]byte(o.key))
@@ -299,12 +312,15 @@ func (d *decoder) object() (db int, o *object, elements uint64, err error) {
 		o.str = string(d.bytes())
 		return db, o, 0, d.err
 	}
-	if elements = d.uvarint(); d.err == nil && (elements == 0 || elements > MaxElements) {
+	if elements = d.uvarint(); d.err == nil && (elements == 0 && o.typ != typeStream || elements > MaxElements) {
 		return 0, nil, 0, fmt.Errorf("key %q with %d elements: %w", o.key, elements, ErrFormat)
 	}
 	o.coll = newCollection(o.typ)
 	if flags&flagBig != 0 {
 		o.coll.grow(nil, o.typ)
+	}
+	if o.typ == typeStream {
+		o.coll.info = d.streamInfo()
 	}
 	return db, o, elements, d.err
 }

@@ -78,6 +78,10 @@ type KeySpec struct {
 	Access Access
 	// NumKeys: the argument at Keys.First is the number of the keys after it.
 	NumKeys bool
+	// Keyword, if there is one, stands before the keys, somewhere from Keys.First
+	// on; the keys are 1/Part of what follows.
+	Keyword string
+	Part    int
 }
 
 // Change is what a Redis version changed in a command.
@@ -162,6 +166,8 @@ func families() [][]Command {
 		stringCommands,
 		counterCommands,
 		casCommands,
+		bitmapCommands,
+		lcsCommands,
 		genericCommands,
 		expireCommands,
 		objectCommands,
@@ -170,6 +176,9 @@ func families() [][]Command {
 		listCommands,
 		setCommands,
 		zsetCommands,
+		zsetOpCommands,
+		streamCommands,
+		xreadCommands,
 		pubsubCommands,
 		scriptingCommands,
 		settingCommands,

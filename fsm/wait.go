@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"cmp"
-	"hash/crc32"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,7 +123,8 @@ type blocking struct {
 	typ     typ
 	keys    [][]byte
 	timeout int64 // milliseconds, 0 for ever
-	// take does the command to a key that holds a value of the type.
+	// take does the command to a key that holds a value of the type. It answers
+	// None if that is not what is waited for.
 	take func(c *Ctx, key []byte) Reply
 	// none is the reply where the command may not wait.
 	none Reply
@@ -145,6 +145,12 @@ func (c *Ctx) block(args [][]byte, b blocking) Reply {
 	if c.atomic {
 		return b.none
 	}
+	return c.wait(args, b)
+}
+
+// wait leaves a waiter.
+func (c *Ctx) wait(args [][]byte, b blocking) Reply {
+	w := &c.m.waits
 	n := newWaiter(c.sender, c.r.origin, c.pos, c.db, c.proto, args, b)
 	if w.count >= maxWaiters || w.bytes+n.size() > maxWaiterBytes {
 		return Error(msgWaiters)
@@ -338,23 +344,28 @@ func (c *Ctx) serveQueue(k waitKey) {
 		c.setPlace(c.place + 1)
 		c.proto = n.proto
 		b, _ := c.m.table.Find(n.args[0]).block(n.args)
-		reply := b.take(c, []byte(k.key)).Append(nil, n.proto)
+		taken := b.take(c, []byte(k.key))
+		if taken.kind == kindNone { // not yet what it waits for
+			continue
+		}
+		reply := taken.Append(nil, n.proto)
 		c.dequeue(n)
 		w.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
 		c.woken(n, reply)
 	}
 }
 
-// Woken names a connection whose wait has ended: its waiter was served, or is no
-// more. Machine.Waiter tells which.
+// Woken names a connection whose wait has ended, and its waiter. Reply is what it
+// was served, nil if the waiter is no more; it must not be changed.
 type Woken struct {
 	Session SessionID
 	Origin  uint64
-	sum     uint32 // of the reply: all nodes must agree on it
+	Pos     Pos
+	Reply   []byte
 }
 
 func (c *Ctx) woken(n *waiter, reply []byte) {
-	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, crc32.Checksum(reply, castagnoli)})
+	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
 }
 
 // endWaits forgets all waiters of a session. A node that lives is told, and lets

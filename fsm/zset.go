@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,8 +30,6 @@ var zsetCommands = []Command{
 	{Name: "zpopmin", Arity: -2, Flags: Write | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"}, Group: "sorted-set", Since: "5.0.0", Complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.", Syntax: "key [count]", Doc: "Remove and return members with the lowest scores in a sorted set", Run: zpopmin},
 	{Name: "zpopmax", Arity: -2, Flags: Write | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"}, Group: "sorted-set", Since: "5.0.0", Complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.", Syntax: "key [count]", Doc: "Remove and return members with the highest scores in a sorted set", Run: zpopmax},
 	{Name: "zrandmember", Arity: -2, Flags: ReadOnly, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"}, Group: "sorted-set", Since: "6.2.0", Complexity: "O(N) where N is the number of elements returned", Syntax: "key [count [WITHSCORES]]", Doc: "Get one or multiple random elements from a sorted set", Tips: []string{"nondeterministic_output"}, Run: zrandmember},
-	{Name: "zunionstore", Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1}, Specs: []KeySpec{{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}}, {Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true}}, KeysOf: zunionstoreKeys, Group: "sorted-set", Since: "2.0.0", Complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.", Syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]", Doc: "Add multiple sorted sets and store the resulting sorted set in a new key", Run: zunionstore},
-	{Name: "zinterstore", Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1}, Specs: []KeySpec{{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}}, {Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true}}, KeysOf: zinterstoreKeys, Group: "sorted-set", Since: "2.0.0", Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.", Syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]", Doc: "Intersect multiple sorted sets and store the resulting sorted set in a new key", Run: zinterstore},
 	{Name: "zscan", Arity: -3, Flags: ReadOnly, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"}, Group: "sorted-set", Since: "2.8.0", Complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..", Syntax: "key cursor [MATCH pattern] [COUNT count]", Doc: "Incrementally iterate sorted sets elements and associated scores", Tips: []string{"nondeterministic_output"}, Run: zscan},
 }
 
@@ -696,179 +693,6 @@ func zrandmember(c *Ctx, args [][]byte) Reply {
 		return c.addScored(&l, &m, with, true)
 	})
 	return l.reply(Array)
-}
-
-func zunionstoreKeys(args [][]byte) []int { return zstoreKeys(args) }
-func zinterstoreKeys(args [][]byte) []int { return zstoreKeys(args) }
-
-// zstoreKeys returns the positions of the destination and of the sources.
-func zstoreKeys(args [][]byte) []int {
-	pos := numberedKeys(args, 2)
-	if pos == nil {
-		return nil
-	}
-	return append([]int{1}, pos...)
-}
-
-// aggregate is how the scores of a member in several sets become one.
-type aggregate byte
-
-const (
-	aggregateSum aggregate = iota
-	aggregateMin
-	aggregateMax
-)
-
-func (a aggregate) of(x, y float64) float64 {
-	switch a {
-	case aggregateMin:
-		if y < x {
-			return y
-		}
-		return x
-	case aggregateMax:
-		if y > x {
-			return y
-		}
-		return x
-	}
-	return number(x + y)
-}
-
-// number is 0 for the sum of both infinities, and for the product of one and 0.
-func number(f float64) float64 {
-	if math.IsNaN(f) {
-		return 0
-	}
-	return f
-}
-
-// weighted is a set or sorted set in ZUNIONSTORE or ZINTERSTORE; nil is empty.
-type weighted struct {
-	o      *object
-	weight float64
-}
-
-func (w *weighted) Len() int {
-	if w.o == nil {
-		return 0
-	}
-	return w.o.coll.Len(w.o.typ)
-}
-
-// scores calls f for the members and their weighted scores, 1 in a set.
-func (w *weighted) scores(f func(member string, score float64) bool) {
-	switch {
-	case w.o == nil:
-	case w.o.typ == typeSet:
-		w.o.coll.set.Ascend(0, func(e *item[struct{}]) bool { return f(e.name, number(w.weight)) })
-	default:
-		w.o.coll.order.Ascend(0, func(m *scored) bool { return f(m.member, number(w.weight*m.score)) })
-	}
-}
-
-// score returns the weighted score of a member.
-func (w *weighted) score(member string) (float64, bool) {
-	if w.o == nil {
-		return 0, false
-	}
-	if w.o.typ == typeSet {
-		return number(w.weight), w.o.coll.hasMember(member)
-	}
-	score, ok := w.o.coll.score.get(member)
-	return number(w.weight * score), ok
-}
-
-func zunionstore(c *Ctx, args [][]byte) Reply { return c.zstore(args, false) }
-func zinterstore(c *Ctx, args [][]byte) Reply { return c.zstore(args, true) }
-
-func (c *Ctx) zstore(args [][]byte, inter bool) Reply {
-	num, ok := parseInt(args[2])
-	switch {
-	case !ok:
-		return Error(msgNotInt)
-	case num < 1:
-		return Error("ERR at least 1 input key is needed for '" + string(args[0]) + "' command")
-	case num > int64(len(args)-3):
-		return Error(msgSyntax)
-	}
-	list := make([]weighted, num)
-	for i := range list {
-		o := c.lookup(args[3+i])
-		if o != nil && o.typ != typeZSet && o.typ != typeSet {
-			return Error(msgWrongType)
-		}
-		list[i] = weighted{o, 1}
-	}
-	how, fail := parseAggregate(args[3+num:], list)
-	if fail.IsError() {
-		return fail
-	}
-	// The smallest first, as in Redis: it decides how sums are rounded.
-	slices.SortStableFunc(list, func(a, b weighted) int { return a.Len() - b.Len() })
-	n := c.open(nil, args[1], typeZSet)
-	full := false
-	put := func(member string, score float64) bool {
-		n.coll.putScore(c.m.owner, member, score)
-		full = n.coll.order.Len() > MaxElements
-		return !full
-	}
-	if inter {
-		list[0].scores(func(member string, score float64) bool {
-			for i := range list[1:] {
-				other, ok := list[1+i].score(member)
-				if !ok {
-					return true
-				}
-				score = how.of(score, other)
-			}
-			return put(member, score)
-		})
-	} else {
-		for i := range list {
-			list[i].scores(func(member string, score float64) bool {
-				if old, ok := n.coll.score.get(member); ok {
-					score = how.of(old, score)
-				}
-				return put(member, score)
-			})
-		}
-	}
-	if full {
-		return Error(msgTooMany)
-	}
-	return c.storeResult(n, "z", string(args[0]))
-}
-
-// parseAggregate reads WEIGHTS, which it writes into list, and AGGREGATE.
-func parseAggregate(args [][]byte, list []weighted) (how aggregate, fail Reply) {
-	for i := 0; i < len(args); {
-		switch left := len(args) - i; {
-		case left >= len(list)+1 && fold(args[i], "WEIGHTS"):
-			for j := range list {
-				var ok bool
-				if list[j].weight, ok = parseScore(args[i+1+j]); !ok {
-					return how, Error(msgWeight)
-				}
-			}
-			i += 1 + len(list)
-		case left >= 2 && fold(args[i], "AGGREGATE"):
-			switch {
-			case fold(args[i+1], "SUM"):
-				how = aggregateSum
-			case fold(args[i+1], "MIN"):
-				how = aggregateMin
-			case fold(args[i+1], "MAX"):
-				how = aggregateMax
-			default:
-				return how, Error(msgSyntax)
-			}
-			i += 2
-		default:
-			return how, Error(msgSyntax)
-		}
-	}
-	return how, Null
 }
 
 func zscan(c *Ctx, args [][]byte) Reply {

@@ -31,7 +31,7 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	if c.ended() {
 		return
 	}
-	c.group.Command(cmd, c.db, args)
+	c.group.Command(c.srv.table.Waits(cmd, args), c.db, args)
 	c.cmds = append(c.cmds, cmd)
 	c.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
 	c.waitPause(true)

@@ -92,6 +92,12 @@ func (s *spec) keySpecs() fsm.Reply {
 				searchStep("keynum", fsm.Bulk("keynumidx"), fsm.Int(0), fsm.Bulk("firstkey"), fsm.Int(1), fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)))))
 			continue
 		}
+		if k.Keyword != "" {
+			out = append(out, keySpec(k.Access,
+				searchStep("keyword", fsm.Bulk("keyword"), fsm.Bulk(k.Keyword), fsm.Bulk("startfrom"), fsm.Int(int64(k.Keys.First))),
+				searchStep("range", fsm.Bulk("lastkey"), fsm.Int(int64(k.Keys.Last)), fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)), fsm.Bulk("limit"), fsm.Int(int64(k.Part)))))
+			continue
+		}
 		last := k.Keys.Last // counts from the first key, or from the end if negative
 		if last >= 0 {
 			last -= k.Keys.First

@@ -134,7 +134,7 @@ func (c *conn) command(args [][]byte) {
 		c.refuse(stats, msgRestricted(cmd.Name))
 	case c.multi != nil:
 		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
-	case cmd.Flags&fsm.Blocking != 0:
+	case c.srv.table.Waits(cmd, args) != nil:
 		c.block(cmd, args)
 	default:
 		if c.group.Ops() > 0 && (c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes) {

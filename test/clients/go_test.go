@@ -57,6 +57,7 @@ func TestGoRedis(t *testing.T) {
 			if err != nil || len(replies) != 1000 || replies[999].(*goredis.StringCmd).Val() != "499" {
 				t.Errorf("pipeline: %d replies, %v", len(replies), err)
 			}
+			popWaiting(ctx, t, c)
 			watchAndLose(ctx, t, c)
 			info, err := c.ClientInfo(ctx).Result()
 			if err != nil || info.Name != "lock-holder" || !strings.HasPrefix(info.LibName, "go-redis") {
@@ -80,6 +81,45 @@ func TestGoRedis(t *testing.T) {
 }
 
 // watchAndLose has the watched key changed by another before EXEC.
+// popWaiting waits for an element that another connection pushes, and for one that
+// nobody does.
+func popWaiting(ctx context.Context, t *testing.T, c *goredis.Client) {
+	t.Helper()
+	id := c.Conn()
+	defer id.Close()
+	number, err := id.ClientID(ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if got, err := id.BLPop(ctx, 20*time.Second, "none", "queue").Result(); err != nil || len(got) != 2 || got[1] != "one" {
+			t.Errorf("BLPop: %q, %v", got, err)
+		}
+	})
+	for flags := fmt.Sprintf("id=%d ", number); ; {
+		list, err := c.ClientList(ctx).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, line, _ := strings.Cut(list, flags)
+		line, _, _ = strings.Cut(line, "\n")
+		if strings.Contains(line, " flags=b ") {
+			break
+		}
+	}
+	if err := c.RPush(ctx, "queue", "one", "two").Err(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if got, err := c.BLMove(ctx, "queue", "done", "LEFT", "RIGHT", time.Second).Result(); err != nil || got != "two" {
+		t.Errorf("BLMove: %q, %v", got, err)
+	}
+	if err := c.BZPopMin(ctx, 100*time.Millisecond, "none").Err(); !errors.Is(err, goredis.Nil) {
+		t.Errorf("BZPopMin of nothing: %v, want Nil", err)
+	}
+}
+
 func watchAndLose(ctx context.Context, t *testing.T, c *goredis.Client) {
 	t.Helper()
 	err := c.Watch(ctx, func(tx *goredis.Tx) error {

@@ -143,6 +143,9 @@ func TestBlocking(t *testing.T) {
 		"timeout":                     {"a> BLPOP q 0.2", "b> BLMOVE q r LEFT LEFT 0.3", "c> BZMPOP 0.4 1 z MIN", "a<", "b<", "c<", "RPUSH q 1", "ZADD z 1 a"},
 		"setrange and friends":        {"a> BLPOP q 0", "SET q 1", "APPEND q 2", "EXPIRE q 100", "PERSIST q", "GETDEL q", "SADD q 1 2", "SPOP q 2", "RPUSH q 1", "a<"},
 		"sadd and sorted set":         {"a> BZPOPMIN q 0", "RPUSH q 1", "LPOP q", "ZADD q XX 1 m", "ZADD q NX 1 m", "a<"},
+		"script":                      {"a> BLPOP q 0", `EVAL "redis.call('rpush','q','1'); redis.call('lpush','q','2'); return redis.call('llen','q')" 0`, "a<", "LRANGE q 0 -1"},
+		"script that takes it back":   {"a> BLPOP q 0", `EVAL "redis.call('rpush','q','1'); return redis.call('lpop','q')" 0`, "RPUSH q 2", "a<"},
+		"pops of a script":            {`EVAL "return redis.call('blmpop',0,1,'q','LEFT')" 0`, `EVAL "return redis.call('bzmpop',0,1,'q','MIN')" 0`, "RPUSH q 1 2", `EVAL "return redis.call('blmpop',0,1,'q','LEFT')" 0`, `EVAL "return redis.pcall('blpop','q',0)" 0`},
 		"ltrim, lrem":                 {"RPUSH q 1 2", "LTRIM q 5 6", "a> BLPOP q 0", "RPUSH q 1", "a<"},
 	}
 	both(t, func(p *pair) {

@@ -87,6 +87,17 @@ func TestZstore(t *testing.T) {
 				}
 			}
 		}
+		for _, sources := range []string{"1 a", "2 a b", "2 b a", "3 a b s", "2 a a", "3 b d c", "1 s", "2 i s", "1 nokey", "2 a nokey", "2 nokey a", "2 a k", "1 l", "0 a", "-1 a", "x a", "2 a", "3 a b", "9223372036854775807 a", "1 a b"} {
+			n := strings.Count(sources, " ")
+			for _, o := range []string{"", " WITHSCORES", " WITHSCORES withscores", " WEIGHTS" + strings.Repeat(" 2", n), " WITHSCORES WEIGHTS" + strings.Repeat(" 2", n), " AGGREGATE MAX WITHSCORES", " WEIGHTS x", " AGGREGATE FOO", " FOO", " LIMIT 1", " LIMIT 0", " LIMIT -1", " LIMIT x", " LIMIT", " LIMIT 1 LIMIT 2"} {
+				for _, name := range []string{"ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD"} {
+					p.Do(name + " " + sources + o)
+				}
+				p.DoPipelined("SET dst v EX 100", "ZDIFFSTORE dst "+sources+o, "TYPE dst", "TTL dst", "ZRANGE dst 0 -1 WITHSCORES", "COPY a dst REPLACE", "ZDIFFSTORE dst "+sources)
+			}
+		}
+		p.DoError("ZUNION 1", "ZINTER", "ZDIFF 1", "ZINTERCARD 1", "ZDIFFSTORE d 1")
+		p.Do("COMMAND GETKEYS ZUNION 2 a b WEIGHTS 1 2", "COMMAND GETKEYS ZDIFFSTORE d 2 a b", "COMMAND GETKEYS ZINTERCARD 1 a LIMIT 1", "ZDIFFSTORE a 2 a b", "ZRANGE a 0 -1 WITHSCORES", "ZADD a 1 x 2 y 3 z")
 		p.Do("ZUNIONSTORE a 2 a b", "ZRANGE a 0 -1 WITHSCORES", "ZINTERSTORE b 2 b a WEIGHTS 2 3", "ZRANGE b 0 -1 WITHSCORES", "ZADD o 0.1 m 0.3 n", "ZADD p 0.2 m", "ZADD q 0.7 m 1 n 2 r", "ZUNIONSTORE dst 3 q p o", "ZRANGE dst 0 -1 WITHSCORES", "ZINTERSTORE dst 3 q p o", "ZRANGE dst 0 -1 WITHSCORES")
 	})
 }

@@ -1,5 +1,7 @@
-"""redis-py with its defaults: a lock, MULTI, WATCH, a pipeline, a cut connection."""
+"""redis-py with its defaults: a lock, MULTI, WATCH, a pipeline, blocking pops, a cut connection."""
 import sys
+import threading
+import time
 
 import redis
 
@@ -28,6 +30,21 @@ with r.pipeline() as p:
         raise AssertionError("the watch did not break")
     except redis.WatchError:
         pass
+
+got = []
+t = threading.Thread(target=lambda: got.append(redis.Redis(host=host, port=port).blpop(["none", "queue"], timeout=20)))
+t.start()
+while r.info("clients")["blocked_clients"] != 1:
+    pass
+assert r.rpush("queue", "a", "b") == 2
+t.join()
+assert got == [(b"queue", b"a")], got
+assert r.brpoplpush("queue", "other", timeout=1) == b"b"
+begun = time.monotonic()
+assert r.blpop("queue", timeout=1) is None
+assert time.monotonic() - begun >= 1
+assert r.zadd("z", {"m": 1.5}) == 1
+assert r.bzpopmin("z", timeout=1) == (b"z", b"m", 1.5)
 
 info = r.info()
 assert info["role"] == "master" and info["redis_version"] == "7.0.15" and info["loading"] == 0, info

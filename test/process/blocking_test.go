@@ -1,0 +1,133 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// blockedOn returns how many clients of a node wait.
+func blockedOn(t *testing.T, n *Node) int {
+	t.Helper()
+	_, rest, _ := strings.Cut(do(t, n, "INFO", "clients"), "blocked_clients:")
+	text, _, _ := strings.Cut(rest, "\r")
+	count, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("INFO clients of %s: %v", n.ID, err)
+	}
+	return count
+}
+
+// popped is what a client got, and when it had begun to wait.
+type popped struct {
+	node    *Node
+	element string
+	err     error
+}
+
+// Clients of all three nodes wait for elements of one list, the leader is killed,
+// and the elements are pushed through the others: the clients of the survivors
+// get every one of them, once, in the order in which they came.
+func TestBlocking_KillOfLeader(t *testing.T) {
+	c := startCluster(t)
+	dead := c.leader()
+	const each = 8
+	ctx := within(t, 60*time.Second)
+	var waiting []chan popped
+	var nodes []*Node
+	for i := range 3 * each {
+		n := c.Nodes[i%3]
+		out := make(chan popped, 1)
+		cl := goredis.NewClient(&goredis.Options{Addr: n.Clients, MaxRetries: -1, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = cl.Close() })
+		before := blockedOn(t, n)
+		go func() {
+			got, err := cl.BLPop(ctx, 0, "queue").Result()
+			p := popped{node: n, err: err}
+			if err == nil {
+				p.element = got[1]
+			}
+			out <- p
+		}()
+		if err := Poll(ctx, "the client to wait", func() bool { return blockedOn(t, n) == before+1 }); err != nil {
+			t.Fatal(err)
+		}
+		waiting, nodes = append(waiting, out), append(nodes, n)
+	}
+	kill(t, dead)
+	begun := time.Now()
+	through := c.others(dead)
+	for i := range 2 * each {
+		if got := do(t, through[i%2], "RPUSH", "queue", strconv.Itoa(i)); !strings.HasPrefix(got, "(integer) ") {
+			t.Fatalf("RPUSH: %s", got)
+		}
+	}
+	next := 0
+	for i, out := range waiting {
+		p := <-out
+		if nodes[i] == dead {
+			if p.err == nil {
+				t.Errorf("a client of the killed node got %q", p.element)
+			}
+			continue
+		}
+		if want := strconv.Itoa(next); p.err != nil || p.element != want {
+			t.Errorf("client %d, on %s, got %q, %v, want %q", i, p.node.ID, p.element, p.err, want)
+		}
+		next++
+	}
+	t.Logf("all %d served %v after the kill", next, time.Since(begun))
+	want(t, through[0], "(integer) 0", "LLEN", "queue")
+
+	// The node comes back, and its clients wait as before.
+	start(t, dead)
+	c.settled()
+	cl := goredis.NewClient(&goredis.Options{Addr: dead.Clients, MaxRetries: -1})
+	defer cl.Close()
+	result := make(chan error, 1)
+	go func() {
+		got, err := cl.BLPop(ctx, 0, "queue").Result()
+		if err == nil && !slices.Equal(got, []string{"queue", "again"}) {
+			err = fmt.Errorf("got %q", got)
+		}
+		result <- err
+	}()
+	if err := Poll(ctx, "the client to wait", func() bool { return blockedOn(t, dead) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	want(t, through[0], "(integer) 1", "RPUSH", "queue", "again")
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+// A node that is told to stop closes the connections of those who wait, in time,
+// and what is pushed then is nobody's.
+func TestBlocking_Stop(t *testing.T) {
+	c := startCluster(t)
+	leaving := c.leader()
+	stay := c.others(leaving)[0]
+	ctx := within(t, 60*time.Second)
+	cl := goredis.NewClient(&goredis.Options{Addr: leaving.Clients, MaxRetries: -1, ContextTimeoutEnabled: true})
+	defer cl.Close()
+	result := make(chan error, 1)
+	go func() { result <- cl.BLPop(ctx, 0, "queue").Err() }()
+	if err := Poll(ctx, "the client to wait", func() bool { return blockedOn(t, leaving) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := leaving.Stop(5 * time.Second); code != 0 || err != nil {
+		t.Errorf("stopped with code %d, %v", code, err)
+	}
+	if err := <-result; err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("BLPop ended with %v, want a closed connection", err)
+	}
+	want(t, stay, "(integer) 1", "RPUSH", "queue", "x")
+	want(t, stay, "(integer) 1", "LLEN", "queue")
+}
