@@ -176,6 +176,7 @@ func families() [][]Command {
 		popCommands,
 		internalCommands,
 		waitCommands,
+		userCommands,
 	}
 }
 
