@@ -25,7 +25,7 @@ type Machine struct {
 	stats     Stats
 	notices   notices // notify-keyspace-events
 	waits     waits
-	users     *Users  // never nil
+	users     *Users // never nil
 
 	expiry expiry
 	owner  *seqOwner // of the nodes of collections that may be changed in place
