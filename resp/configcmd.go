@@ -25,7 +25,7 @@ var configRows = []row{
 
 // settings are what CONFIG GET prints. What clients ask for is here, with the
 // value by which this server behaves; a parameter of Redis that has no
-// counterpart is missing. Only requirepass and notify-keyspace-events can be changed, the latter for the whole cluster: setting another one
+// counterpart is missing. A few can be changed: see configSet. Setting another one
 // to the value that it has is accepted, because programs do that as they start,
 // and everything else is refused, because it would not happen.
 func (s *Server) settings() map[string]string {
