@@ -235,7 +235,7 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		return errUnknown
 	case cmd.parent != nil:
 		return errFirstArg
-	case sub == "":
+	case sub == "" || hasBlank(sub): // Redis takes blanks, and then does not read its own print
 		return errSyntax
 	case cmd.subs == nil:
 		if s.addFirstArg(cmd, sub) {

@@ -163,6 +163,9 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 	case rule[0] == '(' && rule[len(rule)-1] == ')':
 		s := newSelector(c, o.AllChannels)
 		for _, r := range fields(rule[1:max(1, len(rule)-1)]) {
+			if strings.HasSuffix(r, ")") { // Redis takes it, and then does not read its own print
+				return errSyntax
+			}
 			if err := s.apply(c, r, o.Lenient); err != nil {
 				return err
 			}
