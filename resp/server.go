@@ -209,7 +209,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		cluster.Listen(s.hub)
 	}
 	cluster.WatchUsers(s.install)
-	s.announceFile()
+	s.noticePassword(s.users.Load())
 	if len(s.seed) > 0 && cfg.Mode != Sentinel {
 		s.behind.Go(s.sow)
 	}

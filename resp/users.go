@@ -80,7 +80,11 @@ func (s *Server) install(table *fsm.Users) {
 	if old != nil && table.Version <= old.table.Version {
 		return
 	}
-	s.users.Store(s.compile(table, old))
+	set := s.compile(table, old)
+	s.users.Store(set)
+	if old != nil && set.def.version != old.def.version {
+		s.noticePassword(set)
+	}
 	for _, c := range s.connections() {
 		c.settle()
 	}
@@ -322,17 +326,10 @@ func (s *Server) sow() {
 	}
 }
 
-// announceFile says at start what of this node's settings does not count, because
-// the cluster has users of its own.
-func (s *Server) announceFile() {
-	set := s.users.Load()
-	if set.table.Version == 0 {
-		return
-	}
-	if len(s.seed) > 0 {
-		s.log.Info("the cluster has users, those of the ACL file do not count")
-	}
+// noticePassword says when this node's --requirepass does not count, because the
+// cluster has a default user of its own.
+func (s *Server) noticePassword(set *userSet) {
 	if pass := s.cfg.RequirePass; pass != "" && set.def.version != 0 && !set.def.HasPassword(pass) {
-		s.log.Warn("the cluster has a default user with another password, requirepass does not count")
+		s.warn("requirepass", "the cluster has a default user with another password, requirepass does not count")
 	}
 }
