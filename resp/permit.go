@@ -67,6 +67,24 @@ func (c *conn) allowsChannel(channel string, pattern bool) bool {
 	return u == nil || u.AllowsChannel(channel, pattern)
 }
 
+// forbidden returns the connections that have subscribed to something that their
+// users may not use.
+func (h *hub) forbidden() []*conn {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var out []*conn
+	for kind, topics := range h.topics {
+		for name, t := range topics {
+			for _, s := range t.subs {
+				if !s.c.allowsChannel(name, topicKind(kind) == patterns) {
+					out = append(out, s.c)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // recheck judges the commands of a transaction again, because the rules may have
 // changed since they were queued. Those that are no longer allowed get an error
 // in their place, and the rest is run.

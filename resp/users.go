@@ -88,6 +88,9 @@ func (s *Server) install(table *fsm.Users) {
 	for _, c := range s.connections() {
 		c.settle()
 	}
+	for _, c := range s.hub.forbidden() {
+		c.cut("close connection that has subscribed to what its user may not use any more")
+	}
 }
 
 // compile reads the rules of the users that old does not hold already. As long as
@@ -146,11 +149,18 @@ func (c *conn) settle() {
 // orphaned ends the connection of a user that was deleted. If it is the one that
 // deletes, it gets its reply first.
 func (c *conn) orphaned() {
-	if c.deleting.Load() || c.killed.Swap(true) {
+	if !c.deleting.Load() {
+		c.cut("close connection of a deleted user")
+	}
+}
+
+// cut ends the connection from another goroutine.
+func (c *conn) cut(why string) {
+	if c.killed.Swap(true) {
 		return
 	}
 	if err := ignoreClosed(c.net.Close()); err != nil {
-		c.srv.log.Debug("close connection of a deleted user", "client", c.id, "error", err)
+		c.srv.log.Debug(why, "client", c.id, "error", err)
 	}
 }
 

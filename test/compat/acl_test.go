@@ -304,6 +304,28 @@ func TestACL_Enforced(t *testing.T) {
 	})
 }
 
+// TestACL_Subscribers takes a channel away from those who listen to it.
+func TestACL_Subscribers(t *testing.T) {
+	both(t, func(p *pair) {
+		p.setup("ACL SETUSER ear on nopass +@all ~* &a &b &c*")
+		stays, goes, goesToo := p.other(), p.other(), p.other()
+		stays.Do("AUTH ear x", "SUBSCRIBE a", "SUBSCRIBE d", "PSUBSCRIBE a*", "SSUBSCRIBE b")
+		goes.Do("AUTH ear x", "SUBSCRIBE b")
+		goesToo.Do("AUTH ear x", "PSUBSCRIBE c*")
+		p.Do("ACL SETUSER ear &e")
+		goes.Do("PING")
+		p.Do("ACL SETUSER ear resetchannels &a &b2", "ACL SETUSER ear &b")
+		for _, q := range []*pair{goes, goesToo} {
+			for _, c := range []*conn{q.redis, q.holdfast} {
+				if r, err := c.do([]string{"PING"}); err == nil {
+					p.t.Errorf("a subscriber of what it may not hear answers %q", r)
+				}
+			}
+		}
+		p.forgetUsers("ear")
+	})
+}
+
 // TestACL_Self deletes the user that asks: it is answered, and then gone.
 func TestACL_Self(t *testing.T) {
 	both(t, func(p *pair) {
