@@ -163,6 +163,11 @@ func (s *scriptRun) session(args [][]byte) Reply {
 		return Error(msgScriptNotHere)
 	case name != "ping" && name != "echo" && name != "select":
 		return Error(msgScriptUnknown)
+	}
+	text := s.c.forbidden(args)
+	switch {
+	case text != "":
+		return Error(text)
 	case name == "ping" && len(args) == 1:
 		return Simple("PONG")
 	case name == "ping" && len(args) > 2:
