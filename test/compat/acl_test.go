@@ -304,6 +304,35 @@ func TestACL_Enforced(t *testing.T) {
 	})
 }
 
+// TestACL_Scripts holds what scripts call against the rules of who runs them.
+func TestACL_Scripts(t *testing.T) {
+	both(t, func(p *pair) {
+		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on nopass ~a* %R~b &c +get +eval +evalsha +eval_ro +script +publish +ping +del +multi +exec")
+		q := p.other()
+		q.Do("AUTH few x")
+		for _, body := range []string{
+			"return redis.call('get', 'a')", "return redis.call('get', 'b')", "return redis.call('get', 'c')", "return redis.call('set', 'a', '3')", "return redis.pcall('set', 'a', '3')",
+			"return redis.call('del', 'b')", "return redis.pcall('del', 'b')", "redis.call('del', 'a') return redis.pcall('set', 'a', '1')", "return redis.call('publish', 'c', 'x')", "return redis.pcall('publish', 'd', 'x')",
+			"return redis.call('ping')", "return redis.call('echo', 'x')", "return redis.call('select', '1')", "return redis.call('nope')", "return redis.call('acl', 'whoami')", "return redis.call('get')", "return redis.call('object', 'encoding', 'a')",
+		} {
+			q.Do("EVAL \"" + body + "\" 0")
+			q.Do("EVAL_RO \"" + body + "\" 0")
+		}
+		// A script that would run natively, with a key that is not the user's.
+		const release = "if redis.call(\\\"get\\\",KEYS[1]) == ARGV[1] then return redis.call(\\\"del\\\",KEYS[1]) else return 0 end"
+		p.setup("SET a 1", "SET b 2", "SCRIPT FLUSH")
+		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \""+release+"\" 1 b 2", "EVAL \""+release+"\" 1 c 2", "MULTI", "GET a", "EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
+		p.setup("ACL SETUSER few -del")
+		p.setup("SET a 1")
+		q.Do("EVAL \"" + release + "\" 1 a 1")
+		p.setup("ACL SETUSER few -@all")
+		q.Do("EVAL \"return 1\" 0")
+		p.setup("ACL SETUSER few +@all ~* &*")
+		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('publish', 'd', 'x')\" 0")
+		p.forgetUsers("few")
+	})
+}
+
 // TestACL_Subscribers takes a channel away from those who listen to it.
 func TestACL_Subscribers(t *testing.T) {
 	both(t, func(p *pair) {
