@@ -211,7 +211,9 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.watch = nil
 	c.leaveAll()
 	c.trackingOff()
-	c.replay = replyOn
+	if c.replay == replyOff { // after CLIENT REPLY SKIP not even this is answered
+		c.replay = replyOn
+	}
 	c.setLocal(false)
 	c.setDB(0)
 	c.setName("")
