@@ -82,8 +82,8 @@ func (c *conn) strike() {
 	if c.strikes++; c.strikes >= maxStrikes {
 		c.done = true
 	}
-	if c.strikes > 1 {
-		s.sleep(min(firstPenalty<<(c.strikes-2), maxPenalty))
+	if n := max(c.strikes-1, s.guesses.add(c.net.RemoteAddr(), time.Now())); n > 0 {
+		s.sleep(min(firstPenalty<<min(n-1, maxStrikes), maxPenalty))
 	}
 }
 
