@@ -43,6 +43,8 @@ type machine struct {
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
 
+	users userWatch
+
 	waitMu  sync.Mutex
 	wait    []appliedWaiter
 	stopped bool // nothing will be applied any more
@@ -91,7 +93,9 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	}
 	a.applied.Store(a.m.Applied())
 	a.deadline.Store(a.m.NextDeadline())
+	users := a.m.Users()
 	a.mu.Unlock()
+	a.users.see(users)
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
 			a.events.applied(res)
@@ -219,6 +223,7 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.applied.Store(m.Applied())
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()
+	a.users.see(m.Users())
 	a.events.restored(m.Applied())
 	a.onRestore()
 	a.wake()

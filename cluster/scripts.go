@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -21,6 +22,7 @@ type scriptHost struct {
 	limit  time.Duration
 	log    hclog.Logger
 	stats  *Counters
+	guard  *acl.Guard
 
 	mu      sync.Mutex
 	running []*runningScript // oldest first
@@ -36,7 +38,7 @@ const (
 )
 
 func newScriptHost(n *Node) *scriptHost {
-	return &scriptHost{runner: n.cfg.Scripts, clock: n.clock, limit: n.cfg.Options.ScriptTime, log: n.log.Named("script"), stats: &n.stats}
+	return &scriptHost{runner: n.cfg.Scripts, clock: n.clock, limit: n.cfg.Options.ScriptTime, log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(n.machine.table)}
 }
 
 // until returns a runner for scripts that end when done is closed, nil if this
@@ -120,6 +122,11 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		return ""
 	}
 	return h.runner.RunScript(call)
+}
+
+// Forbids implements fsm.ScriptGuard.
+func (r hostedRunner) Forbids(users *fsm.Users, user string, args [][]byte) string {
+	return r.h.guard.Check(users, user, args)
 }
 
 // failed logs a panic and returns the error of the script.

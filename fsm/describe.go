@@ -1,6 +1,9 @@
 package fsm
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // named is a flag and the word for it in COMMAND INFO.
 type named struct {
@@ -93,4 +96,28 @@ func (cmd *Command) KeySpecs() []KeySpec {
 		return nil
 	}
 	return []KeySpec{{Keys: cmd.Keys, Access: cmd.Access}}
+}
+
+// AccessAt returns what the command does with the key at a position of args, the
+// name being position 0.
+func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
+	if cmd.Name == "set" && cmd.Flags&VariableFlags != 0 { // the row says the worst
+		if slices.ContainsFunc(args[min(3, len(args)):], func(a []byte) bool { return strings.EqualFold(string(a), "get") }) {
+			return Access{Mode: "RW", Flags: "access update"}
+		}
+		return Access{Mode: "OW", Flags: "update"}
+	}
+	for _, k := range cmd.KeySpecs() {
+		if k.NumKeys {
+			if pos > k.Keys.First {
+				return k.Access
+			}
+			continue
+		}
+		part := Command{Keys: k.Keys}
+		if slices.Contains(part.KeyPositions(args), pos) {
+			return k.Access
+		}
+	}
+	return cmd.Access
 }

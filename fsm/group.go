@@ -10,11 +10,13 @@ const (
 	groupRESP3 = 1 << iota
 	groupTrack
 	groupScript // an operation needs the interpreter of the leader
+	groupUser
 )
 
 // Group is what one connection asks for in one go, already in log encoding:
 //
-//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script) | origin | operations …
+//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script, bit 3: has a user) |
+//	origin | length, name of the user | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
 //	           commands, each: db | argc | arguments              transaction
@@ -25,8 +27,9 @@ const (
 // All numbers are uvarints. Names of commands stand in the log in full: a log
 // says what happened without a table of numbers beside it.
 type Group struct {
-	buf []byte
-	ops int
+	buf  []byte
+	ops  int
+	user string
 	// Write is set when an operation must go through the log.
 	Write bool
 	// Slow is set when an operation walks many keys (see the flag Slow).
@@ -57,13 +60,27 @@ func (g *Group) Reset(proto int, origin uint64) {
 	}
 	g.buf = append(g.buf, flags)
 	g.buf = binary.AppendUvarint(g.buf, origin)
-	g.ops, g.Write, g.Slow = 0, false, false
+	g.ops, g.Write, g.Slow, g.user = 0, false, false, ""
 }
 
 // Track says that the connection wants to hear of the next change of the keys
 // that the group reads: if the group goes through the log, applying it tells of
 // the reads, at their place among the changes (EventTracked).
 func (g *Group) Track() { g.buf[0] |= groupTrack }
+
+// As names the ACL user whose rules hold for what scripts of the group call. Without
+// it they may call everything. It must be said before the first operation, and once.
+func (g *Group) As(user string) {
+	if g.ops > 0 || g.buf[0]&groupUser != 0 {
+		panic("fsm: a group's user is named too late")
+	}
+	g.buf[0] |= groupUser
+	g.buf = appendString(g.buf, user)
+	g.user = user
+}
+
+// User returns the name that As was given, "" if there was none.
+func (g *Group) User() string { return g.user }
 
 // Ops returns the number of operations.
 func (g *Group) Ops() int { return g.ops }
@@ -90,7 +107,7 @@ func (g *Group) note(cmd *Command, args [][]byte) {
 	if cmd.Flags&Slow != 0 {
 		g.Slow = true
 	}
-	if cmd.interpreted(args) {
+	if cmd.interpreted(args) || cmd.Flags&Scripted != 0 && g.user != "" {
 		g.buf[0] |= groupScript
 	}
 }
@@ -135,6 +152,7 @@ type groupReader struct {
 	proto  int
 	origin uint64
 	track  bool
+	user   string // whose rules hold for scripts, "" for none
 	d      decoder
 	args   [][]byte // scratch, reused from operation to operation
 }
@@ -147,8 +165,11 @@ func (r *groupReader) open(body []byte) error {
 		r.proto = 3
 	}
 	r.origin = r.d.uvarint()
-	r.track = flags&groupTrack != 0
-	if flags > groupRESP3|groupTrack|groupScript && r.d.err == nil {
+	r.track, r.user = flags&groupTrack != 0, ""
+	if flags&groupUser != 0 {
+		r.user = string(r.d.bytes())
+	}
+	if flags > groupRESP3|groupTrack|groupScript|groupUser && r.d.err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
 	return r.d.err

@@ -25,6 +25,7 @@ type Machine struct {
 	stats     Stats
 	notices   notices // notify-keyspace-events
 	waits     waits
+	users     *Users // never nil
 
 	expiry expiry
 	owner  *seqOwner // of the nodes of collections that may be changed in place
@@ -51,7 +52,7 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, scripts: newScriptCache(), sessions: make(map[string]*session), waits: newWaits(), expiry: newExpiry(), owner: &seqOwner{}}
+	m := &Machine{table: table, scripts: newScriptCache(), sessions: make(map[string]*session), users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &seqOwner{}}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}

@@ -15,6 +15,14 @@ type ScriptRunner interface {
 	RunScript(call ScriptCall) Reply
 }
 
+// ScriptGuard is implemented by runners that know the rules of users.
+type ScriptGuard interface {
+	// Forbids says why a user may not run a command that a script calls: "" if it
+	// may, else Redis' error text, without the tail. users are those of the state
+	// on which the script runs.
+	Forbids(users *Users, user string, args [][]byte) string
+}
+
 // ScriptCall is one call of a script.
 type ScriptCall struct {
 	SHA        string // 40 lower-case hexadecimal digits

@@ -112,7 +112,7 @@ func eval(c *Ctx, args [][]byte) Reply {
 		return Error(msgScriptLength)
 	}
 	sha := SHA1(args[1])
-	if n := nativeFor(sha, args, keys, argv); n != nil {
+	if n := c.nativeFor(sha, args, keys, argv); n != nil {
 		if refusal := c.cacheScript(sha, args[1], false); refusal.IsError() {
 			return refusal
 		}
@@ -135,7 +135,7 @@ func evalsha(c *Ctx, args [][]byte) Reply {
 	case !known:
 		return Error(msgNoScript)
 	}
-	if n := nativeFor(sha, args, keys, argv); n != nil {
+	if n := c.nativeFor(sha, args, keys, argv); n != nil {
 		return n.call(c, sha, keys, argv)
 	}
 	return c.script(strings.Clone(sha), []byte(body), keys, argv, readOnlyScript(args))

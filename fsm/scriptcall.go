@@ -11,6 +11,7 @@ const (
 	msgScriptUnknown  = "ERR Unknown Redis command called from script"
 	msgScriptArity    = "ERR Wrong number of args calling Redis command from script"
 	msgScriptNotHere  = "ERR This Redis command is not allowed from script"
+	msgScriptNoGuard  = "ERR this program cannot check what the user may run from a script"
 	msgScriptReadOnly = "ERR Write commands are not allowed from read-only scripts."
 )
 
@@ -110,6 +111,12 @@ func (s *scriptRun) do(args [][]byte) Reply {
 		return Error(msgScriptArity)
 	case row.Flags&NoScript != 0:
 		return Error(msgScriptNotHere)
+	case c.r.user != "":
+		if text := c.forbidden(args); text != "" {
+			return Error(text)
+		}
+	}
+	switch {
 	case write && (s.readOnly || c.readOnly):
 		return Error(msgScriptReadOnly)
 	case s.refused != "":
@@ -134,6 +141,19 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	return reply
 }
 
+// forbidden says why the user that the script runs for may not run a command, ""
+// if it may. A runner that cannot tell lets nobody with rules run anything.
+func (c *Ctx) forbidden(args [][]byte) string {
+	if c.r.user == "" {
+		return ""
+	}
+	g, ok := c.runner.(ScriptGuard)
+	if !ok {
+		return msgScriptNoGuard
+	}
+	return g.Forbids(c.m.users, c.r.user, args)
+}
+
 // session runs commands that belong to the connection: in a script they mean
 // what they mean for the script.
 func (s *scriptRun) session(args [][]byte) Reply {
@@ -143,6 +163,11 @@ func (s *scriptRun) session(args [][]byte) Reply {
 		return Error(msgScriptNotHere)
 	case name != "ping" && name != "echo" && name != "select":
 		return Error(msgScriptUnknown)
+	}
+	text := s.c.forbidden(args)
+	switch {
+	case text != "":
+		return Error(text)
 	case name == "ping" && len(args) == 1:
 		return Simple("PONG")
 	case name == "ping" && len(args) > 2:

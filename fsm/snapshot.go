@@ -35,6 +35,7 @@ const (
 	recordSetting = 'G' // a setting of the cluster
 	recordWaiter  = 'W' // after the sessions
 	recordServed  = 'w' // reply of the waiter before it, until all is there
+	recordUsers   = 'U' // ACL users
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -81,6 +82,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 			sw.cut()
 		}
 	}
+	sw.appendUsers(m.users)
 	objects := uint64(0) // keys, scripts and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
 		sw.b = appendScript(sw.b, e)
@@ -461,6 +463,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.objects++
 		case recordScript:
 			if err := l.script(d); err != nil {
+				return err
+			}
+		case recordUsers:
+			if err := l.users(d); err != nil {
 				return err
 			}
 		case recordElems:

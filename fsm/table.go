@@ -185,6 +185,7 @@ func families() [][]Command {
 		popCommands,
 		internalCommands,
 		waitCommands,
+		userCommands,
 	}
 }
 

@@ -2,15 +2,17 @@ package resp
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// There is one user, default. What would need more is refused.
+// ACL works on the users of the replicated state (users.go), whichever node is
+// asked; ACL LOG is this node's.
 var aclRows = []row{
 	{cmd: fsm.Command{Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about users"}, sub: []row{
 		{cmd: fsm.Command{Name: "whoami", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Name of this connection's user"}, words: "noscript loading stale", run: aclWhoami},
@@ -19,61 +21,177 @@ var aclRows = []row{
 		{cmd: fsm.Command{Name: "getuser", Arity: 3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username", Doc: "The rules of a user"}, words: "admin noscript loading stale", run: aclGetuser},
 		{cmd: fsm.Command{Name: "cat", Arity: -2, Since: "6.0.0", Complexity: "O(N) where N is the number of commands", Syntax: "[categoryname]", Doc: "The categories, or the commands of one"}, words: "noscript loading stale", run: aclCat},
 		{cmd: fsm.Command{Name: "genpass", Arity: -2, Since: "6.0.0", Complexity: "O(1)", Syntax: "[bits]", Doc: "Make up a password"}, words: "noscript loading stale", run: aclGenpass},
-		{cmd: fsm.Command{Name: "setuser", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username [rule [rule ...]]", Doc: "Refused: there is one user"}, words: "admin noscript loading stale", run: aclRefuse},
-		{cmd: fsm.Command{Name: "deluser", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username [username ...]", Doc: "Refused: there is one user"}, words: "admin noscript loading stale", run: aclRefuse},
-		{cmd: fsm.Command{Name: "dryrun", Arity: -4, Since: "7.0.0", Complexity: "O(1)", Syntax: "username command [arg [arg ...]]", Doc: "Refused: there is one user"}, words: "admin noscript loading stale", run: aclRefuse},
-		{cmd: fsm.Command{Name: "load", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Refused: there is one user"}, words: "admin noscript loading stale", run: aclRefuse},
-		{cmd: fsm.Command{Name: "save", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Refused: there is one user"}, words: "admin noscript loading stale", run: aclRefuse},
-		{cmd: fsm.Command{Name: "log", Arity: -2, Since: "6.0.0", Complexity: "O(1)", Syntax: "[count | RESET]", Doc: "Refused: denials are not kept"}, words: "admin noscript loading stale", run: aclRefuse},
+		{cmd: fsm.Command{Name: "setuser", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username [rule [rule ...]]", Doc: "Make or change a user, on all nodes"}, words: "admin noscript loading stale", run: aclSetuser},
+		{cmd: fsm.Command{Name: "deluser", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username [username ...]", Doc: "Delete users and close their connections, on all nodes"}, words: "admin noscript loading stale", run: aclDeluser},
+		{cmd: fsm.Command{Name: "dryrun", Arity: -4, Since: "7.0.0", Complexity: "O(1)", Syntax: "username command [arg [arg ...]]", Doc: "Say whether a user may run a command, without running it"}, words: "admin noscript loading stale", run: aclDryrun},
+		{cmd: fsm.Command{Name: "load", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Refused: users are part of the replicated state"}, words: "admin noscript loading stale", run: aclNoFile},
+		{cmd: fsm.Command{Name: "save", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Refused: users are part of the replicated state"}, words: "admin noscript loading stale", run: aclNoFile},
+		{cmd: fsm.Command{Name: "log", Arity: -2, Since: "6.0.0", Complexity: "O(1)", Syntax: "[count | RESET]", Doc: "What this node has refused lately"}, words: "admin noscript loading stale", run: aclShowLog},
 		helpRow("6.0.0"),
 	}},
 }
 
-func aclWhoami(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk("default") }
+func aclWhoami(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.info.user) }
 
-func aclUsers(c *conn, args [][]byte) fsm.Reply { return fsm.Strings("default") }
-
-func aclList(c *conn, args [][]byte) fsm.Reply {
-	secret := "nopass"
-	if pass := c.srv.password(); pass != "" {
-		secret = "#" + passwordHash(pass)
+// current returns the users as they are now, not only as this node has heard.
+func (c *conn) current() (*userSet, fsm.Reply) {
+	if err := c.refreshUsers(); err != nil {
+		return nil, fsm.Error(errorText(err))
 	}
-	return fsm.Strings("user default on " + secret + " ~* &* +@all")
+	return c.srv.users.Load(), fsm.Reply{}
 }
 
-func passwordHash(pass string) string {
-	sum := sha256.Sum256([]byte(pass))
-	return hex.EncodeToString(sum[:])
+func aclUsers(c *conn, args [][]byte) fsm.Reply {
+	return c.eachUser(func(a *account) string { return a.Name })
+}
+
+func aclList(c *conn, args [][]byte) fsm.Reply {
+	return c.eachUser(func(a *account) string { return a.String() })
+}
+
+func (c *conn) eachUser(text func(*account) string) fsm.Reply {
+	set, refusal := c.current()
+	if set == nil {
+		return refusal
+	}
+	var out []string
+	for _, a := range set.list {
+		out = append(out, text(a))
+	}
+	return fsm.Strings(out...)
 }
 
 func aclGetuser(c *conn, args [][]byte) fsm.Reply {
-	if string(args[2]) != "default" {
+	set, refusal := c.current()
+	if set == nil {
+		return refusal
+	}
+	a := set.find(string(args[2]))
+	if a == nil {
 		return fsm.Null
 	}
-	flags, passwords := []fsm.Reply{fsm.Bulk("on"), fsm.Bulk("nopass")}, fsm.Array(nil)
-	if pass := c.srv.password(); pass != "" {
-		flags, passwords = flags[:1], fsm.Strings(passwordHash(pass))
+	root, more := a.Selectors()
+	selectors := []fsm.Reply{}
+	for _, s := range more {
+		selectors = append(selectors, fsm.Map(selectorFields(s)))
 	}
-	return fsm.Map([]fsm.Reply{
-		fsm.Bulk("flags"), fsm.Set(flags),
-		fsm.Bulk("passwords"), passwords,
-		fsm.Bulk("commands"), fsm.Bulk("+@all"),
-		fsm.Bulk("keys"), fsm.Bulk("~*"),
-		fsm.Bulk("channels"), fsm.Bulk("&*"),
-		fsm.Bulk("selectors"), fsm.Array(nil),
-	})
+	out := []fsm.Reply{fsm.Bulk("flags"), bulkSet(a.Flags()), fsm.Bulk("passwords"), fsm.Strings(a.Passwords()...)}
+	out = append(out, selectorFields(root)...)
+	return fsm.Map(append(out, fsm.Bulk("selectors"), fsm.Array(selectors)))
+}
+
+func selectorFields(s acl.Selector) []fsm.Reply {
+	return []fsm.Reply{
+		fsm.Bulk("commands"), fsm.Bulk(s.Commands),
+		fsm.Bulk("keys"), fsm.Bulk(s.Keys),
+		fsm.Bulk("channels"), fsm.Bulk(s.Channels),
+	}
+}
+
+func aclSetuser(c *conn, args [][]byte) fsm.Reply {
+	name := string(args[2])
+	if !acl.ValidName(name) {
+		return fsm.Error("ERR Usernames can't contain spaces or null characters")
+	}
+	rules := make([]string, 0, len(args)-3)
+	for _, a := range args[3:] {
+		rules = append(rules, string(a))
+	}
+	err := c.changeUser(name, func(u *acl.User) (*acl.User, error) { return u.Apply(c.srv.catalog, rules, c.srv.aclOptions()) })
+	if err != nil {
+		return fsm.Error(errorText(err))
+	}
+	return fsm.OK
+}
+
+func aclDeluser(c *conn, args [][]byte) fsm.Reply {
+	names := make([]string, 0, len(args)-2)
+	for _, a := range args[2:] {
+		if string(a) == acl.DefaultUser {
+			return fsm.Error("ERR The 'default' user cannot be removed")
+		}
+		names = append(names, string(a))
+	}
+	// Who deletes himself is told of it before the connection ends.
+	c.deleting.Store(true)
+	defer func() {
+		c.deleting.Store(false)
+		c.settleSelf()
+	}()
+	if err := c.beforeChange(); err != nil {
+		return fsm.Error(errorText(err))
+	}
+	n, err := c.askInt(fsm.DelusersCommand, names...)
+	if err == nil {
+		err = c.refreshUsers()
+	}
+	if err != nil {
+		return fsm.Error(errorText(err))
+	}
+	return fsm.Int(int64(n))
+}
+
+// settleSelf ends the connection after its replies if its user is gone.
+func (c *conn) settleSelf() {
+	if a := c.srv.users.Load().find(c.info.user); a == nil || a.born != c.born && a.Name != acl.DefaultUser {
+		c.done = true
+	}
+}
+
+func aclDryrun(c *conn, args [][]byte) fsm.Reply {
+	set, refusal := c.current()
+	if set == nil {
+		return refusal
+	}
+	a := set.find(string(args[2]))
+	if a == nil {
+		return fsm.Error("ERR User '" + string(args[2]) + "' not found")
+	}
+	cmd := c.srv.catalog.Lookup(args[3:])
+	switch {
+	case cmd == nil:
+		return fsm.Error("ERR Command '" + string(args[3]) + "' not found")
+	case !cmd.ArityOK(len(args) - 3):
+		return fsm.Error(fsm.WrongArity(cmd.Full))
+	}
+	if v := a.Check(cmd, args[3:]); v.Reason != acl.Allowed {
+		return fsm.Bulk(v.Explanation())
+	}
+	return fsm.OK
+}
+
+func aclShowLog(c *conn, args [][]byte) fsm.Reply {
+	n := int64(10)
+	switch {
+	case len(args) > 3:
+		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
+	case len(args) == 3 && strings.EqualFold(string(args[2]), "reset"):
+		c.srv.acllog.reset()
+		return fsm.OK
+	case len(args) == 3:
+		var refusal fsm.Reply
+		var ok bool
+		if n, refusal, ok = intArg(args[2]); !ok {
+			return refusal
+		}
+	}
+	return c.srv.acllog.reply(n, time.Now())
+}
+
+func aclNoFile(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Error("ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.")
 }
 
 func aclCat(c *conn, args [][]byte) fsm.Reply {
 	switch len(args) {
 	case 2:
-		return fsm.Strings(aclCategories...)
+		return fsm.Strings(acl.Categories...)
 	case 3:
 	default:
 		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
 	}
 	category := strings.ToLower(string(args[2]))
-	if !slices.Contains(aclCategories, category) {
+	if !slices.Contains(acl.Categories, category) {
 		return fsm.Error("ERR Unknown category '" + string(args[2]) + "'")
 	}
 	return fsm.Strings(names(c.srv.allSpecs(), func(s *spec) bool { return s.in(category) })...)
@@ -98,8 +216,4 @@ func aclGenpass(c *conn, args [][]byte) fsm.Reply {
 	b := make([]byte, (digits+1)/2)
 	rand.Read(b) // never fails: see crypto/rand
 	return fsm.Bulk(hex.EncodeToString(b)[:digits])
-}
-
-func aclRefuse(c *conn, args [][]byte) fsm.Reply {
-	return fsm.Error("ERR ACL " + upper(string(args[1])) + " is not supported: there is one user, default")
 }

@@ -74,6 +74,13 @@ func (c *conn) edit(f func(i *clientInfo)) {
 	c.mu.Unlock()
 }
 
+// userName is the name of the connection's user, for other connections.
+func (c *conn) userName() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info.user
+}
+
 func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name }) }
 
 // validName reports whether a client name has no blank, line break or other
@@ -273,6 +280,7 @@ type killFilter struct {
 	id          uint64
 	addr, laddr string
 	typ         string
+	user        string
 	maxAge      time.Duration
 	skipMe      bool
 }
@@ -281,6 +289,7 @@ func (f *killFilter) match(c, me *conn, now time.Time) bool {
 	switch {
 	case f.id != 0 && c.id != f.id,
 		f.addr != "" && c.net.RemoteAddr().String() != f.addr,
+		f.user != "" && c.userName() != f.user,
 		f.laddr != "" && c.net.LocalAddr().String() != f.laddr,
 		f.typ != "" && !c.isType(f.typ),
 		f.maxAge != 0 && now.Sub(c.created) < f.maxAge,
@@ -311,9 +320,7 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 		}
 		f.typ = typ
 	case "USER":
-		if text != "default" {
-			return fsm.Error("ERR No such user '" + text + "'"), false
-		}
+		f.user = text
 	case "SKIPME":
 		switch strings.ToLower(text) {
 		case "yes":
@@ -352,6 +359,9 @@ func clientKill(c *conn, args [][]byte) fsm.Reply {
 	for i := 2; i < len(args); i += 2 {
 		if refusal, ok := f.read(string(args[i]), args[i+1]); !ok {
 			return refusal
+		}
+		if f.user != "" && c.srv.users.Load().find(f.user) == nil {
+			return fsm.Error("ERR No such user '" + f.user + "'")
 		}
 	}
 	return fsm.Int(int64(c.srv.kill(&f, c)))

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -230,31 +229,9 @@ func commandGetkeysandflags(c *conn, args [][]byte) fsm.Reply {
 	}
 	out := make([]fsm.Reply, len(keys))
 	for i, pos := range keys {
-		out[i] = fsm.Array([]fsm.Reply{fsm.Bulk(string(args[2+pos])), accessSet(s.access(args[2:], pos))})
+		out[i] = fsm.Array([]fsm.Reply{fsm.Bulk(string(args[2+pos])), accessSet(s.cmd.AccessAt(args[2:], pos))})
 	}
 	return fsm.Array(out)
-}
-
-// access returns what the command does with the key at a position of args.
-func (s *spec) access(args [][]byte, pos int) fsm.Access {
-	if s.name == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return strings.EqualFold(string(a), "get") }) {
-		return fsm.Access{Mode: "OW", Flags: "update"} // the row says the worst
-	} else if s.name == "set" {
-		return fsm.Access{Mode: "RW", Flags: "access update"}
-	}
-	for _, k := range s.cmd.KeySpecs() {
-		if k.NumKeys {
-			if pos > k.Keys.First {
-				return k.Access
-			}
-			continue
-		}
-		part := fsm.Command{Keys: k.Keys}
-		if slices.Contains(part.KeyPositions(args), pos) {
-			return k.Access
-		}
-	}
-	return s.cmd.Access
 }
 
 // keysIn finds the keys of a whole command, or says why not.

@@ -9,13 +9,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 var configRows = []row{
 	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
 		{cmd: fsm.Command{Name: "get", Arity: -3, Since: "2.0.0", Complexity: "O(N) where N is the number of patterns", Syntax: "parameter [parameter ...]", Doc: "Settings whose names match patterns"}, words: "admin noscript loading stale", run: configGet},
-		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events of the whole cluster, requirepass of this node until it is restarted; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
+		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len and acl-pubsub-default of this node until it is restarted; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
 		{cmd: fsm.Command{Name: "resetstat", Arity: 2, Since: "2.0.0", Complexity: "O(1)", Doc: "Make the statistics of INFO count from zero"}, words: "admin noscript loading stale", run: configResetstat},
 		{cmd: fsm.Command{Name: "rewrite", Arity: 2, Since: "2.8.0", Complexity: "O(1)", Doc: "Refused: there is no configuration file"}, words: "admin noscript loading stale", run: configRewrite},
 		helpRow("5.0.0"),
@@ -24,7 +25,7 @@ var configRows = []row{
 
 // settings are what CONFIG GET prints. What clients ask for is here, with the
 // value by which this server behaves; a parameter of Redis that has no
-// counterpart is missing. Only requirepass and notify-keyspace-events can be changed, the latter for the whole cluster: setting another one
+// counterpart is missing. A few can be changed: see configSet. Setting another one
 // to the value that it has is accepted, because programs do that as they start,
 // and everything else is refused, because it would not happen.
 func (s *Server) settings() map[string]string {
@@ -34,6 +35,9 @@ func (s *Server) settings() map[string]string {
 		bind = host
 	}
 	return map[string]string{
+		"acl-pubsub-default":         channelDefaults[s.openChannels.Load()],
+		"aclfile":                    "",
+		"acllog-max-len":             strconv.Itoa(s.acllog.limit()),
 		"appendfsync":                "always",
 		"appendonly":                 "yes",
 		"bind":                       bind,
@@ -54,7 +58,7 @@ func (s *Server) settings() map[string]string {
 		"protected-mode":             "no",
 		"replica-read-only":          "yes",
 		"replica-serve-stale-data":   "yes",
-		"requirepass":                s.password(),
+		"requirepass":                s.requirePass(),
 		"save":                       "",
 		"slave-read-only":            "yes",
 		"slave-serve-stale-data":     "yes",
@@ -142,28 +146,78 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if _, twice := changes[name]; twice {
 			return failed(string(args[i]), "duplicate parameter")
 		}
-		if name != "requirepass" && name != fsm.SettingNotify && !strings.EqualFold(value, current) {
-			return failed(string(args[i]), "it is fixed to '"+current+"' while the node runs")
+		switch name {
+		case "requirepass", fsm.SettingNotify:
+		case "acllog-max-len":
+			if n, err := strconv.ParseInt(value, 10, 64); err != nil {
+				return failed(string(args[i]), "argument couldn't be parsed into an integer")
+			} else if n < 0 || n > maxACLLog {
+				return failed(string(args[i]), fmt.Sprintf("argument must be between 0 and %d inclusive", maxACLLog))
+			}
+		case "acl-pubsub-default":
+			if value = strings.ToLower(value); value != channelDefaults[false] && value != channelDefaults[true] {
+				return failed(string(args[i]), "argument(s) must be one of the following: allchannels, resetchannels")
+			}
+		default:
+			if !strings.EqualFold(value, current) {
+				return failed(string(args[i]), "it is fixed to '"+current+"' while the node runs")
+			}
 		}
 		changes[name] = value
 	}
+	// First what can fail.
 	if value, ok := changes[fsm.SettingNotify]; ok {
 		if refusal := c.replicate(fsm.SettingNotify, value); refusal != "" {
 			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
 		}
 	}
 	if pass, ok := changes["requirepass"]; ok {
-		c.srv.setPassword(pass)
+		if err := c.setRequirePass(pass); err != nil {
+			return fsm.Error(errorText(err))
+		}
+	}
+	if n, ok := changes["acllog-max-len"]; ok {
+		limit, _ := strconv.Atoi(n) // was read above
+		c.srv.acllog.setLimit(limit)
+	}
+	if value, ok := changes["acl-pubsub-default"]; ok {
+		c.srv.openChannels.Store(value == channelDefaults[true])
 	}
 	return fsm.OK
 }
 
-// setPassword changes the password for what comes: connections that have
-// authenticated stay so.
-func (s *Server) setPassword(pass string) {
+// maxACLLog bounds acllog-max-len: an entry may hold a key.
+const maxACLLog = 10000
+
+// channelDefaults are the values of acl-pubsub-default.
+var channelDefaults = map[bool]string{true: "allchannels", false: "resetchannels"}
+
+// setRequirePass makes pass the only password of the default user, on all nodes;
+// connections that have authenticated stay so.
+func (c *conn) setRequirePass(pass string) error {
+	err := c.changeUser(acl.DefaultUser, func(u *acl.User) (*acl.User, error) {
+		u = u.Clone()
+		u.SetPassword(pass)
+		return u, nil
+	})
+	if err != nil {
+		return err
+	}
+	c.srv.mu.Lock()
+	c.srv.rpass = pass
+	c.srv.mu.Unlock()
+	return nil
+}
+
+// requirePass is what this node was told of the default user's password, as long
+// as it is true: of a password that was set elsewhere, only the hash is known.
+func (s *Server) requirePass() string {
 	s.mu.Lock()
-	s.rpass = pass
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if def := s.users.Load().def; s.rpass != "" && !def.NoPass() && def.HasPassword(s.rpass) {
+		return s.rpass
+	}
+	return ""
 }
 
 func configResetstat(c *conn, args [][]byte) fsm.Reply {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -50,11 +51,17 @@ type conn struct {
 	killed  atomic.Bool // CLIENT KILL has closed the socket
 	blocked atomic.Pointer[blocked]
 	// What other connections may see of this one (CLIENT LIST). info.authed is
-	// changed by this connection only, which therefore reads it without mu.
+	// changed by this connection only, which therefore reads it without mu, as it
+	// does with info.user.
 	mu    sync.Mutex
 	info  clientInfo
+	born  fsm.Pos                // of its user: see account
 	last  atomic.Int64           // unix nanoseconds of the last command
 	doing atomic.Pointer[string] // name of the last command
+
+	// limits is what the connection's user may do, nil if that is everything.
+	limits   atomic.Pointer[acl.User]
+	deleting atomic.Bool // it runs ACL DELUSER: see orphaned
 }
 
 func newConn(s *Server, rc redcon.Conn) *conn {
@@ -62,7 +69,8 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: s.cluster.NewExecutor(), id: s.nextID.Add(1), proto: 2, created: now}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
-	c.info = clientInfo{user: "default", proto: 2, multi: -1, authed: s.password() == ""}
+	def := s.users.Load().def
+	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
 	if g, ok := c.net.(*Guard); ok {
 		g.SetAuthenticated(c.info.authed)
 	}
@@ -124,11 +132,12 @@ func (c *conn) command(args [][]byte) {
 	}
 	stats := c.srv.metrics.byCommand[cmd.ID()]
 	switch {
-	case !c.info.authed:
+	case !c.info.authed && c.needsAuth():
 		c.refuse(stats, msgNoAuth)
 	case !cmd.ArityOK(len(args)):
 		c.refuse(stats, fsm.WrongArity(cmd.Name))
 	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
+	case c.denied(args, stats):
 	case c.refusedElsewhere(cmd, args, stats):
 	case c.restricted():
 		c.refuse(stats, msgRestricted(cmd.Name))
@@ -171,14 +180,14 @@ func (c *conn) knownSub(cmd *fsm.Command, args [][]byte, stats *series) bool {
 func (c *conn) session(args [][]byte) {
 	r := c.srv.findRow(args[0])
 	if r == nil {
-		if !c.info.authed {
+		if !c.info.authed && c.needsAuth() {
 			c.refuse(nil, msgNoAuth)
 		} else {
 			c.refuse(nil, fsm.UnknownCommand(args))
 		}
 		return
 	}
-	if !c.info.authed && !r.noAuth {
+	if !r.noAuth && !c.info.authed && c.needsAuth() {
 		c.refuse(r.stats, msgNoAuth)
 		return
 	}
@@ -203,6 +212,7 @@ func (c *conn) session(args [][]byte) {
 		c.refuse(r.stats, msgRestricted(r.fullName()))
 	case c.multi != nil && r.noMulti:
 		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
+	case c.denied(args, r.stats):
 	case c.refusedElsewhere(&r.cmd, args, r.stats):
 	case c.multi != nil && !r.inMulti:
 		c.enqueue(queued{row: r, args: args}, r.stats)
@@ -345,14 +355,6 @@ func (c *conn) setLocal(local bool) {
 func (c *conn) setMulti(m *multi) {
 	c.multi = m
 	c.edit(func(i *clientInfo) { i.multi = m.len() })
-}
-
-// setAuthenticated notes whether the connection may run commands.
-func (c *conn) setAuthenticated(ok bool) {
-	c.edit(func(i *clientInfo) { i.authed = ok })
-	if g, isGuard := c.net.(*Guard); isGuard {
-		g.SetAuthenticated(ok)
-	}
 }
 
 // hangUp closes the connection once what has been written is sent.

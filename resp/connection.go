@@ -1,12 +1,11 @@
 package resp
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -41,12 +40,6 @@ func ping(c *conn, args [][]byte) fsm.Reply {
 
 func echo(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(string(args[1])) }
 
-func (s *Server) password() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rpass
-}
-
 // A connection that guesses passwords is made to wait before its second wrong
 // guess is answered, twice as long at each further one, and is closed after the
 // tenth.
@@ -56,20 +49,28 @@ const (
 	maxPenalty   = 2 * time.Second
 )
 
-// login checks a name and password. There is one user, default, until ACLs
-// bring more.
-func (c *conn) login(user, pass []byte) bool {
-	want := c.srv.password()
-	// Hashes have one length: the time that comparing takes says nothing.
-	given, right := sha256.Sum256(pass), sha256.Sum256([]byte(want))
-	same := subtle.ConstantTimeCompare(given[:], right[:]) == 1
-	if string(user) == "default" && (want == "" || same) {
-		c.strikes = 0
-		c.setAuthenticated(true)
-		return true
+// login makes the connection one of a user, or returns the error to answer. word
+// is the command that asks, as the client wrote it.
+func (c *conn) login(word []byte, name, password string) (refusal string) {
+	a := c.srv.users.Load().find(name)
+	if a == nil || !a.Authenticate(password) {
+		// The user, or the password, may be newer than this node knows.
+		err := c.refreshUsers()
+		a = c.srv.users.Load().find(name)
+		if a == nil || !a.Authenticate(password) {
+			doing := strings.ToLower(string(word))
+			c.doing.Store(&doing)
+			c.srv.acllog.note(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
+			c.strike()
+			if err != nil {
+				return errorText(err)
+			}
+			return msgWrongPass
+		}
 	}
-	c.strike()
-	return false
+	c.strikes = 0
+	c.become(a, true)
+	return ""
 }
 
 // strike notes a wrong guess.
@@ -81,8 +82,8 @@ func (c *conn) strike() {
 	if c.strikes++; c.strikes >= maxStrikes {
 		c.done = true
 	}
-	if c.strikes > 1 {
-		s.sleep(min(firstPenalty<<(c.strikes-2), maxPenalty))
+	if n := max(c.strikes-1, s.guesses.add(c.net.RemoteAddr(), time.Now())); n > 0 {
+		s.sleep(min(firstPenalty<<min(n-1, maxStrikes), maxPenalty))
 	}
 }
 
@@ -97,20 +98,19 @@ func (s *Server) sleep(d time.Duration) {
 }
 
 func auth(c *conn, args [][]byte) fsm.Reply {
+	name := acl.DefaultUser
 	switch len(args) {
 	case 2:
-		if c.srv.password() == "" {
+		if c.srv.users.Load().def.NoPass() {
 			return fsm.Error(msgNoPassSet)
 		}
-		if !c.login([]byte("default"), args[1]) {
-			return fsm.Error(msgWrongPass)
-		}
 	case 3:
-		if !c.login(args[1], args[2]) {
-			return fsm.Error(msgWrongPass)
-		}
+		name = string(args[1])
 	default:
 		return fsm.Error(msgSyntax)
+	}
+	if refusal := c.login(args[0], name, string(args[len(args)-1])); refusal != "" {
+		return fsm.Error(refusal)
 	}
 	return fsm.OK
 }
@@ -144,10 +144,12 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 			return fsm.Error("ERR Syntax error in HELLO option '" + string(args[i]) + "'")
 		}
 	}
-	if login && !c.login(user, pass) {
-		return fsm.Error(msgWrongPass)
+	if login {
+		if refusal := c.login(args[0], string(user), string(pass)); refusal != "" {
+			return fsm.Error(refusal)
+		}
 	}
-	if !c.info.authed {
+	if !c.info.authed && c.needsAuth() {
 		return fsm.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	}
 	if named {
@@ -209,12 +211,15 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.watch = nil
 	c.leaveAll()
 	c.trackingOff()
-	c.replay = replyOn
+	if c.replay == replyOff { // after CLIENT REPLY SKIP not even this is answered
+		c.replay = replyOn
+	}
 	c.setLocal(false)
 	c.setDB(0)
 	c.setName("")
 	c.setProto(2)
-	c.setAuthenticated(c.srv.password() == "")
+	def := c.srv.users.Load().def
+	c.become(def, def.Open())
 	c.edit(func(i *clientInfo) { i.noEvict, i.noTouch = false, false })
 	return fsm.Simple("RESET")
 }

@@ -40,5 +40,9 @@ func errorText(err error) string {
 	case errors.Is(err, cluster.ErrReplyLost):
 		return "UNKNOWN the command was executed, but its reply was lost in a change of leader"
 	}
+	var refused refusedError
+	if errors.As(err, &refused) {
+		return refused.Error() // has its code
+	}
 	return "ERR " + err.Error()
 }

@@ -31,6 +31,9 @@ type queued struct {
 	db   int
 	row  *row
 	args [][]byte
+	// refused is the error that stands in for the reply of a command that is no
+	// longer allowed: see recheck.
+	refused string
 }
 
 // Limits of what one connection may queue and watch: it becomes one entry.
@@ -101,9 +104,10 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	if text := c.blockElsewhere(m); text != "" {
 		return fsm.Error(text)
 	}
+	c.recheck(m)
 	var data []fsm.Queued
 	for _, q := range m.cmds {
-		if q.cmd != nil {
+		if q.cmd != nil && q.refused == "" {
 			cmd, args := c.forLog(q.cmd, q.args)
 			data = append(data, fsm.Queued{DB: q.db, Cmd: cmd, Args: args})
 			if c.tracking.reads() {
@@ -148,6 +152,10 @@ func (c *conn) weave(m *multi, out []byte) []byte {
 	rest := bytes.Clone(out[head:]) // a session command may use the executor too
 	woven := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
 	for _, q := range m.cmds {
+		if q.refused != "" {
+			woven = fsm.Error(q.refused).Append(woven, proto)
+			continue
+		}
 		if q.row != nil {
 			woven = c.run(q.row, q.args).Append(woven, proto)
 			continue

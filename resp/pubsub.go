@@ -63,6 +63,9 @@ func (c *conn) subscribe(kind topicKind, names [][]byte) fsm.Reply {
 			}
 			c.subscribedTo[kind][name] = struct{}{}
 			hub.subscribe(c, kind, name, since)
+			if !c.allowsChannel(name, kind == patterns) { // the rules have changed meanwhile
+				c.done = true
+			}
 		}
 		c.showSubscriptions()
 		out = c.appendConfirmation(out, subscribeWords[kind], fsm.Bulk(name), kind)

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/tidwall/redcon"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -55,6 +56,9 @@ type Cluster interface {
 	// Admin runs one of the HOLDFAST subcommands that concern the cluster and
 	// returns what it prints.
 	Admin(ctx context.Context, args []string) (string, error)
+	// WatchUsers calls f with the ACL users of this node's state, at once and with
+	// each change; perhaps with an older table after a newer one.
+	WatchUsers(f func(*fsm.Users))
 }
 
 // State is what INFO and its like print of the cluster.
@@ -82,11 +86,13 @@ type Replica struct{ Host, Port string }
 // Config is what a server is started with.
 type Config struct {
 	Addr        string // client port
-	RequirePass string // "" for none
-	DataDir     string // CONFIG GET dir prints it
-	Limits      Limits
-	Logger      hclog.Logger
-	Listener    net.Listener // in place of Addr, for tests
+	RequirePass string // of the default user, as long as nobody has changed it; "" for none
+	// Users are those of --acl-file: the first of a cluster that has none.
+	Users    []*acl.User
+	DataDir  string // CONFIG GET dir prints it
+	Limits   Limits
+	Logger   hclog.Logger
+	Listener net.Listener // in place of Addr, for tests
 
 	// Mode is what the port pretends to be. All but Standalone need a Topology.
 	Mode     Mode
@@ -125,9 +131,18 @@ type Server struct {
 	idle     chan struct{} // capacity 1: busy came down to 0 while closing
 	released chan struct{} // closed by Close: see heldListener
 	release  sync.Once
-	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run
+	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run, sow
 	saving   atomic.Bool
 	blocked  atomic.Int64 // connections whose command waits
+
+	machine      *fsm.Table // the table, of a Sentinel too: for the internal commands
+	catalog      *acl.Catalog
+	seed         []fsm.User // of Config.Users, sorted by name
+	usersMu      sync.Mutex // held while another set of users is installed
+	users        atomic.Pointer[userSet]
+	acllog       aclLog
+	guesses      guesses
+	openChannels atomic.Bool // acl-pubsub-default allchannels
 
 	monitor *monitor // of a Sentinel, else nil
 
@@ -139,7 +154,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[uint64]*conn
-	rpass string // RequirePass
+	rpass string // what CONFIG GET requirepass prints: see requirePass
 }
 
 // NewRunID returns a name for a run of the process.
@@ -164,6 +179,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if cfg.RunID == "" {
 		cfg.RunID = NewRunID()
 	}
+	machine := table
 	var rows map[string]*row
 	if cfg.Mode == Sentinel {
 		table = &fsm.Table{}
@@ -176,6 +192,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		metrics: newMetrics(table, rows), served: make(chan struct{}), started: time.Now(), runID: cfg.RunID,
 		stopping: make(chan struct{}), released: make(chan struct{}), idle: make(chan struct{}, 1),
 		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
+		machine: machine, catalog: NewCatalog(machine), seed: seedOf(cfg.Users), acllog: aclLog{max: aclLogMax},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.saved.Store(s.started.Unix())
@@ -191,6 +208,11 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		s.hub.local = true
 	} else {
 		cluster.Listen(s.hub)
+	}
+	cluster.WatchUsers(s.install)
+	s.noticePassword(s.users.Load())
+	if len(s.seed) > 0 && cfg.Mode != Sentinel {
+		s.behind.Go(s.sow)
 	}
 	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
@@ -322,6 +344,7 @@ func (s *Server) accept(rc redcon.Conn) bool {
 	s.mu.Lock()
 	s.conns[c.id] = c
 	s.mu.Unlock()
+	c.settle() // the users may have changed since newConn looked at them
 	s.metrics.Connections.Inc()
 	s.metrics.connections.Add(1)
 	return true

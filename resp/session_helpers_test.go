@@ -39,6 +39,7 @@ type fakeCluster struct {
 
 	listener resp.Listener
 	want     atomic.Uint32
+	watchers []func(*fsm.Users)
 }
 
 func newFake(t testing.TB) *fakeCluster {
@@ -63,6 +64,15 @@ func (f *fakeCluster) Admin(_ context.Context, args []string) (string, error) {
 		return f.admin(args)
 	}
 	return "OK", nil
+}
+
+// WatchUsers implements resp.Cluster.
+func (f *fakeCluster) WatchUsers(watch func(*fsm.Users)) {
+	f.mu.Lock()
+	f.watchers = append(f.watchers, watch)
+	users := f.machine.Users()
+	f.mu.Unlock()
+	watch(users)
 }
 
 // groups returns how many operations each group had so far.
@@ -131,7 +141,16 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 		}
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	users := f.machine.Users()
+	defer func() {
+		watchers, now := f.watchers, f.machine.Users()
+		f.mu.Unlock()
+		if now != users {
+			for _, watch := range watchers {
+				watch(now)
+			}
+		}
+	}()
 	if !g.Write {
 		out, _, err := f.machine.Read(e.buf[:0], fsm.ReadRequest{Body: g.Bytes(), Now: f.machine.Clock().Lease})
 		e.buf = out

@@ -7,10 +7,6 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// aclCategories are Redis' categories, in the order in which it prints them.
-var aclCategories = []string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
-	"stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting"}
-
 // spec is a command as COMMAND describes it, whichever table it comes from.
 type spec struct {
 	cmd  *fsm.Command

@@ -27,6 +27,7 @@ type serveOptions struct {
 	discovery                   discovery
 	peers                       string
 	requirePass                 string
+	aclFile                     string
 	logLevel, logFormat         string
 	options                     cluster.Options
 	limits                      resp.Limits
@@ -67,7 +68,8 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "where /healthz, /readyz and /metrics are served")
 	o.discovery.flags(f)
 	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster: n1=host:port,n2=host:port,… (peer addresses)")
-	f.StringVar(&o.requirePass, "requirepass", "", "password that clients must give (AUTH); none if empty")
+	f.StringVar(&o.requirePass, "requirepass", "", "password of the default user, as long as the cluster has none of its own (ACL SETUSER, CONFIG SET requirepass); none if empty")
+	f.StringVar(&o.aclFile, "acl-file", "", "file of ACL users in Redis' form, which become the cluster's if it has none yet")
 	f.StringVar(&o.logStore, "log-store", "wal", "library that keeps the raft log: wal or boltdb; cannot be changed for a data directory")
 	f.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -232,7 +234,11 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.requirePass == "" && !loopback(o.clientAddr) {
+	users, err := o.users()
+	if err != nil {
+		return err
+	}
+	if o.open(users) && !loopback(o.clientAddr) {
 		log.Warn("client port is open to the network without a password", "addr", o.clientAddr)
 	}
 	if o.testClock != "" {
@@ -258,7 +264,7 @@ func serve(ctx context.Context, o serveOptions) error {
 		return err
 	}
 	port := resp.Config{
-		Addr: o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Limits: o.limits, Logger: log.Named("resp"),
+		Addr: o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, Logger: log.Named("resp"),
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())

@@ -59,6 +59,25 @@ func newPair(t *testing.T, proto int) *pair {
 // other returns a second client of both servers.
 func (p *pair) other() *pair { return newPair(p.t, p.proto) }
 
+// bare returns a second client of both servers that has said nothing yet: HELLO
+// would want a password, if there is one.
+func (p *pair) bare() *pair {
+	p.t.Helper()
+	q := &pair{t: p.t, proto: 2}
+	for _, end := range []struct {
+		conn          **conn
+		network, addr string
+	}{{&q.redis, "unix", redisSocket}, {&q.holdfast, "tcp", holdfastAddr}} {
+		c, err := dial(end.network, end.addr)
+		if err != nil {
+			p.t.Fatalf("dial %s: %v", end.addr, err)
+		}
+		p.t.Cleanup(c.close)
+		*end.conn = c
+	}
+	return q
+}
+
 // words splits a line as redis-cli does: blanks separate, "…" quotes with Go's
 // escapes.
 func words(t *testing.T, line string) []string {

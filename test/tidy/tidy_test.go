@@ -34,16 +34,17 @@ var mayImport = map[string][]string{
 	"rpc":             {},
 	"cluster/storage": {},
 	"cluster/script":  {"fsm"},
-	"cluster":         {"fsm", "rpc", "cluster/storage"},
-	"resp":            {"fsm", "cluster"},
+	"acl":             {"fsm"},
+	"cluster":         {"acl", "fsm", "rpc", "cluster/storage"},
+	"resp":            {"acl", "fsm", "cluster"},
 	"verify/oracle":   {},
 	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
 	"verify/load":     {"verify/oracle"},
 	// It runs nodes as the tests of processes do, by the same code.
 	"verify/attack": {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
 	"verify/report": {"verify/oracle", "verify/attack"},
-	"cmd":           {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
-	"test":          {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
+	"cmd":           {"acl", "fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
+	"test":          {"acl", "fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -1,0 +1,74 @@
+package acl
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Guard checks commands against users as the replicated state has them: for a
+// leader, who runs scripts in other nodes' names. It may be used by several
+// goroutines.
+type Guard struct {
+	catalog *Catalog // of what scripts can call
+
+	mu    sync.Mutex
+	users map[string]compiled
+}
+
+type compiled struct {
+	version fsm.Pos
+	user    *User
+}
+
+// NewGuard makes a guard of the commands of a table.
+func NewGuard(t *fsm.Table) *Guard {
+	// The commands about the connection that a script may call, as they are in
+	// the client port's catalog.
+	rows := append(slices.Clone(t.Rows()),
+		&fsm.Command{Name: "ping", Flags: fsm.Fast, Categories: []string{"connection"}},
+		&fsm.Command{Name: "echo", Flags: fsm.Fast, Categories: []string{"connection"}},
+		&fsm.Command{Name: "select", Flags: fsm.Fast, Categories: []string{"connection"}})
+	return &Guard{catalog: NewCatalog(rows), users: make(map[string]compiled)}
+}
+
+// Check says why a user may not run a command that a script calls, or "". A user
+// who is no longer there may nothing, the default user everything as long as
+// nobody has changed it.
+func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
+	cmd := g.catalog.Resolve(args)
+	if cmd == nil {
+		return "" // there is nothing to run
+	}
+	kept := users.Find(name)
+	if kept == nil {
+		if name == DefaultUser {
+			return ""
+		}
+		return Verdict{Reason: DeniedCommand, Command: cmd}.Script()
+	}
+	u := g.compile(kept)
+	if u == nil {
+		return Verdict{Reason: DeniedCommand, Command: cmd}.Script()
+	}
+	return u.Check(cmd, args).Script()
+}
+
+// compile returns the user, nil if its rules cannot be read: then it may nothing.
+func (g *Guard) compile(kept *fsm.User) *User {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c, ok := g.users[kept.Name]; ok && c.version == kept.Version {
+		return c.user
+	}
+	u, err := Parse(g.catalog, kept.Name, kept.Rules)
+	if err != nil {
+		u = nil
+	}
+	if len(g.users) > fsm.MaxUsers { // of deleted users, mostly
+		clear(g.users)
+	}
+	g.users[kept.Name] = compiled{kept.Version, u}
+	return u
+}

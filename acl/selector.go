@@ -1,0 +1,338 @@
+package acl
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Errors of rules: what is wrong with one, in Redis' words.
+var (
+	errUnknown     = errors.New("Unknown command or category name in ACL")
+	errSyntax      = errors.New("Syntax error")
+	errAllKeys     = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns")
+	errAllChannels = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels")
+	errNoPassword  = errors.New("The password you are trying to remove from the user does not exist")
+	errHash        = errors.New("The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
+	errFirstArg    = errors.New("Allowing first-arg of a subcommand is not supported")
+)
+
+// access is what may be done with the keys of a pattern.
+type access byte
+
+const (
+	mayRead access = 1 << iota
+	mayWrite
+	mayAll = mayRead | mayWrite
+)
+
+// keyPattern is a pattern of keys and what may be done with them.
+type keyPattern struct {
+	pattern string
+	access  access
+}
+
+func (p keyPattern) String() string {
+	switch p.access {
+	case mayRead:
+		return "%R~" + p.pattern
+	case mayWrite:
+		return "%W~" + p.pattern
+	}
+	return "~" + p.pattern
+}
+
+// selector is a set of commands with the keys and channels that they may touch.
+// A user has one, the root, and as many others as it was given in parentheses;
+// a command must be allowed by one of them as a whole.
+type selector struct {
+	allCommands, allKeys, allChannels bool
+
+	future    bool             // began with +@all: commands of later versions are allowed
+	allowed   []uint64         // bits by Command.id
+	firstArgs map[int][]string // by Command.id
+	// rules are the + and - rules since the last of @all, without the one that a
+	// later rule replaced: what ACL LIST prints.
+	rules    []string
+	keys     []keyPattern
+	channels []string
+}
+
+func newSelector(c *Catalog, allChannels bool) *selector {
+	return &selector{allChannels: allChannels, allowed: make([]uint64, len(c.commands)/64+1)}
+}
+
+func (s *selector) clone() *selector {
+	n := *s
+	n.allowed = slices.Clone(s.allowed)
+	n.rules, n.keys, n.channels = slices.Clone(s.rules), slices.Clone(s.keys), slices.Clone(s.channels)
+	n.firstArgs = make(map[int][]string, len(s.firstArgs))
+	for id, args := range s.firstArgs {
+		n.firstArgs[id] = slices.Clone(args)
+	}
+	return &n
+}
+
+func (s *selector) has(cmd *Command) bool { return s.allowed[cmd.id/64]&(1<<(cmd.id%64)) != 0 }
+
+func (s *selector) setBit(cmd *Command, allow bool) {
+	if allow {
+		s.allowed[cmd.id/64] |= 1 << (cmd.id % 64)
+		return
+	}
+	s.allowed[cmd.id/64] &^= 1 << (cmd.id % 64)
+	s.allCommands = false
+}
+
+// set allows or forbids a command, with its subcommands.
+func (s *selector) set(cmd *Command, allow bool) {
+	s.setBit(cmd, allow)
+	delete(s.firstArgs, cmd.id)
+	for _, sub := range cmd.subs {
+		s.setBit(sub, allow)
+	}
+}
+
+// setAll is +@all and -@all.
+func (s *selector) setAll(allow bool) {
+	var bits uint64
+	if allow {
+		bits = ^uint64(0)
+	}
+	for i := range s.allowed {
+		s.allowed[i] = bits
+	}
+	s.allCommands, s.future = allow, allow
+	s.rules, s.firstArgs = nil, nil
+}
+
+// note keeps a rule for display, in the place of those that it replaces: the
+// same one, and those about subcommands of its command.
+func (s *selector) note(sign byte, name string) {
+	s.rules = slices.DeleteFunc(s.rules, func(r string) bool {
+		r = r[1:]
+		return len(r) >= len(name) && strings.EqualFold(r[:len(name)], name) && (len(r) == len(name) || r[len(name)] == '|')
+	})
+	s.rules = append(s.rules, string(sign)+name)
+}
+
+// apply applies one rule of a selector. In a lenient reading, a rule about a
+// command or category that the catalog does not know has no effect.
+func (s *selector) apply(c *Catalog, rule string, lenient bool) error {
+	switch low := strings.ToLower(rule); {
+	case low == "allkeys" || low == "~*":
+		s.allKeys, s.keys = true, nil
+	case low == "resetkeys":
+		s.allKeys, s.keys = false, nil
+	case low == "allchannels" || low == "&*":
+		s.allChannels, s.channels = true, nil
+	case low == "resetchannels":
+		s.allChannels, s.channels = false, nil
+	case low == "allcommands" || low == "+@all":
+		s.setAll(true)
+	case low == "nocommands" || low == "-@all":
+		s.setAll(false)
+	case rule[0] == '~' || rule[0] == '%':
+		return s.addKeys(rule)
+	case rule[0] == '&':
+		return s.addChannels(rule[1:])
+	case rule[0] == '+' || rule[0] == '-':
+		err := s.applyCommand(c, rule[0], rule[1:])
+		if lenient && errors.Is(err, errUnknown) {
+			s.note(rule[0], low[1:])
+			return nil
+		}
+		return err
+	default:
+		return errSyntax
+	}
+	return nil
+}
+
+func (s *selector) addKeys(rule string) error {
+	if s.allKeys {
+		return errAllKeys
+	}
+	may, pattern := mayAll, rule[1:]
+	if rule[0] == '%' {
+		may = 0
+	loop:
+		for i := 1; ; i++ {
+			switch {
+			case i == len(rule): // "%R" is a pattern that matches the empty key
+				pattern = ""
+				break loop
+			case (rule[i] == 'R' || rule[i] == 'r') && may&mayRead == 0:
+				may |= mayRead
+			case (rule[i] == 'W' || rule[i] == 'w') && may&mayWrite == 0:
+				may |= mayWrite
+			case rule[i] == '~':
+				pattern = rule[i+1:]
+				break loop
+			default:
+				return errSyntax
+			}
+		}
+		if may == 0 {
+			return errSyntax
+		}
+	}
+	if hasBlank(pattern) {
+		return errSyntax
+	}
+	for i := range s.keys {
+		if s.keys[i].pattern == pattern {
+			s.keys[i].access |= may
+			return nil
+		}
+	}
+	s.keys = append(s.keys, keyPattern{pattern, may})
+	return nil
+}
+
+func (s *selector) addChannels(pattern string) error {
+	switch {
+	case s.allChannels:
+		return errAllChannels
+	case hasBlank(pattern):
+		return errSyntax
+	case !slices.Contains(s.channels, pattern):
+		s.channels = append(s.channels, pattern)
+	}
+	return nil
+}
+
+// applyCommand applies a rule about a command or a category; name is the rule
+// without its sign.
+func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
+	allow := sign == '+'
+	if cat, ok := strings.CutPrefix(name, "@"); ok {
+		bit, ok := category(cat)
+		if !ok {
+			return errUnknown
+		}
+		for _, cmd := range c.commands {
+			if cmd.categories&bit != 0 {
+				s.set(cmd, allow)
+			}
+		}
+		s.note(sign, strings.ToLower(name))
+		return nil
+	}
+	bar := strings.LastIndexByte(name, '|')
+	if !allow || bar < 0 {
+		cmd := c.find(name)
+		if cmd == nil {
+			return errUnknown
+		}
+		s.set(cmd, allow)
+		s.note(sign, cmd.Full)
+		return nil
+	}
+	cmd, sub := c.find(name[:bar]), name[bar+1:]
+	switch {
+	case cmd == nil:
+		return errUnknown
+	case cmd.parent != nil:
+		return errFirstArg
+	case sub == "" || hasBlank(sub): // Redis takes blanks, and then does not read its own print
+		return errSyntax
+	case cmd.subs == nil:
+		if s.addFirstArg(cmd, sub) {
+			s.note(sign, cmd.Full+"|"+sub)
+		}
+		return nil
+	default:
+		if cmd = cmd.subs[strings.ToLower(sub)]; cmd == nil {
+			return errUnknown
+		}
+		s.set(cmd, true)
+	}
+	s.note(sign, cmd.Full)
+	return nil
+}
+
+// addFirstArg allows a command with one first argument only ("+select|0"). It
+// reports whether that is news.
+func (s *selector) addFirstArg(cmd *Command, arg string) bool {
+	if s.hasFirstArg(cmd, arg) {
+		return false
+	}
+	if s.firstArgs == nil {
+		s.firstArgs = make(map[int][]string)
+	}
+	s.firstArgs[cmd.id] = append(s.firstArgs[cmd.id], arg)
+	return true
+}
+
+func (s *selector) hasFirstArg(cmd *Command, arg string) bool {
+	return slices.ContainsFunc(s.firstArgs[cmd.id], func(a string) bool { return strings.EqualFold(a, arg) })
+}
+
+// commandRules prints the rules about commands.
+func (s *selector) commandRules() string {
+	first := "-@all"
+	if s.future {
+		first = "+@all"
+	}
+	return strings.Join(append([]string{first}, s.rules...), " ")
+}
+
+// keyRules prints the patterns of keys.
+func (s *selector) keyRules() string {
+	if s.allKeys {
+		return "~*"
+	}
+	words := make([]string, len(s.keys))
+	for i, p := range s.keys {
+		words[i] = p.String()
+	}
+	return strings.Join(words, " ")
+}
+
+// channelRules prints the patterns of channels.
+func (s *selector) channelRules() string {
+	if s.allChannels {
+		return "&*"
+	}
+	words := make([]string, len(s.channels))
+	for i, p := range s.channels {
+		words[i] = "&" + p
+	}
+	return strings.Join(words, " ")
+}
+
+// words are the selector's rules as ACL LIST prints them. With exact, they are
+// such that the same selector comes of them: where a pattern of keys happens to
+// be *, Redis' print of it reads as allkeys.
+func (s *selector) words(exact bool) []string {
+	var out []string
+	switch {
+	case s.allKeys:
+		out = append(out, "~*")
+	default:
+		for _, p := range s.keys {
+			if exact && p == (keyPattern{"*", mayAll}) {
+				out = append(out, "%RW~*")
+			} else {
+				out = append(out, p.String())
+			}
+		}
+	}
+	if !s.allChannels {
+		out = append(out, "resetchannels")
+	}
+	if rules := s.channelRules(); rules != "" {
+		out = append(out, rules)
+	}
+	return append(out, s.commandRules())
+}
+
+// hasBlank reports whether a name or pattern holds what rules are split at, or a
+// zero byte.
+func hasBlank(s string) bool { return strings.ContainsAny(s, " \t\n\v\f\r\x00") }
+
+// fields splits at what hasBlank finds.
+func fields(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r < 0x80 && hasBlank(string(r)) })
+}

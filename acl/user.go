@@ -1,0 +1,276 @@
+package acl
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// DefaultUser is the user of a connection that has not authenticated as another.
+const DefaultUser = "default"
+
+// User is a user with its rules. It does not change once it is made: Apply makes
+// another one.
+type User struct {
+	Name string
+
+	enabled, noPass bool
+	skipSanitize    bool // RESTORE would not check what it is given; kept for ACL LIST
+	sanitize        bool
+	passwords       []string // SHA-256, hexadecimal
+	root            *selector
+	more            []*selector
+}
+
+// Options are what the making of users depends on.
+type Options struct {
+	// AllChannels: a new user, selector or a reset may use all channels
+	// (acl-pubsub-default allchannels).
+	AllChannels bool
+	// Lenient: rules about commands that the catalog does not know have no
+	// effect, instead of being errors.
+	Lenient bool
+}
+
+// NewUser returns a user who may do nothing, not even authenticate.
+func NewUser(c *Catalog, name string, o Options) *User {
+	return &User{Name: name, root: newSelector(c, o.AllChannels)}
+}
+
+// NewDefault returns the default user as it is before anybody has changed it:
+// it may do everything, with the password if there is one.
+func NewDefault(c *Catalog, password string) *User {
+	u := NewUser(c, DefaultUser, Options{AllChannels: true})
+	u.enabled, u.root.allKeys = true, true
+	u.root.setAll(true)
+	u.SetPassword(password)
+	return u
+}
+
+// SetPassword makes password the only one, or takes away the need for one if it
+// is empty: what CONFIG SET requirepass does. It is for users that nobody else
+// can see yet.
+func (u *User) SetPassword(password string) {
+	u.noPass, u.passwords = password == "", nil
+	if password != "" {
+		u.passwords = []string{HashPassword(password)}
+	}
+}
+
+// ValidName reports whether a user can have a name.
+func ValidName(name string) bool { return !hasBlank(name) }
+
+// Apply returns the user as the rules make it of u; u stays as it is. The error
+// is Redis' text for ACL SETUSER, without the code.
+func (u *User) Apply(c *Catalog, rules []string, o Options) (*User, error) {
+	rules, err := joinSelectors(rules)
+	if err != nil {
+		return nil, err
+	}
+	n := u.Clone()
+	for _, rule := range rules {
+		if err := n.apply(c, rule, o); err != nil {
+			return nil, fmt.Errorf("Error in ACL SETUSER modifier '%s': %w", rule, err)
+		}
+	}
+	return n, nil
+}
+
+// Parse makes a user of the text that Rules has returned. Commands that the
+// catalog does not know are passed over; any other error means that the text
+// does not come from there.
+func Parse(c *Catalog, name, rules string) (*User, error) {
+	u, err := NewUser(c, name, Options{}).Apply(c, fields(rules), Options{Lenient: true})
+	if err != nil {
+		return nil, fmt.Errorf("rules of user %q: %w", name, err)
+	}
+	return u, nil
+}
+
+// Clone returns a copy that may be changed.
+func (u *User) Clone() *User {
+	n := *u
+	n.passwords = slices.Clone(u.passwords)
+	n.root = u.root.clone()
+	n.more = slices.Clone(u.more) // selectors do not change once they are made
+	return &n
+}
+
+// joinSelectors puts selectors together that stand in several arguments.
+func joinSelectors(rules []string) ([]string, error) {
+	var out []string
+	open := -1
+	for i, rule := range rules {
+		switch {
+		case open >= 0:
+			out[len(out)-1] += " " + rule
+			if strings.HasSuffix(rule, ")") {
+				open = -1
+			}
+		case strings.HasPrefix(rule, "(") && !strings.HasSuffix(rule, ")"):
+			open = i
+			out = append(out, rule)
+		default:
+			out = append(out, rule)
+		}
+	}
+	if open >= 0 {
+		return nil, errors.New("Unmatched parenthesis in acl selector starting at '" + rules[open] + "'.")
+	}
+	return out, nil
+}
+
+func (u *User) apply(c *Catalog, rule string, o Options) error {
+	if rule == "" {
+		return nil
+	}
+	switch low := strings.ToLower(rule); {
+	case low == "on":
+		u.enabled = true
+	case low == "off":
+		u.enabled = false
+	case low == "skip-sanitize-payload":
+		u.skipSanitize, u.sanitize = true, false
+	case low == "sanitize-payload":
+		u.skipSanitize, u.sanitize = false, true
+	case low == "nopass":
+		u.noPass, u.passwords = true, nil
+	case low == "resetpass":
+		u.noPass, u.passwords = false, nil
+	case rule[0] == '>' || rule[0] == '#':
+		hash, err := passwordHash(rule)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(u.passwords, hash) {
+			u.passwords = append(u.passwords, hash)
+		}
+		u.noPass = false
+	case rule[0] == '<' || rule[0] == '!':
+		hash, err := passwordHash(rule)
+		if err != nil {
+			return err
+		}
+		i := slices.Index(u.passwords, hash)
+		if i < 0 {
+			return errNoPassword
+		}
+		u.passwords = slices.Delete(u.passwords, i, i+1)
+	case rule[0] == '(' && rule[len(rule)-1] == ')':
+		s := newSelector(c, o.AllChannels)
+		for _, r := range fields(rule[1:max(1, len(rule)-1)]) {
+			if strings.HasSuffix(r, ")") { // Redis takes it, and then does not read its own print
+				return errSyntax
+			}
+			if err := s.apply(c, r, o.Lenient); err != nil {
+				return err
+			}
+		}
+		u.more = append(u.more, s)
+	case low == "clearselectors":
+		u.more = nil
+	case low == "reset":
+		*u = User{Name: u.Name, root: newSelector(c, o.AllChannels), sanitize: true}
+	default:
+		return u.root.apply(c, rule, o.Lenient)
+	}
+	return nil
+}
+
+// passwordHash returns the hash of the password in a rule, or the hash in it.
+func passwordHash(rule string) (string, error) {
+	if rule[0] == '>' || rule[0] == '<' {
+		return HashPassword(rule[1:]), nil
+	}
+	hash := rule[1:]
+	if len(hash) != 2*sha256.Size || strings.Trim(hash, "0123456789abcdef") != "" {
+		return "", errHash
+	}
+	return hash, nil
+}
+
+// HashPassword returns the form in which passwords are kept.
+func HashPassword(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	return hex.EncodeToString(sum[:])
+}
+
+// Authenticate reports whether the password is one of the user's. The time that
+// it takes does not depend on the password.
+func (u *User) Authenticate(password string) bool {
+	given := HashPassword(password)
+	same := 0
+	for _, want := range u.passwords { // hashes have one length
+		same |= subtle.ConstantTimeCompare([]byte(given), []byte(want))
+	}
+	return u.enabled && (u.noPass || same == 1)
+}
+
+// HasPassword reports whether the password is among the user's.
+func (u *User) HasPassword(password string) bool {
+	return slices.Contains(u.passwords, HashPassword(password))
+}
+
+// Open reports whether one becomes this user without a password.
+func (u *User) Open() bool { return u.enabled && u.noPass }
+
+// NoPass reports whether any password is the user's.
+func (u *User) NoPass() bool { return u.noPass }
+
+// Unrestricted reports whether the user may do everything.
+func (u *User) Unrestricted() bool { return u.root.allCommands && u.root.allKeys && u.root.allChannels }
+
+// Flags are the words of the user's flags, as ACL GETUSER prints them.
+func (u *User) Flags() []string {
+	words := []string{"off"}
+	if u.enabled {
+		words[0] = "on"
+	}
+	if u.noPass {
+		words = append(words, "nopass")
+	}
+	if u.skipSanitize {
+		words = append(words, "skip-sanitize-payload")
+	}
+	if u.sanitize {
+		words = append(words, "sanitize-payload")
+	}
+	return words
+}
+
+// Passwords are the hashes of the user's passwords.
+func (u *User) Passwords() []string { return slices.Clone(u.passwords) }
+
+// Selector is a part of a user's rules as ACL GETUSER prints it.
+type Selector struct{ Commands, Keys, Channels string }
+
+// Selectors returns the root selector and the others.
+func (u *User) Selectors() (root Selector, more []Selector) {
+	describe := func(s *selector) Selector { return Selector{s.commandRules(), s.keyRules(), s.channelRules()} }
+	for _, s := range u.more {
+		more = append(more, describe(s))
+	}
+	return describe(u.root), more
+}
+
+// String is the user's line of ACL LIST.
+func (u *User) String() string { return "user " + u.Name + " " + u.rules(false) }
+
+// Rules is the text of which Parse makes the same user.
+func (u *User) Rules() string { return u.rules(true) }
+
+func (u *User) rules(exact bool) string {
+	words := u.Flags()
+	for _, hash := range u.passwords {
+		words = append(words, "#"+hash)
+	}
+	words = append(words, u.root.words(exact)...)
+	for _, s := range u.more {
+		words = append(words, "("+strings.Join(s.words(exact), " ")+")")
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,268 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// User is an ACL user as the state keeps it: a name and a text. What the text
+// means is not the machine's business: package acl reads and writes it, and
+// nodes of two versions that read it in different ways still hold the same state.
+type User struct {
+	Name, Rules string
+	// Born is the log position that made the user, Version the one that changed
+	// it last: a user that was deleted and made anew is another one.
+	Born, Version Pos
+}
+
+// Users is the table of users, sorted by name. It is never changed: a change
+// makes another one. So a fork, a snapshot and the readers of a node share it.
+type Users struct {
+	// Version is the log position of the last change, 0 if there never was one.
+	Version Pos
+	List    []User
+}
+
+// Find returns the user of a name, nil if there is none.
+func (u *Users) Find(name string) *User {
+	if i, ok := u.search(name); ok {
+		return &u.List[i]
+	}
+	return nil
+}
+
+func (u *Users) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(u.List, name, func(u User, name string) int { return strings.Compare(u.Name, name) })
+}
+
+// Users returns the table of users, which must not be changed.
+func (m *Machine) Users() *Users { return m.users }
+
+// Limits of the users. They are part of what a command means.
+const (
+	MaxUsers     = 10000
+	MaxUserBytes = 64 << 10 // of a name and its rules
+)
+
+// The internal commands behind ACL. A change says which version of the user it
+// was made from, and is refused if there is another one by now: rules add to what
+// is there, and two changes at the same time must not lose each other.
+const (
+	// UsersCommand takes the version that is known already. It answers the version
+	// of the table, and if that is another one, name, rules, birth and version of
+	// each user: see ReadUsers.
+	UsersCommand = "_users"
+	// SetuserCommand takes name, version (0 for a user that is not there) and
+	// rules. It answers 1, or 0 if the version is another one.
+	SetuserCommand = "_setuser"
+	// DelusersCommand takes names and answers how many there were.
+	DelusersCommand = "_delusers"
+	// SeedusersCommand takes names and rules, and makes these users if there has
+	// never been one. It answers 1 if it did, else 0.
+	SeedusersCommand = "_seedusers"
+)
+
+var userCommands = []Command{
+	{Name: UsersCommand, Arity: 2, Flags: Internal, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "version", Doc: "All users, for ACL", Run: listUsers},
+	{Name: SetuserCommand, Arity: 4, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "username version rules", Doc: "Make or change a user, for ACL SETUSER", Run: setUser},
+	{Name: DelusersCommand, Arity: -2, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "username [username ...]", Doc: "Delete users, for ACL DELUSER", Run: delUsers},
+	{Name: SeedusersCommand, Arity: -3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "username rules [username rules ...]", Doc: "Make the first users, for --acl-file", Run: seedUsers},
+}
+
+func listUsers(c *Ctx, args [][]byte) Reply {
+	known, ok := parseInt(args[1])
+	if !ok {
+		return Error(msgNotInt)
+	}
+	u := c.m.users
+	out := []Reply{Int(int64(u.Version))}
+	for _, x := range u.List {
+		if u.Version == Pos(known) {
+			break
+		}
+		out = append(out, Bulk(x.Name), Bulk(x.Rules), Int(int64(x.Born)), Int(int64(x.Version)))
+	}
+	return Array(out)
+}
+
+// ReadUsers reads the answer of UsersCommand. known is the table whose version
+// was given; it is returned if there is no newer one.
+func ReadUsers(reply []byte, known *Users) (*Users, error) {
+	fields, err := flatReply(reply)
+	if err != nil || len(fields) == 0 || len(fields)%4 != 1 {
+		return nil, fmt.Errorf("answer of %s: %w", UsersCommand, errors.Join(err, ErrFormat))
+	}
+	number := func(s string) Pos {
+		n, ok := parseInt([]byte(s))
+		if !ok {
+			err = ErrFormat
+		}
+		return Pos(n)
+	}
+	u := &Users{Version: number(fields[0])}
+	if u.Version == known.Version {
+		return known, nil
+	}
+	for f := fields[1:]; len(f) > 0; f = f[4:] {
+		u.List = append(u.List, User{Name: f[0], Rules: f[1], Born: number(f[2]), Version: number(f[3])})
+	}
+	return u, err
+}
+
+// flatReply reads an array of strings and integers.
+func flatReply(reply []byte) ([]string, error) {
+	b := string(reply)
+	line := func() (kind byte, n int, ok bool) {
+		head, rest, ok := strings.Cut(b, "\r\n")
+		if !ok || len(head) < 2 {
+			return 0, 0, false
+		}
+		v, ok := parseInt([]byte(head[1:]))
+		b = rest
+		return head[0], int(v), ok
+	}
+	kind, n, ok := line()
+	if !ok || kind != '*' {
+		return nil, ErrFormat
+	}
+	var out []string
+	for ; n > 0; n-- {
+		switch kind, v, ok := line(); {
+		case ok && kind == ':':
+			out = append(out, strconv.Itoa(v))
+		case ok && kind == '$' && v >= 0 && len(b) >= v+2:
+			out = append(out, b[:v])
+			b = b[v+2:]
+		default:
+			return nil, ErrShort
+		}
+	}
+	return out, nil
+}
+
+// checkUser says why a user cannot be kept.
+func checkUser(name, rules []byte, users int) (refusal Reply, ok bool) {
+	switch {
+	case len(name)+len(rules) > MaxUserBytes:
+		return Error(fmt.Sprintf("ERR the rules of a user are limited to %d bytes", MaxUserBytes)), false
+	case users > MaxUsers:
+		return Error(fmt.Sprintf("ERR the number of users is limited to %d", MaxUsers)), false
+	}
+	return Reply{}, true
+}
+
+func setUser(c *Ctx, args [][]byte) Reply {
+	version, ok := parseInt(args[2])
+	if !ok {
+		return Error(msgNotInt)
+	}
+	old, name := c.m.users, string(args[1])
+	i, found := old.search(name)
+	var has Pos
+	if found {
+		has = old.List[i].Version
+	}
+	if has != Pos(version) {
+		return Zero
+	}
+	u := User{Name: name, Rules: string(args[3]), Born: c.pos, Version: c.pos}
+	list := slices.Clone(old.List)
+	if found {
+		u.Born = old.List[i].Born
+		list[i] = u
+	} else {
+		list = slices.Insert(list, i, u)
+	}
+	if refusal, ok := checkUser(args[1], args[3], len(list)); !ok {
+		return refusal
+	}
+	c.m.users = &Users{Version: c.pos, List: list}
+	return One
+}
+
+func delUsers(c *Ctx, args [][]byte) Reply {
+	old := c.m.users
+	list := slices.Clone(old.List)
+	for _, name := range args[1:] {
+		list = slices.DeleteFunc(list, func(u User) bool { return u.Name == string(name) })
+	}
+	if len(list) == len(old.List) {
+		return Zero
+	}
+	c.m.users = &Users{Version: c.pos, List: list}
+	return Int(int64(len(old.List) - len(list)))
+}
+
+func seedUsers(c *Ctx, args [][]byte) Reply {
+	if len(args)%2 == 0 {
+		return Error(WrongArity(SeedusersCommand))
+	}
+	if c.m.users.Version != 0 {
+		return Zero
+	}
+	made := &Users{Version: c.pos}
+	for i := 1; i < len(args); i += 2 {
+		if refusal, ok := checkUser(args[i], args[i+1], len(made.List)+1); !ok {
+			return refusal
+		}
+		at, found := made.search(string(args[i]))
+		if found {
+			return Error("ERR user '" + string(args[i]) + "' twice")
+		}
+		made.List = slices.Insert(made.List, at, User{Name: string(args[i]), Rules: string(args[i+1]), Born: c.pos, Version: c.pos})
+	}
+	c.m.users = made
+	return One
+}
+
+// appendUsers writes the users into a snapshot, in as many records as it takes;
+// none if there never was one.
+func (w *snapshotWriter) appendUsers(u *Users) {
+	if u.Version == 0 {
+		return
+	}
+	list := u.List
+	for first := true; first || len(list) > 0; first = false {
+		n, size := 0, 0
+		for n < len(list) && size < snapshotBlock {
+			size += len(list[n].Name) + len(list[n].Rules)
+			n++
+		}
+		b := append(w.b, recordUsers)
+		b = binary.AppendUvarint(b, uint64(u.Version))
+		b = binary.AppendUvarint(b, uint64(n))
+		for _, x := range list[:n] {
+			b = appendString(appendString(b, x.Name), x.Rules)
+			b = binary.AppendUvarint(b, uint64(x.Born))
+			b = binary.AppendUvarint(b, uint64(x.Version))
+		}
+		w.b = b
+		list = list[n:]
+		w.cut()
+	}
+}
+
+// users reads a record of users.
+func (l *snapshotLoader) users(d *decoder) error {
+	u := l.m.users
+	if u.Version == 0 {
+		u = &Users{}
+		l.m.users = u
+	}
+	u.Version = Pos(d.uvarint())
+	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
+		x := User{Name: string(d.bytes()), Rules: string(d.bytes()), Born: Pos(d.uvarint()), Version: Pos(d.uvarint())}
+		if last := len(u.List) - 1; last >= 0 && u.List[last].Name >= x.Name {
+			return fmt.Errorf("user %q after %q: %w", x.Name, u.List[last].Name, ErrFormat)
+		}
+		u.List = append(u.List, x)
+	}
+	if d.err == nil && u.Version == 0 {
+		return fmt.Errorf("users without a version: %w", ErrFormat)
+	}
+	return d.err
+}

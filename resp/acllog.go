@@ -1,0 +1,106 @@
+package resp
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// aclLog is what this node has refused: ACL LOG.
+type aclLog struct {
+	mu      sync.Mutex
+	max     int         // entries that are kept: acllog-max-len
+	entries []*aclEntry // newest first
+}
+
+type aclEntry struct {
+	count                         int
+	reason, context, object, user string
+	client                        string
+	at                            time.Time // of the latest
+}
+
+// As Redis has them: the default of acllog-max-len, how old an entry may be to
+// count another denial of the same kind, and how many entries are looked at.
+const (
+	aclLogMax   = 128
+	aclLogGroup = time.Minute
+	aclLogScan  = 10
+)
+
+var aclReasons = map[acl.Reason]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedChannel: "channel"}
+
+// denied notes a command that was refused.
+func (l *aclLog) denied(c *conn, v acl.Verdict, context string) {
+	object := v.Object
+	if v.Reason == acl.DeniedCommand {
+		object = v.Command.Full
+	}
+	l.note(c, aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: c.info.user})
+}
+
+// note adds an entry, or counts it with one of the same kind.
+func (l *aclLog) note(c *conn, e aclEntry) {
+	e.count, e.at = 1, time.Now()
+	line := c.line(e.at)
+	e.client = line[:len(line)-1]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, old := range l.entries[:min(aclLogScan, len(l.entries))] {
+		if old.reason == e.reason && old.context == e.context && old.object == e.object && old.user == e.user && e.at.Sub(old.at) <= aclLogGroup {
+			e.count += old.count
+			l.entries = slices.Delete(l.entries, i, i+1)
+			break
+		}
+	}
+	l.entries = slices.Insert(l.entries, 0, &e)
+	l.trim()
+}
+
+func (l *aclLog) trim() {
+	if len(l.entries) > l.max {
+		clear(l.entries[l.max:])
+		l.entries = l.entries[:l.max]
+	}
+}
+
+func (l *aclLog) reset() {
+	l.mu.Lock()
+	l.entries = nil
+	l.mu.Unlock()
+}
+
+func (l *aclLog) limit() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.max
+}
+
+func (l *aclLog) setLimit(n int) {
+	l.mu.Lock()
+	l.max = n
+	l.trim()
+	l.mu.Unlock()
+}
+
+// reply prints the n newest entries.
+func (l *aclLog) reply(n int64, now time.Time) fsm.Reply {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := []fsm.Reply{}
+	for _, e := range l.entries[:max(0, min(n, int64(len(l.entries))))] {
+		out = append(out, fsm.Map([]fsm.Reply{
+			fsm.Bulk("count"), fsm.Int(int64(e.count)),
+			fsm.Bulk("reason"), fsm.Bulk(e.reason),
+			fsm.Bulk("context"), fsm.Bulk(e.context),
+			fsm.Bulk("object"), fsm.Bulk(e.object),
+			fsm.Bulk("username"), fsm.Bulk(e.user),
+			fsm.Bulk("age-seconds"), fsm.Double(float64(now.Sub(e.at).Milliseconds()) / 1000),
+			fsm.Bulk("client-info"), fsm.Bulk(e.client),
+		}))
+	}
+	return fsm.Array(out)
+}

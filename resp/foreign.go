@@ -1,0 +1,54 @@
+package resp
+
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// foreignNames are commands of Redis 7.0 that need not be here. Rules may name
+// them all the same, without effect, so that the ACL file of a Redis can be taken
+// over as it is. Which of them are here by now does not matter: those are passed
+// over.
+const foreignNames = `bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin dump eval eval_ro
+	evalsha evalsha_ro failover fcall fcall_ro function|delete function|dump function|flush function|help function|kill function|list
+	function|load function|restore function|stats geoadd geodist geohash geopos georadius georadius_ro georadiusbymember
+	georadiusbymember_ro geosearch geosearchstore getbit lcs lmpop memory|malloc-stats memory|stats migrate monitor pfadd pfcount pfdebug
+	pfmerge pfselftest psync replconf replicaof restore restore-asking script|debug script|exists script|flush script|help script|kill
+	script|load setbit shutdown slaveof sort sort_ro sync xack xadd xautoclaim xclaim xdel xgroup|create xgroup|createconsumer
+	xgroup|delconsumer xgroup|destroy xgroup|help xgroup|setid xinfo|consumers xinfo|groups xinfo|help xinfo|stream xlen xpending xrange
+	xread xreadgroup xrevrange xsetid xtrim zdiff zdiffstore zinter zintercard zmpop zunion`
+
+// addForeign returns rows with those of the foreign commands that are not among
+// them. Subcommands of a container that is here are added to a copy of it.
+func addForeign(rows []*fsm.Command) []*fsm.Command {
+	index := make(map[string]int)
+	for i, cmd := range rows {
+		index[cmd.Name] = i
+	}
+	for _, full := range strings.Fields(foreignNames) {
+		name, sub, isSub := strings.Cut(full, "|")
+		i, known := index[name]
+		if !known {
+			i = len(rows)
+			index[name] = i
+			rows = append(rows, &fsm.Command{Name: name, Arity: -1})
+		}
+		if !isSub || hasSub(rows[i], sub) {
+			continue
+		}
+		cmd := *rows[i]
+		cmd.Sub = append(cmd.Sub[:len(cmd.Sub):len(cmd.Sub)], fsm.Command{Name: sub, Arity: -2})
+		rows[i] = &cmd
+	}
+	return rows
+}
+
+func hasSub(cmd *fsm.Command, name string) bool {
+	for i := range cmd.Sub {
+		if cmd.Sub[i].Name == name {
+			return true
+		}
+	}
+	return false
+}

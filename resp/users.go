@@ -1,0 +1,345 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// account is a user that connections can be of. Born tells it from a user of the
+// same name that was there before.
+type account struct {
+	*acl.User
+	born, version fsm.Pos
+}
+
+// userSet is all users as this node has them. It never changes: another one
+// takes its place.
+type userSet struct {
+	table *fsm.Users // from which it was made
+	list  []*account // sorted by name
+	def   *account   // default
+}
+
+func (u *userSet) find(name string) *account {
+	i, ok := slices.BinarySearchFunc(u.list, name, func(a *account, name string) int { return strings.Compare(a.Name, name) })
+	if !ok {
+		return nil
+	}
+	return u.list[i]
+}
+
+// NewCatalog makes the catalog of all commands: those of the machine's table and
+// those that this package answers, on a Sentinel port too.
+func NewCatalog(table *fsm.Table) *acl.Catalog {
+	var all []*fsm.Command
+	for _, cmd := range table.Rows() {
+		if cmd.Flags&fsm.Internal == 0 {
+			all = append(all, cmd)
+		}
+	}
+	rows := sessionTable(table)
+	for _, r := range rows {
+		all = append(all, &r.cmd)
+	}
+	for name, r := range indexRows(&fsm.Table{}, sentinelFamilies()) {
+		if rows[name] == nil && table.Find([]byte(name)) == nil {
+			all = append(all, &r.cmd)
+		}
+	}
+	slices.SortFunc(all, func(a, b *fsm.Command) int { return strings.Compare(a.Name, b.Name) })
+	return acl.NewCatalog(addForeign(all))
+}
+
+// seedOf is the form in which the state keeps users.
+func seedOf(users []*acl.User) []fsm.User {
+	var out []fsm.User
+	for _, u := range users {
+		out = append(out, fsm.User{Name: u.Name, Rules: u.Rules()})
+	}
+	slices.SortFunc(out, func(a, b fsm.User) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (s *Server) aclOptions() acl.Options { return acl.Options{AllChannels: s.openChannels.Load()} }
+
+// install makes a table of users the one that this node goes by, unless it has a
+// newer one, and brings all connections in line with it. The goroutine that
+// applies the log calls it, and connections that have asked the leader.
+func (s *Server) install(table *fsm.Users) {
+	s.usersMu.Lock()
+	defer s.usersMu.Unlock()
+	old := s.users.Load()
+	if old != nil && table.Version <= old.table.Version {
+		return
+	}
+	set := s.compile(table, old)
+	s.users.Store(set)
+	if old != nil && set.def.version != old.def.version {
+		s.noticePassword(set)
+	}
+	for _, c := range s.connections() {
+		c.settle()
+	}
+	for _, c := range s.hub.forbidden() {
+		c.cut("close connection that has subscribed to what its user may not use any more")
+	}
+}
+
+// compile reads the rules of the users that old does not hold already. As long as
+// the cluster has no users of its own, those of this node's --acl-file stand in,
+// and --requirepass is the password of a default user that nobody has written.
+func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
+	set := &userSet{table: table}
+	kept := table.List
+	if table.Version == 0 {
+		kept = s.seed
+	}
+	for i := range kept {
+		k := &kept[i]
+		a := (*account)(nil)
+		if old != nil {
+			a = old.find(k.Name)
+		}
+		if a == nil || a.version != k.Version || a.born != k.Born {
+			u, err := acl.Parse(s.catalog, k.Name, k.Rules)
+			if err != nil { // it may do nothing: better than something else than was meant
+				s.log.Error("rules of a user cannot be read", "user", k.Name, "error", err)
+				u = acl.NewUser(s.catalog, k.Name, acl.Options{})
+			}
+			a = &account{u, k.Born, k.Version}
+		}
+		set.list = append(set.list, a)
+	}
+	if set.def = set.find(acl.DefaultUser); set.def == nil {
+		set.def = &account{User: acl.NewDefault(s.catalog, s.cfg.RequirePass)}
+		set.list = append(set.list, set.def)
+	}
+	slices.SortFunc(set.list, func(a, b *account) int { return strings.Compare(a.Name, b.Name) })
+	return set
+}
+
+// settle brings the connection in line with the users as they are now: its rules,
+// and its end if its user is gone. Any goroutine may call it.
+func (c *conn) settle() {
+	c.mu.Lock()
+	a := c.srv.users.Load().find(c.info.user)
+	gone := a == nil || a.born != c.born && a.Name != acl.DefaultUser
+	switch {
+	case gone:
+		c.limits.Store(acl.NewUser(c.srv.catalog, c.info.user, acl.Options{}))
+	case a.Unrestricted():
+		c.limits.Store(nil)
+	default:
+		c.limits.Store(a.User)
+	}
+	c.mu.Unlock()
+	if gone {
+		c.orphaned()
+	}
+}
+
+// orphaned ends the connection of a user that was deleted. If it is the one that
+// deletes, it gets its reply first.
+func (c *conn) orphaned() {
+	if !c.deleting.Load() {
+		c.cut("close connection of a deleted user")
+	}
+}
+
+// cut ends the connection from another goroutine.
+func (c *conn) cut(why string) {
+	if c.killed.Swap(true) {
+		return
+	}
+	if err := ignoreClosed(c.net.Close()); err != nil {
+		c.srv.log.Debug(why, "client", c.id, "error", err)
+	}
+}
+
+// become makes the connection one of a user.
+func (c *conn) become(a *account, authed bool) {
+	c.edit(func(i *clientInfo) {
+		i.user, i.authed = a.Name, authed
+		c.born = a.born
+	})
+	c.settle()
+	if g, ok := c.net.(*Guard); ok {
+		g.SetAuthenticated(authed)
+	}
+}
+
+// needsAuth reports whether the connection may run only what does not need a
+// user. One that has not authenticated is of the default user as soon as that
+// one needs no password.
+func (c *conn) needsAuth() bool { return !c.info.authed && !c.srv.users.Load().def.Open() }
+
+// refreshUsers learns the users as they are now, whatever this node has applied
+// so far.
+func (c *conn) refreshUsers() error {
+	known := c.srv.users.Load().table
+	out, err := c.ask(fsm.UsersCommand, strconv.FormatUint(uint64(known.Version), 10))
+	if err != nil {
+		return err
+	}
+	users, err := fsm.ReadUsers(out, known)
+	if err != nil {
+		return err
+	}
+	c.srv.install(users)
+	return nil
+}
+
+// ask runs one of the machine's internal commands in a group of its own: the
+// connection may have a pipeline that waits in another.
+func (c *conn) ask(name string, args ...string) ([]byte, error) {
+	return run(c.exec, c.srv.machine, name, args...)
+}
+
+func run(exec Executor, table *fsm.Table, name string, args ...string) ([]byte, error) {
+	words := [][]byte{[]byte(name)}
+	for _, a := range args {
+		words = append(words, []byte(a))
+	}
+	var g fsm.Group
+	g.Reset(2, 0)
+	g.Command(table.Find(words[0]), 0, words)
+	return exec.Do(&g, false)
+}
+
+// askInt is ask for commands that answer an integer.
+func (c *conn) askInt(name string, args ...string) (int, error) {
+	out, err := c.ask(name, args...)
+	if err != nil {
+		return 0, err
+	}
+	text := strings.TrimSuffix(string(out), "\r\n")
+	switch {
+	case strings.HasPrefix(text, ":"):
+		return strconv.Atoi(text[1:])
+	case strings.HasPrefix(text, "-"):
+		return 0, refusedError(text[1:])
+	}
+	return 0, fmt.Errorf("%s answered %q", name, text)
+}
+
+// refusedError is an error reply of the machine, with its code.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// changeTries bounds how often a change of a user is begun anew because somebody
+// else's came first.
+const changeTries = 1000
+
+// changeUser makes or changes a user: edit gets it as it is and returns what is
+// to become of it. Nothing that another connection changes at the same time is
+// lost.
+func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) error {
+	for range changeTries {
+		if err := c.beforeChange(); err != nil {
+			return err
+		}
+		a := c.srv.users.Load().find(name)
+		if a == nil {
+			a = &account{User: acl.NewUser(c.srv.catalog, name, c.srv.aclOptions())}
+		}
+		u, err := edit(a.User)
+		if err != nil {
+			return err
+		}
+		done, err := c.askInt(fsm.SetuserCommand, name, strconv.FormatUint(uint64(a.version), 10), u.Rules())
+		if err != nil {
+			return err
+		}
+		if err := c.refreshUsers(); err != nil {
+			return err
+		}
+		if done == 1 {
+			return nil
+		}
+	}
+	return fmt.Errorf("user %q is changed by others all the time", name)
+}
+
+// beforeChange learns the users as they are, having written those of the file
+// first: a change must not be the first thing that the log knows of users.
+func (c *conn) beforeChange() error {
+	if err := c.refreshUsers(); err != nil {
+		return err
+	}
+	s := c.srv
+	if len(s.seed) == 0 || s.users.Load().table.Version != 0 {
+		return nil
+	}
+	if err := s.plant(c.exec); err != nil {
+		return err
+	}
+	return c.refreshUsers()
+}
+
+// plant makes the users of this node's --acl-file those of the cluster, if it has
+// none yet.
+func (s *Server) plant(exec Executor) error {
+	var args []string
+	for _, u := range s.seed {
+		args = append(args, u.Name, u.Rules)
+	}
+	out, err := run(exec, s.machine, fsm.SeedusersCommand, args...)
+	switch {
+	case err != nil:
+		return err
+	case len(out) > 0 && out[0] == '-':
+		return refusedError(strings.TrimSpace(string(out[1:])))
+	case string(out) == ":1\r\n":
+		s.log.Info("users of the ACL file written into the cluster", "users", len(s.seed))
+	}
+	return nil
+}
+
+// plantEvery is how often the server looks whether the cluster can take users.
+const plantEvery = 50 * time.Millisecond
+
+// sow plants the users of the file as soon as there is a leader, and ends once
+// the cluster has users.
+func (s *Server) sow() {
+	exec := s.cluster.NewExecutor()
+	t := time.NewTicker(plantEvery)
+	defer t.Stop()
+	for s.users.Load().table.Version == 0 {
+		select {
+		case <-s.stopping:
+			return
+		case <-t.C:
+		}
+		if !s.cluster.State().Ready {
+			continue
+		}
+		err := s.plant(exec)
+		var refused refusedError
+		switch {
+		case errors.Is(err, cluster.ErrClosed):
+			return
+		case errors.As(err, &refused):
+			s.log.Error("users of the ACL file refused", "error", err)
+			return
+		case err != nil:
+			s.log.Warn("users of the ACL file not written yet", "error", err)
+		}
+	}
+}
+
+// noticePassword says when this node's --requirepass does not count, because the
+// cluster has a default user of its own.
+func (s *Server) noticePassword(set *userSet) {
+	if pass := s.cfg.RequirePass; pass != "" && set.def.version != 0 && !set.def.HasPassword(pass) {
+		s.warn("requirepass", "the cluster has a default user with another password, requirepass does not count")
+	}
+}

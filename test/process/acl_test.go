@@ -1,0 +1,190 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// as returns a connection to a node that has authenticated.
+func as(t *testing.T, n *Node, user, password string) redis.Conn {
+	t.Helper()
+	c := dial(t, n)
+	if got := show(c, "AUTH", user, password); got != "OK" {
+		t.Fatalf("AUTH %s through %s: %q", user, n.ID, got)
+	}
+	return c
+}
+
+// gone waits until the server has closed a connection.
+func gone(t *testing.T, c redis.Conn, what string) {
+	t.Helper()
+	if err := Poll(within(t, 10*time.Second), what+" to be closed", func() bool {
+		_, err := c.Do("PING")
+		return err != nil && !strings.HasPrefix(err.Error(), "NOPERM")
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A user made on a follower is good on all nodes from the reply on, what is
+// granted too, and what is taken away is taken from open connections on all
+// nodes; all of it is there after kill -9 of the leader and of everybody.
+func TestACL_IsReplicated(t *testing.T) {
+	c := startCluster(t)
+	follower := c.others(c.leader())[0]
+	for round := range 20 { // of which a node that is behind would miss some
+		name := "user" + string(rune('a'+round))
+		want(t, follower, "OK", "ACL", "SETUSER", name, "on", ">secret", "~app:*", "+get", "+@connection")
+		for _, n := range c.Nodes {
+			conn := as(t, n, name, "secret")
+			if got := show(conn, "SET", "app:1", "x"); !strings.HasPrefix(got, "NOPERM") {
+				t.Fatalf("SET through %s: %q", n.ID, got)
+			}
+		}
+	}
+	conns := make([]redis.Conn, len(c.Nodes))
+	for i, n := range c.Nodes {
+		conns[i] = as(t, n, "usera", "secret")
+	}
+	want(t, follower, "OK", "ACL", "SETUSER", "usera", "+set")
+	for i, conn := range conns {
+		if got := show(conn, "SET", "app:1", "x"); got != "OK" {
+			t.Errorf("SET through %s after it was granted: %q", c.Nodes[i].ID, got)
+		}
+	}
+	want(t, follower, "OK", "ACL", "SETUSER", "usera", "-get")
+	for i, conn := range conns {
+		if err := Poll(within(t, 10*time.Second), "GET to be refused by "+c.Nodes[i].ID, func() bool {
+			return strings.HasPrefix(show(conn, "GET", "app:1"), "NOPERM")
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, follower, "(integer) 1", "ACL", "DELUSER", "usera")
+	for i, conn := range conns {
+		gone(t, conn, "a connection of a deleted user on "+c.Nodes[i].ID)
+	}
+	list := do(t, follower, "ACL", "LIST")
+	check := func(when string) {
+		t.Helper()
+		for _, n := range c.Running() {
+			if got := do(t, n, "ACL", "LIST"); got != list {
+				t.Errorf("%s, on %s:\n%s\nwant\n%s", when, n.ID, got, list)
+			}
+			as(t, n, "userb", "secret")
+			if got := show(dial(t, n), "AUTH", "usera", "secret"); !strings.HasPrefix(got, "WRONGPASS") {
+				t.Errorf("%s, on %s: a deleted user answers %q", when, n.ID, got)
+			}
+		}
+	}
+	dead := c.leader()
+	kill(t, dead)
+	c.leader(dead)
+	check("after kill -9 of the leader")
+	start(t, dead)
+	c.settled()
+	for _, n := range c.Nodes { // from now on the log alone would not do
+		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
+	}
+	for _, n := range c.Nodes {
+		kill(t, n)
+	}
+	c.start()
+	check("after a restart of all")
+}
+
+// The users of a file are the cluster's first; later ones, and changes, outlive
+// it. While the cluster has no users, those of the file protect its nodes.
+func TestACL_File(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.acl")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("user app on >secret ~app:* +@all -@dangerous (%R~shared:* +get)\n\nuser ops on >root ~* &* +@all\n")
+	c := startCluster(t, "--acl-file", file)
+	for _, n := range c.Nodes {
+		conn := as(t, n, "app", "secret")
+		for _, line := range []struct{ cmd, want string }{
+			{"SET app:1 x", "OK"}, {"GET shared:1", "(nil)"}, {"SET shared:1 x", "NOPERM"}, {"KEYS *", "NOPERM"}, {"ACL WHOAMI", "app"},
+		} {
+			if got := show(conn, strings.Fields(line.cmd)...); !strings.HasPrefix(got, line.want) {
+				t.Errorf("%s through %s: %q", line.cmd, n.ID, got)
+			}
+		}
+	}
+	want(t, c.Nodes[1], "OK", "ACL", "SETUSER", "app", "<secret", ">other")
+	want(t, c.Nodes[1], "(integer) 1", "ACL", "DELUSER", "ops")
+	for _, n := range c.Nodes {
+		kill(t, n)
+	}
+	c.start()
+	for _, n := range c.Nodes {
+		as(t, n, "app", "other")
+		for _, login := range [][2]string{{"app", "secret"}, {"ops", "root"}} {
+			if got := show(dial(t, n), "AUTH", login[0], login[1]); !strings.HasPrefix(got, "WRONGPASS") {
+				t.Errorf("AUTH %v through %s, as the file has it: %q", login, n.ID, got)
+			}
+		}
+	}
+
+	// A file that cannot be taken is an error before anything is opened.
+	n := c.Nodes[0]
+	kill(t, n)
+	write("user app on >secret +nope\n")
+	text := refusesToStart(t, n)
+	wantContains(t, "error", text, file+":1", "+nope", "Unknown command")
+	write("user default on >p ~* &* +@all\n")
+	text = refusesToStart(t, n, "--requirepass", "q")
+	wantContains(t, "error", text, "--requirepass", "default")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	wantContains(t, "error", refusesToStart(t, n), "--acl-file", file)
+}
+
+// --requirepass is the default user's password until somebody changes the user:
+// then all nodes go by the change.
+func TestACL_RequirePass(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "CONFIG", "SET", "requirepass", "one")
+	for _, n := range c.Nodes {
+		conn := dial(t, n)
+		if err := Poll(within(t, 10*time.Second), n.ID+" to want the password", func() bool {
+			return strings.HasPrefix(show(dial(t, n), "GET", "a"), "NOAUTH")
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := show(conn, "AUTH", "one"); got != "OK" {
+			t.Errorf("AUTH through %s: %q", n.ID, got)
+		}
+	}
+	n := c.Nodes[2]
+	kill(t, n)
+	if err := n.Start("--requirepass", "two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Poll(within(t, startLimit), n.ID+" to know the password", func() bool {
+		conn, err := dialAddr(n.Clients, replyLimit)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		return show(conn, "AUTH", "one") == "OK"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := show(dial(t, n), "AUTH", "two"); !strings.HasPrefix(got, "WRONGPASS") {
+		t.Errorf("AUTH with the password of the flag: %q", got)
+	}
+	if !strings.Contains(n.Output(), "requirepass does not count") {
+		t.Error("nobody says that the flag does not count")
+	}
+}
