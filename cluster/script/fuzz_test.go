@@ -34,7 +34,7 @@ func FuzzScript(f *testing.F) {
 		f.Add(src)
 	}
 	for _, l := range lockScripts(f) {
-		f.Add(l.Script)
+		f.Add(l)
 	}
 	for seed := range uint64(50) {
 		f.Add(program(seed))

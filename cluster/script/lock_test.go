@@ -1,41 +1,22 @@
 package script_test
 
 import (
-	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/cluster/script"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// lockScript is a script that a lock library sends, byte for byte.
-type lockScript struct{ Library, SHA1, Script string }
-
-func lockScripts(tb testing.TB) []lockScript {
+// lockScripts do what lock, queue and rate-limit libraries do, in our words.
+func lockScripts(tb testing.TB) []string {
 	tb.Helper()
-	b, err := os.ReadFile("testdata/locks.json")
+	b, err := os.ReadFile("testdata/locks/patterns.lua")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var list []lockScript
-	if err := json.Unmarshal(b, &list); err != nil {
-		tb.Fatal(err)
-	}
-	return list
-}
-
-func TestSHA1_NamesLockScripts(t *testing.T) {
-	for _, l := range lockScripts(t) {
-		if text := shared.CompileScript([]byte(l.Script)); text != "" {
-			t.Errorf("%s: %s", l.Library, text)
-		}
-		if got, want := script.SHA1([]byte(l.Script)), l.SHA1; got != want {
-			t.Errorf("%s: got %s, want %s", l.Library, got, want)
-		}
-	}
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n----\n")
 }
 
 // lockStates are what a lock script may find.
@@ -43,27 +24,25 @@ var lockStates = map[string][][]string{
 	"free":       nil,
 	"ours":       {{"SET", "k1", "token"}, {"SET", "k2", "token"}},
 	"ours, ttl":  {{"SET", "k1", "token", "PX", "60000"}},
-	"theirs":     {{"SET", "k1", "stranger", "PX", "60000"}},
+	"theirs":     {{"SET", "k1", "stranger", "PX", "60000"}, {"RPUSH", "k2", "stranger"}},
 	"a hash":     {{"HSET", "k1", "token", "2"}},
 	"once":       {{"HSET", "k1", "token", "1"}},
 	"their hash": {{"HSET", "k1", "stranger", "1"}, {"PEXPIRE", "k1", "60000"}},
-	"latch":      {{"HSET", "k1", "token", "1"}, {"SET", "k3", "1"}},
-	"python":     {{"SET", "lock:a", "x"}, {"SET", "lock:b", "y"}},
+	"written":    {{"HSET", "k1", "mode", "write", "token:write", "1"}},
+	"readers":    {{"HSET", "k1", "mode", "read", "token", "1"}},
+	"full":       {{"ZADD", "k3", "1700000000000", "a", "1699999999999", "b", "5", "c"}},
+	"bucket":     {{"SET", "k3", `{"tokens":0.25,"at":100}`}},
+	"one taken":  {{"SET", "k2", "stranger"}},
 }
 
-var lockArgs = [][]string{
-	{"token", "10000", "token", "publish", "5000"},
-	{"token", "3000", "10000", "publish", "5000"},
-	{"token", "10000", "yes", "publish", "5000"},
-	{"10000", "token", "token", "publish", "5000"},
-	{"token", "10000", "0", "publish", "5000"},
-}
+var lockArgs = [][]string{{"token", "10000"}, {"token", "30000"}, {"other", "5000"}, {"10000", "token"}, {"token", "0"}}
 
 // Lock scripts answer and do what they answer and do on a real Redis.
 func TestRun_LockScriptsAsOnRedis(t *testing.T) {
 	server := startRedis(t)
-	commands, client := server.dial(t, 3), server.dial(t, 2)
-	for _, l := range lockScripts(t) {
+	commands, client := server.dial(t, 2), server.dial(t, 2)
+	for _, src := range lockScripts(t) {
+		title, _, _ := strings.Cut(src, "\n")
 		for state, setup := range lockStates {
 			for _, args := range lockArgs {
 				prepare := func() {
@@ -73,16 +52,16 @@ func TestRun_LockScriptsAsOnRedis(t *testing.T) {
 					}
 				}
 				prepare()
-				want := client.do(append([]string{"EVAL", l.Script, "3", "k1", "k2", "k3"}, args...)...)
+				want := client.do(append([]string{"EVAL", src, "3", "k1", "k2", "k3"}, args...)...)
 				wantState := keyspace(commands)
 				prepare()
-				r := shared.RunScript(fsm.ScriptCall{Body: []byte(l.Script), Keys: byteList([]string{"k1", "k2", "k3"}),
+				r := shared.RunScript(fsm.ScriptCall{Body: []byte(src), Keys: byteList([]string{"k1", "k2", "k3"}),
 					Args: byteList(args), Do: commands.call, Proto: 2})
 				if got := string(r.Append(nil, 2)); !sameButTime(got, want) {
-					t.Errorf("%s, %s, %q: got %q, want %q", l.Library, state, args, got, want)
+					t.Errorf("%s, %s, %q: got %q, want %q", title, state, args, got, want)
 				}
 				if got := keyspace(commands); got != wantState {
-					t.Errorf("%s, %s, %q: left %q, want %q", l.Library, state, args, got, wantState)
+					t.Errorf("%s, %s, %q: left %q, want %q", title, state, args, got, wantState)
 				}
 			}
 		}
@@ -92,10 +71,10 @@ func TestRun_LockScriptsAsOnRedis(t *testing.T) {
 // keyspace describes what the scripts may have changed, without times.
 func keyspace(c *redisConn) string {
 	var b strings.Builder
-	for _, k := range []string{"k1", "k2", "k3", "lock:a", "lock-signal:a"} {
-		b.WriteString(c.do("TYPE", k))
-		b.WriteString(c.do("GET", k))
-		b.WriteString(c.do("HGETALL", k))
+	for _, k := range []string{"k1", "k2", "k3", "k3:token", "lock-signal:a"} {
+		for _, cmd := range []string{"TYPE", "GET", "HGETALL", "LLEN", "ZCARD"} {
+			b.WriteString(c.do(cmd, k))
+		}
 		ttl, _ := strconv.Atoi(strings.Trim(c.do("PTTL", k), ":\r\n"))
 		b.WriteString(strconv.FormatBool(ttl > 0))
 	}

@@ -147,7 +147,7 @@ var fromScript = []struct{ prefix, text string }{
 	{"ERR wrong number of arguments", "ERR Wrong number of args calling Redis command from script"},
 }
 
-// call is Call.Do on a real Redis: RESP3, so that types survive.
+// call is ScriptCall.Do on a real Redis. With RESP3 all types survive.
 func (c *redisConn) call(args [][]byte) fsm.Reply {
 	list := make([]string, len(args))
 	for i, a := range args {
@@ -171,10 +171,13 @@ func (c *redisConn) call(args [][]byte) fsm.Reply {
 	return r
 }
 
-// toReply reads one RESP3 value.
+// toReply reads one value.
 func toReply(s string) (fsm.Reply, string) {
 	line, rest, _ := strings.Cut(s, "\r\n")
 	n, _ := strconv.Atoi(line[1:])
+	if n < 0 && (line[0] == '$' || line[0] == '*') {
+		return fsm.Null, rest
+	}
 	switch line[0] {
 	case '+':
 		return fsm.Simple(line[1:]), rest
