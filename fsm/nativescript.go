@@ -134,10 +134,10 @@ func nativeTable() map[string]*nativeScript {
 	)
 	add(nativeScript{1, 2, second, 1, springRenew, nil}, "879e0f7b8d83c3266d4e996627438c05dbda0b89")
 	add(nativeScript{0, 1, first, 1, redissonRenew, aHolderEach}, "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635")
-	add(nativeScript{1, 2, second, 2, redsyncTouchOrSet, nil}, "b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79")
+	add(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil}, "b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79") // redsync
 	add(nativeScript{1, 2, second, 2, redisPyExtend, nil}, "a4e8783852e6b949f9ef3a97212805108459a890")
 	add(nativeScript{1, 2, second, 2, rslockExtend, nil}, "17a49af0c4b1a9034503fa84f3570f5ca76c4cbf")
-	add(nativeScript{1, 2, second, 1, redlockNetExtend, nil}, "9f614a785a5f9ae8c6396c6b4bf94d2087342603")
+	add(nativeScript{1, 2, second, 1, touchOrSet(Int(-1)), nil}, "9f614a785a5f9ae8c6396c6b4bf94d2087342603") // RedLock.net
 	add(nativeScript{1, 2, second, 1, rueidisExtend, nil}, "852ba6ec6104340ced36643283c856d4698569e4")
 	add(nativeScript{1, 2, second, 2, signallingExtend, nil}, "fed16109024d968d9496e4140fe1355bac05ebff") // python-redis-lock
 	add(nativeScript{0, 2, second, 4, nodeRedlockExtend, nil},
@@ -251,18 +251,22 @@ func compareAndExpire(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(*object) Reply { return s.expire(s.argv[1]) })
 }
 
-func redsyncTouchOrSet(s *nativeRun) Reply {
-	o, same, fail := s.held(s.keys[0])
-	switch {
-	case fail.IsError():
-		return fail
-	case same:
-		return s.expire(s.argv[1])
-	case o != nil:
-		return Zero
+// touchOrSet renews a lock that is held, and takes one that is free; others says
+// what is answered if somebody else has it.
+func touchOrSet(others Reply) func(s *nativeRun) Reply {
+	return func(s *nativeRun) Reply {
+		o, same, fail := s.held(s.keys[0])
+		switch {
+		case fail.IsError():
+			return fail
+		case same:
+			return s.expire(s.argv[1])
+		case o != nil:
+			return others
+		}
+		s.setPX(s.keys[0])
+		return One
 	}
-	s.setPX(s.keys[0])
-	return One
 }
 
 // redisPyExtend adds to the time that is left, unless ARGV[3] says otherwise; a
@@ -288,20 +292,6 @@ func rslockExtend(s *nativeRun) Reply {
 		s.setPX(s.keys[0])
 		return One
 	})
-}
-
-func redlockNetExtend(s *nativeRun) Reply {
-	o, same, fail := s.held(s.keys[0])
-	switch {
-	case fail.IsError():
-		return fail
-	case same:
-		return s.expire(s.argv[1])
-	case o != nil:
-		return Int(-1)
-	}
-	s.setPX(s.keys[0])
-	return One
 }
 
 func rueidisExtend(s *nativeRun) Reply {
