@@ -281,6 +281,11 @@ func TestScripts_Cache(t *testing.T) {
 	c.open(c.ids()...)
 	c.ready(c.ids()...)
 	c.client("n3").want(t, ":2\r\n", "EVALSHA", sha, "0")
+	c.node("n3").View(func(m *fsm.Machine) {
+		if n, bytes := m.Scripts(); n != 1 || bytes < len("INCR n") {
+			t.Errorf("%d scripts of %d bytes in the cache, want 1", n, bytes)
+		}
+	})
 	c.client("n1").want(t, ok, "SCRIPT", "FLUSH")
 	c.client("n2").want(t, "-NOSCRIPT No matching script. Please use EVAL.\r\n", "EVALSHA", sha, "0")
 	c.caughtUp()

@@ -25,7 +25,7 @@ type nativeScript struct {
 	line int
 	run  func(s *nativeRun) Reply
 	// fit, if there is one, is a further condition.
-	fit func(argv [][]byte) bool
+	fit func(keys, argv [][]byte) bool
 }
 
 // nativeRun is one run of a native script.
@@ -52,7 +52,7 @@ func (n *nativeScript) fits(keys, argv [][]byte) bool {
 			return false
 		}
 	}
-	return n.fit == nil || n.fit(argv)
+	return n.fit == nil || n.fit(keys, argv)
 }
 
 // call runs the script. An error gets the tail that the interpreter would put
@@ -117,6 +117,8 @@ func nativeTable() map[string]*nativeScript {
 		"daf86bbf8740dd3ca86733367a016364b2110627", // rslock
 		"c3f8721cbb97f72bc19e972846bd7aaf91901658", // redis-py Lock, release
 	)
+	add(nativeScript{1, 1, nil, 1, springUnlock, nil}, "f0f9038aa2b6d6c3436c72d147573ea2a58f0ef2")
+	add(nativeScript{1, 2, nil, 1, springUnlockAndTell, nil}, "7a71e9443a2a41539fb115a5a27d5a748a871aed")
 	add(nativeScript{1, 1, nil, 2, redsyncDelete, nil}, "e950836ed1e694540c503ef9972b8de518044d3b")
 	add(nativeScript{0, 1, nil, 5, nodeRedlockRelease, nil},
 		"e4612211c9f8f51c257e26e056b0a654b3187242", // node-redlock 5
@@ -132,10 +134,12 @@ func nativeTable() map[string]*nativeScript {
 		"ba015a80261b616e7a62d35df0b8e3edbe6c9414", // pottery
 		"1cac51482acf5858da00f6d685d68f886cd6b6b2", // redis-py Lock, reacquire
 	)
-	add(nativeScript{1, 2, second, 2, redsyncTouchOrSet, nil}, "b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79")
+	add(nativeScript{1, 2, second, 1, springRenew, nil}, "879e0f7b8d83c3266d4e996627438c05dbda0b89")
+	add(nativeScript{0, 1, first, 1, redissonRenew, aHolderEach}, "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635")
+	add(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil}, "b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79") // redsync
 	add(nativeScript{1, 2, second, 2, redisPyExtend, nil}, "a4e8783852e6b949f9ef3a97212805108459a890")
 	add(nativeScript{1, 2, second, 2, rslockExtend, nil}, "17a49af0c4b1a9034503fa84f3570f5ca76c4cbf")
-	add(nativeScript{1, 2, second, 1, redlockNetExtend, nil}, "9f614a785a5f9ae8c6396c6b4bf94d2087342603")
+	add(nativeScript{1, 2, second, 1, touchOrSet(Int(-1)), nil}, "9f614a785a5f9ae8c6396c6b4bf94d2087342603") // RedLock.net
 	add(nativeScript{1, 2, second, 1, rueidisExtend, nil}, "852ba6ec6104340ced36643283c856d4698569e4")
 	add(nativeScript{1, 2, second, 2, signallingExtend, nil}, "fed16109024d968d9496e4140fe1355bac05ebff") // python-redis-lock
 	add(nativeScript{0, 2, second, 4, nodeRedlockExtend, nil},
@@ -144,6 +148,7 @@ func nativeTable() map[string]*nativeScript {
 	)
 
 	// Take.
+	add(nativeScript{1, 2, second, 1, springObtain, nil}, "175897a4e379e99e79a54937be09226f76cdcfe5")
 	add(nativeScript{1, 3, []int{1, 2}, 5, redislockObtain, nil}, "80a1b5f2cfccec3b7119ba7721d2127682b691a7")
 	add(nativeScript{0, 2, second, 4, nodeRedlockAcquire, nil},
 		"96da70f7716f27d278a5218544df37fd8b0a5e4c", // node-redlock 5
@@ -206,6 +211,37 @@ func compareAndDelete(s *nativeRun) Reply {
 	})
 }
 
+// Spring answers true and false, which are 1 and null.
+func springUnlock(s *nativeRun) Reply {
+	return s.ifHeld(Null, func(o *object) Reply {
+		s.delete(o)
+		return One
+	})
+}
+
+func springUnlockAndTell(s *nativeRun) Reply {
+	return s.ifHeld(Null, func(o *object) Reply {
+		s.delete(o)
+		s.do("publish", s.argv[1], s.keys[0])
+		return One
+	})
+}
+
+func springRenew(s *nativeRun) Reply {
+	return s.ifHeld(Null, func(*object) Reply {
+		s.expire(s.argv[1])
+		return One
+	})
+}
+
+func springObtain(s *nativeRun) Reply {
+	if s.lookup(s.keys[0]) == nil {
+		s.setPX(s.keys[0])
+		return One
+	}
+	return springRenew(s)
+}
+
 func redsyncDelete(s *nativeRun) Reply {
 	if o, _, fail := s.held(s.keys[0]); o == nil && !fail.IsError() {
 		return Int(-1)
@@ -217,18 +253,22 @@ func compareAndExpire(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(*object) Reply { return s.expire(s.argv[1]) })
 }
 
-func redsyncTouchOrSet(s *nativeRun) Reply {
-	o, same, fail := s.held(s.keys[0])
-	switch {
-	case fail.IsError():
-		return fail
-	case same:
-		return s.expire(s.argv[1])
-	case o != nil:
-		return Zero
+// touchOrSet renews a lock that is held, and takes one that is free; others says
+// what is answered if somebody else has it.
+func touchOrSet(others Reply) func(s *nativeRun) Reply {
+	return func(s *nativeRun) Reply {
+		o, same, fail := s.held(s.keys[0])
+		switch {
+		case fail.IsError():
+			return fail
+		case same:
+			return s.expire(s.argv[1])
+		case o != nil:
+			return others
+		}
+		s.setPX(s.keys[0])
+		return One
 	}
-	s.setPX(s.keys[0])
-	return One
 }
 
 // redisPyExtend adds to the time that is left, unless ARGV[3] says otherwise; a
@@ -254,20 +294,6 @@ func rslockExtend(s *nativeRun) Reply {
 		s.setPX(s.keys[0])
 		return One
 	})
-}
-
-func redlockNetExtend(s *nativeRun) Reply {
-	o, same, fail := s.held(s.keys[0])
-	switch {
-	case fail.IsError():
-		return fail
-	case same:
-		return s.expire(s.argv[1])
-	case o != nil:
-		return Int(-1)
-	}
-	s.setPX(s.keys[0])
-	return One
 }
 
 func rueidisExtend(s *nativeRun) Reply {
@@ -418,9 +444,29 @@ func redissonLock(s *nativeRun) Reply {
 	return Null
 }
 
+// aHolderEach is the condition of redissonRenew: a holder for each key.
+func aHolderEach(keys, argv [][]byte) bool { return len(argv) > len(keys) }
+
+// redissonRenew renews the locks whose holders are still in their hashes, and
+// says which.
+func redissonRenew(s *nativeRun) Reply {
+	for _, key := range s.keys {
+		if _, wrong := s.lookupType(key, typeHash); wrong {
+			return Error(msgWrongType)
+		}
+	}
+	renewed := make([]Reply, len(s.keys))
+	for i, key := range s.keys {
+		if renewed[i] = s.do("hexists", key, s.argv[i+1]); renewed[i].n == 1 {
+			s.do("pexpire", key, s.argv[0])
+		}
+	}
+	return Array(renewed)
+}
+
 // publishes is the condition of redissonUnlock: the command that tells of the
 // release is an argument.
-func publishes(argv [][]byte) bool { return fold(argv[3], "PUBLISH") || fold(argv[3], "SPUBLISH") }
+func publishes(_, argv [][]byte) bool { return fold(argv[3], "PUBLISH") || fold(argv[3], "SPUBLISH") }
 
 // redissonUnlock counts down the holder ARGV[3] and tells when nobody is left.
 // KEYS[3] keeps the answer for a while, for a client that asks again.

@@ -51,6 +51,9 @@ func (s *scriptCache) fork() scriptCache {
 	return scriptCache{s.bodies.Copy(), s.evals.Copy(), s.bytes}
 }
 
+// Scripts returns the number of cached scripts and the bytes that they take.
+func (m *Machine) Scripts() (n, bytes int) { return m.scripts.bodies.Len(), m.scripts.bytes }
+
 func (s *scriptCache) get(sha string) (body string, known bool) {
 	e, known := s.bodies.Get(sha)
 	return e.body, known

@@ -198,6 +198,8 @@ func infoMemory(p *infoPage) {
 	p.line("allocator_resident", mapped)
 	p.line("total_system_memory", total)
 	p.line("total_system_memory_human", human(total))
+	p.line("used_memory_scripts_eval", p.state.ScriptBytes)
+	p.line("number_of_cached_scripts", p.state.Scripts)
 	p.line("maxmemory", 0)
 	p.line("maxmemory_human", "0B")
 	p.line("maxmemory_policy", "noeviction")

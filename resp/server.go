@@ -74,7 +74,9 @@ type State struct {
 	Keys       [fsm.Databases]DBState
 	Expired    uint64
 	Operations uint64
-	LogBytes   int64
+	// Scripts are those in the cache, and the bytes that they take.
+	Scripts, ScriptBytes int
+	LogBytes             int64
 }
 
 // DBState counts one database.

@@ -102,6 +102,7 @@ func (a adapter) State() resp.State {
 			s.Keys[db] = resp.DBState{Keys: m.DBSize(db), Volatile: m.VolatileIn(db)}
 		}
 		s.Expired, s.Operations = m.Stats().Expired, m.Stats().Ops
+		s.Scripts, s.ScriptBytes = m.Scripts()
 	})
 	return s
 }
