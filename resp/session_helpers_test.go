@@ -39,6 +39,8 @@ type fakeCluster struct {
 
 	listener resp.Listener
 	want     atomic.Uint32
+	after    func(index uint64) // if set, is called after a read, at that place of the log
+	late     chan *fsm.Result   // if set, gets the events in place of the listener
 }
 
 func newFake(t testing.TB) *fakeCluster {
@@ -131,7 +133,13 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 		}
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	at, after := f.index, f.after
+	defer func() {
+		f.mu.Unlock()
+		if after != nil && !g.Write {
+			after(at)
+		}
+	}()
 	if !g.Write {
 		out, _, err := f.machine.Read(e.buf[:0], fsm.ReadRequest{Body: g.Bytes(), Now: f.machine.Clock().Lease})
 		e.buf = out
@@ -146,7 +154,9 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Events) > 0 {
+	if len(res.Events) > 0 && f.late != nil {
+		f.late <- res
+	} else if len(res.Events) > 0 {
 		f.listener.Applied(res.Index, res.Events)
 	}
 	for _, w := range res.Woken {
