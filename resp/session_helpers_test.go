@@ -40,6 +40,8 @@ type fakeCluster struct {
 	listener resp.Listener
 	want     atomic.Uint32
 	watchers []func(*fsm.Users)
+	after    func(index uint64) // if set, is called after a read, at that place of the log
+	late     chan *fsm.Result   // if set, gets the events in place of the listener
 }
 
 func newFake(t testing.TB) *fakeCluster {
@@ -141,7 +143,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 		}
 	}
 	f.mu.Lock()
-	users := f.machine.Users()
+	users, at, after := f.machine.Users(), f.index, f.after
 	defer func() {
 		watchers, now := f.watchers, f.machine.Users()
 		f.mu.Unlock()
@@ -149,6 +151,9 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 			for _, watch := range watchers {
 				watch(now)
 			}
+		}
+		if after != nil && !g.Write {
+			after(at)
 		}
 	}()
 	if !g.Write {
@@ -165,7 +170,9 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Events) > 0 {
+	if len(res.Events) > 0 && f.late != nil {
+		f.late <- res
+	} else if len(res.Events) > 0 {
 		f.listener.Applied(res.Index, res.Events)
 	}
 	for _, w := range res.Woken {

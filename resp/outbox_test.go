@@ -1,0 +1,119 @@
+package resp_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Messages and replies of one connection interleave, but neither breaks into the
+// other, and both keep their order: under a rain of messages every reply is the
+// one that is due, and every message the next one.
+func TestOutbox_Interleaves(t *testing.T) {
+	s := serve(t, newFake(t))
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("SUBSCRIBE rain", ">3\n$9\nsubscribe\n$4\nrain\n:1", "CLIENT TRACKING ON BCAST PREFIX count", "+OK")
+	const rounds, pipeline = 200, 5
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		pub := dial(t, s)
+		for i := range rounds {
+			pub.send(fmt.Sprintf("PUBLISH rain %d", i), fmt.Sprintf("PUBLISH rain %d-again", i))
+			pub.want(":1", ":1")
+		}
+	})
+	messages, news, counter := 0, 0, 0
+	// next reads until a reply, and checks what comes before it.
+	next := func() string {
+		for {
+			r, err := c.reply()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case strings.HasPrefix(r, ">3\n$7\nmessage\n"):
+				want := fmt.Sprint(messages / 2)
+				if messages%2 == 1 {
+					want += "-again"
+				}
+				if !strings.HasSuffix(r, "\n"+want+"\n") {
+					t.Fatalf("message %q, want %s", r, want)
+				}
+				messages++
+			case r == ">2\n$10\ninvalidate\n*1\n$5\ncount\n":
+				if news++; news > counter {
+					t.Fatalf("%d invalidations after %d replies", news, counter)
+				}
+			default:
+				return r
+			}
+		}
+	}
+	for range rounds {
+		lines := make([]string, pipeline)
+		for i := range lines {
+			lines[i] = "INCR count"
+			if i == pipeline/2 {
+				lines[i] = "CLIENT GETNAME" // ends a group
+			}
+		}
+		c.send(lines...)
+		for i := range lines {
+			want := "_\n"
+			if i != pipeline/2 {
+				counter++
+				want = fmt.Sprintf(":%d\n", counter)
+			}
+			if r := next(); r != want {
+				t.Fatalf("reply %q, want %q", r, want)
+			}
+		}
+	}
+	c.send("PUBLISH rain end")
+	for messages < 2*rounds {
+		r, err := c.reply()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(r, ">3\n$7\nmessage\n") {
+			messages++
+		}
+	}
+}
+
+// Connections come and go, subscribe and leave, while messages are sent: nobody
+// is left behind in the tables.
+func TestPubSub_Churn(t *testing.T) {
+	s := serve(t, newFake(t))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for k := range 20 {
+				c := dial(t, s)
+				c.send("HELLO 3", "SUBSCRIBE a b", "PSUBSCRIBE *", "CLIENT TRACKING ON", "GET k", fmt.Sprintf("SET k %d", i))
+				if k%2 == 0 {
+					c.send("UNSUBSCRIBE", "PUBLISH a x", "CLIENT TRACKING OFF")
+				}
+				if _, err := c.reply(); err != nil {
+					t.Error(err)
+				}
+				if err := c.conn.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c := dial(t, s)
+	eventually(t, "all subscriptions are gone", func() bool {
+		c.send("PUBSUB CHANNELS", "PUBSUB NUMPAT", "INFO stats", "INFO clients")
+		channels, _ := c.reply()
+		patterns, _ := c.reply()
+		stats, _ := c.reply()
+		clients, _ := c.reply()
+		return channels == "*0\n" && patterns == ":0\n" && strings.Contains(stats, "tracking_total_keys:0\r\n") && strings.Contains(clients, "tracking_clients:0\r\n")
+	})
+}

@@ -1,0 +1,201 @@
+package resp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// cachingClient keeps what it reads until it is told that it has changed.
+type cachingClient struct {
+	*client
+	rng    *rand.Rand
+	noloop bool
+	cache  map[string]string
+}
+
+// next reads until a reply, and drops what is invalid on the way.
+func (c *cachingClient) next() string {
+	for {
+		r, err := c.reply()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		rest, ok := strings.CutPrefix(r, ">2\n$10\ninvalidate\n")
+		switch {
+		case !ok:
+			return r
+		case rest == "_\n":
+			clear(c.cache)
+		default:
+			for i, key := range strings.Split(rest, "\n") {
+				if i >= 2 && i%2 == 0 {
+					delete(c.cache, key)
+				}
+			}
+		}
+	}
+}
+
+// round sends a pipeline of reads and writes, and caches what was read.
+func (c *cachingClient) round(optin bool) {
+	var lines []string
+	var got []func(reply string)
+	add := func(line string, f func(string)) { lines, got = append(lines, line), append(got, f) }
+	ignore := func(string) {}
+	key := func() string { return fmt.Sprint("k", c.rng.IntN(6)) }
+	read := func(k string) {
+		if optin {
+			add("CLIENT CACHING YES", ignore)
+		}
+		add("GET "+k, func(r string) { c.cache[k] = r })
+	}
+	for range 1 + c.rng.IntN(3) {
+		switch c.rng.IntN(7) {
+		case 0:
+			k := key()
+			add(fmt.Sprintf("SET %s own-%d", k, c.rng.IntN(1000)), func(string) {
+				if c.noloop { // it is not told, and has to see to it itself
+					delete(c.cache, k)
+				}
+			})
+		case 1:
+			if c.noloop {
+				continue
+			}
+			k := key() // read, then changed, in one entry
+			if optin {
+				add("CLIENT CACHING YES", ignore)
+			}
+			add("MULTI", ignore)
+			add("GET "+k, ignore)
+			add("APPEND "+k+" y", ignore)
+			add("EXEC", func(r string) {
+				_, value, _ := strings.Cut(r, "\n")
+				c.cache[k] = value[:strings.LastIndex(value, ":")]
+			})
+		case 2:
+			k := key()
+			if optin {
+				add("CLIENT CACHING YES", ignore)
+			}
+			add("MULTI", ignore)
+			add(fmt.Sprintf("APPEND %s x", k), ignore)
+			add("GET "+k, ignore)
+			add("EXEC", func(r string) {
+				_, value, _ := strings.Cut(r, "\n:")
+				_, c.cache[k], _ = strings.Cut(value, "\n")
+			})
+		default:
+			read(key())
+		}
+	}
+	c.send(lines...)
+	for _, f := range got {
+		f(c.next())
+	}
+}
+
+// TestTracking_NeverStale: however late the changes come to the node of the
+// client, once they have come it holds nothing that is not so.
+func TestTracking_NeverStale(t *testing.T) {
+	for _, mode := range []struct {
+		options       string
+		optin, noloop bool
+	}{{options: "ON"}, {options: "ON NOLOOP", noloop: true}, {options: "ON OPTIN", optin: true}} {
+		t.Run(strings.ReplaceAll(mode.options, " ", "-"), func(t *testing.T) {
+			f := newFake(t)
+			f.late = make(chan *fsm.Result, 1000)
+			s := serve(t, f)
+			// Some reads are answered late, so that changes behind them come first.
+			var applied atomic.Uint64
+			f.after = func(at uint64) {
+				for n := at % 200; n > 0 && applied.Load() <= at+1; n-- {
+					runtime.Gosched()
+				}
+			}
+			delivered := make(chan struct{})
+			go func() { // the node: applies what the leader's machine has done, when it likes
+				defer close(delivered)
+				rng := rand.New(rand.NewPCG(1, 2))
+				var behind []*fsm.Result
+				for res := range f.late {
+					behind = append(behind, res)
+					for len(behind) > rng.IntN(8) {
+						f.listener.Applied(behind[0].Index, behind[0].Events)
+						applied.Store(behind[0].Index)
+						behind = behind[1:]
+					}
+				}
+				for _, res := range behind {
+					f.listener.Applied(res.Index, res.Events)
+				}
+			}()
+			c := &cachingClient{client: dial(t, s), rng: rand.New(rand.NewPCG(3, 4)), noloop: mode.noloop, cache: make(map[string]string)}
+			c.do("HELLO 3")
+			c.expect("CLIENT TRACKING "+mode.options, "+OK")
+			var writers sync.WaitGroup
+			stop := make(chan struct{})
+			for w := range 2 {
+				writers.Go(func() {
+					rng, wc := rand.New(rand.NewPCG(5, uint64(w))), dial(t, s)
+					for i := 0; ; i++ {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						line := fmt.Sprintf("SET k%d w%d-%d", rng.IntN(6), w, i)
+						switch rng.IntN(20) {
+						case 0:
+							line = "FLUSHDB"
+						case 1:
+							line = fmt.Sprintf("DEL k%d", rng.IntN(6))
+						}
+						wc.do(line)
+					}
+				})
+			}
+			for range 500 {
+				c.round(mode.optin)
+			}
+			close(stop)
+			writers.Wait()
+			for range 20 { // reads that the last changes may or may not have overtaken
+				c.round(mode.optin)
+			}
+			other := dial(t, s)
+			other.do("HELLO 3")
+			close(f.late)
+			<-delivered
+			f.late, f.after = nil, nil
+			// What it is told of now comes after all that it was to be told before.
+			if mode.optin {
+				c.send("CLIENT CACHING YES")
+				c.next()
+			}
+			c.send("GET fence")
+			c.next()
+			c.cache["fence"] = "x"
+			other.expect("SET fence x", "+OK")
+			for c.cache["fence"] != "" {
+				c.send("PING")
+				c.next()
+			}
+			held := 0
+			for k, v := range c.cache {
+				held++
+				if now := other.do("GET " + k); now != v {
+					t.Errorf("%s is cached as %q and is %q", k, v, now)
+				}
+			}
+			t.Logf("%d keys were still cached", held)
+		})
+	}
+}
