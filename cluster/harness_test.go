@@ -245,7 +245,7 @@ func (c *testCluster) close() {
 
 func (c *testCluster) config(m *member) cluster.Config {
 	cfg := cluster.Config{
-		NodeID: m.id, DataDir: m.dir, LogStore: "wal", PeerAddr: address(m.id), Peers: m.peers, Version: "test",
+		NodeID: m.id, DataDir: m.dir, LogStore: "wal", PeerAddr: address(m.id), Peers: m.peers, Version: "test", RunID: "run-" + m.id,
 		Options: c.options, Clock: m.clock,
 		Logger:       hclog.New(&hclog.LoggerOptions{Name: m.id, Output: c.log, Level: hclog.Debug}),
 		PeerListener: c.net.listen(m.id), PeerDialer: c.net.dialer(m.id),

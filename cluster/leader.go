@@ -33,7 +33,16 @@ func (n *Node) unlead() {
 // last one ("" before the first) and false. A leader that was cut off may still
 // be named for a moment, until its lease is over: see ConfirmLeader.
 func (n *Node) Leader() (id string, ok bool) {
-	if now := n.leading.now.Load(); now != nil {
+	now := n.leading.now.Load()
+	if now != nil && *now == n.cfg.NodeID {
+		return *now, true
+	}
+	// The others may be linked to this node's new office before it is itself, and
+	// send clients here: it must not say then that it follows.
+	if n.currentOffice() != nil {
+		return n.cfg.NodeID, true
+	}
+	if now != nil {
 		return *now, true
 	}
 	if last := n.leading.last.Load(); last != nil {

@@ -172,7 +172,12 @@ func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 }
 
 func sentinelFailover(c *conn, args [][]byte) fsm.Reply {
-	return c.ofMaster(args, func(*watch) fsm.Reply { return c.handTo("") })
+	return c.ofMaster(args, func(w *watch) fsm.Reply {
+		if !slices.ContainsFunc(w.replicas, func(p Place) bool { return p.Alive }) {
+			return fsm.Error("NOGOODSLAVE No suitable replica to promote")
+		}
+		return c.handTo("")
+	})
 }
 
 func sentinelRole(c *conn, args [][]byte) fsm.Reply {

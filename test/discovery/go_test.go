@@ -125,7 +125,7 @@ func (r rueidisClient) port(ctx context.Context) (string, error) {
 
 func TestSentinel_Rueidis(t *testing.T) {
 	c := sentinels(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.addrs(sentinelOf), Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.addrs(sentinelOf), Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSentinel_Rueidis(t *testing.T) {
 
 func TestCluster_Rueidis(t *testing.T) {
 	c := shard(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.addrs(clientsOf), DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.addrs(clientsOf)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -248,6 +248,9 @@ func TestSentinel_Password(t *testing.T) {
 	if err := process.Poll(within(t), "a master of that name", named); err != nil {
 		t.Error(err)
 	}
+	if got := conn.do("SENTINEL FAILOVER locks"); got != "-NOGOODSLAVE No suitable replica to promote" {
+		t.Errorf("FAILOVER with nobody to fail over to: %q", got)
+	}
 }
 
 func TestFlags_ThatCannotWork(t *testing.T) {

@@ -1,0 +1,90 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// confirm asks a node who leads, for so long.
+func (c *testCluster) confirm(id string, limit time.Duration) (leader string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return c.node(id).ConfirmLeader(ctx)
+}
+
+func TestConfirmLeader(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	old := c.leader()
+	for _, id := range c.ids() {
+		if got, err := c.confirm(id, patience); err != nil || got != old {
+			t.Errorf("%s says that %q leads, %v; want %s", id, got, err, old)
+		}
+	}
+	rest := c.others(old)
+	for _, id := range rest {
+		c.net.hold(old, id)
+		c.net.hold(id, old)
+	}
+	// The lease of the one that was cut off is not over yet: it may believe that it
+	// leads, and must not say so.
+	if got, err := c.confirm(old, 200*time.Millisecond); err == nil {
+		t.Errorf("a leader without a majority is confirmed as %s", got)
+	}
+	next := c.leader(rest...)
+	for _, id := range rest {
+		if got, err := c.confirm(id, patience); err != nil || got != next {
+			t.Errorf("%s says that %q leads, %v; want %s", id, got, err, next)
+		}
+	}
+	eventually(t, "the old leader to notice", func() bool { _, ok := c.node(old).Leader(); return !ok })
+	if got, ok := c.node(old).Leader(); got != old || ok {
+		t.Errorf("without a leader the last one is %q, %v, want %s", got, ok, old)
+	}
+	c.net.heal()
+	if got, err := c.confirm(old, patience); err != nil || got == old {
+		t.Errorf("after the cut %s says that %q leads, %v", old, got, err)
+	}
+}
+
+func TestWatch_TellsOfLeadersAndContacts(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	old := c.leader()
+	watcher := c.node(c.others(old)[0])
+	changed, stop := watcher.Watch()
+	defer stop()
+	until := func(what string, cond func() bool) {
+		t.Helper()
+		timeout := time.After(patience)
+		for !cond() {
+			select {
+			case <-changed:
+			case <-timeout:
+				t.Fatalf("not told of: %s", what)
+			}
+		}
+	}
+	known := func(id string, alive bool) func() bool {
+		return func() bool {
+			for _, m := range watcher.Contacts() {
+				if m.ID == id {
+					return m.Alive == alive && (m.RunID == "run-"+id || !alive)
+				}
+			}
+			return false
+		}
+	}
+	for _, id := range c.ids() {
+		until(id+" answers", known(id, true))
+	}
+	c.stop(old)
+	until("another leader", func() bool { leader, ok := watcher.Leader(); return ok && leader != old })
+	until(old+" is gone", known(old, false))
+	if got, want := len(watcher.Acknowledging()), 1; got != want {
+		t.Errorf("%d nodes acknowledge, want %d whoever is up", got, want)
+	}
+	c.open(old)
+	until(old+" is back", known(old, true))
+}
