@@ -3,6 +3,7 @@ package acl
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -12,6 +13,7 @@ import (
 // goroutines.
 type Guard struct {
 	catalog *Catalog // of what scripts can call
+	denied  atomic.Pointer[func(user string, v Verdict)]
 
 	mu    sync.Mutex
 	users map[string]compiled
@@ -42,18 +44,23 @@ func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 		return "" // there is nothing to run
 	}
 	kept := users.Find(name)
-	if kept == nil {
-		if name == DefaultUser {
-			return ""
+	if kept == nil && name == DefaultUser {
+		return ""
+	}
+	v := Verdict{Reason: DeniedCommand, Command: cmd}
+	if kept != nil {
+		if u := g.compile(kept); u != nil {
+			v = u.Check(cmd, args)
 		}
-		return Verdict{Reason: DeniedCommand, Command: cmd}.Script()
 	}
-	u := g.compile(kept)
-	if u == nil {
-		return Verdict{Reason: DeniedCommand, Command: cmd}.Script()
+	if f := g.denied.Load(); f != nil && v.Reason != Allowed {
+		(*f)(name, v)
 	}
-	return u.Check(cmd, args).Script()
+	return v.Script()
 }
+
+// OnDenied has f told of what is denied, by the goroutine that runs the script.
+func (g *Guard) OnDenied(f func(user string, v Verdict)) { g.denied.Store(&f) }
 
 // compile returns the user, nil if its rules cannot be read: then it may nothing.
 func (g *Guard) compile(kept *fsm.User) *User {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -48,3 +49,7 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) {
 	n.machine.view(func(m *fsm.Machine) { now = m.Users() })
 	f(now)
 }
+
+// WatchDenials has f told of what scripts that this node runs, for any node's
+// clients, were denied. There is one such f.
+func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.guard.OnDenied(f) }

@@ -35,18 +35,35 @@ var aclReasons = map[acl.Reason]string{acl.DeniedCommand: "command", acl.DeniedK
 
 // denied notes a command that was refused.
 func (l *aclLog) denied(c *conn, v acl.Verdict, context string) {
+	l.note(c, entryOf(v, context, c.info.user))
+}
+
+func entryOf(v acl.Verdict, context, user string) aclEntry {
 	object := v.Object
 	if v.Reason == acl.DeniedCommand {
 		object = v.Command.Full
 	}
-	l.note(c, aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: c.info.user})
+	return aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: user}
 }
 
-// note adds an entry, or counts it with one of the same kind.
+// script notes what a script was refused. Its client may be another node's: no
+// more is known of it than its user.
+func (l *aclLog) script(user string, v acl.Verdict) {
+	e := entryOf(v, "lua", user)
+	e.client = "user=" + user
+	l.add(e)
+}
+
+// note adds an entry about a connection.
 func (l *aclLog) note(c *conn, e aclEntry) {
-	e.count, e.at = 1, time.Now()
-	line := c.line(e.at)
+	line := c.line(time.Now())
 	e.client = line[:len(line)-1]
+	l.add(e)
+}
+
+// add adds an entry, or counts it with one of the same kind.
+func (l *aclLog) add(e aclEntry) {
+	e.count, e.at = 1, time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, old := range l.entries[:min(aclLogScan, len(l.entries))] {

@@ -59,6 +59,8 @@ type Cluster interface {
 	// WatchUsers calls f with the ACL users of this node's state, at once and with
 	// each change; perhaps with an older table after a newer one.
 	WatchUsers(f func(*fsm.Users))
+	// WatchDenials has f told of what scripts that this node runs were denied.
+	WatchDenials(f func(user string, v acl.Verdict))
 }
 
 // State is what INFO and its like print of the cluster.
@@ -213,6 +215,9 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	}
 	cluster.WatchUsers(s.install)
 	s.noticePassword(s.users.Load())
+	if cfg.Mode != Sentinel {
+		cluster.WatchDenials(s.acllog.script)
+	}
 	if len(s.seed) > 0 && cfg.Mode != Sentinel {
 		s.behind.Go(s.sow)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -67,6 +68,9 @@ func (f *fakeCluster) Admin(_ context.Context, args []string) (string, error) {
 	}
 	return "OK", nil
 }
+
+// WatchDenials implements resp.Cluster. There are no scripts.
+func (f *fakeCluster) WatchDenials(func(user string, v acl.Verdict)) {}
 
 // WatchUsers implements resp.Cluster.
 func (f *fakeCluster) WatchUsers(watch func(*fsm.Users)) {

@@ -322,8 +322,12 @@ func TestACL_Scripts(t *testing.T) {
 		const release = "if redis.call(\\\"get\\\",KEYS[1]) == ARGV[1] then return redis.call(\\\"del\\\",KEYS[1]) else return 0 end"
 		p.setup("SET a 1", "SET b 2", "SCRIPT FLUSH")
 		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \""+release+"\" 1 b 2", "EVAL \""+release+"\" 1 c 2", "MULTI", "GET a", "EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
-		p.setup("ACL SETUSER few -del")
-		p.setup("SET a 1")
+		redis, holdfast := p.ask("ACL LOG 5")
+		scripts := regexp.MustCompile(`, client.*`)
+		if a, b := scripts.ReplaceAllString(denials(t, redis[0]), ""), scripts.ReplaceAllString(denials(t, holdfast[0]), ""); a != b || !strings.Contains(a, " lua ") {
+			p.t.Errorf("ACL LOG\n  redis:\n%s\n  holdfast:\n%s", a, b)
+		}
+		p.setup("ACL SETUSER few -del", "SET a 1")
 		q.Do("EVAL \"" + release + "\" 1 a 1")
 		p.setup("ACL SETUSER few -@all")
 		q.Do("EVAL \"return 1\" 0")
