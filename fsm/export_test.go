@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"io"
-	"slices"
 )
 
 // RunOn runs a group on a machine outside the log, writes included: what a
@@ -39,25 +38,12 @@ func StateOf(m *Machine, w io.Writer) error {
 	return f.WriteSnapshot(w, Sessions{})
 }
 
-// RunNative runs a native script by its SHA1, on a machine outside the log.
-func RunNative(m *Machine, sha string, keys, argv [][]byte) (reply Reply, fits bool) {
-	n := native[sha]
-	if n == nil || !n.fits(keys, argv) {
-		return Reply{}, false
+// Spellings returns the ways to write a script that are recognised.
+func Spellings() (texts []string) {
+	for _, s := range append(spellings("del", "DEL", ""), spellings("pexpire", "PEXPIRE", "ARGV[2]")...) {
+		texts = append(texts, s.text)
 	}
-	c := Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, index: m.applied + 1}
-	c.setPlace(1)
-	return n.call(&c, sha, keys, argv), true
-}
-
-// Natives returns the SHA1s of the native scripts.
-func Natives() []string {
-	var shas []string
-	for sha := range native {
-		shas = append(shas, sha)
-	}
-	slices.Sort(shas)
-	return shas
+	return texts
 }
 
 // What the script cache and a rehearsal allow.

@@ -7,8 +7,8 @@ import (
 
 // nativeScript is a script that this program knows by its SHA1 and runs as one
 // command of the machine: what nearly every lock library sends to take, renew
-// and release. What it does, and answers, is what the text does in the
-// interpreter, to the byte.
+// and release, and what programs without a library send (nativetext.go). What it
+// does, and answers, is what the text does in the interpreter, to the byte.
 //
 // A native script cannot fail once it has written anything: it is run only with
 // arguments that its writes accept (see fits), and reads first what might be of
@@ -102,6 +102,13 @@ func nativeTable() map[string]*nativeScript {
 		}
 	}
 	first, second := []int{0}, []int{1}
+
+	for _, s := range spellings("del", "DEL", "") {
+		add(nativeScript{1, 1, nil, s.line, compareAndDelete, nil}, SHA1([]byte(s.text)))
+	}
+	for _, s := range spellings("pexpire", "PEXPIRE", "ARGV[2]") {
+		add(nativeScript{1, 2, second, s.line, compareAndExpire, nil}, SHA1([]byte(s.text)))
+	}
 
 	// Release: delete the key if it holds the token.
 	add(nativeScript{1, 1, nil, 1, compareAndDelete, nil},

@@ -11,8 +11,8 @@ const (
 )
 
 var pubsubCommands = []Command{
-	{Name: "publish", Arity: 3, Flags: MayWrite | PubSub | Loading | Stale | Fast, Group: "pubsub", Since: "2.0.0", Complexity: "O(N+M) where N is the number of subscribers of the channel and M that of patterns, on each node", Syntax: "channel message", Doc: "Send a message to the subscribers of a channel on all nodes, and answer how many this node has", Run: publish},
-	{Name: "spublish", Arity: 3, Flags: MayWrite | PubSub | Loading | Stale | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "not_key"}, Group: "pubsub", Since: "7.0.0", Complexity: "O(N) where N is the number of subscribers of the shard channel, on each node", Syntax: "shardchannel message", Doc: "Send a message to the subscribers of a shard channel on all nodes, and answer how many this node has", Run: spublish},
+	{Name: "publish", Arity: 3, Flags: MayWrite | PubSub | Loading | Stale | Fast, Group: "pubsub", Since: "2.0.0", Complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).", Syntax: "channel message", Doc: "Post a message to a channel", Run: publish},
+	{Name: "spublish", Arity: 3, Flags: MayWrite | PubSub | Loading | Stale | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "not_key"}, Group: "pubsub", Since: "7.0.0", Complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.", Syntax: "shardchannel message", Doc: "Post a message to a shard channel", Run: spublish},
 	{Name: PublishCommand, Arity: 4, Flags: Internal | MayWrite | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "channel message receivers", Doc: "PUBLISH with the number of receivers", Run: publish},
 	{Name: SpublishCommand, Arity: 4, Flags: Internal | MayWrite | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "channel message receivers", Doc: "SPUBLISH with the number of receivers", Run: spublish},
 }

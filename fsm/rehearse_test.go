@@ -681,6 +681,26 @@ func TestRehearse_Golden(t *testing.T) {
 	}
 }
 
+// TestNativeScripts_Spellings: a script that programs write by hand is known
+// however it is spelt, and says in which line it failed.
+func TestNativeScripts_Spellings(t *testing.T) {
+	s := newStage(t)
+	s.quick = true
+	s.group("RPUSH|l|x")
+	s.commit()
+	for _, text := range fsm.Spellings() {
+		line := 1 + strings.Count(text[:strings.Index(text, "if")], "\n")
+		s.group("SET|k|tok", "EVAL|"+text+"|1|k|tok|60000", "EVAL|"+text+"|1|k|other|60000", "EVAL|"+text+"|1|l|tok|60000")
+		if s.batch.Scripts() {
+			t.Fatalf("%q is not recognised", text)
+		}
+		s.want(text, fmt.Sprintf("+OK :1 :0 -WRONGTYPE Operation against a key holding the wrong kind of value script: %s, on @user_script:%d. ", fsm.SHA1([]byte(text)), line))
+	}
+	if n := len(fsm.Spellings()); n != 448 {
+		t.Errorf("%d spellings", n)
+	}
+}
+
 // A native script never reaches an interpreter, unless its arguments are not
 // those that a library sends. That it does what the text does is shown by
 // test/compat.
