@@ -51,7 +51,7 @@ var categoryOrder = []string{
 
 // groupCategories are the groups that are ACL categories too.
 var groupCategories = map[string]string{
-	"string": "string", "list": "list", "set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream", "scripting": "scripting",
+	"string": "string", "bitmap": "bitmap", "list": "list", "set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream", "scripting": "scripting",
 }
 
 // ACLCategories returns the categories as COMMAND INFO prints them, with the @.
