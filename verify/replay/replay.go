@@ -136,6 +136,9 @@ func (r *replay) operation(op fsm.RecordOp) {
 			continue
 		}
 		reply, sure := r.m.run(o, o.Key)
+		if op.Effects {
+			continue // a script's, not a client's
+		}
 		x := &execution{at: r.at, what: what(&o), reply: reply, sure: sure}
 		r.execs = append(r.execs, x)
 		r.byWhat[x.what] = append(r.byWhat[x.what], x)

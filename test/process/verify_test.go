@@ -1,0 +1,121 @@
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// verdict is what holdfast verify --json says.
+type verdict struct {
+	Verdict    string
+	Commands   int
+	Grants     int
+	Violations int
+	Target     []string
+}
+
+// verify runs holdfast verify against a cluster and returns what it says.
+func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, page string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "verify.html")
+	var addrs []string
+	for _, n := range c.Nodes {
+		addrs = append(addrs, n.Clients)
+	}
+	o = invoke(t, nil, append([]string{"verify", "--addrs", strings.Join(addrs, ","), "--report", path, "--json", "-"}, args...)...)
+	if err := json.Unmarshal([]byte(o.out), &v); err != nil {
+		t.Fatalf("summary: %v; it printed\n%s%s", err, o.out, o.errOut)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, v, string(b)
+}
+
+// A user's cluster is verified while its leader is killed: all holds, and nothing
+// is left but what was there before.
+func TestVerify_OfALiveCluster(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "SET", "mine", "kept")
+	killed := make(chan error, 1)
+	leader := c.leader()
+	time.AfterFunc(1500*time.Millisecond, func() { killed <- leader.Kill() })
+	o, v, page := verify(t, c, "--duration", "4s")
+	if err := <-killed; err != nil {
+		t.Fatal(err)
+	}
+	if o.code != 0 || v.Verdict != "held" || v.Violations != 0 || v.Commands < 100 || v.Grants == 0 || len(v.Target) != 3 {
+		t.Errorf("code %d, %+v; it printed\n%s", o.code, v, o.errOut)
+	}
+	wantContains(t, "page", page, "<svg", "All promises held", "slow or refused")
+	other := c.others(leader)[0]
+	want(t, other, "kept", "GET", "mine")
+	want(t, other, "(integer) 1", "DBSIZE")
+}
+
+// Somebody deletes locks that others hold: that is found, and said.
+func TestVerify_FindsWhatIsBroken(t *testing.T) {
+	c := startCluster(t)
+	stop, done := make(chan struct{}), make(chan struct{})
+	conn := dial(t, c.Nodes[0])
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				show(conn, "DEL", fmt.Sprintf("broken:lock:0:%d", i%10))
+			}
+		}
+	}()
+	o, v, page := verify(t, c, "--duration", "3s", "--prefix", "broken:")
+	close(stop)
+	<-done
+	if o.code != 1 || v.Verdict != "violated" || v.Violations == 0 {
+		t.Errorf("code %d, %+v; it printed\n%s", o.code, v, o.errOut)
+	}
+	wantContains(t, "page", page, "A promise was broken", "mutual exclusion", `class="mark"`)
+	wantContains(t, "standard error", o.errOut, "VIOLATED")
+}
+
+// What cannot be asked cannot be judged: that is no pass.
+func TestVerify_NothingToBeSaid(t *testing.T) {
+	t.Parallel()
+	base, err := FreePorts(1, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, args := range map[string][]string{
+		"nobody there":     {"--addrs", loopback(base), "--duration", "1s"},
+		"no address":       {"--addrs", "nonsense"},
+		"no such fault":    {"--local", "--faults", "meteorite"},
+		"no such password": {"--addrs", loopback(base), "--password", "x", "--duration", "1s"},
+	} {
+		if o := invoke(t, nil, append([]string{"verify"}, args...)...); o.code != 2 || !strings.Contains(o.errOut, "nothing can be said") {
+			t.Errorf("%s: %+v", what, o)
+		}
+	}
+}
+
+// verify --local attacks clusters of its own and leaves nothing behind.
+func TestVerify_Local(t *testing.T) {
+	takeSlot(t)
+	dir := t.TempDir()
+	o := invoke(t, []string{"TMPDIR=" + dir}, "verify", "--local", "--episodes", "1", "--faults", "kill -9 follower,forwarder cut", "--seed", "3")
+	if o.code != 0 {
+		t.Errorf("code %d; it printed\n%s%s", o.code, o.out, o.errOut)
+	}
+	wantContains(t, "output", o.out, "kill -9 follower", "forwarder cut from leader", "linearizable keys", "no violation (seed 3)")
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%v left behind, %v", left, err)
+	}
+}
