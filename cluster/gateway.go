@@ -122,8 +122,8 @@ func (g *gateway) linked(l link, accepted uint64) {
 	if g.first == 1 && len(g.pending) == 0 {
 		// The start itself goes into the log, whether or not a client ever writes
 		// here: else nobody could tell later that an older directory came back.
-		g.pending = append(g.pending, nil)
-		_ = l.send(0, 1, noop)
+		g.pending = append(g.pending, abandoned)
+		_ = l.send(0, 1, abandoned.body)
 	}
 	waiting := g.unsent
 	g.unsent = nil

@@ -56,3 +56,34 @@ func TestEventQueue_Overflow(t *testing.T) {
 		t.Error("queue is not empty after take")
 	}
 }
+
+// numbers is a link that notes the numbers of groups.
+type numbers []uint64
+
+func (l *numbers) send(_, seq uint64, _ []byte) error {
+	*l = append(*l, seq)
+	return nil
+}
+
+// The group that tells of a node's start is owed until its result is here: a
+// leader that went before it was committed must not leave a gap, behind which
+// nothing of that node would ever run.
+func TestGateway_StartIsOwed(t *testing.T) {
+	stats := newCounters()
+	g := &gateway{clock: systemClock{}, opts: DefaultOptions(), stats: &stats, first: 1}
+	var first, second, third numbers
+	g.linked(&first, 0)
+	g.deliver(nil) // of the next leader, which knows nothing of it
+	g.linked(&second, 0)
+	if len(first) != 1 || len(second) != 1 || second[0] != 1 {
+		t.Fatalf("the first leader was sent %v, the second %v; want the number 1 both times", first, second)
+	}
+	g.deliver([]fsm.GroupResult{{Seq: 1, Status: fsm.StatusDone}})
+	g.linked(&third, 1)
+	if len(third) != 0 || g.floor() != 1 {
+		t.Errorf("sent again: %v, floor %d", third, g.floor())
+	}
+	if g.foreign(1) || !g.foreign(2) {
+		t.Error("a leader that has accepted number 2 was not found to know another process")
+	}
+}
