@@ -22,6 +22,7 @@ type options struct {
 	seed                          uint64
 	episodes                      int
 	controls, keep, figures       bool
+	library                       bool
 }
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")
 	flag.BoolVar(&o.controls, "controls", true, "also play episodes that break a promise on purpose, which has to be caught")
+	flag.BoolVar(&o.library, "library", true, "also run clients of go-redis with its defaults")
 	flag.BoolVar(&o.keep, "keep", false, "keep what every episode leaves, not only violations")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
 	flag.Parse()
@@ -65,6 +67,9 @@ func run(ctx context.Context, o options) error {
 	cfg := attack.DefaultConfig()
 	cfg.Program, cfg.Dir, cfg.Seed, cfg.Episodes = o.program, dir, o.seed, o.episodes
 	cfg.Faults, cfg.Controls, cfg.Keep, cfg.Out = strings.Split(o.faults, ","), o.controls, o.keep, os.Stdout
+	if o.library {
+		cfg.Beside = withLibrary
+	}
 	fmt.Printf("seed %d; again with: make chaos SEED=%d EPISODES=%d FAULTS='%s'\n", o.seed, o.seed, o.episodes, o.faults)
 	report, err := attack.Run(ctx, cfg)
 	if err != nil {

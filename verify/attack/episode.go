@@ -35,6 +35,8 @@ type episode struct {
 	violations []oracle.Violation
 	events     []Event
 	recoveries []oracle.Recovery
+	beside     Check // what the clients of Config.Beside have seen
+	besideBad  []oracle.Violation
 	cutShort   bool // a fault of the present step could not do all it does
 	health     oracle.Health
 }
@@ -92,10 +94,19 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 	if e.load, err = load.Start(ctx, lc); err != nil {
 		return err
 	}
+	var companion Companion
+	if e.cfg.Beside != nil && e.plan.Control == "" {
+		companion = e.cfg.Beside(ctx, e.c.addrs(), e.plan.Seed)
+	}
 	e.mon = watch(ctx, e)
 	rng := rand.New(rand.NewPCG(e.plan.Seed, 1))
 	err = e.strikes(ctx, rng)
 	e.load.Stop()
+	if companion != nil {
+		ending, stop := soon(ctx, 30*time.Second, "end")
+		e.beside.Name, e.beside.Checked, e.besideBad = companion.Stop(ending)
+		stop()
+	}
 	if err == nil {
 		err = e.afterwards(ctx)
 	}

@@ -30,7 +30,17 @@ type Config struct {
 	Traffic int
 	Quiet   time.Duration
 	Out     io.Writer // progress, a line an episode
-	Keep    bool      // keep all directories, not only those of violations
+	// Beside starts more clients at the addresses of each cluster, nil for none.
+	Beside func(ctx context.Context, addrs []string, seed uint64) Companion
+	Keep   bool // keep all directories, not only those of violations
+}
+
+// Companion is clients of another kind beside the load: those of a library.
+type Companion interface {
+	// Stop ends them, once the cluster is whole again, and returns what they have
+	// seen: how much was checked, and what was wrong. It must not take longer than
+	// ctx.
+	Stop(ctx context.Context) (name string, checked int, bad []oracle.Violation)
 }
 
 // DefaultConfig returns a Config for a small machine, without Program and Dir.
@@ -166,6 +176,9 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	rep.Events = e.events
 	sort.Slice(rep.Events, func(i, j int) bool { return rep.Events[i].From < rep.Events[j].From })
 	rep.note("recovery: nodes that served again", len(e.recoveries), oracle.Recoveries(e.recoveries, recoverWithin))
+	if e.beside.Name != "" {
+		rep.note(e.beside.Name, e.beside.Checked, e.besideBad)
+	}
 	rep.Violations = append(rep.Violations, e.violations...)
 	if e.plan.Control != "" {
 		rep.controlled()

@@ -137,6 +137,7 @@ type band struct {
 type mark struct {
 	X, W    float64
 	Y, H    int
+	Wide    bool // a whole history: drawn as a frame
 	Tooltip string
 }
 
@@ -169,6 +170,7 @@ func draw(ep *attack.EpisodeReport) *chart {
 		if y, ok := at[v.Key]; ok {
 			m.Y, m.H = y-1, rowHeight
 		}
+		m.Wide = m.W > 200
 		c.Marks = append(c.Marks, m)
 	}
 	step := time.Second
