@@ -163,8 +163,8 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 	c.wire += uint64(k)
 	if err == nil {
 		c.sumW = sum
-		if cap(c.out) > 4*maxRecord {
-			c.out = nil // streams are many and mostly quiet
+		if cap(c.out) > 2*keepBuffer {
+			c.out = nil
 		}
 		return taken, nil
 	}

@@ -228,10 +228,15 @@ type outcome struct {
 	out, errOut string
 }
 
-// invoke runs the program to its end.
+// invoke runs the program to its end, which has to come soon.
 func invoke(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	return invokeWithin(t, 30*time.Second, env, args...)
+}
+
+func invokeWithin(t *testing.T, limit time.Duration, env []string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(cleanEnv(), env...)

@@ -27,7 +27,7 @@ func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, pag
 	for _, n := range c.Nodes {
 		addrs = append(addrs, n.Clients)
 	}
-	o = invoke(t, nil, append([]string{"verify", "--addrs", strings.Join(addrs, ","), "--report", path, "--json", "-"}, args...)...)
+	o = invokeWithin(t, 2*time.Minute, nil, append([]string{"verify", "--addrs", strings.Join(addrs, ","), "--report", path, "--json", "-"}, args...)...)
 	if err := json.Unmarshal([]byte(o.out), &v); err != nil {
 		t.Fatalf("summary: %v; it printed\n%s%s", err, o.out, o.errOut)
 	}
@@ -110,7 +110,7 @@ func TestVerify_NothingToBeSaid(t *testing.T) {
 func TestVerify_Local(t *testing.T) {
 	takeSlot(t)
 	dir := t.TempDir()
-	o := invoke(t, []string{"TMPDIR=" + dir}, "verify", "--local", "--episodes", "1", "--faults", "kill -9 follower,forwarder cut", "--seed", "3")
+	o := invokeWithin(t, 3*time.Minute, []string{"TMPDIR=" + dir}, "verify", "--local", "--episodes", "1", "--faults", "kill -9 follower,forwarder cut", "--seed", "3")
 	if o.code != 0 {
 		t.Errorf("code %d; it printed\n%s%s", o.code, o.out, o.errOut)
 	}

@@ -101,9 +101,10 @@ type Report struct {
 }
 
 // Held reports whether the run is a pass: nothing violated, everything played,
-// every control caught.
+// every control caught, and, if there were faults to be injected, some that took
+// effect.
 func (r *Report) Held() bool {
-	return r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught && len(r.Episodes) > 0
+	return (len(r.Classes) == 0 || r.Faults > 0) && r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught && len(r.Episodes) > 0
 }
 
 // Run plays episodes until they are done or ctx ends.
