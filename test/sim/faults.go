@@ -48,6 +48,8 @@ func (w *world) strike(f Fault) (bit bool) {
 		return w.net.effects().broken > before
 	case "slow links":
 		return b.slowLinks()
+	case "slow answers":
+		return b.slowAnswers()
 	case "replay of old requests":
 		return w.net.replay(b.r.IntN)
 	case "kill":
@@ -69,6 +71,8 @@ func (w *world) strike(f Fault) (bit bool) {
 		return b.clockDrift()
 	case "transfer storm":
 		return b.transfers()
+	case "transfer":
+		return b.transfer()
 	case "removal":
 		return b.removal()
 	case "addition":
@@ -199,6 +203,22 @@ func (b *blow) slowLinks() bool {
 	return b.w.net.effects().late > before
 }
 
+// slowAnswers delays all that comes to a node, for longer than it takes to elect
+// another: acknowledgements arrive when they are no longer true.
+func (b *blow) slowAnswers() bool {
+	id := b.pick()
+	ds := b.to(id)
+	before := b.w.net.effects().late
+	for _, d := range ds {
+		b.w.net.slow(d, time.Duration(b.f.Much))
+	}
+	b.wait()
+	for _, d := range ds {
+		b.w.net.slow(d, 0)
+	}
+	return b.w.net.effects().late > before
+}
+
 func (b *blow) crash(loud bool, ids ...string) bool {
 	bit := false
 	for _, id := range ids {
@@ -301,6 +321,23 @@ func (b *blow) transfers() bool {
 		<-time.After(askEvery)
 	}
 	return bit
+}
+
+// transfer makes one node leader.
+func (b *blow) transfer() bool {
+	for range removeTries {
+		leader := b.w.leader()
+		if leader == b.f.Who {
+			return true
+		}
+		if leader != "" {
+			if p := b.w.node(leader).running(); p != nil {
+				_ = p.n.TransferLeadership(b.f.Who) // who leads is seen above
+			}
+		}
+		<-time.After(askEvery / 2)
+	}
+	return false
 }
 
 // removal removes a member, throws its disk away, and lets it join anew.

@@ -32,9 +32,10 @@ func TestPackages_HaveComments(t *testing.T) {
 var mayImport = map[string][]string{
 	"fsm":             {},
 	"rpc":             {},
-	"cluster/storage": {},
+	"cluster/seeded":  {},
+	"cluster/storage": {"cluster/seeded"},
 	"cluster/script":  {"fsm"},
-	"cluster":         {"fsm", "rpc", "cluster/storage"},
+	"cluster":         {"fsm", "rpc", "cluster/seeded", "cluster/storage"},
 	"resp":            {"fsm", "cluster"},
 	"verify/oracle":   {},
 	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
@@ -43,7 +44,7 @@ var mayImport = map[string][]string{
 	"verify/attack": {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
 	"verify/report": {"verify/oracle", "verify/attack"},
 	"cmd":           {"fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
-	"test":          {"fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
+	"test":          {"fsm", "rpc", "cluster", "cluster/script", "cluster/seeded", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.
