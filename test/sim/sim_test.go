@@ -84,7 +84,9 @@ func TestSim(t *testing.T) {
 	err := fleet().Run(plans, func(r *Result) bool {
 		report.Add(r)
 		if len(r.Violations) > 0 {
-			t.Errorf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s", r.Schedule.Seed, r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
+			// At once: a run may take a night.
+			fmt.Printf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed, r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
+			t.Errorf("seed %d fails", r.Schedule.Seed)
 		}
 		return len(report.Failed) >= 5 // enough to look at
 	})
