@@ -49,8 +49,6 @@ func TestServe(t *testing.T) {
 // inBubble runs a schedule in a bubble of its own. Goroutines that are left when
 // everything has been closed end the process with their stacks.
 func inBubble(t *testing.T, plan *Schedule) (r *Result) {
-	// raft draws its timeouts from here. The seed makes them the same again, as
-	// long as goroutines ask in the same order.
 	history := run
 	switch plan.Scenario {
 	case powerCutScenario:
@@ -58,6 +56,8 @@ func inBubble(t *testing.T, plan *Schedule) (r *Result) {
 	case lateSnapshotScenario:
 		history = lateSnapshots
 	}
+	// raft draws its timeouts from here. The seed makes them the same again, as
+	// long as goroutines ask in the same order.
 	//lint:ignore SA1019 there is no other way to seed a library's use of it
 	mathrand.Seed(int64(plan.Seed))
 	begun := time.Now()

@@ -289,8 +289,11 @@ func (w *world) look() {
 			continue
 		}
 		st := p.n.Status()
+		// Role and term are not read at one moment: they count when they stay.
 		if st.Role == "leader" {
-			w.audit.led(id, st.Term)
+			if again := p.n.Status(); again.Role == st.Role && again.Term == st.Term {
+				w.audit.led(id, st.Term)
+			}
 		}
 		p.n.View(func(m *fsm.Machine) {
 			index, hash := m.Hash()
