@@ -360,7 +360,7 @@ func (b *blow) addition() bool {
 }
 
 // island cuts the leader off and then has it remove all others: not one of the
-// removals may come about. (Of two members the leader may remove the other one
+// removals may come about. (Of two voters the leader may remove the other one
 // alone: the majority of what is left is itself.)
 func (b *blow) island() bool {
 	leader := b.w.leader()
@@ -371,12 +371,12 @@ func (b *blow) island() bool {
 	if p == nil {
 		return false
 	}
-	members, _, _ := b.w.members()
+	_, voters, _, _ := b.w.members()
 	heal := b.w.net.cut(b.isolated(leader))
 	var healed atomic.Bool
 	for _, id := range without(b.w.ids(), leader) {
 		b.w.wg.Go(func() {
-			if p.n.RemoveMember(id) == nil && len(members) > 2 && !healed.Load() && !p.dead.Load() {
+			if p.n.RemoveMember(id) == nil && voters > 2 && !healed.Load() && !p.dead.Load() {
 				b.w.audit.violate("%s, which reached nobody, removed %s", leader, id)
 			}
 		})

@@ -81,8 +81,13 @@ func TestSim(t *testing.T) {
 	}
 	report := NewReport()
 	begun := time.Now()
+	told := begun
 	err := fleet().Run(plans, func(r *Result) bool {
 		report.Add(r)
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			fmt.Printf("%d of %d seeds, %d failed\n", report.Histories, len(plans), len(report.Failed))
+		}
 		if len(r.Violations) > 0 {
 			// At once: a run may take a night.
 			fmt.Printf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed, r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
