@@ -11,6 +11,7 @@ const (
 	NoTermStart    = "no-term-start"      // cluster/node.go: an office opens without its own entry in the log
 	WallExpiry     = "wall-expiry"        // cluster/office.go: the lease clock follows the wall clock
 	EarlyExpiry    = "early-expiry"       // cluster/office.go: an office's clock starts ahead of the log's
+	LateExpiry     = "late-expiry"        // cluster/office.go: an office's clock runs at half the speed
 	UnknownRefused = "unknown-as-refused" // cluster/gateway.go: an open outcome is reported as "not executed"
 	CrossedReplies = "crossed-replies"    // cluster/gateway.go: two calls get each other's reply
 	VerifyLeader   = "verify-leader"      // cluster/read.go: raft.VerifyLeader in place of a round of questions
@@ -27,6 +28,6 @@ const (
 func All() []string {
 	return []string{
 		StaleRead, SkippedFsync, NoTermStart, DoubleApply, WallExpiry, SnapshotClock, UnknownRefused, CrossedReplies, LostSessions, VerifyLeader,
-		EarlyExpiry, OldSnapshot, NoWatch, TokenReset,
+		EarlyExpiry, LateExpiry, OldSnapshot, NoWatch, TokenReset,
 	}
 }

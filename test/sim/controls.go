@@ -90,6 +90,9 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "power failure of all", At: 2*second + 10*ms, For: second})
 	case seeded.LostSessions, seeded.TokenReset:
 		return drill(seed, 3, 9*second, Fault{Kind: "kill", For: 7 * second, Who: follower})
+	case seeded.LateExpiry:
+		// Long times of health, with which alone a key has to be gone.
+		return drill(seed, 2, 12*second, Fault{Kind: "kill", For: second, Who: follower})
 	case seeded.EarlyExpiry:
 		return drill(seed, 8, 3*second, Fault{Kind: "kill", For: second, Who: leader})
 	case seeded.StaleRead:
