@@ -94,6 +94,12 @@ sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL ea
 	$(GO) test -c -o bin/sim.test ./test/sim
 	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-seeds $(SEEDS)) -virtual $(VIRTUAL) -json bin/sim.json
 
+.PHONY: controls
+controls: ## put mistakes into the product, one at a time, and see that the simulator finds each of them
+	@mkdir -p bin
+	$(GO) test -c -tags seededbug -o bin/controls.test ./test/sim
+	bin/controls.test -test.run '^TestControls$$' -test.timeout 20m
+
 .PHONY: docker
 docker: ## build the container image holdfast:latest from this tree (needs Docker; nothing is pulled)
 	@rm -rf bin/image && mkdir -p bin/image/data

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -67,7 +68,7 @@ func (s *Session) Do(g *fsm.Group, local bool) ([]byte, error) {
 // read runs the group of the call as a read.
 func (s *Session) read(local bool) ([]byte, error) {
 	c := &s.call
-	if local {
+	if local || seeded.On(seeded.StaleRead) {
 		n := s.node
 		reply, _, err := n.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Kill: n.scripts.kill})
 		s.keep(reply)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -173,6 +174,9 @@ func (g *gateway) deliver(groups []fsm.GroupResult) (relink bool) {
 	}
 	g.advanceLocked()
 	g.mu.Unlock()
+	if seeded.On(seeded.CrossedReplies) && len(done) > 1 {
+		done[0].r, done[1].r = done[1].r, done[0].r
+	}
 	for _, e := range done {
 		switch {
 		case e.r.Status == fsm.StatusReplyLost:
@@ -311,6 +315,10 @@ func (g *gateway) sweep() {
 		c.finish(nil, ErrNoLeader)
 	}
 	for _, c := range unknown {
+		if seeded.On(seeded.UnknownRefused) {
+			c.finish(nil, ErrNoLeader)
+			continue
+		}
 		c.finish(nil, ErrUnknown)
 	}
 	g.stats.Unknown.Add(float64(len(unknown)))

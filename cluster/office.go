@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -113,7 +114,13 @@ func newOffice(n *Node, term, start uint64, lease int64) *office {
 		stats:    &n.stats,
 	}
 	o.scripts = o.host.until(o.done)
-	o.time.Store(&timeBase{lease, n.clock.Mono()})
+	if seeded.On(seeded.WallExpiry) {
+		o.clock = seededClock(o.clock)
+	}
+	if seeded.On(seeded.EarlyExpiry) {
+		lease += int64(2 * time.Second)
+	}
+	o.time.Store(&timeBase{lease, o.clock.Mono()})
 	o.reads.init(o)
 	o.wg.Add(2)
 	go o.propose()
@@ -159,6 +166,9 @@ type timeBase struct {
 func (o *office) now() int64 {
 	t := o.time.Load()
 	d := int64(o.clock.Mono() - t.t0)
+	if seeded.On(seeded.LateExpiry) {
+		d /= 2
+	}
 	return t.base + d - d/(1e6/driftPPM)
 }
 

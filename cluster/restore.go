@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 )
 
 // A snapshot from the leader may come late: it waited in a socket for longer
@@ -53,6 +55,9 @@ func placeOf(r io.ReadCloser) *raft.SnapshotMeta {
 // keeps reports whether the log, or a later snapshot, holds everything that a
 // snapshot would bring, and more. raft's main loop stands still meanwhile.
 func keeps(log raft.LogStore, snaps raft.SnapshotStore, meta *raft.SnapshotMeta) (bool, error) {
+	if seeded.On(seeded.OldSnapshot) {
+		return false, nil
+	}
 	list, err := snaps.List()
 	if err != nil {
 		return false, err

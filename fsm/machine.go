@@ -247,6 +247,10 @@ func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) erro
 	case s == nil:
 		g.Status = StatusStale
 		return nil
+	case g.Seq <= s.lastSeq && seeded("double-apply"):
+		out, err := c.run(nil, body)
+		g.Reply = out
+		return err
 	case g.Seq <= s.lastSeq:
 		m.stats.Duplicates++
 		k := s.kept(g.Seq)
@@ -479,7 +483,7 @@ func (c *Ctx) transaction() (Reply, error) {
 	if d.err != nil || n > uint64(len(d.b)) {
 		return Reply{}, fmt.Errorf("transaction: %w", ErrFormat)
 	}
-	if !intact {
+	if !intact && !seeded("no-watch") {
 		for ; n > 0; n-- {
 			if _, _, err := c.r.command(); err != nil {
 				return Reply{}, err

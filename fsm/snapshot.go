@@ -55,7 +55,11 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	b = binary.AppendUvarint(b, m.applied)
 	b = binary.AppendUvarint(b, m.term)
 	b = appendString(b, m.clusterID)
-	b = binary.AppendVarint(b, m.clock.Lease)
+	lease := m.clock.Lease
+	if seeded("snapshot-clock") {
+		lease = 0
+	}
+	b = binary.AppendVarint(b, lease)
 	b = binary.AppendVarint(b, m.clock.Wall)
 	b = binary.LittleEndian.AppendUint64(b, m.chain)
 	for _, n := range []uint64{m.stats.Entries, m.stats.Groups, m.stats.Ops, m.stats.Expired, m.stats.Backwards, m.stats.Fenced, m.stats.Gaps, m.stats.Duplicates} {
@@ -300,6 +304,9 @@ func (d *decoder) object() (db int, o *object, elements uint64, err error) {
 	o.token = Pos(d.uvarint())
 	o.version = Pos(d.uvarint())
 	o.touched = d.varint()
+	if seeded("token-reset") {
+		o.token, o.version = 0, 0
+	}
 	o.deadline = d.varint()
 	o.expireAt = d.varint()
 	allowed := byte(flagRaw)
@@ -511,7 +518,9 @@ func (l *snapshotLoader) head(d *decoder) {
 func (l *snapshotLoader) session(d *decoder) {
 	node := string(d.bytes())
 	l.last = &session{boot: d.uvarint(), floor: d.uvarint()}
-	l.m.sessions[node] = l.last
+	if !seeded("lost-sessions") {
+		l.m.sessions[node] = l.last
+	}
 	l.sessions++
 	l.replies(d)
 }

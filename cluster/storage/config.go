@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
 )
 
 // The kinds of log store, for Config.LogKind.
@@ -63,6 +65,11 @@ type Config struct {
 	// and must be quick.
 	Observe func(op string, d time.Duration, bytes int)
 
+	// SegmentFS is the file system that the segments of a raft-wal log are written
+	// to. Harnesses that cut the power put theirs in its place. Default: the
+	// system's.
+	SegmentFS types.VFS
+
 	// noteEvery is how often the file acked follows the log. Tests set it.
 	noteEvery time.Duration
 }
@@ -107,6 +114,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Observe == nil {
 		c.Observe = func(string, time.Duration, int) {}
+	}
+	if c.SegmentFS == nil {
+		c.SegmentFS = fs.New()
 	}
 	if c.noteEvery <= 0 {
 		c.noteEvery = 500 * time.Millisecond

@@ -202,7 +202,7 @@ func (s *Stores) openLog(m mark, bad corrupter, snaps snapshotScan) (disk diskLo
 		return b, sp, stale, nil
 	}
 
-	list := newSegmentList(s.kv, walDir(s.cfg.Dir), s.g)
+	list := newSegmentList(s.kv, walDir(s.cfg.Dir), s.cfg.SegmentFS, s.g)
 	found, err := list.load()
 	if err != nil {
 		return nil, sp, false, err

@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 )
 
 // segmentList is raft-wal's list of segments (types.MetaStore), kept in
@@ -24,7 +25,7 @@ import (
 type segmentList struct {
 	kv  *kv
 	dir string // of the segments
-	fs  *fs.FS
+	fs  types.VFS
 	g   *guard
 
 	mu    sync.Mutex
@@ -33,8 +34,8 @@ type segmentList struct {
 
 var _ types.MetaStore = (*segmentList)(nil)
 
-func newSegmentList(s *kv, dir string, g *guard) *segmentList {
-	return &segmentList{kv: s, dir: dir, fs: fs.New(), g: g}
+func newSegmentList(s *kv, dir string, fs types.VFS, g *guard) *segmentList {
+	return &segmentList{kv: s, dir: dir, fs: fs, g: g}
 }
 
 // load reads the list. A new log has none.
@@ -140,7 +141,7 @@ func (l *segmentList) Close() error { return nil }
 // segmentFS is the file system that raft-wal writes to. It differs from
 // raft-wal's own in Create only: the file is there already (see segmentList).
 type segmentFS struct {
-	*fs.FS
+	types.VFS
 }
 
 // Create implements types.VFS.
@@ -154,3 +155,18 @@ func (f segmentFS) Create(dir, name string, size uint64) (types.WritableFile, er
 	}
 	return f.OpenWriter(dir, name)
 }
+
+// OpenWriter implements types.VFS.
+func (f segmentFS) OpenWriter(dir, name string) (types.WritableFile, error) {
+	w, err := f.VFS.OpenWriter(dir, name)
+	if err == nil && seeded.On(seeded.SkippedFsync) {
+		return unsynced{w}, nil
+	}
+	return w, err
+}
+
+// unsynced is a file with the mistake of that name.
+type unsynced struct{ types.WritableFile }
+
+// Sync implements types.WritableFile.
+func (unsynced) Sync() error { return nil }

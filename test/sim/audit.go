@@ -2,12 +2,15 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/crc32"
 	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
 // audit compares what the nodes write and say of themselves, across all of them
@@ -121,21 +124,22 @@ func (a *audit) hash(node string, index, hash uint64) {
 	}
 }
 
-// log returns the committed entries in order, and the first index that is
-// missing between them, 0 if none is.
-func (a *audit) log() (entries []*raft.Log, gap uint64) {
+// log returns the committed entries in order, and the first index that no node
+// was seen to have, 0 if there is none.
+func (a *audit) log() (log replay.Log, gap uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	log.Node = "all nodes"
 	for _, l := range a.committed {
-		entries = append(entries, l)
+		log.Entries = append(log.Entries, replay.Entry{Index: l.Index, Term: l.Term, Command: l.Type == raft.LogCommand, Data: l.Data})
 	}
-	slices.SortFunc(entries, func(x, y *raft.Log) int { return int(int64(x.Index) - int64(y.Index)) })
-	for i, l := range entries {
+	slices.SortFunc(log.Entries, func(x, y replay.Entry) int { return cmp.Compare(x.Index, y.Index) })
+	for i, l := range log.Entries {
 		if l.Index != uint64(i)+1 {
-			return entries, uint64(i) + 1
+			return log, uint64(i) + 1
 		}
 	}
-	return entries, 0
+	return log, 0
 }
 
 // failovers counts the terms that had a leader, but the first.

@@ -101,7 +101,6 @@ func (d *disk) crash() {
 		close(d.hang)
 		d.hang = nil
 	}
-	d.slow = 0
 }
 
 // stall makes writes wait until the function it returns is called. It returns

@@ -48,6 +48,8 @@ func (w *world) strike(f Fault) (bit bool) {
 		return w.net.effects().broken > before
 	case "slow links":
 		return b.slowLinks()
+	case "slow answers":
+		return b.slowAnswers()
 	case "replay of old requests":
 		return w.net.replay(b.r.IntN)
 	case "kill":
@@ -69,6 +71,8 @@ func (w *world) strike(f Fault) (bit bool) {
 		return b.clockDrift()
 	case "transfer storm":
 		return b.transfers()
+	case "transfer":
+		return b.transfer()
 	case "removal":
 		return b.removal()
 	case "addition":
@@ -199,6 +203,22 @@ func (b *blow) slowLinks() bool {
 	return b.w.net.effects().late > before
 }
 
+// slowAnswers delays all that comes to a node, for longer than it takes to elect
+// another: acknowledgements arrive when they are no longer true.
+func (b *blow) slowAnswers() bool {
+	id := b.pick()
+	ds := b.to(id)
+	before := b.w.net.effects().late
+	for _, d := range ds {
+		b.w.net.slow(d, time.Duration(b.f.Much))
+	}
+	b.wait()
+	for _, d := range ds {
+		b.w.net.slow(d, 0)
+	}
+	return b.w.net.effects().late > before
+}
+
 func (b *blow) crash(loud bool, ids ...string) bool {
 	bit := false
 	for _, id := range ids {
@@ -303,6 +323,23 @@ func (b *blow) transfers() bool {
 	return bit
 }
 
+// transfer makes one node leader.
+func (b *blow) transfer() bool {
+	for range removeTries {
+		leader := b.w.leader()
+		if leader == b.f.Who {
+			return true
+		}
+		if leader != "" {
+			if p := b.w.node(leader).running(); p != nil {
+				_ = p.n.TransferLeadership(b.f.Who) // who leads is seen above
+			}
+		}
+		<-time.After(askEvery / 2)
+	}
+	return false
+}
+
 // removal removes a member, throws its disk away, and lets it join anew.
 func (b *blow) removal() bool {
 	id := b.pick()
@@ -323,7 +360,7 @@ func (b *blow) addition() bool {
 }
 
 // island cuts the leader off and then has it remove all others: not one of the
-// removals may come about. (Of two members the leader may remove the other one
+// removals may come about. (Of two voters the leader may remove the other one
 // alone: the majority of what is left is itself.)
 func (b *blow) island() bool {
 	leader := b.w.leader()
@@ -334,12 +371,12 @@ func (b *blow) island() bool {
 	if p == nil {
 		return false
 	}
-	members, _, _ := b.w.members()
+	_, voters, _, _ := b.w.members()
 	heal := b.w.net.cut(b.isolated(leader))
 	var healed atomic.Bool
 	for _, id := range without(b.w.ids(), leader) {
 		b.w.wg.Go(func() {
-			if p.n.RemoveMember(id) == nil && len(members) > 2 && !healed.Load() && !p.dead.Load() {
+			if p.n.RemoveMember(id) == nil && voters > 2 && !healed.Load() && !p.dead.Load() {
 				b.w.audit.violate("%s, which reached nobody, removed %s", leader, id)
 			}
 		})

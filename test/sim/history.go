@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
 // history is one run of a schedule: the world, what the clients saw of it, and
@@ -21,6 +22,7 @@ type history struct {
 
 	mu       sync.Mutex
 	ops      []oracle.Op
+	written  []oracle.Op // ops and attempts at locks, as they stand in the log
 	holds    []oracle.Hold
 	refusals []oracle.Refusal
 	appends  []oracle.Append
@@ -67,6 +69,22 @@ func (h *history) op(f *family, o oracle.Op) {
 	if o.Outcome == oracle.Unknown && !o.Kind.Reads() {
 		f.open[o.Key]++
 	}
+}
+
+// write keeps an operation as it stands in the log, for the replay.
+func (h *history) write(o oracle.Op, cmd command, transaction bool) {
+	switch {
+	case len(cmd) > 0 && cmd[0] == "delex":
+		return // the replay's model does not know the word
+	case transaction:
+		o.Kind = oracle.Set
+		if o.Outcome == oracle.Done {
+			o.Reply = oracle.Reply{Text: "OK"}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.written = append(h.written, o)
 }
 
 func (h *history) hold(x oracle.Hold) {
@@ -307,6 +325,14 @@ func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, list
 	if lists != nil {
 		add(oracle.Once(h.appends, lists))
 		r.Checks["at most once"] = len(h.appends)
+	}
+	if log, gap := h.w.audit.log(); gap == 0 {
+		replayed := replay.Check(log, h.written, h.appends)
+		add(replayed.Violations)
+		r.Entries = replayed.Entries
+		r.Checks["replay of the log"] = replayed.Matched + replayed.Reads
+	} else {
+		r.Checks["replay NOT RUN: entries were not seen"]++
 	}
 	add(oracle.Batches(h.batches))
 	checked, bad := oracle.Replies(h.ops)

@@ -142,9 +142,9 @@ func (n *network) unplug(id string, loud bool) {
 		switch {
 		case c.out.dir.from == id: // the dead process's own end
 			c.breakOff(net.ErrClosed)
-		case c.out.dir.to == id && loud:
+		case c.out.dir.to == id && loud && n.link(c.in.dir).cuts == 0:
 			c.breakOff(syscall.ECONNRESET)
-		case c.out.dir.to == id:
+		case c.out.dir.to == id: // nobody is told: it finds out when the host is back
 			c.in.lost, c.out.lost = true, true
 		}
 	}
@@ -289,9 +289,8 @@ type half struct {
 	held    []chunk // written while the link was cut
 	last    time.Time
 	changed sync.Cond
-	err     error // what reads and writes fail with, once it is set
-	lost    bool  // the other end has no power: bytes go nowhere
-	shut    bool  // an end of file is on its way
+	lost    bool // the other end has no power: bytes go nowhere
+	shut    bool // an end of file is on its way
 	tape    *tape
 }
 
@@ -354,28 +353,21 @@ type conn struct {
 	in, out *half
 	peer    *conn
 	closed  bool
+	err     error // why it was closed, if not by its owner
 
 	readBy, writeBy time.Time // deadlines, zero for none
 	wake            *time.Timer
 }
 
-// breakOff ends both directions with an error, for this end. n.mu is held.
+// breakOff ends this end of the connection with an error. n.mu is held.
 func (c *conn) breakOff(err error) {
 	if c.closed {
 		return
 	}
-	c.closed = true
+	c.closed, c.err = true, err
 	c.n.seen.broken++
-	c.in.fail(err)
-	c.out.fail(err)
+	c.in.changed.Broadcast()
 	delete(c.n.conns, c)
-}
-
-func (h *half) fail(err error) {
-	if h.err == nil {
-		h.err = err
-	}
-	h.changed.Broadcast()
 }
 
 // Read implements net.Conn.
@@ -386,10 +378,10 @@ func (c *conn) Read(b []byte) (int, error) {
 		h := c.in
 		now := time.Now()
 		switch {
-		case c.closed && h.err == nil:
+		case c.err != nil:
+			return 0, c.err
+		case c.closed:
 			return 0, net.ErrClosed
-		case h.err != nil:
-			return 0, h.err
 		case !c.readBy.IsZero() && !now.Before(c.readBy):
 			return 0, os.ErrDeadlineExceeded
 		case len(h.ready) > 0 && !h.ready[0].at.After(now):
@@ -412,13 +404,13 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	switch h := c.out; {
-	case h.err != nil:
-		return 0, h.err
+	case c.err != nil:
+		return 0, c.err
 	case c.closed, h.shut:
 		return 0, net.ErrClosed
 	case !c.writeBy.IsZero() && !time.Now().Before(c.writeBy):
 		return 0, os.ErrDeadlineExceeded
-	case c.peer.closed && c.n.link(h.dir).cuts == 0:
+	case c.peer.closed && !h.lost && c.n.link(h.dir).cuts == 0:
 		return 0, syscall.EPIPE
 	case len(b) > 0:
 		if h.tape != nil {
@@ -438,7 +430,7 @@ func (c *conn) CloseWrite() error {
 }
 
 func (c *conn) shutLocked() {
-	if !c.out.shut && c.out.err == nil {
+	if !c.out.shut && c.err == nil {
 		c.out.shut = true
 		c.out.push(nil)
 	}

@@ -20,6 +20,8 @@ type Schedule struct {
 	// Sluggish says by how much the timers of raft are slower on a node.
 	Sluggish map[string]int `json:"sluggish,omitempty"`
 	Faults   []Fault        `json:"faults"`
+	// Scenario names what is run instead of a history: see scenarios.
+	Scenario string `json:"scenario,omitempty"`
 }
 
 // Fault is one blow. Whom it hits is a role where that says more than a name:
@@ -133,6 +135,7 @@ var recipes = []recipe{
 	{kind: "bridge", weight: 5, five: true, min: 500 * ms, max: 6 * time.Second},
 	{kind: "reset of connections", weight: 3, min: ms, max: 2 * ms, who: anyRole},
 	{kind: "slow links", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...), much: func(r *rand.Rand) int64 { return int64(between(r, 2*ms, 400*ms)) }},
+	{kind: "slow answers", weight: 3, min: 100 * ms, max: 2 * time.Second, who: anyRole, much: func(r *rand.Rand) int64 { return int64(between(r, 100*ms, 2*time.Second)) }},
 	{kind: "replay of old requests", weight: 4, min: ms, max: 2 * ms},
 	{kind: "kill", weight: 6, min: 50 * ms, max: 4 * time.Second, who: anyRole},
 	{kind: "power failure", weight: 4, min: 200 * ms, max: 4 * time.Second, who: anyRole},
@@ -165,7 +168,8 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 		s.Nodes = 5
 	}
 	if r.IntN(2) == 0 {
-		s.Sluggish[fmt.Sprintf("n%d", 1+r.IntN(s.Nodes))] = [...]int{2, 4, 12, 30}[r.IntN(4)]
+		// Not the first, which alone can lead until the cluster has formed.
+		s.Sluggish[fmt.Sprintf("n%d", 2+r.IntN(s.Nodes-1))] = [...]int{2, 4, 12, 30}[r.IntN(4)]
 	}
 	var pot []recipe
 	for _, c := range recipes {

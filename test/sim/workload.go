@@ -48,7 +48,7 @@ func (c *client) key(f *family) string {
 }
 
 // think is how long a client waits between two commands: thinkMean on average.
-const thinkMean = 200 * time.Millisecond
+const thinkMean = 300 * time.Millisecond
 
 func (c *client) think() bool {
 	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * thinkMean))))
@@ -76,7 +76,8 @@ func (c *client) register() {
 			cmd = c.draw(&o, fresh, cmp, ttl)
 		}
 		var x exchange
-		if o.Kind == oracle.GetSet && c.r.IntN(2) == 0 { // the same as a transaction
+		transaction := o.Kind == oracle.GetSet && c.r.IntN(2) == 0
+		if transaction { // the same, in two commands
 			x = c.transaction(nil, command{"get", o.Key}, command{"set", o.Key, fresh})
 			if x.outcome == oracle.Done {
 				if v := x.first(); len(v.Array) == 2 {
@@ -91,6 +92,7 @@ func (c *client) register() {
 		}
 		x.finish(&o, c.id)
 		c.h.op(f, o)
+		c.h.write(o, cmd, transaction)
 		if o.Outcome == oracle.Done && o.Arg != "" {
 			recent = append(recent, o.Arg)
 		}
@@ -190,6 +192,9 @@ func (c *client) locker() {
 		px := strconv.FormatInt(h.TTL.Milliseconds(), 10)
 		x := c.do(command{"set", h.Lock, h.Token, "nx", "px", px}, command{fsm.VersionCommand, h.Lock})
 		h.Call, h.Granted = x.call, x.ret
+		o := oracle.Op{Kind: oracle.Set, Key: h.Lock, Arg: h.Token, NX: true, TTL: h.TTL, Reply: x.first().Reply}
+		x.finish(&o, c.id)
+		c.h.write(o, nil, false)
 		switch {
 		case x.outcome == oracle.Refused:
 			continue

@@ -289,8 +289,11 @@ func (w *world) look() {
 			continue
 		}
 		st := p.n.Status()
+		// Role and term are not read at one moment: they count when they stay.
 		if st.Role == "leader" {
-			w.audit.led(id, st.Term)
+			if again := p.n.Status(); again.Role == st.Role && again.Term == st.Term {
+				w.audit.led(id, st.Term)
+			}
 		}
 		p.n.View(func(m *fsm.Machine) {
 			index, hash := m.Hash()
@@ -341,24 +344,27 @@ func (w *world) join(id string) {
 	w.revive(id)
 }
 
-// members returns the configuration of the leader of the highest term, and
-// that term.
-func (w *world) members() (ids []string, leader string, term uint64) {
+// members returns the configuration of the leader of the highest term, how many
+// vote in it, and that term.
+func (w *world) members() (ids []string, voters int, leader string, term uint64) {
 	leader = w.leader()
 	if leader == "" {
-		return nil, "", 0
+		return nil, 0, "", 0
 	}
 	p := w.node(leader).running()
 	if p == nil {
-		return nil, "", 0
+		return nil, 0, "", 0
 	}
 	term = p.n.Status().Term
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	for _, st := range p.n.ClusterStatus(ctx) {
 		ids = append(ids, st.ID)
+		if st.Voter {
+			voters++
+		}
 	}
-	return ids, leader, term
+	return ids, voters, leader, term
 }
 
 // repair starts what is down, and lets those join anew that are no members any
@@ -369,7 +375,7 @@ func (w *world) repair() {
 	}
 	for range 100 {
 		<-time.After(askEvery)
-		ids, leader, term := w.members()
+		ids, _, leader, term := w.members()
 		if leader == "" {
 			continue
 		}

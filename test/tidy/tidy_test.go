@@ -32,10 +32,11 @@ func TestPackages_HaveComments(t *testing.T) {
 var mayImport = map[string][]string{
 	"fsm":             {},
 	"rpc":             {},
-	"cluster/storage": {},
+	"cluster/seeded":  {},
+	"cluster/storage": {"cluster/seeded"},
 	"cluster/script":  {"fsm"},
 	"acl":             {"fsm"},
-	"cluster":         {"acl", "fsm", "rpc", "cluster/storage"},
+	"cluster":         {"acl", "fsm", "rpc", "cluster/seeded", "cluster/storage"},
 	"resp":            {"acl", "fsm", "cluster"},
 	"verify/oracle":   {},
 	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"verify/attack": {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
 	"verify/report": {"verify/oracle", "verify/attack"},
 	"cmd":           {"acl", "fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
-	"test":          {"acl", "fsm", "rpc", "cluster", "cluster/script", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
+	"test":          {"acl", "fsm", "rpc", "cluster", "cluster/script", "cluster/seeded", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -205,12 +205,15 @@ func (r *replay) match(ops []oracle.Op) {
 	r.order()
 }
 
-// take finds the execution whose reply the client was given.
+// take finds the execution whose reply the client was given. One that may have
+// given any reply is left for a client that no other explains.
 func (r *replay) take(o *oracle.Op, w string) {
 	all := r.byWhat[w]
-	var got []string
-	for _, x := range all {
-		if !x.taken && (!x.sure || o.Reply == anyReply || x.reply == o.Reply) {
+	for _, sure := range []bool{true, false} {
+		for _, x := range all {
+			if x.taken || x.sure != sure || sure && o.Reply != anyReply && x.reply != o.Reply {
+				continue
+			}
 			x.taken = true
 			r.res.Matched++
 			if len(all) == 1 {
@@ -218,6 +221,9 @@ func (r *replay) take(o *oracle.Op, w string) {
 			}
 			return
 		}
+	}
+	var got []string
+	for _, x := range all {
 		got = append(got, x.reply.String())
 	}
 	if len(all) > 0 {

@@ -281,3 +281,26 @@ func TestCompare(t *testing.T) {
 		t.Errorf("clock that goes back: %v", bad)
 	}
 }
+
+// Two equal commands were under way together, and the replay knows the reply of
+// one of them only: whichever is asked about first, both are explained.
+func TestCheck_EqualCommands(t *testing.T) {
+	r := newRecorder(t)
+	r.do(oracle.Op{Kind: oracle.Set, Key: "k", Arg: "v"})
+	var g fsm.Group
+	g.Reset(2, 1)
+	g.Command(r.table.Find([]byte("delex")), 0, [][]byte{[]byte("delex"), []byte("k"), []byte("ifeq"), []byte("other")}) // the model does not know it
+	r.seq++
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n1@i", Boot: 1}, 0, r.seq, g.Bytes())
+	r.append(b.Encode(fsm.Header{Term: 1, Stamp: r.stamp}))
+	one, two := r.do(oracle.Op{Kind: oracle.GetDel, Key: "k"}), r.do(oracle.Op{Kind: oracle.GetDel, Key: "k"})
+	if one.Reply.Text != "v" || !two.Reply.Null {
+		t.Fatalf("replies %v and %v", one.Reply, two.Reply)
+	}
+	for _, ops := range [][]oracle.Op{{one, two}, {two, one}} {
+		if bad := Check(r.log, ops, nil).Violations; len(bad) > 0 {
+			t.Error(bad)
+		}
+	}
+}

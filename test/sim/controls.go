@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
+)
+
+// Control is a mistake and the schedules among which it has to be found.
+type Control struct {
+	Bug   string
+	Plans []*Schedule
+}
+
+// Controls lists all mistakes.
+func Controls() []Control {
+	var all []Control
+	for _, bug := range seeded.All() {
+		all = append(all, Control{bug, plansFor(bug)})
+	}
+	return all
+}
+
+// plansFor returns schedules that are made for a mistake: what it needs to be
+// seen comes often in them. Drawn ones would find it too, but later.
+func plansFor(bug string) []*Schedule {
+	var plans []*Schedule
+	for seed := uint64(1); seed <= 8; seed++ {
+		p := planFor(bug, seed)
+		for i := range p.Faults {
+			p.Faults[i].Seed = seed<<16 + uint64(i)
+		}
+		slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+		plans = append(plans, p)
+	}
+	return plans
+}
+
+// drill is a schedule that does the same again and again: faults, whose times
+// count from the beginning of each round.
+func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Schedule {
+	p := &Schedule{Seed: seed, Nodes: 3, Clients: 8, Length: settle + time.Duration(rounds)*every + quiet}
+	for i := range rounds {
+		for _, f := range faults {
+			f.At += settle + time.Duration(i)*every
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	return p
+}
+
+func planFor(bug string, seed uint64) *Schedule {
+	const second = time.Second
+	leader, follower := "leader", "follower"
+	switch bug {
+	case seeded.SkippedFsync:
+		return &Schedule{Seed: seed, Scenario: powerCutScenario}
+	case seeded.NoTermStart:
+		// Disks so slow that the first entry of a term takes its time, and reads
+		// that do not wait for it.
+		return drill(seed, 10, 3500*ms,
+			Fault{Kind: "slow disk", For: 3499 * ms, Who: "all", Much: int64(100 * ms)},
+			Fault{Kind: "kill", At: 2 * second, For: second, Who: leader})
+	case seeded.VerifyLeader:
+		// Acknowledgements are kept on their way while another leader comes, on a
+		// node that does not give up for long.
+		p := drill(seed, 6, 6*second,
+			Fault{Kind: "transfer", Who: "n2"},
+			Fault{Kind: "slow answers", At: 1500 * ms, For: 400 * ms, Who: "n2", Much: int64(1400 * ms)},
+			Fault{Kind: "isolation", At: 1900 * ms, For: 2800 * ms, Who: "n2"})
+		p.Sluggish = map[string]int{"n2": 30}
+		return p
+	case seeded.UnknownRefused:
+		// Requests get through and their replies do not, for longer than a client
+		// is kept waiting.
+		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
+	case seeded.OldSnapshot:
+		return &Schedule{Seed: seed, Scenario: lateSnapshotScenario}
+	case seeded.DoubleApply:
+		// Requests wait in a connection that is given up, and come after those
+		// that were sent again.
+		return drill(seed, 4, 8*second, Fault{Kind: "one-way loss out", For: 5500 * ms, Who: follower})
+	case seeded.WallExpiry:
+		return drill(seed, 8, 3*second, Fault{Kind: "clock jump", At: second, For: second, Who: leader, Much: int64(5 * second)})
+	case seeded.SnapshotClock:
+		return drill(seed, 4, 6*second,
+			Fault{Kind: "snapshot", At: 2 * second, Who: leader},
+			Fault{Kind: "power failure of all", At: 2*second + 10*ms, For: second})
+	case seeded.LostSessions, seeded.TokenReset:
+		return drill(seed, 3, 9*second, Fault{Kind: "kill", For: 7 * second, Who: follower})
+	case seeded.LateExpiry:
+		// Long times of health, with which alone a key has to be gone.
+		return drill(seed, 2, 12*second, Fault{Kind: "kill", For: second, Who: follower})
+	case seeded.EarlyExpiry:
+		return drill(seed, 8, 3*second, Fault{Kind: "kill", For: second, Who: leader})
+	case seeded.StaleRead:
+		return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: 3 * second, Who: "leader"})
+	}
+	return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: second, Who: "leader"}, Fault{Kind: "kill", At: 2 * second, For: second, Who: follower})
+}

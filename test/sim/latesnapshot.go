@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// lateSnapshotScenario names it in a Schedule.
+const lateSnapshotScenario = "late snapshots"
+
+// until waits for a condition, a minute at most.
+func (w *world) until(what string, cond func() bool) bool {
+	for begun := w.elapsed(); w.elapsed() < begun+time.Minute; <-time.After(10 * ms) {
+		if cond() {
+			return true
+		}
+	}
+	w.audit.violate("waited a minute for %s: %s", what, w.describe())
+	return false
+}
+
+// lateSnapshots lets a follower fall behind until it gets a snapshot, and then
+// plays to it again all that its leader has sent it. A snapshot that was under
+// way for so long that newer entries came before it must not take a follower
+// back, nor its log.
+func lateSnapshots(plan *Schedule) *Result {
+	w := newWorld(plan.Seed, 3)
+	for _, id := range w.ids() {
+		w.revive(id)
+	}
+	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int), Checks: make(map[string]int)}
+	r.playSnapshots(w)
+	w.look()
+	w.over.Store(true)
+	for _, id := range w.ids() {
+		w.stop(id)
+	}
+	w.wg.Wait()
+	r.Virtual, r.Violations = w.elapsed(), w.audit.violations()
+	return r
+}
+
+func (r *Result) playSnapshots(w *world) {
+	if !w.until("a leader", func() bool { _, ready := w.reign(); return ready }) {
+		return
+	}
+	leader := w.leader()
+	behind := without(w.ids(), leader)[0]
+	w.crash(behind, true)
+	h := &history{w: w, done: make(chan struct{}), outcomes: make(map[string]int)}
+	c := h.client(1, "writer")
+	write := func(n int) {
+		for i := range n {
+			c.home = leader
+			if c.connect() {
+				c.do(command{"set", fmt.Sprintf("k%d", i%50), fmt.Sprintf("%d of %d", i, n)})
+			}
+		}
+	}
+	write(600)
+	d := w.node(behind).disk
+	w.revive(behind)
+	if !w.until("a snapshot from the leader", func() bool { return d.effects().snaps > 0 && w.level() }) {
+		return
+	}
+	write(50)
+	if !w.until("the follower to have it all", w.level) {
+		return
+	}
+	last := func() uint64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.log) == 0 {
+			return 0
+		}
+		return d.log[len(d.log)-1].Index
+	}
+	before := last()
+	w.net.mu.Lock()
+	w.net.tapes = slices.DeleteFunc(w.net.tapes, func(t *tape) bool { return t.dir != direction{leader, behind} })
+	tapes := len(w.net.tapes)
+	w.net.mu.Unlock()
+	for i := range tapes {
+		r.Injected["replay of old requests"]++
+		if w.net.replay(func(n int) int { return i % n }) {
+			r.Seen["replay of old requests"]++
+		}
+		<-time.After(time.Second)
+		if now := last(); now < before {
+			w.audit.violate("acknowledged entries: the log of %s ended at %d, and after an old snapshot at %d", behind, before, now)
+		}
+		r.Checks["acknowledged entries"]++
+	}
+	write(50)
+	w.until("all nodes at one index", w.level)
+}
