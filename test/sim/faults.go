@@ -3,7 +3,6 @@ package sim
 import (
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
@@ -359,9 +358,9 @@ func (b *blow) addition() bool {
 	return true
 }
 
-// island cuts the leader off and then has it remove all others: not one of the
-// removals may come about. (Of two voters the leader may remove the other one
-// alone: the majority of what is left is itself.)
+// island cuts the leader off and then has it remove all others. Of two voters it
+// may remove the other one alone, of more it may not: a removal that came about
+// all the same would show as two histories of one log.
 func (b *blow) island() bool {
 	leader := b.w.leader()
 	if leader == "" {
@@ -371,18 +370,13 @@ func (b *blow) island() bool {
 	if p == nil {
 		return false
 	}
-	_, voters, _, _ := b.w.members()
 	heal := b.w.net.cut(b.isolated(leader))
-	var healed atomic.Bool
 	for _, id := range without(b.w.ids(), leader) {
 		b.w.wg.Go(func() {
-			if p.n.RemoveMember(id) == nil && voters > 2 && !healed.Load() && !p.dead.Load() {
-				b.w.audit.violate("%s, which reached nobody, removed %s", leader, id)
-			}
+			_ = p.n.RemoveMember(id) // what became of it is the audit's to see
 		})
 	}
 	b.wait()
-	healed.Store(true)
 	heal()
 	return true
 }

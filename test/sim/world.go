@@ -344,27 +344,24 @@ func (w *world) join(id string) {
 	w.revive(id)
 }
 
-// members returns the configuration of the leader of the highest term, how many
-// vote in it, and that term.
-func (w *world) members() (ids []string, voters int, leader string, term uint64) {
+// members returns the configuration of the leader of the highest term, and
+// that term.
+func (w *world) members() (ids []string, leader string, term uint64) {
 	leader = w.leader()
 	if leader == "" {
-		return nil, 0, "", 0
+		return nil, "", 0
 	}
 	p := w.node(leader).running()
 	if p == nil {
-		return nil, 0, "", 0
+		return nil, "", 0
 	}
 	term = p.n.Status().Term
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	for _, st := range p.n.ClusterStatus(ctx) {
 		ids = append(ids, st.ID)
-		if st.Voter {
-			voters++
-		}
 	}
-	return ids, voters, leader, term
+	return ids, leader, term
 }
 
 // repair starts what is down, and lets those join anew that are no members any
@@ -375,7 +372,7 @@ func (w *world) repair() {
 	}
 	for range 100 {
 		<-time.After(askEvery)
-		ids, _, leader, term := w.members()
+		ids, leader, term := w.members()
 		if leader == "" {
 			continue
 		}
