@@ -51,6 +51,10 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		case "readonly":
 			call.SetReadOnly()
 			continue
+		case "may":
+			permitted, known := call.Permits([][]byte{[]byte(rest)})
+			reply = fsm.Strings(fmt.Sprint(permitted), fmt.Sprint(known))
+			continue
 		case "dup":
 			long, _ = strconv.Atoi(rest)
 			continue

@@ -57,6 +57,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	call.Do = s.do
 	call.SetProto = func(proto int) { c.proto = proto }
 	call.SetReadOnly = func() { s.readOnly = true }
+	call.Permits = s.permits
 	atomic := c.atomic
 	c.atomic = true
 	reply := c.runner.RunScript(call)
@@ -154,6 +155,17 @@ func (c *Ctx) forbidden(args [][]byte) string {
 	return g.Forbids(c.m.users, c.r.user, args)
 }
 
+// permits is redis.acl_check_cmd. A command that scripts are refused is known too.
+func (s *scriptRun) permits(args [][]byte) (permitted, known bool) {
+	name := strings.ToLower(string(args[0]))
+	cmd := s.c.m.table.Find(args[0])
+	known = cmd != nil && cmd.Flags&Internal == 0 || SessionCommand(name) || slices.Contains(inScripts, name)
+	return known && s.c.forbidden(args) == "", known
+}
+
+// inScripts are the session's commands that have a meaning in a script.
+var inScripts = []string{"ping", "echo", "select"}
+
 // session runs commands that belong to the connection: in a script they mean
 // what they mean for the script.
 func (s *scriptRun) session(args [][]byte) Reply {
@@ -161,7 +173,7 @@ func (s *scriptRun) session(args [][]byte) Reply {
 	switch {
 	case SessionCommand(name):
 		return Error(msgScriptNotHere)
-	case name != "ping" && name != "echo" && name != "select":
+	case !slices.Contains(inScripts, name):
 		return Error(msgScriptUnknown)
 	}
 	text := s.c.forbidden(args)

@@ -46,6 +46,13 @@ func TestRehearse_Users(t *testing.T) {
 	s.group("EVAL|DEL $K|1|k")
 	s.want("calls", "+OK / $1 v / -ERR forbidden / +PONG / -ERR forbidden / -ERR forbidden / :1 ")
 
+	// redis.acl_check_cmd asks the same rules.
+	for _, name := range []string{"GET", "ping", "del", "multi", "nosuch", "_setuser"} {
+		s.groupAs("u", "EVAL|may "+name+"|0")
+	}
+	s.group("EVAL|may del|0")
+	s.want("may", "*2 $4 true $4 true / *2 $4 true $4 true / *2 $5 false $4 true / *2 $5 false $4 true / *2 $5 false $5 false / *2 $5 false $5 false / *2 $4 true $4 true ")
+
 	// A change in the same entry counts from its place on.
 	s.groupAs("u", "EVAL|SET $K 1|1|k")
 	s.group("_delusers|u", "_setuser|u|0|set")
