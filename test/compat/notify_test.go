@@ -107,6 +107,7 @@ func TestNotify(t *testing.T) {
 			"ZADD y 1 a 2 b 3 c", "ZADD y 1 a", "ZADD y XX CH 5 a", "ZADD y INCR 1 a", "ZADD y NX 1 a", "ZADD y XX INCR 1 nope", "ZINCRBY y 1 a", "ZINCRBY yy 1 a", "ZREM y a nope", "ZREM y nope", "ZADD y 1 a 4 d 5 e 6 f", "ZPOPMIN y", "ZPOPMAX y", "ZPOPMIN nokey", "ZREMRANGEBYRANK y 0 0", "ZREMRANGEBYSCORE y 4 4", "ZREMRANGEBYLEX y - +", "ZREMRANGEBYLEX y - +", "ZADD y 1 a 2 b", "ZADD w 1 b 2 c", "ZUNIONSTORE v 2 y w", "ZINTERSTORE v 2 y w", "ZDIFFSTORE v 2 y w", "ZINTERSTORE v 2 y nokey", "ZINTERSTORE v 2 y nokey", "ZRANGESTORE v y 0 -1", "ZRANGESTORE v y 5 6", "ZRANGESTORE v y 5 6", "ZMPOP 1 y MIN COUNT 1", "ZMPOP 1 y MAX COUNT 5", "ZADD y 1 a", "ZPOPMIN y 5", "ZADD y 1 a", "ZREMRANGEBYRANK y 0 -1",
 			// whole databases, transactions, messages, types that are wrong
 			"SET x v", "LPUSH x a", "SELECT 1", "SET q v", "SELECT 0", "SWAPDB 0 1", "SWAPDB 0 1", "FLUSHDB", "FLUSHALL",
+			`EVAL "redis.call('SET', KEYS[1], '1') redis.call('EXPIRE', KEYS[1], 100) redis.call('GET', KEYS[1]) return redis.call('DEL', KEYS[1], KEYS[2])" 2 k none`,
 			"SET i 10", "SETBIT bits 7 1", "SETBIT bits 7 0",
 		)
 		// Redis notices only at the next access that the key's time is over.

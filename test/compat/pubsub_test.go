@@ -53,6 +53,8 @@ func TestPubSub(t *testing.T) {
 		p.Do("PUBSUB SHARDCHANNELS a b")
 		p.DoPipelined("MULTI", "PUBLISH a 4", "SET k v", "SPUBLISH t 5", "PUBLISH nobody 6", "EXEC", "PUBLISH b 7")
 		sub.pushes(4)
+		p.Do(`EVAL "redis.call('PUBLISH', 'a', 'from a script') redis.call('SPUBLISH', 't', 'too') return 1" 0`)
+		sub.pushes(2)
 		if p.proto == 2 {
 			sub.Do("GET k", "PING", "PING hello", "PING a b", "GET", "nosuch", "CLIENT ID", "MULTI", "PUBLISH a x", "PUBSUB NUMPAT", "SELECT 1", "ECHO x", "HELLO 4", "RESET")
 			sub.Do("GET k", "PING", "PUBSUB NUMPAT")

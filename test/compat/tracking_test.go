@@ -53,6 +53,11 @@ func TestTracking(t *testing.T) {
 	told(c, []string{"GET x"}, "FLUSHALL", 1)
 	told(c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
 	told(c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1) // the number of the database does not count
+	// What scripts read and change.
+	told(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 1 k`}, "SET k v", 1)
+	told(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`}, "SET k 2", 1)
+	told(c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`}, `EVAL "return redis.call('SET', KEYS[1], ARGV[1])" 1 k v`, 1)
+	told(c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
 	// A key whose time is over.
 	told(c, []string{"SET e v PX 40", "GET e"}, "PING", 1)
 	// What it does itself, command by command.
