@@ -1,5 +1,7 @@
 package acl
 
+//lint:file-ignore ST1005 Redis begins these texts with a capital letter, and clients see them.
+
 import (
 	"errors"
 	"slices"

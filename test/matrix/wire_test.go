@@ -10,7 +10,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // wire is a connection on which a library is replayed.
@@ -170,21 +169,4 @@ func words(command, pattern string) step {
 		args = append(args, w)
 	}
 	return step{pattern, args}
-}
-
-// until repeats a command until it answers pattern.
-func (w *wire) until(ctx context.Context, pattern string, args ...any) error {
-	for {
-		err := w.want(pattern, args...)
-		if err == nil {
-			return nil
-		}
-		t := time.NewTimer(10 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		}
-	}
 }

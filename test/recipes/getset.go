@@ -45,7 +45,8 @@ func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Durat
 	if now.UnixNano() < until {
 		return "", false, nil
 	}
-	replaced, err := c.GetSet(ctx, key, mine).Result()
+	// SET with GET is GETSET, which newer clients call deprecated.
+	replaced, err := c.SetArgs(ctx, key, mine, redis.SetArgs{Get: true}).Result()
 	if err != nil {
 		return "", false, ignoreNil(err)
 	}

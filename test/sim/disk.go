@@ -57,7 +57,6 @@ type diskEffects struct {
 	late    int64 // writes that a slow or hanging disk delayed
 	snaps   int64 // snapshots completed, those of another node included
 	gaps    int64 // appends refused because they would have left a gap
-	wiped   int64
 	deleted int64 // logs deleted as a whole after a snapshot from the leader
 }
 

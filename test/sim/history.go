@@ -306,9 +306,7 @@ func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, list
 		Failovers: h.w.audit.failovers(), Hashes: int(h.w.audit.compared), Checks: make(map[string]int),
 		Log: h.w.book.tail(5000),
 	}
-	for _, text := range h.w.audit.violations() {
-		r.Violations = append(r.Violations, text)
-	}
+	r.Violations = append(r.Violations, h.w.audit.violations()...)
 	add := func(bad []oracle.Violation) {
 		for _, v := range bad[:min(len(bad), maxViolations)] {
 			r.Violations = append(r.Violations, fmt.Sprintf("%s (%v to %v)", v, v.From, v.To))

@@ -93,10 +93,7 @@ type recipe struct {
 	much     func(r *rand.Rand) int64
 }
 
-var (
-	anyRole  = []string{"leader", "leader", "follower"}
-	noDetail = func(*rand.Rand) int64 { return 0 }
-)
+var anyRole = []string{"leader", "leader", "follower"}
 
 // between draws from lo to hi, small values as likely as large ones.
 func between(r *rand.Rand, lo, hi time.Duration) time.Duration {

@@ -266,20 +266,6 @@ func (w *world) leader() string {
 	return found
 }
 
-// watch looks at all nodes for as long as the history lasts.
-func (w *world) watch(every time.Duration, done <-chan struct{}) {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-t.C:
-			w.look()
-		}
-	}
-}
-
 // look tells the audit what the nodes say of themselves.
 func (w *world) look() {
 	for _, id := range w.ids() {
