@@ -34,6 +34,7 @@ func (n *Node) keepContacts() {
 		case <-n.ctx.Done():
 			return
 		case <-t.C:
+		case <-n.relearn:
 		}
 	}
 }

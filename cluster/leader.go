@@ -20,6 +20,7 @@ func (n *Node) lead(id string) {
 	n.leading.last.Store(&id)
 	n.leading.now.Store(&id)
 	n.watchers.poke()
+	poke(n.relearn) // the leader before may have died
 }
 
 // unlead notes that the link has ended.

@@ -53,7 +53,8 @@ type Node struct {
 	// contacts are what the members said of themselves last, by id.
 	contacts map[string]Contact
 
-	leading  leading // whom the gateway is linked to
+	leading  leading       // whom the gateway is linked to
+	relearn  chan struct{} // capacity 1: contacts are to be asked now
 	watchers watchers
 }
 
@@ -74,6 +75,7 @@ func Open(cfg Config) (*Node, error) {
 		started:       cfg.Clock.Wall(),
 		stats:         newCounters(),
 		contacts:      make(map[string]Contact),
+		relearn:       make(chan struct{}, 1),
 		phase:         "starting",
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
