@@ -27,7 +27,7 @@ var (
 )
 
 // limit is the real time that one history may take on a slow and busy machine.
-const limit = 3 * time.Minute
+const limit = 5 * time.Minute
 
 func fleet(env ...string) *Fleet {
 	return &Fleet{
