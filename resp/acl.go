@@ -133,6 +133,8 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 
 // settleSelf ends the connection after its replies if its user is gone.
 func (c *conn) settleSelf() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if a := c.srv.users.Load().find(c.info.user); a == nil || a.born != c.born && a.Name != acl.DefaultUser {
 		c.done = true
 	}

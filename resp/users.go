@@ -131,6 +131,9 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 func (c *conn) settle() {
 	c.mu.Lock()
 	a := c.srv.users.Load().find(c.info.user)
+	if a != nil && c.born == 0 { // was one of the file's, which the cluster has taken over
+		c.born = a.born
+	}
 	gone := a == nil || a.born != c.born && a.Name != acl.DefaultUser
 	switch {
 	case gone:
