@@ -32,6 +32,7 @@ type serveOptions struct {
 	options                     cluster.Options
 	limits                      resp.Limits
 	pprof                       bool
+	threads                     int
 	testClock                   string
 }
 
@@ -83,6 +84,7 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log that make a snapshot due")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "log entries under way at a time")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "stand for election at once when the leader's process is seen to be gone")
+	f.IntVar(&o.threads, "threads", 0, "processors that the program uses at a time; 0 for all of the machine's but one")
 	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof on the http address")
 	f.StringVar(&o.testClock, "test-clock", "", "file that says how this node's clocks lie, for tests: never in production")
 	if err := f.MarkHidden("test-clock"); err != nil {
@@ -128,6 +130,7 @@ func (o *serveOptions) validate() error {
 		value, low, high int64
 	}{
 		{"window", int64(o.options.Window), 1, 1024},
+		{"threads", int64(o.threads), 0, 1024},
 		{"snapshot-bytes", o.options.SnapshotBytes, 1, 1 << 50},
 		{"max-clients", int64(o.limits.MaxClients), 1, 1 << 30},
 		{"max-bulk-bytes", int64(o.limits.MaxBulk), 1, maxBulk},
@@ -226,6 +229,7 @@ func serve(ctx context.Context, o serveOptions) error {
 		return err
 	}
 	tuneMemory()
+	useThreads(o.threads)
 	cfg, err := o.config(log, func(err error) {
 		// Said at once and without cleaning up: a stalled disk would hang that.
 		fmt.Fprintln(os.Stderr, "holdfast: fatal:", err)

@@ -14,6 +14,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/recipes"
 )
 
+// python is Debian's: another one on the path does not have Debian's libraries.
+const python = "/usr/bin/python3"
+
 // program is the binary under test.
 var program string
 
@@ -105,7 +108,7 @@ func TestPython(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts: %v, %v", scripts, err)
 	}
-	if out, err := exec.Command("python3", "-c", "import redis").CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {
 		if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
 			t.Fatalf("python3 with redis-py: %v: %s", err, out)
 		}
@@ -121,7 +124,7 @@ func TestPython(t *testing.T) {
 				t.Fatal(err)
 			}
 			survivors := c.Running(leader)
-			cmd := exec.CommandContext(ctx, "python3", script, survivors[0].Clients)
+			cmd := exec.CommandContext(ctx, python, script, survivors[0].Clients)
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
