@@ -45,8 +45,8 @@ func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Durat
 	if now.UnixNano() < until {
 		return "", false, nil
 	}
-	// SET with GET is GETSET, which newer clients call deprecated.
-	replaced, err := c.SetArgs(ctx, key, mine, redis.SetArgs{Get: true}).Result()
+	// By its name: newer clients have only SET with GET, which is the same.
+	replaced, err := c.Do(ctx, "GETSET", key, mine).Text()
 	if err != nil {
 		return "", false, ignoreNil(err)
 	}
