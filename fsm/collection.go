@@ -38,6 +38,7 @@ type collection struct {
 
 	stream seq[streamEntry] // by ID
 	info   streamInfo
+	groups seq[streamGroup] // by name
 }
 
 // scored is a member of a sorted set.

@@ -107,6 +107,9 @@ func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 		}
 		return Access{Mode: "OW", Flags: "update"}
 	}
+	if cmd.Name == "bitfield" {
+		return bitfieldAccess(args)
+	}
 	for _, k := range cmd.KeySpecs() {
 		if k.NumKeys {
 			if pos > k.Keys.First {

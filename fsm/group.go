@@ -15,7 +15,8 @@ const (
 
 // Group is what one connection asks for in one go, already in log encoding:
 //
-//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script, bit 3: has a user) |
+//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script, bit 3: has a user,
+//	      bits 4 and 5: see Patience; not in the log) |
 //	origin | length, name of the user | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
@@ -100,7 +101,7 @@ func (g *Group) Release(keep int) {
 }
 
 func (g *Group) note(cmd *Command, args [][]byte) {
-	cmd = cmd.routed(args)
+	cmd = cmd.Routed(args)
 	if cmd.IsWrite() {
 		g.Write = true
 	}
@@ -169,7 +170,7 @@ func (r *groupReader) open(body []byte) error {
 	if flags&groupUser != 0 {
 		r.user = string(r.d.bytes())
 	}
-	if flags > groupRESP3|groupTrack|groupScript|groupUser && r.d.err == nil {
+	if flags > groupRESP3|groupTrack|groupScript|groupUser|groupTried|groupGivenUp && r.d.err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
 	return r.d.err

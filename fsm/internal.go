@@ -75,5 +75,23 @@ func (v *collection) memory(t typ) int64 {
 		v.order.Ascend(0, func(m *scored) bool { return look(len(m.member) + elementOverhead) })
 	}
 	n := int64(v.Len(t))
-	return n*elementOverhead + n*int64(bytes)/int64(max(seen, 1))
+	return n*elementOverhead + n*int64(bytes)/int64(max(seen, 1)) + v.groupsMemory()
+}
+
+// pendingOverhead is what a pending entry takes, with its place among those of its
+// consumer.
+const pendingOverhead = 96
+
+// groupsMemory estimates the size of the groups of a stream.
+func (v *collection) groupsMemory() int64 {
+	n := int64(0)
+	v.groups.Ascend(0, func(g *streamGroup) bool {
+		n += int64(len(g.name)) + elementOverhead + int64(g.pending.Len())*pendingOverhead
+		g.consumers.Ascend(0, func(k *consumer) bool {
+			n += int64(len(k.name)) + elementOverhead
+			return true
+		})
+		return true
+	})
+	return n
 }

@@ -169,8 +169,12 @@ func (c *Ctx) store(o *object) {
 		c.m.expiry.add(c.db, o)
 	}
 	c.changed(o.key)
-	if o.coll != nil {
-		c.ready(waitKey{c.db, o.key})
+	k, had := waitKey{c.db, o.key}, old != nil && old.typ == typeStream
+	if had && o.typ != typeStream {
+		c.streamGone(k)
+	}
+	if o.coll != nil && (!had || o.typ != typeStream) { // whether something came to a stream, XADD says
+		c.ready(k)
 	}
 }
 
@@ -189,6 +193,9 @@ func (c *Ctx) remove(o *object) {
 		c.m.expiry.remove(c.db, o)
 	}
 	c.changed(o.key)
+	if o.typ == typeStream {
+		c.streamGone(waitKey{c.db, o.key})
+	}
 }
 
 // change panics when a command without the Write flag tries to write: a row

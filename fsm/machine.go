@@ -311,7 +311,7 @@ var ErrUnlogged = errors.New("read has an effect and must go through the log")
 // again after a tick is committed. A leader may neither hide such a key (no
 // entry says that it expired) nor show it (its time is over).
 func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, overdue bool, err error) {
-	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, kill: req.Kill}
+	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, kill: req.Kill, patience: Trial}
 	if c.wall == 0 {
 		c.wall = m.clock.Wall
 	}
@@ -364,6 +364,7 @@ type Ctx struct {
 	sender  SessionID
 
 	atomic   bool // part of a transaction or script: may not wait
+	inScript bool // called by one
 	readOnly bool
 	overdue  bool
 	unlogged bool // see ErrUnlogged
@@ -373,12 +374,15 @@ type Ctx struct {
 
 	rec    *recorder // in a Rehearsal, for groups with scripts
 	runner ScriptRunner
-	kill   func() bool
+	// patience is what scripts are run with; cut is set when one was too slow for it.
+	patience Patience
+	cut      bool
+	kill     func() bool
 
 	// readyList are the keys that the operation gave a value and that somebody
 	// waits for, in order; readyKeys are the same as a set.
-	readyList []waitKey
-	readyKeys map[waitKey]bool
+	readyList []readyKey
+	readyKeys map[readyKey]bool
 
 	r groupReader
 }
@@ -454,8 +458,8 @@ func (c *Ctx) next() (Reply, error) {
 	}
 	c.db = db
 	c.setPlace(c.place + 1)
-	if c.r.track && cmd.Flags&ReadOnly != 0 {
-		c.tracked(cmd, args)
+	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
+		c.tracked(row, args)
 	}
 	if c.rec != nil {
 		return c.rehearsed(cmd, args), nil

@@ -10,16 +10,7 @@ var objectCommands = []Command{
 	}},
 }
 
-func object_(c *Ctx, args [][]byte) Reply {
-	sub := c.m.table.Find(args[0]).FindSub(args[1])
-	switch {
-	case sub == nil:
-		return Error(UnknownSubcommand(args[1], "OBJECT"))
-	case !sub.ArityOK(len(args)):
-		return Error(WrongArity("object|" + sub.Name))
-	}
-	return sub.Run(c, args)
-}
+func object_(c *Ctx, args [][]byte) Reply { return c.subcommand(args) }
 
 // Limits of Redis' encodings of strings.
 const (
@@ -83,8 +74,7 @@ func objectRefcount(c *Ctx, args [][]byte) Reply {
 }
 
 func objectHelp(c *Ctx, args [][]byte) Reply {
-	lines := []string{
-		"OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+	return help("OBJECT",
 		"ENCODING <key>",
 		"    Return the kind of internal representation used in order to store the value",
 		"    associated with a <key>.",
@@ -97,12 +87,5 @@ func objectHelp(c *Ctx, args [][]byte) Reply {
 		"REFCOUNT <key>",
 		"    Return the number of references of the value associated with the specified",
 		"    <key>.",
-		"HELP",
-		"    Prints this help.",
-	}
-	replies := make([]Reply, len(lines))
-	for i, line := range lines {
-		replies[i] = Simple(line)
-	}
-	return Array(replies)
+	)
 }

@@ -18,6 +18,11 @@ type Rehearsal struct {
 	rec      recorder
 	batch    *BatchBuilder
 	sessions []*session // of the batch, as they were, nil if stale
+
+	// For Try: what the group answered, and of how many operations it was.
+	trial   bool
+	replies []byte
+	ops     int
 }
 
 // Limits of what rehearsing may make of the groups. They are the leader's: other
@@ -34,8 +39,8 @@ const (
 // Rehearse prepares a rehearsal of the groups of b under the header h. It needs
 // exclusive access to m for the duration of this call only.
 func (m *Machine) Rehearse(h Header, b *BatchBuilder, runner ScriptRunner) *Rehearsal {
-	f := m.Fork()
-	r := &Rehearsal{batch: b, sessions: make([]*session, len(b.sessions))}
+	r := m.Fork().rehearsal(h, runner)
+	r.batch, r.sessions = b, make([]*session, len(b.sessions))
 	opened := make(map[string]*session)
 	for i := range b.sessions { // what applyBatch will do: see sessionFor
 		id := b.sessions[i].id
@@ -53,8 +58,13 @@ func (m *Machine) Rehearse(h Header, b *BatchBuilder, runner ScriptRunner) *Rehe
 			r.sessions[i] = s
 		}
 	}
-	f.clock.advance(h)
-	r.c = Ctx{m: f, now: f.clock.Lease, wall: f.clock.Wall, seed: h.Seed, index: m.applied + 1, runner: runner}
+	return r
+}
+
+// rehearsal prepares m, a fork, for the entry that is to have the header h.
+func (m *Machine) rehearsal(h Header, runner ScriptRunner) *Rehearsal {
+	m.clock.advance(h)
+	r := &Rehearsal{c: Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: m.applied + 1, runner: runner}}
 	r.c.setPlace(0)
 	return r
 }
@@ -62,7 +72,8 @@ func (m *Machine) Rehearse(h Header, b *BatchBuilder, runner ScriptRunner) *Rehe
 // Run rehearses the batch and adds to out what is to be proposed in its place.
 // After each group with scripts it asks enough: if it says so, or if out has
 // grown large, the groups that are left go into rest as they are, for the next
-// entry.
+// entry; and so they do behind a group of which TooLong is to be said, because
+// the fork holds parts of it.
 func (r *Rehearsal) Run(out, rest *BatchBuilder, enough func() bool) error {
 	r.c.expireDue()
 	for i := range r.sessions {
@@ -88,6 +99,11 @@ func (r *Rehearsal) Run(out, rest *BatchBuilder, enough func() bool) error {
 		if err != nil {
 			return fmt.Errorf("group %d of %s: %w", seq, id, err)
 		}
+		if r.c.cut {
+			out.Add(id, floor, seq, tooLongGroup)
+			full = true
+			continue
+		}
 		out.Add(id, floor, seq, body)
 		full = scripted && (len(out.groups) > enoughEffects || enough())
 	}
@@ -111,7 +127,10 @@ func (r *Rehearsal) group(s *session, seq uint64, body []byte) (out []byte, scri
 	if scripted {
 		c.rec = &r.rec
 		out = append(out, body[:len(body)-len(c.r.d.b)]...)
-		out[0] &^= groupScript
+		out[0] &^= groupScript | groupTried | groupGivenUp
+	}
+	if !r.trial {
+		c.patience = patience(body[0])
 	}
 	r.rec.room = maxGroupEffects
 	for len(c.r.d.b) > 0 {
@@ -121,6 +140,11 @@ func (r *Rehearsal) group(s *session, seq uint64, body []byte) (out []byte, scri
 		switch {
 		case err != nil:
 			return nil, false, err
+		case r.trial:
+			r.replies = reply.Append(r.replies, c.proto)
+			r.ops++
+		case c.cut:
+			return nil, true, nil
 		case !scripted:
 		case r.rec.interpreted:
 			out = r.rec.appendTo(out, c, reply)
@@ -207,7 +231,7 @@ func (c *Ctx) rehearsed(cmd *Command, args [][]byte) Reply {
 // changed nothing, such as a SET NX of a key that is there, need not be logged.
 // Commands that publish count as effective, for nothing tells.
 func (c *Ctx) tookEffect(cmd *Command, args [][]byte, changes int, reply Reply) bool {
-	return c.changes != changes || cmd.routed(args).Flags&MayWrite != 0 && !reply.IsError()
+	return c.changes != changes || cmd.Routed(args).Flags&MayWrite != 0 && !reply.IsError()
 }
 
 // effects replays what a script did on the leader.

@@ -17,6 +17,7 @@ import (
 // by $K and $A: the machine's side of scripting needs no more. The last reply is
 // the script's, an error ends it. "fail" ends it with an error, "result" returns
 // one; "try" goes on after an error; "resp3" and "readonly" are what they say,
+// "long" takes longer than a moment, "long without end" longer than that.
 // "dup n" makes the next command's last argument n bytes long.
 type lines struct {
 	runs int
@@ -43,6 +44,15 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		switch word {
 		case "fail":
 			return fsm.Error("ERR failed script: " + call.SHA)
+		case "long": // as a runner does whose time is over
+			if call.Patience == fsm.Briefly || call.Patience == fsm.Trial && rest == "without end" {
+				call.Cut()
+				return fsm.Error("ERR too long")
+			}
+			if call.Patience == fsm.GivenUp {
+				return fsm.Error("ERR too long")
+			}
+			continue
 		case "result":
 			return fsm.ErrorResult("ERR " + rest)
 		case "resp3":
@@ -542,9 +552,10 @@ func TestRehearse_Random(t *testing.T) {
 		"HSET h f 1", "HINCRBY h f 2", "HINCRBY h f x", "ZADD z 1 a 2 b", "ZINCRBY z 5 a", "ZPOPMIN z", "EXPIRE a 2", "PERSIST b", "APPEND l x", "RANDOMKEY",
 		"RENAME a b", "COPY b c", "GETDEL c", "SELECT 1", "FLUSHDB", "MSET a 1 b 2 c 3", "SETRANGE a 3 x", "EXPIREAT a 1700000005", "PUBLISH c x",
 		"RPUSH q 1", "LPUSH l 2", "ZADD y 1 m", "RPUSH q 3",
+		"XGROUP CREATE x g 0 MKSTREAM", "XADD x * f v", "XADD x * f w", "XREADGROUP GROUP g c COUNT 1 STREAMS x >", "XREADGROUP GROUP g d STREAMS x 0", "XAUTOCLAIM x g d 0 0", "XPENDING x g", "XGROUP DESTROY x g", "DEL x",
 		"BLMPOP 0 2 m l LEFT", "BZMPOP 0 1 z MAX COUNT 2", "LMOVE l m LEFT LEFT",
 	}
-	waits := []string{"BLPOP|l|m|0", "BLMOVE|l|m|LEFT|RIGHT|0", "BRPOPLPUSH|m|l|0", "BZPOPMIN|z|0", "BLMPOP|0|1|m|LEFT|COUNT|2"}
+	waits := []string{"BLPOP|l|m|0", "BLMOVE|l|m|LEFT|RIGHT|0", "BRPOPLPUSH|m|l|0", "BZPOPMIN|z|0", "BLMPOP|0|1|m|LEFT|COUNT|2", "XREADGROUP|GROUP|g|e|BLOCK|0|STREAMS|x|>"}
 	for seed := range uint64(20) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
@@ -721,4 +732,56 @@ func TestNativeScripts(t *testing.T) {
 		t.Error("a script with an argument too few is run natively")
 	}
 	s.want("without a token", "-NOSCRIPT No matching script. Please use EVAL. ")
+}
+
+// A group with a script that takes too long is proposed as nothing at all, and
+// what stands behind it is rehearsed on the state without it.
+func TestRehearsal_TooLong(t *testing.T) {
+	s := newStage(t)
+	s.quick = true // the fork holds what the script did, until it is thrown away
+	s.group("INCR|n")
+	s.group("INCR|n", "EVAL|INCR n\nlong|0", "INCR|n")
+	s.group("EVAL|INCR n|0")
+	s.want("a script that takes too long", ":1 / \x00/ :2 ")
+
+	body := func(script string) []byte {
+		var g fsm.Group
+		g.Reset(2, 1)
+		for _, c := range []string{"INCR|n", "EVAL|" + script + "|0", "INCR|n"} {
+			cmd, args := s.words(c)
+			g.Command(cmd, 0, args)
+		}
+		return g.Bytes()
+	}
+	try := func(body []byte) string {
+		replies, ops, cut, err := s.m.Fork().Try(fsm.Header{Term: 1, Stamp: s.stamp, Wall: 1}, body, s.runner)
+		if err != nil {
+			t.Fatalf("trial: %v", err)
+		}
+		return fmt.Sprint(strings.ReplaceAll(string(replies), "\r\n", " "), ops, cut)
+	}
+	ends, endless := body("INCR n\nlong"), body("INCR n\nlong without end")
+	if got, want := try(ends), ":3 :4 :5 3 false"; got != want {
+		t.Errorf("trial: %s, want %s", got, want)
+	}
+	if got, want := try(endless), ":3 -ERR too long :4 3 true"; got != want {
+		t.Errorf("trial of a script without end: %s, want %s", got, want)
+	}
+	for _, c := range []struct {
+		body []byte
+		p    fsm.Patience
+		want string
+	}{
+		{ends, fsm.Tried, ":3 :4 :5 "},
+		{endless, fsm.GivenUp, ":6 -ERR too long :7 "},
+	} {
+		fsm.SetPatience(c.body, c.p)
+		if err := s.table.Check(c.body, false); err != nil {
+			t.Fatal(err)
+		}
+		s.seq++
+		s.batch.Add(stageSession, 0, s.seq, c.body)
+		s.quick = false
+		s.want("after the trial", c.want)
+	}
 }

@@ -50,4 +50,9 @@ type ScriptCall struct {
 	// ends the script, uncatchable by pcall, with that text as its error: its time
 	// is over, it was killed, its leader is none any more.
 	Interrupt func() string
+	// Patience is how long the script may run: see there. Who sets Interrupt
+	// calls Cut if the script was ended and the caller's patience leaves open what
+	// is to be answered: always in a Trial, in Briefly because of the time.
+	Patience Patience
+	Cut      func()
 }

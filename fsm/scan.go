@@ -275,6 +275,7 @@ func flushdb(c *Ctx, args [][]byte) Reply {
 		return Error(msgSyntax)
 	}
 	c.change()
+	c.losesStreams(c.db)
 	c.m.dbs[c.db] = newDB()
 	c.m.expiry.drop(c.db)
 	c.flushed(c.db)
@@ -287,6 +288,7 @@ func flushall(c *Ctx, args [][]byte) Reply {
 	}
 	c.change()
 	for i := range c.m.dbs {
+		c.losesStreams(i)
 		c.m.dbs[i] = newDB()
 		c.flushed(i)
 	}
@@ -310,6 +312,8 @@ func swapdb(c *Ctx, args [][]byte) Reply {
 		return OK
 	}
 	c.change()
+	c.losesStreams(int(a))
+	c.losesStreams(int(b))
 	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
 	c.m.expiry.swap(int(a), int(b))
 	c.flushed(int(a))

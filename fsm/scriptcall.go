@@ -58,10 +58,12 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	call.SetProto = func(proto int) { c.proto = proto }
 	call.SetReadOnly = func() { s.readOnly = true }
 	call.Permits = s.permits
+	call.Patience = c.patience
+	call.Cut = func() { c.cut = true }
 	atomic := c.atomic
-	c.atomic = true
+	c.atomic, c.inScript = true, true
 	reply := c.runner.RunScript(call)
-	c.db, c.proto, c.atomic = db, proto, atomic
+	c.db, c.proto, c.atomic, c.inScript = db, proto, atomic, false
 	if rec == nil {
 		return reply
 	}

@@ -31,6 +31,9 @@ const (
 	recordReplies = 'R' // more replies of the session before
 	recordObject  = 'O'
 	recordElems   = 'C' // elements of the collection before it, until all are there
+	recordGroup   = 'g' // a group of the stream before it, after its elements, until all are there
+	recordReader  = 'c' // a consumer of the group before it, until all are there
+	recordPending = 'p' // pending entries of that group, after its consumers, until all are there
 	recordScript  = 'L'
 	recordSetting = 'G' // a setting of the cluster
 	recordWaiter  = 'W' // after the sessions
@@ -102,6 +105,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 			sw.cut()
 			if s.obj.coll != nil {
 				sw.elements(s.obj)
+				sw.groups(s.obj.coll)
 			}
 			return sw.err == nil
 		})
@@ -178,6 +182,8 @@ func (w *snapshotWriter) flush() {
 const (
 	flagRaw = 1 // strings
 	flagBig = 2 // collections
+	// flagGroups: a stream with groups, which programs that know of none refuse.
+	flagGroups = 4
 )
 
 // appendObject writes an object: a string with its value, anything else with the
@@ -191,6 +197,9 @@ func appendObject(b []byte, db int, o *object) []byte {
 	if o.coll != nil && o.coll.big {
 		flags |= flagBig
 	}
+	if o.coll != nil && o.coll.groups.Len() > 0 {
+		flags |= flagGroups
+	}
 	b = append(b, flags)
 	b = appendString(b, o.key)
 	b = binary.AppendUvarint(b, uint64(o.token))
@@ -202,6 +211,9 @@ func appendObject(b []byte, db int, o *object) []byte {
 		b = binary.AppendUvarint(b, uint64(o.coll.Len(o.typ)))
 		if o.typ == typeStream {
 			b = appendStreamInfo(b, &o.coll.info)
+		}
+		if flags&flagGroups != 0 {
+			b = binary.AppendUvarint(b, uint64(o.coll.groups.Len()))
 		}
 		return b
 	}
@@ -293,8 +305,9 @@ func (d *decoder) element(o *object, owner *seqOwner) error {
 	return d.err
 }
 
-// object reads an object and the number of elements that are to follow.
-func (d *decoder) object() (db int, o *object, elements uint64, err error) {
+// object reads an object and the numbers of elements and of groups that are to
+// follow.
+func (d *decoder) object() (db int, o *object, elements, groups uint64, err error) {
 	o = &object{}
 	db = int(d.byte())
 	o.typ = typ(d.byte())
@@ -310,19 +323,23 @@ func (d *decoder) object() (db int, o *object, elements uint64, err error) {
 	o.deadline = d.varint()
 	o.expireAt = d.varint()
 	allowed := byte(flagRaw)
-	if o.typ != typeString {
+	switch o.typ {
+	case typeString:
+	case typeStream:
+		allowed = flagBig | flagGroups
+	default:
 		allowed = flagBig
 	}
 	if d.err == nil && (db >= Databases || o.typ > typeStream || flags&^allowed != 0) {
-		return 0, nil, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
+		return 0, nil, 0, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
 	}
 	o.hash = hashKey([]byte(o.key))
 	if o.typ == typeString {
 		o.str = string(d.bytes())
-		return db, o, 0, d.err
+		return db, o, 0, 0, d.err
 	}
 	if elements = d.uvarint(); d.err == nil && (elements == 0 && o.typ != typeStream || elements > MaxElements) {
-		return 0, nil, 0, fmt.Errorf("key %q with %d elements: %w", o.key, elements, ErrFormat)
+		return 0, nil, 0, 0, fmt.Errorf("key %q with %d elements: %w", o.key, elements, ErrFormat)
 	}
 	o.coll = newCollection(o.typ)
 	if flags&flagBig != 0 {
@@ -331,7 +348,12 @@ func (d *decoder) object() (db int, o *object, elements uint64, err error) {
 	if o.typ == typeStream {
 		o.coll.info = d.streamInfo()
 	}
-	return db, o, elements, d.err
+	if flags&flagGroups != 0 {
+		if groups = d.uvarint(); d.err == nil && (groups == 0 || groups > MaxElements) {
+			return 0, nil, 0, 0, fmt.Errorf("key %q with %d groups: %w", o.key, groups, ErrFormat)
+		}
+	}
+	return db, o, elements, groups, d.err
 }
 
 // ReadSnapshot builds a machine from what WriteSnapshot wrote. It returns an
@@ -402,6 +424,10 @@ type snapshotLoader struct {
 	missing uint64  // the number of its elements that are still to come
 	big     bool    // what its record says of its encoding
 
+	groups  uint64 // the groups of a stream that are still to come
+	readers uint64 // the consumers of the last one, and
+	pending uint64 // its pending entries, that are still to come
+
 	waiter *waiter // the last one, if it was served, and
 	owed   uint64  // the bytes of its reply that are still to come
 }
@@ -427,11 +453,28 @@ func (l *snapshotLoader) elements(d *decoder) error {
 	return nil
 }
 
+// owes reports whether a record is not the one that has to come, or one that
+// nothing has announced.
+func (l *snapshotLoader) owes(record byte) bool {
+	for _, next := range []struct {
+		record byte
+		left   uint64
+	}{{recordElems, l.missing}, {recordReader, l.readers}, {recordPending, l.pending}, {recordGroup, l.groups}, {recordServed, l.owed}} {
+		switch {
+		case next.left > 0:
+			return record != next.record
+		case record == next.record:
+			return true
+		}
+	}
+	return false
+}
+
 func (l *snapshotLoader) block(b []byte) error {
 	d := &decoder{b: b}
 	for len(d.b) > 0 {
 		record := d.byte()
-		if l.begun != (record != recordHead) || l.ended || (l.missing > 0) != (record == recordElems) || (l.owed > 0) != (record == recordServed) {
+		if l.begun != (record != recordHead) || l.ended || l.owes(record) {
 			return fmt.Errorf("record %q out of place: %w", record, ErrFormat)
 		}
 		switch record {
@@ -456,10 +499,11 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.waiter.reply = append(l.waiter.reply, part...)
 			l.owed -= uint64(len(part))
 		case recordObject:
-			db, o, elements, err := d.object()
+			db, o, elements, groups, err := d.object()
 			if err != nil {
 				return err
 			}
+			l.groups = groups
 			l.open, l.missing, l.big = o, elements, o.coll != nil && o.coll.big
 			if l.m.dbs[db].tree.Set(o) != nil {
 				return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
@@ -478,6 +522,18 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 		case recordElems:
 			if err := l.elements(d); err != nil {
+				return err
+			}
+		case recordGroup:
+			if err := l.group(d); err != nil {
+				return err
+			}
+		case recordReader:
+			if err := l.reader(d); err != nil {
+				return err
+			}
+		case recordPending:
+			if err := l.pendings(d); err != nil {
 				return err
 			}
 		case recordEnd:

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Streams without consumer groups: what event logs and job queues use of them.
+// Streams, and what needs no consumer group of them.
 
 var streamCommands = []Command{
 	{Name: "xadd", Arity: -5, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update", Notes: "UPDATE instead of INSERT because of the optional trimming feature"}, Group: "stream", Since: "5.0.0", Complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.", Syntax: "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]", Doc: "Appends a new entry to a stream", Tips: []string{"nondeterministic_output"}, History: []Change{{"6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."}, {"7.0.0", "Added support for the `<ms>-*` explicit ID form."}}, Run: xadd},
@@ -277,6 +277,7 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	v.info.added++
 	gone := t.trim(c.m.owner, v)
 	c.assign(n)
+	c.ready(waitKey{c.db, n.key})
 	c.notify("t", "xadd", n.key)
 	if gone > 0 {
 		c.notify("t", "xtrim", n.key)
@@ -367,34 +368,53 @@ func intervalEnd(arg []byte, missing uint64) (id streamID, open, ok bool) {
 	return id, false, ok
 }
 
-func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
-	from, open, ok := intervalEnd(low, 0)
-	switch {
-	case !ok:
-		return Error(msgStreamID)
-	case open && from == maxStreamID:
-		return Error(msgStartID)
-	case open:
-		from = from.next()
+// interval reads both ends of an interval of IDs.
+func interval(low, high []byte) (from, to streamID, fail Reply) {
+	from, fail = intervalStart(low)
+	if fail.IsError() {
+		return from, to, fail
 	}
 	to, open, ok := intervalEnd(high, math.MaxUint64)
 	switch {
 	case !ok:
-		return Error(msgStreamID)
+		return from, to, Error(msgStreamID)
 	case open && to == streamID{}:
-		return Error(msgEndID)
+		return from, to, Error(msgEndID)
 	case open:
 		to = to.previous()
+	}
+	return from, to, Null
+}
+
+// intervalStart reads the first ID of an interval.
+func intervalStart(low []byte) (from streamID, fail Reply) {
+	from, open, ok := intervalEnd(low, 0)
+	switch {
+	case !ok:
+		return from, Error(msgStreamID)
+	case open && from == maxStreamID:
+		return from, Error(msgStartID)
+	case open:
+		from = from.next()
+	}
+	return from, Null
+}
+
+func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
+	from, to, fail := interval(low, high)
+	if fail.IsError() {
+		return fail
 	}
 	count := int64(-1)
 	for i := 4; i < len(args); i += 2 {
 		if !fold(args[i], "COUNT") || i+1 == len(args) {
 			return Error(msgSyntax)
 		}
-		if count, ok = parseInt(args[i+1]); !ok {
+		n, ok := parseInt(args[i+1])
+		if !ok {
 			return Error(msgNotInt)
 		}
-		count = max(count, 0)
+		count = max(n, 0)
 	}
 	o, wrong := c.lookupType(args[1], typeStream)
 	switch {

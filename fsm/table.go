@@ -167,6 +167,7 @@ func families() [][]Command {
 		counterCommands,
 		casCommands,
 		bitmapCommands,
+		bitfieldCommands,
 		lcsCommands,
 		genericCommands,
 		expireCommands,
@@ -179,6 +180,10 @@ func families() [][]Command {
 		zsetOpCommands,
 		streamCommands,
 		xreadCommands,
+		xgroupCommands,
+		xreadgroupCommands,
+		pendingCommands,
+		xinfoCommands,
 		pubsubCommands,
 		scriptingCommands,
 		settingCommands,
@@ -203,6 +208,7 @@ func NewTable() *Table {
 	for _, family := range families() {
 		for i := range family {
 			cmd := family[i] // a copy: the rows above stay constant
+			cmd.Sub = slices.Clone(cmd.Sub)
 			t.add(&cmd)
 		}
 	}
@@ -220,6 +226,11 @@ func (t *Table) add(cmd *Command) {
 	cmd.IndexSub()
 	if cmd.Flags&Write != 0 {
 		cmd.limit()
+	}
+	for i := range cmd.Sub {
+		if cmd.Sub[i].Flags&Write != 0 {
+			cmd.Sub[i].limit()
+		}
 	}
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
@@ -283,9 +294,9 @@ func (cmd *Command) FindSub(name []byte) *Command {
 	return cmd.sub[strings.ToLower(string(name))]
 }
 
-// routed returns the row that says how a call is to be routed: that of the
+// Routed returns the row that says how a call is to be routed: that of the
 // subcommand, for a container.
-func (cmd *Command) routed(args [][]byte) *Command {
+func (cmd *Command) Routed(args [][]byte) *Command {
 	if cmd.sub != nil && len(args) > 1 {
 		if sub := cmd.FindSub(args[1]); sub != nil {
 			return sub
@@ -302,7 +313,7 @@ func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 		return nil, fmt.Errorf("command %q: %w", args[0], ErrVersion)
 	case !cmd.ArityOK(len(args)):
 		return nil, fmt.Errorf("command %q with %d arguments: %w", args[0], len(args)-1, ErrFormat)
-	case readOnly && cmd.routed(args).IsWrite():
+	case readOnly && cmd.Routed(args).IsWrite():
 		return nil, fmt.Errorf("command %q in a read: %w", args[0], ErrFormat)
 	}
 	return cmd, nil
@@ -348,7 +359,7 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 			if err != nil {
 				return err
 			}
-			if !marked && cmd.routed(args).interpreted(args) {
+			if !marked && cmd.Routed(args).interpreted(args) {
 				return fmt.Errorf("script in a group without the mark: %w", ErrFormat)
 			}
 		}

@@ -128,6 +128,9 @@ type blocking struct {
 	take func(c *Ctx, key []byte) Reply
 	// none is the reply where the command may not wait.
 	none Reply
+	// gone, if it is an error, ends the wait when a key holds no value of the type
+	// any more.
+	gone Reply
 }
 
 // block runs a blocking command: at once, if it can, or as a waiter.
@@ -271,30 +274,56 @@ func (w *waits) wanted(k waitKey, t typ) bool {
 	return false
 }
 
+// readyKey is a key that somebody waits for and that is to be looked at when the
+// operation is over.
+type readyKey struct {
+	waitKey
+	gone bool // it held a stream: those who read for a group are told if it holds none
+}
+
 // ready notes that a key is to be looked at when the operation is over, if
 // anybody waits for it.
-func (c *Ctx) ready(k waitKey) {
-	if c.m.waits.queues.Len() == 0 || c.readyKeys[k] || c.m.waits.first(k, 0) == nil {
+func (c *Ctx) ready(k waitKey) { c.look(readyKey{k, false}) }
+
+// streamGone notes that a key has lost the stream that it held.
+func (c *Ctx) streamGone(k waitKey) { c.look(readyKey{k, true}) }
+
+func (c *Ctx) look(k readyKey) {
+	if c.m.waits.queues.Len() == 0 || c.readyKeys[k] || c.m.waits.first(k.waitKey, 0) == nil {
 		return
 	}
 	if c.readyKeys == nil {
-		c.readyKeys = make(map[waitKey]bool)
+		c.readyKeys = make(map[readyKey]bool)
 	}
 	c.readyKeys[k] = true
 	c.readyList = append(c.readyList, k)
 }
 
-// readyDB is told of a database that was exchanged as a whole.
-func (c *Ctx) readyDB(db int) {
+// keysOf returns the keys of a database that somebody waits for.
+func (w *waits) keysOf(db int) []waitKey {
 	var keys []waitKey
-	c.m.waits.queues.Ascend(queued{waitKey{db, ""}, 0, nil}, func(q queued) bool {
+	w.queues.Ascend(queued{waitKey{db, ""}, 0, nil}, func(q queued) bool {
 		if q.db == db && (len(keys) == 0 || keys[len(keys)-1] != q.waitKey) {
 			keys = append(keys, q.waitKey)
 		}
 		return q.db == db
 	})
-	for _, k := range keys {
+	return keys
+}
+
+// readyDB is told of a database that was exchanged as a whole.
+func (c *Ctx) readyDB(db int) {
+	for _, k := range c.m.waits.keysOf(db) {
 		c.ready(k)
+	}
+}
+
+// losesStreams is told of a database that is about to lose all its keys.
+func (c *Ctx) losesStreams(db int) {
+	for _, k := range c.m.waits.keysOf(db) {
+		if o := c.m.dbs[db].get([]byte(k.key)); o != nil && o.typ == typeStream {
+			c.streamGone(k)
+		}
 	}
 }
 
@@ -322,14 +351,18 @@ func (c *Ctx) serveWaiters() {
 		list := c.readyList
 		c.readyList, c.readyKeys = nil, nil
 		for _, k := range list {
-			c.serveQueue(k)
+			c.db = k.db
+			if k.gone {
+				c.endGroupReads(k.waitKey)
+			} else {
+				c.serveQueue(k.waitKey)
+			}
 		}
 	}
 	c.db, c.proto, c.session = db, proto, session
 }
 
 func (c *Ctx) serveQueue(k waitKey) {
-	c.db = k.db
 	w := &c.m.waits
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
 		o := c.lookup([]byte(k.key))
@@ -343,16 +376,42 @@ func (c *Ctx) serveQueue(k waitKey) {
 		}
 		c.setPlace(c.place + 1)
 		c.proto = n.proto
-		b, _ := c.m.table.Find(n.args[0]).block(n.args)
-		taken := b.take(c, []byte(k.key))
-		if taken.kind == kindNone { // not yet what it waits for
+		taken := n.blocking(c.m.table).take(c, []byte(k.key))
+		if taken.kind != kindNone { // else not yet what it waits for
+			c.serve(n, taken)
+		}
+	}
+}
+
+// endGroupReads tells those who read from a key for a group that it holds no
+// stream any more.
+func (c *Ctx) endGroupReads(k waitKey) {
+	if o := c.lookup([]byte(k.key)); o != nil && o.typ == typeStream {
+		return
+	}
+	w := &c.m.waits
+	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
+		if n.typ != typeStream || w.held(n.session) {
 			continue
 		}
-		reply := taken.Append(nil, n.proto)
-		c.dequeue(n)
-		w.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
-		c.woken(n, reply)
+		if b := n.blocking(c.m.table); b.gone.IsError() {
+			c.serve(n, b.gone)
+		}
 	}
+}
+
+// blocking returns what the waiter waits for.
+func (n *waiter) blocking(t *Table) blocking {
+	b, _ := t.Find(n.args[0]).block(n.args)
+	return b
+}
+
+// serve ends a wait with a reply.
+func (c *Ctx) serve(n *waiter, r Reply) {
+	reply := r.Append(nil, n.proto)
+	c.dequeue(n)
+	c.m.waits.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
+	c.woken(n, reply)
 }
 
 // Woken names a connection whose wait has ended, and its waiter. Reply is what it

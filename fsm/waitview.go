@@ -106,6 +106,7 @@ func hold(c *Ctx, args [][]byte) Reply {
 		for _, n := range list {
 			for _, k := range n.keys {
 				c.ready(k)
+				c.streamGone(k) // perhaps, meanwhile
 			}
 		}
 	case HoldEnd:

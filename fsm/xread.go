@@ -10,29 +10,36 @@ const xreadLogged = "_xread"
 var xreadCommands = []Command{
 	{Name: "xread", Arity: -4, Flags: ReadOnly | Blocking | MovableKeys, Specs: []KeySpec{{Keyword: "STREAMS", Part: 2, Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}}}, KeysOf: xreadKeys, Group: "stream", Since: "5.0.0", Complexity: "For each stream mentioned: O(N) with N being the number of elements being returned, it means that XREAD-ing with a fixed COUNT is O(1). Note that when the BLOCK option is used, XADD will pay O(M) time in order to serve the M clients blocked on the stream getting new data.", Syntax: "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", Doc: "Return never seen elements in multiple streams, with IDs greater than the ones reported by the caller for each stream. Can block.", Run: xread},
 	{Name: xreadLogged, Arity: -4, Flags: Internal | Write | Blocking | MovableKeys, KeysOf: xreadKeys, Group: "internal", Since: "holdfast", Complexity: "As XREAD", Syntax: "[COUNT count] BLOCK milliseconds STREAMS key [key ...] id [id ...]", Doc: "XREAD that may wait", Run: xreadWaiting, block: parseXreadWaiter},
-	{Name: "xinfo", Arity: -2, Group: "stream", Since: "5.0.0", Complexity: "Depends on subcommand.", Syntax: "STREAM | GROUPS | HELP [key]", Doc: "A container for stream introspection commands", Run: xinfo, Sub: []Command{
-		{Name: "groups", Arity: 3, Flags: ReadOnly, Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}, Group: "stream", Since: "5.0.0", Complexity: "O(1)", Syntax: "key", Doc: "List the consumer groups of a stream", Run: xinfoGroups},
-		{Name: "stream", Arity: -3, Flags: ReadOnly, Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}, Group: "stream", Since: "5.0.0", Complexity: "O(1)", Syntax: "key", Doc: "Get information about a stream", Run: xinfoStream},
-	}},
 }
 
 const (
 	msgUnbalanced  = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
 	msgGroupID     = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
 	msgTimeoutInt  = "ERR timeout is not an integer or out of range"
-	msgXinfoSyntax = msgSyntax
+	msgGroupOption = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+	msgNoackOption = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+	msgNoGroupWord = "ERR Missing GROUP option for XREADGROUP"
+	msgBlockScript = " command is not allowed with BLOCK option from scripts"
 )
 
-// xreadQuery is what XREAD asks for.
+// xreadQuery is what XREAD and XREADGROUP ask for.
 type xreadQuery struct {
 	count   int64 // 0: all
 	block   bool
 	timeout int64
 	keys    [][]byte
 	ids     [][]byte
+
+	group, consumer []byte // nil for XREAD
+	noack           bool
 }
 
 func parseXread(args [][]byte) (q xreadQuery, fail Reply) {
+	return parseStreams(args, false)
+}
+
+// parseStreams reads the arguments of XREAD, or of XREADGROUP.
+func parseStreams(args [][]byte, group bool) (q xreadQuery, fail Reply) {
 	for i := 1; i < len(args); i++ {
 		more := len(args) - i - 1
 		switch {
@@ -57,8 +64,22 @@ func parseXread(args [][]byte) (q xreadQuery, fail Reply) {
 			if more%2 != 0 {
 				return q, Error(msgUnbalanced)
 			}
+			if group && q.group == nil {
+				return q, Error(msgNoGroupWord)
+			}
 			q.keys, q.ids = args[i+1:i+1+more/2], args[i+1+more/2:]
 			return q, Null
+		case fold(args[i], "GROUP") && more > 1:
+			if !group {
+				return q, Error(msgGroupOption)
+			}
+			q.group, q.consumer = args[i+1], args[i+2]
+			i += 2
+		case fold(args[i], "NOACK"):
+			if !group {
+				return q, Error(msgNoackOption)
+			}
+			q.noack = true
 		default:
 			return q, Error(msgSyntax)
 		}
@@ -66,9 +87,14 @@ func parseXread(args [][]byte) (q xreadQuery, fail Reply) {
 	return q, Error(msgSyntax)
 }
 
+// xreadKeys passes over the names of group and consumer, which may be STREAMS too.
 func xreadKeys(args [][]byte) []int {
-	for i, arg := range args {
-		if rest := len(args) - i - 1; i > 0 && fold(arg, "STREAMS") && rest > 0 && rest%2 == 0 {
+	for i := 1; i < len(args); i++ {
+		rest := len(args) - i - 1
+		switch {
+		case fold(args[i], "GROUP"):
+			i += 2
+		case fold(args[i], "STREAMS") && rest > 0 && rest%2 == 0:
 			pos := make([]int, rest/2)
 			for j := range pos {
 				pos[j] = i + 1 + j
@@ -80,18 +106,22 @@ func xreadKeys(args [][]byte) []int {
 }
 
 // Waits returns the row by which a call of a blocking command has to be run, nil
-// if it never waits (XREAD without BLOCK).
+// if it never waits (XREAD and XREADGROUP without BLOCK).
 func (t *Table) Waits(cmd *Command, args [][]byte) *Command {
+	waits := cmd
 	switch {
 	case cmd.Flags&Blocking == 0:
 		return nil
+	case cmd.Name == xreadgroupName:
 	case cmd.Flags&Write != 0:
 		return cmd
+	default:
+		waits = t.index[xreadLogged]
 	}
-	if q, fail := parseXread(args); fail.IsError() || !q.block {
+	if q, fail := parseStreams(args, waits == cmd); fail.IsError() || !q.block {
 		return nil
 	}
-	return t.index[xreadLogged]
+	return waits
 }
 
 // after resolves the IDs: only what comes after them is asked for.
@@ -119,25 +149,24 @@ func (c *Ctx) after(q xreadQuery) (ids []streamID, fail Reply) {
 	return ids, Null
 }
 
-// entriesAfter returns what a stream holds behind an ID, at most count entries if
-// that is not 0.
-func (c *Ctx) entriesAfter(key []byte, id streamID, count int64) []Reply {
-	o := c.lookup(key)
-	if o == nil || o.coll.info.last.compare(id) <= 0 || id == maxStreamID {
-		return nil
+// entriesAfter adds to l what a stream holds behind an ID, at most count entries
+// if that is not 0, and calls f for each.
+func (v *collection) entriesAfter(l *collector, id streamID, count int64, f func(id streamID)) {
+	if v.info.last.compare(id) <= 0 {
+		return
 	}
-	var l collector
-	o.coll.stream.Ascend(o.coll.entryPlace(id.next()), func(e *streamEntry) bool {
+	v.stream.Ascend(v.entryPlace(id.next()), func(e *streamEntry) bool {
+		f(e.id)
 		return l.addEntry(e) && int64(len(l.elems)) != count
 	})
-	return l.elems
 }
 
-// xreadReply is a map from streams to entries, in RESP2 a list of pairs.
+// xreadReply is a map from streams to entries, in RESP2 a list of pairs. Streams
+// whose list is nil are left out.
 func (c *Ctx) xreadReply(keys [][]byte, entries [][]Reply) Reply {
 	var elems []Reply
 	for i, list := range entries {
-		if len(list) == 0 {
+		if list == nil {
 			continue
 		}
 		key, value := Bulk(string(keys[i])), Array(list)
@@ -159,15 +188,36 @@ func (c *Ctx) xreadReply(keys [][]byte, entries [][]Reply) Reply {
 // readStreams answers XREAD, with NullArray if there is nothing.
 func (c *Ctx) readStreams(q xreadQuery, ids []streamID) Reply {
 	entries := make([][]Reply, len(ids))
+	size := 0
 	for i := range ids {
-		entries[i] = c.entriesAfter(q.keys[i], ids[i], q.count)
+		o := c.lookup(q.keys[i])
+		if o == nil {
+			continue
+		}
+		l := collector{size: size}
+		o.coll.entriesAfter(&l, ids[i], q.count, func(streamID) {})
+		if size = l.size; l.over() {
+			return Error(replyTooLarge)
+		}
+		entries[i] = l.elems
 	}
 	return c.xreadReply(q.keys, entries)
+}
+
+// mayBlock refuses BLOCK to scripts.
+func (c *Ctx) mayBlock(q *xreadQuery, name []byte) Reply {
+	if q.block && c.inScript {
+		return Error("ERR " + string(name) + msgBlockScript)
+	}
+	return Null
 }
 
 func xread(c *Ctx, args [][]byte) Reply {
 	q, fail := parseXread(args)
 	if fail.IsError() {
+		return fail
+	}
+	if fail = c.mayBlock(&q, args[0]); fail.IsError() {
 		return fail
 	}
 	ids, fail := c.after(q)
@@ -218,70 +268,19 @@ func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
 			if !ok {
 				id = maxStreamID
 			}
-			if list := c.entriesAfter(key, id, q.count); len(list) > 0 {
-				return c.xreadReply([][]byte{key}, [][]Reply{list})
+			v := c.lookup(key).coll
+			if v.info.last.compare(id) <= 0 {
+				continue
 			}
+			// What came may be gone by now: then the list is empty.
+			l := collector{elems: []Reply{}}
+			v.entriesAfter(&l, id, q.count, func(streamID) {})
+			if l.over() {
+				return Error(replyTooLarge)
+			}
+			return c.xreadReply([][]byte{key}, [][]Reply{l.elems})
 		}
 		return None // it waits on
 	}
 	return b, Null
-}
-
-// xinfo runs a subcommand of XINFO.
-func xinfo(c *Ctx, args [][]byte) Reply {
-	sub := c.m.table.Find(args[0]).FindSub(args[1])
-	switch {
-	case sub == nil:
-		return Error(UnknownSubcommand(args[1], "XINFO"))
-	case !sub.ArityOK(len(args)):
-		return Error(WrongArity("xinfo|" + sub.Name))
-	}
-	return sub.Run(c, args)
-}
-
-func xinfoGroups(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[2], typeStream)
-	switch {
-	case o == nil:
-		return Error(msgNoSuchKey)
-	case wrong:
-		return Error(msgWrongType)
-	}
-	return Array(nil) // there are no consumer groups
-}
-
-func xinfoStream(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[2], typeStream)
-	switch {
-	case o == nil:
-		return Error(msgNoSuchKey)
-	case wrong:
-		return Error(msgWrongType)
-	case len(args) > 3:
-		return Error(msgXinfoSyntax)
-	}
-	v := o.coll
-	n := v.stream.Len()
-	recorded, first, last := streamID{}, Null, Null
-	if n > 0 {
-		e := v.stream.At(0)
-		recorded, first = e.id, e.reply()
-		e = v.stream.At(n - 1)
-		last = e.reply()
-	}
-	// The numbers of the radix tree are those that Redis would have with nodes of
-	// a hundred entries, one below the other.
-	nodes := int64(n+trimLot-1) / trimLot
-	return Map([]Reply{
-		Bulk("length"), Int(int64(n)),
-		Bulk("radix-tree-keys"), Int(nodes),
-		Bulk("radix-tree-nodes"), Int(nodes + 1),
-		Bulk("last-generated-id"), Bulk(v.info.last.String()),
-		Bulk("max-deleted-entry-id"), Bulk(v.info.maxDeleted.String()),
-		Bulk("entries-added"), Int(int64(v.info.added)),
-		Bulk("recorded-first-entry-id"), Bulk(recorded.String()),
-		Bulk("groups"), Zero,
-		Bulk("first-entry"), first,
-		Bulk("last-entry"), last,
-	})
 }

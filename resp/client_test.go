@@ -351,7 +351,7 @@ func TestSnapshots(t *testing.T) {
 // TestAbsent: what is not here says so, in words that clients understand.
 func TestAbsent(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
-	for _, name := range []string{"SENTINEL MASTERS", "XGROUP CREATE a b c", "REPLCONF x", "FCALL x 0"} {
+	for _, name := range []string{"SENTINEL MASTERS", "PFDEBUG a b", "REPLCONF x", "FCALL x 0"} {
 		if r := c.do(name); !strings.HasPrefix(r, "-ERR unknown command '") {
 			t.Errorf("%s: %q, want an unknown command", name, r)
 		}

@@ -87,7 +87,9 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 		name   string
 		change func(*resp.Config)
 	}{
-		{"hard", func(c *resp.Config) { c.Limits.PushHard = 64 << 10 }},
+		// Room for some messages: the fast one has read a message a moment before
+		// the server knows.
+		{"hard", func(c *resp.Config) { c.Limits.PushHard = 512 << 10 }},
 		{"soft", func(c *resp.Config) { c.Limits.PushSoft, c.Limits.PushSoftTime = 64<<10, time.Millisecond }},
 	} {
 		t.Run(limit.name, func(t *testing.T) {

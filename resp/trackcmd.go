@@ -233,6 +233,7 @@ func (c *conn) tracked(keys []string, out []byte, err error) []byte {
 
 // noteReads adds the keys that a command reads to those of the group.
 func (c *conn) noteReads(cmd *fsm.Command, args [][]byte) {
+	cmd = cmd.Routed(args)
 	if cmd.Flags&fsm.ReadOnly == 0 {
 		return
 	}

@@ -105,10 +105,14 @@ func TestNotify(t *testing.T) {
 			"SADD s a b c", "SADD s a", "SREM s a", "SREM s nope", "SADD s a", "SMOVE s t a", "SMOVE s t nope", "SADD s a", "SMOVE s t a", "SMOVE t t a", "SADD u b c d", "SINTERSTORE x s u", "SINTERSTORE x s u", "SUNIONSTORE x s u", "SDIFFSTORE x u s", "SINTERSTORE x nokey s", "SINTERSTORE x nokey s", "SREM s b c", "SADD s a", "SPOP s", "SADD s a", "SPOP s 3", "SPOP s", "SMOVE u nokey2 d", "SADD one a", "SMOVE one two a",
 			// sorted sets
 			"ZADD y 1 a 2 b 3 c", "ZADD y 1 a", "ZADD y XX CH 5 a", "ZADD y INCR 1 a", "ZADD y NX 1 a", "ZADD y XX INCR 1 nope", "ZINCRBY y 1 a", "ZINCRBY yy 1 a", "ZREM y a nope", "ZREM y nope", "ZADD y 1 a 4 d 5 e 6 f", "ZPOPMIN y", "ZPOPMAX y", "ZPOPMIN nokey", "ZREMRANGEBYRANK y 0 0", "ZREMRANGEBYSCORE y 4 4", "ZREMRANGEBYLEX y - +", "ZREMRANGEBYLEX y - +", "ZADD y 1 a 2 b", "ZADD w 1 b 2 c", "ZUNIONSTORE v 2 y w", "ZINTERSTORE v 2 y w", "ZDIFFSTORE v 2 y w", "ZINTERSTORE v 2 y nokey", "ZINTERSTORE v 2 y nokey", "ZRANGESTORE v y 0 -1", "ZRANGESTORE v y 5 6", "ZRANGESTORE v y 5 6", "ZMPOP 1 y MIN COUNT 1", "ZMPOP 1 y MAX COUNT 5", "ZADD y 1 a", "ZPOPMIN y 5", "ZADD y 1 a", "ZREMRANGEBYRANK y 0 -1",
+			// streams and their groups
+			"XGROUP CREATE st g $ MKSTREAM", "XGROUP CREATE st g $", "XGROUP CREATE st h 0", "XADD st 1-1 f v", "XADD st MAXLEN 1 1-2 f v", "XREADGROUP GROUP g a STREAMS st >", "XREADGROUP GROUP g a STREAMS st 0", "XREADGROUP GROUP g b STREAMS st >", "XREADGROUP GROUP g b STREAMS st 0", "XCLAIM st g c 0 1-2", "XCLAIM st g d 0 9-9", "XAUTOCLAIM st g e 0 0", "XACK st g 1-2", "XACK st g 1-2",
+			"XGROUP SETID st g 0", "XGROUP CREATECONSUMER st g a", "XGROUP CREATECONSUMER st g z", "XGROUP DELCONSUMER st g z", "XGROUP DELCONSUMER st g z", "XGROUP DESTROY st g", "XGROUP DESTROY st g", "XSETID st 5-5", "XPENDING st h", "XINFO GROUPS st", "XDEL st 1-2", "XTRIM st MAXLEN 0", "DEL st",
 			// whole databases, transactions, messages, types that are wrong
 			"SET x v", "LPUSH x a", "SELECT 1", "SET q v", "SELECT 0", "SWAPDB 0 1", "SWAPDB 0 1", "FLUSHDB", "FLUSHALL",
 			`EVAL "redis.call('SET', KEYS[1], '1') redis.call('EXPIRE', KEYS[1], 100) redis.call('GET', KEYS[1]) return redis.call('DEL', KEYS[1], KEYS[2])" 2 k none`,
 			"SET i 10", "SETBIT bits 7 1", "SETBIT bits 7 0",
+			"BITFIELD bf GET u8 0", "BITFIELD bf SET u8 0 0", "BITFIELD bf SET u8 0 1 INCRBY u8 0 1", "BITFIELD bf INCRBY u8 0 0", "BITFIELD bf OVERFLOW FAIL SET u8 0 256", "BITFIELD bf2 OVERFLOW FAIL SET u8 0 256", "BITFIELD bf2 OVERFLOW FAIL SET u8 8 256",
 		)
 		// Redis notices only at the next access that the key's time is over.
 		p.Do("SET b 2 EXAT 1", "GET b", "SET b 1", "SET b 2 EXAT 1", "GET b")

@@ -53,6 +53,17 @@ func TestTracking(t *testing.T) {
 	told(c, []string{"GET x"}, "FLUSHALL", 1)
 	told(c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
 	told(c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1) // the number of the database does not count
+	// Redis tells of streams only what changes their entries, not what changes groups.
+	told(c, []string{"XRANGE st - +", "XLEN st"}, "XADD st 1-1 f v", 1)
+	told(c, []string{"XINFO STREAM st", "XINFO GROUPS st"}, "XGROUP CREATE st g 0", 0)
+	told(c, nil, "XREADGROUP GROUP g a STREAMS st >", 0)
+	told(c, []string{"XPENDING st g"}, "XACK st g 1-1", 0)
+	told(c, nil, "XSETID st 5-5", 0)
+	told(c, nil, "XDEL st 1-1", 1)
+	told(c, []string{"XINFO GROUPS st"}, "XGROUP DESTROY st g", 0)
+	told(c, nil, "DEL st", 1)
+	told(c, []string{"XLEN st"}, "XGROUP CREATE st g $ MKSTREAM", 1)
+	told(c, []string{"XREAD COUNT 1 STREAMS st 0", "OBJECT ENCODING st"}, "DEL st", 1)
 	// What scripts read and change.
 	told(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 1 k`}, "SET k v", 1)
 	told(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`}, "SET k 2", 1)

@@ -1,0 +1,321 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// consumers make streams with groups of all kinds: with and without consumers and
+// pending entries, some of which are gone from the stream.
+func consumers() []string {
+	lines := []string{"XGROUP CREATE empty g $ MKSTREAM", "XGROUP CREATE s a 0 MKSTREAM", "XGROUP CREATE s b 0 ENTRIESREAD 3", `XGROUP CREATE s "" 5-5`, "XADD plain 1-1 f v"}
+	for i := range 8 {
+		lines = append(lines, fmt.Sprintf("XADD s %d-1 f %d", i+1, i))
+	}
+	return append(lines, "XREADGROUP GROUP a x COUNT 3 STREAMS s >", "XREADGROUP GROUP a y COUNT 2 STREAMS s >", "XREADGROUP GROUP b x STREAMS s >", "XGROUP CREATECONSUMER s a idle", "XDEL s 2-1 4-1",
+		"XCLAIM s a z 0 1-1 IDLE 5000", "XCLAIM s a z 0 3-1 TIME 1000 RETRYCOUNT 9", "EXPIRE s 100")
+}
+
+var consumerLooks = []string{"XINFO STREAM s FULL COUNT 0", "XINFO GROUPS s", "XINFO CONSUMERS s a", "XPENDING s a", "XPENDING s a - + 100", "XPENDING s b - + 100 x", "XINFO STREAM empty FULL", "XINFO GROUPS plain", "TTL s"}
+
+func TestConsumers_Snapshot(t *testing.T) {
+	f := newFeed(t)
+	f.do(consumers()...)
+	whole := snapshotOf(t, f.m)
+	m := restore(t, whole)
+	if !bytes.Equal(snapshotOf(t, m), whole) {
+		t.Error("the restored machine differs")
+	}
+	again := &feed{t: t, m: m, stamp: f.stamp, seq: f.seq}
+	for _, line := range append(consumerLooks, "XREADGROUP GROUP a x STREAMS s 0", "XREADGROUP GROUP a new STREAMS s >", "XAUTOCLAIM s a w 0 0 COUNT 3", "XACK s b 1-1 2-1", "XGROUP DELCONSUMER s a y", "XGROUP DESTROY s b", "XINFO STREAM s FULL") {
+		if got, want := again.do(line), f.do(line); got != want {
+			t.Errorf("%s: %.200q, want %.200q", line, got, want)
+		}
+	}
+	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
+		t.Error("the machines part")
+	}
+}
+
+// TestConsumers_Large: groups cross blocks, and names are as long as they may be.
+func TestConsumers_Large(t *testing.T) {
+	f := newFeed(t)
+	longest := strings.Repeat("n", fsm.MaxStringBytes)
+	for _, words := range [][]string{{"XGROUP", "CREATE", "s", longest, "0", "MKSTREAM"}, {"XADD", "s", "1-1", "f", "v"}, {"XREADGROUP", "GROUP", longest, longest, "STREAMS", "s", ">"}, {"XGROUP", "CREATE", "s", "g", "0"}} {
+		f.group.Reset(2, 1)
+		f.add(words...)
+		if got := f.send(); got[0] == '-' {
+			t.Fatalf("%s: %.100q", words[0], got)
+		}
+	}
+	for i := range 20_000 {
+		f.do(fmt.Sprintf("XADD s %d-2 f v", i+1))
+	}
+	for i := range 20 {
+		f.do(fmt.Sprintf("XREADGROUP GROUP g c%d COUNT 1000 STREAMS s >", i))
+	}
+	whole := snapshotOf(t, f.m)
+	m := restore(t, whole)
+	if !bytes.Equal(snapshotOf(t, m), whole) {
+		t.Error("the restored machine differs")
+	}
+	f.group.Reset(2, 1)
+	f.add("XGROUP", "CREATE", "s", longest+"n", "0")
+	if got := f.send(); !strings.HasPrefix(got, "-ERR string exceeds") {
+		t.Errorf("a name that is too long: %.100q", got)
+	}
+}
+
+func TestConsumers_CorruptSnapshot(t *testing.T) {
+	f := newFeed(t)
+	f.do(consumers()...)
+	whole := snapshotOf(t, f.m)
+	for i := range whole {
+		data := bytes.Clone(whole)
+		data[i] ^= 0x41
+		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable()); err == nil {
+			t.Fatalf("byte %d changed: read without an error", i)
+		}
+		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		switch {
+		case err == nil:
+			again := snapshotOf(t, m)
+			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
+				t.Fatalf("byte %d changed: read, written, read: another machine", i)
+			}
+		case !documented(err) && i > 15:
+			t.Fatalf("byte %d changed: %v", i, err)
+		}
+	}
+	replace := func(old, with string) func([]byte) []byte {
+		return func(b []byte) []byte { return bytes.Replace(b, []byte(old), []byte(with), 1) }
+	}
+	for what, edit := range map[string]func([]byte) []byte{
+		"groups of a stream without": replace("O\x00\x05\x04\x05empty", "O\x00\x05\x00\x05empty"),
+		"groups of a list":           replace("O\x00\x05\x04\x05empty", "O\x00\x01\x04\x05empty"),
+		"groups in another order":    replace("g\x01a", "g\x01c"),
+		"consumers in another order": replace("c\x04idle", "c\x04zdle"),
+		"a consumer for a group":     replace("g\x01b", "c\x01b"),
+		"a pending entry early":      replace("c\x01x", "p\x01x"),
+		"a pending entry of nobody":  replace("p\x01\x01\x03", "p\x01\x01\x09"),
+		"entries in another order":   replace("p\x02\x01", "p\x01\x01"),
+	} {
+		data := edit(bytes.Clone(whole))
+		if bytes.Equal(data, whole) {
+			t.Errorf("%s: nothing to edit", what)
+			continue
+		}
+		if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable()); !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, fsm.ErrShort) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestConsumers_Golden holds on to the format of groups.
+func TestConsumers_Golden(t *testing.T) {
+	const file = "testdata/golden-consumers-v1"
+	f := newFeed(t)
+	f.do(consumers()...)
+	if *golden {
+		if err := os.WriteFile(file, snapshotOf(t, f.m), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snapshotOf(t, restore(t, want)); !bytes.Equal(got, want) {
+		t.Error("the golden groups are written differently now: a new format needs a new version")
+	}
+	if !bytes.Equal(snapshotOf(t, f.m), want) {
+		t.Error("the commands give another state than the golden groups")
+	}
+}
+
+// TestConsumers_Forks: what forks and copies share is not changed for others.
+func TestConsumers_Forks(t *testing.T) {
+	f := newFeed(t)
+	f.do(consumers()...)
+	rng := rand.New(rand.NewPCG(5, 5))
+	change := func() string {
+		n, who := 1+rng.IntN(300), string(rune('u'+rng.IntN(6)))
+		switch rng.IntN(9) {
+		case 0:
+			return "XACK s a " + fmt.Sprintf("%d-1 %d-2", n, n)
+		case 1:
+			return fmt.Sprintf("XCLAIM s a %s 0 %d-1 %d-1 FORCE", who, n, n+1)
+		case 2:
+			return "XAUTOCLAIM s b " + who + " 0 0 COUNT 5"
+		case 3:
+			return "XGROUP DELCONSUMER s a " + who
+		case 4:
+			return "COPY s copy REPLACE"
+		case 5:
+			return "COPY copy s REPLACE"
+		case 6:
+			return fmt.Sprintf("XDEL s %d-1", n)
+		case 7:
+			return "XADD s * f v"
+		}
+		return "XREADGROUP GROUP " + string(rune('a'+rng.IntN(2))) + " " + who + " COUNT 7 STREAMS s >"
+	}
+	for i := range 300 {
+		f.do(fmt.Sprintf("XADD s %d-1 f v", 9+i))
+	}
+	type kept struct {
+		m    *fsm.Machine
+		want []byte
+	}
+	var forks []kept
+	for range 40 {
+		fork := f.m.Fork()
+		forks = append(forks, kept{fork, snapshotOf(t, fork)})
+		other := f.m.Fork()
+		for range 30 {
+			f.do(change())
+			if _, err := fsm.RunOn(other, f.group.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, k := range forks {
+		if !bytes.Equal(snapshotOf(t, k.m), k.want) {
+			t.Fatalf("fork %d changed", i)
+		}
+	}
+	whole := snapshotOf(t, f.m)
+	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
+		t.Error("the restored machine differs")
+	}
+}
+
+// TestConsumers_Clock: how long an entry has been idle is told by the lease clock,
+// whatever the wall clock does, in reads and in writes.
+func TestConsumers_Clock(t *testing.T) {
+	f := newFeed(t)
+	f.stamp = 1_000_000_000
+	f.do("XGROUP CREATE s g 0 MKSTREAM", "XADD s 1-1 f v", "XREADGROUP GROUP g a STREAMS s >")
+	idle := func(ms int) string {
+		return fmt.Sprintf("*1\r\n*4\r\n$3\r\n1-1\r\n$1\r\na\r\n:%d\r\n:1\r\n", ms)
+	}
+	if got, _ := f.read(3_500_000_000, "XPENDING s g - + 10"); got != idle(2500) {
+		t.Errorf("read: %q, want %q", got, idle(2500))
+	}
+	f.stamp = 3_000_000_000
+	if got := f.do("XPENDING s g - + 10"); got != idle(2000) {
+		t.Errorf("in the log: %q, want %q", got, idle(2000))
+	}
+	if got := f.do("XCLAIM s g b 2001 1-1"); got != "*0\r\n" {
+		t.Errorf("claimed too early: %q", got)
+	}
+	if got := f.do("XCLAIM s g b 2000 1-1 JUSTID"); got != "*1\r\n$3\r\n1-1\r\n" {
+		t.Errorf("not claimed: %q", got)
+	}
+	if got, want := f.do("XINFO CONSUMERS s g"), "*2\r\n*6\r\n$4\r\nname\r\n$1\r\na\r\n$7\r\npending\r\n:0\r\n$4\r\nidle\r\n:2000\r\n*6\r\n$4\r\nname\r\n$1\r\nb\r\n$7\r\npending\r\n:1\r\n$4\r\nidle\r\n:0\r\n"; got != want {
+		t.Errorf("consumers: %q, want %q", got, want)
+	}
+}
+
+// TestConsumers_TooLarge: a reply that nobody may be sent takes nothing from the
+// group.
+func TestConsumers_TooLarge(t *testing.T) {
+	f := newFeed(t)
+	f.do("XGROUP CREATE s g 0 MKSTREAM")
+	value := strings.Repeat("v", fsm.MaxStringBytes-1)
+	for range 8 {
+		f.group.Reset(2, 1)
+		f.add("XADD", "s", "*", "f", value)
+		if got := f.send(); got[0] != '$' {
+			t.Fatalf("XADD: %.100q", got)
+		}
+	}
+	if got := f.do("XREADGROUP GROUP g a STREAMS s >"); !strings.HasPrefix(got, "-ERR reply is larger") {
+		t.Errorf("all entries: %.100q", got)
+	}
+	if got := f.do("XPENDING s g"); got != "*4\r\n:0\r\n$-1\r\n$-1\r\n*-1\r\n" {
+		t.Errorf("pending is %q", got)
+	}
+	if got := f.do("XREADGROUP GROUP g a COUNT 5 STREAMS s >"); got[0] != '*' {
+		t.Errorf("five entries: %.100q", got)
+	}
+	if got := f.do("XREADGROUP GROUP g a STREAMS s >"); got[0] != '*' {
+		t.Errorf("the rest: %.100q", got)
+	}
+	if got := f.do("XCLAIM s g b 0 0 FORCE", "XAUTOCLAIM s g b 0 0"); !strings.Contains(got, "-ERR reply is larger") {
+		t.Errorf("XAUTOCLAIM: %.100q", got)
+	}
+	if got := f.do("XREADGROUP GROUP g a STREAMS s 0"); !strings.HasPrefix(got, "-ERR reply is larger") {
+		t.Errorf("the history: %.100q", got)
+	}
+	if got := f.do("XPENDING s g"); !strings.Contains(got, "*1\r\n*2\r\n$1\r\na\r\n$1\r\n8\r\n") {
+		t.Errorf("pending is %q", got)
+	}
+}
+
+// TestConsumers_Held: while a session is held, nothing is given past its waiters to
+// others of the group who wait; they are told what became of the stream when it is
+// back.
+func TestConsumers_Held(t *testing.T) {
+	f := newFeed(t)
+	f.do("XGROUP CREATE s g $ MKSTREAM", "XGROUP CREATE s h $")
+	wait := func(origin uint64, line string) {
+		t.Helper()
+		f.origin = origin
+		if got := f.do(line); got[0] != '@' {
+			t.Fatalf("%s does not wait: %q", line, got)
+		}
+		f.origin = 1
+	}
+	wait(2, "XREADGROUP GROUP g a BLOCK 0 STREAMS s >")
+	hold := func(how string) {
+		t.Helper()
+		if got := f.do(fmt.Sprintf("%s %d n1 1 %s", fsm.HoldCommand, 1, how)); got != ":1\r\n" {
+			t.Fatalf("hold %s: %q", how, got)
+		}
+	}
+	hold(fsm.HoldOn)
+	f.do("XADD s 1-1 f v")
+	if got := f.do("XREADGROUP GROUP h x BLOCK 0 STREAMS s >"); got[0] != '*' {
+		t.Errorf("another group waits: %q", got)
+	}
+	wait(3, "XREADGROUP GROUP g b BLOCK 0 STREAMS s >")
+	served := func(origin uint64) string {
+		for _, w := range f.m.WaitersOf(fsm.SessionID{NodeID: "n1", Boot: 1}) {
+			if w.Origin == origin {
+				_, reply := f.m.Waiter(fsm.SessionID{NodeID: "n1", Boot: 1}, origin, w.Pos)
+				return string(reply)
+			}
+		}
+		return "gone"
+	}
+	if served(2) != "" || served(3) != "" {
+		t.Errorf("served while held: %q, %q", served(2), served(3))
+	}
+	hold(fsm.HoldOff)
+	if got := served(2); !strings.Contains(got, "1-1") {
+		t.Errorf("the first got %q", got)
+	}
+	if got := served(3); got != "" {
+		t.Errorf("the second got %q", got)
+	}
+	hold(fsm.HoldOn)
+	f.do("DEL s")
+	if got := served(3); got != "" {
+		t.Errorf("told while held: %q", got)
+	}
+	if !bytes.Equal(snapshotOf(t, restore(t, snapshotOf(t, f.m))), snapshotOf(t, f.m)) {
+		t.Error("the restored machine differs")
+	}
+	hold(fsm.HoldOff)
+	if got, want := served(3), "-UNBLOCKED the stream key no longer exists\r\n"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
