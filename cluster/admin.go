@@ -21,6 +21,7 @@ const (
 
 	opProbe    = "probe"    // what state are you in
 	opForm     = "form"     // the cluster is being formed, this is its id
+	opVacant   = "vacant"   // leader: is there a member of this name
 	opJoin     = "join"     // leader: add this node
 	opRemove   = "remove"   // leader: remove this node
 	opTransfer = "transfer" // leader: hand leadership over
@@ -43,6 +44,12 @@ type adminReply struct {
 	Members    []Member `json:"members,omitempty"`
 	Leader     string   `json:"leader,omitempty"`
 	LeaderAddr string   `json:"leader_addr,omitempty"`
+
+	Known bool `json:"known,omitempty"` // opVacant: there is
+
+	// opJoin: the node is a member behind Index, said by the leader of Term.
+	Index uint64 `json:"index,omitempty"`
+	Term  uint64 `json:"term,omitempty"`
 
 	Status *NodeStatus `json:"status,omitempty"`
 }
@@ -124,8 +131,10 @@ func (n *Node) answer(req adminRequest, reply *adminReply) error {
 		return n.answerProbe(reply)
 	case opForm:
 		return n.answerForm(req)
+	case opVacant:
+		return n.answerVacant(req, reply)
 	case opJoin:
-		return n.addMember(req.Node, req.Addr)
+		return n.addMember(req.Node, req.Addr, reply)
 	case opRemove:
 		return n.removeMember(req.Node)
 	case opTransfer:
@@ -166,7 +175,15 @@ func (n *Node) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, n.cfg.NodeID)
 	}
-	return n.stores.SetClusterID(req.ClusterID)
+	return n.stores.SetClusterID(req.ClusterID, false)
+}
+
+func (n *Node) answerVacant(req adminRequest, reply *adminReply) error {
+	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
+	defer cancel()
+	known, err := n.knows(ctx, req.Node)
+	reply.ClusterID, reply.Known = n.stores.Identity().ClusterID, known
+	return err
 }
 
 func membersOf(r *raft.Raft) []Member {
@@ -207,6 +224,8 @@ type NodeStatus struct {
 	Reachable  bool   `json:"reachable"`
 	Ready      bool   `json:"ready"` // has a way to a leader
 	Detail     string `json:"detail,omitempty"`
+	// Settling is set until the log has come to the change that took the node in.
+	Settling bool `json:"settling,omitempty"`
 }
 
 // Status returns this node's own state.
@@ -215,7 +234,7 @@ func (n *Node) Status() NodeStatus {
 	st := NodeStatus{
 		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting", ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
 		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
-		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
+		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid, Settling: n.settling(),
 	}
 	n.machine.view(func(m *fsm.Machine) {
 		st.Keys = m.Len()
@@ -243,7 +262,7 @@ func (n *Node) Status() NodeStatus {
 	st.Applied = n.machine.applied.Load()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {
-			st.Voter = m.Voter
+			st.Voter = m.Voter && !st.Settling // a log that is read from its start tells of former lives
 		}
 	}
 	return st

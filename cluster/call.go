@@ -25,7 +25,9 @@ type call struct {
 
 	body []byte
 	slow bool
-	done chan struct{} // capacity 1: one token a group
+	// trial asks for a trial of the group in place of a read: see trial.go.
+	trial bool
+	done  chan struct{} // capacity 1: one token a group
 
 	reply []byte
 	err   error
@@ -62,6 +64,9 @@ func (s *Session) Do(g *fsm.Group, local bool) ([]byte, error) {
 	}
 	s.node.gateway.write(c)
 	<-c.done
+	if c.err == nil && fsm.TooLong(c.reply) {
+		return s.tried()
+	}
 	return c.reply, c.err
 }
 

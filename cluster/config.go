@@ -67,7 +67,8 @@ type Stores interface {
 	LogBytes() int64
 	Empty() (bool, error)
 	Identity() storage.Identity
-	SetClusterID(id string) error
+	SetClusterID(id string, joins bool) error
+	SetJoined(index, term uint64) error
 	Close() error
 }
 
@@ -123,8 +124,9 @@ type Options struct {
 	// TTL: what a failover may add to a TTL.
 	ExpireEvery, TickEvery time.Duration
 
-	// ScriptTime bounds one script. While the leader runs one, writes wait.
-	ScriptTime time.Duration
+	// ScriptTime bounds one script. One that takes longer than ScriptMoment is
+	// tried out beside the log before it may hold up the writes of others.
+	ScriptTime, ScriptMoment time.Duration
 
 	// WaiterGrace is how long a node may have no way to the leader before its
 	// clients' waits in blocking commands are forgotten. Until then elements wait
@@ -134,6 +136,9 @@ type Options struct {
 	// SnapshotBytes of log make a snapshot due, TrailingBytes of it are kept
 	// for followers that are a little behind.
 	SnapshotBytes, TrailingBytes int64
+	// SegmentBytes is the size of the files of a raft-wal log; 0 for the default
+	// of cluster/storage.
+	SegmentBytes int
 	// FastFailover lets a node stand for election at once when its leader's
 	// process is seen to be gone (connection closed and port refused).
 	FastFailover bool
@@ -157,6 +162,7 @@ func DefaultOptions() Options {
 		ExpireEvery:      50 * time.Millisecond,
 		TickEvery:        2 * time.Second,
 		ScriptTime:       500 * time.Millisecond,
+		ScriptMoment:     10 * time.Millisecond,
 		WaiterGrace:      time.Second,
 		SnapshotBytes:    128 << 20,
 		TrailingBytes:    16 << 20,
@@ -227,8 +233,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v", o.LeaseTimeout, o.HeartbeatTimeout)
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
-	case o.ScriptTime <= 0:
-		return fmt.Errorf("script time is %v, must be more than 0", o.ScriptTime)
+	case o.ScriptTime <= 0 || o.ScriptMoment <= 0:
+		return fmt.Errorf("script time is %v, moment %v: both must be more than 0", o.ScriptTime, o.ScriptMoment)
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}

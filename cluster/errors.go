@@ -26,8 +26,8 @@ var (
 
 // What keeps a node from starting or joining.
 var (
-	// ErrWiped: the directory is empty, but the cluster counts this node as a
-	// member that has voted.
+	// ErrWiped: the directory is empty and has not asked to join, but the cluster
+	// counts this node as a member: it may have voted.
 	ErrWiped = errors.New("data directory is empty, but the cluster knows this node as a member")
 	// ErrPeersDiffer: the nodes were started with different --peers.
 	ErrPeersDiffer = errors.New("nodes were started with different --peers")

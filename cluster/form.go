@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -25,7 +27,15 @@ import (
 // A node that finds an existing cluster joins it, unless the cluster counts it
 // as a member already: then its directory has been wiped, and with it the
 // memory of its votes, so that letting it back under its old name could elect
-// a leader without acknowledged entries.
+// a leader without acknowledged entries. Whether it does is a question to the
+// leader, who answers by what is committed: any other member may have slept
+// through the change that let the node in, or that removed it.
+//
+// What the leader has answered is made durable before the node asks to be
+// taken in. So an empty directory that says that it joins belongs to a node
+// that nobody counted when the directory was new, and that has not taken part
+// since; it may ask again. What it may do while it reads the log is in
+// suffrage.go.
 
 // probeEvery paces the attempts to form or join.
 const probeEvery = 200 * time.Millisecond
@@ -59,6 +69,15 @@ func (n *Node) form() (*raft.Configuration, error) {
 	}
 }
 
+// unformed is the stable store of a node that is about to form its cluster. raft
+// writes the first term and then the first entry, and takes a term for the sign of
+// a cluster: after a crash between the two it would neither form one nor lead.
+// form has made sure that there is nothing else.
+type unformed struct{ raft.StableStore }
+
+// GetUint64 implements raft.StableStore. raft asks for the current term only.
+func (unformed) GetUint64([]byte) (uint64, error) { return 0, nil }
+
 func (n *Node) setPhase(text string) {
 	n.mu.Lock()
 	n.phase = text
@@ -68,9 +87,11 @@ func (n *Node) setPhase(text string) {
 var errWaiting = errors.New("waiting")
 
 func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
-	mine := n.stores.Identity().ClusterID
+	mine := n.stores.Identity()
 	var absent []string
-	clusterID := mine
+	var refused error // by the members that were found
+	var differs error // with what another node without data was told
+	clusterID := mine.ClusterID
 	for _, p := range n.cfg.Peers {
 		if p.ID == n.cfg.NodeID {
 			continue
@@ -82,9 +103,16 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 			absent = append(absent, p.ID)
 		case r.Member:
 			err := n.join(p, r)
-			return nil, err == nil, err
+			if !errors.Is(err, errWaiting) {
+				return nil, err == nil, err
+			}
+			if refused == nil {
+				refused = err // another one may know who leads
+			}
 		case r.Peers != n.peerList():
-			return nil, false, fmt.Errorf("%w: %w: %s has %q, this node %q", errWaiting, ErrPeersDiffer, p.ID, r.Peers, n.peerList())
+			if differs == nil { // which does not matter if there is a cluster to join
+				differs = fmt.Errorf("%w: %w: %s has %q, this node %q", errWaiting, ErrPeersDiffer, p.ID, r.Peers, n.peerList())
+			}
 		case r.ClusterID != "" && clusterID != "" && r.ClusterID != clusterID:
 			return nil, false, fmt.Errorf("%w: %s", ErrOtherCluster, p.ID)
 		case r.ClusterID != "":
@@ -93,6 +121,15 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	}
 	if len(n.cfg.Peers) == 0 {
 		return nil, false, errors.New("data directory is empty and --peers names nobody to form a cluster with")
+	}
+	if refused != nil {
+		return nil, false, refused
+	}
+	if differs != nil {
+		return nil, false, differs
+	}
+	if mine.Joins {
+		return nil, false, fmt.Errorf("%w for a member of the cluster", errWaiting)
 	}
 	lowest := n.cfg.Peers[0].ID == n.cfg.NodeID
 	if !lowest && n.stores.Identity().ClusterID != "" {
@@ -107,7 +144,7 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	if clusterID == "" {
 		clusterID = newClusterID()
 	}
-	if err := n.stores.SetClusterID(clusterID); err != nil {
+	if err := n.stores.SetClusterID(clusterID, false); err != nil {
 		return nil, false, err
 	}
 	config := &raft.Configuration{}
@@ -119,37 +156,56 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 		if err := n.ask(p.Addr, p.ID, adminRequest{Op: opForm, ClusterID: clusterID}, &adminReply{}); err != nil {
 			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
 		}
+		failpoint.Hit(failpoint.FormTold)
 	}
 	n.log.Info("forming cluster", "cluster", clusterID, "peers", n.peerList())
 	return config, true, nil
 }
 
-// join asks the cluster that a peer belongs to for membership. The peer's
-// cluster id is made durable first: a node that is cut off in the middle is then
-// known to have asked, and not taken for one that lost its data.
+// join asks the cluster that a peer belongs to for membership.
 func (n *Node) join(p Peer, r adminReply) error {
-	known := false
-	for _, m := range r.Members {
-		known = known || m.ID == n.cfg.NodeID
-	}
-	if mine := n.stores.Identity().ClusterID; mine != "" && mine != r.ClusterID {
-		return fmt.Errorf("%w: %s belongs to %s, this node to %s", ErrOtherCluster, p.ID, r.ClusterID, mine)
-	} else if mine != "" && known {
-		return nil // formed or joined, and merely has no entry yet
-	} else if known {
-		return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. Remedy: run \"holdfast member remove %s\" against a live node, then start this node again: it joins as a new member and copies the data", ErrWiped, n.cfg.NodeID, n.cfg.NodeID)
-	}
-	if r.Leader == "" {
+	mine := n.stores.Identity()
+	known := slices.ContainsFunc(r.Members, func(m Member) bool { return m.ID == n.cfg.NodeID })
+	switch {
+	case mine.ClusterID != "" && mine.ClusterID != r.ClusterID:
+		return fmt.Errorf("%w: %s belongs to %s, this node to %s", ErrOtherCluster, p.ID, r.ClusterID, mine.ClusterID)
+	case mine.ClusterID != "" && !mine.Joins && known:
+		return nil // formed, and merely has no entry yet: the leader to come may need its vote
+	case r.Leader == "" && mine.ClusterID == "" && known:
+		return fmt.Errorf("%w for the cluster to have a leader, which alone can say whether this node may join: %s knows it as a member", errWaiting, p.ID)
+	case r.Leader == "":
 		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
 	}
-	if err := n.stores.SetClusterID(r.ClusterID); err != nil {
+	ask := func(op string) (answer adminReply, err error) {
+		req := adminRequest{Op: op, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr}
+		if err := n.ask(r.LeaderAddr, r.Leader, req, &answer); err != nil {
+			return answer, fmt.Errorf("%w to join: %w", errWaiting, err)
+		}
+		return answer, nil
+	}
+	if mine.ClusterID == "" {
+		vacant, err := ask(opVacant)
+		if err != nil {
+			return err
+		}
+		if vacant.Known {
+			return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. Remedy: run \"holdfast member remove %s\" against a live node, then start this node again: it joins as a new member and copies the data", ErrWiped, n.cfg.NodeID, n.cfg.NodeID)
+		}
+		if err := n.stores.SetClusterID(vacant.ClusterID, true); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.JoinNoted)
+	}
+	joined, err := ask(opJoin)
+	if err != nil {
 		return err
 	}
-	req := adminRequest{Op: opJoin, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr}
-	if err := n.ask(r.LeaderAddr, r.Leader, req, &adminReply{}); err != nil {
-		return fmt.Errorf("%w to join: %w", errWaiting, err)
+	failpoint.Hit(failpoint.JoinAnswered)
+	if err := n.stores.SetJoined(joined.Index, joined.Term); err != nil {
+		return err
 	}
-	n.log.Info("joined cluster", "cluster", r.ClusterID, "leader", r.Leader)
+	failpoint.Hit(failpoint.JoinedNoted)
+	n.log.Info("joined cluster", "cluster", n.ClusterID(), "leader", r.Leader)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func leaked(patience time.Duration) string {
 
 // patience is how long a condition may take to come true. It is far more than
 // any takes, so that only what never happens runs into it.
-const patience = 30 * time.Second
+const patience = slowdown * 30 * time.Second
 
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
@@ -155,13 +155,12 @@ type member struct {
 	fatal chan error // what Fatal was called with
 }
 
-// testOptions are short, but long enough for two slow cores under the race
-// detector.
+// testOptions are short, but long enough for two slow cores.
 func testOptions() cluster.Options {
 	o := cluster.DefaultOptions()
-	o.HeartbeatTimeout, o.LeaseTimeout = 400*time.Millisecond, 300*time.Millisecond
+	o.HeartbeatTimeout, o.LeaseTimeout = slowdown*400*time.Millisecond, slowdown*300*time.Millisecond
 	o.StallTimeout = 20 * time.Second
-	o.LeaderWait = 2 * time.Second
+	o.LeaderWait = slowdown * 2 * time.Second
 	o.RelinkEvery = 10 * time.Millisecond
 	o.DialTimeout = 300 * time.Millisecond
 	o.TickEvery = 200 * time.Millisecond
@@ -475,13 +474,26 @@ func (c *client) pipeline(cmds ...[]string) (string, error) {
 	return string(reply), err
 }
 
-// want sends a command and compares the reply.
-func (c *client) want(t testing.TB, want string, args ...string) {
+// must sends a command until it has a reply. What fails for want of a leader was
+// not run, and on a slow machine even the largest majority may have none for a
+// while.
+func (c *client) must(t testing.TB, args ...string) string {
 	t.Helper()
+	deadline := time.Now().Add(patience)
 	got, err := c.do(args...)
+	for errors.Is(err, cluster.ErrNoLeader) && time.Now().Before(deadline) {
+		got, err = c.do(args...)
+	}
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
+	return got
+}
+
+// want sends a command and compares the reply.
+func (c *client) want(t testing.TB, want string, args ...string) {
+	t.Helper()
+	got := c.must(t, args...)
 	if got != want {
 		t.Fatalf("%v: got %q, want %q", args, clip(got), clip(want))
 	}
@@ -490,11 +502,7 @@ func (c *client) want(t testing.TB, want string, args ...string) {
 // number sends a command whose reply is an integer.
 func (c *client) number(t testing.TB, args ...string) int64 {
 	t.Helper()
-	got, err := c.do(args...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-	n, err := integer(got)
+	n, err := integer(c.must(t, args...))
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -74,10 +75,12 @@ func (o *office) tend() {
 // linked reports whether a session has a link, and spoke not long ago.
 func (o *office) linked(id fsm.SessionID) bool {
 	o.mu.Lock()
-	s := o.sinks[id]
+	all := o.sinks[id]
 	o.mu.Unlock()
-	w, remote := s.(*writeServer)
-	return s != nil && (!remote || time.Duration(o.gateway.coarse.Load()-w.heard.Load()) <= o.opts.silence())
+	return slices.ContainsFunc(all, func(s sink) bool {
+		w, remote := s.(*writeServer)
+		return !remote || time.Duration(o.gateway.coarse.Load()-w.heard.Load()) <= o.opts.silence()
+	})
 }
 
 func decimal(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }

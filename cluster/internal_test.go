@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -12,7 +15,7 @@ import (
 func TestOffice_IgnoresWhatIsBeforeItsStart(t *testing.T) {
 	stats := newCounters()
 	ticked := 0
-	o := &office{start: 10, clock: systemClock{}, stats: &stats, slot: make(chan struct{}, 1)}
+	o := &office{start: 10, clock: systemClock{}, stats: &stats, slot: make(chan struct{}, 1), filling: &fsm.BatchBuilder{}}
 	o.inflight = []proposal{{ticks: []func(){func() { ticked++ }}, stamped: time.Second}}
 	o.applied(&fsm.Result{Index: 9})
 	if len(o.inflight) != 1 || ticked != 0 {
@@ -35,6 +38,36 @@ func TestMachine_Stop(t *testing.T) {
 	m.whenApplied(6, note)
 	if len(got) != 3 || !got[0] || got[1] || got[2] {
 		t.Errorf("waiters were told %v, want true, false, false", got)
+	}
+}
+
+// At a start raft tries its snapshots from the newest on. If this program cannot
+// read that one, an older one must not stand in for it: the log behind that is
+// gone.
+func TestMachine_NewerSnapshotAtStart(t *testing.T) {
+	var image bytes.Buffer
+	if err := fsm.New(fsm.NewTable()).WriteSnapshot(&image, fsm.Sessions{}); err != nil {
+		t.Fatal(err)
+	}
+	good := image.Bytes()
+	newer := bytes.Replace(good, []byte{fsm.SnapshotVersion}, []byte{fsm.SnapshotVersion + 1}, 1)
+	restore := func(m *machine, snapshot []byte) error { return m.Restore(io.NopCloser(bytes.NewReader(snapshot))) }
+
+	m := newMachine(fsm.NewTable())
+	m.starting = true
+	for _, snapshot := range [][]byte{newer, good} {
+		if err := restore(m, snapshot); !errors.Is(err, fsm.ErrVersion) {
+			t.Errorf("at the start: %v, want %v", err, fsm.ErrVersion)
+		}
+	}
+
+	// Later it is one of the leader's, which may send another.
+	m = newMachine(fsm.NewTable())
+	if err := restore(m, newer); !errors.Is(err, fsm.ErrVersion) {
+		t.Errorf("from the leader: %v, want %v", err, fsm.ErrVersion)
+	}
+	if err := restore(m, good); err != nil {
+		t.Errorf("the next one: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -27,7 +28,7 @@ const (
 	frameReplies = 'R' // leader: (number | status | length | replies) …
 	frameServed  = 'V' // leader: connection | waiter | reply
 	// On the read stream.
-	frameRead      = 'Q' // node: id | slow | group
+	frameRead      = 'Q' // node: id | kind, see below | group
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	frameConfirmed = 'c' // node: term | nonce | ok
@@ -240,6 +241,7 @@ func (g *gateway) takeReplies(payload []byte) error {
 		groups = append(groups, fsm.GroupResult{Seq: seq, Status: status, Reply: b[:n:n]})
 		b = b[n:]
 	}
+	failpoint.Hit(failpoint.ReplyReceived)
 	if g.deliver(groups) {
 		return errRelink
 	}
@@ -261,8 +263,12 @@ func (l *remoteLink) send(ackFloor, seq uint64, body []byte) error {
 	})
 	if err != nil {
 		l.writes.Close() // full or ended: whatever was lost is sent again after the next handshake
+		return err
 	}
-	return err
+	failpoint.HitAfter(failpoint.GroupSent, func() {
+		_ = l.writes.Flush() // a stream that has ended meanwhile sends nothing, and that may be too
+	})
+	return nil
 }
 
 func (l *remoteLink) read(c *call) {
@@ -276,14 +282,17 @@ func (l *remoteLink) read(c *call) {
 	id := l.next
 	l.calls[id] = c
 	l.mu.Unlock()
-	var slow byte
-	if c.slow {
-		slow = 1
+	kind := byte(readQuick)
+	switch {
+	case c.trial:
+		kind = readTrial
+	case c.slow:
+		kind = readSlow
 	}
 	// A stream that cannot take it is closed: run then gives the call back.
 	err := l.reads.TrySendFunc(frameRead, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, id)
-		dst = append(dst, slow)
+		dst = append(dst, kind)
 		return append(dst, c.body...)
 	})
 	if err != nil {

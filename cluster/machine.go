@@ -28,6 +28,9 @@ type machine struct {
 	// starting is set while raft is being made: the first snapshot that it
 	// restores is this node's own.
 	starting bool
+	// unread says why that one could not be read: raft would go on with an older
+	// one, although the log behind that may be gone.
+	unread error
 
 	table *fsm.Table
 
@@ -210,8 +213,14 @@ func (a *machine) Restore(r io.ReadCloser) error {
 			return errors.Join(errOldSnapshot, err)
 		}
 	}
+	if a.unread != nil {
+		return a.unread
+	}
 	m, err := fsm.ReadSnapshot(r, a.table)
 	if err != nil {
+		if a.starting {
+			a.unread = err
+		}
 		return err
 	}
 	a.starting = false

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -18,23 +20,65 @@ var pid = os.Getpid()
 // errNotLeader tells the asker to ask the leader.
 var errNotLeader = errors.New("this node does not lead")
 
+// knows reports whether a node is a member, by what is committed. Any other
+// answer may be taken back: a node that does not lead may not have heard of the
+// latest change, nor may one that leads only as far as it knows, and a change
+// that is not committed may be undone by the next leader. So the leader reads
+// what it has and commits an entry behind it in its term.
+func (n *Node) knows(ctx context.Context, id string) (bool, error) {
+	o := n.currentOffice()
+	if o == nil {
+		return false, errNotLeader
+	}
+	known := slices.ContainsFunc(membersOf(o.raft), func(m Member) bool { return m.ID == id })
+	last := o.raft.LastIndex() // read second, so that it covers the change
+	done := make(chan struct{})
+	o.tick(func() { close(done) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	// The term is the same at both ends, so it led all the while.
+	if n.currentOffice() != o || o.raft.State() != raft.Leader || o.raft.CurrentTerm() != o.term || o.raft.CommitIndex() <= last {
+		return false, errNotLeader
+	}
+	return known, nil
+}
+
 // addMember adds a node as a non-voter; keepMembers makes it a voter once it
 // has caught up. AddVoter at once would let an empty node into every majority.
-func (n *Node) addMember(id, addr string) error {
-	r := n.running()
-	if r == nil || r.State() != raft.Leader {
-		return errNotLeader
+// A member is not added again; whether it may ask is its own to know: see join.
+// The answer says from where on it is one: see suffrage.go.
+func (n *Node) addMember(id, addr string, reply *adminReply) error {
+	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
+	defer cancel()
+	known, err := n.knows(ctx, id)
+	if err != nil {
+		return err
 	}
-	for _, m := range membersOf(r) {
-		if m.ID == id {
-			return nil // asked twice; whether it may is the asker's to know, see join
-		}
+	if known {
+		reply.Index, reply.Term = n.raft.CommitIndex(), n.raft.CurrentTerm()
+		return nil
 	}
-	if err := n.await(n.ctx, r.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout)); err != nil {
+	added := n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout)
+	if err := n.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", id, err)
 	}
+	reply.Index, reply.Term = added.Index(), n.raft.CurrentTerm()
 	n.log.Info("member added, will vote when it has caught up", "node", id, "address", addr)
 	return nil
+}
+
+// changed waits until a change of the members, which raft has been given, is
+// committed.
+func (n *Node) changed(ctx context.Context, f raft.Future) error {
+	failpoint.Hit(failpoint.MemberProposed)
+	err := n.await(ctx, f)
+	if err == nil {
+		failpoint.Hit(failpoint.MemberChanged)
+	}
+	return err
 }
 
 func (n *Node) removeMember(id string) error {
@@ -52,7 +96,7 @@ func (n *Node) removeMember(id string) error {
 	case id == n.cfg.NodeID:
 		return fmt.Errorf("%s leads: transfer leadership first", id)
 	}
-	if err := n.await(n.ctx, r.RemoveServer(raft.ServerID(id), 0, adminTimeout)); err != nil {
+	if err := n.changed(n.ctx, r.RemoveServer(raft.ServerID(id), 0, adminTimeout)); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)
 	}
 	n.log.Info("member removed", "node", id)
@@ -74,6 +118,7 @@ func (n *Node) transfer(ctx context.Context, to string) error {
 		}
 		f = r.LeadershipTransferToServer(raft.ServerID(to), addr)
 	}
+	failpoint.Hit(failpoint.TransferBegun)
 	err := n.await(ctx, f)
 	if err != nil && r.State() == raft.Leader {
 		// raft refused proposals meanwhile: what the office has sent since is
@@ -148,10 +193,12 @@ func (n *Node) promote(m Member) error {
 	if err := n.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return err
 	}
-	if commit := n.raft.CommitIndex(); r.Status == nil || r.Status.Applied+promotionLag < commit {
+	// A node that has applied nothing has nothing on its disk either. It would wait
+	// for a leader that may need its vote: see join. One that is settling gives none.
+	if commit := n.raft.CommitIndex(); r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
-	if err := n.await(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout)); err != nil {
+	if err := n.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout)); err != nil {
 		return err
 	}
 	n.log.Info("member votes", "node", m.ID)

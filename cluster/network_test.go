@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,6 +29,7 @@ type network struct {
 	changed chan struct{} // closed when cut changes
 	relays  map[*relay]bool
 	refused map[refusal]bool
+	late    []*straggler // for connections to come
 	wg      sync.WaitGroup
 
 	// Bytes that arrived first at a cut, all and those on read streams: a fault
@@ -307,11 +309,48 @@ func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 }
 
 // delay is stall for what goes to to: it arrives when flow is called, though the
-// sender has long given the connection up.
+// sender has long given the connection up. What comes back is lost: its answer,
+// that nobody is there, is under way as long.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
-	n.each(service, from, to, func(r *relay) { r.forth.Store(&stalled) })
+	n.each(service, from, to, func(r *relay) {
+		r.mute.Store(true)
+		r.forth.Store(&stalled)
+	})
 	return func() { close(stalled) }
+}
+
+// straggler keeps back what one connection carries to the acceptor.
+type straggler struct {
+	service  rpc.Service
+	from, to string
+	after    int // how much of what the dialler sends passes, in writes
+	flow     chan struct{}
+	caught   chan struct{} // closed when something is kept back
+}
+
+// straggle keeps back what the next connection for a service carries to to, but
+// for the first writes of its dialler, until flow is called: it is then an old
+// one. caught is closed when there is something.
+func (n *network) straggle(service rpc.Service, from, to string, after int) (caught <-chan struct{}, flow func()) {
+	s := &straggler{service, from, to, after, make(chan struct{}), make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.late = append(n.late, s)
+	return s.caught, func() { close(s.flow) }
+}
+
+// straggler returns the one that a connection falls to, nil if there is none.
+func (n *network) straggler(r *relay) *straggler {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, s := range n.late {
+		if s.service == rpc.Service(r.service.Load()) && s.from == r.from && s.to == r.to {
+			n.late = slices.Delete(n.late, i, i+1)
+			return s
+		}
+	}
+	return nil
 }
 
 // reset breaks the connections for a service from one node to another.
@@ -329,6 +368,13 @@ func (n *network) refuse(service rpc.Service, to string) {
 			r.close()
 		}
 	}
+}
+
+// admit undoes refuse.
+func (n *network) admit(service rpc.Service, to string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.refused, refusal{service, to})
 }
 
 func (n *network) isRefused(service rpc.Service, to string) bool {
@@ -357,10 +403,13 @@ func (n *network) each(service rpc.Service, from, to string, f func(*relay)) int
 
 func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 	buf := make([]byte, 32<<10)
-	for {
+	var late *straggler
+	for writes := 0; ; writes++ {
 		k, err := src.Read(buf)
 		if way.from == r.from && k > serviceAt {
-			r.service.CompareAndSwap(0, uint32(buf[serviceAt]))
+			if r.service.CompareAndSwap(0, uint32(buf[serviceAt])) {
+				late = r.n.straggler(r)
+			}
 			if r.n.isRefused(rpc.Service(r.service.Load()), r.to) {
 				r.close()
 			}
@@ -371,6 +420,10 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 				return
 			}
 			continue
+		}
+		if late != nil && writes == late.after {
+			r.forth.Store(&late.flow)
+			close(late.caught)
 		}
 		stalled := r.forth.Load()
 		if way.to == r.from {

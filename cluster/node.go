@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -81,12 +82,13 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	stores, err := cfg.OpenStores(storage.Config{
-		Dir:        cfg.DataDir,
-		NodeID:     cfg.NodeID,
-		LogKind:    cfg.LogStore,
-		StallAfter: cfg.Options.StallTimeout,
-		Logger:     n.log.Named("storage"),
-		Fatal:      n.fatal,
+		Dir:          cfg.DataDir,
+		NodeID:       cfg.NodeID,
+		LogKind:      cfg.LogStore,
+		SegmentBytes: cfg.Options.SegmentBytes,
+		StallAfter:   cfg.Options.StallTimeout,
+		Logger:       n.log.Named("storage"),
+		Fatal:        n.fatal,
 		Observe: func(op string, d time.Duration, bytes int) {
 			n.stats.DiskSeconds.WithLabelValues(op).Observe(d.Seconds())
 		},
@@ -145,7 +147,10 @@ func (n *Node) run() {
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.transport = newTransport(n.mux, addressProvider{n}, closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
-	log, stable, snaps := n.stores.Log(), n.stores.Stable(), placedSnapshots{n.stores.Snapshots()}
+	log, stable, snaps := &endedLog{LogStore: n.stores.Log(), fatal: n.fatal, leads: n.leads}, raft.StableStore(n.stores.Stable()), placedSnapshots{n.stores.Snapshots()}
+	if n.stores.Identity().Joins {
+		stable = suffrage{stable, n}
+	}
 	n.machine.keeps = func(meta *raft.SnapshotMeta) (bool, error) { return keeps(log, snaps, meta) }
 	own, err := snaps.List()
 	if err != nil {
@@ -153,12 +158,29 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	}
 	n.machine.starting = len(own) > 0
 	if bootstrap != nil {
-		if err := raft.BootstrapCluster(rc, log, stable, snaps, n.transport, *bootstrap); err != nil {
+		if err := raft.BootstrapCluster(rc, log, unformed{stable}, snaps, n.transport, *bootstrap); err != nil {
 			return errors.Join(fmt.Errorf("form cluster: %w", err), n.transport.Close())
 		}
 	}
-	r, err := raft.NewRaft(rc, n.machine, log, stable, snaps, n.transport)
+	last, err := log.LastIndex()
 	if err != nil {
+		return errors.Join(fmt.Errorf("read log: %w", err), n.transport.Close())
+	}
+	if len(own) > 0 {
+		last = max(last, own[0].Index)
+	}
+	var transport raft.Transport = n.transport
+	if last < n.stores.Identity().JoinIndex { // settling begins, or goes on
+		silent := silentTransport{n.transport, make(chan raft.RPC)}
+		n.wg.Add(1)
+		go n.hear(silent)
+		transport = silent
+	}
+	r, err := raft.NewRaft(rc, n.machine, log, stable, snaps, transport)
+	if err != nil {
+		if n.machine.unread != nil { // raft only says that no snapshot was good
+			err = fmt.Errorf("%w: %w", err, n.machine.unread)
+		}
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
 	}
 	n.mu.Lock()
@@ -265,6 +287,12 @@ func (n *Node) running() *raft.Raft {
 	return n.raft
 }
 
+// leads reports whether raft says that this node leads.
+func (n *Node) leads() bool {
+	r := n.running()
+	return r != nil && r.State() == raft.Leader
+}
+
 func (n *Node) fatal(err error) {
 	n.fatalOnce.Do(func() {
 		n.log.Error("node cannot go on", "error", err)
@@ -347,7 +375,9 @@ func (n *Node) openOffice() {
 		entry := fsm.AppendTermStart(nil,
 			fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
 			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID})
-		err := n.await(n.ctx, n.raft.Apply(entry, 0))
+		proposed := n.raft.Apply(entry, 0)
+		failpoint.Hit(failpoint.OfficeUnopened)
+		err := n.await(n.ctx, proposed)
 		if err == nil {
 			continue // applied here, so the office is open, unless the term had moved on
 		}

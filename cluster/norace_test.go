@@ -3,3 +3,6 @@
 package cluster_test
 
 const underRace = false
+
+// slowdown stretches the timeouts of the tests' clusters.
+const slowdown = 1

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -18,9 +20,9 @@ import (
 // leader has: the clock, the proposer, the sinks of the sessions, the read
 // rounds.
 //
-// One goroutine, propose, owns the only raft.Apply of the product. It has no
-// linger timer: the fsync under way is the linger. What arrives meanwhile goes
-// into the next entry.
+// One goroutine, propose, owns the only raft.Apply of the product. What arrives
+// while an entry is on its way goes into the next one; see turn for how long that
+// one is left open.
 type office struct {
 	term uint64
 	// start is the log index of the TermStart: what the log holds before it is
@@ -53,10 +55,11 @@ type office struct {
 	spare    []*fsm.BatchBuilder
 	ticks    []func() // callers that wait for an entry with a newer stamp
 	accepted map[fsm.SessionID]uint64
-	sinks    map[fsm.SessionID]sink
+	sinks    map[fsm.SessionID][]sink
 	inflight []proposal // dispatched, in order
 	waitSlot bool       // propose waits for a place in the window
-	lastTick int64      // stamp of the last entry
+	turn     turn
+	lastTick int64 // stamp of the last entry
 
 	work chan struct{} // capacity 1: there is something to propose, or the office closed
 	slot chan struct{} // capacity 1: a place in the window is free, or the office closed
@@ -106,7 +109,7 @@ func newOffice(n *Node, term, start uint64, lease int64) *office {
 		fatal:    n.fatal,
 		filling:  &fsm.BatchBuilder{},
 		accepted: make(map[fsm.SessionID]uint64),
-		sinks:    make(map[fsm.SessionID]sink),
+		sinks:    make(map[fsm.SessionID][]sink),
 		lastTick: lease,
 		work:     make(chan struct{}, 1),
 		slot:     make(chan struct{}, 1),
@@ -175,35 +178,52 @@ func (o *office) now() int64 {
 // wall is the wall clock as entries carry it, in microseconds.
 func (o *office) wall() int64 { return o.clock.Wall().UnixMicro() }
 
-// attach makes s the sink of a session and returns the highest number that the
+// attach makes s a sink of a session and returns the highest number that the
 // office has accepted of it, and the replies that the machine keeps. Results of
 // groups in flight go to s from now on; a result may reach it twice.
+//
+// A session may have several sinks, and each gets every result: a stream that a
+// node gave up can arrive, over a slow link, behind the one that it opened next.
+// Which of them the node still hears is not known here.
 func (o *office) attach(id fsm.SessionID, s sink) (accepted uint64, kept []fsm.GroupResult, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return 0, nil, ErrNoLeader
 	}
-	o.sinks[id] = s
 	var st fsm.SessionState
 	o.machine.view(func(m *fsm.Machine) { st = m.Session(id) })
 	if st.Stale {
-		delete(o.sinks, id)
 		return 0, nil, ErrStaleSession
 	}
+	o.sinks[id] = with(o.sinks[id], s)
 	o.accepted[id] = max(o.accepted[id], st.LastSeq)
 	poke(o.links)
+	if seeded.On(seeded.DoubleApply) {
+		return 0, st.Replies, nil // what is under way is sent again
+	}
 	return o.accepted[id], st.Replies, nil
 }
 
-// detach removes s if it is still the sink of the session.
+// detach removes s from the sinks of the session.
 func (o *office) detach(id fsm.SessionID, s sink) {
 	o.mu.Lock()
-	if o.sinks[id] == s {
+	if left := without(o.sinks[id], s); len(left) > 0 {
+		o.sinks[id] = left
+	} else {
 		delete(o.sinks, id)
 	}
 	o.mu.Unlock()
 	poke(o.links)
+}
+
+// with returns a list that is read without the lock that guards its place, so it
+// is never written to: s with v behind.
+func with[T any](s []T, v T) []T { return append(slices.Clip(s), v) }
+
+// without returns a list as with does: s without v.
+func without[T comparable](s []T, v T) []T {
+	return slices.DeleteFunc(slices.Clone(s), func(x T) bool { return x == v })
 }
 
 // submit takes a group for the next entry. body is copied.
@@ -220,8 +240,11 @@ func (o *office) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) err
 	}
 	o.filling.Add(id, ackFloor, seq, body)
 	o.accepted[id] = max(o.accepted[id], seq)
+	wake := groups+1 >= o.turn.enough
 	o.mu.Unlock()
-	poke(o.work)
+	if wake {
+		poke(o.work)
+	}
 	return nil
 }
 
@@ -283,6 +306,9 @@ func (o *office) propose() {
 		// and a future that fails means that leadership has ended, which closes
 		// the office. Apply returns when raft's main loop has taken the entry.
 		o.raft.Apply(entry, 0)
+		if groups > 0 {
+			failpoint.Hit(failpoint.EntryProposed)
+		}
 	}
 }
 
@@ -298,6 +324,13 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 			o.mu.Unlock()
 			return nil, proposal{}, false
 		case work && len(o.inflight) < o.windowLocked():
+			if len(o.full) == 0 && len(o.ticks) == 0 && len(o.inflight) == 0 {
+				if wait := o.turn.begin(groups); wait > 0 {
+					o.takeTurnLocked(wait)
+					continue
+				}
+			}
+			o.turn.proposed(groups)
 			p := proposal{ticks: o.ticks}
 			o.ticks = nil
 			var b *fsm.BatchBuilder
@@ -318,6 +351,26 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 			<-o.work
 		}
 	}
+}
+
+// takeTurnLocked waits until as many groups are there as are expected, and
+// unlocks. Whatever else there is to do ends the wait too.
+func (o *office) takeTurnLocked(wait time.Duration) {
+	select { // what was there before
+	case <-o.work:
+	default:
+	}
+	o.mu.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-o.work:
+	case <-t.C:
+	}
+	o.mu.Lock()
+	groups, _ := o.filling.Len()
+	o.turn.waited(groups)
+	o.mu.Unlock()
 }
 
 func (o *office) spareBuilder() *fsm.BatchBuilder {
@@ -352,27 +405,43 @@ func (o *office) applied(res *fsm.Result) {
 	}
 	p := o.inflight[0]
 	o.inflight = o.inflight[1:]
+	took := o.clock.Mono() - p.stamped
+	if len(o.inflight) == 0 {
+		waiting, _ := o.filling.Len()
+		o.turn.applied(waiting, took)
+	}
 	if o.waitSlot {
 		o.waitSlot = false
 		poke(o.slot)
 	}
-	sinks := make([]sink, len(res.Sessions))
+	sinks := make([][]sink, len(res.Sessions))
 	for i, id := range res.Sessions {
 		sinks[i] = o.sinks[id]
 	}
-	woken := make([]sink, len(res.Woken))
+	woken := make([][]sink, len(res.Woken))
 	for i := range res.Woken {
 		woken[i] = o.sinks[res.Woken[i].Session]
 	}
 	o.mu.Unlock()
-	o.stats.CommitSeconds.Observe((o.clock.Mono() - p.stamped).Seconds())
-	for i, s := range sinks {
-		if s != nil {
-			s.deliver(groupsOf(res, i))
+	if len(res.Groups) > 0 {
+		failpoint.Hit(failpoint.EntryApplied)
+	}
+	o.stats.CommitSeconds.Observe(took.Seconds())
+	for i, all := range sinks {
+		if len(all) == 0 {
+			continue
+		}
+		groups := groupsOf(res, i)
+		for _, s := range all {
+			s.deliver(groups)
 		}
 	}
-	for i, s := range woken {
-		if w := &res.Woken[i]; s != nil && w.Reply != nil && len(w.Reply) <= maxRepliesFrame {
+	for i, all := range woken {
+		w := &res.Woken[i]
+		if w.Reply == nil || len(w.Reply) > maxRepliesFrame {
+			continue
+		}
+		for _, s := range all {
 			s.served(w)
 		}
 	}
@@ -437,6 +506,10 @@ func (o *office) machineLease() int64 {
 
 // runRead runs a read whose round is confirmed.
 func (o *office) runRead(dst []byte, c *call, now int64) (reply []byte, overdue bool, err error) {
+	if c.trial {
+		reply, err = o.try(c.body)
+		return reply, false, err
+	}
 	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: now, Wall: o.wall(), Seed: rand.Uint64(), Runner: o.scripts, Kill: o.host.kill})
 }
 

@@ -29,9 +29,9 @@ type readRounds struct {
 
 	mu      sync.Mutex
 	closed  bool
-	peers   map[raft.ServerID]*readServer // nodes that read through this one, and confirm
-	waiting []reader                      // arrived, not in a round yet
-	rounds  []*round                      // under way, oldest first, at most maxRounds
+	peers   map[raft.ServerID][]*readServer // nodes that read through this one, and confirm; see office.attach
+	waiting []reader                        // arrived, not in a round yet
+	rounds  []*round                        // under way, oldest first, at most maxRounds
 	nonce   uint64
 	// prefer is the voter that answered last: as long as it answers, a round asks
 	// no more voters than it needs.
@@ -67,19 +67,21 @@ type reader interface {
 
 func (r *readRounds) init(o *office) {
 	r.o = o
-	r.peers = make(map[raft.ServerID]*readServer)
+	r.peers = make(map[raft.ServerID][]*readServer)
 }
 
 // attach adds the stream of a node that follows.
 func (r *readRounds) attach(id raft.ServerID, p *readServer) {
 	r.mu.Lock()
-	r.peers[id] = p
+	r.peers[id] = with(r.peers[id], p)
 	r.mu.Unlock()
 }
 
 func (r *readRounds) detach(id raft.ServerID, p *readServer) {
 	r.mu.Lock()
-	if r.peers[id] == p {
+	if left := without(r.peers[id], p); len(left) > 0 {
+		r.peers[id] = left
+	} else {
 		delete(r.peers, id)
 	}
 	r.mu.Unlock()
@@ -141,10 +143,14 @@ func (r *readRounds) ask(rd *round, all bool) (done *round) {
 	}
 	asked := 0
 	question := func(s raft.Server) {
-		if p := r.peers[s.ID]; p != nil && s.Suffrage == raft.Voter && s.ID != r.o.self {
-			p.confirm(r.o.term, rd.nonce)
-			asked++
+		streams := r.peers[s.ID]
+		if len(streams) == 0 || s.Suffrage != raft.Voter || s.ID == r.o.self {
+			return
 		}
+		for _, p := range streams { // which of them the node hears is not known: see office.attach
+			p.confirm(r.o.term, rd.nonce)
+		}
+		asked++
 	}
 	for _, s := range servers {
 		if s.ID == r.prefer {

@@ -74,7 +74,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 	}
 	// The third finds 66 MiB before it. The other follower confirms.
 	eventually(t, "the reads", func() bool { return c.node(leader).ReadsConfirmed() >= confirmed+3 })
-	during(500 * time.Millisecond) // for them to run
+	during(3 * time.Second) // for them to run, and for a ping to find the queue full
 	flow()
 	wg.Wait()
 	if got := c.log.count(follower + ": linked to leader"); got != links {

@@ -53,8 +53,9 @@ func placeOf(r io.ReadCloser) *raft.SnapshotMeta {
 }
 
 // keeps reports whether the log, or a later snapshot, holds everything that a
-// snapshot would bring, and more. raft's main loop stands still meanwhile.
-func keeps(log raft.LogStore, snaps raft.SnapshotStore, meta *raft.SnapshotMeta) (bool, error) {
+// snapshot would bring, and more. raft's main loop stands still meanwhile. If not,
+// the log notes whether it contradicts the snapshot.
+func keeps(log *endedLog, snaps raft.SnapshotStore, meta *raft.SnapshotMeta) (bool, error) {
 	if seeded.On(seeded.OldSnapshot) {
 		return false, nil
 	}
@@ -71,7 +72,7 @@ func keeps(log raft.LogStore, snaps raft.SnapshotStore, meta *raft.SnapshotMeta)
 	}
 	last, err := log.LastIndex()
 	switch {
-	case err != nil || last <= meta.Index:
+	case err != nil || last < meta.Index:
 		return false, err
 	case first > meta.Index: // what is before the log went into a snapshot
 		return true, nil
@@ -80,5 +81,9 @@ func keeps(log raft.LogStore, snaps raft.SnapshotStore, meta *raft.SnapshotMeta)
 	if err := log.GetLog(meta.Index, &own); err != nil {
 		return false, err
 	}
-	return own.Term == meta.Term, nil
+	if own.Term != meta.Term {
+		log.conflict.Store(true)
+		return false, nil
+	}
+	return last > meta.Index, nil
 }

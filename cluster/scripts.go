@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -20,13 +21,21 @@ type scriptHost struct {
 	runner fsm.ScriptRunner // nil if this program has none
 	clock  Clock
 	limit  time.Duration
+	moment time.Duration // see fsm.Patience
 	log    hclog.Logger
 	stats  *Counters
 	guard  *acl.Guard
+	trials chan struct{} // capacity 1: a trial needs a processor for itself
 
 	mu      sync.Mutex
 	running []*runningScript // oldest first
+	// slow are scripts, by SHA1, that were cut and have not been quick since:
+	// they are tried out at once.
+	slow map[string]struct{}
 }
+
+// maxSlowScripts bounds the memory of slow ones.
+const maxSlowScripts = 1024
 
 type runningScript struct{ killed atomic.Bool }
 
@@ -38,7 +47,8 @@ const (
 )
 
 func newScriptHost(n *Node) *scriptHost {
-	return &scriptHost{runner: n.cfg.Scripts, clock: n.clock, limit: n.cfg.Options.ScriptTime, log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(n.machine.table)}
+	return &scriptHost{runner: n.cfg.Scripts, clock: n.clock, limit: n.cfg.Options.ScriptTime, moment: min(n.cfg.Options.ScriptMoment, n.cfg.Options.ScriptTime),
+		trials: make(chan struct{}, 1), slow: make(map[string]struct{}), log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(n.machine.table)}
 }
 
 // until returns a runner for scripts that end when done is closed, nil if this
@@ -101,27 +111,67 @@ func (r hostedRunner) CompileScript(body []byte) (text string) {
 // RunScript implements fsm.ScriptRunner.
 func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	h := r.h
+	limit := h.limit
+	if call.Patience == fsm.Briefly || call.Patience == fsm.GivenUp {
+		limit = h.moment
+	}
+	tooLong := fmt.Sprintf("ERR script ran longer than %v, nothing of it was done", h.limit)
+	if call.Patience == fsm.Briefly && h.isSlow(call.SHA) {
+		call.Cut()
+		return fsm.Error(tooLong)
+	}
 	run, begun := h.begin(), h.clock.Mono()
 	defer func() {
 		if p := recover(); p != nil {
 			reply = fsm.Error(h.failed(p))
 		}
 		h.end(run)
+		took := h.clock.Mono() - begun
+		h.noteTime(call.SHA, took > h.moment)
 		h.stats.Scripts.Add(1)
-		h.stats.ScriptSeconds.Observe((h.clock.Mono() - begun).Seconds())
+		h.stats.ScriptSeconds.Observe(took.Seconds())
 	}()
 	call.Interrupt = func() string {
+		text := ""
 		switch {
 		case run.killed.Load():
-			return msgScriptKilled
+			text = msgScriptKilled
 		case closed(r.done):
-			return msgScriptLost
-		case h.clock.Mono()-begun > h.limit:
-			return fmt.Sprintf("ERR script ran longer than %v, nothing of it was done", h.limit)
+			text = msgScriptLost
+		case h.clock.Mono()-begun > limit:
+			text = tooLong
+		default:
+			// The processor may be the only one: others have waited for it long enough.
+			runtime.Gosched()
+			return ""
 		}
-		return ""
+		if call.Patience == fsm.Trial || call.Patience == fsm.Briefly && limit < h.limit && text == tooLong {
+			call.Cut()
+		}
+		return text
 	}
 	return h.runner.RunScript(call)
+}
+
+func (h *scriptHost) isSlow(sha string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, slow := h.slow[sha]
+	return slow
+}
+
+// noteTime remembers whether a script took longer than a moment when it ran last.
+func (h *scriptHost) noteTime(sha string, slow bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slow {
+		delete(h.slow, sha)
+		return
+	}
+	if len(h.slow) >= maxSlowScripts {
+		clear(h.slow) // those that come again are soon known again
+	}
+	h.slow[sha] = struct{}{}
 }
 
 // Forbids implements fsm.ScriptGuard.
@@ -149,8 +199,9 @@ func closed(c <-chan struct{}) bool {
 // is on its way through the log: see windowLocked. What there was no time for
 // becomes the next batch.
 //
-// The proposer waits meanwhile, for as long as one script may run and one more
-// group takes: reads, elections and heartbeats do not wait for it.
+// The proposer waits meanwhile, for two moments, or for as long as one script may
+// run of which a trial has shown that it ends (see trial.go): reads, elections
+// and heartbeats do not wait for it.
 func (o *office) rehearse(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	o.mu.Lock()
 	out, rest := o.spareBuilder(), o.spareBuilder()
@@ -159,7 +210,7 @@ func (o *office) rehearse(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder,
 	r := o.machine.m.Rehearse(h, b, o.scripts)
 	o.machine.mu.Unlock()
 	begun := o.clock.Mono()
-	err := r.Run(out, rest, func() bool { return closed(o.done) || o.clock.Mono()-begun > o.opts.ScriptTime })
+	err := r.Run(out, rest, func() bool { return closed(o.done) || o.clock.Mono()-begun > o.opts.ScriptMoment })
 	if err != nil {
 		// Table.Check has accepted every group, so this machine and its table
 		// disagree: the same batch would stop every node.

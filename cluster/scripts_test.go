@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,12 +14,13 @@ import (
 )
 
 // lines interprets a language of commands, one a line: the cluster's side of
-// scripting needs no more. "spin" runs until it is interrupted; "spin once" does
-// so in the first script only, on whichever node. "panic" panics.
+// scripting needs no more. "spin" runs until it is interrupted; "spin once" and
+// "spin twice" do so in the first scripts only, on whichever node. "nap" runs for
+// longer than a moment. "panic" panics.
 type lines struct {
 	runs     atomic.Int64
 	spinning chan struct{} // gets a token when a script begins to spin
-	once     sync.Once
+	spins    atomic.Int64
 }
 
 func newLines() *lines { return &lines{spinning: make(chan struct{}, 64)} }
@@ -40,8 +42,16 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		switch line {
 		case "spin":
 			text = l.spin(call)
-		case "spin once":
-			l.once.Do(func() { text = l.spin(call) })
+		case "spin once", "spin twice":
+			if n := l.spins.Add(1); n == 1 || n == 2 && line == "spin twice" {
+				text = l.spin(call)
+			}
+		case "nap":
+			until := time.Now().Add(3 * cluster.DefaultOptions().ScriptMoment)
+			for over := false; text == "" && !over; {
+				over = !time.Now().Before(until)
+				text = call.Interrupt() // once more when it is over, or a moment without a processor could hide the rest
+			}
 		case "panic":
 			panic("a mistake in the interpreter")
 		default:
@@ -77,7 +87,8 @@ func scripted(t *testing.T, l *lines, options ...func(*cluster.Options)) *testCl
 	return c
 }
 
-func patient(o *cluster.Options) { o.ScriptTime = 10 * patience }
+// patient lets a script run on the path of the writes.
+func patient(o *cluster.Options) { o.ScriptTime, o.ScriptMoment = 10*patience, 10*patience }
 
 func TestScripts_ExactlyOnce(t *testing.T) {
 	t.Parallel()
@@ -180,6 +191,90 @@ func TestScripts_Time(t *testing.T) {
 	wg.Wait()
 	load.check("n1")
 	c.client("n1").want(t, absent, "GET", "wrong")
+	c.caughtUp()
+}
+
+// A script that takes longer than a moment holds up nobody, and SCRIPT KILL finds
+// it at any node.
+func TestScripts_OthersGoOn(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	leader := c.leader()
+	rest := c.others(leader)
+	for i, from := range []string{rest[0], leader} {
+		c.client(leader).want(t, ok, "SET", "k", "v")
+		looping := c.client(from).start("EVAL", "SET k w\nspin", "0")
+		<-l.spinning
+		if i == 0 {
+			<-l.spinning // the first time it is not known to be slow
+		}
+		for _, id := range c.ids() {
+			c.client(id).want(t, ":1\r\n", "INCR", from+id)
+			c.client(id).want(t, bulk("v"), "GET", "k")
+		}
+		c.client(rest[1]).want(t, ok, "SCRIPT", "KILL")
+		if got := outcome(t, "a script that loops", looping); got.reply != "-ERR Script killed by user with SCRIPT KILL...\r\n" {
+			t.Errorf("the script answered %q, %v", got.reply, got.err)
+		}
+		c.client(rest[1]).want(t, bulk("v"), "GET", "k")
+	}
+	c.caughtUp()
+}
+
+// A script that takes its time, but ends, is run, once.
+func TestScripts_TakesItsTime(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	for i, id := range c.ids() {
+		c.client(id).want(t, fmt.Sprintf(":%d\r\n", i+1), "EVAL", "nap\nINCR n", "0")
+		if runs, want := l.runs.Load(), int64(3+2*i); runs != want { // in brief, once; in the trial; in earnest
+			t.Errorf("%d runs after %d calls, want %d", runs, i+1, want)
+		}
+	}
+	load := c.loadBy([]string{"EVAL", "nap\nINCR m", "0"}, "m", 2, c.ids()...)
+	for range 3 {
+		load.progress(5)
+		if err := c.node(c.leader()).TransferLeadership(c.others(c.leader())[0]); err != nil {
+			t.Logf("transfer: %v", err)
+		}
+	}
+	load.progress(5)
+	load.check("n1")
+	c.caughtUp()
+}
+
+// What stands beside a script that has to be cut is executed, once.
+func TestScripts_CutBesideOthers(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = 60 * time.Millisecond })
+	for i, id := range c.ids() {
+		got, err := c.client(id).pipeline([]string{"INCR", "a"}, []string{"EVAL", "INCR wrong\nspin", "0"}, []string{"INCR", "b"})
+		want := fmt.Sprintf(":%d\r\n-ERR script ran longer than 60ms, nothing of it was done\r\n:%d\r\n", i+1, i+1)
+		if err != nil || got != want {
+			t.Errorf("pipeline through %s: %q, %v, want %q", id, got, err, want)
+		}
+	}
+	c.client("n1").want(t, absent, "GET", "wrong")
+	c.caughtUp()
+}
+
+// A leader loses its office in the middle of a trial: the next one goes on with it.
+func TestScripts_LostTrial(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	leader := c.leader()
+	twice := c.client(c.others(leader)[0]).start("EVAL", "INCR n\nspin twice\nINCR n", "0")
+	<-l.spinning
+	<-l.spinning
+	c.isolate(leader)
+	if got := outcome(t, "a script whose trial lost its leader", twice); got.reply != ":2\r\n" {
+		t.Errorf("the script answered %q, %v, want :2", got.reply, got.err)
+	}
+	c.net.heal()
+	c.client(leader).want(t, bulk("2"), "GET", "n")
 	c.caughtUp()
 }
 

@@ -122,7 +122,11 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 }
 
 func pong(s *rpc.Stream) error {
-	return s.TrySendFunc(framePong, func(dst []byte) []byte { return dst })
+	err := s.TrySendFunc(framePong, func(dst []byte) []byte { return dst })
+	if errors.Is(err, rpc.ErrQueueFull) {
+		return nil // what fills the queue is a sign of life as well
+	}
+	return err
 }
 
 // refuse tells a node why its session cannot be opened here, and waits until
@@ -205,14 +209,15 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			}
 			o.reads.ack(id, first, nonce, rest[k] == 1)
 		case frameRead:
-			if len(rest) == 0 {
+			if len(rest) == 0 || rest[0] > readTrial {
 				return errFrame
 			}
-			if err := n.machine.table.Check(rest[1:], true); err != nil {
+			trial := rest[0] == readTrial
+			if err := n.machine.table.Check(rest[1:], !trial); err != nil {
 				n.log.Error("read refused, the node must run another version", "from", id, "error", err)
 				return err
 			}
-			c := &call{body: slices.Clone(rest[1:]), slow: rest[0] == 1}
+			c := &call{body: slices.Clone(rest[1:]), slow: rest[0] != readQuick, trial: trial}
 			o.reads.add(&remoteRead{server: r, id: first, call: c})
 		default:
 			return errFrame

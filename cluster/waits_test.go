@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,6 +139,91 @@ func TestWaits_LeaderDies(t *testing.T) {
 	c.forgotten()
 }
 
+// readNext are the arguments by which a consumer of group g waits for an entry of
+// stream s.
+func readNext(consumer string) []string {
+	return []string{"xreadgroup", "group", "g", consumer, "count", "1", "block", "0", "streams", "s", ">"}
+}
+
+// entry waits for the answer to readNext and returns the entry's ID. A waiter that
+// the cluster has forgotten is let wait again.
+func (w *waiter) entry(t testing.TB, consumer string) string {
+	t.Helper()
+	for {
+		reply := string(<-w.s.Waited())
+		if reply == "" {
+			var waits bool
+			if reply, waits = w.block(t, readNext(consumer)...); waits {
+				continue
+			}
+		}
+		var n int
+		var id string
+		if _, err := fmt.Sscanf(reply, "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$%d\r\n%s\r\n", &n, &id); err != nil || len(id) != n {
+			t.Fatalf("reply is %q: %v", reply, err)
+		}
+		return id
+	}
+}
+
+// The leader dies while consumers of a group wait on all nodes: those of the others
+// get every entry that is added from then on, once and in the order in which they
+// came, and it is pending for them.
+func TestWaits_GroupLeaderDies(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	dead := c.leader()
+	rest := c.others(dead)
+	c.client(rest[0]).want(t, ok, "xgroup", "create", "s", "g", "$", "mkstream")
+	type reader struct {
+		*waiter
+		name string
+	}
+	var alive []reader
+	for i := range 12 {
+		id := c.ids()[i%3]
+		r := reader{c.waiter(id, uint64(i+1)), fmt.Sprintf("c%d", i)}
+		r.begin(t, readNext(r.name)...)
+		if id != dead {
+			alive = append(alive, r)
+		}
+	}
+	c.crash(dead)
+	cl := c.client(rest[0])
+	for i := range alive {
+		if _, err := cl.do("xadd", "s", fmt.Sprintf("%d-1", i+1), "f", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, r := range alive {
+		want := fmt.Sprintf("%d-1", i+1)
+		if got := r.entry(t, r.name); got != want {
+			t.Errorf("consumer %s got entry %s, want %s", r.name, got, want)
+		}
+		cl.want(t, ":1\r\n", "xack", "s", "g", want)
+	}
+	cl.want(t, "*4\r\n:0\r\n$-1\r\n$-1\r\n*-1\r\n", "xpending", "s", "g")
+	c.forgotten()
+}
+
+// The stream goes away while its leader does: the consumers are told.
+func TestWaits_GroupGone(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	dead := c.leader()
+	rest := c.others(dead)
+	c.client(rest[0]).want(t, ok, "xgroup", "create", "s", "g", "$", "mkstream")
+	w := c.waiter(rest[1], 1)
+	w.begin(t, readNext("a")...)
+	c.crash(dead)
+	cl := c.client(rest[0])
+	cl.want(t, ":1\r\n", "del", "s")
+	if got, want := string(<-w.s.Waited()), "-UNBLOCKED the stream key no longer exists\r\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c.forgotten()
+}
+
 // A follower dies: its waiters hold the others up for a while and then no more,
 // and nothing is given to them.
 func TestWaits_FollowerDies(t *testing.T) {
@@ -149,15 +235,14 @@ func TestWaits_FollowerDies(t *testing.T) {
 	w := c.waiter(rest[0], 1)
 	w.begin(t, "blpop", "q", "0")
 	c.crash(dead)
-	eventually(t, "the dead node's waiter to be held", func() bool {
-		held := false
+	eventually(t, "the dead node's waiter to be held, or gone", func() bool {
+		served := false
 		c.node(rest[1]).View(func(m *fsm.Machine) {
 			for _, s := range m.WaitSessions() {
-				held = held || s.ID.NodeID == dead && s.Held
+				served = served || strings.HasPrefix(s.ID.NodeID, dead+"@") && !s.Held
 			}
-			held = held || m.Waiting() == 1 // and gone already
 		})
-		return held
+		return !served
 	})
 	c.client(rest[1]).want(t, ":1\r\n", "rpush", "q", "one")
 	if got := w.element(t, "q"); got != "one" {

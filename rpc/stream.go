@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -229,11 +230,23 @@ func (s *Stream) writeLoop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
+		waited := false
 		for s.err == nil && (len(s.outbox) == 0 || s.writing) {
 			s.work.Wait()
+			waited = true
 		}
 		if s.err != nil {
 			return
+		}
+		if waited {
+			// The first of many senders has woken this goroutine, and the scheduler
+			// puts it before the others: let them add their frames.
+			s.mu.Unlock()
+			runtime.Gosched()
+			s.mu.Lock()
+			if s.err != nil || s.writing || len(s.outbox) == 0 {
+				continue
+			}
 		}
 		full := s.takeLocked()
 		s.mu.Unlock()

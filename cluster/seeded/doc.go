@@ -17,7 +17,7 @@ const (
 	VerifyLeader   = "verify-leader"      // cluster/read.go: raft.VerifyLeader in place of a round of questions
 	OldSnapshot    = "old-snapshot"       // cluster/restore.go: a late snapshot is installed
 	SkippedFsync   = "skipped-fsync"      // cluster/storage/walmeta.go: the log is not synced
-	DoubleApply    = "double-apply"       // fsm/machine.go: a repeated group runs again
+	DoubleApply    = "double-apply"       // fsm/machine.go, cluster/office.go: a group is sent again although it is under way, and runs again
 	NoWatch        = "no-watch"           // fsm/machine.go: EXEC does not look at its watches
 	SnapshotClock  = "snapshot-clock"     // fsm/snapshot.go: the lease clock is left out
 	LostSessions   = "lost-sessions"      // fsm/snapshot.go: the sessions are not restored

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
 // diskLog is the log store below a checkedLog.
@@ -155,6 +157,7 @@ func (c *checkedLog) StoreLogs(logs []*raft.Log) error {
 	if err := c.g.err(); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.AppendSynced)
 
 	n := 0
 	c.mu.Lock()
@@ -249,6 +252,7 @@ func (c *checkedLog) deleteFront(hi uint64) error {
 
 // deleteAll deletes the whole log, which ends at hi.
 func (c *checkedLog) deleteAll(hi uint64) error {
+	failpoint.Hit(failpoint.InstallUncut)
 	if err := c.acked.lower(0, 0); err != nil {
 		return err
 	}
@@ -265,6 +269,7 @@ func (c *checkedLog) deleteBack(lo uint64) error {
 	if err := c.acked.lower(lo-1, term); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SuffixUncut)
 	for {
 		c.mu.RLock()
 		last := c.span.last()

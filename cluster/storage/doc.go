@@ -23,8 +23,9 @@
 //
 // # Is it whole
 //
-// Open reads everything that it is going to rely on before it changes
-// anything, and refuses with a *CorruptError that names the file and the
+// Open first makes durable what it finds: an earlier process may have been killed
+// between a write and its fsync. Then it reads everything that it is going to rely on
+// before it changes anything, and refuses with a *CorruptError that names the file and the
 // remedy. Damage is never repaired by truncation: an entry that this node
 // acknowledged may be the one that made a majority.
 //

@@ -4,23 +4,39 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
 // castagnoli is the table of every CRC32C of this package.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
+// syncPath makes the names in a directory durable, or the content of a file.
+func syncPath(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// writeFile writes and fsyncs a file. The name is durable after syncDir.
+// syncTree makes durable all files below dir, and their names.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() || d.Type().IsRegular() {
+			return syncPath(path)
+		}
+		return nil
+	})
+}
+
+// writeFile writes and fsyncs a file. The name is durable after syncPath of its directory.
 func writeFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -40,10 +56,11 @@ func replaceFile(path string, data []byte) error {
 	if err := writeFile(tmp, data); err != nil {
 		return fmt.Errorf("write %s: %w", tmp, err)
 	}
+	failpoint.Hit(failpoint.FileUnnamed)
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return syncPath(filepath.Dir(path))
 }
 
 // exists reports whether there is anything at path.

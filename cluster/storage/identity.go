@@ -20,6 +20,9 @@ type Identity struct {
 	NodeID    string // Config.NodeID when the directory was made
 	Instance  string // 128 random bits in hex, made once with the directory
 	ClusterID string // set once by SetClusterID, empty before
+	Joins     bool   // the cluster was there before: see SetClusterID
+	JoinIndex uint64 // see SetJoined; 0 for a node that was there when the cluster was formed
+	JoinTerm  uint64
 	Boot      uint64 // counts the successful Opens of this directory, from 1
 	Format    int    // version of the layout of the directory
 }
@@ -30,6 +33,9 @@ type nodeFile struct {
 	NodeID   string `json:"node"`
 	Instance string `json:"instance"`
 	Cluster  string `json:"cluster"`
+	Joins    bool   `json:"joins,omitempty"`
+	JoinedAt uint64 `json:"joined_at,omitempty"`
+	JoinedIn uint64 `json:"joined_in,omitempty"`
 	Boot     uint64 `json:"boot"`
 	LogKind  string `json:"log"`
 
@@ -85,7 +91,7 @@ func (n nodeFile) save(dir string) error {
 }
 
 func (n nodeFile) identity() Identity {
-	return Identity{NodeID: n.NodeID, Instance: n.Instance, ClusterID: n.Cluster, Boot: n.Boot, Format: n.Format}
+	return Identity{NodeID: n.NodeID, Instance: n.Instance, ClusterID: n.Cluster, Joins: n.Joins, JoinIndex: n.JoinedAt, JoinTerm: n.JoinedIn, Boot: n.Boot, Format: n.Format}
 }
 
 // mark returns the entry mark in binary.

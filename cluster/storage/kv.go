@@ -85,7 +85,7 @@ func createBolt(path string) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return syncPath(filepath.Dir(path))
 }
 
 // get returns the value of key and whether there is one.

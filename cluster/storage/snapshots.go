@@ -18,6 +18,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
 // snapshotStore is raft.FileSnapshotStore behind a fence.
@@ -214,7 +216,7 @@ func openSnapshots(cfg Config, s snapshotScan, bad corrupter, g *guard, a *acked
 	if err != nil {
 		return nil, fmt.Errorf("open snapshot store: %w", err)
 	}
-	if err := syncDir(cfg.Dir); err != nil {
+	if err := syncPath(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("sync %s: %w", cfg.Dir, err)
 	}
 	return &snapshotStore{FileSnapshotStore: fs, dir: dir, bad: bad, g: g, acked: a, index: s.index, term: s.term}, nil
@@ -315,11 +317,17 @@ func (s *snapshotSink) seal() error {
 	if err := writeFile(filepath.Join(s.tmp, sealName), seal); err != nil {
 		return err
 	}
-	return syncDir(s.tmp)
+	return syncPath(s.tmp)
 }
 
 // Write implements io.Writer.
-func (s *snapshotSink) Write(b []byte) (int, error) { return s.w.Write(b) }
+func (s *snapshotSink) Write(b []byte) (int, error) {
+	failpoint.HitAfter(failpoint.SnapshotTorn, func() {
+		_, _ = s.w.Write(b[:len(b)/2]) // what fails now can be no worse than what follows
+		_ = s.w.Flush()
+	})
+	return s.w.Write(b)
+}
 
 // Close completes the snapshot: it is durable and listed when Close returns nil.
 func (s *snapshotSink) Close() error {
@@ -345,6 +353,7 @@ func (s *snapshotSink) finish() error {
 	if err := s.SnapshotSink.Close(); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SnapshotNamed)
 	s.store.added(s.index, s.term)
 	return nil
 }

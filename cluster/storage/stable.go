@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
 // The keys under which hashicorp/raft 1.7.3 keeps its term and its vote.
@@ -103,6 +105,14 @@ func (s *stableStore) currentTerm() uint64 {
 	return s.rec.term
 }
 
+// campaigned reports whether the node has voted, or has been in a term that only
+// an election can begin.
+func (s *stableStore) campaigned() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec.term > 1 || s.rec.has&hasVoteTerm != 0
+}
+
 // saveLocked makes r durable as the next record.
 func (s *stableStore) saveLocked(r raftRecord) error {
 	r.seq = s.rec.seq + 1
@@ -123,7 +133,11 @@ func (s *stableStore) SetUint64(key []byte, val uint64) error {
 	case keyCurrentTerm:
 		r := s.rec
 		r.has, r.term = r.has|hasTerm, val
-		return s.saveLocked(r)
+		if err := s.saveLocked(r); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.TermWritten)
+		return nil
 	case keyLastVoteTerm:
 		if err := s.kv.g.err(); err != nil {
 			return err
@@ -146,9 +160,11 @@ func (s *stableStore) Set(key, val []byte) error {
 	if s.voting != nil {
 		r.has, r.vote = r.has|hasVoteTerm, *s.voting
 	}
+	failpoint.Hit(failpoint.VoteUnwritten)
 	if err := s.saveLocked(r); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.VoteWritten)
 	s.voting = nil
 	return nil
 }

@@ -48,7 +48,7 @@ func Open(cfg Config) (*Stores, error) {
 	if s.lock, err = lockDir(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := s.open(); err != nil {
+	if err := s.settle(); err != nil {
 		// The first error tells; those of tidying up could only follow from it.
 		if cerr := s.release(); cerr != nil {
 			cfg.Logger.Debug("closing after a failed open", "error", cerr)
@@ -56,6 +56,17 @@ func Open(cfg Config) (*Stores, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// settle makes durable what is in the directory, and opens it. A process that was
+// killed between a write and its fsync has left what the next one reads and takes
+// for durable, though a loss of power could still take it away: an append that would
+// lie before those that follow, a vote, the name of a snapshot.
+func (s *Stores) settle() error {
+	if err := syncTree(s.cfg.Dir); err != nil {
+		return fmt.Errorf("sync data directory: %w", err)
+	}
+	return s.open()
 }
 
 // open reads everything before it changes anything, mends what a crash left
@@ -178,7 +189,7 @@ func createFiles(cfg Config, m mark) error {
 		return err
 	}
 	// The name of the data directory itself has to last as well.
-	if err := syncDir(filepath.Dir(filepath.Clean(cfg.Dir))); err != nil {
+	if err := syncPath(filepath.Dir(filepath.Clean(cfg.Dir))); err != nil {
 		return fmt.Errorf("sync parent of data directory: %w", err)
 	}
 	return nil
@@ -292,14 +303,17 @@ func (s *Stores) LogBytes() int64 { return s.log.bytes.Load() }
 func (s *Stores) Err() error { return s.g.err() }
 
 // Empty reports whether the node never took part in a cluster: it has no log
-// entry, no snapshot and no term.
+// entry, no snapshot, no vote, and no term but the first. That one raft writes just
+// before the first entry, when it forms a cluster, and no election is ever held in
+// it: if it is there alone, a crash came between the two. A node that joins has its
+// term from the leader that took it in, and gives no vote before it has a log.
 func (s *Stores) Empty() (bool, error) {
 	last, err := s.log.LastIndex()
 	if err != nil {
 		return false, err
 	}
 	index, _ := s.snaps.newest()
-	return last == 0 && index == 0 && s.stab.currentTerm() == 0, nil
+	return last == 0 && index == 0 && (s.Identity().Joins || !s.stab.campaigned()), nil
 }
 
 // Identity returns whose directory this is.
@@ -309,9 +323,10 @@ func (s *Stores) Identity() Identity {
 	return s.node.identity()
 }
 
-// SetClusterID writes the cluster into the directory, durably. It can be set
-// once; setting the same again does nothing, and another is ErrWrongCluster.
-func (s *Stores) SetClusterID(id string) error {
+// SetClusterID writes the cluster into the directory, durably, and whether the
+// node joins it or was there when it was formed. It can be set once; setting the
+// same cluster again does nothing, and another is ErrWrongCluster.
+func (s *Stores) SetClusterID(id string, joins bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -324,7 +339,25 @@ func (s *Stores) SetClusterID(id string) error {
 		return fmt.Errorf("%w: %s belongs to cluster %s, not %s", ErrWrongCluster, s.cfg.Dir, s.node.Cluster, id)
 	}
 	n := s.node
-	n.Cluster = id
+	n.Cluster, n.Joins = id, joins
+	return s.renameLocked(n)
+}
+
+// SetJoined makes durable that the leader of a term has made the node a member,
+// and that the log says so at index or before.
+func (s *Stores) SetJoined(index, term uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	n := s.node
+	n.JoinedAt, n.JoinedIn = index, term
+	return s.renameLocked(n)
+}
+
+// renameLocked makes n durable as the identity.
+func (s *Stores) renameLocked(n nodeFile) error {
 	if err := n.save(s.cfg.Dir); err != nil {
 		return err
 	}

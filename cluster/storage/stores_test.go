@@ -355,11 +355,45 @@ func TestEmpty(t *testing.T) {
 		closeStores(t, s)
 		s = open(t, cfg)
 		want(true)
-		setTerm(t, s, 1)
+		setTerm(t, s, 1) // raft.BootstrapCluster does, and a crash follows
+		want(true)
+		closeStores(t, s)
+		s = open(t, cfg)
+		want(true)
+		setTerm(t, s, 2)
 		want(false)
 		closeStores(t, s)
 		s = open(t, cfg)
 		want(false)
+	})
+}
+
+func TestEmpty_Voted(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := open(t, config(t, t.TempDir(), kind))
+		if err := s.Stable().SetUint64([]byte("CurrentTerm"), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stable().SetUint64([]byte("LastVoteTerm"), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stable().Set([]byte("LastVoteCand"), []byte("n2")); err != nil {
+			t.Fatal(err)
+		}
+		if empty, err := s.Empty(); empty || err != nil {
+			t.Fatalf("Empty: %v, %v, but it has voted", empty, err)
+		}
+	})
+}
+
+func TestEmpty_HasEntry(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := open(t, config(t, t.TempDir(), kind))
+		setTerm(t, s, 1)
+		store(t, s, &raft.Log{Index: 1, Term: 1})
+		if empty, err := s.Empty(); empty || err != nil {
+			t.Fatalf("Empty: %v, %v, but it has an entry", empty, err)
+		}
 	})
 }
 
@@ -372,17 +406,20 @@ func TestIdentity(t *testing.T) {
 			t.Fatalf("identity of a new directory: %+v", first)
 		}
 		for range 2 {
-			if err := s.SetClusterID("c1"); err != nil {
+			if err := s.SetClusterID("c1", true); err != nil {
 				t.Fatalf("SetClusterID: %v", err)
 			}
 		}
-		if err := s.SetClusterID("c2"); !errors.Is(err, storage.ErrWrongCluster) {
+		if err := s.SetClusterID("c2", false); !errors.Is(err, storage.ErrWrongCluster) {
 			t.Fatalf("SetClusterID of another: %v, want ErrWrongCluster", err)
+		}
+		if err := s.SetJoined(7, 3); err != nil {
+			t.Fatalf("SetJoined: %v", err)
 		}
 		closeStores(t, s)
 		s = open(t, cfg)
 		want := first
-		want.ClusterID, want.Boot = "c1", 2
+		want.ClusterID, want.Joins, want.JoinIndex, want.JoinTerm, want.Boot = "c1", true, 7, 3, 2
 		if got := s.Identity(); got != want {
 			t.Fatalf("identity after restart: %+v, want %+v", got, want)
 		}
@@ -445,7 +482,8 @@ func TestClose_RefusesWrites(t *testing.T) {
 			"StoreLog":     s.Log().StoreLog(entry(1, 1)),
 			"DeleteRange":  s.Log().DeleteRange(1, 1),
 			"Set":          s.Stable().Set([]byte("k"), nil),
-			"SetClusterID": s.SetClusterID("c"),
+			"SetClusterID": s.SetClusterID("c", false),
+			"SetJoined":    s.SetJoined(1, 1),
 		} {
 			if err == nil {
 				t.Errorf("%s after Close succeeded", name)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/seeded"
 )
 
@@ -102,6 +103,7 @@ func (l *segmentList) commit(state types.PersistentState) error {
 		if err := l.makeFile(s); err != nil {
 			return fmt.Errorf("make segment %s: %w", segment.FileName(s), err)
 		}
+		failpoint.Hit(failpoint.SegmentUnlisted)
 	}
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -139,7 +141,8 @@ func (l *segmentList) SetStable([]byte, []byte) error { return errors.ErrUnsuppo
 func (l *segmentList) Close() error { return nil }
 
 // segmentFS is the file system that raft-wal writes to. It differs from
-// raft-wal's own in Create only: the file is there already (see segmentList).
+// raft-wal's own in Create: the file is there already (see segmentList). The rest
+// is there for tests.
 type segmentFS struct {
 	types.VFS
 }
@@ -159,10 +162,37 @@ func (f segmentFS) Create(dir, name string, size uint64) (types.WritableFile, er
 // OpenWriter implements types.VFS.
 func (f segmentFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	w, err := f.VFS.OpenWriter(dir, name)
-	if err == nil && seeded.On(seeded.SkippedFsync) {
-		return unsynced{w}, nil
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	if seeded.On(seeded.SkippedFsync) {
+		w = unsynced{w}
+	}
+	return pointedFile{w}, nil
+}
+
+// Delete implements types.VFS.
+func (f segmentFS) Delete(dir, name string) error {
+	failpoint.Hit(failpoint.SegmentUndeleted)
+	return f.VFS.Delete(dir, name)
+}
+
+// pointedFile is a file with the points of an append. An append is one WriteAt and
+// one Sync.
+type pointedFile struct{ types.WritableFile }
+
+// WriteAt implements types.WritableFile.
+func (f pointedFile) WriteAt(b []byte, at int64) (int, error) {
+	failpoint.HitAfter(failpoint.AppendTorn, func() {
+		_, _ = f.WritableFile.WriteAt(b[:len(b)/2], at) // what fails now can be no worse than what follows
+	})
+	return f.WritableFile.WriteAt(b, at)
+}
+
+// Sync implements types.WritableFile.
+func (f pointedFile) Sync() error {
+	failpoint.Hit(failpoint.AppendWritten)
+	return f.WritableFile.Sync()
 }
 
 // unsynced is a file with the mistake of that name.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/script"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -33,7 +34,7 @@ type serveOptions struct {
 	limits                      resp.Limits
 	pprof                       bool
 	threads                     int
-	testClock                   string
+	testClock, testKillAt       string
 }
 
 // stopTimeout is how long a stopping node may take for handing over and for
@@ -80,15 +81,20 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout, "how long a disk write may take before the process ends, so that another node leads")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait, "how long a command waits for a leader before it is refused (CLUSTERDOWN)")
 	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the outcome of a command that was sent may stay open (UNKNOWN)")
-	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long one Lua script may run before it ends with an error; writes of all clients wait for it")
+	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long one Lua script may run before it ends with an error; past 10ms it is tried out beside the writes of others first")
 	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log that make a snapshot due")
+	f.Int64Var(&o.options.TrailingBytes, "trailing-bytes", o.options.TrailingBytes, "bytes of log kept behind a snapshot, for nodes that are a little behind")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "log entries under way at a time")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "stand for election at once when the leader's process is seen to be gone")
 	f.IntVar(&o.threads, "threads", 0, "processors that the program uses at a time; 0 for all of the machine's but one")
 	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof on the http address")
 	f.StringVar(&o.testClock, "test-clock", "", "file that says how this node's clocks lie, for tests: never in production")
-	if err := f.MarkHidden("test-clock"); err != nil {
-		panic(err) // the flag is defined on the line above
+	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes, "size of a file of the log, for tests of what happens where two of them meet; 0 for the usual")
+	f.StringVar(&o.testKillAt, "test-kill-at", "", "point of the program at which it kills itself, and at which time, for tests: append-synced:3")
+	for _, hidden := range []string{"test-clock", "test-segment-bytes", "test-kill-at"} {
+		if err := f.MarkHidden(hidden); err != nil {
+			panic(err) // the flags are defined on the lines above
+		}
 	}
 	return cmd
 }
@@ -132,6 +138,7 @@ func (o *serveOptions) validate() error {
 		{"window", int64(o.options.Window), 1, 1024},
 		{"threads", int64(o.threads), 0, 1024},
 		{"snapshot-bytes", o.options.SnapshotBytes, 1, 1 << 50},
+		{"trailing-bytes", o.options.TrailingBytes, 1, 1 << 50},
 		{"max-clients", int64(o.limits.MaxClients), 1, 1 << 30},
 		{"max-bulk-bytes", int64(o.limits.MaxBulk), 1, maxBulk},
 	} {
@@ -244,6 +251,12 @@ func serve(ctx context.Context, o serveOptions) error {
 	}
 	if o.open(users) && !loopback(o.clientAddr) {
 		log.Warn("client port is open to the network without a password", "addr", o.clientAddr)
+	}
+	if o.testKillAt != "" {
+		if err := failpoint.Arm(o.testKillAt); err != nil {
+			return fmt.Errorf("--test-kill-at is %q: %w", o.testKillAt, err)
+		}
+		log.Error("this node is going to kill itself, as a test says: it must hold no data of worth", "point", o.testKillAt)
 	}
 	if o.testClock != "" {
 		clock, err := newTestClock(o.testClock)

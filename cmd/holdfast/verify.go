@@ -70,7 +70,7 @@ Exit code: 0 all held, 1 a promise was broken, 2 nothing can be said.`,
 	f.DurationVar(&o.duration, "duration", time.Minute, "how long clients run; with --local no episode begins later")
 	f.StringVar(&o.prefix, "prefix", "", "what all keys begin with (default: holdfast-verify: and a number of this run)")
 	f.BoolVar(&o.local, "local", false, "start a cluster on this machine and attack it")
-	f.StringVar(&o.faults, "faults", "all", "with --local, by comma: all, none, process, network, clock, disk, membership, or parts of the names of faults")
+	f.StringVar(&o.faults, "faults", "all", "with --local, by comma: all, none, process, cpu, network, clock, disk, membership, or parts of the names of faults")
 	f.IntVar(&o.episodes, "episodes", 0, "with --local: clusters to attack, instead of --duration")
 	f.Uint64Var(&o.seed, "seed", o.seed, "seed of faults and clients: the same seed plans the same")
 	f.StringVar(&o.dir, "dir", "", "with --local: where the nodes' data lives and what is left of a violation stays (default: a new directory for temporary files)")
