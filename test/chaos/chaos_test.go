@@ -43,6 +43,19 @@ func TestAttack(t *testing.T) {
 	}
 }
 
+// A run with another build proves nothing if no cluster was upgraded.
+func TestUpgraded(t *testing.T) {
+	for _, tt := range []struct {
+		seen int
+		ok   bool
+	}{{0, false}, {1, true}} {
+		r := &attack.Report{Classes: []attack.ClassTally{{Class: "kill -9 leader", Seen: 3}, {Class: "rolling upgrade", Injected: 2, Seen: tt.seen}}}
+		if err := upgraded(r); (err == nil) != tt.ok {
+			t.Errorf("seen %d times: %v", tt.seen, err)
+		}
+	}
+}
+
 // What a run of CI has to reach is missed by a run that reached nothing.
 func TestFigures(t *testing.T) {
 	if err := figures(&attack.Report{}); err == nil || len(strings.Split(err.Error(), "\n")) != 7 {

@@ -18,18 +18,19 @@ import (
 )
 
 type options struct {
-	program, dir, faults, summary string
-	seed                          uint64
-	episodes                      int
-	controls, keep, figures       bool
-	library                       bool
+	program, old, dir, faults, summary string
+	seed                               uint64
+	episodes                           int
+	controls, keep, figures            bool
+	library                            bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
+	flag.StringVar(&o.old, "old", "", "another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"), "where clusters live, and what is left of a violation")
-	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, network, clock, disk, membership), or parts of names")
+	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership), or parts of names")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")
@@ -64,8 +65,13 @@ func run(ctx context.Context, o options) error {
 	if o.program, err = filepath.Abs(o.program); err != nil {
 		return err
 	}
+	if o.old != "" {
+		if o.old, err = filepath.Abs(o.old); err != nil {
+			return err
+		}
+	}
 	cfg := attack.DefaultConfig()
-	cfg.Program, cfg.Dir, cfg.Seed, cfg.Episodes = o.program, dir, o.seed, o.episodes
+	cfg.Program, cfg.Old, cfg.Dir, cfg.Seed, cfg.Episodes = o.program, o.old, dir, o.seed, o.episodes
 	cfg.Faults, cfg.Controls, cfg.Keep, cfg.Out = strings.Split(o.faults, ","), o.controls, o.keep, os.Stdout
 	if o.library {
 		cfg.Beside = withLibrary
@@ -89,6 +95,11 @@ func run(ctx context.Context, o options) error {
 	}
 	if !report.Held() {
 		return fmt.Errorf("%d violations, %d episodes not played, %d of %d controls caught", report.Violations, report.Failures, report.Caught, report.Controls)
+	}
+	if o.old != "" {
+		if err := upgraded(report); err != nil {
+			return err
+		}
 	}
 	if o.figures {
 		return figures(report)
@@ -116,6 +127,16 @@ func tidy(dir string, o options) error {
 		}
 	}
 	return os.RemoveAll(dir)
+}
+
+// upgraded says what was not proved about the other build that was given.
+func upgraded(r *attack.Report) error {
+	for _, c := range r.Classes {
+		if c.Class == "rolling upgrade" && c.Seen == 0 {
+			return fmt.Errorf("%s: injected %d times, seen never: %s", c.Class, c.Injected, c.NotRun)
+		}
+	}
+	return nil
 }
 
 // figures are what one run of CI has to reach, or it has proved too little. They

@@ -2,7 +2,11 @@ package process
 
 import (
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
 // Whom a round kills.
@@ -58,6 +62,38 @@ func TestKill_LosesNothing(t *testing.T) {
 			l.progress(40)
 			l.check(c.Nodes[0])
 		})
+	}
+}
+
+// A process that was told to kills itself at a point of the program, and says so as
+// loudly as it can. What was written and not answered is there all the same. All the
+// points: see verify/attack.
+func TestKill_AtAPoint(t *testing.T) {
+	c := newCluster(t, Config{Nodes: 1})
+	c.start()
+	n := c.Nodes[0]
+	if _, err := n.Stop(startLimit); err != nil {
+		t.Fatal(err)
+	}
+	n.Use(binary, "HOLDFAST_TEST_KILL_AT="+failpoint.EntryApplied+":3")
+	start(t, n)
+	c.leader()
+	written := 0 // the node writes an entry too: that it has started
+	for reply := "OK"; reply == "OK" && written < 3; {
+		written++
+		reply = do(t, n, "SET", "key", strconv.Itoa(written))
+	}
+	code, err := n.Wait(startLimit)
+	if err != nil || code != -1 {
+		t.Fatalf("ended with code %d, %v, want an end by a signal", code, err)
+	}
+	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node is going to kill itself", failpoint.Line(failpoint.EntryApplied, 3)+"\n")
+	n.Use(binary)
+	start(t, n)
+	c.leader()
+	want(t, n, strconv.Itoa(written), "GET", "key")
+	if help := invoke(t, nil, "serve", "--help").out; strings.Contains(help, "kill-at") {
+		t.Errorf("serve --help shows a flag that is for tests:\n%s", help)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -26,8 +27,9 @@ type Node struct {
 	starter *Starter
 
 	mu     sync.Mutex
-	run    *run  // nil before the first Start
-	logged int64 // size of LogFile at the latest Start
+	extra  []string // more of the environment, guarded by mu, as is program
+	run    *run     // nil before the first Start
+	logged int64    // size of LogFile at the latest Start
 }
 
 // run is one process.
@@ -55,6 +57,21 @@ var (
 	errNotRunning = errors.New("node is not running")
 )
 
+// Use makes later starts run another program, with more variables in its
+// environment than the others have.
+func (n *Node) Use(program string, env ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.program, n.extra = program, env
+}
+
+// Program returns the path of the program that the next start runs.
+func (n *Node) Program() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.program
+}
+
 // Start starts the node's process, with extra arguments behind the usual ones.
 // It does not wait until the node answers.
 func (n *Node) Start(extra ...string) error {
@@ -73,7 +90,7 @@ func (n *Node) Start(extra ...string) error {
 	}
 	r := &run{cmd: exec.Command(n.program, append(append([]string{}, n.args...), extra...)...), exited: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
-	r.cmd.Env = n.env
+	r.cmd.Env = append(slices.Clone(n.env), n.extra...)
 	// A group of its own: Ctrl-C for a test or benchmark is not for the node.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := n.starter.Start(r.cmd); err != nil {

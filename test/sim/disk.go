@@ -31,6 +31,9 @@ type disk struct {
 	node     string
 	instance string
 	cluster  string
+	joins    bool // of cluster
+	joinedAt uint64
+	joinedIn uint64
 	boot     uint64
 	made     int // counts the instances: a wiped disk is a new one
 
@@ -78,7 +81,8 @@ func (d *disk) wipe() {
 	defer d.mu.Unlock()
 	d.made++
 	d.instance = fmt.Sprintf("%s-%d", d.node, d.made)
-	d.cluster, d.boot = "", 0
+	d.cluster, d.joins, d.boot = "", false, 0
+	d.joinedAt, d.joinedIn = 0, 0
 	d.log, d.durable, d.snaps = nil, 0, nil
 	d.term, d.vote, d.voted, d.has = 0, 0, nil, make(map[string]bool)
 }
@@ -88,7 +92,10 @@ func (d *disk) wipe() {
 func (d *disk) crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.current = nil
+	if d.current != nil {
+		d.current.ghost = slices.Clone(d.log)
+		d.current = nil
+	}
 	if open := len(d.log) - d.durable; open > 0 {
 		keep := d.rng.IntN(open + 1)
 		d.seen.kept += int64(keep)
@@ -163,13 +170,24 @@ func (d *disk) sync() {
 }
 
 // stores is the disk as one start of the node has it open: cluster.Stores. Once
-// the disk was taken away, writes go nowhere, as those of a dead process do.
+// the disk was taken away, writes go nowhere, as those of a dead process do. Its
+// goroutines go on here until they notice; they see the log that was theirs, for
+// raft panics if an entry that it has written is not there.
 type stores struct {
 	d     *disk
 	cache *raft.LogCache
 	fatal func(error)
-	id    storage.Identity // ClusterID guarded by d.mu
+	id    storage.Identity // ClusterID and Joins guarded by d.mu
 	bytes int64            // guarded by d.mu
+	ghost []*raft.Log      // the log, once the disk was taken away; guarded by d.mu
+}
+
+// entries returns the log that this start sees. d.mu is held.
+func (s *stores) entries() []*raft.Log {
+	if s.d.current == s {
+		return s.d.log
+	}
+	return s.ghost
 }
 
 var (
@@ -182,7 +200,7 @@ func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boot++
-	s := &stores{d: d, fatal: cfg.Fatal, id: storage.Identity{NodeID: d.node, Instance: d.instance, ClusterID: d.cluster, Boot: d.boot}}
+	s := &stores{d: d, fatal: cfg.Fatal, id: storage.Identity{NodeID: d.node, Instance: d.instance, ClusterID: d.cluster, Joins: d.joins, JoinIndex: d.joinedAt, JoinTerm: d.joinedIn, Boot: d.boot}}
 	for _, l := range d.log {
 		s.bytes += int64(len(l.Data))
 	}
@@ -218,7 +236,7 @@ func (s *stores) LogBytes() int64 {
 func (s *stores) Empty() (bool, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	return len(s.d.log) == 0 && len(s.d.snaps) == 0 && s.d.term == 0, nil
+	return len(s.d.log) == 0 && len(s.d.snaps) == 0 && (s.d.joins || s.d.term <= 1 && s.d.vote == 0), nil
 }
 
 // Identity implements cluster.Stores.
@@ -229,15 +247,32 @@ func (s *stores) Identity() storage.Identity {
 }
 
 // SetClusterID implements cluster.Stores.
-func (s *stores) SetClusterID(id string) error {
+func (s *stores) SetClusterID(id string, joins bool) error {
+	s.d.sync()
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if s.id.ClusterID != "" && s.id.ClusterID != id {
+	switch s.id.ClusterID {
+	case id:
+		return nil
+	case "":
+	default:
 		return storage.ErrWrongCluster
 	}
-	s.id.ClusterID = id
+	s.id.ClusterID, s.id.Joins = id, joins
 	if s.d.current == s {
-		s.d.cluster = id
+		s.d.cluster, s.d.joins = id, joins
+	}
+	return nil
+}
+
+// SetJoined implements cluster.Stores.
+func (s *stores) SetJoined(index, term uint64) error {
+	s.d.sync()
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.id.JoinIndex, s.id.JoinTerm = index, term
+	if s.d.current == s {
+		s.d.joinedAt, s.d.joinedIn = index, term
 	}
 	return nil
 }
@@ -256,10 +291,11 @@ func (l logStore) FirstIndex() (uint64, error) {
 	d := l.s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.log) == 0 {
+	log := l.s.entries()
+	if len(log) == 0 {
 		return 0, nil
 	}
-	return d.log[0].Index, nil
+	return log[0].Index, nil
 }
 
 // LastIndex implements raft.LogStore.
@@ -267,10 +303,11 @@ func (l logStore) LastIndex() (uint64, error) {
 	d := l.s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.log) == 0 {
+	log := l.s.entries()
+	if len(log) == 0 {
 		return 0, nil
 	}
-	return d.log[len(d.log)-1].Index, nil
+	return log[len(log)-1].Index, nil
 }
 
 // GetLog implements raft.LogStore.
@@ -278,10 +315,11 @@ func (l logStore) GetLog(index uint64, out *raft.Log) error {
 	d := l.s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.log) == 0 || index < d.log[0].Index || index > d.log[len(d.log)-1].Index {
+	log := l.s.entries()
+	if len(log) == 0 || index < log[0].Index || index > log[len(log)-1].Index {
 		return raft.ErrLogNotFound
 	}
-	*out = *d.log[index-d.log[0].Index]
+	*out = *log[index-log[0].Index]
 	return nil
 }
 
@@ -296,6 +334,7 @@ func (l logStore) StoreLogs(logs []*raft.Log) error {
 	s, d := l.s, l.s.d
 	d.mu.Lock()
 	if d.current != s {
+		s.ghost = append(s.ghost, logs...)
 		d.mu.Unlock()
 		return nil
 	}
@@ -336,7 +375,11 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 	d.sync()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.current != s || len(d.log) == 0 {
+	if d.current != s {
+		s.ghost = slices.DeleteFunc(s.ghost, func(e *raft.Log) bool { return lo <= e.Index && e.Index <= hi })
+		return nil
+	}
+	if len(d.log) == 0 {
 		return nil
 	}
 	first, last := d.log[0].Index, d.log[len(d.log)-1].Index

@@ -204,8 +204,8 @@ func (w *world) buryAfter(nd *node, p *process, loud bool) {
 const restartAfter = 300 * time.Millisecond
 
 // planned are the exits that the product is made to take, by what stands in
-// their reasons: hashicorp/raft issues 697 and 696.
-var planned = []string{errGap.Error(), "cannot propose"}
+// their reasons: hashicorp/raft issues 697 and 696, and cluster/staleend.go.
+var planned = []string{errGap.Error(), "cannot propose", "a snapshot took the place of entries"}
 
 // exited is what the product calls when a process must end.
 func (w *world) exited(nd *node, p *process, err error) {
@@ -447,7 +447,14 @@ func (w *world) renew(id string, after time.Duration) bool {
 		nd.disk.wipe()
 		<-time.After(after)
 	}
+	var all []cluster.Peer // who may be a member: the first nodes may all have been removed
+	for _, other := range w.ids() {
+		all = append(all, cluster.Peer{ID: other, Addr: address(other)})
+	}
 	nd.mu.Lock()
+	if gone {
+		nd.peers = all
+	}
 	nd.out = false
 	nd.mu.Unlock()
 	w.revive(id)

@@ -30,22 +30,23 @@ func TestPackages_HaveComments(t *testing.T) {
 // mayImport says which packages of ours a package may import; a package that is
 // not listed goes by its longest listed parent.
 var mayImport = map[string][]string{
-	"fsm":             {},
-	"rpc":             {},
-	"cluster/seeded":  {},
-	"cluster/storage": {"cluster/seeded"},
-	"cluster/script":  {"fsm"},
-	"acl":             {"fsm"},
-	"cluster":         {"acl", "fsm", "rpc", "cluster/seeded", "cluster/storage"},
-	"resp":            {"acl", "fsm", "cluster"},
-	"verify/oracle":   {},
-	"verify/replay":   {"fsm", "cluster/storage", "verify/oracle"},
-	"verify/load":     {"verify/oracle"},
+	"fsm":               {},
+	"rpc":               {},
+	"cluster/seeded":    {},
+	"cluster/failpoint": {},
+	"cluster/storage":   {"cluster/seeded", "cluster/failpoint"},
+	"cluster/script":    {"fsm"},
+	"acl":               {"fsm"},
+	"cluster":           {"acl", "fsm", "rpc", "cluster/seeded", "cluster/failpoint", "cluster/storage"},
+	"resp":              {"acl", "fsm", "cluster"},
+	"verify/oracle":     {},
+	"verify/replay":     {"fsm", "cluster/storage", "verify/oracle"},
+	"verify/load":       {"verify/oracle"},
 	// It runs nodes as the tests of processes do, by the same code.
-	"verify/attack": {"rpc", "verify/oracle", "verify/replay", "verify/load", "test/process"},
+	"verify/attack": {"rpc", "cluster/failpoint", "verify/oracle", "verify/replay", "verify/load", "test/process"},
 	"verify/report": {"verify/oracle", "verify/attack"},
-	"cmd":           {"acl", "fsm", "rpc", "cluster", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
-	"test":          {"acl", "fsm", "rpc", "cluster", "cluster/script", "cluster/seeded", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
+	"cmd":           {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
+	"test":          {"acl", "fsm", "rpc", "cluster", "cluster/script", "cluster/seeded", "cluster/failpoint", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

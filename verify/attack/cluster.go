@@ -1,12 +1,14 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,7 +107,7 @@ func (c *cluster) start() error {
 // close ends everything; the directory stays.
 func (c *cluster) close() error {
 	var errs []error
-	for _, n := range append(c.nodes, c.spare) {
+	for _, n := range c.all() {
 		if n != nil {
 			errs = append(errs, n.kill())
 		}
@@ -116,6 +118,9 @@ func (c *cluster) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// all are the nodes and the spare one.
+func (c *cluster) all() []*node { return append(slices.Clip(c.nodes), c.spare) }
 
 // addrs are where clients connect: the proxies.
 func (c *cluster) addrs() []string {
@@ -243,9 +248,25 @@ func (c *cluster) revive() error {
 	return errors.Join(errs...)
 }
 
-// members asks a live node who belongs to the cluster.
+// knowing returns nodes in the order in which to believe what they say of the
+// cluster: who leads the latest term first. One that was removed while it was away
+// does not know that, and goes on naming itself among the members.
+func knowing(nodes []*node, all map[*node]state) []*node {
+	rank := func(n *node) uint64 {
+		if s := all[n]; s.Role == "leader" {
+			return s.Term
+		}
+		return 0
+	}
+	sorted := slices.Clone(nodes)
+	slices.SortStableFunc(sorted, func(a, b *node) int { return cmp.Compare(rank(b), rank(a)) })
+	return sorted
+}
+
+// members asks the nodes who belongs to the cluster.
 func (c *cluster) members(ctx context.Context) (all []state, err error) {
-	for _, n := range c.live() {
+	live := c.live()
+	for _, n := range knowing(live, states(ctx, live)) {
 		var text string
 		if text, err = n.ask(ctx, 3*time.Second, "STATUS"); err == nil {
 			return all, json.Unmarshal([]byte(text), &all)

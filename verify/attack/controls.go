@@ -45,7 +45,7 @@ var controls = map[string]control{
 func controlPlans(seed uint64) []Plan {
 	var all []Plan
 	for name := range controls {
-		all = append(all, Plan{Seed: seed, Nodes: 3, LogStore: "wal", Snapshot: 128 << 20, Control: name})
+		all = append(all, Plan{Seed: seed, Nodes: 3, LogStore: "wal", Snapshot: 128 << 20, Trailing: 16 << 20, Control: name})
 	}
 	slices.SortFunc(all, func(a, b Plan) int { return b2i(a.Control > b.Control) - b2i(a.Control < b.Control) })
 	return all
@@ -66,7 +66,7 @@ func staleReads(ctx context.Context, e *episode) error {
 	if err := e.traffic(ctx, e.cfg.Traffic); err != nil {
 		return err
 	}
-	s := &strike{e, rand.New(rand.NewPCG(e.plan.Seed, 4))}
+	s := &strike{episode: e, rng: rand.New(rand.NewPCG(e.plan.Seed, 4))}
 	for range 2 {
 		if _, err := isolateFollower(ctx, s); err != nil {
 			return err

@@ -35,7 +35,7 @@ type disk struct {
 }
 
 // canMount says why disks cannot be had, or "".
-func canMount() string {
+func canMount(Config) string {
 	if os.Getuid() != 0 {
 		return "needs root"
 	}

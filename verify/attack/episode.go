@@ -20,6 +20,7 @@ type Event struct {
 	To     time.Duration `json:"to_ns"`
 	Seen   string        `json:"seen,omitempty"`    // what proves that it took effect
 	NotRun string        `json:"not_run,omitempty"` // why it did not
+	Points []string      `json:"points,omitempty"`  // of killAtPoint: where processes have ended
 }
 
 // episode is one cluster, its load, and what is done to it.
@@ -29,7 +30,10 @@ type episode struct {
 	dir  string
 	c    *cluster
 	load *load.Load
-	mon  *monitor
+	// trailing: a snapshot leaves so little of the log that a node which was down
+	// for a moment needs one.
+	trailing bool
+	mon      *monitor
 
 	mu         sync.Mutex
 	violations []oracle.Violation
@@ -37,7 +41,8 @@ type episode struct {
 	recoveries []oracle.Recovery
 	beside     Check // what the clients of Config.Beside have seen
 	besideBad  []oracle.Violation
-	cutShort   bool // a fault of the present step could not do all it does
+	cutShort   bool     // a fault of the present step could not do all it does
+	points     []string // of the plan, those that no strike has taken yet
 	health     oracle.Health
 }
 
@@ -72,17 +77,25 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 		return err
 	}
 	args := []string{"--log-store", e.plan.LogStore, "--snapshot-bytes", fmt.Sprint(e.plan.Snapshot)}
-	e.c, err = newCluster(clusterConfig{program: e.cfg.Program, dir: e.dir, nodes: e.plan.Nodes, args: args, disks: e.needsDisks()})
+	if !e.plan.mixes(e.cfg) || hasFlag(e.cfg.Old, trailingFlag) {
+		args = append(args, trailingFlag, fmt.Sprint(e.plan.Trailing))
+		e.trailing = e.plan.Trailing < 1<<20
+	}
+	if e.plan.Segment > 0 && !e.plan.mixes(e.cfg) {
+		args = append(args, "--test-segment-bytes", fmt.Sprint(e.plan.Segment))
+	}
+	e.points = e.plan.Points
+	e.c, err = newCluster(clusterConfig{program: e.plan.begins(e.cfg), dir: e.dir, nodes: e.plan.Nodes, args: args, disks: e.needsDisks()})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.c.close()) }()
-	if err := e.c.start(); err != nil {
+	starting, stop := soon(ctx, startWithin, "form a cluster")
+	defer stop()
+	if err := e.form(starting); err != nil {
 		return err
 	}
-	starting, stop := soon(ctx, startWithin, "form a cluster")
 	_, err = e.c.whole(starting)
-	stop()
 	if err != nil {
 		return err
 	}
@@ -114,7 +127,7 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 	if err == nil {
 		err = rest()
 	}
-	for _, n := range append(e.c.nodes, e.c.spare) {
+	for _, n := range e.c.all() {
 		err = errors.Join(err, n.kill())
 	}
 	// Whatever happened: what the clients saw until then must have been right.
@@ -126,7 +139,7 @@ func (e *episode) needsDisks() bool {
 	for _, f := range catalogue() {
 		for _, step := range e.plan.Steps {
 			for _, class := range step {
-				if f.class == class && f.disk && f.needs() == "" {
+				if f.class == class && f.disk && f.needs(e.cfg) == "" {
 					return true
 				}
 			}
@@ -154,7 +167,7 @@ func (e *episode) strikes(ctx context.Context, rng *rand.Rand) error {
 		var wg sync.WaitGroup
 		for _, class := range step {
 			f := find(class)
-			s := &strike{e, rand.New(rand.NewPCG(rng.Uint64(), 2))}
+			s := &strike{episode: e, rng: rand.New(rand.NewPCG(rng.Uint64(), 2))}
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
@@ -186,7 +199,7 @@ func find(class string) fault {
 func (e *episode) strike(ctx context.Context, f fault, s *strike) {
 	ev := Event{Class: f.class, From: e.load.Now()}
 	if f.needs != nil {
-		ev.NotRun = f.needs()
+		ev.NotRun = f.needs(e.cfg)
 	}
 	if ev.NotRun == "" {
 		seen, err := f.run(ctx, s)
@@ -200,6 +213,7 @@ func (e *episode) strike(ctx context.Context, f fault, s *strike) {
 		}
 	}
 	ev.To = e.load.Now()
+	ev.Points = s.points
 	e.mu.Lock()
 	e.cutShort = e.cutShort || ev.Seen == "" && f.group == members
 	e.events = append(e.events, ev)
@@ -271,7 +285,7 @@ func (e *episode) readmit(ctx context.Context) error {
 	for _, m := range all {
 		voters[m.ID] = true
 	}
-	s := &strike{e, rand.New(rand.NewPCG(e.plan.Seed, 3))}
+	s := &strike{episode: e, rng: rand.New(rand.NewPCG(e.plan.Seed, 3))}
 	for _, n := range e.c.nodes {
 		if n.Running() && voters[n.ID] {
 			continue

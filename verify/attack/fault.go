@@ -14,6 +14,8 @@ type group string
 
 const (
 	processes group = "process"
+	cpus      group = "cpu"
+	versions  group = "version"
 	links     group = "network"
 	clocks    group = "clock"
 	disks     group = "disk"
@@ -24,9 +26,9 @@ const (
 type fault struct {
 	class string
 	group group
-	// needs says what this machine lacks for it, "" for nothing. Nil needs
-	// nothing.
-	needs func() string
+	// needs says what this machine or the run lacks for it, "" for nothing. Nil
+	// needs nothing.
+	needs func(Config) string
 	nodes int  // it needs a cluster of so many, 0 for any
 	disk  bool // it needs disks of our own
 	// heavy faults are dealt half as often: they take long.
@@ -41,24 +43,15 @@ type fault struct {
 type strike struct {
 	*episode
 	rng *rand.Rand
+	// Of killAtPoint: where it has seen processes end, and what went wrong of what was
+	// to lead there.
+	points  []string
+	trouble error
 }
 
 // catalogue returns all faults, in a fixed order.
 func catalogue() []fault {
-	return slices.Concat(processFaults, linkFaults, clockFaults, diskFaults, memberFaults)
-}
-
-// Classes returns the names of all classes of faults with what each needs on
-// this machine that is missing, "" for nothing.
-func Classes() (names []string, missing map[string]string) {
-	missing = make(map[string]string)
-	for _, f := range catalogue() {
-		names = append(names, f.class)
-		if f.needs != nil {
-			missing[f.class] = f.needs()
-		}
-	}
-	return names, missing
+	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults)
 }
 
 // last waits for a time between low and high.

@@ -27,7 +27,7 @@ var diskFaults = []fault{
 const syncCalls = "fsync,fdatasync,sync_file_range"
 
 // canTrace says why strace cannot make system calls fail, or "".
-func canTrace() string {
+func canTrace(Config) string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace"
 	}
@@ -124,7 +124,7 @@ func failingWrite(ctx context.Context, s *strike) (string, error) {
 // hangingFsync lets a write hang for longer than the node's patience with its
 // disk, 3 s.
 func hangingFsync(ctx context.Context, s *strike) (string, error) {
-	return s.endsItself(ctx, syncCalls, "delay_enter=15000000", "disk stalled", 15*time.Second)
+	return s.endsItself(ctx, syncCalls, "delay_enter=15000000", diskStalled, 15*time.Second)
 }
 
 func slowFsync(ctx context.Context, s *strike) (string, error) {

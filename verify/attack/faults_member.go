@@ -139,10 +139,9 @@ func island(ctx context.Context, s *strike) (string, error) {
 // refuses starts a node whose data is not what it should be. It must say so and
 // end. accepted is true if it runs instead.
 func (s *strike) refuses(ctx context.Context, n *node, patience time.Duration) (said string, accepted bool, err error) {
-	if err := n.start(); err != nil {
+	if err := n.launch(true); err != nil {
 		return "", false, err
 	}
-	n.excuse()
 	wait, stop := soon(ctx, patience, "refuse")
 	defer stop()
 	if process.Poll(wait, n.ID+" to refuse", func() bool { return !n.Running() }) != nil {

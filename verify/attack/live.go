@@ -76,7 +76,7 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	}
 	r.Episodes = []EpisodeReport{ep}
 	r.Took = time.Since(r.Began)
-	r.sum(nil)
+	r.sum(Config{}, nil)
 	switch answered := h.Commands - len(h.Trouble); {
 	case r.Violations > 0:
 		return r, nil

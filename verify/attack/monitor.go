@@ -2,7 +2,9 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,10 +18,12 @@ type monitor struct {
 	e      *episode
 	cancel context.CancelFunc
 	done   chan struct{}
+	disk   *stallProbe
 
 	mu        sync.Mutex
 	leaders   map[uint64]string // by term
 	failovers int
+	led       time.Duration // when a leader was seen last
 	points    []oracle.Chain
 	latest    map[string]uint64 // state index last noted, by node
 }
@@ -30,6 +34,7 @@ const monitorEvery = 120 * time.Millisecond
 func watch(ctx context.Context, e *episode) *monitor {
 	m := &monitor{e: e, done: make(chan struct{}), leaders: make(map[uint64]string), latest: make(map[string]uint64)}
 	ctx, m.cancel = context.WithCancel(ctx)
+	m.disk = probeDisk(ctx, e.dir)
 	go func() {
 		defer close(m.done)
 		for {
@@ -48,13 +53,43 @@ func (m *monitor) stop() {
 }
 
 func (m *monitor) look(ctx context.Context) {
-	for _, n := range append(m.e.c.nodes, m.e.c.spare) {
-		if n.crashed() {
-			m.e.violation("unplanned end", "%s has ended by itself: %s", n.ID, n.last())
-		}
-	}
+	m.ends()
 	for n, s := range states(ctx, m.e.c.live()) {
 		m.note(n, s)
+	}
+}
+
+// ends looks for processes that have ended by themselves.
+func (m *monitor) ends() {
+	for _, n := range m.e.c.all() {
+		if !n.crashed() {
+			continue
+		}
+		if strings.Contains(n.last(), diskStalled) && m.disk.stalled() {
+			m.e.machineStalled(n)
+			continue
+		}
+		m.e.violation("unplanned end", "%s has ended by itself: %s", n.ID, n.last())
+	}
+}
+
+// diskStalled is how a node says that it ended because a write hung.
+const diskStalled = "disk stalled"
+
+// machineStall is the class of an event that is nobody's fault.
+const machineStall = "machine's own disk stalled"
+
+// machineStalled notes that a node has ended, as it should, because the disk of
+// this machine kept everybody waiting, and starts it again.
+func (e *episode) machineStalled(n *node) {
+	now := e.load.Now()
+	ev := Event{Class: machineStall, From: now, To: now, Seen: n.ID + " ended: " + n.last()}
+	e.mu.Lock()
+	e.events = append(e.events, ev)
+	e.health.Add(now-memory, now+recoverWithin)
+	e.mu.Unlock()
+	if err := errors.Join(n.kill(), n.start()); err != nil {
+		e.violation("unplanned end", "%s does not start after the disk stalled: %v", n.ID, err)
 	}
 }
 
@@ -68,11 +103,12 @@ func (m *monitor) note(n *node, s state) {
 			m.leaders[s.Term] = n.ID
 			if len(m.leaders) > 1 {
 				m.failovers++
-				m.e.ill(now-memory-2*monitorEvery, now+settle)
+				m.e.ill(m.led-memory-2*monitorEvery, now+settle) // without a leader time does not count
 			}
 		case other != n.ID:
 			m.e.violation("one leader a term", "%s and %s both lead term %d", other, n.ID, s.Term)
 		}
+		m.led = now
 	}
 	if s.StateIndex > m.latest[n.ID] && s.StateHash != "" {
 		m.latest[n.ID] = s.StateIndex

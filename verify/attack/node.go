@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,14 +78,20 @@ func (n *node) state(ctx context.Context) (state, error) {
 }
 
 // start starts the process and opens the proxies.
-func (n *node) start(extra ...string) error {
+func (n *node) start(extra ...string) error { return n.launch(false, extra...) }
+
+// launch is start, of a process that may be excused from its beginning.
+func (n *node) launch(excused bool, extra ...string) error {
 	n.mu.Lock()
-	n.wanted, n.excused, n.paused = true, false, false
+	n.wanted, n.excused, n.paused = false, excused, false
 	n.mu.Unlock()
 	args := append([]string{"--data-dir", n.data, "--test-clock", n.clock}, extra...)
 	if err := n.Start(args...); err != nil {
 		return err
 	}
+	n.mu.Lock()
+	n.wanted = true // not before: there was no process that could have lived
+	n.mu.Unlock()
 	return errors.Join(n.clients.open(), n.peers.open())
 }
 
@@ -122,6 +129,13 @@ func (n *node) excuse() {
 	n.mu.Unlock()
 }
 
+// trust takes back excuse.
+func (n *node) trust() {
+	n.mu.Lock()
+	n.excused = false
+	n.mu.Unlock()
+}
+
 // crashed reports whether the process has ended although nobody ended it and
 // nothing excuses it. It tells once.
 func (n *node) crashed() bool {
@@ -153,10 +167,20 @@ func (n *node) lie(wall time.Duration, rate float64) error {
 	return os.Rename(next, n.clock)
 }
 
-// last is the end of what the node has printed.
+// last is the end of what the node has printed, without what its collector says.
 func (n *node) last() string {
-	lines := strings.Split(strings.TrimSpace(n.Output()), "\n")
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(n.Output()), "\n"), func(l string) bool { return strings.HasPrefix(l, "gc ") })
 	return strings.Join(lines[max(len(lines)-3, 0):], " | ")
+}
+
+// installs counts the snapshots that the node got from others in place of
+// entries, since the episode began.
+func (n *node) installs() int {
+	b, err := os.ReadFile(n.LogFile)
+	if err != nil {
+		return 0 // never started
+	}
+	return strings.Count(string(b), "Installed remote snapshot")
 }
 
 // wipe empties the data directory.

@@ -14,7 +14,15 @@ type Plan struct {
 	Nodes    int        `json:"nodes"`
 	LogStore string     `json:"log_store"`
 	Snapshot int        `json:"snapshot_bytes"` // of log, that make one due
+	Trailing int        `json:"trailing_bytes"` // of log, that stay behind one
+	Segment  int        `json:"segment_bytes"`  // of a file of the log, 0 for the usual
 	Steps    [][]string `json:"steps"`          // classes at work at the same time
+	// Points are those at which the strikes of killAtPoint end a process, in order,
+	// each with at which time it comes there.
+	Points []string `json:"points,omitempty"`
+	// Forms is the point at which the first node ends while it forms the cluster, ""
+	// for none.
+	Forms string `json:"forms,omitempty"`
 	// Control is "" for an episode that has to hold. The others must be caught: see
 	// controls.go.
 	Control string `json:"control,omitempty"`
@@ -25,7 +33,7 @@ func (p Plan) String() string {
 	for _, s := range p.Steps {
 		steps = append(steps, strings.Join(s, " + "))
 	}
-	return fmt.Sprintf("%d nodes, %s, snapshots by %d bytes: %s", p.Nodes, p.LogStore, p.Snapshot, strings.Join(steps, "; "))
+	return fmt.Sprintf("%d nodes, %s, snapshots by %d bytes that leave %d: %s", p.Nodes, p.LogStore, p.Snapshot, p.Trailing, strings.Join(steps, "; "))
 }
 
 // Steps of an episode, and how many in a hundred of them have two faults at
@@ -61,6 +69,12 @@ func (d *dealer) take(deck *[]fault, from []fault, fits func(fault) bool) (fault
 	return fault{}, false
 }
 
+// dealt leaves out what a run cannot have for lack of another build. What the
+// machine lacks is dealt, so that a seed plans the same everywhere.
+func dealt(cfg Config, faults []fault) []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.group == versions && f.needs(cfg) != "" })
+}
+
 // plans makes the plans of a run.
 func plans(seed uint64, episodes int, faults []fault) []Plan {
 	d := &dealer{rng: rand.New(rand.NewPCG(seed, 0)), all: faults}
@@ -70,9 +84,10 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 			side = append(side, f)
 		}
 	}
+	points := newPointDealer(seed, faults)
 	var all []Plan
 	for i := range episodes {
-		p := Plan{Number: i + 1, Seed: d.rng.Uint64(), Nodes: 3, LogStore: "wal", Snapshot: 128 << 20}
+		p := Plan{Number: i + 1, Seed: d.rng.Uint64(), Nodes: 3, LogStore: "wal", Snapshot: 128 << 20, Trailing: 16 << 20}
 		if i%5 == 4 {
 			p.Nodes = 5
 		}
@@ -80,13 +95,17 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 			p.LogStore = "boltdb"
 		}
 		if i%2 == 1 {
-			p.Snapshot = 128 << 10
+			p.Snapshot, p.Trailing, p.Segment = 32<<10, 4<<10, 32<<10
 		}
+		mixed := false
 		for range stepsPerEpisode {
-			main, ok := d.take(&d.main, faults, func(f fault) bool { return f.nodes == 0 || f.nodes == p.Nodes })
+			main, ok := d.take(&d.main, faults, func(f fault) bool {
+				return (f.nodes == 0 || f.nodes == p.Nodes) && !(mixed && f.group == versions)
+			})
 			if !ok {
 				break
 			}
+			mixed = mixed || main.group == versions
 			step := []string{main.class}
 			if d.rng.IntN(100) < pairsPerCent {
 				other, ok := d.take(&d.beside, side, func(f fault) bool {
@@ -100,6 +119,7 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 			}
 			p.Steps = append(p.Steps, step)
 		}
+		points.deal(&p)
 		all = append(all, p)
 	}
 	return all
@@ -129,7 +149,7 @@ func choose(words []string) ([]fault, error) {
 		}
 		if !found {
 			return nil, fmt.Errorf("no class of faults is called %q: all, none, a group (%s) or part of a name: %s",
-				w, "process, network, clock, disk, membership", strings.Join(names(all), ", "))
+				w, "process, cpu, version, network, clock, disk, membership", strings.Join(names(all), ", "))
 		}
 	}
 	if len(words) == 0 {

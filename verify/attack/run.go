@@ -18,6 +18,7 @@ import (
 // Config says what to run.
 type Config struct {
 	Program  string        // the holdfast binary
+	Old      string        // another build of it, to be mixed with that, "" for none
 	Dir      string        // where clusters live, and the evidence of violations stays
 	Seed     uint64        // of all that is drawn
 	Episodes int           // 0: no limit but For
@@ -54,6 +55,7 @@ type EpisodeReport struct {
 	Took      time.Duration  `json:"took_ns"`
 	Commands  int            `json:"commands"`
 	Failovers int            `json:"failovers"`
+	Installs  int            `json:"installs"` // snapshots that nodes got from others
 	Events    []Event        `json:"events"`
 	Errors    map[string]int `json:"errors,omitempty"` // what clients were told
 	Longest   time.Duration  `json:"longest_ns"`       // wait of a client
@@ -88,7 +90,10 @@ type Report struct {
 	Checks     []Check         `json:"checks"`
 	Histories  int             `json:"histories"` // with three classes of faults seen
 	Faults     int             `json:"faults_seen"`
+	Points     map[string]int  `json:"points"` // at which processes killed themselves, how often
 	Failovers  int             `json:"failovers"`
+	Installs   int             `json:"installs"`
+	Stalls     int             `json:"stalls"` // nodes that ended because this machine's disk hung
 	PowerCuts  int             `json:"power_cuts"`
 	Commands   int             `json:"commands"`
 	Checked    int             `json:"checked"`
@@ -125,7 +130,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if episodes == 0 && cfg.For > 0 {
 		episodes = int(cfg.For/time.Second) + 1 // each takes longer than that
 	}
-	todo = append(todo, plans(cfg.Seed, episodes, faults)...)
+	todo = append(todo, plans(cfg.Seed, episodes, dealt(cfg, faults))...)
 	for _, p := range todo {
 		if cfg.For > 0 && time.Since(r.Began) > cfg.For && len(r.Episodes) > 0 {
 			break
@@ -146,7 +151,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		fmt.Fprintln(cfg.Out, rep.line())
 	}
 	r.Took = time.Since(r.Began)
-	r.sum(faults)
+	r.sum(cfg, faults)
 	return r, nil
 }
 
@@ -201,6 +206,9 @@ func (e *episode) judge(rep *EpisodeReport, h *load.History, commit uint64) {
 	health.Known, health.Slack = true, lateBy
 	rep.Commands, rep.Errors, rep.Longest = h.Commands, h.Errors, h.Longest
 	rep.Failovers = e.mon.failovers
+	for _, n := range e.c.all() {
+		rep.Installs += n.installs()
+	}
 	rep.Holds, rep.Duration = h.Holds, e.load.Now()
 	rep.Verdict = *Judge(h, &health)
 	if commit > 0 {
@@ -287,12 +295,13 @@ func (r *EpisodeReport) line() string {
 }
 
 // sum adds the episodes up.
-func (r *Report) sum(faults []fault) {
+func (r *Report) sum(cfg Config, faults []fault) {
+	r.Points = make(map[string]int)
 	tallies := make(map[string]*ClassTally)
 	for _, f := range faults {
 		t := &ClassTally{Class: f.class}
 		if f.needs != nil {
-			t.NotRun = f.needs()
+			t.NotRun = f.needs(cfg)
 		}
 		tallies[f.class] = t
 	}
@@ -309,12 +318,16 @@ func (r *Report) sum(faults []fault) {
 		for _, ev := range ep.Events {
 			t := tallies[ev.Class]
 			if t == nil { // nobody's doing: seen from outside
+				r.Stalls += b2i(ev.Class == machineStall)
 				continue
 			}
 			t.Injected++
 			if ev.Seen == "" {
 				t.NotRun = ev.NotRun
 				continue
+			}
+			for _, p := range ev.Points {
+				r.Points[pointOf(p)]++
 			}
 			t.Seen++
 			r.Faults++
@@ -326,6 +339,7 @@ func (r *Report) sum(faults []fault) {
 		r.Histories += b2i(len(classes) >= 3 && ep.Failure == "")
 		r.Failures += b2i(ep.Failure != "")
 		r.Failovers += ep.Failovers
+		r.Installs += ep.Installs
 		r.Commands += ep.Commands
 		r.Grants += ep.Grants
 		r.Expired += ep.Expired

@@ -5,6 +5,8 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
 // Table prints the run: seed, faults injected and seen by class, what was
@@ -20,7 +22,7 @@ func (r *Report) Table(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nFIGURE\t\t\t")
 	if r.Target == nil {
-		fmt.Fprintf(w, "histories with three classes of faults or more\t%d\t\t\npower cuts\t%d\t\t\n", r.Histories, r.PowerCuts)
+		fmt.Fprintf(w, "histories with three classes of faults or more\t%d\t\t\npower cuts\t%d\t\t\npoints at which processes killed themselves\t%d of %d\t\t\nsnapshots installed from others\t%d\t\t\nnodes that ended because the machine's disk stalled\t%d\t\t\n", r.Histories, r.PowerCuts, len(r.Points), len(failpoint.All()), r.Installs, r.Stalls)
 	}
 	for _, f := range []struct {
 		name string

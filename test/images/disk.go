@@ -1,0 +1,590 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// content is what a file holds: blocks that are not there are zeros. A block is
+// never changed, so that copies are cheap.
+type content struct {
+	size   int64
+	blocks map[int64][]byte
+}
+
+const (
+	blockSize  = 4096
+	sectorSize = 512
+)
+
+func (c *content) clone() *content { return &content{c.size, maps.Clone(c.blocks)} }
+
+// write puts b at off. It does not grow the file.
+func (c *content) write(off int64, b []byte) {
+	for len(b) > 0 {
+		n := off / blockSize
+		in := off % blockSize
+		block := make([]byte, blockSize)
+		copy(block, c.blocks[n])
+		k := copy(block[in:], b)
+		if c.blocks == nil {
+			c.blocks = make(map[int64][]byte)
+		}
+		c.blocks[n] = block
+		off, b = off+int64(k), b[k:]
+	}
+}
+
+// resize cuts the file or adds zeros.
+func (c *content) resize(size int64) {
+	if size < c.size {
+		for n := range c.blocks {
+			if n*blockSize >= size {
+				delete(c.blocks, n)
+			}
+		}
+		if rest := size % blockSize; rest > 0 && c.blocks[size/blockSize] != nil {
+			c.write(size, make([]byte, blockSize-rest))
+		}
+	}
+	c.size = size
+}
+
+// change is one that is not durable: of a file, or of the names in a directory.
+type change struct {
+	ended bool // the call has returned
+	life  int  // number of the process that made it
+
+	// Of a file: data at off, or, if data is nil, a new size.
+	off  int64
+	data []byte
+	size int64
+
+	// Of a directory: name stands for node from now on, for nothing if node is nil.
+	name, old string // old is the name that a rename takes away, "" if none
+	node      *node
+}
+
+// node is a file or a directory.
+type node struct {
+	dir     bool
+	durable content          // of a file
+	names   map[string]*node // of a directory: durable
+	pending []*change        // since then, in order
+
+	live   map[string]*node // of a directory, as the processes see it
+	parent *node
+	grown  int64 // size of a file, as the processes see it
+}
+
+func newDir(parent *node) *node {
+	return &node{dir: true, names: make(map[string]*node), live: make(map[string]*node), parent: parent}
+}
+
+// disk is the file system of one machine, of which the data directory counts and
+// the directory that it is in.
+type disk struct {
+	root string // the directory above
+	own  string // "/" and the name of the data directory
+	top  *node
+	at   map[string]int64 // places in open files, by descriptor
+	// forgets, if set, says of which files fsync is a lie: a control.
+	forgets func(path string) bool
+	syncing map[*call][]func()
+	writing map[*call]*change
+	// touched is set when a step changed something, or made it durable.
+	touched string
+	life    int // number of the process that runs, or will run next
+}
+
+func newDisk(dataDir string) *disk {
+	root, name := path.Split(dataDir)
+	return &disk{root: path.Clean(root), own: "/" + name, top: newDir(nil),
+		at: make(map[string]int64), syncing: make(map[*call][]func()), writing: make(map[*call]*change)}
+}
+
+// inside returns the path below root, if it is this node's.
+func (d *disk) inside(p string) (rel string, ok bool) {
+	rel, ok = strings.CutPrefix(path.Clean(p), d.root)
+	return rel, ok && (rel == "" || rel == d.own || strings.HasPrefix(rel, d.own+"/"))
+}
+
+// find walks the names as the processes see them.
+func (d *disk) find(rel string) *node {
+	n := d.top
+	for _, name := range strings.Split(strings.Trim(rel, "/"), "/") {
+		if name != "" && n != nil {
+			n = n.live[name]
+		}
+	}
+	return n
+}
+
+// place returns the directory of a path and the name in it.
+func (d *disk) place(rel string) (dir *node, name string, err error) {
+	if dir = d.find(path.Dir(rel)); dir == nil || !dir.dir {
+		return nil, "", fmt.Errorf("%s: no such directory in the recording", rel)
+	}
+	return dir, path.Base(rel), nil
+}
+
+// play takes one step of a process.
+func (d *disk) play(s step) error {
+	d.touched = ""
+	if s.call.failed() {
+		delete(d.syncing, s.call)
+		if d.writing[s.call] != nil {
+			return fmt.Errorf("a write failed: %s", s.call.ret)
+		}
+		return nil
+	}
+	if !s.end {
+		return d.begin(s.call)
+	}
+	return d.finish(s.call)
+}
+
+// begin is the moment from which a call may have its effect.
+func (d *disk) begin(c *call) error {
+	switch c.name {
+	case "write", "pwrite64":
+		num, p := fd(c.arg(0))
+		rel, ok := d.inside(p)
+		if !ok {
+			return nil
+		}
+		n := d.find(rel)
+		if n == nil {
+			return fmt.Errorf("write to %s, which is not in the recording", rel)
+		}
+		data, err := c.text(1)
+		if err != nil {
+			return err
+		}
+		off := d.at[num]
+		if c.name == "pwrite64" {
+			if off, err = c.number(3); err != nil {
+				return err
+			}
+		} else {
+			d.at[num] += int64(len(data))
+		}
+		w := &change{life: d.life, off: off, data: data}
+		n.pending = append(n.pending, w)
+		n.grown = max(n.grown, off+int64(len(data)))
+		d.writing[c] = w
+		d.touched = kindOf(rel) + " " + c.name
+		d.several(n)
+	case "fsync", "fdatasync":
+		_, p := fd(c.arg(0))
+		rel, ok := d.inside(p)
+		if !ok || d.forgets != nil && d.forgets(rel) {
+			return nil
+		}
+		n := d.find(rel)
+		if n == nil {
+			return nil // a file without a name: nothing of it can be found again
+		}
+		d.touched = kindOf(rel) + " begin of " + c.name
+		d.several(n)
+		d.syncing[c] = []func(){n.syncs()}
+		if c.name == "fsync" && !n.dir {
+			d.syncing[c] = append(d.syncing[c], n.syncsName()...)
+		}
+	}
+	return nil
+}
+
+const severalOpen = ", several writes open"
+
+// several adds to touched that more than one write of a file is not durable.
+func (d *disk) several(n *node) {
+	writes := 0
+	for _, c := range n.pending {
+		if c.data != nil {
+			writes++
+		}
+	}
+	if writes > 1 {
+		d.touched += severalOpen
+	}
+}
+
+// syncs returns what makes durable what a file or directory is now.
+func (n *node) syncs() func() {
+	var done []*change
+	for _, c := range n.pending {
+		if c.ended {
+			done = append(done, c)
+		}
+	}
+	return func() {
+		for _, c := range done {
+			n.settle(c)
+		}
+	}
+}
+
+// syncsName returns what makes the way to n durable.
+func (n *node) syncsName() (all []func()) {
+	for ; n.parent != nil; n = n.parent {
+		up, last := n.parent, -1
+		for i, c := range up.pending {
+			if c.node == n {
+				last = i
+			}
+		}
+		done := slices.Clone(up.pending[:last+1])
+		all = append(all, func() {
+			for _, c := range done {
+				up.settle(c)
+			}
+		})
+	}
+	return all
+}
+
+// settle makes a change durable, if another fsync has not done it already.
+func (n *node) settle(c *change) {
+	i := slices.Index(n.pending, c)
+	if i < 0 {
+		return
+	}
+	n.pending = slices.Delete(n.pending, i, i+1)
+	if n.dir {
+		c.rename(n.names)
+		return
+	}
+	if c.data == nil {
+		n.durable.resize(c.size)
+		return
+	}
+	n.durable.size = max(n.durable.size, c.off+int64(len(c.data)))
+	n.durable.write(c.off, c.data)
+}
+
+// rename makes a change of names.
+func (c *change) rename(names map[string]*node) {
+	if c.old != "" {
+		delete(names, c.old)
+	}
+	if c.node == nil {
+		delete(names, c.name)
+	} else {
+		names[c.name] = c.node
+	}
+}
+
+// finish is the moment at which a call has had its effect.
+func (d *disk) finish(c *call) error {
+	switch c.name {
+	case "write", "pwrite64":
+		w := d.writing[c]
+		if w == nil {
+			return nil
+		}
+		delete(d.writing, c)
+		if c.ret != strconv.Itoa(len(w.data)) {
+			return fmt.Errorf("%s of %d bytes answered %s", c.name, len(w.data), c.ret)
+		}
+		w.ended = true
+		_, p := fd(c.arg(0))
+		rel, _ := d.inside(p)
+		d.touched = kindOf(rel) + " " + c.name
+		return nil
+	case "fsync", "fdatasync":
+		for _, f := range d.syncing[c] {
+			f()
+		}
+		delete(d.syncing, c)
+		return nil
+	case "openat":
+		return d.opened(c)
+	case "lseek":
+		num, p := fd(c.arg(0))
+		if _, ok := d.inside(p); ok {
+			at, err := strconv.ParseInt(c.ret, 10, 64)
+			d.at[num] = at
+			return err
+		}
+		return nil
+	case "ftruncate", "fallocate":
+		return d.resized(c)
+	case "mkdirat":
+		return d.named(c, c.arg(0), c.arg(1), func(dir *node, name string) *node { return newDir(dir) })
+	case "unlinkat":
+		return d.named(c, c.arg(0), c.arg(1), func(*node, string) *node { return nil })
+	case "renameat", "renameat2":
+		return d.renamed(c)
+	case "mmap":
+		_, p := fd(c.arg(4))
+		if _, ok := d.inside(p); ok && strings.Contains(c.arg(2), "PROT_WRITE") && strings.Contains(c.arg(3), "MAP_SHARED") {
+			return fmt.Errorf("%s is written through memory, which is not recorded", p)
+		}
+		return nil
+	case "close", "sync_file_range":
+		return nil // sync_file_range promises nothing
+	}
+	// Nothing else may concern the disk, or the recording is not whole.
+	for _, a := range c.args {
+		_, p := fd(a)
+		if strings.HasPrefix(a, `"`) {
+			p = string(unhex(strings.Trim(a, `"`)))
+		}
+		if _, ok := d.inside(p); ok {
+			return fmt.Errorf("%s of %s is not understood", c.name, p)
+		}
+	}
+	return nil
+}
+
+// join returns the path that a call like openat names.
+func join(dirfd, arg string) string {
+	p := string(unhex(strings.Trim(arg, `"`)))
+	if filepath.IsAbs(p) {
+		return p
+	}
+	_, dir := fd(dirfd)
+	return path.Join(dir, p)
+}
+
+func (d *disk) opened(c *call) error {
+	rel, ok := d.inside(join(c.arg(0), c.arg(1)))
+	if !ok {
+		return nil
+	}
+	num, _ := fd(c.ret)
+	d.at[num] = 0
+	n := d.find(rel)
+	if n == nil && strings.Contains(c.arg(2), "O_CREAT") {
+		return d.named(c, c.arg(0), c.arg(1), func(dir *node, name string) *node { return &node{parent: dir} })
+	}
+	if n == nil {
+		return fmt.Errorf("open of %s, which is not in the recording", rel)
+	}
+	if strings.Contains(c.arg(2), "O_APPEND") {
+		return fmt.Errorf("%s is appended to, which is not understood", rel)
+	}
+	if strings.Contains(c.arg(2), "O_TRUNC") && n.grown > 0 {
+		n.pending = append(n.pending, &change{ended: true, life: d.life, size: 0})
+		n.grown = 0
+		d.touched = kindOf(rel) + " truncation"
+	}
+	return nil
+}
+
+func (d *disk) resized(c *call) error {
+	_, p := fd(c.arg(0))
+	rel, ok := d.inside(p)
+	if !ok {
+		return nil
+	}
+	n := d.find(rel)
+	if n == nil {
+		return fmt.Errorf("%s of %s, which is not in the recording", c.name, rel)
+	}
+	size, err := c.number(1)
+	if c.name == "fallocate" {
+		if c.arg(1) != "0" {
+			return fmt.Errorf("fallocate of mode %s is not understood", c.arg(1))
+		}
+		from, err1 := c.number(2)
+		length, err2 := c.number(3)
+		if err1 != nil || err2 != nil {
+			return fmt.Errorf("fallocate(%v) is not understood", c.args)
+		}
+		size, err = max(n.grown, from+length), nil
+	}
+	if err != nil {
+		return err
+	}
+	n.pending = append(n.pending, &change{ended: true, life: d.life, size: size})
+	n.grown = size
+	d.touched = kindOf(rel) + " " + c.name
+	return nil
+}
+
+// named gives a name to what is made, or takes it away.
+func (d *disk) named(c *call, dirfd, arg string, made func(dir *node, name string) *node) error {
+	rel, ok := d.inside(join(dirfd, arg))
+	if !ok {
+		return nil
+	}
+	dir, name, err := d.place(rel)
+	if err != nil {
+		return err
+	}
+	ch := &change{ended: true, life: d.life, name: name, node: made(dir, name)}
+	ch.rename(dir.live)
+	dir.pending = append(dir.pending, ch)
+	d.touched = kindOf(rel) + " " + c.name
+	return nil
+}
+
+func (d *disk) renamed(c *call) error {
+	from, ok := d.inside(join(c.arg(0), c.arg(1)))
+	to, ok2 := d.inside(join(c.arg(2), c.arg(3)))
+	if !ok && !ok2 {
+		return nil
+	}
+	dir, name, err := d.place(to)
+	if err != nil {
+		return err
+	}
+	n := d.find(from)
+	if n == nil || path.Dir(from) != path.Dir(to) {
+		return fmt.Errorf("rename of %s to %s is not understood", from, to)
+	}
+	ch := &change{ended: true, life: d.life, name: name, old: path.Base(from), node: n}
+	ch.rename(dir.live)
+	dir.pending = append(dir.pending, ch)
+	d.touched = kindOf(to) + " rename"
+	return nil
+}
+
+// kindOf is what sort of file a path is, for drawing all of them.
+func kindOf(rel string) string {
+	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json", "state.bin", "snapshots", "wal"} {
+		if strings.Contains(rel, k) {
+			return k
+		}
+	}
+	return "directory"
+}
+
+// died says that the process is gone, and that left is a copy of its directory:
+// what it had begun and not ended may have had its effect, and what is really
+// there decides. All else has to be as it was recorded.
+func (d *disk) died(unfinished []*call, left string) error {
+	defer func() { d.life++ }()
+	for _, c := range unfinished {
+		delete(d.syncing, c)
+		w := d.writing[c]
+		if w == nil {
+			continue
+		}
+		delete(d.writing, c)
+		_, p := fd(c.arg(0))
+		rel, _ := d.inside(p)
+		n := d.find(rel)
+		w.ended = true
+		if d.compare(filepath.Join(left, strings.TrimPrefix(rel, d.own)), n) != nil {
+			n.pending = slices.DeleteFunc(n.pending, func(c *change) bool { return c == w })
+			n.grown = n.liveContent().size
+		}
+	}
+	for _, c := range unfinished {
+		if d.check(left) == nil {
+			return nil
+		}
+		if strings.HasPrefix(c.name, "rename") || c.name == "unlinkat" || c.name == "mkdirat" || c.name == "ftruncate" || c.name == "fallocate" {
+			c.ret = "0"
+			if err := d.finish(c); err != nil {
+				return err
+			}
+		}
+	}
+	return d.check(left)
+}
+
+// inherited names something that an earlier process left behind and nobody has made
+// durable since, "" if there is nothing.
+func (d *disk) inherited() string {
+	own := d.find(d.own)
+	if own == nil {
+		return ""
+	}
+	return own.inherited(d.own[1:], d.life)
+}
+
+func (n *node) inherited(name string, life int) string {
+	for _, c := range n.pending {
+		if c.life < life {
+			return name
+		}
+	}
+	for _, below := range sortedNames(n.live) {
+		if found := n.live[below].inherited(path.Join(name, below), life); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+// liveContent is what the processes see in a file.
+func (n *node) liveContent() *content {
+	c := n.durable.clone()
+	for _, ch := range n.pending {
+		if ch.data == nil {
+			c.resize(ch.size)
+			continue
+		}
+		c.size = max(c.size, ch.off+int64(len(ch.data)))
+		c.write(ch.off, ch.data)
+	}
+	return c
+}
+
+// check compares what the processes see with a copy of the directory: a recording
+// that is not whole would prove nothing.
+func (d *disk) check(left string) error {
+	own := d.find(d.own)
+	if own == nil {
+		return fmt.Errorf("%s is not in the recording", d.own)
+	}
+	return d.compare(left, own)
+}
+
+func (d *disk) compare(real string, n *node) error {
+	if !n.dir {
+		b, err := os.ReadFile(real)
+		if err != nil {
+			return err
+		}
+		c := n.liveContent()
+		if c.size != int64(len(b)) {
+			return fmt.Errorf("%s has %d bytes, but %d by the recording", real, len(b), c.size)
+		}
+		for off := 0; off < len(b); off += blockSize {
+			there, want := b[off:min(off+blockSize, len(b))], c.blocks[int64(off/blockSize)]
+			if want == nil {
+				want = zeros
+			}
+			if string(there) != string(want[:len(there)]) {
+				return fmt.Errorf("%s is not what was recorded, at %d", real, off)
+			}
+		}
+		return nil
+	}
+	names, err := os.ReadDir(real)
+	if err != nil {
+		return err
+	}
+	if len(names) != len(n.live) {
+		return fmt.Errorf("%s holds %d names, but %d by the recording", real, len(names), len(n.live))
+	}
+	for _, name := range sortedNames(n.live) {
+		if err := d.compare(filepath.Join(real, name), n.live[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var zeros = make([]byte, blockSize)
+
+func sortedNames(m map[string]*node) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}

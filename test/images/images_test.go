@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// needStrace skips a test that records processes.
+func needStrace(t *testing.T) {
+	t.Helper()
+	if reason := why(); reason != "" {
+		if os.Getenv("HOLDFAST_REQUIRE_STRACE") == "1" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+}
+
+// A short run, so that every run of the tests has one: make images is the long one.
+func TestImages(t *testing.T) {
+	needStrace(t)
+	dir := t.TempDir()
+	program, err := process.Build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := perform(t.Context(), plan{program: program, dir: dir, seed: 1, images: 24, controls: 6, judges: 2, specs: specs[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range r.Violations {
+		t.Errorf("%s (%v): %s", v.About, v.Marks, strings.Join(v.What, "\n"))
+	}
+	if r.Started < 20 || r.Checks < 1000 || r.Acked < 1000 {
+		t.Errorf("%d images started, %d checks, %d acknowledged commands: too little", r.Started, r.Checks, r.Acked)
+	}
+	if r.Caught == 0 {
+		t.Errorf("none of %d images of disks that lie was caught", r.Controls)
+	}
+}
+
+// A program that does not sync its log is found out by what its images lack.
+func TestControl_SkippedFsync(t *testing.T) {
+	if !seeded.Possible {
+		t.Skip("built without -tags seededbug: make controls")
+	}
+	needStrace(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "holdfast")
+	build := exec.Command("go", "build", "-tags", "seededbug", "-o", program, "github.com/holdfast-kv/holdfast/cmd/holdfast")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := plan{program: program, dir: dir, seed: 1, images: 40, judges: 2, specs: specs[:1], env: []string{"HOLDFAST_SEEDED_BUG=" + seeded.SkippedFsync}}
+	r, err := perform(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Violations) == 0 {
+		t.Errorf("%s was not found in %d images", seeded.SkippedFsync, r.Images)
+		return
+	}
+	fmt.Printf("%-20s %d of %d images: %s\n", seeded.SkippedFsync, len(r.Violations), r.Images, r.Violations[0].What[0])
+}
+
+// A node that is killed while it syncs its log finds the append whole when it starts
+// again, because the kernel still has it. Before the node builds on it, it has to be
+// durable: else a loss of power takes it from under what was acknowledged later.
+func TestKilledDuringSync(t *testing.T) {
+	needStrace(t)
+	dir := t.TempDir()
+	program, err := process.Build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"wal", "boltdb"} {
+		t.Run(kind, func(t *testing.T) {
+			killed := spec{name: kind, nodes: 1, share: 1, args: []string{"--log-store", kind}, groups: 30, delay: 40_000, play: func(ctx context.Context, r *recorder) error {
+				for range 4 {
+					if err := r.cluster.Start(); err != nil {
+						return err
+					}
+					if _, err := r.cluster.Leader(ctx); err != nil {
+						return err
+					}
+					r.enter(0, 2)
+					r.pause(ctx, 300*time.Millisecond)
+					if err := r.end(ctx, 0, syscall.SIGKILL); err != nil {
+						return err
+					}
+					r.crowd.leave()
+				}
+				return nil
+			}}
+			r, err := perform(t.Context(), plan{program: program, dir: filepath.Join(dir, kind), seed: 1, images: 30, judges: 2, specs: []spec{killed}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range r.Violations {
+				t.Errorf("%s (%v): %s", v.About, v.Marks, strings.Join(v.What, "\n"))
+			}
+		})
+	}
+}
+
+// What CI has to reach is missed by a run that reached nothing.
+func TestFigures(t *testing.T) {
+	if err := figures(&report{}); err == nil || len(strings.Split(err.Error(), "\n")) != 4 {
+		t.Errorf("figures of an empty run: %v", err)
+	}
+	full := &report{Distinct: 500, Started: 500, Checks: 50_000, Mutations: make(map[string]int)}
+	for _, m := range mutations {
+		full.Mutations[m] = 1
+	}
+	if err := figures(full); err != nil {
+		t.Errorf("figures that are reached: %v", err)
+	}
+}
+
+func TestParseCall(t *testing.T) {
+	c, err := parseCall(`accept4(13<\x73\x6f>, {sa_family=AF_INET, sin_port=htons(4711), sin_addr=inet_addr("\x31")}, [112 => 16], SOCK_CLOEXEC) = 15<\x73> <0.000038>`)
+	if err != nil || c.name != "accept4" || len(c.args) != 4 || c.ret != `15<\x73>` {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parseCall(`pwrite64(9<\x2f\x61>, "\x28\x29\x22", 3, 4096) = 3 (DELAYED) <0.1>`)
+	if err != nil || c.ret != "3" || len(c.args) != 4 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if b, err := c.text(1); err != nil || string(b) != `()"` {
+		t.Errorf("text %q, %v", b, err)
+	}
+	if n, p := fd(c.arg(0)); n != "9" || p != "/a" {
+		t.Errorf("descriptor %s of %s", n, p)
+	}
+	if c, err = parseCall(`fsync(9<\x2f\x61>`); err != nil || c.ret != "" {
+		t.Errorf("unfinished: %+v, %v", c, err)
+	}
+	if c, err = parseCall(`write(1, "\x61"..., 3) = 3`); err != nil {
+		t.Error(err)
+	} else if _, err := c.text(1); err == nil {
+		t.Error("a string that was cut short is taken for whole")
+	}
+	if c, err = parseCall(`fsync(9<\x2f\x61>) = -1 EIO (Input/output error)`); err != nil || !c.failed() {
+		t.Errorf("failed: %+v, %v", c, err)
+	}
+}
+
+// script plays calls, one after the other, into a new disk.
+func script(t *testing.T, lines ...string) *disk {
+	t.Helper()
+	d := newDisk("/m/n1")
+	for _, line := range lines {
+		c, err := parseCall(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range []bool{false, true} {
+			if end && c.ret == "" {
+				continue
+			}
+			if err := d.play(step{call: c, end: end}); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
+	}
+	return d
+}
+
+func hexed(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, `\x%02x`, s[i])
+	}
+	return b.String()
+}
+
+func mkdir(p string) string { return fmt.Sprintf(`mkdirat(AT_FDCWD<>, "%s", 0700) = 0`, hexed(p)) }
+func create(p string) string {
+	return fmt.Sprintf(`openat(AT_FDCWD<>, "%s", O_RDWR|O_CREAT) = 7<%s>`, hexed(p), hexed(p))
+}
+func fsync(p string) string { return fmt.Sprintf(`fsync(7<%s>) = 0`, hexed(p)) }
+func rename(a, b string) string {
+	return fmt.Sprintf(`renameat(AT_FDCWD<>, "%s", AT_FDCWD<>, "%s") = 0`, hexed(a), hexed(b))
+}
+func pwrite(p, data string, at int) string {
+	return fmt.Sprintf(`pwrite64(7<%s>, "%s", %d, %d) = %d`, hexed(p), hexed(data), len(data), at, len(data))
+}
+
+// seen draws a disk many times and returns what there was at a path, "" if there
+// was nothing.
+func seen(d *disk, path ...string) map[string]int {
+	found := make(map[string]int)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 400 {
+		n := draw(rng, []*disk{d}).dirs[0]
+		for _, name := range path {
+			if n != nil {
+				n = n.names[name]
+			}
+		}
+		text := ""
+		if n != nil && n.content != nil {
+			b := make([]byte, n.content.size)
+			for i, block := range n.content.blocks {
+				if i*blockSize < n.content.size {
+					copy(b[i*blockSize:], block)
+				}
+			}
+			text = "=" + strings.Trim(strings.ReplaceAll(string(b), "\x00", "0"), "\n")
+		}
+		found[text]++
+	}
+	return found
+}
+
+func wantSeen(t *testing.T, d *disk, path string, want ...string) {
+	t.Helper()
+	found := seen(d, strings.Split(path, "/")...)
+	for _, w := range want {
+		if found[w] == 0 {
+			t.Errorf("%s is never %q: %v", path, w, found)
+		}
+		delete(found, w)
+	}
+	for w, n := range found {
+		t.Errorf("%s is %q (%d times)", path, w, n)
+	}
+}
+
+func TestDisk_WhatIsSyncedStays(t *testing.T) {
+	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), pwrite("/m/n1/f", "old", 0), fsync("/m/n1/f"))
+	wantSeen(t, d, "f", "=old")
+}
+
+func TestDisk_WhatIsNotSyncedMayBeThere(t *testing.T) {
+	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), pwrite("/m/n1/f", "old", 0), fsync("/m/n1/f"), pwrite("/m/n1/f", "new", 0))
+	wantSeen(t, d, "f", "=old", "=new")
+}
+
+// Two writes to one sector: never the second without the first. To two sectors: in
+// any order, or with zeros in place of the first.
+func TestDisk_Sectors(t *testing.T) {
+	start := []string{mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f")}
+	d := script(t, append(start, pwrite("/m/n1/f", "a", 0), pwrite("/m/n1/f", "b", 1))...)
+	wantSeen(t, d, "f", "=", "=a", "=ab", "=a0", "=00")
+
+	far := strings.Repeat("0", 512)
+	d = script(t, append(start, pwrite("/m/n1/f", "a", 0), pwrite("/m/n1/f", "b", 512))...)
+	wantSeen(t, d, "f", "=", "=a", "=a"+far[1:]+"b", "="+far+"b", "=a"+far, "="+far+"0")
+}
+
+func TestDisk_Names(t *testing.T) {
+	start := []string{mkdir("/m/n1"), create("/m/n1/f"), pwrite("/m/n1/f", "old", 0), fsync("/m/n1/f"),
+		create("/m/n1/f.tmp"), pwrite("/m/n1/f.tmp", "new", 0), fsync("/m/n1/f.tmp"), rename("/m/n1/f.tmp", "/m/n1/f")}
+	wantSeen(t, script(t, start...), "f", "=old", "=new")
+	wantSeen(t, script(t, append(start, fsync("/m/n1"))...), "f", "=new")
+	// A name that nobody synced goes, and with it what is in the directory.
+	wantSeen(t, script(t, mkdir("/m/n1"), fsync("/m"), mkdir("/m/n1/d"), create("/m/n1/d/f")), "d/f", "", "=")
+	wantSeen(t, script(t, mkdir("/m/n1"), mkdir("/m/n1/d"), create("/m/n1/d/f"), fsync("/m/n1/d/f")), "d/f", "=")
+}
+
+// fsync covers what had returned when it began, and a lie nothing.
+func TestDisk_WriteDuringSync(t *testing.T) {
+	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f"))
+	parse := func(line string) *call {
+		c, err := parseCall(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	w, s := parse(pwrite("/m/n1/f", "new", 0)), parse(fsync("/m/n1/f"))
+	for _, st := range []step{{call: w}, {call: s}, {call: w, end: true}, {call: s, end: true}} {
+		if err := d.play(st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSeen(t, d, "f", "=", "=new", "=000")
+}
+
+func TestStates(t *testing.T) {
+	s := &session{name: "s1", cmds: []command{
+		{[]string{"SET", "s1:a", "x"}, 1},
+		{[]string{"INCR", "s1:n"}, 3}, {[]string{"RPUSH", "s1:l", "e"}, 3},
+		{[]string{"MULTI"}, 7}, {[]string{"SET", "s1:lock", "me", "NX", "PX", "9"}, 7}, {[]string{"INCR", fenceKey}, 7}, {[]string{"EXEC"}, 7},
+	}}
+	all, acked := s.states(0)
+	if acked != 0 || len(all) != 2 || len(all[0]) != 0 || all[1]["s1:a"] != "x" {
+		t.Errorf("before the first reply: %v", all)
+	}
+	s.answers = []answer{{step: 5}, {step: 6}, {step: 6, reply: reply{err: "CLUSTERDOWN"}}, {step: 9}}
+	if all, acked := s.states(6); acked != 3 || all[0]["s1:n"] != "1" || all[0]["s1:l"] != "" {
+		t.Errorf("after a refusal: %d, %v", acked, all)
+	}
+	all, acked = s.states(9)
+	if last := all[len(all)-1]; acked != 4 || all[0]["s1:lock"] != "" || last["s1:lock"] != "me" {
+		t.Errorf("in a transaction: %d, %v", acked, all)
+	}
+	v := &verdict{}
+	promised{s, all}.compare(state{"s1:a": "x", "s1:n": "1"}, v)
+	if len(v.violations) > 0 {
+		t.Errorf("a state that is allowed is not: %v", v.violations)
+	}
+	promised{s, all}.compare(state{"s1:a": "x"}, v)
+	if len(v.violations) != 1 {
+		t.Error("a lost counter is not noticed")
+	}
+	v = &verdict{}
+	promised{s, all}.compare(state{"s1:a": "x", "s1:n": "1", "s1:l": "e"}, v)
+	if len(v.violations) != 1 {
+		t.Error("what was refused and is there is not noticed")
+	}
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// trial is an image with what must be true of it.
+type trial struct {
+	image   *image
+	promise *promise
+	spec    spec
+	about   string // where it is from
+	control bool   // the image is a lie, and has to be found out
+}
+
+// verdict is what became of it.
+type verdict struct {
+	refused    []string // last words of nodes that did not start
+	violations []string
+	checks     int
+	took       time.Duration
+}
+
+func (v *verdict) violate(format string, args ...any) {
+	v.violations = append(v.violations, fmt.Sprintf(format, args...))
+}
+
+// want counts a check, and a violation if it does not hold.
+func (v *verdict) want(ok bool, format string, args ...any) {
+	v.checks++
+	if !ok {
+		v.violate(format, args...)
+	}
+}
+
+// judge starts nodes on images, one image at a time. Ports and processes are its
+// own.
+type judge struct {
+	dir      string
+	program  string
+	clusters map[string]*process.Cluster // by kind of cluster
+}
+
+func newJudge(dir, program string) *judge {
+	return &judge{dir: dir, program: program, clusters: make(map[string]*process.Cluster)}
+}
+
+// startLimit is how long a cluster may take to serve on an image. A machine with
+// other work is slow.
+const startLimit = 30 * time.Second
+
+func (j *judge) cluster(sp spec) (*process.Cluster, error) {
+	if c := j.clusters[sp.name]; c != nil {
+		return c, nil
+	}
+	beat := "25ms"
+	if sp.nodes > 1 {
+		beat = "150ms"
+	}
+	args := append([]string{"--heartbeat-timeout", beat, "--disk-stall-timeout", "30s"}, sp.args...)
+	c, err := process.New(process.Config{Program: j.program, Dir: filepath.Join(j.dir, strings.ReplaceAll(sp.name, " ", "-")), Nodes: sp.nodes, Args: args})
+	if err == nil {
+		j.clusters[sp.name] = c
+	}
+	return c, err
+}
+
+// try starts the program on an image. An error says that nothing was judged.
+func (j *judge) try(ctx context.Context, t *trial) (*verdict, error) {
+	begun := time.Now()
+	c, err := j.cluster(t.spec)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range c.Nodes {
+		for _, old := range []string{n.Dir, n.LogFile} {
+			if err := os.RemoveAll(old); err != nil {
+				return nil, err
+			}
+		}
+		if err := t.image.dirs[i].save(n.Dir); err != nil {
+			return nil, fmt.Errorf("write image: %w", err)
+		}
+	}
+	v := &verdict{}
+	err = j.examine(ctx, c, t, v)
+	err = errors.Join(err, c.Close())
+	v.took = time.Since(begun)
+	return v, err
+}
+
+func (j *judge) examine(ctx context.Context, c *process.Cluster, t *trial, v *verdict) error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	leader, err := j.serving(ctx, c, v)
+	if err != nil || leader == nil {
+		return err
+	}
+	state, err := leader.State()
+	if err != nil {
+		v.violate("the leader does not answer: %v", err)
+		return nil
+	}
+	v.want(state.Term > t.promise.led, "a node leads term %d, but term %d had a leader before", state.Term, t.promise.led)
+	for i, n := range c.Nodes {
+		s, err := n.State()
+		v.want(err == nil && s.Term >= t.promise.terms[i], "%s is in term %d (%v), but was in term %d before", n.ID, s.Term, err, t.promise.terms[i])
+	}
+	conn, err := redis.Dial("tcp", leader.Clients, redis.DialReadTimeout(ioTimeout), redis.DialWriteTimeout(ioTimeout), redis.DialConnectTimeout(ioTimeout))
+	if err != nil {
+		v.violate("the leader does not take clients: %v", err)
+		return nil
+	}
+	defer conn.Close()
+	if err := t.promise.check(conn, v); err != nil {
+		v.violate("reading what was acknowledged: %v", err)
+	}
+	for _, n := range c.Nodes {
+		for _, line := range complaints.FindAllString(n.Output(), -1) {
+			// A peer that is not up yet, and an election, are errors to raft.
+			if !strings.Contains(line, "raft: failed to ") && !strings.Contains(line, "raft: peer has newer term") {
+				v.violate("%s says: %s", n.ID, line)
+			}
+		}
+	}
+	return nil
+}
+
+// complaints are lines of a node's log that a loss of power does not explain.
+var complaints = regexp.MustCompile(`(?m)^.*(\[ERROR\]|panic:|is corrupt).*$`)
+
+// serving waits until the nodes serve. One that ends itself has refused the image.
+func (j *judge) serving(ctx context.Context, c *process.Cluster, v *verdict) (*process.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	gone, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	errGone := errors.New("a node ended")
+	for _, n := range c.Nodes {
+		go func() {
+			for gone.Err() == nil {
+				if _, err := n.Wait(50 * time.Millisecond); err == nil {
+					stop(errGone)
+				}
+			}
+		}()
+	}
+	var leader *process.Node
+	var err error
+	if len(c.Nodes) == 1 {
+		leader, err = c.Leader(gone)
+	} else {
+		leader, err = c.Settled(gone)
+	}
+	if err == nil {
+		return leader, nil
+	}
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			words := lastWords(n.Output())
+			v.refused = append(v.refused, words)
+			v.violate("%s did not start: %s", n.ID, words)
+		}
+	}
+	if len(v.refused) == 0 {
+		if ctx.Err() == nil {
+			return nil, err
+		}
+		for _, n := range c.Nodes {
+			v.violate("%s does not serve after %v: %s", n.ID, startLimit, lastWords(n.Output()))
+		}
+	}
+	return nil, nil
+}
+
+// lastWords is the last line that a node has printed.
+func lastWords(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return lines[len(lines)-1]
+}
+
+// check reads all that was promised through one connection, and then writes.
+func (pr *promise) check(conn redis.Conn, v *verdict) error {
+	var sent []string
+	for _, s := range pr.sessions {
+		for _, key := range s.session.keys() {
+			cmd, args := "GET", []any{key}
+			if strings.HasSuffix(key, ":l") {
+				cmd, args = "LRANGE", []any{key, 0, -1}
+			}
+			if err := conn.Send(cmd, args...); err != nil {
+				return err
+			}
+			sent = append(sent, key)
+		}
+	}
+	if err := conn.Send("GET", fenceKey); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil {
+		return err
+	}
+	there := make(state)
+	for _, key := range sent {
+		text, found, err := receive(conn)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		if found {
+			there[key] = text
+		}
+	}
+	fence, err := redis.Int64(conn.Receive())
+	if err != nil && !errors.Is(err, redis.ErrNil) {
+		return err
+	}
+	v.want(fence >= pr.fence, "fencing token %d was given out, and the next would be %d", pr.fence, fence+1)
+	for _, s := range pr.sessions {
+		s.compare(there, v)
+	}
+	// The locks of the dead are held, and tokens go on.
+	for key, owner := range there {
+		if !strings.Contains(key, ":lock") {
+			continue
+		}
+		_, err := redis.String(conn.Do("SET", key, "intruder", "NX", "PX", lockMs))
+		v.want(errors.Is(err, redis.ErrNil), "lock %s of %s was taken by somebody else (%v)", key, owner, err)
+		left, err := redis.Int64(conn.Do("PTTL", key))
+		v.want(err == nil && left > 0 && left <= lockMs, "lock %s has %d ms to live (%v)", key, left, err)
+		break // the rest is alike, and images are many
+	}
+	next, err := redis.Int64(conn.Do("INCR", fenceKey))
+	v.want(err == nil && next > pr.fence, "next fencing token is %d (%v), but %d was given out", next, err, pr.fence)
+	return nil
+}
+
+// receive reads the value of a key; that of a list with blanks in it.
+func receive(conn redis.Conn) (text string, found bool, err error) {
+	switch r, err := conn.Receive(); r := r.(type) {
+	case []byte:
+		return string(r), true, err
+	case []any:
+		all, err := redis.Strings(r, err)
+		return strings.Join(all, " "), len(all) > 0, err
+	default:
+		return "", false, err
+	}
+}
+
+// compare looks for a state of the session that explains what is there.
+func (p promised) compare(there state, v *verdict) {
+	keys := p.session.keys()
+	why := ""
+	for _, st := range p.states {
+		bad := ""
+		for _, key := range keys {
+			got, ok := there[key]
+			want, should := st[key]
+			if ok != should || got != want {
+				bad = fmt.Sprintf("%s holds %.60q (%v) instead of %.60q (%v)", key, got, ok, want, should)
+				break
+			}
+		}
+		if bad == "" {
+			v.checks += len(keys)
+			return
+		}
+		if why == "" {
+			why = bad
+		}
+	}
+	v.checks += len(keys)
+	v.violate("what session %s was told is not there: %s", p.session.name, why)
+}

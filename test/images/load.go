@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// session is one connection of one client. Its keys begin with its name and are
+// written by nobody else, and it sends a group of commands only after the group
+// before it has been answered: so what its keys hold is the state after some
+// number of its commands, and replies say how many that are at least.
+type session struct {
+	name    string
+	node    int  // that it talks to
+	monitor bool // only asks the node for its state
+	cmds    []command
+	got     int // replies that the client has read
+
+	answers []answer // as the node began to send them, from the recording
+	partial []byte   // of a reply
+}
+
+type command struct {
+	args  []string
+	group int // number of commands when the group that this one belongs to has been sent
+}
+
+// answer is a reply and the step of the recording at which it was sent.
+type answer struct {
+	step  int
+	reply reply
+}
+
+const (
+	fenceKey  = "images:fence"
+	lockMs    = 3_600_000 // no lock runs out in the course of a run
+	keysOfOne = 6
+	ioTimeout = 5 * time.Second
+)
+
+// work sends groups of commands until stop is closed, or the connection ends, or
+// the outcome of one is unknown.
+func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan struct{}) error {
+	c := redis.NewConn(conn, ioTimeout, ioTimeout)
+	defer c.Close()
+	pace := time.Millisecond
+	if s.monitor {
+		pace = 30 * time.Millisecond
+	}
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	locks := 0
+	for range groups {
+		select {
+		case <-stop:
+			return nil
+		case <-tick.C:
+		}
+		cmds := s.next(rng, &locks)
+		upto := len(s.cmds) + len(cmds)
+		for _, args := range cmds {
+			s.cmds = append(s.cmds, command{args, upto})
+		}
+		for _, args := range cmds {
+			rest := make([]any, len(args)-1)
+			for i, a := range args[1:] {
+				rest[i] = a
+			}
+			if err := c.Send(args[0], rest...); err != nil {
+				return err
+			}
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		for range cmds {
+			_, err := c.Receive()
+			var said redis.Error
+			if err != nil && !errors.As(err, &said) {
+				return err
+			}
+			s.got++
+			if strings.HasPrefix(string(said), "UNKNOWN") {
+				return err // it may still be executed: nothing more with these keys
+			}
+		}
+	}
+	return nil
+}
+
+// next returns the next group of commands.
+func (s *session) next(rng *rand.Rand, locks *int) [][]string {
+	if len(s.cmds) == 0 {
+		return [][]string{{"ECHO", s.name}} // so that the recording knows whose connection it is
+	}
+	if s.monitor {
+		return [][]string{{"INFO", "holdfast"}}
+	}
+	key := func() string { return fmt.Sprintf("%s:k%d", s.name, rng.IntN(keysOfOne)) }
+	value := func() string {
+		unit := fmt.Sprintf("%s/%d/%d ", s.name, len(s.cmds), rng.IntN(1000))
+		n := 1 + rng.IntN(20)
+		if rng.IntN(6) == 0 {
+			n = 1 + rng.IntN(400)
+		}
+		return strings.Repeat(unit, n)
+	}
+	single := func() []string {
+		switch rng.IntN(8) {
+		case 0:
+			return []string{"INCR", s.name + ":n"}
+		case 1:
+			return []string{"RPUSH", s.name + ":l", strconv.Itoa(len(s.cmds)) + "." + strconv.Itoa(rng.IntN(1000))}
+		case 2:
+			return []string{"DEL", key()}
+		case 3:
+			return []string{"SET", key(), value(), "NX"}
+		}
+		return []string{"SET", key(), value()}
+	}
+	switch rng.IntN(8) {
+	case 0:
+		var cmds [][]string
+		for range 2 + rng.IntN(6) {
+			cmds = append(cmds, single())
+		}
+		return cmds
+	case 1:
+		*locks++
+		return [][]string{{"MULTI"},
+			{"SET", fmt.Sprintf("%s:lock%d", s.name, *locks), s.name, "NX", "PX", strconv.Itoa(lockMs)},
+			{"INCR", fenceKey}, {"EXEC"}}
+	case 2:
+		if *locks > 0 {
+			return [][]string{{"DELIFEQ", fmt.Sprintf("%s:lock%d", s.name, 1+rng.IntN(*locks)), s.name}}
+		}
+	}
+	return [][]string{single()}
+}
+
+// state is what the keys of a session hold; a list with blanks between its
+// elements.
+type state map[string]string
+
+// run makes one command. queue holds those of a MULTI.
+func (st state) run(s *session, args []string) {
+	key := args[1]
+	if !s.owns(key) {
+		return
+	}
+	old, there := st[key]
+	switch args[0] {
+	case "SET":
+		if there && len(args) > 3 && args[3] == "NX" {
+			return
+		}
+		st[key] = args[2]
+	case "DEL":
+		delete(st, key)
+	case "DELIFEQ":
+		if old == args[2] {
+			delete(st, key)
+		}
+	case "INCR":
+		n, _ := strconv.Atoi(old) // "" counts from 0
+		st[key] = strconv.Itoa(n + 1)
+	case "RPUSH":
+		st[key] = strings.TrimSpace(old + " " + args[2])
+	}
+}
+
+// states returns what the session's keys may hold at a step of the recording,
+// where at least the answered commands have been executed.
+func (s *session) states(step int) (all []state, acked int) {
+	for acked < len(s.answers) && s.answers[acked].step <= step {
+		acked++
+	}
+	upto := acked
+	if acked < len(s.cmds) {
+		upto = s.cmds[acked].group
+	}
+	st := make(state)
+	var queue [][]string
+	multi := false
+	for i := 0; ; i++ {
+		if i >= acked {
+			all = append(all, st.copy())
+		}
+		if i >= upto {
+			return all, acked
+		}
+		if i < len(s.answers) && s.answers[i].reply.err != "" && !strings.HasPrefix(s.answers[i].reply.err, "UNKNOWN") {
+			continue // refused: never executed
+		}
+		switch args := s.cmds[i].args; {
+		case args[0] == "MULTI":
+			multi, queue = true, nil
+		case args[0] == "EXEC":
+			multi = false
+			for _, q := range queue {
+				st.run(s, q)
+			}
+		case multi:
+			queue = append(queue, args)
+		default:
+			st.run(s, args)
+		}
+	}
+}
+
+func (st state) copy() state {
+	out := make(state, len(st))
+	for k, v := range st {
+		out[k] = v
+	}
+	return out
+}
+
+// owns reports whether a key is the session's.
+func (s *session) owns(key string) bool { return strings.HasPrefix(key, s.name+":") }
+
+// keys returns all keys that the session ever wrote.
+func (s *session) keys() (keys []string) {
+	seen := make(map[string]bool)
+	for _, c := range s.cmds {
+		if len(c.args) > 1 && s.owns(c.args[1]) && !seen[c.args[1]] {
+			seen[c.args[1]] = true
+			keys = append(keys, c.args[1])
+		}
+	}
+	return keys
+}
+
+// sent takes what the node began to send at a step.
+func (s *session) sent(step int, data []byte) error {
+	s.partial = append(s.partial, data...)
+	for len(s.partial) > 0 {
+		r, n, err := parseReply(s.partial)
+		if errors.Is(err, errShort) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		s.partial = s.partial[n:]
+		s.answers = append(s.answers, answer{step, r})
+	}
+	return nil
+}
+
+// reply is one of the Redis protocol.
+type reply struct {
+	err   string
+	text  string
+	num   int64
+	null  bool
+	elems []reply
+}
+
+var errShort = errors.New("reply is not complete")
+
+// parseReply reads the reply at the front of b and returns its length.
+func parseReply(b []byte) (r reply, n int, err error) {
+	line, _, ok := bytes.Cut(b, []byte("\r\n"))
+	if !ok || len(line) == 0 {
+		return r, 0, errShort
+	}
+	n = len(line) + 2
+	switch line[0] {
+	case '+':
+		return reply{text: string(line[1:])}, n, nil
+	case '-':
+		return reply{err: string(line[1:])}, n, nil
+	}
+	if r.num, err = strconv.ParseInt(string(line[1:]), 10, 64); err != nil {
+		return r, 0, fmt.Errorf("reply %.40q: %w", line, err)
+	}
+	switch {
+	case line[0] == ':':
+		return r, n, nil
+	case r.num < 0:
+		return reply{null: true}, n, nil
+	case line[0] == '$':
+		end := n + int(r.num) + 2
+		if len(b) < end {
+			return r, 0, errShort
+		}
+		return reply{text: string(b[n : end-2])}, end, nil
+	case line[0] == '*':
+		for range r.num {
+			e, k, err := parseReply(b[n:])
+			if err != nil {
+				return r, 0, err
+			}
+			r.elems = append(r.elems, e)
+			n += k
+		}
+		return r, n, nil
+	}
+	return r, 0, fmt.Errorf("reply %.40q is of no known kind", line)
+}
+
+// crowd is the clients of a recording.
+type crowd struct {
+	mu       sync.Mutex
+	sessions []*session
+	wg       sync.WaitGroup
+	stop     chan struct{}
+}
+
+// enter brings a client to a node. It has a new session after each that ended,
+// until leave, or until it has sent enough groups.
+func (c *crowd) enter(node int, addr string, monitor bool, seed uint64, groups int) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	c.wg.Add(1)
+	go func() {
+		defer c.wg.Done()
+		for groups > 0 {
+			conn, err := net.DialTimeout("tcp", addr, time.Second)
+			if err == nil {
+				s := c.add(&session{node: node, monitor: monitor})
+				if err = s.work(conn, rng, groups, c.stop); err == nil {
+					return
+				}
+				groups -= len(s.cmds)
+			}
+			select { // the node is dead, or does not know its leader
+			case <-c.stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+}
+
+func (c *crowd) add(s *session) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.name = fmt.Sprintf("s%d", len(c.sessions)+1000)
+	c.sessions = append(c.sessions, s)
+	return s
+}
+
+// leave ends all clients.
+func (c *crowd) leave() {
+	close(c.stop)
+	c.wg.Wait()
+	c.stop = make(chan struct{})
+}

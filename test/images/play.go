@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tape is a recording in one order: the steps of all nodes. What one node did
+// because of another comes behind it, because strace stamps the end of a call
+// before the process sees it, and the begin before the kernel does.
+type tape struct {
+	rec   *recording
+	steps []placed
+}
+
+// placed is a step of a node, or, if step.call is nil, the end of its process.
+type placed struct {
+	step
+	node, life int
+}
+
+// readTape reads the traces of a recording.
+func readTape(rec *recording) (*tape, error) {
+	t := &tape{rec: rec}
+	for node, lives := range rec.lives {
+		last := time.Duration(math.MinInt64)
+		for i, l := range lives {
+			steps, ended, err := readTrace(l.trace)
+			if err != nil {
+				return nil, err
+			}
+			if !ended {
+				return nil, fmt.Errorf("%s does not reach the end of the process", l.trace)
+			}
+			for _, s := range steps {
+				// Within one trace the order of the lines decides, not the last digit of a time.
+				s.at = max(s.at, last)
+				last = s.at
+				t.steps = append(t.steps, placed{s, node, i})
+			}
+			t.steps = append(t.steps, placed{step{at: last}, node, i})
+		}
+	}
+	sort.SliceStable(t.steps, func(i, j int) bool { return t.steps[i].at < t.steps[j].at })
+	return t, nil
+}
+
+// player plays a tape into disks.
+type player struct {
+	tape    *tape
+	disks   []*disk
+	begun   []map[*call]bool      // by node: calls that have not returned
+	clients []map[string]*session // by node: whose replies a socket carries
+	named   map[string]*session   // sessions whose replies are noted
+}
+
+func (t *tape) player(forgets func(string) bool) *player {
+	p := &player{tape: t, named: make(map[string]*session)}
+	for _, dir := range t.rec.dirs {
+		d := newDisk(dir)
+		d.forgets = forgets
+		p.disks = append(p.disks, d)
+		p.begun = append(p.begun, make(map[*call]bool))
+		p.clients = append(p.clients, make(map[string]*session))
+	}
+	return p
+}
+
+// play takes step i and says what it touched.
+func (p *player) play(i int) (touched string, err error) {
+	s := p.tape.steps[i]
+	d := p.disks[s.node]
+	if s.call == nil {
+		var unfinished []*call
+		for c := range p.begun[s.node] {
+			unfinished = append(unfinished, c)
+		}
+		clear(p.begun[s.node])
+		clear(p.clients[s.node])
+		left := p.tape.rec.lives[s.node][s.life].left
+		if err := d.died(unfinished, left); err != nil {
+			return "", fmt.Errorf("the recording is not whole: %w", err)
+		}
+		return "death of a process", nil
+	}
+	if s.end {
+		delete(p.begun[s.node], s.call)
+	} else {
+		p.begun[s.node][s.call] = true
+	}
+	if err := d.play(s.step); err != nil {
+		return "", fmt.Errorf("%s of n%d: %w", s.call.name, s.node+1, err)
+	}
+	replied, err := p.replies(i, s)
+	if replied {
+		return "reply", err
+	}
+	return d.touched, err
+}
+
+// replies notes what is sent to clients. A session is known by its first reply, which
+// is its name.
+func (p *player) replies(i int, s placed) (replied bool, err error) {
+	_, socket := fd(s.call.arg(0))
+	if s.call.name == "close" && !s.end {
+		delete(p.clients[s.node], socket) // its number may come again
+	}
+	if s.call.name != "write" || s.end || !strings.HasPrefix(socket, "socket:") {
+		return false, nil
+	}
+	data, err := s.call.text(1)
+	if err != nil {
+		return false, err
+	}
+	switch n, err := strconv.Atoi(s.call.ret); {
+	case s.call.failed():
+		return false, nil // nothing was sent, or it follows once more
+	case err == nil && n < len(data):
+		data = data[:n] // the rest follows
+	}
+	from := p.clients[s.node][socket]
+	if from == nil {
+		first, _, err := parseReply(data)
+		if err != nil || p.named[first.text] == nil {
+			return false, nil // another node, or somebody who only waits for a leader
+		}
+		from = p.named[first.text]
+		p.clients[s.node][socket] = from
+	}
+	before := len(from.answers)
+	err = from.sent(i, data)
+	return len(from.answers) > before && !from.monitor, err
+}
+
+// moments plays all and returns the steps after which an image can be of interest,
+// by what happened there. It fails if the recording is not whole. bad says which
+// processes answered clients before they had made durable what they inherited: by
+// then they rely on it.
+func (t *tape) moments() (found map[string][]int, bad []string, err error) {
+	p := t.player(nil)
+	answered := make(map[[2]int]bool)
+	for _, s := range t.rec.sessions {
+		p.named[s.name] = s
+	}
+	found = make(map[string][]int)
+	for i := range t.steps {
+		touched, err := p.play(i)
+		if err != nil {
+			return nil, nil, err
+		}
+		at := t.steps[i]
+		if id := [2]int{at.node, at.life}; touched == "reply" && !answered[id] {
+			answered[id] = true
+			if left := p.disks[at.node].inherited(); left != "" {
+				bad = append(bad, fmt.Sprintf("start %d of n%d answers clients, but %s is as a process left it that died, and not synced", at.life+1, at.node+1, left))
+			}
+		}
+		if touched != "" {
+			found[touched] = append(found[touched], i)
+		}
+	}
+	for _, s := range t.rec.sessions {
+		if len(s.answers) < s.got {
+			return nil, nil, fmt.Errorf("the recording is not whole: %s read %d replies, and %d were recorded", s.name, s.got, len(s.answers))
+		}
+		if len(s.answers) > len(s.cmds) {
+			return nil, nil, fmt.Errorf("%s sent %d commands and got %d replies, at last %+v to %+v", s.name, len(s.cmds), len(s.answers), s.answers[max(0, len(s.answers)-3):], s.cmds[max(0, len(s.cmds)-3):])
+		}
+	}
+	return found, bad, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// promise is what must be true of the cluster after a loss of power at a step.
+type promise struct {
+	sessions []promised
+	acked    int      // answered commands
+	fence    int64    // highest fencing token that was given out
+	terms    []uint64 // by node: highest term that it has said to be in
+	led      uint64   // highest term in which a node has said to lead
+}
+
+// promised is what the keys of one session may hold: one of these states.
+type promised struct {
+	session *session
+	states  []state
+}
+
+var infoTerm = regexp.MustCompile(`(?m)^raft_term:(\d+)`)
+
+// promisedAt says what was promised until a step.
+func (t *tape) promisedAt(i int) *promise {
+	pr := &promise{terms: make([]uint64, len(t.rec.dirs))}
+	for _, s := range t.rec.sessions {
+		if s.monitor {
+			for _, a := range s.answers {
+				m := infoTerm.FindStringSubmatch(a.reply.text)
+				if a.step > i || m == nil {
+					continue
+				}
+				term, err := strconv.ParseUint(m[1], 10, 64)
+				if err != nil {
+					continue // no number of a term
+				}
+				pr.terms[s.node] = max(pr.terms[s.node], term)
+				if strings.Contains(a.reply.text, "raft_role:leader") {
+					pr.led = max(pr.led, term)
+				}
+			}
+			continue
+		}
+		states, acked := s.states(i)
+		pr.acked += acked
+		for j := range acked {
+			if r := s.answers[j].reply; s.cmds[j].args[0] == "EXEC" && len(r.elems) == 2 {
+				pr.fence = max(pr.fence, r.elems[1].num)
+			}
+		}
+		if len(s.cmds) > 0 {
+			pr.sessions = append(pr.sessions, promised{s, states})
+		}
+	}
+	return pr
+}

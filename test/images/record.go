@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// spec is a kind of cluster to record.
+type spec struct {
+	name   string
+	nodes  int
+	share  int // of the images, in percent
+	args   []string
+	play   func(ctx context.Context, r *recorder) error
+	groups int // that each client sends in one life of the cluster
+	delay  int // of each fsync, in µs
+}
+
+// small has files of the log, snapshots and the log behind them so small that a
+// short load sees many of each.
+var small = []string{"--snapshot-bytes", "65536", "--test-segment-bytes", "32768", "--trailing-bytes", "1"}
+
+var specs = []spec{
+	{name: "one node, wal", nodes: 1, share: 35, args: small, play: lives, groups: 70, delay: 1000},
+	{name: "one node, boltdb", nodes: 1, share: 20, args: append([]string{"--log-store", "boltdb"}, small...), play: lives, groups: 50, delay: 1000},
+	{name: "one node, wal as shipped", nodes: 1, share: 10, play: lives, groups: 25, delay: 1000},
+	{name: "three nodes, wal", nodes: 3, share: 25, args: small, play: offices, groups: 60, delay: 1000},
+	{name: "three nodes, boltdb", nodes: 3, share: 10, args: append([]string{"--log-store", "boltdb"}, small...), play: offices, groups: 40, delay: 1000},
+}
+
+// recording is all that a cluster did with its disks, and what it told whom.
+type recording struct {
+	spec     spec
+	lives    [][]life // by node
+	dirs     []string // data directories, by node
+	sessions []*session
+	took     time.Duration
+}
+
+// life is one process of a node.
+type life struct {
+	trace string // what strace wrote
+	left  string // copy of the data directory after its end
+}
+
+// recorder runs a cluster under strace.
+type recorder struct {
+	spec    spec
+	dir     string
+	seed    uint64
+	rng     *rand.Rand
+	cluster *process.Cluster
+	program string
+	crowd   crowd
+	lives   [][]life
+}
+
+// wrapper is the program that the cluster is told to start: it becomes the node,
+// with strace beside it. Every fsync takes a moment longer, so that a kill or a loss of
+// power has something to fall into.
+const wrapper = `#!/bin/sh
+exec strace -D -f --seccomp-bpf -y -xx -ttt -T -s 33554432 -e signal=KILL -e trace=%s \
+	-e inject=fsync,fdatasync:delay_enter=%d -o %s/"$3".$$.trace %s "$@"
+`
+
+// why says why nothing can be recorded here, or "".
+func why() string {
+	if _, err := exec.LookPath("strace"); err != nil {
+		return "needs strace"
+	}
+	if out, err := exec.Command("strace", "-f", "--seccomp-bpf", "-e", "trace=fsync", "-o", "/dev/null", "true").CombinedOutput(); err != nil {
+		return fmt.Sprintf("strace cannot trace here: %v: %s", err, bytes.TrimSpace(out))
+	}
+	return ""
+}
+
+// record runs a cluster of a kind.
+func record(ctx context.Context, sp spec, program, dir string, env []string, seed uint64) (rec *recording, err error) {
+	begun := time.Now()
+	r := &recorder{spec: sp, dir: dir, program: program, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), lives: make([][]life, sp.nodes)}
+	r.crowd.stop = make(chan struct{})
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	start := filepath.Join(dir, "node.sh")
+	if err := os.WriteFile(start, fmt.Appendf(nil, wrapper, calls, sp.delay, dir, program), 0o755); err != nil {
+		return nil, err
+	}
+	args := append([]string{"--heartbeat-timeout", "200ms", "--disk-stall-timeout", "30s"}, sp.args...)
+	r.cluster, err = process.New(process.Config{Program: start, Dir: dir, Nodes: sp.nodes, Args: args, Env: env})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.cluster.Close()) }()
+	err = sp.play(ctx, r)
+	r.crowd.leave()
+	for i := range r.cluster.Nodes {
+		err = errors.Join(err, r.end(ctx, i, syscall.SIGKILL))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record %s: %w", sp.name, err)
+	}
+	rec = &recording{spec: sp, lives: r.lives, sessions: r.crowd.sessions, took: time.Since(begun)}
+	for _, n := range r.cluster.Nodes {
+		rec.dirs = append(rec.dirs, n.Dir)
+	}
+	return rec, nil
+}
+
+// end ends a node's process, waits until strace has written all, and copies what
+// it left.
+func (r *recorder) end(ctx context.Context, i int, sig syscall.Signal) error {
+	n := r.cluster.Nodes[i]
+	if !n.Running() {
+		return nil
+	}
+	if err := n.Signal(sig); err != nil {
+		return err
+	}
+	if _, err := n.Wait(15 * time.Second); err != nil {
+		return err
+	}
+	l := life{
+		trace: filepath.Join(r.dir, fmt.Sprintf("%s.%d.trace", n.ID, n.PID())),
+		left:  filepath.Join(r.dir, fmt.Sprintf("%s.%d.left", n.ID, len(r.lives[i]))),
+	}
+	wait, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if err := process.Poll(wait, "strace to end", func() bool { return tailEnds(l.trace, n.PID()) }); err != nil {
+		return err
+	}
+	if err := copyDir(n.Dir, l.left); err != nil {
+		return err
+	}
+	r.lives[i] = append(r.lives[i], l)
+	return nil
+}
+
+var lastWord = regexp.MustCompile(`(?m)^(\d+) +\d+\.\d+ \+\+\+ .*\+\+\+$`)
+
+// tailEnds reports whether strace has noted the end of a process: its first thread
+// is the last that it hears of.
+func tailEnds(path string, pid int) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b := make([]byte, min(info.Size(), 2000))
+	if _, err := f.ReadAt(b, info.Size()-int64(len(b))); err != nil {
+		return false
+	}
+	all := lastWord.FindAllSubmatch(b, -1)
+	return len(all) > 0 && string(all[len(all)-1][1]) == strconv.Itoa(pid)
+}
+
+// copyDir copies files without their holes.
+func copyDir(from, to string) error {
+	if out, err := exec.Command("cp", "-r", "--sparse=always", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, out)
+	}
+	return nil
+}
+
+// enter brings clients to a node.
+func (r *recorder) enter(i, clients int) {
+	n := r.cluster.Nodes[i]
+	for range clients {
+		r.crowd.enter(i, n.Clients, false, r.rng.Uint64(), r.spec.groups)
+	}
+}
+
+// watch brings somebody who only asks the node for its state.
+func (r *recorder) watch(i int) {
+	r.crowd.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
+}
+
+// pause is how long something is left to itself.
+func (r *recorder) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// lives is the story of a single node: it is killed under load, stopped, and killed
+// again, and starts anew each time.
+func lives(ctx context.Context, r *recorder) error {
+	for life := range 5 {
+		if err := r.cluster.Start(); err != nil {
+			return err
+		}
+		leader, cancel := context.WithTimeout(ctx, 20*time.Second)
+		_, err := r.cluster.Leader(leader)
+		cancel()
+		if err != nil {
+			return err
+		}
+		r.enter(0, 3)
+		r.watch(0)
+		how := syscall.SIGKILL
+		switch life {
+		case 0, 4: // a snapshot becomes due once a second
+			r.pause(ctx, 1300*time.Millisecond)
+		case 1:
+			r.pause(ctx, 150*time.Millisecond)
+			how = syscall.SIGTERM
+		default:
+			r.pause(ctx, time.Duration(30+r.rng.IntN(400))*time.Millisecond)
+		}
+		if err := r.end(ctx, 0, how); err != nil {
+			return err
+		}
+		r.crowd.leave()
+	}
+	return nil
+}
+
+// offices is the story of three nodes: leadership is handed on, leaders die, and one
+// of them with entries that the others never saw.
+func offices(ctx context.Context, r *recorder) error {
+	settle := func() (*process.Node, error) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		return r.cluster.Leader(ctx)
+	}
+	if err := r.cluster.Start(); err != nil {
+		return err
+	}
+	leader, err := settle()
+	if err != nil {
+		return err
+	}
+	for i := range r.cluster.Nodes {
+		r.enter(i, 2)
+		r.watch(i)
+	}
+	r.pause(ctx, 1500*time.Millisecond)
+	// On a slow machine it may run out of time; then the old leader goes on.
+	if out, err := exec.CommandContext(ctx, r.program, "member", "transfer", "--addr", leader.Clients).CombinedOutput(); err != nil && !bytes.Contains(out, []byte("timeout")) {
+		return fmt.Errorf("transfer: %w: %s", err, bytes.TrimSpace(out))
+	}
+	if leader, err = settle(); err != nil {
+		return err
+	}
+	// The leader goes on alone for a moment, and dies with what nobody else has.
+	i := r.index(leader)
+	for j, n := range r.cluster.Nodes {
+		if j != i {
+			if err := n.Signal(syscall.SIGSTOP); err != nil {
+				return err
+			}
+		}
+	}
+	r.enter(i, 3)
+	r.pause(ctx, 120*time.Millisecond)
+	err = r.end(ctx, i, syscall.SIGKILL)
+	for j, n := range r.cluster.Nodes {
+		if j != i {
+			err = errors.Join(err, n.Signal(syscall.SIGCONT))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	next, err := settle()
+	if err != nil {
+		return err
+	}
+	r.enter(r.index(next), 2)
+	r.pause(ctx, 200*time.Millisecond)
+	if err := r.cluster.Start(); err != nil {
+		return err
+	}
+	r.pause(ctx, 300*time.Millisecond)
+	if leader, err = settle(); err != nil {
+		return err
+	}
+	// All die, one after the other, and come back.
+	r.enter((r.index(leader)+1)%3, 3)
+	r.pause(ctx, 100*time.Millisecond)
+	for j := range r.cluster.Nodes {
+		if err := r.end(ctx, (r.index(leader)+j)%3, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	r.crowd.leave()
+	if err := r.cluster.Start(); err != nil {
+		return err
+	}
+	if _, err := settle(); err != nil {
+		return err
+	}
+	for i := range r.cluster.Nodes {
+		r.enter(i, 1)
+	}
+	r.pause(ctx, 1200*time.Millisecond)
+	return nil
+}
+
+func (r *recorder) index(n *process.Node) int {
+	i, err := strconv.Atoi(strings.TrimPrefix(n.ID, "n"))
+	if err != nil {
+		panic(err) // the cluster numbers its nodes
+	}
+	return i - 1
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// calls are the system calls that are recorded: all that can change a file, and so
+// those by which clients are answered.
+const calls = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,lseek,fsync,fdatasync,sync_file_range,sync,syncfs,msync," +
+	"truncate,ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,link,linkat,symlink,symlinkat," +
+	"copy_file_range,sendfile,splice,mmap,close"
+
+// call is one system call of a node.
+type call struct {
+	name string
+	args []string // as strace prints them
+	ret  string   // "" if the process died before it returned
+}
+
+// step is the begin or the end of a call. Between the two it may have had its
+// effect or not.
+type step struct {
+	at   time.Duration // by the machine's clock
+	call *call
+	end  bool
+}
+
+// readTrace reads what strace wrote of one process. ended says whether strace has
+// seen the process end, and so has written all.
+func readTrace(path string) (steps []step, ended bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	open := make(map[string]string) // begun calls, by thread: what was printed of them
+	begun := make(map[string]*call)
+	threads := make(map[string]bool)
+	for r := bufio.NewReaderSize(f, 1<<20); ; {
+		line, err := r.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		thread, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		stamp, text, ok := strings.Cut(strings.TrimLeft(rest, " "), " ")
+		seconds, err := strconv.ParseFloat(stamp, 64)
+		if !ok || err != nil {
+			return nil, false, fmt.Errorf("%s: %.100q is not understood", path, line)
+		}
+		at := time.Duration(seconds*1e6) * time.Microsecond
+		threads[thread] = true
+		switch {
+		case strings.HasPrefix(text, "+++"):
+			delete(threads, thread)
+			ended = len(threads) == 0
+			continue
+		case strings.HasPrefix(text, "---"):
+			continue
+		case strings.HasPrefix(text, "<... "):
+			_, more, _ := strings.Cut(text, " resumed>")
+			c := begun[thread]
+			if c == nil {
+				return nil, false, fmt.Errorf("%s: %.100q has no beginning", path, line)
+			}
+			full, err := parseCall(open[thread] + more)
+			if err != nil {
+				return nil, false, fmt.Errorf("%s: %w", path, err)
+			}
+			delete(begun, thread)
+			*c = *full
+			if c.ret != "" {
+				steps = append(steps, step{at, c, true})
+			}
+			continue
+		}
+		if head, ok := strings.CutSuffix(text, " <unfinished ...>"); ok {
+			c, err := parseCall(head)
+			if err != nil {
+				return nil, false, fmt.Errorf("%s: %w", path, err)
+			}
+			begun[thread], open[thread] = c, head
+			steps = append(steps, step{at, c, false})
+			continue
+		}
+		c, err := parseCall(text)
+		if err != nil {
+			return nil, false, fmt.Errorf("%s: %w", path, err)
+		}
+		steps = append(steps, step{at, c, false})
+		if c.ret != "" {
+			steps = append(steps, step{at + took(text), c, true})
+		}
+	}
+	return steps, ended, nil
+}
+
+// took is how long a call took, which strace prints behind it.
+func took(text string) time.Duration {
+	i := strings.LastIndexByte(text, '<')
+	if i < 0 {
+		return 0
+	}
+	seconds, err := strconv.ParseFloat(strings.TrimSuffix(text[i+1:], ">"), 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// parseCall reads "name(args) = ret", of which the end may be missing.
+func parseCall(text string) (*call, error) {
+	name, rest, ok := strings.Cut(text, "(")
+	if !ok {
+		return nil, fmt.Errorf("%.100q is no system call", text)
+	}
+	c := &call{name: name}
+	depth, from := 0, 0
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '"': // strings are in hex, so the next quote ends this one
+			n := strings.IndexByte(rest[i+1:], '"')
+			if n < 0 {
+				return nil, fmt.Errorf("%.100q: a string does not end", text)
+			}
+			i += n + 1
+		case '[', '{', '(':
+			depth++
+		case ',':
+			if depth == 0 {
+				c.args = append(c.args, strings.TrimSpace(rest[from:i]))
+				from = i + 1
+			}
+		case ']', '}':
+			depth--
+		case ')':
+			if depth > 0 {
+				depth--
+				continue
+			}
+			c.args = append(c.args, strings.TrimSpace(rest[from:i]))
+			switch _, after, ok := strings.Cut(rest[i:], "= "); {
+			case strings.HasPrefix(after, "? ERESTART"): // a signal came: the kernel, or the program, calls again
+				c.ret = "-ERESTART"
+			case ok && !strings.HasPrefix(after, "?"): // else the process died in it
+				c.ret, _, _ = strings.Cut(after, " ")
+			}
+			return c, nil
+		}
+	}
+	c.args = append(c.args, strings.TrimSpace(rest[from:]))
+	return c, nil
+}
+
+// failed reports whether the call has ended without an effect.
+func (c *call) failed() bool { return strings.HasPrefix(c.ret, "-") }
+
+func (c *call) arg(i int) string {
+	if i < len(c.args) {
+		return c.args[i]
+	}
+	return ""
+}
+
+func (c *call) number(i int) (int64, error) { return strconv.ParseInt(c.arg(i), 0, 64) }
+
+// fd splits "9<\x2f...>" into the number and what it stands for: nothing for a
+// file whose name is gone, for it is lost with its descriptor.
+func fd(arg string) (number, path string) {
+	number, rest, _ := strings.Cut(arg, "<")
+	if strings.HasSuffix(rest, "(deleted)") {
+		return number, ""
+	}
+	return number, string(unhex(strings.TrimSuffix(rest, ">")))
+}
+
+// text is the content of a quoted argument. One that strace has cut short is an
+// error.
+func (c *call) text(i int) ([]byte, error) {
+	arg := c.arg(i)
+	if len(arg) < 2 || arg[0] != '"' || arg[len(arg)-1] != '"' {
+		return nil, fmt.Errorf("%s: %.60q is not a whole string", c.name, arg)
+	}
+	return unhex(arg[1 : len(arg)-1]), nil
+}
+
+// unhex undoes strace's -xx.
+func unhex(s string) []byte {
+	if !strings.HasPrefix(s, `\x`) {
+		return []byte(s)
+	}
+	digits := bytes.ReplaceAll([]byte(s), []byte(`\x`), nil)
+	out := make([]byte, hex.DecodedLen(len(digits)))
+	if _, err := hex.Decode(out, digits); err != nil {
+		return []byte(s)
+	}
+	return out
+}

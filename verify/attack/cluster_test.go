@@ -1,0 +1,16 @@
+package attack
+
+import "testing"
+
+// Who was removed while it was away, and an older leader, are asked after the
+// leader of the latest term.
+func TestKnowing(t *testing.T) {
+	removed, old, leader, follower := &node{}, &node{}, &node{}, &node{}
+	nodes := []*node{removed, old, leader, follower}
+	got := knowing(nodes, map[*node]state{
+		removed: {Role: "candidate", Term: 9}, old: {Role: "leader", Term: 3}, leader: {Role: "leader", Term: 4}, follower: {Role: "follower", Term: 4},
+	})
+	if got[0] != leader || got[1] != old || got[2] != removed || got[3] != follower {
+		t.Errorf("order %v of %v", got, nodes)
+	}
+}

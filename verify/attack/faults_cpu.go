@@ -1,0 +1,170 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// Faults of the processor: nodes live and are connected, and are late with
+// everything.
+var cpuFaults = []fault{
+	{class: "leader starved of CPU", group: cpus, needs: canStarve, run: starveLeader},
+	{class: "all nodes on one core with hogs", group: cpus, needs: canStarve, run: starveAll},
+	{class: "leader runs in slices", group: cpus, run: inSlices},
+	{class: "garbage collector under pressure", group: cpus, heavy: true, run: collecting},
+}
+
+// starved puts nodes on one processor, where hogs are, for a while. It counts if
+// each of them had threads waiting for at least the given part of the time.
+func (s *strike) starved(ctx context.Context, nodes []*node, count int, part float64) (seen string, err error) {
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return "", err
+	}
+	var cores []int
+	for i := range len(all) * 64 {
+		if all.IsSet(i) {
+			cores = append(cores, i)
+		}
+	}
+	core := cores[s.rng.IntN(len(cores))]
+	one.Set(core)
+	before := make([]turns, len(nodes))
+	for i, n := range nodes {
+		if before[i], err = turnsOf(n.PID()); err != nil {
+			return "", err
+		}
+	}
+	defer func() {
+		for _, n := range nodes {
+			if n.Running() {
+				err = errors.Join(err, pin(n.PID(), all))
+			}
+		}
+	}()
+	for _, n := range nodes {
+		if err := pin(n.PID(), one); err != nil {
+			return "", err
+		}
+	}
+	h, err := startHogs(count, one)
+	defer h.stop()
+	if err != nil {
+		return "", err
+	}
+	begun := time.Now()
+	s.last(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
+	took := time.Since(begun)
+	var said []string
+	for i, n := range nodes {
+		now, err := turnsOf(n.PID())
+		if err != nil {
+			return "", err
+		}
+		t := now.since(before[i])
+		if float64(t.waited) < part*float64(took) {
+			return "", nil
+		}
+		said = append(said, fmt.Sprintf("%s ran %v and waited %v", n.ID, t.ran.Round(time.Millisecond), t.waited.Round(time.Millisecond)))
+	}
+	return fmt.Sprintf("core %d with %d hogs for %v: %s", core, count, took.Round(time.Millisecond), strings.Join(said, ", ")), nil
+}
+
+func starveLeader(ctx context.Context, s *strike) (string, error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.starved(ctx, []*node{n}, 3+s.rng.IntN(6), 0.5)
+}
+
+func starveAll(ctx context.Context, s *strike) (string, error) {
+	return s.starved(ctx, s.c.live(), 1+s.rng.IntN(3), 0.25)
+}
+
+// inSlices lets the leader run for a part of every 20 to 300 ms only, as a
+// container does that has used up its share: all its threads stop, in the middle
+// of whatever they do.
+func inSlices(ctx context.Context, s *strike) (seen string, err error) {
+	n, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	period := s.between(20*time.Millisecond, 300*time.Millisecond)
+	slice := period * s.between(5, 40) / 100
+	defer func() {
+		if n.Running() {
+			err = errors.Join(err, n.Signal(syscall.SIGCONT))
+		}
+	}()
+	stops, stopped, begun := 0, time.Duration(0), time.Now()
+	for length := s.between(1500*time.Millisecond, 3500*time.Millisecond); time.Since(begun) < length; {
+		if err := n.Signal(syscall.SIGSTOP); err != nil {
+			return "", err
+		}
+		at := time.Now()
+		if !sleep(ctx, period-slice) {
+			return "", nil
+		}
+		if n.signalled() {
+			stops++
+		}
+		if err := n.Signal(syscall.SIGCONT); err != nil {
+			return "", err
+		}
+		stopped += time.Since(at)
+		if !sleep(ctx, slice) {
+			return "", nil
+		}
+	}
+	if stops == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s in state T %d times, %v of %v", n.ID, stops, stopped.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond)), nil
+}
+
+// fewCollections is how often the collector has to run in a node for the fault
+// to count; with the memory that a node takes otherwise it does not in an episode.
+const fewCollections = 20
+
+// collecting gives the nodes so little room that the collector runs most of the
+// time.
+func collecting(ctx context.Context, s *strike) (string, error) {
+	env := []string{"GODEBUG=gctrace=1", "GOGC=10"}
+	if s.rng.IntN(2) == 0 {
+		env = append(env, "GOMEMLIMIT=12MiB")
+	}
+	nodes := s.c.live()
+	if err := s.roll(ctx, nodes, func(n *node) { n.Use(n.Program(), env...) }); err != nil {
+		return "", err
+	}
+	s.last(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
+	wait, stop := soon(ctx, 5*time.Second, "collections")
+	defer stop()
+	var said []string
+	enough := process.Poll(wait, "the collector to run", func() bool {
+		said = nil
+		all := true
+		for _, n := range nodes {
+			count := strings.Count(n.Output(), "\ngc ")
+			all = all && count >= fewCollections
+			said = append(said, fmt.Sprintf("%d in %s", count, n.ID))
+		}
+		return all
+	}) == nil
+	if err := s.roll(ctx, nodes, func(n *node) { n.Use(n.Program()) }); err != nil {
+		return "", err
+	}
+	if !enough {
+		return "", nil
+	}
+	return fmt.Sprintf("collections with %s: %s", strings.Join(env[1:], " "), strings.Join(said, ", ")), nil
+}

@@ -1,0 +1,404 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/load"
+)
+
+// Faults of versions: nodes of two builds in one cluster.
+var versionFaults = []fault{
+	{class: rollingUp, group: versions, needs: twoBuilds, heavy: true, run: rollingUpgrade},
+	{class: rollingDown, group: versions, needs: twoBuilds, heavy: true, run: rollingDowngrade},
+}
+
+const (
+	rollingUp   = "rolling upgrade"
+	rollingDown = "rolling downgrade"
+)
+
+// twoBuilds says why there are no two builds to be mixed, or "".
+func twoBuilds(cfg Config) string {
+	if cfg.Old == "" {
+		return "needs another build: -old, or make upgrade-test"
+	}
+	old, err := os.ReadFile(cfg.Old)
+	if err != nil {
+		return "other build: " + err.Error()
+	}
+	if now, err := os.ReadFile(cfg.Program); err == nil && bytes.Equal(now, old) {
+		return "both builds are the same"
+	}
+	return ""
+}
+
+// begins returns the program with which the nodes of a plan begin: the old one, if
+// they are to be upgraded.
+func (p Plan) begins(cfg Config) string {
+	for _, step := range p.Steps {
+		if slices.Contains(step, rollingUp) && twoBuilds(cfg) == "" {
+			return cfg.Old
+		}
+	}
+	return cfg.Program
+}
+
+// mixes reports whether two builds are at work in an episode.
+func (p Plan) mixes(cfg Config) bool {
+	return cfg.Old != "" && slices.ContainsFunc(p.Steps, func(step []string) bool {
+		return slices.Contains(step, rollingUp) || slices.Contains(step, rollingDown)
+	})
+}
+
+// trailingFlag is a flag that older builds do not have.
+const trailingFlag = "--trailing-bytes"
+
+// hasFlag reports whether a build's serve has a flag.
+func hasFlag(program, flag string) bool {
+	out, err := exec.Command(program, "serve", "--help").CombinedOutput()
+	return err == nil && strings.Contains(string(out), flag)
+}
+
+func rollingUpgrade(ctx context.Context, s *strike) (string, error) {
+	return s.mixed(ctx, s.cfg.Old, s.cfg.Program)
+}
+
+func rollingDowngrade(ctx context.Context, s *strike) (string, error) {
+	return s.mixed(ctx, s.cfg.Program, s.cfg.Old)
+}
+
+// mixed replaces the program of the nodes, one after the other and the leader
+// last, as operators are told to. While one node has the new program, leaders of
+// both builds send a snapshot to a node of the other.
+func (s *strike) mixed(ctx context.Context, from, to string) (string, error) {
+	for _, n := range s.c.nodes {
+		if n.Program() != from {
+			return "", fmt.Errorf("%s does not run the build to begin with", n.ID)
+		}
+	}
+	things, err := s.furnish(ctx)
+	if err != nil {
+		return "", err
+	}
+	var crossed []string
+	for left := len(s.c.nodes); left > 0; left-- {
+		n, err := s.next(ctx, from)
+		if err != nil {
+			return "", err
+		}
+		// What the other build finds on the disk is a snapshot too, not a log alone.
+		_, _ = n.ask(ctx, 5*time.Second, "SNAPSHOT") // there may be nothing new
+		refused, err := s.replace(ctx, n, to)
+		if refused != "" && to == s.cfg.Program {
+			s.violation("mixed versions", "%s, upgraded, cannot read what the older version wrote: %s", n.ID, refused)
+		}
+		if err != nil || refused != "" {
+			return "", errors.Join(err, s.back(ctx, from), fmt.Errorf("refused: %s", refused))
+		}
+		if left < len(s.c.nodes) || left == 1 {
+			continue
+		}
+		for _, leads := range []string{from, to} {
+			what, err := s.cross(ctx, leads)
+			if err != nil {
+				return "", err
+			}
+			crossed = append(crossed, what)
+		}
+	}
+	things.check(ctx, s)
+	for _, n := range s.c.nodes {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", n.PID())); err != nil || exe != to {
+			return "", fmt.Errorf("%s runs %s: %w", n.ID, exe, err)
+		}
+	}
+	return fmt.Sprintf("all nodes run the other program; %s; %d things of other types still there", strings.Join(crossed, ", "), len(things)), nil
+}
+
+// next returns a node that runs a program: a follower, or the leader if no other is
+// left.
+func (s *strike) next(ctx context.Context, program string) (*node, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range append(s.c.followers(leader), leader) {
+		if n.Program() == program {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("no live node runs %s", program)
+}
+
+// replace stops a node and starts it as another program. refused is what it said
+// if it did not take the data of the other build, "" if it serves.
+func (s *strike) replace(ctx context.Context, n *node, program string) (refused string, err error) {
+	if err := n.stop(); err != nil {
+		return "", err
+	}
+	n.Use(program)
+	if err := n.start(); err != nil {
+		return "", err
+	}
+	if program == s.cfg.Old {
+		n.excuse()
+	}
+	return s.serves(ctx, n, 0)
+}
+
+// otherVersion is how a node says that it cannot read what a newer one wrote.
+const otherVersion = "format version is not known to this program"
+
+// serves waits until a node serves and has applied the log up to index, or says
+// that it cannot read what another build wrote.
+func (s *strike) serves(ctx context.Context, n *node, index uint64) (refused string, err error) {
+	wait, stop := soon(ctx, 20*time.Second, "serve")
+	defer stop()
+	err = process.Poll(wait, n.ID+" to be ready", func() bool {
+		for line := range strings.Lines(n.Output()) {
+			if strings.Contains(line, otherVersion) {
+				refused = strings.TrimSpace(line)
+				return true
+			}
+		}
+		st, err := n.state(ctx)
+		return err == nil && st.Ready && st.Applied >= index || !n.Running()
+	})
+	if err == nil && refused == "" && !n.Running() {
+		s.violation("mixed versions", "%s has ended and does not say that it is for the other version's data: %s", n.ID, n.last())
+		return n.last(), nil
+	}
+	if err == nil && refused == "" {
+		n.trust()
+	}
+	return refused, err
+}
+
+// back gives all nodes the program that they had.
+func (s *strike) back(ctx context.Context, program string) error {
+	for _, n := range s.c.nodes {
+		if n.Program() == program {
+			continue
+		}
+		if err := n.kill(); err != nil {
+			return err
+		}
+		n.Use(program)
+		if err := n.start(); err != nil {
+			return err
+		}
+		if refused, err := s.serves(ctx, n, 0); err != nil || refused != "" {
+			return errors.Join(err, fmt.Errorf("%s with its own program again: %s", n.ID, refused))
+		}
+	}
+	return nil
+}
+
+// cross has a leader of one build send a snapshot to a follower of the other. A
+// fault beside it may make another node lead meanwhile: then it is tried again.
+func (s *strike) cross(ctx context.Context, leads string) (string, error) {
+	direction := "new to old"
+	if leads == s.cfg.Old {
+		direction = "old to new"
+	}
+	for range 4 {
+		leader, f, err := s.pair(ctx, leads)
+		if err != nil {
+			return "", err
+		}
+		before := f.installs()
+		if err := f.kill(); err != nil {
+			return "", err
+		}
+		st, err := s.outrun(ctx, leader)
+		if err := errors.Join(err, f.start()); err != nil {
+			return "", err
+		}
+		f.excuse()
+		refused, err := s.serves(ctx, f, st.Applied)
+		if err != nil {
+			return "", err
+		}
+		if refused != "" && leads == s.cfg.Old {
+			s.violation("mixed versions", "%s cannot read the snapshot of an older version: %s", f.ID, refused)
+		}
+		if refused != "" {
+			// It waits for its own upgrade, or, if it is the one downgraded, for the end
+			// of the attempt.
+			return fmt.Sprintf("snapshot from %s refused (%s)", direction, refused), nil
+		}
+		// It says so a moment after it serves.
+		saying, stop := soon(ctx, 2*time.Second, "say so")
+		got := process.Poll(saying, f.ID+" to get a snapshot from "+leader.ID, func() bool { return f.installs() > before })
+		stop()
+		now, err := leader.state(ctx)
+		if got == nil && err == nil && now.Role == "leader" && now.Term == st.Term {
+			return "snapshot from " + direction, nil
+		}
+	}
+	return "", fmt.Errorf("no node got a snapshot from %s", direction)
+}
+
+// pair waits until a node of a build leads, and returns it with a follower of the
+// other.
+func (s *strike) pair(ctx context.Context, leads string) (leader, follower *node, err error) {
+	wait, stop := soon(ctx, 20*time.Second, "a leader of the wanted build")
+	defer stop()
+	err = process.Poll(wait, "the leadership to go over", func() bool {
+		var err error
+		if leader, err = s.c.leader(wait); err != nil {
+			return false
+		}
+		if leader.Program() == leads {
+			return true
+		}
+		for _, n := range s.c.live() {
+			if n.Program() == leads {
+				_, _ = leader.ask(ctx, 3*time.Second, "TRANSFER", n.ID) // asked again if it fails
+				break
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range s.c.followers(leader) {
+		if n.Program() != leads {
+			return leader, n, nil
+		}
+	}
+	return nil, nil, errors.New("no follower of the other build lives")
+}
+
+// outrun has a leader take snapshots until its log begins behind what a node can
+// have that died just now. It returns the state of the leader before the last one.
+func (s *strike) outrun(ctx context.Context, leader *node) (state, error) {
+	dead, err := leader.state(ctx)
+	if err != nil {
+		return state{}, err
+	}
+	if !s.trailing { // 16 MiB stay in the log, whatever they are
+		if err := large(ctx, leader); err != nil {
+			return state{}, err
+		}
+	}
+	// A snapshot leaves as many entries as have the bytes that are to stay, by the
+	// average of all that were there: it takes a few.
+	for range 20 {
+		if err := s.traffic(ctx, 100); err != nil {
+			return state{}, err
+		}
+		before, err := leader.state(ctx)
+		if err != nil {
+			return state{}, err
+		}
+		if _, err := leader.ask(ctx, 5*time.Second, "SNAPSHOT"); err != nil {
+			return state{}, err
+		}
+		out := leader.Output()
+		var trailing uint64
+		if _, err := fmt.Sscan(out[strings.LastIndex(out, leaves)+len(leaves):], &trailing); err != nil {
+			return state{}, fmt.Errorf("%s does not say what its snapshots leave: %w", leader.ID, err)
+		}
+		if before.Applied > dead.Commit+trailing+underWay {
+			return before, nil
+		}
+	}
+	return state{}, fmt.Errorf("the snapshots of %s leave too much of its log", leader.ID)
+}
+
+// leaves is how a node says how many entries a snapshot left of its log.
+const leaves = "trailing_entries="
+
+// underWay is more than a dead node can have had beyond what was committed.
+const underWay = 32
+
+// large writes 36 MiB to one key.
+func large(ctx context.Context, n *node) error {
+	c, err := load.Dial(ctx, n.Clients, "", 10*time.Second)
+	if err != nil {
+		return err
+	}
+	value := strings.Repeat("x", 900<<10)
+	for range 41 {
+		if _, err = c.Do("SET", "version:large", value); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, c.Close())
+}
+
+// thing is a value of a type that the load does not use, and a command that reads
+// it.
+type thing struct {
+	read []string
+	want string
+}
+
+type things []thing
+
+// furnish writes values of all types that the nodes know.
+func (s *strike) furnish(ctx context.Context) (things, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := load.Dial(ctx, leader.Clients, "", 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	tag := fmt.Sprintf("version:%d:", s.rng.Uint32())
+	var all things
+	for _, words := range []struct{ write, read string }{
+		{"SET #string a", "GET #string"},
+		{"RPUSH #list a b c", "LRANGE #list 0 -1"},
+		{"HSET #hash f a g b", "HMGET #hash f g h"},
+		{"SADD #set a b c", "SMISMEMBER #set a b c d"},
+		{"ZADD #zset 1 a 2.5 b -inf c", "ZRANGE #zset 0 -1 WITHSCORES"},
+		{"XADD #stream 5-1 f a", "XRANGE #stream - +"},
+		{"XGROUP CREATE #stream g 0", "XPENDING #stream g"},
+		{"SETBIT #bits 77 1", "BITCOUNT #bits"},
+	} {
+		split := func(text string) []string { return strings.Fields(strings.ReplaceAll(text, "#", tag)) }
+		if v, err := c.Do(split(words.write)...); err != nil {
+			return nil, err
+		} else if v.Err != "" {
+			continue // not a command of this build
+		}
+		v, err := c.Do(split(words.read)...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, thing{split(words.read), fmt.Sprint(v)})
+	}
+	return all, nil
+}
+
+// check reads what was furnished through every node.
+func (t things) check(ctx context.Context, s *strike) {
+	for _, n := range s.c.live() {
+		c, err := load.Dial(ctx, n.Clients, "", 5*time.Second)
+		if err != nil {
+			continue // to come back is asked of it elsewhere
+		}
+		for _, x := range t {
+			if v, err := c.Do(x.read...); err != nil {
+				break
+			} else if got := fmt.Sprint(v); got != x.want {
+				s.violation("mixed versions", "%s answers %v with %s, before it was %s", n.ID, x.read, got, x.want)
+			}
+		}
+		discard(c.Close())
+	}
+}

@@ -1,0 +1,60 @@
+package attack
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Two builds are mixed only if there are two, at most once an episode, and who is
+// upgraded begins with the old one.
+func TestPlans_Versions(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	now, same, old := write("now", "1"), write("same", "1"), write("old", "0")
+	faults, err := choose([]string{"version", "kill"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, old string
+		mixed     bool
+	}{
+		{"no other build", "", false},
+		{"the same build", same, false},
+		{"no such file", filepath.Join(dir, "none"), false},
+		{"an older build", old, true},
+	} {
+		cfg := Config{Program: now, Old: tt.old}
+		seen := make(map[string]int)
+		for _, p := range plans(1, 20, dealt(cfg, faults)) {
+			here := 0
+			for _, step := range p.Steps {
+				for _, class := range step {
+					if find(class).group == versions {
+						here++
+						seen[class]++
+						if begins := p.begins(cfg); (begins == tt.old) != (class == rollingUp) {
+							t.Errorf("%s: %s begins with %s", tt.name, class, begins)
+						}
+					}
+				}
+			}
+			if here > 1 {
+				t.Errorf("%s: %d changes of version in one episode: %v", tt.name, here, p)
+			}
+			if len(p.Steps) != stepsPerEpisode {
+				t.Errorf("%s: %v", tt.name, p)
+			}
+		}
+		if got := seen[rollingUp] > 0 && seen[rollingDown] > 0; got != tt.mixed || !tt.mixed && len(seen) > 0 {
+			t.Errorf("%s: dealt %v", tt.name, seen)
+		}
+	}
+}
