@@ -18,11 +18,19 @@ BENCH        ?=
 # The comparisons run anew each time; CI, where make test has just run them, says COUNT=.
 COUNT        ?= -count=1
 SEEDS        ?= 400
+# How long seeds of the simulator are begun, 0 for no limit.
+BUDGET       ?= 0
 VIRTUAL      ?= 60s
 EPISODES     ?= 20
 FAULTS       ?= all
 HOURS        ?= 8
 CHAOS        ?=
+IMAGES       ?= 600
+# What make upgrade-test mixes with this tree: the latest release, or, where there
+# is none, what was there before the last change of what the log and snapshots hold.
+FORMATS      := fsm/entry.go fsm/group.go fsm/session.go fsm/snapshot.go fsm/streamsnap.go fsm/waitsnap.go fsm/users.go fsm/scriptcache.go fsm/setting.go
+OLD          ?= $(or $(shell git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null),$(shell git log -1 --first-parent --format=%h^1 -- $(FORMATS) 2>/dev/null),HEAD~20)
+UPGRADES     ?= 4
 
 .DEFAULT_GOAL := help
 
@@ -71,6 +79,15 @@ bench: ## measure three nodes beside a redis-server with appendfsync always (nee
 chaos: build ## attack clusters of the shipped binary and judge them (SEED=, EPISODES=, FAULTS=; some faults need root and strace)
 	$(GO) run ./test/chaos -program $(BIN) $(if $(SEED),-seed $(SEED)) -episodes $(EPISODES) -faults '$(FAULTS)' $(CHAOS)
 
+.PHONY: upgrade-test
+upgrade-test: build ## attack clusters of two builds, this tree's and that of the git revision OLD, upgraded and downgraded under load
+	@git rev-parse --quiet --verify '$(OLD)^{commit}' >/dev/null || { echo "upgrade-test: this clone does not have the revision $(OLD): fetch it, or name another with OLD="; exit 1; }
+	@rm -rf bin/old && mkdir -p bin/old/tree
+	git archive '$(OLD)^{commit}' | tar -x -C bin/old/tree
+	cd bin/old/tree && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(shell git rev-parse --short '$(OLD)^{commit}' 2>/dev/null)' -o ../holdfast ./cmd/holdfast
+	@rm -rf bin/old/tree
+	$(GO) run ./test/chaos -program $(BIN) -old bin/old/holdfast $(if $(SEED),-seed $(SEED)) -episodes $(UPGRADES) -controls=false -faults 'version,kill -9 leader,kill -9 follower,pause leader,isolate,power cut of one,snapshot race' $(CHAOS)
+
 .PHONY: soak
 soak: build ## attack for HOURS (8), real processes and the simulator in turns, until something is violated
 	@end=$$(awk 'BEGIN { srand(); print int(srand() + $(HOURS) * 3600) }'); \
@@ -92,13 +109,18 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL each, or SEED=n again, made smaller if it fails
 	@mkdir -p bin
 	$(GO) test -c -o bin/sim.test ./test/sim
-	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-seeds $(SEEDS)) -virtual $(VIRTUAL) -json bin/sim.json
+	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: controls
 controls: ## put mistakes into the product, one at a time, and see that the simulator finds each of them
 	@mkdir -p bin
 	$(GO) test -c -tags seededbug -o bin/controls.test ./test/sim
 	bin/controls.test -test.run '^TestControls$$' -test.timeout 20m
+	$(GO) test -count=1 -tags seededbug -run '^TestControl_SkippedFsync$$' -v ./test/images
+
+.PHONY: images
+images: build ## start the program on IMAGES (600) of what a loss of power may leave of its data (SEED=; needs strace)
+	$(GO) run ./test/images -program $(BIN) $(if $(SEED),-seed $(SEED)) -images $(IMAGES) -json bin/images.json
 
 .PHONY: docker
 docker: ## build the container image holdfast:latest from this tree (needs Docker; nothing is pulled)
