@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,33 +25,33 @@ func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) 
 
 // tryGetset takes the lock if it is free, or if its time is over and nobody was
 // quicker: GETSET tells exactly one of those who try which value was replaced. It
-// returns the value that the owner has to leave untouched when it gives up.
-func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine string, taken bool, err error) {
+// returns the value it wrote and the value it replaced, none if the lock was free.
+func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine, old string, taken bool, err error) {
 	now, err := serverNow(ctx, c)
 	if err != nil {
-		return "", false, err
+		return "", "", false, err
 	}
 	mine = strconv.FormatInt(now.Add(hold).UnixNano(), 10)
 	if taken, err = c.SetNX(ctx, key, mine, 0).Result(); err != nil || taken {
-		return mine, taken, err
+		return mine, "", taken, err
 	}
 	seen, err := c.Get(ctx, key).Result()
 	if err != nil {
-		return "", false, ignoreNil(err)
+		return "", "", false, ignoreNil(err)
 	}
 	until, err := strconv.ParseInt(seen, 10, 64)
 	if err != nil {
-		return "", false, fmt.Errorf("lock %s holds %q, which is no time", key, seen)
+		return "", "", false, fmt.Errorf("lock %s holds %q, which is no time", key, seen)
 	}
 	if now.UnixNano() < until {
-		return "", false, nil
+		return "", "", false, nil
 	}
 	// By its name: newer clients have only SET with GET, which is the same.
 	replaced, err := c.Do(ctx, "GETSET", key, mine).Text()
 	if err != nil {
-		return "", false, ignoreNil(err)
+		return "", "", false, ignoreNil(err)
 	}
-	return mine, replaced == seen, nil
+	return mine, seen, replaced == seen, nil
 }
 
 // page: end
@@ -64,14 +65,19 @@ func ignoreNil(err error) error {
 
 // getsetDemo lets five clients fight for a lock whose owners all die while they
 // hold it: every time the lock runs out, exactly one of the five may get it.
+//
+// It does not compare the moments of two grants. A loser of the race overwrites the
+// winner's moment with its own, which is the earlier one if it asked for the time
+// first and then was slow; the next grant may then come before the winner's end.
 func getsetDemo(ctx context.Context, e *Env) error {
 	const key, hold, clients, grants = "recipe:getset", 300 * time.Millisecond, 5, 8
 	var granted atomic.Int64
-	var lastEnd atomic.Int64 // when the last grant runs out, by the server's clock
+	var replaced sync.Map // the value each grant replaced -> the value it wrote
 	return each(ctx, clients, func(ctx context.Context, i int) error {
 		c := e.Client(i)
 		for granted.Load() < grants {
-			mine, taken, err := tryGetset(ctx, c, key, hold)
+			// TIME counts microseconds: the number below them makes each value its writer's.
+			mine, old, taken, err := tryGetset(ctx, c, key, hold+time.Duration(i))
 			if err != nil && !isReply(err) {
 				// A broken connection: this client does not know whether it was granted
 				// the lock. It behaves as if not; the lock runs out by itself.
@@ -81,14 +87,10 @@ func getsetDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if taken {
-				end, err := strconv.ParseInt(mine, 10, 64)
-				if err != nil {
-					return err
-				}
-				// The classic race: two clients see the same old value and both believe
-				// to have replaced it. Then two grants would lie within one hold.
-				if before := lastEnd.Swap(end); before != 0 && end-int64(hold) < before {
-					return fmt.Errorf("a grant at %d, before the one until %d had run out", end-int64(hold), before)
+				// The classic race, and a write lost with the leader: two clients are told
+				// that they replaced the same value, or both that the lock was free.
+				if other, twice := replaced.LoadOrStore(old, mine); twice {
+					return fmt.Errorf("granted twice: %s and %s both replaced %q", other, mine, old)
 				}
 				if granted.Add(1) == grants/2 {
 					e.half()
