@@ -144,13 +144,12 @@ func (h *history) observe(stop <-chan struct{}) {
 			return
 		case <-t.C:
 		}
-		h.w.look()
+		is, ready := h.w.look()
 		if round%20 == 0 {
 			h.w.commits()
 		}
 		now := h.w.elapsed()
 		// A key is expired by a leader whose office is open and whose term goes on.
-		is, ready := h.w.reign()
 		if !ready || is != term {
 			h.ill(last, now+lookEvery)
 		}

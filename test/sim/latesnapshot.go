@@ -42,7 +42,7 @@ func lateSnapshots(plan *Schedule) *Result {
 }
 
 func (r *Result) playSnapshots(w *world) {
-	if !w.until("a leader", func() bool { _, ready := w.reign(); return ready }) {
+	if !w.until("a leader", func() bool { _, ready := w.look(); return ready }) {
 		return
 	}
 	leader := w.leader()

@@ -17,6 +17,8 @@ type Schedule struct {
 	Nodes   int           `json:"nodes"`
 	Length  time.Duration `json:"length_ns"` // of virtual time, without recovery
 	Clients int           `json:"clients"`
+	// Think is how long a client waits between two commands on average; busy if 0.
+	Think time.Duration `json:"think_ns,omitempty"`
 	// Sluggish says by how much the timers of raft are slower on a node.
 	Sluggish map[string]int `json:"sluggish,omitempty"`
 	Faults   []Fault        `json:"faults"`
@@ -61,7 +63,7 @@ func (f Fault) amount() string {
 
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients, %v", s.Seed, s.Nodes, s.Clients, s.Length)
+	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients that think for %v, %v", s.Seed, s.Nodes, s.Clients, s.think(), s.Length)
 	var slow []string
 	for id, by := range s.Sluggish {
 		slow = append(slow, fmt.Sprintf("%s ×%d", id, by))
@@ -82,6 +84,21 @@ const (
 	settle = 3 * time.Second
 	quiet  = 5 * time.Second
 )
+
+// How long clients think. Where there is much to do, an append tells a node soon
+// what it has missed, and a late tick is never alone: what depends on heartbeats,
+// ticks and times to live is seen where there is little to do.
+const (
+	busy   = 300 * time.Millisecond
+	sparse = 1500 * time.Millisecond
+)
+
+func (s *Schedule) think() time.Duration {
+	if s.Think == 0 {
+		return busy
+	}
+	return s.Think
+}
 
 // recipe is a kind of fault: how it is drawn.
 type recipe struct {
@@ -164,6 +181,8 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 	if r.IntN(5) == 0 {
 		s.Nodes = 5
 	}
+	// From a stream of its own: a seed kept its faults when this was added.
+	s.Think = [...]time.Duration{busy, sparse}[stream(seed, "pace").IntN(2)]
 	if r.IntN(2) == 0 {
 		// Not the first, which alone can lead until the cluster has formed.
 		s.Sluggish[fmt.Sprintf("n%d", 2+r.IntN(s.Nodes-1))] = [...]int{2, 4, 12, 30}[r.IntN(4)]

@@ -47,11 +47,9 @@ func (c *client) key(f *family) string {
 	return f.key(c.r.IntN)
 }
 
-// think is how long a client waits between two commands: thinkMean on average.
-const thinkMean = 300 * time.Millisecond
-
+// think waits between two commands: as long as the schedule says, on average.
 func (c *client) think() bool {
-	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * thinkMean))))
+	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * c.h.plan.think()))))
 }
 
 // register runs random commands on keys that all clients share.

@@ -266,8 +266,10 @@ func (w *world) leader() string {
 	return found
 }
 
-// look tells the audit what the nodes say of themselves.
-func (w *world) look() {
+// look tells the audit what the nodes say of themselves. It returns the highest
+// term that a node leads with its office open, and whether no node knows a higher one.
+func (w *world) look() (term uint64, ready bool) {
+	var top uint64
 	for _, id := range w.ids() {
 		nd := w.node(id)
 		p := nd.running()
@@ -275,6 +277,10 @@ func (w *world) look() {
 			continue
 		}
 		st := p.n.Status()
+		top = max(top, st.Term)
+		if st.Role == "leader" && st.Ready {
+			term = max(term, st.Term)
+		}
 		// Role and term are not read at one moment: they count when they stay.
 		if st.Role == "leader" {
 			if again := p.n.Status(); again.Role == st.Role && again.Term == st.Term {
@@ -286,6 +292,7 @@ func (w *world) look() {
 			w.audit.hash(id, index, hash)
 		})
 	}
+	return term, term > 0 && term == top
 }
 
 // commits tells the audit what the nodes have committed.
@@ -297,21 +304,6 @@ func (w *world) commits() {
 			w.audit.commit(id, nd.disk.upTo(commit))
 		}
 	}
-}
-
-// reign returns the highest term that a node leads with its office open.
-func (w *world) reign() (term uint64, ready bool) {
-	var top uint64
-	for _, id := range w.ids() {
-		if p := w.node(id).running(); p != nil {
-			st := p.n.Status()
-			top = max(top, st.Term)
-			if st.Role == "leader" && st.Ready {
-				term = max(term, st.Term)
-			}
-		}
-	}
-	return term, term > 0 && term == top
 }
 
 // revive starts a node after a crash.
