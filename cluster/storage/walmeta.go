@@ -168,7 +168,11 @@ func (f segmentFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	if seeded.On(seeded.SkippedFsync) {
 		w = unsynced{w}
 	}
-	return pointedFile{w}, nil
+	ahead, err := newAheadFile(w, dir, name)
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return pointedFile{ahead}, nil
 }
 
 // Delete implements types.VFS.
