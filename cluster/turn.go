@@ -24,8 +24,8 @@ type turn struct {
 }
 
 const (
-	// maxTurn bounds a wait, and so does the time that the last entry took: who
-	// waits in vain waits twice as long.
+	// maxTurn bounds a wait, and so does twice the time that the last entry took:
+	// it took about as long as those need to come back whom it has answered.
 	maxTurn = 2 * time.Millisecond
 	// maxVain bounds how seldom waiting is tried: every 2^maxVain entries.
 	maxVain = 8
@@ -40,8 +40,8 @@ func (t *turn) applied(waiting int, took time.Duration) {
 // not at all. Whoever gets more than 0 must wait, and say so by waited: until then
 // a group that comes wakes nobody.
 func (t *turn) begin(groups int) time.Duration {
-	enough := t.expected - t.expected/4 // nobody waits for the last ones
-	wait := min(t.took, maxTurn)
+	enough := t.expected - t.expected/8 // nobody waits for the last ones
+	wait := min(2*t.took, maxTurn)
 	if groups == 0 || groups >= enough || t.skip > 0 || wait <= 0 {
 		return 0
 	}

@@ -19,15 +19,15 @@ func TestTurn_Halves(t *testing.T) {
 		t.Error("waits before anything is known")
 	}
 	u.entry(25, 25) // fifty clients: half of them have been answered
-	if got := u.begin(25); got != time.Millisecond {
-		t.Fatalf("waits %v for the other half, want as long as the entry took", got)
+	if got := u.begin(25); got != 2*time.Millisecond {
+		t.Fatalf("waits %v for the other half, want twice as long as the entry took", got)
 	}
-	if u.enough != 38 {
-		t.Errorf("waits for %d groups of 50, want 38", u.enough)
+	if u.enough != 44 {
+		t.Errorf("waits for %d groups of 50, want 44", u.enough)
 	}
-	u.waited(38)
-	u.entry(38, 12)
-	if got := u.begin(40); got != 0 {
+	u.waited(44)
+	u.entry(44, 6)
+	if got := u.begin(45); got != 0 {
 		t.Errorf("waits %v when nearly all are there", got)
 	}
 }
