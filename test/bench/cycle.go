@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -62,8 +59,6 @@ func (b *bench) cycles(ctx context.Context, r row, addr string, count int) (s sa
 	}
 	b.runs++
 	each := max(count/r.clients, 1)
-	times := make([][]time.Duration, r.clients)
-	errs := make([]error, r.clients)
 	conns := make([]net.Conn, r.clients)
 	for i := range conns {
 		if conns[i], err = net.Dial("tcp", addr); err != nil {
@@ -71,62 +66,20 @@ func (b *bench) cycles(ctx context.Context, r row, addr string, count int) (s sa
 		}
 		defer conns[i].Close()
 	}
-	stop := context.AfterFunc(ctx, func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	})
-	defer stop()
-	var wg sync.WaitGroup
-	begun := time.Now()
-	for i := range conns {
-		wg.Go(func() { times[i], errs[i] = r.cycle.run(conns[i], fmt.Sprintf("lock:%04d:%d", b.runs, i), each) })
+	l, err := newLoop(r.cycle, conns, fmt.Sprintf("lock:%04d", b.runs), each)
+	if err != nil {
+		return s, 0, err
 	}
-	wg.Wait()
+	begun := time.Now()
+	err = l.run(ctx)
 	took = time.Since(begun)
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+	if err := errors.Join(err, l.close()); err != nil {
 		return s, 0, fmt.Errorf("lock cycle at %s: %w", addr, err)
 	}
-	all := slices.Concat(times...)
+	all := l.times
 	slices.Sort(all)
 	ms := func(share float64) float64 {
 		return float64(all[int(share*float64(len(all)-1))]) / float64(time.Millisecond)
 	}
 	return sample{rps: float64(len(all)) / took.Seconds(), p50: ms(0.5), p99: ms(0.99)}, took, nil
-}
-
-// run runs n cycles on a connection, each on a key of its own, and checks every
-// reply.
-func (c *cycle) run(conn net.Conn, prefix string, n int) ([]time.Duration, error) {
-	in := bufio.NewReader(conn)
-	const token = "holder-0123456789"
-	step := func(want string, args ...string) error {
-		out := make([]byte, 0, 256)
-		out = append(append(append(out, '*'), strconv.Itoa(len(args))...), "\r\n"...)
-		for _, a := range args {
-			out = append(append(append(out, '$'), strconv.Itoa(len(a))...), "\r\n"...)
-			out = append(append(out, a...), "\r\n"...)
-		}
-		if _, err := conn.Write(out); err != nil {
-			return err
-		}
-		reply, err := in.ReadSlice('\n')
-		if err == nil && string(reply) != want {
-			err = fmt.Errorf("%s answered %q", args[0], reply)
-		}
-		return err
-	}
-	times := make([]time.Duration, 0, n)
-	for i := range n {
-		key := prefix + ":" + strconv.Itoa(i)
-		begun := time.Now()
-		if err := step("+OK\r\n", "SET", key, token, "NX", "PX", "30000"); err != nil {
-			return nil, err
-		}
-		if err := step(":1\r\n", "EVALSHA", c.sha, "1", key, token); err != nil {
-			return nil, err
-		}
-		times = append(times, time.Since(begun))
-	}
-	return times, nil
 }

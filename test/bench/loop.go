@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// loop is the load of the lock cycles: one thread that waits for all connections
+// at once, as redis-benchmark is. A goroutine a connection would cost the machine
+// more for each command than redis-benchmark does, and where load and systems share
+// the processors, that is taken from whoever needs them most.
+type loop struct {
+	cycle *cycle
+	lanes []*lane
+	each  int // cycles a lane
+	epoll int
+	out   []byte // the command that is being sent
+	times []time.Duration
+}
+
+// lane is a connection with one command on its way.
+type lane struct {
+	file    *os.File // keeps fd open
+	fd      int
+	prefix  string
+	done    int // cycles
+	key     string
+	begun   time.Time // of the cycle
+	release bool      // the command on its way is the second of the cycle
+	in      [64]byte  // what has come of its reply
+	n       int
+}
+
+const loopToken = "holder-0123456789"
+
+// What the two commands of a cycle are answered, and nothing else.
+const (
+	granted  = "+OK\r\n"
+	released = ":1\r\n"
+)
+
+// newLoop takes a copy of each connection.
+func newLoop(c *cycle, conns []net.Conn, prefix string, each int) (*loop, error) {
+	l := &loop{cycle: c, each: each, times: make([]time.Duration, 0, each*len(conns))}
+	var err error
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	for i, conn := range conns {
+		f, err := conn.(*net.TCPConn).File()
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		ln := &lane{file: f, fd: int(f.Fd()), prefix: prefix + ":" + strconv.Itoa(i) + ":"}
+		l.lanes = append(l.lanes, ln)
+		if err := unix.SetNonblock(ln.fd, true); err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, ln.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+			return nil, errors.Join(fmt.Errorf("epoll: %w", err), l.close())
+		}
+	}
+	return l, nil
+}
+
+func (l *loop) close() error {
+	err := unix.Close(l.epoll)
+	for _, ln := range l.lanes {
+		err = errors.Join(err, ln.file.Close())
+	}
+	return err
+}
+
+// run runs all cycles, and checks every reply.
+func (l *loop) run(ctx context.Context) error {
+	open := len(l.lanes)
+	for _, ln := range l.lanes {
+		if err := l.lock(ln); err != nil {
+			return err
+		}
+	}
+	events := make([]unix.EpollEvent, len(l.lanes))
+	for open > 0 {
+		n, err := unix.EpollWait(l.epoll, events, 100)
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("epoll: %w", err)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, e := range events[:max(n, 0)] {
+			ended, err := l.heard(l.lanes[e.Fd])
+			if err != nil {
+				return err
+			}
+			if ended {
+				open--
+			}
+		}
+	}
+	return nil
+}
+
+// heard reads what has come, and sends the next command if it was a reply. ended
+// is true once a lane has run all its cycles.
+func (l *loop) heard(ln *lane) (ended bool, err error) {
+	n, err := unix.Read(ln.fd, ln.in[ln.n:])
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return false, nil
+	case err != nil:
+		return false, err
+	case n == 0:
+		return false, errors.New("the connection was closed")
+	}
+	ln.n += n
+	got, want := string(ln.in[:ln.n]), granted
+	if ln.release {
+		want = released
+	}
+	if len(got) < len(want) && got == want[:len(got)] {
+		return false, nil // the rest is under way
+	}
+	if got != want {
+		return false, fmt.Errorf("got %q, want %q", got, want)
+	}
+	ln.n = 0
+	if !ln.release {
+		ln.release = true
+		return false, l.send(ln, "EVALSHA", l.cycle.sha, "1", ln.key, loopToken)
+	}
+	l.times = append(l.times, time.Since(ln.begun))
+	if ln.done++; ln.done == l.each {
+		return true, nil
+	}
+	return false, l.lock(ln)
+}
+
+// lock begins the next cycle of a lane.
+func (l *loop) lock(ln *lane) error {
+	ln.release, ln.key, ln.begun = false, ln.prefix+strconv.Itoa(ln.done), time.Now()
+	return l.send(ln, "SET", ln.key, loopToken, "NX", "PX", "30000")
+}
+
+func (l *loop) send(ln *lane, args ...string) error {
+	out := append(strconv.AppendInt(append(l.out[:0], '*'), int64(len(args)), 10), "\r\n"...)
+	for _, a := range args {
+		out = append(strconv.AppendInt(append(out, '$'), int64(len(a)), 10), "\r\n"...)
+		out = append(append(out, a...), "\r\n"...)
+	}
+	l.out = out
+	n, err := unix.Write(ln.fd, out)
+	if err == nil && n < len(out) {
+		err = fmt.Errorf("the socket took %d of %d bytes, with nothing on its way", n, len(out))
+	}
+	return err
+}
