@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -123,24 +124,18 @@ const (
 	settle = time.Second
 )
 
+// restWithin covers the 10 s that raft lets pass, at the longest, before it tries a
+// member again that was away.
+const restWithin = 30 * time.Second
+
 // rest waits until all members show the same place of the log, and notes it.
 func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
-	wait, stop := soon(ctx, 15*time.Second, "nodes at rest")
+	wait, stop := soon(ctx, restWithin, "nodes at rest")
 	defer stop()
 	for {
 		all := states(ctx, m.e.c.nodes)
-		same := len(all) == len(m.e.c.nodes)
-		var index uint64
-		for _, s := range all {
-			if index == 0 {
-				index = s.StateIndex
-			}
-			same = same && s.StateIndex == index
-			if s.Role == "leader" {
-				commit = s.Commit
-			}
-		}
-		if same && commit > 0 {
+		commit, same := atRest(all)
+		if same && len(all) == len(m.e.c.nodes) {
 			for n, s := range all {
 				delete(m.latest, n.ID) // to be compared, whatever was noted before
 				m.note(n, s)
@@ -151,4 +146,18 @@ func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
 			return 0, fmt.Errorf("nodes do not come to rest at one index: %w", context.Cause(wait))
 		}
 	}
+}
+
+// atRest returns the commit index of the leader, and whether all nodes are at one
+// place. A node that has just been started is at 0 until the leader has told it
+// what is committed.
+func atRest(all map[*node]state) (commit uint64, same bool) {
+	low, high := uint64(math.MaxUint64), uint64(0)
+	for _, s := range all {
+		low, high = min(low, s.StateIndex), max(high, s.StateIndex)
+		if s.Role == "leader" {
+			commit = s.Commit
+		}
+	}
+	return commit, commit > 0 && low == high
 }

@@ -1,0 +1,29 @@
+package attack
+
+import "testing"
+
+func TestAtRest(t *testing.T) {
+	n1, n2, n3 := new(node), new(node), new(node)
+	leader := state{Role: "leader", Commit: 1112, StateIndex: 1112}
+	follower := state{Role: "follower", Commit: 1112, StateIndex: 1112}
+	fresh := state{Role: "follower"} // has read its log, and does not know what is committed
+	for _, tt := range []struct {
+		name string
+		all  map[*node]state
+		want bool
+	}{
+		{"all at one place", map[*node]state{n1: leader, n2: follower, n3: follower}, true},
+		{"no leader", map[*node]state{n1: follower, n2: follower, n3: follower}, false},
+		{"one that has just been started", map[*node]state{n1: leader, n2: follower, n3: fresh}, false},
+		{"nobody answers", map[*node]state{}, false},
+	} {
+		// Several times: a map begins anywhere.
+		for range 50 {
+			commit, same := atRest(tt.all)
+			if same != tt.want || same && commit != leader.Commit {
+				t.Errorf("%s: at rest %v at %d, want %v", tt.name, same, commit, tt.want)
+				break
+			}
+		}
+	}
+}
