@@ -315,7 +315,7 @@ func othersLead(ctx context.Context, s *strike, _ *node) {
 // takesSnapshots has the node take one when there is something new to be in it.
 func takesSnapshots(ctx context.Context, s *strike, n *node) {
 	if s.traffic(ctx, 50) == nil {
-		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT")
+		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT") // it may end on the way, which is what this is for
 	}
 }
 
@@ -329,7 +329,7 @@ func changesMembers(ctx context.Context, s *strike, n *node) {
 			return
 		}
 		if st, err := spare.state(ctx); err == nil && st.Voter {
-			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID)
+			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID) // asked again if it fails
 		}
 	})
 }
