@@ -258,7 +258,7 @@ func (n *Node) Status() NodeStatus {
 	}
 	_, leader := r.LeaderWithID()
 	st.Leader = string(leader)
-	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), r.CommitIndex(), r.LastIndex()
+	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), n.committed(), r.LastIndex()
 	st.Applied = n.machine.applied.Load()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {

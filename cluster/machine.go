@@ -17,6 +17,8 @@ import (
 // for the commit index would otherwise wait for an entry that never comes.
 type machine struct {
 	// hooks, set before raft starts.
+	// await says whether all up to index is on this node's disk, when it is.
+	await       func(index uint64) bool
 	onApply     func(index, term uint64, res *fsm.Result)
 	onRestore   func()
 	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
@@ -61,7 +63,7 @@ type appliedWaiter struct {
 }
 
 func newMachine(table *fsm.Table) *machine {
-	return &machine{table: table, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}}
+	return &machine{table: table, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true }}
 }
 
 // Apply implements raft.FSM; raft.RecoverCluster calls it.
@@ -70,7 +72,9 @@ func (a *machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0
 // ApplyBatch implements raft.BatchingFSM.
 func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	out := make([]any, len(logs))
+	durable := a.await(logs[len(logs)-1].Index)
 	a.mu.Lock()
+	a.dead = a.dead || !durable // the disk has failed, and said so
 	for i, l := range logs {
 		if a.dead {
 			break

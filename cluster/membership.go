@@ -40,7 +40,7 @@ func (n *Node) knows(ctx context.Context, id string) (bool, error) {
 		return false, ctx.Err()
 	}
 	// The term is the same at both ends, so it led all the while.
-	if n.currentOffice() != o || o.raft.State() != raft.Leader || o.raft.CurrentTerm() != o.term || o.raft.CommitIndex() <= last {
+	if n.currentOffice() != o || o.raft.State() != raft.Leader || o.raft.CurrentTerm() != o.term || o.committed() <= last {
 		return false, errNotLeader
 	}
 	return known, nil
@@ -58,7 +58,7 @@ func (n *Node) addMember(id, addr string, reply *adminReply) error {
 		return err
 	}
 	if known {
-		reply.Index, reply.Term = n.raft.CommitIndex(), n.raft.CurrentTerm()
+		reply.Index, reply.Term = n.committed(), n.raft.CurrentTerm()
 		return nil
 	}
 	added := n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout)
@@ -195,7 +195,7 @@ func (n *Node) promote(m Member) error {
 	}
 	// A node that has applied nothing has nothing on its disk either. It would wait
 	// for a leader that may need its vote: see join. One that is settling gives none.
-	if commit := n.raft.CommitIndex(); r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
+	if commit := n.committed(); r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
 	if err := n.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout)); err != nil {

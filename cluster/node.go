@@ -30,6 +30,7 @@ type Node struct {
 
 	stores    Stores
 	mux       *rpc.Mux
+	backlog   *backlog // nil until raft is made
 	transport serialTransport
 	machine   *machine
 	gateway   *gateway
@@ -145,13 +146,16 @@ func (n *Node) run() {
 }
 
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
-	n.transport = newTransport(n.mux, addressProvider{n}, closingLogger{n.log.Named("transport"), &n.closing})
+	ended := &endedLog{LogStore: n.stores.Log(), fatal: n.fatal, leads: n.leads}
+	n.backlog = newBacklog(ended, n.leads)
+	n.machine.await = n.backlog.await
+	n.transport = newTransport(n.mux, addressProvider{n}, n.backlog, closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
-	log, stable, snaps := &endedLog{LogStore: n.stores.Log(), fatal: n.fatal, leads: n.leads}, raft.StableStore(n.stores.Stable()), placedSnapshots{n.stores.Snapshots()}
+	log, stable, snaps := n.backlog, raft.StableStore(heldTerm{n.stores.Stable(), n.backlog}), placedSnapshots{n.stores.Snapshots()}
 	if n.stores.Identity().Joins {
 		stable = suffrage{stable, n}
 	}
-	n.machine.keeps = func(meta *raft.SnapshotMeta) (bool, error) { return keeps(log, snaps, meta) }
+	n.machine.keeps = func(meta *raft.SnapshotMeta) (bool, error) { return keeps(ended, snaps, meta) }
 	own, err := snaps.List()
 	if err != nil {
 		return errors.Join(fmt.Errorf("list snapshots: %w", err), n.transport.Close())
@@ -259,6 +263,9 @@ func (n *Node) Close() error {
 	}
 	n.machine.stop()
 	n.wg.Wait()
+	if n.backlog != nil {
+		n.backlog.close()
+	}
 	errs = append(errs, n.stores.Close())
 	return errors.Join(errs...)
 }
@@ -286,6 +293,9 @@ func (n *Node) running() *raft.Raft {
 	defer n.mu.Unlock()
 	return n.raft
 }
+
+// committed is the commit index, as far as others may rest on it: see backlog.
+func (n *Node) committed() uint64 { return n.backlog.durable(n.raft.CommitIndex()) }
 
 // leads reports whether raft says that this node leads.
 func (n *Node) leads() bool {

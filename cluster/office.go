@@ -31,11 +31,12 @@ type office struct {
 	log   hclog.Logger
 	self  raft.ServerID
 
-	raft    *raft.Raft
-	machine *machine
-	gateway *gateway // of this node: see tend
-	clock   Clock
-	opts    Options
+	raft      *raft.Raft
+	committed func() uint64
+	machine   *machine
+	gateway   *gateway // of this node: see tend
+	clock     Clock
+	opts      Options
 
 	// time is where the office's clock counts from: see now.
 	time atomic.Pointer[timeBase]
@@ -94,27 +95,28 @@ const maxAdvance = int64(10 * time.Minute)
 
 func newOffice(n *Node, term, start uint64, lease int64) *office {
 	o := &office{
-		term:     term,
-		start:    start,
-		log:      n.log.Named("office"),
-		self:     n.self,
-		raft:     n.raft,
-		machine:  n.machine,
-		gateway:  n.gateway,
-		holder:   holder{gone: make(map[fsm.SessionID]time.Duration)},
-		links:    make(chan struct{}, 1),
-		clock:    n.clock,
-		opts:     n.cfg.Options,
-		host:     n.scripts,
-		fatal:    n.fatal,
-		filling:  &fsm.BatchBuilder{},
-		accepted: make(map[fsm.SessionID]uint64),
-		sinks:    make(map[fsm.SessionID][]sink),
-		lastTick: lease,
-		work:     make(chan struct{}, 1),
-		slot:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
-		stats:    &n.stats,
+		term:      term,
+		start:     start,
+		log:       n.log.Named("office"),
+		self:      n.self,
+		raft:      n.raft,
+		committed: n.committed,
+		machine:   n.machine,
+		gateway:   n.gateway,
+		holder:    holder{gone: make(map[fsm.SessionID]time.Duration)},
+		links:     make(chan struct{}, 1),
+		clock:     n.clock,
+		opts:      n.cfg.Options,
+		host:      n.scripts,
+		fatal:     n.fatal,
+		filling:   &fsm.BatchBuilder{},
+		accepted:  make(map[fsm.SessionID]uint64),
+		sinks:     make(map[fsm.SessionID][]sink),
+		lastTick:  lease,
+		work:      make(chan struct{}, 1),
+		slot:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		stats:     &n.stats,
 	}
 	o.scripts = o.host.until(o.done)
 	if seeded.On(seeded.WallExpiry) {

@@ -108,7 +108,7 @@ func (r *readRounds) startNext() (done *round) {
 	if n := len(r.rounds); len(r.waiting) == 0 || n >= maxRounds || n > 0 && len(r.waiting) < roundAhead {
 		return nil
 	}
-	rd := &round{readers: r.waiting, index: r.o.raft.CommitIndex()}
+	rd := &round{readers: r.waiting, index: r.o.committed()}
 	r.waiting = nil
 	if seeded.On(seeded.VerifyLeader) {
 		seededVerify(r.o.raft, func(leads bool) {

@@ -15,7 +15,17 @@ import (
 // while the main loop may be appending: a leader then stamps an entry with a
 // term that it does not lead (hashicorp/raft issue 695). Without it heartbeats
 // queue with everything else, so HeartbeatTimeout has to outlast a slow fsync.
-type serialTransport struct{ *raft.NetworkTransport }
+type serialTransport struct {
+	*raft.NetworkTransport
+	log *backlog
+}
+
+// AppendEntries implements raft.Transport. No follower hears that an entry is
+// committed before the leader's disk has it too.
+func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	args.LeaderCommitIndex = t.log.durable(args.LeaderCommitIndex)
+	return t.NetworkTransport.AppendEntries(id, target, args, resp)
+}
 
 // SetHeartbeatHandler implements raft.Transport by doing nothing.
 func (serialTransport) SetHeartbeatHandler(func(raft.RPC)) {}
@@ -39,8 +49,8 @@ func (l closingLogger) Error(msg string, args ...any) {
 // newTransport makes raft's transport over the peer port. MaxRPCsInFlight is 1
 // because pipelining can wedge a follower for good after one refused append
 // (hashicorp/raft issue 612).
-func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, log hclog.Logger) serialTransport {
-	return serialTransport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, entries *backlog, log hclog.Logger) serialTransport {
+	return serialTransport{log: entries, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider:   addresses,
 		Logger:                  log,
 		Stream:                  mux.RaftLayer(),

@@ -47,7 +47,10 @@ const (
 	// EntryProposed: a leader has given an entry with groups to raft; it can hardly be
 	// durable anywhere yet.
 	EntryProposed = "entry-proposed"
-	// EntryDurable: an entry is durable on the leader, and sent to no follower.
+	// EntryOpen: a leader has given an entry to the disk's goroutine and to those that
+	// send it; it is not written here, and may be sent.
+	EntryOpen = "entry-open"
+	// EntryDurable: an entry is durable on the leader, and may be sent to no follower.
 	EntryDurable = "entry-durable"
 	// EntryApplied: a leader has applied an entry with groups, and sent no reply.
 	EntryApplied = "entry-applied"
@@ -80,7 +83,7 @@ func All() []string {
 	return []string{
 		AppendTorn, AppendWritten, AppendSynced, TermWritten, VoteUnwritten, VoteWritten, FileUnnamed, SnapshotTorn, SnapshotNamed,
 		InstallUncut, SuffixUncut, SegmentUnlisted, SegmentUndeleted,
-		EntryProposed, EntryDurable, EntryApplied, OfficeUnopened, MemberProposed, MemberChanged, TransferBegun, GroupSent, ReplyReceived,
+		EntryProposed, EntryOpen, EntryDurable, EntryApplied, OfficeUnopened, MemberProposed, MemberChanged, TransferBegun, GroupSent, ReplyReceived,
 		JoinNoted, JoinAnswered, JoinedNoted, FormTold,
 	}
 }

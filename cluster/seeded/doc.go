@@ -16,6 +16,7 @@ const (
 	CrossedReplies = "crossed-replies"    // cluster/gateway.go: two calls get each other's reply
 	VerifyLeader   = "verify-leader"      // cluster/read.go: raft.VerifyLeader in place of a round of questions
 	OldSnapshot    = "old-snapshot"       // cluster/restore.go: a late snapshot is installed
+	OwnDisk        = "own-disk"           // cluster/backlog.go: a leader does not wait for its own disk
 	SkippedFsync   = "skipped-fsync"      // cluster/storage/walmeta.go: the log is not synced
 	DoubleApply    = "double-apply"       // fsm/machine.go, cluster/office.go: a group is sent again although it is under way, and runs again
 	NoWatch        = "no-watch"           // fsm/machine.go: EXEC does not look at its watches
@@ -28,6 +29,6 @@ const (
 func All() []string {
 	return []string{
 		StaleRead, SkippedFsync, NoTermStart, DoubleApply, WallExpiry, SnapshotClock, UnknownRefused, CrossedReplies, LostSessions, VerifyLeader,
-		EarlyExpiry, LateExpiry, OldSnapshot, NoWatch, TokenReset,
+		EarlyExpiry, LateExpiry, OldSnapshot, NoWatch, TokenReset, OwnDisk,
 	}
 }

@@ -76,6 +76,15 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "isolation", At: 1900 * ms, For: 2800 * ms, Who: "n2"})
 		p.Sluggish = map[string]int{"n2": 30}
 		return p
+	case seeded.OwnDisk:
+		// What the leader has acknowledged with one of the others, and not written, goes
+		// with its power; the third, who was away, and it form the next majority.
+		return drill(seed, 4, 6*second,
+			Fault{Kind: "transfer", Who: "n1"},
+			Fault{Kind: "isolation", At: 1500 * ms, For: 1000 * ms, Who: "n3"},
+			Fault{Kind: "slow disk", At: 1900 * ms, For: 600 * ms, Who: "n1", Much: int64(400 * ms)},
+			Fault{Kind: "kill", At: 2400 * ms, For: 200 * ms, Who: "n1"},
+			Fault{Kind: "isolation", At: 2401 * ms, For: 2500 * ms, Who: "n2"})
 	case seeded.UnknownRefused:
 		// Requests get through and their replies do not, for longer than a client
 		// is kept waiting.

@@ -51,6 +51,7 @@ var ways = map[string]way{
 	failpoint.VoteWritten:      {most: 2, meanwhile: othersLead},
 	failpoint.OfficeUnopened:   {most: 1, meanwhile: leads},
 	failpoint.EntryProposed:    {most: 40, meanwhile: leads},
+	failpoint.EntryOpen:        {most: 40, meanwhile: leads},
 	failpoint.EntryDurable:     {most: 40, meanwhile: leads},
 	failpoint.EntryApplied:     {most: 40, meanwhile: leads},
 	failpoint.TransferBegun:    {most: 1, meanwhile: handsOver},

@@ -1,0 +1,133 @@
+package cluster_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/storage"
+)
+
+// heldDisk lets a test keep the appends of a node waiting.
+type heldDisk struct {
+	sync.RWMutex // held for writing while appends wait
+}
+
+// open is cluster.Config.OpenStores.
+func (h *heldDisk) open(cfg storage.Config) (cluster.Stores, error) {
+	s, err := storage.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return heldStores{s, h}, nil
+}
+
+type heldStores struct {
+	*storage.Stores
+	disk *heldDisk
+}
+
+func (s heldStores) Log() raft.LogStore { return heldLog{s.Stores.Log(), s.disk} }
+
+type heldLog struct {
+	raft.LogStore
+	disk *heldDisk
+}
+
+func (l heldLog) IsMonotonic() bool { return l.LogStore.(raft.MonotonicLogStore).IsMonotonic() }
+
+func (l heldLog) StoreLogs(logs []*raft.Log) error {
+	l.disk.RLock()
+	defer l.disk.RUnlock()
+	return l.LogStore.StoreLogs(logs)
+}
+
+// An entry that both others have on disk, and the leader has not, is known to
+// nobody: with the leader's power it could be gone from a majority.
+func TestOwnDisk_Slow(t *testing.T) {
+	t.Parallel()
+	disks := map[string]*heldDisk{"n1": {}, "n2": {}, "n3": {}}
+	c := prepare(t, 3)
+	c.change = func(cfg *cluster.Config) { cfg.OpenStores = disks[cfg.NodeID].open }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	c.transfer("n1")
+	c.client("n1").want(t, ok, "SET", "k", "old")
+	c.caughtUp(c.ids()...)
+
+	disks["n1"].Lock()
+	letGo := sync.OnceFunc(disks["n1"].Unlock)
+	defer letGo()
+	before := c.node("n1").Status()
+	writes := map[string]<-chan result{"n1": c.client("n1").start("SET", "k", "new"), "n2": c.client("n2").start("SET", "k", "new")}
+	eventually(t, "both followers to have the entries", func() bool {
+		return c.node("n2").Status().LastIndex > before.LastIndex && c.node("n3").Status().LastIndex > before.LastIndex
+	})
+	during(300 * time.Millisecond)
+	for _, id := range c.ids() {
+		if st := c.node(id).Status(); st.Commit > before.LastIndex || st.Applied > before.LastIndex {
+			t.Errorf("%s has committed up to %d and applied %d, but the leader's disk ends at %d", id, st.Commit, st.Applied, before.LastIndex)
+		}
+		c.client(id).want(t, "$3\r\nold\r\n", "GET", "k")
+	}
+	for id, r := range writes {
+		select {
+		case res := <-r:
+			t.Errorf("write through %s was answered before it was on the leader's disk: %q, %v", id, res.reply, res.err)
+		default:
+		}
+	}
+	letGo()
+	for id, r := range writes {
+		if res := outcome(t, "write through "+id, r); res.err != nil || res.reply != ok {
+			t.Errorf("write through %s: %q, %v", id, res.reply, res.err)
+		}
+	}
+	for _, id := range c.ids() {
+		c.client(id).want(t, "$3\r\nnew\r\n", "GET", "k")
+	}
+}
+
+// A leader that is deposed while its disk is slow follows the next one when all
+// that it took for stored is on disk, or cut off.
+func TestOwnDisk_SlowAndDeposed(t *testing.T) {
+	t.Parallel()
+	disks := map[string]*heldDisk{"n1": {}, "n2": {}, "n3": {}}
+	c := prepare(t, 3)
+	c.change = func(cfg *cluster.Config) { cfg.OpenStores = disks[cfg.NodeID].open }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	c.transfer("n1")
+	c.client("n1").want(t, ok, "SET", "k", "old")
+	c.caughtUp(c.ids()...)
+
+	disks["n1"].Lock()
+	letGo := sync.OnceFunc(disks["n1"].Unlock)
+	defer letGo()
+	for _, id := range c.others("n1") {
+		c.net.hold("n1", id)
+		c.net.hold(id, "n1")
+	}
+	before := c.node("n1").Status()
+	lost := c.client("n1").start("SET", "lost", "v")
+	eventually(t, "the old leader to have the entry", func() bool { return c.node("n1").Status().LastIndex > before.LastIndex })
+	c.leader("n2", "n3")
+	c.client("n2").want(t, ok, "SET", "k", "new")
+	c.net.heal()
+	during(100 * time.Millisecond) // it hears of the next term while it cannot store it
+	letGo()
+	c.caughtUp(c.ids()...)
+	c.client("n1").want(t, "$3\r\nnew\r\n", "GET", "k")
+	// Its node has sent it to the next leader, or says that the outcome is open.
+	if res := outcome(t, "write that was lost with the office", lost); res.err == nil && res.reply != ok {
+		t.Errorf("write that was lost with the office: %q", res.reply)
+	}
+	for _, id := range c.ids() {
+		if st := c.node(id).Status(); st.LastIndex < st.Commit {
+			t.Errorf("%s: the log ends at %d, before the commit index %d", id, st.LastIndex, st.Commit)
+		}
+	}
+}
