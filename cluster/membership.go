@@ -46,6 +46,14 @@ func (n *Node) knows(ctx context.Context, id string) (bool, error) {
 	return known, nil
 }
 
+// feeds reports whether this node leads a term and has a member of that id,
+// committed or not.
+func (n *Node) feeds(id raft.ServerID, term uint64) bool {
+	r := n.running()
+	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term &&
+		slices.ContainsFunc(membersOf(r), func(m Member) bool { return m.ID == string(id) })
+}
+
 // addMember adds a node as a non-voter; keepMembers makes it a voter once it
 // has caught up. AddVoter at once would let an empty node into every majority.
 // A member is not added again; whether it may ask is its own to know: see join.

@@ -149,7 +149,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	ended := &endedLog{LogStore: n.stores.Log(), fatal: n.fatal, leads: n.leads}
 	n.backlog = newBacklog(ended, n.leads)
 	n.machine.await = n.backlog.await
-	n.transport = newTransport(n.mux, addressProvider{n}, n.backlog, closingLogger{n.log.Named("transport"), &n.closing})
+	n.transport = newTransport(n.mux, addressProvider{n}, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
 	log, stable, snaps := n.backlog, raft.StableStore(heldTerm{n.stores.Stable(), n.backlog}), placedSnapshots{n.stores.Snapshots()}
 	if n.stores.Identity().Joins {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +18,29 @@ import (
 // queue with everything else, so HeartbeatTimeout has to outlast a slow fsync.
 type serialTransport struct {
 	*raft.NetworkTransport
-	log *backlog
+	log   *backlog
+	reach *reach
 }
 
 // AppendEntries implements raft.Transport. No follower hears that an entry is
 // committed before the leader's disk has it too.
 func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	args.LeaderCommitIndex = t.log.durable(args.LeaderCommitIndex)
-	return t.NetworkTransport.AppendEntries(id, target, args, resp)
+	if args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0 { // a heartbeat
+		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+		t.reach.heard(id, err)
+		return err
+	}
+	return t.reach.feed(id, args.Term, func() error {
+		args.LeaderCommitIndex = t.log.durable(args.LeaderCommitIndex)
+		return t.NetworkTransport.AppendEntries(id, target, args, resp)
+	})
+}
+
+// InstallSnapshot implements raft.Transport.
+func (t serialTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.reach.feed(id, args.Term, func() error {
+		return t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
+	})
 }
 
 // SetHeartbeatHandler implements raft.Transport by doing nothing.
@@ -49,8 +65,8 @@ func (l closingLogger) Error(msg string, args ...any) {
 // newTransport makes raft's transport over the peer port. MaxRPCsInFlight is 1
 // because pipelining can wedge a follower for good after one refused append
 // (hashicorp/raft issue 612).
-func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, entries *backlog, log hclog.Logger) serialTransport {
-	return serialTransport{log: entries, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, entries *backlog, reach *reach, log hclog.Logger) serialTransport {
+	return serialTransport{log: entries, reach: reach, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider:   addresses,
 		Logger:                  log,
 		Stream:                  mux.RaftLayer(),

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -32,6 +33,43 @@ func TestLaggingMember(t *testing.T) {
 		}
 		if r.Seen["removal"] == 0 {
 			t.Error("no node was removed")
+		}
+	}
+}
+
+// A member that was away for long gets what it missed as soon as it is back.
+// hashicorp/raft doubles the pause after each attempt in vain, up to ten seconds,
+// and nothing ended it when the member came back.
+func TestReturningMember(t *testing.T) {
+	for _, loud := range []bool{true, false} {
+		for _, away := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1, 3)
+				for _, id := range w.ids() {
+					w.revive(id)
+				}
+				if w.until("all nodes at one index", w.level) {
+					gone := without(w.ids(), w.leader())[0]
+					w.crash(gone, loud)
+					<-time.After(away)
+					w.revive(gone)
+					begun := w.elapsed()
+					if w.until("the member to have it all", w.level) {
+						if took := w.elapsed() - begun; took > 2*time.Second {
+							t.Errorf("away for %v (loud: %v), it had it all after %v", away, loud, took)
+						}
+					}
+				}
+				w.look()
+				w.over.Store(true)
+				for _, id := range w.ids() {
+					w.stop(id)
+				}
+				w.wg.Wait()
+				for _, bad := range w.audit.violations() {
+					t.Error(bad)
+				}
+			})
 		}
 	}
 }
