@@ -45,21 +45,31 @@ func (l heldLog) StoreLogs(logs []*raft.Log) error {
 	return l.LogStore.StoreLogs(logs)
 }
 
-// An entry that both others have on disk, and the leader has not, is known to
-// nobody: with the leader's power it could be gone from a majority.
-func TestOwnDisk_Slow(t *testing.T) {
-	t.Parallel()
-	disks := map[string]*heldDisk{"n1": {}, "n2": {}, "n3": {}}
-	c := prepare(t, 3)
-	c.change = func(cfg *cluster.Config) { cfg.OpenStores = disks[cfg.NodeID].open }
+// slowLeader starts a cluster that n1 leads, whose appends wait until letGo is
+// called. k is "old".
+func slowLeader(t *testing.T) (c *testCluster, letGo func()) {
+	t.Helper()
+	disk := &heldDisk{}
+	c = prepare(t, 3)
+	c.change = func(cfg *cluster.Config) {
+		if cfg.NodeID == "n1" {
+			cfg.OpenStores = disk.open
+		}
+	}
 	c.open(c.ids()...)
 	c.ready(c.ids()...)
 	c.transfer("n1")
 	c.client("n1").want(t, ok, "SET", "k", "old")
 	c.caughtUp(c.ids()...)
+	disk.Lock()
+	return c, sync.OnceFunc(disk.Unlock)
+}
 
-	disks["n1"].Lock()
-	letGo := sync.OnceFunc(disks["n1"].Unlock)
+// An entry that both others have on disk, and the leader has not, is known to
+// nobody: with the leader's power it could be gone from a majority.
+func TestOwnDisk_Slow(t *testing.T) {
+	t.Parallel()
+	c, letGo := slowLeader(t)
 	defer letGo()
 	before := c.node("n1").Status()
 	writes := map[string]<-chan result{"n1": c.client("n1").start("SET", "k", "new"), "n2": c.client("n2").start("SET", "k", "new")}
@@ -95,17 +105,7 @@ func TestOwnDisk_Slow(t *testing.T) {
 // that it took for stored is on disk, or cut off.
 func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	t.Parallel()
-	disks := map[string]*heldDisk{"n1": {}, "n2": {}, "n3": {}}
-	c := prepare(t, 3)
-	c.change = func(cfg *cluster.Config) { cfg.OpenStores = disks[cfg.NodeID].open }
-	c.open(c.ids()...)
-	c.ready(c.ids()...)
-	c.transfer("n1")
-	c.client("n1").want(t, ok, "SET", "k", "old")
-	c.caughtUp(c.ids()...)
-
-	disks["n1"].Lock()
-	letGo := sync.OnceFunc(disks["n1"].Unlock)
+	c, letGo := slowLeader(t)
 	defer letGo()
 	for _, id := range c.others("n1") {
 		c.net.hold("n1", id)
