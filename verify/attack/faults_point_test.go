@@ -31,7 +31,8 @@ func TestPoints_AreSurvived(t *testing.T) {
 		store  string
 		points []string
 	}{
-		{"boltdb", []string{"member-proposed:1", "member-changed:2", "member-changed:3", "install-uncut:1", "suffix-uncut:1", "vote-written:1"}},
+		{"boltdb", []string{"member-proposed:1", "member-changed:2", "member-changed:3", "install-uncut:1", "suffix-uncut:1", "vote-written:1",
+			"entry-open:5", "entry-open:20", "append-synced:9"}},
 		{"wal", []string{"append-torn:9", "append-written:20", "group-sent:30", "reply-received:30", "entry-proposed:5", "entry-durable:5",
 			"entry-applied:5", "transfer-begun:1", "office-unopened:1"}},
 		{"wal", []string{"vote-written:2", "term-written:2", "snapshot-torn:1", "snapshot-named:1", "segment-unlisted:1", "vote-unwritten:2",
