@@ -13,17 +13,17 @@ import (
 // to send it.
 var errNotFed = errors.New("this node does not lead that term any more, or the node is no member")
 
-// feedCheck is how often it is looked at whether somebody who is away is still to
-// be fed.
+// feedCheck is how often somebody who is away is tried.
 const feedCheck = 100 * time.Millisecond
 
 // reach keeps raft from trying in vain to feed a member that is away. After each
 // failure hashicorp/raft 1.7.3 doubles a pause, up to ten seconds, which nothing
 // ends: a member that is back then hears heartbeats, and gets no entries, and does
 // not count for a majority, though a leader is there to feed it. So after a failure the
-// next request waits until a heartbeat has got through, and raft counts one
-// failure, not ten. Heartbeats go on all the while, at most half of
-// Options.HeartbeatTimeout apart.
+// next request waits until something has got through, a heartbeat of raft's or
+// one of its own, and raft counts one failure, not ten. (Raft's alone would not do: a
+// leader whose timers are slow sends them so seldom that its followers live on
+// the appends; simulator, seed 628.)
 type reach struct {
 	// feeds reports whether this node leads a term and has that member.
 	feeds func(id raft.ServerID, term uint64) bool
@@ -37,7 +37,7 @@ func newReach(ctx context.Context, feeds func(id raft.ServerID, term uint64) boo
 	return &reach{feeds: feeds, ctx: ctx, away: make(map[raft.ServerID]chan struct{})}
 }
 
-// heard notes that a heartbeat has got through, or not.
+// heard notes whether a heartbeat has got through.
 func (r *reach) heard(id raft.ServerID, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,9 +48,9 @@ func (r *reach) heard(id raft.ServerID, err error) {
 }
 
 // feed makes a request that brings entries, or a snapshot, when the member is
-// there. raft feeds a member from one goroutine.
-func (r *reach) feed(id raft.ServerID, term uint64, request func() error) error {
-	if err := r.await(id, term); err != nil {
+// there; heartbeat tries whether it is. raft feeds a member from one goroutine.
+func (r *reach) feed(id raft.ServerID, term uint64, heartbeat, request func() error) error {
+	if err := r.await(id, term, heartbeat); err != nil {
 		return err
 	}
 	err := request()
@@ -65,7 +65,7 @@ func (r *reach) feed(id raft.ServerID, term uint64, request func() error) error 
 }
 
 // await waits until the member has been reached after its last failure.
-func (r *reach) await(id raft.ServerID, term uint64) error {
+func (r *reach) await(id raft.ServerID, term uint64, heartbeat func() error) error {
 	r.mu.Lock()
 	back := r.away[id]
 	r.mu.Unlock()
@@ -75,15 +75,20 @@ func (r *reach) await(id raft.ServerID, term uint64) error {
 	t := time.NewTicker(feedCheck)
 	defer t.Stop()
 	for {
+		if !r.feeds(id, term) {
+			return errNotFed
+		}
+		err := heartbeat()
+		r.heard(id, err)
+		if err == nil {
+			return nil
+		}
 		select {
 		case <-back:
 			return nil
 		case <-r.ctx.Done():
 			return r.ctx.Err()
 		case <-t.C:
-			if !r.feeds(id, term) {
-				return errNotFed
-			}
 		}
 	}
 }
