@@ -348,7 +348,13 @@ func (w *world) repair() {
 	for _, id := range w.ids() {
 		w.revive(id)
 	}
-	for range 100 {
+	// A node whose timers are thirty times slower needs half a minute for an election,
+	// and if the others need its vote, one in vain is followed by another.
+	tries := 100
+	for _, id := range w.ids() {
+		tries = max(tries, 15*w.node(id).sluggish)
+	}
+	for range tries {
 		<-time.After(askEvery)
 		ids, leader, term := w.members()
 		if leader == "" {
