@@ -30,23 +30,23 @@ func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddre
 		t.reach.heard(id, err)
 		return err
 	}
-	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term, args.Leader), func() error {
+	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
 		args.LeaderCommitIndex = t.log.durable(args.LeaderCommitIndex)
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	})
 }
 
 // heartbeat returns a function that sends what raft sends as a heartbeat.
-func (t serialTransport) heartbeat(id raft.ServerID, target raft.ServerAddress, header raft.RPCHeader, term uint64, leader []byte) func() error {
+func (t serialTransport) heartbeat(id raft.ServerID, target raft.ServerAddress, header raft.RPCHeader, term uint64) func() error {
 	return func() error {
-		req := raft.AppendEntriesRequest{RPCHeader: header, Term: term, Leader: leader}
+		req := raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 		return t.NetworkTransport.AppendEntries(id, target, &req, &raft.AppendEntriesResponse{})
 	}
 }
 
 // InstallSnapshot implements raft.Transport.
 func (t serialTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term, args.Leader), func() error {
+	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
 		return t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
 	})
 }
