@@ -109,8 +109,7 @@ func (b *backlog) StoreLog(l *raft.Log) error { return b.StoreLogs([]*raft.Log{l
 // StoreLogs implements raft.LogStore. A leader's commands are handed over; all
 // else is on disk when it returns.
 func (b *backlog) StoreLogs(logs []*raft.Log) error {
-	command := func(l *raft.Log) bool { return l.Type == raft.LogCommand }
-	if !b.leads() || !all(logs, command) {
+	if !b.leads() || slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type != raft.LogCommand }) {
 		if err := b.drain(); err != nil {
 			return err
 		}
@@ -123,10 +122,6 @@ func (b *backlog) StoreLogs(logs []*raft.Log) error {
 	}
 	b.setOpen(append(b.open, logs...))
 	return nil
-}
-
-func all[T any](s []T, f func(T) bool) bool {
-	return !slices.ContainsFunc(s, func(v T) bool { return !f(v) })
 }
 
 // FirstIndex implements raft.LogStore.

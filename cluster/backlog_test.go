@@ -196,8 +196,8 @@ func TestBacklog_Compaction(t *testing.T) {
 		if err := b.DeleteRange(1, 10); err != nil {
 			t.Error(err)
 		}
-		if first, _ := b.FirstIndex(); first != 11 {
-			t.Errorf("log begins at %d, want 11", first)
+		if first, err := b.FirstIndex(); first != 11 || err != nil {
+			t.Errorf("log begins at %d (%v), want 11", first, err)
 		}
 		close(disk.let)
 		b.close()
@@ -241,8 +241,8 @@ func TestBacklog_Close(t *testing.T) {
 		store(t, b, entries(raft.LogCommand, 11, 14))
 		close(disk.let)
 		b.close()
-		if last, _ := disk.LastIndex(); last != 14 {
-			t.Errorf("disk ends at %d, want 14", last)
+		if last, err := disk.LastIndex(); last != 14 || err != nil {
+			t.Errorf("disk ends at %d (%v), want 14", last, err)
 		}
 	})
 }

@@ -9,7 +9,8 @@
 // it over its link to the leader's office: directly when this node leads
 // (localLink), over a write stream otherwise (remoteLink, served by
 // writeStream). The office's one proposer stamps everything that has arrived
-// and appends it as one entry. When the machine of the leader has applied the
+// and appends it as one entry, which the backlog writes to the leader's disk while
+// raft sends it to the others. When the machine of the leader has applied the
 // entry, the office hands each session's results to its sink: the gateway, or
 // the stream back to the node they came from. The gateway keeps every group
 // until its reply is there; at a new leader it asks what that has got and sends
@@ -35,7 +36,8 @@
 // and waits for: sweepCalls (ends calls that waited too long), watchLeadership
 // (opens and closes offices), watchLeader (pokes the link on a new leader),
 // keepLinked (the link and, under it, a goroutine per stream of a remoteLink),
-// keepSnapshots, keepMembers (lets caught-up members vote, learns addresses). An
+// keepSnapshots, keepMembers (lets caught-up members vote, learns addresses), and the
+// backlog's write, which ends after raft. An
 // office owns propose and keepTime. The mux owns a goroutine per stream served.
 //
 // # What a caller owes

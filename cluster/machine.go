@@ -17,13 +17,14 @@ import (
 // for the commit index would otherwise wait for an entry that never comes.
 type machine struct {
 	// hooks, set before raft starts.
-	// await says whether all up to index is on this node's disk, when it is.
-	await       func(index uint64) bool
 	onApply     func(index, term uint64, res *fsm.Result)
 	onRestore   func()
 	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
 	fatal       func(error)
-	events      *eventQueue
+	// await waits until the log is on this node's disk up to index, and reports
+	// whether it is: see backlog.
+	await  func(index uint64) bool
+	events *eventQueue
 	// keeps says whether this node has all that a snapshot would bring: see
 	// restore.go.
 	keeps func(*raft.SnapshotMeta) (bool, error)

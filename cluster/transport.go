@@ -11,19 +11,23 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// serialTransport hides the heartbeat fast path of raft.NetworkTransport. With
-// it, a heartbeat of a newer term changes the term from a transport goroutine
-// while the main loop may be appending: a leader then stamps an entry with a
-// term that it does not lead (hashicorp/raft issue 695). Without it heartbeats
-// queue with everything else, so HeartbeatTimeout has to outlast a slow fsync.
+// serialTransport is raft's transport, with three differences.
+//
+// It hides the heartbeat fast path of raft.NetworkTransport. With it, a heartbeat of
+// a newer term changes the term from a transport goroutine while the main loop may
+// be appending: a leader then stamps an entry with a term that it does not lead
+// (hashicorp/raft issue 695). Without it heartbeats queue with everything else, so
+// HeartbeatTimeout has to outlast a slow fsync.
+//
+// It tells no other node of a commit that the leader's disk does not have yet: see
+// backlog. And it does not try to feed a member that is away: see reach.
 type serialTransport struct {
 	*raft.NetworkTransport
 	log   *backlog
 	reach *reach
 }
 
-// AppendEntries implements raft.Transport. No follower hears that an entry is
-// committed before the leader's disk has it too.
+// AppendEntries implements raft.Transport.
 func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0 { // a heartbeat
 		err := t.NetworkTransport.AppendEntries(id, target, args, resp)

@@ -50,7 +50,7 @@ const (
 	// EntryOpen: a leader has given an entry to the disk's goroutine and to those that
 	// send it; it is not written here, and may be sent.
 	EntryOpen = "entry-open"
-	// EntryDurable: an entry is durable on the leader, and may be sent to no follower.
+	// EntryDurable: an entry is durable on the leader, and perhaps nowhere else.
 	EntryDurable = "entry-durable"
 	// EntryApplied: a leader has applied an entry with groups, and sent no reply.
 	EntryApplied = "entry-applied"

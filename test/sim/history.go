@@ -221,11 +221,7 @@ func run(plan *Schedule) *Result {
 	lists := h.lists()
 	w.commits()
 	length := w.elapsed()
-	w.over.Store(true)
-	for _, id := range w.ids() {
-		w.stop(id)
-	}
-	w.wg.Wait()
+	w.end()
 	return h.judge(length, recoveries, lists)
 }
 

@@ -32,11 +32,7 @@ func lateSnapshots(plan *Schedule) *Result {
 	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int), Checks: make(map[string]int)}
 	r.playSnapshots(w)
 	w.look()
-	w.over.Store(true)
-	for _, id := range w.ids() {
-		w.stop(id)
-	}
-	w.wg.Wait()
+	w.end()
 	r.Virtual, r.Violations = w.elapsed(), w.audit.violations()
 	return r
 }

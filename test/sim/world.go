@@ -316,6 +316,15 @@ func (w *world) revive(id string) {
 	}
 }
 
+// end stops all nodes for good and waits for what belongs to them.
+func (w *world) end() {
+	w.over.Store(true)
+	for _, id := range w.ids() {
+		w.stop(id)
+	}
+	w.wg.Wait()
+}
+
 // join adds a node that knows the first ones.
 func (w *world) join(id string) {
 	w.place(id, append(slices.Clone(w.peers), cluster.Peer{ID: id, Addr: address(id)}))

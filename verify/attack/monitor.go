@@ -124,8 +124,8 @@ const (
 	settle = time.Second
 )
 
-// restWithin covers the 10 s that raft lets pass, at the longest, before it tries a
-// member again that was away.
+// restWithin covers the 10 s that an older build, which make upgrade-test mixes in,
+// may let pass before it tries a member again that was away.
 const restWithin = 30 * time.Second
 
 // rest waits until all members show the same place of the log, and notes it.
