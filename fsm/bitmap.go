@@ -168,6 +168,8 @@ func bitpos(c *Ctx, args [][]byte) Reply {
 		return Int(-bit) // zeros without an end
 	case len(args) > 6:
 		return Error(msgSyntax)
+	case len(args) == 6 && !fold(args[5], "BIT") && !fold(args[5], "BYTE"):
+		return Error(msgSyntax) // told before mistakes in the numbers
 	}
 	from, to := int64(0), int64(len(o.str))*8
 	if len(args) > 3 {
@@ -196,16 +198,37 @@ func bitpos(c *Ctx, args [][]byte) Reply {
 	return Int(-1)
 }
 
+// bitAnd, bitOr and bitXor change result by a string that is not longer; behind its
+// end are zeros.
+func bitAnd(result []byte, s string) {
+	for i := range len(s) {
+		result[i] &= s[i]
+	}
+	clear(result[len(s):])
+}
+
+func bitOr(result []byte, s string) {
+	for i := range len(s) {
+		result[i] |= s[i]
+	}
+}
+
+func bitXor(result []byte, s string) {
+	for i := range len(s) {
+		result[i] ^= s[i]
+	}
+}
+
 func bitop(c *Ctx, args [][]byte) Reply {
-	var op func(a, b byte) byte
-	not := false
+	var op func(result []byte, s string)
+	xor, not := false, false
 	switch {
 	case fold(args[1], "AND"):
-		op = func(a, b byte) byte { return a & b }
+		op = bitAnd
 	case fold(args[1], "OR"):
-		op = func(a, b byte) byte { return a | b }
+		op = bitOr
 	case fold(args[1], "XOR"):
-		op = func(a, b byte) byte { return a ^ b }
+		op, xor = bitXor, true
 	case fold(args[1], "NOT"):
 		not = true
 	default:
@@ -214,19 +237,33 @@ func bitop(c *Ctx, args [][]byte) Reply {
 	if not && len(args) != 4 {
 		return Error(msgBitNot)
 	}
+	// A key may be named a million times: once is enough for AND and OR, and for
+	// XOR twice is as good as never.
+	times := make(map[string]int)
+	for _, key := range args[3:] {
+		times[string(key)]++
+	}
 	var sources []string
 	size := 0
 	for _, key := range args[3:] {
+		n := times[string(key)]
+		if n == 0 {
+			continue
+		}
+		times[string(key)] = 0
 		o, wrong := c.lookupString(key)
 		switch {
 		case wrong:
 			return Error(msgWrongType)
 		case o == nil:
 			sources = append(sources, "")
+			continue
+		case xor && n%2 == 0:
+			sources = append(sources, "")
 		default:
 			sources = append(sources, o.str)
-			size = max(size, len(o.str))
 		}
+		size = max(size, len(o.str))
 	}
 	if size == 0 {
 		if old := c.lookup(args[2]); old != nil {
@@ -237,13 +274,7 @@ func bitop(c *Ctx, args [][]byte) Reply {
 	result := make([]byte, size)
 	copy(result, sources[0])
 	for _, s := range sources[1:] {
-		for i := range result {
-			var b byte
-			if i < len(s) {
-				b = s[i]
-			}
-			result[i] = op(result[i], b)
-		}
+		op(result, s)
 	}
 	if not {
 		for i := range result {

@@ -405,9 +405,19 @@ func randomCount(args [][]byte, word string) (count int64, with bool, fail Reply
 	return count, with, Null
 }
 
-// randomPlaces draws count of n places, a negative count with repetitions.
-func (c *Ctx) randomPlaces(count int64, n int, f func(i int) bool) {
+// maxRepeats bounds how many places are drawn with repetitions: a call could ask
+// for any number of them from a collection of one element.
+const (
+	maxRepeats = 1 << 18
+	msgRepeats = "ERR more than 262144 elements with repetitions, ask for less at a time"
+)
+
+// randomPlaces draws count of n places, a negative count with repetitions, and
+// reports whether so many may be drawn.
+func (c *Ctx) randomPlaces(count int64, n int, f func(i int) bool) bool {
 	switch {
+	case count < -maxRepeats:
+		return false
 	case count < 0:
 		for ; count < 0 && f(c.below(n)); count++ {
 		}
@@ -417,6 +427,7 @@ func (c *Ctx) randomPlaces(count int64, n int, f func(i int) bool) {
 	default:
 		c.sample(int(count), n, f)
 	}
+	return true
 }
 
 // span turns two positions that may count from the end into a part of n

@@ -23,6 +23,8 @@ var flagWords = []named{
 	{Loading, "loading"},
 	{Stale, "stale"},
 	{SkipMonitor, "skip_monitor"},
+	{SkipSlowlog, "skip_slowlog"},
+	{Asking, "asking"},
 	{Fast, "fast"},
 	{NoAuth, "no_auth"},
 	{NoMandatoryKeys, "no_mandatory_keys"},
@@ -51,7 +53,7 @@ var categoryOrder = []string{
 
 // groupCategories are the groups that are ACL categories too.
 var groupCategories = map[string]string{
-	"string": "string", "bitmap": "bitmap", "list": "list", "set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream", "scripting": "scripting",
+	"string": "string", "bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo", "list": "list", "set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream", "scripting": "scripting",
 }
 
 // ACLCategories returns the categories as COMMAND INFO prints them, with the @.
@@ -111,6 +113,9 @@ func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 		return bitfieldAccess(args)
 	}
 	for _, k := range cmd.KeySpecs() {
+		if k.Unknown {
+			continue
+		}
 		if k.NumKeys {
 			if pos > k.Keys.First {
 				return k.Access

@@ -38,6 +38,16 @@
 // arity, flags, key positions, documentation. Routing, MULTI, COMMAND, metrics
 // and docs/commands.md read the row.
 //
+// # Floats
+//
+// Nodes need not have the same kind of processor, and what a command computes is
+// stored or answered, and answers are part of the hash chain: so it must not depend on
+// the processor. Sums, quotients and square roots do not. A product is converted,
+// float64(a * b), or else Go may leave out its rounding where something is added to it.
+// Sines and the like are in trig.go; those of package math differ in the last bit. What
+// may not fit the integer that it is made is looked at before (unsigned in geohash.go).
+// TestPurity looks for most of this.
+//
 // # Values
 //
 // An object, a key with its value, is replaced and never changed once others can

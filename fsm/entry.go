@@ -65,7 +65,15 @@ type TermStart struct {
 	Instance  string
 	Boot      uint64
 	ClusterID string // mints the cluster's id when the machine has none yet
+	Level     int    // of what the machine does in this office: see Level
 }
+
+// Level is the highest that this program knows. What a command does to the state
+// must be the same on all nodes, so what is new begins with an office whose leader
+// knows it, and ends with one whose leader does not:
+//
+//	1  absent keys have versions for WATCH, see removed
+const Level = 1
 
 // SessionID names one start of one node's process.
 type SessionID struct {
@@ -75,10 +83,11 @@ type SessionID struct {
 
 func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.Boot) }
 
-// AppendTermStart encodes a TermStart entry.
+// AppendTermStart encodes a TermStart entry. Its level stands where a batch has the
+// number of its groups, at which programs that know of no levels do not look.
 func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	base := len(dst)
-	dst = appendHeader(dst, entryTermStart, h, 0, 0)
+	dst = appendHeader(dst, entryTermStart, h, 0, t.Level)
 	dst = appendString(dst, t.NodeID)
 	dst = appendString(dst, t.Instance)
 	dst = binary.AppendUvarint(dst, t.Boot)
@@ -220,9 +229,9 @@ func decodeEntry(data []byte) (entry, error) {
 	return e, nil
 }
 
-func decodeTermStart(data []byte) (TermStart, error) {
-	var t TermStart
-	d := decoder{b: data}
+func decodeTermStart(e entry) (TermStart, error) {
+	t := TermStart{Level: e.groups}
+	d := decoder{b: e.rest}
 	t.NodeID = string(d.bytes())
 	t.Instance = string(d.bytes())
 	t.Boot = d.uvarint()

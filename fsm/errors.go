@@ -1,6 +1,9 @@
 package fsm
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // Texts that clients match on. They are Redis' own, to the letter.
 const (
@@ -40,9 +43,10 @@ var (
 	ErrFormat = errors.New("malformed")
 )
 
-// WrongArity is Redis' error for a wrong number of arguments.
+// WrongArity is Redis' error for a wrong number of arguments. The name may be as a
+// script spelled it.
 func WrongArity(name string) string {
-	return "ERR wrong number of arguments for '" + name + "' command"
+	return "ERR wrong number of arguments for '" + strings.ToLower(name) + "' command"
 }
 
 // UnknownCommand is Redis' error text for a command it does not know. Clients
@@ -70,6 +74,7 @@ func clip(b []byte, n int) string {
 	return string(b)
 }
 
+// invalidExpire refuses a time to live. The name may be as a script spelled it.
 func invalidExpire(name string) Reply {
-	return Error("ERR invalid expire time in '" + name + "' command")
+	return Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
 }

@@ -52,3 +52,11 @@ const (
 	MaxScriptBytes  = maxScriptBytes
 	MaxGroupEffects = maxGroupEffects
 )
+
+// What DUMP and RESTORE allow, and the trailer of what they exchange.
+var SealPayload = sealPayload
+
+const (
+	MaxUnfolded = maxUnfolded
+	MaxRestored = maxRestored
+)

@@ -140,6 +140,11 @@ func FuzzSnapshot(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(withCollections)
+	withLibraries := newFeed(f)
+	withLibraries.level(fsm.Level)
+	withLibraries.do("SET k v", "DEL k")
+	withLibraries.do(`_LIBRARY a "#!lua name=a\n" "\x01f\x01\x00" "\x01g\x00\x01\x04text"`)
+	f.Add(snapshotOf(f, withLibraries.m))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, snapshot := range [][]byte{data, resealBlocks(data)} {

@@ -176,6 +176,29 @@ func (r *groupReader) open(body []byte) error {
 	return r.d.err
 }
 
+// skip passes over an operation that a connection has asked for.
+func (r *groupReader) skip() error {
+	commands := uint64(1)
+	switch op := r.d.byte(); op {
+	case opCommand:
+	case opTransaction:
+		for n := r.d.uvarint(); n > 0 && r.d.err == nil; n-- {
+			r.d.uvarint()
+			r.d.bytes()
+			r.d.uvarint()
+		}
+		commands = r.d.uvarint()
+	default:
+		return fmt.Errorf("operation kind %d: %w", op, ErrVersion)
+	}
+	for ; commands > 0 && r.d.err == nil; commands-- {
+		if _, _, err := r.command(); err != nil {
+			return err
+		}
+	}
+	return r.d.err
+}
+
 // command reads db, argc and the arguments.
 func (r *groupReader) command() (db int, args [][]byte, err error) {
 	db = int(r.d.uvarint())

@@ -288,7 +288,7 @@ func hrandfield(c *Ctx, args [][]byte) Reply {
 		return Bulk(h.At(c.below(h.Len())).name)
 	}
 	var l collector
-	c.randomPlaces(count, h.Len(), func(i int) bool {
+	drawn := c.randomPlaces(count, h.Len(), func(i int) bool {
 		e := h.At(i)
 		switch {
 		case !with:
@@ -301,6 +301,9 @@ func hrandfield(c *Ctx, args [][]byte) Reply {
 		}
 		return !l.over()
 	})
+	if !drawn {
+		return Error(msgRepeats)
+	}
 	return l.reply(Array)
 }
 

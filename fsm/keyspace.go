@@ -189,6 +189,7 @@ func (c *Ctx) assign(o *object) {
 func (c *Ctx) remove(o *object) {
 	c.change()
 	c.m.dbs[c.db].tree.Delete(o)
+	c.m.removed.add(c.m.owner, o)
 	if o.deadline != 0 {
 		c.m.expiry.remove(c.db, o)
 	}

@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +109,14 @@ func TestLimits_Arguments(t *testing.T) {
 		{[]string{"SETRANGE", longKey, "0", "v"}, refused},
 		{[]string{"RENAME", "k", longKey}, refused},
 		{[]string{"COPY", "k", longKey}, refused},
+		{[]string{"PFADD", longKey, "a"}, refused},
+		{[]string{"PFADD", "h", longVal}, refused},
+		{[]string{"PFMERGE", longKey, "h"}, refused},
+		{[]string{"GEOADD", longKey, "1", "1", "a"}, refused},
+		{[]string{"GEOADD", "g", "1", "1", longVal}, refused},
+		{[]string{"GEORADIUS", "g", "1", "1", "1", "km", "STORE", longKey}, refused},
+		{[]string{"GEORADIUSBYMEMBER", "g", "a", "1", "km", "STOREDIST", longKey}, refused},
+		{[]string{"GEOSEARCHSTORE", longKey, "g", "FROMLONLAT", "1", "1", "BYRADIUS", "1", "km"}, refused},
 		{[]string{"MSET", "k", longKey}, "+OK\r\n"}, // a value of that length is fine
 		{[]string{"EXISTS", longKey}, ":0\r\n"},
 	} {
@@ -170,5 +179,141 @@ func TestRead_Concurrent(t *testing.T) {
 	wg.Wait()
 	if !bytes.Equal(snapshotOf(t, f.m), before) {
 		t.Error("reads changed the state")
+	}
+}
+
+// TestLimits_RepeatedKeys: naming a key very often costs no more than naming it, or
+// is refused. Done one by one, these would take hours: the test would not end.
+func TestLimits_RepeatedKeys(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	const times, members = 100_000, 20_000
+	f.do(fmt.Sprintf("SETRANGE bits %d x", 4<<20-1), "SET odd abc")
+	for _, add := range [][]string{{"SADD", "s"}, {"SADD", "t"}, {"ZADD", "z"}} {
+		f.group.Reset(2, 1)
+		for i := range members {
+			if add[0] == "ZADD" {
+				add = append(add, "1")
+			}
+			add = append(add, fmt.Sprintf("%s%d", add[1], i))
+		}
+		f.add(add...)
+		f.send()
+	}
+	size, refused := fmt.Sprintf(":%d\r\n", members), "-ERR collection exceeds maximum allowed size\r\n"
+	for _, c := range []struct {
+		words  []string // before the keys
+		repeat []string
+		want   string
+		after  string // a command
+		result string // and its reply
+	}{
+		{[]string{"BITOP", "AND", "d", "odd"}, []string{"bits"}, ":4194304\r\n", "GETRANGE d 0 2", "$3\r\n\x00\x00\x00\r\n"},
+		{[]string{"BITOP", "OR", "d", "odd"}, []string{"bits"}, ":4194304\r\n", "GETRANGE d 0 2", "$3\r\nabc\r\n"},
+		{[]string{"BITOP", "XOR", "d", "odd"}, []string{"bits"}, ":4194304\r\n", "GETRANGE d 4194303 4194303", "$1\r\n\x00\r\n"},
+		{[]string{"BITOP", "XOR", "d", "bits", "odd"}, []string{"bits"}, ":4194304\r\n", "GETRANGE d 4194303 4194303", "$1\r\nx\r\n"},
+		{[]string{"SUNIONSTORE", "d"}, []string{"s", "t"}, fmt.Sprintf(":%d\r\n", 2*members), "SCARD s", size},
+		{[]string{"SINTERSTORE", "d"}, []string{"s"}, size, "SCARD s", size},
+		{[]string{"SDIFFSTORE", "d", "s"}, []string{"t"}, size, "SCARD s", size},
+		{[]string{"SDIFFSTORE", "d", "s"}, []string{"s"}, ":0\r\n", "SCARD s", size},
+		{[]string{"ZUNIONSTORE", "d", fmt.Sprint(times)}, []string{"z"}, refused, "ZCARD d", ":0\r\n"},
+		{[]string{"ZINTERSTORE", "d", fmt.Sprint(times)}, []string{"z"}, refused, "ZCARD d", ":0\r\n"},
+		{[]string{"ZINTERCARD", fmt.Sprint(times)}, []string{"z"}, size, "ZCARD d", ":0\r\n"},
+		{[]string{"ZDIFFSTORE", "d", fmt.Sprint(times + 1), "z"}, []string{"s", "none"}, size, "ZCARD d", size},
+		{[]string{"ZUNIONSTORE", "d", "3001"}, []string{"z"}, size, "ZSCORE d z1", "$4\r\n3001\r\n"},
+		{[]string{"ZINTERSTORE", "d", "3001"}, []string{"z"}, size, "ZSCORE d z1", "$4\r\n3001\r\n"},
+	} {
+		words, n := c.words, times
+		if words[len(words)-1] == "3001" {
+			n = 3001
+		}
+		for i := range n {
+			words = append(words, c.repeat[i%len(c.repeat)])
+		}
+		f.group.Reset(2, 1)
+		f.add(words...)
+		if got := f.send(); got != c.want {
+			t.Errorf("%v: %.80q, want %q", c.words, got, c.want)
+		}
+		if got := f.do(c.after); got != c.result {
+			t.Errorf("%v, then %s: %.80q, want %q", c.words, c.after, got, c.result)
+		}
+	}
+}
+
+// TestLimits_Entry: an entry of a stream has no more strings than a snapshot can
+// hold, and what is there can be read from a snapshot.
+func TestLimits_Entry(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	add := func(key string, strs, length int) string {
+		f.group.Reset(2, 1)
+		f.add(slices.Concat([]string{"XADD", key, "*"}, slices.Repeat([]string{strings.Repeat("v", length)}, strs))...)
+		return f.send()
+	}
+	add("s", 2, 130<<10) // fills most of a block
+	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
+	if got := add("s", 1_000_000, 6); got != refused {
+		t.Errorf("a million strings: %.100q", got)
+	}
+	if got := add("s", fsm.MaxStringBytes/132, 128); strings.HasPrefix(got, "-") {
+		t.Errorf("as many as there may be: %.100q", got)
+	}
+	ask := func(words ...string) {
+		f.group.Reset(2, 1)
+		f.add(words...)
+		f.send()
+	}
+	large := strings.Repeat("v", fsm.MaxStringBytes)
+	ask("HSET", "h", "first", large[:255<<10])
+	ask("HSET", "h", large, large)
+	whole := snapshotOf(t, f.m)
+	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
+		t.Error("the snapshot gives another state")
+	}
+}
+
+// TestLimits_Sort: what one SORT may look at is bounded, and so is what it stores.
+func TestLimits_Sort(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	ask := func(words ...string) string {
+		f.group.Reset(2, 1)
+		f.add(words...)
+		return f.send()
+	}
+	words := []string{"RPUSH", "l"}
+	for i := range 1000 {
+		words = append(words, fmt.Sprint(i))
+	}
+	ask(words...)
+	var gets []string
+	for range 20_000 {
+		gets = append(gets, "GET", "w_*")
+	}
+	const refused = "-ERR SORT looks up more than it may, ask for fewer elements or patterns at a time\r\n"
+	if got := ask(append([]string{"SORT_RO", "l"}, gets...)...); got != refused {
+		t.Errorf("20 million lookups: %.100q", got)
+	}
+	if got := ask("SORT", "l", "BY", strings.Repeat("w", fsm.MaxKeyBytes)+"*"); got != refused {
+		t.Errorf("long keys: %.100q", got)
+	}
+	f.do(fmt.Sprintf("SETRANGE large %d x", 1<<20))
+	// One large value is the weight of all.
+	f.group.Reset(2, 1)
+	f.add("SET", "number1", "1."+strings.Repeat("0", fsm.MaxStringBytes-2))
+	f.send()
+	ask(append([]string{"RPUSH", "ones"}, slices.Repeat([]string{"1"}, 500)...)...)
+	for _, alpha := range [][]string{nil, {"ALPHA"}} {
+		if got := ask(append([]string{"SORT", "ones", "BY", "number*", "STORE", "out"}, alpha...)...); got != refused {
+			t.Errorf("by a large value, %v: %.100q", alpha, got)
+		}
+	}
+	if got, want := ask("SORT", "l", "BY", "nosort", "GET", "larg*", "GET", "large*", "STORE", "out"), ":2000\r\n"; got != want {
+		t.Errorf("nothing found: %.100q", got)
+	}
+	f.do("RPUSH e e e e e e e e e e e")
+	if got, want := ask("SORT", "e", "BY", "nosort", "GET", "larg*", "GET", "larg*", "GET", "larg*", "GET", "larg*", "GET", "larg*", "STORE", "out"), "-ERR SORT stores more than 50331648 bytes\r\n"; got != want {
+		t.Errorf("55 times 1 MiB: %.100q", got)
 	}
 }

@@ -21,11 +21,13 @@ type Machine struct {
 	chain     uint64 // running hash over (index, clock, replies)
 	dbs       [Databases]db
 	scripts   scriptCache
+	libraries libraries
 	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
 	stats     Stats
 	notices   notices // notify-keyspace-events
 	waits     waits
 	users     *Users // never nil
+	removed   removed
 
 	expiry expiry
 	owner  *seqOwner // of the nodes of collections that may be changed in place
@@ -52,7 +54,7 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, scripts: newScriptCache(), sessions: make(map[string]*session), users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &seqOwner{}}
+	m := &Machine{table: table, scripts: newScriptCache(), libraries: newLibraries(), sessions: make(map[string]*session), users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &seqOwner{}}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}
@@ -159,7 +161,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 }
 
 func (m *Machine) applyTermStart(e entry, term uint64, res *Result) error {
-	t, err := decodeTermStart(e.rest)
+	t, err := decodeTermStart(e)
 	if err != nil {
 		return err
 	}
@@ -170,6 +172,9 @@ func (m *Machine) applyTermStart(e entry, term uint64, res *Result) error {
 		m.clusterID = t.ClusterID
 	}
 	m.term = term
+	if counts := t.Level >= 1; counts != m.removed.counts {
+		m.removed = removed{counts: counts}
+	}
 	m.waits.holdAll()
 	m.clock.Wall = e.header.Wall
 	res.TermStart = &t
@@ -295,10 +300,10 @@ type ReadRequest struct {
 	Now  int64
 	Wall int64  // microseconds, 0 for the log's
 	Seed uint64 // for RANDOMKEY
-	// Runner interprets read-only scripts, Kill is SCRIPT KILL: it reports whether
-	// there was a script to end. Both may be nil.
-	Runner ScriptRunner
-	Kill   func() bool
+	// Runner interprets read-only scripts, Scripts knows which scripts run. Both
+	// may be nil.
+	Runner  ScriptRunner
+	Scripts RunningScripts
 }
 
 // ErrUnlogged means that a read would have to change the state: EVAL_RO of a
@@ -311,7 +316,7 @@ var ErrUnlogged = errors.New("read has an effect and must go through the log")
 // again after a tick is committed. A leader may neither hide such a key (no
 // entry says that it expired) nor show it (its time is over).
 func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, overdue bool, err error) {
-	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, kill: req.Kill, patience: Trial}
+	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, scripts: req.Scripts, patience: Trial}
 	if c.wall == 0 {
 		c.wall = m.clock.Wall
 	}
@@ -340,6 +345,7 @@ func (m *Machine) Fork() *Machine {
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
 	f.scripts = m.scripts.fork()
+	f.libraries = m.libraries.fork()
 	f.waits = m.waits.fork()
 	m.disown()
 	f.disown()
@@ -377,7 +383,8 @@ type Ctx struct {
 	// patience is what scripts are run with; cut is set when one was too slow for it.
 	patience Patience
 	cut      bool
-	kill     func() bool
+	begun    int64          // see ScriptCall.Group
+	scripts  RunningScripts // nil in a group that goes through the log
 
 	// readyList are the keys that the operation gave a value and that somebody
 	// waits for, in order; readyKeys are the same as a set.
@@ -503,16 +510,19 @@ func (c *Ctx) transaction() (Reply, error) {
 		if replies[i], err = c.next(); err != nil {
 			return Reply{}, err
 		}
+		if c.cut && c.rec != nil { // nothing of it will stay
+			return Array(replies[:i+1]), nil
+		}
 	}
 	return Array(replies), nil
 }
 
-// versionOf is what WATCH remembers: 0 for an absent key.
+// versionOf is what WATCH remembers of a key.
 func (c *Ctx) versionOf(key []byte) Pos {
 	if o := c.lookup(key); o != nil {
 		return o.version
 	}
-	return 0
+	return c.m.removed.version(hashKey(key), c.m.dbs[c.db].get(key))
 }
 
 // viewString looks at bytes as a string without copying: only for lookups that

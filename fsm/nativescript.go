@@ -32,6 +32,26 @@ type nativeScript struct {
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
+	tracks     bool // the keys are still to be told of: see reads
+}
+
+// reads notes that the script reads: as in Redis, that counts as a read of all its
+// keys for a connection that tracks. What the script writes afterwards is news for
+// the connection itself.
+func (s *nativeRun) reads() {
+	if !s.tracks {
+		return
+	}
+	s.tracks = false
+	for _, key := range s.keys {
+		s.tracked(s.m.table.Find([]byte("get")), [][]byte{nil, key})
+	}
+}
+
+// readsAgain is reads for what stands behind a write.
+func (s *nativeRun) readsAgain() {
+	s.tracks = s.r.track
+	s.reads()
 }
 
 // Bounds of what native scripts take: below all limits of the commands in them.
@@ -58,14 +78,9 @@ func (n *nativeScript) fits(keys, argv [][]byte) bool {
 // call runs the script. An error gets the tail that the interpreter would put
 // behind it.
 func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
-	reply := n.run(&nativeRun{c, keys, argv})
+	reply := n.run(&nativeRun{c, keys, argv, c.r.track})
 	if reply.IsError() {
 		return Error(reply.s + " script: " + sha + ", on @user_script:" + strconv.Itoa(n.line) + ".")
-	}
-	if c.r.track {
-		for _, key := range keys {
-			c.tracked(c.m.table.Find([]byte("get")), [][]byte{nil, key})
-		}
 	}
 	return reply
 }
@@ -186,6 +201,7 @@ func (s *nativeRun) do(name string, args ...[]byte) Reply {
 // held looks whether the key holds the token ARGV[1]. o is nil if there is no
 // key; fail is what GET raises.
 func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
+	s.reads()
 	o, wrong := s.lookupString(key)
 	if wrong {
 		return nil, false, Error(msgWrongType)
@@ -242,6 +258,7 @@ func springRenew(s *nativeRun) Reply {
 }
 
 func springObtain(s *nativeRun) Reply {
+	s.reads()
 	if s.lookup(s.keys[0]) == nil {
 		s.setPX(s.keys[0])
 		return One
@@ -304,7 +321,11 @@ func rslockExtend(s *nativeRun) Reply {
 }
 
 func rueidisExtend(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(*object) Reply { return s.do("pexpireat", s.keys[0], s.argv[1]) })
+	return s.ifHeld(Zero, func(*object) Reply {
+		set := s.do("pexpireat", s.keys[0], s.argv[1])
+		s.readsAgain()
+		return set
+	})
 }
 
 // signallingUnlock wakes who waits for the second key with BLPOP.
@@ -335,6 +356,7 @@ func signallingExtend(s *nativeRun) Reply {
 }
 
 func nodeRedlockAcquire(s *nativeRun) Reply {
+	s.reads()
 	for _, key := range s.keys {
 		if s.lookup(key) != nil {
 			return Zero
@@ -389,6 +411,7 @@ func redislockObtain(s *nativeRun) Reply {
 	if s.lookup(s.keys[0]) == nil {
 		return s.do("set", set...)
 	}
+	s.reads()
 	n, _ := parseInt(s.argv[1]) // a number: see fits
 	o, wrong := s.lookupString(s.keys[0])
 	switch {
@@ -402,6 +425,7 @@ func redislockObtain(s *nativeRun) Reply {
 
 // redlockRbLock takes a key that is free, if ARGV[3] allows, or extends its own.
 func redlockRbLock(s *nativeRun) Reply {
+	s.reads()
 	if s.lookup(s.keys[0]) == nil {
 		if string(s.argv[2]) != "yes" {
 			return Null
@@ -412,6 +436,7 @@ func redlockRbLock(s *nativeRun) Reply {
 }
 
 func laravelAdd(s *nativeRun) Reply {
+	s.reads()
 	if s.lookup(s.keys[0]) != nil {
 		return Null
 	}
@@ -419,7 +444,11 @@ func laravelAdd(s *nativeRun) Reply {
 }
 
 func rueidisSet(unit string) func(s *nativeRun) Reply {
-	return func(s *nativeRun) Reply { return s.do("set", s.keys[0], s.argv[0], []byte(unit), s.argv[1]) }
+	return func(s *nativeRun) Reply {
+		set := s.do("set", s.keys[0], s.argv[0], []byte(unit), s.argv[1])
+		s.readsAgain()
+		return set
+	}
 }
 
 // rueidisSetIfAbsent looks at the key afterwards, so that the client is told of
@@ -427,9 +456,12 @@ func rueidisSet(unit string) func(s *nativeRun) Reply {
 func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		if _, wrong := s.lookupString(s.keys[0]); wrong {
+			s.reads()
 			return Error(msgWrongType)
 		}
-		return s.do("set", s.keys[0], s.argv[0], []byte("NX"), []byte(unit), s.argv[1])
+		set := s.do("set", s.keys[0], s.argv[0], []byte("NX"), []byte(unit), s.argv[1])
+		s.readsAgain()
+		return set
 	}
 }
 
@@ -437,6 +469,7 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 // of another still lasts. HINCRBY is the only call that can fail, and the first
 // that writes.
 func redissonLock(s *nativeRun) Reply {
+	s.reads()
 	o, wrong := s.lookupType(s.keys[0], typeHash)
 	if wrong {
 		return Error(msgWrongType)
@@ -457,6 +490,7 @@ func aHolderEach(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 // redissonRenew renews the locks whose holders are still in their hashes, and
 // says which.
 func redissonRenew(s *nativeRun) Reply {
+	s.reads()
 	for _, key := range s.keys {
 		if _, wrong := s.lookupType(key, typeHash); wrong {
 			return Error(msgWrongType)
@@ -478,6 +512,7 @@ func publishes(_, argv [][]byte) bool { return fold(argv[3], "PUBLISH") || fold(
 // redissonUnlock counts down the holder ARGV[3] and tells when nobody is left.
 // KEYS[3] keeps the answer for a while, for a client that asks again.
 func redissonUnlock(s *nativeRun) Reply {
+	s.reads()
 	answered := s.do("get", s.keys[2])
 	switch {
 	case answered.IsError():
@@ -525,6 +560,7 @@ func potteryAcquired(s *nativeRun) Reply {
 }
 
 func redlockRbPTTL(s *nativeRun) Reply {
+	s.reads()
 	value := s.do("get", s.keys[0])
 	if value.IsError() {
 		return value

@@ -25,6 +25,10 @@ func parseInt(b []byte) (int64, bool) {
 	return n, err == nil
 }
 
+// ParseInt reads a decimal as strictly as Redis does: no sign but '-', no leading
+// zeros, no blanks, nothing beyond 64 bits.
+func ParseInt(b []byte) (n int64, ok bool) { return parseInt(b) }
+
 // longDoubleBits is the mantissa of the x87 long double in which Redis adds
 // for INCRBYFLOAT: with the same width, 0.1 + 0.2 is 0.3 here too.
 const longDoubleBits = 64

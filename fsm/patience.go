@@ -1,6 +1,9 @@
 package fsm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Patience says how long the scripts of a group may run. While the leader
 // rehearses a group nothing can be written, so a script gets a moment there at
@@ -10,7 +13,8 @@ type Patience byte
 
 const (
 	// Briefly is for a group that nobody has tried: if a script is cut, no part of
-	// the group is proposed, and the reply says TooLong.
+	// the group is proposed, and the reply says TooLong. A group of several
+	// operations is then run in pieces: see SplitGroup.
 	Briefly Patience = iota
 	// Trial is for a script outside the log: the leader's trial, or a read.
 	Trial
@@ -66,9 +70,33 @@ var tooLongGroup = func() []byte {
 	return b
 }()
 
-// Try runs a group with scripts and returns its replies, how many operations it
-// has, and whether a script was cut. m must be a fork that nobody
-// else uses; it is not to be used again.
+// SplitGroup makes two groups of one, with half of its operations each, to be run
+// one after the other. ok is false if there is but one, which may be a transaction.
+// What stands between two commands of a pipeline is nobody's promise.
+func SplitGroup(body []byte) (first, second []byte, ok bool) {
+	var r groupReader
+	if r.open(body) != nil {
+		return nil, nil, false
+	}
+	head := len(body) - len(r.d.b)
+	var ends []int
+	for len(r.d.b) > 0 {
+		if r.skip() != nil {
+			return nil, nil, false
+		}
+		ends = append(ends, len(body)-len(r.d.b))
+	}
+	if len(ends) < 2 {
+		return nil, nil, false
+	}
+	cut := ends[len(ends)/2-1]
+	return body[:cut:cut], slices.Concat(body[:head], body[cut:]), true
+}
+
+// Try runs a group with scripts and returns its replies, of how many operations
+// they are, and whether a script was cut: then that ends it, and ops is more than
+// one if something of the group is left. m must be a fork that nobody else uses; it
+// is not to be used again.
 func (m *Machine) Try(h Header, body []byte, runner ScriptRunner) (replies []byte, ops int, cut bool, err error) {
 	r := m.rehearsal(h, runner)
 	r.c.patience = Trial

@@ -41,7 +41,7 @@ func ReadRecord(data []byte) (Record, error) {
 	}
 	rec := Record{Header: e.header}
 	if e.kind == entryTermStart {
-		t, err := decodeTermStart(e.rest)
+		t, err := decodeTermStart(e)
 		rec.TermStart = &t
 		return rec, err
 	}

@@ -122,7 +122,7 @@ func (r *Rehearsal) group(s *session, seq uint64, body []byte) (out []byte, scri
 		return nil, false, fmt.Errorf("group: %w", err)
 	}
 	c.proto = c.r.proto
-	c.rec = nil
+	c.rec, c.begun = nil, 0
 	scripted = body[0]&groupScript != 0
 	if scripted {
 		c.rec = &r.rec
@@ -142,7 +142,12 @@ func (r *Rehearsal) group(s *session, seq uint64, body []byte) (out []byte, scri
 			return nil, false, err
 		case r.trial:
 			r.replies = reply.Append(r.replies, c.proto)
-			r.ops++
+			if r.ops++; c.cut { // that is the verdict, whatever follows
+				if len(c.r.d.b) > 0 {
+					r.ops++
+				}
+				return nil, true, nil
+			}
 		case c.cut:
 			return nil, true, nil
 		case !scripted:
@@ -216,15 +221,31 @@ func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 // holds it must fit into the log.
 const maxGroupReply = 32 << 20
 
-// rehearsed runs a command of a group and records what it changed.
+// groupBegun is ScriptCall.Group: nil for reads, which hold up nobody.
+func (c *Ctx) groupBegun() *int64 {
+	if c.rec == nil {
+		return nil
+	}
+	return &c.begun
+}
+
+// rehearsed runs a command of a group and records what it changed, and what is to
+// be told of as read.
 func (c *Ctx) rehearsed(cmd *Command, args [][]byte) Reply {
 	c.rec.scripted = false
 	changes, draws := c.changes, c.draws
 	reply := cmd.Run(c, args)
-	if !c.rec.scripted && c.tookEffect(cmd, args, changes, reply) {
+	if !c.rec.scripted && (c.tellsRead(cmd.Routed(args)) || c.tookEffect(cmd, args, changes, reply)) {
 		c.rec.record(c, draws, cmd.Name, args)
 	}
 	return reply
+}
+
+// tellsRead reports whether other nodes have to run a command because it reads keys
+// for a connection with tracking, which only its own node knows: see EventTracked. What
+// a script read is noted call by call.
+func (c *Ctx) tellsRead(row *Command) bool {
+	return c.r.track && row.Flags&(ReadOnly|Scripted) == ReadOnly
 }
 
 // tookEffect reports whether a command did what other nodes have to do too: what

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ import (
 // the script's, an error ends it. "fail" ends it with an error, "result" returns
 // one; "try" goes on after an error; "resp3" and "readonly" are what they say,
 // "long" takes longer than a moment, "long without end" longer than that.
-// "dup n" makes the next command's last argument n bytes long.
+// "dup n" makes the next command's last argument n bytes long. In a library
+// "register f flags" begins a function f, in which the lines up to the next one are.
 type lines struct {
 	runs int
 	last fsm.ScriptCall
@@ -34,9 +36,28 @@ func (l *lines) CompileScript(body []byte) string {
 func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 	l.runs++
 	l.last = call
-	reply, long := fsm.Null, 0
+	reply, long, function := fsm.Null, 0, ""
 	for _, line := range strings.Split(string(call.Body), "\n") {
-		if strings.HasPrefix(line, "--") || line == "" {
+		if strings.HasPrefix(line, "--") || strings.HasPrefix(line, "#!") || line == "" {
+			continue
+		}
+		if words := strings.Fields(line); words[0] == "register" {
+			function = words[1]
+			f := fsm.Function{Name: function, Described: len(words) > 2}
+			for _, w := range words[2:] {
+				flag, known := fsm.FunctionFlag(w)
+				if f.Flags |= flag; !known {
+					f.Description += w
+				}
+			}
+			if call.Register != nil {
+				if refusal := call.Register(f); refusal != "" {
+					return fsm.Error("ERR " + refusal)
+				}
+			}
+			continue
+		}
+		if function != call.Function {
 			continue
 		}
 		line, try := strings.CutPrefix(line, "try ")
@@ -90,6 +111,20 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 	return reply
 }
 
+// runs is what is said to run on a node.
+type runs struct{ script, function fsm.KillResult }
+
+func (r runs) Kill(function bool) fsm.KillResult {
+	if function {
+		return r.function
+	}
+	return r.script
+}
+
+func (r runs) Function() *fsm.RunningFunction {
+	return &fsm.RunningFunction{Name: "f", Command: []string{"FCALL", "f", "0"}, Millis: 7}
+}
+
 // stage is a machine and the groups of a batch to come.
 type stage struct {
 	t       *testing.T
@@ -107,6 +142,7 @@ type stage struct {
 	origin  uint64 // of the groups, 1 at first
 	stamp   int64
 	batch   fsm.BatchBuilder
+	events  []fsm.Event // of the last entry
 }
 
 func newStage(t *testing.T) *stage {
@@ -189,6 +225,7 @@ func (s *stage) entry() []string {
 	if err != nil {
 		s.t.Fatalf("apply: %v", err)
 	}
+	s.events = res.Events
 	if other != nil {
 		if _, err := other.Apply(s.index, 1, entry); err != nil {
 			s.t.Fatalf("apply elsewhere: %v", err)
@@ -404,6 +441,23 @@ func TestRehearse_NothingDone(t *testing.T) {
 	}
 }
 
+// eventsOf rehearses a group as the only one of the first entry, applies it and returns
+// its events.
+func (s *stage) eventsOf(g *fsm.Group) []fsm.Event {
+	s.t.Helper()
+	s.add(g)
+	h := fsm.Header{Term: 1, Stamp: 1, Wall: 1, Seed: 1}
+	var out, rest fsm.BatchBuilder
+	if err := s.m.Rehearse(h, &s.batch, s.runner).Run(&out, &rest, func() bool { return false }); err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := s.m.Apply(1, 1, out.Encode(h))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.Events
+}
+
 func TestRehearse_Events(t *testing.T) {
 	s := newStage(t)
 	s.m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventTracked))
@@ -412,22 +466,50 @@ func TestRehearse_Events(t *testing.T) {
 	g.Track()
 	cmd, args := s.words("EVAL|PUBLISH news hello\nGET k\nGET k|1|k")
 	g.Command(cmd, 0, args)
-	s.add(&g)
-	h := fsm.Header{Term: 1, Stamp: 1, Wall: 1, Seed: 1}
-	var out, rest fsm.BatchBuilder
-	r := s.m.Rehearse(h, &s.batch, s.runner)
-	if err := r.Run(&out, &rest, func() bool { return false }); err != nil {
-		t.Fatal(err)
-	}
-	res, err := s.m.Apply(1, 1, out.Encode(h))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for _, e := range res.Events {
-		got = append(got, fmt.Sprint(e.Kind, " ", e.Key, " ", string(e.Payload), " ", e.Origin))
+	note := func(events []fsm.Event) {
+		for _, e := range events {
+			got = append(got, fmt.Sprint(e.Kind, " ", e.Key, " ", string(e.Payload), e.Name, " ", e.Origin))
+		}
 	}
+	note(s.eventsOf(&g))
 	if want := fmt.Sprintf("[%d news hello 7 %d k  7 %d k  7]", fsm.EventPublish, fsm.EventTracked, fsm.EventTracked); fmt.Sprint(got) != want {
+		t.Errorf("events %v, want %s", got, want)
+	}
+
+	// A key that is over before it begins is told of, though nothing changes.
+	s = newStage(t)
+	s.group("_setsetting|notify-keyspace-events|K$xg")
+	s.commit()
+	s.m.Want(fsm.Kinds(fsm.EventKeyspace))
+	s.group("EVAL|SET k v PXAT 1\nSET k v NX PXAT 1|0")
+	s.commit()
+	got = nil
+	note(s.events)
+	if want := "[1 k set 1 1 k expire 1 1 k expired 1 1 k set 1 1 k expire 1 1 k expired 1]"; fmt.Sprint(got) != want {
+		t.Errorf("events of keys over before they begin: %v, want %s", got, want)
+	}
+}
+
+// A transaction with a script is logged as its effects, and what it reads beside the
+// script is to be told of all the same.
+func TestRehearse_EventsOfTransaction(t *testing.T) {
+	s := newStage(t)
+	s.m.Want(fsm.Kinds(fsm.EventChanged, fsm.EventTracked))
+	var g fsm.Group
+	g.Reset(3, 7)
+	g.Track()
+	var queued []fsm.Queued
+	for _, line := range []string{"GET|a", "EVAL|SET k v\nGET b|2|k|b", "MGET|c|k", "SET|d|v"} {
+		cmd, args := s.words(line)
+		queued = append(queued, fsm.Queued{Cmd: cmd, Args: args})
+	}
+	g.Transaction(nil, queued)
+	var got []string
+	for _, e := range s.eventsOf(&g) {
+		got = append(got, map[fsm.EventKind]string{fsm.EventChanged: "changed ", fsm.EventTracked: "read "}[e.Kind]+e.Key)
+	}
+	if want := "[read a changed k read b read c read k changed d]"; fmt.Sprint(got) != want {
 		t.Errorf("events %v, want %s", got, want)
 	}
 }
@@ -526,10 +608,21 @@ func TestRead_Script(t *testing.T) {
 	if got, err := read(late, "EVAL_RO|GET k|0"); err != nil || got != "overdue" {
 		t.Errorf("a key whose time is over: %q, %v", got, err)
 	}
-	asked := 0
-	killing := fsm.ReadRequest{Kill: func() bool { asked++; return true }}
-	if got, err := read(killing, "SCRIPT|KILL"); err != nil || got != "+OK " || asked != 1 {
-		t.Errorf("SCRIPT KILL: %q, %v, asked %d times", got, err, asked)
+	for _, c := range []struct {
+		line    string
+		running runs
+		want    string
+	}{
+		{"SCRIPT|KILL", runs{script: fsm.Killed, function: fsm.Other}, "+OK "},
+		{"FUNCTION|KILL", runs{script: fsm.Other, function: fsm.Killed}, "+OK "},
+		{"FUNCTION|KILL", runs{script: fsm.Killed, function: fsm.Other}, "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE. "},
+		{"SCRIPT|KILL", runs{script: fsm.Other, function: fsm.Killed}, "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE. "},
+		{"FUNCTION|KILL", runs{script: fsm.NotBusy, function: fsm.NotBusy}, "-NOTBUSY No scripts in execution right now. "},
+		{"FUNCTION|STATS", runs{}, "*4 $14 running_script *6 $4 name $1 f $7 command *3 $5 FCALL $1 f $1 0 $11 duration_ms :7 $7 engines *2 $3 LUA *4 $15 libraries_count :0 $15 functions_count :0 "},
+	} {
+		if got, err := read(fsm.ReadRequest{Scripts: c.running}, c.line); err != nil || got != c.want {
+			t.Errorf("%s with %v: %q, %v, want %q", c.line, c.running, got, err, c.want)
+		}
 	}
 	if got, err := read(fsm.ReadRequest{}, "EVAL_RO|GET k|0"); err != nil || !strings.HasPrefix(got, "-ERR this program has no interpreter") {
 		t.Errorf("without an interpreter: %q, %v", got, err)
@@ -716,6 +809,40 @@ func TestNativeScripts_Spellings(t *testing.T) {
 	}
 }
 
+// A native script reads before it writes, so that a connection which tracks hears of
+// what it does to a lock itself, as it does when the text is interpreted.
+func TestNativeScripts_Tracking(t *testing.T) {
+	for _, text := range []string{fsm.Spellings()[0], fsm.Spellings()[len(fsm.Spellings())-1]} {
+		s := newStage(t)
+		s.quick = true
+		s.group("SET|k|tok")
+		s.commit()
+		s.m.Want(fsm.Kinds(fsm.EventTracked, fsm.EventChanged))
+		for _, c := range []struct {
+			token string
+			want  []fsm.EventKind
+		}{
+			{"other", []fsm.EventKind{fsm.EventTracked}},
+			{"tok", []fsm.EventKind{fsm.EventTracked, fsm.EventChanged}},
+		} {
+			var g fsm.Group
+			g.Reset(3, 1)
+			g.Track()
+			cmd, args := s.words("EVAL|" + text + "|1|k|" + c.token + "|60000")
+			g.Command(cmd, 0, args)
+			s.add(&g)
+			s.commit()
+			var got []fsm.EventKind
+			for _, e := range s.events {
+				got = append(got, e.Kind)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q with token %s: events %v, want %v", text, c.token, got, c.want)
+			}
+		}
+	}
+}
+
 // A native script never reaches an interpreter, unless its arguments are not
 // those that a library sends. That it does what the text does is shown by
 // test/compat.
@@ -764,8 +891,30 @@ func TestRehearsal_TooLong(t *testing.T) {
 	if got, want := try(ends), ":3 :4 :5 3 false"; got != want {
 		t.Errorf("trial: %s, want %s", got, want)
 	}
-	if got, want := try(endless), ":3 -ERR too long :4 3 true"; got != want {
+	if got, want := try(endless), ":3 -ERR too long 3 true"; got != want { // what follows would change nothing
 		t.Errorf("trial of a script without end: %s, want %s", got, want)
+	}
+	if first, second, ok := fsm.SplitGroup(ends); !ok || try(first) != ":3 1 false" || try(second) != ":3 :4 2 false" {
+		t.Errorf("pieces of a group: %v, %s, %s", ok, try(first), try(second))
+	}
+	var g fsm.Group
+	g.Reset(3, 7)
+	g.As("somebody")
+	incr, args := s.words("INCR|n")
+	g.Command(incr, 2, args)
+	one := slices.Clone(g.Bytes())
+	g.Transaction([]fsm.Watch{{DB: 1, Key: "k"}}, []fsm.Queued{{Cmd: incr, Args: args}, {Cmd: incr, Args: args}})
+	if first, second, ok := fsm.SplitGroup(g.Bytes()); !ok || !bytes.Equal(first, one) {
+		t.Errorf("pieces of a command and a transaction: %v, %q, %q", ok, first, second)
+	} else if _, _, ok := fsm.SplitGroup(second); ok || s.table.Check(second, false) != nil || len(first)+len(second) != len(g.Bytes())+len("\x09\x07\x08somebody") {
+		t.Errorf("a transaction was cut to pieces, or is none: %q", second)
+	}
+	g.Reset(2, 1)
+	eval, script := s.words("EVAL|INCR n\nlong without end|0")
+	g.Transaction(nil, []fsm.Queued{{Cmd: incr, Args: args}, {Cmd: eval, Args: script}, {Cmd: eval, Args: script}})
+	runs := s.lines.runs
+	if got, want := try(g.Bytes()), "*2 :3 -ERR too long 2 true"; got != want || s.lines.runs != runs+1 {
+		t.Errorf("trial of a transaction: %s, %d runs, want %s, one", got, s.lines.runs-runs, want)
 	}
 	for _, c := range []struct {
 		body []byte

@@ -18,7 +18,7 @@ const (
 	kindArray
 	kindMap // elems are key, value, key, value
 	kindSet
-	kindDouble
+	kindDouble    // s is the text, if it is not FormatDouble's
 	kindBoolean   // n is 0 or 1
 	kindBigNumber // s holds the digits
 	kindVerbatim  // elems[0], if there is one, is the format
@@ -82,6 +82,15 @@ func Set(elems []Reply) Reply { return Reply{kind: kindSet, elems: elems} }
 // Double is a RESP3 double, a bulk string in RESP2.
 func Double(f float64) Reply { return Reply{kind: kindDouble, f: f} }
 
+// DecimalDouble is a double that is printed as it is written in text.
+func DecimalDouble(text string) Reply {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic("fsm: " + err.Error())
+	}
+	return Reply{kind: kindDouble, f: f, s: text}
+}
+
 // Boolean is a RESP3 boolean, 1 or 0 in RESP2. Only scripts answer it.
 func Boolean(b bool) Reply {
 	r := Bool(b)
@@ -118,8 +127,14 @@ func (r Reply) IsError() bool { return r.kind == kindError }
 // failed reports whether the reply is an error that ended a script.
 func (r Reply) failed() bool { return r.kind == kindError && r.n == 0 }
 
-// Text returns the string of a simple, error, bulk or verbatim reply.
-func (r Reply) Text() string { return r.s }
+// Text returns the string of a simple, error, bulk or verbatim reply, or a double
+// as it is printed.
+func (r Reply) Text() string {
+	if r.kind == kindDouble && r.s == "" {
+		return FormatDouble(r.f)
+	}
+	return r.s
+}
 
 // Append encodes the reply for a connection that speaks RESP proto (2 or 3). A
 // list that grows beyond MaxReplyBytes is cut short there, since nobody may be
@@ -156,11 +171,9 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 		return append(dst, '\r', '\n')
 	case kindDouble:
 		if proto < 3 {
-			return appendBulk(dst, FormatDouble(r.f))
+			return appendBulk(dst, r.Text())
 		}
-		dst = append(dst, ',')
-		dst = append(dst, FormatDouble(r.f)...)
-		return append(dst, '\r', '\n')
+		return appendLine(dst, ',', r.Text())
 	case kindBoolean:
 		switch {
 		case proto < 3:
@@ -225,8 +238,8 @@ func appendBulk(dst []byte, s string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// FormatDouble prints a double as Redis does: the shortest text that reads back
-// as the same number, integers without exponent up to 17 digits.
+// FormatDouble prints a double as Redis does: with 17 digits, and with those that
+// it has if it is integral and has no more.
 func FormatDouble(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -237,7 +250,7 @@ func FormatDouble(f float64) string {
 		return "nan"
 	}
 	if f == math.Trunc(f) && math.Abs(f) < 1e17 {
-		return strconv.FormatFloat(f, 'f', -1, 64)
+		return strconv.FormatFloat(f, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(f, 'g', 17, 64)
 }

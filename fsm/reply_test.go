@@ -28,6 +28,7 @@ func TestReply_Append(t *testing.T) {
 		{fsm.Set([]fsm.Reply{fsm.One}), "*1\r\n:1\r\n", "~1\r\n:1\r\n"},
 		{fsm.Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"},
 		{fsm.Double(math.Inf(-1)), "$4\r\n-inf\r\n", ",-inf\r\n"},
+		{fsm.DecimalDouble("0.50000000000000001"), "$19\r\n0.50000000000000001\r\n", ",0.50000000000000001\r\n"},
 		{fsm.Verbatim("x"), "$1\r\nx\r\n", "=5\r\ntxt:x\r\n"},
 		{fsm.VerbatimAs("mkd", "x"), "$1\r\nx\r\n", "=5\r\nmkd:x\r\n"},
 		{fsm.Boolean(true), ":1\r\n", "#t\r\n"},
@@ -76,6 +77,9 @@ func TestReply_Inspect(t *testing.T) {
 	}
 	if r := fsm.Double(1.5); r.Kind() != fsm.KindDouble || r.Float64() != 1.5 {
 		t.Errorf("double is read as %v of kind %d", r.Float64(), r.Kind())
+	}
+	if r := fsm.DecimalDouble("2.50"); r.Kind() != fsm.KindDouble || r.Float64() != 2.5 || r.Text() != "2.50" || fsm.Double(2.5).Text() != "2.5" {
+		t.Errorf("decimal is read as %v, %q of kind %d", r.Float64(), r.Text(), r.Kind())
 	}
 	if r := fsm.Map([]fsm.Reply{fsm.Bulk("k"), fsm.Null}); r.Kind() != fsm.KindMap || len(r.Elems()) != 2 || r.Elems()[0].Text() != "k" {
 		t.Errorf("map is read as %v of kind %d", r.Elems(), r.Kind())

@@ -23,12 +23,20 @@ type ScriptGuard interface {
 	Forbids(users *Users, user string, args [][]byte) string
 }
 
+// ScriptRules is implemented by runners whose clients may not do everything that the
+// machine can, whoever they are.
+type ScriptRules interface {
+	// Refuses says why no script may call a command, "" if it may: Redis' error text,
+	// without the tail. cmd is nil for commands of the connection, such as SELECT.
+	Refuses(cmd *Command, args [][]byte) string
+}
+
 // ScriptCall is one call of a script.
 type ScriptCall struct {
-	SHA        string // 40 lower-case hexadecimal digits
-	Body       []byte // as the client sent it, shebang line included
+	SHA        string // of Body: 40 lower-case hexadecimal digits
+	Body       []byte // as the client sent it, first line included
 	Keys, Args [][]byte
-	ReadOnly   bool   // EVAL_RO, EVALSHA_RO: Do refuses what writes
+	ReadOnly   bool   // EVAL_RO, EVALSHA_RO, a function with no-writes: Do refuses what writes
 	Proto      int    // RESP version of the client: 2 or 3
 	Seed       uint64 // for math.random: another one each call
 	// Do runs one command of the script and returns its reply. Names, arity,
@@ -55,4 +63,47 @@ type ScriptCall struct {
 	// is to be answered: always in a Trial, in Briefly because of the time.
 	Patience Patience
 	Cut      func()
+
+	// Function is set if Body is the code of a library: then that is run, and the
+	// function called that it registers under this name. The reply's tail names it
+	// in place of the SHA1. Words is the whole command, for FUNCTION STATS.
+	Function string
+	Words    [][]byte
+	// Register is set in place of Function for a library that is new: it is told of
+	// each function that the code registers, and may refuse it. What there is in
+	// functions is not there while the code runs, redis.call above all. An error is
+	// FUNCTION LOAD's, with its code.
+	Register func(f Function) (refusal string)
+	// Begun, if there is one, is shared by the calls of one command, which have
+	// their time together. It is the runner's to fill in.
+	Begun *int64
+	// Group is the same for the calls of a group in a rehearsal: each has its own
+	// time, and all of them have a bound.
+	Group *int64
+}
+
+// RunningScripts are the scripts and functions that run on a node.
+type RunningScripts interface {
+	// Kill ends the function that has been running longest, or, if function is not
+	// set, the script that is none.
+	Kill(function bool) KillResult
+	// Function tells of the function that has been running longest, nil if none is.
+	Function() *RunningFunction
+}
+
+// KillResult says what RunningScripts has ended.
+type KillResult int
+
+// The results.
+const (
+	Killed  KillResult = iota
+	NotBusy            // nothing runs
+	Other              // what runs is not of that kind
+)
+
+// RunningFunction is what FUNCTION STATS says of a function.
+type RunningFunction struct {
+	Name    string
+	Command []string
+	Millis  int64 // since it began
 }

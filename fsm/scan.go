@@ -276,10 +276,19 @@ func flushdb(c *Ctx, args [][]byte) Reply {
 	}
 	c.change()
 	c.losesStreams(c.db)
-	c.m.dbs[c.db] = newDB()
+	c.removeAll(c.db)
 	c.m.expiry.drop(c.db)
 	c.flushed(c.db)
 	return OK
+}
+
+// removeAll empties a database, and leaves the index of deadlines to the caller.
+func (c *Ctx) removeAll(db int) {
+	c.m.dbs[db].tree.Scan(func(s slot) bool {
+		c.m.removed.add(c.m.owner, s.obj)
+		return true
+	})
+	c.m.dbs[db] = newDB()
 }
 
 func flushall(c *Ctx, args [][]byte) Reply {
@@ -289,7 +298,7 @@ func flushall(c *Ctx, args [][]byte) Reply {
 	c.change()
 	for i := range c.m.dbs {
 		c.losesStreams(i)
-		c.m.dbs[i] = newDB()
+		c.removeAll(i)
 		c.flushed(i)
 	}
 	c.m.expiry = newExpiry()

@@ -84,8 +84,8 @@ func (cmd *Command) interpreted(args [][]byte) bool {
 	case "evalsha":
 		var buf [shaLen]byte
 		return len(args[1]) == shaLen && !isNative(viewString(lowerSHA(&buf, args[1])), args)
-	case "load":
-		return native[SHA1(args[2])] == nil
+	case "load": // of SCRIPT, or of FUNCTION
+		return fold(args[0], "FUNCTION") || native[SHA1(args[2])] == nil
 	}
 	return true
 }
@@ -147,16 +147,24 @@ func readOnlyScript(args [][]byte) bool { return args[0][len(args[0])-1]|0x20 ==
 // script runs a script by the interpreter of the leader, or of the node that
 // reads.
 func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool) Reply {
+	if refusal := c.interpreter(); refusal != "" {
+		return Error(refusal)
+	}
+	return c.interpret(ScriptCall{SHA: sha, Body: body, Keys: keys, Args: argv, ReadOnly: readOnly, Proto: c.proto, Seed: c.random()})
+}
+
+// interpreter says why there is no interpreter to be had, "" if there is one.
+func (c *Ctx) interpreter() (refusal string) {
 	switch {
 	case c.rec == nil && !c.readOnly:
-		return Error(msgNotRehearsed)
+		return msgNotRehearsed
 	case c.runner == nil:
 		if c.rec != nil {
 			c.rec.replaced() // by this error: other nodes know no better
 		}
-		return Error(msgNoInterpreter)
+		return msgNoInterpreter
 	}
-	return c.interpret(ScriptCall{SHA: sha, Body: body, Keys: keys, Args: argv, ReadOnly: readOnly, Proto: c.proto, Seed: c.random()})
+	return ""
 }
 
 // cacheScript puts a script into the cache. It returns an error, or nothing.
@@ -231,11 +239,23 @@ func scriptFlush(c *Ctx, args [][]byte) Reply {
 
 // scriptKill asks the node that reads. In a group that goes through the log it
 // stands behind the script that it might have killed.
-func scriptKill(c *Ctx, args [][]byte) Reply {
-	if c.kill != nil && c.kill() {
-		return OK
+func scriptKill(c *Ctx, args [][]byte) Reply { return c.killScript(false) }
+
+// killScript ends a function, or a script that is none.
+func (c *Ctx) killScript(function bool) Reply {
+	if c.scripts == nil {
+		return Error(msgNotBusy)
 	}
-	return Error(msgNotBusy)
+	switch c.scripts.Kill(function) {
+	case Killed:
+		return OK
+	case NotBusy:
+		return Error(msgNotBusy)
+	}
+	if function {
+		return Error(msgBusyScript)
+	}
+	return Error(msgBusyFunction)
 }
 
 func scriptDebug(c *Ctx, args [][]byte) Reply {

@@ -28,8 +28,8 @@ type scriptRun struct {
 	refused string // why nothing of it may stay, whatever the script makes of it
 }
 
-// interpret runs a script on the fork. It is all or nothing: a script that ends
-// with an error has changed nothing, save that it is in the cache.
+// interpret runs a script and puts it into the cache, where it stays even if the
+// script ends with an error and has changed nothing else.
 func (c *Ctx) interpret(call ScriptCall) Reply {
 	rec := c.rec
 	if rec != nil {
@@ -48,6 +48,12 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	if rec != nil && c.changes != changes {
 		rec.record(c, draws, cacheCommand, [][]byte{nil, call.Body})
 	}
+	return c.perform(call)
+}
+
+// perform runs a script, or calls a function, on the fork: all or nothing.
+func (c *Ctx) perform(call ScriptCall) Reply {
+	rec := c.rec
 	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList)}
 	if rec != nil {
 		s.effects, s.n = len(rec.effects), rec.n
@@ -60,6 +66,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	call.Permits = s.permits
 	call.Patience = c.patience
 	call.Cut = func() { c.cut = true }
+	call.Group = c.groupBegun()
 	atomic := c.atomic
 	c.atomic, c.inScript = true, true
 	reply := c.runner.RunScript(call)
@@ -119,6 +126,9 @@ func (s *scriptRun) do(args [][]byte) Reply {
 			return Error(text)
 		}
 	}
+	if text := c.refused(cmd, args); text != "" {
+		return Error(text)
+	}
 	switch {
 	case write && (s.readOnly || c.readOnly):
 		return Error(msgScriptReadOnly)
@@ -134,8 +144,7 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	if c.rec == nil {
 		return reply
 	}
-	// What a connection with tracking reads in a script is told on all nodes.
-	if c.r.track && row.Flags&ReadOnly != 0 || write && c.tookEffect(cmd, args, changes, reply) {
+	if c.tellsRead(row) || write && c.tookEffect(cmd, args, changes, reply) {
 		c.rec.record(c, draws, cmd.Name, args)
 		if len(c.rec.effects) > c.rec.room {
 			s.refused = msgScriptTooBig
@@ -155,6 +164,15 @@ func (c *Ctx) forbidden(args [][]byte) string {
 		return msgScriptNoGuard
 	}
 	return g.Forbids(c.m.users, c.r.user, args)
+}
+
+// refused says why the node that runs the script lets none call a command, "" if it
+// does.
+func (c *Ctx) refused(cmd *Command, args [][]byte) string {
+	if r, ok := c.runner.(ScriptRules); ok {
+		return r.Refuses(cmd, args)
+	}
+	return ""
 }
 
 // permits is redis.acl_check_cmd. A command that scripts are refused is known too.
@@ -192,10 +210,13 @@ func (s *scriptRun) session(args [][]byte) Reply {
 		return Bulk(string(args[1]))
 	}
 	n, ok := parseInt(args[1])
-	switch {
-	case !ok:
+	if !ok {
 		return Error(msgNotInt)
-	case n < 0 || n >= Databases:
+	}
+	if text := s.c.refused(nil, args); text != "" {
+		return Error(text)
+	}
+	if n < 0 || n >= Databases {
 		return Error(msgDBIndex)
 	}
 	s.c.db = int(n)

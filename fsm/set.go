@@ -182,7 +182,9 @@ func srandmember(c *Ctx, args [][]byte) Reply {
 		return Bulk(s.At(c.below(s.Len())).name)
 	}
 	var l collector
-	c.randomPlaces(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).name)) })
+	if !c.randomPlaces(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).name)) }) {
+		return Error(msgRepeats)
+	}
 	return l.reply(Array)
 }
 
@@ -229,16 +231,30 @@ func (c *Ctx) sets(keys [][]byte) (list []*object, wrong bool) {
 // difference, until it returns false.
 type setOperation func(list []*object, f func(member string) bool)
 
+// distinct returns the sets without repetitions, of which a command may have more
+// than a million.
+func distinct(list []*object) []*object {
+	seen := make(map[*object]bool, len(list))
+	var once []*object
+	for _, o := range list {
+		if !seen[o] {
+			seen[o] = true
+			once = append(once, o)
+		}
+	}
+	return once
+}
+
 // intersect goes through the smallest set and asks the others.
 func intersect(list []*object, f func(member string) bool) {
 	if slices.Contains(list, nil) {
 		return
 	}
-	list = slices.Clone(list)
+	list = distinct(list)
 	slices.SortStableFunc(list, func(a, b *object) int { return a.coll.set.Len() - b.coll.set.Len() })
 	list[0].coll.set.Ascend(0, func(e *item[struct{}]) bool {
 		for _, o := range list[1:] {
-			if o != list[0] && !o.member(e.name) {
+			if !o.member(e.name) {
 				return true
 			}
 		}
@@ -251,8 +267,8 @@ func intersect(list []*object, f func(member string) bool) {
 func unite(list []*object, f func(member string) bool) {
 	var sum *collection
 	owner := &seqOwner{}
-	for i, o := range list {
-		if o == nil || slices.Contains(list[:i], o) {
+	for _, o := range distinct(list) {
+		if o == nil {
 			continue
 		}
 		if sum == nil {
@@ -274,14 +290,8 @@ func subtract(list []*object, f func(member string) bool) {
 	if list[0] == nil {
 		return
 	}
-	list[0].coll.set.Ascend(0, func(e *item[struct{}]) bool {
-		for _, o := range list[1:] {
-			if o.member(e.name) {
-				return true
-			}
-		}
-		return f(e.name)
-	})
+	in := inAny(distinct(list[1:]), list[0].members())
+	list[0].coll.set.Ascend(0, func(e *item[struct{}]) bool { return in(e.name) || f(e.name) })
 }
 
 func sinter(c *Ctx, args [][]byte) Reply { return c.setReply(args[1:], intersect) }

@@ -19,9 +19,9 @@ const (
 	snapshotMagic = "HFSNAP"
 	// snapshotBlock is the payload size at which a block is closed, and
 	// maxSnapshotBlock what a reader accepts: a block holds at least one record,
-	// and a record at most one value.
+	// and a record at most one element behind that: a hash has two strings in one.
 	snapshotBlock    = 256 << 10
-	maxSnapshotBlock = snapshotBlock + MaxStringBytes + 1<<20
+	maxSnapshotBlock = snapshotBlock + 2*MaxStringBytes + 1<<20
 )
 
 // Records in a block.
@@ -35,10 +35,12 @@ const (
 	recordReader  = 'c' // a consumer of the group before it, until all are there
 	recordPending = 'p' // pending entries of that group, after its consumers, until all are there
 	recordScript  = 'L'
+	recordLibrary = 'F' // of functions
 	recordSetting = 'G' // a setting of the cluster
 	recordWaiter  = 'W' // after the sessions
 	recordServed  = 'w' // reply of the waiter before it, until all is there
 	recordUsers   = 'U' // ACL users
+	recordRemoved = 'D' // what WATCH knows of absent keys, once, if there is anything
 	recordEnd     = 'E' // counts, once, last
 )
 
@@ -90,9 +92,17 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		}
 	}
 	sw.appendUsers(m.users)
-	objects := uint64(0) // keys, scripts and waiters
+	sw.b = m.removed.append(sw.b)
+	sw.cut()
+	objects := uint64(0) // keys, scripts, libraries and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
 		sw.b = appendScript(sw.b, e)
+		objects++
+		sw.cut()
+		return sw.err == nil
+	})
+	m.libraries.names.Scan(func(_ string, lib *library) bool {
+		sw.b = appendLibrary(sw.b, lib)
 		objects++
 		sw.cut()
 		return sw.err == nil
@@ -167,6 +177,10 @@ func (w *snapshotWriter) cut() {
 
 func (w *snapshotWriter) flush() {
 	if w.err != nil || len(w.b) == 0 {
+		return
+	}
+	if len(w.b) > maxSnapshotBlock { // better none than one that no node can read
+		w.err = fmt.Errorf("block of %d bytes: %w", len(w.b), ErrFormat)
 		return
 	}
 	var head [8]byte
@@ -516,8 +530,16 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err := l.script(d); err != nil {
 				return err
 			}
+		case recordLibrary:
+			if err := l.library(d); err != nil {
+				return err
+			}
 		case recordUsers:
 			if err := l.users(d); err != nil {
+				return err
+			}
+		case recordRemoved:
+			if err := l.removed(d); err != nil {
 				return err
 			}
 		case recordElems:

@@ -101,7 +101,7 @@ func parseStreamID(arg []byte, missing uint64, strict bool) (id streamID, ok boo
 
 // parseUint reads a decimal; unlike parseInt it takes a plus and leading zeros.
 func parseUint(s string) (uint64, bool) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(s, "+"), 10, 64)
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+"), 10, 64)
 	return n, err == nil
 }
 
@@ -170,7 +170,10 @@ func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int
 			}
 		case xadd && fold(arg, "NOMKSTREAM"):
 			mustExist = true
-		case xadd:
+		case xadd: // the ID, whose mistakes are told first
+			if _, _, _, ok := addID(arg); !ok {
+				return t, false, 0, Error(msgStreamID)
+			}
 			return t, mustExist, at, t.check(xadd)
 		default:
 			return t, false, 0, Error(msgSyntax)
@@ -181,11 +184,11 @@ func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int
 
 func (t *trimming) check(xadd bool) Reply {
 	switch {
-	case t.limit >= 0 && t.by == byAny:
+	case t.limit > 0 && t.by == byAny:
 		return Error(msgLimitAlone)
 	case !xadd && t.by == byAny:
 		return Error(msgNoTrim)
-	case t.limit > 0 && !t.approx:
+	case t.limit >= 0 && !t.approx:
 		return Error(msgLimitExact)
 	}
 	return Null
@@ -201,7 +204,9 @@ func (t *trimming) trim(o *seqOwner, v *collection) int64 {
 		n = v.entryPlace(t.least)
 	}
 	if t.approx {
-		n -= n % trimLot
+		if n < v.stream.Len() { // the last lot may be a part of one
+			n -= n % trimLot
+		}
 		limit := t.limit
 		if limit < 0 {
 			limit = 100 * trimLot
@@ -220,6 +225,10 @@ func (t *trimming) trim(o *seqOwner, v *collection) int64 {
 	return int64(n)
 }
 
+// lengthBytes is what the length of a string takes at most, before it in an entry of a
+// snapshot.
+const lengthBytes = 4
+
 func xadd(c *Ctx, args [][]byte) Reply {
 	t, mustExist, at, fail := streamOptions(args, true)
 	if fail.IsError() {
@@ -228,11 +237,8 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	if rest := len(args) - at - 1; rest < 2 || rest%2 == 1 {
 		return Error(WrongArity("xadd"))
 	}
-	id, auto, autoSeq, ok := addID(args[at])
-	switch {
-	case !ok:
-		return Error(msgStreamID)
-	case !auto && !autoSeq && id == streamID{}:
+	id, auto, autoSeq, _ := addID(args[at]) // streamOptions has read it
+	if !auto && !autoSeq && id == (streamID{}) {
 		return Error(msgStreamZero)
 	}
 	o, wrong := c.lookupType(args[1], typeStream)
@@ -267,7 +273,7 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	e, size := streamEntry{id: id}, 0
 	for _, arg := range args[at+1:] {
 		e.fields = append(e.fields, string(arg))
-		size += len(arg)
+		size += len(arg) + lengthBytes
 	}
 	if size > MaxStringBytes { // one entry must fit a block of a snapshot
 		return Error(msgTooLong)

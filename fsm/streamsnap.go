@@ -87,7 +87,7 @@ func (l *snapshotLoader) group(d *decoder) error {
 	switch {
 	case d.err != nil:
 		return fmt.Errorf("group: %w", d.err)
-	case g.read < unknownRead || l.readers > MaxElements || l.pending > MaxElements || l.pending > 0 && l.readers == 0,
+	case l.readers > MaxElements || l.pending > MaxElements || l.pending > 0 && l.readers == 0,
 		n > 0 && v.groups.At(n-1).name >= g.name:
 		return fmt.Errorf("group %.40q of key %q: %w", g.name, l.open.key, ErrFormat)
 	}

@@ -207,6 +207,7 @@ func (c *Ctx) put(key, val []byte, old *object, l lifetime) {
 	case old != nil: // over before it began
 		c.remove(old)
 	default:
+		c.changes++ // nothing changes, but all nodes tell of it: see tookEffect
 		c.notify("n", "new", n.key)
 	}
 	c.notify("$", "set", n.key)

@@ -56,6 +56,8 @@ const (
 	NoMulti
 	NoAsyncLoading
 	AllowBusy
+	SkipSlowlog
+	Asking
 )
 
 // Keys are the positions of the keys among the arguments, the command's name
@@ -82,6 +84,8 @@ type KeySpec struct {
 	// on; the keys are 1/Part of what follows.
 	Keyword string
 	Part    int
+	// Unknown: where the keys are cannot be told from the arguments alone.
+	Unknown bool
 }
 
 // Change is what a Redis version changed in a command.
@@ -172,12 +176,17 @@ func families() [][]Command {
 		genericCommands,
 		expireCommands,
 		objectCommands,
+		dumpCommands,
 		scanCommands,
+		sortCommands,
 		hashCommands,
 		listCommands,
 		setCommands,
 		zsetCommands,
 		zsetOpCommands,
+		geoCommands,
+		geosearchCommands,
+		hllCommands,
 		streamCommands,
 		xreadCommands,
 		xgroupCommands,
@@ -186,6 +195,7 @@ func families() [][]Command {
 		xinfoCommands,
 		pubsubCommands,
 		scriptingCommands,
+		functionCommands,
 		settingCommands,
 		popCommands,
 		internalCommands,

@@ -69,6 +69,7 @@ func TestCommand_KeyPositions(t *testing.T) {
 		"GET a": {1}, "DEL a b c": {1, 2, 3}, "MSET a 1 b 2": {1, 3}, "MSET a 1 b": {1, 3}, "RENAME a b": {1, 2}, "COPY a b DB 1": {1, 2}, "SCAN 0": nil, "TIME": nil, "FLUSHALL": nil,
 		"MSETEX 2 a 1 b 2 NX": {2, 4}, "MSETEX 3 a 1 b 2": nil, "MSETEX x a 1": nil, "MSETEX 0 a 1": nil, "SET a b NX": {1}, "EXPIRE a 1 NX": {1}, "DEL": nil,
 		"ZUNIONSTORE d 2 a b WEIGHTS 1 2": {1, 3, 4}, "ZINTERSTORE d 1 a": {1, 3}, "ZUNIONSTORE d 3 a b": nil, "ZUNIONSTORE d x a": nil, "SINTERCARD 2 a b LIMIT 1": {2, 3}, "SINTERCARD 0 a": nil, "SINTERCARD 1": nil, "LMOVE a b LEFT LEFT": {1, 2}, "SINTERSTORE d a b": {1, 2, 3},
+		"GEORADIUS g 1 1 1 m STOREDIST a ASC STORE b": {1, 10, 7}, "GEORADIUS g 1 1 1 m STORE a STORE b": {1, 7, 9}, "GEORADIUSBYMEMBER g store 1 m STORE": {1}, "GEORADIUSBYMEMBER g m 1 m store a": {1, 6},
 	} {
 		var args [][]byte
 		for _, w := range strings.Fields(line) {

@@ -183,24 +183,8 @@ func (r *rangeOf) in(v *collection) (from, to int) {
 func zadd(c *Ctx, args [][]byte) Reply {
 	var p zaddOptions
 	i := 2
-options:
-	for ; i < len(args); i++ {
-		switch {
-		case fold(args[i], "NX"):
-			p.nx = true
-		case fold(args[i], "XX"):
-			p.xx = true
-		case fold(args[i], "GT"):
-			p.gt = true
-		case fold(args[i], "LT"):
-			p.lt = true
-		case fold(args[i], "CH"):
-			p.ch = true
-		case fold(args[i], "INCR"):
-			p.incr = true
-		default:
-			break options
-		}
+	for i < len(args) && (p.condition(args[i]) || p.comparison(args[i])) {
+		i++
 	}
 	return c.zadd(args[1], args[i:], p)
 }
@@ -208,6 +192,36 @@ options:
 func zincrby(c *Ctx, args [][]byte) Reply { return c.zadd(args[1], args[2:], zaddOptions{incr: true}) }
 
 type zaddOptions struct{ nx, xx, gt, lt, ch, incr bool }
+
+// condition reads an option that GEOADD has too, comparison one that it has not.
+// They report whether the word is one.
+func (p *zaddOptions) condition(word []byte) bool {
+	switch {
+	case fold(word, "NX"):
+		p.nx = true
+	case fold(word, "XX"):
+		p.xx = true
+	case fold(word, "CH"):
+		p.ch = true
+	default:
+		return false
+	}
+	return true
+}
+
+func (p *zaddOptions) comparison(word []byte) bool {
+	switch {
+	case fold(word, "GT"):
+		p.gt = true
+	case fold(word, "LT"):
+		p.lt = true
+	case fold(word, "INCR"):
+		p.incr = true
+	default:
+		return false
+	}
+	return true
+}
 
 // allows says whether a score may take the place of an old one.
 func (p *zaddOptions) allows(old, score float64) bool {
@@ -225,14 +239,19 @@ func (c *Ctx) zadd(key []byte, pairs [][]byte, p zaddOptions) Reply {
 	case p.incr && len(pairs) > 2:
 		return Error(msgOneIncr)
 	}
-	scores := make([]float64, 0, len(pairs)/2)
-	for i := 0; i < len(pairs); i += 2 {
-		score, ok := parseScore(pairs[i])
+	scores, members := make([]float64, 0, len(pairs)/2), make([][]byte, 0, len(pairs)/2)
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		score, ok := parseScore(pairs[0])
 		if !ok {
 			return Error(msgNotFloat)
 		}
-		scores = append(scores, score)
+		scores, members = append(scores, score), append(members, pairs[1])
 	}
+	return c.putScores(key, scores, members, p)
+}
+
+// putScores is what ZADD does once its arguments are read.
+func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOptions) Reply {
 	o, wrong := c.lookupType(key, typeZSet)
 	switch {
 	case wrong:
@@ -247,7 +266,7 @@ func (c *Ctx) zadd(key []byte, pairs [][]byte, p zaddOptions) Reply {
 	n := c.open(o, key, typeZSet)
 	added, updated, result := int64(0), int64(0), Null
 	for i, score := range scores {
-		member := string(pairs[2*i+1])
+		member := string(members[i])
 		old, there := n.coll.score.get(member)
 		if !there {
 			if p.xx {
@@ -688,10 +707,13 @@ func zrandmember(c *Ctx, args [][]byte) Reply {
 		return Bulk(v.At(c.below(v.Len())).member)
 	}
 	var l collector
-	c.randomPlaces(count, v.Len(), func(i int) bool {
+	drawn := c.randomPlaces(count, v.Len(), func(i int) bool {
 		m := v.At(i)
 		return c.addScored(&l, &m, with, true)
 	})
+	if !drawn {
+		return Error(msgRepeats)
+	}
 	return l.reply(Array)
 }
 

@@ -67,34 +67,33 @@ type weighted struct {
 	weight float64
 }
 
-func (w *weighted) Len() int {
-	if w.o == nil {
-		return 0
-	}
-	return w.o.coll.Len(w.o.typ)
-}
+func (w *weighted) Len() int { return w.o.members() }
 
-// scores calls f for the members and their weighted scores, 1 in a set.
-func (w *weighted) scores(f func(member string, score float64) bool) {
+// of weighs a score. It is rounded before others are added to it, which Go otherwise
+// leaves to the machine: two nodes could store different sums.
+func (w *weighted) of(score float64) float64 { return number(float64(w.weight * score)) }
+
+// scores calls f for the members of a set or sorted set and their scores, 1 in a set,
+// until f returns false.
+func (o *object) scores(f func(member string, score float64) bool) {
 	switch {
-	case w.o == nil:
-	case w.o.typ == typeSet:
-		w.o.coll.set.Ascend(0, func(e *item[struct{}]) bool { return f(e.name, number(w.weight)) })
+	case o == nil:
+	case o.typ == typeSet:
+		o.coll.set.Ascend(0, func(e *item[struct{}]) bool { return f(e.name, 1) })
 	default:
-		w.o.coll.order.Ascend(0, func(m *scored) bool { return f(m.member, number(w.weight*m.score)) })
+		o.coll.order.Ascend(0, func(m *scored) bool { return f(m.member, m.score) })
 	}
 }
 
-// score returns the weighted score of a member.
-func (w *weighted) score(member string) (float64, bool) {
-	if w.o == nil {
+// scoreOf returns the score of a member of a set or sorted set, 1 in a set.
+func (o *object) scoreOf(member string) (float64, bool) {
+	switch {
+	case o == nil:
 		return 0, false
+	case o.typ == typeSet:
+		return 1, o.coll.hasMember(member)
 	}
-	if w.o.typ == typeSet {
-		return number(w.weight), w.o.coll.hasMember(member)
-	}
-	score, ok := w.o.coll.score.get(member)
-	return number(w.weight * score), ok
+	return o.coll.score.get(member)
 }
 
 // zop is one of the operations.
@@ -180,50 +179,180 @@ func (q *zquery) options(args [][]byte) (fail Reply) {
 	return Null
 }
 
-// run puts the result into v. It reports false if that is too large, and for
-// zopCard ends at the limit.
+// objects returns the distinct objects of the sources but the first n, and for each
+// of those sources the place of its object.
+func (q *zquery) objects(n int) (list []*object, place []int) {
+	at := make(map[*object]int)
+	for _, w := range q.sources[n:] {
+		i, ok := at[w.o]
+		if !ok {
+			i = len(list)
+			at[w.o] = i
+			list = append(list, w.o)
+		}
+		place = append(place, i)
+	}
+	return list, place
+}
+
+// visits returns how many scores are added up. A key may be named as often as an
+// array of a client has room for, and each time counts.
+func (q *zquery) visits() int {
+	sum := 0
+	switch q.op {
+	case zopUnion:
+		for i := range q.sources {
+			sum += q.sources[i].Len()
+		}
+	case zopInter:
+		sum = q.sources[0].Len() * len(q.sources)
+	}
+	return sum
+}
+
+// run puts the result into v. It reports false if that is too large or too much
+// work.
 func (q *zquery) run(owner *seqOwner, v *collection) bool {
 	if q.op != zopDiff {
 		// The smallest first, as in Redis: it decides how sums are rounded.
 		slices.SortStableFunc(q.sources, func(a, b weighted) int { return a.Len() - b.Len() })
 	}
-	first, others := &q.sources[0], q.sources[1:]
-	put := func(member string, score float64) bool {
-		v.putScore(owner, member, score)
-		return v.order.Len() <= MaxElements && (q.limit == 0 || int64(v.order.Len()) < q.limit)
+	if q.visits() > MaxElements {
+		return false
 	}
+	put := func(member string, score float64) { v.putScore(owner, member, score) }
 	switch q.op {
 	case zopUnion:
-		for i := range q.sources {
-			q.sources[i].scores(func(member string, score float64) bool {
-				if old, ok := v.score.get(member); ok {
-					score = q.how.of(old, score)
-				}
-				return put(member, score)
-			})
-		}
+		q.unite(put)
 	case zopDiff:
-		first.scores(func(member string, score float64) bool {
-			for i := range others {
-				if _, ok := others[i].score(member); ok {
-					return true
-				}
-			}
-			return put(member, score)
-		})
+		q.subtract(put)
 	default:
-		first.scores(func(member string, score float64) bool {
-			for i := range others {
-				other, ok := others[i].score(member)
-				if !ok {
-					return true
-				}
-				score = q.how.of(score, other)
-			}
-			return put(member, score)
-		})
+		q.intersect(put)
 	}
 	return v.order.Len() <= MaxElements
+}
+
+// unite calls put for what is in any source. A member that is in many is put once,
+// when its score is known, and one that is often in the same object is looked for
+// once.
+func (q *zquery) unite(put func(member string, score float64)) {
+	objects, place := q.objects(0)
+	members := make([][]scored, len(objects)) // with their scores in the object
+	index := make([][]int, len(objects))      // and their places in sums
+	at := make(map[string]int)
+	times := make([]int, len(objects))
+	for _, p := range place {
+		times[p]++
+	}
+	var sums []scored
+	for i := range q.sources {
+		w, p := &q.sources[i], place[i]
+		if members[p] != nil {
+			for j, m := range members[p] {
+				sum := &sums[index[p][j]]
+				sum.score = q.how.of(sum.score, w.of(m.score))
+			}
+			continue
+		}
+		w.o.scores(func(member string, score float64) bool {
+			k, ok := at[member]
+			if ok {
+				sums[k].score = q.how.of(sums[k].score, w.of(score))
+			} else {
+				k = len(sums)
+				at[member] = k
+				sums = append(sums, scored{score: w.of(score), member: member})
+			}
+			if times[p] > 1 {
+				members[p], index[p] = append(members[p], scored{score, member}), append(index[p], k)
+			}
+			return true
+		})
+	}
+	for i := range sums {
+		put(sums[i].member, sums[i].score)
+	}
+}
+
+// intersect calls put for what is in all sources. Each object is asked once for a
+// member, however often it is a source.
+func (q *zquery) intersect(put func(member string, score float64)) {
+	objects, place := q.objects(0)
+	raw := make([]float64, len(objects))
+	objects[0].scores(func(member string, score float64) bool {
+		raw[0] = score
+		for i, o := range objects[1:] {
+			var ok bool
+			if raw[1+i], ok = o.scoreOf(member); !ok {
+				return true
+			}
+		}
+		sum := q.sources[0].of(score)
+		for i := 1; i < len(place); i++ {
+			// Only the first score's product is made a number by itself, as in Redis.
+			sum = q.how.of(sum, float64(q.sources[i].weight*raw[place[i]]))
+		}
+		put(member, sum)
+		return true
+	})
+}
+
+// subtract calls put for what is in the first source only.
+func (q *zquery) subtract(put func(member string, score float64)) {
+	first := q.sources[0].o
+	others, _ := q.objects(1)
+	in := inAny(others, first.members())
+	first.scores(func(member string, score float64) bool {
+		if !in(member) {
+			put(member, score)
+		}
+		return true
+	})
+}
+
+// inAny returns a function that reports whether a member is in any of sets and
+// sorted sets, and is going to be asked n times. Either each set is searched, or what
+// is in all of them is noted first, whichever is less.
+func inAny(list []*object, n int) func(member string) bool {
+	sum := 0
+	for _, o := range list {
+		sum += o.members()
+	}
+	if sum >= n*len(list) {
+		return func(member string) bool {
+			return slices.ContainsFunc(list, func(o *object) bool { _, ok := o.scoreOf(member); return ok })
+		}
+	}
+	seen := make(map[string]bool)
+	for _, o := range list {
+		o.scores(func(member string, _ float64) bool { seen[member] = true; return true })
+	}
+	return func(member string) bool { return seen[member] }
+}
+
+// members returns how many members a set or sorted set has; nil is empty.
+func (o *object) members() int {
+	if o == nil {
+		return 0
+	}
+	return o.coll.Len(o.typ)
+}
+
+// card counts what is in all sources, up to the limit.
+func (q *zquery) card() int64 {
+	slices.SortStableFunc(q.sources, func(a, b weighted) int { return a.Len() - b.Len() })
+	objects, _ := q.objects(0)
+	n := int64(0)
+	objects[0].scores(func(member string, _ float64) bool {
+		for _, o := range objects[1:] {
+			if _, ok := o.scoreOf(member); !ok {
+				return true
+			}
+		}
+		n++
+		return n != q.limit
+	})
+	return n
 }
 
 func zunionstore(c *Ctx, args [][]byte) Reply { return c.zstore("zunionstore", args, zopUnion) }
@@ -252,6 +381,7 @@ func (c *Ctx) zcombine(name string, args [][]byte, op zop) Reply {
 		return fail
 	}
 	v := newCollection(typeZSet)
+	v.big = true // the result is not stored, and -0 stays what it is
 	if !q.run(&seqOwner{}, v) {
 		return Error(msgTooMany)
 	}
@@ -265,7 +395,5 @@ func zintercard(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	v := newCollection(typeZSet)
-	q.run(&seqOwner{}, v)
-	return Int(int64(v.order.Len()))
+	return Int(q.card())
 }

@@ -1,0 +1,423 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+// Functions are called as scripts are: by the leader, in a rehearsal, and the log
+// has what they did. What a library registers is found by running its code there
+// too, and the log has the result.
+
+const functionPolicy = "request_policy:all_shards"
+
+var functionCommands = []Command{
+	{Name: "fcall", Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRW, "RW", "access update"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the function that is executed.", Syntax: "function numkeys [key [key ...]] [arg [arg ...]]", Doc: "Invoke a function", Run: fcall},
+	{Name: "fcall_ro", Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRO, "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the function that is executed.", Syntax: "function numkeys [key [key ...]] [arg [arg ...]]", Doc: "Invoke a read-only function", Run: fcall},
+	{Name: "function", Arity: -2, Group: "scripting", Since: "7.0.0", Complexity: "Depends on subcommand.", Syntax: "DELETE | DUMP | FLUSH | HELP | KILL | LIST | LOAD | RESTORE | STATS [arg ...]", Doc: "A container for function commands", Run: (*Ctx).subcommand, Sub: []Command{
+		{Name: "delete", Arity: 3, Flags: Write | NoScript, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Syntax: "library-name", Doc: "Delete a function by name", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionDelete},
+		{Name: "dump", Arity: 2, Flags: NoScript | Slow, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions", Doc: "Dump all functions into a serialized binary payload", Run: functionDump},
+		{Name: "flush", Arity: -2, Flags: Write | NoScript, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions deleted", Syntax: "[ASYNC | SYNC]", Doc: "Deleting all functions", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionFlush},
+		{Name: "help", Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Run: func(*Ctx, [][]byte) Reply { return functionHelp }},
+		{Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Doc: "Kill the function currently in execution.", Tips: []string{functionPolicy, "response_policy:one_succeeded"}, Run: func(c *Ctx, _ [][]byte) Reply { return c.killScript(true) }},
+		{Name: "list", Arity: -2, Flags: NoScript | Slow, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions", Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Doc: "List information about all the functions", Tips: []string{"nondeterministic_output_order"}, Run: functionList},
+		{Name: "load", Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted, Group: "scripting", Since: "7.0.0", Complexity: "O(1) (considering compilation time is redundant)", Syntax: "[REPLACE] function-code", Doc: "Create a function with the given arguments (name, code, description)", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionLoad},
+		{Name: "restore", Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions on the payload", Syntax: "serialized-value [FLUSH | APPEND | REPLACE]", Doc: "Restore all the functions on the given payload", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionRestore},
+		{Name: "stats", Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Doc: "Return information about the function currently running (name, description, duration)", Tips: []string{"nondeterministic_output", functionPolicy, "response_policy:special"}, Run: functionStats},
+	}},
+	{Name: libraryCommand, Arity: -4, Flags: Internal | MayWrite, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of functions", Syntax: "library-name code function [function ...]", Doc: "Put a library in place of the one of its name, as FUNCTION LOAD does", Run: putLibrary},
+}
+
+// libraryCommand is how the effects of FUNCTION LOAD and RESTORE put a library
+// where it belongs. It takes name, code, and each function as appendFunction
+// writes it.
+const libraryCommand = "_library"
+
+// Errors of functions, Redis' own to the letter.
+const (
+	msgNoFunction    = "ERR Function not found"
+	msgNoLibrary     = "ERR Library not found"
+	msgFunctionKeys  = "ERR Bad number of keys provided"
+	msgWriteFlag     = "ERR Can not execute a script with write flag using *_ro command."
+	msgFunctionFlush = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
+	msgNoPattern     = "ERR library name argument was not given"
+	msgNoFunctions   = "ERR No functions registered"
+	msgPayload       = "ERR DUMP payload version or checksum are wrong"
+	msgPolicy        = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+	msgNotFunction   = "ERR given type is not a function"
+	msgPreRelease    = "ERR Pre-release function format not supported."
+	msgNoPayload     = "ERR Failed loading library payload"
+	msgBusyScript    = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+	msgBusyFunction  = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+	msgRestoreTooBig = "ERR libraries of more than 16 MiB in one command, nothing of it was done"
+)
+
+func fcall(c *Ctx, args [][]byte) Reply {
+	lib, f := c.m.libraries.find(args[1])
+	if f == nil {
+		return Error(msgNoFunction)
+	}
+	keys, argv, fail := scriptArgs(args)
+	switch {
+	case fail == msgNotInt:
+		return Error(msgFunctionKeys)
+	case fail != "":
+		return Error(fail)
+	case readOnlyScript(args) && f.Flags&FunctionNoWrites == 0:
+		return Error(msgWriteFlag)
+	}
+	if refusal := c.interpreter(); refusal != "" {
+		return Error(refusal)
+	}
+	if c.rec != nil {
+		c.rec.replaced()
+	}
+	return c.perform(ScriptCall{SHA: lib.sha, Body: []byte(lib.code), Function: f.Name, Words: args, Keys: keys, Args: argv,
+		ReadOnly: f.Flags&FunctionNoWrites != 0, Proto: c.proto, Seed: c.random()})
+}
+
+func functionLoad(c *Ctx, args [][]byte) Reply {
+	if refusal := c.interpreter(); refusal != "" {
+		return Error(refusal)
+	}
+	c.rec.replaced()
+	replace := false
+	last := len(args) - 1
+	for _, option := range args[2:last] {
+		if !fold(option, "REPLACE") {
+			return Error("ERR Unknown option given: " + string(option))
+		}
+		replace = true
+	}
+	lib, refusal := c.readLibrary(args[last], new(int64), func(name string) bool {
+		_, known := c.m.libraries.names.Get(name)
+		return known && !replace
+	})
+	if refusal == "" {
+		refusal = c.m.libraries.replace(lib)
+	}
+	if refusal != "" {
+		return Error(refusal)
+	}
+	c.recordLibrary(lib)
+	return Bulk(lib.name)
+}
+
+func functionExists(name string) string { return "ERR Function " + name + " already exists" }
+
+// readLibrary runs the code of a library to see what it registers. Calls of one
+// command share begun: see ScriptCall.
+func (c *Ctx) readLibrary(code []byte, begun *int64, exists func(name string) bool) (lib *library, refusal string) {
+	if len(code) > maxLibraryBytes {
+		return nil, msgLibraryLength
+	}
+	name, refusal := libraryName(code)
+	switch {
+	case refusal != "":
+		return nil, refusal
+	case exists(name):
+		return nil, "ERR Library '" + name + "' already exists"
+	}
+	var r registry
+	reply := c.runner.RunScript(ScriptCall{SHA: SHA1(code), Body: code, Register: r.add, Begun: begun, Proto: 2, Patience: c.patience, Cut: func() { c.cut = true }, Group: c.groupBegun()})
+	switch {
+	case reply.IsError():
+		return nil, reply.s
+	case len(r.functions) == 0:
+		return nil, msgNoFunctions
+	}
+	slices.SortFunc(r.functions, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	return newLibrary(name, string(code), &r), ""
+}
+
+// recordLibrary notes a library that was put among the others.
+func (c *Ctx) recordLibrary(lib *library) {
+	c.changes++
+	args := [][]byte{nil, []byte(lib.name), []byte(lib.code)}
+	for i := range lib.functions {
+		args = append(args, appendFunction(nil, &lib.functions[i]))
+	}
+	c.rec.record(c, c.draws, libraryCommand, args)
+}
+
+func putLibrary(c *Ctx, args [][]byte) Reply {
+	switch {
+	case len(args[2]) > maxLibraryBytes:
+		return Error(msgLibraryLength)
+	case !validLibraryName(string(args[1])):
+		return Error("ERR " + msgLibraryName)
+	}
+	var r registry
+	for _, arg := range args[3:] {
+		d := decoder{b: arg}
+		f, err := d.function()
+		if err != nil || len(d.b) > 0 {
+			return Error(msgSyntax)
+		}
+		if refusal := r.add(f); refusal != "" {
+			return Error("ERR " + refusal)
+		}
+	}
+	lib := newLibrary(string(args[1]), string(args[2]), &r)
+	if refusal := c.m.libraries.replace(lib); refusal != "" {
+		return Error(refusal)
+	}
+	c.changes++
+	return OK
+}
+
+func functionDelete(c *Ctx, args [][]byte) Reply {
+	if !c.m.libraries.remove(string(args[2])) {
+		return Error(msgNoLibrary)
+	}
+	c.changes++
+	return OK
+}
+
+func functionFlush(c *Ctx, args [][]byte) Reply {
+	switch {
+	case len(args) > 3:
+		return wrongSubcommand(args)
+	case len(args) == 3 && !fold(args[2], "ASYNC") && !fold(args[2], "SYNC"):
+		return Error(msgFunctionFlush)
+	}
+	c.m.libraries = newLibraries()
+	c.changes++
+	return OK
+}
+
+func functionList(c *Ctx, args [][]byte) Reply {
+	pattern, given, code := "", false, false
+	for i := 2; i < len(args); i++ {
+		switch {
+		case !code && fold(args[i], "WITHCODE"):
+			code = true
+		case !given && fold(args[i], "LIBRARYNAME"):
+			if i++; i == len(args) {
+				return Error(msgNoPattern)
+			}
+			pattern, given = string(args[i]), true
+		default:
+			return Error("ERR Unknown argument " + string(args[i]))
+		}
+	}
+	out := []Reply{}
+	c.m.libraries.names.Scan(func(name string, lib *library) bool {
+		if !given || Glob(strings.ToLower(pattern), strings.ToLower(name)) {
+			out = append(out, lib.describe(code))
+		}
+		return true
+	})
+	return Array(out)
+}
+
+func (l *library) describe(code bool) Reply {
+	functions := make([]Reply, len(l.functions))
+	for i, f := range l.functions {
+		description, flags := Null, []Reply{}
+		if f.Described {
+			description = Bulk(f.Description)
+		}
+		for i, word := range functionFlagWords {
+			if f.Flags&(1<<i) != 0 {
+				flags = append(flags, Simple(word))
+			}
+		}
+		functions[i] = Map([]Reply{Bulk("name"), Bulk(f.Name), Bulk("description"), description, Bulk("flags"), Set(flags)})
+	}
+	fields := []Reply{Bulk("library_name"), Bulk(l.name), Bulk("engine"), Bulk(engineLua), Bulk("functions"), Array(functions)}
+	if code {
+		fields = append(fields, Bulk("library_code"), Bulk(l.code))
+	}
+	return Map(fields)
+}
+
+func functionStats(c *Ctx, args [][]byte) Reply {
+	running := Null
+	if c.scripts != nil {
+		if f := c.scripts.Function(); f != nil {
+			running = Map([]Reply{Bulk("name"), Bulk(f.Name), Bulk("command"), Strings(f.Command...), Bulk("duration_ms"), Int(f.Millis)})
+		}
+	}
+	libraries, functions, _ := c.m.Libraries()
+	engine := Map([]Reply{Bulk("libraries_count"), Int(int64(libraries)), Bulk("functions_count"), Int(int64(functions))})
+	return Map([]Reply{Bulk("running_script"), running, Bulk("engines"), Map([]Reply{Bulk(engineLua), engine})})
+}
+
+// Opcodes of Redis' RDB format before a library.
+const (
+	opcodeFunction   = 245
+	opcodeFunctionRC = 246 // of release candidates of 7.0
+)
+
+func functionDump(c *Ctx, args [][]byte) Reply {
+	var w rdbWriter
+	c.m.libraries.names.Scan(func(_ string, lib *library) bool {
+		w.byte(opcodeFunction)
+		w.string(lib.code)
+		return true
+	})
+	return Bulk(string(sealPayload(w.b)))
+}
+
+func functionRestore(c *Ctx, args [][]byte) Reply {
+	if refusal := c.interpreter(); refusal != "" {
+		return Error(refusal)
+	}
+	c.rec.replaced()
+	flush, replace := false, false
+	switch {
+	case len(args) > 4:
+		return wrongSubcommand(args)
+	case len(args) == 3, fold(args[3], "APPEND"):
+	case fold(args[3], "FLUSH"):
+		flush = true
+	case fold(args[3], "REPLACE"):
+		replace = true
+	default:
+		return Error(msgPolicy)
+	}
+	if _, ok := openPayload(args[2]); !ok {
+		return Error(msgPayload)
+	}
+	restored, refusal := c.readLibraries(args[2])
+	if refusal == "" && !flush {
+		refusal = c.m.libraries.collision(&restored, replace)
+	}
+	if refusal != "" {
+		return Error(refusal)
+	}
+	return c.restoreLibraries(&restored, flush)
+}
+
+// readLibraries reads libraries as functionDump writes them. As in Redis the last
+// one may reach into the trailer, and is then hardly one.
+func (c *Ctx) readLibraries(payload []byte) (all libraries, refusal string) {
+	all = newLibraries()
+	exists := func(name string) bool {
+		_, known := all.names.Get(name)
+		return known
+	}
+	begun, r := new(int64), rdbReader{b: payload}
+	for len(r.b) > payloadTrailer {
+		switch r.byte() {
+		case opcodeFunction:
+		case opcodeFunctionRC:
+			return all, msgPreRelease
+		default:
+			return all, msgNotFunction
+		}
+		code := r.string()
+		if r.failed() {
+			return all, msgNoPayload
+		}
+		lib, refusal := c.readLibrary(code, begun, exists)
+		if refusal != "" {
+			return all, refusal
+		}
+		if refusal := all.replace(lib); refusal != "" {
+			return all, refusal
+		}
+	}
+	return all, ""
+}
+
+// collision says what keeps restored libraries from being among those of s.
+func (s *libraries) collision(restored *libraries, replace bool) (refusal string) {
+	restored.names.Scan(func(name string, _ *library) bool {
+		if _, known := s.names.Get(name); known && !replace {
+			refusal = "ERR Library " + name + " already exists"
+		}
+		return refusal == ""
+	})
+	replaced := func(name string) bool {
+		_, known := restored.names.Get(name)
+		return known
+	}
+	restored.names.Scan(func(_ string, lib *library) bool {
+		if refusal != "" {
+			return false
+		}
+		if name := s.taken(lib, replaced); name != "" {
+			refusal = functionExists(name)
+		}
+		return refusal == ""
+	})
+	return refusal
+}
+
+// restoreLibraries puts restored libraries where they belong: all of them, or none.
+func (c *Ctx) restoreLibraries(restored *libraries, flush bool) Reply {
+	before, changes, effects, n := c.m.libraries.fork(), c.changes, len(c.rec.effects), c.rec.n
+	undo := func(text string) Reply {
+		c.m.libraries, c.changes, c.rec.effects, c.rec.n = before, changes, c.rec.effects[:effects], n
+		return Error(text)
+	}
+	if flush {
+		c.m.libraries = newLibraries()
+		c.changes++
+		c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("flush")})
+	}
+	// Those that give names to others go first: a function may have moved.
+	restored.names.Scan(func(name string, _ *library) bool {
+		if c.m.libraries.remove(name) {
+			c.changes++
+			c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("delete"), []byte(name)})
+		}
+		return true
+	})
+	full := false
+	restored.names.Scan(func(_ string, lib *library) bool {
+		if full = !c.m.libraries.put(lib); !full {
+			c.recordLibrary(lib)
+		}
+		return !full && len(c.rec.effects) <= c.rec.room
+	})
+	switch {
+	case full:
+		return undo(msgLibrariesFull)
+	case len(c.rec.effects) > c.rec.room:
+		return undo(msgRestoreTooBig)
+	}
+	return OK
+}
+
+var functionHelp = help("FUNCTION",
+	"LOAD [REPLACE] <FUNCTION CODE>",
+	"    Create a new library with the given library name and code.",
+	"DELETE <LIBRARY NAME>",
+	"    Delete the given library.",
+	"LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+	"    Return general information on all the libraries:",
+	"    * Library name",
+	"    * The engine used to run the Library",
+	"    * Library description",
+	"    * Functions list",
+	"    * Library code (if WITHCODE is given)",
+	"    It also possible to get only function that matches a pattern using LIBRARYNAME argument.",
+	"STATS",
+	"    Return information about the current function running:",
+	"    * Function name",
+	"    * Command used to run the function",
+	"    * Duration in MS that the function is running",
+	"    If no function is running, return nil",
+	"    In addition, returns a list of available engines.",
+	"KILL",
+	"    Kill the current running function.",
+	"FLUSH [ASYNC|SYNC]",
+	"    Delete all the libraries.",
+	"    When called without the optional mode argument, the behavior is determined by the",
+	"    lazyfree-lazy-user-flush configuration directive. Valid modes are:",
+	"    * ASYNC: Asynchronously flush the libraries.",
+	"    * SYNC: Synchronously flush the libraries.",
+	"DUMP",
+	"    Return a serialized payload representing the current libraries, can be restored using FUNCTION RESTORE command",
+	"RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+	"    Restore the libraries represented by the given payload, it is possible to give a restore policy to",
+	"    control how to handle existing libraries (default APPEND):",
+	"    * FLUSH: delete all existing libraries.",
+	"    * APPEND: appends the restored libraries to the existing libraries. On collision, abort.",
+	"    * REPLACE: appends the restored libraries to the existing libraries, On collision, replace the old",
+	"      libraries with the new libraries (notice that even on this option there is a chance of failure",
+	"      in case of functions name collision with another library).",
+)

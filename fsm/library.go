@@ -1,0 +1,256 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// Bounds of libraries. They are in the memory of every node, like cached scripts.
+const (
+	maxLibraryBytes   = 1 << 20  // of a library's code, and of what it says of its functions
+	maxLibraries      = 32 << 20 // bytes of all
+	functionOverhead  = 64       // of a function, beside its name and description
+	msgLibraryLength  = "ERR library is longer than 1 MiB"
+	msgLibrariesFull  = "ERR libraries take more than 32 MiB, use FUNCTION DELETE"
+	msgFunctionTwice  = "Function already exists in the library"
+	msgLibraryName    = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+	msgFunctionsBytes = "the names and descriptions of a library's functions are longer than 1 MiB"
+)
+
+// FunctionFlags are what a function, or a script's first line, says of itself.
+type FunctionFlags byte
+
+// The flags, in the order in which FUNCTION LIST shows them.
+const (
+	FunctionNoWrites FunctionFlags = 1 << iota
+	FunctionAllowOOM
+	FunctionAllowStale
+	FunctionNoCluster
+	FunctionCrossSlots
+	allFunctionFlags = 1<<iota - 1
+)
+
+var functionFlagWords = []string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
+
+// FunctionFlag returns the flag for a word.
+func FunctionFlag(word string) (flag FunctionFlags, known bool) {
+	for i, w := range functionFlagWords {
+		if w == word {
+			return 1 << i, true
+		}
+	}
+	return 0, false
+}
+
+// Function is what a library registers.
+type Function struct {
+	Name        string
+	Description string
+	Described   bool // an empty description is one
+	Flags       FunctionFlags
+}
+
+// library is a library of functions. It is never changed.
+type library struct {
+	name, code string
+	sha        string // of code
+	functions  []Function
+	bytes      int
+}
+
+// newLibrary makes a library of what it has registered.
+func newLibrary(name, code string, r *registry) *library {
+	return &library{name, code, SHA1([]byte(code)), r.functions, len(code) + r.bytes + scriptOverhead}
+}
+
+// registry are the functions of a library to be.
+type registry struct {
+	functions []Function
+	names     map[string]struct{} // in lower case
+	bytes     int
+}
+
+// add adds a function, or says why it cannot.
+func (r *registry) add(f Function) (refusal string) {
+	if !validLibraryName(f.Name) {
+		return msgLibraryName
+	}
+	name := strings.ToLower(f.Name)
+	if _, twice := r.names[name]; twice {
+		return msgFunctionTwice
+	}
+	bytes := len(f.Name) + len(f.Description) + functionOverhead
+	if r.bytes+bytes > maxLibraryBytes {
+		return msgFunctionsBytes
+	}
+	if r.names == nil {
+		r.names = make(map[string]struct{})
+	}
+	r.names[name] = struct{}{}
+	r.bytes += bytes
+	r.functions = append(r.functions, f)
+	return ""
+}
+
+// validLibraryName is for the names of libraries and of functions.
+func validLibraryName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// libraries are the libraries of functions: state like the keys, replicated and in
+// snapshots.
+type libraries struct {
+	names   *btree.Map[string, *library]
+	members *btree.Map[string, member] // by name in lower case: FCALL knows no case
+	bytes   int
+}
+
+// member is a function: its library, and which of its functions.
+type member struct {
+	lib *library
+	i   int
+}
+
+func newLibraries() libraries {
+	return libraries{names: new(btree.Map[string, *library]), members: new(btree.Map[string, member])}
+}
+
+// fork returns a copy whose further life is its own, in O(1).
+func (s *libraries) fork() libraries { return libraries{s.names.Copy(), s.members.Copy(), s.bytes} }
+
+// Libraries returns the number of libraries and of their functions, and the bytes
+// that they take.
+func (m *Machine) Libraries() (libraries, functions, bytes int) {
+	return m.libraries.names.Len(), m.libraries.members.Len(), m.libraries.bytes
+}
+
+// find returns a function and its library, nil if there is none of that name.
+func (s *libraries) find(name []byte) (*library, *Function) {
+	p, ok := s.members.Get(strings.ToLower(string(name)))
+	if !ok {
+		return nil, nil
+	}
+	return p.lib, &p.lib.functions[p.i]
+}
+
+// taken returns the name of a function of lib that another library has, "" if there
+// is none. Libraries that are to be replaced do not count.
+func (s *libraries) taken(lib *library, replaced func(library string) bool) (function string) {
+	for i := range lib.functions {
+		name := lib.functions[i].Name
+		if p, ok := s.members.Get(strings.ToLower(name)); ok && !replaced(p.lib.name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// replace puts a library in place of the one of its name, or says why it cannot.
+func (s *libraries) replace(lib *library) (refusal string) {
+	name := s.taken(lib, func(name string) bool { return name == lib.name })
+	switch {
+	case name != "":
+		return functionExists(name)
+	case !s.put(lib):
+		return msgLibrariesFull
+	}
+	return ""
+}
+
+// put is replace for a library whose functions no other one has. It is false if
+// there is no room.
+func (s *libraries) put(lib *library) bool {
+	old, _ := s.names.Get(lib.name)
+	was := 0
+	if old != nil {
+		was = old.bytes
+	}
+	if s.bytes-was+lib.bytes > maxLibraries {
+		return false
+	}
+	s.remove(lib.name)
+	s.names.Set(lib.name, lib)
+	for i := range lib.functions {
+		s.members.Set(strings.ToLower(lib.functions[i].Name), member{lib, i})
+	}
+	s.bytes += lib.bytes
+	return true
+}
+
+func (s *libraries) remove(name string) bool {
+	lib, known := s.names.Delete(name)
+	if !known {
+		return false
+	}
+	s.forget(lib)
+	return true
+}
+
+func (s *libraries) forget(lib *library) {
+	for i := range lib.functions {
+		s.members.Delete(strings.ToLower(lib.functions[i].Name))
+	}
+	s.bytes -= lib.bytes
+}
+
+// appendLibrary writes a library, for a snapshot.
+func appendLibrary(b []byte, lib *library) []byte {
+	b = appendString(append(b, recordLibrary), lib.name)
+	b = appendString(b, lib.code)
+	b = binary.AppendUvarint(b, uint64(len(lib.functions)))
+	for i := range lib.functions {
+		b = appendFunction(b, &lib.functions[i])
+	}
+	return b
+}
+
+// library reads what appendLibrary wrote behind the kind of the record.
+func (l *snapshotLoader) library(d *decoder) error {
+	name, code := string(d.bytes()), string(d.bytes())
+	var r registry
+	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
+		f, err := d.function()
+		if err != nil {
+			return fmt.Errorf("function of library %q: %w", name, err)
+		}
+		if refusal := r.add(f); refusal != "" {
+			return fmt.Errorf("function of library %q, %s: %w", name, refusal, ErrFormat)
+		}
+	}
+	if d.err != nil {
+		return fmt.Errorf("library: %w", d.err)
+	}
+	lib, all := newLibrary(name, code, &r), &l.m.libraries
+	if _, twice := all.names.Get(name); twice || !validLibraryName(name) || len(r.functions) == 0 || all.replace(lib) != "" {
+		return fmt.Errorf("library %q: %w", name, ErrFormat)
+	}
+	l.objects++ // the count at the end is of keys, scripts and libraries
+	return nil
+}
+
+// appendFunction writes a function.
+func appendFunction(b []byte, f *Function) []byte {
+	b = append(appendString(b, f.Name), byte(f.Flags))
+	if !f.Described {
+		return append(b, 0)
+	}
+	return appendString(append(b, 1), f.Description)
+}
+
+// function reads what appendFunction wrote.
+func (d *decoder) function() (f Function, err error) {
+	f.Name, f.Flags = string(d.bytes()), FunctionFlags(d.byte())
+	described := d.byte()
+	if f.Described = described == 1; f.Described {
+		f.Description = string(d.bytes())
+	}
+	if d.err == nil && (described > 1 || f.Flags&^allFunctionFlags != 0) {
+		return f, ErrVersion
+	}
+	return f, d.err
+}

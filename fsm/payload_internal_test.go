@@ -1,0 +1,59 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+)
+
+func TestCRC64Jones(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		want uint64
+	}{
+		{"", 0},
+		{"123456789", 0xe9c6d914c4b8d9ca},
+	} {
+		if got := crc64Jones([]byte(c.text)); got != c.want {
+			t.Errorf("%q: %#x, want %#x", c.text, got, c.want)
+		}
+	}
+}
+
+// TestPayload_Known opens what a redis-server 7.0.15 answered to DUMP.
+func TestPayload_Known(t *testing.T) {
+	t.Parallel()
+	const known = "\x00\x03abc\n\x00\xd9\xac0=Ar\xa2\xe2"
+	if body, ok := openPayload([]byte(known)); !ok || string(body) != "\x00\x03abc" {
+		t.Errorf("got %q, %v", body, ok)
+	}
+	if got := sealPayload([]byte("\x00\x03abc")); string(got) != known {
+		t.Errorf("sealed: %q, want %q", got, known)
+	}
+}
+
+func TestPayload_Damaged(t *testing.T) {
+	t.Parallel()
+	whole := sealPayload([]byte("body"))
+	for i := range whole {
+		if _, ok := openPayload(whole[:i]); ok {
+			t.Errorf("%d of %d bytes are accepted", i, len(whole))
+		}
+		bad := bytes.Clone(whole)
+		bad[i] ^= 1
+		if _, ok := openPayload(bad); ok {
+			t.Errorf("accepted with byte %d changed", i)
+		}
+	}
+	for _, c := range []struct {
+		version uint16
+		want    bool
+	}{{0, true}, {payloadVersion - 1, true}, {payloadVersion, true}, {payloadVersion + 1, false}, {1 << 15, false}} {
+		b := binary.LittleEndian.AppendUint16([]byte("body"), c.version)
+		b = binary.LittleEndian.AppendUint64(b, crc64Jones(b))
+		if _, ok := openPayload(b); ok != c.want {
+			t.Errorf("version %d: %v, want %v", c.version, ok, c.want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package fsm_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// level starts an office whose leader knows a level.
+func (f *feed) level(n int) {
+	f.t.Helper()
+	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Level: n}))
+}
+
+// watch returns the version of a key.
+func (f *feed) watch(key string) string {
+	f.t.Helper()
+	return f.do(fsm.VersionCommand + " " + key)
+}
+
+// TestRemoved: the version of an absent key changes when the key is there and goes,
+// in whichever way, survives snapshots, and is nothing while the leader knows of none.
+func TestRemoved(t *testing.T) {
+	f := newFeed(t)
+	f.do("SET w 1", "DEL w")
+	if got := f.watch("w"); got != ":0\r\n" {
+		t.Errorf("at level 0: %q", got)
+	}
+	f.level(fsm.Level)
+	last := f.watch("w")
+	for _, lines := range [][]string{{"SET w 1", "DEL w"}, {"SADD w a", "SPOP w"}, {"SET w 1", "RENAME w x"}, {"SET w 1", "MOVE w 5"}, {"SET w 1", "FLUSHDB"}, {"SET w 1", "FLUSHALL"}, {"SET w 1", "EXPIRE w 0"}} {
+		f.do(lines...)
+		got := f.watch("w")
+		if got == last {
+			t.Errorf("%v: still %q", lines, got)
+		}
+		if again := f.watch("w"); again != got {
+			t.Errorf("%v: %q, then %q", lines, got, again)
+		}
+		last = got
+	}
+	// Expired and still to be taken out, or taken out: the same.
+	f.do("SET w 1 PX 1000")
+	deadline := f.stamp + 1_000_000_000
+	read := func(at int64) string {
+		f.t.Helper()
+		f.group.Reset(2, 1)
+		f.add(fsm.VersionCommand, "w")
+		got, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Now: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	due := read(deadline + 1)
+	f.stamp = deadline + 1
+	f.do("EXISTS other")
+	if got := f.watch("w"); got != due || got == last {
+		t.Errorf("expired: %q, taken out: %q, before: %q", due, got, last)
+	}
+	now := f.watch("w")
+	whole := snapshotOf(t, f.m)
+	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
+		t.Error("a snapshot does not come back as it was")
+	}
+	f.m = restore(t, whole)
+	if got := f.watch("w"); got != now {
+		t.Errorf("after a snapshot: %q, want %q", got, now)
+	}
+	f.level(0)
+	if got := f.watch("w"); got != ":0\r\n" {
+		t.Errorf("at level 0 again: %q", got)
+	}
+}

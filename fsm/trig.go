@@ -1,0 +1,154 @@
+package fsm
+
+import "math"
+
+// Sine, cosine and arcsine that are the same to the last bit on every machine.
+// Package math does not promise that: some processors have code of their own, others
+// fuse products with sums. Distances are stored (STOREDIST), compared and answered,
+// and nodes must agree on all three.
+//
+// All is computed with more bits than a float64 has and then rounded once. What is
+// lost on the way is below 2^-73 of the result, so it is the float64 next to the true
+// value but for one case in a million, and that one is the same everywhere too: there
+// is nothing here but sums, rounded products, quotients, roots and math.FMA, which has
+// one rounding on every machine, in software if need be. The C library below Redis
+// rounds a few results in a thousand the other way, and which they are depends on the
+// processor there.
+
+// wide is a number as the sum of two: hi is the float64 next to it, lo the rest.
+type wide struct{ hi, lo float64 }
+
+// wideSum returns a+b (Knuth's TwoSum).
+func wideSum(a, b float64) wide {
+	s := a + b
+	t := s - a
+	return wide{s, (a - (s - t)) + (b - t)}
+}
+
+// quickSum returns a+b, where a is the larger one (Dekker).
+func quickSum(a, b float64) wide {
+	s := a + b
+	return wide{s, b - (s - a)}
+}
+
+// wideProduct returns a*b.
+func wideProduct(a, b float64) wide {
+	p := float64(a * b)
+	return wide{p, math.FMA(a, b, -p)}
+}
+
+// plus returns x+y.
+func (x wide) plus(y wide) wide {
+	s := wideSum(x.hi, y.hi)
+	return quickSum(s.hi, s.lo+(x.lo+y.lo))
+}
+
+// times returns x*y.
+func (x wide) times(y wide) wide {
+	p := wideProduct(x.hi, y.hi)
+	return quickSum(p.hi, p.lo+(float64(x.hi*y.lo)+float64(x.lo*y.hi)))
+}
+
+func (x wide) minus() wide { return wide{-x.hi, -x.lo} }
+
+// Half of π in three parts, of which the first two are as exact as a wide.
+const (
+	halfPi     = 1.57079632679489661923
+	halfPiRest = 6.12323399573676603587e-17
+	halfPiLast = -1.4973849048591698e-33
+)
+
+// taylor is the series of the sine divided by its argument, or of the cosine, in
+// the square of the argument. Twelve terms do up to π/4.
+type taylor [12]wide
+
+// taylorWide are the terms that need more than the bits of a float64.
+const taylorWide = 4
+
+// newTaylor returns ±1/n!, ±1/(n+2)!, …
+func newTaylor(n int) (t taylor) {
+	f := 1.0 // (n+2k)!, exact up to 22!
+	for k := range t {
+		inverse := wide{hi: 1 / f}
+		inverse.lo = math.FMA(-inverse.hi, f, 1) / f
+		if t[k] = inverse; k%2 == 1 {
+			t[k] = inverse.minus()
+		}
+		f = float64(f * float64((n+2*k+1)*(n+2*k+2)))
+	}
+	return t
+}
+
+var sines, cosines = newTaylor(1), newTaylor(0)
+
+// near sums the terms up with the bits of a float64, from term k on.
+func (t *taylor) near(z float64, k int) float64 {
+	p := t[len(t)-1].hi
+	for i := len(t) - 2; i >= k; i-- {
+		p = t[i].hi + float64(p*z)
+	}
+	return p
+}
+
+func (t *taylor) at(x wide) wide {
+	z := x.times(x)
+	p := wide{hi: t.near(z.hi, taylorWide)}
+	for k := taylorWide - 1; k >= 0; k-- {
+		q := p.times(z)
+		s := quickSum(t[k].hi, q.hi) // each term is larger than all that follow
+		p = quickSum(s.hi, s.lo+(t[k].lo+q.lo))
+	}
+	return p
+}
+
+// wave returns the sine of x plus so many right angles. x is between -π and π.
+func wave(x float64, angles int) float64 {
+	n := math.Round(x / halfPi) // 2 at most, so that the products below are exact
+	r := wideSum(x, float64(-n*halfPi))
+	r = r.plus(wideSum(float64(-n*halfPiRest), float64(-n*halfPiLast)))
+	var y wide
+	if angles += int(n); angles&1 == 0 {
+		y = sines.at(r).times(r)
+	} else {
+		y = cosines.at(r)
+	}
+	if angles&2 != 0 {
+		y = y.minus()
+	}
+	return y.hi
+}
+
+func sin(x float64) float64 { return wave(x, 0) }
+func cos(x float64) float64 { return wave(x, 1) }
+
+// asin takes what lies between 0 and 1; what rounding has put above 1 counts as 1.
+func asin(x float64) float64 {
+	if x <= 0.5 {
+		return arc(wide{hi: x}).hi
+	}
+	// sin²(π/4 - y/2) is (1 - sin y)/2.
+	z := (1 - min(x, 1)) / 2 // exact
+	y := wide{hi: math.Sqrt(z)}
+	if y.hi > 0 {
+		y.lo = math.FMA(-y.hi, y.hi, z) / (y.hi + y.hi)
+		y = arc(y)
+	}
+	return wide{halfPi, halfPiRest}.plus(wide{-y.hi - y.hi, -y.lo - y.lo}).hi
+}
+
+// arc returns the arcsine of a number between 0 and 0.5: the first terms of its
+// series, good to 1e-4, then Newton's method twice, the second time with all bits
+// and the term after it.
+func arc(x wide) wide {
+	z := float64(x.hi * x.hi)
+	y := 1.0/6 + float64(z*(3.0/40+float64(z*(15.0/336))))
+	y = x.hi + float64(x.hi*float64(z*y))
+	z = float64(y * y)
+	y += (x.hi - float64(y*sines.near(z, 0))) / cosines.near(z, 0)
+	w := wide{hi: y}
+	s, c := sines.at(w).times(w), cosines.near(float64(y*y), 0)
+	d := x.plus(s.minus())
+	step := d.hi / c
+	step += float64(float64(step*step)*s.hi) / (c + c)
+	return quickSum(y, step)
+}
