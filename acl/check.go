@@ -71,6 +71,33 @@ func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
 	return Allowed, 0
 }
 
+// CheckPatterns says why the user may not give a SORT that it may run otherwise a
+// pattern of other keys, in Redis' words, or "": for BY and GET a selector must
+// allow reading all keys.
+func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
+	option := sortPattern(cmd.Command, args)
+	if option == "" {
+		return ""
+	}
+	ask := func(s *selector) bool {
+		if reason, _ := s.check(cmd, args); reason != Allowed {
+			return false
+		}
+		return s.allKeys || slices.ContainsFunc(s.keys, func(p keyPattern) bool { return p.pattern == "*" && p.access&mayRead != 0 })
+	}
+	if ask(u.root) || slices.ContainsFunc(u.more, ask) {
+		return ""
+	}
+	return "ERR " + option + " option of SORT denied due to insufficient ACL permissions."
+}
+
+func sortPattern(cmd *fsm.Command, args [][]byte) string {
+	if cmd.Name != "sort" && cmd.Name != "sort_ro" {
+		return ""
+	}
+	return fsm.SortPattern(args)
+}
+
 // need is what a pattern must allow for an access. A command that looks at no
 // value and changes none (EXISTS, TYPE) is content with any pattern.
 func need(a fsm.Access) (n access) {

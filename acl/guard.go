@@ -12,7 +12,7 @@ import (
 // leader, who runs scripts in other nodes' names. It may be used by several
 // goroutines.
 type Guard struct {
-	catalog *Catalog // of what scripts can call
+	catalog *Catalog
 	denied  atomic.Pointer[func(user string, v Verdict)]
 
 	mu    sync.Mutex
@@ -24,15 +24,18 @@ type compiled struct {
 	user    *User
 }
 
-// NewGuard makes a guard of the commands of a table.
-func NewGuard(t *fsm.Table) *Guard {
-	// The commands about the connection that a script may call, as they are in
-	// the client port's catalog.
+// NewGuard makes a guard that knows the commands of a catalog.
+func NewGuard(c *Catalog) *Guard { return &Guard{catalog: c, users: make(map[string]compiled)} }
+
+// ScriptCatalog makes a catalog of what scripts can call: the commands of a table,
+// and those about the connection that a script may call, as they are in the client
+// port's catalog.
+func ScriptCatalog(t *fsm.Table) *Catalog {
 	rows := append(slices.Clone(t.Rows()),
 		&fsm.Command{Name: "ping", Flags: fsm.Fast, Categories: []string{"connection"}},
 		&fsm.Command{Name: "echo", Flags: fsm.Fast, Categories: []string{"connection"}},
 		&fsm.Command{Name: "select", Flags: fsm.Fast, Categories: []string{"connection"}})
-	return &Guard{catalog: NewCatalog(rows), users: make(map[string]compiled)}
+	return NewCatalog(rows)
 }
 
 // Check says why a user may not run a command that a script calls, or "". A user
@@ -50,7 +53,9 @@ func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	v := Verdict{Reason: DeniedCommand, Command: cmd}
 	if kept != nil {
 		if u := g.compile(kept); u != nil {
-			v = u.Check(cmd, args)
+			if v = u.Check(cmd, args); v.Reason == Allowed {
+				return u.CheckPatterns(cmd, args)
+			}
 		}
 	}
 	if f := g.denied.Load(); f != nil && v.Reason != Allowed {

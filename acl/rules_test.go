@@ -128,7 +128,7 @@ func TestParse_Lenient(t *testing.T) {
 
 // TestGuard checks what scripts call, against the users of a state.
 func TestGuard(t *testing.T) {
-	g := acl.NewGuard(fsm.NewTable())
+	g := acl.NewGuard(acl.ScriptCatalog(fsm.NewTable()))
 	check := func(users *fsm.Users, name, line string) string {
 		var args [][]byte
 		for _, w := range strings.Fields(line) {
