@@ -12,7 +12,7 @@ import (
 // script does: library functions, patterns, coroutines and pcall included.
 type Limits struct {
 	// Steps is the work: instructions of the interpreter, characters that patterns
-	// compare, elements that the library moves. A step takes 10 to 50 ns.
+	// compare, elements that the library moves. A step takes 5 to 50 ns.
 	Steps int
 	// Memory is the sum of the bytes of strings, tables and functions that the
 	// script creates, garbage included: so it also bounds what it holds. It is an
@@ -26,10 +26,11 @@ type Limits struct {
 // DefaultLimits allow what well-behaved scripts do.
 func DefaultLimits() Limits { return LimitsFor(500 * time.Millisecond) }
 
-// LimitsFor are the limits of a node whose scripts may run for so long. On most
-// machines the clock ends a script before the steps do.
+// LimitsFor are the limits of a node whose scripts may run for so long. The
+// clock ends a script before the steps do: no machine takes a step in a
+// nanosecond. The steps are there for a clock that stands still.
 func LimitsFor(d time.Duration) Limits {
-	return Limits{Steps: int(d / (15 * time.Nanosecond)), Memory: 64 << 20, Time: d}
+	return Limits{Steps: int(d / time.Nanosecond), Memory: 64 << 20, Time: d}
 }
 
 const (

@@ -283,7 +283,7 @@ const jsonDepth = 1
 
 // arrayLength returns the length of a table that is a list, or -1.
 func (e *jsonEncoder) arrayLength(t *Table) int {
-	most, items := 0.0, 0.0
+	most, items := int32(0), 0.0
 	for k := Nil; ; items++ {
 		if k, _ = e.st.next(t, k); k == Nil {
 			break
@@ -293,13 +293,18 @@ func (e *jsonEncoder) arrayLength(t *Table) int {
 		if !ok || f < 1 || f != math.Floor(f) {
 			return -1
 		}
-		most = max(most, f)
+		switch {
+		case f > math.MaxInt32: // in C it does not fit, and what comes out is below all
+			most = math.MinInt32
+		case f > float64(most):
+			most = int32(f)
+		}
 	}
-	if e.cfg.sparseRatio > 0 && most > items*float64(e.cfg.sparseRatio) && most > float64(e.cfg.sparseSafe) {
+	if m := float64(most); e.cfg.sparseRatio > 0 && m > items*float64(e.cfg.sparseRatio) && m > float64(e.cfg.sparseSafe) {
 		if !e.cfg.sparseConvert {
 			e.fail(t, "excessively sparse array")
 		}
 		return -1
 	}
-	return int(min(most, intMax))
+	return int(most)
 }

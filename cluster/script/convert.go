@@ -46,7 +46,7 @@ func fromReply(st *State, r fsm.Reply, resp int) Value {
 		if resp >= 3 {
 			return tagged(st, "double", Number(r.Float64()))
 		}
-		return st.NewString(fsm.FormatDouble(r.Float64()))
+		return st.NewString(r.Text())
 	case fsm.KindBoolean:
 		return Bool(r.Int64() != 0)
 	case fsm.KindBigNumber:

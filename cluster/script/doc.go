@@ -8,6 +8,9 @@
 //	runner := script.NewRunner(script.DefaultConfig())
 //	reply := runner.RunScript(fsm.ScriptCall{Body: src, Keys: keys, Args: args, Do: do, Proto: 2})
 //
+// A library of functions (library.go) is run by the same runner: to see what it
+// registers, and anew for each call of one of its functions.
+//
 // # On gopher-lua
 //
 // The interpreter is github.com/yuin/gopher-lua v1.1.2, unpatched. What it does
@@ -34,7 +37,12 @@
 // is given as bytecode. redis.set_repl checks its flags and changes nothing,
 // because here every write is replicated. tostring of an object shows a number
 // of the run instead of an address. The metatable of strings is read-only.
-// collectgarbage collects nothing, and counts what the script has created.
+// collectgarbage collects nothing, and counts what the script has created. TIME is
+// the entry's and stands still. What tells of a node or its connections cannot be
+// called, read-only or not: INFO, ROLE, PUBSUB, COMMAND, CLUSTER, MEMORY, SLOWLOG,
+// LASTSAVE and their like; with a wrong number of arguments that is what they answer
+// too. In cluster mode scripts may reach keys of several slots. The local variables of
+// a library last for one call.
 //
 // # Differences that come from gopher-lua
 //
@@ -42,5 +50,11 @@
 // with holes may be another of its borders. A list has at most 2^19 elements that
 // # counts. goto is a keyword. A function has at most 200 registers: calls with
 // more than about 190 written arguments are refused. Names in errors follow the
-// text, not the instructions.
+// text, not the instructions. A stack is about 5000 calls deep. A ; may stand alone,
+// a numeral in hexadecimal has no exponent, and a text goes on behind a zero byte.
+// next with a key that was never there ends, without an error. What pcall calls has
+// no position to put into an error of level 2. A script has at most 256 KiB.
+//
+// ^, exp, log and the functions of angles are those of Go, which may differ from C's
+// in the last bit: 8^(1/3) is a little less than 2.
 package script

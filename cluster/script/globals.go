@@ -102,8 +102,12 @@ func init() {
 	add("cmsgpack", msgpackTable)
 	add("bit", bitTable)
 	add("redis", redisTable)
-	add("__redis__err__handler", builtin(errorHandler))
+	add(handlerName, builtin(errorHandler))
+	fillLibrary()
 }
+
+// handlerName is the global that is not there for functions.
+const handlerName = "__redis__err__handler"
 
 // newGlobals makes the two tables of globals of a State: the one in which the
 // functions of a script look up names, and the one that a script sees as _G.

@@ -7,11 +7,20 @@ var mathLib = []entry{
 	math1("atan", math.Atan), math1("ceil", math.Ceil), math1("cosh", math.Cosh), math1("cos", math.Cos),
 	math1("deg", func(x float64) float64 { return x / (math.Pi / 180) }), math1("exp", math.Exp),
 	math1("floor", math.Floor), math2("fmod", math.Mod), {name: "frexp", fn: mathFrexp}, {name: "ldexp", fn: mathLdexp},
-	math1("log10", math.Log10), math1("log", math.Log), {name: "max", fn: mathMax}, {name: "min", fn: mathMin},
+	math1("log10", log10), math1("log", math.Log), {name: "max", fn: mathMax}, {name: "min", fn: mathMin},
 	{name: "modf", fn: mathModf}, math2("pow", math.Pow),
 	math1("rad", func(x float64) float64 { return x * (math.Pi / 180) }), {name: "random", fn: mathRandom},
 	{name: "randomseed", fn: mathRandomSeed}, math1("sinh", math.Sinh), math1("sin", math.Sin),
 	math1("sqrt", math.Sqrt), math1("tanh", math.Tanh), math1("tan", math.Tan),
+}
+
+// log10 is exact for powers of ten, as C's is: scripts count digits by it.
+func log10(x float64) float64 {
+	y := math.Log10(x)
+	if n := math.Round(y); math.Abs(n) <= 308 && math.Pow10(int(n)) == x {
+		return n
+	}
+	return y
 }
 
 func math1(name string, f func(float64) float64) entry {

@@ -19,6 +19,7 @@ const (
 	hiddenFunction = "\x00function" // (f): a new function
 	hiddenLength   = "\x00length"   // (v): #v
 	hiddenMinus    = "\x00minus"    // (v): -v
+	hiddenModulo   = "\x00modulo"   // (a, b): a % b
 	hiddenFor      = "\x00for"      // (v, 1..3): start, limit or step of a numeric for
 	hiddenEach     = "\x00each"     // (f, s, v): what a generic for goes over
 	hiddenVarargs  = "\x00varargs"  // (...): a call of a vararg function
@@ -36,6 +37,7 @@ func init() {
 		hiddenFunction: builtin(opFunction),
 		hiddenLength:   builtin(opLength),
 		hiddenMinus:    builtin(opMinus),
+		hiddenModulo:   arithmetic("__mod", modulo),
 		hiddenFor:      builtin(opFor),
 		hiddenEach:     builtin(opEach),
 		hiddenVarargs:  builtin(opVarargs),
@@ -238,30 +240,39 @@ func fillOperators() {
 		"__sub": func(a, b float64) float64 { return a - b },
 		"__mul": func(a, b float64) float64 { return a * b },
 		"__div": func(a, b float64) float64 { return a / b },
-		"__mod": func(a, b float64) float64 { return a - math.Floor(a/b)*b },
+		"__mod": modulo,
 		"__pow": math.Pow,
 	} {
-		t.RawSetString(name, builtin(func(st *State, args []Value) []Value {
-			a, b := args[0], args[1]
-			x, ok := toNumber(a)
-			if ok {
-				if y, ok := toNumber(b); ok {
-					return st.Ret(Number(f(x, y)))
-				}
-			}
-			h := st.metamethod(a, name)
-			if h == Nil {
-				h = st.metamethod(b, name)
-			}
-			if h != Nil {
-				return st.Ret(st.call1(h, a, b))
-			}
-			bad := 0
-			if ok {
-				bad = 1
-			}
-			st.opError(typeErrorText(st.operand(bad), "perform arithmetic on", typeName(args[bad])))
-			return nil
-		}))
+		t.RawSetString(name, arithmetic(name, f))
 	}
+}
+
+// modulo is Lua 5.1's, which rounds; gopher-lua's does not.
+func modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }
+
+// arithmetic makes a function of two values that does what an operator does, whose
+// metamethod has that name.
+func arithmetic(name string, f func(a, b float64) float64) *lua.LFunction {
+	return builtin(func(st *State, args []Value) []Value {
+		a, b := args[0], args[1]
+		x, ok := toNumber(a)
+		if ok {
+			if y, ok := toNumber(b); ok {
+				return st.Ret(Number(f(x, y)))
+			}
+		}
+		h := st.metamethod(a, name)
+		if h == Nil {
+			h = st.metamethod(b, name)
+		}
+		if h != Nil {
+			return st.Ret(st.call1(h, a, b))
+		}
+		bad := 0
+		if ok {
+			bad = 1
+		}
+		st.opError(typeErrorText(st.operand(bad), "perform arithmetic on", typeName(args[bad])))
+		return nil
+	})
 }

@@ -192,6 +192,10 @@ func (st *State) calledType(L *lua.LState, s *site) string {
 	case o.typ != "":
 		return o.typ
 	case o.kind == "global":
+		if st.isLibrary() {
+			globals, _ := asTable(field(st.lib.meta, "__index"))
+			return typeName(field(globals, o.name))
+		}
 		return typeName(field(st.env, o.name))
 	case o.kind == "local" && o.reg > 0:
 		if v := L.Get(o.reg); v != nil {

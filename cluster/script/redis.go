@@ -168,7 +168,7 @@ func redisLog(st *State, args []Value) []Value {
 	}
 	st.Step(callSteps)
 	log := st.runner.log
-	if log == nil {
+	if log == nil || st.lib.loading && st.call.Register == nil { // said already when it was loaded
 		return nil
 	}
 	var words []string

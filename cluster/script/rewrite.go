@@ -13,7 +13,7 @@ import (
 //   - operations that allocate as much as the script likes become calls of hidden
 //     functions, which charge for it (operators.go);
 //   - so do those that gopher-lua gets wrong: numeric for with strings, # with
-//     metatables, constructors whose list ends in a call;
+//     metatables, %, constructors whose list ends in a call;
 //   - every node gets the number of a site instead of its line, so that errors
 //     can name what failed (position.go);
 //   - what Lua 5.1 refuses is refused with its text.
@@ -245,6 +245,9 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 	case *ast.ArithmeticOpExpr:
 		a, b := w.describe(e.Lhs), w.describe(e.Rhs)
 		e.Lhs, e.Rhs = w.left(e.Lhs), w.expr(e.Rhs)
+		if e.Operator == "%" {
+			return w.call(hiddenModulo, w.site(line, a, b), single(e.Lhs), single(e.Rhs))
+		}
 		w.place(e, a, b)
 	case *ast.UnaryMinusOpExpr:
 		o := w.describe(e.Expr)

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"container/list"
 	"crypto/sha1"
 	"encoding/hex"
@@ -53,11 +54,28 @@ func compile(src []byte) (*compiled, error) {
 	return &compiled{c, flags}, nil
 }
 
+// compileLibrary is compile for the code of a library, whose first line is not
+// looked at.
+func compileLibrary(src []byte) (*compiled, error) {
+	if len(src) > MaxBytes {
+		return nil, errTooLarge
+	}
+	end := max(bytes.IndexByte(src, '\n'), 0)
+	c, err := compileChunk(string(src[end:]), "@user_function", 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s%s", compileLibraryStart, oneLine(err.Error()))
+	}
+	return &compiled{c, Flags{}}, nil
+}
+
 // Texts of compile, which are error replies.
 var (
 	errTooLarge  = fmt.Errorf("ERR script is larger than %d bytes", MaxBytes)
 	errShebang   = errors.New("ERR Invalid script shebang")
+	msgMayWrite  = "ERR Can not execute a script with write flag using *_ro command."
 	compileStart = "ERR Error compiling script (new function): "
+
+	compileLibraryStart = "ERR Error compiling function: "
 )
 
 // oneLine makes a text fit into an error line, as Redis does.
@@ -96,7 +114,7 @@ type Runner struct {
 }
 
 type cached struct {
-	sha  string
+	name string // SHA1, with an f in front for the code of a library
 	size int
 	c    *compiled
 	err  string
@@ -109,35 +127,36 @@ func NewRunner(c Config) *Runner {
 
 // CompileScript is fsm.ScriptRunner's.
 func (r *Runner) CompileScript(body []byte) string {
-	return r.compiled(SHA1(body), body).err
+	return r.compiled(SHA1(body), body, compile).err
 }
 
-// compiled returns a script from the cache, or compiles it. Two goroutines may
-// compile the same script at the same time; both results are good.
-func (r *Runner) compiled(sha string, body []byte) *cached {
+// compiled returns a script from the cache, where name is its SHA1, or compiles it.
+// Two goroutines may compile the same script at the same time; both results are
+// good.
+func (r *Runner) compiled(name string, body []byte, compile func([]byte) (*compiled, error)) *cached {
 	r.mu.Lock()
-	if e, ok := r.cache[sha]; ok {
+	if e, ok := r.cache[name]; ok {
 		r.order.MoveToFront(e)
 		r.mu.Unlock()
 		return e.Value.(*cached)
 	}
 	r.mu.Unlock()
-	c := &cached{sha: sha, size: len(body)}
+	c := &cached{name: name, size: len(body)}
 	var err error
 	if c.c, err = compile(body); err != nil {
 		c.err = err.Error()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e, ok := r.cache[sha]; ok {
+	if e, ok := r.cache[name]; ok {
 		return e.Value.(*cached)
 	}
-	r.cache[sha] = r.order.PushFront(c)
+	r.cache[name] = r.order.PushFront(c)
 	r.bytes += c.size
 	for r.order.Len() > 1 && (r.order.Len() > r.conf.CacheEntries || r.bytes > r.conf.CacheBytes) {
 		e := r.order.Back()
 		old := r.order.Remove(e).(*cached)
-		delete(r.cache, old.sha)
+		delete(r.cache, old.name)
 		r.bytes -= old.size
 	}
 	return c
@@ -158,9 +177,16 @@ func (r *Runner) run(call fsm.ScriptCall) (reply fsm.Reply, used Usage, err erro
 	if call.SHA == "" {
 		call.SHA = SHA1(call.Body)
 	}
-	c := r.compiled(call.SHA, call.Body)
+	name, translate := call.SHA, compile
+	if ofLibrary(call) {
+		name, translate = "f"+name, compileLibrary
+	}
+	c := r.compiled(name, call.Body, translate)
 	if c.err != "" {
 		return fsm.Error(c.err), used, nil
+	}
+	if call.ReadOnly && c.c.flags.Shebang && !c.c.flags.NoWrites {
+		return fsm.Error(msgMayWrite), used, nil
 	}
 	if c.c.flags.NoWrites && call.SetReadOnly != nil {
 		call.SetReadOnly()
@@ -184,11 +210,17 @@ func (r *Runner) run(call fsm.ScriptCall) (reply fsm.Reply, used Usage, err erro
 // aborted is the reply to a run that was cut off.
 func (r *Runner) aborted(call fsm.ScriptCall, a *Abort) fsm.Reply {
 	var i *interrupted
-	line := max(a.Line, 1)
-	if errors.As(a.Reason, &i) {
-		return fsm.Error(fmt.Sprintf("%s script: %s, on @user_script:%d.", i.text, call.SHA, line))
+	line, name, source := max(a.Line, 1), call.SHA, "user_script"
+	switch {
+	case call.Register != nil:
+		return loadAborted(a)
+	case call.Function != "":
+		name, source = call.Function, "user_function"
 	}
-	return fsm.Error(oneLine(fmt.Sprintf("ERR user_script:%d: the script was stopped: %s script: %s, on @user_script:%d.", line, a.Reason, call.SHA, line)))
+	if errors.As(a.Reason, &i) {
+		return fsm.Error(fmt.Sprintf("%s script: %s, on @%s:%d.", i.text, name, source, line))
+	}
+	return fsm.Error(oneLine(fmt.Sprintf("ERR %s:%d: the script was stopped: %s script: %s, on @%s:%d.", source, line, a.Reason, name, source, line)))
 }
 
 // run runs a script to its end and returns its reply, or why it was cut off.
@@ -199,6 +231,9 @@ func (st *State) run(r *Runner, c *compiled, call fsm.ScriptCall) (fsm.Reply, *A
 	st.resp, st.json = 2, defaultJSON
 	st.random.Seed(int32(call.Seed ^ call.Seed>>32))
 	st.cur = st.main
+	if ofLibrary(call) {
+		st.main.Env = st.lib.env
+	}
 	e := st.top()
 	switch {
 	case st.aborted != nil:
@@ -226,6 +261,11 @@ var mainFunction = builtin(runMain)
 
 func runMain(st *State, _ []Value) []Value {
 	st.calls, st.boundary = 0, 0
+	if st.isLibrary() {
+		st.look()
+		runLibrary(st)
+		return nil
+	}
 	setGlobal(st.env, st.visible, "KEYS", bytesTable(st, st.call.Keys))
 	setGlobal(st.env, st.visible, "ARGV", bytesTable(st, st.call.Args))
 	st.look()
@@ -250,7 +290,16 @@ func (st *State) failure(e *scriptError) fsm.Reply {
 			text = "ERR unknown error"
 		}
 	}
-	return fsm.Error(oneLine(fmt.Sprintf("%s script: %s, on %s:%d.", text, st.call.SHA, e.source, e.line)))
+	name := st.call.SHA
+	switch f := st.lib.callee; {
+	case st.call.Register != nil:
+		return fsm.Error(oneLine(loadStart + text))
+	case f != nil && f.IsG: // the function is a builtin: it stands nowhere
+		return fsm.Error(oneLine(text))
+	case st.call.Function != "":
+		name = st.call.Function
+	}
+	return fsm.Error(oneLine(fmt.Sprintf("%s script: %s, on %s:%d.", text, name, e.source, e.line)))
 }
 
 // plainText is tostring when the run is over.
@@ -272,6 +321,9 @@ func plainText(v Value) string {
 // clean forgets the run, so that the next one finds nothing of it.
 func (st *State) clean() {
 	st.main.SetTop(0)
+	st.main.Env = st.env
+	st.lib.loading, st.lib.callee = false, nil
+	st.lib.functions = nil
 	st.call, st.reply, st.runner, st.interrupt = fsm.ScriptCall{}, fsm.Null, nil, nil
 	clear(st.chunks)
 	st.chunks = st.chunks[:0]

@@ -31,6 +31,7 @@ type State struct {
 	cur     *lua.LState // the coroutine that runs
 	env     *Table      // globals as scripts resolve them, with the hidden operators
 	visible *Table      // _G
+	lib     libraryState
 
 	call   fsm.ScriptCall
 	runner *Runner
@@ -57,7 +58,7 @@ type State struct {
 }
 
 func newState() *State {
-	st := &State{}
+	st := &State{lib: newLibraryState()}
 	st.position = st.line
 	L := lua.NewState(lua.Options{
 		CallStackSize: callStackSize, RegistrySize: registrySize, RegistryMaxSize: registryMax,

@@ -186,7 +186,7 @@ func (l *layout) putInteger(out []byte, f float64, size int) []byte {
 // integer reads what putInteger wrote; small letters are signed.
 func (l *layout) integer(b string, opt byte) Value {
 	var v uint64
-	for i := range b {
+	for i := range len(b) { // not over b, which would go by runes
 		c := b[i]
 		if !l.big {
 			c = b[len(b)-1-i]

@@ -57,7 +57,7 @@ func tabForeachi(st *State, args []Value) []Value {
 	return nil
 }
 
-func tabGetn(st *State, args []Value) []Value { return st.Ret(Int(st.CheckTable(args, 1).Len())) }
+func tabGetn(st *State, args []Value) []Value { return st.Ret(Int(st.length(st.CheckTable(args, 1)))) }
 
 func tabMaxn(st *State, args []Value) []Value {
 	t := st.CheckTable(args, 1)

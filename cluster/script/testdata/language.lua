@@ -792,3 +792,15 @@ local s = 0 for k, v in next, {1, 2, 3} do s = s + v end return s
 local s = 0 for k in pairs({1, 2, 3}) do s = s + k end return s
 ----
 local n = 0 while true do n = n + 1 if n > 5 then break end end repeat local m = n n = n - 1 until m < 3 return n
+----
+return {tostring(1 % 0.1), tostring(10.5 % 0.1), tostring(5 % 3), tostring(-5 % 3), tostring(5.25 % -2), tostring("7" % 4), tostring(2^53 % 3)}
+----
+local a, b = 1, 0.1 return {tostring(a % b), tostring(a % b + 1), tostring(-a % b), tostring((a + 9.5) % b), 2 * 7 % 4}
+----
+local t = setmetatable({}, {__mod = function(a, b) return "mod" end}) return {t % 2, 2 % t}
+----
+local t = {} return t.x % 2
+----
+local s = "a" return 3 % s
+----
+local x = {} return (function() return 7, 8 end)() % 4

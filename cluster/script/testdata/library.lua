@@ -308,6 +308,8 @@ local n=0 local t={5,3,8,1,9,2,7} table.sort(t,function(a,b) n=n+1 return a<b en
 ----
 table.sort({3,2,1},function(a,b) error("cmp") end)
 ----
+local t = {} t[1], t[4], t[9] = 1, 1, 1 return {table.getn(t), #t, table.maxn(t)}
+----
 return {table.getn({1,2,3}),table.maxn({1,2,[10]=1}),table.maxn({}),table.maxn({[2.5]=1,[-1]=1})}
 ----
 table.setn({},1)
@@ -577,3 +579,13 @@ redis.log(redis.LOG_NOTICE,"a",1,true,nil)
 return redis.set_repl(redis.REPL_ALL)
 ----
 return redis.set_repl(redis.REPL_NONE)
+----
+return {(struct.unpack('>H',"\215\154")), (struct.unpack('<I4',struct.pack('<I4',1696041667))), (struct.unpack('>I4',"\195\169\226\130"))}
+----
+local bad = 0 for i=0,65535 do if struct.unpack('H',struct.pack('H',i)) ~= i then bad = bad + 1 end end return bad
+----
+return {cjson.encode({[1729760300123]='x'}), cjson.encode({[2147483647.0+1]=1}), cjson.encode({[2^53]='y'})}
+----
+return cjson.encode({[2147483647]='x'})
+----
+local t = {} for i=-5,18 do t[#t+1] = tostring(math.log10(10^i)) end return t
