@@ -31,6 +31,9 @@ type call struct {
 
 	reply []byte
 	err   error
+	// early, unless nil, is called with the replies before the owner is told: see
+	// gateway.answer.
+	early func(replies []byte)
 	// ready asks the owner to run the read itself, at the office's now.
 	ready *office
 
@@ -52,20 +55,26 @@ func (n *Node) NewSession() *Session {
 // until the outcome is known, or known to be unknown: see errors.go. The group
 // must not change meanwhile. Reads are linearizable, unless local is set: then
 // they see this node's state, however old it is.
-func (s *Session) Do(g *fsm.Group, local bool) ([]byte, error) {
+//
+// early, unless nil, is called once with the replies of a group that writes, before
+// Do returns the same, if there is no error. It runs on a goroutine that answers
+// other connections next, and must not block.
+func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	c := &s.call
-	c.body, c.slow, c.reply, c.err, c.ready = g.Bytes(), g.Slow, nil, nil, nil
+	c.body, c.slow, c.reply, c.err, c.ready, c.early = g.Bytes(), g.Slow, nil, nil, nil, nil
 	if !g.Write {
 		reply, err := s.read(local)
 		if !errors.Is(err, fsm.ErrUnlogged) {
 			return reply, err
 		}
 		c.reply, c.err = nil, nil
+	} else {
+		c.early = early
 	}
 	s.node.gateway.write(c)
 	<-c.done
 	if c.err == nil && fsm.TooLong(c.reply) {
-		return s.tried()
+		return s.inPieces()
 	}
 	return c.reply, c.err
 }
@@ -75,7 +84,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 	c := &s.call
 	if local || seeded.On(seeded.StaleRead) {
 		n := s.node
-		reply, _, err := n.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Kill: n.scripts.kill})
+		reply, _, err := n.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts})
 		s.keep(reply)
 		return reply, err
 	}

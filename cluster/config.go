@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -43,6 +45,13 @@ type Config struct {
 	// Scripts interprets Lua scripts; nil for a program that has no interpreter:
 	// then only the scripts that the machine knows by their SHA1 can be run.
 	Scripts fsm.ScriptRunner
+
+	// Catalog has all commands of the client port, for redis.acl_check_cmd; nil for
+	// those that scripts can call.
+	Catalog *acl.Catalog
+	// ScriptRules says why scripts that this node runs may not call a command, as
+	// fsm.ScriptRules does; nil if they may call all.
+	ScriptRules func(cmd *fsm.Command, args [][]byte) string
 
 	Logger hclog.Logger
 	// Fatal is called when the node can no longer do its work: a failing or
@@ -182,7 +191,7 @@ func ParsePeers(s string) ([]Peer, error) {
 		if !ok || id == "" || addr == "" {
 			return nil, fmt.Errorf("--peers: %q is not of the form id=host:port", part)
 		}
-		if _, _, err := net.SplitHostPort(addr); err != nil {
+		if _, err := dialable(addr); err != nil {
 			return nil, fmt.Errorf("--peers: address of %s: %w", id, err)
 		}
 		if seen[id] {
@@ -193,6 +202,18 @@ func ParsePeers(s string) ([]Peer, error) {
 	}
 	sort.Slice(peers, func(i, j int) bool { return peers[i].ID < peers[j].ID })
 	return peers, nil
+}
+
+// dialable returns the host of an address that others are to connect to.
+func dialable(addr string) (host string, err error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("address %s: port is not a number from 1 to 65535", addr)
+	}
+	return host, nil
 }
 
 // Validate names the first setting that cannot work, and fills in those that
@@ -215,7 +236,7 @@ func (c *Config) Validate() error {
 	if c.AdvertisePeerAddr == "" {
 		c.AdvertisePeerAddr = c.PeerAddr
 	}
-	host, _, err := net.SplitHostPort(c.AdvertisePeerAddr)
+	host, err := dialable(c.AdvertisePeerAddr)
 	if err != nil {
 		return fmt.Errorf("--advertise-peer-addr: %w", err)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -33,13 +34,16 @@ type eventQueue struct {
 	mu      sync.Mutex
 	entries []entryEvents
 	bytes   int
+	closed  bool // nobody takes anything any more
 }
 
-// entryEvents are the events of one entry, or the news that some are missing.
+// entryEvents are the events of one entry, the news that some are missing, or a
+// mark: see mark.
 type entryEvents struct {
 	index  uint64
 	events []fsm.Event
 	missed string
+	mark   func()
 }
 
 func newEventQueue() *eventQueue {
@@ -67,8 +71,7 @@ func (q *eventQueue) applied(res *fsm.Result) {
 	bytes := fsm.EventBytes(keep)
 	q.mu.Lock()
 	if q.bytes+bytes > maxQueuedEvents {
-		q.entries = append(q.entries[:0], entryEvents{index: res.Index, missed: "more events than can be delivered"})
-		q.bytes = 0
+		q.missLocked(res.Index, "more events than can be delivered")
 	} else {
 		q.entries = append(q.entries, entryEvents{index: res.Index, events: keep})
 		q.bytes += bytes
@@ -80,10 +83,44 @@ func (q *eventQueue) applied(res *fsm.Result) {
 // restored notes that the state was replaced by a snapshot up to index.
 func (q *eventQueue) restored(index uint64) {
 	q.mu.Lock()
-	q.entries, q.bytes = q.entries[:0], 0 // they are part of what is missing
-	q.entries = append(q.entries, entryEvents{index: index, missed: "a snapshot took the place of the log"})
+	q.missLocked(index, "a snapshot took the place of the log")
 	q.mu.Unlock()
 	poke(q.ready)
+}
+
+// missLocked puts the news that events up to index are missing in the place of
+// those that wait, which are part of them.
+func (q *eventQueue) missLocked(index uint64, why string) {
+	q.entries = append(slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil }), entryEvents{index: index, missed: why})
+	q.bytes = 0
+}
+
+// mark has f called by whoever delivers, behind what waits now, or at once if
+// nobody delivers any more.
+func (q *eventQueue) mark(f func()) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		f()
+		return
+	}
+	q.entries = append(q.entries, entryEvents{mark: f})
+	q.mu.Unlock()
+	poke(q.ready)
+}
+
+// close calls the marks that nobody will come to.
+func (q *eventQueue) close() {
+	q.mu.Lock()
+	q.closed = true
+	entries := q.entries
+	q.entries, q.bytes = nil, 0
+	q.mu.Unlock()
+	for _, e := range entries {
+		if e.mark != nil {
+			e.mark()
+		}
+	}
 }
 
 // take returns all that waits.
@@ -105,9 +142,16 @@ func (n *Node) Listen(l Listener) {
 // are applied after Want has returned have them.
 func (n *Node) Want(kinds fsm.EventKinds) { n.machine.want(kinds) }
 
+// Told has f called once the listener has been told of all that the log holds up
+// to index, or will be told nothing more because the node stops. f must not block.
+func (n *Node) Told(index uint64, f func()) {
+	n.machine.whenApplied(index, func(bool) { n.machine.events.mark(f) })
+}
+
 // deliverEvents calls the listener until the node closes.
 func (n *Node) deliverEvents(l Listener) {
 	defer n.wg.Done()
+	defer n.machine.events.close()
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -115,6 +159,10 @@ func (n *Node) deliverEvents(l Listener) {
 		case <-n.machine.events.ready:
 		}
 		for _, e := range n.machine.events.take() {
+			if e.mark != nil {
+				e.mark()
+				continue
+			}
 			if e.missed != "" {
 				n.stats.EventsMissed.Inc()
 				n.log.Warn("events were not delivered", "index", e.index, "reason", e.missed)

@@ -23,15 +23,34 @@ func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
 	if !n.cfg.Options.FastFailover || !ok {
 		return
 	}
-	select {
-	case <-n.ctx.Done():
-		return
-	case <-n.leaderChanged: // somebody was quicker: link to it
-		poke(n.leaderChanged)
-		return
-	case <-time.After(time.Duration(rank) * failoverStep):
+	begun := time.Now()
+	turn := time.After(time.Duration(rank) * failoverStep)
+	for waiting := true; waiting; {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.leaderChanged:
+			if _, leader := n.raft.LeaderWithID(); leader != "" && leader != id { // somebody was quicker: link to it
+				poke(n.leaderChanged)
+				return
+			}
+		case <-turn:
+			waiting = false
+		}
 	}
-	if _, leader := n.raft.LeaderWithID(); leader != id || n.raft.State() != raft.Follower {
+	if n.raft.State() != raft.Follower {
+		return
+	}
+	switch _, leader := n.raft.LeaderWithID(); leader {
+	case id:
+	case "":
+		// Somebody stood before us. Contact since then is our vote for him, and he
+		// has time to win; without it our log is ahead of his, and he cannot: to
+		// wait for raft's timers would leave the cluster without a leader meanwhile.
+		if n.raft.LastContact().After(begun) {
+			return
+		}
+	default:
 		return // somebody was quicker
 	}
 	n.log.Info("leader is gone, standing for election", "leader", id, "address", addr)

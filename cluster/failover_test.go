@@ -55,6 +55,32 @@ func TestExactlyOnce_LeaderCrashes(t *testing.T) {
 	c.caughtUp()
 }
 
+// The first in the order of ids lacks an entry that the leader had acknowledged, so
+// nobody votes for it. The next one's turn comes all the same, long before raft's
+// timers would give it one.
+func TestFailover_FirstInOrderIsBehind(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout = slowdown * 4 * time.Second
+		o.LeaderWait = slowdown * 2 * time.Second // a write that waits for the timers is refused
+	})
+	c.transfer("n3")
+	c.caughtUp()
+	through := c.client("n2")
+	through.want(t, "+OK\r\n", "SET", "k", "1")
+	if c.net.freeze(rpc.ServiceRaft, "n3", "n1") == 0 {
+		t.Fatal("n3 feeds n1 through no connection")
+	}
+	through.want(t, "+OK\r\n", "SET", "k", "2")
+	c.crash("n3")
+	if got, err := through.do("GET", "k"); err != nil || got != bulk("2") {
+		t.Errorf("GET after the leader's end: %q, %v", got, err)
+	}
+	if leader := c.leader("n1", "n2"); leader != "n2" {
+		t.Errorf("%s leads, without what was acknowledged", leader)
+	}
+}
+
 // Streams break while the leader stays: it has got some of what is sent again.
 func TestExactlyOnce_BrokenStreams(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,8 @@ type gateway struct {
 	// unsent wait for a leader and have no number yet.
 	unsent []*call
 
+	answering sync.WaitGroup // goroutines that share answering: see shareLocked
+
 	readMu    sync.Mutex
 	readsShut bool
 	reads     readLink // nil while there is no leader
@@ -149,10 +151,6 @@ var noop = []byte{0, 0}
 // result may come twice. A group that the log refused (gap, fence) stays
 // pending: the link ends and the next handshake sends it again.
 func (g *gateway) deliver(groups []fsm.GroupResult) (relink bool) {
-	type ended struct {
-		c *call
-		r *fsm.GroupResult
-	}
 	var buf [64]ended
 	done := buf[:0]
 	g.mu.Lock()
@@ -168,25 +166,14 @@ func (g *gateway) deliver(groups []fsm.GroupResult) (relink bool) {
 		if c := g.pending[r.Seq-g.first]; c != nil {
 			g.pending[r.Seq-g.first] = nil
 			if c != abandoned {
-				done = append(done, ended{c, r})
+				done = append(done, endedBy(c, r))
 			}
 		}
 	}
 	g.advanceLocked()
+	mine := g.shareLocked(done)
 	g.mu.Unlock()
-	if seeded.On(seeded.CrossedReplies) && len(done) > 1 {
-		done[0].r, done[1].r = done[1].r, done[0].r
-	}
-	for _, e := range done {
-		switch {
-		case e.r.Status == fsm.StatusReplyLost:
-			e.c.finish(nil, ErrReplyLost)
-		case len(e.r.Reply) == 0: // every command answers something: see writeStream
-			e.c.finish(nil, ErrRefused)
-		default:
-			e.c.finish(e.r.Reply, nil)
-		}
-	}
+	answer(mine)
 	return relink
 }
 
@@ -331,7 +318,8 @@ func (g *gateway) drained() bool {
 	return len(g.pending) == 0 && len(g.unsent) == 0
 }
 
-// close ends all calls: those never sent as not executed, the others as unknown.
+// close ends all calls: those never sent as not executed, the others as unknown,
+// and those that are being answered as they are.
 func (g *gateway) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -351,6 +339,7 @@ func (g *gateway) close() {
 			c.finish(nil, ErrUnknown)
 		}
 	}
+	g.answering.Wait()
 }
 
 // sweepEvery is how often waiting calls are looked at.

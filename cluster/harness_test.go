@@ -470,7 +470,23 @@ func (c *client) pipeline(cmds ...[]string) (string, error) {
 		}
 		c.group.Command(row, 0, raw)
 	}
-	reply, err := c.s.Do(&c.group, c.local)
+	reply, err := c.s.Do(&c.group, c.local, nil)
+	return string(reply), err
+}
+
+// transaction sends commands as one operation.
+func (c *client) transaction(cmds ...[]string) (string, error) {
+	var queue []fsm.Queued
+	for _, args := range cmds {
+		raw := make([][]byte, len(args))
+		for i, arg := range args {
+			raw[i] = []byte(arg)
+		}
+		queue = append(queue, fsm.Queued{Cmd: c.node.Table().Find(raw[0]), Args: raw})
+	}
+	c.group.Reset(2, 1)
+	c.group.Transaction(nil, queue)
+	reply, err := c.s.Do(&c.group, c.local, nil)
 	return string(reply), err
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -27,6 +29,97 @@ func TestOffice_IgnoresWhatIsBeforeItsStart(t *testing.T) {
 	}
 }
 
+// The scripts of a group have a bound together, beside that of each: untried, what one
+// script may take.
+func TestScriptHost_Allowance(t *testing.T) {
+	h := &scriptHost{limit: 500 * time.Millisecond, moment: 10 * time.Millisecond}
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	for _, c := range []struct {
+		patience fsm.Patience
+		since    time.Duration // in the group
+		limit    time.Duration
+		shared   bool
+	}{
+		{fsm.Briefly, 0, ms(10), false},
+		{fsm.Briefly, ms(490), ms(10), false},
+		{fsm.Briefly, ms(495), ms(5), true},
+		{fsm.Briefly, ms(600), ms(-100), true},
+		{fsm.Trial, ms(4000), ms(500), false},
+		{fsm.Tried, ms(4600), ms(400), true},
+		{fsm.GivenUp, ms(4000), ms(10), false},
+		{fsm.GivenUp, ms(5000), 0, true},
+	} {
+		begun := int64(time.Second)
+		limit, shared := h.allowance(&fsm.ScriptCall{Patience: c.patience, Group: &begun}, time.Second+c.since)
+		if limit != c.limit || shared != c.shared {
+			t.Errorf("patience %d, %v into the group: %v, shared %v, want %v, %v", c.patience, c.since, limit, shared, c.limit, c.shared)
+		}
+	}
+	var begun int64
+	if h.allowance(&fsm.ScriptCall{Group: &begun}, time.Second); begun != int64(time.Second) {
+		t.Errorf("the group began at %d", begun)
+	}
+	if limit, shared := h.allowance(&fsm.ScriptCall{Patience: fsm.Trial}, time.Hour); limit != h.limit || shared {
+		t.Errorf("a read has %v, shared %v", limit, shared)
+	}
+}
+
+// still is a runner whose scripts do nothing.
+type still struct{}
+
+func (still) CompileScript([]byte) string        { return "" }
+func (still) RunScript(fsm.ScriptCall) fsm.Reply { return fsm.OK }
+
+// Few read-only scripts run at a time, and those that are known to be slow do not
+// take all the places. What goes through the log needs none.
+func TestScriptHost_Places(t *testing.T) {
+	done := make(chan struct{})
+	stats := newCounters()
+	h := &scriptHost{runner: still{}, clock: systemClock{}, stats: &stats, limit: time.Millisecond, moment: time.Hour,
+		reads: make(chan struct{}, 2), slowly: make(chan struct{}, 1), slow: map[string]struct{}{"slow": {}}}
+	enter := func(name, want string) place {
+		t.Helper()
+		p, refusal := h.enter(name, done)
+		if refusal != want {
+			t.Errorf("%s: refused with %q, want %q", name, refusal, want)
+		}
+		return p
+	}
+	slow := enter("slow", "")
+	enter("slow", msgScriptRoom)
+	quick := enter("quick", "")
+	enter("quick", msgScriptRoom)
+	run := func(runner fsm.ScriptRunner, p fsm.Patience) string {
+		reply := runner.RunScript(fsm.ScriptCall{SHA: "quick", Patience: p})
+		return reply.Text()
+	}
+	if got := run(h.until(done), fsm.Trial); got != msgScriptRoom {
+		t.Errorf("a read without a place: %q", got)
+	}
+	for _, p := range []fsm.Patience{fsm.Briefly, fsm.Tried, fsm.GivenUp} {
+		if got := run(h.until(done), p); got != "OK" {
+			t.Errorf("rehearsed with patience %d: %q", p, got)
+		}
+	}
+	if got := run(h.trying(done), fsm.Trial); got != "OK" {
+		t.Errorf("a trial: %q", got)
+	}
+	quick.leave()
+	if got := run(h.until(done), fsm.Trial); got != "OK" {
+		t.Errorf("a read with a place: %q", got)
+	}
+	enter("slow", msgScriptRoom) // it has not given back what it waited for
+	slow.leave()
+	enter("slow", "").leave()
+	if len(h.reads)+len(h.slowly) != 0 {
+		t.Errorf("%d and %d places are still taken", len(h.reads), len(h.slowly))
+	}
+	h.limit = time.Hour
+	enter("slow", "")
+	close(done)
+	enter("slow", msgScriptLost)
+}
+
 // Who waits for an entry that is never applied is told when the node stops.
 func TestMachine_Stop(t *testing.T) {
 	m := newMachine(fsm.NewTable())
@@ -38,6 +131,30 @@ func TestMachine_Stop(t *testing.T) {
 	m.whenApplied(6, note)
 	if len(got) != 3 || !got[0] || got[1] || got[2] {
 		t.Errorf("waiters were told %v, want true, false, false", got)
+	}
+}
+
+// The time that entries take is added up, for a snapshot to be taken, and a long one
+// is told.
+func TestMachine_Spent(t *testing.T) {
+	m := newMachine(fsm.NewTable())
+	var now time.Duration
+	step := slowEntries / 2
+	m.mono = func() time.Duration { now += step; return now }
+	m.onApply = func(uint64, uint64, *fsm.Result) {}
+	m.onTermStart = func(uint64, uint64, fsm.TermStart, int64) {}
+	var told []time.Duration
+	m.onSlow = func(_, _ uint64, took time.Duration) { told = append(told, took) }
+	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1"})
+	for i := range uint64(3) {
+		m.Apply(&raft.Log{Index: i + 1, Term: 1, Type: raft.LogCommand, Data: entry})
+		step *= 2
+	}
+	if got, want := time.Duration(m.spent.Load()), slowEntries*7/2; got != want {
+		t.Errorf("spent %v, want %v", got, want)
+	}
+	if len(told) != 1 || told[0] != 2*slowEntries {
+		t.Errorf("told of %v, want of the one above %v", told, slowEntries)
 	}
 }
 

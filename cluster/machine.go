@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -25,6 +26,10 @@ type machine struct {
 	// whether it is: see backlog.
 	await  func(index uint64) bool
 	events *eventQueue
+	// mono is the time since some moment, for spent, and onSlow is told of entries
+	// that took longer than slowEntries.
+	mono   func() time.Duration
+	onSlow func(first, last uint64, took time.Duration)
 	// keeps says whether this node has all that a snapshot would bring: see
 	// restore.go.
 	keeps func(*raft.SnapshotMeta) (bool, error)
@@ -45,6 +50,9 @@ type machine struct {
 	points [4096]chainPoint
 
 	applied atomic.Uint64
+	// spent is the time that entries have taken since the last snapshot, in
+	// nanoseconds: about what a restart takes to apply them again.
+	spent atomic.Int64
 	// deadline is the earliest deadline on the lease clock, 0 for none.
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
@@ -56,6 +64,10 @@ type machine struct {
 	stopped bool // nothing will be applied any more
 }
 
+// slowEntries is what a batch of entries may take before the log tells of it: all
+// clients wait meanwhile.
+const slowEntries = time.Second
+
 type chainPoint struct{ index, hash uint64 }
 
 type appliedWaiter struct {
@@ -64,7 +76,8 @@ type appliedWaiter struct {
 }
 
 func newMachine(table *fsm.Table) *machine {
-	return &machine{table: table, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true }}
+	return &machine{table: table, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true },
+		mono: func() time.Duration { return 0 }, onSlow: func(uint64, uint64, time.Duration) {}}
 }
 
 // Apply implements raft.FSM; raft.RecoverCluster calls it.
@@ -75,6 +88,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	out := make([]any, len(logs))
 	durable := a.await(logs[len(logs)-1].Index)
 	a.mu.Lock()
+	begun := a.mono()
 	a.dead = a.dead || !durable // the disk has failed, and said so
 	for i, l := range logs {
 		if a.dead {
@@ -95,6 +109,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		out[i] = res
+		a.events.applied(res) // before applied says so: see eventQueue.mark
 		if res.TermStart != nil {
 			a.onTermStart(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}
@@ -102,11 +117,14 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	a.applied.Store(a.m.Applied())
 	a.deadline.Store(a.m.NextDeadline())
 	users := a.m.Users()
+	took := a.mono() - begun
 	a.mu.Unlock()
+	if a.spent.Add(int64(took)); took > slowEntries {
+		a.onSlow(logs[0].Index, logs[len(logs)-1].Index, took)
+	}
 	a.users.see(users)
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
-			a.events.applied(res)
 			a.onApply(l.Index, l.Term, res)
 		}
 	}
@@ -234,11 +252,11 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.points = [4096]chainPoint{}
 	index, hash := m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
+	a.events.restored(m.Applied())
 	a.applied.Store(m.Applied())
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()
 	a.users.see(m.Users())
-	a.events.restored(m.Applied())
 	a.onRestore()
 	a.wake()
 	return nil

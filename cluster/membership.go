@@ -94,12 +94,8 @@ func (n *Node) removeMember(id string) error {
 	if r == nil || r.State() != raft.Leader {
 		return errNotLeader
 	}
-	known := false
-	for _, m := range membersOf(r) {
-		known = known || m.ID == id
-	}
 	switch {
-	case !known:
+	case !isMember(r, id):
 		return fmt.Errorf("%s is not a member", id)
 	case id == n.cfg.NodeID:
 		return fmt.Errorf("%s leads: transfer leadership first", id)
@@ -117,9 +113,12 @@ func (n *Node) transfer(ctx context.Context, to string) error {
 		return errNotLeader
 	}
 	var f raft.Future
-	if to == "" {
+	switch {
+	case to == "":
 		f = r.LeadershipTransfer()
-	} else {
+	case !isMember(r, to):
+		return fmt.Errorf("%s is not a member", to)
+	default:
 		addr, err := addressProvider{n}.ServerAddr(raft.ServerID(to))
 		if err != nil {
 			return err
@@ -138,6 +137,10 @@ func (n *Node) transfer(ctx context.Context, to string) error {
 		}
 	}
 	return err
+}
+
+func isMember(r *raft.Raft, id string) bool {
+	return slices.ContainsFunc(membersOf(r), func(m Member) bool { return m.ID == id })
 }
 
 // toLeader puts a question to the leader, wherever it is.

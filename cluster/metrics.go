@@ -38,7 +38,7 @@ func newCounters() Counters {
 		Unknown:       counter("gateway_unknown_total", "Groups of this node's clients whose outcome stayed unknown."),
 		Offices:       counter("offices_total", "Times that this node began to lead."),
 		EventsMissed:  counter("events_missed_total", "Times that events of the log could not be delivered to this node's clients one by one."),
-		Scripts:       counter("scripts_total", "Scripts run by this node's interpreter."),
+		Scripts:       counter("scripts_total", "Scripts, functions and libraries run by this node's interpreter."),
 		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds", Help: "Seconds of a durable write, by operation (append, stable).", Buckets: seconds,

@@ -101,6 +101,10 @@ func Open(cfg Config) (*Node, error) {
 	n.stores = stores
 	n.session = sessionOf(n.hello())
 	n.machine = newMachine(fsm.NewTable())
+	n.machine.mono = n.clock.Mono
+	n.machine.onSlow = func(first, last uint64, took time.Duration) {
+		n.log.Warn("entries were slow to apply: clients waited", "first", first, "last", last, "took", took)
+	}
 	n.machine.fatal = n.fatal
 	n.machine.events.self = n.session
 	n.machine.onApply = n.onApply
@@ -146,7 +150,7 @@ func (n *Node) run() {
 }
 
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
-	ended := &endedLog{LogStore: n.stores.Log(), fatal: n.fatal, leads: n.leads}
+	ended := &endedLog{LogStore: n.stores.Log(), snaps: n.stores.Snapshots(), fatal: n.fatal, leads: n.leads}
 	n.backlog = newBacklog(ended, n.leads)
 	n.machine.await = n.backlog.await
 	n.transport = newTransport(n.mux, addressProvider{n}, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
@@ -384,7 +388,7 @@ func (n *Node) openOffice() {
 		id := n.stores.Identity()
 		entry := fsm.AppendTermStart(nil,
 			fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
-			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID})
+			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Level: fsm.Level})
 		proposed := n.raft.Apply(entry, 0)
 		failpoint.Hit(failpoint.OfficeUnopened)
 		err := n.await(n.ctx, proposed)

@@ -512,7 +512,7 @@ func (o *office) runRead(dst []byte, c *call, now int64) (reply []byte, overdue 
 		reply, err = o.try(c.body)
 		return reply, false, err
 	}
-	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: now, Wall: o.wall(), Seed: rand.Uint64(), Runner: o.scripts, Kill: o.host.kill})
+	return o.machine.read(dst, c.slow, fsm.ReadRequest{Body: c.body, Now: now, Wall: o.wall(), Seed: rand.Uint64(), Runner: o.scripts, Scripts: o.host})
 }
 
 // poke puts a token into a channel of capacity 1 unless one is there.

@@ -17,7 +17,8 @@ import (
 // it holds the snapshot's last entry; so does keeps.
 
 // errOldSnapshot is what raft is told instead of installing one. Its sender has
-// given up long ago; one that has not goes on from the entries that are here.
+// given up long ago; one that has not goes on from the entries that are here, for the
+// log answers for the entry before them: see snapend.go.
 var errOldSnapshot = errors.New("the log is ahead of the snapshot already")
 
 // placedSnapshots tells whoever reads a snapshot where in the log it belongs.

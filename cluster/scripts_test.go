@@ -16,7 +16,7 @@ import (
 // lines interprets a language of commands, one a line: the cluster's side of
 // scripting needs no more. "spin" runs until it is interrupted; "spin once" and
 // "spin twice" do so in the first scripts only, on whichever node. "nap" runs for
-// longer than a moment. "panic" panics.
+// longer than a moment. "panic" panics. In a library "register f" begins a function.
 type lines struct {
 	runs     atomic.Int64
 	spinning chan struct{} // gets a token when a script begins to spin
@@ -36,9 +36,17 @@ func (l *lines) CompileScript(body []byte) string {
 // RunScript implements fsm.ScriptRunner.
 func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 	l.runs.Add(1)
-	reply := fsm.Null
+	reply, function := fsm.Null, ""
 	for _, line := range strings.Split(string(call.Body), "\n") {
 		text := ""
+		if name, ok := strings.CutPrefix(line, "register "); ok {
+			if function = name; call.Register != nil {
+				call.Register(fsm.Function{Name: name})
+			}
+		}
+		if strings.HasPrefix(line, "register ") || strings.HasPrefix(line, "#!") || call.Function != function {
+			continue
+		}
 		switch line {
 		case "spin":
 			text = l.spin(call)
@@ -90,13 +98,10 @@ func scripted(t *testing.T, l *lines, options ...func(*cluster.Options)) *testCl
 // patient lets a script run on the path of the writes.
 func patient(o *cluster.Options) { o.ScriptTime, o.ScriptMoment = 10*patience, 10*patience }
 
-func TestScripts_ExactlyOnce(t *testing.T) {
-	t.Parallel()
-	l := newLines()
-	c := scripted(t, l)
-	load := c.loadBy([]string{"EVAL", "GET other\nINCR n", "0"}, "n", 3, c.ids()...)
-	plain := c.load("plain", 1, c.ids()...)
-	for i := range 12 {
+// changeLeaders has others lead while a load goes on; each third change is a crash.
+func (c *testCluster) changeLeaders(load *load, times int) {
+	c.t.Helper()
+	for i := range times {
 		load.progress(20)
 		leader := c.leader()
 		if i%3 == 0 {
@@ -107,9 +112,18 @@ func TestScripts_ExactlyOnce(t *testing.T) {
 			continue
 		}
 		if err := c.node(leader).TransferLeadership(c.others(leader)[i%2]); err != nil {
-			t.Logf("transfer: %v", err)
+			c.t.Logf("transfer: %v", err)
 		}
 	}
+}
+
+func TestScripts_ExactlyOnce(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l)
+	load := c.loadBy([]string{"EVAL", "GET other\nINCR n", "0"}, "n", 3, c.ids()...)
+	plain := c.load("plain", 1, c.ids()...)
+	c.changeLeaders(load, 12)
 	load.check("n1")
 	plain.check("n2")
 	if runs, done := l.runs.Load(), load.acked.Load(); runs < done {
@@ -163,6 +177,70 @@ func TestScripts_Kill(t *testing.T) {
 	}
 	c.client(leader).want(t, bulk("v"), "GET", "k")
 	c.client(leader).want(t, "-NOTBUSY No scripts in execution right now.\r\n", "SCRIPT", "KILL")
+	c.caughtUp()
+}
+
+// A function is killed by FUNCTION KILL alone, and FUNCTION STATS shows it, at any
+// node.
+func TestFunctions_Kill(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, patient)
+	leader := c.leader()
+	a, b := c.client(c.others(leader)[0]), c.client(c.others(leader)[1])
+	a.want(t, bulk("lib"), "FUNCTION", "LOAD", "#!lua name=lib\nregister loop\nSET k w\nspin")
+	for _, of := range []struct{ call, kill, other []string }{
+		{[]string{"FCALL", "LOOP", "0", "x"}, []string{"FUNCTION", "KILL"}, []string{"SCRIPT", "KILL"}},
+		{[]string{"EVAL", "spin", "0"}, []string{"SCRIPT", "KILL"}, []string{"FUNCTION", "KILL"}},
+	} {
+		reply := make(chan string, 1)
+		go func() {
+			text, err := a.do(of.call...)
+			if err != nil {
+				text = err.Error()
+			}
+			reply <- text
+		}()
+		<-l.spinning
+		b.want(t, "-BUSY Redis is busy running a script. You can only call "+strings.Join(of.kill, " ")+" or SHUTDOWN NOSAVE.\r\n", of.other...)
+		stats, err := b.do("FUNCTION", "STATS")
+		if want := "$7\r\ncommand\r\n*4\r\n$5\r\nFCALL\r\n$4\r\nLOOP\r\n$1\r\n0\r\n$1\r\nx\r\n"; err != nil || strings.Contains(stats, want) != (of.call[0] == "FCALL") {
+			t.Errorf("stats while %s runs: %q, %v", of.call[0], stats, err)
+		}
+		b.want(t, ok, of.kill...)
+		if got, want := <-reply, "-ERR Script killed by user with SCRIPT KILL...\r\n"; got != want {
+			t.Errorf("%s answered %q, want %q", of.call[0], got, want)
+		}
+	}
+	b.want(t, "-NOTBUSY No scripts in execution right now.\r\n", "FUNCTION", "KILL")
+	b.want(t, "$-1\r\n", "GET", "k")
+	c.caughtUp()
+}
+
+// Libraries outlive leaders and restarts, and a function is called exactly once.
+func TestFunctions_ExactlyOnce(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l)
+	c.client(c.leader()).want(t, bulk("lib"), "FUNCTION", "LOAD", "#!lua name=lib\nregister up\nGET other\nINCR n")
+	load := c.loadBy([]string{"FCALL", "up", "0"}, "n", 3, c.ids()...)
+	c.changeLeaders(load, 6)
+	load.check("n1")
+	c.client("n2").want(t, "-ERR Library 'lib' already exists\r\n", "FUNCTION", "LOAD", "#!lua name=lib\nregister up")
+	c.caughtUp()
+}
+
+// The loads of one command have their time together, and one that takes its time
+// holds up the others for a moment only.
+func TestFunctions_LoadTime(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l)
+	client := c.client("n2")
+	client.want(t, bulk("slow"), "FUNCTION", "LOAD", "#!lua name=slow\nnap\nregister f")
+	client.want(t, "-ERR FUNCTION LOAD timeout\r\n", "FUNCTION", "LOAD", "#!lua name=endless\nspin\nregister g")
+	client.want(t, "-ERR script made the interpreter fail, nothing of it was done\r\n", "FUNCTION", "LOAD", "#!lua name=broken\npanic\nregister g")
+	client.want(t, ok, "FUNCTION", "DELETE", "slow")
 	c.caughtUp()
 }
 
@@ -245,16 +323,70 @@ func TestScripts_TakesItsTime(t *testing.T) {
 	c.caughtUp()
 }
 
-// What stands beside a script that has to be cut is executed, once.
+// What stands beside a script that has to be cut is executed, once, and has its own
+// time.
 func TestScripts_CutBesideOthers(t *testing.T) {
 	t.Parallel()
-	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = 60 * time.Millisecond })
+	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = patience / 60 })
 	for i, id := range c.ids() {
-		got, err := c.client(id).pipeline([]string{"INCR", "a"}, []string{"EVAL", "INCR wrong\nspin", "0"}, []string{"INCR", "b"})
-		want := fmt.Sprintf(":%d\r\n-ERR script ran longer than 60ms, nothing of it was done\r\n:%d\r\n", i+1, i+1)
+		got, err := c.client(id).pipeline([]string{"INCR", "a"}, []string{"EVAL", "INCR wrong\nspin", "0"}, []string{"EVAL", "nap\nINCR c", "0"}, []string{"INCR", "b"})
+		want := fmt.Sprintf(":%d\r\n-ERR script ran longer than %v, nothing of it was done\r\n:%d\r\n:%d\r\n", i+1, patience/60, i+1, i+1)
 		if err != nil || got != want {
 			t.Errorf("pipeline through %s: %q, %v, want %q", id, got, err, want)
 		}
+	}
+	c.client("n1").want(t, absent, "GET", "wrong")
+	c.caughtUp()
+}
+
+// The slow scripts of a pipeline are run one by one, each in its place, and others
+// write in between; those of a transaction stay together.
+func TestScripts_Pipeline(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	load := c.load("other", 1, c.leader())
+	load.progress(5)
+	look := []string{"EVAL", "nap\nGET other", "0"}
+	for i, id := range c.ids() {
+		got, err := c.client(id).pipeline([]string{"INCR", "a"}, look, []string{"INCR", "a"}, look, []string{"INCR", "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pipeline := strings.Split(got, "\r\n")
+		// an integer, length and text of a string, and so on
+		if len(pipeline) != 8 || pipeline[2] == pipeline[5] {
+			t.Errorf("nobody wrote between the scripts of %q", got)
+		}
+		for j, at := range []int{0, 3, 6} {
+			if next := fmt.Sprintf(":%d", 3*i+j+1); pipeline[at] != next {
+				t.Errorf("pipeline answered %q, want %s at %d", got, next, at)
+			}
+		}
+		got, err = c.client(id).transaction(look, look)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if both := strings.Split(got, "\r\n"); len(both) != 6 || both[2] != both[4] {
+			t.Errorf("somebody wrote between the scripts of a transaction: %q", got)
+		}
+	}
+	load.check("n1")
+	c.caughtUp()
+}
+
+// However many scripts of a transaction loop, the trial ends with the first.
+func TestScripts_Transaction(t *testing.T) {
+	t.Parallel()
+	l := newLines()
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 60 * time.Millisecond })
+	spin := []string{"EVAL", "INCR wrong\nspin", "0"}
+	got, err := c.client("n2").transaction([]string{"INCR", "a"}, spin, spin, spin, spin, []string{"INCR", "a"})
+	if err != nil || !strings.HasPrefix(got, "*6\r\n:1\r\n-ERR script ran longer than 60ms") || !strings.HasSuffix(got, "\r\n:2\r\n") || strings.Count(got, "-ERR") != 4 {
+		t.Errorf("transaction answered %q, %v", got, err)
+	}
+	if runs, want := l.runs.Load(), int64(1+1+4); runs != want { // in brief; in the trial; in earnest
+		t.Errorf("%d runs, want %d", runs, want)
 	}
 	c.client("n1").want(t, absent, "GET", "wrong")
 	c.caughtUp()

@@ -7,8 +7,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// snapshotAfter is how long entries may have taken since the last snapshot, that a
+// restart is not kept by a few that were costly.
+const snapshotAfter = 10 * time.Second
+
 // keepSnapshots takes a snapshot when the log has grown by SnapshotBytes: raft
-// itself counts entries, which may be of a hundred bytes or of 256 KiB.
+// itself counts entries, which may be of a hundred bytes or of 256 KiB, and cost a
+// microsecond or a second.
 func (n *Node) keepSnapshots() {
 	defer n.wg.Done()
 	t := time.NewTicker(time.Second)
@@ -19,7 +24,7 @@ func (n *Node) keepSnapshots() {
 			return
 		case <-t.C:
 		}
-		if n.stores.LogBytes() < n.cfg.Options.SnapshotBytes {
+		if n.stores.LogBytes() < n.cfg.Options.SnapshotBytes && n.machine.spent.Load() < int64(snapshotAfter) {
 			continue
 		}
 		if err := n.snapshot(); err != nil && n.ctx.Err() == nil {
@@ -48,8 +53,11 @@ func (n *Node) snapshot() error {
 	if err := n.raft.ReloadConfig(rc); err != nil {
 		return err
 	}
-	begun := n.clock.Mono()
+	begun, spent := n.clock.Mono(), n.machine.spent.Load()
 	err = n.raft.Snapshot().Error()
+	if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		n.machine.spent.Add(-spent)
+	}
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}

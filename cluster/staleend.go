@@ -22,9 +22,11 @@ import (
 // end in the right way.
 var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: the node must start again to go on behind it")
 
-// endedLog is the log, which tells when it has been emptied in that way.
+// endedLog is the log, which tells when it has been emptied in that way, and knows
+// the entry before it: see snapend.go.
 type endedLog struct {
 	raft.LogStore
+	snaps    raft.SnapshotStore
 	conflict atomic.Bool // a snapshot is being installed that contradicts the log
 	fatal    func(error)
 	leads    func() bool

@@ -55,7 +55,7 @@ func TestStaleEnd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				log, snaps := &endedLog{LogStore: stores.Log(), fatal: func(err error) { ended <- err }}, placedSnapshots{stores.Snapshots()}
+				log, snaps := &endedLog{LogStore: stores.Log(), snaps: stores.Snapshots(), leads: func() bool { return false }, fatal: func(err error) { ended <- err }}, placedSnapshots{stores.Snapshots()}
 				_, trans := raft.NewInmemTransport("n1")
 				rc := raft.DefaultConfig()
 				rc.LocalID, rc.Logger = "n1", hclog.NewNullLogger()

@@ -34,6 +34,9 @@ func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddre
 		t.reach.heard(id, err)
 		return err
 	}
+	if len(args.Entries) > 0 && args.Entries[0].Type == snapshotEnd {
+		return errNoEntry
+	}
 	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
 		args.LeaderCommitIndex = t.log.durable(args.LeaderCommitIndex)
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)

@@ -46,7 +46,7 @@ func (o *office) try(body []byte) ([]byte, error) {
 	fork := o.machine.m.Fork()
 	o.machine.mu.Unlock()
 	h := fsm.Header{Term: o.term, Stamp: o.now(), Wall: o.wall(), Seed: rand.Uint64()}
-	replies, ops, cut, err := fork.Try(h, body, o.scripts)
+	replies, ops, cut, err := fork.Try(h, body, o.host.trying(o.done))
 	switch {
 	case err != nil:
 		return nil, err
@@ -58,6 +58,44 @@ func (o *office) try(body []byte) ([]byte, error) {
 		return []byte{trialCut}, nil
 	}
 	return []byte{trialEnded}, nil
+}
+
+// inPieces runs the group of the call, of which nothing has been run: half of its
+// operations at a time, and half of those, as long as a piece takes too long. What
+// takes too long by itself is tried out. Others come in between, as they may in any
+// pipeline, so that no number of slow scripts in one holds them up for longer than
+// one of them does.
+func (s *Session) inPieces() ([]byte, error) {
+	c := &s.call
+	c.early = nil
+	todo := [][]byte{c.body} // the next one last
+	var replies []byte
+	for begun := false; len(todo) > 0; begun = true {
+		c.body = todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if begun {
+			c.reply, c.err = nil, nil
+			s.node.gateway.write(c)
+			<-c.done
+		}
+		reply, err := c.reply, c.err
+		if err == nil && fsm.TooLong(reply) {
+			if first, second, ok := fsm.SplitGroup(c.body); ok {
+				todo = append(todo, second, first)
+				continue
+			}
+			reply, err = s.tried()
+		}
+		switch {
+		case err == nil && len(replies)+len(reply) <= fsm.MaxReplyBytes:
+			replies = append(replies, reply...)
+		case err == nil, len(replies) > 0, len(todo) > 0 && errors.Is(err, ErrReplyLost):
+			return nil, ErrUnknown // some of it was executed, and some perhaps not
+		default:
+			return nil, err
+		}
+	}
+	return replies, nil
 }
 
 // tried has the group of the call tried out and sends it again.

@@ -40,7 +40,7 @@ func (t *turn) applied(waiting int, took time.Duration) {
 // not at all. Whoever gets more than 0 must wait, and say so by waited: until then
 // a group that comes wakes nobody.
 func (t *turn) begin(groups int) time.Duration {
-	enough := t.expected - t.expected/8 // nobody waits for the last ones
+	enough := t.expected - t.expected/16 // nobody waits for the last ones
 	wait := min(2*t.took, maxTurn)
 	if groups == 0 || groups >= enough || t.skip > 0 || wait <= 0 {
 		return 0

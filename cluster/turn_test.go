@@ -22,12 +22,12 @@ func TestTurn_Halves(t *testing.T) {
 	if got := u.begin(25); got != 2*time.Millisecond {
 		t.Fatalf("waits %v for the other half, want twice as long as the entry took", got)
 	}
-	if u.enough != 44 {
-		t.Errorf("waits for %d groups of 50, want 44", u.enough)
+	if u.enough != 47 {
+		t.Errorf("waits for %d groups of 50, want 47", u.enough)
 	}
-	u.waited(44)
-	u.entry(44, 6)
-	if got := u.begin(45); got != 0 {
+	u.waited(47)
+	u.entry(47, 3)
+	if got := u.begin(48); got != 0 {
 		t.Errorf("waits %v when nearly all are there", got)
 	}
 }

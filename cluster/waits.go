@@ -193,7 +193,7 @@ func (ws *waits) sweep() {
 func (s *Session) Block(g *fsm.Group, origin uint64) ([]byte, error) {
 	ws := s.node.waits
 	w := ws.begin(origin)
-	reply, err := s.Do(g, false)
+	reply, err := s.Do(g, false, nil)
 	pos, _, waiting := fsm.Waiting(reply)
 	if err != nil || !waiting {
 		ws.end(origin, w, err != nil) // if the outcome is unknown, sweep finds what it left
@@ -218,7 +218,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	var g fsm.Group
 	g.Reset(2, s.origin)
 	g.Command(ws.machine.table.Find([]byte(fsm.UnwaitCommand)), 0, [][]byte{nil, decimal(s.origin), decimal(uint64(w.pos))})
-	answer, err := s.Do(&g, false)
+	answer, err := s.Do(&g, false, nil)
 	if err == nil {
 		reply, gone, err := fsm.Unwaited(answer)
 		if err != nil {

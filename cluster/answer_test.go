@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Whatever ends calls shows those that allow it their replies first, once, and
+// before they are told; what is no reply for a client is not shown.
+func TestGateway_AnswersEarly(t *testing.T) {
+	const n = 100
+	stats := newCounters()
+	g := &gateway{clock: systemClock{}, opts: DefaultOptions(), stats: &stats, first: 1}
+	g.linked(new(numbers), 0)
+	var mu sync.Mutex
+	early := make([][]string, n)
+	calls := make([]*call, n)
+	results := []fsm.GroupResult{{Seq: 1, Status: fsm.StatusDone}} // the start
+	for i := range calls {
+		c := &call{gateway: g, body: noop, done: make(chan struct{}, 1)}
+		c.early = func(replies []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(c.done) > 0 {
+				t.Errorf("call %d was told before its reply was shown", i)
+			}
+			early[i] = append(early[i], string(replies))
+		}
+		calls[i] = c
+		g.write(c)
+		r := fsm.GroupResult{Seq: uint64(i + 2), Status: fsm.StatusDone, Reply: []byte(":" + strconv.Itoa(i) + "\r\n")}
+		switch i {
+		case 7:
+			r = fsm.GroupResult{Seq: r.Seq, Status: fsm.StatusReplyLost}
+		case 8:
+			r.Reply = nil
+		case 9:
+			r.Reply = []byte{0} // fsm.TooLong
+		}
+		results = append(results, r)
+	}
+	if !fsm.TooLong(results[10].Reply) {
+		t.Fatal("another reply stands for a script that takes too long")
+	}
+	if g.deliver(slices.Concat(results[:60], results[50:])) { // ten of them twice
+		t.Error("a link that has done nothing wrong is to be given up")
+	}
+	g.close()
+	for i, c := range calls {
+		<-c.done
+		want, wantErr, wantEarly := ":"+strconv.Itoa(i)+"\r\n", error(nil), 1
+		switch i {
+		case 7:
+			want, wantErr, wantEarly = "", ErrReplyLost, 0
+		case 8:
+			want, wantErr, wantEarly = "", ErrRefused, 0
+		case 9:
+			want, wantEarly = "\x00", 0
+		}
+		if string(c.reply) != want || !errors.Is(c.err, wantErr) {
+			t.Errorf("call %d ended with %q, %v", i, c.reply, c.err)
+		}
+		if len(early[i]) != wantEarly || wantEarly == 1 && early[i][0] != want {
+			t.Errorf("call %d was shown %q", i, early[i])
+		}
+	}
+}
