@@ -8,13 +8,10 @@ import "github.com/holdfast-kv/holdfast/fsm"
 // unknown command, by which clients detect missing features. (SENTINEL above all:
 // StackExchange.Redis takes a node that answers it for a sentinel.)
 var absentRows = []row{
-	absent("shutdown", "stop the process with SIGTERM: it hands leadership over first"),
 	absent("replicaof", "nodes replicate by themselves, see HOLDFAST STATUS"),
 	absent("slaveof", "nodes replicate by themselves, see HOLDFAST STATUS"),
-	absent("failover", "use HOLDFAST TRANSFER"),
 	absent("psync", "nodes replicate through another port"),
 	absent("sync", "nodes replicate through another port"),
-	absent("monitor", "commands are not shown to other connections"),
 }
 
 func absent(name, instead string) row {

@@ -31,8 +31,9 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	if c.ended() {
 		return
 	}
+	c.show(cmd, c.db, args)
 	c.group.Command(c.srv.table.Waits(cmd, args), c.db, args)
-	c.cmds = append(c.cmds, cmd)
+	c.cmds, c.first = append(c.cmds, cmd), args
 	c.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
 	c.waitPause(true)
 	start := time.Now()

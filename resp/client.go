@@ -49,6 +49,7 @@ type clientInfo struct {
 	authed, local    bool
 	blocked          bool
 	noEvict, noTouch bool
+	monitor          bool // see feed
 
 	subs                    [3]int // subscriptions by kind
 	tracking, bcast, broken bool
@@ -140,7 +141,7 @@ func (c *conn) line(now time.Time) string {
 	for _, f := range []struct {
 		letter string
 		on     bool
-	}{{"P", i.subscribed()}, {"x", i.multi >= 0}, {"b", i.blocked}, {"t", i.tracking}, {"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
+	}{{"O", i.monitor}, {"P", i.subscribed()}, {"x", i.multi >= 0}, {"b", i.blocked}, {"t", i.tracking}, {"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
 		if f.on {
 			flags += f.letter
 		}
@@ -254,11 +255,11 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 	case len(args) > 3 && strings.EqualFold(string(args[2]), "id"):
 		ids := make(map[uint64]bool)
 		for _, a := range args[3:] {
-			id, err := strconv.ParseUint(string(a), 10, 63)
-			if err != nil {
+			id, ok := fsm.ParseInt(a)
+			if !ok {
 				return fsm.Error("ERR Invalid client ID")
 			}
-			ids[id] = true
+			ids[uint64(id)] = true
 		}
 		show = func(d *conn) bool { return ids[d.id] }
 	default:
@@ -304,11 +305,11 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 	text := string(value)
 	switch strings.ToUpper(option) {
 	case "ID":
-		id, err := strconv.ParseUint(text, 10, 63)
-		if err != nil || id == 0 {
+		id, ok := fsm.ParseInt(value)
+		if !ok || id <= 0 {
 			return fsm.Error("ERR client-id should be greater than 0"), false
 		}
-		f.id = id
+		f.id = uint64(id)
 	case "ADDR":
 		f.addr = text
 	case "LADDR":
@@ -331,8 +332,8 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 			return fsm.Error(msgSyntax), false
 		}
 	case "MAXAGE":
-		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
+		seconds, ok := fsm.ParseInt(value)
+		if !ok {
 			return fsm.Error("ERR maxage is not an integer or out of range"), false
 		}
 		if seconds <= 0 {
@@ -448,9 +449,9 @@ func clientUnblock(c *conn, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 	}
-	id, err := strconv.ParseInt(string(args[2]), 10, 64)
-	if err != nil {
-		return fsm.Error(msgNotInt)
+	id, refusal, ok := intArg(args[2])
+	if !ok {
+		return refusal
 	}
 	d := c.srv.connection(uint64(id))
 	return fsm.Bool(d != nil && d.wakeBlocked(why))
@@ -458,13 +459,14 @@ func clientUnblock(c *conn, args [][]byte) fsm.Reply {
 
 // timeoutArg reads a timeout in milliseconds.
 func timeoutArg(b []byte) (d time.Duration, refusal fsm.Reply, ok bool) {
-	ms, err := strconv.ParseInt(string(b), 10, 64)
+	ms, isInt := fsm.ParseInt(b)
 	switch {
-	case err != nil || ms > math.MaxInt64/int64(time.Millisecond):
+	case !isInt:
 		return 0, fsm.Error("ERR timeout is not an integer or out of range"), false
 	case ms < 0:
 		return 0, fsm.Error("ERR timeout is negative"), false
 	}
+	ms = min(ms, math.MaxInt64/int64(time.Millisecond)) // nobody lives to see the difference
 	return time.Duration(ms) * time.Millisecond, fsm.Reply{}, true
 }
 

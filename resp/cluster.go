@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -264,16 +263,7 @@ const takeOverLimit = 5 * time.Second
 // handTo has leadership handed over to a node, or to the most suitable one if
 // node is "".
 func (c *conn) handTo(node string) fsm.Reply {
-	ctx, cancel := context.WithTimeout(c.srv.ctx, takeOverLimit)
-	defer cancel()
-	args := []string{"transfer"}
-	if node != "" {
-		args = append(args, node)
-	}
-	if _, err := c.srv.cluster.Admin(ctx, args); err != nil {
-		return fsm.Error(errorText(err))
-	}
-	return fsm.OK
+	return c.handOver(node, takeOverLimit)
 }
 
 func clusterFailover(c *conn, args [][]byte) fsm.Reply {

@@ -47,9 +47,13 @@ func commandInfo(c *conn, args [][]byte) fsm.Reply {
 // info is the entry of COMMAND INFO.
 func (s *spec) info() fsm.Reply {
 	k := s.cmd.Keys
-	subs := make([]fsm.Reply, len(s.subs))
-	for i, sub := range s.subs {
-		subs[i] = sub.info()
+	subs := fsm.Set(nil) // an array only if there are any: so from Redis
+	if len(s.subs) > 0 {
+		list := make([]fsm.Reply, len(s.subs))
+		for i, sub := range s.subs {
+			list[i] = sub.info()
+		}
+		subs = fsm.Array(list)
 	}
 	return fsm.Array([]fsm.Reply{
 		fsm.Bulk(s.name),
@@ -59,7 +63,7 @@ func (s *spec) info() fsm.Reply {
 		statusSet(s.cmd.ACLCategories()),
 		bulkSet(s.cmd.Tips),
 		s.keySpecs(),
-		fsm.Array(subs),
+		subs,
 	})
 }
 
@@ -85,6 +89,10 @@ func bulkSet(ss []string) fsm.Reply {
 func (s *spec) keySpecs() fsm.Reply {
 	var out []fsm.Reply
 	for _, k := range s.cmd.KeySpecs() {
+		if k.Unknown {
+			out = append(out, unknownSpec(k.Access))
+			continue
+		}
 		if k.NumKeys {
 			out = append(out, keySpec(k.Access,
 				searchStep("index", fsm.Bulk("index"), fsm.Int(int64(k.Keys.First))),
@@ -109,9 +117,13 @@ func (s *spec) keySpecs() fsm.Reply {
 				fsm.Bulk("limit"), fsm.Int(0))))
 	}
 	if out == nil && s.cmd.KeysOf != nil {
-		out = append(out, keySpec(s.cmd.Access, searchStep("unknown"), searchStep("unknown")))
+		out = append(out, unknownSpec(s.cmd.Access))
 	}
 	return fsm.Set(out)
+}
+
+func unknownSpec(access fsm.Access) fsm.Reply {
+	return keySpec(access, searchStep("unknown"), searchStep("unknown"))
 }
 
 func keySpec(access fsm.Access, begin, find fsm.Reply) fsm.Reply {

@@ -16,7 +16,7 @@ import (
 var configRows = []row{
 	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
 		{cmd: fsm.Command{Name: "get", Arity: -3, Since: "2.0.0", Complexity: "O(N) where N is the number of patterns", Syntax: "parameter [parameter ...]", Doc: "Settings whose names match patterns"}, words: "admin noscript loading stale", run: configGet},
-		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len and acl-pubsub-default of this node until it is restarted; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
+		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
 		{cmd: fsm.Command{Name: "resetstat", Arity: 2, Since: "2.0.0", Complexity: "O(1)", Doc: "Make the statistics of INFO count from zero"}, words: "admin noscript loading stale", run: configResetstat},
 		{cmd: fsm.Command{Name: "rewrite", Arity: 2, Since: "2.8.0", Complexity: "O(1)", Doc: "Refused: there is no configuration file"}, words: "admin noscript loading stale", run: configRewrite},
 		helpRow("5.0.0"),
@@ -34,10 +34,9 @@ func (s *Server) settings() map[string]string {
 	if host, _, err := net.SplitHostPort(s.cfg.Addr); err == nil {
 		bind = host
 	}
-	return map[string]string{
+	all := map[string]string{
 		"acl-pubsub-default":         channelDefaults[s.openChannels.Load()],
 		"aclfile":                    "",
-		"acllog-max-len":             strconv.Itoa(s.acllog.limit()),
 		"appendfsync":                "always",
 		"appendonly":                 "yes",
 		"bind":                       bind,
@@ -48,7 +47,6 @@ func (s *Server) settings() map[string]string {
 		"dir":                        s.cfg.DataDir,
 		"lazyfree-lazy-expire":       "no",
 		"lazyfree-lazy-user-del":     "no",
-		"latency-monitor-threshold":  "0",
 		"maxclients":                 strconv.Itoa(l.MaxClients),
 		"maxmemory":                  "0",
 		"maxmemory-policy":           "noeviction",
@@ -62,14 +60,16 @@ func (s *Server) settings() map[string]string {
 		"save":                       "",
 		"slave-read-only":            "yes",
 		"slave-serve-stale-data":     "yes",
-		"slowlog-log-slower-than":    "-1",
-		"slowlog-max-len":            "0",
 		"tracking-table-max-keys":    strconv.Itoa(trackingTableMaxKeys),
 		"tcp-keepalive":              strconv.Itoa(int(guardKeepAlive.Seconds())),
 		"timeout":                    "0",
 		"tls-port":                   "0",
 		"unixsocket":                 "",
 	}
+	for name, b := range boundedSettings {
+		all[name] = strconv.FormatInt(b.get(s), 10)
+	}
+	return all
 }
 
 func configGet(c *conn, args [][]byte) fsm.Reply {
@@ -146,15 +146,14 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if _, twice := changes[name]; twice {
 			return failed(string(args[i]), "duplicate parameter")
 		}
-		switch name {
-		case "requirepass", fsm.SettingNotify:
-		case "acllog-max-len":
-			if n, err := strconv.ParseInt(value, 10, 64); err != nil {
-				return failed(string(args[i]), "argument couldn't be parsed into an integer")
-			} else if n < 0 || n > maxACLLog {
-				return failed(string(args[i]), fmt.Sprintf("argument must be between 0 and %d inclusive", maxACLLog))
+		number, isNumber := boundedSettings[name]
+		switch {
+		case name == "requirepass", name == fsm.SettingNotify:
+		case isNumber:
+			if _, wrong := number.check(value); wrong != "" {
+				return failed(string(args[i]), wrong)
 			}
-		case "acl-pubsub-default":
+		case name == "acl-pubsub-default":
 			if value = strings.ToLower(value); value != channelDefaults[false] && value != channelDefaults[true] {
 				return failed(string(args[i]), "argument(s) must be one of the following: allchannels, resetchannels")
 			}
@@ -176,9 +175,11 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 			return fsm.Error(errorText(err))
 		}
 	}
-	if n, ok := changes["acllog-max-len"]; ok {
-		limit, _ := strconv.Atoi(n) // was read above
-		c.srv.acllog.setLimit(limit)
+	for name, b := range boundedSettings {
+		if value, ok := changes[name]; ok {
+			n, _ := b.check(value) // as above
+			b.set(c.srv, n)
+		}
 	}
 	if value, ok := changes["acl-pubsub-default"]; ok {
 		c.srv.openChannels.Store(value == channelDefaults[true])

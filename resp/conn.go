@@ -34,9 +34,13 @@ type conn struct {
 	local bool // READONLY: reads may be stale
 	multi *multi
 	watch []fsm.Watch
+	// weaving: session commands of a transaction are run whose other replies have
+	// not been written yet: see weave.
+	weaving bool
 
 	group  fsm.Group
 	cmds   []*fsm.Command // of the group's operations, for metrics
+	first  [][]byte       // the first of them, for the slow log
 	replay replyMode
 	done   bool // no further command is read: the connection ends after its replies
 	// subscribedTo is what the connection has subscribed to, by kind.
@@ -44,6 +48,7 @@ type conn struct {
 	tracking     trackMode
 	reads        []string // keys that the group reads, while they are to be remembered
 	out          *outbox
+	early        early
 	sent         int // bytes of replies of this pipeline
 	strikes      int // failed AUTHs: see auth
 
@@ -69,6 +74,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: s.cluster.NewExecutor(), id: s.nextID.Add(1), proto: 2, created: now}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
+	c.early.send = c.sendEarly
 	def := s.users.Load().def
 	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
 	if g, ok := c.net.(*Guard); ok {
@@ -91,7 +97,7 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 		}
 		c.command(rest[i].Args)
 	}
-	c.flush()
+	c.flushLast()
 	c.srv.metrics.bytesIn.Add(uint64(received))
 	c.srv.metrics.bytesOut.Add(uint64(c.sent))
 	c.sent = 0
@@ -110,21 +116,31 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 // ended reports whether the connection runs no further command.
 func (c *conn) ended() bool { return c.done || c.killed.Load() }
 
-// command takes one command: data commands join the group, the rest are done
-// at once, after the group.
+// command takes one command, and ends what was said for it alone.
 func (c *conn) command(args [][]byte) {
 	if len(args) == 0 {
 		return
 	}
-	if c.replay == replySkipNext {
+	skip := c.replay == replySkipNext
+	if skip {
 		c.replay = replySkip
-		c.command(args)
+	}
+	c.take(args)
+	if c.tracking.caching && c.multi == nil && !strings.EqualFold(string(args[0]), "client") {
+		c.flush()
+		c.tracking.caching = false
+	}
+	if skip {
 		c.flush()
 		if c.replay == replySkip {
 			c.replay = replyOn
 		}
-		return
 	}
+}
+
+// take takes one command: data commands join the group, the rest are done
+// at once, after the group.
+func (c *conn) take(args [][]byte) {
 	cmd := c.srv.table.Find(args[0])
 	if cmd == nil || cmd.Flags&fsm.Internal != 0 {
 		c.session(args)
@@ -141,23 +157,27 @@ func (c *conn) command(args [][]byte) {
 	case c.refusedElsewhere(cmd, args, stats):
 	case c.restricted():
 		c.refuse(stats, msgRestricted(cmd.Name))
+	case c.listens(cmd, args):
+		c.refuse(stats, msgMonitorData)
 	case c.multi != nil:
 		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
+	case c.patternRefused(cmd, args) != "":
+		c.refuse(stats, c.patternRefused(cmd, args))
 	case c.srv.table.Waits(cmd, args) != nil:
 		c.block(cmd, args)
 	default:
+		c.show(cmd, c.db, args)
 		if c.group.Ops() > 0 && (c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes) {
 			c.flush()
+		}
+		if c.group.Ops() == 0 {
+			c.first = args
 		}
 		row, logged := c.forLog(cmd, args)
 		c.group.Command(row, c.db, logged)
 		c.cmds = append(c.cmds, cmd)
 		if c.tracking.reads() {
 			c.noteReads(cmd, args)
-		}
-		if c.tracking.caching { // it was said for this command only
-			c.flush()
-			c.tracking.caching = false
 		}
 	}
 }
@@ -201,15 +221,11 @@ func (c *conn) session(args [][]byte) {
 	}
 	switch {
 	case !r.cmd.ArityOK(len(args)):
-		text := fsm.WrongArity(r.fullName())
-		if r.cmd.Name == "exec" { // no command ends a transaction halfway
-			c.setMulti(nil)
-			c.watch = nil
-			text = strings.Replace(text, "ERR", "EXECABORT Transaction discarded because of:", 1)
-		}
-		c.refuse(r.stats, text)
+		c.refuse(r.stats, fsm.WrongArity(r.fullName()))
 	case c.restricted() && !r.subscribed:
 		c.refuse(r.stats, msgRestricted(r.fullName()))
+	case c.listens(&r.cmd, args):
+		c.refuse(r.stats, msgMonitorData)
 	case c.multi != nil && r.noMulti:
 		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
 	case c.denied(args, r.stats):
@@ -221,9 +237,6 @@ func (c *conn) session(args [][]byte) {
 		c.doing.Store(&r.stats.name)
 		c.waitPauseBefore(r)
 		c.answer(r, args)
-		if c.multi == nil && (r.parent == nil || r.parent.cmd.Name != "client") {
-			c.tracking.caching = false
-		}
 	}
 }
 
@@ -239,6 +252,10 @@ func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) 
 // answer runs a session command and writes its reply.
 func (c *conn) answer(r *row, args [][]byte) {
 	reply := c.run(r, args).Append(nil, c.proto)
+	c.show(&r.cmd, c.db, args)
+	if c.info.monitor { // its own line comes next
+		defer c.out.drain()
+	}
 	if r.loud {
 		c.sent += len(reply)
 		c.rc.WriteRaw(reply)
@@ -251,13 +268,23 @@ func (c *conn) answer(r *row, args [][]byte) {
 func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	start := time.Now()
 	reply := r.run(c, args)
-	c.srv.metrics.session(r, time.Since(start), reply)
+	d := time.Since(start)
+	c.srv.metrics.session(r, d, reply)
+	if r.cmd.Flags&fsm.SkipSlowlog == 0 {
+		c.slow(args, 0, r.cmd.Flags&fsm.Fast != 0, d)
+	}
 	return reply
 }
 
 // refuse answers a command that is not run. That spoils a transaction being
-// queued. stats are those of the command, nil if it is not known.
+// queued, and if it is EXEC the transaction is over: none ends halfway. stats are
+// those of the command, nil if it is not known.
 func (c *conn) refuse(stats *series, text string) {
+	if stats != nil && stats.name == "exec" {
+		c.setMulti(nil)
+		c.watch = nil
+		text = "EXECABORT Transaction discarded because of: " + strings.TrimPrefix(text, "ERR ")
+	}
 	if c.multi != nil {
 		c.multi.dirty = true
 	}
@@ -280,7 +307,8 @@ func (c *conn) flush() {
 	c.doing.Store(&c.srv.metrics.byCommand[c.cmds[len(c.cmds)-1].ID()].name)
 	start := time.Now()
 	tracked := c.track()
-	out, err := c.do(c.local)
+	// What is read while keys are watched is what a transaction will be made from.
+	out, err := c.do(c.local && len(c.watch) == 0)
 	out = c.tracked(tracked, out, err)
 	c.answerGroup(out, err, time.Since(start))
 }
@@ -296,8 +324,11 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 		}
 		c.srv.metrics.failed(c.cmds, d, text)
 	} else {
-		c.write(out)
+		c.write(c.early.rest(out))
 		c.srv.metrics.group(c.cmds, d, out)
+	}
+	if len(c.cmds) > 0 {
+		c.slow(c.first, len(c.cmds)-1, c.cmds[0].Flags&fsm.Fast != 0, d)
 	}
 	c.reset()
 	c.out.drain()
@@ -306,13 +337,13 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 // reset empties the group.
 func (c *conn) reset() {
 	c.group.Reset(c.proto, c.id)
-	c.cmds, c.reads = c.cmds[:0], c.reads[:0]
+	c.cmds, c.first, c.reads = c.cmds[:0], nil, c.reads[:0]
 }
 
 // do runs the group, once clients are not paused.
 func (c *conn) do(local bool) ([]byte, error) {
 	c.waitPause(c.group.Write)
-	return c.exec.Do(&c.group, local)
+	return c.exec.Do(&c.group, local, c.early.now())
 }
 
 // reply writes one reply, after those of the group that came before it.
@@ -349,6 +380,9 @@ func (c *conn) setDB(db int) {
 func (c *conn) setLocal(local bool) {
 	c.local = local
 	c.edit(func(i *clientInfo) { i.local = local })
+	if local && c.tracking.on {
+		c.srv.hub.readsBehind(c.id)
+	}
 }
 
 // setMulti starts or ends a transaction being queued.

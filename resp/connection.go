@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -118,8 +117,8 @@ func auth(c *conn, args [][]byte) fsm.Reply {
 func hello(c *conn, args [][]byte) fsm.Reply {
 	proto := c.proto
 	if len(args) > 1 {
-		n, err := strconv.ParseInt(string(args[1]), 10, 64)
-		if err != nil {
+		n, ok := fsm.ParseInt(args[1])
+		if !ok {
 			return fsm.Error("ERR Protocol version is not an integer or out of range")
 		}
 		if n != 2 && n != 3 {
@@ -190,7 +189,7 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Error("ERR value is out of range, value must between -2147483648 and 2147483647")
 	}
 	if n != 0 && c.srv.cfg.Mode == Clustered {
-		return fsm.Error("ERR SELECT is not allowed in cluster mode")
+		return fsm.Error(msgSelectClustered)
 	}
 	if n < 0 || n >= fsm.Databases {
 		return fsm.Error(msgDBIndex)
@@ -210,7 +209,9 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setMulti(nil)
 	c.watch = nil
 	c.leaveAll()
+	c.monitorEnd()
 	c.trackingOff()
+	c.out.drain()             // a message behind the reply would be taken for the next reply
 	if c.replay == replyOff { // after CLIENT REPLY SKIP not even this is answered
 		c.replay = replyOn
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -51,8 +52,9 @@ type Guard struct {
 	lifeMu sync.Mutex // guards closed, and auth against the owner's counts
 	closed bool
 
-	writeMu    sync.Mutex // one Write at a time; guards writeArmed
-	writeArmed time.Time  // when the write deadline was moved last
+	writeMu    sync.Mutex      // one Write at a time; guards the next two
+	writeArmed time.Time       // when the write deadline was moved last
+	raw        syscall.RawConn // for tryWrite, nil before the first
 
 	// The rest belongs to the goroutine that calls Read.
 

@@ -207,9 +207,13 @@ func (o *outbox) close() {
 	close(o.done)
 }
 
-// setProto changes the RESP version of what comes.
+// setProto changes the RESP version of what comes. What has gathered is of the old
+// one, and goes before the reply that speaks the new one.
 func (o *outbox) setProto(proto int) {
 	o.mu.Lock()
+	if o.proto != proto {
+		o.drainLocked()
+	}
 	o.proto = proto
 	o.mu.Unlock()
 }

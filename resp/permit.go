@@ -52,6 +52,23 @@ func (c *conn) judge(u *acl.User, args [][]byte) acl.Verdict {
 	return u.Check(cmd, args)
 }
 
+// patternRefused says why a SORT may not look at keys that its patterns name, ""
+// for every other command.
+func (c *conn) patternRefused(cmd *fsm.Command, args [][]byte) string {
+	if cmd != c.srv.sort && cmd != c.srv.sortRO {
+		return ""
+	}
+	if c.srv.cfg.Mode == Clustered {
+		if option := fsm.SortPattern(args); option != "" {
+			return "ERR " + option + " option of SORT denied in Cluster mode."
+		}
+	}
+	if u := c.limits.Load(); u != nil {
+		return u.CheckPatterns(c.srv.catalog.Resolve(args), args)
+	}
+	return ""
+}
+
 // context is where the connection's commands come from, as ACL LOG has it.
 func (c *conn) context() string {
 	if c.multi != nil {

@@ -73,7 +73,9 @@ func (c *conn) subscribe(kind topicKind, names [][]byte) fsm.Reply {
 	return fsm.Raw(out)
 }
 
-// unsubscribe leaves topics, all of a kind if none are named.
+// unsubscribe leaves topics, all of a kind if none are named. It is linearizable as
+// subscribe is: whose publishing was answered before it is delivered before its
+// answer, though this node may apply it only now.
 func (c *conn) unsubscribe(kind topicKind, names [][]byte) fsm.Reply {
 	leave := make([]string, len(names))
 	for i, b := range names {
@@ -81,6 +83,9 @@ func (c *conn) unsubscribe(kind topicKind, names [][]byte) fsm.Reply {
 	}
 	if len(names) == 0 {
 		leave = c.subscribedNames(kind)
+	}
+	if slices.ContainsFunc(leave, func(name string) bool { _, ok := c.subscribedTo[kind][name]; return ok }) {
+		c.hearAll()
 	}
 	var out []byte
 	for _, name := range leave {
@@ -94,7 +99,9 @@ func (c *conn) unsubscribe(kind topicKind, names [][]byte) fsm.Reply {
 		out = c.appendConfirmation(out, unsubscribeWords[kind], fsm.Null, kind)
 	}
 	c.showSubscriptions()
-	c.out.drain() // what has come from the topics goes before the confirmation
+	if !c.weaving { // what has come from the topics goes before the confirmation
+		c.out.drain() // but not before what a transaction has read: an invalidation may be with it
+	}
 	return fsm.Raw(out)
 }
 
@@ -171,6 +178,19 @@ func (c *conn) position() (uint64, error) {
 	return position, err
 }
 
+// hearAll waits until this node's hub has been told of everything that the log held
+// a moment ago. Without a leader nobody knows what that is, and it waits for nothing
+// more.
+func (c *conn) hearAll() {
+	position, err := c.position()
+	if err != nil || position == 0 {
+		return
+	}
+	told := make(chan struct{})
+	c.srv.cluster.Told(position, func() { close(told) })
+	<-told
+}
+
 // splitPosition takes the answer of the internal command for the position from
 // the end of replies.
 func splitPosition(replies []byte) (rest []byte, position uint64, err error) {
@@ -181,8 +201,12 @@ func splitPosition(replies []byte) (rest []byte, position uint64, err error) {
 }
 
 // forLog returns PUBLISH and SPUBLISH as they go into the log, with the number of
-// receivers on this node: see fsm.PublishCommand. Other commands stay as they are.
+// receivers on this node: see fsm.PublishCommand. A SORT that stores nothing becomes a
+// read. Other commands stay as they are.
 func (c *conn) forLog(cmd *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
+	if cmd == c.srv.sort && !c.local && len(cmd.KeyPositions(args)) == 1 {
+		return c.srv.sortRO, args
+	}
 	sharded := cmd == c.srv.spublish
 	if cmd != c.srv.publish && !sharded {
 		return cmd, args

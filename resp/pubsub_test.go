@@ -81,6 +81,38 @@ func TestPubSub_Restricted(t *testing.T) {
 	c.want(push(">", "message", "x", "z"), ">3\n$11\nunsubscribe\n$1\nx\n:0")
 }
 
+// What was sent for a subscription comes before the reply that ends it, or that
+// changes the protocol: behind it a client could not tell what it is.
+func TestPubSub_NothingBehind(t *testing.T) {
+	for _, c := range []struct{ proto, line, mark, reply string }{
+		{"2", "RESET", "*", "+RESET"},
+		{"3", "RESET", ">", "+RESET"},
+		{"3", "HELLO 2", ">", "*14\n"},
+	} {
+		t.Run(c.line+" from "+c.proto, func(t *testing.T) {
+			f := newFake(t)
+			sub := dial(t, serve(t, f))
+			sub.do("HELLO " + c.proto)
+			sub.do("SUBSCRIBE a")
+			f.mu.Lock()
+			f.before = func(*fsm.Group) error { // while the next SUBSCRIBE is on its way
+				f.listener.Applied(9, []fsm.Event{{Kind: fsm.EventPublish, Key: "a", Payload: []byte("m")}})
+				return nil
+			}
+			f.mu.Unlock()
+			sub.send("SUBSCRIBE b", c.line)
+			sub.want(c.mark+"3\n$9\nsubscribe\n$1\nb\n:2", push(c.mark, "message", "a", "m"))
+			if got, err := sub.reply(); err != nil || !strings.HasPrefix(got, c.reply) {
+				t.Fatalf("%s: got %q, %v", c.line, got, err)
+			}
+			sub.send("PING")
+			if got, err := sub.reply(); err != nil || got != "+PONG\n" && got != "*2\n$4\npong\n$0\n\n" {
+				t.Fatalf("PING: got %q, %v", got, err)
+			}
+		})
+	}
+}
+
 // Whoever does not read is cut off when too much waits, and others are not held up.
 func TestPubSub_SlowSubscriber(t *testing.T) {
 	for _, limit := range []struct {

@@ -59,8 +59,7 @@ func (p *infoPage) following(leader Place, up bool) {
 
 // intArg reads an integer argument.
 func intArg(b []byte) (n int64, refusal fsm.Reply, ok bool) {
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
+	if n, ok = fsm.ParseInt(b); !ok {
 		return 0, fsm.Error(msgNotInt), false
 	}
 	return n, fsm.Reply{}, true

@@ -52,7 +52,13 @@ func sessionFamilies() [][]row {
 		infoRows,
 		replicationRows,
 		persistenceRows,
+		debugRows,
 		diagnosticRows,
+		memoryRows,
+		slowlogRows,
+		latencyRows,
+		feedRows,
+		lifecycleRows,
 		aclRows,
 		pubsubRows,
 		clusterRows,
@@ -72,7 +78,7 @@ func (r *row) fullName() string {
 // wordFlags are the words that rows use.
 var wordFlags = map[string]fsm.Flags{
 	"readonly": fsm.ReadOnly, "admin": fsm.Admin, "noscript": fsm.NoScript, "loading": fsm.Loading, "stale": fsm.Stale, "fast": fsm.Fast,
-	"no_auth": fsm.NoAuth, "no_async_loading": fsm.NoAsyncLoading, "no_multi": fsm.NoMulti, "pubsub": fsm.PubSub, "allow_busy": fsm.AllowBusy,
+	"no_auth": fsm.NoAuth, "no_async_loading": fsm.NoAsyncLoading, "no_multi": fsm.NoMulti, "pubsub": fsm.PubSub, "allow_busy": fsm.AllowBusy, "skip_slowlog": fsm.SkipSlowlog,
 }
 
 // prepare fills in what follows from the rest of the row.

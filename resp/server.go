@@ -28,8 +28,10 @@ const RedisVersion = "7.0.15"
 type Executor interface {
 	// Do runs a group and returns the replies of its operations one after the
 	// other, valid until the next Do. local allows stale reads from this node.
-	// Errors are those that errors.go translates.
-	Do(g *fsm.Group, local bool) ([]byte, error)
+	// Errors are those that errors.go translates. early, unless nil, may be called
+	// once with what Do is about to return, on another goroutine, which it must not
+	// block.
+	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
 	// Block runs a group whose only operation is a blocking command of connection
 	// origin. If fsm.Waiting reads the reply, the command waits, and the connection
 	// must hear from Waited, or call Unblock or Abandon, before it goes on.
@@ -51,6 +53,9 @@ type Cluster interface {
 	// kinds of events l is to be told of from then on.
 	Listen(l Listener)
 	Want(kinds fsm.EventKinds)
+	// Told has f called once l has been told of all that the log holds up to index,
+	// or will be told nothing more. f must not block.
+	Told(index uint64, f func())
 	// State is this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
 	// Admin runs one of the HOLDFAST subcommands that concern the cluster and
@@ -78,7 +83,9 @@ type State struct {
 	Operations uint64
 	// Scripts are those in the cache, and the bytes that they take.
 	Scripts, ScriptBytes int
-	LogBytes             int64
+	// Libraries are those of functions, and the bytes that they take.
+	Libraries, Functions, LibraryBytes int
+	LogBytes                           int64
 }
 
 // DBState counts one database.
@@ -103,6 +110,9 @@ type Config struct {
 	Topology Topology
 	// MasterName is what a Sentinel calls the leader.
 	MasterName string
+	// Shutdown asks the program to stop this node in good order, and returns at once:
+	// SHUTDOWN. It may be called more than once. nil: SHUTDOWN fails.
+	Shutdown func()
 	// RunID names this run of the process, in 40 hex digits; "" for a new one.
 	RunID string
 }
@@ -116,10 +126,13 @@ type Server struct {
 	rows    map[string]*row
 	metrics *Metrics
 	hub     *hub
+	feed    feed
+	slowlog slowlog
+	spikes  spikes
 
 	// Rows of the machine's table that the server itself uses: see forLog and
 	// position.
-	publish, spublish, publishRow, spublishRow, positionRow *fsm.Command
+	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
 
 	guard   *GuardListener
 	redcon  *redcon.Server
@@ -174,7 +187,11 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if ln == nil {
 		var err error
 		if ln, err = net.Listen("tcp", cfg.Addr); err != nil {
-			return nil, fmt.Errorf("open client port: %w", err)
+			what := "client"
+			if cfg.Mode == Sentinel {
+				what = "sentinel"
+			}
+			return nil, fmt.Errorf("open %s port: %w", what, err)
 		}
 	}
 	if cfg.Logger == nil {
@@ -198,6 +215,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
 		machine: machine, catalog: NewCatalog(machine), seed: seedOf(cfg.Users), acllog: aclLog{max: aclLogMax},
 	}
+	s.slowlog.max = startSlowlog
+	s.slowlog.than.Store(startSlowerThan)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.saved.Store(s.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
@@ -206,6 +225,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.publish, s.spublish = table.Find([]byte("publish")), table.Find([]byte("spublish"))
 	s.publishRow, s.spublishRow = table.Find([]byte(fsm.PublishCommand)), table.Find([]byte(fsm.SpublishCommand))
 	s.positionRow = table.Find([]byte(fsm.PositionCommand))
+	s.sort, s.sortRO = table.Find([]byte("sort")), table.Find([]byte("sort_ro"))
 	s.hub = newHub(s)
 	s.metrics.hub = s.hub
 	if cfg.Mode == Sentinel { // has messages of its own only
@@ -366,6 +386,7 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	delete(s.conns, c.id)
 	s.mu.Unlock()
 	s.hub.leave(c)
+	c.monitorEnd()
 	c.out.close()
 	if err != nil {
 		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)

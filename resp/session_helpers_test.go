@@ -42,6 +42,7 @@ type fakeCluster struct {
 	want     atomic.Uint32
 	watchers []func(*fsm.Users)
 	after    func(index uint64) // if set, is called after a read, at that place of the log
+	answered func()             // if set, is called when a reply was sent early, before Do returns it
 	late     chan *fsm.Result   // if set, gets the events in place of the listener
 }
 
@@ -49,7 +50,7 @@ func newFake(t testing.TB) *fakeCluster {
 	t.Helper()
 	f := &fakeCluster{machine: fsm.New(fsm.NewTable()), waits: make(map[uint64]chan []byte)}
 	f.index = 1
-	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test"})); err != nil {
+	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Level: fsm.Level})); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -57,6 +58,10 @@ func newFake(t testing.TB) *fakeCluster {
 
 func (f *fakeCluster) NewExecutor() resp.Executor { return &fakeExecutor{cluster: f} }
 func (f *fakeCluster) Listen(l resp.Listener)     { f.listener = l }
+
+// Told implements resp.Cluster. Events are delivered before Do returns, or by the
+// test.
+func (f *fakeCluster) Told(_ uint64, heard func()) { heard() }
 
 func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
 
@@ -105,7 +110,7 @@ func (e *fakeExecutor) Block(g *fsm.Group, origin uint64) ([]byte, error) {
 	f.mu.Lock()
 	f.waits[origin] = out
 	f.mu.Unlock()
-	reply, err := e.Do(g, false)
+	reply, err := e.Do(g, false, nil)
 	e.out, e.origin = out, origin
 	e.pos, _, _ = fsm.Waiting(reply)
 	return reply, err
@@ -118,7 +123,7 @@ func (e *fakeExecutor) Unblock() ([]byte, error) {
 	g.Reset(2, e.origin)
 	g.Command(e.cluster.machine.Table().Find([]byte(fsm.UnwaitCommand)), 0,
 		[][]byte{nil, strconv.AppendUint(nil, e.origin, 10), strconv.AppendUint(nil, uint64(e.pos), 10)})
-	answer, err := e.Do(&g, false)
+	answer, err := e.Do(&g, false, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +138,7 @@ func (e *fakeExecutor) Abandon() {
 }
 
 // Do overwrites the replies of the last Do, as the real one may.
-func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
+func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	f := e.cluster
 	f.mu.Lock()
 	before := f.before
@@ -188,6 +193,17 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool) ([]byte, error) {
 		}
 	}
 	e.buf = append(e.buf[:0], res.Groups[0].Reply...)
+	if early != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			early(e.buf)
+		}()
+		<-done
+		if f.answered != nil {
+			f.answered()
+		}
+	}
 	return e.buf, nil
 }
 

@@ -275,11 +275,12 @@ func TestReset(t *testing.T) {
 func TestReadonly(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))
-	c.expect("GET a", "$-1", "READONLY", "+OK", "GET a", "$-1", "WATCH a", "+OK", "READWRITE", "+OK", "GET a", "$-1")
+	c.expect("GET a", "$-1", "READONLY", "+OK", "GET a", "$-1", "WATCH a", "+OK",
+		"GET a", "$-1", "MULTI", "+OK", "GET a", "+QUEUED", "EXEC", "*1\n$-1", "GET a", "$-1", "READWRITE", "+OK", "GET a", "$-1")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if got, want := fmt.Sprint(f.locals), "[false true false false]"; got != want {
-		t.Errorf("reads were local: %v, want %v (a WATCH never is)", got, want)
+	if got, want := fmt.Sprint(f.locals), "[false true false false false true false]"; got != want {
+		t.Errorf("reads were local: %v, want %v (from WATCH to EXEC none is)", got, want)
 	}
 }
 
@@ -392,8 +393,12 @@ func TestAuth(t *testing.T) {
 		case "auth", "hello", "quit", "reset":
 			continue
 		}
-		c.expect(cmd.Name, noauth)
-		c.expect(strings.TrimSpace(cmd.Name+" "+strings.Repeat("x ", 3)), noauth)
+		want := noauth
+		if cmd.Name == "exec" {
+			want = "-EXECABORT Transaction discarded because of: " + noauth[1:]
+		}
+		c.expect(cmd.Name, want)
+		c.expect(strings.TrimSpace(cmd.Name+" "+strings.Repeat("x ", 3)), want)
 	}
 	c.expect("NOPE", noauth, "RESET", "+RESET", "GET a", noauth,
 		"HELLO 3", "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",

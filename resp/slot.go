@@ -132,6 +132,18 @@ func (c *conn) redirect(slot int, write bool) string {
 	return "MOVED " + strconv.Itoa(slot) + " " + leader.addr()
 }
 
+// ForeignDatabase is foreignDB for scripts: cmd is nil for SELECT, which is known to
+// name a database.
+func ForeignDatabase(cmd *fsm.Command, args [][]byte) string {
+	if cmd != nil {
+		return foreignDB(cmd, args)
+	}
+	if n, ok := fsm.ParseInt(args[1]); ok && n != 0 {
+		return msgSelectClustered
+	}
+	return ""
+}
+
 // foreignDB refuses what would reach a database other than 0: a Redis Cluster has
 // no other.
 func foreignDB(cmd *fsm.Command, args [][]byte) string {

@@ -12,12 +12,20 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// cachingClient keeps what it reads until it is told that it has changed.
+// cachingClient keeps what it reads until it is told that it has changed: the answer
+// of each command by itself, as rueidis does.
 type cachingClient struct {
 	*client
 	rng    *rand.Rand
 	noloop bool
-	cache  map[string]string
+	cache  map[string]map[string]string // by key and command
+}
+
+func (c *cachingClient) keep(key, command, reply string) {
+	if c.cache[key] == nil {
+		c.cache[key] = make(map[string]string)
+	}
+	c.cache[key][command] = reply
 }
 
 // next reads until a reply, and drops what is invalid on the way.
@@ -50,21 +58,23 @@ func (c *cachingClient) round(optin bool) {
 	add := func(line string, f func(string)) { lines, got = append(lines, line), append(got, f) }
 	ignore := func(string) {}
 	key := func() string { return fmt.Sprint("k", c.rng.IntN(6)) }
+	changed := func(k string) {
+		if c.noloop { // it is not told, and has to see to it itself
+			delete(c.cache, k)
+		}
+	}
 	read := func(k string) {
 		if optin {
 			add("CLIENT CACHING YES", ignore)
 		}
-		add("GET "+k, func(r string) { c.cache[k] = r })
+		command := []string{"GET ", "STRLEN ", "TYPE "}[c.rng.IntN(3)] + k
+		add(command, func(r string) { c.keep(k, command, r) })
 	}
 	for range 1 + c.rng.IntN(3) {
 		switch c.rng.IntN(7) {
 		case 0:
 			k := key()
-			add(fmt.Sprintf("SET %s own-%d", k, c.rng.IntN(1000)), func(string) {
-				if c.noloop { // it is not told, and has to see to it itself
-					delete(c.cache, k)
-				}
-			})
+			add(fmt.Sprintf("SET %s own-%d", k, c.rng.IntN(1000)), func(string) { changed(k) })
 		case 1:
 			if c.noloop {
 				continue
@@ -78,7 +88,7 @@ func (c *cachingClient) round(optin bool) {
 			add("APPEND "+k+" y", ignore)
 			add("EXEC", func(r string) {
 				_, value, _ := strings.Cut(r, "\n")
-				c.cache[k] = value[:strings.LastIndex(value, ":")]
+				c.keep(k, "GET "+k, value[:strings.LastIndex(value, ":")])
 			})
 		case 2:
 			k := key()
@@ -90,7 +100,9 @@ func (c *cachingClient) round(optin bool) {
 			add("GET "+k, ignore)
 			add("EXEC", func(r string) {
 				_, value, _ := strings.Cut(r, "\n:")
-				_, c.cache[k], _ = strings.Cut(value, "\n")
+				_, value, _ = strings.Cut(value, "\n")
+				changed(k)
+				c.keep(k, "GET "+k, value)
 			})
 		default:
 			read(key())
@@ -137,7 +149,7 @@ func TestTracking_NeverStale(t *testing.T) {
 					f.listener.Applied(res.Index, res.Events)
 				}
 			}()
-			c := &cachingClient{client: dial(t, s), rng: rand.New(rand.NewPCG(3, 4)), noloop: mode.noloop, cache: make(map[string]string)}
+			c := &cachingClient{client: dial(t, s), rng: rand.New(rand.NewPCG(3, 4)), noloop: mode.noloop, cache: make(map[string]map[string]string)}
 			c.do("HELLO 3")
 			c.expect("CLIENT TRACKING "+mode.options, "+OK")
 			var writers sync.WaitGroup
@@ -182,20 +194,22 @@ func TestTracking_NeverStale(t *testing.T) {
 			}
 			c.send("GET fence")
 			c.next()
-			c.cache["fence"] = "x"
+			c.keep("fence", "", "")
 			other.expect("SET fence x", "+OK")
-			for c.cache["fence"] != "" {
+			for c.cache["fence"] != nil {
 				c.send("PING")
 				c.next()
 			}
 			held := 0
-			for k, v := range c.cache {
-				held++
-				if now := other.do("GET " + k); now != v {
-					t.Errorf("%s is cached as %q and is %q", k, v, now)
+			for _, commands := range c.cache {
+				for command, v := range commands {
+					held++
+					if now := other.do(command); now != v {
+						t.Errorf("%s is cached as %q and is %q", command, v, now)
+					}
 				}
 			}
-			t.Logf("%d keys were still cached", held)
+			t.Logf("%d answers were still cached", held)
 		})
 	}
 }

@@ -81,7 +81,7 @@ func (p *syntaxParser) repeats(out *[]argument) bool {
 	inner := syntaxParser{words: p.words[:end-1]}
 	again := inner.sequence()
 	from := len(*out) - len(again)
-	if from < 0 || len(again) == 0 || (*out)[from].name != again[0].name {
+	if from < 0 || len(again) == 0 || (*out)[from].name != again[0].name || (*out)[from].token != again[0].token {
 		return false
 	}
 	p.words = p.words[end+1:]

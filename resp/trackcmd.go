@@ -13,7 +13,7 @@ import (
 type trackMode struct {
 	on, bcast, optin, optout, noloop bool
 	// caching: CLIENT CACHING was the last command, and the next one (or the next
-	// transaction) is, or is not, to be tracked.
+	// transaction) is, or is not, to be tracked, even if it is refused.
 	caching  bool
 	redirect uint64
 	prefixes []string
@@ -123,7 +123,7 @@ func (c *conn) trackingOn(next trackMode) {
 	h := c.srv.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.track.onLocked(c.id, &tracker{c: c, noloop: next.noloop, bcast: next.bcast, redirect: next.redirect}, next.prefixes)
+	h.track.onLocked(c.id, &tracker{c: c, noloop: next.noloop, behind: c.local, bcast: next.bcast, redirect: next.redirect}, next.prefixes)
 }
 
 func (c *conn) trackingOff() {

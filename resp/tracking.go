@@ -25,8 +25,11 @@ type tracking struct {
 	keys     map[string]map[uint64]*reading // readers of each key, by connection
 	prefixes map[string]map[uint64]*tracker // of the connections in BCAST mode
 
+	// readings is how many there are in keys, and swept how many the last sweep left.
+	readings, swept int
+
 	// touched are the keys that the present entry changed, with the connection
-	// that did it first, while there are connections in BCAST mode.
+	// that alone did it, or 0, while there are connections in BCAST mode.
 	touched map[string]uint64
 	// emptied: the present entry has emptied a database.
 	emptied bool
@@ -34,19 +37,30 @@ type tracking struct {
 
 // tracker is a connection that tracks.
 type tracker struct {
-	c        *conn
-	noloop   bool
+	c      *conn
+	noloop bool
+	// behind: the connection has been READONLY, and what it read then may be of
+	// before a change of its own whose answer it has had. It is told of those too.
+	behind   bool
 	bcast    bool
 	redirect uint64 // connection that is told instead, 0 for none
 	broken   bool   // it is gone, and the connection has been told so
 }
 
+// own reports whether a change by connection by is one that connection id, which
+// tracks as tr says, need not be told of.
+func (tr *tracker) own(id, by uint64) bool {
+	return tr != nil && tr.noloop && !tr.behind && id == by
+}
+
 // reading is what is known of a connection's reads of one key.
 type reading struct {
-	// armed: the connection may hold what it read at place since of the log, and
-	// is told of the first change behind it.
-	armed bool
-	since uint64
+	// armed: the connection may hold what it read at the places since to last of the
+	// log, and is told of the first change behind since. The two differ because
+	// several commands may have read the key, each another part of it, and because
+	// answers come from the leader: a change in between may still be to come here.
+	armed       bool
+	since, last uint64
 	// pending: a read is under way, and hit is the place of the last change that
 	// was applied here meanwhile.
 	pending bool
@@ -73,6 +87,9 @@ func (t *tracking) wants() fsm.EventKinds {
 
 // onLocked starts tracking for a connection, or changes how it is done.
 func (t *tracking) onLocked(id uint64, tr *tracker, prefixes []string) {
+	if old := t.clients[id]; old != nil {
+		tr.behind = tr.behind || old.behind
+	}
 	t.clients[id] = tr
 	for _, p := range prefixes {
 		if t.prefixes[p] == nil {
@@ -87,8 +104,8 @@ func (t *tracking) onLocked(id uint64, tr *tracker, prefixes []string) {
 	t.hub.wantLocked()
 }
 
-// offLocked ends tracking for a connection. Keys that it has read are forgotten
-// when they change.
+// offLocked ends tracking for a connection. That it has read keys is forgotten when
+// they change, or by a sweep.
 func (t *tracking) offLocked(id uint64) {
 	if t.clients[id] == nil {
 		return
@@ -101,11 +118,57 @@ func (t *tracking) offLocked(id uint64) {
 	}
 	if len(t.clients) == 0 {
 		clear(t.keys)
+		t.readings, t.swept = 0, 0
 	}
+}
+
+// readsBehind notes that a connection reads without the leader from now on.
+func (h *hub) readsBehind(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if tr := h.track.clients[id]; tr != nil {
+		tr.behind = true
+	}
+}
+
+// sweepReadings is how many readings may come before the first sweep.
+const sweepReadings = 1 << 16
+
+// sweep forgets the readings of connections that track no more. Without it they would
+// gather at keys that never change. It runs when there are twice as many readings as
+// it left the last time, so that it costs each of them next to nothing.
+func (t *tracking) sweep() {
+	for key, readers := range t.keys {
+		for id := range readers {
+			if t.clients[id] == nil {
+				t.forget(key, id)
+			}
+		}
+	}
+	t.swept = t.readings
+}
+
+// hold notes that the connection may hold what it read at a place of the log.
+func (r *reading) hold(at uint64) {
+	if !r.armed {
+		r.armed, r.since, r.last = true, at, at
+		return
+	}
+	r.since, r.last = min(r.since, at), max(r.last, at)
+}
+
+// drop notes that the connection holds nothing of before a place of the log. What
+// it has read at that place, or behind it, counts on.
+func (r *reading) drop(index uint64) {
+	r.since = r.last
+	r.armed = r.armed && r.last >= index
 }
 
 // reader returns the entry of a key and a connection, which it makes if need be.
 func (t *tracking) reader(key string, id uint64) *reading {
+	if t.readings >= sweepReadings+2*t.swept {
+		t.sweep()
+	}
 	readers := t.keys[key]
 	if readers == nil {
 		if len(t.keys) >= t.max {
@@ -118,6 +181,7 @@ func (t *tracking) reader(key string, id uint64) *reading {
 	if r == nil {
 		r = &reading{}
 		readers[id] = r
+		t.readings++
 	}
 	return r
 }
@@ -134,6 +198,7 @@ func (t *tracking) evict() {
 			pending = pending || r.pending
 		}
 		if !pending { // else settle needs the entry
+			t.readings -= len(readers)
 			delete(t.keys, key)
 			return
 		}
@@ -168,7 +233,7 @@ func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
 			r.armed = false
 			t.invalidate(id, key)
 		default:
-			r.armed, r.since = true, max(r.since, at)
+			r.hold(at)
 		}
 		if !r.armed {
 			t.forget(key, id)
@@ -177,10 +242,13 @@ func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
 }
 
 func (t *tracking) forget(key string, id uint64) {
-	if readers := t.keys[key]; readers != nil {
-		if delete(readers, id); len(readers) == 0 {
-			delete(t.keys, key)
-		}
+	readers := t.keys[key]
+	if readers[id] == nil {
+		return
+	}
+	t.readings--
+	if delete(readers, id); len(readers) == 0 {
+		delete(t.keys, key)
 	}
 }
 
@@ -190,8 +258,7 @@ func (t *tracking) tracked(index uint64, e *fsm.Event) {
 	if tr := t.clients[e.Origin]; tr == nil || tr.bcast {
 		return
 	}
-	r := t.reader(e.Key, e.Origin)
-	r.armed, r.since = true, max(r.since, index-1)
+	t.reader(e.Key, e.Origin).hold(index - 1)
 }
 
 // changed tells the readers of a key that it has changed.
@@ -200,21 +267,21 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 		if t.touched == nil {
 			t.touched = make(map[string]uint64)
 		}
-		if _, ok := t.touched[e.Key]; !ok {
+		if by, ok := t.touched[e.Key]; !ok {
 			t.touched[e.Key] = e.Origin
+		} else if by != e.Origin {
+			t.touched[e.Key] = 0
 		}
 	}
 	readers := t.keys[e.Key]
 	for _, id := range sortedIDs(readers) {
 		r := readers[id]
-		tr := t.clients[id]
-		own := tr != nil && tr.noloop && id == e.Origin
+		own := t.clients[id].own(id, e.Origin)
 		if r.pending && !own {
 			r.hit = index
 		}
 		if r.armed && index > r.since {
-			r.armed = false
-			if !own {
+			if r.drop(index); !own {
 				t.invalidate(id, e.Key)
 			}
 		}
@@ -229,9 +296,10 @@ func (t *tracking) flushed(index uint64) {
 	t.emptied = true
 	for key, readers := range t.keys {
 		for id, r := range readers {
-			if r.armed = false; r.pending {
+			if r.pending {
 				r.hit = index
-			} else {
+			}
+			if r.drop(index); !r.armed && !r.pending {
 				t.forget(key, id)
 			}
 		}
@@ -259,7 +327,7 @@ func (t *tracking) entryDone() {
 		for _, id := range sortedIDs(t.prefixes[prefix]) {
 			var of []string
 			for _, key := range keys {
-				if strings.HasPrefix(key, prefix) && !(t.clients[id].noloop && t.touched[key] == id) {
+				if strings.HasPrefix(key, prefix) && !t.clients[id].own(id, t.touched[key]) {
 					of = append(of, key)
 				}
 			}
@@ -335,8 +403,5 @@ func (h *hub) trackers() int {
 func (h *hub) trackedSizes() (keys, items, prefixes int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for _, readers := range h.track.keys {
-		items += len(readers)
-	}
-	return len(h.track.keys), items, len(h.track.prefixes)
+	return len(h.track.keys), h.track.readings, len(h.track.prefixes)
 }

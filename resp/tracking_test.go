@@ -1,6 +1,7 @@
 package resp_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,6 +112,93 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 			r.expect("PING", "+PONG")
 		})
 	}
+}
+
+// Of a change of its own a connection in NOLOOP mode is not told, but of another's
+// that is in the same entry.
+func TestTracking_NoloopSameEntry(t *testing.T) {
+	f := newFake(t)
+	c := dial(t, serve(t, f))
+	c.do("HELLO 3")
+	id, err := strconv.ParseUint(strings.Trim(c.do("CLIENT ID"), ":\n"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.expect("CLIENT TRACKING ON BCAST NOLOOP", "+OK")
+	change := func(key string, origin uint64) fsm.Event {
+		return fsm.Event{Kind: fsm.EventChanged, Key: key, Origin: origin}
+	}
+	f.listener.Applied(2, []fsm.Event{change("own", id), change("both", id), change("own", id), change("both", 0), change("too", 0), change("too", id)})
+	c.want(invalid("both", "too"))
+	c.expect("PING", "+PONG")
+}
+
+// What a READONLY connection reads may be older than its own last change: it is told
+// of that, then, in NOLOOP mode too.
+func TestTracking_NoloopBehind(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before []string
+		told   bool
+	}{
+		{"READONLY first", []string{"READONLY", "CLIENT TRACKING ON BCAST NOLOOP"}, true},
+		{"READONLY then", []string{"CLIENT TRACKING ON NOLOOP", "READONLY", "GET k"}, true},
+		{"READONLY once", []string{"CLIENT TRACKING ON NOLOOP", "READONLY", "GET k", "READWRITE", "CLIENT TRACKING ON NOLOOP"}, true},
+		{"never", []string{"CLIENT TRACKING ON NOLOOP", "GET k"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cl := dial(t, serve(t, newFake(t)))
+			cl.do("HELLO 3")
+			for _, line := range c.before {
+				cl.do(line)
+			}
+			cl.expect("SET k v", "+OK")
+			if c.told {
+				cl.want(invalid("k"))
+			}
+			cl.expect("PING", "+PONG")
+		})
+	}
+}
+
+// CLIENT CACHING is about the next command, whatever becomes of that.
+func TestTracking_CachingOnce(t *testing.T) {
+	s := serve(t, newFake(t))
+	c, w := dial(t, s), dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON OPTOUT", "+OK")
+	for _, line := range []string{"GET", "NOSUCH", "GET x", "PING", "BLPOP list 0.001", "SUBSCRIBE", "EXEC"} {
+		c.expect("CLIENT CACHING NO", "+OK")
+		c.do(line)
+		c.do("GET k")
+		w.expect("SET k v", "+OK")
+		c.want(invalid("k"))
+	}
+	c.send("CLIENT CACHING NO", "MULTI", "GET k", "NOSUCH", "GET k", "EXEC", "GET l")
+	for range 7 {
+		if _, err := c.reply(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.expect("SET k w", "+OK", "SET l w", "+OK")
+	c.want(invalid("l"))
+}
+
+// Session commands of a transaction run before its replies are written: they must
+// not let out that a value has changed which is still to be written.
+func TestTracking_ReadInBlock(t *testing.T) {
+	f := newFake(t)
+	c := dial(t, serve(t, f))
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "SET k v", "+OK")
+	f.mu.Lock()
+	f.before = func(*fsm.Group) error {
+		f.listener.Applied(3, []fsm.Event{{Kind: fsm.EventChanged, Key: "k"}})
+		return nil
+	}
+	f.mu.Unlock()
+	c.send("MULTI", "GET k", "UNSUBSCRIBE x", "EXEC")
+	c.want("+OK", "+QUEUED", "+QUEUED", "*2\n$1\nv\n>3\n$11\nunsubscribe\n$1\nx\n:0", invalid("k"))
 }
 
 func TestTracking_Redirect(t *testing.T) {

@@ -214,7 +214,7 @@ func run(exec Executor, table *fsm.Table, name string, args ...string) ([]byte, 
 	var g fsm.Group
 	g.Reset(2, 0)
 	g.Command(table.Find(words[0]), 0, words)
-	return exec.Do(&g, false)
+	return exec.Do(&g, false, nil)
 }
 
 // askInt is ask for commands that answer an integer.

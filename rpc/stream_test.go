@@ -540,6 +540,8 @@ func TestSendNow(t *testing.T) {
 }
 
 func TestSendNow_AmongOthers(t *testing.T) {
+	var sent sync.WaitGroup
+	t.Cleanup(sent.Wait) // when the streams are closed, which frees a sender of a test that failed
 	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
 	streams := make(chan *rpc.Stream, 1)
 	b.Handle(rpc.ServiceWrite, handOver(streams))
@@ -547,7 +549,7 @@ func TestSendNow_AmongOthers(t *testing.T) {
 	theirs := <-streams
 	const senders, each = 8, 2000
 	for s := range senders {
-		go func() {
+		sent.Go(func() {
 			for i := range each {
 				build := func(dst []byte) []byte { return fmt.Appendf(dst, "%d %d", s, i) }
 				send := ours.SendNow
@@ -559,7 +561,7 @@ func TestSendNow_AmongOthers(t *testing.T) {
 					return
 				}
 			}
-		}()
+		})
 	}
 	var next [senders]int
 	for range senders * each {
@@ -572,4 +574,5 @@ func TestSendNow_AmongOthers(t *testing.T) {
 		}
 		next[typ]++
 	}
+	sent.Wait() // the last frames may be here before the calls that sent them return
 }

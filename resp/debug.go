@@ -1,0 +1,100 @@
+package resp
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var debugRows = []row{
+	{cmd: fsm.Command{Name: "debug", Arity: -2, Group: "server", Since: "1.0.0", Complexity: "Depends on subcommand.", Syntax: "<SLEEP seconds | ERROR text | LOG text | PROTOCOL type | HELP>", Doc: "For tests of clients: hold this connection up, answer an error or a reply of a type, write to the log; the rest of DEBUG is refused"}, words: "admin noscript loading stale", run: debugCommand},
+}
+
+var debugHelp = []string{
+	"DEBUG <subcommand> [<arg> ...]. Subcommands are:",
+	"SLEEP <seconds>", "    Hold this connection up, a minute at most.",
+	"ERROR <text>", "    Answer an error.",
+	"LOG <text>", "    Write a line to this node's log.",
+	"PROTOCOL <type>", "    Answer a value of a type: " + strings.ReplaceAll(debugTypes, "|", ", ") + ".",
+	"HELP", "    Print this.",
+}
+
+func debugCommand(c *conn, args [][]byte) fsm.Reply {
+	word := strings.ToLower(string(args[1]))
+	switch {
+	case len(args) == 2 && word == "help":
+		lines := make([]fsm.Reply, len(debugHelp))
+		for i, line := range debugHelp {
+			lines[i] = fsm.Simple(line)
+		}
+		return fsm.Array(lines)
+	case len(args) != 3:
+	case word == "sleep":
+		return debugSleep(c, args[2])
+	case word == "error": // in one line, whatever the text
+		return fsm.Error(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(args[2])))
+	case word == "log":
+		c.srv.log.Warn("DEBUG LOG", "text", string(args[2]), "client", c.id)
+		return fsm.OK
+	case word == "protocol":
+		return debugProtocol(c, strings.ToLower(string(args[2])))
+	}
+	return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try DEBUG HELP.")
+}
+
+// debugSleep holds up this connection only, at most a minute at a time, and not a
+// stopping server.
+func debugSleep(c *conn, arg []byte) fsm.Reply {
+	seconds, err := strconv.ParseFloat(string(arg), 64)
+	if err != nil || math.IsNaN(seconds) || seconds < 0 {
+		seconds = 0 // what Redis makes of it
+	}
+	c.srv.sleep(time.Duration(min(seconds, 60) * float64(time.Second)))
+	return fsm.OK
+}
+
+// debugTypes are the types of DEBUG PROTOCOL.
+const debugTypes = "string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false"
+
+// debugProtocol answers the value of a type that Redis answers.
+func debugProtocol(c *conn, typ string) fsm.Reply {
+	numbers := []fsm.Reply{fsm.Int(0), fsm.Int(1), fsm.Int(2)}
+	const popularity, usage = "|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n", ">2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n"
+	switch typ {
+	case "string":
+		return fsm.Bulk("Hello World")
+	case "integer":
+		return fsm.Int(12345)
+	case "double":
+		return fsm.Double(3.141)
+	case "bignum":
+		return fsm.BigNumber("1234567999999999999999999999999999999")
+	case "null":
+		return fsm.Null
+	case "array":
+		return fsm.Array(numbers)
+	case "set":
+		return fsm.Set(numbers)
+	case "map":
+		return fsm.Map([]fsm.Reply{fsm.Int(0), fsm.Boolean(false), fsm.Int(1), fsm.Boolean(true), fsm.Int(2), fsm.Boolean(false)})
+	case "attrib":
+		real := fsm.Bulk("Some real reply following the attribute")
+		if c.proto == 2 {
+			return real
+		}
+		return fsm.Raw(real.Append([]byte(popularity), c.proto))
+	case "push":
+		if c.proto == 2 {
+			return fsm.Error("ERR RESP2 is not supported by this command")
+		}
+		return fsm.Raw(fsm.Bulk("Some real reply following the push reply").Append([]byte(usage), c.proto))
+	case "verbatim":
+		return fsm.Verbatim("This is a verbatim\nstring")
+	case "true", "false":
+		return fsm.Boolean(typ == "true")
+	}
+	return fsm.Error("ERR Wrong protocol type name. Please use one of the following: " + debugTypes)
+}

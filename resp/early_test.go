@@ -1,0 +1,109 @@
+package resp_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// A reply is with the client while the goroutine of its connection still waits for
+// it, and it comes once.
+func TestEarly(t *testing.T) {
+	f := newFake(t)
+	held, release := make(chan struct{}), make(chan struct{})
+	f.answered = func() {
+		held <- struct{}{}
+		<-release
+	}
+	s := serve(t, f)
+	c := dial(t, s)
+	for i := range 3 {
+		c.send("INCR n", "GET n")
+		<-held
+		c.want(fmt.Sprintf(":%d", i+1), fmt.Sprintf("$1\n%d", i+1))
+		release <- struct{}{}
+	}
+	c.expect("GET n", "$1\n3")
+	if got := metric(t, s, "holdfast_client_sent_bytes_total"); got != 3*(4+7)+7 {
+		t.Errorf("%v bytes counted", got)
+	}
+}
+
+// What the socket does not take at once follows, and nothing else comes between.
+func TestEarly_FullSocket(t *testing.T) {
+	f := newFake(t)
+	held, release := make(chan struct{}), make(chan struct{})
+	f.answered = func() {
+		held <- struct{}{}
+		<-release
+	}
+	c := dial(t, serve(t, f))
+	value := strings.Repeat("0123456789abcdef", 24<<10)
+	c.send("SET k " + value)
+	<-held
+	c.want("+OK")
+	release <- struct{}{}
+	const times = 40 // 15 MiB: more than two sockets hold
+	c.send(strings.Split(strings.Repeat("GETEX k PERSIST,", times)[:16*times-1], ",")...)
+	<-held
+	first := make([]byte, 8)
+	if _, err := io.ReadFull(c.r, first); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("$%d\r\n", len(value)); string(first) != want[:len(first)] {
+		t.Fatalf("the reply begins with %q", first)
+	}
+	release <- struct{}{}
+	rest, err := c.r.ReadString('\n')
+	if err != nil || "$"+fmt.Sprint(len(value))+"\r\n" != string(first)+rest {
+		t.Fatalf("then %q, %v", rest, err)
+	}
+	if _, err := io.ReadFull(c.r, make([]byte, len(value)+2)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range times - 1 {
+		if got, err := c.reply(); err != nil || got != fmt.Sprintf("$%d\n%s\n", len(value), value) {
+			t.Fatalf("reply %d is another: %v", i+1, err)
+		}
+	}
+	c.expect("GET n", "$-1")
+}
+
+// Only what ends a pipeline, and is all that is answered, may go early: else it
+// would overtake what stands before it.
+func TestEarly_Order(t *testing.T) {
+	f := newFake(t)
+	early := make(chan struct{}, 10)
+	f.answered = func() { early <- struct{}{} }
+	c := dial(t, serve(t, f))
+	for _, p := range []struct {
+		lines []string
+		want  []string
+		early int
+	}{
+		{[]string{"INCR n"}, []string{":1"}, 1},
+		{[]string{"ECHO x", "INCR n"}, []string{"$1\nx", ":2"}, 0},
+		{[]string{"INCR n", "ECHO x"}, []string{":3", "$1\nx"}, 0},
+		{[]string{"MULTI", "INCR n", "EXEC"}, []string{"+OK", "+QUEUED", "*1\n:4"}, 0},
+		{[]string{"INCR n", "ECHO x", "INCR n"}, []string{":5", "$1\nx", ":6"}, 0},
+		{[]string{"GET n"}, []string{"$1\n6"}, 0},
+		{[]string{"CLIENT REPLY SKIP", "INCR n", "ECHO x"}, []string{"$1\nx"}, 0},
+		{[]string{"CLIENT REPLY OFF", "INCR n"}, nil, 0},
+		{[]string{"NOSUCH", "INCR n"}, []string{"-ERR unknown command 'NOSUCH', with args beginning with: ", ":9"}, 0},
+		{[]string{"INCR n"}, []string{":10"}, 1},
+	} {
+		c.send(p.lines...)
+		c.want(p.want...)
+		c.send("CLIENT REPLY ON") // its answer says that all before it is over
+		c.want("+OK")
+		got := 0
+		for len(early) > 0 {
+			<-early
+			got++
+		}
+		if got != p.early {
+			t.Errorf("%q: %d replies sent early, want %d", p.lines, got, p.early)
+		}
+	}
+}
