@@ -40,6 +40,7 @@ func (a clusterAdapter) State() resp.State {
 		}
 		s.Expired, s.Operations = m.Stats().Expired, m.Stats().Ops
 		s.Scripts, s.ScriptBytes = m.Scripts()
+		s.Libraries, s.Functions, s.LibraryBytes = m.Libraries()
 	})
 	return s
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // client asks a node's client port, one command at a time: all that the
@@ -19,8 +21,8 @@ type client struct {
 	r    *bufio.Reader
 }
 
-// dialNode connects and authenticates if pass is not "".
-func dialNode(ctx context.Context, addr, pass string) (*client, error) {
+// dialNode connects and authenticates if login says who.
+func dialNode(ctx context.Context, addr string, login load.Login) (*client, error) {
 	conn, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to node: %w", err)
@@ -29,8 +31,8 @@ func dialNode(ctx context.Context, addr, pass string) (*client, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	c := &client{conn, bufio.NewReader(conn)}
-	if pass != "" {
-		if _, err := c.do("AUTH", pass); err != nil {
+	if auth := login.Command(); auth != nil {
+		if _, err := c.do(auth...); err != nil {
 			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), conn.Close())
 		}
 	}

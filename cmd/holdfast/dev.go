@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 type devOptions struct {
@@ -279,7 +280,7 @@ func devStatus(ctx context.Context, nodes []*devNode, pass string) []cluster.Nod
 }
 
 func askNode(ctx context.Context, n *devNode, pass string) (cluster.NodeStatus, error) {
-	nodes, err := askStatus(ctx, n.clients, pass, "STATUS", "LOCAL")
+	nodes, err := askStatus(ctx, n.clients, load.Login{Password: pass}, "STATUS", "LOCAL")
 	for _, st := range nodes {
 		if st.ID == n.id {
 			return st, err

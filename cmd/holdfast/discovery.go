@@ -112,7 +112,7 @@ func (d *discovery) listen(port resp.Config, node clusterAdapter, table *fsm.Tab
 	port.Logger = port.Logger.Named("sentinel")
 	s, err := resp.Listen(port, node, table)
 	if err != nil {
-		return sentinelPort{}, fmt.Errorf("open sentinel port: %w", err)
+		return sentinelPort{}, err
 	}
 	return sentinelPort{s}, nil
 }

@@ -46,8 +46,18 @@ var docFamilies = []struct{ name, title, text string }{
 	{"generic", "Keys", "What concerns keys of any type, times to live among it."},
 	{"transactions", "Transactions", "The connection queues; `EXEC` sends all of it as one operation, which goes through the log whole if anything in it writes, and is a read otherwise. `WATCH` reads the versions of its keys; the operation checks them."},
 	{"connection", "Connection", "Answered by the node that holds the connection."},
-	{"cluster", "Cluster", "Holdfast does not answer as a Redis Cluster: every node takes every key. These two choose the freshness of reads."},
+	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The others are for clients of Redis Cluster and want nodes with `--cluster-mode`; without it every node takes every key, and they answer as a Redis does that is no cluster."},
 	{"server", "Server", "Answered by the node that holds the connection, save what reads or changes keys."},
+	{"hash", "Hashes", ""},
+	{"list", "Lists", "What waits (`BLPOP` and its kin) waits in one queue for each key, for the clients of all nodes."},
+	{"set", "Sets", ""},
+	{"sorted-set", "Sorted sets", ""},
+	{"stream", "Streams", ""},
+	{"bitmap", "Bitmaps", ""},
+	{"pubsub", "Pub/sub", "Messages reach the subscribers of every node in the order of the log. The numbers are those of the node that is asked."},
+	{"scripting", "Scripts and functions", "What may write is run once, by the leader, all or nothing; the read-only forms (`EVAL_RO` and its kin) are reads."},
+	{"hyperloglog", "HyperLogLog", "Values are those of Redis to the byte, and so are counts. One thing is different: `PFCOUNT` is a read and leaves the value alone, where Redis notes the count in bytes 8 to 15 of it. So it wakes no `WATCH` and no cache, `CLIENT PAUSE WRITE` does not hold it up, and a script that may not write may call it."},
+	{"geo", "Geo", "Scores, places and the order of results are those of Redis. Distances are the same to the bit on every machine here, and those of Redis but for the last bit of about one in 600, which `STOREDIST` stores; of those that are answered, with four decimals, about one in a million is one unit off. (The C library below Redis rounds its sines not quite correctly, and differently from processor to processor.) Of members that are equally far, `COUNT` takes the first in the order of results. A search looks at 4194304 members at the most."},
 }
 
 const commandsDocHead = `# Commands
@@ -88,7 +98,10 @@ func writeCommandsDoc(out io.Writer, rows []fsm.Command) error {
 		}
 		title, text := family, ""
 		if i < len(docFamilies) {
-			title, text = docFamilies[i].title, docFamilies[i].text+"\n\n"
+			title, text = docFamilies[i].title, docFamilies[i].text
+		}
+		if text != "" {
+			text += "\n\n"
 		}
 		fmt.Fprintf(&b, "## %s\n\n%s| command | arguments | arity | since | goes | what it does |\n|---|---|---|---|---|---|\n", title, text)
 		for i := range byFamily[family] {
@@ -110,7 +123,8 @@ func writeCommandDoc(b *strings.Builder, name string, cmd, container *fsm.Comman
 	if cmd.DeprecatedSince != "" {
 		doc += " (deprecated since " + cmd.DeprecatedSince
 		if cmd.ReplacedBy != "" {
-			doc += ": " + cmd.ReplacedBy
+			// Redis' own words, in which ! marks the name of an argument.
+			doc += ": " + strings.ReplaceAll(cmd.ReplacedBy, "`!", "`")
 		}
 		doc += ")"
 	}

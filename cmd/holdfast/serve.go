@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/script"
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -117,6 +118,9 @@ func (o *serveOptions) validate() error {
 	if err := o.discovery.validate(o.clientAddr, o.advertiseClient); err != nil {
 		return err
 	}
+	if err := o.checkListeners(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		flag        string
 		value, want time.Duration
@@ -149,7 +153,22 @@ func (o *serveOptions) validate() error {
 	// The other limits follow the one that can be set.
 	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)
 	o.limits.MaxCommand = max(o.limits.MaxCommand, 2*o.limits.MaxBulk)
+	o.limits.MaxUnauth = max(o.limits.MaxClients/2, 1) // 0 would be no limit
 	return o.limits.Validate()
+}
+
+// checkListeners reports two ports that are given the same address.
+func (o *serveOptions) checkListeners() error {
+	flags := make(map[string]string)
+	for _, a := range []struct{ flag, addr string }{
+		{"client-addr", o.clientAddr}, {"peer-addr", o.peerAddr}, {"http-addr", o.httpAddr}, {"sentinel-addr", o.discovery.sentinelAddr},
+	} {
+		if other, taken := flags[a.addr]; taken && a.addr != "" {
+			return fmt.Errorf("--%s and --%s are both %s", other, a.flag, a.addr)
+		}
+		flags[a.addr] = a.flag
+	}
+	return nil
 }
 
 // maxBulk is the largest --max-bulk-bytes: a command of two such arguments still
@@ -185,13 +204,18 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 	if o.options.LeaseTimeout > o.options.HeartbeatTimeout {
 		o.options.LeaseTimeout = o.options.HeartbeatTimeout
 	}
-	return cluster.Config{
+	cfg := cluster.Config{
 		NodeID: o.nodeID, DataDir: o.dataDir, LogStore: o.logStore,
 		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
 		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr, RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
 		Scripts: newInterpreter(o.options.ScriptTime, log.Named("lua")),
-	}, nil
+		Catalog: resp.NewCatalog(fsm.NewTable()),
+	}
+	if o.discovery.clusterMode {
+		cfg.ScriptRules = resp.ForeignDatabase
+	}
+	return cfg, nil
 }
 
 // newInterpreter returns the interpreter of scripts. limit, which the cluster
@@ -280,8 +304,11 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err != nil {
 		return err
 	}
+	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
+	defer shutdown()
 	port := resp.Config{
-		Addr: o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, Logger: log.Named("resp"),
+		Shutdown: shutdown,
+		Addr:     o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, Logger: log.Named("resp"),
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,8 +12,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // Exit codes of status, for scripts.
@@ -21,7 +25,8 @@ const (
 )
 
 func statusCommand() *cobra.Command {
-	var addr, pass string
+	var addr string
+	var login load.Login
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -34,7 +39,7 @@ Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no lead
   holdfast status --json | jq '.[] | select(.role=="leader").id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := askStatus(cmd.Context(), addr, pass, "STATUS")
+			nodes, err := askStatus(cmd.Context(), addr, login, "STATUS")
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: no status from %s: %v\n", addr, err)
 				return exitUnreachable
@@ -57,15 +62,21 @@ Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no lead
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any node")
-	cmd.Flags().StringVar(&pass, "password", "", "password of the client port")
+	loginFlags(cmd.Flags(), &login)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
+// loginFlags has flags say who a command logs in as.
+func loginFlags(f *pflag.FlagSet, login *load.Login) {
+	f.StringVar(&login.User, "user", "", "user of the client port, if not the default one; it needs HOLDFAST, or @admin")
+	f.StringVar(&login.Password, "password", "", "password of the client port")
+}
+
 // askStatus asks a node for the status of all nodes, or with the words STATUS
 // LOCAL for its own.
-func askStatus(ctx context.Context, addr, pass string, words ...string) ([]cluster.NodeStatus, error) {
-	c, err := dialNode(ctx, addr, pass)
+func askStatus(ctx context.Context, addr string, login load.Login, words ...string) ([]cluster.NodeStatus, error) {
+	c, err := dialNode(ctx, addr, login)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +123,8 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
 }
 
 func memberCommand() *cobra.Command {
-	var addr, pass string
+	var addr string
+	var login load.Login
 	cmd := &cobra.Command{
 		Use:   "member",
 		Short: "Change who belongs to the cluster",
@@ -120,11 +132,13 @@ func memberCommand() *cobra.Command {
 
 A new node joins by itself: start it with --peers naming itself and at least one
 member. It votes once it has caught up.`,
+		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a wish for help
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
-	cmd.PersistentFlags().StringVar(&pass, "password", "", "password of the client port")
+	loginFlags(cmd.PersistentFlags(), &login)
 	admin := func(ctx context.Context, args ...string) error {
-		c, err := dialNode(ctx, addr, pass)
+		c, err := dialNode(ctx, addr, login)
 		if err != nil {
 			return err
 		}
@@ -168,7 +182,7 @@ func healthCommand() *cobra.Command {
 			defer res.Body.Close()
 			if res.StatusCode != http.StatusOK {
 				text, err := io.ReadAll(io.LimitReader(res.Body, 512))
-				return fmt.Errorf("%s: %s (%w)", res.Status, text, err)
+				return errors.Join(fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(text)), err)
 			}
 			return nil
 		},

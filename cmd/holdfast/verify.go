@@ -26,14 +26,15 @@ const (
 )
 
 type verifyOptions struct {
-	addrs, password, prefix string
-	duration                time.Duration
-	local                   bool
-	faults                  string
-	episodes                int
-	seed                    uint64
-	dir                     string
-	html, summary           string
+	addrs, prefix string
+	login         load.Login
+	duration      time.Duration
+	local         bool
+	faults        string
+	episodes      int
+	seed          uint64
+	dir           string
+	html, summary string
 }
 
 func verifyCommand() *cobra.Command {
@@ -66,7 +67,7 @@ Exit code: 0 all held, 1 a promise was broken, 2 nothing can be said.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.addrs, "addrs", "127.0.0.1:6379", "client addresses of the nodes, by comma")
-	f.StringVar(&o.password, "password", "", "password of the client ports")
+	loginFlags(f, &o.login)
 	f.DurationVar(&o.duration, "duration", time.Minute, "how long clients run; with --local no episode begins later")
 	f.StringVar(&o.prefix, "prefix", "", "what all keys begin with (default: holdfast-verify: and a number of this run)")
 	f.BoolVar(&o.local, "local", false, "start a cluster on this machine and attack it")
@@ -78,6 +79,7 @@ Exit code: 0 all held, 1 a promise was broken, 2 nothing can be said.`,
 	f.StringVar(&o.summary, "json", "", "write a summary for programs to this file, - for standard output")
 	// Drawn anew at each start, so it must not stand in the help as a default.
 	f.Lookup("seed").DefValue = "random"
+	cmd.MarkFlagsMutuallyExclusive("local", "addrs")
 	return cmd
 }
 
@@ -125,7 +127,7 @@ func undecided(errOut io.Writer, err error) error {
 
 func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.Report, error) {
 	cfg := attack.LiveConfig{Load: load.DefaultConfig(), Duration: o.duration}
-	cfg.Load.Addrs, cfg.Load.Password, cfg.Load.Seed, cfg.Load.Prefix = strings.Split(o.addrs, ","), o.password, o.seed, o.prefix
+	cfg.Load.Addrs, cfg.Load.Login, cfg.Load.Seed, cfg.Load.Prefix = strings.Split(o.addrs, ","), o.login, o.seed, o.prefix
 	for i, addr := range cfg.Load.Addrs {
 		cfg.Load.Addrs[i] = strings.TrimSpace(addr)
 		if err := checkAddr(cfg.Load.Addrs[i]); err != nil {
