@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -58,15 +57,7 @@ func (b *bench) cycles(ctx context.Context, r row, addr string, count int) (s sa
 		return s, 0, err
 	}
 	b.runs++
-	each := max(count/r.clients, 1)
-	conns := make([]net.Conn, r.clients)
-	for i := range conns {
-		if conns[i], err = net.Dial("tcp", addr); err != nil {
-			return s, 0, err
-		}
-		defer conns[i].Close()
-	}
-	l, err := newLoop(r.cycle, conns, fmt.Sprintf("lock:%04d", b.runs), each)
+	l, err := newLoop(r.cycle, addr, r.clients, fmt.Sprintf("lock:%04d", b.runs), max(count/r.clients, 1))
 	if err != nil {
 		return s, 0, err
 	}

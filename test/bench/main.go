@@ -47,6 +47,7 @@ type options struct {
 	reps     int
 	kills    int
 	serve    string
+	place    bool
 }
 
 // errFloor is returned when everything was measured and something is too slow.
@@ -63,6 +64,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs.IntVar(&o.reps, "reps", 3, "repetitions; the median counts")
 	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")
 	fs.StringVar(&o.serve, "serve-flags", "", "further flags of the nodes, separated by blanks")
+	fs.BoolVar(&o.place, "place", true, "on a machine with two processors, keep the server that the load goes to on one of them and all else on the other")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -92,13 +94,17 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := printMachine(ctx, out, dir, program, tools, o); err != nil {
+	place, err := newPlacement(o.place)
+	if err != nil {
+		return err
+	}
+	if err := printMachine(ctx, out, dir, program, tools, o, place); err != nil {
 		return err
 	}
 	begun := time.Now()
 	missed := false
 	if len(rows) > 0 {
-		miss, err := compare(ctx, out, dir, program, tools, o, rows)
+		miss, err := compare(ctx, out, dir, program, tools, o, place, rows)
 		if err != nil {
 			return err
 		}
@@ -163,7 +169,7 @@ func findTools() (t tools, err error) {
 }
 
 // compare measures the rows on both systems, in turns.
-func compare(ctx context.Context, out io.Writer, dir, program string, tools tools, o options, rows []row) (missed bool, err error) {
+func compare(ctx context.Context, out io.Writer, dir, program string, tools tools, o options, place *placement, rows []row) (missed bool, err error) {
 	redis, err := startRedis(ctx, tools, filepath.Join(dir, "redis"))
 	if err != nil {
 		return false, err
@@ -174,7 +180,8 @@ func compare(ctx context.Context, out io.Writer, dir, program string, tools tool
 		return false, err
 	}
 	defer func() { err = errors.Join(err, cluster.Close()) }()
-	b := &bench{tools: tools, o: o, out: out, redis: redis, cluster: cluster}
+	defer func() { err = errors.Join(err, place.free()) }()
+	b := &bench{tools: tools, o: o, out: out, redis: redis, cluster: cluster, place: place}
 	var results []result
 	for _, r := range rows {
 		res, err := b.measure(ctx, r)

@@ -29,6 +29,7 @@ type bench struct {
 	out     io.Writer
 	redis   *redisServer
 	cluster *process.Cluster
+	place   *placement
 	runs    int
 }
 
@@ -45,6 +46,7 @@ type result struct {
 type target struct {
 	name    string
 	addr    string
+	pid     int
 	leader  *process.Node // to be profiled, nil for none
 	samples *[]sample
 	count   int // commands a run
@@ -59,11 +61,12 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 		return res, err
 	}
 	targets := []*target{
-		{name: "redis", addr: b.redis.addr, samples: &res.redis},
-		{name: "leader", addr: leader.Clients, leader: leader, samples: &res.leader},
+		{name: "redis", addr: b.redis.addr, pid: b.redis.cmd.Process.Pid, samples: &res.redis},
+		{name: "leader", addr: leader.Clients, pid: leader.PID(), leader: leader, samples: &res.leader},
 	}
 	if r.follower {
-		targets = append(targets, &target{name: "follower", addr: b.cluster.Running(leader)[0].Clients, samples: &res.follower})
+		f := b.cluster.Running(leader)[0]
+		targets = append(targets, &target{name: "follower", addr: f.Clients, pid: f.PID(), samples: &res.follower})
 	}
 	// Every row begins with empty systems.
 	for _, addr := range []string{b.redis.addr, leader.Clients} {
@@ -74,7 +77,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	for _, t := range targets {
 		count := 200 * r.pipeline * min(r.clients, 50)
 		for range 4 { // a slower guess first, until a run is long enough to tell
-			s, took, err := b.once(ctx, r, t.addr, count)
+			s, took, err := b.once(ctx, r, t, count)
 			if err != nil {
 				return res, err
 			}
@@ -92,7 +95,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 				profiled = make(chan error, 1)
 				go func() { profiled <- b.profile(ctx, r, t.leader) }()
 			}
-			s, _, err := b.once(ctx, r, t.addr, t.count)
+			s, _, err := b.once(ctx, r, t, t.count)
 			if profiled != nil {
 				err = errors.Join(err, <-profiled)
 			}
@@ -116,7 +119,15 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 
 // once runs redis-benchmark, and checks that what it counted as done was done: it
 // counts error replies as well.
-func (b *bench) once(ctx context.Context, r row, addr string, count int) (s sample, took time.Duration, err error) {
+func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample, took time.Duration, err error) {
+	servers := []int{b.redis.cmd.Process.Pid}
+	for _, n := range b.cluster.Nodes {
+		servers = append(servers, n.PID())
+	}
+	if err := b.place.place(t.pid, servers...); err != nil {
+		return s, 0, err
+	}
+	addr := t.addr
 	if r.cycle != nil {
 		return b.cycles(ctx, r, addr, count)
 	}

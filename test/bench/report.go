@@ -18,7 +18,7 @@ import (
 )
 
 // printMachine says on what and how was measured.
-func printMachine(ctx context.Context, out io.Writer, dir, program string, t tools, o options) error {
+func printMachine(ctx context.Context, out io.Writer, dir, program string, t tools, o options, place *placement) error {
 	commit := "unknown"
 	if b, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--tags").Output(); err == nil {
 		commit = strings.TrimSpace(string(b))
@@ -44,6 +44,7 @@ func printMachine(ctx context.Context, out io.Writer, dir, program string, t too
 		{"data", fmt.Sprintf("%s on %s; 512 B and fdatasync: %v at the median", dir, fs, fsync)},
 		{"holdfast", fmt.Sprintf("%s, %s, 3 processes on loopback, %s", commit, runtime.Version(), cmp.Or(o.serve, "default flags"))},
 		{"redis", fmt.Sprintf("%s; 1 process, %s", version(ctx, t.server), strings.Join(quoted(redisFlags), " "))},
+		{"placement", place.String()},
 		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace, o.seconds, o.reps)},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])

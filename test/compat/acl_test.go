@@ -400,6 +400,33 @@ func TestACL_Default(t *testing.T) {
 	})
 }
 
+// TestACL_CheckCmd: redis.acl_check_cmd knows the commands that no script may call.
+func TestACL_CheckCmd(t *testing.T) {
+	both(t, func(p *pair) {
+		p.setup("ACL SETUSER checks on >p ~a:* +@all -acl -config|set")
+		q := p.other()
+		q.Do("AUTH checks p")
+		for _, call := range []string{"'acl','list'", "'config','set','a','b'", "'config','get','a'", "'client','id'", "'get','a:1'", "'get','b'", "'ping'", "'select','1'", "'info'"} {
+			q.Do(`EVAL "return redis.acl_check_cmd(` + call + `)" 0`)
+		}
+		p.forgetUsers("checks")
+	})
+}
+
+// TestACL_Exec: a user who may not EXEC is out of the transaction all the same, or
+// the replies of all that follows would be QUEUED.
+func TestACL_Exec(t *testing.T) {
+	both(t, func(p *pair) {
+		p.setup("ACL SETUSER noexec on >p ~* +@all -exec")
+		q := p.other()
+		q.Do("AUTH noexec p", "WATCH k", "MULTI", "SET k 1", "EXEC", "GET k", "MULTI", "GET k", "EXEC", "EXEC", "GET k")
+		p.setup("CONFIG SET requirepass foobared")
+		p.bare().Do("EXEC", "MULTI", "AUTH foobared", "MULTI", "GET k", "EXEC")
+		p.setup("CONFIG SET requirepass \"\"")
+		p.forgetUsers("noexec")
+	})
+}
+
 // TestACL_Log compares the log without what differs by nature.
 func TestACL_Log(t *testing.T) {
 	both(t, func(p *pair) {

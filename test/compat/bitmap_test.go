@@ -19,7 +19,7 @@ func TestBitcount(t *testing.T) {
 		p.setup(`SET k "\x00\xff\xf0\x0f\x01foobar"`, `SET ones "\xff\xff\xff"`, `SET zeros "\x00\x00\x00"`, `SET empty ""`, "SET n 1234567")
 		ends := append([]string{"2", "3", "5", "9", "10", "11", "20", "87", "88", "-2", "-3", "-11", "-12", "-88", "-100"}, strange...)
 		for _, key := range []string{"k", "ones", "zeros", "empty", "nokey", "n"} {
-			p.Do("BITCOUNT "+key, "BITPOS "+key+" 0", "BITPOS "+key+" 1", "BITCOUNT "+key+" 0", "BITCOUNT "+key+" 0 1 BYTE x", "BITCOUNT "+key+" 0 1 FOO", "BITCOUNT "+key+" -1 -2 FOO", "BITPOS "+key+" 2", "BITPOS "+key+" x", "BITPOS "+key+" 1 0 1 FOO", "BITPOS "+key+" 1 0 1 BIT x")
+			p.Do("BITCOUNT "+key, "BITPOS "+key+" 0", "BITPOS "+key+" 1", "BITCOUNT "+key+" 0", "BITCOUNT "+key+" 0 1 BYTE x", "BITCOUNT "+key+" 0 1 FOO", "BITCOUNT "+key+" -1 -2 FOO", "BITPOS "+key+" 2", "BITPOS "+key+" x", "BITPOS "+key+" 1 0 1 FOO", "BITPOS "+key+" 1 0 1.5 7", "BITPOS "+key+" 1 0 1.5 BIT", "BITPOS "+key+" 1 0 1 BIT x")
 			for _, a := range ends {
 				p.DoPipelined("BITPOS "+key+" 0 "+a, "BITPOS "+key+" 1 "+a)
 				for _, b := range ends {

@@ -131,6 +131,7 @@ func TestBlocking(t *testing.T) {
 		"lmove":                       {"a> BLPOP k 0", "RPUSH j 1 2", "LMOVE j k RIGHT LEFT", "a<", "b> BLPOP k 0", "RPOPLPUSH j k", "b<"},
 		"linsert does not make keys":  {"a> BLPOP k 0", "LINSERT k BEFORE a b", "RPUSHX k 1", "LPUSHX k 1", "RPUSH k 1", "a<"},
 		"stored sets":                 {"a> BZPOPMIN k 0", "SADD s a b", "ZUNIONSTORE k 1 s", "a<", "b> BZPOPMAX k2 0", "ZRANGESTORE k2 k 0 -1", "b<", "c> BZPOPMAX k2 0", "ZINTERSTORE k2 2 s s", "c<", "ZRANGE k2 0 -1 WITHSCORES"},
+		"places":                      {"a> BZPOPMIN k 0", "GEOADD k 1 1 m", "a<", "GEOADD g 1 1 m 2 2 n", "b> BZPOPMAX k2 0", "GEOSEARCHSTORE k2 g FROMLONLAT 1 1 BYRADIUS 1 km", "b<", "c> BZPOPMIN k3 0", "GEORADIUS g 60 1 1 km STORE k3", "GEORADIUS g 1 1 500 km STOREDIST k3 DESC COUNT 1", "c<", "EXISTS k k2 k3"},
 		"zincrby":                     {"a> BZPOPMIN k 0", "ZINCRBY k 2.5 m", "a<", "EXISTS k"},
 		"blmove chain":                {"a> BLMOVE x y LEFT RIGHT 0", "b> BRPOPLPUSH y z 0", "c> BLPOP z 0", "RPUSH x 1", "a<", "b<", "c<", "EXISTS x y z"},
 		"blmove in a circle":          {"a> BLMOVE x y LEFT RIGHT 0", "b> BLMOVE y x LEFT RIGHT 0", "RPUSH x 1", "a<", "b<", "LRANGE x 0 -1", "LRANGE y 0 -1"},

@@ -118,7 +118,7 @@ func (c *conn) reply(raw *bytes.Buffer) error {
 func elements(raw string) (head string, elems []string) {
 	c := conn{r: bufio.NewReader(bytes.NewReader([]byte(raw)))}
 	line, err := c.r.ReadString('\n')
-	if err != nil || line[0] != '*' && line[0] != '~' {
+	if err != nil || line[0] != '*' && line[0] != '~' && line[0] != '%' {
 		return raw, nil
 	}
 	for {

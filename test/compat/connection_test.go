@@ -86,3 +86,14 @@ func TestConnection_Random(t *testing.T) {
 		p.setup("DEL k")
 	}
 }
+
+// TestStrictIntegers: Redis takes no sign but '-', no leading zeros and no blanks.
+func TestStrictIntegers(t *testing.T) {
+	both(t, func(p *pair) {
+		p.setup("SET k v")
+		for _, n := range []string{"01", "+1", "-0", "00", `" 1"`, `"1 "`, "1e0", "0x1", "9223372036854775808", `""`} {
+			p.Do("SELECT "+n, "HELLO "+n, "WAIT "+n+" 0", "WAIT 0 "+n, "CLIENT UNBLOCK "+n, "CLIENT PAUSE "+n, "CLIENT LIST ID "+n, "CLIENT KILL ID "+n, "CLIENT TRACKING ON REDIRECT "+n,
+				"SLOWLOG GET "+n, "ACL LOG "+n, "ACL GENPASS "+n, "LOLWUT VERSION "+n, "MEMORY USAGE k SAMPLES "+n, "MULTI", "SELECT "+n, "SET n "+n, "EXEC", "DBSIZE")
+		}
+	})
+}

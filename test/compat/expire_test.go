@@ -12,7 +12,7 @@ var lives = []string{"DEL k", "SET k v", "SET k v EX 100", "SET k v EXAT 9999999
 func TestExpire(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, options := range []string{"", " NX", " XX", " GT", " LT", " XX GT", " XX LT", " GT XX", " NX NX", " NX XX", " NX GT", " NX LT", " GT LT", " FOO", " NX FOO", " XX GT LT", " nx", " EX"} {
-			for _, ttl := range []string{"10", "200", "100000000000", "0", "-1", "abc", `""`, "1.5", "9223372036854775807", "9223372036854775", "-9223372036854775808", "99999999999999999999"} {
+			for _, ttl := range []string{"60000", "200000", "100000000000", "0", "-1", "abc", `""`, "1.5", "9223372036854775807", "9223372036854775", "-9223372036854775808", "99999999999999999999"} {
 				for _, name := range []string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"} {
 					for _, life := range lives {
 						// What the command before left may have ended on one side only.

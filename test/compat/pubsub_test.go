@@ -62,8 +62,9 @@ func TestPubSub(t *testing.T) {
 			sub.pushes(9)
 			sub.send("SUBSCRIBE a", "PSUBSCRIBE b", "SSUBSCRIBE c", "UNSUBSCRIBE nope", "UNSUBSCRIBE", "PUNSUBSCRIBE", "GET k", "SUNSUBSCRIBE", "GET k")
 			sub.pushes(9)
-			sub.send("MULTI", "SUBSCRIBE x y", "GET k", "EXEC", "RESET")
-			sub.pushes(1 + 1 + 1 + 3)
+			sub.send("MULTI", "SUBSCRIBE x y", "GET k", "EXEC", "EXEC", "EXEC more", "RESET")
+			sub.send("MULTI", "SSUBSCRIBE x", "GET k", "EXEC", "GET k", "RESET")
+			sub.pushes(1 + 1 + 1 + 3 + 2 + 6)
 			return
 		}
 		sub.Do("GET k", "PING", "PING hello", "CLIENT GETNAME", "PUBSUB NUMPAT")

@@ -37,6 +37,8 @@ func TestScript_Errors(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET s text")
 		for _, body := range []string{
+			`return redis.call('SETEX','k',0,'v')`, `return redis.call('PSETEX','k',-1,'v')`, `return redis.call('PExpire','s','9223372036854775807')`, `return redis.call('HSET','k','f')`,
+			`return redis.call('HMSET','k','f','v','g')`, `return redis.call('LPOP','k','1','2')`, `return redis.call('MSET','k')`, `return redis.call('SET','k','v','EX','0')`, `return redis.call('GetEx','s','EX','0')`,
 			`return redis.call('INCR','s')`, "\n\nreturn redis.call('INCR','s')", `return redis.pcall('INCR','s')`, `return redis.call('FOO')`, `return redis.call('GET')`,
 			`return redis.call()`, `error('boom')`, `error({err='X y'})`, `x=1`, `return x`, `return (`,
 			`return redis.call('OBJECT')`, `return redis.call('OBJECT','FOO','s')`, `return redis.call('OBJECT','ENCODING')`,
@@ -49,7 +51,7 @@ func TestScript_Errors(t *testing.T) {
 		}
 		p.DoError(`EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 2 a`, `EVALSHA short 0`, `EVALSHA short x`,
 			`EVALSHA ffffffffffffffffffffffffffffffffffffffff 0`, `EVALSHA ffffffffffffffffffffffffffffffffffffffff -1`, `EVALSHA_RO ffffffffffffffffffffffffffffffffffffffff 0`,
-			`EVAL_RO "return redis.call('SET','a','b')" 1 a`, `EVAL_RO "return redis.call('PUBLISH','a','b')" 0`, `SCRIPT`, `SCRIPT FOO`, `SCRIPT EXISTS`, `SCRIPT LOAD`,
+			`EVAL_RO "return redis.call('SET','a','b')" 1 a`, `EVAL_RO "return redis.call('PUBLISH','a','b')" 0`, `SCRIPT`, `SCRIPT FOO`, `SCRIPT EXISTS`, `SCRIPT LOAD`, fmt.Sprintf("EVAL_RO %q 0", "#!lua\nreturn 1"), fmt.Sprintf("EVAL_RO %q 0", "#!lua flags=allow-oom\nreturn 1"),
 			`SCRIPT LOAD "return ("`, `SCRIPT FLUSH FOO`, `SCRIPT FLUSH SYNC x`, `SCRIPT KILL`, `SCRIPT KILL x`)
 		p.Do("GET s", "EXISTS a")
 	})

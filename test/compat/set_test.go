@@ -28,6 +28,7 @@ func TestSet_Random(t *testing.T) {
 			}
 			p.Do("SPOP s "+count, "EXISTS s")
 		}
+		p.Do("SADD one a", "HSET onehash f v", "ZADD onezset 1 m", "SRANDMEMBER one -262145", "HRANDFIELD onehash -262145", "ZRANDMEMBER onezset -262145 WITHSCORES", "SRANDMEMBER one -262144")
 		p.Do("DEL s", "SADD s only", "SRANDMEMBER s", "SRANDMEMBER s -3", "SRANDMEMBER s 3", "SPOP s", "EXISTS s", "SADD s 1 2 3", "SPOP s 3", "EXISTS s", "SADD s 1 2 3", "SRANDMEMBER s 3", "SPOP s 2147483648", "EXISTS s", "SADD s a b c")
 		p.DoSorted("SRANDMEMBER s 5", "SPOP s 3")
 		for i := range 600 {

@@ -11,6 +11,9 @@ func TestStream(t *testing.T) {
 			p.Do("XADD m "+o+" 7-* f v", "XTRIM m "+o, "DEL m", "XTRIM m "+o)
 		}
 		p.DoError("XADD s 9-10 f", "XADD s 9-10", "XADD s", "XADD s 9-10 f v g", "XADD s NOMKSTREAM 9-10 f", "XTRIM s", "XTRIM s MAXLEN", "XLEN", "XRANGE s -", "XDEL s", "XREAD STREAMS", "XREAD COUNT 1 STREAMS s")
+		p.Do("XADD t 1-1 a b", "XADD t 2-1 a b", "XADD t 3-1 a b", "XTRIM t MAXLEN ~ 1", "XTRIM t MINID ~ 3", "XTRIM t MINID ~ 6 LIMIT 2", "XTRIM t MINID ~ 6", "XADD t MAXLEN ~ 0 9-1 a b", "XLEN t", "XADD t 10-1 a b", "XTRIM t MAXLEN ~ 0", "XINFO STREAM t")
+		p.Do("XTRIM t MAXLEN = 0 LIMIT 0", "XTRIM t MAXLEN 0 LIMIT 1", "XTRIM t LIMIT 0", "XTRIM t LIMIT 1", "XADD t LIMIT 0 11-1 a b", "XADD t LIMIT 1 11-1 a b", "XADD t MAXLEN 0 LIMIT 0 11-1 a b", "XADD t k1 0-2 a ab", "XADD t MAXLEN 1 LIMIT 5 x a b", "XADD t LIMIT 1 *", "XADD t k1 0-2")
+		p.Do("XSETID t \" 11\"", "XREAD STREAMS t \" 1\"", "XDEL t \" 5-5\"", "XADD t \" 12-\\t1\" a b", "XRANGE t - +")
 		p.Do("XDEL s 1-1 1-2 7-7", "XDEL s 1-1", "XDEL nokey 1-1", "XDEL s x", "XDEL s 2", "XRANGE s - +", "XLEN s", "XTRIM s MAXLEN 1", "XTRIM s MAXLEN 1", "XTRIM s MINID 100", "XTRIM s MINID = 0", "XLEN s", "EXISTS s", "XADD s 3-3 f v", "XTRIM nokey MAXLEN 1")
 		p.setup("SET k v", "RPUSH l a")
 		p.Do("XADD k 1-1 f v", "XLEN k", "XRANGE k - +", "XDEL k 1-1", "XTRIM k MAXLEN 0", "XREAD STREAMS k 0", "LPUSH s x", "GET s", "XINFO STREAM k", "XINFO STREAM nokey", "XINFO GROUPS s", "XINFO GROUPS nokey", "XINFO FOO", "XINFO STREAM", "XINFO GROUPS k")

@@ -69,8 +69,10 @@ func TestTracking(t *testing.T) {
 	told(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`}, "SET k 2", 1)
 	told(c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`}, `EVAL "return redis.call('SET', KEYS[1], ARGV[1])" 1 k v`, 1)
 	told(c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
+	c.DoPipelined("MULTI", `EVAL "return redis.call('SET', KEYS[1], '1')" 1 l`, "GET k", "EXEC") // the read beside a script
+	told(c, nil, "SET k 3", 1)
 	// A key whose time is over.
-	told(c, []string{"SET e v PX 40", "GET e"}, "PING", 1)
+	told(c, []string{"SET e v PX 400", "GET e"}, "PING", 1)
 	// What it does itself, command by command.
 	c.Do("GET k", "SET k 1")
 	c.pushes(1)
@@ -92,10 +94,19 @@ func TestTracking(t *testing.T) {
 	told(optin, []string{"CLIENT CACHING YES", "PING", "GET k"}, "SET k 1", 0)
 	optin.DoPipelined("CLIENT CACHING YES", "MULTI", "GET k", "PTTL k", "GET l", "EXEC", "GET m")
 	told(optin, nil, "MSET k 1 l 1 m 1", 2)
+	told(optin, []string{"MULTI", "CLIENT CACHING YES", "GET k", "EXEC"}, "SET k 1", 1)
+	told(optin, []string{"MULTI", "GET k", "EXEC"}, "SET k 1", 0)
+	told(optin, []string{"WATCH k", "MULTI", "CLIENT CACHING YES", "GET l", "EXEC"}, "SET l 1", 1)
+	told(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	told(optin, []string{"MULTI", "CLIENT TRACKING ON", "GET k", "CLIENT TRACKINGINFO", "EXEC", "CLIENT TRACKINGINFO"}, "SET k 1", 1)
+	told(optin, []string{"MULTI", "CLIENT TRACKING OFF", "GET k", "CLIENT TRACKING ON", "EXEC", "CLIENT TRACKINGINFO"}, "SET k 1", 0)
 	told(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
 
 	optout := w.tracker("OPTOUT NOLOOP")
 	told(optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
+	for _, refused := range []string{"GET", "NOSUCH", "BLPOP nokey 0.01"} { // it was about that one
+		told(optout, []string{"CLIENT CACHING NO", refused, "GET k"}, "SET k 1", 1)
+	}
 	told(optout, []string{"GET k", "SET k 2"}, "SET k 3", 0)
 	told(optout, []string{"GET k", "GET l", "SET l 2"}, "MSET k 3 l 3", 1)
 	told(optout, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)

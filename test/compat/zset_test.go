@@ -23,6 +23,10 @@ func TestZadd(t *testing.T) {
 				p.DoPipelined("DEL z", "ZADD z"+o+" "+pairs, "ZRANGE z 0 -1 WITHSCORES", "EXISTS z", "DEL z", "ZADD z 2 m 4 n inf i", "ZADD z"+o+" "+pairs, "ZRANGE z 0 -1 WITHSCORES")
 			}
 		}
+		for _, n := range []string{"40546912194016392", "9007199254740993", "4503599627370497", "99999999999999999", "100000000000000000", "-12345678901234567", "1e16", "1.7976931348623157e308"} {
+			p.Do("DEL z", "ZADD z "+n+" m", "ZSCORE z m", "ZRANGE z 0 -1 WITHSCORES", "ZSCAN z 0", "ZINCRBY z 3 m", "ZPOPMIN z")
+		}
+		p.Do("DEL z", "ZADD z 1 a 0 b", "ZINTER 1 z WEIGHTS -0 WITHSCORES", "ZUNION 2 z z WEIGHTS -0 -0 WITHSCORES", "ZINTER 3 z z z WEIGHTS 1 2 -5 AGGREGATE MIN WITHSCORES", "ZINTERCARD 3 z z z", "ZINTERCARD 2 z z LIMIT 1", "ZDIFF 3 z nokey nokey WITHSCORES", "ZDIFF 2 z z", "ZADD i inf a 1 b", "ZINTER 2 i i WEIGHTS inf 0 WITHSCORES", "ZINTER 3 i i z WEIGHTS 1 0 2 WITHSCORES", "ZINTER 2 i z WEIGHTS 0 1 AGGREGATE MIN WITHSCORES", "ZINTER 3 z i i WEIGHTS 1 0 0 AGGREGATE MAX WITHSCORES", "ZUNION 2 i i WEIGHTS inf 0 WITHSCORES", "DEL i")
 		p.Do("DEL z", "ZADD z inf m", "ZINCRBY z -inf m", "ZADD z INCR -inf m", "ZADD z NX INCR -inf m", "ZINCRBY z inf m", "ZADD z -0 n", "ZADD z 0 n", "ZSCORE z n", "ZADD z CH -0 n", "ZINCRBY z -0 n", "ZADD y 1 a", "EXPIRE y 100", "ZADD y 2 b", "TTL y", "ZREM y a b", "ZADD y 1 a", "TTL y",
 			"ZADD", "ZADD z", "ZADD z 1", "ZINCRBY z 1", "ZREM z", "ZSCORE z", "ZMSCORE z", "ZCARD", "ZCOUNT z 1", "ZRANK z", "ZREVRANK z", "ZRANGE z 0", "ZRANGESTORE a b 0", "ZRANGEBYSCORE z 0", "ZREVRANGEBYSCORE z 0", "ZRANGEBYLEX z -", "ZREVRANGEBYLEX z -", "ZREVRANGE z 0", "ZLEXCOUNT z -", "ZREMRANGEBYSCORE z 0",
 			"ZREMRANGEBYRANK z 0", "ZREMRANGEBYLEX z -", "ZPOPMIN", "ZPOPMAX", "ZRANDMEMBER", "ZUNIONSTORE d 1", "ZINTERSTORE d 1", "ZSCAN z")
@@ -33,7 +37,7 @@ func TestZset(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("ZCARD z", "ZSCORE z a", "ZMSCORE z a b", "ZRANK z a", "ZREVRANK z a", "ZREM z a", "ZCOUNT z 0 1", "ZCOUNT z x 1", "ZLEXCOUNT z - +", "ZLEXCOUNT z x +", "ZRANGE z 0 -1", "ZPOPMIN z", "ZPOPMAX z 2", "ZPOPMIN z 0", "ZPOPMIN z -1", "ZPOPMIN z x", "ZPOPMIN z 1 2", "ZRANDMEMBER z", "ZRANDMEMBER z 1", "ZRANDMEMBER z 1 WITHSCORES",
 			"ZREMRANGEBYSCORE z 0 1", "ZREMRANGEBYRANK z 0 1", "ZREMRANGEBYLEX z - +", "ZSCAN z 0", "ZINCRBY z 1 a", "TYPE z", "OBJECT ENCODING z", "ZADD z 2 b 2 B 2 bb 3 c", "ZRANGE z 0 -1", "ZRANK z a", "ZRANK z b", "ZRANK z zz", "ZREVRANK z a", "ZREVRANK z zz", "ZSCORE z zz", "ZMSCORE z zz a", "ZREM z zz a zz", "ZREM z b B bb c", "EXISTS z",
-			"ZADD z 1 a 2 b 3 c 4 d", "ZPOPMIN z", "ZPOPMAX z", "ZPOPMIN z 1", "ZPOPMAX z 5", "EXISTS z", "ZADD z 1 a 2 b", "ZPOPMAX z 0", "ZPOPMIN z 9223372036854775807", "EXISTS z", `ZADD z 1 ""`, `ZSCORE z ""`, "ZRANGE z 0 -1", "ZADD z 2 b", "ZREVRANGE z 0 -1 WITHSCORES", "ZREVRANGE z 0 0", "ZPOPMIN z 9223372036854775808")
+			"ZADD z 1 a 2 b 3 c 4 d", "ZPOPMIN z", "ZPOPMAX z", "ZPOPMIN z 1", "ZPOPMAX z 5", "EXISTS z", "ZADD z 1 a 2 b", "ZPOPMAX z 0", "ZPOPMIN z 9223372036854775807", "EXISTS z", `ZADD z 1 ""`, `ZSCORE z ""`, "ZRANGE z 0 -1", "ZADD z 2 b", "ZREVRANGE z 0 -1 WITHSCORES", "ZREVRANGE z 0 0", "ZPOPMIN z 9223372036854775808", "ZADD z -51117559617560288 a 99999999999999999 b 9007199254740993 c", "ZRANGE z 0 -1 WITHSCORES")
 		for _, count := range append(strange, "4611686018427387903", "4611686018427387904") {
 			p.Do("DEL y", "ZRANDMEMBER y "+count, "ZADD y 1 m", "ZRANDMEMBER y "+count+" FOO")
 			if len(count) < 12 {

@@ -287,9 +287,12 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 		"CLUSTER KEYSLOT foo{bar", "CLUSTER KEYSLOT", "CLUSTER COUNTKEYSINSLOT 16384", "CLUSTER COUNTKEYSINSLOT -1", "CLUSTER COUNTKEYSINSLOT x", "CLUSTER COUNTKEYSINSLOT 0",
 		"CLUSTER GETKEYSINSLOT 0 x", "CLUSTER GETKEYSINSLOT x 1", "CLUSTER GETKEYSINSLOT 1 -1", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER FAILOVER x", "CLUSTER REPLICAS x",
 		"CLUSTER SLAVES x", "CLUSTER COUNT-FAILURE-REPORTS x", "CLUSTER NOPE", "CLUSTER INFO x", "CLUSTER NODES", "MGET a b", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x",
-		"COPY foo a DB 1", "MOVE foo", "ASKING", "READWRITE", "INFO cluster", "CONFIG GET cluster-enabled", "MULTI", "MGET a b", "EXEC", "MULTI", "SELECT 1", "EXEC",
+		"SORT {a}l BY w_*", "SORT {a}l STORE b", "SORT_RO {a}l GET w_*", "FAILOVER", "COPY foo a DB 1", "MOVE foo", "ASKING", "READWRITE", "INFO cluster", "CONFIG GET cluster-enabled", "MULTI", "MGET a b", "EXEC", "MULTI", "SELECT 1", "EXEC",
 	}
 	compare(t, theirs[0], ours[0], redisNames, ourNames, append(shared,
+		"SORT l BY w_*", "SORT l BY w_1", "SORT l GET #", "SORT l LIMIT a b BY w_*", "SORT l BY w_* foo", "SORT l foo BY w_*", "SORT_RO l BY {l}w_*", "SORT l STORE {l}o", "MULTI", "SORT l BY w_*", "SORT l", "EXEC",
+		"EVAL return(redis.call('select',1)) 0", "EVAL return(redis.call('select',0)) 0", "EVAL return(redis.call('select',99)) 0", "EVAL return(redis.call('swapdb',0,1)) 0", "EVAL return(redis.call('move',KEYS[1],1)) 1 foo",
+		"EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',1)) 2 {a}1 {a}2", "EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',0)) 2 {a}1 {a}2", "EVAL_RO return(redis.call('select',1)) 0",
 		"CLUSTER FAILOVER", "SWAPDB 0 1", "COPY foo{a} {a} DB 1", "MOVE a 1", "SET foo 1", "GET foo", "CLUSTER COUNTKEYSINSLOT 12182", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER GETKEYSINSLOT 12182 0",
 		"MULTI", "SET foo 1", "SET a 1", "EXEC", "MULTI", "SET {a}1 1", "SET {a}2 2", "EXEC", "WATCH a b", "WATCH a", "UNWATCH", "DEL foo {a}1", "DEL foo", "DEL {a}1 {a}2")...)
 	if _, err := c.Settled(within(t)); err != nil { // the follower answers from its own state

@@ -57,6 +57,7 @@ func Open(dir string, limits resp.Limits) (n *Node, stop func() error, err error
 		NodeID: "n1", DataDir: dir, LogStore: "wal", PeerAddr: peer, AdvertisePeerAddr: peer,
 		Peers: []cluster.Peer{{ID: "n1", Addr: peer}}, Options: options, Version: "test", Logger: log,
 		Scripts: script.NewRunner(script.DefaultConfig()), Fatal: func(err error) { panic(err) },
+		Catalog: resp.NewCatalog(fsm.NewTable()),
 	})
 	if err != nil {
 		return nil, nil, err

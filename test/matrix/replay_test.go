@@ -32,7 +32,7 @@ var replayEntries = []entry{
 	{lib: "celery-once, redbeat, django-redis", replay: "2026", mode: "standalone", what: "locks, MULTI over hashes and sorted sets, add", run: pythonSchedulers},
 	{lib: "rslock", replay: "2026, redis-rs 1.6", mode: "standalone", what: "SET NX PX, SCRIPT LOAD, extend, unlock", run: rslock},
 	{lib: "Hangfire.Redis, Sidekiq, asynq", replay: "2026", mode: "standalone", what: "fetch with a lock, lists, sorted sets, MULTI", run: jobQueues},
-	{lib: "BullMQ", replay: "2026", mode: "standalone", what: "job lock in a script with cmsgpack and cjson, BZPOPMIN; no streams", run: bullMQ},
+	{lib: "BullMQ", replay: "2026", mode: "standalone", what: "job lock in a script with cmsgpack and cjson, BZPOPMIN; events by XADD in scripts, XREAD BLOCK", run: bullMQ},
 }
 
 func sha(script string) string {
@@ -485,12 +485,21 @@ if not job then return false end
 local opts = cmsgpack.unpack(ARGV[1])
 redis.call("SET", KEYS[2] .. job .. ":lock", opts.token, "PX", opts.lockDuration)
 redis.call("LPUSH", KEYS[3], job)
+redis.call("XADD", KEYS[4], "MAXLEN", "~", 10000, "*", "event", "active", "jobId", job)
 return { job, cjson.encode({ name = opts.name, n = 1 }) }`
 	const extend = `
 if redis.call("GET", KEYS[1]) == ARGV[1] and redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2]) then
   redis.call("SREM", KEYS[2], ARGV[3])
   return 1
 end
+return 0`
+	const complete = `
+if redis.call("GET", KEYS[1]) ~= ARGV[1] then return -2 end
+redis.call("DEL", KEYS[1])
+if redis.call("LREM", KEYS[2], -1, ARGV[2]) < 1 then return -3 end
+redis.call("ZADD", KEYS[3], 1729760300001, ARGV[2])
+redis.call("XADD", KEYS[4], "*", "event", "completed", "jobId", ARGV[2], "returnvalue", cjson.encode({ ok = true }))
+redis.call("XTRIM", KEYS[4], "MAXLEN", "~", 10000)
 return 0`
 	packed := "\x83\xa5token\xa2t1\xaclockDuration\xcd\x75\x30\xa4name\xa5queue"
 	return replay(ctx, a, func(w *wire) error {
@@ -499,12 +508,30 @@ return 0`
 			return err
 		}
 		defer worker.close()
-		keys := []string{"bull:q:prioritized", "bull:q:", "bull:q:active"}
-		if err := errors.Join(w.want("$*redis_version:*", "INFO"), w.want(":1", "ZADD", keys[0], 5, "7"), w.call(false, "[$7 $*queue*]", move, keys, packed), w.call(false, "nil", move, keys, packed), worker.send("BZPOPMIN", "bull:q:marker", 0)); err != nil {
+		events, err := dialWire(ctx, a.nodes[1])
+		if err != nil {
+			return err
+		}
+		defer events.close()
+		keys := []string{"bull:q:prioritized", "bull:q:", "bull:q:active", "bull:q:events"}
+		if err := errors.Join(w.want("$*redis_version:*", "INFO"), w.want(":1", "ZADD", keys[0], 5, "7"), events.send("XREAD", "BLOCK", 0, "STREAMS", keys[3], "0-0"),
+			w.call(false, "[$7 $*queue*]", move, keys, packed), events.expect("[[$bull:q:events [[$* [$event $active $jobId $7]]]]]"), w.call(false, "nil", move, keys, packed),
+			worker.send("BZPOPMIN", "bull:q:marker", 0)); err != nil {
+			return err
+		}
+		last, err := events.ask("XREVRANGE", keys[3], "+", "-", "COUNT", 1)
+		if err != nil {
+			return err
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(last, "[[$"), " ")
+		if err := events.send("XREAD", "BLOCK", 0, "STREAMS", keys[3], id); err != nil {
 			return err
 		}
 		a.half()
 		return errors.Join(w.want("$t1", "GET", "bull:q:7:lock"), w.call(false, ":1", extend, []string{"bull:q:7:lock", "bull:q:stalled"}, "t1", 30000, "7"), w.want(":1", "ZADD", "bull:q:marker", 0, "0"), worker.expect("[$bull:q:marker $0 $0]"),
-			w.call(false, ":1", unlockScript, []string{"bull:q:7:lock"}, "t1"), w.want(":1", "LREM", keys[2], 1, "7"))
+			w.call(false, ":-2", complete, []string{"bull:q:7:lock", keys[2], "bull:q:completed", keys[3]}, "t2", "7"),
+			w.call(false, ":0", complete, []string{"bull:q:7:lock", keys[2], "bull:q:completed", keys[3]}, "t1", "7"),
+			events.expect(`[[$bull:q:events [[$* [$event $completed $jobId $7 $returnvalue ${"ok":true}]]]]]`),
+			w.want(":2", "XLEN", keys[3]), w.want("nil", "GET", "bull:q:7:lock"), w.want("$1729760300001", "ZSCORE", "bull:q:completed", "7"))
 	})
 }

@@ -47,6 +47,10 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"http address empty", nil, serve("--http-addr="), []string{"--http-addr"}},
 		{"peer address empty", nil, serve("--peer-addr="), []string{"--peer-addr"}},
 		{"unreachable advertised address", nil, serve("--advertise-peer-addr", "0.0.0.0:7379"), []string{"--advertise-peer-addr", "0.0.0.0:7379"}},
+		{"advertised address with port 0", nil, serve("--advertise-peer-addr", "localhost:0"), []string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
+		{"peers with port 0", nil, serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
+		{"two ports at one address", nil, serve("--http-addr", peer), []string{"--peer-addr and --http-addr are both " + peer}},
+		{"Sentinel at the clients' address", nil, serve("--sentinel-addr", loopback(base)), []string{"--client-addr and --sentinel-addr are both " + loopback(base)}},
 		{"heartbeat of nothing", nil, serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
 		{"heartbeat without unit", nil, serve("--heartbeat-timeout", "500"), []string{"--heartbeat-timeout", "unit"}},
 		{"stall timeout below nothing", nil, serve("--disk-stall-timeout", "-1s"), []string{"--disk-stall-timeout", "-1s"}},
@@ -70,6 +74,8 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"dev without nodes", nil, []string{"dev", "--nodes", "0"}, []string{"--nodes 0"}},
 		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
 		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
+		{"unknown subcommand of member", nil, []string{"member", "delete", "n2"}, []string{`unknown command "delete"`}},
+		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", loopback(1)}, []string{"addrs", "local"}},
 		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -407,7 +413,7 @@ func TestMember_Errors(t *testing.T) {
 		if o.code != 1 {
 			t.Errorf("transfer to a stranger: %+v", o)
 		}
-		wantLine(t, o.errOut, "holdfast: ", "n9")
+		wantLine(t, o.errOut, "holdfast: ", "n9 is not a member")
 	}
 	o := invoke(t, nil, "member", "remove", "n1", "--addr", loopback(1))
 	if o.code != 1 {

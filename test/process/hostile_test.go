@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 // hostile sends bytes on a connection of its own and returns what comes back
@@ -127,4 +129,42 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		}
 	}
 	l.check(c.Nodes[2])
+}
+
+// Strangers get half of the places, however many there are: the rest is for those
+// who can log in.
+func TestHostile_StrangersGetHalf(t *testing.T) {
+	c := newCluster(t, Config{Nodes: 1, Args: []string{"--max-clients", "6", "--requirepass", "secret"}})
+	n := c.Nodes[0]
+	start(t, n)
+	friend, err := eventually(t, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := func(conn redis.Conn) {
+		t.Helper()
+		if got := show(conn, "AUTH", "secret"); got != "OK" {
+			t.Fatalf("AUTH: %q", got)
+		}
+	}
+	stranger := func() redis.Conn {
+		t.Helper()
+		conn, err := eventually(t, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	login(friend)
+	first := stranger()
+	for _, conn := range []redis.Conn{first, stranger(), stranger()} {
+		if got := show(conn, "PING"); got != "NOAUTH Authentication required." {
+			t.Errorf("a stranger: %q", got)
+		}
+	}
+	if got := show(stranger(), "PING"); !strings.Contains(got, "max number of clients reached") {
+		t.Errorf("the fourth stranger of six clients: %q", got)
+	}
+	login(first)
+	login(stranger())
 }

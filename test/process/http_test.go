@@ -53,8 +53,15 @@ func TestHTTP_Health(t *testing.T) {
 	}
 	health := func(n *Node, code int) {
 		t.Helper()
-		if o := invoke(t, nil, "health", "--url", "http://"+n.HTTP+"/readyz"); o.code != code {
+		o := invoke(t, nil, "health", "--url", "http://"+n.HTTP+"/readyz")
+		if o.code != code {
 			t.Errorf("holdfast health of %s: %+v, want exit code %d", n.ID, o, code)
+		}
+		if code != 0 {
+			wantLine(t, o.errOut, "holdfast: 503 Service Unavailable: not ready: ")
+		}
+		if strings.Contains(o.errOut, "%!") {
+			t.Errorf("holdfast health of %s says %q", n.ID, o.errOut)
 		}
 	}
 	expect(n, "/healthz", 200, "ok")

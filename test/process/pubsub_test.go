@@ -96,6 +96,39 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 	}
 }
 
+// What was published, and answered, before UNSUBSCRIBE was sent is delivered before
+// its answer, whichever nodes the two are connected to.
+func TestPubSub_UnsubscribeComesLater(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	other := c.others(leader)
+	for _, at := range [][2]*Node{{leader, leader}, {leader, other[0]}, {other[0], leader}, {other[0], other[0]}, {other[0], other[1]}} {
+		p := dial(t, at[0])
+		psc := &redis.PubSubConn{Conn: dial(t, at[1])}
+		for i := range 40 {
+			text := fmt.Sprint(at[0].ID, at[1].ID, i)
+			if err := psc.Subscribe("c"); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := psc.ReceiveWithTimeout(30 * time.Second).(redis.Subscription); !ok {
+				t.Fatal("not subscribed")
+			}
+			if _, err := p.Do("PUBLISH", "c", text); err != nil {
+				t.Fatal(err)
+			}
+			if err := psc.Unsubscribe("c"); err != nil {
+				t.Fatal(err)
+			}
+			if _, got := next(t, psc); got != text {
+				t.Fatalf("got %q, want %q", got, text)
+			}
+			if s, ok := psc.ReceiveWithTimeout(30 * time.Second).(redis.Subscription); !ok || s.Kind != "unsubscribe" {
+				t.Fatalf("got %v, want the confirmation", s)
+			}
+		}
+	}
+}
+
 // notify-keyspace-events set at one node is in force at all, after a restart of
 // all of them too; and a key that expires while the leader is killed says so once
 // at each node.

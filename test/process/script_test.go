@@ -16,9 +16,18 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('INCR', 'released')
 return redis.call('DEL', KEYS[1])`
 
+// compareAndDeleteLibrary is the same as a function.
+const compareAndDeleteLibrary = `#!lua name=locks
+redis.register_function('release', function(keys, args)
+	if redis.call('GET', keys[1]) ~= args[1] then return 0 end
+	redis.call('INCR', 'released')
+	return redis.call('DEL', keys[1])
+end)`
+
 // Lock cycles through a follower while the leader is killed, again and again: every
-// SET NX is granted and every compare-and-delete finds its token, once, although
-// the scripts that were under way are run by another leader.
+// SET NX is granted and every compare-and-delete, by a script or a function in turn,
+// finds its token, once, although those that were under way are run by another
+// leader.
 func TestScript_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]
@@ -26,6 +35,7 @@ func TestScript_KillOfLeader(t *testing.T) {
 	sha := hex.EncodeToString(sum[:])
 	want(t, follower, "NOSCRIPT No matching script. Please use EVAL.", "EVALSHA", sha, "1", "lock", "x")
 	want(t, follower, sha, "SCRIPT", "LOAD", compareAndDelete)
+	want(t, follower, "locks", "FUNCTION", "LOAD", compareAndDeleteLibrary)
 
 	var cycles atomic.Int64
 	stop, failed := make(chan struct{}), make(chan string, 1)
@@ -43,8 +53,12 @@ func TestScript_KillOfLeader(t *testing.T) {
 				failed <- fmt.Sprintf("SET NX of cycle %d: %q", i, got)
 				return
 			}
-			if got := show(conn, "EVALSHA", sha, "1", "lock", token); got != "(integer) 1" {
-				failed <- fmt.Sprintf("EVALSHA of cycle %d: %q", i, got)
+			release := []string{"EVALSHA", sha, "1", "lock", token}
+			if i%2 > 0 {
+				release = []string{"FCALL", "release", "1", "lock", token}
+			}
+			if got := show(conn, release...); got != "(integer) 1" {
+				failed <- fmt.Sprintf("%s of cycle %d: %q", release[0], i, got)
 				return
 			}
 			cycles.Add(1)
@@ -83,6 +97,7 @@ func TestScript_KillOfLeader(t *testing.T) {
 		want(t, node, strconv.FormatInt(n, 10), "GET", "released")
 		want(t, node, "(integer) 0", "EXISTS", "lock")
 		want(t, node, "(integer) 0", "EVALSHA", sha, "1", "lock", "x")
+		want(t, node, "(integer) 0", "FCALL", "release", "1", "lock", "x")
 	}
 	t.Logf("%d lock cycles", n)
 }

@@ -12,10 +12,10 @@ import (
 // page: begin
 
 // Locking /a/b excludes /a/b, everything above it and everything below it. Every
-// path has two keys: "lock" with the owner's token, and "below" with the tokens of
-// those who hold something underneath. A script looks at all of them in one step.
+// path has two keys: "lock" with the owner's token, and "below" with the locks that
+// are held underneath, each as "token key". A script looks at all of them in one step.
 var hierarchyScript = redis.NewScript(`
-local token, ttl = ARGV[1], ARGV[2]
+local token, ttl = ARGV[1], tonumber(ARGV[2])
 local leaf = #KEYS / 2
 for i = 1, leaf do
 	local owner = redis.call("get", KEYS[i])
@@ -24,14 +24,16 @@ for i = 1, leaf do
 	end
 end
 for _, other in ipairs(redis.call("zrange", KEYS[#KEYS], 0, -1)) do
-	if other ~= token then
+	if other:sub(1, #token + 1) ~= token .. " " then
 		return 0
 	end
 end
 redis.call("set", KEYS[leaf], token, "PX", ttl)
 for i = leaf + 1, #KEYS - 1 do
-	redis.call("zadd", KEYS[i], 1, token)
-	redis.call("pexpire", KEYS[i], ttl)
+	redis.call("zadd", KEYS[i], 1, token .. " " .. KEYS[leaf])
+	if redis.call("pttl", KEYS[i]) < ttl then -- never shorten: others are in it
+		redis.call("pexpire", KEYS[i], ttl)
+	end
 end
 return 1`)
 
@@ -41,7 +43,7 @@ if redis.call("get", KEYS[leaf]) == ARGV[1] then
 	redis.call("del", KEYS[leaf])
 end
 for i = leaf + 1, #KEYS - 1 do
-	redis.call("zrem", KEYS[i], ARGV[1])
+	redis.call("zrem", KEYS[i], ARGV[1] .. " " .. KEYS[leaf])
 end
 return 1`)
 
@@ -73,8 +75,50 @@ func unlockPath(ctx context.Context, c *redis.Client, prefix, path, token string
 
 // page: end
 
+// hierarchyFamily: who holds two children keeps the parent from others until both
+// are given back, or have run out.
+func hierarchyFamily(ctx context.Context, c *redis.Client, prefix string) error {
+	for _, step := range []struct {
+		path, token string
+		ttl         time.Duration // 0 releases
+		want        bool
+	}{
+		{"p/q", "one", time.Minute, true},
+		{"p/r", "one", time.Millisecond, true},
+		{"p/s", "one", time.Minute, true},
+		{"p", "two", time.Minute, false},
+		{"p/q", "one", 0, false},
+		{"p", "two", time.Minute, false}, // p/s is still held
+		{"p/t", "two", time.Minute, true},
+		{"p", "one", time.Minute, false},
+		{"p/s", "one", 0, false},
+		{"p", "two", time.Minute, false}, // p/r has run out, but stands in a list that lasts
+		{"p/r", "one", 0, false},
+		{"p", "two", time.Minute, true},
+		{"p/t", "one", time.Minute, false},
+	} {
+		if step.ttl == 0 {
+			if err := unlockPath(ctx, c, prefix, step.path, step.token); err != nil {
+				return err
+			}
+			continue
+		}
+		got, err := lockPath(ctx, c, prefix, step.path, step.token, step.ttl)
+		if err != nil {
+			return err
+		}
+		if got != step.want {
+			return fmt.Errorf("%s locks %s: %v, want %v", step.token, step.path, got, step.want)
+		}
+	}
+	return nil
+}
+
 func hierarchyDemo(ctx context.Context, e *Env) error {
 	const prefix, workers, rounds = "recipe:hierarchy", 4, 8
+	if err := hierarchyFamily(ctx, e.Client(0), prefix+":family"); err != nil {
+		return err
+	}
 	paths := []string{"a", "a/b", "a/b/c", "a/d", "e", "a/b/f"}
 	regions := make(map[string]*region)
 	for _, p := range paths {

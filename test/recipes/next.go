@@ -15,16 +15,17 @@ import (
 // Those who want the lock stand in a list; whose token is at its head has it. To
 // leave is to take oneself out, and whoever is next finds itself at the head.
 //
-// queueUp joins the end of the list, once: it may be repeated.
+// queueUp joins the end of the list, once: it may be repeated. Each waiter shows
+// with a key of its own that it lives, from here on.
 var queueUp = redis.NewScript(`
+redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 if not redis.call("lpos", KEYS[1], ARGV[1]) then
 	redis.call("rpush", KEYS[1], ARGV[1])
 end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
-// myTurn answers the place in the list. Each waiter shows with a key of its own
-// that it lives; who has not for a while is taken out, so that the dead hold up
-// nobody.
+// myTurn answers the place in the list, and shows that the waiter still lives. Who
+// has not for a while is taken out, so that the dead hold up nobody.
 var myTurn = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 local head = redis.call("lindex", KEYS[1], 0)
@@ -34,9 +35,9 @@ while head and redis.call("exists", KEYS[2] .. head) == 0 do
 end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
-func standInLine(ctx context.Context, c *redis.Client, key, me string) (place int64, err error) {
+func standInLine(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) (place int64, err error) {
 	err = persist(ctx, func() error {
-		place, err = queueUp.Run(ctx, c, []string{key}, me).Int64()
+		place, err = queueUp.Run(ctx, c, []string{key, key + ":alive:"}, me, alive.Milliseconds()).Int64()
 		return err
 	})
 	return place, err
@@ -74,25 +75,21 @@ func nextDemo(ctx context.Context, e *Env) error {
 	// They join one after the other, through different nodes, and then wait together.
 	for i := range workers {
 		me := fmt.Sprint("worker-", i)
-		place, err := standInLine(ctx, e.Client(i), key, me)
+		place, err := standInLine(ctx, e.Client(i), key, me, alive)
 		if err != nil {
 			return err
 		}
 		if place != int64(i) {
 			return fmt.Errorf("%s has place %d, want %d", me, place, i)
 		}
-		// Alive from now on, though its turn may be asked for a little later.
-		if err := persist(ctx, func() error { return e.Client(i).Set(ctx, key+":alive:"+me, 1, alive).Err() }); err != nil {
-			return err
-		}
 		want = append(want, me)
 	}
 	// One that will never be heard of again stands among them.
-	if _, err := standInLine(ctx, e.Client(0), key, "dead"); err != nil {
+	if _, err := standInLine(ctx, e.Client(0), key, "dead", time.Millisecond); err != nil {
 		return err
 	}
 	late := "worker-late"
-	if _, err := standInLine(ctx, e.Client(1), key, late); err != nil {
+	if _, err := standInLine(ctx, e.Client(1), key, late, alive); err != nil {
 		return err
 	}
 	want = append(want, late)

@@ -10,31 +10,32 @@ import (
 
 // page: begin
 
-// A hash with one field, the owner, whose value counts how often it has entered.
+// A hash: the owner, how often it has entered (depth), and the last step's id.
 var (
 	// enterScript answers the depth reached, 0 if somebody else is inside. Each entry
 	// has an id, so that repeating one after a broken connection counts it once.
 	enterScript = redis.NewScript(`
-if redis.call("exists", KEYS[1]) == 1 and redis.call("hexists", KEYS[1], ARGV[1]) == 0 then
+local owner = redis.call("hget", KEYS[1], "owner")
+if owner and owner ~= ARGV[1] then
 	return 0
 end
 if redis.call("hget", KEYS[1], "last") ~= ARGV[3] then
-	redis.call("hincrby", KEYS[1], ARGV[1], 1)
-	redis.call("hset", KEYS[1], "last", ARGV[3])
+	redis.call("hset", KEYS[1], "owner", ARGV[1], "last", ARGV[3])
+	redis.call("hincrby", KEYS[1], "depth", 1)
 end
 redis.call("pexpire", KEYS[1], ARGV[2])
-return tonumber(redis.call("hget", KEYS[1], ARGV[1]))`)
+return tonumber(redis.call("hget", KEYS[1], "depth"))`)
 
 	// leaveScript answers the depth that is left, -1 if the lock is not the caller's.
 	leaveScript = redis.NewScript(`
-if redis.call("hexists", KEYS[1], ARGV[1]) == 0 then
+if redis.call("hget", KEYS[1], "owner") ~= ARGV[1] then
 	return -1
 end
 if redis.call("hget", KEYS[1], "last") == ARGV[2] then
-	return tonumber(redis.call("hget", KEYS[1], ARGV[1]))
+	return tonumber(redis.call("hget", KEYS[1], "depth"))
 end
 redis.call("hset", KEYS[1], "last", ARGV[2])
-local left = redis.call("hincrby", KEYS[1], ARGV[1], -1)
+local left = redis.call("hincrby", KEYS[1], "depth", -1)
 if left == 0 then
 	redis.call("del", KEYS[1])
 end

@@ -20,31 +20,34 @@ if redis.call("get", KEYS[1]) == ARGV[1] then
 end
 return 0`)
 
-// keep renews the lock every third of ttl while work runs, and cancels work's
-// context when the lock is gone, or when it has to be feared gone: a renewal that
-// was not answered within ttl, counted from when the last good one was sent.
+// keep renews the lock, which was taken for ttl, every third of ttl while work runs.
+// It cancels work's context when the lock is gone, or has to be feared gone: ttl
+// after the last good renewal was sent, whatever the connection is doing.
 func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	end := time.AfterFunc(time.Until(l.sent.Add(ttl)), func() { cancel(errLost) })
+	defer end.Stop()
 	done := make(chan error, 1)
 	go func() { done <- work(ctx) }()
-	defer cancel(nil)
-	sure := time.Now().Add(ttl)
-	for {
+	for pause := ttl / 3; ; {
 		select {
 		case err := <-done:
-			return err
-		case <-time.After(ttl / 3):
+			return errors.Join(context.Cause(ctx), err)
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), <-done)
+		case <-time.After(pause):
 		}
 		sent := time.Now()
-		one, stop := context.WithDeadline(ctx, sure)
-		n, err := renewScript.Run(one, l.c, []string{l.key}, l.token, ttl.Milliseconds()).Int()
-		stop()
+		n, err := renewScript.Run(ctx, l.c, []string{l.key}, l.token, ttl.Milliseconds()).Int()
 		switch {
 		case err == nil && n == 1:
-			sure = sent.Add(ttl)
-		case err == nil, time.Now().After(sure):
+			end.Reset(time.Until(sent.Add(ttl)))
+			pause = ttl / 3
+		case err == nil:
 			cancel(errLost)
-			return errors.Join(errLost, <-done)
+		default: // not answered: there may be time for another try
+			pause = ttl / 20
 		}
 	}
 }

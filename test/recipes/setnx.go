@@ -12,11 +12,13 @@ import (
 
 // lockSetnx takes a lock that has no time to live: it waits until SETNX answers 1.
 func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
+	doubt := false
 	for {
 		taken, err := c.SetNX(ctx, key, me, 0).Result()
-		if err != nil {
-			// The connection broke before the answer came. The command may have been
-			// executed, so ask whose the lock is instead of guessing.
+		doubt = doubt || err != nil
+		if doubt && !taken {
+			// A connection broke before the answer came. That command may have been
+			// executed, or may be yet, so ask whose the lock is instead of guessing.
 			err = persist(ctx, func() error {
 				owner, err := c.Get(ctx, key).Result()
 				taken = owner == me

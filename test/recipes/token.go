@@ -15,11 +15,12 @@ type lease struct {
 	c     *redis.Client
 	key   string
 	token string
+	sent  time.Time // when it was asked for, which is before the cluster counts from
 }
 
 // acquire tries to take the lock for ttl. A random token says whose it is.
 func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
-	l := &lease{c: c, key: key, token: token()}
+	l := &lease{c: c, key: key, token: token(), sent: time.Now()}
 	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()
 	if err != nil { // broken connection: the lock may be ours all the same
 		err = persist(ctx, func() error {

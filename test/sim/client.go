@@ -108,7 +108,7 @@ type exchange struct {
 
 func (c *client) send() exchange {
 	x := exchange{node: c.proc.id, call: c.w.elapsed()}
-	raw, err := c.s.Do(&c.g, false)
+	raw, err := c.s.Do(&c.g, false, nil)
 	x.ret = c.w.elapsed()
 	c.h.count(err)
 	switch {

@@ -395,7 +395,7 @@ func settled(p *process, term uint64) bool {
 	var g fsm.Group
 	g.Reset(2, 1)
 	g.Command(p.n.Table().Find([]byte("set")), 0, [][]byte{[]byte("set"), []byte("settled"), []byte(p.id)})
-	_, err := p.n.NewSession().Do(&g, false)
+	_, err := p.n.NewSession().Do(&g, false, nil)
 	st := p.n.Status()
 	return err == nil && st.Role == "leader" && st.Term == term
 }

@@ -325,7 +325,7 @@ const underWay = 32
 
 // large writes 36 MiB to one key.
 func large(ctx context.Context, n *node) error {
-	c, err := load.Dial(ctx, n.Clients, "", 10*time.Second)
+	c, err := load.Dial(ctx, n.Clients, load.Login{}, 10*time.Second)
 	if err != nil {
 		return err
 	}
@@ -353,7 +353,7 @@ func (s *strike) furnish(ctx context.Context) (things, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := load.Dial(ctx, leader.Clients, "", 5*time.Second)
+	c, err := load.Dial(ctx, leader.Clients, load.Login{}, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (s *strike) furnish(ctx context.Context) (things, error) {
 // check reads what was furnished through every node.
 func (t things) check(ctx context.Context, s *strike) {
 	for _, n := range s.c.live() {
-		c, err := load.Dial(ctx, n.Clients, "", 5*time.Second)
+		c, err := load.Dial(ctx, n.Clients, load.Login{}, 5*time.Second)
 		if err != nil {
 			continue // to come back is asked of it elsewhere
 		}

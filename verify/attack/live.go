@@ -117,7 +117,7 @@ type onlooker struct {
 
 func (w *onlooker) look(ctx context.Context) {
 	for _, addr := range w.cfg.Addrs {
-		c, err := load.Dial(ctx, addr, w.cfg.Password, time.Second)
+		c, err := load.Dial(ctx, addr, w.cfg.Login, time.Second)
 		if err != nil {
 			continue // the clients notice
 		}

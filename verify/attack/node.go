@@ -50,7 +50,7 @@ type state struct {
 
 // ask puts an admin question to the node, past its proxies.
 func (n *node) ask(ctx context.Context, patience time.Duration, words ...string) (string, error) {
-	c, err := load.Dial(ctx, n.Clients, "", patience)
+	c, err := load.Dial(ctx, n.Clients, load.Login{}, patience)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", n.ID, err)
 	}

@@ -40,7 +40,7 @@ func (c *client) ready() bool {
 		if c.conn != nil {
 			return true
 		}
-		conn, err := Dial(l.ctx, c.node(), l.cfg.Password, l.cfg.Patience, l.cfg.First...)
+		conn, err := Dial(l.ctx, c.node(), l.cfg.Login, l.cfg.Patience, l.cfg.First...)
 		if err == nil {
 			c.conn = conn
 			return true

@@ -42,22 +42,35 @@ type Conn struct {
 	timeout time.Duration
 }
 
-// Dial connects, authenticates if pass is not "", and sends first, if there is
+// Login is who a connection is: the zero value is nobody in particular.
+type Login struct {
+	User     string // the default user if empty
+	Password string
+}
+
+// Command returns the AUTH to send, nil if there is no need of one.
+func (l Login) Command() []string {
+	switch {
+	case l.User != "":
+		return []string{"AUTH", l.User, l.Password}
+	case l.Password != "":
+		return []string{"AUTH", l.Password}
+	}
+	return nil
+}
+
+// Dial connects, authenticates if login says who, and sends first, if there is
 // any: its reply must not be an error. timeout bounds each exchange from then on.
-func Dial(ctx context.Context, addr, pass string, timeout time.Duration, first ...string) (*Conn, error) {
+func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, first ...string) (*Conn, error) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	c := &Conn{conn, bufio.NewReader(conn), timeout}
-	var begin [][]string
-	if pass != "" {
-		begin = append(begin, []string{"AUTH", pass})
-	}
-	if len(first) > 0 {
-		begin = append(begin, first)
-	}
-	for _, cmd := range begin {
+	for _, cmd := range [][]string{login.Command(), first} {
+		if len(cmd) == 0 {
+			continue
+		}
 		v, err := c.Do(cmd...)
 		if err == nil && v.Err != "" {
 			err = errors.New(v.Err)

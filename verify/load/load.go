@@ -13,10 +13,10 @@ import (
 
 // Config says what load to run.
 type Config struct {
-	Addrs    []string // client addresses of the nodes
-	Password string
-	Prefix   string // of all keys, such as "verify:1234:"
-	Seed     uint64 // of the clients' choices
+	Addrs  []string // client addresses of the nodes
+	Login  Login
+	Prefix string // of all keys, such as "verify:1234:"
+	Seed   uint64 // of the clients' choices
 	// Keys, Lockers, Lists and Counters are the numbers of clients of each kind.
 	Keys, Lockers, Lists, Counters int
 	LockTTL                        time.Duration
@@ -86,7 +86,7 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 func (l *Load) probe(ctx context.Context) error {
 	var last error
 	for _, addr := range l.cfg.Addrs {
-		c, err := Dial(ctx, addr, l.cfg.Password, l.cfg.Patience, l.cfg.First...)
+		c, err := Dial(ctx, addr, l.cfg.Login, l.cfg.Patience, l.cfg.First...)
 		if err != nil {
 			last = fmt.Errorf("%s: %w", addr, err)
 			continue
@@ -151,7 +151,7 @@ func (l *Load) Recover(ctx context.Context, healed time.Duration) []oracle.Recov
 
 // once runs one command on a connection of its own.
 func (l *Load) once(ctx context.Context, addr string, patience time.Duration, args ...string) (Value, error) {
-	c, err := Dial(ctx, addr, l.cfg.Password, patience)
+	c, err := Dial(ctx, addr, l.cfg.Login, patience)
 	if err != nil {
 		return Value{}, err
 	}
@@ -266,7 +266,7 @@ func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	rng := rand.New(rand.NewPCG(l.cfg.Seed, 1<<32))
-	c, err := Dial(ctx, l.cfg.Addrs[0], l.cfg.Password, l.cfg.Patience)
+	c, err := Dial(ctx, l.cfg.Addrs[0], l.cfg.Login, l.cfg.Patience)
 	if err != nil {
 		return err
 	}

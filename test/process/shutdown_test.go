@@ -1,0 +1,62 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+)
+
+// SHUTDOWN on the leader, under load, is SIGTERM: leadership is handed over, and the
+// connection that asked ends without a reply.
+func TestShutdown_LeaderUnderLoad(t *testing.T) {
+	c := startCluster(t)
+	l := newLoad(t, "shutdown", each(9, c.Nodes)...)
+	l.progress(50)
+	leader := c.settled()
+	l.excuseNode(leader, true)
+	conn := dial(t, leader)
+	if got, err := conn.Do("SHUTDOWN", "SAVE", "NOSAVE"); err == nil || err.Error() != "ERR syntax error" {
+		t.Errorf("SAVE NOSAVE: %v, %v", got, err)
+	}
+	if got, err := conn.Do("SHUTDOWN", "NOSAVE"); !errors.Is(err, io.EOF) {
+		t.Errorf("SHUTDOWN: %v, %v, want the end of the connection", got, err)
+	}
+	if code, err := leader.Wait(stopLimit); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v; it printed\n%s", code, err, leader.Output())
+	}
+	l.progress(50)
+	start(t, leader)
+	c.settled()
+	l.progress(20)
+	l.excuse(false)
+	l.check(c.Nodes[0])
+}
+
+// FAILOVER hands leadership to the node that it names, and is the leader's to run.
+func TestFailover(t *testing.T) {
+	c := startCluster(t)
+	leader := c.settled()
+	to := c.others(leader)[0]
+	host, port, err := net.SplitHostPort(to.Clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const replica = "ERR FAILOVER is not valid when server is a replica."
+	want(t, to, replica, "FAILOVER")
+	_, own, err := net.SplitHostPort(leader.Clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, leader, "ERR FAILOVER target HOST and PORT is not a replica.", "FAILOVER", "TO", host, own)
+	want(t, leader, "ERR FAILOVER with force option requires both a timeout and target HOST and IP.", "FAILOVER", "TO", host, port, "FORCE")
+	want(t, leader, "OK", "FAILOVER", "TO", host, port, "FORCE", "TIMEOUT", "5000")
+	if now := c.settled(); now != to {
+		t.Errorf("%s leads, want %s", now.ID, to.ID)
+	}
+	want(t, leader, replica, "FAILOVER")
+	want(t, to, "OK", "FAILOVER")
+	if now := c.settled(); now == to {
+		t.Errorf("%s leads still", now.ID)
+	}
+}
