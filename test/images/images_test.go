@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -153,6 +154,49 @@ func TestParseCall(t *testing.T) {
 	}
 	if c, err = parseCall(`fsync(9<\x2f\x61>) = -1 EIO (Input/output error)`); err != nil || !c.failed() {
 		t.Errorf("failed: %+v, %v", c, err)
+	}
+}
+
+// What strace prints once the process has been killed is not all true.
+func TestReadTrace_Killed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	const reply, file = `write(13<\x73\x6f>, "\x2b\x4f\x4b", 3`, `pwrite64(9<\x2f\x61>, "\x61\x62", 2, 4096`
+	lines := []string{
+		"7 100.000001 " + reply + ") = 3 <0.000010>",
+		"7 100.000100 " + reply + ") = 3 <0.000010>", // the same answer, to the next command
+		"8 100.000200 " + file + " <unfinished ...>",
+		"8 100.000300 <... pwrite64 resumed>) = 2 <0.000100>",
+		"8 100.000400 " + file + " <unfinished ...>",
+		"7 100.000500 " + reply + " <unfinished ...>",
+		// killed here
+		"9 100.000600 " + reply + " <unfinished ...>",
+		"6 100.000610 " + reply + " <unfinished ...>",
+		"8 100.000620 <... pwrite64 resumed>) = 3 <0.000220>",
+		`5 100.000630 unlinkat(0<\x2f\x6e>, 0x24c9ad5f0e48, 0x7 /* AT_??? */ <unfinished ...>`,
+		"4 100.000640 ???( <unfinished ...>",
+		"7 100.000650 <... write resumed>) = ?",
+		"4 100.000660 <... ??? resumed>) = ?",
+		"6 100.000670 +++ killed by SIGKILL +++", "9 100.000670 +++ killed by SIGKILL +++", "8 100.000670 +++ killed by SIGKILL +++",
+		"5 100.000670 +++ killed by SIGKILL +++", "4 100.000670 +++ killed by SIGKILL +++", "7 100.000680 +++ killed by SIGKILL +++",
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	steps, ended, err := readTrace(path, 100*time.Second+550*time.Microsecond)
+	if err != nil || !ended {
+		t.Fatalf("ended: %v, %v", ended, err)
+	}
+	var got []string
+	for _, s := range steps {
+		got = append(got, fmt.Sprintf("%s %t%s", s.call.name, s.end, s.call.ret))
+	}
+	want := []string{"write false3", "write true3", "write false3", "write true3", "pwrite64 false2", "pwrite64 true2", "pwrite64 false", "write false"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c, err := parseCall(`write(13<\x73\x6f>, "\x61", 1) = -1 (errno 18446744073709551598)`)
+	if err != nil || c.ret != "" || c.failed() {
+		t.Errorf("an error that there is not: %+v, %v", c, err)
 	}
 }
 

@@ -31,7 +31,7 @@ func readTape(rec *recording) (*tape, error) {
 	for node, lives := range rec.lives {
 		last := time.Duration(math.MinInt64)
 		for i, l := range lives {
-			steps, ended, err := readTrace(l.trace)
+			steps, ended, err := readTrace(l.trace, l.killed)
 			if err != nil {
 				return nil, err
 			}

@@ -52,8 +52,9 @@ type recording struct {
 
 // life is one process of a node.
 type life struct {
-	trace string // what strace wrote
-	left  string // copy of the data directory after its end
+	trace  string        // what strace wrote
+	left   string        // copy of the data directory after its end
+	killed time.Duration // when SIGKILL was sent, since the epoch; 0 if it was not
 }
 
 // recorder runs a cluster under strace.
@@ -127,6 +128,10 @@ func (r *recorder) end(ctx context.Context, i int, sig syscall.Signal) error {
 	if !n.Running() {
 		return nil
 	}
+	var killed time.Duration
+	if sig == syscall.SIGKILL {
+		killed = time.Duration(time.Now().UnixMicro()) * time.Microsecond
+	}
 	if err := n.Signal(sig); err != nil {
 		return err
 	}
@@ -134,8 +139,9 @@ func (r *recorder) end(ctx context.Context, i int, sig syscall.Signal) error {
 		return err
 	}
 	l := life{
-		trace: filepath.Join(r.dir, fmt.Sprintf("%s.%d.trace", n.ID, n.PID())),
-		left:  filepath.Join(r.dir, fmt.Sprintf("%s.%d.left", n.ID, len(r.lives[i]))),
+		trace:  filepath.Join(r.dir, fmt.Sprintf("%s.%d.trace", n.ID, n.PID())),
+		left:   filepath.Join(r.dir, fmt.Sprintf("%s.%d.left", n.ID, len(r.lives[i]))),
+		killed: killed,
 	}
 	wait, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,9 +35,11 @@ type step struct {
 	end  bool
 }
 
-// readTrace reads what strace wrote of one process. ended says whether strace has
-// seen the process end, and so has written all.
-func readTrace(path string) (steps []step, ended bool, err error) {
+// readTrace reads what strace wrote of one process. killed is when it was sent
+// SIGKILL, since the epoch, 0 if it was not: from then on strace may say of a call
+// how another one ended (see phantom), so its outcome counts as not known. ended
+// says whether strace has seen the process end, and so has written all.
+func readTrace(path string, killed time.Duration) (steps []step, ended bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, false, err
@@ -45,6 +48,15 @@ func readTrace(path string) (steps []step, ended bool, err error) {
 	open := make(map[string]string) // begun calls, by thread: what was printed of them
 	begun := make(map[string]*call)
 	threads := make(map[string]bool)
+	made := make(map[*call]string) // by which thread
+	returned := func(at time.Duration, c *call) {
+		if killed > 0 && at >= killed {
+			c.ret = ""
+		}
+		if c.ret != "" {
+			steps = append(steps, step{at, c, true})
+		}
+	}
 	for r := bufio.NewReaderSize(f, 1<<20); ; {
 		line, err := r.ReadString('\n')
 		if errors.Is(err, io.EOF) {
@@ -80,9 +92,7 @@ func readTrace(path string) (steps []step, ended bool, err error) {
 			}
 			delete(begun, thread)
 			*c = *full
-			if c.ret != "" {
-				steps = append(steps, step{at, c, true})
-			}
+			returned(at, c)
 			continue
 		}
 		if head, ok := strings.CutSuffix(text, " <unfinished ...>"); ok {
@@ -90,7 +100,7 @@ func readTrace(path string) (steps []step, ended bool, err error) {
 			if err != nil {
 				return nil, false, fmt.Errorf("%s: %w", path, err)
 			}
-			begun[thread], open[thread] = c, head
+			begun[thread], open[thread], made[c] = c, head, thread
 			steps = append(steps, step{at, c, false})
 			continue
 		}
@@ -98,12 +108,44 @@ func readTrace(path string) (steps []step, ended bool, err error) {
 		if err != nil {
 			return nil, false, fmt.Errorf("%s: %w", path, err)
 		}
+		made[c] = thread
 		steps = append(steps, step{at, c, false})
-		if c.ret != "" {
-			steps = append(steps, step{at + took(text), c, true})
-		}
+		returned(at+took(text), c)
 	}
-	return steps, ended, nil
+	return withoutPhantoms(steps, made), ended, nil
+}
+
+// withoutPhantoms leaves out the calls that nobody made. threads says which call
+// is whose.
+func withoutPhantoms(steps []step, threads map[*call]string) []step {
+	var last *call // the last to begin that is none
+	return slices.DeleteFunc(steps, func(s step) bool {
+		if s.end {
+			return false
+		}
+		if phantom(s.call, last, last != nil && threads[last] != threads[s.call]) {
+			return true
+		}
+		last = s.call
+		return false
+	})
+}
+
+// phantom reports whether a call is one that strace took from what it had learnt of
+// another. strace 6.1 asks the kernel which call a stopped thread is at. The kernel
+// does not say it of a thread that a SIGKILL has woken, and strace prints what it
+// was told last: the call that began before, once more (other says that it is
+// another thread's), or one whose number is what another call returned, and whose
+// first argument is whether that had failed. A phantom never ends.
+func phantom(c, before *call, other bool) bool {
+	if c.ret != "" {
+		return false
+	}
+	switch first, _ := fd(c.arg(0)); first {
+	case "0", "1", "0x1", "NULL":
+		return true
+	}
+	return c.name == "???" || other && before.ret == "" && c.name == before.name && slices.Equal(c.args, before.args)
 }
 
 // took is how long a call took, which strace prints behind it.
@@ -153,6 +195,7 @@ func parseCall(text string) (*call, error) {
 			switch _, after, ok := strings.Cut(rest[i:], "= "); {
 			case strings.HasPrefix(after, "? ERESTART"): // a signal came: the kernel, or the program, calls again
 				c.ret = "-ERESTART"
+			case strings.HasPrefix(after, "-1 (errno "): // no error that there is: see phantom
 			case ok && !strings.HasPrefix(after, "?"): // else the process died in it
 				c.ret, _, _ = strings.Cut(after, " ")
 			}
