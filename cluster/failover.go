@@ -44,10 +44,11 @@ func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
 	switch _, leader := n.raft.LeaderWithID(); leader {
 	case id:
 	case "":
-		// Somebody stood before us. Contact since then is our vote for him, and he
-		// has time to win; without it our log is ahead of his, and he cannot: to
-		// wait for raft's timers would leave the cluster without a leader meanwhile.
-		if n.raft.LastContact().After(begun) {
+		// Somebody stood before us. With our vote he has time to win; without it our
+		// log is ahead of his, and he cannot: to wait for raft's timers would leave
+		// the cluster without a leader meanwhile. A contact alone may have been the
+		// last words of the leader that is gone.
+		if n.raft.LastContact().After(begun) && n.voted() {
 			return
 		}
 	default:
@@ -63,6 +64,12 @@ func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
 	if err := n.transport.TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{}); err != nil {
 		n.log.Warn("cannot stand for election at once", "error", err)
 	}
+}
+
+// voted reports whether this node has given away its vote of the current term.
+func (n *Node) voted() bool {
+	term, err := n.stores.Stable().GetUint64([]byte(keyLastVoteTerm))
+	return err == nil && term >= n.raft.CurrentTerm()
 }
 
 // failoverRank is this node's place among the voters without the lost leader.
