@@ -388,7 +388,7 @@ func (n *Node) openOffice() {
 		id := n.stores.Identity()
 		entry := fsm.AppendTermStart(nil,
 			fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
-			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Level: fsm.Level})
+			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: fsm.MaxFeatures})
 		proposed := n.raft.Apply(entry, 0)
 		failpoint.Hit(failpoint.OfficeUnopened)
 		err := n.await(n.ctx, proposed)

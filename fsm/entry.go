@@ -65,15 +65,10 @@ type TermStart struct {
 	Instance  string
 	Boot      uint64
 	ClusterID string // mints the cluster's id when the machine has none yet
-	Level     int    // of what the machine does in this office: see Level
+	// Features is the feature version of the cluster: see feature.go. It counts in
+	// the first term of a cluster, and while the feature version is below FeatureMend.
+	Features int
 }
-
-// Level is the highest that this program knows. What a command does to the state
-// must be the same on all nodes, so what is new begins with an office whose leader
-// knows it, and ends with one whose leader does not:
-//
-//	1  absent keys have versions for WATCH, see removed
-const Level = 1
 
 // SessionID names one start of one node's process.
 type SessionID struct {
@@ -83,11 +78,11 @@ type SessionID struct {
 
 func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.Boot) }
 
-// AppendTermStart encodes a TermStart entry. Its level stands where a batch has the
-// number of its groups, at which programs that know of no levels do not look.
+// AppendTermStart encodes a TermStart entry. The feature version stands where a
+// batch has the number of its groups, which the first programs did not read.
 func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	base := len(dst)
-	dst = appendHeader(dst, entryTermStart, h, 0, t.Level)
+	dst = appendHeader(dst, entryTermStart, h, 0, t.Features)
 	dst = appendString(dst, t.NodeID)
 	dst = appendString(dst, t.Instance)
 	dst = binary.AppendUvarint(dst, t.Boot)
@@ -230,7 +225,7 @@ func decodeEntry(data []byte) (entry, error) {
 }
 
 func decodeTermStart(e entry) (TermStart, error) {
-	t := TermStart{Level: e.groups}
+	t := TermStart{Features: e.groups}
 	d := decoder{b: e.rest}
 	t.NodeID = string(d.bytes())
 	t.Instance = string(d.bytes())

@@ -141,7 +141,7 @@ func FuzzSnapshot(f *testing.F) {
 	}
 	f.Add(withCollections)
 	withLibraries := newFeed(f)
-	withLibraries.level(fsm.Level)
+	withLibraries.level(fsm.MaxFeatures)
 	withLibraries.do("SET k v", "DEL k")
 	withLibraries.do(`_LIBRARY a "#!lua name=a\n" "\x01f\x01\x00" "\x01g\x00\x01\x04text"`)
 	f.Add(snapshotOf(f, withLibraries.m))

@@ -28,6 +28,7 @@ type Machine struct {
 	waits     waits
 	users     *Users // never nil
 	removed   removed
+	features  int // feature version of the cluster: see feature.go
 
 	expiry expiry
 	owner  *seqOwner // of the nodes of collections that may be changed in place
@@ -172,8 +173,10 @@ func (m *Machine) applyTermStart(e entry, term uint64, res *Result) error {
 		m.clusterID = t.ClusterID
 	}
 	m.term = term
-	if counts := t.Level >= 1; counts != m.removed.counts {
-		m.removed = removed{counts: counts}
+	if m.features < FeatureMend {
+		if err := m.setFeatures(t.Features); err != nil {
+			return err
+		}
 	}
 	m.waits.holdAll()
 	m.clock.Wall = e.header.Wall
@@ -373,7 +376,8 @@ type Ctx struct {
 	inScript bool // called by one
 	readOnly bool
 	overdue  bool
-	unlogged bool // see ErrUnlogged
+	unlogged bool  // see ErrUnlogged
+	fail     error // the node must stop: see setFeatures
 
 	changes int    // of the state: calls of change
 	draws   uint64 // of random
@@ -468,10 +472,13 @@ func (c *Ctx) next() (Reply, error) {
 	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
 		c.tracked(row, args)
 	}
-	if c.rec != nil {
-		return c.rehearsed(cmd, args), nil
+	if row := cmd.Routed(args); max(cmd.Feature, row.Feature) > c.m.features {
+		return Error(NeedsFeature(row, c.m.features)), nil
 	}
-	return cmd.Run(c, args), nil
+	if c.rec != nil {
+		return c.rehearsed(cmd, args), c.fail
+	}
+	return cmd.Run(c, args), c.fail
 }
 
 // transaction runs a MULTI block: everything at one moment, or nothing if a

@@ -13,7 +13,7 @@ import (
 // is still to be taken out. Another key of the bucket that is removed makes a
 // transaction fail for nothing; its client tries again, as always.
 //
-// It is part of the state, in offices that count at all: see Level.
+// It is part of the state, from FeatureAbsent on.
 type removed struct {
 	counts bool
 	sums   seq[uint64] // all zeros if empty
@@ -84,10 +84,11 @@ func (r *removed) append(b []byte) []byte {
 // removed reads what append has written.
 func (l *snapshotLoader) removed(d *decoder) error {
 	r := &l.m.removed
-	if r.counts {
+	if r.sums.Len() > 0 || r.counts && l.m.features < FeatureMend {
 		return fmt.Errorf("removed keys twice: %w", ErrFormat)
 	}
 	r.counts = true
+	l.m.features = max(l.m.features, FeatureAbsent)
 	sums := make([]uint64, removedBuckets)
 	next := uint64(0)
 	n := d.uvarint()

@@ -10,7 +10,7 @@ import (
 // level starts an office whose leader knows a level.
 func (f *feed) level(n int) {
 	f.t.Helper()
-	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Level: n}))
+	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n}))
 }
 
 // watch returns the version of a key.
@@ -27,7 +27,7 @@ func TestRemoved(t *testing.T) {
 	if got := f.watch("w"); got != ":0\r\n" {
 		t.Errorf("at level 0: %q", got)
 	}
-	f.level(fsm.Level)
+	f.level(fsm.FeatureAbsent)
 	last := f.watch("w")
 	for _, lines := range [][]string{{"SET w 1", "DEL w"}, {"SADD w a", "SPOP w"}, {"SET w 1", "RENAME w x"}, {"SET w 1", "MOVE w 5"}, {"SET w 1", "FLUSHDB"}, {"SET w 1", "FLUSHALL"}, {"SET w 1", "EXPIRE w 0"}} {
 		f.do(lines...)

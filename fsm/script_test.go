@@ -144,7 +144,7 @@ func (s *script) apply(data []byte) *fsm.Result {
 
 func (s *script) openTerm(term uint64) {
 	s.term = term
-	s.apply(fsm.AppendTermStart(nil, s.header(), fsm.TermStart{NodeID: "n1", Instance: "i1", Boot: 1, ClusterID: "c1", Level: fsm.Level}))
+	s.apply(fsm.AppendTermStart(nil, s.header(), fsm.TermStart{NodeID: "n1", Instance: "i1", Boot: 1, ClusterID: "c1", Features: fsm.MaxFeatures}))
 }
 
 // compare checks that the machines are the same to the last byte.

@@ -40,8 +40,10 @@ const (
 	recordWaiter  = 'W' // after the sessions
 	recordServed  = 'w' // reply of the waiter before it, until all is there
 	recordUsers   = 'U' // ACL users
-	recordRemoved = 'D' // what WATCH knows of absent keys, once, if there is anything
-	recordEnd     = 'E' // counts, once, last
+	// recordFeatures is the feature version of the cluster, once, from FeatureMend on.
+	recordFeatures = 'V'
+	recordRemoved  = 'D' // what WATCH knows of absent keys, once, if there is anything
+	recordEnd      = 'E' // counts, once, last
 )
 
 // WriteSnapshot writes the whole state. The machine must not change meanwhile:
@@ -70,7 +72,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	for _, n := range []uint64{m.stats.Entries, m.stats.Groups, m.stats.Ops, m.stats.Expired, m.stats.Backwards, m.stats.Fenced, m.stats.Gaps, m.stats.Duplicates} {
 		b = binary.AppendUvarint(b, n)
 	}
-	sw.b = m.appendSettings(b)
+	sw.b = m.appendSettings(m.appendFeatures(b))
 	for _, s := range sessions.list {
 		b := append(sw.b, recordSession)
 		b = appendString(b, s.node)
@@ -536,6 +538,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 		case recordUsers:
 			if err := l.users(d); err != nil {
+				return err
+			}
+		case recordFeatures:
+			if err := l.features(d); err != nil {
 				return err
 			}
 		case recordRemoved:

@@ -102,9 +102,12 @@ type Command struct {
 	Specs []KeySpec
 	// KeysOf finds the keys of commands with MovableKeys; it returns argument
 	// positions, or nil when the arguments make no sense.
-	KeysOf     func(args [][]byte) []int
-	Group      string // family as COMMAND DOCS names it: string, generic, …
-	Since      string // first Redis version with this command (or "valkey 9.0")
+	KeysOf func(args [][]byte) []int
+	Group  string // family as COMMAND DOCS names it: string, generic, …
+	Since  string // first Redis version with this command (or "valkey 9.0")
+	// Feature is the feature version of the cluster from which on the command can be
+	// used: see feature.go. It is 0 for commands that every program in use knows.
+	Feature    int
 	Complexity string
 	Syntax     string // arguments, as in the Redis documentation
 	Doc        string // one sentence
@@ -200,6 +203,7 @@ func families() [][]Command {
 		popCommands,
 		internalCommands,
 		waitCommands,
+		featureCommands,
 		userCommands,
 	}
 }

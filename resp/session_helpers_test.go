@@ -50,7 +50,7 @@ func newFake(t testing.TB) *fakeCluster {
 	t.Helper()
 	f := &fakeCluster{machine: fsm.New(fsm.NewTable()), waits: make(map[uint64]chan []byte)}
 	f.index = 1
-	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Level: fsm.Level})); err != nil {
+	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Features: fsm.MaxFeatures})); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -1,0 +1,94 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// Feature versions. What an entry does to the state must be the same on all
+// nodes, so a new meaning of entries, and a command that older programs do not
+// know, takes effect only at a feature version of the cluster. The feature
+// version is part of the state. The leader raises it with a logged command
+// after every member has reported that its program knows it, and it never goes
+// down again (from FeatureMend on): a program that does not know the feature
+// version of the log or of a snapshot refuses to run it.
+//
+// The feature versions 0 and 1 are those of programs that took it from the
+// TermStart of each leadership, and that do not report what they know.
+const (
+	// FeatureAbsent gives absent keys versions for WATCH: see removed.
+	FeatureAbsent = 1
+	// FeatureMend changes what entries mean in these ways: the groups of a
+	// node's earlier start do not run behind a later start in the same entry;
+	// WATCH of an absent key notices SWAPDB; a reply that was served to a waiter
+	// stays until its node has it or has started anew.
+	FeatureMend = 2
+
+	// MaxFeatures is the highest feature version that this program knows.
+	MaxFeatures = FeatureMend
+)
+
+// FeaturesCommand is the internal command that raises the feature version:
+// term, feature version. It has no effect in a later term, so a leader that was
+// deposed raises nothing.
+const FeaturesCommand = "_features"
+
+var featureCommands = []Command{
+	{Name: FeaturesCommand, Arity: 3, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "term version", Doc: "Raise the feature version of the cluster", Run: raiseFeatures},
+}
+
+// Features returns the feature version of the cluster as of the last entry.
+func (m *Machine) Features() int { return m.features }
+
+// setFeatures puts a feature version into effect.
+func (m *Machine) setFeatures(n int) error {
+	if n > MaxFeatures {
+		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer program again: %w", n, MaxFeatures, ErrVersion)
+	}
+	m.features = n
+	if counts := n >= FeatureAbsent; counts != m.removed.counts {
+		m.removed = removed{counts: counts}
+	}
+	return nil
+}
+
+func raiseFeatures(c *Ctx, args [][]byte) Reply {
+	term, err1 := strconv.ParseUint(string(args[1]), 10, 64)
+	n, err2 := strconv.Atoi(string(args[2]))
+	if err1 != nil || err2 != nil || term != c.m.term || n <= c.m.features {
+		return Zero
+	}
+	c.change()
+	if c.fail = c.m.setFeatures(n); c.fail != nil {
+		return Zero
+	}
+	return One
+}
+
+// NeedsFeature is the error reply to a command that the feature version of the
+// cluster does not include yet.
+func NeedsFeature(cmd *Command, features int) string {
+	return fmt.Sprintf("ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first", cmd.Name, cmd.Feature, features)
+}
+
+// appendFeatures writes the feature version into a snapshot. Programs that do not
+// know the record refuse the snapshot.
+func (m *Machine) appendFeatures(b []byte) []byte {
+	if m.features < FeatureMend {
+		return b
+	}
+	return binary.AppendUvarint(append(b, recordFeatures), uint64(m.features))
+}
+
+// features reads what appendFeatures wrote.
+func (l *snapshotLoader) features(d *decoder) error {
+	n := d.uvarint()
+	switch {
+	case d.err != nil:
+		return nil // the caller reports it
+	case n < FeatureMend || l.m.features != 0:
+		return fmt.Errorf("feature version %d: %w", n, ErrFormat)
+	}
+	return l.m.setFeatures(int(min(n, MaxFeatures+1)))
+}

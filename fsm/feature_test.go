@@ -1,0 +1,73 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestFeatures: the first TermStart sets the feature version, the leader of the
+// present term raises it, nothing lowers it from FeatureMend on, and snapshots
+// keep it.
+func TestFeatures(t *testing.T) {
+	f := newFeed(t)
+	want := func(n int) {
+		t.Helper()
+		if got := f.m.Features(); got != n {
+			t.Fatalf("feature version %d, want %d", got, n)
+		}
+	}
+	want(0)
+	f.level(fsm.FeatureAbsent)
+	want(fsm.FeatureAbsent)
+	f.level(0)
+	want(0)
+	if got := f.do("_features 7 2"); got != ":0\r\n" {
+		t.Errorf("a leader of another term: %q", got)
+	}
+	want(0)
+	if got := f.do("_features 1 2"); got != ":1\r\n" {
+		t.Errorf("the leader of the term: %q", got)
+	}
+	want(fsm.FeatureMend)
+	if got := f.do("_features 1 1"); got != ":0\r\n" {
+		t.Errorf("lower: %q", got)
+	}
+	f.level(0)
+	want(fsm.FeatureMend)
+	whole := snapshotOf(t, f.m)
+	f.m = restore(t, whole)
+	want(fsm.FeatureMend)
+	if !bytes.Equal(snapshotOf(t, f.m), whole) {
+		t.Error("a snapshot does not come back as it was")
+	}
+}
+
+// TestFeatures_Unknown: a program that does not know a feature version stops at
+// the entry that raises it, and does not start from a snapshot that has it.
+func TestFeatures_Unknown(t *testing.T) {
+	f := newFeed(t)
+	f.level(fsm.FeatureMend)
+	f.group.Reset(2, 1)
+	f.add(fsm.FeaturesCommand, "1", "99")
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n9", Boot: 1}, 0, 1, f.group.Bytes())
+	_, err := f.m.Apply(f.m.Applied()+1, 1, b.Encode(fsm.Header{Term: 1, Stamp: f.stamp}))
+	if !errors.Is(err, fsm.ErrVersion) || !strings.Contains(err.Error(), "feature version 99") {
+		t.Errorf("entry: %v", err)
+	}
+	g := newFeed(t)
+	g.level(fsm.FeatureMend)
+	whole := snapshotOf(t, g.m)
+	at := bytes.Index(whole, []byte{'V', fsm.FeatureMend})
+	if at < 0 {
+		t.Fatal("no feature version in the snapshot")
+	}
+	whole[at+1] = 99
+	if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(whole)), fsm.NewTable()); !errors.Is(err, fsm.ErrVersion) {
+		t.Errorf("snapshot: %v", err)
+	}
+}
