@@ -20,6 +20,8 @@ BENCH        ?=
 # The comparisons run anew each time; CI, where make test has just run them, says COUNT=.
 COUNT        ?= -count=1
 SEEDS        ?= 400
+# The first of the seeds of the simulator.
+FIRST        ?= 1
 # How long seeds of the simulator are begun, 0 for no limit.
 BUDGET       ?= 0
 VIRTUAL      ?= 60s
@@ -90,13 +92,24 @@ upgrade-test: build ## attack clusters of two builds, this tree's and that of th
 	@rm -rf bin/old/tree
 	$(GO) run ./test/chaos -program $(BIN) -old bin/old/holdfast $(if $(SEED),-seed $(SEED)) -episodes $(UPGRADES) -controls=false -faults 'version,kill -9 leader,kill -9 follower,pause leader,isolate,power cut of one,snapshot race' $(CHAOS)
 
+# draw prints a number that another run does not have: the first seed of a drawn run.
+draw = $$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
+
 .PHONY: soak
-soak: build ## attack for HOURS (8), real processes and the simulator in turns, until something is violated
+soak: build ## attack for HOURS (8) with drawn seeds, real processes and the simulator in turns, until something is violated
 	@end=$$(awk 'BEGIN { srand(); print int(srand() + $(HOURS) * 3600) }'); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		$(MAKE) --no-print-directory chaos EPISODES=40 SEED= CHAOS='-controls=false $(CHAOS)' || exit 1; \
-		$(MAKE) --no-print-directory sim SEED= || exit 1; \
+		$(MAKE) --no-print-directory sim SEED= FIRST=$(draw) || exit 1; \
 	done
+
+.PHONY: nightly
+nightly: ## run more than CI does, with drawn seeds: fuzz, chaos, crash images, two builds, sim (about three hours on two cores)
+	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
+	$(MAKE) --no-print-directory images SEED= IMAGES=3000
+	$(MAKE) --no-print-directory upgrade-test SEED= UPGRADES=12
+	$(MAKE) --no-print-directory chaos SEED= EPISODES=200
+	$(MAKE) --no-print-directory sim SEED= FIRST=$(draw) SEEDS=4000
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
@@ -111,7 +124,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL each, or SEED=n again, made smaller if it fails
 	@mkdir -p bin
 	$(GO) test -c -o bin/sim.test ./test/sim
-	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
+	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-first $(FIRST) -seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: controls
 controls: ## put mistakes into the product, one at a time, and see that the simulator finds each of them
