@@ -128,6 +128,18 @@ func (b *BatchBuilder) Len() (groups, bytes int) { return b.n, len(b.groups) }
 // Add appends a group. ackFloor is the highest number of the session below or
 // at which all replies have arrived, so that they need not be kept any longer.
 func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
+	i := b.session(id, ackFloor)
+	b.groups = binary.AppendUvarint(b.groups, uint64(i))
+	b.groups = binary.AppendUvarint(b.groups, seq)
+	b.groups = binary.AppendUvarint(b.groups, uint64(len(body)))
+	b.groups = append(b.groups, body...)
+	b.n++
+	b.scripts = b.scripts || len(body) > 0 && body[0]&groupScript != 0
+}
+
+// session returns the index of a session in the batch, to which it is added if it
+// is not there.
+func (b *BatchBuilder) session(id SessionID, ackFloor uint64) int {
 	i, ok := b.index[id]
 	if !ok {
 		if b.index == nil {
@@ -138,12 +150,7 @@ func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
 		b.sessions = append(b.sessions, batchSession{id: id})
 	}
 	b.sessions[i].ackFloor = max(b.sessions[i].ackFloor, ackFloor)
-	b.groups = binary.AppendUvarint(b.groups, uint64(i))
-	b.groups = binary.AppendUvarint(b.groups, seq)
-	b.groups = binary.AppendUvarint(b.groups, uint64(len(body)))
-	b.groups = append(b.groups, body...)
-	b.n++
-	b.scripts = b.scripts || len(body) > 0 && body[0]&groupScript != 0
+	return i
 }
 
 // Scripts reports whether a group needs a Rehearsal.

@@ -60,8 +60,12 @@ func raiseFeatures(c *Ctx, args [][]byte) Reply {
 		return Zero
 	}
 	c.change()
+	mends := c.m.features < FeatureMend && n >= FeatureMend
 	if c.fail = c.m.setFeatures(n); c.fail != nil {
 		return Zero
+	}
+	if mends {
+		c.endSuperseded()
 	}
 	return One
 }

@@ -148,7 +148,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	res := &Result{Index: index, HashIndex: e.header.HashIndex, Hash: e.header.Hash}
 	switch e.kind {
 	case entryTermStart:
-		err = m.applyTermStart(e, term, res)
+		err = m.applyTermStart(index, term, e, res)
 	case entryBatch:
 		err = m.applyBatch(index, term, e, res)
 	}
@@ -161,7 +161,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	return res, nil
 }
 
-func (m *Machine) applyTermStart(e entry, term uint64, res *Result) error {
+func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error {
 	t, err := decodeTermStart(e)
 	if err != nil {
 		return err
@@ -173,12 +173,18 @@ func (m *Machine) applyTermStart(e entry, term uint64, res *Result) error {
 		m.clusterID = t.ClusterID
 	}
 	m.term = term
-	if m.features < FeatureMend {
+	before := m.features
+	if before < FeatureMend {
 		if err := m.setFeatures(t.Features); err != nil {
 			return err
 		}
 	}
 	m.waits.holdAll()
+	if before < FeatureMend && m.features >= FeatureMend {
+		c := m.context(index, e.header)
+		c.endSuperseded()
+		res.Woken, m.woken = m.woken, nil
+	}
 	m.clock.Wall = e.header.Wall
 	res.TermStart = &t
 	return nil
@@ -205,9 +211,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		}
 		m.stats.Entries++
 	}
-	c := &m.ctx
-	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: e.header.Seed, index: index, session: -1, r: c.r}
-	c.setPlace(0)
+	c := m.context(index, e.header)
 	if !fenced {
 		c.expireDue()
 	}
@@ -248,11 +252,19 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	return d.done("groups")
 }
 
+// context prepares what an entry's commands see of the machine.
+func (m *Machine) context(index uint64, h Header) *Ctx {
+	c := &m.ctx
+	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: index, session: -1, r: c.r}
+	c.setPlace(0)
+	return c
+}
+
 // runGroup runs one group of a session, nil if a newer start of its node is
 // known, and notes in g what became of it.
 func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) error {
 	switch {
-	case s == nil:
+	case !s.runs(m.features):
 		g.Status = StatusStale
 		return nil
 	case g.Seq <= s.lastSeq && seeded("double-apply"):

@@ -51,6 +51,9 @@ func (m *Machine) Rehearse(h Header, b *BatchBuilder, runner ScriptRunner) *Rehe
 			}
 		}
 		if s == nil || s.boot < id.Boot {
+			if s != nil {
+				s.superseded = true
+			}
 			s = &session{boot: id.Boot}
 		}
 		opened[id.NodeID] = s
@@ -74,7 +77,14 @@ func (m *Machine) rehearsal(h Header, runner ScriptRunner) *Rehearsal {
 // grown large, the groups that are left go into rest as they are, for the next
 // entry; and so they do behind a group of which TooLong is to be said, because
 // the fork holds parts of it.
+//
+// out names all sessions of the batch, those included whose groups all go into
+// rest: a later start of a node ends the waits and refuses the groups of an
+// earlier one, and must do so in the entry as it did here.
 func (r *Rehearsal) Run(out, rest *BatchBuilder, enough func() bool) error {
+	for i := range r.batch.sessions {
+		out.session(r.batch.sessions[i].id, r.batch.sessions[i].ackFloor)
+	}
 	r.c.expireDue()
 	for i := range r.sessions {
 		if r.sessions[i] != nil {
@@ -113,7 +123,7 @@ func (r *Rehearsal) Run(out, rest *BatchBuilder, enough func() bool) error {
 // group runs a group and returns what is to be proposed in its place. A group
 // that the machine will not run (a repeated number, say) is not run here either.
 func (r *Rehearsal) group(s *session, seq uint64, body []byte) (out []byte, scripted bool, err error) {
-	if s == nil || seq != s.lastSeq+1 {
+	if !s.runs(r.c.m.features) || seq != s.lastSeq+1 {
 		return body, false, nil
 	}
 	s.lastSeq = seq

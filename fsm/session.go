@@ -31,6 +31,17 @@ type session struct {
 	floor   uint64
 	replies []keptReply
 	bytes   int // of replies
+	// superseded: a later start of the node has replaced the session. Only the
+	// entry that holds the later start can still see it: see runs.
+	superseded bool
+}
+
+// runs reports whether the groups of a session are run: not if it is nil,
+// because a later start of its node is known. From FeatureMend on the same is
+// true if the later start stands in the same entry. Before, the groups of both
+// starts ran, and both left waiters.
+func (s *session) runs(features int) bool {
+	return s != nil && !(s.superseded && features >= FeatureMend)
 }
 
 type keptReply struct {
@@ -77,6 +88,9 @@ func (m *Machine) sessionFor(id SessionID) (*session, bool) {
 	s := m.sessions[id.NodeID]
 	switch {
 	case s == nil || s.boot < id.Boot:
+		if s != nil {
+			s.superseded = true
+		}
 		s = &session{boot: id.Boot}
 		m.sessions[id.NodeID] = s
 	case s.boot > id.Boot:

@@ -33,7 +33,10 @@ const (
 	waiterOverhead = 64
 )
 
-const msgWaiters = "ERR too many clients wait in blocking commands"
+const (
+	msgWaiters    = "ERR too many clients wait in blocking commands"
+	msgSuperseded = "ERR a later start of this node has clients that wait"
+)
 
 // waits is who waits for what.
 type waits struct {
@@ -44,7 +47,8 @@ type waits struct {
 	bytes  int
 }
 
-// waitNode is a session that has waiters.
+// waitNode is a node that has waiters. They are all of one session from
+// FeatureMend on; before, id is the session of the first of them.
 type waitNode struct {
 	id   SessionID
 	held bool
@@ -157,6 +161,9 @@ func (c *Ctx) wait(args [][]byte, b blocking) Reply {
 	n := newWaiter(c.sender, c.r.origin, c.pos, c.db, c.proto, args, b)
 	if w.count >= maxWaiters || w.bytes+n.size() > maxWaiterBytes {
 		return Error(msgWaiters)
+	}
+	if c.m.features >= FeatureMend && !c.only(n.session) {
+		return Error(msgSuperseded)
 	}
 	// A connection waits for one thing at a time: what it waited for before is
 	// over, or it would not ask for more.
@@ -445,6 +452,42 @@ func (c *Ctx) speaks(id SessionID) {
 	}
 	if at, found := w.node(id.NodeID); found && w.nodes[at].id.Boot < id.Boot {
 		c.endWaits(w.nodes[at].id)
+	}
+}
+
+// only makes sure that waiters of a node are of one start, which is that of id:
+// those of earlier starts are ended. It reports false if there are waiters of a
+// later one.
+func (c *Ctx) only(id SessionID) bool {
+	c.speaks(id)
+	w := &c.m.waits
+	at, found := w.node(id.NodeID)
+	return !found || w.nodes[at].id == id
+}
+
+// endSuperseded ends the waits of all starts of a node but the latest that has
+// any. Before FeatureMend the waiters of two starts could mix.
+func (c *Ctx) endSuperseded() {
+	w := &c.m.waits
+	latest := make([]uint64, len(w.nodes))
+	w.conns.Scan(func(n *waiter) bool {
+		at, _ := w.node(n.session.NodeID)
+		latest[at] = max(latest[at], n.session.Boot)
+		return true
+	})
+	var ended []*waiter
+	w.conns.Scan(func(n *waiter) bool {
+		if at, _ := w.node(n.session.NodeID); n.session.Boot < latest[at] {
+			ended = append(ended, n)
+		}
+		return true
+	})
+	for _, n := range ended {
+		c.forget(n)
+		c.woken(n, nil)
+	}
+	for at := range w.nodes { // each has still the waiters of its latest start
+		w.nodes[at].id.Boot = latest[at]
 	}
 }
 

@@ -10,19 +10,23 @@ const (
 	flagServed = 1
 	flagRESP3  = 2
 	flagHeld   = 4 // its session is
+	// flagMixed: the node's waiters are of several starts, and the node stands under
+	// another one than this waiter: its boot follows. See FeatureMend.
+	flagMixed = 8
 )
 
 // waiters writes the waiters and returns their number.
 func (w *snapshotWriter) waiters(waits *waits) (written uint64) {
 	waits.conns.Scan(func(n *waiter) bool {
-		w.waiter(n, waits.held(n.session))
+		at, _ := waits.node(n.session.NodeID)
+		w.waiter(n, &waits.nodes[at])
 		written++
 		return w.err == nil
 	})
 	return written
 }
 
-func (w *snapshotWriter) waiter(n *waiter, held bool) {
+func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	var flags byte
 	if n.served {
 		flags |= flagServed
@@ -30,12 +34,18 @@ func (w *snapshotWriter) waiter(n *waiter, held bool) {
 	if n.proto >= 3 {
 		flags |= flagRESP3
 	}
-	if held {
+	if node.held {
 		flags |= flagHeld
+	}
+	if node.id != n.session {
+		flags |= flagMixed
 	}
 	b := append(w.b, recordWaiter, flags)
 	b = appendString(b, n.session.NodeID)
 	b = binary.AppendUvarint(b, n.session.Boot)
+	if node.id != n.session {
+		b = binary.AppendUvarint(b, node.id.Boot)
+	}
 	b = binary.AppendUvarint(b, n.origin)
 	b = binary.AppendUvarint(b, uint64(n.pos))
 	if n.served {
@@ -63,8 +73,14 @@ func (l *snapshotLoader) waits(d *decoder) error {
 	flags := d.byte()
 	held := flags&flagHeld != 0
 	n := &waiter{session: SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}}
+	node := n.session
+	if flags&flagMixed != 0 {
+		if node.Boot = d.uvarint(); d.err == nil && node == n.session {
+			return fmt.Errorf("waiter of %s: %w", n.session, ErrFormat)
+		}
+	}
 	n.origin, n.pos, n.served = d.uvarint(), Pos(d.uvarint()), flags&flagServed != 0
-	if flags > flagServed|flagRESP3|flagHeld {
+	if flags > flagServed|flagRESP3|flagHeld|flagMixed {
 		return fmt.Errorf("waiter with flags %#x: %w", flags, ErrVersion)
 	}
 	if n.served {
@@ -82,11 +98,11 @@ func (l *snapshotLoader) waits(d *decoder) error {
 		return fmt.Errorf("waiter: %w", d.err)
 	}
 	at, found := w.node(n.session.NodeID)
-	if found && (w.nodes[at].id != n.session || w.nodes[at].held != held) || w.find(n.session.NodeID, n.origin) != nil {
+	if found && (w.nodes[at].id != node || w.nodes[at].held != held) || w.find(n.session.NodeID, n.origin) != nil {
 		return fmt.Errorf("waiter %d of %s: %w", n.origin, n.session, ErrFormat)
 	}
 	w.add(n)
-	w.nodes[at].held = held
+	w.nodes[at].id, w.nodes[at].held = node, held
 	return nil
 }
 
