@@ -28,6 +28,7 @@ type Machine struct {
 	waits     waits
 	users     *Users // never nil
 	removed   removed
+	exchanged exchanges
 	features  int // feature version of the cluster: see feature.go
 
 	expiry expiry
@@ -539,9 +540,9 @@ func (c *Ctx) transaction() (Reply, error) {
 // versionOf is what WATCH remembers of a key.
 func (c *Ctx) versionOf(key []byte) Pos {
 	if o := c.lookup(key); o != nil {
-		return o.version
+		return max(o.version, c.m.exchanged[c.db])
 	}
-	return c.m.removed.version(hashKey(key), c.m.dbs[c.db].get(key))
+	return c.m.removed.version(hashKey(key), c.m.dbs[c.db].get(key), c.m.exchanged[c.db])
 }
 
 // viewString looks at bytes as a string without copying: only for lookups that

@@ -19,6 +19,41 @@ type removed struct {
 	sums   seq[uint64] // all zeros if empty
 }
 
+// exchanges are the positions at which SWAPDB last exchanged each database. A key
+// that is watched, present or absent, may have had another value between two
+// exchanges, although none of the objects has changed. So an exchange changes the
+// versions of all keys of both databases. As with removed, a transaction can
+// fail for nothing.
+//
+// It is part of the state, from FeatureMend on.
+type exchanges [Databases]Pos
+
+// append writes the exchanges into a snapshot, nothing if there were none.
+func (e *exchanges) append(b []byte) []byte {
+	if *e == (exchanges{}) {
+		return b
+	}
+	b = append(b, recordExchanged)
+	for _, pos := range e {
+		b = binary.AppendUvarint(b, uint64(pos))
+	}
+	return b
+}
+
+// exchanges reads what append has written.
+func (l *snapshotLoader) exchanges(d *decoder) error {
+	if l.m.exchanged != (exchanges{}) || l.m.features < FeatureMend {
+		return fmt.Errorf("exchanged databases: %w", ErrFormat)
+	}
+	for i := range l.m.exchanged {
+		l.m.exchanged[i] = Pos(d.uvarint())
+	}
+	if d.err == nil && l.m.exchanged == (exchanges{}) {
+		return fmt.Errorf("exchanged databases: %w", ErrFormat)
+	}
+	return d.err
+}
+
 const (
 	removedBuckets = 4096
 	// absentVersion marks the version of an absent key: no position is as large.
@@ -42,15 +77,16 @@ func (r *removed) add(owner *seqOwner, o *object) {
 }
 
 // version is what WATCH remembers of an absent key: 0 if nothing that shares its
-// bucket was removed. due is the object of the key if it has expired and is
-// still to be taken out, or nil.
-func (r *removed) version(hash uint64, due *object) Pos {
+// bucket was removed and its database was never exchanged. due is the object of the
+// key if it has expired and is still to be taken out, or nil. Neither part of the sum
+// ever becomes less, so the sum changes with each of them.
+func (r *removed) version(hash uint64, due *object, exchanged Pos) Pos {
 	if !r.counts {
 		return 0
 	}
-	sum := uint64(0)
+	sum := uint64(exchanged)
 	if r.sums.Len() > 0 {
-		sum = r.sums.At(removedBucket(hash))
+		sum += r.sums.At(removedBucket(hash))
 	}
 	if due != nil {
 		sum += uint64(due.version)

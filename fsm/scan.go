@@ -325,6 +325,9 @@ func swapdb(c *Ctx, args [][]byte) Reply {
 	c.losesStreams(int(b))
 	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
 	c.m.expiry.swap(int(a), int(b))
+	if c.m.features >= FeatureMend {
+		c.m.exchanged[a], c.m.exchanged[b] = c.pos, c.pos
+	}
 	c.flushed(int(a))
 	c.flushed(int(b))
 	c.readyDB(int(a))

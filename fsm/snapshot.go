@@ -43,7 +43,9 @@ const (
 	// recordFeatures is the feature version of the cluster, once, from FeatureMend on.
 	recordFeatures = 'V'
 	recordRemoved  = 'D' // what WATCH knows of absent keys, once, if there is anything
-	recordEnd      = 'E' // counts, once, last
+	// recordExchanged says when databases were exchanged, once, if any ever was.
+	recordExchanged = 'X'
+	recordEnd       = 'E' // counts, once, last
 )
 
 // WriteSnapshot writes the whole state. The machine must not change meanwhile:
@@ -94,7 +96,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		}
 	}
 	sw.appendUsers(m.users)
-	sw.b = m.removed.append(sw.b)
+	sw.b = m.exchanged.append(m.removed.append(sw.b))
 	sw.cut()
 	objects := uint64(0) // keys, scripts, libraries and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
@@ -546,6 +548,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 		case recordRemoved:
 			if err := l.removed(d); err != nil {
+				return err
+			}
+		case recordExchanged:
+			if err := l.exchanges(d); err != nil {
 				return err
 			}
 		case recordElems:

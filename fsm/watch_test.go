@@ -1,0 +1,245 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestWatch_Swapdb: SWAPDB changes the versions of the keys of both databases,
+// whether they exist or not, and so does the SWAPDB that takes it back.
+func TestWatch_Swapdb(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		setup []string
+	}{
+		{"in neither database", []string{"GET k"}},
+		{"in the first", []string{"SET k mine"}},
+		{"in the second", []string{"SET k theirs", "MOVE k 1"}},
+		{"in both", []string{"SET k theirs", "MOVE k 1", "SET k mine"}},
+		{"in neither any more", []string{"SET k v", "DEL k"}},
+	} {
+		f := newFeed(t)
+		f.level(fsm.FeatureMend)
+		f.do(c.setup...)
+		other := f.watchIn(2, "k")
+		seen := map[string]bool{f.watchIn(0, "k"): true}
+		for _, line := range []string{"SWAPDB 0 1", "SWAPDB 1 0", "SWAPDB 0 1", "SWAPDB 0 1"} {
+			f.do(line)
+			version := f.watchIn(0, "k")
+			if seen[version] {
+				t.Errorf("key %s: version %q again after %s", c.name, version, line)
+			}
+			seen[version] = true
+			if again := f.watchIn(0, "k"); again != version {
+				t.Errorf("key %s: version %q, then %q", c.name, version, again)
+			}
+		}
+		version := f.watchIn(0, "k")
+		f.do("SWAPDB 0 0", "SWAPDB 3 4")
+		if got := f.watchIn(0, "k"); got != version {
+			t.Errorf("key %s: exchanges of other databases change %q to %q", c.name, version, got)
+		}
+		if got := f.watchIn(2, "k"); got != other {
+			t.Errorf("key of another database: %q, was %q", got, other)
+		}
+		whole := snapshotOf(t, f.m)
+		f.m = restore(t, whole)
+		if !bytes.Equal(snapshotOf(t, f.m), whole) {
+			t.Error("a snapshot does not come back as it was")
+		}
+		if got := f.watchIn(0, "k"); got != version {
+			t.Errorf("key %s: version %q after a restore, was %q", c.name, got, version)
+		}
+	}
+}
+
+// TestWatch_SwapdbBefore: before FeatureMend SWAPDB changes no version, as in the
+// first programs, and snapshots have no trace of it.
+func TestWatch_SwapdbBefore(t *testing.T) {
+	for features := range fsm.FeatureMend {
+		f := newFeed(t)
+		f.level(features)
+		f.do("SET k theirs", "MOVE k 1", "SET p mine")
+		k, p, size := f.watchIn(0, "k"), f.watchIn(0, "p"), len(snapshotOf(t, f.m))
+		f.do("SWAPDB 0 1")
+		f.do("SWAPDB 0 1")
+		if got := f.watchIn(0, "k"); got != k {
+			t.Errorf("at feature version %d: absent key %q, was %q", features, got, k)
+		}
+		if got := f.watchIn(0, "p"); got != p {
+			t.Errorf("at feature version %d: present key %q, was %q", features, got, p)
+		}
+		if got := len(snapshotOf(t, f.m)); got > size+40 { // two more replies
+			t.Errorf("at feature version %d: snapshot of %d bytes, was %d", features, got, size)
+		}
+	}
+}
+
+// watchIn returns the version of a key of a database.
+func (f *feed) watchIn(db int, key string) string {
+	f.t.Helper()
+	f.group.Reset(2, 1)
+	cmd := f.m.Table().Find([]byte(fsm.VersionCommand))
+	f.group.Command(cmd, db, [][]byte{[]byte(fsm.VersionCommand), []byte(key)})
+	out, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes()})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(string(out), ":"))
+}
+
+// watchKeys and watchLines are what TestWatch_Random draws from.
+var (
+	watchKeys  = []string{"a", "b", "c"}
+	watchLines = []string{
+		"SET $ 1", "SET $ 2", "SET $ 1 PX 300", "SET $ 1 XX", "SET $ 2 NX", "GETDEL $", "DEL $", "UNLINK $ $", "APPEND $ x", "INCR $", "PEXPIRE $ 200", "PEXPIRE $ 0", "PERSIST $",
+		"RENAME $ $", "RENAMENX $ $", "COPY $ $", "COPY $ $ REPLACE", "COPY $ $ DB 1 REPLACE", "MOVE $ 1", "MOVE $ 0",
+		"SWAPDB 0 1", "SWAPDB 0 1", "SWAPDB 1 2", "SWAPDB 1 1", "FLUSHDB", "FLUSHDB ASYNC", "FLUSHALL ASYNC",
+		"RPUSH $ e", "LPOP $", "LMOVE $ $ LEFT RIGHT", "SADD $ m", "SPOP $", "SMOVE $ $ m", "HSET $ f v", "HDEL $ f", "ZADD $ 1 m", "ZPOPMIN $", "ZUNIONSTORE $ 2 $ $", "SORT $ STORE $", "SINTERSTORE $ $ $", "BITOP NOT $ $",
+		"XADD $ * f v", "XTRIM $ MAXLEN 0", "XGROUP CREATE $ g 0 MKSTREAM", "MSET $ 1 $ 2", "PFADD $ e", "BLPOP $ 0", "BLMOVE $ $ LEFT LEFT 0", "GEOADD $ 1 1 m", "DELIFEQ $ 1", "SET $ 1", "GET $",
+	}
+)
+
+// watched is a key that a client watches, and what it has seen of it.
+type watched struct {
+	db       int
+	key      string
+	version  uint64
+	value    string // at WATCH
+	touched  string // the command after which it had another one, or ""
+	deadline int    // entries until EXEC
+}
+
+// TestWatch_Random: no transaction commits if a watched key had another value at any
+// moment since WATCH. The model is a second machine that runs every command in an
+// entry of its own, so that the values between the commands of one entry are seen.
+func TestWatch_Random(t *testing.T) {
+	t.Parallel()
+	committed, failed := 0, 0
+	for seed := range uint64(60) {
+		w := &watchTest{t: t, rng: rand.New(rand.NewPCG(seed, 4)), seed: seed, feed: newFeed(t), model: newFeed(t)}
+		w.feed.level(fsm.FeatureMend)
+		w.model.level(fsm.FeatureMend)
+		for range 150 {
+			w.step()
+		}
+		committed, failed = committed+w.committed, failed+w.failed
+	}
+	if committed < 300 || failed < 300 {
+		t.Errorf("%d transactions have committed and %d have not: too few to tell", committed, failed)
+	}
+}
+
+type watchTest struct {
+	t                 *testing.T
+	rng               *rand.Rand
+	seed              uint64
+	feed              *feed
+	model             *feed
+	watches           []*watched
+	committed, failed int
+}
+
+// step watches a key, or runs an entry with some commands, or a transaction.
+func (w *watchTest) step() {
+	if len(w.watches) < 6 && w.rng.IntN(2) == 0 {
+		k := &watched{db: w.rng.IntN(2), key: watchKeys[w.rng.IntN(len(watchKeys))], deadline: w.rng.IntN(6)}
+		if _, err := fmt.Sscan(w.feed.watchIn(k.db, k.key), &k.version); err != nil {
+			w.t.Fatal(err)
+		}
+		k.value = w.model.value(k.db, k.key)
+		w.watches = append(w.watches, k)
+		return
+	}
+	if w.rng.IntN(3) == 0 { // some of the keys expire
+		w.feed.stamp += w.rng.Int64N(200e6)
+		w.model.stamp = w.feed.stamp
+		w.model.do("TIME")
+		w.look("time")
+		w.feed.do("TIME")
+	}
+	origin := w.rng.Uint64N(3)
+	w.feed.group.Reset(2, origin)
+	for range 1 + w.rng.IntN(3) {
+		w.command(origin)
+	}
+	w.feed.send()
+	for _, key := range watchKeys {
+		if got, want := w.feed.value(0, key), w.model.value(0, key); got != want {
+			w.t.Fatalf("seed %d: %q is %q, and %q if each command has an entry of its own", w.seed, key, got, want)
+		}
+	}
+	w.due()
+}
+
+// command adds a command to the entry, and runs it on the model.
+func (w *watchTest) command(origin uint64) {
+	words := strings.Fields(watchLines[w.rng.IntN(len(watchLines))])
+	args := make([][]byte, len(words))
+	for i, word := range words {
+		if word == "$" {
+			word = watchKeys[w.rng.IntN(len(watchKeys))]
+		}
+		args[i] = []byte(word)
+	}
+	db := w.rng.IntN(2)
+	cmd := w.feed.m.Table().Find(args[0])
+	w.feed.group.Command(cmd, db, args)
+	w.model.group.Reset(2, origin)
+	w.model.group.Command(cmd, db, args)
+	w.model.send()
+	w.look(fmt.Sprintf("%q in database %d", args, db))
+}
+
+// value returns what a client can see of a key.
+func (f *feed) value(db int, key string) string {
+	f.t.Helper()
+	var g fsm.Group
+	g.Reset(2, 1)
+	for _, name := range []string{"type", "dump", "pexpiretime"} {
+		g.Command(f.m.Table().Find([]byte(name)), db, [][]byte{[]byte(name), []byte(key)})
+	}
+	out, _, err := f.m.Read(nil, fsm.ReadRequest{Body: g.Bytes()})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// look notes which watched keys have another value than at WATCH.
+func (w *watchTest) look(what string) {
+	for _, k := range w.watches {
+		if k.touched == "" && w.model.value(k.db, k.key) != k.value {
+			k.touched = what
+		}
+	}
+}
+
+// due ends the watches whose time has come with a transaction.
+func (w *watchTest) due() {
+	var rest []*watched
+	for _, k := range w.watches {
+		if k.deadline--; k.deadline >= 0 {
+			rest = append(rest, k)
+			continue
+		}
+		ping := w.feed.m.Table().Find([]byte("time"))
+		w.feed.group.Reset(2, 9)
+		w.feed.group.Transaction([]fsm.Watch{{DB: k.db, Key: k.key, Version: k.version}}, []fsm.Queued{{Cmd: ping, Args: [][]byte{[]byte("time")}}})
+		switch reply := w.feed.send(); {
+		case reply == "*-1\r\n":
+			w.failed++
+		case k.touched != "":
+			w.t.Errorf("seed %d: transaction commits although %q of database %d had another value after %s", w.seed, k.key, k.db, k.touched)
+			w.committed++
+		default:
+			w.committed++
+		}
+	}
+	w.watches = rest
+}
