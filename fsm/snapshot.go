@@ -377,38 +377,38 @@ func (d *decoder) object() (db int, o *object, elements, groups uint64, err erro
 // ReadSnapshot builds a machine from what WriteSnapshot wrote. It returns an
 // error and no machine unless every byte is accounted for.
 func ReadSnapshot(r io.Reader, table *Table) (*Machine, error) {
-	m, err := readSnapshot(bufio.NewReaderSize(r, 64<<10), table)
-	if err != nil {
+	load := snapshotLoader{m: New(table)}
+	if err := load.read(bufio.NewReaderSize(r, 64<<10)); err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
-	return m, nil
+	return load.m, nil
 }
 
-func readSnapshot(r *bufio.Reader, table *Table) (*Machine, error) {
+// read reads a whole snapshot.
+func (l *snapshotLoader) read(r *bufio.Reader) error {
 	head := make([]byte, len(snapshotMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil {
-		return nil, fmt.Errorf("head: %w", err)
+		return fmt.Errorf("head: %w", err)
 	}
 	if string(head[:len(snapshotMagic)]) != snapshotMagic {
-		return nil, fmt.Errorf("starts with %q: %w", head, ErrFormat)
+		return fmt.Errorf("starts with %q: %w", head, ErrFormat)
 	}
 	if v := head[len(snapshotMagic)]; v != SnapshotVersion {
-		return nil, fmt.Errorf("snapshot version %d: %w", v, ErrVersion)
+		return fmt.Errorf("snapshot version %d: %w", v, ErrVersion)
 	}
-	load := snapshotLoader{m: New(table)}
-	for !load.ended {
+	for !l.ended {
 		block, err := readBlock(r)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := load.block(block); err != nil {
-			return nil, err
+		if err := l.block(block); err != nil {
+			return err
 		}
 	}
 	if _, err := r.ReadByte(); err != io.EOF {
-		return nil, fmt.Errorf("bytes after the end: %w", ErrFormat)
+		return fmt.Errorf("bytes after the end: %w", ErrFormat)
 	}
-	return load.m, nil
+	return nil
 }
 
 func readBlock(r *bufio.Reader) ([]byte, error) {
@@ -432,6 +432,7 @@ func readBlock(r *bufio.Reader) ([]byte, error) {
 
 type snapshotLoader struct {
 	m        *Machine
+	check    *snapshotCheck // nil if the machine is to keep the keys
 	begun    bool
 	ended    bool
 	last     *session // the session read last
@@ -523,11 +524,8 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 			l.groups = groups
 			l.open, l.missing, l.big = o, elements, o.coll != nil && o.coll.big
-			if l.m.dbs[db].tree.Set(o) != nil {
-				return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
-			}
-			if o.deadline != 0 {
-				l.m.expiry.add(db, o)
+			if err := l.keep(db, o); err != nil {
+				return err
 			}
 			l.objects++
 		case recordScript:
@@ -581,6 +579,20 @@ func (l *snapshotLoader) block(b []byte) error {
 		if d.err != nil {
 			return fmt.Errorf("record %q: %w", record, d.err)
 		}
+	}
+	return nil
+}
+
+// keep adds a key to the machine, or, in a check, only to the counts.
+func (l *snapshotLoader) keep(db int, o *object) error {
+	if l.check != nil {
+		return l.check.key(db, o)
+	}
+	if l.m.dbs[db].tree.Set(o) != nil {
+		return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
+	}
+	if o.deadline != 0 {
+		l.m.expiry.add(db, o)
 	}
 	return nil
 }

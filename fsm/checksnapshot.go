@@ -1,0 +1,64 @@
+package fsm
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// SnapshotInfo says which state a snapshot holds.
+type SnapshotInfo struct {
+	Applied  uint64 // raft index of the last entry
+	Hash     uint64 // of the hash chain at that index
+	Sessions int
+	Waiters  int
+	Keys     int // in all databases
+	Volatile int // keys with a time to live
+}
+
+// SnapshotInfo describes the snapshot that WriteSnapshot writes with these
+// sessions.
+func (m *Machine) SnapshotInfo(sessions Sessions) SnapshotInfo {
+	return SnapshotInfo{Applied: m.applied, Hash: m.chain, Sessions: len(sessions.list), Waiters: m.waits.conns.Len(), Keys: m.Len(), Volatile: m.Volatile()}
+}
+
+// CheckSnapshot reads a snapshot as ReadSnapshot does, with the same code, and
+// drops every key once it is decoded. It fails for every snapshot that
+// ReadSnapshot refuses. Its memory is that of the largest key, the sessions, the
+// waiters and the scripts.
+//
+// ReadSnapshot finds a key that is there twice in the tree that it builds. The
+// check has no such tree, so it insists on the order in which WriteSnapshot writes
+// the keys.
+func CheckSnapshot(r io.Reader, table *Table) (SnapshotInfo, error) {
+	check := &snapshotCheck{}
+	load := snapshotLoader{m: New(table), check: check}
+	if err := load.read(bufio.NewReaderSize(r, 64<<10)); err != nil {
+		return SnapshotInfo{}, fmt.Errorf("check snapshot: %w", err)
+	}
+	return SnapshotInfo{
+		Applied: load.m.applied, Hash: load.m.chain, Sessions: int(load.sessions), Waiters: load.m.waits.conns.Len(),
+		Keys: check.keys, Volatile: check.volatile,
+	}, nil
+}
+
+// snapshotCheck counts the keys of a snapshot.
+type snapshotCheck struct {
+	keys, volatile int
+	db             int
+	last           slot // the key read last
+}
+
+// key counts a key, which must be greater than the one before it.
+func (c *snapshotCheck) key(db int, o *object) error {
+	s := slot{o.hash, o}
+	if c.last.obj != nil && (db < c.db || db == c.db && !slotLess(c.last, s)) {
+		return fmt.Errorf("key %q is not in order or there twice: %w", o.key, ErrFormat)
+	}
+	c.db, c.last = db, s
+	c.keys++
+	if o.deadline != 0 {
+		c.volatile++
+	}
+	return nil
+}
