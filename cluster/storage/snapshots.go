@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"hash/crc64"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -27,8 +29,12 @@ import (
 // The file store has a checksum of the state, but none of meta.json, where index,
 // term and members are; when the newest snapshot does not read it takes an older
 // one, behind which the log has a gap; it never deletes what a crash left of an
-// unfinished one; and it writes in blocks of 4 KiB. Here a seal beside meta.json
-// protects it, Open checks before raft looks, and writes are gathered to 1 MiB.
+// unfinished one. Here a seal beside meta.json protects it, and Open checks before
+// raft looks.
+//
+// Snapshots are written by snapshotSink, in the layout of the file store: the sink
+// of the file store cannot be read back before it is complete, and completing a
+// snapshot deletes older ones.
 type snapshotStore struct {
 	*raft.FileSnapshotStore
 	dir   string
@@ -239,25 +245,30 @@ func (s *snapshotStore) added(index, term uint64) {
 
 // Create implements raft.SnapshotStore.
 func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
-	members raft.Configuration, membersIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	members raft.Configuration, membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	if err := s.g.err(); err != nil {
 		return nil, err
 	}
-	in, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, trans)
-	if err != nil {
-		return nil, err
+	if version != 1 { // 0 has no Configuration
+		return nil, fmt.Errorf("snapshot version %d is not supported", version)
 	}
+	id := fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli())
 	sink := &snapshotSink{
-		SnapshotSink: in,
-		store:        s,
-		tmp:          filepath.Join(s.dir, in.ID()+tmpSuffix),
-		w:            bufio.NewWriterSize(in, snapshotBuffer),
-		index:        index,
-		term:         term,
+		store: s,
+		tmp:   filepath.Join(s.dir, id+tmpSuffix),
+		meta: snapshotMeta{SnapshotMeta: raft.SnapshotMeta{
+			Version: version, ID: id, Index: index, Term: term, Configuration: members, ConfigurationIndex: membersIndex,
+		}},
+		crc: crc64.New(crc64.MakeTable(crc64.ECMA)),
 	}
-	if err := sink.seal(); err != nil {
-		return nil, errors.Join(fmt.Errorf("seal snapshot: %w", err), sink.Cancel())
+	if err := os.Mkdir(sink.tmp, 0o700); err != nil {
+		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
+	f, err := os.OpenFile(filepath.Join(sink.tmp, stateName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create snapshot: %w", err), os.RemoveAll(sink.tmp))
+	}
+	sink.f, sink.w = f, bufio.NewWriterSize(io.MultiWriter(f, sink.crc), snapshotBuffer)
 	return sink, nil
 }
 
@@ -286,39 +297,22 @@ func (s *snapshotStore) report(err error) error {
 }
 
 // snapshotSink writes one snapshot. Close may be called more than once and
-// always gives the same answer: raft.FileSnapshotSink answers nil the second
-// time, after which raft deletes the log that the failed snapshot should have
-// replaced.
+// always gives the same answer: raft calls it again after the state machine did,
+// and deletes the log behind the snapshot if the answer is nil.
 type snapshotSink struct {
-	raft.SnapshotSink
-	store       *snapshotStore
-	tmp         string // directory until the snapshot is complete
-	w           *bufio.Writer
-	index, term uint64
+	store *snapshotStore
+	meta  snapshotMeta
+	tmp   string // directory until the snapshot is complete
+	f     *os.File
+	crc   hash.Hash64 // of what w has written to f
+	w     *bufio.Writer
 
 	closed bool
 	err    error // of Close
 }
 
-// seal writes seal.json.
-func (s *snapshotSink) seal() error {
-	b, err := os.ReadFile(filepath.Join(s.tmp, metaName))
-	if err != nil {
-		return err
-	}
-	var m snapshotMeta
-	if err := json.Unmarshal(b, &m); err != nil {
-		return err
-	}
-	seal, err := m.seal()
-	if err != nil {
-		return err
-	}
-	if err := writeFile(filepath.Join(s.tmp, sealName), seal); err != nil {
-		return err
-	}
-	return syncPath(s.tmp)
-}
+// ID implements raft.SnapshotSink.
+func (s *snapshotSink) ID() string { return s.meta.ID }
 
 // Write implements io.Writer.
 func (s *snapshotSink) Write(b []byte) (int, error) {
@@ -328,6 +322,39 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	})
 	return s.w.Write(b)
 }
+
+// Written makes what was written durable and returns a reader of the file. At the
+// end of the file it returns an error if the bytes are not those that were written.
+func (s *snapshotSink) Written() (io.ReadCloser, error) {
+	if err := s.flush(); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(s.f.Name())
+	if err != nil {
+		return nil, err
+	}
+	return &writtenReader{f: f, crc: crc64.New(crc64.MakeTable(crc64.ECMA)), want: s.crc.Sum64()}, nil
+}
+
+// writtenReader reads a file and compares its checksum at the end.
+type writtenReader struct {
+	f    *os.File
+	crc  hash.Hash64
+	want uint64
+}
+
+// Read implements io.Reader.
+func (r *writtenReader) Read(b []byte) (int, error) {
+	n, err := r.f.Read(b)
+	_, _ = r.crc.Write(b[:n]) // never fails
+	if err == io.EOF && r.crc.Sum64() != r.want {
+		err = fmt.Errorf("%s: the file does not hold the bytes that were written to it", r.f.Name())
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (r *writtenReader) Close() error { return r.f.Close() }
 
 // Close completes the snapshot: it is durable and listed when Close returns nil.
 func (s *snapshotSink) Close() error {
@@ -341,20 +368,55 @@ func (s *snapshotSink) Close() error {
 	return s.err
 }
 
-func (s *snapshotSink) finish() error {
+func (s *snapshotSink) flush() error {
 	if err := s.w.Flush(); err != nil {
-		return errors.Join(err, s.SnapshotSink.Cancel())
+		return err
+	}
+	return s.f.Sync()
+}
+
+func (s *snapshotSink) finish() error {
+	err := s.flush()
+	info, statErr := s.f.Stat()
+	if err := errors.Join(err, statErr, s.f.Close()); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
 	}
 	// From now on the snapshot may stand for entries that the log lost, so the
 	// bound of the log has to be exact first.
 	if err := s.store.acked.flush(); err != nil {
-		return errors.Join(err, s.SnapshotSink.Cancel())
-	}
-	if err := s.SnapshotSink.Close(); err != nil {
 		return err
 	}
+	seal, err := s.meta.seal()
+	if err != nil {
+		return fmt.Errorf("seal snapshot: %w", err)
+	}
+	s.meta.Size, s.meta.CRC = info.Size(), s.crc.Sum(nil)
+	meta, err := s.meta.encode()
+	if err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{metaName, meta}, {sealName, seal}} {
+		if err := writeFile(filepath.Join(s.tmp, f.name), f.data); err != nil {
+			return fmt.Errorf("write snapshot: %w", err)
+		}
+	}
+	if err := syncPath(s.tmp); err != nil {
+		return fmt.Errorf("sync snapshot: %w", err)
+	}
+	if err := os.Rename(s.tmp, filepath.Join(s.store.dir, s.meta.ID)); err != nil {
+		return fmt.Errorf("name snapshot: %w", err)
+	}
+	if err := syncPath(s.store.dir); err != nil {
+		return fmt.Errorf("sync snapshots: %w", err)
+	}
+	if err := s.store.ReapSnapshots(); err != nil {
+		return fmt.Errorf("delete old snapshots: %w", err)
+	}
 	failpoint.Hit(failpoint.SnapshotNamed)
-	s.store.added(s.index, s.term)
+	s.store.added(s.meta.Index, s.meta.Term)
 	return nil
 }
 
@@ -364,7 +426,5 @@ func (s *snapshotSink) Cancel() error {
 		return nil
 	}
 	s.closed, s.err = true, errors.New("snapshot was cancelled")
-	// The store keeps the files when its own buffer cannot be flushed, which is
-	// just when the disk is full.
-	return errors.Join(s.SnapshotSink.Cancel(), os.RemoveAll(s.tmp))
+	return errors.Join(s.f.Close(), os.RemoveAll(s.tmp))
 }
