@@ -224,6 +224,8 @@ type NodeStatus struct {
 	Reachable  bool   `json:"reachable"`
 	Ready      bool   `json:"ready"` // has a way to a leader
 	Detail     string `json:"detail,omitempty"`
+	// SnapshotError says since when no snapshot could be taken, and why.
+	SnapshotError string `json:"snapshot_error,omitempty"`
 	// Settling is set until the log has come to the change that took the node in.
 	Settling bool `json:"settling,omitempty"`
 }
@@ -235,6 +237,7 @@ func (n *Node) Status() NodeStatus {
 		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting", ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
 		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid, Settling: n.settling(),
+		SnapshotError: n.snapshots.text(),
 	}
 	n.machine.view(func(m *fsm.Machine) {
 		st.Keys = m.Len()

@@ -271,8 +271,13 @@ type snapshot struct {
 	sessions fsm.Sessions
 }
 
-// Persist implements raft.FSMSnapshot.
+// Persist implements raft.FSMSnapshot. Closing the sink reads the snapshot back: see
+// snapcheck.go.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	if checked, ok := sink.(*checkedSink); ok {
+		info := s.fork.SnapshotInfo(s.sessions)
+		checked.own = &info
+	}
 	if err := s.fork.WriteSnapshot(sink, s.sessions); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}

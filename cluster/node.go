@@ -46,6 +46,7 @@ type Node struct {
 	notify        chan bool     // raft tells of leadership, in order
 	leaderChanged chan struct{} // capacity 1: another leader, or an office opened
 	started       time.Time
+	snapshots     snapshotHealth
 	fatalOnce     sync.Once
 	closing       atomic.Bool
 
@@ -112,7 +113,10 @@ func Open(cfg Config) (*Node, error) {
 	n.gateway = newGateway(n)
 	n.scripts = newScriptHost(n)
 	n.waits = newWaits(n.machine, n.gateway)
-	n.machine.onRestore = n.waits.restored
+	n.machine.onRestore = func() {
+		n.waits.restored()
+		n.snapshotDone(nil)
+	}
 
 	rcfg := rpc.DefaultConfig()
 	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
@@ -155,7 +159,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.machine.await = n.backlog.await
 	n.transport = newTransport(n.mux, addressProvider{n}, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
-	log, stable, snaps := n.backlog, raft.StableStore(heldTerm{n.stores.Stable(), n.backlog}), placedSnapshots{n.stores.Snapshots()}
+	log, stable, snaps := n.backlog, raft.StableStore(heldTerm{n.stores.Stable(), n.backlog}), checkedSnapshots{placedSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
 	if n.stores.Identity().Joins {
 		stable = suffrage{stable, n}
 	}

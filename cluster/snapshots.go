@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -10,6 +12,57 @@ import (
 // snapshotAfter is how long entries may have taken since the last snapshot, that a
 // restart is not kept by a few that were costly.
 const snapshotAfter = 10 * time.Second
+
+// A snapshot that failed is tried again after snapshotRetry, and then after twice as
+// long each time, up to snapshotRetryMax: an attempt writes and reads the whole state.
+const (
+	snapshotRetry    = time.Second
+	snapshotRetryMax = 5 * time.Minute
+)
+
+// snapshotHealth is what became of the last snapshots.
+type snapshotHealth struct {
+	mu     sync.Mutex
+	failed int           // attempts that failed since the last one that did not
+	err    error         // of the last one, nil if it did not fail
+	since  time.Time     // when the first of them failed
+	again  time.Duration // monotonic time before which keepSnapshots does not try again
+}
+
+// note notes the outcome of an attempt at the given monotonic time, and returns the
+// wait before the next one.
+func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.failed, h.err, h.again = 0, nil, 0
+		return 0
+	}
+	if h.err == nil {
+		h.since = wall
+	}
+	wait = min(snapshotRetry<<min(h.failed, 20), snapshotRetryMax)
+	h.failed++
+	h.err, h.again = err, mono+wait
+	return wait
+}
+
+// waits reports whether it is too early for another attempt.
+func (h *snapshotHealth) waits(mono time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return mono < h.again
+}
+
+// text is for an operator, "" while snapshots do not fail.
+func (h *snapshotHealth) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		return ""
+	}
+	return fmt.Sprintf("no snapshot since %s, the log is kept: %v", h.since.UTC().Format(time.RFC3339), h.err)
+}
 
 // keepSnapshots takes a snapshot when the log has grown by SnapshotBytes: raft
 // itself counts entries, which may be of a hundred bytes or of 256 KiB, and cost a
@@ -27,15 +80,34 @@ func (n *Node) keepSnapshots() {
 		if n.stores.LogBytes() < n.cfg.Options.SnapshotBytes && n.machine.spent.Load() < int64(snapshotAfter) {
 			continue
 		}
-		if err := n.snapshot(); err != nil && n.ctx.Err() == nil {
-			n.log.Warn("snapshot failed, will be tried again", "error", err)
+		if n.snapshots.waits(n.clock.Mono()) {
+			continue
 		}
+		_ = n.snapshot() // which notes, logs and counts an error
 	}
 }
 
 // snapshot takes a snapshot now and cuts the log behind it to about
-// TrailingBytes.
+// TrailingBytes. If it fails, the log and the snapshots before stay as they are.
 func (n *Node) snapshot() error {
+	err := n.takeSnapshot()
+	if n.ctx.Err() == nil {
+		n.snapshotDone(err)
+	}
+	return err
+}
+
+// snapshotDone notes the outcome of an attempt to get a snapshot: of this node's own
+// state, or from the leader.
+func (n *Node) snapshotDone(err error) {
+	wait := n.snapshots.note(err, n.clock.Mono(), n.clock.Wall())
+	if err != nil {
+		n.stats.SnapshotFailures.Inc()
+		n.log.Error("snapshot failed, the log and the snapshots before it are kept", "error", err, "log_bytes", n.stores.LogBytes(), "retry_in", wait)
+	}
+}
+
+func (n *Node) takeSnapshot() error {
 	first, err := n.stores.Log().FirstIndex()
 	if err != nil {
 		return err
@@ -62,6 +134,7 @@ func (n *Node) snapshot() error {
 		return nil
 	}
 	if err == nil {
+		n.stats.Snapshots.Inc()
 		n.log.Info("snapshot taken", "took", n.clock.Mono()-begun, "log_bytes_before", average*int64(last-first), "log_bytes", n.stores.LogBytes(), "trailing_entries", rc.TrailingLogs)
 	}
 	return err

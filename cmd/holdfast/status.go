@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -112,12 +113,16 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
 			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t%s\n", n.ID, n.Role, n.PeerAddr, n.Detail)
 			continue
 		}
+		detail := n.Detail
+		if n.SnapshotError != "" {
+			detail = strings.TrimPrefix(detail+"; "+n.SnapshotError, "; ")
+		}
 		role := n.Role
 		if !n.Voter && role == "follower" {
 			role = "non-voter"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied, n.Lag,
-			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version, time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), n.Detail)
+			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version, time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), detail)
 	}
 	return w.Flush()
 }

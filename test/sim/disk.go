@@ -535,6 +535,11 @@ func (k *snapshotSink) ID() string { return k.meta.ID }
 // Write implements raft.SnapshotSink.
 func (k *snapshotSink) Write(b []byte) (int, error) { return k.buf.Write(b) }
 
+// Written returns a reader of what was written, before the snapshot is complete.
+func (k *snapshotSink) Written() (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(k.buf.Bytes())), nil
+}
+
 // Cancel implements raft.SnapshotSink.
 func (k *snapshotSink) Cancel() error { k.done = true; return nil }
 
