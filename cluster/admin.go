@@ -33,6 +33,9 @@ type adminRequest struct {
 	ClusterID string `json:"cluster_id,omitempty"`
 	Node      string `json:"node,omitempty"`
 	Addr      string `json:"addr,omitempty"`
+	// Features is the highest feature version that the node that joins knows, and in
+	// opForm the highest that all nodes know; 0 from programs that do not report it.
+	Features int `json:"features,omitempty"`
 }
 
 type adminReply struct {
@@ -44,6 +47,7 @@ type adminReply struct {
 	Members    []Member `json:"members,omitempty"`
 	Leader     string   `json:"leader,omitempty"`
 	LeaderAddr string   `json:"leader_addr,omitempty"`
+	Features   int      `json:"features,omitempty"` // as in NodeStatus
 
 	Known bool `json:"known,omitempty"` // opVacant: there is
 
@@ -134,7 +138,7 @@ func (n *Node) answer(req adminRequest, reply *adminReply) error {
 	case opVacant:
 		return n.answerVacant(req, reply)
 	case opJoin:
-		return n.addMember(req.Node, req.Addr, reply)
+		return n.admit(req, reply)
 	case opRemove:
 		return n.removeMember(req.Node)
 	case opTransfer:
@@ -153,7 +157,7 @@ func (n *Node) answerProbe(reply *adminReply) error {
 		return err
 	}
 	reply.ClusterID = n.stores.Identity().ClusterID
-	reply.Peers = n.peerList()
+	reply.Peers, reply.Features = n.peerList(), n.reports()
 	if empty {
 		return nil
 	}
@@ -175,6 +179,7 @@ func (n *Node) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, n.cfg.NodeID)
 	}
+	n.found(req.Features) // before the id, at which this node starts
 	return n.stores.SetClusterID(req.ClusterID, false)
 }
 
@@ -226,6 +231,12 @@ type NodeStatus struct {
 	Detail     string `json:"detail,omitempty"`
 	// SnapshotError says since when no snapshot could be taken, and why.
 	SnapshotError string `json:"snapshot_error,omitempty"`
+	// Features is the highest feature version that the node's program knows, 0 if it
+	// does not say, and FeatureVersion that of the cluster, as far as the node has
+	// applied the log. FeaturesBlocked says, on the leader, why it is not raised.
+	Features        int    `json:"features,omitempty"`
+	FeatureVersion  int    `json:"feature_version"`
+	FeaturesBlocked string `json:"features_blocked,omitempty"`
 	// Settling is set until the log has come to the change that took the node in.
 	Settling bool `json:"settling,omitempty"`
 }
@@ -238,6 +249,7 @@ func (n *Node) Status() NodeStatus {
 		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid, Settling: n.settling(),
 		SnapshotError: n.snapshots.text(),
+		Features: n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
 	}
 	n.machine.view(func(m *fsm.Machine) {
 		st.Keys = m.Len()

@@ -39,6 +39,11 @@ type Config struct {
 	LogStore string
 	// Version is the program's version, for status.
 	Version string
+	// Features is the highest feature version that the node claims to know, 0 for
+	// fsm.MaxFeatures. Tests make a node of an older program with it: one that
+	// stops where that program would stop, and below fsm.FeatureMend one that
+	// reports no feature version and sets it with each TermStart.
+	Features int
 
 	Options Options
 
@@ -256,6 +261,9 @@ func (c *Config) Validate() error {
 		return errors.New("window and entry limits must be at least 1")
 	case o.ScriptTime <= 0 || o.ScriptMoment <= 0:
 		return fmt.Errorf("script time is %v, moment %v: both must be more than 0", o.ScriptTime, o.ScriptMoment)
+	}
+	if c.Features == 0 {
+		c.Features = fsm.MaxFeatures
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}

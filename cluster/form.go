@@ -92,12 +92,14 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	var refused error // by the members that were found
 	var differs error // with what another node without data was told
 	clusterID := mine.ClusterID
+	features := n.reports() // of all that were found
 	for _, p := range n.cfg.Peers {
 		if p.ID == n.cfg.NodeID {
 			continue
 		}
 		var r adminReply
 		err := n.ask(p.Addr, p.ID, adminRequest{Op: opProbe}, &r)
+		features = min(features, r.Features)
 		switch {
 		case err != nil:
 			absent = append(absent, p.ID)
@@ -144,6 +146,7 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	if clusterID == "" {
 		clusterID = newClusterID()
 	}
+	n.found(features)
 	if err := n.stores.SetClusterID(clusterID, false); err != nil {
 		return nil, false, err
 	}
@@ -153,7 +156,7 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 		if p.ID == n.cfg.NodeID {
 			continue
 		}
-		if err := n.ask(p.Addr, p.ID, adminRequest{Op: opForm, ClusterID: clusterID}, &adminReply{}); err != nil {
+		if err := n.ask(p.Addr, p.ID, adminRequest{Op: opForm, ClusterID: clusterID, Features: features}, &adminReply{}); err != nil {
 			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
 		}
 		failpoint.Hit(failpoint.FormTold)
@@ -177,7 +180,7 @@ func (n *Node) join(p Peer, r adminReply) error {
 		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
 	}
 	ask := func(op string) (answer adminReply, err error) {
-		req := adminRequest{Op: op, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr}
+		req := adminRequest{Op: op, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr, Features: n.reports()}
 		if err := n.ask(r.LeaderAddr, r.Leader, req, &answer); err != nil {
 			return answer, fmt.Errorf("%w to join: %w", errWaiting, err)
 		}

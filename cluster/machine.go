@@ -41,6 +41,7 @@ type machine struct {
 	unread error
 
 	table *fsm.Table
+	known int // the highest feature version that this node claims to know
 
 	mu   sync.RWMutex // guards m: Apply, Fork and Restore write, Read reads
 	m    *fsm.Machine
@@ -56,6 +57,7 @@ type machine struct {
 	// deadline is the earliest deadline on the lease clock, 0 for none.
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
+	features atomic.Int32  // feature version of the cluster
 
 	users userWatch
 
@@ -76,7 +78,7 @@ type appliedWaiter struct {
 }
 
 func newMachine(table *fsm.Table) *machine {
-	return &machine{table: table, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true },
+	return &machine{table: table, known: fsm.MaxFeatures, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true },
 		mono: func() time.Duration { return 0 }, onSlow: func(uint64, uint64, time.Duration) {}}
 }
 
@@ -103,6 +105,9 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 		if err == nil {
 			err = a.checkChain(res)
 		}
+		if err == nil {
+			err = a.m.CheckFeatures(a.known)
+		}
 		if err != nil {
 			a.dead = true
 			a.fatal(fmt.Errorf("state machine stopped: %w", err))
@@ -114,6 +119,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			a.onTermStart(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}
 	}
+	a.features.Store(int32(a.m.Features())) // before applied: who has waited for an entry knows what it raised
 	a.applied.Store(a.m.Applied())
 	a.deadline.Store(a.m.NextDeadline())
 	users := a.m.Users()
@@ -240,6 +246,9 @@ func (a *machine) Restore(r io.ReadCloser) error {
 		return a.unread
 	}
 	m, err := fsm.ReadSnapshot(r, a.table)
+	if err == nil {
+		err = m.CheckFeatures(a.known)
+	}
 	if err != nil {
 		if a.starting {
 			a.unread = err
@@ -253,6 +262,7 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	index, hash := m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
 	a.events.restored(m.Applied())
+	a.features.Store(int32(m.Features()))
 	a.applied.Store(m.Applied())
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()

@@ -181,6 +181,7 @@ func (n *Node) keepMembers() {
 			return
 		case <-t.C:
 		}
+		n.raiseFeatures()
 		if n.currentOffice() == nil {
 			continue
 		}

@@ -57,6 +57,7 @@ type Node struct {
 	// contacts are what the members said of themselves last, by id.
 	contacts map[string]Contact
 
+	features features      // see features.go
 	leading  leading       // whom the gateway is linked to
 	relearn  chan struct{} // capacity 1: contacts are to be asked now
 	watchers watchers
@@ -102,7 +103,7 @@ func Open(cfg Config) (*Node, error) {
 	n.stores = stores
 	n.session = sessionOf(n.hello())
 	n.machine = newMachine(fsm.NewTable())
-	n.machine.mono = n.clock.Mono
+	n.machine.mono, n.machine.known = n.clock.Mono, cfg.Features
 	n.machine.onSlow = func(first, last uint64, took time.Duration) {
 		n.log.Warn("entries were slow to apply: clients waited", "first", first, "last", last, "took", took)
 	}
@@ -389,13 +390,7 @@ func (n *Node) openOffice() {
 			n.seededOffice(term)
 			continue
 		}
-		id := n.stores.Identity()
-		entry := fsm.AppendTermStart(nil,
-			fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
-			fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: fsm.MaxFeatures})
-		proposed := n.raft.Apply(entry, 0)
-		failpoint.Hit(failpoint.OfficeUnopened)
-		err := n.await(n.ctx, proposed)
+		err := n.startTerm(term)
 		if err == nil {
 			continue // applied here, so the office is open, unless the term had moved on
 		}
@@ -409,6 +404,21 @@ func (n *Node) openOffice() {
 		case <-time.After(n.cfg.Options.RelinkEvery):
 		}
 	}
+}
+
+// startTerm proposes the TermStart of a term and waits until it is applied.
+func (n *Node) startTerm(term uint64) error {
+	features, err := n.termFeatures()
+	if err != nil {
+		return err
+	}
+	id := n.stores.Identity()
+	entry := fsm.AppendTermStart(nil,
+		fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
+		fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features})
+	proposed := n.raft.Apply(entry, 0)
+	failpoint.Hit(failpoint.OfficeUnopened)
+	return n.await(n.ctx, proposed)
 }
 
 // onTermStart is called by the machine, under its lock, when a TermStart is

@@ -41,12 +41,21 @@ var featureCommands = []Command{
 // Features returns the feature version of the cluster as of the last entry.
 func (m *Machine) Features() int { return m.features }
 
+// CheckFeatures says whether a program that knows feature versions up to known can
+// go on with this state.
+func (m *Machine) CheckFeatures(known int) error {
+	if m.features > known {
+		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer program again: %w", m.features, known, ErrVersion)
+	}
+	return nil
+}
+
 // setFeatures puts a feature version into effect.
 func (m *Machine) setFeatures(n int) error {
-	if n > MaxFeatures {
-		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer program again: %w", n, MaxFeatures, ErrVersion)
-	}
 	m.features = n
+	if err := m.CheckFeatures(MaxFeatures); err != nil {
+		return err
+	}
 	if counts := n >= FeatureAbsent; counts != m.removed.counts {
 		m.removed = removed{counts: counts}
 	}

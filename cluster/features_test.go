@@ -1,0 +1,130 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// older is what nodes claim to know that stand for the program before
+// fsm.FeatureMend.
+const older = fsm.FeatureMend - 1
+
+// mixed prepares a cluster of nodes that know different feature versions: claims
+// by id, fsm.MaxFeatures for all others. A claim that is changed holds from the
+// node's next start.
+func mixed(t *testing.T, nodes int, claims map[string]int) *testCluster {
+	t.Helper()
+	c := prepare(t, nodes)
+	c.change = func(cfg *cluster.Config) { cfg.Features = claims[cfg.NodeID] }
+	return c
+}
+
+// features waits until nodes have a feature version.
+func (c *testCluster) features(want int, ids ...string) {
+	c.t.Helper()
+	if len(ids) == 0 {
+		ids = c.ids()
+	}
+	eventually(c.t, fmt.Sprintf("feature version %d on %v", want, ids), func() bool {
+		for _, id := range ids {
+			if c.node(id).Status().FeatureVersion != want {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestFeatures_Fresh: a cluster whose founders know all features has them from its
+// first entry on.
+func TestFeatures_Fresh(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 3)
+	c.open("n1", "n2", "n3")
+	c.ready("n1", "n2", "n3")
+	for _, id := range c.ids() {
+		if got := c.node(id).Features(); got != fsm.MaxFeatures {
+			t.Errorf("%s is ready at feature version %d", id, got)
+		}
+	}
+	if c.log.count("raising that of the cluster") != 0 {
+		t.Error("the feature version of a new cluster had to be raised")
+	}
+}
+
+// TestFeatures_Upgrade takes a cluster from an older program to this one. As long as
+// one member runs the older one, the feature version stays, whoever leads.
+func TestFeatures_Upgrade(t *testing.T) {
+	t.Parallel()
+	claims := map[string]int{"n1": older, "n2": older, "n3": older}
+	c := mixed(t, 3, claims)
+	c.open("n1", "n2", "n3")
+	c.ready("n1", "n2", "n3")
+	c.features(older)
+	for _, id := range []string{"n1", "n2"} {
+		c.stop(id)
+		delete(claims, id)
+		c.open(id)
+		c.ready(id)
+		for _, leader := range []string{id, "n3"} {
+			c.transfer(leader)
+			c.client(id).want(t, ok, "SET", "k", leader)
+			c.caughtUp()
+			c.features(older)
+		}
+	}
+	c.transfer("n1")
+	eventually(t, "n1 to say what it waits for", func() bool {
+		return strings.HasPrefix(c.node("n1").Status().FeaturesBlocked, "n3 runs version test, which knows feature version 1 at most")
+	})
+	c.stop("n3")
+	eventually(t, "n1 to say that n3 does not answer", func() bool {
+		return c.node(c.leader("n1", "n2")).Status().FeaturesBlocked == "n3 does not answer"
+	})
+	delete(claims, "n3")
+	c.open("n3")
+	c.features(fsm.MaxFeatures)
+	c.caughtUp()
+	if st := c.node(c.leader()).Status(); st.FeaturesBlocked != "" {
+		t.Errorf("still said to be blocked: %s", st.FeaturesBlocked)
+	}
+	// Restarts keep it, from the log and from a snapshot.
+	if err := c.node("n2").Snapshot(); err != nil {
+		t.Error(err)
+	}
+	c.stop("n2")
+	c.open("n2")
+	c.features(fsm.MaxFeatures)
+
+	// There is no way back.
+	c.stop("n3")
+	claims["n3"] = older
+	c.members["n3"].dies = true
+	c.open("n3")
+	c.wantFatal("n3", "the cluster uses feature version 2 and this program knows 1: install the newer program again")
+}
+
+// TestFeatures_Join: a node whose program is older than the feature version of the
+// cluster is not taken in, before the one that it needs is named. A non-voter
+// counts among the members that must know a feature version.
+func TestFeatures_Join(t *testing.T) {
+	t.Parallel()
+	claims := map[string]int{"n4": older}
+	c := mixed(t, 3, claims)
+	c.open("n1", "n2", "n3")
+	c.ready("n1", "n2", "n3")
+	c.place("n4", append(c.peers, peer("n4")))
+	c.open("n4")
+	eventually(t, "n4 to be refused", func() bool {
+		return strings.Contains(c.node("n4").Status().Detail, "the cluster uses feature version 2 and the program of n4 knows 1 at most: install version test or a newer one")
+	})
+	c.stop("n4")
+	delete(claims, "n4")
+	c.open("n4")
+	c.ready("n4")
+	c.features(fsm.MaxFeatures)
+}
