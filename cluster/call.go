@@ -62,6 +62,9 @@ func (n *Node) NewSession() *Session {
 func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	c := &s.call
 	c.body, c.slow, c.reply, c.err, c.ready, c.early = g.Bytes(), g.Slow, nil, nil, nil, nil
+	if g.Feature > 0 && s.node.FeatureVersion(g.Feature) < g.Feature {
+		return nil, ErrFeature
+	}
 	if !g.Write {
 		reply, err := s.read(local)
 		if !errors.Is(err, fsm.ErrUnlogged) {

@@ -17,6 +17,9 @@ var (
 	// ErrRefused: the leader runs another version, which does not know a command
 	// of the group. It was not executed.
 	ErrRefused = errors.New("the leader runs another version of the program and does not know the command: not executed")
+	// ErrFeature: the feature version of the cluster does not include a command of
+	// the group. It was not executed.
+	ErrFeature = errors.New("the feature version of the cluster does not include the command: not executed, upgrade every node first")
 	// ErrClosed: the node is stopping; the group was not executed.
 	ErrClosed = errors.New("node is stopping")
 	// ErrStaleSession: a later start of this node is known to the cluster: the

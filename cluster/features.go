@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -61,6 +62,37 @@ func (n *Node) reports() int {
 // this node has applied. From fsm.FeatureMend on it never goes down, so a command
 // that it includes is known to every member.
 func (n *Node) Features() int { return int(n.machine.features.Load()) }
+
+// FeatureVersion returns Features. If that is less than need, this node may only be
+// behind: then FeatureVersion asks the leader for the end of the log and waits
+// until this node has applied it, but no longer than Options.LeaderWait. A command
+// is not refused behind a raise that a client may know of.
+func (n *Node) FeatureVersion(need int) int {
+	if now := n.Features(); now >= need || need > n.cfg.Features {
+		return now
+	}
+	var g fsm.Group
+	g.Reset(2, 0)
+	g.Command(n.Table().Find([]byte(fsm.PositionCommand)), 0, [][]byte{nil})
+	reply, err := n.NewSession().Do(&g, false, nil)
+	if err != nil {
+		return n.Features() // without a leader nothing can be learned
+	}
+	var index uint64
+	if _, err := fmt.Sscanf(string(reply), ":%d\r\n", &index); err != nil {
+		n.log.Error("log index of the leader cannot be read", "reply", string(reply), "error", err)
+		return n.Features()
+	}
+	applied := make(chan bool, 1)
+	n.machine.whenApplied(index, func(ok bool) { applied <- ok })
+	wait := time.NewTimer(n.cfg.Options.LeaderWait)
+	defer wait.Stop()
+	select {
+	case <-applied:
+	case <-wait.C:
+	}
+	return n.Features()
+}
 
 // termFeatures returns the feature version for the TermStart of this node's term.
 func (n *Node) termFeatures() (int, error) {

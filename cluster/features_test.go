@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,18 +40,27 @@ func (c *testCluster) features(want int, ids ...string) {
 	})
 }
 
+// needs makes a node take a command for one that needs a feature version.
+func (c *testCluster) needs(id, command string, feature int) {
+	c.t.Helper()
+	c.node(id).View(func(m *fsm.Machine) { m.Table().Find([]byte(command)).Feature = feature })
+}
+
 // TestFeatures_Fresh: a cluster whose founders know all features has them from its
-// first entry on.
+// first entry on. A follower that has not applied that entry yet does not refuse a
+// command for it.
 func TestFeatures_Fresh(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)
 	c.open("n1", "n2", "n3")
-	c.ready("n1", "n2", "n3")
 	for _, id := range c.ids() {
-		if got := c.node(id).Features(); got != fsm.MaxFeatures {
-			t.Errorf("%s is ready at feature version %d", id, got)
-		}
+		c.needs(id, "incr", fsm.MaxFeatures)
 	}
+	for _, id := range c.ids() {
+		c.ready(id)
+		c.client(id).must(t, "INCR", "n")
+	}
+	c.features(fsm.MaxFeatures)
 	if c.log.count("raising that of the cluster") != 0 {
 		t.Error("the feature version of a new cluster had to be raised")
 	}
@@ -127,4 +137,36 @@ func TestFeatures_Join(t *testing.T) {
 	c.open("n4")
 	c.ready("n4")
 	c.features(fsm.MaxFeatures)
+}
+
+// TestFeatures_Command: a command that the cluster's feature version does not
+// include gets into no log, whether its own node refuses it or, because that one
+// does not know better, the leader.
+func TestFeatures_Command(t *testing.T) {
+	t.Parallel()
+	claims := map[string]int{"n3": older}
+	c := mixed(t, 3, claims)
+	c.open("n1", "n2", "n3")
+	c.ready("n1", "n2", "n3")
+	c.transfer("n3")
+	c.transfer("n1")
+	c.features(older)
+	for _, id := range []string{"n1", "n2"} {
+		c.needs(id, "incr", fsm.FeatureMend)
+		if _, err := c.client(id).do("INCR", "n"); !errors.Is(err, cluster.ErrFeature) {
+			t.Errorf("through %s: %v", id, err)
+		}
+	}
+	c.needs("n2", "incr", 0)
+	if _, err := c.client("n2").do("INCR", "n"); !errors.Is(err, cluster.ErrRefused) {
+		t.Errorf("refused by the leader: %v", err)
+	}
+	c.needs("n2", "incr", fsm.FeatureMend)
+	c.client("n2").want(t, absent, "GET", "n")
+	c.stop("n3")
+	delete(claims, "n3")
+	c.open("n3")
+	c.ready("n3")
+	c.features(fsm.MaxFeatures)
+	c.client("n2").want(t, ":1\r\n", "INCR", "n")
 }

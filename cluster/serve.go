@@ -107,7 +107,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 			return errFrame
 		}
 		body := payload[k+k2:]
-		if err := n.machine.table.Check(body, false); err != nil {
+		if err := n.machine.table.CheckAt(n.Features(), body, false); err != nil {
 			// Not the client's doing: its node has understood the command, so it runs
 			// another version. The number must not be missing from the session, or
 			// nothing of that node would run any more: an empty group takes it, and

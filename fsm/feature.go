@@ -79,10 +79,19 @@ func raiseFeatures(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
+// Needs returns the feature version that a call of the command needs.
+func (cmd *Command) Needs(args [][]byte) int {
+	return max(cmd.Feature, cmd.Routed(args).Feature)
+}
+
 // NeedsFeature is the error reply to a command that the feature version of the
 // cluster does not include yet.
-func NeedsFeature(cmd *Command, features int) string {
-	return fmt.Sprintf("ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first", cmd.Name, cmd.Feature, features)
+func NeedsFeature(cmd *Command, args [][]byte, features int) string {
+	name := cmd.Name
+	if row := cmd.Routed(args); row != cmd {
+		name += " " + row.Name
+	}
+	return fmt.Sprintf("ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first", name, cmd.Needs(args), features)
 }
 
 // appendFeatures writes the feature version into a snapshot. Programs that do not

@@ -71,3 +71,45 @@ func TestFeatures_Unknown(t *testing.T) {
 		t.Errorf("snapshot: %v", err)
 	}
 }
+
+// TestFeatures_Command: Table.CheckAt refuses a command that the feature version
+// does not include, wherever it is in a group, and so does a machine that meets it.
+func TestFeatures_Command(t *testing.T) {
+	f := newFeed(t)
+	f.level(fsm.FeatureMend)
+	table := f.m.Table()
+	table.Find([]byte("incr")).Feature = fsm.MaxFeatures + 1
+	table.Find([]byte("object")).FindSub([]byte("encoding")).Feature = fsm.MaxFeatures + 1
+	if got := f.do("SET k 1", "INCR k", "GET k"); got != "+OK\r\n-ERR 'incr' needs feature version 3 and the cluster uses 2: upgrade every node first\r\n$1\r\n1\r\n" {
+		t.Errorf("in the log: %q", got)
+	}
+	for _, c := range []struct {
+		line string
+		need int
+	}{{"GET k", 0}, {"INCR k", fsm.MaxFeatures + 1}, {"OBJECT ENCODING k", fsm.MaxFeatures + 1}, {"OBJECT FREQ k", 0}} {
+		words := split(t, c.line)
+		cmd := table.Find([]byte(words[0]))
+		args := make([][]byte, len(words))
+		for i, w := range words {
+			args[i] = []byte(w)
+		}
+		for _, multi := range []bool{false, true} {
+			var g fsm.Group
+			g.Reset(2, 1)
+			if multi {
+				g.Transaction(nil, []fsm.Queued{{Cmd: cmd, Args: args}})
+			} else {
+				g.Command(cmd, 0, args)
+			}
+			if g.Feature != c.need {
+				t.Errorf("%s needs %d, want %d", c.line, g.Feature, c.need)
+			}
+			if err := table.CheckAt(fsm.MaxFeatures, g.Bytes(), false); (err != nil) != (c.need > 0) || err != nil && !errors.Is(err, fsm.ErrVersion) {
+				t.Errorf("%s at feature version %d: %v", c.line, fsm.MaxFeatures, err)
+			}
+			if err := table.CheckAt(fsm.MaxFeatures+1, g.Bytes(), false); err != nil {
+				t.Errorf("%s at feature version %d: %v", c.line, fsm.MaxFeatures+1, err)
+			}
+		}
+	}
+}

@@ -35,6 +35,8 @@ type Group struct {
 	Write bool
 	// Slow is set when an operation walks many keys (see the flag Slow).
 	Slow bool
+	// Feature is the highest feature version that an operation needs.
+	Feature int
 }
 
 // Watch is a key that a transaction depends on and the version it had then.
@@ -61,7 +63,7 @@ func (g *Group) Reset(proto int, origin uint64) {
 	}
 	g.buf = append(g.buf, flags)
 	g.buf = binary.AppendUvarint(g.buf, origin)
-	g.ops, g.Write, g.Slow, g.user = 0, false, false, ""
+	g.ops, g.Write, g.Slow, g.user, g.Feature = 0, false, false, "", 0
 }
 
 // Track says that the connection wants to hear of the next change of the keys
@@ -101,6 +103,7 @@ func (g *Group) Release(keep int) {
 }
 
 func (g *Group) note(cmd *Command, args [][]byte) {
+	g.Feature = max(g.Feature, cmd.Needs(args))
 	cmd = cmd.Routed(args)
 	if cmd.IsWrite() {
 		g.Write = true

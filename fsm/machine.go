@@ -485,8 +485,8 @@ func (c *Ctx) next() (Reply, error) {
 	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
 		c.tracked(row, args)
 	}
-	if row := cmd.Routed(args); max(cmd.Feature, row.Feature) > c.m.features {
-		return Error(NeedsFeature(row, c.m.features)), nil
+	if cmd.Needs(args) > c.m.features {
+		return Error(NeedsFeature(cmd, args, c.m.features)), nil
 	}
 	if c.rec != nil {
 		return c.rehearsed(cmd, args), c.fail

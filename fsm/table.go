@@ -337,6 +337,13 @@ func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 // be run: as a read if readOnly, else through the log. Only what passed here
 // may be proposed; a machine that meets anything else must stop.
 func (t *Table) Check(body []byte, readOnly bool) error {
+	return t.CheckAt(MaxFeatures, body, readOnly)
+}
+
+// CheckAt is Check for a cluster of a feature version: it refuses commands that
+// the feature version does not include, because members with an older program
+// would stop at them.
+func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 	var r groupReader
 	if err := r.open(body); err != nil {
 		return fmt.Errorf("group: %w", err)
@@ -372,6 +379,9 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 			cmd, err := t.accept(args, readOnly)
 			if err != nil {
 				return err
+			}
+			if cmd.Needs(args) > features {
+				return fmt.Errorf("%s: %w", NeedsFeature(cmd, args, features), ErrVersion)
 			}
 			if !marked && cmd.Routed(args).interpreted(args) {
 				return fmt.Errorf("script in a group without the mark: %w", ErrFormat)

@@ -154,6 +154,7 @@ func (c *conn) take(args [][]byte) {
 		c.refuse(stats, fsm.WrongArity(cmd.Name))
 	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
 	case c.denied(args, stats):
+	case c.tooNew(cmd, args, stats):
 	case c.refusedElsewhere(cmd, args, stats):
 	case c.restricted():
 		c.refuse(stats, msgRestricted(cmd.Name))
@@ -238,6 +239,20 @@ func (c *conn) session(args [][]byte) {
 		c.waitPauseBefore(r)
 		c.answer(r, args)
 	}
+}
+
+// tooNew refuses a command that the feature version of the cluster does not include.
+// It must not get into the log, at which members with an older program would stop.
+func (c *conn) tooNew(cmd *fsm.Command, args [][]byte, stats *series) bool {
+	need := cmd.Needs(args)
+	if need == 0 {
+		return false
+	}
+	present := c.srv.cluster.FeatureVersion(need)
+	if present < need {
+		c.refuse(stats, fsm.NeedsFeature(cmd, args, present))
+	}
+	return present < need
 }
 
 // refusedElsewhere refuses a command that another node has to run.

@@ -56,6 +56,9 @@ type Cluster interface {
 	// Told has f called once l has been told of all that the log holds up to index,
 	// or will be told nothing more. f must not block.
 	Told(index uint64, f func())
+	// FeatureVersion is the feature version of the cluster. It is exact if it is less
+	// than need, and may have to wait for the leader then.
+	FeatureVersion(need int) int
 	// State is this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
 	// Admin runs one of the HOLDFAST subcommands that concern the cluster and

@@ -67,6 +67,13 @@ func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
 
 func (f *fakeCluster) State() resp.State { return f.state }
 
+// FeatureVersion implements resp.Cluster.
+func (f *fakeCluster) FeatureVersion(int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.Features()
+}
+
 func (f *fakeCluster) Admin(_ context.Context, args []string) (string, error) {
 	if f.admin != nil {
 		return f.admin(args)

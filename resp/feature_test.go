@@ -1,0 +1,33 @@
+package resp_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestFeature: a command that the feature version of the cluster does not include is
+// refused before anything of it reaches the log, alone and in a transaction.
+func TestFeature(t *testing.T) {
+	f := newFake(t)
+	table := f.machine.Table()
+	table.Find([]byte("incr")).Feature = fsm.MaxFeatures + 1
+	table.Find([]byte("object")).FindSub([]byte("encoding")).Feature = fsm.MaxFeatures + 1
+	table.Find([]byte("decr")).Feature = fsm.MaxFeatures
+	c := dial(t, serve(t, f))
+	const tooNew = "-ERR 'incr' needs feature version 3 and the cluster uses 2: upgrade every node first"
+	c.expect(
+		"INCR n", tooNew,
+		"OBJECT ENCODING n", "-ERR 'object encoding' needs feature version 3 and the cluster uses 2: upgrade every node first",
+	)
+	c.send("SET k v", "INCR n", "GET k")
+	c.want("+OK", tooNew, "$1\nv")
+	c.expect(
+		"MULTI", "+OK",
+		"SET k w", "+QUEUED",
+		"INCR n", tooNew,
+		"EXEC", "-EXECABORT Transaction discarded because of previous errors.",
+		"GET k", "$1\nv",
+		"DECR n", ":-1",
+	)
+}
