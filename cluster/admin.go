@@ -249,7 +249,7 @@ func (n *Node) Status() NodeStatus {
 		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid, Settling: n.settling(),
 		SnapshotError: n.snapshots.text(),
-		Features: n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
+		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
 	}
 	n.machine.view(func(m *fsm.Machine) {
 		st.Keys = m.Len()

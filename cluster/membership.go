@@ -234,6 +234,8 @@ var (
 	descLease    = prometheus.NewDesc("holdfast_lease_clock_seconds", "Lease clock of the last entry, seconds since the cluster's birth.", nil, nil)
 	descDup      = prometheus.NewDesc("holdfast_duplicate_groups_total", "Groups that arrived twice and ran once.", nil, nil)
 	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
+	descFeatures = prometheus.NewDesc("holdfast_feature_version", "Feature version of the cluster, as far as this node has applied the log.", nil, nil)
+	descBlocked  = prometheus.NewDesc("holdfast_feature_version_blocked", "1 on the leader for each member that keeps the feature version from being raised: it does not answer, or its program is older.", []string{"node"}, nil)
 	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
 )
 
@@ -256,6 +258,10 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descLeader, number(st.Role == "leader"))
 	gauge(descReady, number(st.Ready))
 	gauge(descLog, float64(st.LogBytes))
+	gauge(descFeatures, float64(st.FeatureVersion))
+	for _, b := range c.n.featuresBlocked() {
+		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, 1, b.id)
+	}
 	c.n.machine.view(func(m *fsm.Machine) {
 		stats := m.Stats()
 		gauge(descKeys, float64(m.Len()))

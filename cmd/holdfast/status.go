@@ -33,7 +33,7 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show what every node is doing",
 		Long: `Show every member: id, role, term, commit and applied index, lag, addresses,
-version, uptime. Any node may be asked.
+feature version of the cluster, version, uptime. Any node may be asked.
 
 Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no leader.`,
 		Example: `  holdfast status --addr 127.0.0.1:6380
@@ -107,10 +107,10 @@ func leaderOf(nodes []cluster.NodeStatus) string {
 
 func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tCLIENTS\tPEERS\tHTTP\tVERSION\tUPTIME\tDETAIL")
+	fmt.Fprintln(w, "NODE\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tFEATURES\tCLIENTS\tPEERS\tHTTP\tVERSION\tUPTIME\tDETAIL")
 	for _, n := range nodes {
 		if !n.Reachable {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t%s\n", n.ID, n.Role, n.PeerAddr, n.Detail)
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t%s\n", n.ID, n.Role, n.PeerAddr, n.Detail)
 			continue
 		}
 		detail := n.Detail
@@ -121,7 +121,10 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
 		if !n.Voter && role == "follower" {
 			role = "non-voter"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied, n.Lag,
+		if detail == "" && n.FeaturesBlocked != "" {
+			detail = "feature version not raised: " + n.FeaturesBlocked
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied, n.Lag, n.FeatureVersion,
 			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version, time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), detail)
 	}
 	return w.Flush()

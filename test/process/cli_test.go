@@ -249,7 +249,7 @@ func TestStatus(t *testing.T) {
 	if o.code != 0 || len(lines) != 4 {
 		t.Fatalf("status: %+v", o)
 	}
-	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "CLIENTS", "PEERS", "HTTP", "VERSION", "UPTIME"} {
+	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS", "HTTP", "VERSION", "UPTIME"} {
 		wantContains(t, "the heading", lines[0], word)
 	}
 	for _, n := range c.Nodes {
