@@ -51,11 +51,11 @@ func lcs(c *Ctx, args [][]byte) Reply {
 	case int64(len(s[0])+1)*int64(len(s[1])+1) > maxLcsCells:
 		return Error(msgLcsSize)
 	}
+	if length {
+		return Int(int64(lcsLength(s[0], s[1])))
+	}
 	t := newLcsTable(s[0], s[1])
 	total := Int(int64(t.at(len(s[0]), len(s[1]))))
-	if length {
-		return total
-	}
 	text, matches := t.trace()
 	if !idx {
 		return Bulk(text)
@@ -73,6 +73,28 @@ func lcs(c *Ctx, args [][]byte) Reply {
 		list = append(list, Array(match))
 	}
 	return Map([]Reply{Bulk("matches"), Array(list), Bulk("len"), total})
+}
+
+// lcsLength returns the length of the longest common subsequence. It keeps one row
+// of the table.
+func lcsLength(a, b string) uint32 {
+	if len(b) > len(a) {
+		a, b = b, a
+	}
+	row := make([]uint32, len(b)+1)
+	for i := range len(a) {
+		diagonal := uint32(0) // the cell above and to the left
+		for j := range len(b) {
+			above := row[j+1]
+			if a[i] == b[j] {
+				row[j+1] = diagonal + 1
+			} else {
+				row[j+1] = max(above, row[j])
+			}
+			diagonal = above
+		}
+	}
+	return row[len(b)]
 }
 
 // lcsTable holds the length of the longest common subsequence of all pairs of

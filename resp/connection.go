@@ -51,6 +51,18 @@ const (
 // login makes the connection one of a user, or returns the error to answer. word
 // is the command that asks, as the client wrote it.
 func (c *conn) login(word []byte, name, password string) (refusal string) {
+	s, addr := c.srv, c.net.RemoteAddr()
+	wait, ok := s.logins.reserve(addr, name, time.Now())
+	if !ok {
+		s.metrics.AuthFailures.Inc()
+		s.warn("throttle", "login refused: too many failed logins from this address", "client", c.id, "addr", addr)
+		c.done = true
+		return msgThrottled
+	}
+	defer func() { s.logins.done(addr, name, refusal == "", time.Now()) }()
+	if wait > 0 {
+		s.sleep(wait)
+	}
 	a := c.srv.users.Load().find(name)
 	if a == nil || !a.Authenticate(password) {
 		// The user, or the password, may be newer than this node knows.
@@ -81,7 +93,7 @@ func (c *conn) strike() {
 	if c.strikes++; c.strikes >= maxStrikes {
 		c.done = true
 	}
-	if n := max(c.strikes-1, s.guesses.add(c.net.RemoteAddr(), time.Now())); n > 0 {
+	if n := c.strikes - 1; n > 0 {
 		s.sleep(min(firstPenalty<<min(n-1, maxStrikes), maxPenalty))
 	}
 }

@@ -161,7 +161,7 @@ type Server struct {
 	usersMu      sync.Mutex // held while another set of users is installed
 	users        atomic.Pointer[userSet]
 	acllog       aclLog
-	guesses      guesses
+	logins       loginThrottle
 	openChannels atomic.Bool // acl-pubsub-default allchannels
 
 	monitor *monitor // of a Sentinel, else nil

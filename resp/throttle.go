@@ -1,0 +1,163 @@
+package resp
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// loginThrottle limits how fast passwords can be tried, over all connections. It
+// counts failed logins by client address and user, and by client address alone.
+// Once the free attempts of a window are used, each further attempt reserves a
+// time slot and waits for it before the password is checked, so that opening more
+// connections does not help. A connection whose slot is too far away is refused
+// without a check.
+//
+// It is safe for concurrent use.
+type loginThrottle struct {
+	mu sync.Mutex
+	by map[throttleKey]*throttleEntry
+}
+
+// throttleKey is a client address, with the user it logs in as or "" for all.
+type throttleKey struct{ addr, user string }
+
+type throttleEntry struct {
+	pending  int // logins that are being checked
+	failures int
+	last     time.Time // of the last failure
+	next     time.Time // the first time slot that is free
+}
+
+const (
+	// freeLogins is how many logins of one user may fail from one address within
+	// throttleWindow before further ones wait, and freeLoginsAll how many of all
+	// users: many clients may share an address.
+	freeLogins     = 20
+	freeLoginsAll  = 100
+	throttleWindow = time.Minute
+	// throttleRefuse is the longest wait. An attempt that would wait longer is
+	// refused.
+	throttleRefuse = 5 * time.Second
+	// maxThrottled bounds the number of entries. When it is reached, the entries
+	// whose window is over are dropped, or all if there are none.
+	maxThrottled = 10000
+
+	msgThrottled = "ERR too many failed logins from this address, try again later"
+)
+
+// reserve returns how long a login has to wait before its password may be
+// checked. It returns false if the login must be refused unchecked; otherwise
+// the caller calls done afterwards.
+func (t *loginThrottle) reserve(addr net.Addr, user string, now time.Time) (wait time.Duration, ok bool) {
+	ip := throttleAddr(addr)
+	if ip == "" {
+		return 0, true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entries := [2]*throttleEntry{t.entry(throttleKey{ip, user}, now), t.entry(throttleKey{ip, ""}, now)}
+	for i, e := range entries {
+		if e.over(i) > 0 {
+			wait = max(wait, e.next.Sub(now))
+		}
+	}
+	if wait > throttleRefuse {
+		return 0, false
+	}
+	for i, e := range entries {
+		// Those under way count: else many at once would all be free.
+		if e.pending++; e.over(i) > 0 {
+			e.next = now.Add(wait + e.interval(i))
+		}
+	}
+	return wait, true
+}
+
+// over returns how many failures there were beyond the free ones. kind is the
+// index of the key in reserve.
+func (e *throttleEntry) over(kind int) int {
+	return e.failures + e.pending - [2]int{freeLogins, freeLoginsAll}[kind]
+}
+
+// interval is the distance of two time slots.
+func (e *throttleEntry) interval(kind int) time.Duration {
+	return min(firstPenalty<<min(e.over(kind), maxStrikes), maxPenalty)
+}
+
+// done ends a login that reserve let through. A success makes the failures of
+// the user at the address forgotten. Those of the address stay: a client with one
+// valid password could otherwise go on guessing others.
+func (t *loginThrottle) done(addr net.Addr, user string, success bool, now time.Time) {
+	ip := throttleAddr(addr)
+	if ip == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, key := range [2]throttleKey{{ip, user}, {ip, ""}} {
+		e := t.by[key]
+		if e == nil { // dropped to make room
+			continue
+		}
+		e.pending = max(0, e.pending-1)
+		switch {
+		case !success:
+			e.failures++
+			e.last = now
+		case i == 0:
+			e.failures = 0
+		}
+		if e.failures == 0 && e.pending == 0 {
+			delete(t.by, key)
+		}
+	}
+}
+
+// entry returns the entry of a key. Failures before the present window do not
+// count any more.
+func (t *loginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
+	e := t.by[key]
+	if e == nil {
+		t.makeRoom(now)
+		e = &throttleEntry{}
+		t.by[key] = e
+	}
+	if now.Sub(e.last) > throttleWindow {
+		e.failures = 0
+	}
+	return e
+}
+
+func (t *loginThrottle) makeRoom(now time.Time) {
+	if t.by == nil {
+		t.by = make(map[throttleKey]*throttleEntry)
+	}
+	if len(t.by) < maxThrottled {
+		return
+	}
+	for key, e := range t.by {
+		if e.pending == 0 && now.Sub(e.last) > throttleWindow {
+			delete(t.by, key)
+		}
+	}
+	if len(t.by) >= maxThrottled {
+		clear(t.by)
+	}
+}
+
+// throttleAddr returns the key of a client address, "" for a client that is not
+// limited because it does not come over TCP. Addresses of one IPv6 /64 network
+// count as one: a single host usually has all of them.
+func throttleAddr(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	switch {
+	case !ok:
+		return ""
+	case tcp.IP.To4() != nil:
+		return string(tcp.IP.To4())
+	case len(tcp.IP) == net.IPv6len:
+		return string(tcp.IP[:8])
+	}
+	return string(tcp.IP)
+}
