@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,11 @@ type Guard struct {
 	lifeMu sync.Mutex // guards closed, and auth against the owner's counts
 	closed bool
 
+	unauthAddr  string        // by which the owner counts it
+	unauthPlace *list.Element // in owner.unauth, which guards it
+	unauthInput int           // bytes charged before authentication; belongs to Read
+	unauthSince atomic.Int64  // since when it has not authenticated, Unix nanoseconds
+
 	writeMu    sync.Mutex      // one Write at a time; guards the next two
 	writeArmed time.Time       // when the write deadline was moved last
 	raw        syscall.RawConn // for tryWrite, nil before the first
@@ -94,10 +100,11 @@ type GuardHooks struct {
 	// that Redis logs as "Possible SECURITY ATTACK detected").
 	CrossProtocol func(g *Guard)
 	// Timeout reports a missed deadline: kind is "handshake", "unauthenticated
-	// idle", "command" or "write".
+	// idle", "login", "command" or "write".
 	Timeout func(g *Guard, kind string)
-	// Refused reports a connection that was turned away, because of MaxClients
-	// or, if unauth is true, of MaxUnauth.
+	// Refused reports a connection that was turned away because of MaxClients or,
+	// if unauth is true, one that had not authenticated and was closed because of
+	// MaxUnauth or MaxUnauthAddr.
 	Refused func(addr net.Addr, unauth bool)
 	// AcceptError reports an error of Accept or of setting up what it returned,
 	// and how long Accept now pauses.
@@ -126,7 +133,12 @@ func NewGuard(c net.Conn, l Limits, hooks GuardHooks) *Guard {
 }
 
 func newGuard(c net.Conn, l *Limits, hooks *GuardHooks, owner *GuardListener) *Guard {
-	return &Guard{Conn: c, limits: l, hooks: hooks, owner: owner}
+	g := &Guard{Conn: c, limits: l, hooks: hooks, owner: owner}
+	if owner != nil {
+		g.unauthAddr = unauthAddrOf(c.RemoteAddr())
+	}
+	g.unauthSince.Store(time.Now().UnixNano())
+	return g
 }
 
 // NetConn returns the connection that the guard was put around, for its TLS state.
@@ -141,20 +153,27 @@ func (g *Guard) Authenticated() bool { return g.auth.Load() }
 // (RESET), commands of the same batch were still let through under the wider
 // limits.
 func (g *Guard) SetAuthenticated(auth bool) {
+	if evicted := g.setAuthenticated(auth); evicted != nil {
+		g.owner.evict(evicted) // without lifeMu: two guards may evict each other
+	}
+}
+
+func (g *Guard) setAuthenticated(auth bool) (evicted *Guard) {
 	g.lifeMu.Lock()
 	defer g.lifeMu.Unlock()
 	if g.auth.Load() == auth {
-		return
+		return nil
 	}
 	g.auth.Store(auth)
-	if g.owner == nil || g.closed {
-		return
+	switch {
+	case g.owner == nil || g.closed:
+		return nil
+	case auth:
+		g.owner.unauth.remove(g)
+		return nil
 	}
-	if auth {
-		g.owner.unauth.Add(-1)
-	} else {
-		g.owner.unauth.Add(1)
-	}
+	g.unauthSince.Store(time.Now().UnixNano())
+	return g.owner.unauth.add(g, g.limits)
 }
 
 // Close closes the connection. Further calls do nothing.
@@ -167,9 +186,7 @@ func (g *Guard) Close() error {
 	g.closed = true
 	if g.owner != nil {
 		g.owner.open.Add(-1)
-		if !g.auth.Load() {
-			g.owner.unauth.Add(-1)
-		}
+		g.owner.unauth.remove(g)
 	}
 	g.lifeMu.Unlock()
 	return g.Conn.Close()
@@ -266,6 +283,9 @@ func (g *Guard) delivered() {
 	g.greeted = true
 	g.retried = false
 	g.clock.restart()
+	if !g.auth.Load() {
+		g.chargeInput(unauthCommand)
+	}
 }
 
 // fill reads from the socket, once. It returns commands if it finds them at the
@@ -291,11 +311,12 @@ func (g *Guard) fill(p []byte, auth bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n += held
 	most := guardCommands
 	if !auth {
 		most = 1
+		g.chargeInput(n)
 	}
+	n += held
 	end := guardRun(p[:n], most, g.limits, auth)
 	g.scanned += uint64(n)
 	if end > 0 {
@@ -316,6 +337,9 @@ func (g *Guard) fillBuf(auth bool) error {
 	room := g.buf[len(g.buf):cap(g.buf)]
 	room = room[:min(len(room), max(guardBufSize, g.scanner.body))]
 	n, err := g.receive(room, true, auth)
+	if !auth {
+		g.chargeInput(n)
+	}
 	g.buf = g.buf[:len(g.buf)+n]
 	return err
 }

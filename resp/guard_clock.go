@@ -82,6 +82,11 @@ func (g *Guard) arm(partial, auth bool) error {
 	if partial {
 		earlier(&c.command, l.CommandTimeout, "command")
 	}
+	if !auth && l.UnauthTotal > 0 {
+		if end := time.Unix(0, g.unauthSince.Load()).Add(l.UnauthTotal); at.IsZero() || end.Before(at) {
+			at, kind = end, "login"
+		}
+	}
 	switch {
 	case auth:
 	case g.greeted:

@@ -30,7 +30,7 @@ type GuardListener struct {
 	hooks  GuardHooks
 
 	open   atomic.Int64
-	unauth atomic.Int64
+	unauth unauthConns
 
 	mu        sync.Mutex // guards closed and closeErr, and starting farewells against Close
 	closed    bool
@@ -57,7 +57,7 @@ func NewGuardListener(ln net.Listener, l Limits, hooks GuardHooks) *GuardListene
 func (l *GuardListener) Open() int { return int(l.open.Load()) }
 
 // Unauthenticated returns how many of the open connections have not authenticated.
-func (l *GuardListener) Unauthenticated() int { return int(l.unauth.Load()) }
+func (l *GuardListener) Unauthenticated() int { return l.unauth.len() }
 
 // Accept returns the next connection within the limits, as a *Guard. Its error
 // is always net.ErrClosed: after any other it pauses, reports it and tries again.
@@ -100,13 +100,10 @@ func (l *GuardListener) Close() error {
 
 // admit counts c in and returns its Guard, or refuses it and returns nil.
 func (l *GuardListener) admit(c net.Conn) *Guard {
-	open, unauth := l.open.Add(1), l.unauth.Add(1)
-	full := l.limits.MaxClients > 0 && open > int64(l.limits.MaxClients)
-	if full || l.limits.MaxUnauth > 0 && unauth > int64(l.limits.MaxUnauth) {
+	if open := l.open.Add(1); l.limits.MaxClients > 0 && open > int64(l.limits.MaxClients) {
 		l.open.Add(-1)
-		l.unauth.Add(-1)
 		if l.hooks.Refused != nil {
-			l.hooks.Refused(c.RemoteAddr(), !full)
+			l.hooks.Refused(c.RemoteAddr(), false)
 		}
 		l.refuse(c)
 		return nil
@@ -114,7 +111,22 @@ func (l *GuardListener) admit(c net.Conn) *Guard {
 	if err := guardSetKeepAlive(c); err != nil {
 		l.acceptError(fmt.Errorf("set keepalive: %w", err), 0)
 	}
-	return newGuard(c, &l.limits, &l.hooks, l)
+	g := newGuard(c, &l.limits, &l.hooks, l)
+	if evicted := l.unauth.add(g, &l.limits); evicted != nil {
+		l.evict(evicted)
+	}
+	return g
+}
+
+// evict closes a connection that has not authenticated, so that another one gets
+// its place.
+func (l *GuardListener) evict(g *Guard) {
+	if l.hooks.Refused != nil {
+		l.hooks.Refused(g.RemoteAddr(), true)
+	}
+	if err := g.Close(); err != nil {
+		l.acceptError(fmt.Errorf("close client that has not logged in: %w", err), 0)
+	}
 }
 
 // refuse tells c why on a goroutine of its own, since a peer may be slow to take

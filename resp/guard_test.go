@@ -332,6 +332,16 @@ func TestGuardHandshakeTimeout(t *testing.T) {
 			b.want(t, "unauthenticated idle", 113*time.Second)
 		})
 	})
+	t.Run("commands do not count for ever", func(t *testing.T) {
+		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+			b.send(t, guardPing)
+			for range 3 {
+				time.Sleep(35 * time.Second)
+				b.send(t, guardPing)
+			}
+			b.want(t, "login", 120*time.Second)
+		})
+	})
 	t.Run("authenticated", func(t *testing.T) {
 		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
 			time.Sleep(24 * time.Hour)

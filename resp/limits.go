@@ -45,10 +45,24 @@ type Limits struct {
 	MaxClients int
 
 	// MaxUnauth is how many of the MaxClients may be connections that have not
-	// authenticated, so that strangers cannot take the places of clients that
-	// have. It must leave room for all clients coming back at once after a
-	// failover. 0: no limit.
+	// authenticated, so that they cannot take the places of clients that have. A
+	// connection beyond it takes the place of the oldest one of the address that
+	// has the most. It must leave room for all clients coming back at once after
+	// a failover. 0: no limit.
 	MaxUnauth int
+
+	// MaxUnauthAddr is how many of them may come from one address. A connection
+	// beyond it takes the place of the oldest one of its address. 0: no limit.
+	MaxUnauthAddr int
+
+	// UnauthRate is how many bytes a second all connections that have not
+	// authenticated may send together, a command counting for 256 bytes more.
+	// The first 16 KiB of each are free. What comes faster waits. 0: no limit.
+	UnauthRate int
+
+	// UnauthTotal is how long a connection may stay without authenticating. 0:
+	// for ever.
+	UnauthTotal time.Duration
 
 	// HandshakeTimeout is how long a connection that has not authenticated may
 	// take from its first Read until its first whole command. 0: for ever.
@@ -87,6 +101,9 @@ func DefaultLimits() Limits {
 		UnauthBulk:       16 << 10,
 		MaxClients:       10000,
 		MaxUnauth:        5000,
+		MaxUnauthAddr:    1000,
+		UnauthRate:       1 << 20,
+		UnauthTotal:      2 * time.Minute,
 		HandshakeTimeout: 5 * time.Second,
 		UnauthIdle:       time.Minute,
 		CommandTimeout:   10 * time.Second,
@@ -118,6 +135,8 @@ func (l Limits) Validate() error {
 		{"PushSoft", l.PushSoft, 0, int(^uint(0) >> 1)},
 		{"MaxClients", l.MaxClients, 0, int(^uint(0) >> 1)},
 		{"MaxUnauth", l.MaxUnauth, 0, int(^uint(0) >> 1)},
+		{"MaxUnauthAddr", l.MaxUnauthAddr, 0, int(^uint(0) >> 1)},
+		{"UnauthRate", l.UnauthRate, 0, int(^uint(0) >> 1)},
 	} {
 		if f.value < f.lo || f.value > f.hi {
 			return fmt.Errorf("limits: %s is %d, want %d to %d", f.name, f.value, f.lo, f.hi)
@@ -129,6 +148,7 @@ func (l Limits) Validate() error {
 	}{
 		{"HandshakeTimeout", l.HandshakeTimeout},
 		{"UnauthIdle", l.UnauthIdle},
+		{"UnauthTotal", l.UnauthTotal},
 		{"CommandTimeout", l.CommandTimeout},
 		{"WriteTimeout", l.WriteTimeout},
 		{"PushSoftTime", l.PushSoftTime},

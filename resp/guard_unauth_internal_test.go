@@ -1,0 +1,119 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGuardListenerMaxUnauthAddr: connections that do not log in cannot keep
+// others of their address from it.
+func TestGuardListenerMaxUnauthAddr(t *testing.T) {
+	l := DefaultLimits()
+	l.MaxUnauthAddr = 3
+	s := guardServe(t, l, "pw", nil)
+	var silent []net.Conn
+	for range 10 {
+		silent = append(silent, guardDial(t, s))
+	}
+	guardWaitFor(t, "the places are taken", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
+	for i, c := range silent[:7] {
+		if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	for range 5 {
+		c := guardDial(t, s)
+		got := make([]byte, 5)
+		if _, err := io.WriteString(c, guardAuth); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != "+OK\r\n" {
+			t.Fatalf("login: %q, %v", got, err)
+		}
+	}
+}
+
+// TestUnauthConns_Most: a connection that finds all places taken gets one of the
+// address that has the most.
+func TestUnauthConns_Most(t *testing.T) {
+	l := Limits{MaxUnauth: 5}
+	var u unauthConns
+	guard := func(addr string) *Guard { return &Guard{unauthAddr: addr} }
+	first := guard("a")
+	for _, g := range []*Guard{first, guard("a"), guard("a"), guard("b"), guard("b")} {
+		if u.add(g, &l) != nil {
+			t.Fatal("evicted although there is room")
+		}
+	}
+	if got := u.add(guard("c"), &l); got != first {
+		t.Errorf("evicted %v, want the oldest of a", got)
+	}
+	u.remove(first) // has no place any more
+	if u.len() != 5 {
+		t.Errorf("%d places, want 5", u.len())
+	}
+}
+
+// pipeAccept is a listener of one end of a pipe.
+type pipeAccept struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipeAccept) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipeAccept) Close() error   { close(p.done); return nil }
+func (p *pipeAccept) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// TestGuardUnauthRate: what a connection may send before it logs in is free up to
+// a size and then limited in rate, empty lines included.
+func TestGuardUnauthRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := DefaultLimits()
+		limits.HandshakeTimeout, limits.UnauthTotal = 0, 0
+		p := &pipeAccept{make(chan net.Conn, 1), make(chan struct{})}
+		l := NewGuardListener(p, limits, GuardHooks{})
+		near, far := net.Pipe()
+		p.conns <- far
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			buf := make([]byte, 4096)
+			for {
+				if _, err := c.Read(buf); err != nil {
+					return
+				}
+			}
+		}()
+		begun := time.Now()
+		lines := bytes.Repeat([]byte("\r\n"), 4096)
+		for sent := 0; sent < 8<<20; sent += len(lines) {
+			if _, err := near.Write(lines); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begun); took < 7*time.Second || took > 10*time.Second {
+			t.Errorf("8 MiB of empty lines were read in %v, want about 8 s", took)
+		}
+		if err := errors.Join(near.Close(), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		<-read
+	})
+}
