@@ -213,3 +213,27 @@ func TestSnapshots_Retain(t *testing.T) {
 		t.Fatalf("left: %v, %v", left, err)
 	}
 }
+
+// TestSnapshots_Private: nobody but the owner can read a snapshot.
+func TestSnapshots_Private(t *testing.T) {
+	s, cfg := newNode(t, "")
+	store(t, s, entries(1, 10, 10)...)
+	id := snapshot(t, s, 5, 1, []byte("secret"))
+	closeStores(t, s)
+	err := filepath.WalkDir(filepath.Join(cfg.Dir, "snapshots", id), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
