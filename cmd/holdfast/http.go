@@ -50,7 +50,19 @@ func listenHTTP(addr string, node *cluster.Node, clients *resp.Server, withPprof
 	if err != nil {
 		return nil, fmt.Errorf("open http port: %w", err)
 	}
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.StandardLogger(nil)}
+	conns := &httpConns{most: maxHTTPConns}
+	srv := &http.Server{
+		ConnState:         conns.state,
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.StandardLogger(nil),
+	}
+	if !withPprof { // a profile takes as long as its client asks for
+		srv.WriteTimeout = 30 * time.Second
+	}
 	go func() {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("http port closed", "error", err)
