@@ -175,6 +175,7 @@ func redisLog(st *State, args []Value) []Value {
 	for _, v := range args[1:] {
 		if s, ok := toString(v); ok {
 			st.Alloc(len(s))
+			st.Step(len(s) >> 8)
 			words = append(words, s)
 		}
 	}

@@ -89,7 +89,8 @@ type Config struct {
 	// CacheEntries and CacheBytes bound the compiled scripts that are kept; bytes
 	// are those of the sources, a compiled one takes up to a hundred times that.
 	CacheEntries, CacheBytes int
-	// Log receives redis.log; nil drops it.
+	// Log receives what redis.log writes, a line at a time and not too many of
+	// them; nil drops it.
 	Log func(level int, text string)
 }
 
@@ -122,7 +123,11 @@ type cached struct {
 
 // NewRunner returns a runner.
 func NewRunner(c Config) *Runner {
-	return &Runner{limits: c.Limits, log: c.Log, cache: make(map[string]*list.Element), order: list.New(), conf: c}
+	r := &Runner{limits: c.Limits, cache: make(map[string]*list.Element), order: list.New(), conf: c}
+	if c.Log != nil {
+		r.log = newLogLimiter(c.Log).log
+	}
+	return r
 }
 
 // CompileScript is fsm.ScriptRunner's.
