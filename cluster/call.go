@@ -52,9 +52,9 @@ func (n *Node) NewSession() *Session {
 }
 
 // Do runs a group and returns its replies, valid until the next Do. It blocks
-// until the outcome is known, or known to be unknown: see errors.go. The group
-// must not change meanwhile. Reads are linearizable, unless local is set: then
-// they see this node's state, however old it is.
+// until the outcome is known, or known to be unknown: the error, if any, is an
+// OutcomeError. The group must not change meanwhile. Reads are linearizable, unless
+// local is set: then they see this node's state, however old it is.
 //
 // early, unless nil, is called once with the replies of a group that writes, before
 // Do returns the same, if there is no error. It runs on a goroutine that answers
@@ -68,7 +68,7 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	if !g.Write {
 		reply, err := s.read(local)
 		if !errors.Is(err, fsm.ErrUnlogged) {
-			return reply, err
+			return reply, readFailed(err)
 		}
 		c.reply, c.err = nil, nil
 	} else {

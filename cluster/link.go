@@ -155,6 +155,8 @@ var (
 	errFrame   = errors.New("peer sent a malformed frame")
 	errRelink  = errors.New("leader did not run a group, session is opened again")
 	errSilent  = errors.New("leader does not answer pings")
+	// errLeaderless is not ErrNoLeader, which is the outcome of a group.
+	errLeaderless = errors.New("no leader is known")
 )
 
 // run serves the link until one of its streams ends.
@@ -343,7 +345,7 @@ func (l *remoteLink) answer(payload []byte) error {
 	case answerLog:
 		c.finish(nil, fsm.ErrUnlogged)
 	default:
-		c.finish(nil, errors.New(string(rest)))
+		c.finish(nil, readFailed(errors.New(string(rest))))
 	}
 	return nil
 }
@@ -398,14 +400,14 @@ func (n *Node) keepLinked() {
 func (n *Node) linkOnce() error {
 	addr, id := n.raft.LeaderWithID()
 	if id == "" {
-		return ErrNoLeader
+		return errLeaderless
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
 	if id == n.self {
 		o := n.currentOffice()
 		if o == nil {
-			return ErrNoLeader
+			return errNotLeader
 		}
 		return n.linkLocal(ctx, o)
 	}

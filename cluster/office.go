@@ -191,7 +191,7 @@ func (o *office) attach(id fsm.SessionID, s sink) (accepted uint64, kept []fsm.G
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return 0, nil, ErrNoLeader
+		return 0, nil, errNotLeader
 	}
 	var st fsm.SessionState
 	o.machine.view(func(m *fsm.Machine) { st = m.Session(id) })
@@ -233,7 +233,7 @@ func (o *office) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) err
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
-		return ErrNoLeader
+		return errNotLeader
 	}
 	groups, bytes := o.filling.Len()
 	if groups > 0 && (bytes+len(body) > o.opts.MaxEntryBytes || groups >= o.opts.MaxEntryGroups) {

@@ -74,7 +74,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 	id := sessionOf(s.Peer())
 	o := n.currentOffice()
 	if o == nil {
-		return refuse(s, ErrNoLeader)
+		return refuse(s, errNotLeader)
 	}
 	w := &writeServer{stream: s}
 	w.heard.Store(n.gateway.coarse.Load())
@@ -178,7 +178,7 @@ func (n *Node) serveRead(s *rpc.Stream) {
 func (n *Node) readStream(s *rpc.Stream) error {
 	o := n.currentOffice()
 	if o == nil {
-		return ErrNoLeader
+		return errNotLeader
 	}
 	id := raft.ServerID(s.Peer().NodeID)
 	r := &readServer{n: n, o: o, stream: s}

@@ -89,7 +89,7 @@ func (s *Session) inPieces() ([]byte, error) {
 		switch {
 		case err == nil && len(replies)+len(reply) <= fsm.MaxReplyBytes:
 			replies = append(replies, reply...)
-		case err == nil, len(replies) > 0, len(todo) > 0 && errors.Is(err, ErrReplyLost):
+		case err == nil, len(replies) > 0, len(todo) > 0 && OutcomeOf(err) == OutcomeExecuted:
 			return nil, ErrUnknown // some of it was executed, and some perhaps not
 		default:
 			return nil, err
@@ -107,9 +107,9 @@ func (s *Session) tried() ([]byte, error) {
 		c.trial = false
 		switch {
 		case err != nil:
-			return nil, err // nothing has been done
+			return nil, readFailed(err) // nothing has been done
 		case len(verdict) == 0 || verdict[0] > trialAgain:
-			return nil, errVerdict
+			return nil, readFailed(errVerdict)
 		case verdict[0] == trialAgain:
 			continue
 		case verdict[0] == trialCut && len(verdict) > 1:

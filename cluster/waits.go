@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"sync"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -210,7 +209,8 @@ func (s *Session) Block(g *fsm.Group, origin uint64) ([]byte, error) {
 func (s *Session) Waited() <-chan []byte { return s.wait.out }
 
 // Unblock ends the present wait. The reply is not nil if it had been served. The
-// only error is ErrUnknown: whether it was served is not known.
+// outcome of an error is always unknown: that the end of the wait was not executed
+// says nothing of the blocking command, which may have been served before.
 func (s *Session) Unblock() ([]byte, error) {
 	w, ws := s.wait, s.node.waits
 	left := true
@@ -222,7 +222,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	if err == nil {
 		reply, gone, err := fsm.Unwaited(answer)
 		if err != nil {
-			return nil, errors.Join(ErrUnknown, err)
+			return nil, Unknown(err)
 		}
 		left = false
 		if !gone {
@@ -235,7 +235,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	default:
 	}
 	if err != nil { // sweep ends the wait when there is a leader
-		return nil, errors.Join(ErrUnknown, err)
+		return nil, Unknown(err)
 	}
 	return nil, nil
 }

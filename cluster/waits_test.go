@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -350,6 +351,27 @@ func TestWaits_Unblock(t *testing.T) {
 	c.forgotten()
 	cl.want(t, ":1\r\n", "rpush", "q", "x")
 	cl.want(t, ":1\r\n", "llen", "q")
+}
+
+// A wait that ends while its node is cut off: an element was given to it, so nobody
+// may be told that the command was not executed.
+func TestWaits_UnblockWithoutLeader(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	cut := c.others(c.leader())[0]
+	w := c.waiter(cut, 1)
+	w.begin(t, "blpop", "q", "0")
+	c.caughtUp()
+	c.isolate(cut)
+	cl := c.client(c.leader(c.others(cut)...))
+	cl.want(t, ":1\r\n", "rpush", "q", "one")
+	eventually(t, "the cut-off node to lose its link", func() bool { return !c.node(cut).Linked() })
+	reply, err := w.s.Unblock()
+	if err == nil || reply != nil || cluster.OutcomeOf(err) != cluster.OutcomeUnknown || errors.Is(err, cluster.ErrNoLeader) {
+		t.Errorf("Unblock answered %q, %v, outcome %d", reply, err, cluster.OutcomeOf(err))
+	}
+	c.net.heal()
+	c.forgotten()
 }
 
 // The leader tells the node: a waiter does not wait for raft to tell its follower

@@ -123,7 +123,7 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	}
 	n, err := c.askInt(fsm.DelusersCommand, names...)
 	if err == nil {
-		err = c.refreshUsers()
+		err = c.afterChange()
 	}
 	if err != nil {
 		return fsm.Error(errorText(err))

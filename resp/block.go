@@ -36,6 +36,7 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	c.cmds, c.first = append(c.cmds, cmd), args
 	c.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
 	c.waitPause(true)
+	c.exec.begin()
 	start := time.Now()
 	out, err := c.exec.Block(&c.group, c.id)
 	ran := time.Since(start)

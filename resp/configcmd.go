@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -112,19 +113,20 @@ func (c *conn) replicated(name string) (string, error) {
 	return string(bytes.TrimSuffix(value, []byte("\r\n"))), nil
 }
 
-// replicate changes a setting of the whole cluster and returns why not, if not.
-func (c *conn) replicate(name, value string) (refusal string) {
+// replicate changes a setting of the whole cluster. refusal is why the cluster
+// does not take the value.
+func (c *conn) replicate(name, value string) (refusal string, err error) {
 	row := c.srv.table.Find([]byte(fsm.SetSettingCommand))
 	c.group.Command(row, c.db, [][]byte{[]byte(row.Name), []byte(name), []byte(value)})
 	defer c.reset()
 	out, err := c.do(false)
 	switch {
 	case err != nil:
-		return errorText(err)
+		return "", err
 	case out[0] == '-':
-		return string(bytes.TrimSpace(out[1:]))
+		return string(bytes.TrimSpace(out[1:])), nil
 	}
-	return ""
+	return "", nil
 }
 
 // configSet changes all parameters or none.
@@ -166,13 +168,19 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	}
 	// First what can fail.
 	if value, ok := changes[fsm.SettingNotify]; ok {
-		if refusal := c.replicate(fsm.SettingNotify, value); refusal != "" {
+		refusal, err := c.replicate(fsm.SettingNotify, value)
+		if err != nil {
+			return fsm.Error(errorText(err))
+		}
+		if refusal != "" {
 			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
 		}
 	}
+	var incomplete error // of what was executed all the same
 	if pass, ok := changes["requirepass"]; ok {
-		if err := c.setRequirePass(pass); err != nil {
-			return fsm.Error(errorText(err))
+		incomplete = c.setRequirePass(pass)
+		if cluster.OutcomeOf(incomplete) != cluster.OutcomeExecuted {
+			return fsm.Error(errorText(incomplete))
 		}
 	}
 	for name, b := range boundedSettings {
@@ -183,6 +191,9 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	}
 	if value, ok := changes["acl-pubsub-default"]; ok {
 		c.srv.openChannels.Store(value == channelDefaults[true])
+	}
+	if incomplete != nil {
+		return fsm.Error(errorText(incomplete))
 	}
 	return fsm.OK
 }
@@ -201,13 +212,12 @@ func (c *conn) setRequirePass(pass string) error {
 		u.SetPassword(pass)
 		return u, nil
 	})
-	if err != nil {
-		return err
+	if cluster.OutcomeOf(err) == cluster.OutcomeExecuted {
+		c.srv.mu.Lock()
+		c.srv.rpass = pass
+		c.srv.mu.Unlock()
 	}
-	c.srv.mu.Lock()
-	c.srv.rpass = pass
-	c.srv.mu.Unlock()
-	return nil
+	return err
 }
 
 // requirePass is what this node was told of the default user's password, as long

@@ -26,7 +26,7 @@ type conn struct {
 	srv  *Server
 	rc   redcon.Conn
 	net  net.Conn
-	exec Executor
+	exec *steps
 	id   uint64
 
 	proto int
@@ -71,7 +71,7 @@ type conn struct {
 
 func newConn(s *Server, rc redcon.Conn) *conn {
 	now := time.Now()
-	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: s.cluster.NewExecutor(), id: s.nextID.Add(1), proto: 2, created: now}
+	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()}, id: s.nextID.Add(1), proto: 2, created: now}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
 	c.early.send = c.sendEarly
@@ -266,6 +266,7 @@ func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) 
 
 // answer runs a session command and writes its reply.
 func (c *conn) answer(r *row, args [][]byte) {
+	c.exec.begin()
 	reply := c.run(r, args).Append(nil, c.proto)
 	c.show(&r.cmd, c.db, args)
 	if c.info.monitor { // its own line comes next
@@ -320,6 +321,7 @@ func (c *conn) flush() {
 		return
 	}
 	c.doing.Store(&c.srv.metrics.byCommand[c.cmds[len(c.cmds)-1].ID()].name)
+	c.exec.begin()
 	start := time.Now()
 	tracked := c.track()
 	// What is read while keys are watched is what a transaction will be made from.

@@ -30,17 +30,18 @@ const (
 
 // errorText is the only place where the cluster's errors become words on the
 // wire. A code that clients repeat on their own (CLUSTERDOWN, LOADING, TRYAGAIN,
-// READONLY, MASTERDOWN, MOVED) may stand only for what certainly did not run.
+// READONLY, MASTERDOWN, MOVED) may stand only for what certainly did not run. That
+// is decided by the error's type where the error arises: see cluster.OutcomeError.
 func errorText(err error) string {
-	switch {
-	case errors.Is(err, cluster.ErrNoLeader):
-		return "CLUSTERDOWN no leader, the command was not executed"
-	case errors.Is(err, cluster.ErrClosed):
-		return "CLUSTERDOWN the node is stopping, the command was not executed"
-	case errors.Is(err, cluster.ErrUnknown):
-		return "UNKNOWN outcome of the command is unknown, read the key before you try again"
-	case errors.Is(err, cluster.ErrReplyLost):
-		return "UNKNOWN the command was executed, but its reply was lost in a change of leader"
+	if o := (*cluster.OutcomeError)(nil); errors.As(err, &o) {
+		switch outcome := cluster.OutcomeOf(err); {
+		case outcome == cluster.OutcomeUnknown:
+			return "UNKNOWN outcome of the command is unknown, read the key before you try again"
+		case outcome == cluster.OutcomeExecuted:
+			return "UNKNOWN the command was executed, but " + o.Reason()
+		case o.Retryable():
+			return "CLUSTERDOWN " + o.Reason() + ", the command was not executed"
+		}
 	}
 	var refused refusedError
 	if errors.As(err, &refused) {

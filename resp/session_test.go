@@ -300,12 +300,21 @@ func TestErrors(t *testing.T) {
 	}{
 		{cluster.ErrNoLeader, "-CLUSTERDOWN no leader, the command was not executed"},
 		{fmt.Errorf("call: %w", cluster.ErrUnknown), "-UNKNOWN outcome of the command is unknown, read the key before you try again"},
-		{errors.New("line\r\nbreak"), "-ERR line  break"},
 	} {
 		outcome.Store(&tc.err)
 		c.send("SET a 1", "GET a", "PING", "MULTI", "GET a", "EXEC", "WATCH a", "MULTI", "PING", "EXEC", "GET a")
 		c.want(tc.text, tc.text, "+PONG", "+OK", "+QUEUED", tc.text, tc.text, "+OK", "+QUEUED", "*1\n+PONG", tc.text)
 	}
+}
+
+// TestErrors_Unclassified: an error without an outcome says nothing of a group with
+// writes, and is the error of a read.
+func TestErrors_Unclassified(t *testing.T) {
+	f := newFake(t)
+	f.before = func(*fsm.Group) error { return errors.New("line\r\nbreak") }
+	c := dial(t, serve(t, f))
+	c.send("SET a 1", "PING", "GET a", "WATCH a")
+	c.want("-UNKNOWN outcome of the command is unknown, read the key before you try again", "+PONG", "-ERR line  break", "-ERR line  break")
 }
 
 // TestPanic has one connection fail; the others go on.

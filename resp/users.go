@@ -217,7 +217,7 @@ func run(exec Executor, table *fsm.Table, name string, args ...string) ([]byte, 
 	return exec.Do(&g, false, nil)
 }
 
-// askInt is ask for commands that answer an integer.
+// askInt is ask for commands that change something and answer an integer.
 func (c *conn) askInt(name string, args ...string) (int, error) {
 	out, err := c.ask(name, args...)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *conn) askInt(name string, args ...string) (int, error) {
 	case strings.HasPrefix(text, "-"):
 		return 0, refusedError(text[1:])
 	}
-	return 0, fmt.Errorf("%s answered %q", name, text)
+	return 0, cluster.Unknown(fmt.Errorf("%s answered %q", name, text))
 }
 
 // refusedError is an error reply of the machine, with its code.
@@ -262,14 +262,21 @@ func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) 
 		if err != nil {
 			return err
 		}
-		if err := c.refreshUsers(); err != nil {
-			return err
-		}
 		if done == 1 {
-			return nil
+			return c.afterChange()
 		}
 	}
 	return fmt.Errorf("user %q is changed by others all the time", name)
+}
+
+// afterChange brings this node in line with a change of users that has been
+// executed. That this fails takes nothing back.
+func (c *conn) afterChange() error {
+	if err := c.refreshUsers(); err != nil {
+		c.srv.log.Debug("changed users not read", "client", c.id, "error", err)
+		return cluster.Executed("this node has not read the change yet")
+	}
+	return nil
 }
 
 // beforeChange learns the users as they are, having written those of the file

@@ -1,0 +1,53 @@
+package resp
+
+import (
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// steps is the executor of a connection. Some client commands are several groups:
+// a change and a read behind it, or a blocking command that is run again. The
+// outcome of such a command is not that of its last group, so steps remembers
+// whether the client command has changed anything yet; if it has, or perhaps has,
+// then no later error of the same command says that it was not executed.
+type steps struct {
+	Executor
+	changed bool
+}
+
+// begin must be called before the first group of a client command.
+func (s *steps) begin() { s.changed = false }
+
+// Do implements Executor.
+func (s *steps) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
+	out, err := s.Executor.Do(g, local, early)
+	return out, s.outcome(g, err)
+}
+
+// Block implements Executor. A command that waits counts as a change: the waiter
+// may be served at any time.
+func (s *steps) Block(g *fsm.Group, origin uint64) ([]byte, error) {
+	out, err := s.Executor.Block(g, origin)
+	return out, s.outcome(g, err)
+}
+
+// Unblock implements Executor.
+func (s *steps) Unblock() ([]byte, error) {
+	reply, err := s.Executor.Unblock()
+	if err != nil {
+		err = cluster.Unknown(err)
+	}
+	return reply, err
+}
+
+// outcome notes what is known of a group and returns the error to report.
+func (s *steps) outcome(g *fsm.Group, err error) error {
+	before, outcome := s.changed, cluster.OutcomeOf(err)
+	if g.Write && outcome != cluster.OutcomeNotExecuted {
+		s.changed = true
+	}
+	if err != nil && (before || g.Write && outcome == cluster.OutcomeUnknown) {
+		return cluster.Unknown(err)
+	}
+	return err
+}

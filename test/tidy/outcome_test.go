@@ -1,0 +1,126 @@
+package tidy
+
+import (
+	"go/ast"
+	"testing"
+)
+
+// notExecuted are the errors of package cluster that say that a group was
+// certainly not executed, and the functions that make or return such errors.
+var notExecuted = map[string]bool{"ErrNoLeader": true, "ErrClosed": true, "ErrRefused": true, "ErrFeature": true, "readFailed": true, "OutcomeNotExecuted": true}
+
+// mayClaim lists the functions that may use them, with what makes the claim true.
+// Before you add one, think of what the caller has done already, and of what a
+// node that is no longer heard may still do.
+var mayClaim = map[string]string{
+	"cluster/errors.go:":             "defines them",
+	"cluster/outcome.go:":            "defines them",
+	"cluster/outcome.go:readFailed":  "a read has no effect",
+	"cluster/outcome.go:Retryable":   "only compares",
+	"cluster/answer.go:endedBy":      "the log ran an empty group in place of this one",
+	"cluster/call.go:Do":             "a read has no effect",
+	"cluster/gateway.go:write":       "the group was never sent",
+	"cluster/gateway.go:read":        "a read has no effect",
+	"cluster/gateway.go:requeue":     "a read has no effect",
+	"cluster/gateway.go:sweep":       "groups that were never sent, and reads",
+	"cluster/gateway.go:close":       "groups that were never sent, and reads",
+	"cluster/link.go:answer":         "a read has no effect",
+	"cluster/trial.go:tried":         "a trial is a read, and the group that it is for was not run",
+	"cluster/form.go:Ready":          "it only waits",
+	"cluster/membership.go:toLeader": "the request was never sent",
+	"cluster/node.go:Snapshot":       "raft does not run yet",
+	"resp/steps.go:outcome":          "only compares",
+	"resp/users.go:sow":              "only compares",
+	"test/sim/client.go:send":        "only compares",
+}
+
+// TestOutcomes_AreClaimedWhereTheyAreKnown finds code that says "not executed".
+func TestOutcomes_AreClaimedWhereTheyAreKnown(t *testing.T) {
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, decl := range s.ast.Decls {
+			name := ""
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				name = f.Name.Name
+			}
+			eachClaim(s, decl, func(n ast.Expr, claim string, calls []string) {
+				place := s.path + ":" + name
+				if _, ok := mayClaim[place]; !ok {
+					t.Errorf("%s: %s in %s, which is not in mayClaim", s.at(n.Pos()), claim, place)
+				}
+				used[place] = true
+				for _, call := range calls {
+					if call == "errors.Join" || call == "fmt.Errorf" || call == "append" {
+						t.Errorf("%s: %s is an argument of %s: an outcome is neither joined nor wrapped", s.at(n.Pos()), claim, call)
+					}
+				}
+			})
+		}
+	}
+	for place := range mayClaim {
+		if !used[place] {
+			t.Errorf("%s is in mayClaim and claims nothing", place)
+		}
+	}
+}
+
+// eachClaim calls f with each use of a name of notExecuted under n, and with the
+// functions that it is an argument of.
+func eachClaim(s source, root ast.Node, f func(n ast.Expr, claim string, calls []string)) {
+	var stack []ast.Node
+	ast.Inspect(root, func(n ast.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		claim := ""
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "cluster" && notExecuted[n.Sel.Name] {
+				claim = n.Sel.Name
+			}
+		case *ast.Ident:
+			if s.dir() == "cluster" && notExecuted[n.Name] && !qualifies(stack, n) {
+				claim = n.Name
+			}
+		}
+		if claim != "" {
+			var calls []string
+			for _, above := range stack {
+				if call, ok := above.(*ast.CallExpr); ok {
+					calls = append(calls, callee(call))
+				}
+			}
+			f(n.(ast.Expr), claim, calls)
+		}
+		stack = append(stack, n)
+		return true
+	})
+}
+
+// qualifies reports whether an identifier is the second half of a selector, which
+// is a name of another package or of a type.
+func qualifies(stack []ast.Node, n *ast.Ident) bool {
+	if len(stack) == 0 {
+		return false
+	}
+	sel, ok := stack[len(stack)-1].(*ast.SelectorExpr)
+	return ok && sel.Sel == n
+}
+
+// callee is the called function as the source names it.
+func callee(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		if x, ok := f.X.(*ast.Ident); ok {
+			return x.Name + "." + f.Sel.Name
+		}
+		return f.Sel.Name
+	}
+	return ""
+}
