@@ -145,6 +145,7 @@ type Options struct {
 	// WaiterGrace is how long a node may have no way to the leader before its
 	// clients' waits in blocking commands are forgotten. Until then elements wait
 	// with them. A node that lives lets its clients wait again, behind the others.
+	// Replies that were served before stay: see fsm.HoldEnd.
 	WaiterGrace time.Duration
 
 	// SnapshotBytes of log make a snapshot due, TrailingBytes of it are kept

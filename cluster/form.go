@@ -243,6 +243,11 @@ func sessionOf(h rpc.Hello) fsm.SessionID {
 	return fsm.SessionID{NodeID: h.NodeID + "@" + h.Instance, Boot: h.Boot}
 }
 
+// memberOf returns the id of the member that a session belongs to.
+func memberOf(id fsm.SessionID) string {
+	return id.NodeID[:max(strings.LastIndexByte(id.NodeID, '@'), 0)]
+}
+
 // sameCluster refuses a node that belongs to another cluster.
 func (n *Node) sameCluster(h rpc.Hello) error {
 	mine := n.stores.Identity().ClusterID

@@ -353,6 +353,138 @@ func TestWaits_Unblock(t *testing.T) {
 	cl.want(t, ":1\r\n", "llen", "q")
 }
 
+// A node was cut off, and an element was given to its client before the leader
+// noticed. The element stays for it, for however long, while those of its clients
+// that were not served lose their places.
+func TestWaits_ServedWhileCutOff(t *testing.T) {
+	t.Parallel()
+	// The leader notices after 3/5 of LeaderWait: not before the element is pushed.
+	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.LeaderWait = slowdown * 8 * time.Second })
+	c.mended()
+	cut := c.others(c.leader())[0]
+	rest := c.others(cut)
+	cl := c.client(c.leader())
+	w, open := c.waiter(cut, 1), c.waiter(cut, 2)
+	w.begin(t, "blpop", "q", "0")
+	open.begin(t, "blpop", "other", "0")
+	c.caughtUp()
+	c.isolate(cut)
+	cl.want(t, ":1\r\n", "rpush", "q", "one")
+	cl.want(t, ":0\r\n", "llen", "q") // it was given away
+	eventually(t, "the waiters that were not served to be forgotten", func() bool {
+		left := 0
+		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })
+		return left == 0
+	})
+	// The leader has nothing more to say of the node.
+	said := c.log.count("hold=end")
+	for i := range 300 { // and more than a snapshot leaves in the log
+		cl.want(t, ok, "set", "k", strconv.Itoa(i))
+	}
+	for _, id := range rest {
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	during(500 * time.Millisecond) // ten times ExpireEvery
+	if n := c.log.count("hold=end"); n > said {
+		t.Errorf("the end of the waits was said %d times more", n-said)
+	}
+	c.net.heal()
+	select {
+	case reply := <-w.s.Waited():
+		if want := "*2\r\n$1\r\nq\r\n" + bulk("one"); string(reply) != want {
+			t.Errorf("got %q, want %q", reply, want)
+		}
+	case <-time.After(patience):
+		t.Fatal("the client of a living node gets nothing")
+	}
+	if reply := <-open.s.Waited(); reply != nil {
+		t.Errorf("the client that was not served got %q", reply)
+	}
+	c.forgotten()
+}
+
+// What was served to a node that is no member any more is forgotten.
+func TestWaits_ServedToRemoved(t *testing.T) {
+	t.Parallel()
+	const grace = 20 * time.Millisecond
+	c, gone, cl := servedAndGone(t, grace)
+	during(dropGraces * grace) // of a member it stays
+	if kept(cl) != 1 {
+		t.Error("the reply is forgotten although its node is a member")
+	}
+	c.remove(gone)
+	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })
+}
+
+// What was served to a node that has lost its data, and is a member again without
+// them, is forgotten as well.
+func TestWaits_ServedToReplaced(t *testing.T) {
+	t.Parallel()
+	c, gone, cl := servedAndGone(t, 50*time.Millisecond)
+	c.wipe(gone)
+	c.remove(gone)
+	c.net.heal()
+	c.open(gone)
+	c.ready(gone)
+	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })
+}
+
+// servedAndGone makes a cluster that keeps a reply for a client of a node that has
+// died, and returns that node and a client of the leader.
+func servedAndGone(t *testing.T, grace time.Duration) (c *testCluster, gone string, cl *client) {
+	t.Helper()
+	c = start(t, 3, func(o *cluster.Options) { o.WaiterGrace, o.LeaderWait = grace, slowdown*time.Minute })
+	c.mended()
+	gone = c.others(c.leader())[0]
+	cl = c.client(c.leader())
+	c.waiter(gone, 1).begin(t, "blpop", "q", "0")
+	c.caughtUp()
+	c.isolate(gone) // or it would say that it has the reply
+	cl.want(t, ":1\r\n", "rpush", "q", "one")
+	cl.want(t, ":0\r\n", "llen", "q")
+	c.crash(gone)
+	return c, gone, cl
+}
+
+// kept is the number of served replies that a node keeps.
+func kept(cl *client) (n int) {
+	cl.node.View(func(m *fsm.Machine) {
+		for _, s := range m.WaitSessions() {
+			n += s.Served
+		}
+	})
+	return n
+}
+
+// remove removes a node from the cluster.
+func (c *testCluster) remove(id string) {
+	c.t.Helper()
+	eventually(c.t, id+" to be removed", func() bool {
+		err := c.node(c.leader(c.others(id)...)).RemoveMember(id)
+		if err != nil {
+			c.t.Logf("remove %s: %v", id, err)
+		}
+		return err == nil
+	})
+}
+
+// dropGraces is that of package cluster, and some more.
+const dropGraces = 100
+
+// mended waits until the whole cluster goes by fsm.FeatureMend.
+func (c *testCluster) mended() {
+	c.t.Helper()
+	for _, id := range c.ids() {
+		eventually(c.t, "the feature version of "+id, func() bool {
+			features := 0
+			c.node(id).View(func(m *fsm.Machine) { features = m.Features() })
+			return features >= fsm.FeatureMend
+		})
+	}
+}
+
 // A wait that ends while its node is cut off: an element was given to it, so nobody
 // may be told that the command was not executed.
 func TestWaits_UnblockWithoutLeader(t *testing.T) {

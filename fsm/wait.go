@@ -16,9 +16,9 @@ import (
 //
 // Waiters are served after the operation (a command, a transaction, a script)
 // that gave a key a value, in the order in which they came, as Redis does it. The
-// reply of a waiter that was served stays until its node has said that it has it:
-// a node that missed the moment, because it was behind and got a snapshot, finds
-// it there.
+// reply of a waiter that was served stays until its node has said that it has it,
+// has started anew, or was removed from the cluster: a node that missed the moment,
+// because it was cut off, or behind and got a snapshot, finds it there.
 //
 // A session whose node is not linked to the leader is held: its waiters keep
 // their places, and keep those behind them waiting, but nothing is given to a
@@ -53,6 +53,8 @@ type waitNode struct {
 	id   SessionID
 	held bool
 	n    int // waiters, those served included
+	// served are those that were served.
+	served int
 }
 
 // waiter is a connection in a blocking command. It is replaced and never changed.
@@ -222,6 +224,7 @@ func (w *waits) add(n *waiter) {
 	}
 	w.nodes[at].n++
 	if n.served {
+		w.nodes[at].served++
 		return
 	}
 	for _, k := range n.keys {
@@ -251,6 +254,9 @@ func (c *Ctx) forget(n *waiter) {
 	w := &c.m.waits
 	w.conns.Delete(n)
 	at, _ := w.node(n.session.NodeID)
+	if n.served {
+		w.nodes[at].served--
+	}
 	if w.nodes[at].n--; w.nodes[at].n == 0 {
 		w.nodes = slices.Delete(w.nodes, at, at+1)
 	}
@@ -417,7 +423,10 @@ func (n *waiter) blocking(t *Table) blocking {
 func (c *Ctx) serve(n *waiter, r Reply) {
 	reply := r.Append(nil, n.proto)
 	c.dequeue(n)
-	c.m.waits.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
+	w := &c.m.waits
+	w.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
+	at, _ := w.node(n.session.NodeID)
+	w.nodes[at].served++
 	c.woken(n, reply)
 }
 
@@ -440,6 +449,16 @@ func (c *Ctx) endWaits(id SessionID) {
 	for _, n := range c.m.waits.of(id) {
 		c.forget(n)
 		c.woken(n, nil)
+	}
+}
+
+// endOpenWaits forgets the waiters of a session that were not served.
+func (c *Ctx) endOpenWaits(id SessionID) {
+	for _, n := range c.m.waits.of(id) {
+		if !n.served {
+			c.forget(n)
+			c.woken(n, nil)
+		}
 	}
 }
 

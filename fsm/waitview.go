@@ -15,7 +15,7 @@ const (
 	// WaitedCommand forgets waiters, served or not: origin, position, and so on.
 	WaitedCommand = "_waited"
 	// HoldCommand is a leader's word on the waiters of a session: term, node, boot,
-	// HoldOn, HoldOff or HoldEnd. Of a term that is over it has no effect.
+	// HoldOn, HoldOff, HoldEnd or HoldDrop. Of a term that is over it has no effect.
 	HoldCommand = "_hold"
 )
 
@@ -23,13 +23,19 @@ const (
 const (
 	HoldOn  = "on"  // its node is not linked: nothing is given to them
 	HoldOff = "off" // it is linked
-	HoldEnd = "end" // it was not linked for too long: forget them
+	// HoldEnd: it was not linked for too long. Its waiters are forgotten, so that
+	// those behind them are served; the clients of a node that lives wait again. The
+	// replies of those that were served stay, because what they hold is nowhere else.
+	HoldEnd = "end"
+	// HoldDrop: it is never coming back. All its waiters are forgotten. Known from
+	// FeatureMend on.
+	HoldDrop = "drop"
 )
 
 var waitCommands = []Command{
 	{Name: UnwaitCommand, Arity: 3, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "origin position", Doc: "End the wait of a connection", Run: unwait},
 	{Name: WaitedCommand, Arity: -3, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(N)", Syntax: "origin position [origin position ...]", Doc: "Forget waiters that nobody waits for", Run: waited},
-	{Name: HoldCommand, Arity: 5, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(N)", Syntax: "term node boot <on | off | end>", Doc: "Hold, serve or forget the waiters of a node", Run: hold},
+	{Name: HoldCommand, Arity: 5, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(N)", Syntax: "term node boot <on | off | end | drop>", Doc: "Hold, serve or forget the waiters of a node", Run: hold},
 }
 
 // waiterNamed returns the waiter of the current session that two arguments name.
@@ -110,7 +116,15 @@ func hold(c *Ctx, args [][]byte) Reply {
 			}
 		}
 	case HoldEnd:
-		c.endWaits(id)
+		if c.m.features < FeatureMend {
+			c.endWaits(id) // served ones too
+		} else {
+			c.endOpenWaits(id)
+		}
+	case HoldDrop:
+		if c.m.features >= FeatureMend {
+			c.endWaits(id)
+		}
 	}
 	return One
 }
@@ -159,13 +173,16 @@ func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 type WaitSession struct {
 	ID   SessionID
 	Held bool
+	// Open and Served count the waiters: those that wait, and those that were served
+	// and whose node has not said yet that it has the reply.
+	Open, Served int
 }
 
 // WaitSessions returns the sessions with waiters, sorted by node.
 func (m *Machine) WaitSessions() []WaitSession {
 	list := make([]WaitSession, len(m.waits.nodes))
 	for i, s := range m.waits.nodes {
-		list[i] = WaitSession{s.id, s.held}
+		list[i] = WaitSession{s.id, s.held, s.n - s.served, s.served}
 	}
 	return list
 }

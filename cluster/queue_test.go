@@ -1,0 +1,335 @@
+package cluster_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+var (
+	queueTime = flag.Duration("queue.time", 6*time.Second, "how long each TestQueue injects faults")
+	queueSeed = flag.Uint64("queue.seed", 1, "seed of the faults of TestQueue")
+)
+
+// TestQueue_Partitions: nodes are cut off and leadership is transferred. All clients
+// live, so every element whose push was acknowledged is popped exactly once.
+func TestQueue_Partitions(t *testing.T) {
+	t.Parallel()
+	testQueue(t, false)
+}
+
+// TestQueue_Restarts is TestQueue_Partitions with nodes that die. What was given to a
+// client of a node that died may be lost; nothing else may.
+func TestQueue_Restarts(t *testing.T) {
+	t.Parallel()
+	testQueue(t, true)
+}
+
+func testQueue(t *testing.T, restarts bool) {
+	r := rand.New(rand.NewPCG(*queueSeed, 1))
+	c := start(t, 3, func(o *cluster.Options) {
+		o.ResolveWait = time.Hour
+		o.SnapshotBytes, o.TrailingBytes = 256<<10, 1
+	})
+	c.mended()
+	patient := &queue{c: c, name: "patient", restarts: restarts}
+	hasty := &queue{c: c, name: "hasty", timeout: time.Second, restarts: restarts}
+	// Nodes that are cut off always have clients that were not served: only then are
+	// waits ended.
+	quiet := &queue{c: c, name: "quiet", quiet: true, restarts: restarts}
+	queues := []*queue{patient, hasty, quiet}
+	for i, q := range queues {
+		q.start(uint64(i) * 1000)
+	}
+	// Long enough for the leader to end the waits of the node that is cut off.
+	cutOff := func(id string) {
+		c.isolate(id)
+		during(time.Duration(2500+r.IntN(2500)) * time.Millisecond)
+		c.net.heal()
+	}
+	end := time.Now().Add(*queueTime)
+	cutOff(c.others(c.leader())[r.IntN(2)])
+	for time.Now().Before(end) {
+		during(time.Duration(100+r.IntN(600)) * time.Millisecond)
+		id := c.ids()[r.IntN(3)]
+		fault := r.IntN(8)
+		switch {
+		case fault < 2:
+			cutOff(id)
+		case fault == 2:
+			c.isolate(id)
+			during(time.Duration(300+r.IntN(2000)) * time.Millisecond)
+			c.net.heal()
+		case fault == 3: // one way
+			c.net.hold(id, c.others(id)[r.IntN(2)])
+			during(time.Duration(300+r.IntN(3000)) * time.Millisecond)
+			c.net.heal()
+		case fault == 4:
+			if err := c.node(id).TransferLeadership(id); err != nil {
+				t.Logf("transfer to %s: %v", id, err) // it may be cut off still
+			}
+		case fault == 5:
+			if err := c.node(id).Snapshot(); err != nil {
+				t.Logf("snapshot of %s: %v", id, err) // there may be nothing new
+			}
+		case restarts:
+			c.crash(id)
+			c.open(id)
+		}
+	}
+	c.ready(c.ids()...)
+	for _, q := range queues {
+		q.finish()
+	}
+	cl := c.client(c.leader())
+	for _, q := range queues {
+		q.check(cl)
+	}
+	c.caughtUp()
+	c.forgotten()
+}
+
+// queue is a list that clients of all nodes push to and pop from, and the account of
+// what they were told. What BLMOVE takes goes to the list name+":taken".
+type queue struct {
+	c        *testCluster
+	name     string
+	timeout  time.Duration // of the clients that pop, 0 for none
+	quiet    bool          // nothing is pushed until the end
+	restarts bool
+
+	producers, consumers sync.WaitGroup
+	stopProducers, stop  chan struct{}
+
+	mu     sync.Mutex
+	pushed map[string]bool // acknowledged
+	maybe  map[string]bool // the outcome of the push is not known
+	popped map[string]int
+	moved  map[string]int
+	unsure int // pops with an unknown outcome
+}
+
+func (q *queue) start(origin uint64) {
+	q.stopProducers, q.stop = make(chan struct{}), make(chan struct{})
+	q.pushed, q.maybe = map[string]bool{}, map[string]bool{}
+	q.popped, q.moved = map[string]int{}, map[string]int{}
+	for i, id := range q.c.ids() {
+		if !q.quiet {
+			q.producers.Go(func() { q.produce(id) })
+		}
+		for k := range 4 {
+			q.consumers.Go(func() { q.consume(id, origin+uint64(10*i+k+1), k == 0) })
+		}
+	}
+}
+
+func (q *queue) produce(id string) {
+	tick := time.NewTicker(40 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; !closed(q.stopProducers); n++ {
+		<-tick.C
+		if node := q.c.members[id].running(); node != nil {
+			q.push(newClient(node), fmt.Sprintf("%s-%d", id, n))
+		}
+	}
+}
+
+func (q *queue) push(cl *client, element string) {
+	_, err := cl.do("rpush", q.name, element)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch cluster.OutcomeOf(err) {
+	case cluster.OutcomeExecuted:
+		q.pushed[element] = true
+	case cluster.OutcomeUnknown:
+		q.maybe[element] = true
+	}
+}
+
+// consume pops until it is stopped, on one connection after the other.
+func (q *queue) consume(id string, origin uint64, moves bool) {
+	command := []string{"blpop", q.name, "0"}
+	if moves {
+		command = []string{"blmove", q.name, q.name + ":taken", "left", "right", "0"}
+	}
+	for !closed(q.stop) {
+		node := q.c.members[id].running()
+		if node == nil {
+			during(10 * time.Millisecond)
+			continue
+		}
+		origin += 10000 // a new connection
+		reply, err := q.pop(&waiter{newClient(node), origin}, id, command)
+		q.mu.Lock()
+		switch {
+		case err != nil && cluster.OutcomeOf(err) != cluster.OutcomeNotExecuted:
+			q.unsure++
+		case err == nil && reply != "":
+			if lines := strings.Split(reply, "\r\n"); moves && len(lines) == 3 {
+				q.moved[lines[1]]++
+			} else if !moves && len(lines) == 6 {
+				q.popped[lines[4]]++
+			} else {
+				q.c.t.Errorf("reply to %v is %q", command, reply)
+			}
+		}
+		q.mu.Unlock()
+	}
+}
+
+// pop runs a blocking command as package resp does. It answers nothing when its time
+// is over.
+func (q *queue) pop(w *waiter, id string, command []string) (string, error) {
+	var over <-chan time.Time
+	if q.timeout > 0 {
+		over = time.After(q.timeout)
+	}
+	for {
+		out, err := w.tryBlock(command)
+		if _, _, waits := fsm.Waiting(out); err != nil || !waits {
+			return string(out), err
+		}
+		out, err = q.wait(w, id, over)
+		if out != nil || err != nil {
+			return string(out), err
+		}
+		select {
+		case <-over:
+			return "", nil
+		default: // the cluster has forgotten the wait
+		}
+	}
+}
+
+// wait waits for the end of the present wait.
+func (q *queue) wait(w *waiter, id string, over <-chan time.Time) ([]byte, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case out := <-w.s.Waited():
+			return out, nil
+		case <-over:
+			out, err := w.s.Unblock()
+			if out == nil && err == nil {
+				out = []byte{}
+			}
+			return out, err
+		case <-tick.C:
+		}
+		if q.c.members[id].running() != w.node { // the client has died with its node
+			select {
+			case out := <-w.s.Waited():
+				return out, nil
+			default:
+				return nil, cluster.ErrUnknown
+			}
+		}
+	}
+}
+
+// tryBlock sends a blocking command.
+func (w *waiter) tryBlock(args []string) ([]byte, error) {
+	w.group.Reset(2, w.origin)
+	raw := make([][]byte, len(args))
+	for i, a := range args {
+		raw[i] = []byte(a)
+	}
+	w.group.Command(w.node.Table().Find(raw[0]), 0, raw)
+	return w.s.Block(&w.group, w.origin)
+}
+
+// finish stops the clients, those that wait by elements for all of them.
+func (q *queue) finish() {
+	close(q.stopProducers)
+	q.producers.Wait()
+	close(q.stop)
+	ended := make(chan struct{})
+	go func() { q.consumers.Wait(); close(ended) }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(2 * patience)
+	for n := 0; ; n++ {
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			q.c.t.Fatalf("clients of %s wait for ever", q.name)
+		case <-tick.C:
+			q.push(q.c.client(q.c.leader()), fmt.Sprintf("end-%d", n))
+		}
+	}
+}
+
+// check compares the account with what is left.
+func (q *queue) check(cl *client) {
+	t := q.c.t
+	found := map[string]int{}
+	left := q.list(cl, q.name)
+	for _, x := range left {
+		found[x]++
+	}
+	taken := map[string]int{}
+	for _, x := range q.list(cl, q.name+":taken") {
+		found[x]++
+		taken[x]++
+	}
+	for x, n := range q.popped {
+		found[x] += n
+	}
+	for x, n := range q.moved {
+		if taken[x] != n {
+			t.Errorf("%s: %s was answered to %d moves and moved %d times", q.name, x, n, taken[x])
+		}
+	}
+	missing, twice := 0, 0
+	for x := range q.pushed {
+		if found[x] == 0 {
+			missing++
+			t.Logf("%s: %s is missing", q.name, x)
+		}
+	}
+	for x, n := range found {
+		if n > 1 {
+			twice++
+			t.Errorf("%s: %s was popped %d times", q.name, x, n)
+		}
+		if !q.pushed[x] && !q.maybe[x] {
+			t.Errorf("%s: nobody has pushed %s", q.name, x)
+		}
+	}
+	t.Logf("%s: %d pushes acknowledged, %d unknown, %d popped, %d moved, %d left, %d missing, %d twice, %d pops with an unknown outcome",
+		q.name, len(q.pushed), len(q.maybe), len(q.popped), len(taken), len(left), missing, twice, q.unsure)
+	if q.timeout == 0 && !q.restarts && q.unsure > 0 {
+		t.Errorf("%s: the outcome of %d pops is not known although all clients live and have time", q.name, q.unsure)
+	}
+	if missing > q.unsure {
+		t.Errorf("%s: %d elements are missing, and only %d pops have an unknown outcome", q.name, missing, q.unsure)
+	}
+}
+
+func (q *queue) list(cl *client, key string) []string {
+	var elements []string
+	for i, line := range strings.Split(cl.must(q.c.t, "lrange", key, "0", "-1"), "\r\n") {
+		if i > 0 && i%2 == 0 {
+			elements = append(elements, line)
+		}
+	}
+	return elements
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
