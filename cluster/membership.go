@@ -235,7 +235,7 @@ var (
 	descDup      = prometheus.NewDesc("holdfast_duplicate_groups_total", "Groups that arrived twice and ran once.", nil, nil)
 	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
 	descFeatures = prometheus.NewDesc("holdfast_feature_version", "Feature version of the cluster, as far as this node has applied the log.", nil, nil)
-	descBlocked  = prometheus.NewDesc("holdfast_feature_version_blocked", "1 on the leader for each member that keeps the feature version from being raised: it does not answer, or its program is older.", []string{"node"}, nil)
+	descBlocked  = prometheus.NewDesc("holdfast_feature_version_blocked", "On the leader, by node: 1 for a member that keeps the feature version from being raised, because it does not answer or its program is older.", []string{"node"}, nil)
 	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
 )
 
@@ -259,8 +259,12 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descReady, number(st.Ready))
 	gauge(descLog, float64(st.LogBytes))
 	gauge(descFeatures, float64(st.FeatureVersion))
-	for _, b := range c.n.featuresBlocked() {
-		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, 1, b.id)
+	if st.Role == "leader" {
+		blocked := c.n.featuresBlocked()
+		for _, m := range membersOf(c.n.running()) {
+			blocks := slices.ContainsFunc(blocked, func(b blocker) bool { return b.id == m.ID })
+			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)
+		}
 	}
 	c.n.machine.view(func(m *fsm.Machine) {
 		stats := m.Stats()

@@ -9,6 +9,11 @@ import (
 // EntryVersion is the version of the entry format that this program writes.
 const EntryVersion = 1
 
+// mendVersion is the version of a TermStart that carries FeatureMend or more. Its
+// format is that of EntryVersion. Programs from before FeatureMend took any feature
+// version in a TermStart for FeatureAbsent: the number keeps them from it.
+const mendVersion = 2
+
 // Kinds of entries.
 const (
 	entryBatch     = 1
@@ -83,6 +88,9 @@ func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.
 func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	base := len(dst)
 	dst = appendHeader(dst, entryTermStart, h, 0, t.Features)
+	if t.Features >= FeatureMend {
+		dst[base+2] = mendVersion
+	}
 	dst = appendString(dst, t.NodeID)
 	dst = appendString(dst, t.Instance)
 	dst = binary.AppendUvarint(dst, t.Boot)
@@ -202,7 +210,7 @@ func decodeEntry(data []byte) (entry, error) {
 	if data[0] != 'H' || data[1] != 'F' {
 		return e, fmt.Errorf("entry starts with %#x: %w", data[:2], ErrFormat)
 	}
-	if data[2] != EntryVersion {
+	if data[2] != EntryVersion && (data[2] != mendVersion || data[3] != entryTermStart) {
 		return e, fmt.Errorf("entry version %d: %w", data[2], ErrVersion)
 	}
 	if crc := crc32.Checksum(data[8:], castagnoli); crc != binary.LittleEndian.Uint32(data[4:]) {

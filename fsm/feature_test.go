@@ -46,6 +46,21 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
+// TestFeatures_TermStart: programs from before FeatureMend cannot read a TermStart
+// that carries more than they know. They would follow it at FeatureAbsent.
+func TestFeatures_TermStart(t *testing.T) {
+	for n := range fsm.MaxFeatures + 1 {
+		b := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n})
+		if old := b[2] == fsm.EntryVersion; old != (n < fsm.FeatureMend) {
+			t.Errorf("feature version %d in entry version %d", n, b[2])
+		}
+		m := fsm.New(fsm.NewTable())
+		if _, err := m.Apply(1, 1, b); err != nil || m.Features() != n {
+			t.Errorf("feature version %d after %d: %v", m.Features(), n, err)
+		}
+	}
+}
+
 // TestFeatures_Unknown: a program that does not know a feature version stops at
 // the entry that raises it, and does not start from a snapshot that has it.
 func TestFeatures_Unknown(t *testing.T) {
