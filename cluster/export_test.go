@@ -61,3 +61,11 @@ func (n *Node) ApplyLate(term uint64, key string) error {
 	entry := b.Encode(fsm.Header{Term: term, Stamp: int64(time.Hour), Wall: 1, Seed: 1})
 	return n.raft.Apply(entry, 0).Error()
 }
+
+// Configured returns the log index of the last configuration that this node has
+// applied.
+func (n *Node) Configured() uint64 { return n.machine.configured.Load() }
+
+// Vote makes a node a voter, as keepMembers does, for which it read the
+// configuration at index.
+func (n *Node) Vote(m Member, index uint64) error { return n.vote(m, index) }

@@ -451,3 +451,29 @@ func (c *testCluster) fill(id string, n int) {
 	}
 	cl.number(c.t, "INCR", "filled")
 }
+
+// TestPromote_Removed: a node that is removed while the leader makes it a voter stays
+// removed.
+func TestPromote_Removed(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	n, gone := c.node(leader), c.others(leader)[0]
+	before := n.Configured()
+	if before == 0 {
+		t.Fatal("the leader knows of no configuration")
+	}
+	c.stop(gone)
+	if err := n.RemoveMember(gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Vote(cluster.Member{ID: gone, Addr: address(gone)}, before); err == nil {
+		t.Error("a node was made a voter behind its removal")
+	}
+	for _, m := range n.Contacts() {
+		if m.ID == gone {
+			t.Errorf("%s is a member again", gone)
+		}
+	}
+	eventually(t, "the removal to be applied", func() bool { return n.Configured() > before })
+}

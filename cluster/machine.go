@@ -58,6 +58,9 @@ type machine struct {
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
 	features atomic.Int32  // feature version of the cluster
+	// configured is the log index of the last configuration that has been applied,
+	// that is committed, 0 while it is not known.
+	configured atomic.Uint64
 
 	users userWatch
 
@@ -97,6 +100,9 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		if l.Type != raft.LogCommand {
+			if l.Type == raft.LogConfiguration {
+				a.configured.Store(l.Index)
+			}
 			a.m.Advance(l.Index)
 			continue
 		}
@@ -237,7 +243,8 @@ func (a *machine) Snapshot() (raft.FSMSnapshot, error) {
 // snapshot has been read and found right.
 func (a *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	if meta := placeOf(r); meta != nil && !a.starting {
+	meta := placeOf(r)
+	if meta != nil && !a.starting {
 		if keeps, err := a.keeps(meta); err != nil || keeps {
 			return errors.Join(errOldSnapshot, err)
 		}
@@ -263,6 +270,9 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
 	a.events.restored(m.Applied())
 	a.features.Store(int32(m.Features()))
+	if meta != nil {
+		a.configured.Store(meta.ConfigurationIndex)
+	}
 	a.applied.Store(m.Applied())
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()

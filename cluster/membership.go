@@ -198,7 +198,15 @@ func (n *Node) keepMembers() {
 // promotionLag is how many entries a node may be behind when it begins to vote.
 const promotionLag = 256
 
+// promote makes a non-voter a voter if it has caught up. raft is told the log index
+// of the configuration that was read before the node was asked, and refuses if
+// another one is in the log by then: AddVoter would add a node again that was removed
+// meanwhile.
 func (n *Node) promote(m Member) error {
+	index, err := n.listed(m)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 	defer cancel()
 	var r adminReply
@@ -210,11 +218,31 @@ func (n *Node) promote(m Member) error {
 	if commit := n.committed(); r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
-	if err := n.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), 0, adminTimeout)); err != nil {
+	return n.vote(m, index)
+}
+
+// vote makes a member a voter, unless there is a later configuration than the one at
+// index.
+func (n *Node) vote(m Member, index uint64) error {
+	if err := n.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)); err != nil {
 		return err
 	}
 	n.log.Info("member votes", "node", m.ID)
 	return nil
+}
+
+// listed returns the log index of the latest configuration, if a non-voter is in it.
+// The index comes from the machine, because that of raft.GetConfiguration is always 0
+// (hashicorp/raft 1.7.3). It is read first: if it is too low, the change is refused
+// and tried again.
+func (n *Node) listed(m Member) (index uint64, err error) {
+	if index = n.machine.configured.Load(); index == 0 {
+		return 0, errors.New("no configuration has been applied yet")
+	}
+	if slices.Contains(membersOf(n.raft), m) && !m.Voter {
+		return index, nil
+	}
+	return 0, fmt.Errorf("%s is no longer a non-voter", m.ID)
 }
 
 // nodeCollector reports the node's state at the time of the scrape.

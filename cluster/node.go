@@ -158,9 +158,9 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	ended := &endedLog{LogStore: n.stores.Log(), snaps: n.stores.Snapshots(), fatal: n.fatal, leads: n.leads}
 	n.backlog = newBacklog(ended, n.leads)
 	n.machine.await = n.backlog.await
-	n.transport = newTransport(n.mux, addressProvider{n}, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
+	n.transport = newTransport(n.mux, addressProvider{n}, n.leadsTerm, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
-	log, stable, snaps := n.backlog, raft.StableStore(heldTerm{n.stores.Stable(), n.backlog}), checkedSnapshots{placedSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
+	log, stable, snaps := n.backlog, raft.StableStore(singleVote{heldTerm{n.stores.Stable(), n.backlog}}), checkedSnapshots{placedSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
 	if n.stores.Identity().Joins {
 		stable = suffrage{stable, n}
 	}
@@ -310,6 +310,14 @@ func (n *Node) committed() uint64 { return n.backlog.durable(n.raft.CommitIndex(
 func (n *Node) leads() bool {
 	r := n.running()
 	return r != nil && r.State() == raft.Leader
+}
+
+// leadsTerm reports whether raft says that this node leads a term. The state is read
+// first: if it is Leader, and the term afterwards still the one asked for, the node
+// led that term when this call began.
+func (n *Node) leadsTerm(term uint64) bool {
+	r := n.running()
+	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
 }
 
 func (n *Node) fatal(err error) {

@@ -16,8 +16,8 @@ import (
 //  1. note the commit index,
 //  2. ask every voter to confirm that it follows this leader in this term, with
 //     a nonce: only an answer to a question asked after the reads arrived counts,
-//  3. when a majority (this node included) has confirmed, no later leader can
-//     have existed before step 1, because it needs a majority that persisted a
+//  3. when a majority of the voters (this node included if it is one) has
+//     confirmed, no later leader can have existed before step 1, because it needs a majority that persisted a
 //     higher term first, and two majorities share a node,
 //  4. wait until this node's machine has applied the noted index, and read.
 //
@@ -131,13 +131,7 @@ func (r *readRounds) ask(rd *round, all bool) (done *round) {
 	r.nonce++
 	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.o.clock.Mono()
 	servers := r.o.raft.GetConfiguration().Configuration().Servers
-	voters := 0
-	for _, s := range servers {
-		if s.Suffrage == raft.Voter {
-			voters++
-		}
-	}
-	rd.need = voters / 2
+	rd.need = confirmations(servers, r.o.self)
 	if rd.need == 0 {
 		return r.end(rd)
 	}
@@ -163,6 +157,24 @@ func (r *readRounds) ask(rd *round, all bool) (done *round) {
 		}
 	}
 	return nil
+}
+
+// confirmations returns how many voters besides self make a majority with it. A
+// leader is no voter from the moment its own removal is in its log until that is
+// committed: then its own word counts for nothing, and the others need the whole
+// majority.
+func confirmations(servers []raft.Server, self raft.ServerID) int {
+	voters, own := 0, 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if s.ID == self {
+			own = 1
+		}
+	}
+	return voters/2 + 1 - own
 }
 
 // end takes a round that is confirmed from those under way; r.mu is held.

@@ -22,7 +22,7 @@ import (
 const snapshotEnd raft.LogType = 255
 
 // errNoEntry keeps such a thing from other nodes. A leader that has just lost its
-// office may still read its log for them.
+// office may still read its log for them: see serialTransport.AppendEntries.
 var errNoEntry = errors.New("the entry is in a snapshot only")
 
 // GetLog implements raft.LogStore.

@@ -82,7 +82,7 @@ func TestSnapshotEnd(t *testing.T) {
 			}
 		})
 	}
-	sent := serialTransport{}.AppendEntries("b", "", &raft.AppendEntriesRequest{PrevLogEntry: 9, Entries: []*raft.Log{{Type: snapshotEnd}}}, nil)
+	sent := serialTransport{leads: func(uint64) bool { return true }}.AppendEntries("b", "", &raft.AppendEntriesRequest{PrevLogEntry: 8, Entries: []*raft.Log{{Index: 9}, {Index: 10, Type: snapshotEnd}}}, nil)
 	if !errors.Is(sent, errNoEntry) {
 		t.Errorf("sent: %v, want %v", sent, errNoEntry)
 	}

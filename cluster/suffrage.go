@@ -56,6 +56,7 @@ func (s suffrage) SetUint64(key []byte, v uint64) error {
 const (
 	keyCurrentTerm  = "CurrentTerm"
 	keyLastVoteTerm = "LastVoteTerm"
+	keyLastVoteCand = "LastVoteCand"
 )
 
 // settling reports whether the log ends before the change that took this node in.

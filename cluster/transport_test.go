@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// newTestTransport returns a serialTransport on loopback whose node leads as long as
+// leads says so.
+func newTestTransport(t *testing.T, leads func(term uint64) bool) serialTransport {
+	t.Helper()
+	n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 10*time.Second, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	entries := newBacklog(raft.NewInmemStore(), func() bool { return false })
+	t.Cleanup(entries.close)
+	reach := newReach(context.Background(), func(raft.ServerID, uint64) bool { return true })
+	return serialTransport{NetworkTransport: n, leads: leads, log: entries, reach: reach}
+}
+
+func logOf(term, first, last uint64) (list []*raft.Log) {
+	for i := first; i <= last; i++ {
+		list = append(list, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
+	}
+	return list
+}
+
+// TestTransport_CommitIndex: a leader whose goroutine read the end of its log long
+// before the commit index sends a commit index beyond the entries that it knows the
+// follower to have. The follower has others there, of an earlier leader.
+func TestTransport_CommitIndex(t *testing.T) {
+	t.Parallel()
+	store := raft.NewInmemStore()
+	if err := errors.Join(store.StoreLogs(logOf(1, 1, 5)), store.StoreLogs(logOf(2, 6, 9)), store.SetUint64([]byte(keyCurrentTerm), 2)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := raft.DefaultConfig()
+	cfg.LocalID, cfg.Logger = "a", hclog.NewNullLogger()
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends counts
+	follower, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 10*time.Second, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(cfg, noFSM{}, store, store, raft.NewInmemSnapshotStore(), follower)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(r.Shutdown().Error(), follower.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	leader := newTestTransport(t, func(term uint64) bool { return term == 3 })
+	for _, c := range []struct {
+		name    string
+		prev    uint64
+		term    uint64
+		entries []*raft.Log
+		commit  uint64
+		want    uint64
+	}{
+		{"no entries", 5, 1, nil, 6, 5},
+		{"some entries", 4, 1, logOf(1, 5, 5), 7, 5},
+		{"all entries", 5, 1, logOf(3, 6, 8), 7, 7},
+	} {
+		req := raft.AppendEntriesRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("b"), Addr: []byte("b")},
+			Term:      3, PrevLogEntry: c.prev, PrevLogTerm: c.term, Entries: c.entries, LeaderCommitIndex: c.commit,
+		}
+		var resp raft.AppendEntriesResponse
+		if err := leader.AppendEntries("a", follower.LocalAddr(), &req, &resp); err != nil || !resp.Success {
+			t.Fatalf("%s: %+v, %v", c.name, resp, err)
+		}
+		if got := r.CommitIndex(); got != c.want {
+			t.Errorf("%s: the follower commits up to %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestTransport_Deposed: what a goroutine has read while the leadership of its node
+// ended is not sent.
+func TestTransport_Deposed(t *testing.T) {
+	t.Parallel()
+	heard := newTestTransport(t, nil)
+	leads := newTestTransport(t, func(term uint64) bool { return term == 4 })
+	// The entry before is of this leader, the last one of the next.
+	req := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 5, PrevLogTerm: 3, Entries: logOf(4, 6, 6), LeaderCommitIndex: 4}
+	if err := leads.AppendEntries("a", heard.LocalAddr(), &req, &raft.AppendEntriesResponse{}); !errors.Is(err, errDeposed) {
+		t.Errorf("sent: %v, want %v", err, errDeposed)
+	}
+	select {
+	case got := <-heard.Consumer():
+		t.Errorf("received: %+v", got.Command)
+	default:
+	}
+}
+
+// TestConfirmations: how many voters besides the leader make a majority with it.
+func TestConfirmations(t *testing.T) {
+	for _, c := range []struct {
+		voters string // a letter for each, the leader is a
+		others string
+		want   int
+	}{
+		{"a", "", 0},
+		{"ab", "", 1},
+		{"abc", "", 1},
+		{"abcd", "", 2},
+		{"abcde", "", 2},
+		{"abc", "d", 1},
+		{"b", "a", 1},
+		{"bc", "a", 2},
+		{"bcd", "", 2},
+		{"bcd", "a", 2},
+		{"bcde", "", 3},
+	} {
+		var servers []raft.Server
+		for _, id := range c.voters {
+			servers = append(servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter})
+		}
+		for _, id := range c.others {
+			servers = append(servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Nonvoter})
+		}
+		if got := confirmations(servers, "a"); got != c.want {
+			t.Errorf("voters %s, non-voters %q: %d confirmations, want %d", c.voters, c.others, got, c.want)
+		}
+	}
+}
