@@ -30,10 +30,10 @@ FAULTS       ?= all
 HOURS        ?= 8
 CHAOS        ?=
 IMAGES       ?= 600
-# What make upgrade-test mixes with this tree: the latest release, or, where there
-# is none, what was there before the last change of what the log and snapshots hold.
-FORMATS      := fsm/entry.go fsm/group.go fsm/session.go fsm/snapshot.go fsm/streamsnap.go fsm/waitsnap.go fsm/users.go fsm/scriptcache.go fsm/setting.go
-OLD          ?= $(or $(shell git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null),$(shell git log -1 --first-parent --format=%h^1 -- $(FORMATS) 2>/dev/null),HEAD~20)
+# What make upgrade-test mixes with this tree: the latest release, or, while there is
+# none, the last commit before feature version 2 (see fsm/feature.go). It is the newest
+# program that reports no feature version and knows none of the new meanings of entries.
+OLD          ?= $(or $(shell git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null),5bd6d7c)
 UPGRADES     ?= 4
 
 .DEFAULT_GOAL := help

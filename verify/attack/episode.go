@@ -39,6 +39,7 @@ type episode struct {
 	violations []oracle.Violation
 	events     []Event
 	recoveries []oracle.Recovery
+	families   Check // commands that ran beside the load, in an episode with two builds
 	beside     Check // what the clients of Config.Beside have seen
 	besideBad  []oracle.Violation
 	cutShort   bool     // a fault of the present step could not do all it does
@@ -111,10 +112,20 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 	if e.cfg.Beside != nil && e.plan.Control == "" {
 		companion = e.cfg.Beside(ctx, e.c.addrs(), e.plan.Seed)
 	}
+	var families *load.Families
+	if e.plan.mixes(e.cfg) {
+		if families, err = load.StartFamilies(ctx, e.c.addrs(), load.Login{}, "families:", e.plan.Seed); err != nil {
+			e.load.Stop()
+			return err
+		}
+	}
 	e.mon = watch(ctx, e)
 	rng := rand.New(rand.NewPCG(e.plan.Seed, 1))
 	err = e.strikes(ctx, rng)
 	e.load.Stop()
+	if families != nil {
+		e.families = Check{Name: "two builds: commands of all families", Checked: families.Stop()}
+	}
 	if companion != nil {
 		ending, stop := soon(ctx, 30*time.Second, "end")
 		e.beside.Name, e.beside.Checked, e.besideBad = companion.Stop(ending)

@@ -19,11 +19,13 @@ import (
 var versionFaults = []fault{
 	{class: rollingUp, group: versions, needs: twoBuilds, heavy: true, run: rollingUpgrade},
 	{class: rollingDown, group: versions, needs: twoBuilds, heavy: true, run: rollingDowngrade},
+	{class: takenBack, group: versions, needs: twoBuilds, heavy: true, run: upgradeTakenBack},
 }
 
 const (
 	rollingUp   = "rolling upgrade"
 	rollingDown = "rolling downgrade"
+	takenBack   = "upgrade taken back"
 )
 
 // twoBuilds says why there are no two builds to be mixed, or "".
@@ -45,7 +47,7 @@ func twoBuilds(cfg Config) string {
 // they are to be upgraded.
 func (p Plan) begins(cfg Config) string {
 	for _, step := range p.Steps {
-		if slices.Contains(step, rollingUp) && twoBuilds(cfg) == "" {
+		if (slices.Contains(step, rollingUp) || slices.Contains(step, takenBack)) && twoBuilds(cfg) == "" {
 			return cfg.Old
 		}
 	}
@@ -55,7 +57,7 @@ func (p Plan) begins(cfg Config) string {
 // mixes reports whether two builds are at work in an episode.
 func (p Plan) mixes(cfg Config) bool {
 	return cfg.Old != "" && slices.ContainsFunc(p.Steps, func(step []string) bool {
-		return slices.Contains(step, rollingUp) || slices.Contains(step, rollingDown)
+		return slices.ContainsFunc(step, func(class string) bool { return find(class).group == versions })
 	})
 }
 
@@ -74,6 +76,93 @@ func rollingUpgrade(ctx context.Context, s *strike) (string, error) {
 
 func rollingDowngrade(ctx context.Context, s *strike) (string, error) {
 	return s.mixed(ctx, s.cfg.Program, s.cfg.Old)
+}
+
+// upgradeTakenBack upgrades all nodes but one, and takes that back. It must be possible
+// as long as one member runs the old program.
+func upgradeTakenBack(ctx context.Context, s *strike) (string, error) {
+	things, err := s.furnish(ctx)
+	if err != nil {
+		return "", err
+	}
+	count := 1 + s.rng.IntN(len(s.c.nodes)-1)
+	for range count {
+		n, err := s.next(ctx, s.cfg.Old)
+		if err != nil {
+			return "", err
+		}
+		if refused, err := s.replace(ctx, n, s.cfg.Program); err != nil || refused != "" {
+			return "", errors.Join(err, s.back(ctx, s.cfg.Old), fmt.Errorf("refused: %s", refused))
+		}
+		s.within(ctx)
+	}
+	crossed, err := s.cross(ctx, s.cfg.Program)
+	if err != nil {
+		return "", err
+	}
+	if err := s.traffic(ctx, s.cfg.Traffic); err != nil {
+		return "", err
+	}
+	s.within(ctx)
+	for _, n := range s.c.nodes {
+		if n.Program() != s.cfg.Program {
+			continue
+		}
+		refused, err := s.replace(ctx, n, s.cfg.Old)
+		if refused != "" {
+			s.violation("mixed versions", "%s, with its old program again while another node has it too, refuses the data: %s", n.ID, refused)
+		}
+		if err != nil || refused != "" {
+			return "", errors.Join(err, fmt.Errorf("refused: %s", refused))
+		}
+	}
+	things.check(ctx, s)
+	return fmt.Sprintf("%d nodes upgraded and taken back; %s", count, crossed), nil
+}
+
+// within checks that no node has a feature version in effect that another one does not
+// know.
+func (s *strike) within(ctx context.Context) {
+	known := ""
+	lowest := 0
+	states := s.states(ctx)
+	for _, st := range states {
+		// Programs that report nothing know 1 at most.
+		if knows := max(st.Features, 1); known == "" || knows < lowest {
+			known, lowest = st.ID, knows
+		}
+	}
+	for _, st := range states {
+		if st.FeatureVersion > lowest {
+			s.violation("mixed versions", "%s uses feature version %d, and %s knows %d at most", st.ID, st.FeatureVersion, known, lowest)
+		}
+	}
+}
+
+// states asks all nodes for their states and leaves out those that do not answer.
+func (s *strike) states(ctx context.Context) []state {
+	var all []state
+	for _, n := range s.c.live() {
+		if st, err := n.state(ctx); err == nil {
+			all = append(all, st)
+		}
+	}
+	return all
+}
+
+// raised waits until all nodes use the feature version that the upgraded program knows,
+// if it reports one.
+func (s *strike) raised(ctx context.Context) {
+	wait, stop := soon(ctx, 20*time.Second, "raise the feature version")
+	defer stop()
+	var states []state
+	err := process.Poll(wait, "the feature version to be raised", func() bool {
+		states = s.states(wait)
+		return len(states) == len(s.c.nodes) && !slices.ContainsFunc(states, func(st state) bool { return st.FeatureVersion != st.Features && st.Features > 0 })
+	})
+	if err != nil && ctx.Err() == nil {
+		s.violation("mixed versions", "all nodes are upgraded and the feature version is not raised: %+v", states)
+	}
 }
 
 // mixed replaces the program of the nodes, one after the other and the leader
@@ -104,6 +193,9 @@ func (s *strike) mixed(ctx context.Context, from, to string) (string, error) {
 		if err != nil || refused != "" {
 			return "", errors.Join(err, s.back(ctx, from), fmt.Errorf("refused: %s", refused))
 		}
+		if left > 1 {
+			s.within(ctx)
+		}
 		if left < len(s.c.nodes) || left == 1 {
 			continue
 		}
@@ -114,6 +206,9 @@ func (s *strike) mixed(ctx context.Context, from, to string) (string, error) {
 			}
 			crossed = append(crossed, what)
 		}
+	}
+	if to == s.cfg.Program {
+		s.raised(ctx)
 	}
 	things.check(ctx, s)
 	for _, n := range s.c.nodes {

@@ -40,7 +40,7 @@ func TestPlans_Versions(t *testing.T) {
 					if find(class).group == versions {
 						here++
 						seen[class]++
-						if begins := p.begins(cfg); (begins == tt.old) != (class == rollingUp) {
+						if begins := p.begins(cfg); (begins == tt.old) != (class == rollingUp || class == takenBack) {
 							t.Errorf("%s: %s begins with %s", tt.name, class, begins)
 						}
 					}
@@ -53,7 +53,7 @@ func TestPlans_Versions(t *testing.T) {
 				t.Errorf("%s: %v", tt.name, p)
 			}
 		}
-		if got := seen[rollingUp] > 0 && seen[rollingDown] > 0; got != tt.mixed || !tt.mixed && len(seen) > 0 {
+		if got := seen[rollingUp] > 0 && seen[rollingDown] > 0 && seen[takenBack] > 0; got != tt.mixed || !tt.mixed && len(seen) > 0 {
 			t.Errorf("%s: dealt %v", tt.name, seen)
 		}
 	}

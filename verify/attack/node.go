@@ -46,6 +46,10 @@ type state struct {
 	Voter      bool   `json:"voter"`
 	Ready      bool   `json:"ready"`
 	Reachable  bool   `json:"reachable"`
+	// Features is the highest feature version that the node's program knows, 0 if it
+	// does not say, FeatureVersion that of the cluster.
+	Features       int `json:"features"`
+	FeatureVersion int `json:"feature_version"`
 }
 
 // ask puts an admin question to the node, past its proxies.

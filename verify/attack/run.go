@@ -182,6 +182,9 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	rep.Events = e.events
 	sort.Slice(rep.Events, func(i, j int) bool { return rep.Events[i].From < rep.Events[j].From })
 	rep.note("recovery: nodes that served again", len(e.recoveries), oracle.Recoveries(e.recoveries, recoverWithin))
+	if e.families.Name != "" {
+		rep.note(e.families.Name, e.families.Checked, nil)
+	}
 	if e.beside.Name != "" {
 		rep.note(e.beside.Name, e.beside.Checked, e.besideBad)
 	}
