@@ -33,6 +33,8 @@ type adminRequest struct {
 	ClusterID string `json:"cluster_id,omitempty"`
 	Node      string `json:"node,omitempty"`
 	Addr      string `json:"addr,omitempty"`
+	Force     bool   `json:"force,omitempty"` // opRemove: also if it ends the quorum
+
 	// Features is the highest feature version that the node that joins knows, and in
 	// opForm the highest that all nodes know; 0 from programs that do not report it.
 	Features int `json:"features,omitempty"`
@@ -56,6 +58,8 @@ type adminReply struct {
 	Term  uint64 `json:"term,omitempty"`
 
 	Status *NodeStatus `json:"status,omitempty"`
+
+	Done string `json:"done,omitempty"` // opRemove, opTransfer: what was done, for the operator
 }
 
 // Member is a node of the latest configuration.
@@ -140,9 +144,9 @@ func (n *Node) answer(req adminRequest, reply *adminReply) error {
 	case opJoin:
 		return n.admit(req, reply)
 	case opRemove:
-		return n.removeMember(req.Node)
+		return n.removeMember(n.ctx, req, reply)
 	case opTransfer:
-		return n.transfer(n.ctx, req.Node)
+		return n.transfer(n.ctx, req.Node, reply)
 	case opStatus:
 		st := n.Status()
 		reply.Status = &st

@@ -56,12 +56,7 @@ func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
 	}
 	n.log.Info("leader is gone, standing for election", "leader", id, "address", addr)
 	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
-	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax,
-		ID:              []byte(n.self),
-		Addr:            n.transport.EncodePeer(n.self, self),
-	}}
-	if err := n.transport.TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{}); err != nil {
+	if err := n.timeoutNow(n.self, self); err != nil {
 		n.log.Warn("cannot stand for election at once", "error", err)
 	}
 }

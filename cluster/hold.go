@@ -98,7 +98,7 @@ const dropGraces = 60
 // is a member, and no other data directory serves that member.
 func (o *office) mayReturn(id fsm.SessionID) bool {
 	node := memberOf(id)
-	if !isMember(o.raft, node) {
+	if !slices.ContainsFunc(membersOf(o.raft), func(m Member) bool { return m.ID == node }) {
 		return false
 	}
 	o.mu.Lock()

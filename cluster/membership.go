@@ -89,85 +89,29 @@ func (n *Node) changed(ctx context.Context, f raft.Future) error {
 	return err
 }
 
-func (n *Node) removeMember(id string) error {
-	r := n.running()
-	if r == nil || r.State() != raft.Leader {
-		return errNotLeader
-	}
-	switch {
-	case !isMember(r, id):
-		return fmt.Errorf("%s is not a member", id)
-	case id == n.cfg.NodeID:
-		return fmt.Errorf("%s leads: transfer leadership first", id)
-	}
-	if err := n.changed(n.ctx, r.RemoveServer(raft.ServerID(id), 0, adminTimeout)); err != nil {
-		return fmt.Errorf("remove %s: %w", id, err)
-	}
-	n.log.Info("member removed", "node", id)
-	return nil
-}
-
-func (n *Node) transfer(ctx context.Context, to string) error {
-	r := n.running()
-	if r == nil || r.State() != raft.Leader {
-		return errNotLeader
-	}
-	var f raft.Future
-	switch {
-	case to == "":
-		f = r.LeadershipTransfer()
-	case !isMember(r, to):
-		return fmt.Errorf("%s is not a member", to)
-	default:
-		addr, err := addressProvider{n}.ServerAddr(raft.ServerID(to))
-		if err != nil {
-			return err
-		}
-		f = r.LeadershipTransferToServer(raft.ServerID(to), addr)
-	}
-	failpoint.Hit(failpoint.TransferBegun)
-	err := n.await(ctx, f)
-	if err != nil && r.State() == raft.Leader {
-		// raft refused proposals meanwhile: what the office has sent since is
-		// lost, so the office opens anew and the gateways send it again.
-		n.closeOffice()
-		select {
-		case n.notify <- true:
-		case <-n.ctx.Done():
-		}
-	}
+// toLeader puts a question to the leader, wherever it is.
+func (n *Node) toLeader(req adminRequest) error {
+	_, err := n.askLeader(n.ctx, req)
 	return err
 }
 
-func isMember(r *raft.Raft, id string) bool {
-	return slices.ContainsFunc(membersOf(r), func(m Member) bool { return m.ID == id })
-}
-
-// toLeader puts a question to the leader, wherever it is.
-func (n *Node) toLeader(req adminRequest) error {
+// askLeader is toLeader for a caller that wants the answer.
+func (n *Node) askLeader(ctx context.Context, req adminRequest) (adminReply, error) {
+	var reply adminReply
 	r := n.running()
 	if r == nil {
-		return ErrNoLeader
+		return reply, ErrNoLeader
 	}
 	addr, id := r.LeaderWithID()
 	switch id {
 	case "":
-		return ErrNoLeader
+		return reply, ErrNoLeader
 	case n.self:
-		return n.answer(req, &adminReply{})
+		return reply, n.answer(req, &reply)
 	}
-	return n.ask(string(n.addressOf(id, addr)), string(id), req, &adminReply{})
-}
-
-// RemoveMember removes a node from the cluster; any node may be asked.
-func (n *Node) RemoveMember(id string) error {
-	return n.toLeader(adminRequest{Op: opRemove, Node: id})
-}
-
-// TransferLeadership hands leadership to a node, or to the most up-to-date one
-// if to is "".
-func (n *Node) TransferLeadership(to string) error {
-	return n.toLeader(adminRequest{Op: opTransfer, Node: to})
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	return reply, n.askContext(ctx, string(n.addressOf(id, addr)), string(id), req, &reply)
 }
 
 // keepMembers makes non-voters voters when they have caught up.

@@ -57,6 +57,10 @@ type Node struct {
 	// contacts are what the members said of themselves last, by id.
 	contacts map[string]Contact
 
+	members sync.Mutex // held while a change of the members is checked and made
+
+	transferring atomic.Bool // a transfer of leadership is under way
+
 	features features      // see features.go
 	leading  leading       // whom the gateway is linked to
 	relearn  chan struct{} // capacity 1: contacts are to be asked now
@@ -231,12 +235,7 @@ func (n *Node) HandOver(ctx context.Context) {
 		return
 	}
 	if r.State() == raft.Leader && n.voters() > 1 {
-		n.log.Info("handing over leadership")
-		// From here on raft refuses proposals; the office closes with the term,
-		// and the gateway sends to the next leader what this one has refused.
-		if err := n.transfer(ctx, ""); err != nil {
-			n.log.Warn("leadership not handed over", "error", err)
-		}
+		n.giveUpLeadership(ctx)
 	}
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
@@ -281,8 +280,7 @@ func (n *Node) Close() error {
 
 // await waits for a future of raft, but not beyond the end of ctx or of the
 // node: raft forgets the futures that are on their way to the machine when it
-// shuts down, and that of a transfer that lost a race (hashicorp/raft issue
-// 696). For such a one a goroutine stays behind, in a process that ends.
+// shuts down. For such a future a goroutine stays behind, in a process that ends.
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
@@ -383,11 +381,8 @@ func (n *Node) watchLeadership() {
 }
 
 // openOffice proposes the TermStart of this node's term until the office is
-// open or leadership is gone. A leader whose TermStart does not get through
-// although it keeps its lease is wedged (hashicorp/raft issue 696: a flag of a
-// failed transfer that is never cleared): the process ends, another node leads.
+// open or leadership is gone.
 func (n *Node) openOffice() {
-	begun := n.clock.Mono()
 	for n.ctx.Err() == nil && n.raft.State() == raft.Leader {
 		term := n.raft.CurrentTerm()
 		if o := n.currentOffice(); o != nil && o.term == term {
@@ -403,10 +398,6 @@ func (n *Node) openOffice() {
 			continue // applied here, so the office is open, unless the term had moved on
 		}
 		n.log.Debug("term start not committed", "term", term, "error", err)
-		if errors.Is(err, raft.ErrLeadershipTransferInProgress) && n.clock.Mono()-begun > 10*n.cfg.Options.HeartbeatTimeout {
-			n.fatal(fmt.Errorf("leader of term %d cannot propose: %w", term, err))
-			return
-		}
 		select {
 		case <-n.ctx.Done():
 		case <-time.After(n.cfg.Options.RelinkEvery):

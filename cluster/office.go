@@ -57,8 +57,11 @@ type office struct {
 	ticks    []func() // callers that wait for an entry with a newer stamp
 	accepted map[fsm.SessionID]uint64
 	sinks    map[fsm.SessionID][]sink
-	inflight []proposal // dispatched, in order
-	waitSlot bool       // propose waits for a place in the window
+	inflight []proposal    // dispatched, in order
+	waitSlot bool          // propose waits for a place in the window
+	taken    bool          // propose has an entry that is not in inflight yet
+	paused   bool          // nothing is proposed: see pause
+	quiet    chan struct{} // of pause: closed when no entry is in flight; nil if nobody waits
 	turn     turn
 	lastTick int64 // stamp of the last entry
 
@@ -298,7 +301,7 @@ func (o *office) propose() {
 			}
 			return
 		}
-		o.inflight = append(o.inflight, p)
+		o.inflight, o.taken = append(o.inflight, p), false
 		o.spare = append(o.spare, b)
 		o.mu.Unlock()
 		o.stats.Entries.Add(1)
@@ -325,6 +328,9 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 		case o.closed:
 			o.mu.Unlock()
 			return nil, proposal{}, false
+		case o.paused:
+			o.mu.Unlock()
+			<-o.work
 		case work && len(o.inflight) < o.windowLocked():
 			if len(o.full) == 0 && len(o.ticks) == 0 && len(o.inflight) == 0 {
 				if wait := o.turn.begin(groups); wait > 0 {
@@ -342,6 +348,7 @@ func (o *office) next() (*fsm.BatchBuilder, proposal, bool) {
 			} else {
 				b, o.filling = o.filling, o.spareBuilder()
 			}
+			o.taken = true
 			o.mu.Unlock()
 			return b, p, true
 		case work:
@@ -412,6 +419,7 @@ func (o *office) applied(res *fsm.Result) {
 		waiting, _ := o.filling.Len()
 		o.turn.applied(waiting, took)
 	}
+	o.checkQuietLocked()
 	if o.waitSlot {
 		o.waitSlot = false
 		poke(o.slot)

@@ -62,7 +62,8 @@ const (
 	MemberProposed = "member-proposed"
 	// MemberChanged: a change of the members is committed, and nobody has been told.
 	MemberChanged = "member-changed"
-	// TransferBegun: a leader has told raft to hand leadership over.
+	// TransferBegun: a leader is about to tell the target of a transfer to stand for
+	// election, or has told it.
 	TransferBegun = "transfer-begun"
 	// GroupSent: a node has sent a group to the leader, and has no reply.
 	GroupSent = "group-sent"

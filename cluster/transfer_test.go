@@ -1,0 +1,179 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// wantRefused wants an error that holds all of some texts.
+func wantRefused(t *testing.T, what string, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("%s: accepted", what)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: refused with %q, which does not say %q", what, err, text)
+		}
+	}
+}
+
+// A leader survives transfers to a node that is down, in its term, and goes on
+// taking writes and changes of the members (hashicorp/raft issue 696).
+func TestTransfer_TargetIsDown(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	c.client("n1").want(t, ok, "SET", "k", "v")
+	c.crash("n3")
+	c.client("n1").want(t, ok, "SET", "k", "w") // n3 is behind from here on
+	term := c.node(c.leader("n1", "n2")).Status().Term
+	for i := range 3 {
+		begun := time.Now()
+		err := c.node("n2").TransferLeadership("n3") // any node may be asked
+		wantRefused(t, "transfer to a node that is down", err, "n3 does not answer")
+		if took := time.Since(begun); took > 5*c.options.HeartbeatTimeout {
+			t.Errorf("the refusal took %v", took)
+		}
+		c.client("n2").want(t, ok, "SET", "k", fmt.Sprint(i))
+	}
+	if leader := c.leader("n1", "n2"); leader == "n1" && c.node("n1").Status().Term != term {
+		t.Errorf("n1 lost its leadership of term %d by transfers that were refused", term)
+	}
+	if err := c.node("n1").RemoveMember("n3"); err != nil {
+		t.Errorf("remove n3 after the transfers: %v", err)
+	}
+}
+
+// What cannot lead is refused with the reason, and costs nothing.
+func TestTransfer_Refused(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	c.place("n4", append(c.peers, peer("n4")))
+	c.net.refuse(rpc.ServiceRaft, "n4") // it joins, and gets no data
+	c.open("n4")
+	eventually(t, "n4 to be a member", func() bool { return len(c.node("n1").Contacts()) == 4 })
+	wantRefused(t, "transfer to a stranger", c.node("n2").TransferLeadership("n9"), "n9 is not a member")
+	wantRefused(t, "transfer to a non-voter", c.node("n2").TransferLeadership("n4"), "n4 does not vote yet")
+
+	c.net.refuse(rpc.ServiceRaft, "n3") // it answers questions, and gets no entries
+	c.fill("n1", 300)
+	leader := c.leader("n1", "n2")
+	term := c.node(leader).Status().Term
+	wantRefused(t, "transfer to a node that is far behind", c.node("n2").TransferLeadership("n3"), "n3 is too far behind: its log ends at index ")
+	c.client("n2").want(t, ok, "SET", "k", "v")
+	if st := c.node(leader).Status(); st.Role != "leader" || st.Term != term {
+		t.Errorf("%s is %s of term %d after transfers that were refused in term %d", leader, st.Role, st.Term, term)
+	}
+	c.net.admit(rpc.ServiceRaft, "n3")
+	c.net.admit(rpc.ServiceRaft, "n4")
+	eventually(t, "n3 to lead", func() bool {
+		_, err := c.node("n2").Transfer(t.Context(), "n3")
+		return err == nil && c.node("n3").Status().Role == "leader"
+	})
+}
+
+// A target that does not get the last entries in time is given up: the leader goes
+// on, with what has been waiting meanwhile.
+func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	c.caughtUp()
+	c.net.refuse(rpc.ServiceRaft, "n3")
+	c.client("n1").want(t, ok, "SET", "k", "v") // n3 never gets that
+	leader := c.leader("n1", "n2")
+	term := c.node(leader).Status().Term
+	over := make(chan error, 1)
+	go func() { over <- c.node(leader).TransferLeadership("n3") }()
+	c.client("n2").want(t, ok, "SET", "k", "w")
+	wantRefused(t, "transfer to a node that gets no entries", <-over, "n3")
+	c.client("n2").want(t, ok, "SET", "k", "x")
+	if st := c.node(leader).Status(); st.Role != "leader" || st.Term != term {
+		t.Errorf("%s is %s of term %d after a transfer that failed in term %d", leader, st.Role, st.Term, term)
+	}
+}
+
+func TestTransfer_ToTheLeader(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n2")
+	term := c.node("n2").Status().Term
+	for _, id := range c.ids() {
+		done, err := c.node(id).Transfer(t.Context(), "n2")
+		if err != nil || done != "n2 leads already" {
+			t.Errorf("transfer to the leader, asked at %s: %q, %v", id, done, err)
+		}
+	}
+	if st := c.node("n2").Status(); st.Role != "leader" || st.Term != term {
+		t.Errorf("n2 is %s of term %d after transfers to itself in term %d", st.Role, st.Term, term)
+	}
+	done, err := c.node("n1").Transfer(t.Context(), "n3")
+	if err != nil || done != "n3 leads now" {
+		t.Errorf("transfer to n3: %q, %v", done, err)
+	}
+}
+
+// A target may die at any moment of a transfer: the old leader goes on, or another
+// one is elected, and no acknowledged write is lost.
+func TestTransfer_TargetDies(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := c.load("n", 2, c.ids()...)
+	died := 0
+	for i := range 8 {
+		l.progress(20)
+		leader := c.leader()
+		target := c.others(leader)[i%2]
+		over := make(chan error, 1)
+		go func() { over <- c.node(leader).TransferLeadership(target) }()
+		during(time.Duration(rand.Int64N(int64(8 * time.Millisecond))))
+		c.crash(target)
+		if err := <-over; err != nil {
+			died++
+			t.Logf("transfer to %s: %v", target, err)
+		}
+		begun := time.Now()
+		c.leader(c.others(target)...)
+		l.progress(5)
+		t.Logf("writes went on %v after the death of %s", time.Since(begun), target)
+		c.open(target)
+		c.ready(target)
+	}
+	t.Logf("%d transfers failed", died)
+	l.check("n1")
+	c.caughtUp()
+}
+
+// A node that stops hands over to a voter that lives, also if one that does not has
+// as long a log and comes first.
+func TestHandOver_ChoosesTheLiving(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	for _, dead := range []string{"n2", "n3"} {
+		c.transfer("n1")
+		c.caughtUp()
+		heir := c.others("n1", dead)[0]
+		c.crash(dead)
+		term := c.node("n1").Status().Term
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		c.node("n1").HandOver(ctx)
+		cancel()
+		if st := c.node("n1").Status(); st.Role == "leader" && st.Term == term {
+			t.Errorf("n1 still leads after HandOver with %s dead", dead)
+		}
+		eventually(t, heir+" to lead", func() bool { return c.node(heir).Status().Role == "leader" })
+		if n := c.log.count("n1: leadership not handed over"); n > 0 {
+			t.Errorf("handing over needed more than one attempt with %s dead", dead)
+		}
+		c.open(dead)
+		c.ready(dead)
+	}
+}
