@@ -55,11 +55,13 @@ func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error
 		b, err := json.Marshal(a.ClusterStatus(ctx))
 		return string(b), err
 	case op == "remove" && len(args) == 2:
-		return "OK", a.RemoveMember(args[1])
+		return a.Remove(ctx, args[1], false)
+	case op == "remove" && len(args) == 3 && strings.EqualFold(args[2], "force"):
+		return a.Remove(ctx, args[1], true)
 	case op == "transfer" && len(args) == 1:
-		return "OK", a.TransferLeadership("")
+		return a.Transfer(ctx, "")
 	case op == "transfer" && len(args) == 2:
-		return "OK", a.TransferLeadership(args[1])
+		return a.Transfer(ctx, args[1])
 	case op == "snapshot" && len(args) == 1:
 		return "OK", a.Snapshot()
 	}

@@ -145,27 +145,47 @@ member. It votes once it has caught up.`,
 	}
 	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
 	loginFlags(cmd.PersistentFlags(), &login)
-	admin := func(ctx context.Context, args ...string) error {
-		c, err := dialNode(ctx, addr, login)
+	// admin asks the node, and prints what was done.
+	admin := func(cmd *cobra.Command, args ...string) error {
+		c, err := dialNode(cmd.Context(), addr, login)
 		if err != nil {
 			return err
 		}
 		defer c.close()
-		_, err = c.do(append([]string{"HOLDFAST"}, args...)...)
+		done, err := c.do(append([]string{"HOLDFAST"}, args...)...)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
 		return err
 	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use: "remove NODE", Short: "Remove a node that is gone for good, or whose data is lost", Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd.Context(), "REMOVE", args[0]) },
+	var force bool
+	remove := &cobra.Command{
+		Use: "remove NODE", Short: "Remove a node that is gone for good, or whose data is lost", Args: cobra.ExactArgs(1),
+		Long: `Remove a node that is gone for good, or whose data is lost. A leader hands over
+first.
+
+The voters that remain are asked before the removal: it is refused if fewer of
+them answer than make a majority, because the cluster could not write then.
+--force removes the node all the same.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words := []string{"REMOVE", args[0]}
+			if force {
+				words = append(words, "FORCE")
+			}
+			return admin(cmd, words...)
 		},
-		&cobra.Command{
-			Use: "transfer [NODE]", Short: "Hand leadership over", Args: cobra.MaximumNArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return admin(cmd.Context(), append([]string{"TRANSFER"}, args...)...)
-			},
+	}
+	remove.Flags().BoolVar(&force, "force", false, "remove the node even if too few of the others answer to go on without it")
+	cmd.AddCommand(remove, &cobra.Command{
+		Use: "transfer [NODE]", Short: "Hand leadership over", Args: cobra.MaximumNArgs(1),
+		Long: `Hand leadership over to NODE, or to the most up-to-date voter that answers.
+A node that does not answer, is not a voter, or is too far behind is refused, and
+the leader goes on leading.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return admin(cmd, append([]string{"TRANSFER"}, args...)...)
 		},
-	)
+	})
 	return cmd
 }
 

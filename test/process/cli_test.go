@@ -404,11 +404,10 @@ func TestMember_Errors(t *testing.T) {
 			t.Errorf("remove of a stranger: %+v", o)
 		}
 		wantLine(t, o.errOut, "holdfast: ", "n9 is not a member")
-		o = invoke(t, nil, "member", "remove", leader.ID, "--addr", n.Clients)
-		if o.code != 1 {
-			t.Errorf("remove of the leader: %+v", o)
+		o = invoke(t, nil, "member", "transfer", leader.ID, "--addr", n.Clients)
+		if o.code != 0 || o.out != leader.ID+" leads already\n" {
+			t.Errorf("transfer to the leader: %+v", o)
 		}
-		wantLine(t, o.errOut, "holdfast: ", leader.ID+" leads: transfer leadership first")
 		o = invoke(t, nil, "member", "transfer", "n9", "--addr", n.Clients)
 		if o.code != 1 {
 			t.Errorf("transfer to a stranger: %+v", o)
@@ -424,7 +423,7 @@ func TestMember_Errors(t *testing.T) {
 	// Leadership goes where it is told to, whoever is asked.
 	for _, to := range c.Nodes {
 		via := c.others(to)[0]
-		if o := invoke(t, nil, "member", "transfer", to.ID, "--addr", via.Clients); o.code != 0 && !strings.Contains(o.errOut, "cannot transfer leadership to itself") {
+		if o := invoke(t, nil, "member", "transfer", to.ID, "--addr", via.Clients); o.code != 0 {
 			t.Errorf("transfer to %s through %s: %+v", to.ID, via.ID, o)
 		}
 		if err := Poll(within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
@@ -432,4 +431,31 @@ func TestMember_Errors(t *testing.T) {
 		}
 	}
 	c.settled()
+
+	// With a node dead neither a transfer to it nor the removal of one that lives is
+	// begun; the dead one can be removed, and then the leader, which hands over.
+	leader = c.leader()
+	dead, other := c.others(leader)[0], c.others(leader)[1]
+	kill(t, dead)
+	for range 2 {
+		o = invoke(t, nil, "member", "transfer", dead.ID, "--addr", other.Clients)
+		if o.code != 1 {
+			t.Errorf("transfer to a dead node: %+v", o)
+		}
+		wantLine(t, o.errOut, "holdfast: ", dead.ID+" does not answer")
+	}
+	o = invoke(t, nil, "member", "remove", other.ID, "--addr", other.Clients)
+	if o.code != 1 {
+		t.Errorf("removal that ends the quorum: %+v", o)
+	}
+	wantLine(t, o.errOut, "holdfast: ", "removing "+other.ID+" would leave 2 voters, 1 of them reachable")
+	want(t, other, "OK", "SET", "k", "v")
+	if o = invoke(t, nil, "member", "remove", dead.ID, "--addr", other.Clients); o.code != 0 || o.out != dead.ID+" is removed\n" {
+		t.Errorf("removal of a dead node: %+v", o)
+	}
+	o = invoke(t, nil, "member", "remove", leader.ID, "--addr", other.Clients)
+	if want := fmt.Sprintf("%s leads now, %s is removed\n", other.ID, leader.ID); o.code != 0 || o.out != want {
+		t.Errorf("removal of the leader: %+v, want %q", o, want)
+	}
+	want(t, other, "OK", "SET", "k", "w")
 }
