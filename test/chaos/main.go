@@ -30,7 +30,7 @@ func main() {
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
 	flag.StringVar(&o.old, "old", "", "another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade, upgrade taken back")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"), "where clusters live, and what is left of a violation")
-	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership), or parts of names")
+	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership, operator), or parts of names")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")

@@ -226,7 +226,7 @@ func (e *episode) strike(ctx context.Context, f fault, s *strike) {
 	ev.To = e.load.Now()
 	ev.Points = s.points
 	e.mu.Lock()
-	e.cutShort = e.cutShort || ev.Seen == "" && f.group == members
+	e.cutShort = e.cutShort || ev.Seen == "" && (f.group == members || f.group == operators)
 	e.events = append(e.events, ev)
 	e.mu.Unlock()
 }

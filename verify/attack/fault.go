@@ -20,6 +20,7 @@ const (
 	clocks    group = "clock"
 	disks     group = "disk"
 	members   group = "membership"
+	operators group = "operator"
 )
 
 // fault is one way to break a cluster.
@@ -51,7 +52,7 @@ type strike struct {
 
 // catalogue returns all faults, in a fixed order.
 func catalogue() []fault {
-	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults)
+	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults, operatorFaults)
 }
 
 // last waits for a time between low and high.

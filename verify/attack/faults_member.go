@@ -100,8 +100,8 @@ func replaced(ctx context.Context, s *strike) (string, error) {
 	return n.ID + " was removed and joined as a new member", nil
 }
 
-// island cuts the leader from all others and tells it to remove them: it may not
-// say that this was done. Whether it is done after all, once the others are back,
+// island cuts the leader from all others and tells it to remove them, by force,
+// because it would ask them first: it may not say that this was done. Whether it is done after all, once the others are back,
 // is as open as after any command that was not answered; who was removed then
 // joins anew.
 func island(ctx context.Context, s *strike) (string, error) {
@@ -115,7 +115,7 @@ func island(ctx context.Context, s *strike) (string, error) {
 		if other == n {
 			continue
 		}
-		if _, err := n.ask(ctx, 1500*time.Millisecond, "REMOVE", other.ID); err == nil {
+		if _, err := n.ask(ctx, 1500*time.Millisecond, "REMOVE", other.ID, "FORCE"); err == nil {
 			s.violation("membership", "%s, cut off from all others, removed %s", n.ID, other.ID)
 		} else {
 			refused++

@@ -149,7 +149,7 @@ func choose(words []string) ([]fault, error) {
 		}
 		if !found {
 			return nil, fmt.Errorf("no class of faults is called %q: all, none, a group (%s) or part of a name: %s",
-				w, "process, cpu, version, network, clock, disk, membership", strings.Join(names(all), ", "))
+				w, "process, cpu, version, network, clock, disk, membership, operator", strings.Join(names(all), ", "))
 		}
 	}
 	if len(words) == 0 {

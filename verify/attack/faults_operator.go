@@ -1,0 +1,364 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/process"
+)
+
+// Faults that operators make: commands at the wrong moment, a process too many,
+// signals, and other flags.
+var operatorFaults = []fault{
+	{class: "transfer to a dead node", group: operators, run: transferToDead},
+	{class: "transfer to a paused node", group: operators, run: transferToPaused},
+	{class: "transfer to a lagging node", group: operators, run: transferToLagging},
+	{class: "target of a transfer dies", group: operators, run: targetDies},
+	{class: "removal that ends the quorum", group: operators, run: removalTooMany},
+	{class: "leader removed", group: operators, heavy: true, run: leaderRemoved},
+	{class: "node added while another is down", group: operators, heavy: true, run: addedWhileDown},
+	{class: "second process with the id of a live node", group: operators, run: doubleID},
+	{class: "SIGHUP", group: operators, run: hangUp},
+	{class: "changed flags", group: operators, heavy: true, run: changedFlags},
+}
+
+// changeLimit is longer than a node takes to answer TRANSFER or REMOVE.
+const changeLimit = 12 * time.Second
+
+// mayNot wants a leader to refuse something, and the cluster to have a leader
+// afterwards: a majority of the nodes lives. It returns what the leader said.
+func (s *strike) mayNot(ctx context.Context, check string, words ...string) (said string, err error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	if _, err := leader.ask(ctx, changeLimit, words...); err != nil {
+		said = err.Error()
+	} else {
+		s.violation(check, "%s did what it was asked: %s", leader.ID, strings.Join(words, " "))
+	}
+	if _, err = s.lead(ctx); err != nil && ctx.Err() == nil {
+		s.violation(check, "no leader after %s, which was answered with %q", strings.Join(words, " "), said)
+	}
+	return said, err
+}
+
+// transferToDead asks for transfers to a follower that is dead, more than one, and
+// leaves it dead while the cluster has to go on.
+func transferToDead(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := n.kill(); err != nil {
+		return "", err
+	}
+	refused := 0
+	for range 2 + s.rng.IntN(2) {
+		said, err := s.mayNot(ctx, "transfer", "TRANSFER", n.ID)
+		if err != nil {
+			return "", err
+		}
+		if strings.Contains(said, n.ID+" does not answer") {
+			refused++
+		}
+	}
+	s.last(ctx, 50*time.Millisecond, time.Second)
+	if err := n.start(); err != nil || refused == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("%d transfers to %s, which was dead, were refused", refused, n.ID), nil
+}
+
+func transferToPaused(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	refused := 0
+	var trouble error
+	seen, err := s.paused(ctx, []*node{n}, 0, 500*time.Millisecond, func() {
+		for range 2 {
+			said, err := s.mayNot(ctx, "transfer", "TRANSFER", n.ID)
+			trouble = errors.Join(trouble, err)
+			if strings.Contains(said, n.ID+" does not answer") {
+				refused++
+			}
+		}
+	})
+	if err := errors.Join(err, trouble); err != nil || seen == "" || refused == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("%d transfers to %s were refused, %s", refused, n.ID, seen), nil
+}
+
+// transferToLagging asks for transfers to a node from the moment at which it comes
+// back until it leads.
+func transferToLagging(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := n.kill(); err != nil {
+		return "", err
+	}
+	if err := s.traffic(ctx, s.cfg.Traffic); err != nil {
+		return "", err
+	}
+	if err := n.start(); err != nil {
+		return "", err
+	}
+	refused := 0
+	wait, stop := soon(ctx, 15*time.Second, "lead")
+	defer stop()
+	err = process.Poll(wait, n.ID+" to lead", func() bool {
+		leader, err := s.c.leader(wait)
+		if err != nil || leader == n {
+			return leader == n
+		}
+		if _, err := leader.ask(wait, changeLimit, "TRANSFER", n.ID); err != nil {
+			refused++
+		}
+		return false
+	})
+	if err != nil || refused == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("%s led after %d transfers that were refused", n.ID, refused), nil
+}
+
+// targetDies kills the target of a transfer while it is under way.
+func targetDies(ctx context.Context, s *strike) (string, error) {
+	var all []string
+	for range 3 {
+		leader, err := s.lead(ctx)
+		if err != nil {
+			return "", err
+		}
+		n, err := s.follower(ctx)
+		if err != nil {
+			return "", err
+		}
+		if n == leader { // elected meanwhile
+			continue
+		}
+		after := s.between(0, 12*time.Millisecond)
+		over := make(chan error, 1)
+		go func() {
+			_, err := leader.ask(ctx, changeLimit, "TRANSFER", n.ID)
+			over <- err
+		}()
+		sleep(ctx, after)
+		if err := n.kill(); err != nil {
+			return "", errors.Join(err, <-over)
+		}
+		how := "had taken over"
+		if err := <-over; err != nil {
+			how = "had not"
+		}
+		if _, err := s.lead(ctx); err != nil {
+			return "", err
+		}
+		if err := n.start(); err != nil {
+			return "", err
+		}
+		all = append(all, fmt.Sprintf("%s died after %v and %s", n.ID, after.Round(time.Millisecond), how))
+	}
+	return strings.Join(all, ", "), nil
+}
+
+// removalTooMany kills as many followers as the cluster can lose, and asks for the
+// removal of a node that lives.
+func removalTooMany(ctx context.Context, s *strike) (string, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	others := s.c.followers(leader)
+	s.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	lost := (len(s.c.nodes) - 1) / 2
+	if len(others) <= lost {
+		return "", fmt.Errorf("only %d followers live", len(others))
+	}
+	down, live := others[:lost], append(others[lost:], leader)
+	for _, n := range down {
+		if err := n.kill(); err != nil {
+			return "", err
+		}
+	}
+	who := live[s.rng.IntN(len(live))]
+	said, err := s.mayNot(ctx, "removal", "REMOVE", who.ID)
+	if err != nil {
+		return "", err
+	}
+	s.last(ctx, 50*time.Millisecond, 500*time.Millisecond)
+	for _, n := range down {
+		if err := n.start(); err != nil {
+			return "", err
+		}
+	}
+	if !strings.Contains(said, "reachable") {
+		return "", fmt.Errorf("removal of %s with %d nodes down: %s", who.ID, lost, said)
+	}
+	return fmt.Sprintf("removal of %s with %d nodes down was refused", who.ID, lost), nil
+}
+
+// leaderRemoved removes the leader, whoever is asked, and lets it join as a new
+// member.
+func leaderRemoved(ctx context.Context, s *strike) (string, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	asked := s.c.live()[s.rng.IntN(len(s.c.live()))]
+	leader.excuse()
+	_, refused := asked.ask(ctx, changeLimit, "REMOVE", leader.ID)
+	// A refusal has a reason in what is at work beside this, and rejoin removes the
+	// node in any case.
+	if err := s.rejoin(ctx, leader); err != nil {
+		return "", errors.Join(err, refused)
+	}
+	if refused != nil {
+		return "", refused
+	}
+	return fmt.Sprintf("%s led, was removed through %s and joined as a new member", leader.ID, asked.ID), nil
+}
+
+// addedWhileDown lets the spare node join while a follower is dead, and removes it
+// before that one is back.
+func addedWhileDown(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := n.kill(); err != nil {
+		return "", err
+	}
+	spare := s.c.spare
+	if err := errors.Join(spare.wipe(), spare.start(s.c.joinArgs()...)); err != nil {
+		return "", err
+	}
+	err = s.voter(ctx, spare)
+	wait, stop := soon(ctx, 30*time.Second, "remove "+spare.ID)
+	defer stop()
+	if err := errors.Join(err, s.c.remove(wait, spare), spare.kill(), n.start()); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s joined, voted and was removed while %s was down", spare.ID, n.ID), nil
+}
+
+// doubleID starts a second process with the id of a live node: with a directory of
+// its own, or with that node's. It may not serve, and the first one goes on.
+func doubleID(ctx context.Context, s *strike) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	pid, spare := n.PID(), s.c.spare
+	if err := spare.wipe(); err != nil {
+		return "", err
+	}
+	peers := []string{n.ID + "=" + spare.peers.addr}
+	for _, other := range s.c.nodes {
+		if other != n {
+			peers = append(peers, other.ID+"="+other.peers.addr)
+		}
+	}
+	slices.Sort(peers)
+	args := []string{"--node-id", n.ID, "--peers", strings.Join(peers, ",")}
+	if s.rng.IntN(2) == 0 && n.disk == nil {
+		args = append(args, "--data-dir", n.data)
+	}
+	if err := spare.launch(true, args...); err != nil {
+		return "", err
+	}
+	said := ""
+	wait, stop := soon(ctx, 10*time.Second, "refuse")
+	defer stop()
+	err = process.Poll(wait, "the second "+n.ID+" to be refused", func() bool {
+		if st, err := spare.state(wait); err == nil && st.Ready {
+			s.violation("double id", "a second process serves as %s", n.ID)
+			return true
+		}
+		for line := range strings.Lines(spare.Output()) {
+			if strings.Contains(line, "another process") || strings.Contains(line, "is alive") || strings.Contains(line, "in use") {
+				said = strings.TrimSpace(line)
+			}
+		}
+		return said != ""
+	})
+	if err := errors.Join(err, spare.kill(), spare.wipe()); err != nil {
+		return "", err
+	}
+	if n.PID() != pid || !n.Running() {
+		s.violation("double id", "%s ended when a second process used its id", n.ID)
+	}
+	if said == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("a second %s was refused: %s", n.ID, said), nil
+}
+
+// hangUp sends SIGHUP to all nodes: nothing may come of it.
+func hangUp(ctx context.Context, s *strike) (string, error) {
+	pids := make(map[*node]int)
+	for _, n := range s.c.live() {
+		pids[n] = n.PID()
+		if err := n.Signal(syscall.SIGHUP); err != nil {
+			return "", err
+		}
+	}
+	s.last(ctx, 300*time.Millisecond, time.Second)
+	for n, pid := range pids {
+		if !n.Running() || n.PID() != pid {
+			return "", fmt.Errorf("%s ended", n.ID) // a violation, which the monitor notes
+		}
+	}
+	return fmt.Sprintf("%d processes went on", len(pids)), nil
+}
+
+// flags are what operators change between two starts of a node, and what must not
+// matter to the others.
+var flags = [][]string{
+	{"--window", "2"}, {"--window", "4"},
+	{"--snapshot-bytes", "65536"}, {"--snapshot-bytes", "1048576"},
+	{"--trailing-bytes", "8192"},
+	{"--heartbeat-timeout", "700ms"},
+	{"--leader-wait", "2s"},
+	{"--fast-failover=false"},
+	{"--log-format", "json"},
+	{"--threads", "1"},
+}
+
+// changedFlags restarts one node after the other with other flags.
+func changedFlags(ctx context.Context, s *strike) (string, error) {
+	var all []string
+	for _, n := range s.c.live() {
+		var args []string
+		for range 1 + s.rng.IntN(2) {
+			args = append(args, flags[s.rng.IntN(len(flags))]...)
+		}
+		if err := n.stop(); err != nil {
+			return "", err
+		}
+		if err := n.start(args...); err != nil {
+			return "", err
+		}
+		wait, stop := soon(ctx, 20*time.Second, "come back")
+		err := process.Poll(wait, n.ID+" to be ready", func() bool {
+			st, err := n.state(ctx)
+			return err == nil && st.Ready
+		})
+		stop()
+		if err != nil {
+			return "", err
+		}
+		all = append(all, n.ID+" "+strings.Join(args, " "))
+	}
+	return strings.Join(all, "; "), nil
+}
