@@ -25,8 +25,11 @@ const (
 	// stays until its node has it or has started anew.
 	FeatureMend = 2
 
+	// FeatureBudget makes room in the script cache by last use: see scriptCache.
+	FeatureBudget = 3
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureMend
+	MaxFeatures = FeatureBudget
 )
 
 // FeaturesCommand is the internal command that raises the feature version:

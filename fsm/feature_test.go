@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -91,11 +92,11 @@ func TestFeatures_Unknown(t *testing.T) {
 // does not include, wherever it is in a group, and so does a machine that meets it.
 func TestFeatures_Command(t *testing.T) {
 	f := newFeed(t)
-	f.level(fsm.FeatureMend)
+	f.level(fsm.MaxFeatures)
 	table := f.m.Table()
 	table.Find([]byte("incr")).Feature = fsm.MaxFeatures + 1
 	table.Find([]byte("object")).FindSub([]byte("encoding")).Feature = fsm.MaxFeatures + 1
-	if got := f.do("SET k 1", "INCR k", "GET k"); got != "+OK\r\n-ERR 'incr' needs feature version 3 and the cluster uses 2: upgrade every node first\r\n$1\r\n1\r\n" {
+	if got := f.do("SET k 1", "INCR k", "GET k"); got != fmt.Sprintf("+OK\r\n-ERR 'incr' needs feature version %d and the cluster uses %d: upgrade every node first\r\n$1\r\n1\r\n", fsm.MaxFeatures+1, fsm.MaxFeatures) {
 		t.Errorf("in the log: %q", got)
 	}
 	for _, c := range []struct {

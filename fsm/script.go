@@ -136,6 +136,9 @@ func evalsha(c *Ctx, args [][]byte) Reply {
 		return Error(msgNoScript)
 	}
 	if n := c.nativeFor(sha, args, keys, argv); n != nil {
+		if now := c.scriptClock(); now != 0 && c.m.scripts.stale(sha, now, scriptUseEvery) {
+			c.cacheScript(strings.Clone(sha), []byte(body), false) // known, so there is room
+		}
 		return n.call(c, sha, keys, argv)
 	}
 	return c.script(strings.Clone(sha), []byte(body), keys, argv, readOnlyScript(args))
@@ -169,13 +172,14 @@ func (c *Ctx) interpreter() (refusal string) {
 
 // cacheScript puts a script into the cache. It returns an error, or nothing.
 func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) {
+	now := c.scriptClock()
 	if c.readOnly {
-		if _, known := c.m.scripts.get(sha); !known {
+		if _, known := c.m.scripts.get(sha); !known || now != 0 && c.m.scripts.stale(sha, now, scriptReadUseEvery) {
 			c.unlogged = true
 		}
 		return None
 	}
-	changed, ok := c.m.scripts.add(sha, string(body), c.pos, pinned)
+	changed, ok := c.m.scripts.add(sha, string(body), c.pos, pinned, now)
 	if !ok {
 		return Error(msgScriptCache)
 	}
@@ -183,6 +187,15 @@ func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) 
 		c.changes++
 	}
 	return None
+}
+
+// scriptClock is the lease clock by which uses of scripts are noted, 0 before
+// FeatureBudget.
+func (c *Ctx) scriptClock() int64 {
+	if c.m.features < FeatureBudget {
+		return 0
+	}
+	return max(c.now, 1)
 }
 
 // cacheCommand is how the effects of an EVAL put its script into the cache.

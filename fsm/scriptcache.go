@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/binary"
 	"encoding/hex"
@@ -9,10 +10,12 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Bounds of the script cache. Scripts that came with EVAL make room for others,
-// the oldest first, as they do in Redis since 7.4: a program that builds a script
-// for every call must not fill the memory of all nodes. Those of SCRIPT LOAD stay
-// until SCRIPT FLUSH.
+// Bounds of the script cache. From FeatureBudget on, a new script takes the place of
+// those that were not used for the longest time, whether they came with EVAL or
+// SCRIPT LOAD: a program that builds a script for every call, or loads scripts
+// without an end, must neither fill the memory of all nodes nor keep the scripts of
+// others out. Before, the scripts of EVAL made room, the oldest first, and those
+// of SCRIPT LOAD stayed until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20
@@ -28,27 +31,50 @@ func SHA1(script []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// scriptUseEvery is how old the mark of a script's last use may become, in
+// nanoseconds of the lease clock, before a further use renews it: a mark is a change
+// of the state. Uses by read-only scripts, which do not go through the log, renew it
+// later.
+const (
+	scriptUseEvery     = int64(60e9)
+	scriptReadUseEvery = int64(600e9)
+)
+
 // scriptCache holds the scripts that EVALSHA finds. It is state like the keys:
 // replicated, and in snapshots, so that a script outlives the leader.
 type scriptCache struct {
 	bodies *btree.Map[string, cachedScript] // by SHA1
-	evals  *btree.Map[Pos, string]          // SHA1s of those that may go, by age
+	evals  *btree.BTreeG[scriptUse]         // of EVAL, the longest unused first
+	loaded *btree.BTreeG[scriptUse]         // of SCRIPT LOAD, in the same order
 	bytes  int
 }
 
 type cachedScript struct {
 	body   string
-	at     Pos  // log position at which it came, unique among the scripts
-	pinned bool // by SCRIPT LOAD
+	at     Pos   // log position at which it came, unique among the scripts
+	pinned bool  // by SCRIPT LOAD
+	used   int64 // lease clock of the last use that was noted, 0 before FeatureBudget
+}
+
+// scriptUse is the place of a script in the order of use.
+type scriptUse struct {
+	used int64
+	at   Pos
+	sha  string
 }
 
 func newScriptCache() scriptCache {
-	return scriptCache{bodies: new(btree.Map[string, cachedScript]), evals: new(btree.Map[Pos, string])}
+	order := func() *btree.BTreeG[scriptUse] {
+		return btree.NewBTreeGOptions(func(a, b scriptUse) bool {
+			return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.at, b.at)) < 0
+		}, btree.Options{NoLocks: true})
+	}
+	return scriptCache{bodies: new(btree.Map[string, cachedScript]), evals: order(), loaded: order()}
 }
 
 // fork returns a copy whose further life is its own, in O(1).
 func (s *scriptCache) fork() scriptCache {
-	return scriptCache{s.bodies.Copy(), s.evals.Copy(), s.bytes}
+	return scriptCache{s.bodies.Copy(), s.evals.IsoCopy(), s.loaded.IsoCopy(), s.bytes}
 }
 
 // Scripts returns the number of cached scripts and the bytes that they take.
@@ -59,68 +85,121 @@ func (s *scriptCache) get(sha string) (body string, known bool) {
 	return e.body, known
 }
 
+// stale reports whether a use of a script is to be noted: it is not in the cache, or
+// the mark of its last use is older than every.
+func (s *scriptCache) stale(sha string, now, every int64) bool {
+	e, known := s.bodies.Get(sha)
+	return !known || now-e.used >= every
+}
+
 // add puts a script into the cache and says whether there is room. changed is
-// false if it was there before, as it is now.
-func (s *scriptCache) add(sha, body string, at Pos, pinned bool) (changed, ok bool) {
+// false if it was there before, as it is now. now is the lease clock from
+// FeatureBudget on, 0 before.
+func (s *scriptCache) add(sha, body string, at Pos, pinned bool, now int64) (changed, ok bool) {
+	used := now
 	if e, known := s.bodies.Get(sha); known {
-		if e.pinned || !pinned {
+		renew := now != 0 && now-e.used >= scriptUseEvery
+		if (e.pinned || !pinned) && !renew {
 			return false, true
 		}
 		s.remove(sha, e)
-		at = e.at
+		at, pinned = e.at, pinned || e.pinned
+		if !renew {
+			used = e.used
+		}
 	}
 	for s.bytes+len(body)+scriptOverhead > maxScriptCache || !pinned && s.evals.Len() >= maxEvalScripts {
-		_, oldest, found := s.evals.Min()
+		victim, found := s.evals.Min()
+		if now != 0 && s.bytes+len(body)+scriptOverhead > maxScriptCache {
+			if l, any := s.loaded.Min(); any && (!found || l.used < victim.used) {
+				victim, found = l, true
+			}
+		}
 		if !found {
 			return false, false
 		}
-		e, _ := s.bodies.Get(oldest)
-		s.remove(oldest, e)
+		e, _ := s.bodies.Get(victim.sha)
+		s.remove(victim.sha, e)
 	}
-	for taken := true; taken; {
-		if _, taken = s.evals.Get(at); taken {
-			at++
-		}
-	}
-	s.bodies.Set(sha, cachedScript{body, at, pinned})
-	if !pinned {
-		s.evals.Set(at, sha)
-	}
-	s.bytes += len(body) + scriptOverhead
+	s.insert(sha, cachedScript{body, at, pinned, used})
 	return true, true
+}
+
+// insert adds a script for which there is room.
+func (s *scriptCache) insert(sha string, e cachedScript) {
+	for s.taken(e) {
+		e.at++
+	}
+	s.bodies.Set(sha, e)
+	s.order(e.pinned).Set(scriptUse{e.used, e.at, sha})
+	s.bytes += len(e.body) + scriptOverhead
+}
+
+// taken reports whether another script stands at the place of e in the order.
+func (s *scriptCache) taken(e cachedScript) bool {
+	use := scriptUse{used: e.used, at: e.at}
+	_, eval := s.evals.Get(use)
+	_, loaded := s.loaded.Get(use)
+	return eval || loaded && e.pinned
+}
+
+func (s *scriptCache) order(pinned bool) *btree.BTreeG[scriptUse] {
+	if pinned {
+		return s.loaded
+	}
+	return s.evals
 }
 
 func (s *scriptCache) remove(sha string, e cachedScript) {
 	s.bodies.Delete(sha)
-	if !e.pinned {
-		s.evals.Delete(e.at)
-	}
+	s.order(e.pinned).Delete(scriptUse{e.used, e.at, sha})
 	s.bytes -= len(e.body) + scriptOverhead
 }
 
+// Marks of a script in a snapshot.
+const (
+	scriptPinned = 1
+	scriptUsed   = 2 // the lease clock of its last use follows
+)
+
 // appendScript writes a script for a snapshot.
 func appendScript(b []byte, e cachedScript) []byte {
-	b = append(b, recordScript, 0)
+	mark := byte(0)
 	if e.pinned {
-		b[len(b)-1] = 1
+		mark |= scriptPinned
 	}
-	b = binary.AppendUvarint(b, uint64(e.at))
+	if e.used != 0 {
+		mark |= scriptUsed
+	}
+	b = binary.AppendUvarint(append(b, recordScript, mark), uint64(e.at))
+	if e.used != 0 {
+		b = binary.AppendUvarint(b, uint64(e.used))
+	}
 	return appendString(b, e.body)
 }
 
 // script reads what appendScript wrote behind the kind of the record.
 func (l *snapshotLoader) script(d *decoder) error {
-	pinned, at, body := d.byte(), Pos(d.uvarint()), d.bytes()
+	e := cachedScript{}
+	mark := d.byte()
+	e.pinned, e.at = mark&scriptPinned != 0, Pos(d.uvarint())
+	if mark&scriptUsed != 0 {
+		e.used = int64(d.uvarint())
+	}
+	body := d.bytes()
 	if d.err != nil {
 		return fmt.Errorf("script: %w", d.err)
 	}
 	sha := SHA1(body)
-	if pinned > 1 {
-		return fmt.Errorf("script %s with mark %d: %w", sha, pinned, ErrFormat)
+	if mark > scriptPinned|scriptUsed || mark&scriptUsed != 0 && (e.used <= 0 || l.m.features < FeatureBudget) {
+		return fmt.Errorf("script %s with mark %d: %w", sha, mark, ErrFormat)
 	}
-	if changed, ok := l.m.scripts.add(sha, string(body), at, pinned == 1); !changed || !ok {
+	s := &l.m.scripts
+	if _, known := s.bodies.Get(sha); known || s.bytes+len(body)+scriptOverhead > maxScriptCache || !e.pinned && s.evals.Len() >= maxEvalScripts {
 		return fmt.Errorf("script %s twice, or too many scripts: %w", sha, ErrFormat)
 	}
+	e.body = string(body)
+	s.insert(sha, e)
 	l.objects++ // the count at the end is of keys and scripts
 	return nil
 }
