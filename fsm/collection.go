@@ -258,6 +258,21 @@ func (v *collection) putScore(o *seqOwner, member string, score float64) {
 	v.order.Insert(o, v.rank(n), n)
 }
 
+// compactScores gives a sorted set the compact encoding if its members allow it.
+func (v *collection) compactScores(o *seqOwner) {
+	if v.order.Len() > compactMembers {
+		return
+	}
+	small := newCollection(typeZSet)
+	v.order.Ascend(0, func(m *scored) bool {
+		small.putScore(o, m.member, m.score)
+		return !small.big
+	})
+	if !small.big {
+		*v = *small
+	}
+}
+
 // rank returns the place of a member in the order of scores.
 func (v *collection) rank(m scored) int {
 	return v.order.Search(func(e *scored) bool { return e.compare(&m) < 0 })

@@ -365,8 +365,15 @@ func (c *Ctx) zstore(name string, args [][]byte, op zop) Reply {
 		return fail
 	}
 	n := c.open(nil, args[1], typeZSet)
+	// As in Redis, the encoding is chosen when the whole result is there: only a
+	// compact one turns -0 into 0.
+	whole := c.m.features >= FeatureMend
+	n.coll.big = whole
 	if !q.run(c.m.owner, n.coll) {
 		return Error(msgTooMany)
+	}
+	if whole {
+		n.coll.compactScores(c.m.owner)
 	}
 	return c.storeResult(n, "z", name)
 }
