@@ -105,8 +105,10 @@ func (c *Ctx) expireDue() {
 			return
 		}
 		c.db = d.db
+		c.tracedExpiry(d.db, d.obj.key)
 		c.remove(d.obj)
 		c.notify("x", "expired", d.obj.key)
 		c.m.stats.Expired++
 	}
+	c.tracedOverdue()
 }

@@ -160,6 +160,7 @@ func (c *Ctx) store(o *object) {
 	} else if old.deadline != 0 {
 		c.m.expiry.remove(c.db, old)
 		if c.expired(old) { // one of too many for this entry: see expireDue
+			c.tracedExpiry(c.db, old.key)
 			c.notify("x", "expired", old.key)
 			c.notify("n", "new", o.key)
 			c.m.stats.Expired++

@@ -40,6 +40,7 @@ type Machine struct {
 	want   EventKinds // what the results are to tell of: see Want
 	events []Event    // of the entry that is being applied
 	woken  []Woken    // by that entry
+	trace  *Trace     // nil for none
 }
 
 // Stats counts what the log did; all nodes count the same.
@@ -355,7 +356,7 @@ func (m *Machine) Fork() *Machine {
 	f.sessions = nil
 	f.arena = nil
 	f.ctx = Ctx{}
-	f.want, f.events, f.woken = 0, nil, nil
+	f.want, f.events, f.woken, f.trace = 0, nil, nil, nil
 	for i := range m.dbs {
 		f.dbs[i].tree = m.dbs[i].tree.fork()
 	}
@@ -491,7 +492,9 @@ func (c *Ctx) next() (Reply, error) {
 	if c.rec != nil {
 		return c.rehearsed(cmd, args), c.fail
 	}
-	return cmd.Run(c, args), c.fail
+	reply := cmd.Run(c, args)
+	c.ran(db, args, reply)
+	return reply, c.fail
 }
 
 // transaction runs a MULTI block: everything at one moment, or nothing if a

@@ -422,6 +422,7 @@ func (n *waiter) blocking(t *Table) blocking {
 // serve ends a wait with a reply.
 func (c *Ctx) serve(n *waiter, r Reply) {
 	reply := r.Append(nil, n.proto)
+	c.tracedServe(n, r)
 	c.dequeue(n)
 	w := &c.m.waits
 	w.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
