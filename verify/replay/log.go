@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sort"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,6 +27,10 @@ type Entry struct {
 type Log struct {
 	Node    string
 	Entries []Entry
+	// Base is the oldest snapshot behind which the entries go on, nil if they begin
+	// at index 1; BaseIndex is the index of its last entry.
+	Base      []byte
+	BaseIndex uint64
 }
 
 // ReadDir reads the log of a stopped node, after the checks that the node itself
@@ -53,7 +59,33 @@ func ReadDir(dir, node, kind string) (log Log, err error) {
 		}
 		log.Entries = append(log.Entries, Entry{l.Index, l.Term, l.Type == raft.LogCommand, l.Data})
 	}
+	if first != 1 {
+		if log.BaseIndex, log.Base, err = readBase(s.Snapshots(), first); err != nil {
+			return log, fmt.Errorf("snapshot of %s: %w", node, err)
+		}
+	}
 	return log, nil
+}
+
+// readBase reads the oldest snapshot behind which the log goes on without a gap, if
+// the log has entries.
+func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byte, err error) {
+	list, err := snaps.List() // the newest first
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, meta := range slices.Backward(list) {
+		if first == 0 || meta.Index+1 < first {
+			continue
+		}
+		_, r, err := snaps.Open(meta.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		state, err = io.ReadAll(r)
+		return meta.Index, state, errors.Join(err, r.Close())
+	}
+	return 0, nil, nil
 }
 
 // Compare checks that the logs hold the same entry wherever two of them reach, up
@@ -97,7 +129,7 @@ func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []oracle
 		switch {
 		case n == 0 || entries[n-1].Index != commit: // this node is behind
 		case longest.Entries == nil || entries[0].Index < longest.Entries[0].Index:
-			longest = Log{log.Node, entries}
+			longest = Log{Node: log.Node, Entries: entries, Base: log.Base, BaseIndex: log.BaseIndex}
 		}
 	}
 	if longest.Entries == nil && commit > 0 {

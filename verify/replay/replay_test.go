@@ -259,7 +259,7 @@ func TestCompare(t *testing.T) {
 	a := random(t, 1, 20).log
 	a.Node = "a"
 	last := uint64(len(a.Entries))
-	clone := func(node string) Log { return Log{node, slices.Clone(a.Entries)} }
+	clone := func(node string) Log { return Log{Node: node, Entries: slices.Clone(a.Entries)} }
 	for _, tc := range []struct {
 		what string
 		b    func() Log

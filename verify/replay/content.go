@@ -1,0 +1,113 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// content returns everything that a key holds, as text that is equal for equal
+// values. DUMP is not: the order of a large hash or set is that of the server's hash
+// table, which has a random seed; the nodes of a list depend on how it grew; a
+// stream has the wall-clock times of deliveries, and those of ours are from the log.
+// Left out are those times, the number of nodes of a stream, and the count that a
+// HyperLogLog remembers.
+func (r *Redis) content(db int, key string) (string, error) {
+	t, err := r.must(db, "TYPE", key)
+	if err != nil {
+		return "", err
+	}
+	read := map[string][]string{
+		"string": {"GET", key},
+		"list":   {"LRANGE", key, "0", "-1"},
+		"set":    {"SMEMBERS", key},
+		"hash":   {"HGETALL", key},
+		"zset":   {"ZRANGE", key, "0", "-1", "WITHSCORES"},
+		"stream": {"XINFO", "STREAM", key, "FULL", "COUNT", "0"},
+	}[t.text]
+	if read == nil {
+		return t.text, nil
+	}
+	v, err := r.must(db, read...)
+	if err != nil {
+		return "", err
+	}
+	switch t.text {
+	case "string":
+		return t.text + " " + hyperLogLog(v.text), nil
+	case "set":
+		return t.text + " " + pairs(v.texts(), 1), nil
+	case "hash":
+		return t.text + " " + pairs(v.texts(), 2), nil
+	case "stream":
+		var b strings.Builder
+		writeStream(&b, v, "")
+		return t.text + " " + b.String(), nil
+	}
+	return t.text + " " + fmt.Sprintf("%q", v.texts()), nil
+}
+
+// hyperLogLog takes the remembered count out of a string that is a HyperLogLog.
+func hyperLogLog(s string) string {
+	if len(s) >= 16 && strings.HasPrefix(s, "HYLL") {
+		return s[:8] + s[16:]
+	}
+	return s
+}
+
+// pairs sorts groups of n texts.
+func pairs(list []string, n int) string {
+	var groups []string
+	for i := 0; i+n <= len(list); i += n {
+		groups = append(groups, fmt.Sprintf("%q", list[i:i+n]))
+	}
+	sort.Strings(groups)
+	return strings.Join(groups, " ")
+}
+
+// Fields of XINFO STREAM FULL that are not compared.
+var untold = map[string]bool{"radix-tree-keys": true, "radix-tree-nodes": true, "seen-time": true, "active-time": true}
+
+// writeStream writes a part of XINFO STREAM FULL; name is that of the field that
+// holds it.
+func writeStream(b *strings.Builder, v answer, name string) {
+	switch {
+	case !v.array:
+		fmt.Fprintf(b, "%q ", v.text)
+		return
+	case name == "pel" || name == "pending":
+		for _, e := range v.elems { // id, consumer, time, count; or id, time, count
+			for i, f := range e.elems {
+				if i != len(e.elems)-2 {
+					fmt.Fprintf(b, "%q ", f.text)
+				}
+			}
+		}
+		return
+	case name == "entries":
+		for _, e := range v.elems {
+			fmt.Fprintf(b, "%q ", e.raw)
+		}
+		return
+	}
+	b.WriteString("[")
+	fields := len(v.elems) > 0 && len(v.elems)%2 == 0 && !v.elems[0].array
+	for i := 0; i < len(v.elems); i++ {
+		if !fields {
+			writeStream(b, v.elems[i], "")
+			continue
+		}
+		field := v.elems[i].text
+		i++
+		if !untold[field] {
+			fmt.Fprintf(b, "%s: ", field)
+			writeStream(b, v.elems[i], field)
+		}
+	}
+	b.WriteString("] ")
+}
+
+// readAnswer reads one reply.
+func readAnswer(b []byte) (answer, error) { return readValue(bufio.NewReader(bytes.NewReader(b))) }

@@ -1,0 +1,332 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// Shadow applies entries to a machine of the nodes and runs what they do on a real
+// redis-server too. Their keys must be equal at any time.
+type Shadow struct {
+	redis  *Redis
+	m      *fsm.Machine
+	t      translator
+	chains map[uint64]uint64 // hash chain of the machine, by index
+
+	Commands int // run on the redis-server
+	Compared int // keys
+	Equal    int // keys whose DUMP was the same to the byte
+	bad      []oracle.Violation
+	err      error // of the redis-server
+	index    uint64
+}
+
+// maxShadowViolations is where a Shadow gives up: what follows a difference differs.
+const maxShadowViolations = 10
+
+// NewShadow empties the redis-server and gives it the keys of m.
+func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
+	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
+		if _, err := redis.must(0, cmd...); err != nil {
+			return nil, err
+		}
+	}
+	s := &Shadow{redis: redis, m: m, t: translator{table: m.Table(), script: m.ScriptText}, chains: make(map[uint64]uint64)}
+	for db := range fsm.Databases {
+		keys, err := s.keys(db)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			payload, known, err := s.dump(db, key)
+			if err != nil {
+				return nil, err
+			}
+			if !known {
+				continue
+			}
+			if v, err := redis.do(db, "RESTORE", key, "0", payload); err != nil {
+				return nil, err
+			} else if v.err != "" {
+				s.say(key, "the redis-server does not take our DUMP: %s", v.err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// Machine returns the machine.
+func (s *Shadow) Machine() *fsm.Machine { return s.m }
+
+func (s *Shadow) say(key, format string, args ...any) {
+	s.bad = append(s.bad, oracle.Violation{Check: "log on a real Redis", Key: key, Text: fmt.Sprintf("log index %d: ", s.index) + fmt.Sprintf(format, args...)})
+}
+
+// Violations returns what was found so far, and an error of the redis-server.
+func (s *Shadow) Violations() ([]oracle.Violation, error) { return s.bad, s.err }
+
+// done reports whether going on makes no sense.
+func (s *Shadow) done() bool { return s.err != nil || len(s.bad) >= maxShadowViolations }
+
+// Apply applies an entry.
+func (s *Shadow) Apply(e Entry) error {
+	s.index = e.Index
+	if !e.Command {
+		s.m.Advance(e.Index)
+		return nil
+	}
+	s.m.Trace(&fsm.Trace{
+		Ran: func(db int, args [][]byte, reply fsm.Reply, proto int) {
+			s.t.wall = s.m.Clock().Wall / 1000
+			s.run(db, s.t.ran(args, reply, proto))
+		},
+		Served:  func(db int, args [][]byte, reply fsm.Reply) { s.run(db, served(texts(args), reply)) },
+		Expired: func(db int, key string) { s.run(db, []command{{args: []string{"DEL", key}}}) },
+	})
+	defer s.m.Trace(nil)
+	res, err := s.m.Apply(e.Index, e.Term, e.Data)
+	if err != nil {
+		return err
+	}
+	if hash, known := s.chains[res.HashIndex]; known && hash != res.Hash {
+		s.say("", "the state of the nodes at index %d has hash %#x, replayed it has %#x", res.HashIndex, res.Hash, hash)
+	}
+	index, hash := s.m.Hash()
+	s.chains[index] = hash
+	return nil
+}
+
+// run runs commands on the redis-server and compares the replies.
+func (s *Shadow) run(db int, cmds []command) {
+	for i := 0; i < len(cmds) && !s.done(); i++ {
+		n := i
+		for cmds[n].together && n+1 < len(cmds) {
+			n++
+		}
+		if n == i {
+			s.one(db, cmds[i])
+			continue
+		}
+		if s.do(db, "MULTI"); s.err == nil {
+			for ; i <= n; i++ {
+				s.do(db, cmds[i].args...)
+				s.Commands++
+			}
+			i--
+			if v := s.do(db, "EXEC"); s.err == nil {
+				for j, e := range v.elems {
+					if e.err != "" {
+						s.say("", "the redis-server answers %q with %s", cmds[i-len(v.elems)+1+j].args, e.err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *Shadow) do(db int, args ...string) answer {
+	if s.err != nil {
+		return answer{}
+	}
+	var v answer
+	v, s.err = s.redis.do(db, args...)
+	return v
+}
+
+func (s *Shadow) one(db int, c command) {
+	s.Commands++
+	v := s.do(db, c.args...)
+	if s.err == nil && !c.agrees(v) {
+		want := fmt.Sprintf("%.200q", c.reply)
+		switch {
+		case c.fails:
+			want = "an error"
+		case c.reply == nil:
+			want = "no error"
+		}
+		s.say("", "%.300q in database %d: the redis-server answers %.200q, we say %s", c.args, db, v.raw, want)
+	}
+}
+
+// read runs a read on the machine.
+func (s *Shadow) read(db int, args ...string) ([]byte, error) {
+	raw := make([][]byte, len(args))
+	for i, a := range args {
+		raw[i] = []byte(a)
+	}
+	var g fsm.Group
+	g.Reset(2, 0)
+	g.Command(s.m.Table().Find(raw[0]), db, raw)
+	b, _, err := s.m.Read(nil, fsm.ReadRequest{Body: g.Bytes()})
+	return b, err
+}
+
+func (s *Shadow) keys(db int) ([]string, error) {
+	b, err := s.read(db, "keys", "*")
+	if err != nil {
+		return nil, err
+	}
+	v, err := readAnswer(b)
+	return v.texts(), err
+}
+
+func (s *Shadow) dump(db int, key string) (payload string, known bool, err error) {
+	b, err := s.read(db, "dump", key)
+	if err != nil {
+		return "", false, err
+	}
+	v, err := readAnswer(b)
+	return v.text, !v.null, err
+}
+
+// scratchKey is where a DUMP of ours is restored. No history has such a key.
+const scratchKey = "\x00replay\x00scratch"
+
+// Compare compares all keys. Two values are equal if their DUMP is, or else if the
+// redis-server, having restored our DUMP, reads the same from both: see content.
+func (s *Shadow) Compare() error {
+	for db := 0; db < fsm.Databases && !s.done(); db++ {
+		ours, err := s.keys(db)
+		if err != nil {
+			return err
+		}
+		theirs, err := s.redis.must(db, "KEYS", "*")
+		if err != nil {
+			return err
+		}
+		surplus := make(map[string]bool)
+		for _, key := range theirs.texts() {
+			surplus[key] = true
+		}
+		for _, key := range ours {
+			delete(surplus, key)
+			if err := s.compareKey(db, key); err != nil {
+				return err
+			}
+			if s.done() {
+				return s.err
+			}
+		}
+		for key := range surplus {
+			s.say(key, "database %d: the redis-server has the key, we have not", db)
+		}
+	}
+	return s.err
+}
+
+func (s *Shadow) compareKey(db int, key string) error {
+	s.Compared++
+	ours, known, err := s.dump(db, key)
+	if err != nil || !known {
+		return errors.Join(err, s.unknown(known, key))
+	}
+	theirs, err := s.redis.must(db, "DUMP", key)
+	switch {
+	case err != nil:
+		return err
+	case theirs.null:
+		s.say(key, "database %d: we have the key, the redis-server has not", db)
+		return nil
+	case theirs.text == ours:
+		s.Equal++
+		return nil
+	}
+	if v, err := s.redis.do(db, "RESTORE", scratchKey, "0", ours, "REPLACE"); err != nil {
+		return err
+	} else if v.err != "" {
+		s.say(key, "database %d: the redis-server does not take our DUMP: %s", db, v.err)
+		return nil
+	}
+	a, err := s.redis.content(db, scratchKey)
+	if err != nil {
+		return err
+	}
+	if _, err := s.redis.must(db, "DEL", scratchKey); err != nil {
+		return err
+	}
+	b, err := s.redis.content(db, key)
+	if err != nil {
+		return err
+	}
+	if a != b {
+		at := 0
+		for at < min(len(a), len(b)) && a[at] == b[at] {
+			at++
+		}
+		from := max(at-60, 0)
+		s.say(key, "database %d: we have %.300q, the redis-server %.300q (from byte %d of the content)", db, a[from:], b[from:], from)
+	}
+	return nil
+}
+
+// unknown is the error for a key that KEYS lists and DUMP does not find.
+func (s *Shadow) unknown(known bool, key string) error {
+	if known {
+		return nil
+	}
+	return fmt.Errorf("no DUMP of key %q", key)
+}
+
+// RedisResult is what CheckRedis did.
+type RedisResult struct {
+	Entries, Commands int
+	Compared, Equal   int // keys; those with the same DUMP to the byte
+	Violations        []oracle.Violation
+}
+
+// comparisons is at how many random indices CheckRedis compares, at most.
+const comparisons = 8
+
+// CheckRedis replays a committed log, from its snapshot on if its beginning is
+// gone, on a redis-server, and compares all keys at random indices and at the end.
+// An error is one of the check and not of the log.
+func CheckRedis(log Log, redis *Redis, rng *rand.Rand) (res RedisResult, err error) {
+	m := fsm.New(fsm.NewTable())
+	if log.Base != nil {
+		if m, err = fsm.ReadSnapshot(bytes.NewReader(log.Base), fsm.NewTable()); err != nil {
+			return res, fmt.Errorf("snapshot of %s: %w", log.Node, err)
+		}
+		m.Advance(log.BaseIndex)
+	}
+	s, err := NewShadow(redis, m)
+	if err != nil {
+		return res, err
+	}
+	entries := log.Entries
+	for len(entries) > 0 && entries[0].Index <= log.BaseIndex {
+		entries = entries[1:]
+	}
+	if len(entries) > 0 && entries[0].Index != log.BaseIndex+1 {
+		return res, fmt.Errorf("the log of %s begins at %d, its oldest snapshot is at %d", log.Node, entries[0].Index, log.BaseIndex)
+	}
+	at := make(map[int]bool)
+	for range min(comparisons, len(entries)/4) {
+		at[rng.IntN(len(entries))] = true
+	}
+	for i, e := range entries {
+		if s.done() {
+			break
+		}
+		if err := s.Apply(e); err != nil {
+			return res, fmt.Errorf("entry %d: %w", e.Index, err)
+		}
+		res.Entries++
+		if at[i] || i == len(entries)-1 {
+			if err := s.Compare(); err != nil {
+				return res, err
+			}
+		}
+	}
+	res.Commands, res.Compared, res.Equal = s.Commands, s.Compared, s.Equal
+	res.Violations, err = s.Violations()
+	return res, err
+}
+
+// RequireRedis reports whether the absence of a redis-server is a failure.
+func RequireRedis() bool { return os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" }

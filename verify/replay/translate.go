@@ -1,0 +1,526 @@
+package replay
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// command is a command for the redis-server, and what is known of its reply.
+type command struct {
+	args []string
+	// reply is what the redis-server must answer, nil for no error.
+	reply []byte
+	fails bool // it must answer an error; which one, test/compat compares
+	// together: the command and those behind it run at one moment, until one
+	// without the mark.
+	together bool
+}
+
+// translator turns what the machine ran into commands that do the same to a Redis
+// that knows no time to live. Most commands stay as they are. Translated are
+//
+//   - what would set a time to live: the key is deleted when the log says that its
+//     time is over;
+//   - what draws at random, reads the clock, or compares with the idle time of a
+//     pending entry: it is told the outcome;
+//   - what waits: it is told what it was served;
+//   - what only Holdfast, or a later Redis, has: a script stands for it.
+//
+// Reads are left out.
+type translator struct {
+	table  *fsm.Table
+	script func(sha string) (text string, known bool)
+	wall   int64 // wall clock of the entry, milliseconds
+}
+
+const (
+	// scriptIfEqual and scriptIfDifferent run a command if the string at KEYS[1] is
+	// ARGV[1], or is not.
+	scriptIfEqual = `local v = redis.call('GET', KEYS[1])
+if v == ARGV[1] then return redis.call(unpack(ARGV, 2)) end
+return false`
+	scriptIfDifferent = `local v = redis.call('GET', KEYS[1])
+if v ~= ARGV[1] then return redis.call(unpack(ARGV, 2)) end
+return false`
+)
+
+// ran translates a command that ran.
+func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
+	row := t.table.Find(raw[0])
+	if row == nil {
+		return nil
+	}
+	row = row.Routed(raw)
+	args := texts(raw)
+	name := strings.ToLower(args[0])
+	switch {
+	case strings.HasPrefix(name, "_"): // internal
+		return nil
+	case name == "eval" || name == "evalsha":
+		return t.native(args, reply)
+	case !row.IsWrite():
+		return nil
+	}
+	switch row.Group {
+	case "string", "generic", "hash", "list", "set", "sorted-set", "stream", "hyperloglog", "geo", "bitmap":
+	case "server":
+		if name != "flushall" && name != "flushdb" && name != "swapdb" {
+			return nil
+		}
+	default: // scripts, functions, users, messages, settings
+		return nil
+	}
+	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw { // it waits
+		if name == "xreadgroup" {
+			return []command{{args: withoutBlock(args)}} // which makes the consumer
+		}
+		return nil
+	}
+	asIs := command{args: args}
+	if proto == 2 {
+		asIs.reply = reply.Append(nil, 2)
+	}
+	if reply.IsError() {
+		if row.Flags&fsm.Blocking != 0 {
+			return nil // the redis-server would wait if it were of another opinion
+		}
+		return []command{{args: args, fails: true}}
+	}
+	if f := special[name]; f != nil {
+		return f(t, args, reply, asIs)
+	}
+	if row.Flags&fsm.Blocking != 0 {
+		return served(args, reply)
+	}
+	return []command{asIs}
+}
+
+// special are the commands that are not sent as they are, if they succeeded.
+var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs command) []command
+
+func init() {
+	special = map[string]func(t *translator, args []string, reply fsm.Reply, asIs command) []command{
+		"set": (*translator).set, "setex": (*translator).setex, "psetex": (*translator).setex, "msetex": (*translator).msetex,
+		"getex": (*translator).getex, "expire": (*translator).expire, "pexpire": (*translator).expire, "expireat": (*translator).expire,
+		"pexpireat": (*translator).expire, "persist": (*translator).persist, "restore": (*translator).restore, "restore-asking": (*translator).restore,
+		"delifeq": (*translator).delifeq, "delex": (*translator).delex, "spop": (*translator).spop, "xadd": (*translator).xadd,
+		"xclaim": (*translator).xclaim, "xautoclaim": (*translator).xautoclaim, "xreadgroup": (*translator).xreadgroup, "sort": (*translator).sort,
+		"flushall": (*translator).flush, "flushdb": (*translator).flush,
+	}
+}
+
+func texts(raw [][]byte) []string {
+	args := make([]string, len(raw))
+	for i, a := range raw {
+		args[i] = string(a)
+	}
+	return args
+}
+
+// is reports whether an argument is one of some words.
+func is(arg string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(arg, w) })
+}
+
+// over reports whether a time to live has ended before it began. The command has
+// accepted the number.
+func (t *translator) over(unit, number string) bool {
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil:
+		return false
+	case is(unit, "EXAT"):
+		return n <= t.wall/1000 && n*1000 <= t.wall
+	case is(unit, "PXAT"):
+		return n <= t.wall
+	}
+	return n <= 0
+}
+
+// withoutLife takes the options about time to live out of args[from:].
+func (t *translator) withoutLife(args []string, from int) (kept []string, over bool) {
+	kept = slices.Clone(args[:from])
+	for i := from; i < len(args); i++ {
+		switch {
+		case is(args[i], "EX", "PX", "EXAT", "PXAT") && i+1 < len(args):
+			over = t.over(args[i], args[i+1])
+			i++
+		case is(args[i], "KEEPTTL"):
+		case is(args[i], "IFEQ", "IFNE") && i+1 < len(args):
+			kept = append(kept, args[i], args[i+1])
+			i++
+		default:
+			kept = append(kept, args[i])
+		}
+	}
+	return kept, over
+}
+
+func (t *translator) set(args []string, reply fsm.Reply, asIs command) []command {
+	plain, over := t.withoutLife(args, 3)
+	var script, want string
+	wrote, get := reply.Kind() == fsm.KindSimple, false
+	cmd := slices.Clone(plain[:3])
+	old := reply.Kind() == fsm.KindBulk // with GET
+	cond := func(bool) bool { return true }
+	for i := 3; i < len(plain); i++ {
+		switch {
+		case is(plain[i], "IFEQ"):
+			script, want = scriptIfEqual, plain[i+1]
+			cond = func(bool) bool { return old && reply.Text() == want }
+			i++
+		case is(plain[i], "IFNE"):
+			script, want = scriptIfDifferent, plain[i+1]
+			cond = func(bool) bool { return !old || reply.Text() != want }
+			i++
+		case is(plain[i], "GET"):
+			get = true
+			cmd = append(cmd, plain[i])
+		default:
+			if is(plain[i], "NX") {
+				cond = func(bool) bool { return !old }
+			} else if is(plain[i], "XX") {
+				cond = func(bool) bool { return old }
+			}
+			cmd = append(cmd, plain[i])
+		}
+	}
+	if get {
+		wrote = cond(old)
+	}
+	out := command{args: cmd, reply: asIs.reply}
+	if script != "" {
+		out.args = append([]string{"EVAL", script, "1", args[1], want}, cmd...)
+		if get {
+			out.reply = nil // the script answers null if it does not write
+		}
+	}
+	if over && wrote {
+		return []command{out, {args: []string{"DEL", args[1]}}}
+	}
+	return []command{out}
+}
+
+func (t *translator) setex(args []string, reply fsm.Reply, asIs command) []command {
+	return []command{{args: []string{"SET", args[1], args[3]}, reply: asIs.reply}}
+}
+
+func (t *translator) msetex(args []string, reply fsm.Reply, _ command) []command {
+	if reply.Int64() != 1 {
+		return nil
+	}
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return nil
+	}
+	pairs := args[2 : 2+2*n]
+	cmds := []command{{args: append([]string{"MSET"}, pairs...)}}
+	if _, over := t.withoutLife(args, 2+2*n); over {
+		for i := 0; i < len(pairs); i += 2 {
+			cmds = append(cmds, command{args: []string{"DEL", pairs[i]}})
+		}
+	}
+	return cmds
+}
+
+func (t *translator) getex(args []string, reply fsm.Reply, _ command) []command {
+	if _, over := t.withoutLife(args, 2); over && reply.Kind() == fsm.KindBulk {
+		return []command{{args: []string{"DEL", args[1]}}}
+	}
+	return nil
+}
+
+func (t *translator) expire(args []string, reply fsm.Reply, _ command) []command {
+	unit := map[string]string{"expire": "EX", "pexpire": "PX", "expireat": "EXAT", "pexpireat": "PXAT"}[strings.ToLower(args[0])]
+	if reply.Int64() == 1 && t.over(unit, args[2]) {
+		return []command{{args: []string{"DEL", args[1]}}}
+	}
+	return nil
+}
+
+func (t *translator) persist([]string, fsm.Reply, command) []command { return nil }
+
+func (t *translator) restore(args []string, _ fsm.Reply, asIs command) []command {
+	cmd := []string{"RESTORE", args[1], "0", args[3]}
+	over := false
+	for i := 4; i < len(args); i++ {
+		switch {
+		case is(args[i], "REPLACE"):
+			cmd = append(cmd, args[i])
+		case is(args[i], "ABSTTL"):
+			over = args[2] != "0" && t.over("PXAT", args[2])
+		case is(args[i], "IDLETIME", "FREQ"):
+			i++
+		}
+	}
+	cmds := []command{{args: cmd, reply: asIs.reply}}
+	if over {
+		cmds = append(cmds, command{args: []string{"DEL", args[1]}})
+	}
+	return cmds
+}
+
+func (t *translator) delifeq(args []string, reply fsm.Reply, _ command) []command {
+	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[2], "DEL", args[1]}, reply: didDelete(reply)}}
+}
+
+// didDelete is the reply of a script around DEL.
+func didDelete(reply fsm.Reply) []byte {
+	if reply.Int64() == 1 {
+		return []byte(":1\r\n")
+	}
+	return []byte("$-1\r\n")
+}
+
+func (t *translator) delex(args []string, reply fsm.Reply, asIs command) []command {
+	switch {
+	case len(args) < 4:
+		return []command{{args: []string{"DEL", args[1]}, reply: asIs.reply}}
+	case is(args[2], "IFEQ"):
+		return t.delifeq([]string{"", args[1], args[3]}, reply, asIs)
+	case reply.Int64() == 1:
+		return []command{{args: []string{"EVAL", scriptIfDifferent, "1", args[1], args[3], "DEL", args[1]}, reply: []byte(":1\r\n")}}
+	}
+	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[3], "GET", args[1]}}} // nothing is deleted
+}
+
+func (t *translator) spop(args []string, reply fsm.Reply, _ command) []command {
+	var members []string
+	if reply.Kind() == fsm.KindBulk {
+		members = []string{reply.Text()}
+	}
+	for _, e := range reply.Elems() {
+		members = append(members, e.Text())
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	return []command{{args: append([]string{"SREM", args[1]}, members...), reply: fsm.Int(int64(len(members))).Append(nil, 2)}}
+}
+
+func (t *translator) xadd(args []string, reply fsm.Reply, asIs command) []command {
+	if reply.Kind() != fsm.KindBulk {
+		return nil // NOMKSTREAM
+	}
+	cmd := slices.Clone(args)
+	for i := 2; i < len(cmd); i++ {
+		switch {
+		case is(cmd[i], "NOMKSTREAM"):
+		case is(cmd[i], "MAXLEN", "MINID"):
+			i++
+			if cmd[i] == "=" || cmd[i] == "~" {
+				i++
+			}
+		case is(cmd[i], "LIMIT"):
+			i++
+		default:
+			cmd[i] = reply.Text()
+			return []command{{args: cmd, reply: asIs.reply}}
+		}
+	}
+	return nil
+}
+
+// neverIdle is an idle time that no pending entry has: claiming by it only drops
+// pending entries that are not in the stream any more.
+const neverIdle = "9000000000000000"
+
+// xclaim is told what was claimed.
+func (t *translator) xclaim(args []string, reply fsm.Reply, _ command) []command {
+	ids, last := args[5:], len(args)
+	for i := 5; i < len(args); i++ {
+		if !isStreamID(args[i]) {
+			ids, last = args[5:i], i
+			break
+		}
+	}
+	claim := []string{"XCLAIM", args[1], args[2], args[3], "0"}
+	claim = append(claim, claimed(reply)...)
+	drop := append([]string{"XCLAIM", args[1], args[2], args[3], neverIdle}, ids...)
+	for i := last; i < len(args); i++ {
+		switch {
+		case is(args[i], "IDLE", "TIME"):
+			i++
+		case is(args[i], "RETRYCOUNT"):
+			claim = append(claim, args[i], args[i+1])
+			i++
+		case is(args[i], "LASTID"):
+			claim, drop = append(claim, args[i], args[i+1]), append(drop, args[i], args[i+1])
+			i++
+		case is(args[i], "FORCE", "JUSTID"):
+			claim = append(claim, args[i])
+		}
+	}
+	if len(reply.Elems()) == 0 {
+		return []command{{args: drop}}
+	}
+	return []command{{args: drop}, {args: claim}}
+}
+
+// claimed are the ids in a reply: those of entries, or ids alone.
+func claimed(reply fsm.Reply) (ids []string) {
+	for _, e := range reply.Elems() {
+		if list := e.Elems(); len(list) > 0 {
+			e = list[0]
+		}
+		ids = append(ids, e.Text())
+	}
+	return ids
+}
+
+func isStreamID(s string) bool {
+	ms, seq, found := strings.Cut(s, "-")
+	_, err := strconv.ParseUint(ms, 10, 64)
+	if found && err == nil {
+		_, err = strconv.ParseUint(seq, 10, 64)
+	}
+	return err == nil
+}
+
+// xautoclaim is told what was claimed, and what was dropped.
+func (t *translator) xautoclaim(args []string, reply fsm.Reply, _ command) []command {
+	parts := reply.Elems()
+	if len(parts) != 3 {
+		return nil
+	}
+	var cmds []command
+	if gone := claimed(parts[2]); len(gone) > 0 {
+		cmds = append(cmds, command{args: append([]string{"XCLAIM", args[1], args[2], args[3], neverIdle}, gone...)})
+	}
+	if ids := claimed(parts[1]); len(ids) > 0 {
+		claim := append([]string{"XCLAIM", args[1], args[2], args[3], "0"}, ids...)
+		if slices.ContainsFunc(args[6:], func(a string) bool { return is(a, "JUSTID") }) {
+			claim = append(claim, "JUSTID")
+		}
+		cmds = append(cmds, command{args: claim})
+	}
+	return cmds
+}
+
+func (t *translator) xreadgroup(args []string, _ fsm.Reply, asIs command) []command {
+	return []command{{args: withoutBlock(args), reply: asIs.reply}}
+}
+
+func withoutBlock(args []string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		if is(args[i], "STREAMS") {
+			return append(out, args[i:]...)
+		}
+		if i > 3 && is(args[i], "BLOCK") { // behind GROUP, group and consumer
+			i++
+			continue
+		}
+		out = append(out, args[i])
+	}
+	return out
+}
+
+func (t *translator) sort(args []string, _ fsm.Reply, asIs command) []command {
+	if !slices.ContainsFunc(args[2:], func(a string) bool { return is(a, "STORE") }) {
+		return nil
+	}
+	return []command{asIs}
+}
+
+func (t *translator) flush(args []string, _ fsm.Reply, asIs command) []command {
+	return []command{{args: args[:1], reply: asIs.reply}}
+}
+
+// native translates a script that the machine ran itself: the redis-server's
+// interpreter runs its text. What it gives a time to live loses it at once.
+func (t *translator) native(args []string, reply fsm.Reply) []command {
+	if reply.IsError() {
+		return nil // such a script has written nothing: see fsm/nativescript.go
+	}
+	text := args[1]
+	if strings.EqualFold(args[0], "evalsha") {
+		known := false
+		if text, known = t.script(strings.ToLower(args[1])); !known {
+			return []command{{args: args}} // it is found that this fails
+		}
+	}
+	n, err := strconv.Atoi(args[2])
+	if err != nil || n > len(args)-3 {
+		return nil
+	}
+	cmds := []command{{args: append([]string{"EVAL", text}, args[2:]...), together: n > 0}}
+	for i, key := range args[3 : 3+n] {
+		cmds = append(cmds, command{args: []string{"PERSIST", key}, together: i < n-1})
+	}
+	return cmds
+}
+
+// served translates a blocking command by what it was given.
+func served(args []string, reply fsm.Reply) []command {
+	given := reply.Elems()
+	key := func() string { return given[0].Text() }
+	one := func(r fsm.Reply) []byte { return r.Append(nil, 2) }
+	if reply.IsError() || reply.Kind() == fsm.KindNull || reply.Kind() == fsm.KindNullArray || reply.Kind() == fsm.KindNone {
+		return nil
+	}
+	switch strings.ToLower(args[0]) {
+	case "blpop":
+		return []command{{args: []string{"LPOP", key()}, reply: one(given[1])}}
+	case "brpop":
+		return []command{{args: []string{"RPOP", key()}, reply: one(given[1])}}
+	case "blmove":
+		return []command{{args: append([]string{"LMOVE"}, args[1:5]...), reply: one(reply)}}
+	case "brpoplpush":
+		return []command{{args: []string{"RPOPLPUSH", args[1], args[2]}, reply: one(reply)}}
+	case "bzpopmin", "bzpopmax":
+		return []command{{args: []string{args[0][1:], key()}, reply: one(fsm.Array(given[1:]))}}
+	case "blmpop", "bzmpop":
+		n, err := strconv.Atoi(args[2])
+		if err != nil {
+			return nil
+		}
+		return []command{{args: append([]string{args[0][1:], "1", key()}, args[3+n:]...)}}
+	case "xreadgroup":
+		return []command{{args: servedGroup(args, reply)}}
+	}
+	return nil
+}
+
+// servedGroup is XREADGROUP for those of its streams that gave something.
+func servedGroup(args []string, reply fsm.Reply) []string {
+	plain := withoutBlock(args)
+	at := slices.IndexFunc(plain[4:], func(a string) bool { return is(a, "STREAMS") }) + 5
+	keys := plain[at : at+(len(plain)-at)/2]
+	ids := plain[at+len(keys):]
+	gave := func(key string) bool {
+		list := reply.Elems()
+		if reply.Kind() == fsm.KindMap {
+			for i := 0; i < len(list); i += 2 {
+				if list[i].Text() == key {
+					return true
+				}
+			}
+			return false
+		}
+		return slices.ContainsFunc(list, func(e fsm.Reply) bool { return len(e.Elems()) > 0 && e.Elems()[0].Text() == key })
+	}
+	out := slices.Clone(plain[:at])
+	var wanted []string
+	for i, key := range keys {
+		if gave(key) {
+			out, wanted = append(out, key), append(wanted, ids[i])
+		}
+	}
+	return append(out, wanted...)
+}
+
+// agrees reports whether the redis-server's reply is what the machine's says.
+func (c command) agrees(v answer) bool {
+	switch {
+	case c.fails:
+		return v.err != ""
+	case v.err != "":
+		return false
+	}
+	return c.reply == nil || bytes.Equal(c.reply, v.raw)
+}
