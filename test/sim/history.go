@@ -322,7 +322,7 @@ func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, list
 	if log, gap := h.w.audit.log(); gap == 0 {
 		replayed := replay.Check(log, h.written, h.appends)
 		add(replayed.Violations)
-		r.Entries = replayed.Entries
+		r.Entries, r.committed = replayed.Entries, log
 		r.Checks["replay of the log"] = replayed.Matched + replayed.Reads
 	} else {
 		r.Checks["replay NOT RUN: entries were not seen"]++

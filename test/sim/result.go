@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
 // Result is what became of one history.
@@ -26,5 +27,6 @@ type Result struct {
 	Violations []string       `json:"violations,omitempty"`
 	Log        string         `json:"log,omitempty"` // of the nodes, if it was kept
 
-	bad map[string][]*oracle.Op
+	bad       map[string][]*oracle.Op
+	committed replay.Log // without gaps, or empty
 }

@@ -63,6 +63,7 @@ func inBubble(t *testing.T, plan *Schedule) (r *Result) {
 	mathrand.Seed(int64(plan.Seed))
 	begun := time.Now()
 	synctest.Test(t, func(*testing.T) { r = history(plan) })
+	r.replayOnRedis()
 	r.Real = time.Since(begun)
 	return r
 }

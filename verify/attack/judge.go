@@ -77,4 +77,5 @@ func (e *episode) judgeNodes(v *Verdict, h *load.History, commit uint64) {
 	v.note("log equality: entries", compared, bad)
 	res := replay.Check(longest, h.Ops, h.Appends)
 	v.note("log replay: writes and reads found", res.Matched+res.Reads, res.Violations)
+	e.judgeOnRedis(v, longest)
 }

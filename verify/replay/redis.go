@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,6 +30,8 @@ type Redis struct {
 	r    *bufio.Reader
 	w    *bufio.Writer
 	db   int // selected
+
+	closed chan struct{}
 }
 
 // StartRedis starts a redis-server. It keeps nothing on disk and serves no network.
@@ -42,10 +45,9 @@ func StartRedis() (*Redis, error) {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}
 	socket := filepath.Join(dir, "redis.sock")
-	r := &Redis{dir: dir}
+	r := &Redis{dir: dir, closed: make(chan struct{})}
 	r.cmd = exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log"))
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is ours to pass on
-	if err := r.cmd.Start(); err != nil {
+	if err := r.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), os.RemoveAll(dir))
 	}
 	deadline := time.Now().Add(30 * time.Second)
@@ -63,9 +65,27 @@ func StartRedis() (*Redis, error) {
 	return r, nil
 }
 
+// start starts the process, which must not outlive this one, however that ends. The
+// kernel ties that to the thread that started it, so the thread stays until Close.
+func (r *Redis) start() error {
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := r.cmd.Start()
+		started <- err
+		if err == nil {
+			<-r.closed
+		}
+	}()
+	return <-started
+}
+
 // Close ends the server and deletes its directory.
 func (r *Redis) Close() error {
 	var errs []error
+	defer close(r.closed)
 	if r.conn != nil {
 		errs = append(errs, r.conn.Close())
 	}

@@ -280,6 +280,20 @@ type RedisResult struct {
 	Violations        []oracle.Violation
 }
 
+// OnRedis is CheckRedis on a redis-server that it starts. The error is ErrNoRedis if
+// there is none and RequireRedis does not ask for one.
+func OnRedis(log Log, rng *rand.Rand) (res RedisResult, err error) {
+	redis, err := StartRedis()
+	if errors.Is(err, ErrNoRedis) && RequireRedis() {
+		return res, fmt.Errorf("HOLDFAST_REQUIRE_REDIS is set: %v", err)
+	}
+	if err != nil {
+		return res, err
+	}
+	res, err = CheckRedis(log, redis, rng)
+	return res, errors.Join(err, redis.Close())
+}
+
 // comparisons is at how many random indices CheckRedis compares, at most.
 const comparisons = 8
 
