@@ -49,6 +49,21 @@ func (n *Node) ReadsConfirmed() float64 {
 	return m.GetCounter().GetValue()
 }
 
+// SessionID returns the name of the node's session.
+func (n *Node) SessionID() fsm.SessionID { return n.session }
+
+// Accepted returns the highest number of a session's groups that the node's office
+// has accepted, 0 if it has none.
+func (n *Node) Accepted(id fsm.SessionID) uint64 {
+	o := n.currentOffice()
+	if o == nil {
+		return 0
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.accepted[id]
+}
+
 // ApplyLate appends an entry to the log that was built in an older term: one
 // INCR of key by a session that does not exist otherwise.
 func (n *Node) ApplyLate(term uint64, key string) error {

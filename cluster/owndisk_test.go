@@ -60,6 +60,7 @@ func slowLeader(t *testing.T) (c *testCluster, letGo func()) {
 	c.ready(c.ids()...)
 	c.transfer("n1")
 	c.client("n1").want(t, ok, "SET", "k", "old")
+	c.mended()
 	c.caughtUp(c.ids()...)
 	disk.Lock()
 	return c, sync.OnceFunc(disk.Unlock)
