@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
@@ -173,52 +172,6 @@ func resealBlocks(data []byte) []byte {
 		at += 8 + n
 	}
 	return data
-}
-
-// FuzzCommands: random commands on two machines, one of which lives through
-// snapshots, give the same replies and the same state.
-func FuzzCommands(f *testing.F) {
-	for seed := range uint64(20) {
-		f.Add(seed, seed)
-	}
-	table := fsm.NewTable()
-	f.Fuzz(func(t *testing.T, seed, more uint64) {
-		rng := rand.New(rand.NewPCG(seed, more))
-		machines := [2]*fsm.Machine{fsm.New(table), fsm.New(table)}
-		var stamp, wall int64 = 1, 1_700_000_000_000_000
-		for index := uint64(1); index < 120; index++ {
-			stamp += rng.Int64N(3e9)
-			wall += rng.Int64N(3e6) - 5e5
-			var b fsm.BatchBuilder
-			for range 1 + rng.IntN(3) {
-				var g fsm.Group
-				g.Reset(2+rng.IntN(2), 1)
-				for range 1 + rng.IntN(4) {
-					cmd, args := randomCommand(table, rng)
-					g.Command(cmd, rng.IntN(2), args)
-				}
-				b.Add(fsm.SessionID{NodeID: fmt.Sprint(rng.IntN(2)), Boot: 1}, rng.Uint64N(10), 1+rng.Uint64N(index), g.Bytes())
-			}
-			entry := b.Encode(fsm.Header{Term: 1, Stamp: stamp, Wall: wall, Seed: rng.Uint64()})
-			var results [2]*fsm.Result
-			for i, m := range machines {
-				var err error
-				if results[i], err = m.Apply(index, 1, bytes.Clone(entry)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !reflect.DeepEqual(results[0], results[1]) {
-				t.Fatalf("replies differ at %d:\n%+v\n%+v", index, results[0], results[1])
-			}
-			clear(entry) // what the machine keeps, it has copied
-			if rng.IntN(10) == 0 {
-				machines[1] = restore(t, snapshotOf(t, machines[1]))
-			}
-		}
-		if !bytes.Equal(snapshotOf(t, machines[0]), snapshotOf(t, machines[1])) {
-			t.Error("states differ")
-		}
-	})
 }
 
 // randomCommand draws a command of the table with arguments that often make sense.

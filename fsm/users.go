@@ -180,6 +180,7 @@ func setUser(c *Ctx, args [][]byte) Reply {
 	if refusal, ok := checkUser(args[1], args[3], len(list)); !ok {
 		return refusal
 	}
+	c.change()
 	c.m.users = &Users{Version: c.pos, List: list}
 	return One
 }
@@ -193,6 +194,7 @@ func delUsers(c *Ctx, args [][]byte) Reply {
 	if len(list) == len(old.List) {
 		return Zero
 	}
+	c.change()
 	c.m.users = &Users{Version: c.pos, List: list}
 	return Int(int64(len(old.List) - len(list)))
 }
@@ -215,6 +217,7 @@ func seedUsers(c *Ctx, args [][]byte) Reply {
 		}
 		made.List = slices.Insert(made.List, at, User{Name: string(args[i]), Rules: string(args[i+1]), Born: c.pos, Version: c.pos})
 	}
+	c.change()
 	c.m.users = made
 	return One
 }

@@ -58,6 +58,7 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	if n == nil {
 		return Zero
 	}
+	c.change()
 	c.forget(n)
 	if n.served {
 		return Bulk(string(n.reply))
@@ -88,6 +89,7 @@ func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 func waited(c *Ctx, args [][]byte) Reply {
 	for rest := args[1:]; len(rest) > 1; rest = rest[2:] {
 		if n := c.waiterNamed(rest[0], rest[1]); n != nil {
+			c.change()
 			c.forget(n)
 		}
 	}
@@ -102,6 +104,7 @@ func hold(c *Ctx, args [][]byte) Reply {
 	if err1 != nil || err2 != nil || term != c.m.term || !found || w.nodes[at].id.Boot != boot {
 		return Zero
 	}
+	c.change()
 	switch id := w.nodes[at].id; string(args[4]) {
 	case HoldOn:
 		w.nodes[at].held = true

@@ -1,0 +1,132 @@
+package fsm
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Broken returns what is wrong with a machine's indexes: each of them must say the
+// same as the state that it is an index over.
+func Broken(m *Machine) error {
+	if err := m.waits.broken(m.features >= FeatureMend); err != nil {
+		return fmt.Errorf("waits: %w", err)
+	}
+	if err := m.brokenExpiry(); err != nil {
+		return fmt.Errorf("expiry: %w", err)
+	}
+	for node, s := range m.sessions {
+		bytes := 0
+		for _, r := range s.replies {
+			bytes += len(r.bytes)
+		}
+		if s.lastSeq-s.floor != uint64(len(s.replies)) || s.bytes != bytes || s.superseded {
+			return fmt.Errorf("session of %s: last %d, floor %d, %d replies of %d bytes, superseded %v", node, s.lastSeq, s.floor, len(s.replies), bytes, s.superseded)
+		}
+	}
+	if n := m.removed.sums.Len(); n != 0 && (n != removedBuckets || !m.removed.counts) {
+		return fmt.Errorf("%d buckets of removed keys at feature version %d", n, m.features)
+	}
+	if m.features < FeatureMend && m.exchanged != (exchanges{}) {
+		return fmt.Errorf("exchanges at feature version %d", m.features)
+	}
+	return nil
+}
+
+// LateWaiter returns a session with waiters whose node has started again since, nil if
+// there is none.
+func LateWaiter(m *Machine) *SessionID {
+	for i := range m.waits.nodes {
+		id := m.waits.nodes[i].id
+		if s := m.sessions[id.NodeID]; s == nil || s.boot != id.Boot {
+			return &id
+		}
+	}
+	return nil
+}
+
+// Mixed reports whether a node has waiters of several starts.
+func Mixed(m *Machine) bool { return m.waits.broken(true) != nil && m.waits.broken(false) == nil }
+
+func (w *waits) broken(unmixed bool) error {
+	count, bytes, places := 0, 0, 0
+	nodes, served := make(map[string]int), make(map[string]int)
+	var err error
+	w.conns.Scan(func(n *waiter) bool {
+		nodes[n.session.NodeID]++
+		at, found := w.node(n.session.NodeID)
+		switch {
+		case !found:
+			err = fmt.Errorf("waiter %d of %s without a node", n.origin, n.session)
+		case unmixed && w.nodes[at].id != n.session:
+			err = fmt.Errorf("waiter %d of %s, and its node stands under %s", n.origin, n.session, w.nodes[at].id)
+		case n.served && (n.reply == nil || len(n.keys) > 0 || len(n.args) > 0):
+			err = fmt.Errorf("served waiter %d of %s with reply %q and %d keys", n.origin, n.session, n.reply, len(n.keys))
+		}
+		if n.served {
+			served[n.session.NodeID]++
+		}
+		if n.served || err != nil {
+			return err == nil
+		}
+		count++
+		bytes += n.size()
+		places += len(n.keys)
+		for _, k := range n.keys {
+			if q, found := w.queues.Get(queued{k, n.pos, nil}); !found || q.w != n {
+				err = fmt.Errorf("waiter %d of %s is not in the queue of %q", n.origin, n.session, k.key)
+			}
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	if count != w.count || bytes != w.bytes || places != w.queues.Len() {
+		return fmt.Errorf("%d waiters of %d bytes at %d places in queues, counted %d of %d bytes and %d places", count, bytes, places, w.count, w.bytes, w.queues.Len())
+	}
+	counted := make(map[string]int)
+	last := ""
+	for i, n := range w.nodes {
+		if i > 0 && n.id.NodeID <= last {
+			return fmt.Errorf("node %s behind %s", n.id.NodeID, last)
+		}
+		last = n.id.NodeID
+		counted[last] = n.n
+		if n.served != served[last] {
+			return fmt.Errorf("%d served waiters of %s, counted %d", served[last], last, n.served)
+		}
+	}
+	if !maps.Equal(nodes, counted) {
+		return fmt.Errorf("waiters by node %v, counted %v", nodes, counted)
+	}
+	return nil
+}
+
+func (m *Machine) brokenExpiry() error {
+	total := 0
+	for db := range m.dbs {
+		n := 0
+		var err error
+		m.dbs[db].tree.Scan(func(s slot) bool {
+			if s.obj.deadline == 0 {
+				return true
+			}
+			n++
+			if d, found := m.expiry.tree.Get(due{s.obj.deadline, db, s.obj}); !found || d.obj != s.obj {
+				err = fmt.Errorf("key %q of database %d is not in the index, or another object is", s.obj.key, db)
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+		if n != m.expiry.count[db] {
+			return fmt.Errorf("%d keys with a deadline in database %d, counted %d", n, db, m.expiry.count[db])
+		}
+		total += n
+	}
+	if n := m.expiry.tree.Len(); n != total {
+		return fmt.Errorf("%d keys with a deadline, %d in the index", total, n)
+	}
+	return nil
+}

@@ -1,0 +1,902 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// draws makes the choices of a random history.
+type draws interface {
+	IntN(n int) int
+}
+
+// drawnBytes makes choices by the bytes of a fuzzer, and the first choice when
+// there are none left.
+type drawnBytes struct{ data []byte }
+
+func (d *drawnBytes) IntN(n int) int {
+	v := 0
+	for range 1 + (n-1)>>8 {
+		if len(d.data) == 0 {
+			return 0
+		}
+		v = v<<8 | int(d.data[0])
+		d.data = d.data[1:]
+	}
+	return v % n
+}
+
+// world is a log that several nodes write, each of which starts again now and
+// then, and two machines that apply it: one that lives on, and one that is written to a
+// snapshot, restored and cloned at random. After every entry both must be equal.
+type world struct {
+	t       testing.TB
+	draws   draws
+	table   *fsm.Table
+	machine *fsm.Machine // lives on
+	replica *fsm.Machine // lives through snapshots and forks
+	runner  lines
+
+	term        uint64
+	stamp, wall int64
+	nodes       []*worldNode
+	watches     []fsm.Watch
+	forks       []keptFork
+	mended      bool // the feature version was FeatureMend from the first entry on
+	checkEvery  int  // entries between two comparisons of snapshots
+
+	entries [][]byte // the last ones, for the report of a failure
+	events  worldEvents
+}
+
+// worldEvents count what has happened, so that a test can tell that it has tested
+// something.
+type worldEvents struct {
+	Entries, Done, Stale, Gaps, Duplicates, Fenced int
+	Waits, Served, Scripts, Committed, Refused     int
+	Restarts, Restores, Raised, Mixed              int
+}
+
+// worldNode is a node with its starts, the earlier ones first.
+type worldNode struct {
+	id     string
+	starts []*worldStart
+}
+
+// worldStart is the forwarder of a start of a node.
+type worldStart struct {
+	id         fsm.SessionID
+	seq, floor uint64
+	last       []byte // body of the last group
+}
+
+// keptFork is a fork that must not change any more.
+type keptFork struct {
+	m     *fsm.Machine
+	state []byte
+}
+
+func newWorld(t testing.TB, d draws) *world {
+	table := fsm.NewTable()
+	w := &world{t: t, draws: d, table: table, machine: fsm.New(table), replica: fsm.New(table), stamp: 1, wall: 1_700_000_000_000_000, checkEvery: 2}
+	w.listen()
+	for _, id := range []string{"a", "b", "c"} {
+		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
+	}
+	features := d.IntN(fsm.MaxFeatures + 2)
+	w.mended = features >= fsm.FeatureMend
+	w.termStart(min(features, fsm.MaxFeatures))
+	return w
+}
+
+// listen makes both machines tell of everything.
+func (w *world) listen() {
+	for _, m := range []*fsm.Machine{w.machine, w.replica} {
+		m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace, fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked))
+	}
+}
+
+// one reports true in one of n cases.
+func (w *world) one(n int) bool { return w.draws.IntN(n) == n-1 }
+
+func (w *world) pick(words []string) string { return words[w.draws.IntN(len(words))] }
+
+func (w *world) fatalf(format string, args ...any) {
+	w.t.Helper()
+	for _, e := range w.entries {
+		w.t.Log(describeEntry(e))
+	}
+	w.t.Fatalf(format, args...)
+}
+
+// step applies one entry, or does something to the replica.
+func (w *world) step() {
+	w.t.Helper()
+	w.stamp += int64(w.draws.IntN(4)*w.draws.IntN(100)) * 1e6
+	w.wall += int64(w.draws.IntN(200)-20) * 1e3
+	switch {
+	case w.one(30):
+		w.term++
+		features := w.machine.Features()
+		if w.one(2) {
+			features = w.draws.IntN(fsm.MaxFeatures + 1)
+		}
+		w.termStart(features)
+	case w.one(40): // an entry of raft's own
+		for _, m := range []*fsm.Machine{w.machine, w.replica} {
+			m.Advance(m.Applied() + 1)
+		}
+	default:
+		w.batch()
+	}
+	w.watch()
+	w.read()
+	w.live()
+	w.check()
+}
+
+func (w *world) termStart(features int) {
+	w.t.Helper()
+	if w.term == 0 {
+		w.term = 1
+	}
+	before := w.machine.Features()
+	w.apply(fsm.AppendTermStart(nil, fsm.Header{Term: w.term, Wall: w.wall}, fsm.TermStart{NodeID: "a", Boot: 1, ClusterID: "c", Features: features}))
+	if w.machine.Features() > before {
+		w.events.Raised++
+	}
+}
+
+// batch applies groups of several starts, after a rehearsal if one needs it.
+func (w *world) batch() {
+	w.t.Helper()
+	var batch fsm.BatchBuilder
+	fenced := w.one(40) && w.term > 1
+	if fenced { // the forwarders will send the groups again, or others by their numbers
+		for _, n := range w.nodes {
+			for _, s := range n.starts {
+				defer func(seq, floor uint64) { s.seq, s.floor = seq, min(floor, seq) }(s.seq, s.floor)
+			}
+		}
+	}
+	for range 1 + w.draws.IntN(5) {
+		s := w.start()
+		w.group(s, &batch)
+		if w.one(10) { // what this connection's node sends next is of a new start
+			for _, n := range w.nodes {
+				if n.id == s.id.NodeID {
+					w.restart(n)
+				}
+			}
+		}
+	}
+	for groups, _ := batch.Len(); groups > 0; groups, _ = batch.Len() {
+		h := fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall, Seed: uint64(w.draws.IntN(1 << 16))}
+		if w.one(50) {
+			h.Stamp -= int64(w.draws.IntN(1000)) * 1e6
+		}
+		h.HashIndex, h.Hash = w.machine.Hash()
+		if fenced {
+			h.Term--
+			w.apply(batch.Encode(h))
+			return
+		}
+		if !batch.Scripts() {
+			w.apply(batch.Encode(h))
+			return
+		}
+		w.events.Scripts++
+		var out, rest fsm.BatchBuilder
+		r := w.machine.Rehearse(h, &batch, &w.runner)
+		if err := r.Run(&out, &rest, func() bool { return w.one(4) }); err != nil {
+			w.fatalf("rehearse: %v", err)
+		}
+		res := w.apply(out.Encode(h))
+		w.compare(r, res)
+		batch = rest
+	}
+}
+
+// compare checks that an entry has come to the state of its rehearsal.
+func (w *world) compare(r *fsm.Rehearsal, res *fsm.Result) {
+	w.t.Helper()
+	for _, g := range res.Groups {
+		if fsm.TooLong(g.Reply) {
+			return // the rehearsal went on behind what is not part of the entry
+		}
+	}
+	var rehearsed, applied bytes.Buffer
+	if err := errors.Join(fsm.StateOf(fsm.Rehearsed(r), &rehearsed), fsm.StateOf(w.machine, &applied)); err != nil {
+		w.fatalf("snapshot: %v", err)
+	}
+	if !bytes.Equal(rehearsed.Bytes(), applied.Bytes()) {
+		w.fatalf("rehearsed state:\n%q\napplied:\n%q", rehearsed.Bytes(), applied.Bytes())
+	}
+	if err := fsm.Broken(fsm.Rehearsed(r)); err != nil {
+		w.fatalf("rehearsal: %v", err)
+	}
+}
+
+// start chooses who speaks: nearly always the latest start of a node.
+func (w *world) start() *worldStart {
+	n := w.nodes[w.draws.IntN(len(w.nodes))]
+	if len(n.starts) > 1 && w.one(10) {
+		return n.starts[w.draws.IntN(len(n.starts))]
+	}
+	return n.starts[len(n.starts)-1]
+}
+
+func (w *world) restart(n *worldNode) {
+	latest := n.starts[len(n.starts)-1].id
+	latest.Boot += 1 + uint64(w.draws.IntN(2))
+	n.starts = append(n.starts, &worldStart{id: latest})
+	w.events.Restarts++
+}
+
+// group adds a group of a start, or one that it has sent before, or one that leaves a
+// gap in its numbers.
+func (w *world) group(s *worldStart, batch *fsm.BatchBuilder) {
+	w.t.Helper()
+	if s.seq > 0 && w.one(20) {
+		batch.Add(s.id, s.floor, s.seq, s.last)
+		return
+	}
+	body := w.body(s.id)
+	if err := w.table.Check(body, false); err != nil {
+		w.fatalf("group refused: %v", err)
+	}
+	if w.one(30) {
+		batch.Add(s.id, s.floor, s.seq+2, body)
+		return
+	}
+	if w.one(4) && s.seq > s.floor {
+		s.floor += uint64(w.draws.IntN(int(s.seq - s.floor + 1)))
+	}
+	s.seq++
+	s.last = body
+	batch.Add(s.id, s.floor, s.seq, body)
+}
+
+// body makes a group.
+func (w *world) body(id fsm.SessionID) []byte {
+	w.t.Helper()
+	var g fsm.Group
+	g.Reset(2+w.draws.IntN(2), uint64(1+w.draws.IntN(4)))
+	if w.one(5) {
+		g.Track()
+	}
+	if w.one(10) {
+		g.As(w.pick([]string{"u", "nobody"}))
+	}
+	if w.one(3) { // alone, as nodes send it
+		cmd, args := w.blocking()
+		g.Command(cmd, w.draws.IntN(2), args)
+		return bytes.Clone(g.Bytes())
+	}
+	for range 1 + w.draws.IntN(3) {
+		db := w.draws.IntN(2)
+		switch {
+		case w.one(5):
+			var watches []fsm.Watch
+			for len(w.watches) > 0 && w.one(2) {
+				watches = append(watches, w.watches[w.draws.IntN(len(w.watches))])
+			}
+			var queue []fsm.Queued
+			for range w.draws.IntN(4) {
+				cmd, args := w.command(id)
+				queue = append(queue, fsm.Queued{DB: w.draws.IntN(2), Cmd: cmd, Args: args})
+			}
+			g.Transaction(watches, queue)
+		default:
+			cmd, args := w.command(id)
+			g.Command(cmd, db, args)
+		}
+	}
+	body := bytes.Clone(g.Bytes())
+	if w.one(8) {
+		fsm.SetPatience(body, fsm.Patience(1+w.draws.IntN(3)))
+	}
+	return body
+}
+
+// The words and lines that commands are made of: $ stands for a key, # for a number.
+var (
+	worldKeys  = []string{"a", "b", "l", "m", "s", "z", "h", "x", "y"}
+	worldWords = strings.Fields("a b l m s z h x y a b l m s z h x y 0 1 2 -1 5 10 1.5 inf -inf 9223372036854775807 v NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 ASYNC BEFORE AFTER LEFT RIGHT RANK MAXLEN LIMIT CH INCR BYSCORE BYLEX REV WITHSCORES WITHVALUES WEIGHTS AGGREGATE MAX MIN - + [a (b (1 ~ MINID 1-1 $ > g c1 GROUP STREAMS BLOCK STORE FORCE JUSTID IDLE FIELDS u8 i5 SET INCRBY OVERFLOW FAIL 13.4 52.5 km FROMLONLAT BYRADIUS ANY CREATE MKSTREAM DESTROY BY ALPHA DESC AND OR NOT 100 " + strings.Repeat("a", 70))
+	worldLines = strings.Split(`SET $ #
+SET $ # PX 300
+SET $ # NX GET
+INCR $
+APPEND $ x
+DEL $
+DEL $ $
+UNLINK $
+GETDEL $
+PEXPIRE $ 100
+PERSIST $
+RENAME $ $
+RENAMENX $ $
+COPY $ $ REPLACE
+COPY $ $ DB 1 REPLACE
+MOVE $ 1
+MOVE $ 0
+SWAPDB 0 1
+FLUSHDB
+FLUSHALL
+MSET $ 1 $ 2
+MSETEX 2 $ 1 $ 2 PX 100
+SETRANGE $ 3 x
+SETBIT $ 9 1
+BITOP OR $ $ $
+BITFIELD $ INCRBY u8 0 200
+PFADD $ a b #
+PFMERGE $ $ $
+RPUSH $ # w
+RPUSH $ #
+LPUSH $ # w
+LPOP $
+LMPOP 1 $ LEFT COUNT 2
+LMOVE $ $ LEFT RIGHT
+LTRIM $ 0 #
+LREM $ 0 #
+SADD $ 1 2 3 4 #
+SADD $ a b c
+SPOP $
+SPOP $ 2
+SMOVE $ $ a
+SUNIONSTORE $ $ $
+SINTERSTORE $ $ $
+HSET $ f # g v
+HDEL $ f g
+HINCRBY $ f #
+ZADD $ 1 a 2 b # c
+ZADD $ # a
+ZINCRBY $ 5 a
+ZPOPMIN $
+ZRANGESTORE $ $ 0 -1
+ZUNIONSTORE $ 2 $ $
+ZREMRANGEBYRANK $ 0 0
+GEOADD $ 13.4 52.5 m
+GEOSEARCHSTORE $ $ FROMLONLAT 13 52 BYRADIUS 100 km
+SORT $ ALPHA STORE $
+XADD $ * f v
+XADD $ * f v
+XADD $ MAXLEN 3 * f v
+XGROUP CREATE $ g 0 MKSTREAM
+XGROUP CREATE x g $ MKSTREAM
+XREADGROUP GROUP g c1 COUNT 2 STREAMS $ >
+XREADGROUP GROUP g c2 STREAMS x 0
+XREADGROUP GROUP g c2 NOACK STREAMS x >
+XACK $ g 1-1
+XAUTOCLAIM $ g c1 0 0
+XCLAIM $ g c2 0 1-1 FORCE
+XGROUP DELCONSUMER $ g c1
+XGROUP DESTROY $ g
+XGROUP SETID $ g 0
+XTRIM $ MAXLEN #
+XSETID $ 9999999999999-1
+BLPOP $ $ 0
+BLPOP $ 0
+BRPOP $ 0
+BLMOVE $ $ LEFT RIGHT 0
+BRPOPLPUSH $ $ 0
+BLMPOP 0 2 $ $ LEFT COUNT 2
+BZPOPMIN $ 0
+BZPOPMAX $ $ 0
+BZMPOP 0 1 $ MAX COUNT 2
+XREAD BLOCK 0 STREAMS $ $
+XREAD BLOCK 0 STREAMS x 0
+XREADGROUP GROUP g c1 BLOCK 0 STREAMS $ >
+XREADGROUP GROUP g c2 BLOCK 0 STREAMS x y > >
+PUBLISH $ #
+SPUBLISH $ #
+_setsetting notify-keyspace-events KEA
+RANDOMKEY
+GET $
+TYPE $
+SCAN 0
+KEYS *
+DBSIZE`, "\n")
+	worldBodies = []string{"fail", "result no", "resp3", "readonly", "long", "long without end", "may set", "dup 100"}
+)
+
+// blocking draws a command that may wait.
+func (w *world) blocking() (*fsm.Command, [][]byte) {
+	w.t.Helper()
+	var lines []string
+	for _, line := range worldLines {
+		if cmd := w.table.Find([]byte(strings.Fields(line)[0])); cmd != nil && cmd.Flags&fsm.Blocking != 0 {
+			lines = append(lines, line)
+		}
+	}
+	return w.row(w.fill(w.pick(lines)))
+}
+
+// command draws a command.
+func (w *world) command(id fsm.SessionID) (*fsm.Command, [][]byte) {
+	w.t.Helper()
+	var words []string
+	switch {
+	case w.one(8):
+		words = w.script(id)
+	case w.one(9):
+		words = w.internal(id)
+	case w.one(3):
+		words = w.anything()
+	default:
+		words = w.line()
+	}
+	return w.row(words)
+}
+
+// row finds the row of a command, as connections do.
+func (w *world) row(words []string) (*fsm.Command, [][]byte) {
+	w.t.Helper()
+	args := make([][]byte, len(words))
+	for i, word := range words {
+		args[i] = []byte(word)
+	}
+	cmd := w.table.Find(args[0])
+	if cmd == nil || !cmd.ArityOK(len(args)) {
+		w.fatalf("no such command: %q", words)
+	}
+	if waits := w.table.Waits(cmd, args); waits != nil {
+		cmd = waits
+	}
+	return cmd, args
+}
+
+// line draws a command that often does something.
+func (w *world) line() []string { return w.fill(w.pick(worldLines)) }
+
+// fill gives a line its keys, most of which hold the type that the command is for.
+func (w *world) fill(line string) []string {
+	words := strings.Fields(line)
+	for i, word := range words {
+		switch {
+		case i == 0:
+		case word == "$" && !w.one(5):
+			words[i] = w.pick(keysOfFamily(words[0]))
+		case word == "$":
+			words[i] = w.pick(worldKeys)
+		case word == "#":
+			words[i] = strconv.Itoa(w.draws.IntN(9))
+		}
+	}
+	return words
+}
+
+// keysOfFamily returns the keys that commands of a type use most.
+func keysOfFamily(name string) []string {
+	switch {
+	case strings.HasPrefix(name, "Z"), strings.HasPrefix(name, "BZ"), strings.HasPrefix(name, "GEO"):
+		return []string{"z"}
+	case strings.HasPrefix(name, "X"):
+		return []string{"x", "x", "y"}
+	case strings.HasPrefix(name, "BL"), strings.HasPrefix(name, "BR"), strings.HasPrefix(name, "L"), strings.HasPrefix(name, "RPUSH"):
+		return []string{"l", "l", "m"}
+	case strings.HasPrefix(name, "H"):
+		return []string{"h"}
+	case strings.HasPrefix(name, "S") && name != "SET":
+		return []string{"s", "l"}
+	}
+	return worldKeys
+}
+
+// anything draws a command of the table, with words that sometimes make sense.
+func (w *world) anything() []string {
+	rows := w.table.Rows()
+	row := rows[w.draws.IntN(len(rows))]
+	if row.Name == fsm.FeaturesCommand || row.Name == "pfselftest" || strings.HasPrefix(row.Name, "flush") {
+		return []string{"TIME"}
+	}
+	words, arity := []string{row.Name}, row.Arity
+	if len(row.Sub) > 0 {
+		sub := row.Sub[w.draws.IntN(len(row.Sub))]
+		words, arity = append(words, sub.Name), sub.Arity
+	}
+	if arity < 0 {
+		arity = -arity + w.draws.IntN(5)
+	}
+	for len(words) < arity {
+		if len(words) < 3 && !w.one(3) {
+			words = append(words, w.pick(worldKeys))
+		} else {
+			words = append(words, w.pick(worldWords))
+		}
+	}
+	return words
+}
+
+// script draws a call of a script, or a library and calls of its functions.
+func (w *world) script(id fsm.SessionID) []string {
+	w.t.Helper()
+	var body []string
+	for range w.draws.IntN(5) {
+		line := strings.Join(w.line(), " ")
+		if w.one(6) {
+			line = w.pick(worldBodies)
+		} else if w.one(2) {
+			line = "try " + line
+		}
+		body = append(body, line)
+	}
+	text := strings.Join(body, "\n")
+	switch w.draws.IntN(9) {
+	case 0:
+		return []string{"FUNCTION", "LOAD", "REPLACE", "#!lua name=lib\nregister f\n" + text + "\nregister g no-writes\nGET a"}
+	case 1:
+		return []string{w.pick([]string{"FCALL", "FCALL_RO"}), w.pick([]string{"f", "g"}), "1", w.pick(worldKeys), "#"}
+	case 2:
+		return []string{"EVAL_RO", text, "0"}
+	case 3:
+		return []string{"EVALSHA", fsm.SHA1([]byte(text)), "0"}
+	case 4:
+		return []string{"SCRIPT", "LOAD", text}
+	case 5: // runs natively
+		return []string{"EVAL", `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`, "1", w.pick(worldKeys), strconv.Itoa(w.draws.IntN(9))}
+	}
+	return []string{"EVAL", text, "0"}
+}
+
+// internal draws what nodes and leaders send.
+func (w *world) internal(id fsm.SessionID) []string {
+	switch w.draws.IntN(8) {
+	case 0, 1, 2:
+		n := w.nodes[w.draws.IntN(len(w.nodes))]
+		boot := n.starts[len(n.starts)-1].id.Boot
+		if w.one(4) {
+			boot = n.starts[w.draws.IntN(len(n.starts))].id.Boot
+		}
+		term := w.term
+		if w.one(5) {
+			term--
+		}
+		return []string{fsm.HoldCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.HoldOff, fsm.HoldOff, fsm.HoldOn, fsm.HoldEnd, fsm.HoldDrop})}
+	case 3, 4, 5:
+		name := w.pick([]string{fsm.UnwaitCommand, fsm.WaitedCommand})
+		if list := w.machine.WaitersOf(id); len(list) > 0 {
+			n := list[w.draws.IntN(len(list))]
+			return []string{name, fmt.Sprint(n.Origin), fmt.Sprint(uint64(n.Pos))}
+		}
+		return []string{name, fmt.Sprint(1 + w.draws.IntN(4)), "7"}
+	case 6:
+		if !w.one(4) {
+			return []string{fsm.SetuserCommand, "u", "0", w.pick([]string{"on +@all ~*", "off"})}
+		}
+		return []string{fsm.FeaturesCommand, fmt.Sprint(w.term), fmt.Sprint(w.draws.IntN(fsm.MaxFeatures + 1))}
+	}
+	return []string{fsm.VersionCommand, w.pick(worldKeys)}
+}
+
+// apply applies an entry to both machines and compares the results.
+func (w *world) apply(entry []byte) *fsm.Result {
+	w.t.Helper()
+	w.entries = append(w.entries, bytes.Clone(entry))
+	if len(w.entries) > 12 {
+		w.entries = w.entries[1:]
+	}
+	rec, err := fsm.ReadRecord(entry)
+	if err != nil {
+		w.fatalf("read the entry: %v", err)
+	}
+	index, before := w.machine.Applied()+1, w.machine.Features()
+	var results [2]*fsm.Result
+	for i, m := range []*fsm.Machine{w.machine, w.replica} {
+		copied := bytes.Clone(entry)
+		var err error
+		if results[i], err = m.Apply(index, w.term, copied); err != nil {
+			w.fatalf("apply: %v", err)
+		}
+		for j := range copied { // what the machine keeps, it has copied
+			copied[j] = 0xEE
+		}
+	}
+	if !reflect.DeepEqual(results[0], results[1]) {
+		w.fatalf("results differ at %d:\n%+v\n%+v", index, results[0], results[1])
+	}
+	_, a := w.machine.Hash()
+	if _, b := w.replica.Hash(); a != b {
+		w.fatalf("hashes differ at %d", index)
+	}
+	if w.machine.Features() > before {
+		w.events.Raised++
+	}
+	w.note(results[0], rec)
+	return results[0]
+}
+
+// note counts what an entry did.
+func (w *world) note(res *fsm.Result, rec fsm.Record) {
+	e := &w.events
+	e.Entries++
+	for i, g := range res.Groups {
+		if ops := rec.Groups[i].Ops; g.Status == fsm.StatusDone && len(ops) == 1 && len(ops[0].Watches) > 0 {
+			if string(g.Reply) == "*-1\r\n" {
+				e.Refused++
+			} else {
+				e.Committed++
+			}
+		}
+		switch g.Status {
+		case fsm.StatusDone:
+			e.Done++
+		case fsm.StatusGap:
+			e.Gaps++
+		case fsm.StatusStale:
+			e.Stale++
+		case fsm.StatusFenced:
+			e.Fenced++
+		}
+		if _, _, waits := fsm.Waiting(g.Reply); waits {
+			e.Waits++
+		}
+	}
+	for _, n := range res.Woken {
+		if n.Reply != nil {
+			e.Served++
+		}
+	}
+	e.Duplicates = int(w.machine.Stats().Duplicates)
+	if fsm.Mixed(w.machine) {
+		e.Mixed++
+	}
+}
+
+// watch takes the version of a key, for a transaction to come.
+func (w *world) watch() {
+	w.t.Helper()
+	if !w.one(3) {
+		return
+	}
+	k := fsm.Watch{DB: w.draws.IntN(2), Key: w.pick(worldKeys)}
+	out := w.readOnly(w.machine, k.DB, w.stamp, []string{fsm.VersionCommand, k.Key})
+	if _, err := fmt.Sscanf(out, ":%d", &k.Version); err != nil {
+		w.fatalf("version is %q", out)
+	}
+	if w.watches = append(w.watches, k); len(w.watches) > 6 {
+		w.watches = w.watches[1:]
+	}
+}
+
+// read runs a read on one machine, which must not change it, at a time that the log
+// may not have reached.
+func (w *world) read() {
+	w.t.Helper()
+	words := w.anything()
+	args := make([][]byte, len(words))
+	for i := range words {
+		args[i] = []byte(words[i])
+	}
+	if row := w.table.Find(args[0]); w.one(2) || row.Routed(args).IsWrite() || row.Flags&fsm.Scripted != 0 || !row.ArityOK(len(args)) {
+		return
+	}
+	w.readOnly(w.machine, w.draws.IntN(2), w.stamp+int64(w.draws.IntN(300))*1e6, words)
+}
+
+func (w *world) readOnly(m *fsm.Machine, db int, now int64, words []string) string {
+	w.t.Helper()
+	args := make([][]byte, len(words))
+	for i := range words {
+		args[i] = []byte(words[i])
+	}
+	var g fsm.Group
+	g.Reset(2, 1)
+	g.Command(w.table.Find(args[0]), db, args)
+	out, _, err := m.Read(nil, fsm.ReadRequest{Body: g.Bytes(), Now: now, Wall: w.wall})
+	if err != nil && !errors.Is(err, fsm.ErrUnlogged) {
+		w.fatalf("read %q: %v", words, err)
+	}
+	return string(out)
+}
+
+// live does to the replica what happens to a node.
+func (w *world) live() {
+	w.t.Helper()
+	switch w.draws.IntN(8) {
+	case 0:
+		w.replica = w.restored(w.replica)
+		w.listen()
+		w.events.Restores++
+	case 1: // a snapshot that is being written
+		f := w.replica.Fork()
+		w.forks = append(w.forks, keptFork{f, w.state(f)})
+		if len(w.forks) > 3 {
+			w.forks = w.forks[1:]
+		}
+	case 2: // a trial, or what else runs on a fork
+		f := w.replica.Fork()
+		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner); err != nil {
+			w.fatalf("trial: %v", err)
+		}
+		if err := fsm.Broken(f); err != nil {
+			w.fatalf("trial: %v", err)
+		}
+	}
+}
+
+func (w *world) snapshot(m *fsm.Machine) []byte {
+	w.t.Helper()
+	var b bytes.Buffer
+	if err := m.WriteSnapshot(&b, m.Sessions()); err != nil {
+		w.fatalf("write snapshot: %v", err)
+	}
+	return b.Bytes()
+}
+
+func (w *world) state(m *fsm.Machine) []byte {
+	w.t.Helper()
+	var b bytes.Buffer
+	if err := fsm.StateOf(m, &b); err != nil {
+		w.fatalf("write snapshot: %v", err)
+	}
+	return b.Bytes()
+}
+
+// restored returns the machine that a snapshot of m gives, which must be equal to it.
+func (w *world) restored(m *fsm.Machine) *fsm.Machine {
+	w.t.Helper()
+	whole := w.snapshot(m)
+	r, err := fsm.ReadSnapshot(bytes.NewReader(whole), w.table)
+	if err != nil {
+		w.fatalf("a snapshot cannot be read: %v", err)
+	}
+	if again := w.snapshot(r); !bytes.Equal(again, whole) {
+		w.fatalf("a snapshot comes back as another one:\n%q\n%q", whole, again)
+	}
+	if err := fsm.Broken(r); err != nil {
+		w.fatalf("restored machine: %v", err)
+	}
+	return r
+}
+
+// check compares the machines, and what they hold with itself.
+func (w *world) check() {
+	w.t.Helper()
+	for _, m := range []*fsm.Machine{w.machine, w.replica} {
+		if err := fsm.Broken(m); err != nil {
+			w.fatalf("%v", err)
+		}
+	}
+	if id := fsm.LateWaiter(w.machine); id != nil && w.mended {
+		w.fatalf("waiters of %s, which is not the latest start of its node", id)
+	}
+	if w.events.Entries%w.checkEvery != 0 {
+		return
+	}
+	if a, b := w.snapshot(w.machine), w.snapshot(w.replica); !bytes.Equal(a, b) {
+		w.fatalf("states differ:\n%q\n%q", a, b)
+	}
+	w.restored(w.machine)
+	for _, f := range w.forks {
+		if !bytes.Equal(w.state(f.m), f.state) {
+			w.fatalf("a fork has changed")
+		}
+	}
+}
+
+// describeEntry writes an entry for people.
+func describeEntry(entry []byte) string {
+	rec, err := fsm.ReadRecord(entry)
+	if err != nil {
+		return err.Error()
+	}
+	if rec.TermStart != nil {
+		return fmt.Sprintf("term %d starts, feature version %d", rec.Header.Term, rec.TermStart.Features)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "term %d, stamp %d", rec.Header.Term, rec.Header.Stamp)
+	for _, g := range rec.Groups {
+		fmt.Fprintf(&b, "\n  %s group %d:", g.Session, g.Seq)
+		for _, op := range g.Ops {
+			fmt.Fprintf(&b, " [")
+			if op.Transaction {
+				fmt.Fprintf(&b, "transaction watching %v: ", op.Watches)
+			}
+			if op.Effects {
+				fmt.Fprintf(&b, "effects, reply %.60q: ", op.Reply)
+			}
+			for _, c := range op.Commands {
+				fmt.Fprintf(&b, "%d:%.200q ", c.DB, c.Args)
+			}
+			fmt.Fprintf(&b, "]")
+		}
+	}
+	return b.String()
+}
+
+// worldSeeds are the histories of TestMachines: HOLDFAST_FSM_SEEDS says how many,
+// HOLDFAST_FSM_SEED which one alone.
+func worldSeeds(t *testing.T) (first, last uint64) {
+	number := func(name string, otherwise uint64) uint64 {
+		text := os.Getenv(name)
+		if text == "" {
+			return otherwise
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return n
+	}
+	if os.Getenv("HOLDFAST_FSM_SEED") != "" {
+		seed := number("HOLDFAST_FSM_SEED", 0)
+		return seed, seed + 1
+	}
+	return 0, number("HOLDFAST_FSM_SEEDS", 48)
+}
+
+// TestMachines: two machines that apply the same entries of several nodes are equal
+// after every entry, however often one of them is restored from a snapshot, and every
+// snapshot can be read.
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	var sum worldEvents
+	first, last := worldSeeds(t)
+	for seed := first; seed < last; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("seed %d: HOLDFAST_FSM_SEED=%d runs it alone", seed, seed)
+					panic(p)
+				}
+				if t.Failed() {
+					t.Logf("HOLDFAST_FSM_SEED=%d runs this history alone", seed)
+				}
+			}()
+			w := newWorld(t, rand.New(rand.NewPCG(seed, 7)))
+			for range 100 {
+				w.step()
+			}
+			sum.add(&w.events)
+		})
+	}
+	t.Logf("%+v", sum)
+	if last-first < 48 || t.Failed() {
+		return
+	}
+	v := reflect.ValueOf(sum)
+	for i := range v.NumField() {
+		if v.Field(i).Int() < 20 {
+			t.Errorf("%s: %d in all histories, which is too few to test anything", v.Type().Field(i).Name, v.Field(i).Int())
+		}
+	}
+}
+
+func (e *worldEvents) add(o *worldEvents) {
+	sum, more := reflect.ValueOf(e).Elem(), reflect.ValueOf(o).Elem()
+	for i := range sum.NumField() {
+		sum.Field(i).SetInt(sum.Field(i).Int() + more.Field(i).Int())
+	}
+}
+
+// FuzzMachines is TestMachines with a history that the fuzzer chooses.
+func FuzzMachines(f *testing.F) {
+	for seed := range byte(4) {
+		rng := rand.NewChaCha8([32]byte{seed})
+		data := make([]byte, 3000)
+		if _, err := rng.Read(data); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := &drawnBytes{data}
+		w := newWorld(t, d)
+		for range 60 {
+			if len(d.data) == 0 {
+				break
+			}
+			w.step()
+		}
+	})
+}
