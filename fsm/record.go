@@ -7,7 +7,10 @@ import "fmt"
 type Record struct {
 	Header    Header
 	TermStart *TermStart // nil for a batch
-	Groups    []RecordGroup
+	// Sessions are those that the entry names, in its order. One that has no groups
+	// in it counts too: it replaces an earlier one of its node.
+	Sessions []SessionID
+	Groups   []RecordGroup
 }
 
 // RecordGroup is one group of a batch.
@@ -51,6 +54,7 @@ func ReadRecord(data []byte) (Record, error) {
 		sessions[i] = SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}
 		d.uvarint() // what the gateway has acknowledged
 	}
+	rec.Sessions = sessions
 	for range e.groups {
 		si, seq, body := d.uvarint(), d.uvarint(), d.bytes()
 		if d.err != nil || si >= uint64(len(sessions)) {

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,42 +82,118 @@ func (r *replay) say(o *oracle.Op, format string, args ...any) {
 	r.res.Violations = append(r.res.Violations, v)
 }
 
-// run replays the entries: fences, the clock, each session's numbers, commands.
+// run replays the entries.
 func (r *replay) run(log Log) {
-	type session struct{ boot, last uint64 }
-	sessions := make(map[string]session)
+	err := walk(log, r.compacted(), func(stamp int64) {
+		r.res.Entries++
+		if stamp >= 0 {
+			r.at++
+			r.m.tick(stamp)
+		}
+	}, r.operation)
+	if err != nil {
+		r.say(nil, "%v", err)
+	}
+}
+
+// Commands calls f for each command that the log makes run, in order; those of
+// transactions with watches, of which it is not known whether they ran, included.
+// Entries behind one that cannot be read are left out: Check tells of it.
+func Commands(log Log, f func(fsm.RecordCommand)) {
+	_ = walk(log, len(log.Entries) > 0 && log.Entries[0].Index > 1, func(int64) {}, func(op fsm.RecordOp) {
+		for _, c := range op.Commands {
+			f(c)
+		}
+	})
+}
+
+// session is what the log says of one start of a node.
+type session struct {
+	boot, last uint64
+	superseded bool // by a later start in the entry that is walked over
+}
+
+// walk goes over the entries: fences, the clock, each session's numbers,
+// operations. entry is called with the stamp of an entry that counts, -1 for others.
+func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
+	sessions := make(map[string]*session) // by node
+	features := 0
+	if compacted {
+		features = fsm.FeatureMend // what it was raised to is not known; logs that are compared are not compacted
+	}
 	for _, e := range log.Entries {
 		if !e.Command {
 			continue
 		}
 		rec, err := fsm.ReadRecord(e.Data)
 		if err != nil {
-			r.say(nil, "entry %d cannot be read: %v", e.Index, err)
-			return
+			return fmt.Errorf("entry %d cannot be read: %w", e.Index, err)
 		}
-		r.res.Entries++
 		if rec.Header.Term != e.Term || rec.TermStart != nil {
+			if rec.Header.Term == e.Term && features < fsm.FeatureMend {
+				features = rec.TermStart.Features
+			}
+			entry(-1)
 			continue
 		}
-		r.at++
-		r.m.tick(rec.Header.Stamp)
-		for _, g := range rec.Groups {
-			s, known := sessions[g.Session.NodeID]
+		entry(rec.Header.Stamp)
+		named := make(map[fsm.SessionID]*session) // nil for one that a later start has replaced
+		for _, id := range rec.Sessions {
+			s := sessions[id.NodeID]
 			switch {
-			case !known && r.compacted():
-				s = session{g.Session.Boot, g.Seq - 1} // its earlier groups are in the part that is gone
-			case s.boot < g.Session.Boot:
-				s = session{boot: g.Session.Boot}
-			}
-			if s.boot == g.Session.Boot && g.Seq == s.last+1 {
-				s.last++
-				for _, op := range g.Ops {
-					r.operation(op)
+			case s == nil && compacted: // its earlier groups are in the part that is gone
+				last, any := before(rec, id)
+				if !any {
+					continue
 				}
+				s = &session{boot: id.Boot, last: last}
+			case s == nil || s.boot < id.Boot:
+				if s != nil {
+					s.superseded = true
+				}
+				s = &session{boot: id.Boot}
+			case s.boot > id.Boot:
+				continue
 			}
-			sessions[g.Session.NodeID] = s
+			sessions[id.NodeID], named[id] = s, s
+		}
+		for _, g := range rec.Groups {
+			s := named[g.Session]
+			if s == nil || s.superseded && features >= fsm.FeatureMend || g.Seq != s.last+1 {
+				continue
+			}
+			s.last++
+			for _, op := range g.Ops {
+				features = max(features, raised(op))
+				operation(op)
+			}
 		}
 	}
+	return nil
+}
+
+// before returns the number before that of a session's first group in an entry, if
+// it has any.
+func before(rec fsm.Record, id fsm.SessionID) (last uint64, any bool) {
+	for _, g := range rec.Groups {
+		if g.Session == id {
+			return g.Seq - 1, true
+		}
+	}
+	return 0, false
+}
+
+// raised returns the feature version that an operation raises the cluster to, 0 for
+// none.
+func raised(op fsm.RecordOp) int {
+	if len(op.Commands) != 1 || op.Commands[0].Args[0] != fsm.FeaturesCommand || len(op.Commands[0].Args) != 3 {
+		return 0
+	}
+	n, err := strconv.Atoi(op.Commands[0].Args[2])
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func (r *replay) operation(op fsm.RecordOp) {

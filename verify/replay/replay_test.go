@@ -304,3 +304,40 @@ func TestCheck_EqualCommands(t *testing.T) {
 		}
 	}
 }
+
+// The groups of a start behind a later start in the same entry run below
+// FeatureMend and not from it on, as in the machine.
+func TestCommands_Superseded(t *testing.T) {
+	for _, features := range []int{0, fsm.FeatureMend} {
+		r := &recorder{t: t, table: fsm.NewTable()}
+		r.machine = fsm.New(r.table)
+		r.append(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Instance: "i", Boot: 1, ClusterID: "c", Features: features}))
+		var b fsm.BatchBuilder
+		push := func(boot, seq uint64, what string) {
+			var g fsm.Group
+			g.Reset(2, 1)
+			g.Command(r.table.Find([]byte("rpush")), 0, [][]byte{[]byte("rpush"), []byte("l"), []byte(what)})
+			b.Add(fsm.SessionID{NodeID: "n2", Boot: boot}, 0, seq, g.Bytes())
+		}
+		push(1, 1, "old")
+		push(2, 1, "new")
+		push(1, 2, "late")
+		r.append(b.Encode(fsm.Header{Term: 1, Stamp: 1}))
+		b.Reset(0)
+		push(1, 3, "stale")
+		push(2, 2, "newer")
+		r.append(b.Encode(fsm.Header{Term: 1, Stamp: 2}))
+		var ran []string
+		Commands(r.log, func(c fsm.RecordCommand) { ran = append(ran, c.Args[2]) })
+		var g fsm.Group
+		g.Reset(2, 1)
+		g.Command(r.table.Find([]byte("lrange")), 0, [][]byte{[]byte("lrange"), []byte("l"), []byte("0"), []byte("-1")})
+		out, _, err := r.machine.Read(nil, fsm.ReadRequest{Body: g.Bytes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fsm.Strings(ran...).Append(nil, 2); !bytes.Equal(out, want) {
+			t.Errorf("feature version %d: the machine has %q, the replay %q", features, out, want)
+		}
+	}
+}
