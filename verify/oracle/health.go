@@ -88,3 +88,20 @@ func (h *Health) merge() {
 		h.merged = append(h.merged, s)
 	}
 }
+
+// Well reports whether nothing is known to have been wrong from one time to
+// another.
+func (h *Health) Well(from, to time.Duration) bool {
+	if h == nil || !h.Known {
+		return false
+	}
+	if h.merged == nil {
+		h.merge()
+	}
+	for _, s := range h.merged {
+		if s.From <= to && s.To >= from {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,210 @@
+package oracle
+
+import (
+	"fmt"
+	"sort"
+	"time"
+)
+
+// Added is an attempt to add an entry with a unique value to a stream.
+type Added struct {
+	Stream, Value string
+	ID            string // that the cluster gave it, if Done
+	Client        int
+	Call, Return  time.Duration
+	Outcome       Outcome
+}
+
+// GroupRead is what one client was given by a read for a consumer group, or by a
+// claim of what was pending for another consumer.
+type GroupRead struct {
+	Stream, Consumer string
+	Client           int
+	Claim            bool
+	Values           map[string]string // by entry
+	Call, Return     time.Duration
+	Outcome          Outcome
+}
+
+// GroupAck is an attempt to acknowledge entries.
+type GroupAck struct {
+	Stream       string
+	IDs          []string
+	Acked        int64 // the reply: how many were pending until then
+	Client       int
+	Call, Return time.Duration
+	Outcome      Outcome
+}
+
+// GroupEnd is the state of a stream and its one consumer group at the end.
+type GroupEnd struct {
+	Stream  string
+	Entries []GroupEntry
+	Last    string          // last entry that was delivered, "0-0" for none
+	Pending map[string]bool // entries that were delivered and not acknowledged
+}
+
+// GroupEntry is an entry of a stream.
+type GroupEntry struct{ ID, Value string }
+
+// Groups checks streams that are only added to, each with one consumer group.
+//
+//   - An acknowledged entry is there once, a refused one never, one of unknown
+//     outcome at most once, in an order that agrees with time.
+//   - Every entry is not delivered yet, pending, or acknowledged by a client.
+//   - A read that is not a claim gives an entry to one client only, and what a
+//     client was given is what was added.
+//   - What was acknowledged is not pending any more, and was not acknowledged twice.
+func Groups(added []Added, reads []GroupRead, acks []GroupAck, ends []GroupEnd) (checked int, bad []Violation) {
+	for _, end := range ends {
+		g := &groupCheck{end: end, at: make(map[string]int), byID: make(map[string]string)}
+		for i, e := range end.Entries {
+			g.at[e.ID], g.byID[e.ID] = i, e.Value
+		}
+		g.additions(added)
+		g.reads(reads)
+		g.acks(acks)
+		checked += len(end.Entries)
+		bad = append(bad, g.bad...)
+	}
+	return checked, bad
+}
+
+type groupCheck struct {
+	end  GroupEnd
+	at   map[string]int    // position of an entry in the stream
+	byID map[string]string // value of an entry
+	bad  []Violation
+}
+
+func (g *groupCheck) say(from, to time.Duration, format string, args ...any) {
+	g.bad = append(g.bad, Violation{"stream group", g.end.Stream, fmt.Sprintf(format, args...), from, to})
+}
+
+// additions checks the entries of the stream against what was added.
+func (g *groupCheck) additions(added []Added) {
+	times, place := make(map[string]int), make(map[string]int)
+	for i, e := range g.end.Entries {
+		times[e.Value]++
+		place[e.Value] = i
+	}
+	known := make(map[string]bool)
+	var done []*Added
+	for i := range added {
+		a := &added[i]
+		if a.Stream != g.end.Stream {
+			continue
+		}
+		known[a.Value] = true
+		switch n := times[a.Value]; {
+		case n > 1:
+			g.say(a.Call, a.Return, "%s was added %d times by one command", a.Value, n)
+		case n == 0 && a.Outcome == Done:
+			g.say(a.Call, a.Return, "%s was acknowledged as %s and is missing", a.Value, a.ID)
+		case n == 1 && a.Outcome == Refused:
+			g.say(a.Call, a.Return, "%s was refused as not executed, but it was executed", a.Value)
+		case n == 1 && a.Outcome == Done:
+			if id := g.end.Entries[place[a.Value]].ID; id != a.ID {
+				g.say(a.Call, a.Return, "%s was acknowledged as %s and is there as %s", a.Value, a.ID, id)
+			}
+			done = append(done, a)
+		}
+	}
+	for _, e := range g.end.Entries {
+		if !known[e.Value] {
+			g.say(0, 0, "%s holds %s, which nobody added", e.ID, e.Value)
+		}
+	}
+	sort.Slice(done, func(i, j int) bool { return place[done[i].Value] < place[done[j].Value] })
+	var latest *Added
+	for _, a := range done {
+		if latest != nil && a.Return < latest.Call {
+			g.say(a.Call, latest.Return, "%s was acknowledged before %s was sent, which stands in front of it", a.Value, latest.Value)
+		}
+		if latest == nil || a.Call > latest.Call {
+			latest = a
+		}
+	}
+}
+
+// reads checks what clients were given.
+func (g *groupCheck) reads(reads []GroupRead) {
+	given := make(map[string]*GroupRead)
+	for i := range reads {
+		r := &reads[i]
+		if r.Stream != g.end.Stream || r.Outcome != Done {
+			continue
+		}
+		for _, id := range sortedIDs(r.Values) {
+			switch value, there := g.byID[id]; {
+			case !there:
+				g.say(r.Call, r.Return, "client %d was given %s, which is not in the stream", r.Client, id)
+			case value != r.Values[id]:
+				g.say(r.Call, r.Return, "client %d was given %s as %s, it holds %s", r.Client, id, r.Values[id], value)
+			}
+			if r.Claim {
+				continue
+			}
+			if other := given[id]; other != nil {
+				g.say(r.Call, r.Return, "%s was given to client %d and to client %d", id, other.Client, r.Client)
+			}
+			given[id] = r
+		}
+	}
+	last, delivered := g.at[g.end.Last], g.end.Last != "0-0"
+	for _, id := range sortedIDs(given) {
+		if at, there := g.at[id]; there && (!delivered || at > last) {
+			g.say(given[id].Call, given[id].Return, "%s was given to client %d, and the group has only come to %s", id, given[id].Client, g.end.Last)
+		}
+	}
+}
+
+func sortedIDs[T any](m map[string]T) []string {
+	ids := make([]string, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	return ids
+}
+
+// acks checks that every entry that was delivered is pending or acknowledged.
+func (g *groupCheck) acks(acks []GroupAck) {
+	sure, maybe := make(map[string]int), make(map[string]bool)
+	for i := range acks {
+		a := &acks[i]
+		if a.Stream != g.end.Stream || a.Outcome == Refused {
+			continue
+		}
+		if a.Outcome == Done && a.Acked > int64(len(a.IDs)) {
+			g.say(a.Call, a.Return, "%d of %d entries were acknowledged", a.Acked, len(a.IDs))
+		}
+		for _, id := range a.IDs {
+			if a.Outcome == Done && a.Acked == int64(len(a.IDs)) {
+				sure[id]++
+			} else if a.Outcome == Unknown || a.Acked > 0 {
+				maybe[id] = true
+			}
+			if a.Outcome == Done && g.end.Pending[id] {
+				g.say(a.Call, a.Return, "%s was acknowledged by client %d and is pending", id, a.Client)
+			}
+		}
+	}
+	last, delivered := g.at[g.end.Last], g.end.Last != "0-0"
+	if _, there := g.at[g.end.Last]; delivered && !there {
+		g.say(0, 0, "the group has come to %s, which is not in the stream", g.end.Last)
+		return
+	}
+	for i, e := range g.end.Entries {
+		switch behind := !delivered || i > last; {
+		case behind && g.end.Pending[e.ID]:
+			g.say(0, 0, "%s is pending, and was not delivered", e.ID)
+		case sure[e.ID] > 1:
+			g.say(0, 0, "%s was acknowledged %d times", e.ID, sure[e.ID])
+		case behind && sure[e.ID] > 0:
+			g.say(0, 0, "%s was acknowledged, and was not delivered", e.ID)
+		case !behind && !g.end.Pending[e.ID] && sure[e.ID] == 0 && !maybe[e.ID]:
+			g.say(0, 0, "%s was delivered, is not pending, and nobody acknowledged it", e.ID)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Publish is an attempt to publish a unique message.
+type Publish struct {
+	Channel, ID  string
+	Client       int
+	Call, Return time.Duration
+	Outcome      Outcome
+}
+
+// Listen is one subscription of one connection, from the command that made it to
+// the end of the connection, or until it was left.
+type Listen struct {
+	Channel string
+	Client  int
+	Node    string
+	Call    time.Duration // SUBSCRIBE was sent
+	Since   time.Duration // and confirmed
+	// Left is when UNSUBSCRIBE was sent, if it was confirmed; Forever if the
+	// connection was lost, which tells the client that messages may be missing.
+	Left time.Duration
+	// Ended is when the confirmation came, or the end of the connection.
+	Ended time.Duration
+	Heard []Heard
+}
+
+// Heard is a message that a subscriber was sent.
+type Heard struct {
+	ID string
+	At time.Duration
+}
+
+// Messages checks what subscribers were sent. order holds the messages of each
+// channel as they stand in the log; nil if that is not known: then their order in
+// real time is used.
+//
+//   - A message comes at most once, and only if it was published: not if that was
+//     refused, nor before it was sent.
+//   - All subscribers get messages in the order of the log.
+//   - A subscriber misses none between two that it gets, and none that was sent
+//     after its subscription was confirmed and acknowledged before it left.
+func Messages(publishes []Publish, listens []Listen, order map[string][]string) (checked int, bad []Violation) {
+	m := &messages{byID: make(map[string]*Publish), order: order, at: make(map[string]int)}
+	for i := range publishes {
+		p := &publishes[i]
+		m.byID[p.ID] = p
+		m.channels = append(m.channels, p)
+	}
+	for _, ids := range order {
+		for i, id := range ids {
+			if _, twice := m.at[id]; twice {
+				m.say(&Listen{}, "message %s is in the log twice", id)
+			}
+			m.at[id] = i
+		}
+	}
+	for i := range listens {
+		checked += len(listens[i].Heard)
+		m.check(&listens[i])
+	}
+	return checked, m.bad
+}
+
+type messages struct {
+	byID     map[string]*Publish
+	channels []*Publish
+	order    map[string][]string
+	at       map[string]int // position among the messages of the channel in the log
+	bad      []Violation
+}
+
+func (m *messages) say(l *Listen, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if l.Node != "" {
+		text = fmt.Sprintf("subscriber %d at %s: %s", l.Client, l.Node, text)
+	}
+	m.bad = append(m.bad, Violation{"pub/sub", l.Channel, text, l.Call, l.Ended})
+}
+
+func (m *messages) check(l *Listen) {
+	got := make(map[string]int)
+	for i, h := range l.Heard {
+		p := m.byID[h.ID]
+		switch before, twice := got[h.ID]; {
+		case twice:
+			m.say(l, "message %s came twice, as number %d and %d", h.ID, before, i)
+		case p == nil || p.Channel != l.Channel:
+			m.say(l, "message %s was not published there", h.ID)
+		case p.Outcome == Refused:
+			m.say(l, "message %s came, and its publisher was told that it was not published", h.ID)
+		case p.Call > h.At:
+			m.say(l, "message %s came at %v, before it was sent at %v", h.ID, h.At, p.Call)
+		case p.Outcome == Done && p.Return < l.Call:
+			m.say(l, "message %s came, which had been published before the subscription was asked for", h.ID)
+		}
+		got[h.ID] = i
+	}
+	if order, known := m.order[l.Channel]; known {
+		m.inOrder(l, order)
+	} else {
+		m.inTime(l)
+	}
+	m.gaps(l, got)
+}
+
+// inOrder checks that what came is a stretch of the log without holes.
+func (m *messages) inOrder(l *Listen, order []string) {
+	last := -1
+	for i, h := range l.Heard {
+		at, in := m.at[h.ID]
+		if !in || order[at] != h.ID {
+			m.say(l, "message %s came, and is not in the log", h.ID)
+			continue
+		}
+		switch {
+		case i == 0 || last < 0:
+		case at < last:
+			m.say(l, "message %s came behind %s, and stands before it in the log", h.ID, order[last])
+		case at > last+1:
+			m.say(l, "%d messages are missing between %s and %s: %v", at-last-1, order[last], h.ID, order[last+1:min(at, last+6)])
+		}
+		last = at
+	}
+}
+
+// inTime checks that no message was sent after one that came behind it had been
+// acknowledged.
+func (m *messages) inTime(l *Listen) {
+	for i, h := range l.Heard {
+		for _, later := range l.Heard[i+1:] {
+			a, b := m.byID[h.ID], m.byID[later.ID]
+			if a != nil && b != nil && b.Outcome == Done && b.Return < a.Call {
+				m.say(l, "message %s came before %s, and was sent after that was acknowledged", h.ID, later.ID)
+			}
+		}
+	}
+}
+
+// gaps finds acknowledged messages that the subscriber ought to have been sent.
+func (m *messages) gaps(l *Listen, got map[string]int) {
+	for _, p := range m.channels {
+		if _, came := got[p.ID]; came || p.Channel != l.Channel || p.Outcome != Done || p.Call <= l.Since {
+			continue
+		}
+		if l.Left != Forever && p.Return < l.Left {
+			m.say(l, "message %s was published between %v and %v and did not come before the subscriber left at %v", p.ID, p.Call, p.Return, l.Left)
+			continue
+		}
+		// One that was published after its acknowledgement came.
+		i := slices.IndexFunc(l.Heard, func(h Heard) bool {
+			later := m.byID[h.ID]
+			return later != nil && p.Return < later.Call
+		})
+		if i >= 0 {
+			m.say(l, "message %s is missing, and %s, which was sent after it was acknowledged, came", p.ID, l.Heard[i].ID)
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Push is an attempt to add a unique element to the end of a queue, which is a
+// list.
+type Push struct {
+	Queue, ID    string
+	Client       int
+	Call, Return time.Duration
+	Outcome      Outcome
+}
+
+// Take is an attempt to take the first element of a queue, by a command that
+// blocks or by one that does not.
+type Take struct {
+	Queue        string
+	To           string // the list that the element is moved to, "" if it is only removed
+	ID           string // what the client got, "" for nothing
+	Client       int
+	Node         string
+	Call, Return time.Duration // Return counts only for Done and Refused
+	Outcome      Outcome
+	// Blocks says that the command waits if there is nothing to take.
+	Blocks bool
+	// Waiting is a time at which the cluster is known to have had the client
+	// among those who wait, 0 if none is known.
+	Waiting time.Duration
+	Error   string // of what is not Done
+}
+
+func (k *Take) String() string {
+	what := "took " + k.ID
+	switch {
+	case k.Outcome == Refused:
+		what = "was refused"
+	case k.Outcome == Unknown:
+		what = "does not know what it took"
+	case k.ID == "":
+		what = "took nothing"
+	}
+	return fmt.Sprintf("client %d at %s, from %v to %v, %s", k.Client, k.Node, k.Call, k.Return, what)
+}
+
+// Queues checks queues from which elements are only taken by takes. left are the
+// lists as they are at the end, those that elements were moved to included; a
+// queue that is not among them is not checked.
+//
+//   - An acknowledged element is taken once or is left. It may be missing only if
+//     a client that could have been given it does not know what it took.
+//   - A refused push or take has no effect, one of unknown outcome at most one.
+//   - Of two elements the one that was pushed first is not taken last.
+//   - A client that waits gets an element that is there. health counts here too.
+//   - Of two clients that wait the one that came first is served first. health
+//     says when clients may lose their positions: during faults and changes of
+//     leader. Without it the order of clients is not checked.
+func Queues(pushes []Push, takes []Take, left map[string][]string, health *Health) (checked int, bad []Violation) {
+	for _, q := range queuesOf(pushes, takes) {
+		if _, read := left[q.name]; !read {
+			continue
+		}
+		q.left = left
+		q.health = health
+		checked += len(q.pushes) + len(q.takes)
+		q.check()
+		bad = append(bad, q.bad...)
+	}
+	return checked, bad
+}
+
+// queue is what is known of one queue.
+type queue struct {
+	name   string
+	pushes map[string]*Push
+	takes  []*Take
+	left   map[string][]string
+	health *Health
+
+	removed map[string][]*Take  // by element, of the takes that only remove
+	moved   map[string][]*Take  // by element
+	stays   map[string][]string // lists that hold the element at the end
+	bad     []Violation
+}
+
+func queuesOf(pushes []Push, takes []Take) []*queue {
+	byName := make(map[string]*queue)
+	get := func(name string) *queue {
+		q := byName[name]
+		if q == nil {
+			q = &queue{name: name, pushes: make(map[string]*Push), removed: make(map[string][]*Take), moved: make(map[string][]*Take), stays: make(map[string][]string)}
+			byName[name] = q
+		}
+		return q
+	}
+	for i := range pushes {
+		p := &pushes[i]
+		get(p.Queue).pushes[p.ID] = p
+	}
+	for i := range takes {
+		q := get(takes[i].Queue)
+		q.takes = append(q.takes, &takes[i])
+	}
+	all := make([]*queue, 0, len(byName))
+	for _, q := range byName {
+		all = append(all, q)
+	}
+	slices.SortFunc(all, func(a, b *queue) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+func (q *queue) say(from, to time.Duration, format string, args ...any) {
+	q.bad = append(q.bad, Violation{"queue", q.name, fmt.Sprintf(format, args...), from, to})
+}
+
+func (q *queue) check() {
+	q.index()
+	q.elements()
+	q.missing()
+	q.fifo()
+	q.inVain()
+	q.firstComeFirstServed()
+}
+
+// index notes what became of each element.
+func (q *queue) index() {
+	lists := map[string]bool{q.name: true}
+	for _, k := range q.takes {
+		if k.To != "" {
+			lists[k.To] = true
+		}
+		switch {
+		case k.Outcome != Done || k.ID == "":
+		case k.To == "":
+			q.removed[k.ID] = append(q.removed[k.ID], k)
+		default:
+			q.moved[k.ID] = append(q.moved[k.ID], k)
+		}
+	}
+	for _, name := range sortedNames(lists) {
+		for _, id := range q.left[name] {
+			if _, ours := q.pushes[id]; ours || name == q.name {
+				q.stays[id] = append(q.stays[id], name)
+			}
+		}
+	}
+}
+
+func sortedNames(set map[string]bool) []string {
+	names := make([]string, 0, len(set))
+	for name := range set {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// elements checks each element that was seen anywhere.
+func (q *queue) elements() {
+	seen := make(map[string]bool)
+	for id := range q.removed {
+		seen[id] = true
+	}
+	for id := range q.moved {
+		seen[id] = true
+	}
+	for id := range q.stays {
+		seen[id] = true
+	}
+	unexplained := make([]string, 0)
+	for _, id := range sortedNames(seen) {
+		var from, to time.Duration
+		if p := q.pushes[id]; p == nil {
+			q.say(0, 0, "%s was in the queue, and nobody pushed it", id)
+		} else if from, to = p.Call, p.Return; p.Outcome == Refused {
+			q.say(from, to, "the push of %s was refused as not executed, but it was executed", id)
+		}
+		if n := len(q.removed[id]) + len(q.stays[id]); n > 1 {
+			q.say(from, to, "%s is there %d times: taken by %v, left in %v", id, n, q.removed[id], q.stays[id])
+		}
+		if n := len(q.moved[id]); n > 1 {
+			q.say(from, to, "%s was moved %d times: %v", id, n, q.moved[id])
+		}
+		for _, k := range q.moved[id] {
+			if !slices.Contains(q.stays[id], k.To) {
+				q.say(k.Call, k.Return, "%s is not in %s, to which it was moved: %v", id, k.To, k)
+			}
+		}
+		for _, name := range q.stays[id] {
+			if name != q.name && len(q.moved[id]) == 0 {
+				unexplained = append(unexplained, id)
+			}
+		}
+	}
+	// What was moved without an acknowledgement needs a move of unknown outcome.
+	var unknown []*Take
+	for _, k := range q.takes {
+		if k.Outcome == Unknown && k.To != "" {
+			unknown = append(unknown, k)
+		}
+	}
+	for _, id := range q.unmatched(unexplained, unknown) {
+		q.say(q.pushes[id].Call, Forever, "%s was moved to another list, and no client was told so or does not know", id)
+	}
+}
+
+// missing finds acknowledged elements that are nowhere, and that no client can
+// have taken without knowing it.
+func (q *queue) missing() {
+	var ids []string
+	for id, p := range q.pushes {
+		if p.Outcome == Done && len(q.removed[id])+len(q.stays[id]) == 0 {
+			ids = append(ids, id)
+		}
+	}
+	sort.Strings(ids)
+	var unknown []*Take
+	for _, k := range q.takes {
+		if k.Outcome == Unknown && k.To == "" {
+			unknown = append(unknown, k)
+		}
+	}
+	for _, id := range q.unmatched(ids, unknown) {
+		p := q.pushes[id]
+		q.say(p.Call, q.deadline(p), "%s was acknowledged and is missing; %d elements are, and %d clients do not know what they took", id, len(ids), len(unknown))
+	}
+}
+
+// deadline is when an element had been taken at the latest: one that was pushed
+// behind it had been taken.
+func (q *queue) deadline(p *Push) time.Duration {
+	end := Forever
+	for _, all := range []map[string][]*Take{q.removed, q.moved} {
+		for id, takes := range all {
+			if later := q.pushes[id]; later != nil && p.Return < later.Call {
+				end = min(end, takes[0].Return)
+			}
+		}
+	}
+	return end
+}
+
+// unmatched returns the elements that are left when as many as possible are
+// explained by a take of their own: one that had begun when the element was taken.
+func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
+	by := make(map[*Take]string)
+	deadlines := make(map[string]time.Duration)
+	for _, id := range ids {
+		if q.pushes[id] != nil {
+			deadlines[id] = q.deadline(q.pushes[id])
+		}
+	}
+	var explain func(id string, tried map[*Take]bool) bool
+	explain = func(id string, tried map[*Take]bool) bool {
+		for _, k := range takes {
+			if tried[k] || k.Call >= deadlines[id] {
+				continue
+			}
+			tried[k] = true
+			if other, taken := by[k]; !taken || explain(other, tried) {
+				by[k] = id
+				return true
+			}
+		}
+		return false
+	}
+	for _, id := range ids {
+		if q.pushes[id] != nil && !explain(id, make(map[*Take]bool)) {
+			left = append(left, id)
+		}
+	}
+	return left
+}
+
+// delivery is an element of which it is known who got it.
+type delivery struct {
+	p *Push
+	k *Take
+}
+
+func (q *queue) deliveries() []delivery {
+	var all []delivery
+	for _, takes := range []map[string][]*Take{q.removed, q.moved} {
+		for id, k := range takes {
+			if p := q.pushes[id]; p != nil {
+				all = append(all, delivery{p, k[0]})
+			}
+		}
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].p.ID < all[j].p.ID })
+	return all
+}
+
+// fifo checks that no element was taken, and that taking answered, before one
+// that was in front of it was asked for. Elements of unknown pushes may have come
+// at any time.
+func (q *queue) fifo() {
+	all := q.deliveries()
+	for _, a := range all {
+		for _, b := range all {
+			if a.p.Outcome == Done && a.p.Return < b.p.Call && b.k.Return < a.k.Call {
+				q.say(b.k.Call, a.k.Return, "%s was pushed after %s and taken before it: %v; %v", b.p.ID, a.p.ID, b.k, a.k)
+			}
+		}
+	}
+}
+
+// inVain finds clients that waited and got nothing, though an element was there
+// all the time.
+func (q *queue) inVain() {
+	gone := make(map[string]time.Duration) // when an element was taken at the latest
+	for _, d := range q.deliveries() {
+		gone[d.p.ID] = d.k.Call
+	}
+	for _, k := range q.takes {
+		if !k.Blocks || k.Outcome != Done || k.ID != "" || !q.health.Well(k.Call, k.Return) {
+			continue
+		}
+		for _, id := range sortedIDs(q.pushes) {
+			p := q.pushes[id]
+			at, taken := gone[id]
+			there := taken && at > k.Return || slices.Contains(q.stays[id], q.name)
+			if p.Outcome == Done && p.Return < k.Call && there {
+				q.say(k.Call, k.Return, "%s was there all the time: %v", id, k)
+				break
+			}
+		}
+	}
+}
+
+// firstComeFirstServed checks the order of clients that wait. Client a waits
+// before client b if the cluster had a waiting before b asked. If b gets an element
+// that was pushed before that of a was, b was served first.
+func (q *queue) firstComeFirstServed() {
+	all := q.deliveries()
+	for _, a := range all {
+		if a.k.Waiting == 0 || !a.k.Blocks {
+			continue
+		}
+		for _, b := range all {
+			if a.k.Waiting < b.k.Call && b.p.Outcome == Done && b.p.Return < a.p.Call && q.health.Well(a.k.Call, max(a.k.Return, b.k.Return)) {
+				q.say(a.k.Call, a.k.Return, "a client that came later was served first: %v; the cluster had had it waiting at %v; %v", a.k, a.k.Waiting, b.k)
+			}
+		}
+	}
+}
