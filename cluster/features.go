@@ -36,8 +36,11 @@ import (
 
 // features is the feature version as this node's leadership raises it.
 type features struct {
-	mu      sync.Mutex // held while the members are asked, or one is added
-	raising *call      // the raise under way, nil for none; guarded by mu
+	// mu is held while the members are asked, or one is added. Nobody waits for it:
+	// that may take long, and the virtual time of the simulator stands still while a
+	// goroutine waits for a mutex.
+	mu      sync.Mutex
+	raising *call // the raise under way, nil for none; guarded by mu
 
 	// What follows is guarded by Node.mu.
 	founding int       // what all nodes reported that formed the cluster
@@ -133,7 +136,9 @@ func (n *Node) raiseFeatures() {
 		return
 	}
 	f := &n.features
-	f.mu.Lock()
+	if !f.mu.TryLock() {
+		return // keepMembers comes again
+	}
 	defer f.mu.Unlock()
 	if f.raisingLocked() {
 		return
@@ -227,7 +232,9 @@ func (n *Node) admit(req adminRequest, reply *adminReply) error {
 		return errNotLeader
 	}
 	f := &n.features
-	f.mu.Lock()
+	if !f.mu.TryLock() {
+		return fmt.Errorf("another member is being added or asked: %w", errBusy)
+	}
 	defer f.mu.Unlock()
 	if f.raisingLocked() {
 		return fmt.Errorf("the feature version of the cluster is being raised: %w", errBusy)
