@@ -24,7 +24,11 @@ type scriptRun struct {
 	before  *Machine
 	effects int
 	n       int
-	ready   int    // keys that somebody waits for
+	ready   int // keys that somebody waits for
+	// keys are those that the script was called with, and tracked is set while they
+	// need not be tracked again: see tracks.
+	keys    [][]byte
+	tracked bool
 	refused string // why nothing of it may stay, whatever the script makes of it
 }
 
@@ -54,7 +58,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 // perform runs a script, or calls a function, on the fork: all or nothing.
 func (c *Ctx) perform(call ScriptCall) Reply {
 	rec := c.rec
-	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList)}
+	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList), keys: call.Keys}
 	if rec != nil {
 		s.effects, s.n = len(rec.effects), rec.n
 	}
@@ -99,6 +103,7 @@ func (s *scriptRun) undo() {
 	s.c.readyList = s.c.readyList[:s.ready]
 	rec := s.c.rec
 	rec.effects, rec.n = rec.effects[:s.effects], s.n
+	s.tracked = false
 }
 
 // do runs one redis.call. Permissions are checked in the order in which Redis
@@ -146,13 +151,29 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	if c.rec == nil {
 		return reply
 	}
-	if c.tellsRead(row) || write && c.tookEffect(cmd, args, changes, reply) {
+	switch {
+	case write && c.tookEffect(cmd, args, changes, reply):
 		c.rec.record(c, draws, cmd.Name, args)
-		if len(c.rec.effects) > c.rec.room {
-			s.refused = msgScriptTooBig
-		}
+		s.tracked = false
+	case c.tellsRead(row):
+		s.track(draws)
+	}
+	if len(c.rec.effects) > c.rec.room {
+		s.refused = msgScriptTooBig
 	}
 	return reply
+}
+
+// track notes that the script reads for a connection that tracks. As in Redis that
+// counts as a read of all keys that the script was called with, and of no others:
+// a client cannot know what else a script reads. EXISTS stands for the read in the
+// log. Reads that follow add nothing until the script writes.
+func (s *scriptRun) track(draws uint64) {
+	if s.tracked || len(s.keys) == 0 {
+		return
+	}
+	s.tracked = true
+	s.c.rec.record(s.c, draws, "exists", slices.Concat([][]byte{nil}, s.keys))
 }
 
 // forbidden says why the user that the script runs for may not run a command, ""
