@@ -37,6 +37,10 @@ type call struct {
 	// ready asks the owner to run the read itself, at the office's now.
 	ready *office
 
+	// first and last are the numbers that the session's groups got since Do began:
+	// a group that is run in pieces gets several. 0 for none.
+	first, last uint64
+
 	now   int64 // lease clock for the read, with ready
 	since int64 // gateway.coarse when the call was made
 }
@@ -62,6 +66,7 @@ func (n *Node) NewSession() *Session {
 func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	c := &s.call
 	c.body, c.slow, c.reply, c.err, c.ready, c.early = g.Bytes(), g.Slow, nil, nil, nil, nil
+	c.first, c.last = 0, 0
 	if g.Feature > 0 && s.node.FeatureVersion(g.Feature) < g.Feature {
 		return nil, ErrFeature
 	}
@@ -81,6 +86,11 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	}
 	return c.reply, c.err
 }
+
+// Sent returns the numbers of the first and the last group that the last Do sent
+// through the log; they differ if it ran its group in pieces. Both are 0 if it sent
+// none.
+func (s *Session) Sent() (first, last uint64) { return s.call.first, s.call.last }
 
 // read runs the group of the call as a read.
 func (s *Session) read(local bool) ([]byte, error) {

@@ -35,6 +35,25 @@ type eventQueue struct {
 	entries []entryEvents
 	bytes   int
 	closed  bool // nobody takes anything any more
+	// group is the last group of this node's own session that the machine has
+	// run, and ownMarks are the marks that wait for a later one. ran says where in
+	// the log the last groups are, by number modulo its length.
+	group    uint64
+	ran      [1024]ranGroup
+	ownMarks []ownMark
+}
+
+// ranGroup is a group of this node's session that the machine has run: the
+// position-th group of the entry at a log index.
+type ranGroup struct {
+	group, index uint64
+	position     int
+}
+
+// ownMark is a mark that follows the events of a group of this node.
+type ownMark struct {
+	group uint64
+	f     func(index uint64, position int)
 }
 
 // entryEvents are the events of one entry, the news that some are missing, or a
@@ -52,9 +71,6 @@ func newEventQueue() *eventQueue {
 
 // applied takes the events of an entry.
 func (q *eventQueue) applied(res *fsm.Result) {
-	if len(res.Events) == 0 {
-		return
-	}
 	keep := res.Events[:0]
 	for _, e := range res.Events {
 		if own := e.Session >= 0 && res.Sessions[e.Session] == q.self; !own {
@@ -63,27 +79,63 @@ func (q *eventQueue) applied(res *fsm.Result) {
 			}
 			e.Origin = 0
 		}
+		if e.Waiter != nil && e.Waiter.Session != q.self {
+			e.Waiter = nil
+		}
 		keep = append(keep, e)
 	}
-	if len(keep) == 0 {
-		return
-	}
-	bytes := fsm.EventBytes(keep)
 	q.mu.Lock()
-	if q.bytes+bytes > maxQueuedEvents {
+	switch bytes := fsm.EventBytes(keep); {
+	case len(keep) == 0:
+	case q.bytes+bytes > maxQueuedEvents:
 		q.missLocked(res.Index, "more events than can be delivered")
-	} else {
+	default:
 		q.entries = append(q.entries, entryEvents{index: res.Index, events: keep})
 		q.bytes += bytes
 	}
+	for i := range res.Groups {
+		g := &res.Groups[i]
+		// A group that was run before has its old reply.
+		if g.Seq > q.group && g.Status == fsm.StatusDone && res.Sessions[g.Session] == q.self {
+			q.group = g.Seq
+			q.ran[g.Seq%uint64(len(q.ran))] = ranGroup{g.Seq, res.Index, i}
+		}
+	}
+	q.placeMarksLocked()
+	wake := len(q.entries) > 0
 	q.mu.Unlock()
-	poke(q.ready)
+	if wake {
+		poke(q.ready)
+	}
 }
 
-// restored notes that the state was replaced by a snapshot up to index.
-func (q *eventQueue) restored(index uint64) {
+// placeMarksLocked places the marks whose groups the machine has run.
+func (q *eventQueue) placeMarksLocked() {
+	q.ownMarks = slices.DeleteFunc(q.ownMarks, func(m ownMark) bool {
+		if m.group > q.group {
+			return false
+		}
+		q.entries = append(q.entries, entryEvents{mark: q.ownMarkLocked(m)})
+		return true
+	})
+}
+
+// ownMarkLocked returns the mark for a group that the machine has run.
+func (q *eventQueue) ownMarkLocked(m ownMark) func() {
+	r := q.ran[m.group%uint64(len(q.ran))]
+	if r.group != m.group { // long ago, or in a snapshot
+		r = ranGroup{}
+	}
+	return func() { m.f(r.index, r.position) }
+}
+
+// restored notes that the state was replaced by a snapshot up to index, in which
+// group is the last group of this node's session.
+func (q *eventQueue) restored(index, group uint64) {
 	q.mu.Lock()
 	q.missLocked(index, "a snapshot took the place of the log")
+	q.group = max(q.group, group)
+	q.placeMarksLocked()
 	q.mu.Unlock()
 	poke(q.ready)
 }
@@ -109,17 +161,35 @@ func (q *eventQueue) mark(f func()) {
 	poke(q.ready)
 }
 
+// markOwn is mark behind the events of a group of this node, which the machine
+// may not have run yet.
+func (q *eventQueue) markOwn(group uint64, f func(index uint64, position int)) {
+	m := ownMark{group, f}
+	q.mu.Lock()
+	if group > q.group && !q.closed {
+		q.ownMarks = append(q.ownMarks, m)
+		q.mu.Unlock()
+		return
+	}
+	mark := q.ownMarkLocked(m)
+	q.mu.Unlock()
+	q.mark(mark)
+}
+
 // close calls the marks that nobody will come to.
 func (q *eventQueue) close() {
 	q.mu.Lock()
 	q.closed = true
-	entries := q.entries
-	q.entries, q.bytes = nil, 0
+	entries, own := q.entries, q.ownMarks
+	q.entries, q.ownMarks, q.bytes = nil, nil, 0
 	q.mu.Unlock()
 	for _, e := range entries {
 		if e.mark != nil {
 			e.mark()
 		}
+	}
+	for _, m := range own {
+		m.f(0, 0)
 	}
 }
 
@@ -146,6 +216,16 @@ func (n *Node) Want(kinds fsm.EventKinds) { n.machine.want(kinds) }
 // to index, or will be told nothing more because the node stops. f must not block.
 func (n *Node) Told(index uint64, f func()) {
 	n.machine.whenApplied(index, func(bool) { n.machine.events.mark(f) })
+}
+
+// ToldOwn has f called once the listener has been told of all that this node's
+// groups up to group did, or will be told nothing more because the node stops.
+// See Session.Sent. f is given where in the log the group is: the index of the entry
+// and the group's position in Result.Groups; the index is 0 if that is not known. A
+// node that is cut off from the leader may learn of its group's entry much later than
+// the leader answered the group. f must not block.
+func (n *Node) ToldOwn(group uint64, f func(index uint64, position int)) {
+	n.machine.events.markOwn(group, f)
 }
 
 // deliverEvents calls the listener until the node closes.

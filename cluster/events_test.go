@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -132,4 +134,84 @@ func TestEvents_MissedBySnapshot(t *testing.T) {
 	eventually(t, "a snapshot to be restored", func() bool { _, _, missed := l.got(); return missed == 1 })
 	cl.want(t, ":0\r\n", "publish", "news", "after")
 	eventually(t, "the message after it", func() bool { m, _, _ := l.got(); return len(m) == 1 && m[0] == "after" })
+}
+
+// A mark for a group of the node's own is called behind the group's events, although
+// the leader has answered the group before this node has heard that it is committed.
+// If the node stops first, the mark is called all the same.
+func TestEvents_ToldOwn(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })
+	leader := c.leader()
+	id := c.others(leader)[0]
+	l := c.listen(id)
+	cl, other := c.client(id), c.client(leader)
+	told := func() (was func() bool, by chan int) {
+		first, last := cl.s.Sent()
+		if first != last || last == 0 {
+			t.Fatalf("sent groups %d to %d", first, last)
+		}
+		by = make(chan int, 1)
+		c.node(id).ToldOwn(last, func(uint64, int) {
+			m, _, _ := l.got()
+			by <- len(m)
+		})
+		return func() bool { return len(by) > 0 }, by
+	}
+	for i := range 20 {
+		cl.want(t, ":0\r\n", "publish", "news", strconv.Itoa(i))
+		was, by := told()
+		// The next entry tells the follower that the one before it is committed.
+		eventually(t, "the node to be told", func() bool {
+			other.want(t, ok, "set", "k", strconv.Itoa(i))
+			return was()
+		})
+		if n := <-by; n != i+1 {
+			t.Fatalf("told of %d messages, want %d", n, i+1)
+		}
+	}
+	cl.must(t, "get", "k")
+	if first, last := cl.s.Sent(); first != 0 || last != 0 {
+		t.Errorf("a read was sent as groups %d to %d", first, last)
+	}
+	cl.want(t, ":0\r\n", "publish", "news", "last")
+	was, _ := told()
+	c.crash(id)
+	if !was() {
+		t.Error("a node that has stopped leaves a mark uncalled")
+	}
+}
+
+// A wait that is to end by the node's own machine ends when the machine has noted the
+// events of the entry that served it, however early the leader tells.
+func TestWaits_Own(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	id := c.others(leader)[0]
+	l := c.listen(id)
+	cl, w := c.client(leader), c.client(id)
+	for i := range 30 {
+		w.group.Reset(2, 7)
+		w.group.Command(w.node.Table().Find([]byte("blpop")), 0, [][]byte{nil, []byte("q"), []byte("0")})
+		out, err := w.s.Block(&w.group, 7, true)
+		if _, _, waits := fsm.Waiting(out); err != nil || !waits {
+			t.Fatalf("BLPOP answered %q, %v", out, err)
+		}
+		if _, err := cl.transaction([]string{"publish", "news", strconv.Itoa(i)}, []string{"rpush", "q", "x"}); err != nil {
+			t.Fatal(err)
+		}
+		if reply := <-w.s.Waited(); string(reply) != "*2\r\n$1\r\nq\r\n$1\r\nx\r\n" {
+			t.Fatalf("served %q", reply)
+		}
+		_, last := w.s.Sent()
+		by := make(chan int, 1)
+		c.node(id).ToldOwn(last, func(uint64, int) {
+			m, _, _ := l.got()
+			by <- len(m)
+		})
+		if n := <-by; n != i+1 {
+			t.Fatalf("told of %d messages, want %d", n, i+1)
+		}
+	}
 }

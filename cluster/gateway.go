@@ -82,6 +82,10 @@ func (g *gateway) write(c *call) {
 // sendLocked gives the call its number and sends it.
 func (g *gateway) sendLocked(c *call) {
 	seq := g.first + uint64(len(g.pending))
+	c.last = seq
+	if c.first == 0 {
+		c.first = seq
+	}
 	g.pending = append(g.pending, c)
 	// A send that fails ends the link, which resends after the next handshake.
 	_ = g.writes.send(g.first-1, seq, c.body)

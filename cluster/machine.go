@@ -268,7 +268,7 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.points = [4096]chainPoint{}
 	index, hash := m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
-	a.events.restored(m.Applied())
+	a.events.restored(m.Applied(), m.Session(a.events.self).LastSeq)
 	a.features.Store(int32(m.Features()))
 	if meta != nil {
 		a.configured.Store(meta.ConfigurationIndex)

@@ -36,7 +36,10 @@ type wait struct {
 	// early came before the name was known, for the waiter earlyPos.
 	early    []byte
 	earlyPos fsm.Pos
-	out      chan []byte // capacity 1: the reply, nil if the waiter is gone
+	// own: the reply is to come from this node's own machine, which has noted the
+	// events of the entry then; what the leader tells before that is ignored.
+	own bool
+	out chan []byte // capacity 1: the reply, nil if the waiter is gone
 }
 
 func newWaits(m *machine, g *gateway) *waits {
@@ -45,8 +48,8 @@ func newWaits(m *machine, g *gateway) *waits {
 
 // begin must come before the command is sent: what the machine holds for an
 // origin that nobody has begun a wait for is forgotten.
-func (ws *waits) begin(origin uint64) *wait {
-	w := &wait{out: make(chan []byte, 1)}
+func (ws *waits) begin(origin uint64, own bool) *wait {
+	w := &wait{own: own, out: make(chan []byte, 1)}
 	ws.mu.Lock()
 	ws.live[origin] = w
 	ws.mu.Unlock()
@@ -114,7 +117,7 @@ func (ws *waits) takeServed(payload []byte) error {
 	defer ws.mu.Unlock()
 	w := ws.live[origin]
 	switch {
-	case w == nil:
+	case w == nil, w.own:
 	case w.pos == fsm.Pos(pos):
 		delete(ws.live, origin)
 		w.out <- bytes.Clone(payload[k+k2:])
@@ -188,10 +191,12 @@ func (ws *waits) sweep() {
 // Block runs a group whose only operation is a blocking command of connection
 // origin. If the reply is one that fsm.Waiting reads, the command waits: then the
 // connection must hear from Waited, or call Unblock or Abandon, before it goes on.
-// If not, it is as with Do.
-func (s *Session) Block(g *fsm.Group, origin uint64) ([]byte, error) {
+// If not, it is as with Do. If own is set, the reply comes from Waited when this node
+// has applied the entry that served the command, so that ToldOwn waits for the events
+// of that entry too.
+func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	ws := s.node.waits
-	w := ws.begin(origin)
+	w := ws.begin(origin, own)
 	reply, err := s.Do(g, false, nil)
 	pos, _, waiting := fsm.Waiting(reply)
 	if err != nil || !waiting {

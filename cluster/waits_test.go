@@ -32,7 +32,7 @@ func (w *waiter) block(t testing.TB, args ...string) (reply string, waits bool) 
 		raw[i] = []byte(a)
 	}
 	w.group.Command(w.node.Table().Find(raw[0]), 0, raw)
-	out, err := w.s.Block(&w.group, w.origin)
+	out, err := w.s.Block(&w.group, w.origin, false)
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}

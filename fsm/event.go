@@ -59,6 +59,19 @@ type Event struct {
 	// is the number of its connection there.
 	Session int
 	Origin  uint64
+	// Group is the group in Result.Groups that was running, -1 if none was yet, and
+	// Op counts the operations of the group that had been run before.
+	Group, Op int
+	// Waiter is the client whose blocking command did it when it was served, nil
+	// for none. Session is -1 then.
+	Waiter *Waiter
+}
+
+// Waiter names a blocking command that waited.
+type Waiter struct {
+	Session SessionID
+	Origin  uint64
+	Pos     Pos
 }
 
 // size estimates the memory that the event takes.
@@ -79,9 +92,12 @@ func (m *Machine) Want(kinds EventKinds) { m.want = kinds }
 
 // emit adds an event to the result of the entry that is being applied.
 func (c *Ctx) emit(e Event) {
-	e.DB, e.Session, e.Origin = c.db, c.session, c.r.origin
+	e.DB, e.Session, e.Origin, e.Group, e.Op = c.db, c.session, c.r.origin, c.group, c.op
 	if c.session < 0 {
 		e.Origin = 0
+	}
+	if n := c.serving; n != nil {
+		e.Waiter = &Waiter{Session: n.session, Origin: n.origin, Pos: n.pos}
 	}
 	c.m.events = append(c.m.events, e)
 }

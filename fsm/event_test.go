@@ -20,6 +20,16 @@ type eventWriter struct {
 // apply runs commands as one group of connection origin, and prints the events.
 func (w *eventWriter) apply(origin uint64, track bool, cmds ...[]string) []string {
 	w.t.Helper()
+	var out []string
+	for _, e := range w.result(origin, track, cmds...).Events {
+		out = append(out, fmt.Sprintf("%d db%d %s %s%s session %d origin %d", e.Kind, e.DB, e.Key, e.Name, e.Payload, e.Session, e.Origin))
+	}
+	return out
+}
+
+// result runs commands as one group of connection origin.
+func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.Result {
+	w.t.Helper()
 	var g fsm.Group
 	g.Reset(2, origin)
 	if track {
@@ -40,11 +50,37 @@ func (w *eventWriter) apply(origin uint64, track bool, cmds ...[]string) []strin
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var out []string
-	for _, e := range res.Events {
-		out = append(out, fmt.Sprintf("%d db%d %s %s%s session %d origin %d", e.Kind, e.DB, e.Key, e.Name, e.Payload, e.Session, e.Origin))
+	return res
+}
+
+// An event names the operation of the group that caused it, or the blocking command
+// that caused it when it was served.
+func TestEvents_Cause(t *testing.T) {
+	m := fsm.New(fsm.NewTable())
+	m.Want(fsm.Kinds(fsm.EventChanged))
+	w := eventWriter{t: t, m: m, stamp: 1}
+	w.apply(7, false, []string{"get", "k"})
+	res := w.result(8, false, []string{"blmove", "in", "out", "left", "right", "0"})
+	pos, _, ok := fsm.Waiting(res.Groups[0].Reply)
+	if !ok {
+		t.Fatalf("BLMOVE answered %q", res.Groups[0].Reply)
 	}
-	return out
+	res = w.result(9, false, []string{"get", "k"}, []string{"set", "k", "v"}, []string{"get", "k"}, []string{"rpush", "in", "a", "b"}, []string{"incr", "n"})
+	var got []string
+	for _, e := range res.Events {
+		text := fmt.Sprintf("%s origin %d group %d op %d", e.Key, e.Origin, e.Group, e.Op)
+		if e.Waiter != nil {
+			if e.Waiter.Pos != pos || e.Waiter.Session.NodeID != "n1" {
+				t.Errorf("waiter %v, want one at %d", e.Waiter, pos)
+			}
+			text += fmt.Sprintf(" waiter %d", e.Waiter.Origin)
+		}
+		got = append(got, text)
+	}
+	want := []string{"k origin 9 group 0 op 1", "in origin 9 group 0 op 3", "out origin 0 group 0 op 3 waiter 8", "in origin 0 group 0 op 3 waiter 8", "n origin 9 group 0 op 4"}
+	if !slices.Equal(got, want) {
+		t.Errorf("events\n%q, want\n%q", got, want)
+	}
 }
 
 func TestEvents(t *testing.T) {

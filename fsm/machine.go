@@ -244,6 +244,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 			continue
 		}
 		c.session, c.sender = int(si), res.Sessions[si]
+		c.group, c.op = len(res.Groups), 0
 		if err := m.runGroup(c, sessions[si], body, &g); err != nil {
 			return fmt.Errorf("group %d of %s: %w", seq, res.Sessions[si], err)
 		}
@@ -257,7 +258,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 // context prepares what an entry's commands see of the machine.
 func (m *Machine) context(index uint64, h Header) *Ctx {
 	c := &m.ctx
-	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: index, session: -1, r: c.r}
+	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: index, session: -1, group: -1, r: c.r}
 	c.setPlace(0)
 	return c
 }
@@ -385,6 +386,11 @@ type Ctx struct {
 	// sender its name.
 	session int
 	sender  SessionID
+	// group is the group of the entry that runs, -1 before the first, and op counts
+	// its operations so far.
+	group, op int
+	// serving is the waiter that is being served, nil for none.
+	serving *waiter
 
 	atomic   bool // part of a transaction or script: may not wait
 	inScript bool // called by one
@@ -439,7 +445,7 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	}
 	c.proto = c.r.proto
 	start := len(dst)
-	for len(c.r.d.b) > 0 {
+	for c.op = 0; len(c.r.d.b) > 0; c.op++ {
 		reply, err := c.operation()
 		if err != nil {
 			return dst, err

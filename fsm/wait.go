@@ -389,7 +389,9 @@ func (c *Ctx) serveQueue(k waitKey) {
 		}
 		c.setPlace(c.place + 1)
 		c.proto = n.proto
+		c.serving = n
 		taken := n.blocking(c.m.table).take(c, []byte(k.key))
+		c.serving = nil
 		if taken.kind != kindNone { // else not yet what it waits for
 			c.serve(n, taken)
 		}

@@ -38,9 +38,12 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	c.waitPause(true)
 	c.exec.begin()
 	start := time.Now()
-	out, err := c.exec.Block(&c.group, c.id)
+	own := c.hears()
+	c.waiter = 0
+	out, err := c.exec.Block(&c.group, c.id, own)
 	ran := time.Since(start)
-	if _, ms, waits := fsm.Waiting(out); err == nil && waits {
+	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
+		c.waiter = pos
 		var over <-chan time.Time
 		if ms > 0 && ms < math.MaxInt64/int64(time.Millisecond) {
 			t := time.NewTimer(time.Duration(ms) * time.Millisecond)
@@ -55,6 +58,12 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 		c.srv.blocked.Add(-1)
 		c.edit(func(i *clientInfo) { i.blocked = false })
 	}
+	if own && err == nil && !c.done {
+		c.hear()
+		if c.waiter != 0 { // the reply is not of the group that was sent last
+			c.heard = cause{}
+		}
+	}
 	c.answerGroup(out, err, ran)
 }
 
@@ -64,7 +73,7 @@ func (c *conn) await(over <-chan time.Time) (reply []byte, err error) {
 	// What came before in the pipeline is answered before, and what the connection
 	// did not ask for need not wait. redcon keeps the error and ends the connection
 	// by it.
-	_ = c.out.end()
+	_ = c.out.endBefore(c.waiter)
 	defer c.out.begin()
 	b := &blocked{wake: make(chan wakeUp, 1)}
 	c.blocked.Store(b)
@@ -91,10 +100,11 @@ func (c *conn) await(over <-chan time.Time) (reply []byte, err error) {
 		}
 		// The cluster has forgotten this node's waiters while it had no way to the
 		// leader: the client does not need to know.
-		if reply, err = c.exec.Block(&c.group, c.id); err != nil {
+		if reply, err = c.exec.Block(&c.group, c.id, c.hears()); err != nil {
 			return nil, err
 		}
-		if _, _, waits := fsm.Waiting(reply); waits {
+		if pos, _, waits := fsm.Waiting(reply); waits {
+			c.waiter = pos
 			return nil, nil
 		}
 		return reply, nil

@@ -48,13 +48,17 @@ type conn struct {
 	tracking     trackMode
 	reads        []string // keys that the group reads, while they are to be remembered
 	out          *outbox
-	early        early
-	sent         int // bytes of replies of this pipeline
-	strikes      int // failed AUTHs: see auth
+	// heard says where in the log the group is whose replies are to be written next,
+	// with the messages that it caused between them: see writeGroup.
+	heard   cause
+	early   early
+	sent    int // bytes of replies of this pipeline
+	strikes int // failed AUTHs: see auth
 
 	created time.Time
 	killed  atomic.Bool // CLIENT KILL has closed the socket
 	blocked atomic.Pointer[blocked]
+	waiter  fsm.Pos // names the blocking command that waits
 	// What other connections may see of this one (CLIENT LIST). info.authed is
 	// changed by this connection only, which therefore reads it without mu, as it
 	// does with info.user.
@@ -268,6 +272,7 @@ func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) 
 func (c *conn) answer(r *row, args [][]byte) {
 	c.exec.begin()
 	reply := c.run(r, args).Append(nil, c.proto)
+	c.heard = cause{} // the command has one reply: see writeGroup
 	c.show(&r.cmd, c.db, args)
 	if c.info.monitor { // its own line comes next
 		defer c.out.drain()
@@ -278,6 +283,9 @@ func (c *conn) answer(r *row, args [][]byte) {
 		return
 	}
 	c.write(reply)
+	if r.cmd.Name == "exec" { // what the transaction caused comes behind it
+		c.out.drain()
+	}
 }
 
 // run runs a session command and measures it.
@@ -341,7 +349,7 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 		}
 		c.srv.metrics.failed(c.cmds, d, text)
 	} else {
-		c.write(c.early.rest(out))
+		c.writeGroup(c.early.rest(out))
 		c.srv.metrics.group(c.cmds, d, out)
 	}
 	if len(c.cmds) > 0 {
@@ -360,7 +368,14 @@ func (c *conn) reset() {
 // do runs the group, once clients are not paused.
 func (c *conn) do(local bool) ([]byte, error) {
 	c.waitPause(c.group.Write)
-	return c.exec.Do(&c.group, local, c.early.now())
+	if !c.group.Write || !c.hears() {
+		return c.exec.Do(&c.group, local, c.early.now())
+	}
+	out, err := c.exec.Do(&c.group, local, nil) // never early: see own.go
+	if err == nil {
+		c.hear()
+	}
+	return out, err
 }
 
 // reply writes one reply, after those of the group that came before it.

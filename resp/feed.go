@@ -46,7 +46,7 @@ func (f *feed) send(line []byte) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for c := range f.readers {
-		c.out.push(func(int) []byte { return line })
+		c.out.push(cause{}, func(int) []byte { return line })
 	}
 }
 

@@ -219,24 +219,24 @@ func (h *hub) Applied(index uint64, events []fsm.Event) {
 		switch e := &events[i]; e.Kind {
 		case fsm.EventPublish:
 			h.srv.metrics.Published.Inc()
-			h.publish(index, e.Key, string(e.Payload), e.Sharded)
+			h.publish(index, e, e.Key, string(e.Payload), e.Sharded)
 		case fsm.EventKeyspace:
 			db := "@" + strconv.Itoa(e.DB) + "__:"
 			if e.Keyspace {
-				h.publish(index, "__keyspace"+db+e.Key, e.Name, false)
+				h.publish(index, e, "__keyspace"+db+e.Key, e.Name, false)
 			}
 			if e.Keyevent {
-				h.publish(index, "__keyevent"+db+e.Name, e.Key, false)
+				h.publish(index, e, "__keyevent"+db+e.Name, e.Key, false)
 			}
 		case fsm.EventChanged:
 			h.track.changed(index, e)
 		case fsm.EventFlushed:
-			h.track.flushed(index)
+			h.track.flushed(index, e)
 		case fsm.EventTracked:
 			h.track.tracked(index, e)
 		}
 	}
-	h.track.entryDone()
+	h.track.entryDone(index)
 }
 
 // Missed implements Listener: nobody may believe that he was told everything.
@@ -245,8 +245,8 @@ func (h *hub) Applied(index uint64, events []fsm.Event) {
 func (h *hub) Missed(index uint64, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.track.flushed(index)
-	h.track.entryDone()
+	h.track.flushed(index, nil)
+	h.track.entryDone(index)
 	cut := make(map[*conn]bool)
 	for _, m := range h.topics {
 		for _, t := range m {
@@ -263,21 +263,22 @@ func (h *hub) Missed(index uint64, why string) {
 	}
 }
 
-// publish hands a message to the subscribers of this node.
-func (h *hub) publish(index uint64, channel, payload string, sharded bool) {
+// publish hands a message to the subscribers of this node. e is the event that it
+// comes from, nil for none.
+func (h *hub) publish(index uint64, e *fsm.Event, channel, payload string, sharded bool) {
 	kind, word := channels, "message"
 	if sharded {
 		kind, word = shardChannels, "smessage"
 	}
 	if t := h.topics[kind][channel]; t != nil {
-		h.deliver(index, t, word, channel, payload)
+		h.deliver(index, e, t, word, channel, payload)
 	}
 	if sharded {
 		return
 	}
 	for _, t := range h.order {
 		if fsm.Glob(t.name, channel) {
-			h.deliver(index, t, "pmessage", t.name, channel, payload)
+			h.deliver(index, e, t, "pmessage", t.name, channel, payload)
 		}
 	}
 }
@@ -286,12 +287,12 @@ func (h *hub) publish(index uint64, channel, payload string, sharded bool) {
 func (h *hub) announce(channel, payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.publish(math.MaxUint64, channel, payload, false)
+	h.publish(math.MaxUint64, nil, channel, payload, false)
 }
 
 // deliver sends words as one push to the subscribers of a topic. It is encoded
 // once for each version of RESP.
-func (h *hub) deliver(index uint64, t *topic, words ...string) {
+func (h *hub) deliver(index uint64, e *fsm.Event, t *topic, words ...string) {
 	var encoded [2][]byte
 	encode := func(proto int) []byte {
 		b := &encoded[proto-2]
@@ -305,7 +306,7 @@ func (h *hub) deliver(index uint64, t *topic, words ...string) {
 	}
 	for _, s := range t.subs {
 		if index > s.since {
-			s.c.out.push(encode)
+			s.c.out.push(causeFor(index, e, s.c.id), encode)
 			h.srv.metrics.Delivered.Inc()
 		}
 	}

@@ -1,10 +1,13 @@
 package resp
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // outbox holds what a connection is sent without having asked: messages of
@@ -25,9 +28,18 @@ type outbox struct {
 	serving bool
 	running bool // the goroutine has been started
 	closed  bool
-	queue   [][]byte
-	size    int       // bytes of queue, and of what is being written
-	over    time.Time // since when size is above the soft limit; zero if it is not
+	queue   []message
+	// waiter names the blocking command that the connection waits for while it is
+	// not serving: what that command caused comes behind its reply. 0 for none.
+	waiter fsm.Pos
+	size   int       // bytes of queue, and of what is being written
+	over   time.Time // since when size is above the soft limit; zero if it is not
+}
+
+// message is one encoded message and what caused it.
+type message struct {
+	b     []byte
+	cause cause
 }
 
 func newOutbox(c *conn) *outbox {
@@ -37,15 +49,20 @@ func newOutbox(c *conn) *outbox {
 // begin lets the connection's goroutine write alone.
 func (o *outbox) begin() {
 	o.mu.Lock()
-	o.serving = true
+	o.serving, o.waiter = true, 0
 	o.mu.Unlock()
 }
 
 // end sends the replies, and what has gathered behind them.
-func (o *outbox) end() error {
+func (o *outbox) end() error { return o.endBefore(0) }
+
+// endBefore is end while the connection waits for a blocking command: what that
+// command causes is kept until begin.
+func (o *outbox) endBefore(waiter fsm.Pos) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	o.mu.Lock()
+	o.waiter = waiter
 	o.drainLocked()
 	o.serving = false
 	o.mu.Unlock()
@@ -67,18 +84,57 @@ func (o *outbox) drain() {
 }
 
 func (o *outbox) drainLocked() {
-	for _, b := range o.queue {
-		o.c.sent += len(b)
-		o.c.rc.WriteRaw(b)
-		o.size -= len(b)
+	for _, m := range o.takeLocked() {
+		o.c.sent += len(m.b)
+		o.c.rc.WriteRaw(m.b)
+		o.size -= len(m.b)
 	}
-	o.queue = nil
+}
+
+// takeLocked takes what may be sent now from the queue. What follows a message
+// that has to wait, waits too: messages keep their order.
+func (o *outbox) takeLocked() []message {
+	n := len(o.queue)
+	if o.waiter != 0 {
+		if i := slices.IndexFunc(o.queue, func(m message) bool { return m.cause.wait == o.waiter }); i >= 0 {
+			n = i
+		}
+	}
+	taken := o.queue[:n:n]
+	if o.queue = o.queue[n:]; len(o.queue) == 0 {
+		o.queue = nil
+	}
+	return taken
+}
+
+// takeUntil takes the messages that were caused before, or by, the group at a place
+// in the log, up to the first of which that is not known.
+func (o *outbox) takeUntil(group cause) []message {
+	if group.index == 0 {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for i := range o.queue {
+		before, in := o.queue[i].cause.relative(group.index, group.position)
+		if !before && !in {
+			break
+		}
+		n = i + 1
+	}
+	taken := o.queue[:n:n]
+	o.queue = o.queue[n:]
+	for i := range taken {
+		o.size -= len(taken[i].b)
+	}
+	return taken
 }
 
 // push adds a message, which encode makes for the connection's RESP version. It
 // never waits for the network: a connection that does not take what it is sent
 // is closed at a limit.
-func (o *outbox) push(encode func(proto int) []byte) {
+func (o *outbox) push(why cause, encode func(proto int) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -92,7 +148,7 @@ func (o *outbox) push(encode func(proto int) []byte) {
 		o.cutOffLocked(reason)
 		return
 	}
-	o.queue = append(o.queue, b)
+	o.queue = append(o.queue, message{b, why})
 	o.size += len(b)
 	if o.serving {
 		return // end sends it
@@ -173,19 +229,18 @@ func (o *outbox) write() error {
 		return nil
 	}
 	var all []byte
-	if len(o.queue) == 1 {
-		all = o.queue[0]
+	if taken := o.takeLocked(); len(taken) == 1 {
+		all = taken[0].b
 	} else {
 		n := 0
-		for _, b := range o.queue {
-			n += len(b)
+		for _, m := range taken {
+			n += len(m.b)
 		}
 		all = make([]byte, 0, n)
-		for _, b := range o.queue {
-			all = append(all, b...)
+		for _, m := range taken {
+			all = append(all, m.b...)
 		}
 	}
-	o.queue = nil
 	o.mu.Unlock()
 	if len(all) == 0 {
 		return nil

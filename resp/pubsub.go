@@ -178,19 +178,6 @@ func (c *conn) position() (uint64, error) {
 	return position, err
 }
 
-// hearAll waits until this node's hub has been told of everything that the log held
-// a moment ago. Without a leader nobody knows what that is, and it waits for nothing
-// more.
-func (c *conn) hearAll() {
-	position, err := c.position()
-	if err != nil || position == 0 {
-		return
-	}
-	told := make(chan struct{})
-	c.srv.cluster.Told(position, func() { close(told) })
-	<-told
-}
-
 // splitPosition takes the answer of the internal command for the position from
 // the end of replies.
 func splitPosition(replies []byte) (rest []byte, position uint64, err error) {

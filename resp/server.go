@@ -34,8 +34,14 @@ type Executor interface {
 	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
 	// Block runs a group whose only operation is a blocking command of connection
 	// origin. If fsm.Waiting reads the reply, the command waits, and the connection
-	// must hear from Waited, or call Unblock or Abandon, before it goes on.
-	Block(g *fsm.Group, origin uint64) ([]byte, error)
+	// must hear from Waited, or call Unblock or Abandon, before it goes on. If own is
+	// set, the reply comes when this node has applied the entry that served the
+	// command: then ToldOwn waits for the events of that entry too.
+	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
+	// Sent returns the numbers of the first and the last group that the last call of
+	// Do, Block or Unblock sent through the log; they differ if the group was run in
+	// pieces. Both are 0 if it sent none.
+	Sent() (first, last uint64)
 	// Waited returns the channel on which the reply comes when the present wait is
 	// served, or nil when the command has to be run again.
 	Waited() <-chan []byte
@@ -56,6 +62,11 @@ type Cluster interface {
 	// Told has f called once l has been told of all that the log holds up to index,
 	// or will be told nothing more. f must not block.
 	Told(index uint64, f func())
+	// ToldOwn has f called once l has been told of all that the groups of this node
+	// up to a number did (see Executor.Sent), or will be told nothing more. f is
+	// given where in the log that group is: the index of its entry and its position
+	// in the entry (fsm.Event.Group). The index is 0 if that is not known.
+	ToldOwn(group uint64, f func(index uint64, position int))
 	// FeatureVersion is the feature version of the cluster. It is exact if it is less
 	// than need, and may have to wait for the leader then.
 	FeatureVersion(need int) int
@@ -166,6 +177,8 @@ type Server struct {
 
 	monitor *monitor // of a Sentinel, else nil
 
+	maxHear time.Duration // maxHear, but for tests
+
 	pause atomic.Pointer[pause] // nil when clients are not paused
 	quiet quiet
 	ctx   context.Context // ends with stopping
@@ -217,6 +230,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		stopping: make(chan struct{}), released: make(chan struct{}), idle: make(chan struct{}, 1),
 		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
 		machine: machine, catalog: NewCatalog(machine), seed: seedOf(cfg.Users), acllog: aclLog{max: aclLogMax},
+		maxHear: maxHear,
 	}
 	s.slowlog.max = startSlowlog
 	s.slowlog.than.Store(startSlowerThan)

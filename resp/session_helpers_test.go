@@ -44,6 +44,9 @@ type fakeCluster struct {
 	after    func(index uint64) // if set, is called after a read, at that place of the log
 	answered func()             // if set, is called when a reply was sent early, before Do returns it
 	late     chan *fsm.Result   // if set, gets the events in place of the listener
+	// told and toldOwn, if set, stand in for Told and ToldOwn.
+	told    func(heard func())
+	toldOwn func(group uint64, heard func(index uint64, position int))
 }
 
 func newFake(t testing.TB) *fakeCluster {
@@ -61,7 +64,29 @@ func (f *fakeCluster) Listen(l resp.Listener)     { f.listener = l }
 
 // Told implements resp.Cluster. Events are delivered before Do returns, or by the
 // test.
-func (f *fakeCluster) Told(_ uint64, heard func()) { heard() }
+func (f *fakeCluster) Told(_ uint64, heard func()) {
+	if f.told != nil {
+		f.told(heard)
+		return
+	}
+	heard()
+}
+
+// ToldOwn implements resp.Cluster.
+func (f *fakeCluster) ToldOwn(group uint64, heard func(index uint64, position int)) {
+	if f.toldOwn != nil {
+		f.toldOwn(group, heard)
+		return
+	}
+	heard(f.indexOf(group), 0)
+}
+
+// indexOf returns the log index of a group: each is an entry of its own.
+func (f *fakeCluster) indexOf(group uint64) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.index - f.seq + group
+}
 
 func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
 
@@ -106,12 +131,15 @@ type fakeExecutor struct {
 	out     chan []byte // of the present wait
 	origin  uint64
 	pos     fsm.Pos
+	sent    uint64
 }
 
 // fakeSession is whose groups all fake executors send.
 var fakeSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 
-func (e *fakeExecutor) Block(g *fsm.Group, origin uint64) ([]byte, error) {
+func (e *fakeExecutor) Sent() (first, last uint64) { return e.sent, e.sent }
+
+func (e *fakeExecutor) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	f := e.cluster
 	out := make(chan []byte, 1)
 	f.mu.Lock()
@@ -153,6 +181,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 	f.locals = append(f.locals, local)
 	f.mu.Unlock()
 	clear(e.buf)
+	e.sent = 0
 	if before != nil {
 		if err := before(g); err != nil {
 			return nil, err
@@ -179,6 +208,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 	}
 	var b fsm.BatchBuilder
 	f.seq++
+	e.sent = f.seq
 	b.Add(fakeSession, f.seq-1, f.seq, g.Bytes())
 	f.index++
 	f.machine.Want(fsm.EventKinds(f.want.Load()))

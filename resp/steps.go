@@ -26,8 +26,8 @@ func (s *steps) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte
 
 // Block implements Executor. A command that waits counts as a change: the waiter
 // may be served at any time.
-func (s *steps) Block(g *fsm.Group, origin uint64) ([]byte, error) {
-	out, err := s.Executor.Block(g, origin)
+func (s *steps) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
+	out, err := s.Executor.Block(g, origin, own)
 	return out, s.outcome(g, err)
 }
 

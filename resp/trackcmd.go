@@ -112,6 +112,12 @@ func (t *trackMode) refuses(next *trackMode) string {
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 func (c *conn) trackingOn(next trackMode) {
+	// Changes that were acknowledged before are not reported: this node's hub has
+	// been told of them before the connection begins to track. While the node has no
+	// way to the leader it does not know them, and may report some needlessly.
+	if c.srv.cluster.State().Ready {
+		c.hearAll()
+	}
 	next.on, next.caching = true, c.tracking.caching
 	all := next
 	all.prefixes = slices.Concat(c.tracking.prefixes, next.prefixes)

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -26,13 +27,18 @@ type tracking struct {
 	prefixes map[string]map[uint64]*tracker // of the connections in BCAST mode
 
 	// readings is how many there are in keys, and swept how many the last sweep left.
+	// held is how many each connection has.
 	readings, swept int
+	held            map[uint64]int
 
 	// touched are the keys that the present entry changed, with the connection
-	// that alone did it, or 0, while there are connections in BCAST mode.
+	// that alone did it, or 0, while there are connections in BCAST mode. served are
+	// the connections whose blocking commands changed some of them, when they were
+	// served.
 	touched map[string]uint64
-	// emptied: the present entry has emptied a database.
-	emptied bool
+	served  map[uint64]fsm.Pos
+	// emptied is what the present entry emptied a database by last, nil for nothing.
+	emptied *fsm.Event
 }
 
 // tracker is a connection that tracks.
@@ -75,6 +81,7 @@ func (t *tracking) init(h *hub) {
 	t.clients = make(map[uint64]*tracker)
 	t.keys = make(map[string]map[uint64]*reading)
 	t.prefixes = make(map[string]map[uint64]*tracker)
+	t.held = make(map[uint64]int)
 }
 
 // wants returns the kinds of events that tracking needs.
@@ -118,6 +125,7 @@ func (t *tracking) offLocked(id uint64) {
 	}
 	if len(t.clients) == 0 {
 		clear(t.keys)
+		clear(t.held)
 		t.readings, t.swept = 0, 0
 	}
 }
@@ -182,6 +190,7 @@ func (t *tracking) reader(key string, id uint64) *reading {
 		r = &reading{}
 		readers[id] = r
 		t.readings++
+		t.held[id]++
 	}
 	return r
 }
@@ -193,13 +202,14 @@ func (t *tracking) evict() {
 		for id, r := range readers {
 			if r.armed {
 				r.armed = false
-				t.invalidate(id, key)
+				t.invalidate(id, key, cause{})
 			}
 			pending = pending || r.pending
 		}
 		if !pending { // else settle needs the entry
-			t.readings -= len(readers)
-			delete(t.keys, key)
+			for id := range readers {
+				t.forget(key, id)
+			}
 			return
 		}
 	}
@@ -231,7 +241,7 @@ func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
 		case !read:
 		case r.hit > at:
 			r.armed = false
-			t.invalidate(id, key)
+			t.invalidate(id, key, cause{})
 		default:
 			r.hold(at)
 		}
@@ -247,6 +257,9 @@ func (t *tracking) forget(key string, id uint64) {
 		return
 	}
 	t.readings--
+	if t.held[id]--; t.held[id] == 0 {
+		delete(t.held, id)
+	}
 	if delete(readers, id); len(readers) == 0 {
 		delete(t.keys, key)
 	}
@@ -272,6 +285,12 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 		} else if by != e.Origin {
 			t.touched[e.Key] = 0
 		}
+		if e.Waiter != nil {
+			if t.served == nil {
+				t.served = make(map[uint64]fsm.Pos)
+			}
+			t.served[e.Waiter.Origin] = e.Waiter.Pos
+		}
 	}
 	readers := t.keys[e.Key]
 	for _, id := range sortedIDs(readers) {
@@ -282,7 +301,7 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 		}
 		if r.armed && index > r.since {
 			if r.drop(index); !own {
-				t.invalidate(id, e.Key)
+				t.invalidate(id, e.Key, causeFor(index, e, id))
 			}
 		}
 		if !r.armed && !r.pending {
@@ -291,9 +310,15 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 	}
 }
 
-// flushed forgets all keys; entryDone says so to all who track.
-func (t *tracking) flushed(index uint64) {
-	t.emptied = true
+// flushed forgets all keys, and tells all who track. e is the event of it, nil if
+// events are missing. A command that empties several databases is told of once.
+func (t *tracking) flushed(index uint64, e *fsm.Event) {
+	if last := t.emptied; e == nil || last == nil || last.Group != e.Group || last.Op != e.Op {
+		for _, id := range sortedIDs(t.clients) {
+			t.send(id, allKeys, causeFor(index, e, id))
+		}
+	}
+	t.emptied = e
 	for key, readers := range t.keys {
 		for id, r := range readers {
 			if r.pending {
@@ -306,15 +331,13 @@ func (t *tracking) flushed(index uint64) {
 	}
 }
 
-// entryDone sends what waits for the end of an entry: one message that all keys
-// are invalid, and those of BCAST mode, one for each prefix.
-func (t *tracking) entryDone() {
-	if t.emptied {
-		t.emptied = false
-		for _, id := range sortedIDs(t.clients) {
-			t.send(id, func(proto int) []byte { return fsm.Null.Append(nil, proto) })
-		}
-	}
+// allKeys stands in an invalidation for all keys.
+func allKeys(proto int) []byte { return fsm.Null.Append(nil, proto) }
+
+// entryDone sends what waits for the end of an entry: the invalidations of BCAST
+// mode, one for each prefix.
+func (t *tracking) entryDone(index uint64) {
+	t.emptied = nil
 	if len(t.touched) == 0 {
 		return
 	}
@@ -332,16 +355,17 @@ func (t *tracking) entryDone() {
 				}
 			}
 			if len(of) > 0 {
-				t.send(id, func(proto int) []byte { return fsm.Strings(of...).Append(nil, proto) })
+				t.send(id, func(proto int) []byte { return fsm.Strings(of...).Append(nil, proto) }, cause{index: index, position: math.MaxInt, wait: t.served[id]})
 			}
 		}
 	}
 	clear(t.touched)
+	clear(t.served)
 }
 
 // invalidate tells a connection that a key has changed.
-func (t *tracking) invalidate(id uint64, key string) {
-	t.send(id, func(proto int) []byte { return fsm.Strings(key).Append(nil, proto) })
+func (t *tracking) invalidate(id uint64, key string, why cause) {
+	t.send(id, func(proto int) []byte { return fsm.Strings(key).Append(nil, proto) }, why)
 }
 
 // Names in messages about tracking.
@@ -354,7 +378,8 @@ const (
 // send sends the keys of an invalidation to whoever is to be told for a
 // connection: itself, if it speaks RESP3; or the connection it redirects to, by a
 // push, or in RESP2 as a message of a channel, if that one has subscribed to any.
-func (t *tracking) send(id uint64, keys func(proto int) []byte) {
+// why is what caused it.
+func (t *tracking) send(id uint64, keys func(proto int) []byte, why cause) {
 	tr := t.clients[id]
 	if tr == nil {
 		return
@@ -364,7 +389,7 @@ func (t *tracking) send(id uint64, keys func(proto int) []byte) {
 		if to = t.hub.srv.connection(tr.redirect); to == nil {
 			tr.broken = true
 			tr.c.edit(func(i *clientInfo) { i.broken = true })
-			tr.c.out.push(func(proto int) []byte {
+			tr.c.out.push(why, func(proto int) []byte {
 				if proto < 3 {
 					return nil
 				}
@@ -374,8 +399,11 @@ func (t *tracking) send(id uint64, keys func(proto int) []byte) {
 			return
 		}
 	}
+	if to != tr.c {
+		why.wait = 0 // it is not the blocking command of the connection that is told
+	}
 	subscribed := to.subscribed()
-	to.out.push(func(proto int) []byte {
+	to.out.push(why, func(proto int) []byte {
 		var b []byte
 		switch {
 		case proto >= 3:

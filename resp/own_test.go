@@ -1,0 +1,287 @@
+package resp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/harness"
+)
+
+// behind makes the fake a node that learns of its entries after the leader has
+// answered them: when told is called, the hub gets the events that are held.
+type behind struct {
+	f *fakeCluster
+
+	mu    sync.Mutex
+	asked func() // called with the first request of ToldOwn
+	marks []func()
+}
+
+// follower returns a fake whose events arrive late.
+func follower(t *testing.T) (*fakeCluster, *behind) {
+	f := newFake(t)
+	f.late = make(chan *fsm.Result, 1000)
+	b := &behind{f: f}
+	f.toldOwn = func(group uint64, told func(index uint64, position int)) {
+		index := f.indexOf(group)
+		b.mu.Lock()
+		b.marks = append(b.marks, func() { told(index, 0) })
+		asked := b.asked
+		b.mu.Unlock()
+		if asked != nil {
+			asked()
+		}
+	}
+	return f, b
+}
+
+// told delivers the events and calls the marks.
+func (b *behind) told() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.f.late) > 0 {
+		res := <-b.f.late
+		b.f.listener.Applied(res.Index, res.Events)
+	}
+	for _, m := range b.marks {
+		m()
+	}
+	b.marks = nil
+}
+
+// always has everything delivered as soon as a connection waits for it.
+func (b *behind) always() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = func() { go b.told() }
+}
+
+func subscribed(word string, n int) string {
+	return fmt.Sprintf(">3\n$%d\n%s\n$2\nch\n:%d", len(word), word, n)
+}
+
+func message(channel, text string) string { return push(">", "message", channel, text) }
+
+// A connection gets what its own commands caused directly behind their replies, also
+// in a pipeline, and before the next reply.
+func TestOwn_Order(t *testing.T) {
+	f, b := follower(t)
+	b.always()
+	s := serve(t, f)
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "GET k", "_")
+	c.send("SET k 1", "PING", "GET k", "PING")
+	c.want("+OK", invalid("k"), "+PONG", "$1\n1", "+PONG")
+	c.send("SET k 2", "SET k 3", "GET k", "SET k 4", "PING")
+	c.want("+OK", invalid("k"), "+OK", "$1\n3", "+OK", invalid("k"), "+PONG")
+	c.expect("MGET a b", "*2\n_\n_")
+	c.send("MSET a 1 b 2", "GET a", "GET b")
+	c.want("+OK", invalid("a"), invalid("b"), "$1\n1", "$1\n2")
+	c.send("MULTI", "SET a 2", "GET a", "SET b 3", "EXEC", "PING")
+	c.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\n+OK\n$1\n2\n+OK", invalid("a"), invalid("b"), "+PONG")
+	c.send("GET k", "FLUSHALL", "GET k", "SET k 1", "PING")
+	c.want("$1\n4", "+OK", ">2\n$10\ninvalidate\n_", "_", "+OK", invalid("k"), "+PONG")
+	c.expect("GET a", "_")
+	c.send("CLIENT REPLY SKIP", "SET a 1", "GET a")
+	c.want(invalid("a"), "$1\n1")
+	c.expect("CLIENT TRACKING OFF", "+OK")
+
+	c.expect("SUBSCRIBE ch", subscribed("subscribe", 1))
+	c.send("PUBLISH ch x", "PUBLISH ch y", "GET k", "PING")
+	c.want(":1", message("ch", "x"), ":1", message("ch", "y"), "$1\n1", "+PONG")
+	c.send("MULTI", "PUBLISH ch x", "SET k 2", "EXEC", "PING")
+	c.want("+OK", "+QUEUED", "+QUEUED", "*2\n:1\n+OK", message("ch", "x"), "+PONG")
+}
+
+// OPTIN, OPTOUT, NOLOOP, BCAST and REDIRECT.
+func TestOwn_Modes(t *testing.T) {
+	f, b := follower(t)
+	b.always()
+	s := serve(t, f)
+	track := func(mode string) *client {
+		c := dial(t, s)
+		c.do("HELLO 3")
+		c.expect("CLIENT TRACKING ON "+mode, "+OK")
+		return c
+	}
+	c := track("OPTIN")
+	c.expect("GET k", "_", "SET k 1", "+OK", "CLIENT CACHING YES", "+OK", "GET k", "$1\n1")
+	c.send("SET k 2", "PING")
+	c.want("+OK", invalid("k"), "+PONG")
+	c = track("OPTOUT")
+	c.send("GET k", "SET k 3", "CLIENT CACHING NO", "GET k", "SET k 4", "PING")
+	c.want("$1\n2", "+OK", invalid("k"), "+OK", "$1\n3", "+OK", "+PONG")
+	c = track("NOLOOP")
+	c.send("GET k", "SET k 5", "FLUSHALL", "PING")
+	c.want("$1\n4", "+OK", "+OK", ">2\n$10\ninvalidate\n_", "+PONG")
+	c = track("BCAST")
+	c.send("SET a 1", "SET b 1", "GET a")
+	c.want("+OK", "+OK", "$1\n1", invalid("a", "b"))
+	c.send("SET a 2", "PING")
+	c.want("+OK", invalid("a"), "+PONG")
+	// The connection that is told for another has been told when the other's write is
+	// answered.
+	to, from := dial(t, s), dial(t, s)
+	to.do("HELLO 3")
+	id := strings.Trim(to.do("CLIENT ID"), ":\n")
+	from.expect("CLIENT TRACKING ON REDIRECT "+id, "+OK", "GET k", "$-1", "SET k 1", "+OK")
+	to.send("PING")
+	to.want(invalid("k"), "+PONG")
+}
+
+// A blocking command that waited is answered before what it caused.
+func TestOwn_Blocking(t *testing.T) {
+	f, b := follower(t)
+	b.always()
+	s := serve(t, f)
+	c, w := dial(t, s), dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "LRANGE to 0 -1", "*0")
+	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
+	eventually(t, "a client that waits", func() bool { return strings.Contains(w.do("INFO clients"), "blocked_clients:1") })
+	w.expect("RPUSH from x", ":1")
+	b.told()
+	c.want("$1\nx", invalid("to"), "+PONG")
+	w.expect("RPUSH from y", ":1")
+	c.expect("LRANGE to 0 -1", "*1\n$1\nx")
+	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
+	c.want("$1\ny", invalid("to"), "+PONG")
+}
+
+// Who neither tracks nor subscribes waits for nothing, and neither does who could not
+// be told.
+func TestOwn_OthersDoNotWait(t *testing.T) {
+	f, _ := follower(t) // nobody is ever told
+	s := serve(t, f)
+	for _, setup := range [][]string{nil, {"HELLO 3"}, {"CLIENT TRACKING ON"}, {"HELLO 3", "CLIENT TRACKING ON OPTIN", "GET k"}} {
+		c := dial(t, s)
+		for _, line := range setup {
+			c.do(line)
+		}
+		c.expect("SET k v", "+OK", "FLUSHDB", "+OK")
+	}
+}
+
+// The replies are held until the events are here.
+func TestOwn_ReplyWaits(t *testing.T) {
+	f, b := follower(t)
+	asked := make(chan struct{}, 1)
+	b.asked = func() { asked <- struct{}{} }
+	s := serve(t, f)
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "GET k", "_")
+	c.send("SET k v", "PING")
+	<-asked
+	if err := c.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := c.r.Peek(1); err == nil {
+		t.Fatalf("answered %q before the node has heard of it", b)
+	}
+	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	b.told()
+	c.want("+OK", invalid("k"), "+PONG")
+}
+
+// A node that does not hear of what the leader has answered holds the reply up for a
+// limited time. Then it tells the connection to drop what it has cached.
+func TestOwn_Bounded(t *testing.T) {
+	f, b := follower(t)
+	s := serve(t, f)
+	resp.SetMaxHear(s, 20*time.Millisecond)
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "GET k", "_", "SUBSCRIBE ch", subscribed("subscribe", 1))
+	c.send("SET k v", "PING")
+	c.want("+OK", ">2\n$10\ninvalidate\n_", "+PONG")
+	c.send("PUBLISH ch m", "PING")
+	c.want(":1", ">2\n$10\ninvalidate\n_", "+PONG")
+	b.told() // and what was missing comes after all
+	c.want(invalid("k"), message("ch", "m"))
+	c.expect("PING", "+PONG")
+}
+
+// CLIENT TRACKING ON is answered when this node has been told of all that was
+// acknowledged before it, and does not report that.
+func TestOwn_TrackingOn(t *testing.T) {
+	f, b := follower(t)
+	f.state.Ready = true
+	f.told = func(heard func()) {
+		b.told()
+		heard()
+	}
+	s := serve(t, f)
+	for _, mode := range []string{"", " BCAST"} {
+		w, c, rest := dial(t, s), dial(t, s), dial(t, s)
+		rest.do("HELLO 3")
+		rest.expect("CLIENT TRACKING ON BCAST", "+OK") // so that there are events
+		c.do("HELLO 3")
+		w.expect("SET k v", "+OK", "FLUSHALL", "+OK")
+		c.expect("CLIENT TRACKING ON"+mode, "+OK")
+		b.told()
+		c.expect("PING", "+PONG")
+		rest.want(invalid("k"), ">2\n$10\ninvalidate\n_")
+	}
+	// While nobody tells, it is answered all the same.
+	f.told = func(func()) {}
+	resp.SetMaxHear(s, 20*time.Millisecond)
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "SUBSCRIBE ch", subscribed("subscribe", 1), "UNSUBSCRIBE ch", subscribed("unsubscribe", 0))
+}
+
+// Random pipelines, with events that arrive late and changes by others: what a
+// client has cached is never older than its own last acknowledged write, nor than
+// what it has read or been told before, and in the end it is what the key holds.
+func TestOwn_CacheNeverOld(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			f, b := follower(t)
+			b.always()
+			s := serve(t, f)
+			w := dial(t, s)
+			c := harness.NewCacher(t, s.Addr().String(), "k", seed)
+			rnd := rand.New(rand.NewPCG(seed, 2))
+			for range 150 {
+				if rnd.IntN(3) == 0 {
+					w.do("INCR " + c.Key())
+				}
+				if rnd.IntN(4) == 0 {
+					b.told()
+				}
+				if err := c.Pipeline(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.told()
+			differs, err := c.Differs(func(key string) int64 {
+				_, text, found := strings.Cut(w.do("GET "+key), "\n")
+				if !found || text == "" {
+					return 0
+				}
+				n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			})
+			if err != nil || differs != "" {
+				t.Errorf("the cache holds an old value of %q, %v", differs, err)
+			}
+			if c.Hits == 0 {
+				t.Error("the client has changed nothing that it had cached")
+			}
+		})
+	}
+}

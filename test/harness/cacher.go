@@ -1,0 +1,291 @@
+package harness
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Cacher is a client with a cache, as libraries for client-side caching have one
+// (RESP3, CLIENT TRACKING ON). It sends random pipelines and checks that what it has
+// cached is never older than its own last acknowledged write, nor than what it has
+// been answered or told before. The keys are counters that only grow, so a value says
+// how old it is.
+type Cacher struct {
+	t     testing.TB
+	conn  net.Conn
+	r     *bufio.Reader
+	rnd   *rand.Rand
+	keys  string
+	cache map[string]int64
+	// least is what a value of each key must not be below: the last that the client
+	// has written or seen.
+	least map[string]int64
+	asked []request
+	last  request // the one that was answered last
+	// Hits counts the keys that were cached when the client changed them itself.
+	Hits int
+}
+
+// request is a command that is not answered yet.
+type request struct {
+	line  string
+	reads []string // keys whose values the reply is
+	wrote string   // key whose new value the reply is
+	exec  []request
+}
+
+// NewCacher connects a client to a port. keys is a prefix of its keys' names.
+func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // the test is over
+	c := &Cacher{t: t, conn: conn, r: bufio.NewReader(conn), rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys,
+		cache: make(map[string]int64), least: make(map[string]int64)}
+	for _, line := range []string{"HELLO 3", "CLIENT TRACKING ON"} {
+		if err := c.send(line); err != nil {
+			t.Fatal(err)
+		}
+		if words, err := c.reply(); err != nil || words[0][0] == '-' {
+			t.Fatalf("%s answered %q, %v", line, words, err)
+		}
+	}
+	return c
+}
+
+// send writes commands whose words are separated by blanks, in one piece.
+func (c *Cacher) send(lines ...string) error {
+	var b strings.Builder
+	for _, line := range lines {
+		words := strings.Fields(line)
+		fmt.Fprintf(&b, "*%d\r\n", len(words))
+		for _, w := range words {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+		}
+	}
+	_, err := io.WriteString(c.conn, b.String())
+	return err
+}
+
+// reply reads a reply, or a push, as its lines.
+func (c *Cacher) reply() ([]string, error) {
+	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		return nil, err
+	}
+	head, err := c.r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	words := []string{strings.TrimSuffix(head, "\r\n")}
+	switch head[0] {
+	case '$', '*', '~', '%', '>':
+	default:
+		return words, nil
+	}
+	n, err := strconv.Atoi(words[0][1:])
+	if err != nil {
+		return nil, fmt.Errorf("reply %q: %w", head, err)
+	}
+	if head[0] == '$' {
+		text := make([]byte, n+2)
+		_, err := io.ReadFull(c.r, text)
+		return append(words, string(text[:n])), err
+	}
+	if head[0] == '%' {
+		n *= 2
+	}
+	for range n {
+		part, err := c.reply()
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, part...)
+	}
+	return words, nil
+}
+
+// Key draws one of the keys.
+func (c *Cacher) Key() string { return c.keys + strconv.Itoa(c.rnd.IntN(4)) }
+
+// one draws a command.
+func (c *Cacher) one() request {
+	k, l := c.Key(), c.Key()
+	switch c.rnd.IntN(7) {
+	case 0, 1:
+		return request{line: "INCR " + k, wrote: k}
+	case 2:
+		return request{line: "INCRBY " + k + " 2", wrote: k}
+	case 3:
+		return request{line: "EVAL return(redis.call('INCR',KEYS[1])) 1 " + k, wrote: k}
+	case 4:
+		return request{line: "MGET " + k + " " + l, reads: []string{k, l}}
+	default:
+		return request{line: "GET " + k, reads: []string{k}}
+	}
+}
+
+// Pipeline sends a random pipeline and takes in what comes. An error is that of the
+// connection.
+func (c *Cacher) Pipeline() error {
+	c.t.Helper()
+	c.asked = c.asked[:0]
+	for range 1 + c.rnd.IntN(5) {
+		if c.rnd.IntN(5) > 0 {
+			c.asked = append(c.asked, c.one())
+			continue
+		}
+		c.asked = append(c.asked, request{line: "MULTI"})
+		exec := request{line: "EXEC"}
+		for range 1 + c.rnd.IntN(3) {
+			r := c.one()
+			exec.exec = append(exec.exec, r)
+			c.asked = append(c.asked, request{line: r.line})
+		}
+		c.asked = append(c.asked, exec)
+	}
+	return c.run()
+}
+
+// run sends what is to be asked, and a PING behind it.
+func (c *Cacher) run() error {
+	c.asked = append(c.asked, request{line: "PING"})
+	lines := make([]string, len(c.asked))
+	for i, r := range c.asked {
+		lines[i] = r.line
+	}
+	if err := c.send(lines...); err != nil {
+		return err
+	}
+	for len(c.asked) > 0 {
+		words, err := c.reply()
+		if err != nil {
+			return err
+		}
+		if words[0][0] == '>' {
+			c.invalidated(words)
+			continue
+		}
+		c.settled(c.last) // what it caused has come, or never will
+		c.last, c.asked = c.asked[0], c.asked[1:]
+		c.answered(c.last, words)
+	}
+	return nil
+}
+
+// invalidated takes an invalidation.
+func (c *Cacher) invalidated(words []string) {
+	c.t.Helper()
+	if words[0] != ">2" || words[2] != "invalidate" {
+		c.t.Fatalf("pushed %q", words)
+	}
+	if words[3] == "_" {
+		clear(c.cache)
+		return
+	}
+	for i := 5; i < len(words); i += 2 {
+		delete(c.cache, words[i])
+	}
+}
+
+// answered takes the reply of a command. An error is no reply: the client does not
+// know then what became of the command.
+func (c *Cacher) answered(r request, words []string) {
+	c.t.Helper()
+	switch {
+	case words[0][0] == '-':
+	case len(r.exec) > 0:
+		words = words[1:]
+		for _, q := range r.exec {
+			n := 1 // of an integer
+			if len(q.reads) > 0 {
+				n = 0
+				if len(q.reads) > 1 {
+					n = 1
+				}
+				for range q.reads {
+					n += valueWords(words[n:])
+				}
+			}
+			c.answered(q, words[:n])
+			words = words[n:]
+		}
+	case r.wrote != "":
+		n, err := strconv.ParseInt(strings.TrimPrefix(words[0], ":"), 10, 64)
+		if err != nil {
+			c.t.Fatalf("%s answered %q", r.line, words)
+		}
+		if _, held := c.cache[r.wrote]; held {
+			c.Hits++
+		}
+		c.see(r, r.wrote, n)
+	case len(r.reads) > 0:
+		if len(r.reads) > 1 {
+			words = words[1:]
+		}
+		for _, key := range r.reads {
+			var n int64
+			if valueWords(words) == 2 {
+				var err error
+				if n, err = strconv.ParseInt(words[1], 10, 64); err != nil {
+					c.t.Fatalf("%s answered %q", r.line, words)
+				}
+			}
+			words = words[valueWords(words):]
+			c.see(r, key, n)
+			c.cache[key] = n
+		}
+	}
+}
+
+// valueWords is how many lines a value, or null, takes.
+func valueWords(words []string) int {
+	if words[0] == "_" {
+		return 1
+	}
+	return 2
+}
+
+// see notes a value that must not be older than what was seen before.
+func (c *Cacher) see(r request, key string, n int64) {
+	c.t.Helper()
+	if n < c.least[key] {
+		c.t.Fatalf("%s: %s is %d after %d was seen", r.line, key, n, c.least[key])
+	}
+	c.least[key] = n
+}
+
+// settled checks the cache after a command, and all that it caused, was heard of.
+func (c *Cacher) settled(r request) {
+	c.t.Helper()
+	for _, q := range append(slices.Clone(r.exec), r) {
+		if n, held := c.cache[q.wrote]; q.wrote != "" && held && n < c.least[q.wrote] {
+			c.t.Fatalf("%s: the cache still holds %d for %s, which the client has made %d", r.line, n, q.wrote, c.least[q.wrote])
+		}
+	}
+}
+
+// Differs takes in what has come and returns the first key whose value is not what
+// the cache holds, "" for none. value reads a key on another connection.
+func (c *Cacher) Differs(value func(key string) int64) (key string, err error) {
+	c.asked = c.asked[:0]
+	if err := c.run(); err != nil {
+		return "", err
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.cache)) {
+		if value(key) != c.cache[key] {
+			return key, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,349 @@
+package process
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/harness"
+)
+
+// raw is a connection of which every byte is compared.
+type raw struct {
+	t *testing.T
+	net.Conn
+}
+
+func dialRaw(t *testing.T, network, addr string) *raw {
+	t.Helper()
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // the test is over
+	return &raw{t, c}
+}
+
+// ask sends lines in one pipeline, and ends with an ECHO. It returns all that comes
+// before the answer to that.
+func (r *raw) ask(lines ...string) string {
+	r.t.Helper()
+	const end = "$3\r\nend\r\n"
+	var b strings.Builder
+	for _, line := range append(lines, "ECHO end") {
+		words := strings.Fields(line)
+		fmt.Fprintf(&b, "*%d\r\n", len(words))
+		for _, w := range words {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+		}
+	}
+	if _, err := r.Write([]byte(b.String())); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		r.t.Fatal(err)
+	}
+	var got []byte
+	buf := make([]byte, 4096)
+	for !strings.HasSuffix(string(got), end) {
+		n, err := r.Read(buf)
+		if err != nil {
+			r.t.Fatalf("%q: %v after %q", lines, err, got)
+		}
+		got = append(got, buf[:n]...)
+	}
+	return strings.TrimSuffix(string(got), end)
+}
+
+// redisSocket starts a redis-server and returns its socket, "" if there is none.
+func redisSocket(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" {
+			t.Fatal("HOLDFAST_REQUIRE_REDIS is set and there is no redis-server")
+		}
+		return ""
+	}
+	// It must not outlive this process, however that ends. The signal is tied to the
+	// thread that starts it, so this one stays with the test.
+	runtime.LockOSThread()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "redis.sock")
+	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has nothing to save
+		_ = cmd.Wait()
+	})
+	if err := Poll(within(t, 30*time.Second), "redis-server", func() bool {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return socket
+}
+
+// ownSteps are what one connection sends, pipeline by pipeline. A step that begins
+// with @ is sent by another connection; the next step writes, so that what the other
+// one caused is there before its reply.
+var ownSteps = []struct {
+	name  string
+	setup []string
+	steps []string
+	// pushed: Redis 7.0 sends messages in front of the reply of PUBLISH, and in the
+	// reply of EXEC; later versions, and this program, send them behind it.
+	pushed bool
+}{
+	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING", "MGET a b c", "MSET a 1 b 2 c 3|PING", "DEL a|GET a|DEL a b"}},
+	{name: "EVAL", steps: []string{"GET k", "EVAL return(redis.call('SET',KEYS[1],'v')) 1 k|PING", "EVAL return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING", "SET k 1|PING",
+		"EVAL return(redis.call('GET','k')) 0|PING", "SET k 1|PING", "EVAL return(1) 1 k", "SET k 1",
+		"EVAL redis.call('SET',KEYS[1],'x')return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING", "SET k 1|PING"}},
+	{name: "MULTI", steps: []string{"GET k", "MULTI|SET k 1|GET k|SET k 2|PING|EXEC|PING", "SET k 9|PING", "MGET a b", "MULTI|SET a 1|SET b 2|EXEC|PING", "GET a", "MULTI|SET a 1|DISCARD|SET a 2|PING"}},
+	{name: "flush", steps: []string{"GET k|GET j", "SET k 1|FLUSHALL|PING", "GET k|FLUSHDB|GET k|PING", "SET k 1|PING"}},
+	{name: "BLMOVE", steps: []string{"LRANGE m 0 -1", "@RPUSH l a", "BLMOVE l m LEFT RIGHT 0|PING", "LRANGE m 0 -1|LRANGE l 0 -1", "BLPOP l m 0|PING"}},
+	{name: "NOLOOP", setup: []string{"CLIENT TRACKING ON NOLOOP"}, steps: []string{"GET k|SET k 1|PING", "GET k|FLUSHALL|PING", "GET k", "@SET k 3", "SET z 1|PING"}},
+	{name: "OPTIN", setup: []string{"CLIENT TRACKING ON OPTIN"}, steps: []string{"GET k|SET k 1|PING", "CLIENT CACHING YES|GET k|SET k 2|PING"}},
+	{name: "OPTOUT", setup: []string{"CLIENT TRACKING ON OPTOUT"}, steps: []string{"GET k|SET k 1|PING", "CLIENT CACHING NO|GET k|SET k 2|PING"}},
+	{name: "REPLY", steps: []string{"GET k", "CLIENT REPLY SKIP|SET k 1|PING", "GET k", "CLIENT REPLY OFF|SET k 1|GET k|SET k 2|CLIENT REPLY ON|PING"}},
+	{name: "PUBLISH", pushed: true, setup: []string{"SUBSCRIBE ch", "PSUBSCRIBE c*"}, steps: []string{"PUBLISH ch m|PING", "PUBLISH ch a|PUBLISH ch b|GET k|PING", "EVAL redis.call('PUBLISH','ch','x')return(7) 0|PING"}},
+}
+
+// behindReplies moves pushes behind the reply that they stand in front of.
+func behindReplies(text string) string {
+	var b, pushes strings.Builder
+	for text != "" {
+		n := 1
+		end := 0
+		for ; n > 0; n-- {
+			head, _, _ := strings.Cut(text[end:], "\r\n")
+			end += len(head) + 2
+			var size int
+			if _, err := fmt.Sscanf(head[1:], "%d", &size); err != nil {
+				size = 0
+			}
+			switch head[0] {
+			case '$':
+				end += size + 2
+			case '*', '>':
+				n += size
+			}
+		}
+		if text[0] == '>' {
+			pushes.WriteString(text[:end])
+		} else {
+			b.WriteString(text[:end])
+			b.WriteString(pushes.String())
+			pushes.Reset()
+		}
+		text = text[end:]
+	}
+	return b.String() + pushes.String()
+}
+
+// A connection is sent what its own commands caused as Redis sends it, at the leader
+// and at a follower: byte for byte, behind the reply of the command and before the
+// next.
+func TestOwn_AsRedis(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	ends := [][2]string{{"tcp", leader.Clients}, {"tcp", c.others(leader)[0].Clients}}
+	if socket := redisSocket(t); socket != "" {
+		ends = append(ends, [2]string{"unix", socket})
+	}
+	for _, s := range ownSteps {
+		t.Run(s.name, func(t *testing.T) {
+			got := make([][]string, len(ends))
+			for i, end := range ends {
+				a, other := dialRaw(t, end[0], end[1]), dialRaw(t, end[0], end[1])
+				other.ask("FLUSHALL")
+				setup := s.setup
+				if setup == nil {
+					setup = []string{"CLIENT TRACKING ON"}
+				}
+				a.ask("HELLO 3")
+				for _, line := range setup {
+					a.ask(line)
+				}
+				for _, step := range s.steps {
+					if line, found := strings.CutPrefix(step, "@"); found {
+						other.ask(line)
+						continue
+					}
+					text := a.ask(strings.Split(step, "|")...)
+					if s.pushed && end[0] == "unix" {
+						text = behindReplies(text)
+					}
+					got[i] = append(got[i], step+" -> "+text)
+				}
+			}
+			for i := 1; i < len(ends); i++ {
+				for k := range got[0] {
+					if got[i][k] != got[0][k] {
+						t.Errorf("leader: %q\n%s: %q", got[0][k], []string{"", "follower", "redis"}[i], got[i][k])
+					}
+				}
+			}
+		})
+	}
+}
+
+// A blocking command that waited is answered before what it caused is sent, and that
+// before the next reply.
+func TestOwn_BlockedMove(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	for _, n := range []*Node{leader, c.others(leader)[0]} {
+		a, other := dialRaw(t, "tcp", n.Clients), dial(t, n)
+		a.ask("HELLO 3", "CLIENT TRACKING ON")
+		for i := range 20 {
+			to := fmt.Sprintf("to%d", i)
+			a.ask("LRANGE " + to + " 0 -1")
+			answer := make(chan string, 1)
+			go func() { answer <- a.ask("BLMOVE from " + to + " LEFT RIGHT 0") }()
+			if err := Poll(within(t, time.Minute), "a client that waits", func() bool {
+				info, err := redis.String(other.Do("INFO", "clients"))
+				return err == nil && strings.Contains(info, "blocked_clients:1")
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.Do("RPUSH", "from", "x"); err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("$1\r\nx\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(to), to)
+			if got := <-answer; got != want {
+				t.Fatalf("try %d at %s: got %q, want %q", i, n.ID, got, want)
+			}
+		}
+	}
+}
+
+// CLIENT TRACKING ON does not report what was acknowledged before it, by any node.
+func TestOwn_TrackingOn(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	rest := c.others(leader)
+	for i := range 60 {
+		w, n := dialRaw(t, "tcp", []*Node{leader, rest[1]}[i%2].Clients), []*Node{rest[0], leader}[i/2%2]
+		a := dialRaw(t, "tcp", n.Clients)
+		a.ask("HELLO 3")
+		w.ask("SET k v", "FLUSHDB", "SET k v")
+		mode := []string{"", " BCAST"}[i%2]
+		if got := a.ask("CLIENT TRACKING ON" + mode); got != "+OK\r\n" {
+			t.Fatalf("try %d: CLIENT TRACKING ON%s at %s was answered %q", i, mode, n.ID, got)
+		}
+		w.ask("SET l v") // the first change that is to be reported
+		want := "+OK\r\n"
+		if mode != "" {
+			invalid := ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n"
+			want = invalid + "l\r\n+OK\r\n" + invalid + "z\r\n"
+		}
+		if got := a.ask("SET z v"); got != want {
+			t.Fatalf("try %d: CLIENT TRACKING ON%s at %s: got %q, want %q", i, mode, n.ID, got, want)
+		}
+		_, _ = a.Close(), w.Close()
+	}
+}
+
+// Clients that cache, at all nodes, change what they have cached while the leader is
+// killed: no cache is ever older than its client's own last acknowledged write, nor
+// than what the client has been told, and in the end all hold what the keys do.
+func TestOwn_CachesThroughKill(t *testing.T) {
+	c := startCluster(t)
+	dead := c.leader()
+	rest := c.others(dead)
+	stop := make(chan struct{})
+	var clients []*harness.Cacher
+	var rounds atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 6 {
+		cl := harness.NewCacher(t, rest[i%2].Clients, "k", uint64(i))
+		clients = append(clients, cl)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := cl.Pipeline(); err != nil {
+					t.Errorf("client %d: %v", i, err)
+					return
+				}
+				rounds.Add(1)
+			}
+		})
+	}
+	until := func(n int64) {
+		t.Helper()
+		n += rounds.Load()
+		if err := Poll(within(t, time.Minute), "rounds", func() bool { return rounds.Load() >= n }); err != nil {
+			t.Error(err)
+		}
+	}
+	until(300)
+	kill(t, dead)
+	until(300)
+	close(stop)
+	wg.Wait()
+	other, hits := dial(t, rest[0]), 0
+	for i, cl := range clients {
+		if err := Poll(within(t, time.Minute), "the cache to hold what the keys do", func() bool {
+			differs, err := cl.Differs(func(key string) int64 {
+				n, err := redis.Int64(other.Do("GET", key))
+				if err != nil && err != redis.ErrNil {
+					t.Fatal(err)
+				}
+				return n
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return differs == ""
+		}); err != nil {
+			t.Errorf("client %d: %v", i, err)
+		}
+		hits += cl.Hits
+	}
+	if hits == 0 {
+		t.Error("no client has changed what it had cached")
+	}
+}
+
+// While a follower cannot hear from the leader, nobody waits for events for longer
+// than the bound: a connection that tracks is told to drop what it has cached.
+func TestOwn_Paused(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	n := c.others(leader)[0]
+	a := dialRaw(t, "tcp", n.Clients)
+	a.ask("HELLO 3", "CLIENT TRACKING ON", "GET k")
+	if err := leader.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leader.Signal(syscall.SIGCONT) }) // it may have been killed
+	// Either the new leader answers, or nobody does in time: both are answers.
+	for range 20 {
+		if got := a.ask("SET k v", "PING"); !strings.HasSuffix(got, "+PONG\r\n") {
+			t.Fatalf("answered %q", got)
+		}
+	}
+}
