@@ -29,7 +29,7 @@ func TestReadRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fsm.Record{Header: header, Groups: []fsm.RecordGroup{{Session: id, Seq: 2, Ops: []fsm.RecordOp{
+	want := fsm.Record{Header: header, Sessions: []fsm.SessionID{id}, Groups: []fsm.RecordGroup{{Session: id, Seq: 2, Ops: []fsm.RecordOp{
 		{Commands: []fsm.RecordCommand{{DB: 0, Args: []string{"set", "k", "v"}}}},
 		{Transaction: true, Watches: []fsm.Watch{{DB: 1, Key: "w", Version: 7}}, Commands: []fsm.RecordCommand{{DB: 2, Args: []string{"get", "k"}}}},
 	}}}}

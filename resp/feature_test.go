@@ -1,6 +1,7 @@
 package resp_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -15,10 +16,13 @@ func TestFeature(t *testing.T) {
 	table.Find([]byte("object")).FindSub([]byte("encoding")).Feature = fsm.MaxFeatures + 1
 	table.Find([]byte("decr")).Feature = fsm.MaxFeatures
 	c := dial(t, serve(t, f))
-	const tooNew = "-ERR 'incr' needs feature version 3 and the cluster uses 2: upgrade every node first"
+	refusal := func(name string) string {
+		return fmt.Sprintf("-ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first", name, fsm.MaxFeatures+1, fsm.MaxFeatures)
+	}
+	tooNew := refusal("incr")
 	c.expect(
 		"INCR n", tooNew,
-		"OBJECT ENCODING n", "-ERR 'object encoding' needs feature version 3 and the cluster uses 2: upgrade every node first",
+		"OBJECT ENCODING n", refusal("object encoding"),
 	)
 	c.send("SET k v", "INCR n", "GET k")
 	c.want("+OK", tooNew, "$1\nv")
