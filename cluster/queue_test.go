@@ -243,7 +243,7 @@ func (w *waiter) tryBlock(args []string) ([]byte, error) {
 		raw[i] = []byte(a)
 	}
 	w.group.Command(w.node.Table().Find(raw[0]), 0, raw)
-	return w.s.Block(&w.group, w.origin)
+	return w.s.Block(&w.group, w.origin, false)
 }
 
 // finish stops the clients, those that wait by elements for all of them.

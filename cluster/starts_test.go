@@ -87,7 +87,7 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 		w.group.Reset(2, w.origin)
 		w.group.Command(w.node.Table().Find([]byte("blpop")), 0, [][]byte{[]byte("blpop"), []byte(key), []byte("0")})
 		go func() {
-			reply, err := w.s.Block(&w.group, w.origin)
+			reply, err := w.s.Block(&w.group, w.origin, false)
 			done <- result{string(reply), err}
 		}()
 		return done

@@ -473,10 +473,13 @@ func (c *testCluster) remove(id string) {
 // dropGraces is that of package cluster, and some more.
 const dropGraces = 100
 
-// mended waits until the whole cluster goes by fsm.FeatureMend.
-func (c *testCluster) mended() {
+// mended waits until nodes, all if none are given, go by fsm.FeatureMend.
+func (c *testCluster) mended(ids ...string) {
 	c.t.Helper()
-	for _, id := range c.ids() {
+	if len(ids) == 0 {
+		ids = c.ids()
+	}
+	for _, id := range ids {
 		eventually(c.t, "the feature version of "+id, func() bool {
 			features := 0
 			c.node(id).View(func(m *fsm.Machine) { features = m.Features() })
