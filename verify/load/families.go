@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -25,6 +26,7 @@ type Families struct {
 	wg     sync.WaitGroup
 
 	commands []string // those of familyCommands that the cluster knows
+	reads    string   // the command that shows all of a value
 
 	count atomic.Int64 // commands that were answered, and not with an error
 }
@@ -59,7 +61,7 @@ var familyWords = []string{"a", "b", "c", "dd"}
 // StartFamilies starts the clients. Commands that the cluster does not know, because
 // its nodes begin with an older build, are left out for good.
 func StartFamilies(ctx context.Context, addrs []string, login Login, prefix string, seed uint64) (*Families, error) {
-	f := &Families{addrs: addrs, login: login, prefix: prefix}
+	f := &Families{addrs: addrs, login: login, prefix: prefix, reads: "TYPE"}
 	c, err := Dial(ctx, addrs[0], login, 5*time.Second)
 	if err != nil {
 		return nil, err
@@ -75,8 +77,12 @@ func StartFamilies(ctx context.Context, addrs []string, login Login, prefix stri
 			f.commands = append(f.commands, text)
 		}
 	}
-	if err := c.Close(); err != nil {
+	v, err := c.Do("DUMP", prefix+"s")
+	if err := errors.Join(err, c.Close()); err != nil {
 		return nil, err
+	}
+	if v.Err == "" {
+		f.reads = "DUMP"
 	}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	for id := range 2 * len(addrs) {
@@ -166,7 +172,7 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 		args := f.args(rng, f.commands[rng.IntN(len(f.commands))])
 		cmds = append(cmds, args)
 		if len(args) > 1 && strings.HasPrefix(args[1], f.prefix) && args[0] != "PUBLISH" {
-			cmds = append(cmds, []string{"DUMP", args[1]})
+			cmds = append(cmds, []string{f.reads, args[1]})
 		}
 	}
 	switch rng.IntN(4) {
@@ -190,7 +196,7 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 // changes.
 func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	key := f.prefix + "w" + strconv.Itoa(rng.IntN(6))
-	steps := [][][]string{{{"WATCH", key}, {"GET", key}}, {{"MULTI"}, {"SET", key, "mine", "PX", "50"}, {"DUMP", key}, {"EXEC"}}}
+	steps := [][][]string{{{"WATCH", key}, {"GET", key}}, {{"MULTI"}, {"SET", key, "mine", "PX", "50"}, {f.reads, key}, {"EXEC"}}}
 	if rng.IntN(2) == 0 {
 		steps = [][][]string{{{"SET", key, "x"}, {"DEL", key}}}
 	}
