@@ -57,7 +57,7 @@ type Node struct {
 	// contacts are what the members said of themselves last, by id.
 	contacts map[string]Contact
 
-	members sync.Mutex // held while a change of the members is checked and made
+	members changeLock
 
 	transferring atomic.Bool // a transfer of leadership is under way
 
@@ -86,6 +86,7 @@ func Open(cfg Config) (*Node, error) {
 		contacts:      make(map[string]Contact),
 		relearn:       make(chan struct{}, 1),
 		phase:         "starting",
+		members:       newChangeLock(),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	stores, err := cfg.OpenStores(storage.Config{
