@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -80,6 +81,9 @@ func (w *world) strike(f Fault) (bit bool) {
 		return b.island()
 	case "snapshot":
 		return b.snapshot()
+	}
+	if bit, known := b.operate(); known {
+		return bit
 	}
 	panic("sim: no such fault: " + f.Kind)
 }
@@ -373,7 +377,9 @@ func (b *blow) island() bool {
 	heal := b.w.net.cut(b.isolated(leader))
 	for _, id := range without(b.w.ids(), leader) {
 		b.w.wg.Go(func() {
-			_ = p.n.RemoveMember(id) // what became of it is the audit's to see
+			// By force, because the leader would ask the others first. What became of it is
+			// the audit's to see.
+			_, _ = p.n.Remove(context.Background(), id, true)
 		})
 	}
 	b.wait()

@@ -210,6 +210,7 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 		}
 		s.Faults = append(s.Faults, f)
 	}
+	s.operate(span)
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return s
 }
@@ -220,5 +221,5 @@ func Kinds() []string {
 	for _, c := range recipes {
 		kinds = append(kinds, c.kind)
 	}
-	return kinds
+	return append(kinds, operatorKinds...)
 }

@@ -204,8 +204,8 @@ func (w *world) buryAfter(nd *node, p *process, loud bool) {
 const restartAfter = 300 * time.Millisecond
 
 // planned are the exits that the product is made to take, by what stands in
-// their reasons: hashicorp/raft issues 697 and 696, and cluster/staleend.go.
-var planned = []string{errGap.Error(), "cannot propose", "a snapshot took the place of entries"}
+// their reasons: hashicorp/raft issue 697, and cluster/staleend.go.
+var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
 // exited is what the product calls when a process must end.
 func (w *world) exited(nd *node, p *process, err error) {
