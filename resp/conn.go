@@ -151,12 +151,12 @@ func (c *conn) take(args [][]byte) {
 		return
 	}
 	stats := c.srv.metrics.byCommand[cmd.ID()]
-	switch {
-	case !c.info.authed && c.needsAuth():
-		c.refuse(stats, msgNoAuth)
+	switch { // in the order of Redis: what is no command at all is not a matter of passwords
 	case !cmd.ArityOK(len(args)):
 		c.refuse(stats, fsm.WrongArity(cmd.Name))
 	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
+	case !c.info.authed && c.needsAuth():
+		c.refuse(stats, msgNoAuth)
 	case c.denied(args, stats):
 	case c.tooNew(cmd, args, stats):
 	case c.refusedElsewhere(cmd, args, stats):
@@ -205,15 +205,7 @@ func (c *conn) knownSub(cmd *fsm.Command, args [][]byte, stats *series) bool {
 func (c *conn) session(args [][]byte) {
 	r := c.srv.findRow(args[0])
 	if r == nil {
-		if !c.info.authed && c.needsAuth() {
-			c.refuse(nil, msgNoAuth)
-		} else {
-			c.refuse(nil, fsm.UnknownCommand(args))
-		}
-		return
-	}
-	if !r.noAuth && !c.info.authed && c.needsAuth() {
-		c.refuse(r.stats, msgNoAuth)
+		c.refuse(nil, fsm.UnknownCommand(args))
 		return
 	}
 	if r.subs != nil && len(args) > 1 {
@@ -227,6 +219,8 @@ func (c *conn) session(args [][]byte) {
 	switch {
 	case !r.cmd.ArityOK(len(args)):
 		c.refuse(r.stats, fsm.WrongArity(r.fullName()))
+	case !r.noAuth && !c.info.authed && c.needsAuth():
+		c.refuse(r.stats, msgNoAuth)
 	case c.restricted() && !r.subscribed:
 		c.refuse(r.stats, msgRestricted(r.fullName()))
 	case c.listens(&r.cmd, args):

@@ -161,7 +161,7 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	if !c.info.authed && c.needsAuth() {
-		return fsm.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+		return fsm.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	}
 	if named {
 		c.setName(string(name))

@@ -406,11 +406,21 @@ func TestAuth(t *testing.T) {
 		if cmd.Name == "exec" {
 			want = "-EXECABORT Transaction discarded because of: " + noauth[1:]
 		}
-		c.expect(cmd.Name, want)
-		c.expect(strings.TrimSpace(cmd.Name+" "+strings.Repeat("x ", 3)), want)
+		for n := 1; n < 6; n++ {
+			line := strings.TrimSpace(cmd.Name + " " + strings.Repeat("x ", n-1))
+			switch got := c.do(line); {
+			case got == want+"\n":
+			case strings.Contains(got, "ERR unknown subcommand 'x'"):
+			case strings.HasPrefix(got, "-ERR unknown command") && cmd.Flags&fsm.Internal != 0:
+			case strings.Contains(got, "ERR wrong number of arguments for") && !cmd.ArityOK(n):
+			case strings.Contains(got, "EXECABORT Transaction discarded because of: wrong number") && !cmd.ArityOK(n):
+			default:
+				t.Errorf("%s before AUTH: %q", line, got)
+			}
+		}
 	}
-	c.expect("NOPE", noauth, "RESET", "+RESET", "GET a", noauth,
-		"HELLO 3", "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+	c.expect("NOPE", "-ERR unknown command 'NOPE', with args beginning with: ", "RESET", "+RESET", "GET a", noauth,
+		"HELLO 3", "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
 		"AUTH a b c", "-ERR syntax error",
 		"AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.",
 		"AUTH secret", "+OK", "GET a", "$-1",

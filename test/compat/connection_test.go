@@ -97,3 +97,15 @@ func TestStrictIntegers(t *testing.T) {
 		}
 	})
 }
+
+// Before a connection has authenticated, what is no command, or has the wrong number of
+// arguments, is refused as such, and only the rest for want of a password.
+func TestBeforeAuth(t *testing.T) {
+	p := newPair(t, 2)
+	p.setup("CONFIG SET requirepass secret")
+	t.Cleanup(func() { p.setup(`CONFIG SET requirepass ""`) })
+	p.bare().Do("FOO", "FOO bar", "GET", "GET k", "GET k l", "CONFIG", "CONFIG FOO", "CONFIG GET", "CONFIG GET x", "OBJECT FOO k", "OBJECT HELP", "OBJECT ENCODING",
+		"CLIENT", "CLIENT FOO", "CLIENT ID", "CLIENT ID x", "XADD", "XADD k", "EVAL", "EVAL x 0", "MULTI", "MULTI x", "EXEC", "PING", "SUBSCRIBE", "SUBSCRIBE ch", "SENTINEL masters",
+		"HELLO", "HELLO 3", "HELLO 3 SETNAME x", "HELLO 4", "HELLO x", "HELLO 3 FOO", "HELLO 3 AUTH default wrong", "AUTH", "AUTH a b c", "AUTH wrong", "RESET", "GET k", "AUTH secret", "GET k")
+	p.bare().Do("QUIT x")
+}
