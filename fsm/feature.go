@@ -23,7 +23,8 @@ const (
 	// node's earlier start do not run behind a later start in the same entry;
 	// WATCH of an absent key notices SWAPDB; a reply that was served to a waiter
 	// stays until its node has it or has started anew; ZUNIONSTORE and its kin keep
-	// a score of -0 in every large result.
+	// a score of -0 in every large result; there are settings besides
+	// notify-keyspace-events.
 	FeatureMend = 2
 
 	// FeatureBudget makes room in the script cache by last use: see scriptCache.

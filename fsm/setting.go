@@ -1,6 +1,10 @@
 package fsm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
 
 // Settings are values that CONFIG SET changes for the whole cluster: they are in
 // the log and in snapshots, so that every node goes by them, and a restarted one
@@ -9,19 +13,32 @@ import "encoding/binary"
 // SettingNotify is notify-keyspace-events.
 const SettingNotify = "notify-keyspace-events"
 
-// Internal commands behind CONFIG SET and CONFIG GET of a setting.
+// Internal commands behind CONFIG SET and CONFIG GET. Those of several settings know
+// every setting, the others notify-keyspace-events only, as all programs do.
 const (
-	SetSettingCommand = "_setsetting"
-	GetSettingCommand = "_getsetting"
+	SetSettingCommand  = "_setsetting"
+	GetSettingCommand  = "_getsetting"
+	SetSettingsCommand = "_setsettings"
+	GetSettingsCommand = "_getsettings"
+)
+
+// Bounds of settings. What a value means is known to who sets it.
+const (
+	maxSettings     = 512
+	maxSettingName  = 64
+	maxSettingValue = 512
 )
 
 var settingCommands = []Command{
 	{Name: SetSettingCommand, Arity: 3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "name value", Doc: "Change a setting of the cluster, for CONFIG SET", Run: setSetting},
+	{Name: SetSettingsCommand, Arity: -3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Feature: FeatureMend, Complexity: "O(N) where N is the number of settings of the cluster", Syntax: "name value [name value ...]", Doc: "Change settings of the cluster, all or none, for CONFIG SET", Run: setSettings},
+	{Name: GetSettingsCommand, Arity: 1, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Feature: FeatureMend, Complexity: "O(N) where N is the number of settings of the cluster", Doc: "Answer the settings of the cluster that were ever changed, for CONFIG GET", Run: getSettings},
 	{Name: GetSettingCommand, Arity: 2, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "name", Doc: "Answer a setting of the cluster, for CONFIG GET", Run: getSetting},
 }
 
 const (
 	msgNoSetting   = "ERR there is no such setting"
+	msgSettingArgs = "ERR settings are not pairs of a name and a value, or are too long or too many"
 	msgNoticeClass = "ERR Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
 	msgNoMisses    = "ERR Events of class 'm' are not sent: reads do not go through the log."
 )
@@ -30,16 +47,60 @@ func setSetting(c *Ctx, args [][]byte) Reply {
 	if string(args[1]) != SettingNotify {
 		return Error(msgNoSetting)
 	}
-	n, ok := parseNotices(string(args[2]))
-	switch {
-	case !ok:
-		return Error(msgNoticeClass)
-	case n&noticeOf('m') != 0:
-		return Error(msgNoMisses)
+	n, refusal := noticesOf(args[2])
+	if refusal != "" {
+		return Error(refusal)
 	}
 	c.change()
 	c.m.notices = n
 	return OK
+}
+
+// noticesOf reads a value of notify-keyspace-events, or says why it is refused.
+func noticesOf(value []byte) (n notices, refusal string) {
+	n, ok := parseNotices(string(value))
+	switch {
+	case !ok:
+		return 0, msgNoticeClass
+	case n&noticeOf('m') != 0:
+		return 0, msgNoMisses
+	}
+	return n, ""
+}
+
+func setSettings(c *Ctx, args [][]byte) Reply {
+	next, notices := maps.Clone(c.m.settings), c.m.notices
+	if next == nil {
+		next = make(map[string]string)
+	}
+	args = args[1:]
+	for ; len(args) > 1; args = args[2:] {
+		name, value := string(args[0]), string(args[1])
+		if name == SettingNotify {
+			var refusal string
+			if notices, refusal = noticesOf(args[1]); refusal != "" {
+				return Error(refusal)
+			}
+			continue
+		}
+		if next[name] = value; len(name) > maxSettingName || len(value) > maxSettingValue {
+			return Error(msgSettingArgs)
+		}
+	}
+	if len(args) > 0 || len(next) > maxSettings {
+		return Error(msgSettingArgs)
+	}
+	c.change()
+	c.m.settings, c.m.notices = next, notices
+	return OK
+}
+
+func getSettings(c *Ctx, args [][]byte) Reply {
+	all := []string{SettingNotify, c.m.notices.String()}
+	for _, name := range slices.Sorted(maps.Keys(c.m.settings)) {
+		all = append(all, name, c.m.settings[name])
+	}
+	return Strings(all...)
 }
 
 func getSetting(c *Ctx, args [][]byte) Reply {
@@ -51,11 +112,27 @@ func getSetting(c *Ctx, args [][]byte) Reply {
 
 // appendSettings writes the settings that are not as they are at first.
 func (m *Machine) appendSettings(b []byte) []byte {
-	if m.notices == 0 {
-		return b
+	if m.notices != 0 {
+		b = appendString(append(b, recordSetting), SettingNotify)
+		b = binary.AppendUvarint(b, uint64(m.notices))
 	}
-	b = appendString(append(b, recordSetting), SettingNotify)
-	return binary.AppendUvarint(b, uint64(m.notices))
+	for _, name := range slices.Sorted(maps.Keys(m.settings)) {
+		b = appendString(appendString(append(b, recordValue), name), m.settings[name])
+	}
+	return b
+}
+
+// settingValue reads a setting that is kept as text.
+func (m *Machine) settingValue(d *decoder) {
+	name, value := string(d.bytes()), string(d.bytes())
+	if len(name) > maxSettingName || len(value) > maxSettingValue || len(m.settings) >= maxSettings {
+		d.fail()
+		return
+	}
+	if m.settings == nil {
+		m.settings = make(map[string]string)
+	}
+	m.settings[name] = value
 }
 
 // setting reads a record of appendSettings.

@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -45,5 +46,64 @@ func TestSetting_Snapshot(t *testing.T) {
 		if got, want := w.apply(1, false, []string{"set", "k", "v"}, []string{"del", "k"}), []string{"1 db0 k set session 0 origin 1"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
+	}
+}
+
+// Settings that are kept as text are changed all or none, are in snapshots, and need
+// FeatureMend.
+func TestSettings(t *testing.T) {
+	m := fsm.New(fsm.NewTable())
+	w := eventWriter{t: t, m: m, stamp: 1}
+	set := func(words ...string) string {
+		t.Helper()
+		return string(w.result(1, false, append([]string{fsm.SetSettingsCommand}, words...)).Groups[0].Reply)
+	}
+	if got := set("hz", "50"); !strings.HasPrefix(got, "-ERR '_setsettings' needs feature version") {
+		t.Errorf("below FeatureMend: %q", got)
+	}
+	w.index++
+	if _, err := m.Apply(w.index, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1}, fsm.TermStart{ClusterID: "c", Features: fsm.FeatureMend})); err != nil {
+		t.Fatal(err)
+	}
+	get := func(m *fsm.Machine) string {
+		t.Helper()
+		var g fsm.Group
+		g.Reset(2, 1)
+		g.Command(m.Table().Find([]byte(fsm.GetSettingsCommand)), 0, [][]byte{nil})
+		out, _, err := m.Read(nil, fsm.ReadRequest{Body: g.Bytes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(out), "\r\n", " ")
+	}
+	const want = "*6 $22 notify-keyspace-events $3 xKE $2 hz $2 50 $11 lfu-decay-t $0  "
+	for _, c := range [][3]string{
+		{"hz 50 lfu-decay-t EMPTY notify-keyspace-events KEx", "+OK"},
+		{"hz 60 notify-keyspace-events KEq", "-ERR Invalid event class character. Use 'Ag$lshzxeKEtmdn'."},
+		{"hz 60 more", "-ERR settings are not pairs of a name and a value, or are too long or too many"},
+		{"hz " + strings.Repeat("x", 513), "-ERR settings are not pairs of a name and a value, or are too long or too many"},
+	} {
+		if got := set(strings.Fields(c[0])...); got != c[1]+"\r\n" {
+			t.Errorf("%s answered %q, want %q", c[0], got, c[1])
+		}
+	}
+	set("lfu-decay-t", "")
+	fork := m.Fork()
+	set("hz", "70")
+	var b bytes.Buffer
+	if err := fork.WriteSnapshot(&b, m.Sessions()); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := fsm.ReadSnapshot(&b, fsm.NewTable())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*fsm.Machine{fork, restored} {
+		if got := get(m); got != want {
+			t.Errorf("settings %q, want %q", got, want)
+		}
+	}
+	if got := get(m); !strings.Contains(got, "$2 70 ") {
+		t.Errorf("settings %q", got)
 	}
 }

@@ -37,6 +37,7 @@ const (
 	recordScript  = 'L'
 	recordLibrary = 'F' // of functions
 	recordSetting = 'G' // a setting of the cluster
+	recordValue   = 'v' // a setting of the cluster that is kept as text
 	recordWaiter  = 'W' // after the sessions
 	recordServed  = 'w' // reply of the waiter before it, until all is there
 	recordUsers   = 'U' // ACL users
@@ -505,6 +506,8 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.replies(d)
 		case recordSetting:
 			l.m.setting(d)
+		case recordValue:
+			l.m.settingValue(d)
 		case recordWaiter:
 			if err := l.waits(d); err != nil {
 				return err
