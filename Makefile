@@ -149,10 +149,12 @@ compose-test: docker ## start deploy/compose.yml, kill the leader's container, f
 	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose$$' ./test/deploy
 
 .PHONY: docs
-docs: ## write docs/commands.md anew from the command table, and the code in docs/recipes
+docs: ## write docs/commands.md and docs/config.md anew from their tables, and the code in docs/recipes
 	@mkdir -p docs
 	$(GO) run ./cmd/holdfast commands > docs/commands.md.new
 	mv docs/commands.md.new docs/commands.md
+	$(GO) run ./cmd/holdfast settings > docs/config.md.new
+	mv docs/config.md.new docs/config.md
 	$(GO) run ./test/recipes/pages
 
 .PHONY: clean

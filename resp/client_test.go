@@ -314,9 +314,9 @@ func TestConfig(t *testing.T) {
 		"CONFIG GET save appendonly", "*4\n$10\nappendonly\n$3\nyes\n$4\nsave\n$0\n",
 		"CONFIG SET notify-keyspace-events ”", "+OK", "CONFIG SET appendonly YES timeout 0", "+OK",
 		"CONFIG SET nope 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'nope'",
-		"CONFIG SET timeout 5", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - it is fixed to '0' while the node runs",
+		"CONFIG SET timeout 5", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - it stays '0': idle connections are not closed",
 		"CONFIG SET timeout 0 timeout 0", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter",
-		"CONFIG SET requirepass x timeout 5", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - it is fixed to '0' while the node runs",
+		"CONFIG SET requirepass x timeout 5", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - it stays '0': idle connections are not closed",
 		"CONFIG GET requirepass", "*2\n$11\nrequirepass\n$0\n",
 		"CONFIG SET a b c", "-ERR syntax error", "CONFIG SET a", "-ERR wrong number of arguments for 'config|set' command",
 	)

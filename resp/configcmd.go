@@ -17,56 +17,45 @@ import (
 var configRows = []row{
 	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
 		{cmd: fsm.Command{Name: "get", Arity: -3, Since: "2.0.0", Complexity: "O(N) where N is the number of patterns", Syntax: "parameter [parameter ...]", Doc: "Settings whose names match patterns"}, words: "admin noscript loading stale", run: configGet},
-		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; others only to the value that they have"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
+		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; other parameters of Redis are kept without effect or refused: see docs/config.md"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
 		{cmd: fsm.Command{Name: "resetstat", Arity: 2, Since: "2.0.0", Complexity: "O(1)", Doc: "Make the statistics of INFO count from zero"}, words: "admin noscript loading stale", run: configResetstat},
 		{cmd: fsm.Command{Name: "rewrite", Arity: 2, Since: "2.8.0", Complexity: "O(1)", Doc: "Refused: there is no configuration file"}, words: "admin noscript loading stale", run: configRewrite},
 		helpRow("5.0.0"),
 	}},
 }
 
-// settings are what CONFIG GET prints. What clients ask for is here, with the
-// value by which this server behaves; a parameter of Redis that has no
-// counterpart is missing. A few can be changed: see configSet. Setting another one
-// to the value that it has is accepted, because programs do that as they start,
-// and everything else is refused, because it would not happen.
+// settings are what CONFIG GET prints: all parameters of Redis 7.0.15, with the value
+// by which this server behaves, if it has one. Those that the cluster keeps are as
+// they are at first: see replicated.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port)
 	if host, _, err := net.SplitHostPort(s.cfg.Addr); err == nil {
 		bind = host
 	}
-	all := map[string]string{
+	all := make(map[string]string)
+	for name, p := range parameterNames {
+		all[name] = p.start
+	}
+	maps.Copy(all, map[string]string{
 		"acl-pubsub-default":         channelDefaults[s.openChannels.Load()],
-		"aclfile":                    "",
 		"appendfsync":                "always",
 		"appendonly":                 "yes",
 		"bind":                       bind,
 		"client-output-buffer-limit": fmt.Sprintf("normal 0 0 0 slave 0 0 0 pubsub %d %d %d", l.PushHard, l.PushSoft, int(l.PushSoftTime.Seconds())),
+		"client-query-buffer-limit":  strconv.Itoa(l.MaxCommand),
 		"cluster-enabled":            yesNo(s.cfg.Mode == Clustered),
-		"daemonize":                  "no",
 		"databases":                  strconv.Itoa(fsm.Databases),
 		"dir":                        s.cfg.DataDir,
-		"lazyfree-lazy-expire":       "no",
-		"lazyfree-lazy-user-del":     "no",
 		"maxclients":                 strconv.Itoa(l.MaxClients),
-		"maxmemory":                  "0",
-		"maxmemory-policy":           "noeviction",
 		"notify-keyspace-events":     "",
 		"port":                       port,
 		"proto-max-bulk-len":         strconv.Itoa(l.MaxBulk),
 		"protected-mode":             "no",
-		"replica-read-only":          "yes",
-		"replica-serve-stale-data":   "yes",
 		"requirepass":                s.requirePass(),
-		"save":                       "",
-		"slave-read-only":            "yes",
-		"slave-serve-stale-data":     "yes",
 		"tracking-table-max-keys":    strconv.Itoa(trackingTableMaxKeys),
 		"tcp-keepalive":              strconv.Itoa(int(guardKeepAlive.Seconds())),
-		"timeout":                    "0",
-		"tls-port":                   "0",
-		"unixsocket":                 "",
-	}
+	})
 	for name, b := range boundedSettings {
 		all[name] = strconv.FormatInt(b.get(s), 10)
 	}
@@ -75,49 +64,93 @@ func (s *Server) settings() map[string]string {
 
 func configGet(c *conn, args [][]byte) fsm.Reply {
 	all := c.srv.settings()
-	if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), fsm.SettingNotify) }) {
-		value, err := c.replicated(fsm.SettingNotify)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), name) }) {
+			names = append(names, name)
+		}
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return name == fsm.SettingNotify || isReplicated(name) }) {
+		kept, err := c.replicated()
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		all[fsm.SettingNotify] = value
+		for name, value := range kept {
+			all[name] = value
+			if p := parameterNames[name]; p != nil && p.alias != "" {
+				all[p.alias] = value
+			}
+		}
 	}
 	var out []fsm.Reply
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), name) }) {
-			out = append(out, fsm.Bulk(name), fsm.Bulk(all[name]))
-		}
+	for _, name := range names {
+		out = append(out, fsm.Bulk(name), fsm.Bulk(all[name]))
 	}
 	return fsm.Map(out)
 }
 
-// replicated reads a setting of the whole cluster: linearizably, or as this node
-// knows it while there is no leader.
-func (c *conn) replicated(name string) (string, error) {
+// replicated reads the settings of the whole cluster that were ever changed:
+// linearizably, or as this node knows them while there is no leader.
+func (c *conn) replicated() (map[string]string, error) {
+	words := [][]byte{[]byte(fsm.GetSettingsCommand)}
+	if c.srv.cluster.FeatureVersion(fsm.FeatureMend) < fsm.FeatureMend {
+		words = [][]byte{[]byte(fsm.GetSettingCommand), []byte(fsm.SettingNotify)}
+	}
 	get := func(local bool) ([]byte, error) {
-		row := c.srv.table.Find([]byte(fsm.GetSettingCommand))
-		c.group.Command(row, c.db, [][]byte{[]byte(row.Name), []byte(name)})
+		c.group.Command(c.srv.table.Find(words[0]), c.db, words)
 		defer c.reset()
 		return c.do(local)
 	}
 	out, err := get(false)
 	if err != nil {
 		if out, err = get(true); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	_, value, ok := bytes.Cut(out, []byte("\r\n"))
-	if !ok || out[0] != '$' {
-		return "", fmt.Errorf("read setting %s: unexpected answer %q", name, out)
+	if len(words) > 1 {
+		value, rest, ok := cutBulk(out)
+		if !ok || len(rest) > 0 {
+			return nil, fmt.Errorf("read %s: unexpected answer %q", words[1], out)
+		}
+		return map[string]string{fsm.SettingNotify: value}, nil
 	}
-	return string(bytes.TrimSuffix(value, []byte("\r\n"))), nil
+	head, _, n := replyHead(out)
+	rest, all := out[head:], make(map[string]string)
+	for ; n > 1; n -= 2 {
+		var name, value string
+		var ok, ok2 bool
+		name, rest, ok = cutBulk(rest)
+		value, rest, ok2 = cutBulk(rest)
+		if !ok || !ok2 {
+			break
+		}
+		all[name] = value
+	}
+	if n != 0 || head == 0 {
+		return nil, fmt.Errorf("read settings: unexpected answer %q", out)
+	}
+	return all, nil
 }
 
-// replicate changes a setting of the whole cluster. refusal is why the cluster
-// does not take the value.
-func (c *conn) replicate(name, value string) (refusal string, err error) {
-	row := c.srv.table.Find([]byte(fsm.SetSettingCommand))
-	c.group.Command(row, c.db, [][]byte{[]byte(row.Name), []byte(name), []byte(value)})
+// cutBulk takes a bulk string from the beginning of replies.
+func cutBulk(b []byte) (value string, rest []byte, ok bool) {
+	n := replyLen(b)
+	head, payload, _ := replyHead(b)
+	if n == 0 || b[0] != '$' || payload < 2 {
+		return "", b, false
+	}
+	return string(b[head : head+payload-2]), b[n:], true
+}
+
+// replicate changes settings of the whole cluster, given as names and values: all or
+// none. refusal is why the cluster does not take them. Programs from before
+// fsm.FeatureMend know notify-keyspace-events only.
+func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
+	command := fsm.SetSettingsCommand
+	if len(pairs) == 2 && string(pairs[0]) == fsm.SettingNotify {
+		command = fsm.SetSettingCommand
+	}
+	c.group.Command(c.srv.table.Find([]byte(command)), c.db, slices.Concat([][]byte{[]byte(command)}, pairs))
 	defer c.reset()
 	out, err := c.do(false)
 	switch {
@@ -139,40 +172,40 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	}
 	all := c.srv.settings()
 	changes := make(map[string]string)
-	for i := 2; i < len(args); i += 2 {
-		name, value := strings.ToLower(string(args[i])), string(args[i+1])
-		current, known := all[name]
-		if !known {
+	for i := 2; i < len(args); i += 2 { // first what is wrong with the names, as in Redis
+		name := settingName(args[i])
+		if _, known := all[name]; !known {
 			return fsm.Error("ERR Unknown option or number of arguments for CONFIG SET - '" + string(args[i]) + "'")
+		}
+		if p := parameterNames[name]; p != nil && p.class >= immutable {
+			return failed(string(args[i]), map[parameterClass]string{immutable: "can't set immutable config", protected: "can't set protected config"}[p.class])
 		}
 		if _, twice := changes[name]; twice {
 			return failed(string(args[i]), "duplicate parameter")
 		}
-		number, isNumber := boundedSettings[name]
-		switch {
-		case name == "requirepass", name == fsm.SettingNotify:
-		case isNumber:
-			if _, wrong := number.check(value); wrong != "" {
-				return failed(string(args[i]), wrong)
-			}
-		case name == "acl-pubsub-default":
-			if value = strings.ToLower(value); value != channelDefaults[false] && value != channelDefaults[true] {
-				return failed(string(args[i]), "argument(s) must be one of the following: allchannels, resetchannels")
-			}
-		default:
-			if !strings.EqualFold(value, current) {
-				return failed(string(args[i]), "it is fixed to '"+current+"' while the node runs")
-			}
+		changes[name] = string(args[i+1])
+	}
+	var pairs [][]byte // that the cluster keeps
+	for i := 2; i < len(args); i += 2 {
+		name := settingName(args[i])
+		value, wrong := checkSetting(name, changes[name], all[name])
+		if wrong != "" {
+			return failed(string(args[i]), wrong)
 		}
-		changes[name] = value
+		if changes[name] = value; name == fsm.SettingNotify || isReplicated(name) {
+			pairs = append(pairs, []byte(name), []byte(value))
+		}
+	}
+	if text := withoutEffect(changes); text != "" {
+		c.srv.log.Info("settings without effect", "client", c.id, "settings", text)
 	}
 	// First what can fail.
-	if value, ok := changes[fsm.SettingNotify]; ok {
-		refusal, err := c.replicate(fsm.SettingNotify, value)
+	if len(pairs) > 0 {
+		refusal, err := c.replicate(pairs)
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		if refusal != "" {
+		if refusal != "" { // the only one that the cluster itself checks
 			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
 		}
 	}
@@ -196,6 +229,47 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Error(errorText(incomplete))
 	}
 	return fsm.OK
+}
+
+// settingName is the name under which a parameter is kept.
+func settingName(word []byte) string {
+	name := strings.ToLower(string(word))
+	if p := parameterNames[name]; p != nil {
+		return p.name
+	}
+	return name
+}
+
+// withoutEffect lists what is kept and has no effect.
+func withoutEffect(changes map[string]string) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		if isReplicated(name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// maxTuning bounds a value that the cluster keeps: see fsm.SetSettingsCommand.
+const maxTuning = 512
+
+// checkSetting reads a value of a setting that can be changed, or says why it is
+// refused.
+func checkSetting(name, value, current string) (canonical, wrong string) {
+	number, isNumber := boundedSettings[name]
+	switch {
+	case isNumber:
+		_, wrong = number.check(value)
+		return value, wrong
+	case name == "acl-pubsub-default":
+		return enumKind(channelDefaults[true], channelDefaults[false])(value)
+	case parameterNames[name] == nil:
+		return value, ""
+	case len(value) > maxTuning:
+		return "", "the value is longer than 512 bytes"
+	}
+	return parameterNames[name].check(value, current)
 }
 
 // maxACLLog bounds acllog-max-len: an entry may hold a key.

@@ -59,7 +59,7 @@ HOLDFAST_DATA_DIR. A flag on the command line wins.`,
 			return flagsFromEnv(cmd.Flags())
 		},
 	}
-	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(), commandsDocCommand(), healthCommand(), verifyCommand())
+	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(), commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

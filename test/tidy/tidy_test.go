@@ -207,20 +207,22 @@ func TestComments_PromiseNothing(t *testing.T) {
 	}
 }
 
-func TestCommandsPage_IsCurrent(t *testing.T) {
-	cmd := exec.Command("go", "run", "./cmd/holdfast", "commands")
-	cmd.Dir = root
-	var want, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &want, &errOut
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("holdfast commands: %v\n%s", err, &errOut)
-	}
-	got, err := os.ReadFile(filepath.Join(root, "docs", "commands.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want.Bytes()) {
-		t.Error("docs/commands.md is not what the command table says: make docs")
+func TestPages_AreCurrent(t *testing.T) {
+	for command, page := range map[string]string{"commands": "commands.md", "settings": "config.md"} {
+		cmd := exec.Command("go", "run", "./cmd/holdfast", command)
+		cmd.Dir = root
+		var want, errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &want, &errOut
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("holdfast %s: %v\n%s", command, err, &errOut)
+		}
+		got, err := os.ReadFile(filepath.Join(root, "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("docs/%s is not what the tables say: make docs", page)
+		}
 	}
 }
 

@@ -1,0 +1,106 @@
+package compat
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// settingsOf returns the names that CONFIG GET * prints.
+func settingsOf(t *testing.T, reply string) []string {
+	t.Helper()
+	_, elems := elements(reply)
+	var names []string
+	for i := 0; i+1 < len(elems); i += 2 {
+		_, name, _ := strings.Cut(elems[i], "\r\n")
+		names = append(names, strings.TrimSuffix(name, "\r\n"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// CONFIG GET knows every parameter of Redis, and no others.
+func TestConfig_Names(t *testing.T) {
+	p := newPair(t, 2)
+	redis, holdfast := p.ask("CONFIG GET *")
+	want, got := settingsOf(t, redis[0]), settingsOf(t, holdfast[0])
+	if len(want) < 150 {
+		t.Fatalf("Redis has %d parameters", len(want))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("parameters\n%v, want\n%v", got, want)
+	}
+}
+
+// What has no effect here begins with Redis' value, and its values are checked as
+// Redis checks them and kept.
+func TestConfig_NoEffect(t *testing.T) {
+	p := newPair(t, 2)
+	values := []string{`""`, "yes", "NO", "zzz", "0", "1", "2", "-1", "-2147483649", "100", "101", "500", "501", "1000", "1001", "65535", "65536", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808",
+		"010", `" 1"`, "1.5", "1k", "1KB", "3mb", "1g", "1tb", "swapdb", "ON-EMPTY-DB", "ignore", "PANIC", "absolute", "clients", "force", `"now SAVE"`, `"force default"`, "default", `"default save"`,
+		`"1 2 3"`, `"1 2 2001"`, `"50 99.90 100"`, `"50 101"`, "{title}", `"{foo}"`, `"a {port} {"`}
+	names := resp.ParametersWithoutEffect()
+	if len(names) < 60 {
+		t.Fatalf("%d parameters without effect: %v", len(names), names)
+	}
+	for _, name := range names {
+		redis, _ := p.ask("CONFIG GET " + name)
+		_, elems := elements(redis[0])
+		_, start, _ := strings.Cut(elems[1], "\r\n")
+		p.Do("CONFIG GET " + name)
+		for _, v := range values {
+			if name == "cluster-link-sendbuf-limit" && v == "9223372036854775808" { // the only size that goes further in Redis
+				continue
+			}
+			p.Do("CONFIG SET "+name+" "+v, "CONFIG GET "+name)
+		}
+		p.Do("CONFIG SET "+name+" \""+strings.TrimSuffix(start, "\r\n")+"\"", "CONFIG GET "+name)
+	}
+}
+
+// CONFIG SET changes all or nothing, and finds what is wrong in Redis' order.
+func TestConfig_AllOrNothing(t *testing.T) {
+	p := newPair(t, 2)
+	p.Do("CONFIG SET hz 20 lfu-decay-time 3", "CONFIG GET hz", "CONFIG GET lfu-decay-time",
+		"CONFIG SET hz 30 lfu-decay-time x", "CONFIG SET lfu-decay-time 4 hz x", "CONFIG SET hz 30 hz 31", "CONFIG SET hz x nope 1", "CONFIG SET hz x daemonize yes", "CONFIG SET daemonize no",
+		"CONFIG SET dir /tmp", "CONFIG SET hz 30 dbfilename x", "CONFIG SET hz", "CONFIG SET hz 1 lfu-decay-time", "CONFIG SET slave-priority 5", "CONFIG GET replica-priority", "CONFIG GET slave-priority",
+		"CONFIG SET hz 30 notify-keyspace-events q", "CONFIG SET notify-keyspace-events KEA hz 40", "CONFIG GET notify-keyspace-events", "CONFIG GET hz", "CONFIG GET lfu-decay-time",
+		"CONFIG SET replica-priority 100 hz 10 lfu-decay-time 1 notify-keyspace-events \"\"", "CONFIG REWRITE", "CONFIG RESETSTAT")
+}
+
+// What would not happen is refused, with the reason, unless it is what is so already.
+func TestConfig_Refused(t *testing.T) {
+	p := newPair(t, 2)
+	p.DoError("CONFIG SET appendonly maybe", "CONFIG SET maxmemory x", "CONFIG SET maxmemory-policy x")
+	for line, want := range map[string]string{
+		"appendonly yes":                 "",
+		"appendonly no":                  "it stays 'yes': every write is in the log before it is answered",
+		"appendfsync everysec":           "it stays 'always': every write is on the disks of a majority before it is answered",
+		"maxmemory 0":                    "",
+		"maxmemory 100mb":                "it stays '0': keys are never evicted",
+		"maxmemory-policy allkeys-lru":   "it stays 'noeviction': keys are never evicted",
+		`save ""`:                        "",
+		`save "900 1"`:                   "it stays '': --snapshot-bytes says when snapshots are taken",
+		"min-replicas-to-write 2":        "it stays '0': every write waits for a majority of the nodes",
+		"replica-read-only no":           "it stays 'yes': writes through a follower are executed by the leader",
+		"timeout 300":                    "it stays '0': idle connections are not closed",
+		"tls-port 6380":                  "it stays '0': the client port speaks no TLS",
+		"hz 50 maxmemory 1":              "it stays '0': keys are never evicted",
+		"replicaof no":                   "can't set immutable config",
+		"cluster-enabled no":             "can't set immutable config",
+		"notify-keyspace-events m hz 50": "Events of class 'm' are not sent: reads do not go through the log.",
+	} {
+		reply := "+OK\r\n"
+		if want != "" {
+			name, _, _ := strings.Cut(line, " ")
+			if strings.HasPrefix(line, "hz 50 ") {
+				name = "maxmemory"
+			}
+			reply = "-ERR CONFIG SET failed (possibly related to argument '" + name + "') - " + want + "\r\n"
+		}
+		p.Expect("CONFIG SET "+line, strings.TrimSuffix(reply, "\r\n"))
+	}
+	p.Do("CONFIG GET hz")
+}
