@@ -51,6 +51,8 @@ func StartRedis() (*Redis, error) {
 		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), os.RemoveAll(dir))
 	}
 	deadline := time.Now().Add(30 * time.Second)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
 	for {
 		r.conn, err = net.Dial("unix", socket)
 		if err == nil {
@@ -59,7 +61,7 @@ func StartRedis() (*Redis, error) {
 		if time.Now().After(deadline) {
 			return nil, errors.Join(fmt.Errorf("connect to redis-server: %w", err), r.Close())
 		}
-		time.Sleep(5 * time.Millisecond) // polls the condition above
+		<-again.C
 	}
 	r.r, r.w = bufio.NewReaderSize(r.conn, 64<<10), bufio.NewWriterSize(r.conn, 64<<10)
 	return r, nil
