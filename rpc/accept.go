@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -49,7 +50,8 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	if err := c.SetDeadline(time.Now().Add(m.cfg.HandshakeTimeout)); err != nil {
 		return fail(fmt.Errorf("set handshake deadline: %w", err))
 	}
-	hello, said, err := ReadHello(c)
+	var prelude bytes.Buffer
+	hello, rest, err := readPrelude(io.TeeReader(c, &prelude))
 	if err != nil {
 		var unknown layoutError
 		switch {
@@ -58,6 +60,10 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 		case errors.Is(err, ErrBadHello):
 			return fail(m.refuse(c, ReasonMalformed, err.Error()))
 		}
+		return fail(err)
+	}
+	dialogue, err := m.challenge(c, hello, prelude.Bytes(), rest)
+	if err != nil {
 		return fail(err)
 	}
 	if m.cfg.Authorize != nil {
@@ -93,7 +99,9 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return fail(fmt.Errorf("clear handshake deadline: %w", err))
 	}
-	c.seal(said, answer)
+	if err := m.seal(c, dialogue != nil, prelude.Bytes(), dialogue, answer); err != nil {
+		return fail(err)
+	}
 	return hello, handler, layer, nil
 }
 
@@ -119,6 +127,10 @@ func (m *Mux) refuse(c *conn, reason Reason, text string) error {
 func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	var refused *refusal
 	switch {
+	case errors.As(err, &refused) && refused.reason == ReasonSecret:
+		if n, ok := m.secrets.allow(); ok {
+			m.log.Error(refused.text, "remote", c.RemoteAddr(), "node", hello.NodeID, "service", hello.Service, "suppressed", n)
+		}
 	case errors.As(err, &refused):
 		if n, ok := m.refusals.allow(); ok {
 			m.log.Warn("connection refused", "remote", c.RemoteAddr(), "node", hello.NodeID, "cluster", hello.ClusterID,

@@ -1,19 +1,37 @@
 package rpc_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// BenchmarkStream_Throughput sends 64-byte frames one way over loopback TCP.
+// BenchmarkStream_Throughput sends frames one way over loopback TCP.
 func BenchmarkStream_Throughput(b *testing.B) {
-	from, to := listen(b, tcpNode("a")), listen(b, tcpNode("b"))
+	for _, size := range []int{64, 16 << 10} {
+		for _, name := range []string{"plain", "secret"} {
+			b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) { throughput(b, size, name == "secret") })
+		}
+	}
+}
+
+// benchNode is tcpNode, with a secret or without.
+func benchNode(id string, keyed bool) rpc.Config {
+	cfg := tcpNode(id)
+	if keyed {
+		cfg.Secret = secret(1)
+	}
+	return cfg
+}
+
+func throughput(b *testing.B, size int, keyed bool) {
+	from, to := listen(b, benchNode("a", keyed)), listen(b, benchNode("b", keyed))
 	streams := make(chan *rpc.Stream, 1)
 	to.Handle(rpc.ServiceWrite, handOver(streams))
 	ours := dial(b, from, to.Addr().String(), rpc.ServiceWrite, "b")
 	theirs := <-streams
-	payload := make([]byte, 64)
+	payload := make([]byte, size)
 	b.SetBytes(int64(len(payload)))
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -40,7 +58,29 @@ func BenchmarkStream_Throughput(b *testing.B) {
 
 // BenchmarkStream_RoundTrip sends a 64-byte frame and waits for its echo: what an idle stream costs in latency.
 func BenchmarkStream_RoundTrip(b *testing.B) {
-	from, to := listen(b, tcpNode("a")), listen(b, tcpNode("b"))
+	b.Run("plain", func(b *testing.B) { roundTrip(b, false) })
+	b.Run("secret", func(b *testing.B) { roundTrip(b, true) })
+}
+
+// BenchmarkDial connects, shakes hands and closes.
+func BenchmarkDial(b *testing.B) {
+	for _, name := range []string{"plain", "secret"} {
+		b.Run(name, func(b *testing.B) {
+			from, to := listen(b, benchNode("a", name == "secret")), listen(b, benchNode("b", name == "secret"))
+			to.Handle(rpc.ServiceWrite, echo)
+			for b.Loop() {
+				s, err := from.Dial(b.Context(), to.Addr().String(), rpc.ServiceWrite, "b")
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+func roundTrip(b *testing.B, keyed bool) {
+	from, to := listen(b, benchNode("a", keyed)), listen(b, benchNode("b", keyed))
 	to.Handle(rpc.ServiceWrite, echo)
 	stream := dial(b, from, to.Addr().String(), rpc.ServiceWrite, "b")
 	payload := make([]byte, 64)

@@ -24,6 +24,15 @@ type Config struct {
 	// opens. Service, Proto and To are filled by the Mux. It must not block. Together the texts may have some 4000 bytes.
 	Self func() Hello
 
+	// Secret is known to all nodes of the cluster and to nobody else, at least MinSecret bytes. Both sides of a connection prove to each
+	// other that they have it, without sending it, and everything they send afterwards is authenticated by keys derived from it.
+	// Without it, the default, identity is claimed and not proven.
+	Secret []byte
+
+	// SecretOptional lets a node with a Secret also connect to and accept nodes that have none, as long as an operator is giving the
+	// secret to one node after the other. It protects against mistakes only: whoever says that it has no secret is accepted.
+	SecretOptional bool
+
 	// Authorize is the acceptor's check of a dialler. A non-nil error refuses the connection, and its text is sent to the dialler.
 	// It runs in a goroutine per connection and must not block. Nil lets everybody in.
 	Authorize func(Hello) error
@@ -107,6 +116,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.Self == nil:
 		return errors.New("rpc config: Self is required")
+	case len(c.Secret) > 0 && len(c.Secret) < MinSecret:
+		return fmt.Errorf("rpc config: Secret has %d bytes, fewer than %d", len(c.Secret), MinSecret)
 	case c.HandshakeTimeout < 0:
 		return fmt.Errorf("rpc config: HandshakeTimeout %v is negative", c.HandshakeTimeout)
 	case c.WriteTimeout < 0:

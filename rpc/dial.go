@@ -61,6 +61,11 @@ func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*con
 	}
 	peer, err := m.greet(ctx, c, addr, s, to)
 	if err != nil {
+		if errors.Is(err, ErrSecret) {
+			if n, ok := m.secrets.allow(); ok {
+				m.log.Error("cluster secret does not match", "remote", addr, "node", to, "service", s, "error", err, "suppressed", n)
+			}
+		}
 		c.drop()
 		return fail(err)
 	}
@@ -73,20 +78,40 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	stop := context.AfterFunc(ctx, func() { c.interrupt() })
 	defer stop()
 
-	prelude, err := appendPrelude(nil, m.self(s, to))
+	prelude, err := appendPrelude(nil, m.self(s, to), m.auth.newOffer())
 	if err != nil {
 		return Hello{}, err
 	}
 	if _, err := c.Write(prelude); err != nil {
 		return Hello{}, fmt.Errorf("send prelude: %w", err)
 	}
-	var answer bytes.Buffer
-	peer, reason, text, err := readAnswer(io.TeeReader(c, &answer))
+	var said bytes.Buffer // by both sides, behind the prelude
+	reader := io.TeeReader(c, &said)
+	answer, err := readAnswer(reader)
+	proven := err == nil && answer.status == statusChallenge
+	if proven {
+		proof, err := m.prove(c, prelude, answer.body)
+		if err != nil {
+			return Hello{}, err
+		}
+		said.Write(proof)
+		answer, err = readAnswer(reader)
+		if err != nil {
+			return Hello{}, fmt.Errorf("handshake: %w", err)
+		}
+	}
+	if err != nil {
+		return Hello{}, fmt.Errorf("handshake: %w", err)
+	}
+	peer, reason, text, err := answer.decode()
 	if err != nil {
 		return Hello{}, fmt.Errorf("handshake: %w", err)
 	}
 	if reason != statusOK {
 		return Hello{}, &RefusedError{Addr: addr, Service: s, Reason: reason, Text: text}
+	}
+	if m.auth != nil && !proven && !m.auth.optional {
+		return Hello{}, fmt.Errorf("%w: node %q has none", ErrSecret, peer.NodeID)
 	}
 	if to != "" && peer.NodeID != to {
 		return Hello{}, fmt.Errorf("%w: looked for %q, found %q", ErrWrongNode, to, peer.NodeID)
@@ -102,8 +127,28 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, fmt.Errorf("clear deadline: %w", err)
 	}
-	c.seal(prelude, answer.Bytes())
+	if err := m.seal(c, proven, prelude, said.Bytes()); err != nil {
+		return Hello{}, err
+	}
 	return peer, nil
+}
+
+// seal begins the records of a connection on which said was said, the dialler first. keyed says that both sides have proven that they
+// have the secret.
+func (m *Mux) seal(c *conn, keyed bool, said ...[]byte) error {
+	if !keyed {
+		c.seal(said...)
+		return nil
+	}
+	dialler, acceptor, err := m.auth.keys(bytes.Join(said, nil))
+	if err != nil {
+		return err
+	}
+	if c.accepted {
+		dialler, acceptor = acceptor, dialler
+	}
+	c.sealKeyed(dialler, acceptor)
+	return nil
 }
 
 // self returns this node's hello for a connection of service s to node to.

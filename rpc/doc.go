@@ -28,6 +28,26 @@
 // dialler that looks for another node (Hello.To), and a service that nobody serves (yet). Neither side sends anything more until the
 // answer has arrived.
 //
+// # Authentication
+//
+// With Config.Secret the dialler appends a field to its hello (uvarint length, then version u8 = 1, flags u8, nonce of 32 bytes), and the
+// acceptor answers it first with a challenge:
+//
+//	magic  4 bytes  F7 'H' 'F' 'P'
+//	layout u8       1
+//	status u8       7
+//	length u16
+//	body            nonce of 32 bytes | proof of 32 bytes
+//
+// The dialler checks the proof and sends its own, 32 bytes without a frame, and only then does the acceptor consider who is asking. A
+// proof is HMAC-SHA256 over the sender's role, the SHA-256 of the dialler's prelude (both nodes' ids, the cluster, the service and the
+// dialler's nonce) and the acceptor's nonce; its key is derived from the secret by HKDF. The secret itself never travels. Both records'
+// keys are derived by HKDF from the secret and from all that was said, so that nobody in between can change, leave out, repeat or move
+// what is sent afterwards. It is not encrypted: a Listener and Dialer with TLS do that, and this handshake runs inside them.
+//
+// Where only one of the two nodes has a secret, or the secrets differ, both sides refuse and log it. A node of an older version does not
+// read the offer; the dialler then misses the challenge. Without a secret everything on the wire is as in versions that had none.
+//
 // # Frames
 //
 //	length  u32  bytes of payload, at most Config.MaxFrame
@@ -39,8 +59,8 @@
 //
 // # Records
 //
-// After the handshake both directions travel in records of up to 16 KiB, raft's bytes as well as frames, each with a CRC32C over all
-// that came before it, the handshake included (seal.go). A changed byte ends the connection.
+// After the handshake both directions travel in records of up to 16 KiB, raft's bytes as well as frames (seal.go). Without a secret each
+// has a CRC32C over all that came before it, the handshake included; with one, an AES-GMAC tag. A changed byte ends the connection.
 //
 // A stream has an outbox and one goroutine that empties it. Whatever was sent while the previous write was under way goes out as one
 // write (at most 1 MiB a piece), so a busy stream pays for few system calls and an idle one has no delay.
@@ -55,8 +75,8 @@
 //     whoever waits for an answer needs a timeout of its own.
 //   - Return from a handler when its stream ends (Recv fails, Done is closed): Mux.Close waits for handlers. A handler must not call
 //     Mux.Close.
-//   - Identity is claimed, not proven. Where the network is not trusted give Config a TLS listener and dialer that demand
-//     certificates.
+//   - Without Config.Secret, or with SecretOptional, identity is claimed and not proven. With it a node proves that it belongs to the
+//     cluster, not which of its nodes it is.
 //   - Set Config.RaftPeer and Config.Verify. Raft dials addresses, not nodes, and its requests do not name the node they are meant for:
 //     when two nodes swap addresses, or one comes back with an empty disk under its old name, a leader would count answers of the
 //     wrong log.

@@ -19,6 +19,10 @@ var (
 	// ErrBadHello says that the other side speaks the protocol but what it said of itself cannot be decoded.
 	ErrBadHello = errors.New("rpc: malformed hello")
 
+	// ErrSecret says that the other node has another Config.Secret than this one, or that only one of them has any. A RefusedError with
+	// ReasonSecret matches it.
+	ErrSecret = errors.New("rpc: cluster secret does not match")
+
 	// ErrWrongNode says that another node than the one looked for answered, and did not notice it itself.
 	ErrWrongNode = errors.New("rpc: another node answered")
 )
@@ -51,6 +55,8 @@ const (
 	ReasonWrongNode    Reason = 3 // the acceptor is not the node that Hello.To names
 	ReasonMalformed    Reason = 4 // the hello cannot be decoded
 	ReasonLayout       Reason = 5 // the acceptor does not know this layout of the handshake
+	ReasonSecret       Reason = 6 // the dialler has another Config.Secret, or only one of the two nodes has any
+	// 7 is statusChallenge.
 )
 
 // RefusedError is what Dial returns when the acceptor said no. Nothing was delivered to any handler.
@@ -64,6 +70,9 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("rpc: %s refused a %s connection: %s", e.Addr, e.Service, e.Text)
 }
+
+// Is makes errors.Is(err, ErrSecret) true for a refusal because of the secret.
+func (e *RefusedError) Is(target error) bool { return target == ErrSecret && e.Reason == ReasonSecret }
 
 // FrameSizeError reports a frame over Config.MaxFrame. From Send it leaves the stream intact; from Recv it has ended it.
 type FrameSizeError struct {

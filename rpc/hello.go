@@ -70,17 +70,16 @@ func appendHello(dst []byte, h Hello) []byte {
 	return dst
 }
 
-// decodeHello is the inverse of appendHello. Bytes behind the last field are allowed.
-func decodeHello(body []byte) (Hello, error) {
-	var h Hello
+// decodeHello is the inverse of appendHello. Bytes behind the last field are allowed, and returned.
+func decodeHello(body []byte) (h Hello, rest []byte, err error) {
 	if len(body) < 2 {
-		return Hello{}, fmt.Errorf("%w: %d bytes", ErrBadHello, len(body))
+		return Hello{}, nil, fmt.Errorf("%w: %d bytes", ErrBadHello, len(body))
 	}
 	h.Service, h.Proto = Service(body[0]), body[1]
 	body = body[2:]
 	boot, n := binary.Uvarint(body)
 	if n <= 0 {
-		return Hello{}, fmt.Errorf("%w: boot count", ErrBadHello)
+		return Hello{}, nil, fmt.Errorf("%w: boot count", ErrBadHello)
 	}
 	h.Boot, body = boot, body[n:]
 	for _, field := range [...]struct {
@@ -89,15 +88,15 @@ func decodeHello(body []byte) (Hello, error) {
 	}{{"cluster id", &h.ClusterID}, {"node id", &h.NodeID}, {"instance", &h.Instance}, {"to", &h.To}} {
 		size, n := binary.Uvarint(body)
 		if n <= 0 || size > uint64(len(body)-n) {
-			return Hello{}, fmt.Errorf("%w: %s is cut short", ErrBadHello, field.name)
+			return Hello{}, nil, fmt.Errorf("%w: %s is cut short", ErrBadHello, field.name)
 		}
 		text := string(body[n : n+int(size)])
 		if !printable(text) {
-			return Hello{}, fmt.Errorf("%w: %s %q", ErrBadHello, field.name, text)
+			return Hello{}, nil, fmt.Errorf("%w: %s %q", ErrBadHello, field.name, text)
 		}
 		*field.text, body = text, body[n+int(size):]
 	}
-	return h, nil
+	return h, body, nil
 }
 
 // printable keeps out of logs and error texts what could forge a line of them.
@@ -105,11 +104,11 @@ func printable(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, unicode.IsControl) < 0
 }
 
-// appendPrelude appends all that a dialler says before the answer.
-func appendPrelude(dst []byte, h Hello) ([]byte, error) {
+// appendPrelude appends all that a dialler says before the answer: its hello and, unless nil, its offer to authenticate.
+func appendPrelude(dst []byte, h Hello, offer []byte) ([]byte, error) {
 	dst = append(dst, magic...)
 	dst = append(dst, layout, 0, 0)
-	return sealBody(appendHello(dst, h), len(dst))
+	return sealBody(append(appendHello(dst, h), offer...), len(dst))
 }
 
 // appendAnswer appends an acceptor's welcome with its own hello.
@@ -149,47 +148,57 @@ func (e layoutError) Error() string {
 }
 
 // readPrelude reads what a dialler says, and not a byte more: what follows belongs to the service. When the error is a layoutError or
-// an ErrBadHello, the whole prelude was read and a refusal can be sent.
-func readPrelude(r io.Reader) (Hello, error) {
+// an ErrBadHello, the whole prelude was read and a refusal can be sent. rest is what stands behind the hello.
+func readPrelude(r io.Reader) (h Hello, rest []byte, err error) {
 	var head [preludeSize]byte
 	if err := readMagic(r, head[:len(magic)]); err != nil {
-		return Hello{}, err
+		return Hello{}, nil, err
 	}
 	if _, err := io.ReadFull(r, head[len(magic):]); err != nil {
-		return Hello{}, fmt.Errorf("read prelude: %w", err)
+		return Hello{}, nil, fmt.Errorf("read prelude: %w", err)
 	}
 	body, err := readBody(r, binary.BigEndian.Uint16(head[len(magic)+1:]))
 	if err != nil {
-		return Hello{}, fmt.Errorf("read prelude: %w", err)
+		return Hello{}, nil, fmt.Errorf("read prelude: %w", err)
 	}
 	if version := head[len(magic)]; version != layout {
-		return Hello{}, layoutError(version)
+		return Hello{}, nil, layoutError(version)
 	}
 	return decodeHello(body)
 }
 
-// readAnswer reads the acceptor's answer, and not a byte more: either its hello, or a reason and its text.
-func readAnswer(r io.Reader) (peer Hello, reason Reason, text string, err error) {
+// answer is what an acceptor says, undecoded.
+type answer struct {
+	layout, status byte
+	body           []byte
+}
+
+// readAnswer reads one answer of the acceptor, and not a byte more.
+func readAnswer(r io.Reader) (answer, error) {
 	var head [answerSize]byte
 	if err := readMagic(r, head[:len(magic)]); err != nil {
-		return Hello{}, 0, "", err
+		return answer{}, err
 	}
 	if _, err := io.ReadFull(r, head[len(magic):]); err != nil {
-		return Hello{}, 0, "", fmt.Errorf("read answer: %w", err)
+		return answer{}, fmt.Errorf("read answer: %w", err)
 	}
-	version, status := head[len(magic)], head[len(magic)+1]
 	body, err := readBody(r, binary.BigEndian.Uint16(head[len(magic)+2:]))
 	if err != nil {
-		return Hello{}, 0, "", fmt.Errorf("read answer: %w", err)
+		return answer{}, fmt.Errorf("read answer: %w", err)
 	}
-	if status != statusOK {
+	return answer{head[len(magic)], head[len(magic)+1], body}, nil
+}
+
+// decode returns either the acceptor's hello, or a reason for its refusal and the text.
+func (a answer) decode() (peer Hello, reason Reason, text string, err error) {
+	if a.status != statusOK {
 		// A refusal is read in any layout: the words of a newer node are the best explanation there is.
-		return Hello{}, Reason(status), strings.Map(dropControl, strings.ToValidUTF8(string(body), "?")), nil
+		return Hello{}, Reason(a.status), strings.Map(dropControl, strings.ToValidUTF8(string(a.body), "?")), nil
 	}
-	if version != layout {
-		return Hello{}, 0, "", layoutError(version)
+	if a.layout != layout {
+		return Hello{}, 0, "", layoutError(a.layout)
 	}
-	peer, err = decodeHello(body)
+	peer, _, err = decodeHello(a.body)
 	return peer, 0, "", err
 }
 

@@ -15,12 +15,12 @@ func sample() Hello {
 
 func TestPrelude_RoundTrip(t *testing.T) {
 	for _, want := range []Hello{{}, sample(), {Boot: 1<<64 - 1, NodeID: strings.Repeat("n", 4000)}} {
-		msg, err := appendPrelude([]byte("before"), want)
+		msg, err := appendPrelude([]byte("before"), want, nil)
 		if err != nil {
 			t.Fatalf("append: %v", err)
 		}
 		r := bytes.NewReader(append(msg[len("before"):], "raft"...))
-		got, err := readPrelude(iotest.OneByteReader(r))
+		got, _, err := readPrelude(iotest.OneByteReader(r))
 		if err != nil || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -30,33 +30,42 @@ func TestPrelude_RoundTrip(t *testing.T) {
 	}
 }
 
+// decodeAnswer reads and decodes one answer.
+func decodeAnswer(r io.Reader) (peer Hello, reason Reason, text string, err error) {
+	a, err := readAnswer(r)
+	if err != nil {
+		return Hello{}, 0, "", err
+	}
+	return a.decode()
+}
+
 func TestAnswer_RoundTrip(t *testing.T) {
 	want := sample()
 	msg, err := appendAnswer(nil, want)
 	if err != nil {
 		t.Fatalf("append: %v", err)
 	}
-	if got, reason, _, err := readAnswer(bytes.NewReader(msg)); err != nil || reason != 0 || got != want {
+	if got, reason, _, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != 0 || got != want {
 		t.Errorf("got %+v, %d, %v, want %+v", got, reason, err, want)
 	}
 	msg = appendRefusal(nil, ReasonWrongNode, "no\nway \xff")
-	if _, reason, text, err := readAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode || text != "no way ?" {
+	if _, reason, text, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode || text != "no way ?" {
 		t.Errorf("got %d, %q, %v", reason, text, err)
 	}
 	msg[len(magic)] = 9 // a later node's refusal is still understood
-	if _, reason, _, err := readAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode {
+	if _, reason, _, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode {
 		t.Errorf("other layout: got %d, %v", reason, err)
 	}
 	msg[len(magic)+1] = statusOK // its welcome is not
 	var unknown layoutError
-	if _, _, _, err := readAnswer(bytes.NewReader(msg)); !errors.As(err, &unknown) {
+	if _, _, _, err := decodeAnswer(bytes.NewReader(msg)); !errors.As(err, &unknown) {
 		t.Errorf("other layout: got %v, want a layoutError", err)
 	}
 }
 
 // A later version may append fields.
 func TestDecodeHello_SkipsUnknownFields(t *testing.T) {
-	got, err := decodeHello(append(appendHello(nil, sample()), "\x03new"...))
+	got, _, err := decodeHello(append(appendHello(nil, sample()), "\x03new"...))
 	if want := sample(); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -65,39 +74,39 @@ func TestDecodeHello_SkipsUnknownFields(t *testing.T) {
 func TestDecodeHello_Malformed(t *testing.T) {
 	body := appendHello(nil, sample())
 	for n := range len(body) {
-		if _, err := decodeHello(body[:n]); !errors.Is(err, ErrBadHello) {
+		if _, _, err := decodeHello(body[:n]); !errors.Is(err, ErrBadHello) {
 			t.Errorf("%d of %d bytes: got %v, want %v", n, len(body), err, ErrBadHello)
 		}
 	}
 	for _, id := range []string{"a\nb", "\x7f", "\xff"} {
-		if _, err := decodeHello(appendHello(nil, Hello{NodeID: id})); !errors.Is(err, ErrBadHello) {
+		if _, _, err := decodeHello(appendHello(nil, Hello{NodeID: id})); !errors.Is(err, ErrBadHello) {
 			t.Errorf("node id %q: got %v, want %v", id, err, ErrBadHello)
 		}
 	}
 	huge := append([]byte{2, 1, 0}, bytes.Repeat([]byte{0xff}, 9)...)
-	if _, err := decodeHello(append(huge, 1)); !errors.Is(err, ErrBadHello) {
+	if _, _, err := decodeHello(append(huge, 1)); !errors.Is(err, ErrBadHello) {
 		t.Errorf("text of 2^64-1 bytes: got %v, want %v", err, ErrBadHello)
 	}
 }
 
 func TestReadPrelude_Limits(t *testing.T) {
 	// A body over the limit must not even be waited for.
-	_, err := readPrelude(io.MultiReader(strings.NewReader(magic+"\x01\xff\xff"), iotest.ErrReader(errors.New("read on"))))
+	_, _, err := readPrelude(io.MultiReader(strings.NewReader(magic+"\x01\xff\xff"), iotest.ErrReader(errors.New("read on"))))
 	if err == nil || !strings.Contains(err.Error(), "65535 bytes exceeds the limit of 4096 bytes") {
 		t.Errorf("got %v, want the limit named", err)
 	}
-	if _, err := readPrelude(strings.NewReader("")); err != io.EOF {
+	if _, _, err := readPrelude(strings.NewReader("")); err != io.EOF {
 		t.Errorf("nothing: got %v, want %v", err, io.EOF)
 	}
 	for _, cut := range []string{"\xf7H", magic, magic + "\x01\x00\x10abc"} {
-		if _, err := readPrelude(strings.NewReader(cut)); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		if _, _, err := readPrelude(strings.NewReader(cut)); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 			t.Errorf("%q: got %v, want the end of the bytes", cut, err)
 		}
 	}
 }
 
 func FuzzPrelude(f *testing.F) {
-	msg, err := appendPrelude(nil, sample())
+	msg, err := appendPrelude(nil, sample(), nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -111,12 +120,12 @@ func FuzzPrelude(f *testing.F) {
 	f.Add(appendRefusal(nil, ReasonNoService, "not yet"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		r := bytes.NewReader(wire)
-		if h, err := readPrelude(r); err == nil {
-			again, err := appendPrelude(nil, h)
+		if h, _, err := readPrelude(r); err == nil {
+			again, err := appendPrelude(nil, h, nil)
 			if err != nil {
 				t.Fatalf("what was read cannot be sent: %v", err)
 			}
-			if back, err := readPrelude(bytes.NewReader(again)); err != nil || back != h {
+			if back, _, err := readPrelude(bytes.NewReader(again)); err != nil || back != h {
 				t.Fatalf("got %+v, %v, want %+v", back, err, h)
 			}
 		}
@@ -124,7 +133,7 @@ func FuzzPrelude(f *testing.F) {
 			t.Fatalf("read %d bytes", used)
 		}
 		r = bytes.NewReader(wire)
-		if _, reason, text, err := readAnswer(r); err == nil && reason != 0 && !printable(text) {
+		if _, reason, text, err := decodeAnswer(r); err == nil && reason != 0 && !printable(text) {
 			t.Fatalf("refusal %q could forge a line of the log", text)
 		}
 		if used := len(wire) - r.Len(); used > answerSize+maxHello {

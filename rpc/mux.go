@@ -20,12 +20,14 @@ import (
 type Mux struct {
 	cfg       Config
 	log       hclog.Logger
+	auth      *authenticator // nil without a secret
 	listener  net.Listener
 	addr      address
 	ctx       context.Context // ends with the Mux
 	cancel    context.CancelFunc
 	strangers throttle // log lines about other programs and broken handshakes
 	refusals  throttle // log lines about refused nodes
+	secrets   throttle // log lines about secrets that do not match
 	limited   throttle // log lines about MaxConns
 	accepts   throttle // log lines about Accept errors
 	wg        sync.WaitGroup
@@ -50,6 +52,10 @@ func Listen(cfg Config) (*Mux, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	auth, err := newAuthenticator(&cfg)
+	if err != nil {
+		return nil, err
+	}
 	listener := cfg.Listener
 	if listener == nil {
 		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
@@ -65,6 +71,7 @@ func Listen(cfg Config) (*Mux, error) {
 	m := &Mux{
 		cfg:      cfg,
 		log:      cfg.Logger,
+		auth:     auth,
 		listener: listener,
 		addr:     addr,
 		handlers: make(map[Service]func(*Stream)),

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bufio"
+	"crypto/cipher"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,9 +12,10 @@ import (
 
 // Once the handshake is over, everything on a connection travels in records:
 //
-//	length u16  bytes of payload, at most 16 KiB
-//	check  u16  of the length
-//	sum    u32  CRC32C of all before it on the connection, in this direction, and of the payload
+//	length u16       bytes of payload, at most 16 KiB
+//	check  u16       of the length
+//	sum    u32       without a secret: CRC32C of all before it on the connection, in this direction, and of the payload
+//	tag    16 bytes  with a secret, in place of sum: GMAC of the payload
 //	payload
 //
 // TCP's own sum is 16 bits wide and is made anew by every box on the way, so it
@@ -22,8 +24,14 @@ import (
 // sum covers the handshake of both sides, so a changed name does not get through
 // either. What is found changed ends the connection; what it carried is sent again
 // on the next, as after any broken connection.
+//
+// The tag is that of AES-256-GCM with nothing to encrypt, the payload as
+// additional data and the number of the record as nonce. Each direction of each
+// connection has a key of its own, derived from the secret and from all that was
+// said in the handshake, so that a record fits in no other place than its own.
 const (
-	recordHeader = 8
+	recordHeader = 4 + 4  // without a secret
+	keyedHeader  = 4 + 16 // with one
 	maxRecord    = 16 << 10
 	recordsAWay  = 64 // written at once, at most
 )
@@ -37,27 +45,85 @@ type sealedConn struct {
 
 	sealed bool
 
-	br   *bufio.Reader
-	sumR uint32
-	rest []byte // of the present record, in br's buffer
-	skip int    // bytes of br that the present record takes
+	header int // bytes before the payload of a record
 
-	sumW  uint32
-	out   []byte // scratch
-	left  []byte // of a record that is only partly written
-	ahead int    // bytes of its header in left
-	wire  uint64 // bytes that went out, for who waits for progress
+	br     *bufio.Reader
+	guardR guard
+	rest   []byte // of the present record, in br's buffer
+	skip   int    // bytes of br that the present record takes
+
+	guardW guard
+	out    []byte // scratch
+	left   []byte // of a record that is only partly written
+	ahead  int    // bytes of its header in left
+	wire   uint64 // bytes that went out, for who waits for progress
 }
 
-// seal begins the records. The handshake is over; said is all that both sides
+// guard is what one direction of a connection is checked with.
+type guard struct {
+	sum uint32 // CRC32C of all so far, without a secret
+
+	mac   cipher.AEAD // nil without a secret
+	count uint64      // records so far
+	nonce [12]byte    // scratch: count, as the AEAD wants it
+}
+
+// append appends what stands before the payload of the next record.
+func (g *guard) append(dst, payload []byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(payload)))
+	dst = binary.BigEndian.AppendUint16(dst, lengthCheck(uint16(len(payload))))
+	if g.mac == nil {
+		g.sum = crc32.Update(g.sum, castagnoli, payload)
+		return binary.BigEndian.AppendUint32(dst, g.sum)
+	}
+	return g.mac.Seal(dst, g.next(), nil, payload)
+}
+
+// check reports whether the next record is whole. check is its sum or tag.
+func (g *guard) check(check, payload []byte) bool {
+	if g.mac == nil {
+		g.sum = crc32.Update(g.sum, castagnoli, payload)
+		return g.sum == binary.BigEndian.Uint32(check)
+	}
+	_, err := g.mac.Open(nil, g.next(), check, payload)
+	return err == nil
+}
+
+// next returns the nonce of the next record.
+func (g *guard) next() []byte {
+	binary.BigEndian.PutUint64(g.nonce[4:], g.count)
+	g.count++
+	return g.nonce[:]
+}
+
+// mark is a place in a guard's sequence of records.
+type mark struct {
+	sum   uint32
+	count uint64
+}
+
+func (g *guard) mark() mark   { return mark{g.sum, g.count} }
+func (g *guard) reset(m mark) { g.sum, g.count = m.sum, m.count }
+
+// seal begins the records of a connection without a secret. The handshake is over; said is all that both sides
 // said in it, the dialler first.
 func (c *sealedConn) seal(said ...[]byte) {
 	sum := uint32(0)
 	for _, b := range said {
 		sum = crc32.Update(sum, castagnoli, b)
 	}
-	c.sealed, c.sumR, c.sumW = true, sum, sum
-	c.br = bufio.NewReaderSize(c.Conn, recordHeader+maxRecord)
+	c.begin(recordHeader, guard{sum: sum}, guard{sum: sum})
+}
+
+// sealKeyed begins the records of a connection with a secret. Its keys have
+// been derived from all that was said.
+func (c *sealedConn) sealKeyed(write, read cipher.AEAD) {
+	c.begin(keyedHeader, guard{mac: write}, guard{mac: read})
+}
+
+func (c *sealedConn) begin(header int, write, read guard) {
+	c.sealed, c.header, c.guardW, c.guardR = true, header, write, read
+	c.br = bufio.NewReaderSize(c.Conn, header+maxRecord)
 }
 
 // lengthCheck tells a changed length before it makes the reader wait for bytes
@@ -86,7 +152,7 @@ func (c *sealedConn) next() error {
 		return fmt.Errorf("skip record: %w", err) // cannot be: the bytes are buffered
 	}
 	c.skip = 0
-	head, err := c.br.Peek(recordHeader)
+	head, err := c.br.Peek(c.header)
 	if err != nil {
 		return err
 	}
@@ -94,16 +160,14 @@ func (c *sealedConn) next() error {
 	if n == 0 || n > maxRecord || lengthCheck(n) != binary.BigEndian.Uint16(head[2:]) {
 		return fmt.Errorf("%w: length of a record", ErrDamaged)
 	}
-	want := binary.BigEndian.Uint32(head[4:])
-	record, err := c.br.Peek(recordHeader + int(n))
+	record, err := c.br.Peek(c.header + int(n))
 	if err != nil {
 		return err
 	}
-	sum := crc32.Update(c.sumR, castagnoli, record[recordHeader:])
-	if sum != want {
+	if !c.guardR.check(record[4:c.header], record[c.header:]) {
 		return fmt.Errorf("%w: sum of a record", ErrDamaged)
 	}
-	c.sumR, c.rest, c.skip = sum, record[recordHeader:], len(record)
+	c.rest, c.skip = record[c.header:], len(record)
 	return nil
 }
 
@@ -146,40 +210,40 @@ func (c *sealedConn) goOn() (n int, err error) {
 
 func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 	var ends [recordsAWay]int // in out
-	var sums [recordsAWay]uint32
-	out, sum, count, taken := c.out[:0], c.sumW, 0, 0
+	var marks [recordsAWay]mark
+	begun := c.guardW.mark()
+	out, count, taken := c.out[:0], 0, 0
 	for ; count < recordsAWay && taken < len(p); count++ {
 		part := p[taken:min(taken+maxRecord, len(p))]
 		taken += len(part)
-		sum = crc32.Update(sum, castagnoli, part)
-		out = binary.BigEndian.AppendUint16(out, uint16(len(part)))
-		out = binary.BigEndian.AppendUint16(out, lengthCheck(uint16(len(part))))
-		out = binary.BigEndian.AppendUint32(out, sum)
+		out = c.guardW.append(out, part)
 		out = append(out, part...)
-		ends[count], sums[count] = len(out), sum
+		ends[count], marks[count] = len(out), c.guardW.mark()
 	}
 	c.out = out
 	k, err := c.Conn.Write(out)
 	c.wire += uint64(k)
 	if err == nil {
-		c.sumW = sum
 		if cap(c.out) > 2*keepBuffer {
 			c.out = nil
 		}
 		return taken, nil
 	}
+	// A record of which no byte is out is made anew. Its tag was seen by nobody, so
+	// that no nonce is used twice.
+	c.guardW.reset(begun)
 	begin := 0
 	for i := range count {
 		if k == begin { // nothing of this record is out
 			break
 		}
-		c.sumW = sums[i] // it will be sent to its end
+		c.guardW.reset(marks[i]) // it will be sent to its end
 		if k < ends[i] {
 			written := k - begin
-			c.left, c.ahead = append([]byte{}, out[k:ends[i]]...), max(recordHeader-written, 0)
-			return n + max(written-recordHeader, 0), err
+			c.left, c.ahead = append([]byte{}, out[k:ends[i]]...), max(c.header-written, 0)
+			return n + max(written-c.header, 0), err
 		}
-		n += ends[i] - begin - recordHeader
+		n += ends[i] - begin - c.header
 		begin = ends[i]
 	}
 	return n, err

@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -38,21 +39,39 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func sealedPair(rng *rand.Rand, limit int) (w, r *sealedConn, wire *bytes.Buffer) {
+// sealedPair returns the two ends of a connection, keyed for one with a secret.
+func sealedPair(rng *rand.Rand, limit int, keyed bool) (w, r *sealedConn, wire *bytes.Buffer) {
 	wire = &bytes.Buffer{}
 	w = &sealedConn{Conn: &pipeEnd{out: wire, rng: rng, limit: limit}}
 	r = &sealedConn{Conn: &pipeEnd{in: wire, rng: rng}}
-	w.seal([]byte("hello"), []byte("welcome"))
-	r.seal([]byte("hello"), []byte("welcome"))
+	sealAs(w, keyed, "hello")
+	sealAs(r, keyed, "hello")
 	return w, r, wire
+}
+
+// sealAs begins the records of a connection on which said was said. Both directions are the same here.
+func sealAs(c *sealedConn, keyed bool, said string) {
+	if !keyed {
+		c.seal([]byte(said), []byte("welcome"))
+		return
+	}
+	auth, err := newAuthenticator(&Config{Secret: bytes.Repeat([]byte("s"), MinSecret)})
+	if err != nil {
+		panic(err)
+	}
+	key, _, err := auth.keys([]byte(said + "welcome"))
+	if err != nil {
+		panic(err)
+	}
+	c.sealKeyed(key, key)
 }
 
 // Whatever the sizes of writes, and wherever they are cut short and gone on with,
 // the same bytes come out.
 func TestSealedConn_CarriesBytes(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w, r, _ := sealedPair(rng, []int{0, 10, 1000, 100_000}[seed%4])
+		w, r, _ := sealedPair(rng, []int{0, 10, 1000, 100_000}[seed%4], seed >= 200)
 		sent := make([]byte, 1+rng.IntN(3*maxRecord)*rng.IntN(8))
 		for i := range sent {
 			sent[i] = byte(rng.Uint32())
@@ -84,8 +103,13 @@ func TestSealedConn_CarriesBytes(t *testing.T) {
 // Every flipped bit is found before a byte of its record is believed, and so is a
 // record that is left out, and a handshake that was not the same on both sides.
 func TestSealedConn_NoticesChanges(t *testing.T) {
+	t.Run("sums", func(t *testing.T) { noticesChanges(t, false) })
+	t.Run("tags", func(t *testing.T) { noticesChanges(t, true) })
+}
+
+func noticesChanges(t *testing.T, keyed bool) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	w, _, wire := sealedPair(rng, 0)
+	w, _, wire := sealedPair(rng, 0, keyed)
 	for _, text := range []string{"first record", "second", "third"} {
 		if _, err := w.Write([]byte(text)); err != nil {
 			t.Fatal(err)
@@ -93,8 +117,8 @@ func TestSealedConn_NoticesChanges(t *testing.T) {
 	}
 	whole := bytes.Clone(wire.Bytes())
 	read := func(bytes []byte, said string) (string, error) {
-		_, r, wire := sealedPair(rng, 0)
-		r.seal([]byte(said), []byte("welcome"))
+		_, r, wire := sealedPair(rng, 0, keyed)
+		sealAs(r, keyed, said)
 		wire.Write(bytes)
 		got, err := io.ReadAll(r)
 		return string(got), err
@@ -111,12 +135,81 @@ func TestSealedConn_NoticesChanges(t *testing.T) {
 			t.Errorf("bit %d flipped: %q, %v", bit, got, err)
 		}
 	}
-	second := recordHeader + len("first record")
-	third := second + recordHeader + len("second")
+	second := w.header + len("first record")
+	third := second + w.header + len("second")
 	if got, err := read(append(bytes.Clone(whole[:second]), whole[third:]...), "hello"); !errors.Is(err, ErrDamaged) || got != "first record" {
 		t.Errorf("second record missing: %q, %v", got, err)
 	}
 	if got, err := read(whole, "hallo"); !errors.Is(err, ErrDamaged) || got != "" {
 		t.Errorf("another handshake: %q, %v", got, err)
+	}
+}
+
+// Whoever knows all that was said, but not the secret, cannot make a record: not
+// with a sum, not with a key of another secret, not by repeating one or by sending
+// back what the other side has sent.
+func TestSealedConn_NoticesForgeries(t *testing.T) {
+	said := [][]byte{[]byte("hello"), []byte("welcome")}
+	end := func(secret string, accepted bool, wire *bytes.Buffer) *conn {
+		t.Helper()
+		m := &Mux{}
+		if secret != "" {
+			var err error
+			if m.auth, err = newAuthenticator(&Config{Secret: []byte(secret)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := &conn{sealedConn: sealedConn{Conn: &pipeEnd{in: wire, out: wire, rng: rand.New(rand.NewPCG(1, 1))}}, mux: m, accepted: accepted}
+		if err := m.seal(c, secret != "", said...); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const ours, theirs = "the secret of the cluster, 32 bytes", "another secret, also of 32 bytes or more"
+	for _, test := range []struct {
+		name     string
+		secret   string // of who writes
+		accepted bool   // by whom
+		times    int
+		want     string
+	}{
+		{"the dialler", ours, false, 1, "yes"},
+		{"a sum", "", false, 1, ""},
+		{"another secret", theirs, false, 1, ""},
+		{"repeated", ours, false, 2, "yes"},
+		{"sent back", ours, true, 1, ""},
+	} {
+		wire := &bytes.Buffer{}
+		w := end(test.secret, test.accepted, wire)
+		if _, err := w.Write([]byte("yes")); err != nil {
+			t.Fatal(err)
+		}
+		record := bytes.Clone(wire.Bytes())
+		for range test.times - 1 {
+			wire.Write(record)
+		}
+		wire.Write(make([]byte, keyedHeader)) // so that a shorter header is read to its end
+		got, err := io.ReadAll(end(ours, true, wire))
+		if string(got) != test.want || !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %q, %v; want %q and then damage", test.name, got, err, test.want)
+		}
+	}
+}
+
+// BenchmarkGuard is what a record costs on one side, without the network.
+func BenchmarkGuard(b *testing.B) {
+	for _, size := range []int{64, maxRecord} {
+		for _, keyed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/keyed=%v", size, keyed), func(b *testing.B) {
+				var c sealedConn
+				sealAs(&c, keyed, "hello")
+				payload, out := make([]byte, size), make([]byte, 0, keyedHeader)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					out = c.guardW.append(out[:0], payload)
+				}
+			})
+		}
 	}
 }

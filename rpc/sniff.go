@@ -10,6 +10,6 @@ import (
 // who opens them and what for.
 func ReadHello(r io.Reader) (Hello, []byte, error) {
 	var said bytes.Buffer
-	h, err := readPrelude(io.TeeReader(r, &said))
+	h, _, err := readPrelude(io.TeeReader(r, &said))
 	return h, said.Bytes(), err
 }

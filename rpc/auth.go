@@ -1,0 +1,184 @@
+package rpc
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// MinSecret is the least number of bytes of a Config.Secret. Whoever connects to the port gets a value that is computed from the
+// secret and can try secrets against it offline, so the secret must be too long to be guessed.
+const MinSecret = 32
+
+const (
+	authVersion   = 1
+	nonceSize     = 32
+	proofSize     = sha256.Size
+	offerSize     = 1 + 1 + nonceSize // version, flags, nonce
+	challengeSize = nonceSize + proofSize
+
+	flagOptional = 1 << 0 // the dialler also talks to nodes without a secret
+
+	// statusChallenge is the status of an answer that is neither a welcome nor a refusal. It shares its numbers with Reason.
+	statusChallenge = 7
+)
+
+// The labels keep what one side computes from being of use for the other.
+const (
+	labelProof    = "holdfast peer 1 proof"
+	labelDialler  = "holdfast peer 1 dialler"
+	labelAcceptor = "holdfast peer 1 acceptor"
+)
+
+// authenticator proves to another node that this one has the cluster's secret, and checks the same of it. Nil for a node without a
+// secret.
+type authenticator struct {
+	secret   []byte
+	proofKey []byte
+	optional bool
+}
+
+func newAuthenticator(cfg *Config) (*authenticator, error) {
+	if len(cfg.Secret) == 0 {
+		return nil, nil
+	}
+	key, err := hkdf.Key(sha256.New, cfg.Secret, nil, labelProof, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("rpc config: derive key from secret: %w", err)
+	}
+	return &authenticator{cfg.Secret, key, cfg.SecretOptional}, nil
+}
+
+// offer is what a dialler with a secret appends to its hello.
+type offer struct {
+	made     bool
+	optional bool
+}
+
+// newOffer returns the field of the prelude with a new nonce, nil without a secret.
+func (a *authenticator) newOffer() []byte {
+	if a == nil {
+		return nil
+	}
+	field := binary.AppendUvarint(nil, offerSize)
+	field = append(field, authVersion, 0)
+	if a.optional {
+		field[len(field)-1] = flagOptional
+	}
+	return append(field, newNonce()...)
+}
+
+// parseOffer reads the bytes of a prelude behind the hello. The nonce needs no decoding: proofs cover the whole prelude.
+func parseOffer(rest []byte) offer {
+	size, n := binary.Uvarint(rest)
+	if n <= 0 || size < offerSize || size > uint64(len(rest)-n) || rest[n] != authVersion {
+		return offer{}
+	}
+	return offer{made: true, optional: rest[n+1]&flagOptional != 0}
+}
+
+func newNonce() []byte {
+	nonce := make([]byte, nonceSize)
+	rand.Read(nonce) // never fails: see crypto/rand
+	return nonce
+}
+
+// proof returns what only a node with the secret can compute. The prelude holds the dialler's nonce, the names of both nodes, the
+// cluster and the service.
+func (a *authenticator) proof(label string, prelude, nonce []byte) []byte {
+	sum := sha256.Sum256(prelude)
+	mac := hmac.New(sha256.New, a.proofKey)
+	mac.Write([]byte(label))
+	mac.Write(sum[:])
+	mac.Write(nonce)
+	return mac.Sum(nil)
+}
+
+// keys returns the keys of both directions for a connection on which said was said. Both nonces are in it, so no two connections have
+// the same keys, whoever repeats what was said on another one.
+func (a *authenticator) keys(said []byte) (dialler, acceptor cipher.AEAD, err error) {
+	salt := sha256.Sum256(said)
+	if dialler, err = a.key(salt[:], labelDialler); err == nil {
+		acceptor, err = a.key(salt[:], labelAcceptor)
+	}
+	return dialler, acceptor, err
+}
+
+func (a *authenticator) key(salt []byte, label string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, a.secret, salt, label, 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive key: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("derive key: %w", err)
+	}
+	return cipher.NewGCM(block)
+}
+
+// challenge is the acceptor's half of the authentication. It returns what was said in it, nil if the two nodes do without; then said
+// is the prelude.
+func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (said []byte, err error) {
+	mismatch := func(format string) error {
+		return m.refuse(c, ReasonSecret, "cluster secret does not match: "+fmt.Sprintf(format, hello.NodeID, m.self(hello.Service, hello.NodeID).NodeID))
+	}
+	offered := parseOffer(rest)
+	switch {
+	case m.auth == nil && offered.made && !offered.optional:
+		return nil, mismatch("node %q has one, node %q has none")
+	case m.auth == nil, !offered.made && m.auth.optional:
+		return nil, nil
+	case !offered.made:
+		return nil, mismatch("node %q has none, node %q has one")
+	}
+	nonce := newNonce()
+	said = append(said, magic...)
+	said = append(said, layout, statusChallenge, 0, 0)
+	from := len(said)
+	said = append(said, nonce...)
+	said = append(said, m.auth.proof(labelAcceptor, prelude, nonce)...)
+	if said, err = sealBody(said, from); err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(said); err != nil {
+		return nil, fmt.Errorf("send challenge: %w", err)
+	}
+	var proof [proofSize]byte
+	if _, err := io.ReadFull(c, proof[:]); err != nil {
+		return nil, fmt.Errorf("read answer to challenge: %w", err)
+	}
+	if !hmac.Equal(proof[:], m.auth.proof(labelDialler, prelude, nonce)) {
+		return nil, mismatch("nodes %q and %q have different ones")
+	}
+	return append(said, proof[:]...), nil
+}
+
+// prove is the dialler's half of the authentication: it checks the acceptor's proof and sends its own, which it returns.
+func (m *Mux) prove(c *conn, prelude, challenge []byte) (proof []byte, err error) {
+	switch {
+	case m.auth == nil:
+		return nil, fmt.Errorf("%w: challenge without an offer to authenticate", ErrBadHello)
+	case len(challenge) < challengeSize:
+		return nil, fmt.Errorf("%w: challenge of %d bytes", ErrBadHello, len(challenge))
+	}
+	nonce, theirs := challenge[:nonceSize], challenge[nonceSize:challengeSize]
+	proof = make([]byte, proofSize)
+	matches := hmac.Equal(theirs, m.auth.proof(labelAcceptor, prelude, nonce))
+	if matches {
+		proof = m.auth.proof(labelDialler, prelude, nonce)
+	}
+	// Zeros tell the acceptor that the secrets differ, so that it can say so too; they give nothing away.
+	if _, err := c.Write(proof); err != nil && matches {
+		return nil, fmt.Errorf("answer challenge: %w", err)
+	}
+	if !matches {
+		return nil, fmt.Errorf("%w: the node there has another one", ErrSecret)
+	}
+	return proof, nil
+}

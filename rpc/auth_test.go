@@ -1,0 +1,272 @@
+package rpc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
+
+// twoNodes starts nodes a and b with secrets, nil for none, and returns them with what they log.
+func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *logBook) {
+	t.Helper()
+	network := newVirtualNet()
+	cfgA, cfgB := network.node("a"), network.node("b")
+	logA, logB = &logBook{}, &logBook{}
+	cfgA.Logger, cfgB.Logger = logA.logger(), logB.logger()
+	change(&cfgA, &cfgB)
+	return listen(t, cfgA), listen(t, cfgB), logA, logB
+}
+
+func TestSecret_BothHaveIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _, _ := twoNodes(t, func(a, b *rpc.Config) { a.Secret, b.Secret = secret(1), secret(1) })
+		b.Handle(rpc.ServiceWrite, echo)
+		stream := dial(t, a, "b:1", rpc.ServiceWrite, "b")
+		for _, text := range []string{"", "short", strings.Repeat("long", 100_000)} {
+			go func() {
+				if err := stream.Send(1, []byte(text)); err != nil {
+					t.Errorf("send: %v", err)
+				}
+			}()
+			if _, got := mustRecv(t, stream); got != text {
+				t.Errorf("%d bytes came back, want %d", len(got), len(text))
+			}
+		}
+		// Raft's connections too.
+		layer := b.RaftLayer()
+		go func() {
+			c, err := layer.Accept()
+			if err != nil {
+				t.Errorf("accept: %v", err)
+				return
+			}
+			_, _ = io.Copy(c, c) // until the dialler hangs up
+		}()
+		c, err := a.RaftLayer().Dial("b:1", time.Second)
+		if err != nil {
+			t.Fatalf("dial raft: %v", err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("vote")); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 4)
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != "vote" {
+			t.Errorf("raft connection brought %q, %v", got, err)
+		}
+	})
+}
+
+// A node with another secret, and one with none, are refused on every service, before anything else is asked about them, and both sides
+// say why.
+func TestSecret_Differs(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		a, b []byte
+		text string // acceptor's
+	}{
+		{"different", secret(1), secret(2), `nodes "a" and "b" have different ones`},
+		{"dialler has none", nil, secret(2), `node "a" has none, node "b" has one`},
+		{"acceptor has none", secret(1), nil, `node "a" has one, node "b" has none`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, logA, logB := twoNodes(t, func(a, b *rpc.Config) {
+					a.Secret, b.Secret = test.a, test.b
+					b.Authorize = func(rpc.Hello) error {
+						t.Error("asked to authorize a node without the secret")
+						return nil
+					}
+				})
+				b.Handle(rpc.ServiceAdmin, func(*rpc.Stream) { t.Error("handler ran") })
+				b.RaftLayer()
+				if _, err := a.Dial(t.Context(), "b:1", rpc.ServiceAdmin, "b"); !errors.Is(err, rpc.ErrSecret) {
+					t.Errorf("stream: got %v, want %v", err, rpc.ErrSecret)
+				}
+				if _, err := a.RaftLayer().Dial("b:1", time.Second); !errors.Is(err, rpc.ErrSecret) {
+					t.Errorf("raft: got %v, want %v", err, rpc.ErrSecret)
+				}
+				synctest.Wait()
+				if lines := logA.lines("cluster secret does not match"); len(lines) != 1 || !strings.Contains(lines[0], "remote=b:1") {
+					t.Errorf("dialler logged %q", lines)
+				}
+				if lines := logB.lines("cluster secret does not match: " + test.text); len(lines) != 1 {
+					t.Errorf("acceptor logged %q", lines)
+				}
+			})
+		})
+	}
+}
+
+// An acceptor of an older version knows nothing of secrets and welcomes everybody: the dialler does not take that for an answer.
+func TestSecret_OlderAcceptor(t *testing.T) {
+	for _, optional := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			network := newVirtualNet()
+			cfg := network.node("a")
+			cfg.Secret, cfg.SecretOptional = secret(1), optional
+			a := listen(t, cfg)
+			b := listen(t, network.node("b"))
+			b.Handle(rpc.ServiceWrite, echo)
+			// A relay that drops what older versions do not read.
+			relay := network.listen("old:1")
+			go func() {
+				front, err := relay.Accept()
+				if err != nil {
+					t.Errorf("accept: %v", err)
+					return
+				}
+				defer front.Close()
+				back, err := network.dial(t.Context(), "b:1")
+				if err != nil {
+					t.Errorf("dial: %v", err)
+					return
+				}
+				defer back.Close()
+				_, said, err := rpc.ReadHello(front)
+				if err != nil {
+					t.Errorf("read: %v", err)
+					return
+				}
+				said = said[:len(said)-35]
+				said[6] -= 35
+				go func() {
+					_, _ = back.Write(said)
+					_, _ = io.Copy(back, front)
+				}()
+				_, _ = io.Copy(front, back)
+			}()
+			_, err := a.Dial(t.Context(), "old:1", rpc.ServiceWrite, "b")
+			if !optional && !errors.Is(err, rpc.ErrSecret) {
+				t.Errorf("got %v, want %v", err, rpc.ErrSecret)
+			}
+		})
+	}
+}
+
+// As long as an operator is giving the secret to one node after the other, nodes with and without it talk; different ones still do not.
+func TestSecret_Optional(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		a, b []byte
+		ok   bool
+	}{
+		{"both", secret(1), secret(1), true},
+		{"one", secret(1), nil, true},
+		{"the other", nil, secret(1), true},
+		{"different", secret(1), secret(2), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, _, _ := twoNodes(t, func(a, b *rpc.Config) {
+					a.Secret, b.Secret, a.SecretOptional, b.SecretOptional = test.a, test.b, true, true
+				})
+				b.Handle(rpc.ServiceWrite, echo)
+				stream, err := a.Dial(t.Context(), "b:1", rpc.ServiceWrite, "b")
+				if !test.ok {
+					if !errors.Is(err, rpc.ErrSecret) {
+						t.Errorf("got %v, want %v", err, rpc.ErrSecret)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatalf("dial: %v", err)
+				}
+				defer stream.Close()
+				mustSend(t, stream, 1, "hello")
+				if _, got := mustRecv(t, stream); got != "hello" {
+					t.Errorf("got %q", got)
+				}
+			})
+		})
+	}
+}
+
+// tamper passes on what is said in both directions, and lets change what the dialler says, by its offset.
+type tamper struct {
+	net.Conn
+	change func(at int, b []byte)
+	at     int
+}
+
+func (c *tamper) Write(p []byte) (int, error) {
+	p = bytes.Clone(p)
+	c.change(c.at, p)
+	c.at += len(p)
+	return c.Conn.Write(p)
+}
+
+// A byte of what the dialler says that is changed on the way is noticed, wherever it is: in its name in the handshake,
+// in its proof, or in a record.
+func TestSecret_EveryByteCounts(t *testing.T) {
+	const frame = "transfer 100 to alice"
+	run := func(at int) (got string, size int, err error) {
+		synctest.Test(t, func(t *testing.T) {
+			var wire *tamper
+			a, b, _, _ := twoNodes(t, func(a, b *rpc.Config) {
+				a.Secret, b.Secret = secret(1), secret(1)
+				a.HandshakeTimeout, b.HandshakeTimeout = time.Second, time.Second
+				inner := a.Dialer
+				a.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
+					c, err := inner(ctx, addr)
+					if err != nil {
+						return nil, err
+					}
+					wire = &tamper{Conn: c, change: func(begin int, p []byte) {
+						if begin <= at && at < begin+len(p) {
+							p[at-begin] ^= 1
+						}
+					}}
+					return wire, nil
+				}
+			})
+			received := make(chan string, 1)
+			b.Handle(rpc.ServiceWrite, func(s *rpc.Stream) {
+				_, payload, err := s.Recv()
+				if err == nil {
+					received <- string(payload)
+				}
+			})
+			var stream *rpc.Stream
+			if stream, err = a.Dial(t.Context(), "b:1", rpc.ServiceWrite, ""); err == nil {
+				_ = stream.Send(1, []byte(frame)) // the other side's word counts
+				time.Sleep(2 * time.Second)       // of the bubble: a changed length may keep b waiting
+				stream.Close()
+			}
+			synctest.Wait()
+			select {
+			case got = <-received:
+			default:
+			}
+			size = wire.at
+		})
+		return got, size, err
+	}
+	got, size, err := run(-1)
+	if got != frame || err != nil {
+		t.Fatalf("untouched: %q, %v", got, err)
+	}
+	for at := range size {
+		if got, _, _ := run(at); got != "" {
+			t.Errorf("byte %d of %d changed, and %q was believed", at, size, got)
+		}
+	}
+}
+
+func TestListen_ShortSecret(t *testing.T) {
+	cfg := tcpNode("a")
+	cfg.Secret = secret(1)[1:]
+	if _, err := rpc.Listen(cfg); err == nil || !strings.Contains(err.Error(), "31 bytes, fewer than 32") {
+		t.Errorf("got %v", err)
+	}
+}
