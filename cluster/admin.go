@@ -21,8 +21,9 @@ const (
 
 	opProbe    = "probe"    // what state are you in
 	opForm     = "form"     // the cluster is being formed, this is its id
-	opVacant   = "vacant"   // leader: is there a member of this name
-	opJoin     = "join"     // leader: add this node
+	opVacant   = "vacant"   // leader: may this node join, whose directory is empty
+	opAdd      = "add"      // leader: permit a node to join
+	opJoin     = "join"     // leader: this node has been added and begins to read the log
 	opRemove   = "remove"   // leader: remove this node
 	opTransfer = "transfer" // leader: hand leadership over
 	opStatus   = "status"
@@ -38,6 +39,8 @@ type adminRequest struct {
 	// Features is the highest feature version that the node that joins knows, and in
 	// opForm the highest that all nodes know; 0 from programs that do not report it.
 	Features int `json:"features,omitempty"`
+
+	Instance string `json:"-"` // of who asks, from its connection
 }
 
 type adminReply struct {
@@ -51,7 +54,8 @@ type adminReply struct {
 	LeaderAddr string   `json:"leader_addr,omitempty"`
 	Features   int      `json:"features,omitempty"` // as in NodeStatus
 
-	Known bool `json:"known,omitempty"` // opVacant: there is
+	Known bool   `json:"known,omitempty"` // opVacant, opJoin: the node is a voter, so its directory was wiped
+	Alive string `json:"alive,omitempty"` // opVacant: where another process answers as this node
 
 	// opJoin: the node is a member behind Index, said by the leader of Term.
 	Index uint64 `json:"index,omitempty"`
@@ -59,7 +63,7 @@ type adminReply struct {
 
 	Status *NodeStatus `json:"status,omitempty"`
 
-	Done string `json:"done,omitempty"` // opRemove, opTransfer: what was done, for the operator
+	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
 }
 
 // Member is a node of the latest configuration.
@@ -113,7 +117,7 @@ func (n *Node) serveAdmin(s *rpc.Stream) {
 		if err != nil {
 			return
 		}
-		var req adminRequest
+		req := adminRequest{Instance: s.Peer().Instance}
 		var reply adminReply
 		if typ != frameAsk {
 			reply.Error = errFrame.Error()
@@ -141,6 +145,8 @@ func (n *Node) answer(req adminRequest, reply *adminReply) error {
 		return n.answerForm(req)
 	case opVacant:
 		return n.answerVacant(req, reply)
+	case opAdd:
+		return n.addMember(req, reply)
 	case opJoin:
 		return n.admit(req, reply)
 	case opRemove:
@@ -185,14 +191,6 @@ func (n *Node) answerForm(req adminRequest) error {
 	}
 	n.found(req.Features) // before the id, at which this node starts
 	return n.stores.SetClusterID(req.ClusterID, false)
-}
-
-func (n *Node) answerVacant(req adminRequest, reply *adminReply) error {
-	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
-	defer cancel()
-	known, err := n.knows(ctx, req.Node)
-	reply.ClusterID, reply.Known = n.stores.Identity().ClusterID, known
-	return err
 }
 
 func membersOf(r *raft.Raft) []Member {

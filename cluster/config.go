@@ -35,6 +35,11 @@ type Config struct {
 	// addresses; this node's own is among them. After the cluster has formed,
 	// membership is in the log, and Peers only overrides addresses.
 	Peers []Peer
+	// Secret is the secret by which the nodes of the cluster recognize each other:
+	// see rpc.Config. Nil for none, and then the peer port trusts whoever reaches it.
+	Secret []byte
+	// SecretOptional lets nodes without a secret in too.
+	SecretOptional bool
 	// LogStore is "wal" or "boltdb".
 	LogStore string
 	// Version is the program's version, for status.
@@ -225,13 +230,13 @@ func dialable(addr string) (host string, err error) {
 // Validate names the first setting that cannot work, and fills in those that
 // follow from others.
 func (c *Config) Validate() error {
-	switch {
-	case c.NodeID == "":
+	if c.NodeID == "" {
 		return errors.New("--node-id is missing")
-	case strings.ContainsAny(c.NodeID, " \t\r\n,=/"):
-		return fmt.Errorf("--node-id %q holds a blank or one of , = /", c.NodeID)
-	case len(c.NodeID) > 64:
-		return fmt.Errorf("--node-id is longer than 64 bytes")
+	}
+	if err := checkNodeID(c.NodeID); err != nil {
+		return fmt.Errorf("--node-id: %w", err)
+	}
+	switch {
 	case c.DataDir == "":
 		return errors.New("--data-dir is missing")
 	case c.PeerAddr == "":
@@ -242,12 +247,8 @@ func (c *Config) Validate() error {
 	if c.AdvertisePeerAddr == "" {
 		c.AdvertisePeerAddr = c.PeerAddr
 	}
-	host, err := dialable(c.AdvertisePeerAddr)
-	if err != nil {
+	if err := checkPeerAddr(c.AdvertisePeerAddr); err != nil {
 		return fmt.Errorf("--advertise-peer-addr: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return fmt.Errorf("--advertise-peer-addr: %q is no address that another node can reach", c.AdvertisePeerAddr)
 	}
 	if len(c.Peers) > 0 {
 		if _, ok := c.peer(c.NodeID); !ok {
@@ -274,6 +275,19 @@ func (c *Config) Validate() error {
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
+	}
+	return nil
+}
+
+// checkNodeID checks the name of a node.
+func checkNodeID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("a node's id is empty")
+	case strings.ContainsAny(id, " \t\r\n,=/"):
+		return fmt.Errorf("%q holds a blank or one of , = /", id)
+	case len(id) > 64:
+		return errors.New("a node's id is longer than 64 bytes")
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ var (
 	// ErrWiped: the directory is empty and has not asked to join, but the cluster
 	// counts this node as a member: it may have voted.
 	ErrWiped = errors.New("data directory is empty, but the cluster knows this node as a member")
+	// ErrAlive: the directory is empty, and another process runs under this node's
+	// id.
+	ErrAlive = errors.New("another process runs under this node's id")
 	// ErrPeersDiffer: the nodes were started with different --peers.
 	ErrPeersDiffer = errors.New("nodes were started with different --peers")
 	// ErrOtherCluster: a peer belongs to another cluster.

@@ -19,11 +19,12 @@ import (
 //
 // A member must not be surprised by a raise. The leader reads the latest
 // configuration, asks all of it and proposes the raise with features.mu held, and
-// it adds no member meanwhile. The raise is in the log behind the configuration
+// it takes in no member meanwhile. The raise is in the log behind the configuration
 // that it was checked against, so a leader that comes later has both or neither,
 // and the raise names its term, so it has no effect when it is proposed again in
-// another one. A member that is removed, wiped and added anew is checked when it
-// is added. What remains is a member whose program is replaced by an older one
+// another one. A member that was added and is not started yet does not answer, and
+// holds up the raise. One that is removed, wiped and added anew is checked when it
+// joins. What remains is a member whose program is replaced by an older one
 // after it has reported. No order of messages can exclude that, because a stopped
 // process reports nothing. It is what a downgrade after the raise is: the older
 // program stops at the entry of the raise with an error that says so, and changes
@@ -36,7 +37,7 @@ import (
 
 // features is the feature version as this node's leadership raises it.
 type features struct {
-	// mu is held while the members are asked, or one is added. Nobody waits for it:
+	// mu is held while the members are asked, or one is taken in. Nobody waits for it:
 	// that may take long, and the virtual time of the simulator stands still while a
 	// goroutine waits for a mutex.
 	mu      sync.Mutex
@@ -225,8 +226,8 @@ func (n *Node) featuresBlocked() []blocker {
 	return n.features.blocked
 }
 
-// admit adds a member as addMember does, if its program knows the feature version
-// of the cluster.
+// admit takes in a node that has been added, as takeIn does, if its program knows
+// the feature version of the cluster.
 func (n *Node) admit(req adminRequest, reply *adminReply) error {
 	if n.currentOffice() == nil {
 		return errNotLeader
@@ -242,5 +243,5 @@ func (n *Node) admit(req adminRequest, reply *adminReply) error {
 	if now := n.Features(); now >= fsm.FeatureMend && req.Features < now {
 		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: install version %s or a newer one", now, req.Node, knows(req.Features), n.cfg.Version)
 	}
-	return n.addMember(req.Node, req.Addr, reply)
+	return n.takeIn(req, reply)
 }

@@ -128,6 +128,7 @@ func TestFeatures_Join(t *testing.T) {
 	c.open("n1", "n2", "n3")
 	c.ready("n1", "n2", "n3")
 	c.place("n4", append(c.peers, peer("n4")))
+	c.add("n4")
 	c.open("n4")
 	eventually(t, "n4 to be refused", func() bool {
 		return strings.Contains(c.node("n4").Status().Detail, "the cluster uses feature version 2 and the program of n4 knows 1 at most: install version test or a newer one")

@@ -24,18 +24,17 @@ import (
 // the same --peers. It tells all of them the cluster's id, which they make
 // durable, before it writes the first configuration.
 //
-// A node that finds an existing cluster joins it, unless the cluster counts it
-// as a member already: then its directory has been wiped, and with it the
-// memory of its votes, so that letting it back under its old name could elect
-// a leader without acknowledged entries. Whether it does is a question to the
-// leader, who answers by what is committed: any other member may have slept
-// through the change that let the node in, or that removed it.
+// A node that finds an existing cluster joins it if an operator has added it:
+// see admission.go. If the cluster counts it as a voter, its directory has been
+// wiped, and with it the memory of its votes, so that letting it back under its
+// old name could elect a leader without acknowledged entries. Whether it does is a
+// question to the leader, who answers by what is committed: any other member may
+// have slept through the change that let the node in, or that removed it.
 //
 // What the leader has answered is made durable before the node asks to be
-// taken in. So an empty directory that says that it joins belongs to a node
-// that nobody counted when the directory was new, and that has not taken part
-// since; it may ask again. What it may do while it reads the log is in
-// suffrage.go.
+// taken in, and the leader takes in non-voters only. So an empty directory that
+// says that it joins belongs to a node that has not taken part yet; it may ask
+// again. What it may do while it reads the log is in suffrage.go.
 
 // probeEvery paces the attempts to form or join.
 const probeEvery = 200 * time.Millisecond
@@ -102,6 +101,10 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 		features = min(features, r.Features)
 		switch {
 		case err != nil:
+			if errors.Is(err, rpc.ErrSecret) {
+				absent = append(absent, p.ID+" (cluster secret does not match)")
+				continue
+			}
 			absent = append(absent, p.ID)
 		case r.Member:
 			err := n.join(p, r)
@@ -181,18 +184,13 @@ func (n *Node) join(p Peer, r adminReply) error {
 	}
 	ask := func(op string) (answer adminReply, err error) {
 		req := adminRequest{Op: op, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr, Features: n.reports()}
-		if err := n.ask(r.LeaderAddr, r.Leader, req, &answer); err != nil {
-			return answer, fmt.Errorf("%w to join: %w", errWaiting, err)
-		}
-		return answer, nil
+		err = n.ask(r.LeaderAddr, r.Leader, req, &answer)
+		return answer, err
 	}
 	if mine.ClusterID == "" {
 		vacant, err := ask(opVacant)
-		if err != nil {
+		if err := n.joinError(vacant, err); err != nil {
 			return err
-		}
-		if vacant.Known {
-			return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. Remedy: run \"holdfast member remove %s\" against a live node, then start this node again: it joins as a new member and copies the data", ErrWiped, n.cfg.NodeID, n.cfg.NodeID)
 		}
 		if err := n.stores.SetClusterID(vacant.ClusterID, true); err != nil {
 			return err
@@ -200,7 +198,7 @@ func (n *Node) join(p Peer, r adminReply) error {
 		failpoint.Hit(failpoint.JoinNoted)
 	}
 	joined, err := ask(opJoin)
-	if err != nil {
+	if err := n.joinError(joined, err); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.JoinAnswered)

@@ -162,6 +162,7 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 		}
 		return err == nil
 	})
+	c.add("n3")
 	c.open("n3")
 	c.ready("n3")
 	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
@@ -198,6 +199,7 @@ func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 	if err := c.node("n2").RemoveMember("n4"); err != nil {
 		t.Fatalf("remove n4: %v", err)
 	}
+	c.add("n4")
 	c.open("n4")
 	c.ready("n4")
 	eventually(t, "n4 to vote", func() bool { return c.node("n4").Status().Voter })
@@ -212,6 +214,8 @@ func TestJoin_PastDifferentPeers(t *testing.T) {
 	c := start(t, 3)
 	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // knows no member but b, once it is one
 	c.place("b", append([]cluster.Peer{peer("a"), peer("b")}, c.peers...))
+	c.add("a")
+	c.add("b")
 	c.open("a", "b") // b asks a first
 	c.ready("a", "b")
 	for _, id := range []string{"a", "b"} {
@@ -236,6 +240,7 @@ func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	c.ready("n1")
 	c.cutOff("n1", "n2", "n3", "n4")
 	c.place("n5", append(slices.Clone(c.peers), peer("n5"))) // asks n1 first
+	c.add("n5")
 	c.open("n5")
 	c.ready("n5")
 	eventually(t, "n5 to vote", func() bool { return c.node("n5").Status().Voter })
@@ -251,8 +256,10 @@ func TestJoin_LeaderCutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections)
 	c.transfer("n1")
-	c.cutOff("n1", "n2", "n3")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.add("n4")
+	c.caughtUp("n1", "n2", "n3")
+	c.cutOff("n1", "n2", "n3")
 	c.cutOff("n4", "n2", "n3")
 	c.open("n4")
 	eventually(t, "n4 to ask", func() bool { return strings.Contains(c.node("n4").Status().Detail, "to join") })
@@ -273,6 +280,7 @@ func TestJoin_CutShort(t *testing.T) {
 	c := start(t, 3)
 	c.client("n1").want(t, ok, "SET", "k", "v")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.add("n4")
 
 	// Not added: the name was free, and then it died.
 	s, err := storage.Open(storage.Config{Dir: c.members["n4"].dir, NodeID: "n4", LogKind: "wal", Fatal: func(err error) { t.Error(err) }})
@@ -291,7 +299,8 @@ func TestJoin_CutShort(t *testing.T) {
 	c.net.heal()
 
 	// Added, with nothing on its disk yet.
-	eventually(t, "n4 to be added", func() bool { return c.log.count("member does not vote yet: node=n4") > 2 })
+	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
+	eventually(t, "n4 to be asked", func() bool { return c.log.count("member does not vote yet: node=n4 error=\"still catching up\"") > 2 })
 	for _, m := range c.node(c.leader("n1", "n2", "n3")).ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
 			t.Error("a member without data votes")
@@ -322,6 +331,7 @@ func TestJoin_BlankVote(t *testing.T) {
 	c.wipe("n2")
 	c.client("n1").want(t, ok, "SET", "k", "after")
 
+	c.add("n2")
 	c.net.refuse(rpc.ServiceRaft, "n2") // it is let in and hears nothing more
 	c.open("n2")
 	eventually(t, "n2 to be let in", func() bool { return c.log.count("n2: joined cluster") > 0 })
@@ -360,6 +370,7 @@ func TestJoin_ThroughSnapshot(t *testing.T) {
 		// Raft refuses as long as the removal has not been applied there.
 		eventually(t, "a snapshot on "+id, func() bool { return c.node(id).Snapshot() == nil })
 	}
+	c.add("n3")
 	c.open("n3")
 	c.ready("n3")
 	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
@@ -406,9 +417,11 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	c.fill("n1", 300) // more than it may be behind
 	c.transfer("n1")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.add("n4")
 	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask, and is asked, but gets no data
 	c.open("n4")
-	eventually(t, "n4 to be added", func() bool { return c.log.count("member does not vote yet: node=n4") > 1 })
+	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
+	eventually(t, "n4 to be asked", func() bool { return c.log.count("member does not vote yet: node=n4") > 1 })
 	c.crash("n3")
 	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; of four it would be no majority
 	for _, m := range c.node("n1").ClusterStatus(context.Background()) {
@@ -426,6 +439,7 @@ func TestJoin_LeaderUnknownToFollower(t *testing.T) {
 	c.transfer("n1")
 	c.crash("n3")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.add("n4")
 	c.open("n4")
 	c.ready("n4")
 	eventually(t, "n4 to vote", func() bool { return c.node("n4").Status().Voter })

@@ -20,62 +20,12 @@ var pid = os.Getpid()
 // errNotLeader tells the asker to ask the leader.
 var errNotLeader = errors.New("this node does not lead")
 
-// knows reports whether a node is a member, by what is committed. Any other
-// answer may be taken back: a node that does not lead may not have heard of the
-// latest change, nor may one that leads only as far as it knows, and a change
-// that is not committed may be undone by the next leader. So the leader reads
-// what it has and commits an entry behind it in its term.
-func (n *Node) knows(ctx context.Context, id string) (bool, error) {
-	o := n.currentOffice()
-	if o == nil {
-		return false, errNotLeader
-	}
-	known := slices.ContainsFunc(membersOf(o.raft), func(m Member) bool { return m.ID == id })
-	last := o.raft.LastIndex() // read second, so that it covers the change
-	done := make(chan struct{})
-	o.tick(func() { close(done) })
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	// The term is the same at both ends, so it led all the while.
-	if n.currentOffice() != o || o.raft.State() != raft.Leader || o.raft.CurrentTerm() != o.term || o.committed() <= last {
-		return false, errNotLeader
-	}
-	return known, nil
-}
-
 // feeds reports whether this node leads a term and has a member of that id,
 // committed or not.
 func (n *Node) feeds(id raft.ServerID, term uint64) bool {
 	r := n.running()
 	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term &&
 		slices.ContainsFunc(membersOf(r), func(m Member) bool { return m.ID == string(id) })
-}
-
-// addMember adds a node as a non-voter; keepMembers makes it a voter once it
-// has caught up. AddVoter at once would let an empty node into every majority.
-// A member is not added again; whether it may ask is its own to know: see join.
-// The answer says from where on it is one: see suffrage.go.
-func (n *Node) addMember(id, addr string, reply *adminReply) error {
-	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
-	defer cancel()
-	known, err := n.knows(ctx, id)
-	if err != nil {
-		return err
-	}
-	if known {
-		reply.Index, reply.Term = n.committed(), n.raft.CurrentTerm()
-		return nil
-	}
-	added := n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, adminTimeout)
-	if err := n.changed(ctx, added); err != nil {
-		return fmt.Errorf("add %s: %w", id, err)
-	}
-	reply.Index, reply.Term = added.Index(), n.raft.CurrentTerm()
-	n.log.Info("member added, will vote when it has caught up", "node", id, "address", addr)
-	return nil
 }
 
 // changed waits until a change of the members, which raft has been given, is

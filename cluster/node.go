@@ -131,6 +131,7 @@ func Open(cfg Config) (*Node, error) {
 	rcfg.Verify = n.sameCluster
 	rcfg.RaftPeer = n.idAt
 	rcfg.MaxFrame = 64 << 20
+	rcfg.Secret, rcfg.SecretOptional = cfg.Secret, cfg.SecretOptional
 	rcfg.Listener, rcfg.Dialer = cfg.PeerListener, cfg.PeerDialer
 	rcfg.Logger = n.log.Named("rpc")
 	if n.mux, err = rpc.Listen(rcfg); err != nil {

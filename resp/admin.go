@@ -8,7 +8,7 @@ import (
 )
 
 var adminRows = []row{
-	{cmd: fsm.Command{Name: "holdfast", Arity: -2, Flags: fsm.Admin | fsm.Dangerous | fsm.NoScript, Group: "server", Since: "holdfast", Complexity: "O(N) where N is the number of members", Syntax: "STATUS [LOCAL] | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT", Doc: "Look at and change the cluster"}, run: admin},
+	{cmd: fsm.Command{Name: "holdfast", Arity: -2, Flags: fsm.Admin | fsm.Dangerous | fsm.NoScript, Group: "server", Since: "holdfast", Complexity: "O(N) where N is the number of members", Syntax: "STATUS [LOCAL] | ADD node address | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT", Doc: "Look at and change the cluster"}, run: admin},
 }
 
 // admin runs an operator's request; it may take seconds, on this connection

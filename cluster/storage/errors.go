@@ -83,10 +83,10 @@ func (c corrupter) at(file string, index uint64, format string, args ...any) *Co
 		Index:  index,
 		Reason: fmt.Sprintf(format, args...),
 		Remedy: fmt.Sprintf("This copy must not be trusted: stop the node, move %s away, "+
-			"remove the node from the cluster with `holdfast member remove %s` on a live node, "+
+			"replace the node with `holdfast member remove %s` and `holdfast member add %s PEER-ADDR` on a live node, "+
 			"then start it again with an empty directory so that it rejoins as a new member "+
 			"and copies the data from the leader; if every node is affected, restore a backup",
-			c.dir, c.nodeID),
+			c.dir, c.nodeID, c.nodeID),
 	}
 }
 

@@ -54,6 +54,8 @@ func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error
 	case op == "status" && len(args) == 1:
 		b, err := json.Marshal(a.ClusterStatus(ctx))
 		return string(b), err
+	case op == "add" && len(args) == 3:
+		return a.Add(ctx, args[1], args[2])
 	case op == "remove" && len(args) == 2:
 		return a.Remove(ctx, args[1], false)
 	case op == "remove" && len(args) == 3 && strings.EqualFold(args[2], "force"):

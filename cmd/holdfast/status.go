@@ -138,8 +138,11 @@ func memberCommand() *cobra.Command {
 		Short: "Change who belongs to the cluster",
 		Long: `Change who belongs to the cluster. Any live node may be asked.
 
-A new node joins by itself: start it with --peers naming itself and at least one
-member. It votes once it has caught up.`,
+A new node joins after "member add": start it with an empty directory and with
+--peers naming itself and at least one member, before or after that. It votes
+once it has caught up.`,
+		Example: `  holdfast member add n4 10.0.0.4:7379 --addr 10.0.0.1:6379
+  holdfast member remove n2 --addr 10.0.0.1:6379`,
 		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a wish for help
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
@@ -159,6 +162,10 @@ member. It votes once it has caught up.`,
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
 		return err
 	}
+	add := &cobra.Command{
+		Use: "add NODE PEER-ADDR", Short: "Permit a node to join, under that id and at that peer address", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "ADD", args[0], args[1]) },
+	}
 	var force bool
 	remove := &cobra.Command{
 		Use: "remove NODE", Short: "Remove a node that is gone for good, or whose data is lost", Args: cobra.ExactArgs(1),
@@ -177,7 +184,7 @@ them answer than make a majority, because the cluster could not write then.
 		},
 	}
 	remove.Flags().BoolVar(&force, "force", false, "remove the node even if too few of the others answer to go on without it")
-	cmd.AddCommand(remove, &cobra.Command{
+	cmd.AddCommand(add, remove, &cobra.Command{
 		Use: "transfer [NODE]", Short: "Hand leadership over", Args: cobra.MaximumNArgs(1),
 		Long: `Hand leadership over to NODE, or to the most up-to-date voter that answers.
 A node that does not answer, is not a voter, or is too far behind is refused, and

@@ -337,7 +337,7 @@ func TestMember_WipedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := refusesToStart(t, n)
-	wantLine(t, out, "holdfast: ", "data directory is empty, but the cluster knows this node as a member", "Remedy: ", "holdfast member remove "+n.ID)
+	wantLine(t, out, "holdfast: ", "data directory is empty, but the cluster knows this node as a member", "Remedy: ", "holdfast member remove "+n.ID, "holdfast member add "+n.ID+" "+n.Peers)
 	l.progress(20)
 
 	c.replace(n, leader)
@@ -367,6 +367,9 @@ func (c *cluster) replace(n, live *Node) {
 	}
 	if members, _ := status(c.t, live); len(members) != 2 {
 		c.t.Errorf("members after member remove: %v", members)
+	}
+	if o := invoke(c.t, nil, "member", "add", n.ID, n.Peers, "--addr", live.Clients); o.code != 0 {
+		c.t.Fatalf("member add: %+v", o)
 	}
 	before := c.promotions(n)
 	start(c.t, n)

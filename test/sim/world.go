@@ -328,6 +328,7 @@ func (w *world) end() {
 // join adds a node that knows the first ones.
 func (w *world) join(id string) {
 	w.place(id, append(slices.Clone(w.peers), cluster.Peer{ID: id, Addr: address(id)}))
+	w.add(id) // else it waits, and repair does it
 	w.revive(id)
 }
 
@@ -381,7 +382,8 @@ func (w *world) repair() {
 		}
 		for _, id := range missing {
 			if p := w.node(id).running(); p != nil && p.n.Status().Role == "starting" {
-				continue // on its way
+				w.add(id) // it waits for this
+				continue
 			}
 			w.renew(id, 0)
 		}
@@ -453,6 +455,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if gone {
 		nd.disk.wipe()
 		<-time.After(after)
+		w.add(id) // else it waits, and repair does it
 	}
 	var all []cluster.Peer // who may be a member: the first nodes may all have been removed
 	for _, other := range w.ids() {
@@ -468,7 +471,20 @@ func (w *world) renew(id string, after time.Duration) bool {
 	return gone
 }
 
-// removeTries is how often a removal is asked for: a cluster under attack may
+// add permits a node to join and reports whether that is certain.
+func (w *world) add(id string) bool {
+	for range removeTries {
+		if leader := w.leader(); leader != "" {
+			if p := w.node(leader).running(); p != nil && p.n.AddMember(id, address(id)) == nil {
+				return true
+			}
+		}
+		<-time.After(askEvery)
+	}
+	return false
+}
+
+// removeTries is how often a removal or an addition is asked for: a cluster under attack may
 // refuse.
 const removeTries = 10
 

@@ -303,6 +303,25 @@ func (c *cluster) remove(ctx context.Context, n *node) error {
 	return errors.Join(err, last0(err, last))
 }
 
+// add permits a node to join, as its operator does. Builds that do not know of
+// that let in whoever asks, if such a one leads.
+func (c *cluster) add(ctx context.Context, n *node) error {
+	var last error
+	err := process.Poll(ctx, n.ID+" to be added", func() bool {
+		for _, other := range c.live() {
+			if other == n {
+				continue
+			}
+			_, last = other.ask(ctx, 6*time.Second, "ADD", n.ID, n.peers.addr)
+			if last == nil || strings.Contains(last.Error(), "unknown") {
+				return true
+			}
+		}
+		return false
+	})
+	return errors.Join(err, last0(err, last))
+}
+
 // last0 is the last attempt's error, if waiting failed.
 func last0(err, last error) error {
 	if err == nil {

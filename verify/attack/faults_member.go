@@ -52,6 +52,9 @@ func (s *strike) rejoin(ctx context.Context, n *node) error {
 	if err := s.c.remove(wait, n); err != nil {
 		return err
 	}
+	if err := s.c.add(wait, n); err != nil {
+		return err
+	}
 	if err := n.wipe(); err != nil {
 		return err
 	}
@@ -59,6 +62,27 @@ func (s *strike) rejoin(ctx context.Context, n *node) error {
 		return err
 	}
 	return s.voter(ctx, n)
+}
+
+// outside waits until a node that was not added says so. Until it does, it may
+// be no member and may serve nothing.
+func (s *strike) outside(ctx context.Context, n *node) error {
+	wait, stop := soon(ctx, 20*time.Second, "ask for "+n.ID)
+	defer stop()
+	return process.Poll(wait, n.ID+" to ask to be added", func() bool {
+		if st, err := n.state(wait); err == nil && (st.Ready || st.Applied > 0) {
+			s.violation("admission", "%s serves the cluster's data, though nobody added it", n.ID)
+			return true
+		}
+		all, err := s.c.members(wait)
+		for _, m := range all {
+			if err == nil && m.ID == n.ID {
+				s.violation("admission", "%s is a member, though nobody added it", n.ID)
+				return true
+			}
+		}
+		return strings.Contains(n.Output(), "holdfast member add "+n.ID)
+	})
 }
 
 func joinAndLeave(ctx context.Context, s *strike) (string, error) {
@@ -69,6 +93,15 @@ func joinAndLeave(ctx context.Context, s *strike) (string, error) {
 	if err := n.start(s.c.joinArgs()...); err != nil {
 		return "", err
 	}
+	if err := s.outside(ctx, n); err != nil {
+		return "", errors.Join(err, n.kill())
+	}
+	adding, done := soon(ctx, 30*time.Second, "add "+n.ID)
+	err := s.c.add(adding, n)
+	done()
+	if err != nil {
+		return "", errors.Join(err, n.kill())
+	}
 	if err := s.voter(ctx, n); err != nil {
 		return "", errors.Join(err, n.kill())
 	}
@@ -76,7 +109,7 @@ func joinAndLeave(ctx context.Context, s *strike) (string, error) {
 	// If it leads by now it has to hand over first.
 	wait, stop := soon(ctx, 30*time.Second, "remove "+n.ID)
 	defer stop()
-	err := process.Poll(wait, n.ID+" to leave", func() bool {
+	err = process.Poll(wait, n.ID+" to leave", func() bool {
 		if st, err := n.state(ctx); err == nil && st.Role == "leader" {
 			_, _ = n.ask(ctx, 2*time.Second, "TRANSFER") // asked again until it no longer leads
 			return false

@@ -240,7 +240,9 @@ func addedWhileDown(ctx context.Context, s *strike) (string, error) {
 		return "", err
 	}
 	spare := s.c.spare
-	if err := errors.Join(spare.wipe(), spare.start(s.c.joinArgs()...)); err != nil {
+	adding, added := soon(ctx, 30*time.Second, "add "+spare.ID)
+	defer added()
+	if err := errors.Join(s.c.add(adding, spare), spare.wipe(), spare.start(s.c.joinArgs()...)); err != nil {
 		return "", err
 	}
 	err = s.voter(ctx, spare)

@@ -329,6 +329,7 @@ func changesMembers(ctx context.Context, s *strike, n *node) {
 			s.trouble = errors.Join(s.trouble, spare.wipe(), spare.start(s.c.joinArgs()...))
 			return
 		}
+		_, _ = n.ask(ctx, 3*time.Second, "ADD", spare.ID, spare.peers.addr) // asked again if it fails, and refused once it votes
 		if st, err := spare.state(ctx); err == nil && st.Voter {
 			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID) // asked again if it fails
 		}
@@ -376,7 +377,7 @@ func leadsAlone(ctx context.Context, s *strike, n *node) {
 
 // losesData removes the node with its data, so that it joins as a new member.
 func losesData(ctx context.Context, s *strike, n *node, _ string) error {
-	if err := s.c.remove(ctx, n); err != nil {
+	if err := errors.Join(s.c.remove(ctx, n), s.c.add(ctx, n)); err != nil {
 		return err
 	}
 	return n.wipe()

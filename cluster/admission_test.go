@@ -1,0 +1,240 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// add permits a node to join.
+func (c *testCluster) add(id string) {
+	c.t.Helper()
+	eventually(c.t, id+" to be added", func() bool {
+		for _, other := range c.ids() {
+			n := c.members[other].running()
+			if n == nil {
+				continue
+			}
+			err := n.AddMember(id, address(id))
+			if err == nil {
+				return true
+			}
+			c.t.Logf("add %s through %s: %v", id, other, err) // it may not know the leader yet
+		}
+		return false
+	})
+}
+
+// listed reports whether a node's view of the members has a node, and whether it votes.
+func (c *testCluster) listed(at, id string) (voter, ok bool) {
+	for _, m := range c.node(at).ClusterStatus(context.Background()) {
+		if m.ID == id {
+			return m.Voter, true
+		}
+	}
+	return false, false
+}
+
+// A process that names a member in --peers, by mistake or not, gets nowhere
+// without "member add": it is no member, has no data, and says what to do. Then it
+// joins without being started again.
+func TestAdmission_NotAdded(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 3} {
+		c := start(t, nodes)
+		c.client("n1").want(t, ok, "SET", "k", "v")
+		c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+		c.change = func(cfg *cluster.Config) { cfg.ClientAddr = "client-of-" + cfg.NodeID }
+		leader := c.leader()
+		c.crash(leader) // so that its client address is known
+		c.open(leader)
+		c.ready(leader)
+
+		c.open("n4")
+		eventually(t, "n4 to say what to do", func() bool {
+			st := c.node("n4").Status()
+			return strings.Contains(st.Detail, `run "holdfast member add n4 `+address("n4")+"\"") ||
+				strings.Contains(st.Detail, `run "holdfast member add n4 `+address("n4")+" --addr client-of-n")
+		})
+		if c.log.count("n4: waiting to form or join the cluster") == 0 || c.log.count("holdfast member add n4") == 0 {
+			t.Error("n4 has not logged what to do")
+		}
+		if _, ok := c.listed("n1", "n4"); ok {
+			t.Error("a node that was not added is a member")
+		}
+		cl := c.client("n4")
+		cl.local = true
+		if got, err := cl.do("GET", "k"); err == nil && got != absent {
+			t.Errorf("a node that was not added shows %q", got)
+		}
+		c.crash("n4") // the quorum is as it was
+		c.client("n1").want(t, ok, "SET", "k", "w")
+
+		c.open("n4")
+		c.add("n4")
+		c.ready("n4")
+		eventually(t, "n4 to vote", func() bool { return c.node("n4").Status().Voter })
+		c.client("n4").want(t, bulk("w"), "GET", "k")
+		c.close()
+	}
+}
+
+// The permission is part of the log: it survives the leader that gave it, and every
+// node's restart.
+func TestAdmission_SurvivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.transfer("n1")
+	c.add("n4")
+	if voter, ok := c.listed("n1", "n4"); !ok || voter {
+		t.Fatalf("n4 is listed: %v, votes: %v; want a member that does not vote", ok, voter)
+	}
+	c.crash("n1")
+	c.leader("n2", "n3")
+	// A member that does not answer does not count.
+	c.client("n2").want(t, ok, "SET", "k", "v")
+	for _, id := range []string{"n2", "n3"} {
+		c.crash(id)
+	}
+	c.open("n2", "n3")
+	c.ready("n2", "n3")
+	c.open("n4")
+	c.ready("n4")
+	eventually(t, "n4 to vote", func() bool { return c.node("n4").Status().Voter })
+	c.client("n4").want(t, bulk("v"), "GET", "k")
+	c.open("n1")
+	c.ready("n1")
+	c.caughtUp()
+}
+
+func TestAdmission_InUse(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	for _, test := range []struct{ id, addr, want string }{
+		{"n2", "n9:1", `n2 is a member already, at ` + address("n2") + `: to replace it, run "holdfast member remove n2" first`},
+		{"n4", address("n2"), "address " + address("n2") + " is in use by the member n2"},
+		{"n 4", address("n4"), "blank"},
+		{"", address("n4"), "empty"},
+		{"n4", "n4", "missing port"},
+		{"n4", "0.0.0.0:7379", "no address that another node can reach"},
+	} {
+		err := c.node("n1").AddMember(test.id, test.addr)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("add %q at %q: %v, want %q", test.id, test.addr, err, test.want)
+		}
+	}
+	c.add("n4")
+	c.add("n4") // again: nothing happens
+	if err := c.node("n1").AddMember("n4", address("n5")); err == nil || !strings.Contains(err.Error(), "member already") {
+		t.Errorf("added again with another address: %v", err)
+	}
+	// A node that is started with another address than it was added with is told so.
+	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.change = func(cfg *cluster.Config) { cfg.AdvertisePeerAddr = address("n5") }
+	c.open("n4")
+	eventually(t, "n4 to be refused", func() bool {
+		return strings.Contains(c.node("n4").Status().Detail, "was added with the address "+address("n4"))
+	})
+}
+
+// A second process with the id of a node that lives is told that it lives, and
+// not to remove it, whether that node votes yet or not.
+func TestAdmission_Alive(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.add("n4")
+	c.net.refuse(rpc.ServiceRaft, "n4") // it joins, and does not catch up
+	c.open("n4")
+	eventually(t, "n4 to join", func() bool { return c.log.count("n4: joined cluster") > 0 })
+	for _, id := range []string{"n1", "n3", "n4"} { // leader, follower, non-voter
+		double := c.place("double", append(slices.DeleteFunc(slices.Clone(c.peers), func(p cluster.Peer) bool { return p.ID == id }),
+			cluster.Peer{ID: id, Addr: address("double")}))
+		double.dies = true
+		cfg := c.config(double)
+		cfg.NodeID = id
+		n, err := cluster.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		double.node = n
+		c.wantFatal("double", cluster.ErrAlive.Error()+": "+id+" is alive at "+address(id)+". Do not remove it.")
+		c.stop("double")
+		c.wipe("double")
+		delete(c.members, "double")
+	}
+	c.client("n3").want(t, ok, "SET", "k", "v")
+}
+
+// A cluster with a secret keeps out a node that has another one or none, even
+// one that was added; and what it says is authenticated.
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	right, wrong := bytes.Repeat([]byte("r"), rpc.MinSecret), bytes.Repeat([]byte("w"), rpc.MinSecret)
+	c := prepare(t, 3)
+	secrets := map[string][]byte{"n1": right, "n2": right, "n3": wrong, "n4": nil}
+	c.change = func(cfg *cluster.Config) { cfg.Secret = secrets[cfg.NodeID] }
+	c.open("n1", "n2", "n3")
+	for _, id := range []string{"n1", "n3"} {
+		eventually(t, id+" to say that secrets differ", func() bool {
+			return strings.Contains(c.node(id).Status().Detail, "(cluster secret does not match)") && c.log.count(id+".rpc: cluster secret does not match") > 0
+		})
+	}
+	if st := c.node("n1").Status(); st.Term != 0 {
+		t.Errorf("a cluster was formed: %+v", st)
+	}
+	c.stop("n3")
+	secrets["n3"] = right
+	c.open("n3")
+	c.ready("n1", "n2", "n3")
+	c.client("n3").want(t, ok, "SET", "k", "v")
+	c.caughtUp()
+
+	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
+	c.add("n4")
+	c.open("n4")
+	eventually(t, "n4 to be kept out", func() bool {
+		return strings.Contains(c.node("n4").Status().Detail, "(cluster secret does not match)") && c.log.count("n4.rpc: cluster secret does not match") > 0
+	})
+	c.stop("n4")
+	secrets["n4"] = right
+	c.open("n4")
+	c.ready("n4")
+	c.caughtUp()
+}
+
+// A secret is given to a running cluster by two restarts of each node, without an
+// interruption.
+func TestSecret_Introduced(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	secret := bytes.Repeat([]byte("s"), rpc.MinSecret)
+	l := c.load("n", 2, "n1", "n2", "n3")
+	for _, optional := range []bool{true, false} {
+		changed := make(map[string]bool)
+		c.change = func(cfg *cluster.Config) {
+			if changed[cfg.NodeID] || !optional {
+				cfg.Secret = secret
+			}
+			cfg.SecretOptional = optional || !changed[cfg.NodeID]
+		}
+		for _, id := range c.ids() {
+			changed[id] = true
+			c.crash(id)
+			c.open(id)
+			c.ready(id)
+			l.progress(50)
+		}
+	}
+	l.check("n1")
+	if n := c.log.count("cluster secret does not match"); n > 0 {
+		t.Errorf("%d connections were refused", n)
+	}
+}
