@@ -136,7 +136,7 @@ func Open(cfg Config) (*Node, error) {
 	rcfg.Logger = n.log.Named("rpc")
 	if n.mux, err = rpc.Listen(rcfg); err != nil {
 		n.cancel()
-		return nil, errors.Join(fmt.Errorf("open peer port: %w", err), stores.Close())
+		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), stores.Close())
 	}
 	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
 	n.wg.Add(2)

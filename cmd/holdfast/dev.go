@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -20,7 +23,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
-	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 type devOptions struct {
@@ -96,6 +98,9 @@ func (n *devNode) discovery(o devOptions) []string {
 	return args
 }
 
+// secretFile is where the secret of the cluster is kept.
+func (o devOptions) secretFile() string { return filepath.Join(o.dataDir, "cluster-secret") }
+
 func (n *devNode) alive() bool {
 	select {
 	case <-n.exited:
@@ -106,6 +111,9 @@ func (n *devNode) alive() bool {
 }
 
 func dev(ctx context.Context, o devOptions, out io.Writer) error {
+	// A terminal that is closed stops the nodes in order, as Ctrl-C does.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
 	highest := o.basePort + 2000
 	if o.sentinel {
 		highest = o.basePort + sentinelOffset
@@ -135,6 +143,9 @@ func dev(ctx context.Context, o devOptions, out io.Writer) error {
 	}
 	if err := os.MkdirAll(o.dataDir, 0o755); err != nil {
 		return err
+	}
+	if err := createSecret(o.secretFile()); err != nil {
+		return fmt.Errorf("cluster secret: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -173,7 +184,8 @@ func startNodes(self string, nodes []*devNode, peers string, o devOptions) error
 			return err
 		}
 		args := append([]string{"serve", "--node-id", n.id, "--data-dir", filepath.Join(o.dataDir, n.id),
-			"--client-addr", n.clients, "--peer-addr", n.peers, "--http-addr", n.http, "--peers", peers}, n.discovery(o)...)
+			"--client-addr", n.clients, "--peer-addr", n.peers, "--http-addr", n.http, "--peers", peers,
+			"--cluster-secret-file", o.secretFile()}, n.discovery(o)...)
 		args = append(args, o.args...)
 		n.cmd = exec.Command(self, args...)
 		n.cmd.Stdout, n.cmd.Stderr = log, log
@@ -224,7 +236,7 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 		if living == 0 {
 			return errors.New("no node is left")
 		}
-		status := devStatus(ctx, nodes, password(o.args))
+		status := devStatus(ctx, nodes)
 		now := leaderOf(status)
 		switch {
 		case !shown && now != "" && len(status) == living && allReady(status):
@@ -254,8 +266,9 @@ func lastLine(path string) string {
 
 func clock() string { return time.Now().Format("15:04:05.000") }
 
-// devStatus asks each living node for itself.
-func devStatus(ctx context.Context, nodes []*devNode, pass string) []cluster.NodeStatus {
+// devStatus asks each living node for itself, on its HTTP port: the client port may
+// want a password, and a client can change that at any time.
+func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
@@ -268,7 +281,7 @@ func devStatus(ctx context.Context, nodes []*devNode, pass string) []cluster.Nod
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if st, err := askNode(ctx, n, pass); err == nil { // not up yet, or just dying: seen at the next tick
+			if st, err := askNode(ctx, n); err == nil { // not up yet, or just dying: seen at the next tick
 				mu.Lock()
 				all = append(all, st)
 				mu.Unlock()
@@ -279,28 +292,23 @@ func devStatus(ctx context.Context, nodes []*devNode, pass string) []cluster.Nod
 	return all
 }
 
-func askNode(ctx context.Context, n *devNode, pass string) (cluster.NodeStatus, error) {
-	nodes, err := askStatus(ctx, n.clients, load.Login{Password: pass}, "STATUS", "LOCAL")
-	for _, st := range nodes {
-		if st.ID == n.id {
-			return st, err
-		}
+func askNode(ctx context.Context, n *devNode) (st cluster.NodeStatus, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+"/status", nil)
+	if err != nil {
+		return st, err
 	}
-	return cluster.NodeStatus{}, errors.Join(err, errors.New("no status"))
-}
-
-// password returns what the nodes require of their clients: flags first, as they
-// see it themselves.
-func password(args []string) string {
-	pass := os.Getenv("HOLDFAST_REQUIREPASS")
-	for i, a := range args {
-		if value, ok := strings.CutPrefix(a, "--requirepass="); ok {
-			pass = value
-		} else if a == "--requirepass" && i+1 < len(args) {
-			pass = args[i+1]
-		}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return st, err
 	}
-	return pass
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&st); err != nil {
+		return st, fmt.Errorf("status of %s: %w", n.id, err)
+	}
+	if st.ID != n.id {
+		return st, fmt.Errorf("status of %s: %s answers at %s", n.id, st.ID, n.http)
+	}
+	return st, nil
 }
 
 func allReady(nodes []cluster.NodeStatus) bool {

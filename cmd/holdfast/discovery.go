@@ -102,12 +102,13 @@ func (p sentinelPort) Close() error {
 	return p.Server.Close()
 }
 
-// listen opens the Sentinel port. What it shares with the client port (limits,
+// listen serves the Sentinel port. What it shares with the client port (limits,
 // password) is in port.
-func (d *discovery) listen(port resp.Config, node clusterAdapter, table *fsm.Table) (sentinelPort, error) {
+func (d *discovery) listen(port resp.Config, ln net.Listener, node clusterAdapter, table *fsm.Table) (sentinelPort, error) {
 	if d.sentinelAddr == "" {
 		return sentinelPort{}, nil
 	}
+	port.Listener = ln
 	port.Addr, port.Mode, port.MasterName = d.sentinelAddr, resp.Sentinel, d.masterName
 	port.Logger = port.Logger.Named("sentinel")
 	s, err := resp.Listen(port, node, table)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,9 +18,10 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// listenHTTP serves health and metrics. /healthz says that the process lives,
-// /readyz that it has a way to a leader.
-func listenHTTP(addr string, node *cluster.Node, clients *resp.Server, withPprof bool, log hclog.Logger) (*http.Server, error) {
+// serveHTTP serves health, status and metrics. /healthz says that the process
+// lives, /readyz that it has a way to a leader, /status what "holdfast status
+// --json" shows of this node.
+func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPprof bool, log hclog.Logger) *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(node.Collectors()...)
@@ -40,15 +42,17 @@ func listenHTTP(addr string, node *cluster.Node, clients *resp.Server, withPprof
 		}
 		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
 	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(node.Status()); err != nil {
+			log.Debug("status not sent", "error", err)
+		}
+	})
 	if withPprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	}
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("open http port: %w", err)
 	}
 	conns := &httpConns{most: maxHTTPConns}
 	srv := &http.Server{
@@ -68,5 +72,5 @@ func listenHTTP(addr string, node *cluster.Node, clients *resp.Server, withPprof
 			log.Error("http port closed", "error", err)
 		}
 	}()
-	return srv, nil
+	return srv
 }

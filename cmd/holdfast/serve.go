@@ -27,6 +27,7 @@ type serveOptions struct {
 	peerAddr, advertisePeer     string
 	httpAddr                    string
 	discovery                   discovery
+	secret                      secretOptions
 	peers                       string
 	requirePass                 string
 	aclFile                     string
@@ -54,10 +55,16 @@ themselves, in whatever order they are started; all of them must be started once
 with the same --peers. A node that is restarted comes back with its data and its
 place. --peers with one name is a cluster of one node.
 
-SIGTERM hands leadership over, finishes what is in flight and exits.`,
+Where other hosts can reach the peer port, every node needs the same secret: see
+--cluster-secret-file. A node that is to join later has to be added first: see
+"holdfast member add --help".
+
+SIGTERM hands leadership over, finishes what is in flight and exits. SIGHUP
+changes nothing.`,
 		Example: `  holdfast serve --node-id n1 --data-dir /var/lib/holdfast \
     --client-addr 10.0.0.1:6379 --peer-addr 10.0.0.1:7379 --http-addr 127.0.0.1:8379 \
-    --peers n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379`,
+    --peers n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379 \
+    --cluster-secret-file /etc/holdfast/cluster-secret`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), o) },
 	}
@@ -70,6 +77,7 @@ SIGTERM hands leadership over, finishes what is in flight and exits.`,
 	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "", "peer address that others are told; may be a DNS name (default: this node's in --peers, else --peer-addr)")
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "where /healthz, /readyz and /metrics are served")
 	o.discovery.flags(f)
+	o.secret.flags(f)
 	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster: n1=host:port,n2=host:port,… (peer addresses)")
 	f.StringVar(&o.requirePass, "requirepass", "", "password of the default user, as long as the cluster has none of its own (ACL SETUSER, CONFIG SET requirepass); none if empty")
 	f.StringVar(&o.aclFile, "acl-file", "", "file of ACL users in Redis' form, which become the cluster's if it has none yet")
@@ -250,8 +258,8 @@ func newLogger(level, format string) (hclog.Logger, error) {
 	return hclog.New(&hclog.LoggerOptions{Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr}), nil
 }
 
-// serve runs a node until ctx ends. The order of starting: peer port and
-// cluster, then the HTTP port (so that health is visible early), then clients.
+// serve runs a node until ctx ends. The order of starting: all addresses are
+// bound, then the node is opened, then clients and the HTTP port are served.
 // Stopping is the reverse, except that clients are kept until their commands
 // have an outcome.
 func serve(ctx context.Context, o serveOptions) error {
@@ -262,6 +270,7 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	defer surviveHangup(log)()
 	tuneMemory()
 	useThreads(o.threads)
 	cfg, err := o.config(log, func(err error) {
@@ -274,6 +283,15 @@ func serve(ctx context.Context, o serveOptions) error {
 	}
 	users, err := o.users()
 	if err != nil {
+		return err
+	}
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	if cfg.Secret, err = o.secret.read(); err != nil {
+		return err
+	}
+	if err := o.secret.admit(&cfg, log); err != nil {
 		return err
 	}
 	if o.open(users) && !loopback(o.clientAddr) {
@@ -303,29 +321,30 @@ func serve(ctx context.Context, o serveOptions) error {
 			<-followed
 		}()
 	}
-	node, err := cluster.Open(cfg)
+	bound, err := o.bind()
 	if err != nil {
 		return err
+	}
+	node, err := cluster.Open(cfg)
+	if err != nil {
+		return errors.Join(err, bound.close())
 	}
 	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
 	defer shutdown()
 	port := resp.Config{
 		Shutdown: shutdown,
-		Addr:     o.clientAddr, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, Logger: log.Named("resp"),
+		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, Logger: log.Named("resp"),
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())
 	if err != nil {
-		return errors.Join(err, node.Close())
+		return errors.Join(err, node.Close(), bound.close())
 	}
-	sentinel, err := o.discovery.listen(port, clusterAdapter{node}, node.Table())
+	sentinel, err := o.discovery.listen(port, bound.sentinel, clusterAdapter{node}, node.Table())
 	if err != nil {
-		return errors.Join(err, clients.Close(), node.Close())
+		return errors.Join(err, clients.Close(), node.Close(), bound.close())
 	}
-	web, err := listenHTTP(o.httpAddr, node, clients, o.pprof, log.Named("http"))
-	if err != nil {
-		return errors.Join(err, sentinel.Close(), clients.Close(), node.Close())
-	}
+	web := serveHTTP(bound.http, node, clients, o.pprof, log.Named("http"))
 	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr, "http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", version, "pid", os.Getpid())
 
 	<-ctx.Done()
@@ -360,13 +379,4 @@ func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

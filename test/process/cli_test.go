@@ -21,6 +21,17 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 	}
 	peer := loopback(base + 1)
 	dir := filepath.Join(t.TempDir(), "data")
+	secrets := t.TempDir()
+	secret := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(secrets, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+		return path
+	}
 	serve := func(more ...string) []string {
 		return append([]string{"serve", "--node-id", "n1", "--data-dir", dir, "--client-addr", loopback(base),
 			"--peer-addr", peer, "--http-addr", loopback(base + 2), "--peers", "n1=" + peer}, more...)
@@ -64,6 +75,16 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"unknown point", nil, serve("--test-kill-at", "nowhere:3"), []string{"--test-kill-at", `"nowhere"`, "append-torn", "form-told"}},
 		{"zeroth time at a point", nil, serve("--test-kill-at", "append-synced:0"), []string{"--test-kill-at", `"append-synced:0"`, `"0"`}},
 		{"point in the environment", []string{"HOLDFAST_TEST_KILL_AT=somewhere"}, serve(), []string{"--test-kill-at", `"somewhere"`}},
+		{"peer address in the open", nil, serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", peer),
+			[]string{"--peer-addr 0.0.0.0:7379", "no cluster secret", "--cluster-secret-file", "head -c 32 /dev/urandom | base64", "--insecure"}},
+		{"peers in the open", nil, serve("--peers", "n1="+peer+",n2=other:7379"), []string{"--peers n2=other:7379", "no cluster secret"}},
+		{"secret that is not there", nil, serve("--cluster-secret-file", filepath.Join(dir, "none")), []string{"--cluster-secret-file", "none", "no such file", "head -c 32"}},
+		{"secret of nothing", nil, serve("--cluster-secret-file", secret("empty", "\n", 0o600)), []string{"--cluster-secret-file", "is empty", "head -c 32"}},
+		{"short secret", nil, serve("--cluster-secret-file", secret("short", strings.Repeat("x", 31)+"\n", 0o600)), []string{"holds 31 bytes", "at least 32"}},
+		{"secret for everybody", nil, serve("--cluster-secret-file", secret("open", strings.Repeat("x", 32), 0o604)), []string{"open to every user", "0604", "chmod 600"}},
+		{"secret that is a directory", nil, serve("--cluster-secret-file", t.TempDir()), []string{"--cluster-secret-file", "not a file"}},
+		{"secret to be created nowhere", nil, serve("--cluster-secret-create"), []string{"--cluster-secret-create needs --cluster-secret-file"}},
+		{"member added without address", nil, []string{"member", "add", "n4"}, []string{"2 arg"}},
 		{"unknown flag", nil, serve("--data-dri", "x"), []string{"unknown flag: --data-dri"}},
 		{"stray argument", nil, serve("now"), []string{`"now"`}},
 		{"unknown subcommand", nil, []string{"srve"}, []string{`unknown command "srve"`}},
@@ -114,14 +135,24 @@ lines:
 func TestServe_AddressInUse(t *testing.T) {
 	c := newCluster(t, Config{Nodes: 1})
 	n := c.Nodes[0]
-	for _, tt := range []struct{ what, addr string }{
-		{"open client port", n.Clients}, {"open peer port", n.Peers}, {"open http port", n.HTTP},
+	for _, tt := range []struct{ what, addr, remedy string }{
+		{"cannot bind client address", n.Clients, "choose another --client-addr"},
+		{"cannot bind HTTP address", n.HTTP, "choose another --http-addr"},
+		{"cannot bind peer address", n.Peers, ""},
 	} {
 		ln, err := net.Listen("tcp", tt.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantLine(t, refusesToStart(t, n), "holdfast: ", tt.what, tt.addr, "address already in use")
+		wantLine(t, refusesToStart(t, n), "holdfast: ", tt.what, tt.addr, "address already in use", tt.remedy)
+		// Nothing has been formed: a cluster of one would have been, at once.
+		identity, err := os.ReadFile(filepath.Join(n.Dir, "node.json"))
+		if tt.remedy != "" && !os.IsNotExist(err) {
+			t.Errorf("%s: the data directory was made (%v)", tt.what, err)
+		}
+		if err == nil && !strings.Contains(string(identity), `"cluster": ""`) {
+			t.Errorf("%s: the node belongs to a cluster:\n%s", tt.what, identity)
+		}
 		if err := ln.Close(); err != nil {
 			t.Fatal(err)
 		}

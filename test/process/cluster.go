@@ -21,9 +21,11 @@ type Config struct {
 	Nodes   int    // default 3
 	// Sentinel has every node serve Redis Sentinel too.
 	Sentinel bool
-	Args     []string // further arguments of "serve", for all nodes
-	Env      []string // environment of the nodes, beside this process' own
-	Starter  *Starter // default: one for all clusters of this process
+	// Secret has the nodes authenticate each other by a secret in a file of Dir.
+	Secret  bool
+	Args    []string // further arguments of "serve", for all nodes
+	Env     []string // environment of the nodes, beside this process' own
+	Starter *Starter // default: one for all clusters of this process
 }
 
 // Cluster is a set of nodes on loopback.
@@ -51,6 +53,12 @@ func New(cfg Config) (*Cluster, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, err
 	}
+	secret := filepath.Join(cfg.Dir, "cluster-secret")
+	if cfg.Secret {
+		if err := os.WriteFile(secret, []byte("what the nodes of a test know, and nobody else\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
 	c := &Cluster{}
 	var peers []string
 	for i := range cfg.Nodes {
@@ -71,6 +79,9 @@ func New(cfg Config) (*Cluster, error) {
 			"--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", strings.Join(peers, ",")}
 		if n.Sentinel != "" {
 			n.args = append(n.args, "--sentinel-addr", n.Sentinel)
+		}
+		if cfg.Secret {
+			n.args = append(n.args, "--cluster-secret-file", secret)
 		}
 		n.args = append(n.args, cfg.Args...)
 	}

@@ -183,6 +183,12 @@ func TestDev(t *testing.T) {
 	wantContains(t, "dev", d.printed(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir, "Ctrl-C")
 	any := &Node{ID: "n1", Clients: loopback(base)}
 	want(t, any, "OK", "SET", "lock:a", "me", "NX", "EX", "600")
+	// It has made a secret for the nodes, which authenticate each other by it.
+	if info, err := os.Stat(filepath.Join(dir, "cluster-secret")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("secret of dev: %v, %v", info, err)
+	}
+	// A password that a client sets does not keep dev from finding the leader.
+	want(t, any, "OK", "CONFIG", "SET", "requirepass", "secret")
 
 	// The leader is killed: dev says so, says who leads now, and restarts nothing.
 	if err := syscall.Kill(pids[leader], syscall.SIGKILL); err != nil {
@@ -193,7 +199,20 @@ func TestDev(t *testing.T) {
 	if leader == "n1" {
 		any = &Node{ID: "n2", Clients: loopback(base + 1)}
 	}
-	want(t, any, "me", "GET", "lock:a")
+	conn, err := dialAddr(any.Clients, replyLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, step := range []struct{ want, cmd string }{{"OK", "AUTH secret"}, {"me", "GET lock:a"}, {"OK", "ACL SETUSER default nopass"}} {
+		words := strings.Fields(step.cmd)
+		if got := show(conn, words...); got != step.want {
+			t.Errorf("%s: %s, want %s", step.cmd, got, step.want)
+		}
+	}
+	if strings.Contains(d.printed(), "no leader") && !strings.Contains(d.printed(), " leads\n") {
+		t.Errorf("dev lost sight of the leader:\n%s", d.printed())
+	}
 	delete(pids, leader)
 
 	// A second one on the same ports does not start, and does not disturb.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -84,6 +85,13 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 	}
 	if e.plan.Segment > 0 && !e.plan.mixes(e.cfg) {
 		args = append(args, "--test-segment-bytes", fmt.Sprint(e.plan.Segment))
+	}
+	if !e.plan.mixes(e.cfg) || hasFlag(e.cfg.Old, secretFlag) {
+		secret := filepath.Join(e.dir, "cluster-secret")
+		if err := os.WriteFile(secret, fmt.Appendf(nil, "the secret of the cluster of seed %016x", e.plan.Seed), 0o600); err != nil {
+			return err
+		}
+		args = append(args, secretFlag, secret)
 	}
 	e.points = e.plan.Points
 	e.c, err = newCluster(clusterConfig{program: e.plan.begins(e.cfg), dir: e.dir, nodes: e.plan.Nodes, args: args, disks: e.needsDisks()})

@@ -61,8 +61,11 @@ func (p Plan) mixes(cfg Config) bool {
 	})
 }
 
-// trailingFlag is a flag that older builds do not have.
-const trailingFlag = "--trailing-bytes"
+// Flags that older builds do not have.
+const (
+	trailingFlag = "--trailing-bytes"
+	secretFlag   = "--cluster-secret-file"
+)
 
 // hasFlag reports whether a build's serve has a flag.
 func hasFlag(program, flag string) bool {

@@ -1,0 +1,166 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// newcomer makes a node that is not of the cluster, with ports of its own and an
+// empty directory. peers are what it is told beside itself.
+func (c *cluster) newcomer(id string, peers ...*Node) *Node {
+	c.t.Helper()
+	base, err := FreePorts(1, 3, 0)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	o := c.Nodes[0]
+	dir := filepath.Join(filepath.Dir(o.Dir), fmt.Sprintf("%s-%d", id, base))
+	n := &Node{ID: id, Clients: loopback(base), Peers: loopback(base + 1), HTTP: loopback(base + 2), Dir: dir, LogFile: dir + ".log",
+		program: o.program, env: o.env, starter: o.starter}
+	list := id + "=" + n.Peers
+	for _, p := range peers {
+		list += "," + p.ID + "=" + p.Peers
+	}
+	n.args = []string{"serve", "--node-id", id, "--data-dir", dir, "--client-addr", n.Clients, "--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", list}
+	c.t.Cleanup(func() { kill(c.t, n) })
+	return n
+}
+
+// says waits until a node has printed something.
+func says(t *testing.T, n *Node, text string) {
+	t.Helper()
+	if err := Poll(within(t, startLimit), fmt.Sprintf("%s to say %q", n.ID, text), func() bool { return strings.Contains(n.Output(), text) }); err != nil {
+		t.Fatalf("%v; it says\n%s", err, n.Output())
+	}
+}
+
+var addCommand = regexp.MustCompile(`run \\?"holdfast (member add [^"\\]+)\\?"`)
+
+// A process that only names a member in --peers gets nowhere: it is no member, it
+// has no data, and its end costs nothing. It prints the command that lets it in,
+// and that works.
+func TestMember_Add(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "SET", "k", "v")
+	n := c.newcomer("n4", c.Nodes[0])
+	start(t, n)
+	says(t, n, "holdfast member add n4 "+n.Peers+" --addr ")
+	if members, _ := status(t, c.Nodes[0]); len(members) != 3 {
+		t.Errorf("members: %v, want three", members)
+	}
+	conn, err := eventually(t, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	show(conn, "READONLY")
+	if got := show(conn, "GET", "k"); got == "v" {
+		t.Error("a process that was not added shows the cluster's data")
+	}
+	kill(t, n)
+	want(t, c.Nodes[1], "OK", "SET", "k", "w")
+	start(t, n)
+	says(t, n, "holdfast member add n4 ")
+
+	command := addCommand.FindStringSubmatch(n.Output())
+	if command == nil {
+		t.Fatalf("no command in\n%s", n.Output())
+	}
+	if o := invoke(t, nil, strings.Fields(command[1])...); o.code != 0 {
+		t.Fatalf("%s: %+v", command[1], o)
+	}
+	if err := Poll(within(t, startLimit), "n4 to vote", func() bool {
+		members, _ := status(t, c.Nodes[0])
+		return members["n4"].Voter
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, n, "w", "GET", "k")
+
+	for _, tt := range []struct{ id, addr, says string }{
+		{"n2", loopback(1), `n2 is a member already`},
+		{"n5", c.Nodes[1].Peers, "is in use by the member n2"},
+		{"n5", "nowhere", "missing port"},
+	} {
+		o := invoke(t, nil, "member", "add", tt.id, tt.addr, "--addr", c.Nodes[2].Clients)
+		if o.code != 1 {
+			t.Errorf("add %s: %+v", tt.id, o)
+		}
+		wantLine(t, o.errOut, "holdfast: ", tt.says)
+	}
+}
+
+// A second process with the id of a node that lives is told so, and not to remove
+// that node.
+func TestMember_AliveElsewhere(t *testing.T) {
+	c := startCluster(t)
+	for _, o := range []*Node{c.settled(), c.others(c.leader())[0]} {
+		double := c.newcomer(o.ID, c.others(o)...)
+		out := refusesToStart(t, double)
+		wantLine(t, out, "holdfast: ", o.ID+" is alive at "+o.Peers, "Do not remove it")
+		if strings.Contains(out, "member remove") {
+			t.Errorf("the advice is to remove a node that lives:\n%s", out)
+		}
+	}
+	want(t, c.Nodes[0], "OK", "SET", "k", "v")
+}
+
+func TestServe_Hangup(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "SET", "k", "v")
+	for _, n := range c.Nodes {
+		send(t, n, syscall.SIGHUP)
+	}
+	for _, n := range c.Nodes {
+		says(t, n, "SIGHUP reloads nothing")
+		want(t, n, "v", "GET", "k")
+	}
+	stopNode(t, c.Nodes[0])
+}
+
+// Nodes with a secret work together, one with another secret and one with none are
+// kept out, and both sides say why.
+func TestSecret(t *testing.T) {
+	c := newCluster(t, Config{Secret: true})
+	c.start()
+	l := newLoad(t, "secret", each(3, c.Nodes)...)
+	l.progress(50)
+	wrong := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(wrong, []byte("a secret that is not that of the cluster"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--cluster-secret-file", wrong}} {
+		n := c.newcomer("n4", c.Nodes...)
+		if err := n.Start(args...); err != nil {
+			t.Fatal(err)
+		}
+		says(t, n, "cluster secret does not match")
+		says(t, c.Nodes[0], "cluster secret does not match")
+		kill(t, n)
+	}
+	if members, _ := status(t, c.Nodes[0]); len(members) != 3 {
+		t.Errorf("members: %v, want three", members)
+	}
+	l.check(c.Nodes[0])
+}
+
+// Three nodes that are all to create the secret agree on one, though they start at
+// once.
+func TestSecret_Create(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "shared")
+	c := newCluster(t, Config{Args: []string{"--cluster-secret-file", secret, "--cluster-secret-create"}})
+	c.start()
+	want(t, c.Nodes[0], "OK", "SET", "k", "v")
+	info, err := os.Stat(secret)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("secret: %v, %v", info, err)
+	}
+	left, err := os.ReadDir(filepath.Dir(secret))
+	if err != nil || len(left) != 1 {
+		t.Errorf("beside the secret: %v, %v", left, err)
+	}
+}
