@@ -165,7 +165,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.backlog = newBacklog(ended, n.leads)
 	n.machine.await = n.backlog.await
 	n.transport = newTransport(n.mux, addressProvider{n}, n.leadsTerm, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
-	rc := n.cfg.raftConfig(n.notify, n.log.Named("raft"))
+	rc := n.cfg.raftConfig(n.notify, newRepeatLogger(n.log.Named("raft")))
 	log, stable, snaps := n.backlog, raft.StableStore(singleVote{heldTerm{n.stores.Stable(), n.backlog}}), checkedSnapshots{placedSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
 	if n.stores.Identity().Joins {
 		stable = suffrage{stable, n}

@@ -1,0 +1,31 @@
+package cluster
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// A member that does not answer for an hour costs two lines a minute.
+func TestRepeatLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := newRepeatLogger(hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info}))
+		for range 4 * 3600 {
+			log.Error("failed to heartbeat to", "peer", "n4:1", "error", "refused")
+			time.Sleep(time.Second / 4)
+		}
+		log.Error("failed to heartbeat to", "peer", "n5:1", "error", "refused")
+		log.Error("failed to take snapshot", "error", "disk")
+		log.Error("failed to take snapshot", "error", "disk")
+		for text, want := range map[string]int{"n4:1": 120, "n5:1": 1, "snapshot": 2} {
+			if got := strings.Count(out.String(), text); got != want {
+				t.Errorf("%d lines with %s, want %d", got, text, want)
+			}
+		}
+	})
+}
