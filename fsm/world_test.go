@@ -832,7 +832,7 @@ func worldSeeds(t *testing.T) (first, last uint64) {
 		seed := number("HOLDFAST_FSM_SEED", 0)
 		return seed, seed + 1
 	}
-	return 0, number("HOLDFAST_FSM_SEEDS", 48)
+	return 0, number("HOLDFAST_FSM_SEEDS", 36)
 }
 
 // TestMachines: two machines that apply the same entries of several nodes are equal
@@ -861,7 +861,7 @@ func TestMachines(t *testing.T) {
 		})
 	}
 	t.Logf("%+v", sum)
-	if last-first < 48 || t.Failed() {
+	if last-first < 36 || t.Failed() {
 		return
 	}
 	v := reflect.ValueOf(sum)
