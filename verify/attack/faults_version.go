@@ -160,7 +160,7 @@ func (s *strike) raised(ctx context.Context) {
 	defer stop()
 	var states []state
 	err := process.Poll(wait, "the feature version to be raised", func() bool {
-		states = s.states(wait)
+		states = s.states(ctx)
 		return len(states) == len(s.c.nodes) && !slices.ContainsFunc(states, func(st state) bool { return st.FeatureVersion != st.Features && st.Features > 0 })
 	})
 	if err != nil && ctx.Err() == nil {
