@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -125,7 +126,7 @@ func TestTransfer_ToTheLeader(t *testing.T) {
 // one is elected, and no acknowledged write is lost.
 func TestTransfer_TargetDies(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3)
+	c := start(t, 3, func(o *cluster.Options) { o.Window = 3 })
 	l := c.load("n", 2, c.ids()...)
 	died := 0
 	for i := range 8 {
