@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
@@ -26,6 +27,7 @@ type audit struct {
 	committed map[uint64]*raft.Log
 	leaders   map[uint64]string
 	hashes    map[uint64]hashSeen
+	snapshots int   // read back
 	compared  int64 // hashes of one index from different nodes or moments
 	bad       []string
 }
@@ -121,6 +123,44 @@ func (a *audit) hash(node string, index, hash uint64) {
 		a.violateLocked("replicas differ at index %d: %s has hash %#x, %s has %#x", index, was.node, was.hash, node, hash)
 	} else if was.node != node {
 		a.compared++
+	}
+}
+
+// readBack checks that a snapshot of a machine can be read, and gives the same
+// state.
+func (a *audit) readBack(node string, m *fsm.Machine, sessions fsm.Sessions) {
+	index, hash := m.Hash()
+	var b bytes.Buffer
+	err := m.WriteSnapshot(&b, sessions)
+	var again *fsm.Machine
+	if err == nil {
+		again, err = fsm.ReadSnapshot(&b, m.Table())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.violateLocked("snapshot: %s cannot read its own one at index %d: %v", node, index, err)
+		return
+	}
+	a.snapshots++
+	if i, other := again.Hash(); i != index || other != hash {
+		a.violateLocked("snapshot: %s has hash %#x at index %d, and reads a snapshot of it with hash %#x at index %d", node, hash, index, other, i)
+	}
+}
+
+// waiters checks that a machine holds no waiters but those of the sessions that it
+// names: a node that has restarted has one session, and its waiters no other.
+func (a *audit) waiters(node string, m *fsm.Machine) {
+	waiting := 0
+	for _, s := range m.WaitSessions() {
+		for _, w := range m.WaitersOf(s.ID) {
+			if !w.Served {
+				waiting++
+			}
+		}
+	}
+	if waiting != m.Waiting() {
+		a.violate("waiters: the machine of %s holds %d that wait, and %d of the sessions %v", node, m.Waiting(), waiting, m.WaitSessions())
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // disk is what a node keeps through its crashes. It stands for cluster/storage,
@@ -567,3 +568,11 @@ func (k *snapshotSink) Close() error {
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// session is the name that the present start of the node has in the log: see
+// cluster's sessionOf.
+func (d *disk) session() fsm.SessionID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fsm.SessionID{NodeID: d.node + "@" + d.instance, Boot: d.boot}
+}

@@ -9,9 +9,11 @@
 // raft.NetworkTransport, the port of package rpc with its handshakes and streams,
 // gateways, sessions, read rounds, offices, the machine. What is not: TCP and the
 // kernel, the files of cluster/storage (a disk here keeps what was synced and may
-// lose the rest), resp, and processes: a crash ends a node between two of its
+// lose the rest), and processes: a crash ends a node between two of its
 // steps, and a node that is stalled hears nothing and writes nothing, but its
-// timers go on.
+// timers go on. In one history of three clients outside the nodes speak the Redis
+// protocol to package resp, over the same network: see workloads. Scripts are those
+// of a stand-in, because an interpreter takes no virtual time.
 //
 // A schedule repeats exactly, the order of ready goroutines does not: see
 // Schedule. make sim runs it; docs/testing.md says what it proves.

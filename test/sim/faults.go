@@ -54,6 +54,10 @@ func (w *world) strike(f Fault) (bit bool) {
 		return w.net.replay(b.r.IntN)
 	case "kill":
 		return b.crash(true, b.pick())
+	case upgrade:
+		return b.upgrade()
+	case quickRestart:
+		return b.quickRestart()
 	case "power failure":
 		return b.crash(false, b.pick())
 	case "power failure of a majority":
@@ -236,6 +240,39 @@ func (b *blow) crash(loud bool, ids ...string) bool {
 		}
 	}
 	return bit
+}
+
+// upgrade stops a node and starts the newest program in its place.
+func (b *blow) upgrade() bool {
+	nd := b.w.node(b.f.Who)
+	bit := b.w.crash(nd.id, true)
+	b.wait()
+	nd.mu.Lock()
+	nd.features = 0
+	nd.mu.Unlock()
+	b.w.revive(nd.id)
+	return bit
+}
+
+// quickRestart kills a node while an entry is held up on the leader's disk, and
+// starts it again before that entry is done, so that groups of both of its starts
+// can come into the next one.
+func (b *blow) quickRestart() bool {
+	leader := b.w.leader()
+	id := b.pick()
+	if leader == "" || id == "" || id == leader {
+		return false
+	}
+	d := b.w.node(leader).disk
+	late := d.effects().late
+	d.slowDown(time.Duration(b.f.Much))
+	<-time.After(50*ms + time.Duration(b.r.Int64N(b.f.Much/2)))
+	bit := b.w.crash(id, true)
+	b.wait()
+	b.w.revive(id)
+	<-time.After(time.Duration(b.f.Much))
+	d.slowDown(0)
+	return bit && d.effects().late > late
 }
 
 // stall keeps a node from being heard, from hearing, and from writing, for a

@@ -18,7 +18,9 @@ type history struct {
 	plan *Schedule
 	done chan struct{} // closed when the clients are to stop
 
-	registers, counters, watched *family // guarded by mu
+	registers, counters, watched, scripted, typed *family // guarded by mu
+
+	served served
 
 	mu       sync.Mutex
 	ops      []oracle.Op
@@ -148,6 +150,10 @@ func (h *history) observe(stop <-chan struct{}) {
 		if round%20 == 0 {
 			h.w.commits()
 		}
+		h.observeWaiters()
+		if h.w.ports && round%60 == 10 {
+			h.w.readBack()
+		}
 		now := h.w.elapsed()
 		// A key is expired by a leader whose office is open and whose term goes on.
 		if !ready || is != term {
@@ -165,12 +171,20 @@ func run(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, plan.Nodes)
 	h := &history{
 		w: w, plan: plan, done: make(chan struct{}),
-		registers: newFamily("r", 4), counters: newFamily("c", 2), watched: newFamily("w", 2),
+		registers: newFamily("r", 4), counters: newFamily("c", 2), watched: newFamily("w", 2), scripted: newFamily("s", 2), typed: newFamily("t", 1),
 		outcomes: make(map[string]int), injected: make(map[string]int), seen: make(map[string]int),
+	}
+	h.served.waiting = make(map[waiterName]*oracle.Take)
+	w.ports = len(plan.Work) > 0
+	if plan.Window > 0 {
+		w.opts.Window = plan.Window
 	}
 	h.health = oracle.Health{Known: true, Slack: 2*w.opts.HeartbeatTimeout + 500*time.Millisecond}
 	for id, by := range plan.Sluggish {
 		w.node(id).sluggish = by
+	}
+	for id, features := range plan.Features {
+		w.node(id).features = features
 	}
 	for _, id := range w.ids() {
 		if err := w.start(id); err != nil {
@@ -187,6 +201,7 @@ func run(plan *Schedule) *Result {
 		c := h.client(plan.Clients+i, "client")
 		clients.Go(func() { work(c) })
 	}
+	h.startServed(&clients)
 	var faults sync.WaitGroup
 	for _, f := range plan.Faults {
 		faults.Go(func() {
@@ -216,6 +231,10 @@ func run(plan *Schedule) *Result {
 	close(h.done)
 	clients.Wait()
 	h.converge()
+	if w.ports {
+		h.finishServed()
+		h.converge()
+	}
 	close(stop)
 	watchers.Wait()
 	lists := h.lists()
@@ -319,13 +338,17 @@ func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, list
 		add(oracle.Once(h.appends, lists))
 		r.Checks["at most once"] = len(h.appends)
 	}
-	if log, gap := h.w.audit.log(); gap == 0 {
+	log, gap := h.w.audit.log()
+	if gap == 0 {
 		replayed := replay.Check(log, h.written, h.appends)
 		add(replayed.Violations)
 		r.Entries, r.committed = replayed.Entries, log
 		r.Checks["replay of the log"] = replayed.Matched + replayed.Reads
 	} else {
 		r.Checks["replay NOT RUN: entries were not seen"]++
+	}
+	if h.w.ports {
+		h.judgeServed(r, log, gap == 0, add)
 	}
 	add(oracle.Batches(h.batches))
 	checked, bad := oracle.Replies(h.ops)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // Schedule is everything about a history that chance decides beforehand: the
@@ -22,6 +24,14 @@ type Schedule struct {
 	// Sluggish says by how much the timers of raft are slower on a node.
 	Sluggish map[string]int `json:"sluggish,omitempty"`
 	Faults   []Fault        `json:"faults"`
+	// Window is how many entries may be on their way through the log, 0 for the
+	// default.
+	Window int `json:"window,omitempty"`
+	// Features are the feature versions that the programs of nodes claim to know, if
+	// they are older ones.
+	Features map[string]int `json:"features,omitempty"`
+	// Work names the workloads of remote clients: see workloads.
+	Work []string `json:"work,omitempty"`
 	// Scenario names what is run instead of a history: see scenarios.
 	Scenario string `json:"scenario,omitempty"`
 }
@@ -98,6 +108,18 @@ func (s *Schedule) think() time.Duration {
 		return busy
 	}
 	return s.Think
+}
+
+// mix makes some nodes those of an older program, which are upgraded later. Below
+// fsm.FeatureMend the waiters of two starts can mix, so no client waits.
+func (s *Schedule) mix(r *rand.Rand, span time.Duration) {
+	s.Work = slices.DeleteFunc(s.Work, func(w string) bool { return w == "queues" || w == "streams" })
+	s.Features = make(map[string]int)
+	for _, i := range r.Perm(s.Nodes)[:1+r.IntN(s.Nodes)] {
+		id := fmt.Sprintf("n%d", 1+i)
+		s.Features[id] = fsm.FeatureMend - 1
+		s.Faults = append(s.Faults, Fault{Kind: upgrade, At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, 50*ms, 2*time.Second), Who: id, Seed: r.Uint64()})
+	}
 }
 
 // recipe is a kind of fault: how it is drawn.
@@ -211,13 +233,45 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 		s.Faults = append(s.Faults, f)
 	}
 	s.operate(span)
+	s.serve(span)
+	for i := range s.Faults {
+		s.Faults[i].For = min(s.Faults[i].For, length-quiet-s.Faults[i].At)
+	}
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return s
 }
 
+// serve draws what the remote clients do, and what is done to them. It is drawn
+// from a stream of its own: a seed kept its other faults when this was added.
+func (s *Schedule) serve(span time.Duration) {
+	r := stream(s.Seed, "served")
+	s.Window = 1 + r.IntN(4)
+	if r.IntN(3) > 0 {
+		return // client ports and their clients take as much time as the rest
+	}
+	for _, i := range r.Perm(len(workloads))[:1+r.IntN(3)] {
+		s.Work = append(s.Work, workloads[i].name)
+	}
+	slices.Sort(s.Work)
+	if r.IntN(4) == 0 {
+		s.mix(r, span)
+		return
+	}
+	for range 1 + r.IntN(3) {
+		f := Fault{Kind: quickRestart, At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, 50*ms, 250*ms), Who: "follower", Much: int64(between(r, 300*ms, 1200*ms)), Seed: r.Uint64()}
+		s.Faults = append(s.Faults, f)
+	}
+}
+
+// These are drawn by serve.
+const (
+	quickRestart = "quick restart"
+	upgrade      = "upgrade"
+)
+
 // Kinds lists the kinds of faults in order.
 func Kinds() []string {
-	var kinds []string
+	kinds := []string{quickRestart, upgrade}
 	for _, c := range recipes {
 		kinds = append(kinds, c.kind)
 	}

@@ -24,6 +24,8 @@ var (
 	repeatFlag  = flag.Int("repeat", 3, "how often the schedule of -seed is run, and a smaller one before it counts as sound")
 	workersFlag = flag.Int("workers", runtime.NumCPU(), "processes at a time")
 	jsonFlag    = flag.String("json", "", "file for the result as JSON")
+	workFlag    = flag.String("work", "", "workloads of remote clients, separated by commas, in place of those that seeds draw")
+	drillFlag   = flag.String("drill", "", "run the schedules that are made for this injected bug")
 	serveFlag   = flag.Bool("serve", false, "run the schedules that come on standard input: what the processes of a fleet do")
 )
 
@@ -80,6 +82,14 @@ func TestSim(t *testing.T) {
 	plans := make([]*Schedule, *seedsFlag)
 	for i := range plans {
 		plans[i] = Plan(*firstFlag+uint64(i), *virtualFlag)
+	}
+	if *drillFlag != "" {
+		plans = plansFor(*drillFlag)
+	}
+	if *workFlag != "" {
+		for _, p := range plans {
+			p.Work = strings.Split(*workFlag, ",")
+		}
 	}
 	report := NewReport()
 	begun := time.Now()

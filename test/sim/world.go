@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
 )
 
 // world is a cluster in a bubble, and what can be done to it. It lives inside
@@ -28,6 +29,8 @@ type world struct {
 	book  *book
 	opts  cluster.Options
 	peers []cluster.Peer
+	// ports: nodes have client ports, over which the clients of remote.go speak.
+	ports bool
 
 	wg    sync.WaitGroup // crashed processes that are being taken down, and the supervisor's restarts
 	over  atomic.Bool    // nothing is restarted any more
@@ -46,6 +49,9 @@ type node struct {
 	// sluggish multiplies the timeouts of raft on this node: its timers run slow,
 	// as those of a process do that does not get its share of a processor.
 	sluggish int
+	// features is the highest feature version that its program claims to know, 0
+	// for the newest.
+	features int
 
 	mu   sync.Mutex
 	proc *process // nil while it is down
@@ -55,9 +61,11 @@ type node struct {
 
 // process is one start of a node.
 type process struct {
-	id   string
-	n    *cluster.Node
-	dead atomic.Bool // nothing that it does from here on has happened
+	id      string
+	n       *cluster.Node
+	session fsm.SessionID
+	port    *resp.Server // nil in a history whose clients need none
+	dead    atomic.Bool  // nothing that it does from here on has happened
 }
 
 // options are the product's own, save what would only cost processor time, and
@@ -155,16 +163,29 @@ func (w *world) start(id string) error {
 		}),
 		Clock: nd.clock, PeerListener: w.net.listen(id),
 		PeerDialer: w.net.dialer(id, func() bool { return !p.dead.Load() }),
-		OpenStores: nd.disk.open,
-		Fatal:      func(err error) { w.exited(nd, p, err) },
+		OpenStores: nd.disk.open, Scripts: runner{}, Features: nd.features,
+		Fatal: func(err error) { w.exited(nd, p, err) },
 	}
 	n, err := cluster.Open(cfg)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", id, err)
 	}
-	p.n = n
+	p.n, p.session = n, nd.disk.session()
+	if w.ports {
+		if err := w.openPort(p); err != nil {
+			return fmt.Errorf("open the client port of %s: %w", id, errors.Join(err, n.Close()))
+		}
+	}
 	nd.proc = p
 	return nil
+}
+
+// close ends the process: its client port, and then the node behind it.
+func (p *process) close() {
+	if p.port != nil {
+		_ = p.port.Close() // connections that are broken already
+	}
+	_ = p.n.Close() // the same, and disks that are gone
 }
 
 // take takes the process away from its place. Whoever gets it takes it down.
@@ -193,11 +214,11 @@ func (w *world) crash(id string, loud bool) bool {
 
 func (w *world) buryAfter(nd *node, p *process, loud bool) {
 	w.net.unplug(nd.id, loud)
+	if p.port != nil {
+		w.net.unplug(portHost(nd.id), loud)
+	}
 	nd.disk.crash()
-	w.wg.Go(func() {
-		// Its errors are those of connections and disks that are gone.
-		_ = p.n.Close()
-	})
+	w.wg.Go(p.close)
 }
 
 // restartAfter is how long a supervisor waits.
@@ -248,7 +269,7 @@ func (w *world) exited(nd *node, p *process, err error) {
 // stop closes a node in order.
 func (w *world) stop(id string) {
 	if p := w.node(id).take(); p != nil {
-		_ = p.n.Close() // the connections of a node that is closed first are errors of the others
+		p.close()
 	}
 }
 
@@ -290,9 +311,26 @@ func (w *world) look() (term uint64, ready bool) {
 		p.n.View(func(m *fsm.Machine) {
 			index, hash := m.Hash()
 			w.audit.hash(id, index, hash)
+			if m.Features() >= fsm.FeatureMend {
+				w.audit.waiters(id, m)
+			}
 		})
 	}
 	return term, term > 0 && term == top
+}
+
+// readBack writes a snapshot of every node's machine and reads it.
+func (w *world) readBack() {
+	for _, id := range w.ids() {
+		p := w.node(id).running()
+		if p == nil {
+			continue
+		}
+		var fork *fsm.Machine
+		var sessions fsm.Sessions
+		p.n.View(func(m *fsm.Machine) { fork, sessions = m.Fork(), m.Sessions() })
+		w.audit.readBack(id, fork, sessions)
+	}
 }
 
 // commits tells the audit what the nodes have committed.
@@ -464,6 +502,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	nd.mu.Lock()
 	if gone {
 		nd.peers = all
+		nd.features = 0 // the cluster may be beyond the old program now
 	}
 	nd.out = false
 	nd.mu.Unlock()

@@ -1,0 +1,50 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// Connections of clients to the client port pass through the same network as
+// those between nodes, between hosts of their own: faults that cut nodes off from
+// each other leave them alone.
+const clientHost = "clients"
+
+// portHost is the host of a node's client port.
+func portHost(id string) string { return "port-" + id }
+
+// openPort serves the client port of a process: package resp over the simulated
+// network.
+func (w *world) openPort(p *process) error {
+	var err error
+	p.port, err = resp.Listen(resp.Config{
+		Addr: address(portHost(p.id)), Listener: w.net.listen(portHost(p.id)), Limits: resp.DefaultLimits(), RunID: p.id,
+	}, portCluster{p.n}, p.n.Table())
+	return err
+}
+
+// portCluster shows a node to its client port, as cmd/holdfast does.
+type portCluster struct{ *cluster.Node }
+
+// NewExecutor implements resp.Cluster.
+func (a portCluster) NewExecutor() resp.Executor { return a.NewSession() }
+
+// Listen implements resp.Cluster.
+func (a portCluster) Listen(l resp.Listener) { a.Node.Listen(l) }
+
+// State implements resp.Cluster. No client of a history asks for more.
+func (a portCluster) State() resp.State {
+	st := a.Status()
+	s := resp.State{NodeID: st.ID, Role: st.Role, Leader: st.Leader, Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready}
+	a.View(func(m *fsm.Machine) { s.Operations = m.Stats().Ops })
+	return s
+}
+
+// Admin implements resp.Cluster.
+func (a portCluster) Admin(context.Context, []string) (string, error) {
+	return "", errors.New("not simulated")
+}

@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+const channels = 2
+
+// publisher publishes unique messages.
+func (c *remote) publisher() {
+	for n := 0; c.think() && c.connect(); n++ {
+		p := oracle.Publish{Channel: number("channel", c.r.IntN(channels)), ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		x := c.do(command{"publish", p.Channel, p.ID})
+		p.Call, p.Return, p.Outcome = x.call, x.ret, x.outcome
+		c.h.served.mu.Lock()
+		c.h.served.publishes = append(c.h.served.publishes, p)
+		c.h.served.mu.Unlock()
+		if c.r.IntN(20) == 0 {
+			c.leave()
+		}
+	}
+}
+
+// subscriber subscribes to a channel, listens for a while, and leaves it again.
+func (c *remote) subscriber() {
+	if c.r.IntN(2) == 0 {
+		c.setup = []command{{"hello", "3"}}
+	}
+	for c.h.pause(time.Duration(c.r.Int64N(int64(500*time.Millisecond)))) && c.connect() {
+		c.listen()
+	}
+}
+
+func (c *remote) listen() {
+	l := oracle.Listen{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home, Left: oracle.Forever}
+	confirmed, left := false, false
+	c.pushed = func(v value) {
+		if len(v.Array) != 3 {
+			c.h.w.audit.violate("client %d was sent %+v", c.id, v)
+			return
+		}
+		switch v.Array[0].Text {
+		case "subscribe":
+			confirmed, l.Since = true, c.h.w.elapsed()
+		case "unsubscribe":
+			left = true
+		case "message":
+			l.Heard = append(l.Heard, oracle.Heard{ID: v.Array[2].Text, At: c.h.w.elapsed()})
+		}
+	}
+	defer func() { c.pushed = nil }()
+	x := c.send(command{"subscribe", l.Channel})
+	l.Call = x.call
+	ok := x.outcome == oracle.Done && c.hear(patience, func() bool { return confirmed })
+	if ok {
+		until := c.h.w.elapsed() + time.Duration(c.r.Int64N(int64(15*time.Second)))
+		ok = c.hear(until-c.h.w.elapsed(), func() bool { return c.h.ended() })
+	}
+	if ok {
+		x = c.send(command{"unsubscribe", l.Channel})
+		// Without a leader UNSUBSCRIBE waits for one, and then leaves what it cannot
+		// know of.
+		if x.outcome == oracle.Done && c.hear(patience, func() bool { return left }) && left && c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
+			l.Left = x.call
+		}
+	}
+	l.Ended = c.h.w.elapsed()
+	if !confirmed {
+		c.leave()
+		return
+	}
+	c.h.served.mu.Lock()
+	c.h.served.listens = append(c.h.served.listens, l)
+	c.h.served.mu.Unlock()
+}
+
+// hear takes pushes until enough or the end of the time, and reports whether the
+// connection is still there.
+func (c *remote) hear(d time.Duration, enough func() bool) bool {
+	end := time.Now().Add(d)
+	for !enough() && time.Now().Before(end) {
+		next := time.Now().Add(200 * time.Millisecond)
+		if next.After(end) {
+			next = end
+		}
+		if err := c.conn.SetReadDeadline(next); err != nil {
+			c.leave()
+			return false
+		}
+		v, _, err := readValue(c.br) // of RESP2, messages are arrays
+		switch {
+		case isDeadline(err):
+			// Nothing is cut in two: what the server sends in one go arrives so.
+		case err != nil:
+			c.leave()
+			return false
+		case v.Error:
+			c.h.count(fmt.Errorf("%s", v.Text))
+			c.leave()
+			return false
+		default:
+			c.pushed(v)
+		}
+	}
+	return true
+}

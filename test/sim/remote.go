@@ -1,0 +1,292 @@
+package sim
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+)
+
+// remote is a client outside the nodes: it speaks the Redis protocol over a
+// connection to one node's client port, and outlives that node. If the
+// connection is lost, the outcome of what was under way is unknown.
+type remote struct {
+	h    *history
+	id   int
+	r    *rand.Rand
+	home string // the node that it prefers
+
+	conn    net.Conn
+	br      *bufio.Reader
+	proc    *process    // that serves the connection
+	origin  uint64      // number of the connection there, if setup asks for it
+	setup   []command   // sent on every connection first
+	pushed  func(value) // called for each push, in the order of the stream
+	dropped func()      // called when a connection is lost or closed
+	stays   bool        // the connection is kept when the client has ended
+}
+
+func (h *history) remote(id int, purpose string) *remote {
+	return &remote{h: h, id: id, r: stream(h.w.seed, fmt.Sprintf("%s %d", purpose, id))}
+}
+
+// patience is how long a client waits for the reply to a command that does not
+// block: for longer than the cluster may take to say that it does not know.
+const patience = 20 * time.Second
+
+// think waits between two commands.
+func (c *remote) think() bool {
+	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * c.h.plan.think()))))
+}
+
+// connect makes sure that there is a connection, and reports false when the
+// history is over.
+func (c *remote) connect() bool {
+	for !c.h.ended() {
+		if c.conn != nil {
+			return true
+		}
+		if c.home == "" {
+			ids := c.h.w.ids()
+			c.home = ids[c.r.IntN(len(ids))]
+		}
+		if c.dial() {
+			return true
+		}
+		// A client tries the same node again more often than not: one that has
+		// only been restarted is back soon.
+		if c.r.IntN(4) == 0 {
+			c.home = ""
+		}
+		if !c.h.pause(20 * time.Millisecond) {
+			return false
+		}
+	}
+	return false
+}
+
+func (c *remote) dial() bool {
+	p := c.h.w.node(c.home).running()
+	if p == nil || p.port == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	conn, err := c.h.w.net.dialer(clientHost, func() bool { return true })(ctx, address(portHost(c.home)))
+	if err != nil {
+		return false
+	}
+	c.conn, c.br, c.proc = conn, bufio.NewReader(conn), p
+	if len(c.setup) == 0 {
+		return true
+	}
+	x := c.do(c.setup...)
+	if x.outcome != oracle.Done {
+		c.leave()
+		return false
+	}
+	for i, v := range x.replies {
+		if v.Error {
+			c.h.w.audit.violate("client %d: %v answered %v", c.id, c.setup[i], v.Reply)
+		}
+		if c.setup[i][0] == "client" && c.setup[i][1] == "id" {
+			c.origin = uint64(v.Int)
+		}
+	}
+	return true
+}
+
+// leave closes the connection; the next one may be to another node.
+func (c *remote) leave() {
+	c.close()
+	if c.r.IntN(2) == 0 {
+		c.home = ""
+	}
+}
+
+// close closes the connection.
+func (c *remote) close() {
+	if c.conn == nil {
+		return
+	}
+	_ = c.conn.Close() // a connection that is broken already is as good
+	c.conn = nil
+	if c.dropped != nil {
+		c.dropped()
+	}
+}
+
+// do sends commands in one go and waits for their replies.
+func (c *remote) do(cmds ...command) exchange {
+	x := c.send(cmds...)
+	if x.outcome != oracle.Done {
+		return x
+	}
+	return c.receive(x, len(cmds), patience)
+}
+
+// send sends commands and returns what is known of them until receive is called.
+func (c *remote) send(cmds ...command) exchange {
+	x := exchange{node: c.home, call: c.h.w.elapsed()}
+	var b strings.Builder
+	for _, cmd := range cmds {
+		fmt.Fprintf(&b, "*%d\r\n", len(cmd))
+		for _, word := range cmd {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(word), word)
+		}
+	}
+	if _, err := io.WriteString(c.conn, b.String()); err != nil {
+		c.lost(&x, err)
+	}
+	return x
+}
+
+// receive waits for n replies to what was sent.
+func (c *remote) receive(x exchange, n int, limit time.Duration) exchange {
+	deadline := time.Now().Add(limit)
+	for len(x.replies) < n {
+		v, err := c.read(deadline)
+		if err != nil {
+			c.lost(&x, err)
+			return x
+		}
+		x.replies = append(x.replies, v)
+	}
+	x.ret = c.h.w.elapsed()
+	if v := x.replies[0]; v.Error {
+		x.outcome = outcomeOf(v.Text)
+		if x.outcome != oracle.Done {
+			x.err = errors.New(v.Text)
+		}
+	}
+	c.h.count(x.err)
+	return x
+}
+
+// receiveOrLeave waits for a reply, and leaves if it takes too long.
+func (c *remote) receiveOrLeave(x exchange, limit time.Duration) exchange {
+	v, err := c.read(time.Now().Add(limit))
+	if err == nil {
+		x.replies = append(x.replies, v)
+		return c.receive(x, 1, 0)
+	}
+	x.ret, x.outcome, x.err = c.h.w.elapsed(), oracle.Unknown, errors.New("left without waiting for the reply")
+	c.h.count(x.err)
+	c.leave()
+	return x
+}
+
+// lost notes that the connection ended before the replies had come.
+func (c *remote) lost(x *exchange, err error) {
+	x.ret, x.outcome, x.err, x.disconnected = c.h.w.elapsed(), oracle.Unknown, errors.New("connection lost"), true
+	if isDeadline(err) && !c.proc.dead.Load() { // the end of a host without power is not heard of
+		c.h.w.audit.violate("client %d: no reply from %s within its patience, sent at %v", c.id, x.node, x.call)
+	}
+	c.h.count(x.err)
+	c.leave()
+}
+
+func isDeadline(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// outcomeOf says what an error reply means for the command: see resp/errors.go.
+func outcomeOf(text string) oracle.Outcome {
+	switch {
+	case strings.HasPrefix(text, "CLUSTERDOWN "):
+		return oracle.Refused
+	case strings.HasPrefix(text, "UNKNOWN "):
+		return oracle.Unknown
+	}
+	return oracle.Done
+}
+
+// read returns the next reply; pushes that come before it are handed to pushed.
+func (c *remote) read(deadline time.Time) (value, error) {
+	for {
+		if err := c.conn.SetReadDeadline(deadline); err != nil {
+			return value{}, err
+		}
+		v, push, err := readValue(c.br)
+		if err != nil {
+			return value{}, err
+		}
+		if !push {
+			return v, nil
+		}
+		if c.pushed != nil {
+			c.pushed(v)
+		}
+	}
+}
+
+// readValue reads one reply, or one push, of RESP2 or RESP3.
+func readValue(br *bufio.Reader) (v value, push bool, err error) {
+	line, err := br.ReadString('\n')
+	if err != nil {
+		return v, false, err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	if line == "" {
+		return v, false, errors.New("sim: empty line in a reply")
+	}
+	text := line[1:]
+	switch line[0] {
+	case '+':
+		v.Text = text
+		return v, false, nil
+	case '-':
+		v.Error, v.Text = true, text
+		return v, false, nil
+	case '_':
+		v.Null = true
+		return v, false, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return v, false, err
+	}
+	switch line[0] {
+	case ':':
+		v.Int = n
+		return v, false, nil
+	case '$':
+		if n < 0 {
+			v.Null = true
+			return v, false, nil
+		}
+		buf := make([]byte, n+2)
+		if _, err := io.ReadFull(br, buf); err != nil {
+			return v, false, err
+		}
+		v.Text = string(buf[:n])
+		return v, false, nil
+	case '*', '>', '~', '%':
+		if n < 0 {
+			v.Null = true
+			return v, false, nil
+		}
+		if line[0] == '%' {
+			n *= 2
+		}
+		v.Array = []value{}
+		for range n {
+			e, _, err := readValue(br)
+			if err != nil {
+				return v, false, err
+			}
+			v.Array = append(v.Array, e)
+		}
+		return v, line[0] == '>', nil
+	}
+	return v, false, fmt.Errorf("sim: reply of type %q", line[0])
+}

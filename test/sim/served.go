@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/replay"
+)
+
+// served is what the remote clients of a history saw: those that use what more is
+// served than keys and locks. Each of its workloads is in some of the histories.
+type served struct {
+	mu        sync.Mutex
+	pushes    []oracle.Push
+	takes     []*oracle.Take
+	publishes []oracle.Publish
+	listens   []oracle.Listen
+	cached    []oracle.CacheEvent
+	added     []oracle.Added
+	reads     []oracle.GroupRead
+	acks      []oracle.GroupAck
+	ops       []oracle.Op // on what can be seen as a register or a counter
+
+	waiting map[waiterName]*oracle.Take // blocking commands that are under way
+	caches  []*cacher
+	lists   map[string][]string
+	ends    []oracle.GroupEnd
+}
+
+// waiterName is how the machine names a waiter.
+type waiterName struct {
+	session fsm.SessionID
+	origin  uint64
+}
+
+// workload is a kind of clients.
+type workload struct {
+	name string
+	runs []func(*remote) // one client each
+}
+
+// workloads lists all, in an order that schedules depend on.
+var workloads = []workload{
+	{"queues", []func(*remote){(*remote).producer, (*remote).producer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).consumer}},
+	{"streams", []func(*remote){(*remote).adder, (*remote).groupReader, (*remote).groupReader, (*remote).groupReader}},
+	{"scripts", []func(*remote){(*remote).scripter, (*remote).scripter, (*remote).napper}},
+	{"pub/sub", []func(*remote){(*remote).publisher, (*remote).publisher, (*remote).subscriber, (*remote).subscriber, (*remote).subscriber}},
+	{"tracking", []func(*remote){(*remote).cacheUser, (*remote).cacheUser, (*remote).cacheUser}},
+	{"users", []func(*remote){(*remote).administrator, (*remote).administrator}},
+	{"transactions", []func(*remote){(*remote).transactor, (*remote).transactor}},
+}
+
+// Workloads lists their names.
+func Workloads() []string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// startServed starts the remote clients of the schedule.
+func (h *history) startServed(clients *sync.WaitGroup) {
+	id := 3000
+	for _, w := range workloads {
+		if !slices.Contains(h.plan.Work, w.name) {
+			continue
+		}
+		for _, run := range w.runs {
+			c := h.remote(id, w.name)
+			id++
+			clients.Go(func() {
+				run(c)
+				if !c.stays {
+					c.close()
+				}
+			})
+		}
+	}
+}
+
+func (h *history) works(name string) bool { return slices.Contains(h.plan.Work, name) }
+
+// observeWaiters notes which of the blocking commands under way the leader's
+// machine has among its waiters.
+func (h *history) observeWaiters() {
+	leader := h.w.leader()
+	if leader == "" || !h.works("queues") {
+		return
+	}
+	p := h.w.node(leader).running()
+	if p == nil {
+		return
+	}
+	now := h.w.elapsed()
+	h.served.mu.Lock()
+	defer h.served.mu.Unlock()
+	p.n.View(func(m *fsm.Machine) {
+		for _, s := range m.WaitSessions() {
+			for _, w := range m.WaitersOf(s.ID) {
+				if k := h.served.waiting[waiterName{s.ID, w.Origin}]; k != nil && k.Waiting == 0 && !w.Served {
+					k.Waiting = now
+				}
+			}
+		}
+	})
+}
+
+// finishServed reads what the checkers need of the end, when all clients have
+// ended and all nodes have applied the same.
+func (h *history) finishServed() {
+	for _, c := range h.served.caches {
+		c.finish()
+	}
+	h.served.lists = make(map[string][]string)
+	if h.works("queues") {
+		for _, list := range queueLists() {
+			if x, ok := h.ask(command{"lrange", list, "0", "-1"}); ok {
+				h.served.lists[list] = texts(x.first())
+			}
+		}
+	}
+	if h.works("streams") {
+		h.readGroup()
+	}
+	if h.works("users") {
+		h.readUsers()
+	}
+}
+
+func texts(v value) []string {
+	all := []string{}
+	for _, e := range v.Array {
+		all = append(all, e.Text)
+	}
+	return all
+}
+
+// ask runs commands at the end of a history, when nothing is wrong any more.
+func (h *history) ask(cmds ...command) (exchange, bool) {
+	c := h.remote(2500, "asker")
+	for begun := h.w.elapsed(); h.w.elapsed() < begun+recovery; <-time.After(lookEvery) {
+		for _, id := range h.w.ids() {
+			if c.home = id; !c.dial() {
+				continue
+			}
+			x := c.do(cmds...)
+			c.close()
+			if x.outcome == oracle.Done {
+				return x, true
+			}
+		}
+	}
+	h.w.audit.violate("%v could not be asked for at the end", cmds)
+	return exchange{}, false
+}
+
+// judgeServed asks the checkers of what the remote clients saw.
+func (h *history) judgeServed(r *Result, log replay.Log, complete bool, add func([]oracle.Violation)) {
+	s := &h.served
+	note := func(what string, checked int, bad []oracle.Violation) {
+		r.Checks[what] += checked
+		r.Ops += checked
+		add(bad)
+	}
+	takes := make([]oracle.Take, len(s.takes))
+	for i, k := range s.takes {
+		takes[i] = *k
+	}
+	checked, bad := oracle.Queues(s.pushes, takes, s.lists, &h.health)
+	note("queue", checked, bad)
+	checked, bad = oracle.Groups(s.added, s.reads, s.acks, s.ends)
+	note("stream group", checked, bad)
+	var messages, values map[string][]string
+	if complete {
+		messages, values = written(log)
+	}
+	checked, bad = oracle.Messages(s.publishes, s.listens, messages)
+	note("pub/sub", checked, bad)
+	if complete {
+		checked, bad = oracle.Caches(s.cached, values)
+		note("client-side cache", checked, bad)
+	}
+	linear := oracle.Linear(s.ops, &h.health, checkLimit)
+	note("scripts, users, transactions", linear.Ops, linear.Violations)
+	maps.Copy(r.bad, linear.Bad)
+}
+
+// written returns what the log says that is not in the machine at the end: the
+// messages of each channel, and the values of each key that caches hold.
+func written(log replay.Log) (messages, values map[string][]string) {
+	messages, values = make(map[string][]string), make(map[string][]string)
+	replay.Commands(log, func(c fsm.RecordCommand) {
+		switch {
+		case c.Args[0] == fsm.PublishCommand && len(c.Args) > 2:
+			messages[c.Args[1]] = append(messages[c.Args[1]], c.Args[2])
+		case c.Args[0] == "set" && len(c.Args) > 2:
+			values[c.Args[1]] = append(values[c.Args[1]], c.Args[2])
+		}
+	})
+	return messages, values
+}
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+
+// number is the key of one of n.
+func number(name string, i int) string { return name + strconv.Itoa(i) }
