@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/seeded"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // Control is a mistake and the schedules among which it has to be found.
@@ -55,6 +56,25 @@ func planFor(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	leader, follower := "leader", "follower"
 	switch bug {
+	case seeded.SupersededRuns:
+		// While an entry is held up, groups of two starts of a node come for the next.
+		// What then waits shows in a snapshot, which the next start has to read.
+		p := drill(seed, 6, 6*second,
+			Fault{Kind: "transfer", Who: "n1"},
+			Fault{Kind: quickRestart, At: 1500 * ms, For: 60 * ms, Who: "n2", Much: int64(1200 * ms)},
+			Fault{Kind: "snapshot", At: 3300 * ms, Who: leader},
+			Fault{Kind: "snapshot", At: 3300 * ms, Who: "n3"},
+			Fault{Kind: "power failure of all", At: 4500 * ms, For: 500 * ms})
+		p.Work = []string{"queues"}
+		return p
+	case "wait":
+		p := drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 5 * second, Who: follower})
+		p.Work = []string{"queues"}
+		return p
+	case seeded.LeaderRaises:
+		p := drill(seed, 6, 4*second, Fault{Kind: "transfer", Who: "n1"}, Fault{Kind: "transfer", At: 2 * second, Who: "n2"})
+		p.Features = map[string]int{"n1": fsm.FeatureMend - 1, "n3": fsm.FeatureMend - 1}
+		return p
 	case seeded.SkippedFsync:
 		return &Schedule{Seed: seed, Scenario: powerCutScenario}
 	case seeded.NoTermStart:
