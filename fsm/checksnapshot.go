@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // SnapshotInfo says which state a snapshot holds.
@@ -42,11 +43,49 @@ func CheckSnapshot(r io.Reader, table *Table) (SnapshotInfo, error) {
 	}, nil
 }
 
-// snapshotCheck counts the keys of a snapshot.
+// snapshotCheck counts the keys of a snapshot, and reads them into memory that it
+// uses again: a check must not double what the process takes. A nil snapshotCheck
+// gives new memory.
 type snapshotCheck struct {
 	keys, volatile int
 	db             int
 	last           slot // the key read last
+
+	block   []byte
+	objects [2]object // in turn: one is last
+}
+
+// buffer returns memory for a block. The texts of the block before are gone then,
+// so last, whose collection may go on, is copied.
+func (c *snapshotCheck) buffer(n int) []byte {
+	if c == nil {
+		return make([]byte, n)
+	}
+	if o := c.last.obj; o != nil {
+		o.key, o.str = strings.Clone(o.key), ""
+	}
+	if cap(c.block) < n {
+		c.block = make([]byte, n)
+	}
+	return c.block[:n]
+}
+
+// object returns an object to be filled.
+func (c *snapshotCheck) object() *object {
+	if c == nil {
+		return &object{}
+	}
+	o := &c.objects[c.keys%2]
+	*o = object{}
+	return o
+}
+
+// text is the string of bytes in a block.
+func (c *snapshotCheck) text(b []byte) string {
+	if c == nil {
+		return string(b)
+	}
+	return viewString(b)
 }
 
 // key counts a key, which must be greater than the one before it.

@@ -326,13 +326,13 @@ func (d *decoder) element(o *object, owner *seqOwner) error {
 
 // object reads an object and the numbers of elements and of groups that are to
 // follow.
-func (d *decoder) object() (db int, o *object, elements, groups uint64, err error) {
-	o = &object{}
+func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, groups uint64, err error) {
+	o = check.object()
 	db = int(d.byte())
 	o.typ = typ(d.byte())
 	flags := d.byte()
 	o.raw = flags&flagRaw != 0
-	o.key = string(d.bytes())
+	o.key = check.text(d.bytes())
 	o.token = Pos(d.uvarint())
 	o.version = Pos(d.uvarint())
 	o.touched = d.varint()
@@ -354,7 +354,7 @@ func (d *decoder) object() (db int, o *object, elements, groups uint64, err erro
 	}
 	o.hash = hashKey([]byte(o.key))
 	if o.typ == typeString {
-		o.str = string(d.bytes())
+		o.str = check.text(d.bytes())
 		return db, o, 0, 0, d.err
 	}
 	if elements = d.uvarint(); d.err == nil && (elements == 0 && o.typ != typeStream || elements > MaxElements) {
@@ -398,7 +398,7 @@ func (l *snapshotLoader) read(r *bufio.Reader) error {
 		return fmt.Errorf("snapshot version %d: %w", v, ErrVersion)
 	}
 	for !l.ended {
-		block, err := readBlock(r)
+		block, err := readBlock(r, l.check)
 		if err != nil {
 			return err
 		}
@@ -412,7 +412,7 @@ func (l *snapshotLoader) read(r *bufio.Reader) error {
 	return nil
 }
 
-func readBlock(r *bufio.Reader) ([]byte, error) {
+func readBlock(r *bufio.Reader, check *snapshotCheck) ([]byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, fmt.Errorf("block head: %w", err)
@@ -421,7 +421,7 @@ func readBlock(r *bufio.Reader) ([]byte, error) {
 	if n == 0 || n > maxSnapshotBlock {
 		return nil, fmt.Errorf("block of %d bytes: %w", n, ErrFormat)
 	}
-	block := make([]byte, n)
+	block := check.buffer(int(n))
 	if _, err := io.ReadFull(r, block); err != nil {
 		return nil, fmt.Errorf("block: %w", err)
 	}
@@ -521,7 +521,7 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.waiter.reply = append(l.waiter.reply, part...)
 			l.owed -= uint64(len(part))
 		case recordObject:
-			db, o, elements, groups, err := d.object()
+			db, o, elements, groups, err := d.object(l.check)
 			if err != nil {
 				return err
 			}
