@@ -115,7 +115,7 @@ func TestFeatures_Upgrade(t *testing.T) {
 	claims["n3"] = older
 	c.members["n3"].dies = true
 	c.open("n3")
-	c.wantFatal("n3", "the cluster uses feature version 2 and this program knows 1: install the newer program again")
+	c.wantFatal("n3", fmt.Sprintf("the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
 }
 
 // TestFeatures_Join: a node whose program is older than the feature version of the
@@ -131,7 +131,7 @@ func TestFeatures_Join(t *testing.T) {
 	c.add("n4")
 	c.open("n4")
 	eventually(t, "n4 to be refused", func() bool {
-		return strings.Contains(c.node("n4").Status().Detail, "the cluster uses feature version 2 and the program of n4 knows 1 at most: install version test or a newer one")
+		return strings.Contains(c.node("n4").Status().Detail, fmt.Sprintf("the cluster uses feature version %d and the program of n4 knows %d at most: install version test or a newer one", fsm.MaxFeatures, older))
 	})
 	c.stop("n4")
 	delete(claims, "n4")
