@@ -147,7 +147,7 @@ func targetDies(ctx context.Context, s *strike) (string, error) {
 		if n == leader { // elected meanwhile
 			continue
 		}
-		after := s.between(0, 12*time.Millisecond)
+		after := s.between(0, 40*time.Millisecond)
 		over := make(chan error, 1)
 		go func() {
 			_, err := leader.ask(ctx, changeLimit, "TRANSFER", n.ID)
@@ -245,9 +245,12 @@ func addedWhileDown(ctx context.Context, s *strike) (string, error) {
 	if err := errors.Join(s.c.add(adding, spare), spare.wipe(), spare.start(s.c.joinArgs()...)); err != nil {
 		return "", err
 	}
-	err = s.voter(ctx, spare)
-	wait, stop := soon(ctx, 30*time.Second, "remove "+spare.ID)
+	wait, stop := soon(ctx, 60*time.Second, "add and remove "+spare.ID)
 	defer stop()
+	err = s.c.add(wait, spare)
+	if err == nil {
+		err = s.voter(ctx, spare)
+	}
 	if err := errors.Join(err, s.c.remove(wait, spare), spare.kill(), n.start()); err != nil {
 		return "", err
 	}
