@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"sync"
 
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -240,6 +241,9 @@ func (s *Session) Unblock() ([]byte, error) {
 	default:
 	}
 	if err != nil { // sweep ends the wait when there is a leader
+		if seeded.On(seeded.UnblockRefused) {
+			return nil, err
+		}
 		return nil, Unknown(err)
 	}
 	return nil, nil

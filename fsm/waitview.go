@@ -119,7 +119,7 @@ func hold(c *Ctx, args [][]byte) Reply {
 			}
 		}
 	case HoldEnd:
-		if c.m.features < FeatureMend {
+		if c.m.features < FeatureMend || seeded("hold-forgets") {
 			c.endWaits(id) // served ones too
 		} else {
 			c.endOpenWaits(id)

@@ -3,6 +3,7 @@ package resp
 import (
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -61,6 +62,8 @@ func (w *cause) relative(index uint64, position int) (before, in bool) {
 // about to run does.
 func (c *conn) hears() bool {
 	switch {
+	case seeded.On(seeded.OwnLate):
+		return false
 	case c.proto >= 3 && c.info.subscribed():
 		return true
 	case !c.tracking.on || c.proto < 3 && c.tracking.redirect == 0:

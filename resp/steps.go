@@ -2,6 +2,7 @@ package resp
 
 import (
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -34,7 +35,7 @@ func (s *steps) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 // Unblock implements Executor.
 func (s *steps) Unblock() ([]byte, error) {
 	reply, err := s.Executor.Unblock()
-	if err != nil {
+	if err != nil && !seeded.On(seeded.UnblockRefused) {
 		err = cluster.Unknown(err)
 	}
 	return reply, err

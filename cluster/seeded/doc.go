@@ -22,6 +22,9 @@ const (
 	NoWatch        = "no-watch"           // fsm/machine.go: EXEC does not look at its watches
 	SnapshotClock  = "snapshot-clock"     // fsm/snapshot.go: the lease clock is left out
 	LostSessions   = "lost-sessions"      // fsm/snapshot.go: the sessions are not restored
+	UnblockRefused = "unblock-as-refused" // cluster/waits.go, resp/steps.go: a blocking command that may have been served is reported as "not executed"
+	HoldForgets    = "hold-forgets"       // fsm/waitview.go: what was served to a node that was cut off is forgotten
+	OwnLate        = "own-late"           // resp/own.go: a connection gets the reply of its write before its node knows what that changed
 	SupersededRuns = "superseded-runs"    // fsm/session.go, fsm/wait.go: the groups of a start run behind a later start in the same entry
 	LeaderRaises   = "leader-raises"      // cluster/features.go: a leader sets the feature version that it knows, whatever the others know
 	TokenReset     = "token-reset"        // fsm/snapshot.go: versions and fencing tokens are not restored
@@ -32,6 +35,6 @@ func All() []string {
 	return []string{
 		StaleRead, SkippedFsync, NoTermStart, DoubleApply, WallExpiry, SnapshotClock, UnknownRefused, CrossedReplies, LostSessions, VerifyLeader,
 		EarlyExpiry, LateExpiry, OldSnapshot, NoWatch, TokenReset, OwnDisk,
-		SupersededRuns, LeaderRaises,
+		SupersededRuns, LeaderRaises, UnblockRefused, HoldForgets, OwnLate,
 	}
 }

@@ -52,6 +52,13 @@ func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Sched
 	return p
 }
 
+// queueDrill lets the clients of a schedule use queues, and little else. There are fewer
+// elements than clients who wait for them.
+func queueDrill(p *Schedule) *Schedule {
+	p.Work, p.Clients, p.Think = []string{"queues"}, 2, 700*ms
+	return p
+}
+
 func planFor(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	leader, follower := "leader", "follower"
@@ -67,9 +74,17 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "power failure of all", At: 4500 * ms, For: 500 * ms})
 		p.Work = []string{"queues"}
 		return p
-	case "wait":
-		p := drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 5 * second, Who: follower})
-		p.Work = []string{"queues"}
+	case seeded.UnblockRefused:
+		// Elements are given to clients of a node that is cut off. Their time is over,
+		// and nobody has told them, before it is back.
+		return queueDrill(drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 6 * second, Who: follower}))
+	case seeded.HoldForgets:
+		// The same, and the leader gives the node up before it is back, while they
+		// still wait.
+		return queueDrill(drill(seed, 10, 5*second, Fault{Kind: "isolation", For: 2800 * ms, Who: follower}))
+	case seeded.OwnLate:
+		p := drill(seed, 4, 4*second, Fault{Kind: "kill", For: second, Who: follower})
+		p.Work = []string{"tracking"}
 		return p
 	case seeded.LeaderRaises:
 		p := drill(seed, 6, 4*second, Fault{Kind: "transfer", Who: "n1"}, Fault{Kind: "transfer", At: 2 * second, Who: "n2"})

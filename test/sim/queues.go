@@ -42,7 +42,7 @@ func (c *remote) consumer() {
 		i := c.r.IntN(queues)
 		k := &oracle.Take{Queue: number("queue", i), Client: c.id, Node: c.home, Blocks: true}
 		timeout := time.Duration(1+c.r.IntN(4)) * 100 * time.Millisecond
-		if c.r.IntN(2) == 0 {
+		if c.r.IntN(3) > 0 {
 			timeout *= 10
 		}
 		seconds := strconv.FormatFloat(timeout.Seconds(), 'f', 1, 64)

@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"cluster/script":    {"fsm"},
 	"acl":               {"fsm"},
 	"cluster":           {"acl", "fsm", "rpc", "cluster/seeded", "cluster/failpoint", "cluster/storage"},
-	"resp":              {"acl", "fsm", "cluster"},
+	"resp":              {"acl", "fsm", "cluster", "cluster/seeded"},
 	"verify/oracle":     {},
 	"verify/replay":     {"fsm", "cluster/storage", "verify/oracle"},
 	"verify/load":       {"verify/oracle"},
