@@ -134,6 +134,9 @@ type blocking struct {
 	take func(c *Ctx, key []byte) Reply
 	// none is the reply where the command may not wait.
 	none Reply
+	// resume are the last arguments with which the command is to be run again: see
+	// ResumeArgs.
+	resume []string
 	// gone, if it is an error, ends the wait when a key holds no value of the type
 	// any more.
 	gone Reply
@@ -173,14 +176,20 @@ func (c *Ctx) wait(args [][]byte, b blocking) Reply {
 		c.forget(old)
 	}
 	w.add(n)
-	return Raw(appendWaiting(nil, n.pos, b.timeout))
+	if c.m.features < FeatureMend {
+		b.resume = nil
+	}
+	return Raw(appendWaiting(nil, n.pos, b.timeout, b.resume))
 }
 
 // appendWaiting encodes the answer to a blocking command that waits. It is for
 // the node that holds the connection; no client ever sees it.
-func appendWaiting(dst []byte, pos Pos, timeout int64) []byte {
+func appendWaiting(dst []byte, pos Pos, timeout int64, resume []string) []byte {
 	dst = strconv.AppendUint(append(dst, '@'), uint64(pos), 10)
 	dst = strconv.AppendInt(append(dst, ' '), timeout, 10)
+	for _, word := range resume {
+		dst = append(append(dst, ' '), word...)
+	}
 	return append(dst, '\r', '\n')
 }
 
@@ -192,10 +201,29 @@ func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
 	if !end || len(line) == 0 || line[0] != '@' {
 		return 0, 0, false
 	}
-	p, t, _ := bytes.Cut(line[1:], []byte(" "))
+	p, rest, _ := bytes.Cut(line[1:], []byte(" "))
+	t, _, _ := bytes.Cut(rest, []byte(" "))
 	n, err1 := strconv.ParseUint(string(p), 10, 64)
 	timeout, err2 := strconv.ParseInt(string(t), 10, 64)
 	return Pos(n), timeout, err1 == nil && err2 == nil
+}
+
+// ResumeArgs returns the arguments with which a command that waits, and whose waiter
+// the cluster has forgotten, must be run again. They are args, except for an XREAD
+// that asked for what comes after "$": that meant the end of the stream when the
+// command began to wait, and entries may have come since. reply is the one that
+// Waiting has read. changed is false if they are args.
+func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
+	words := bytes.Fields(reply)
+	if len(words) <= 2 || len(words)-2 > len(args) {
+		return args, false
+	}
+	ids := words[2:]
+	resume = slices.Clone(args)
+	for i, id := range ids {
+		resume[len(args)-len(ids)+i] = bytes.Clone(id)
+	}
+	return resume, true
 }
 
 // find returns the waiter of a node's connection, nil if there is none.

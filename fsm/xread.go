@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strconv"
 )
 
@@ -248,6 +249,11 @@ func xreadWaiting(c *Ctx, args [][]byte) Reply {
 	b, fail := parseXreadWaiter(words)
 	if fail.IsError() {
 		return fail
+	}
+	if slices.ContainsFunc(q.ids, func(id []byte) bool { return string(id) == "$" }) {
+		for _, id := range ids {
+			b.resume = append(b.resume, id.String())
+		}
 	}
 	return c.wait(words, b)
 }

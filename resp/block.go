@@ -44,6 +44,10 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
 		c.waiter = pos
+		if resume, changed := fsm.ResumeArgs(args, out); changed {
+			c.group.Reset(c.proto, c.id)
+			c.group.Command(c.srv.table.Waits(cmd, resume), c.db, resume)
+		}
 		var over <-chan time.Time
 		if ms > 0 && ms < math.MaxInt64/int64(time.Millisecond) {
 			t := time.NewTimer(time.Duration(ms) * time.Millisecond)

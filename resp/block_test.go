@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -48,6 +49,30 @@ func TestBlock(t *testing.T) {
 	b.want("*2\n$1\nq\n$1\n3")
 	awaitBlocked(t, other, "0")
 	other.expect("LRANGE q 0 -1", "*1\n$1\n2", "BLPOP q 0", "*2\n$1\nq\n$1\n2")
+}
+
+// TestBlock_Resume: a client whose wait the cluster has forgotten is sent the
+// entries that came since it began to wait.
+func TestBlock_Resume(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	a, other := dial(t, s), dial(t, s)
+	other.expect("XADD s 1-1 k old", "$3\n1-1")
+	a.send("XREAD BLOCK 0 STREAMS s $")
+	awaitBlocked(t, other, "1")
+	var g fsm.Group
+	g.Reset(2, 0)
+	for _, line := range []string{fsm.HoldCommand + " 1 n1 1 end", "XADD s 2-1 k new"} {
+		var args [][]byte
+		for _, word := range strings.Fields(line) {
+			args = append(args, []byte(word))
+		}
+		g.Command(f.machine.Table().Find(args[0]), 0, args)
+	}
+	if _, err := (&fakeExecutor{cluster: f}).Do(&g, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.want("*1\n*2\n$1\ns\n*1\n*2\n$3\n2-1\n*2\n$1\nk\n$3\nnew")
 }
 
 // What stands before a command that waits is answered before it, what follows

@@ -222,6 +222,9 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 		f.listener.Applied(res.Index, res.Events)
 	}
 	for _, w := range res.Woken {
+		if w.Reply == nil {
+			f.waits[w.Origin] <- nil
+		}
 		for _, n := range f.machine.WaitersOf(fakeSession) {
 			if n.Origin == w.Origin {
 				_, reply := f.machine.Waiter(fakeSession, n.Origin, n.Pos)
