@@ -124,7 +124,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL each, or SEED=n again, made smaller if it fails
 	@mkdir -p bin
 	$(GO) test -c -o bin/sim.test ./test/sim
-	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(SEED),-seed $(SEED),-first $(FIRST) -seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
+	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(WORK),-work '$(WORK)') $(if $(SEED),-seed $(SEED),-first $(FIRST) -seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: controls
 controls: ## put mistakes into the product, one at a time, and see that the simulator finds each of them

@@ -55,6 +55,21 @@ func (c *remote) consumer() {
 	}
 }
 
+// impatient waits for elements that never come, and goes away again and again: a
+// node that is held up, or has just started, soon has a new waiter of it.
+func (c *remote) impatient() {
+	for c.h.pause(time.Duration(c.r.Int64N(int64(20*time.Millisecond)))) && c.connect() {
+		home := c.home
+		x := c.send(command{"blpop", "nothing", "0"})
+		if x.outcome == oracle.Done {
+			c.receiveOrLeave(x, time.Duration(c.r.Int64N(int64(600*time.Millisecond))))
+		}
+		if c.r.IntN(8) > 0 {
+			c.home = home
+		}
+	}
+}
+
 func (c *remote) take(k *oracle.Take, cmd command, timeout time.Duration) {
 	s := &c.h.served
 	name := waiterName{c.proc.session, c.origin}

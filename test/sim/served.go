@@ -46,7 +46,7 @@ type workload struct {
 
 // workloads lists all, in an order that schedules depend on.
 var workloads = []workload{
-	{"queues", []func(*remote){(*remote).producer, (*remote).producer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).consumer}},
+	{"queues", []func(*remote){(*remote).producer, (*remote).producer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).impatient, (*remote).impatient}},
 	{"streams", []func(*remote){(*remote).adder, (*remote).groupReader, (*remote).groupReader, (*remote).groupReader}},
 	{"scripts", []func(*remote){(*remote).scripter, (*remote).scripter, (*remote).napper}},
 	{"pub/sub", []func(*remote){(*remote).publisher, (*remote).publisher, (*remote).subscriber, (*remote).subscriber, (*remote).subscriber}},

@@ -76,7 +76,11 @@ func TestSim(t *testing.T) {
 		t.Skip("this is a process of a fleet")
 	}
 	if *seedFlag != 0 {
-		again(t, Plan(*seedFlag, *virtualFlag))
+		plan := Plan(*seedFlag, *virtualFlag)
+		if *workFlag != "" {
+			plan.Work = strings.Split(*workFlag, ",")
+		}
+		again(t, plan)
 		return
 	}
 	plans := make([]*Schedule, *seedsFlag)
