@@ -426,6 +426,9 @@ func TestWaits_ServedToReplaced(t *testing.T) {
 	c.wipe(gone)
 	c.remove(gone)
 	c.net.heal()
+	if err := cl.node.AddMember(gone, address(gone)); err != nil {
+		t.Fatal(err)
+	}
 	c.open(gone)
 	c.ready(gone)
 	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })

@@ -25,9 +25,9 @@ type Machine struct {
 	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
 	stats     Stats
 	notices   notices // notify-keyspace-events
-	// settings are the other settings of the cluster, by name. The map is never
+	// settings are the other settings of the cluster. The list is never
 	// changed: forks share it.
-	settings  map[string]string
+	settings  settings
 	waits     waits
 	users     *Users // never nil
 	removed   removed

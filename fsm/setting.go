@@ -2,8 +2,8 @@ package fsm
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
+	"strings"
 )
 
 // Settings are values that CONFIG SET changes for the whole cluster: they are in
@@ -28,6 +28,23 @@ const (
 	maxSettingName  = 64
 	maxSettingValue = 512
 )
+
+// settings are the values that are kept as text, sorted by name. The slice is
+// replaced and never changed, so that forks share it.
+type settings []setting
+
+type setting struct{ name, value string }
+
+// with returns the settings with one of them set.
+func (s settings) with(name, value string) settings {
+	at, found := slices.BinarySearchFunc(s, name, func(e setting, name string) int { return strings.Compare(e.name, name) })
+	next := slices.Clone(s)
+	if found {
+		next[at].value = value
+		return next
+	}
+	return slices.Insert(next, at, setting{name, value})
+}
 
 var settingCommands = []Command{
 	{Name: SetSettingCommand, Arity: 3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "name value", Doc: "Change a setting of the cluster, for CONFIG SET", Run: setSetting},
@@ -69,10 +86,7 @@ func noticesOf(value []byte) (n notices, refusal string) {
 }
 
 func setSettings(c *Ctx, args [][]byte) Reply {
-	next, notices := maps.Clone(c.m.settings), c.m.notices
-	if next == nil {
-		next = make(map[string]string)
-	}
+	next, notices := c.m.settings, c.m.notices
 	args = args[1:]
 	for ; len(args) > 1; args = args[2:] {
 		name, value := string(args[0]), string(args[1])
@@ -83,9 +97,10 @@ func setSettings(c *Ctx, args [][]byte) Reply {
 			}
 			continue
 		}
-		if next[name] = value; len(name) > maxSettingName || len(value) > maxSettingValue {
+		if len(name) > maxSettingName || len(value) > maxSettingValue {
 			return Error(msgSettingArgs)
 		}
+		next = next.with(name, value)
 	}
 	if len(args) > 0 || len(next) > maxSettings {
 		return Error(msgSettingArgs)
@@ -97,8 +112,8 @@ func setSettings(c *Ctx, args [][]byte) Reply {
 
 func getSettings(c *Ctx, args [][]byte) Reply {
 	all := []string{SettingNotify, c.m.notices.String()}
-	for _, name := range slices.Sorted(maps.Keys(c.m.settings)) {
-		all = append(all, name, c.m.settings[name])
+	for _, e := range c.m.settings {
+		all = append(all, e.name, e.value)
 	}
 	return Strings(all...)
 }
@@ -116,8 +131,8 @@ func (m *Machine) appendSettings(b []byte) []byte {
 		b = appendString(append(b, recordSetting), SettingNotify)
 		b = binary.AppendUvarint(b, uint64(m.notices))
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.settings)) {
-		b = appendString(appendString(append(b, recordValue), name), m.settings[name])
+	for _, e := range m.settings {
+		b = appendString(appendString(append(b, recordValue), e.name), e.value)
 	}
 	return b
 }
@@ -125,14 +140,12 @@ func (m *Machine) appendSettings(b []byte) []byte {
 // settingValue reads a setting that is kept as text.
 func (m *Machine) settingValue(d *decoder) {
 	name, value := string(d.bytes()), string(d.bytes())
-	if len(name) > maxSettingName || len(value) > maxSettingValue || len(m.settings) >= maxSettings {
+	n := len(m.settings)
+	if len(name) > maxSettingName || len(value) > maxSettingValue || n >= maxSettings || n > 0 && m.settings[n-1].name >= name {
 		d.fail()
 		return
 	}
-	if m.settings == nil {
-		m.settings = make(map[string]string)
-	}
-	m.settings[name] = value
+	m.settings = append(m.settings, setting{name, value})
 }
 
 // setting reads a record of appendSettings.

@@ -218,10 +218,9 @@ func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
 	if len(words) <= 2 || len(words)-2 > len(args) {
 		return args, false
 	}
-	ids := words[2:]
 	resume = slices.Clone(args)
-	for i, id := range ids {
-		resume[len(args)-len(ids)+i] = bytes.Clone(id)
+	for i := 2; i < len(words); i++ {
+		resume[len(args)-len(words)+i] = bytes.Clone(words[i])
 	}
 	return resume, true
 }

@@ -131,9 +131,9 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 	l.check(c.Nodes[2])
 }
 
-// Strangers get half of the places, however many there are: the rest is for those
-// who can log in.
-func TestHostile_StrangersGetHalf(t *testing.T) {
+// Connections that have not authenticated get half of the places. One that finds
+// them taken gets the place of the oldest one, so that nobody is kept from logging in.
+func TestHostile_UnauthenticatedGetHalf(t *testing.T) {
 	c := newCluster(t, Config{Nodes: 1, Args: []string{"--max-clients", "6", "--requirepass", "secret"}})
 	n := c.Nodes[0]
 	start(t, n)
@@ -162,9 +162,16 @@ func TestHostile_StrangersGetHalf(t *testing.T) {
 			t.Errorf("a stranger: %q", got)
 		}
 	}
-	if got := show(stranger(), "PING"); !strings.Contains(got, "max number of clients reached") {
+	fourth := stranger()
+	if got := show(fourth, "PING"); got != "NOAUTH Authentication required." {
 		t.Errorf("the fourth stranger of six clients: %q", got)
 	}
-	login(first)
+	if got := show(first, "PING"); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") {
+		t.Errorf("the first of them is still there: %q", got)
+	}
+	login(fourth)
 	login(stranger())
+	if got := show(friend, "PING"); got != "PONG" {
+		t.Errorf("a client that has logged in: %q", got)
+	}
 }
