@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -412,8 +413,9 @@ func (b *blow) island() bool {
 		return false
 	}
 	heal := b.w.net.cut(b.isolated(leader))
+	var removals sync.WaitGroup
 	for _, id := range without(b.w.ids(), leader) {
-		b.w.wg.Go(func() {
+		removals.Go(func() {
 			// By force, because the leader would ask the others first. What became of it is
 			// the audit's to see.
 			_, _ = p.n.Remove(context.Background(), id, true)
@@ -421,6 +423,9 @@ func (b *blow) island() bool {
 	}
 	b.wait()
 	heal()
+	// One that comes through after the cut is a removal of a healthy node: the
+	// cluster is not to be repaired before.
+	removals.Wait()
 	return true
 }
 
