@@ -74,10 +74,9 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	default: // scripts, functions, users, messages, settings
 		return nil
 	}
-	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw { // it waits
-		if name == "xreadgroup" {
-			return []command{{args: withoutBlock(args)}} // which makes the consumer
-		}
+	// A command that waits changes nothing, although there may be something for it: it
+	// stands behind the waiters of a node that is cut off.
+	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw {
 		return nil
 	}
 	asIs := command{args: args}
