@@ -61,8 +61,8 @@ func TestExactlyOnce_LeaderCrashes(t *testing.T) {
 func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		o.HeartbeatTimeout = slowdown * 4 * time.Second
-		o.LeaderWait = slowdown * 2 * time.Second // a write that waits for the timers is refused
+		o.HeartbeatTimeout = slowdown * 12 * time.Second
+		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for the timers is refused
 	})
 	c.transfer("n3")
 	c.caughtUp()
