@@ -139,6 +139,13 @@ func elsewhere(m Member, addr string) error {
 // join. reply.Known says that it has been wiped, reply.Alive that another
 // process has its id.
 func (n *Node) answerVacant(req adminRequest, reply *adminReply) error {
+	// A refusal needs no proof, and the node asks again several times a second, which
+	// must not grow the log.
+	if o := n.currentOffice(); o != nil {
+		if _, ok := find(membersOf(o.raft), req.Node); !ok {
+			return n.notAdded(req)
+		}
+	}
 	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
 	defer cancel()
 	members, _, err := n.committedMembers(ctx)

@@ -136,15 +136,19 @@ func (n *Node) raiseFeatures() {
 		n.setBlocked(nil)
 		return
 	}
+	// Asking takes a second if a member is silent, so it is done before the lock: a
+	// node could hardly ever join meanwhile. A node that has been taken in since has
+	// left a configuration in the log.
+	index := n.machine.configured.Load()
+	asked := n.ClusterStatus(n.ctx)
 	f := &n.features
 	if !f.mu.TryLock() {
 		return // keepMembers comes again
 	}
 	defer f.mu.Unlock()
-	if f.raisingLocked() {
+	if f.raisingLocked() || n.machine.configured.Load() != index {
 		return
 	}
-	asked := n.ClusterStatus(n.ctx)
 	// Read again, so that no member is missed that a request added which its
 	// asker has given up.
 	next, blocked := nextFeatures(membersOf(o.raft), asked, current)
