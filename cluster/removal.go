@@ -37,10 +37,16 @@ func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminR
 	}
 	n.members.Lock()
 	defer n.members.Unlock()
+	// raft refuses the removal if the members are others by then than those that the
+	// check has asked.
+	index := n.machine.configured.Load()
+	if index == 0 { // raft would take it for none
+		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, errBusy)
+	}
 	if err := n.checkRemoval(ctx, req); err != nil {
 		return err
 	}
-	removed := n.raft.RemoveServer(raft.ServerID(req.Node), 0, adminTimeout)
+	removed := n.raft.RemoveServer(raft.ServerID(req.Node), index, adminTimeout)
 	if err := n.changed(ctx, removed); err != nil {
 		return fmt.Errorf("remove %s: %w", req.Node, err)
 	}
@@ -61,7 +67,8 @@ func (n *Node) removeSelf(ctx context.Context, req adminRequest, reply *adminRep
 	}
 	next, err := n.askLeader(ctx, req)
 	if err != nil {
-		return fmt.Errorf("%s, but %s is still a member: %w", reply.Done, req.Node, err)
+		// Leadership has moved: no error of the rest may say that nothing was executed.
+		return Executed(fmt.Sprintf("%s, but %s is still a member: %v", reply.Done, req.Node, err))
 	}
 	reply.Done += ", " + next.Done
 	return nil
