@@ -141,9 +141,11 @@ func (q *eventQueue) restored(index, group uint64) {
 }
 
 // missLocked puts the news that events up to index are missing in the place of
-// those that wait, which are part of them.
+// those that wait, which are part of them. It comes before the marks, because they
+// stand for events that were delivered before them.
 func (q *eventQueue) missLocked(index uint64, why string) {
-	q.entries = append(slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil }), entryEvents{index: index, missed: why})
+	marks := slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil })
+	q.entries = slices.Insert(marks, 0, entryEvents{index: index, missed: why})
 	q.bytes = 0
 }
 
