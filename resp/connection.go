@@ -59,19 +59,25 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		c.done = true
 		return msgThrottled
 	}
-	defer func() { s.logins.done(addr, name, refusal == "", time.Now()) }()
+	outcome := loginFailed
+	defer func() { s.logins.done(addr, name, outcome, time.Now()) }()
 	if wait > 0 {
 		s.sleep(wait)
 	}
 	a := c.srv.users.Load().find(name)
 	if a == nil || !a.Authenticate(password) {
 		// The user, or the password, may be newer than this node knows.
+		known := a != nil
 		err := c.refreshUsers()
 		a = c.srv.users.Load().find(name)
 		if a == nil || !a.Authenticate(password) {
 			doing := strings.ToLower(string(word))
 			c.doing.Store(&doing)
 			c.srv.acllog.note(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
+			if err != nil && !known {
+				outcome = loginUnchecked
+				return errorText(err)
+			}
 			c.strike()
 			if err != nil {
 				return errorText(err)
@@ -80,6 +86,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		}
 	}
 	c.strikes = 0
+	outcome = loginSucceeded
 	c.become(a, true)
 	return ""
 }

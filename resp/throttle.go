@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"crypto/sha256"
 	"net"
 	"sync"
 	"time"
@@ -13,20 +14,28 @@ import (
 // connections does not help. A connection whose slot is too far away is refused
 // without a check.
 //
+// A user that has logged in from an address not long ago, and has not failed there
+// since, is not counted against the address: clients behind one address do not lock
+// each other out as long as they are different users.
+//
 // It is safe for concurrent use.
 type loginThrottle struct {
 	mu sync.Mutex
 	by map[throttleKey]*throttleEntry
 }
 
-// throttleKey is a client address, with the user it logs in as or "" for all.
-type throttleKey struct{ addr, user string }
+// throttleKey is a client address, with the user it logs in as unless all is set.
+type throttleKey struct {
+	addr, user string
+	all        bool
+}
 
 type throttleEntry struct {
 	pending  int // logins that are being checked
 	failures int
 	last     time.Time // of the last failure
 	next     time.Time // the first time slot that is free
+	trusted  time.Time // of the last success, zero if there was a failure since
 }
 
 const (
@@ -36,15 +45,31 @@ const (
 	freeLogins     = 20
 	freeLoginsAll  = 100
 	throttleWindow = time.Minute
+	// throttlePending is the distance of the time slots of logins that are beyond the
+	// free ones only because others are being checked: nothing has failed yet.
+	throttlePending = 10 * time.Millisecond
 	// throttleRefuse is the longest wait. An attempt that would wait longer is
 	// refused.
 	throttleRefuse = 5 * time.Second
+	// throttleTrust is how long a successful login counts.
+	throttleTrust = 24 * time.Hour
 	// maxThrottled bounds the number of entries. When it is reached, the entries
 	// whose window is over are dropped, or all if there are none.
 	maxThrottled = 10000
+	// maxThrottleUser is the longest user name that is kept; a longer one is hashed.
+	maxThrottleUser = 64
 
 	msgThrottled = "ERR too many failed logins from this address, try again later"
 )
+
+// throttleKeys returns the keys that a login is counted by, that of its user first.
+func throttleKeys(ip, user string) [2]throttleKey {
+	if len(user) > maxThrottleUser {
+		sum := sha256.Sum256([]byte(user))
+		user = string(sum[:])
+	}
+	return [2]throttleKey{{addr: ip, user: user}, {addr: ip, all: true}}
+}
 
 // reserve returns how long a login has to wait before its password may be
 // checked. It returns false if the login must be refused unchecked; otherwise
@@ -56,59 +81,86 @@ func (t *loginThrottle) reserve(addr net.Addr, user string, now time.Time) (wait
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	entries := [2]*throttleEntry{t.entry(throttleKey{ip, user}, now), t.entry(throttleKey{ip, ""}, now)}
-	for i, e := range entries {
+	keys := throttleKeys(ip, user)
+	own := t.by[keys[0]]
+	trusted := own != nil && now.Sub(own.trusted) < throttleTrust
+	for i, key := range keys {
+		e := t.by[key]
+		if e == nil || i == 1 && trusted {
+			continue
+		}
+		e.expire(now)
 		if e.over(i) > 0 {
 			wait = max(wait, e.next.Sub(now))
 		}
 	}
-	if wait > throttleRefuse {
+	if wait > throttleRefuse { // without a new entry: refused names must not take memory
 		return 0, false
 	}
-	for i, e := range entries {
+	for i, key := range keys {
 		// Those under way count: else many at once would all be free.
-		if e.pending++; e.over(i) > 0 {
+		e := t.entry(key, now)
+		if e.pending++; e.over(i) > 0 && !(i == 1 && trusted) {
 			e.next = now.Add(wait + e.interval(i))
 		}
 	}
 	return wait, true
 }
 
-// over returns how many failures there were beyond the free ones. kind is the
-// index of the key in reserve.
-func (e *throttleEntry) over(kind int) int {
-	return e.failures + e.pending - [2]int{freeLogins, freeLoginsAll}[kind]
+// expire forgets failures before the present window.
+func (e *throttleEntry) expire(now time.Time) {
+	if now.Sub(e.last) > throttleWindow {
+		e.failures = 0
+	}
 }
+
+// over returns how many logins there were beyond the free ones. kind is the index of
+// the key in throttleKeys.
+func (e *throttleEntry) over(kind int) int { return e.failures + e.pending - free(kind) }
+
+func free(kind int) int { return [2]int{freeLogins, freeLoginsAll}[kind] }
 
 // interval is the distance of two time slots.
 func (e *throttleEntry) interval(kind int) time.Duration {
+	if e.failures < free(kind) {
+		return throttlePending
+	}
 	return min(firstPenalty<<min(e.over(kind), maxStrikes), maxPenalty)
 }
+
+// loginOutcome is how a login ended.
+type loginOutcome int
+
+const (
+	loginFailed loginOutcome = iota
+	loginSucceeded
+	loginUnchecked // the user could not be read: nothing was learnt about a password
+)
 
 // done ends a login that reserve let through. A success makes the failures of
 // the user at the address forgotten. Those of the address stay: a client with one
 // valid password could otherwise go on guessing others.
-func (t *loginThrottle) done(addr net.Addr, user string, success bool, now time.Time) {
+func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, now time.Time) {
 	ip := throttleAddr(addr)
 	if ip == "" {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, key := range [2]throttleKey{{ip, user}, {ip, ""}} {
+	for i, key := range throttleKeys(ip, user) {
 		e := t.by[key]
 		if e == nil { // dropped to make room
 			continue
 		}
 		e.pending = max(0, e.pending-1)
 		switch {
-		case !success:
+		case outcome == loginFailed:
 			e.failures++
-			e.last = now
-		case i == 0:
-			e.failures = 0
+			e.last, e.trusted = now, time.Time{}
+		case outcome == loginSucceeded && i == 0:
+			e.failures, e.trusted = 0, now
 		}
-		if e.failures == 0 && e.pending == 0 {
+		if e.failures == 0 && e.pending == 0 && e.trusted.IsZero() {
 			delete(t.by, key)
 		}
 	}
@@ -123,9 +175,7 @@ func (t *loginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 		e = &throttleEntry{}
 		t.by[key] = e
 	}
-	if now.Sub(e.last) > throttleWindow {
-		e.failures = 0
-	}
+	e.expire(now)
 	return e
 }
 
@@ -137,7 +187,7 @@ func (t *loginThrottle) makeRoom(now time.Time) {
 		return
 	}
 	for key, e := range t.by {
-		if e.pending == 0 && now.Sub(e.last) > throttleWindow {
+		if e.pending == 0 && now.Sub(e.last) > throttleWindow && now.Sub(e.trusted) > throttleWindow {
 			delete(t.by, key)
 		}
 	}

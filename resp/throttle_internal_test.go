@@ -18,7 +18,7 @@ func TestLoginThrottle_ManyConnections(t *testing.T) {
 		addr.Port = n
 		if _, ok := l.reserve(addr, "default", at); ok {
 			checked++
-			l.done(addr, "default", false, at)
+			l.done(addr, "default", loginFailed, at)
 		}
 	}
 	if most := freeLogins + 20; checked < freeLogins || checked > most {
@@ -40,6 +40,11 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 	if checked > freeLogins+1 {
 		t.Errorf("%d passwords are checked at once, want at most %d", checked, freeLogins+1)
 	}
+	for range 50 { // a pool that logs in while the node asks the leader for the users
+		if _, ok := l.reserve(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, "app", now); !ok {
+			t.Fatal("a login is refused although none has failed")
+		}
+	}
 }
 
 // TestLoginThrottle_ManyUsers: guessing for another user each time is limited too.
@@ -59,7 +64,7 @@ func TestLoginThrottle_ManyUsers(t *testing.T) {
 		user += time.Duration(n).String()
 		if _, ok := l.reserve(addr, user, now); ok {
 			checked++
-			l.done(addr, user, false, now)
+			l.done(addr, user, loginFailed, now)
 		}
 	}
 	if most := freeLoginsAll + 20; checked > most {
@@ -76,7 +81,7 @@ func TestLoginThrottle(t *testing.T) {
 		if _, ok := l.reserve(addr, user, at); !ok {
 			t.Errorf("login of %s from %v is refused", user, addr)
 		}
-		l.done(addr, user, false, at)
+		l.done(addr, user, loginFailed, at)
 	}
 	wants := func(addr net.Addr, user string, at time.Time, want time.Duration) {
 		t.Helper()
@@ -86,14 +91,14 @@ func TestLoginThrottle(t *testing.T) {
 	}
 	for range freeLogins {
 		wants(a, "u", now, 0)
-		l.done(a, "u", false, now)
+		l.done(a, "u", loginFailed, now)
 	}
 	wants(a, "u", now, 0) // counts as one, and so the next one waits
-	l.done(a, "u", false, now)
+	l.done(a, "u", loginFailed, now)
 	wants(a, "u", now, 2*firstPenalty)
-	l.done(a, "u", true, now) // the right password
+	l.done(a, "u", loginSucceeded, now) // the right password
 	wants(a, "u", now, 0)
-	l.done(a, "u", true, now)
+	l.done(a, "u", loginSucceeded, now)
 	wants(a, "other", now, 0)
 	wants(b, "u", now, 0)
 	wants(&net.UnixAddr{Name: "x"}, "u", now, 0)
@@ -106,5 +111,54 @@ func TestLoginThrottle(t *testing.T) {
 	}
 	if len(l.by) > maxThrottled {
 		t.Errorf("%d entries are kept", len(l.by))
+	}
+}
+
+// TestLoginThrottle_OtherClients: a client with a wrong password does not lock out
+// another user that has logged in from the same address.
+func TestLoginThrottle_OtherClients(t *testing.T) {
+	var l loginThrottle
+	now := time.Unix(1000, 0)
+	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
+	good := func(at time.Time) bool {
+		wait, ok := l.reserve(addr, "good", at)
+		if ok {
+			l.done(addr, "good", loginSucceeded, at)
+		}
+		return ok && wait == 0
+	}
+	if !good(now) {
+		t.Fatal("the first login is refused")
+	}
+	for n := range 60_000 { // ten minutes of 100 attempts a second
+		at := now.Add(time.Duration(n) * 10 * time.Millisecond)
+		if _, ok := l.reserve(addr, "bad", at); ok {
+			l.done(addr, "bad", loginFailed, at)
+		}
+		if n%50 == 0 && !good(at) {
+			t.Fatalf("a user that has logged in before is kept waiting %v after the start", at.Sub(now))
+		}
+	}
+}
+
+// TestLoginThrottle_Memory: user names of refused logins take no memory, and long
+// ones are not kept.
+func TestLoginThrottle_Memory(t *testing.T) {
+	var l loginThrottle
+	now := time.Unix(1000, 0)
+	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
+	for n := range 20_000 {
+		user := time.Duration(n).String() + string(make([]byte, 1000))
+		if _, ok := l.reserve(addr, user, now); ok {
+			l.done(addr, user, loginFailed, now)
+		}
+	}
+	if len(l.by) > freeLoginsAll+50 {
+		t.Errorf("%d entries", len(l.by))
+	}
+	for key := range l.by {
+		if len(key.user) > maxThrottleUser {
+			t.Fatalf("a key of %d bytes", len(key.user))
+		}
 	}
 }
