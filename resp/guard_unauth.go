@@ -98,7 +98,8 @@ func (u *unauthConns) len() int {
 }
 
 // charge counts n bytes against the shared rate, in bytes a second, and returns
-// how long the connection that sent them has to wait.
+// how long the connection that sent them has to wait: unauthPause at most, so that
+// many connections are one read a second each, and leave no debt to others.
 func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,6 +107,9 @@ func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 		u.free = now
 	}
 	u.free = u.free.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	if most := now.Add(unauthPause); u.free.After(most) {
+		u.free = most
+	}
 	return u.free.Sub(now)
 }
 

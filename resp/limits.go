@@ -57,7 +57,8 @@ type Limits struct {
 
 	// UnauthRate is how many bytes a second all connections that have not
 	// authenticated may send together, a command counting for 256 bytes more.
-	// The first 16 KiB of each are free. What comes faster waits. 0: no limit.
+	// The first 16 KiB of each are free. While it is exceeded, each of them waits up
+	// to a second before a read. 0: no limit.
 	UnauthRate int
 
 	// UnauthTotal is how long a connection may stay without authenticating. 0:

@@ -59,7 +59,7 @@ func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPp
 		ConnState:         conns.state,
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
+		ReadTimeout:       5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          log.StandardLogger(nil),

@@ -20,7 +20,14 @@ type httpConns struct {
 	mu   sync.Mutex
 	open int
 	idle list.List // of net.Conn, the longest idle first
-	at   map[net.Conn]*list.Element
+	busy list.List // of those that are being served, the longest first
+	at   map[net.Conn]httpPlace
+}
+
+// httpPlace is where a connection stands.
+type httpPlace struct {
+	list *list.List
+	e    *list.Element
 }
 
 // state implements http.Server.ConnState.
@@ -34,36 +41,47 @@ func (h *httpConns) note(c net.Conn, s http.ConnState) (victim net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at == nil {
-		h.at = make(map[net.Conn]*list.Element)
+		h.at = make(map[net.Conn]httpPlace)
 	}
 	switch s {
 	case http.StateNew:
 		if h.open++; h.open > h.most {
-			if victim = c; h.idle.Len() > 0 {
-				victim = h.idle.Front().Value.(net.Conn)
-				h.busy(victim)
-			}
+			victim = h.oldest()
 		}
-		if victim != c {
-			h.at[c] = h.idle.PushBack(c)
-		}
+		h.move(c, &h.idle)
 	case http.StateIdle:
-		if h.at[c] == nil {
-			h.at[c] = h.idle.PushBack(c)
-		}
+		h.move(c, &h.idle)
 	case http.StateActive:
-		h.busy(c)
+		h.move(c, &h.busy)
 	case http.StateClosed, http.StateHijacked:
-		h.busy(c)
+		h.move(c, nil)
 		h.open--
 	}
 	return victim
 }
 
-// busy takes a connection out of the idle ones. h.mu is held.
-func (h *httpConns) busy(c net.Conn) {
-	if e := h.at[c]; e != nil {
-		h.idle.Remove(e)
+// oldest takes out the connection that has to go. h.mu is held.
+func (h *httpConns) oldest() net.Conn {
+	from := &h.idle
+	if from.Len() == 0 {
+		from = &h.busy
+	}
+	if from.Len() == 0 {
+		return nil // all are being closed already
+	}
+	victim := from.Front().Value.(net.Conn)
+	h.move(victim, nil)
+	return victim
+}
+
+// move puts a connection at the end of a list, or takes it out if that is nil. h.mu
+// is held.
+func (h *httpConns) move(c net.Conn, to *list.List) {
+	if p, ok := h.at[c]; ok {
+		p.list.Remove(p.e)
 		delete(h.at, c)
+	}
+	if to != nil {
+		h.at[c] = httpPlace{to, to.PushBack(c)}
 	}
 }

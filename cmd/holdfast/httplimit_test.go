@@ -18,7 +18,7 @@ func TestHTTPConns(t *testing.T) {
 	conns := &httpConns{most: 4}
 	srv.Config.ConnState = conns.state
 	srv.Start()
-	defer srv.Close()
+	t.Cleanup(srv.Close) // after the connections, which are closed first
 	dial := func() net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -32,8 +32,14 @@ func TestHTTPConns(t *testing.T) {
 		return c
 	}
 	var silent []net.Conn
-	for range 20 {
-		silent = append(silent, dial())
+	for i := range 20 {
+		c := dial()
+		if i%2 == 1 { // the body never comes
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		silent = append(silent, c)
 	}
 	for i := range 10 {
 		c := dial()
