@@ -130,6 +130,11 @@ func (s *scriptCache) insert(sha string, e cachedScript) {
 	for s.taken(e) {
 		e.at++
 	}
+	s.put(sha, e)
+}
+
+// put adds a script at its own place.
+func (s *scriptCache) put(sha string, e cachedScript) {
 	s.bodies.Set(sha, e)
 	s.order(e.pinned).Set(scriptUse{e.used, e.at, sha})
 	s.bytes += len(e.body) + scriptOverhead
@@ -199,7 +204,10 @@ func (l *snapshotLoader) script(d *decoder) error {
 		return fmt.Errorf("script %s twice, or too many scripts: %w", sha, ErrFormat)
 	}
 	e.body = string(body)
-	s.insert(sha, e)
+	if _, taken := s.order(e.pinned).Get(scriptUse{used: e.used, at: e.at}); taken {
+		return fmt.Errorf("script %s at the place of another: %w", sha, ErrFormat)
+	}
+	s.put(sha, e)
 	l.objects++ // the count at the end is of keys and scripts
 	return nil
 }
