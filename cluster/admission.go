@@ -15,12 +15,12 @@ import (
 // Admission. Once a cluster has formed, a node joins it only after an operator has
 // added the node ("holdfast member add"). Adding makes it a non-voter, by an entry
 // of the log like any change of the members, so the permission survives the loss
-// of the leader. A non-voter counts for no majority and nobody asks it for a vote,
+// of the leader. A non-voter counts for no majority and no candidate asks it for a vote,
 // so one that is never started does no harm.
 //
 // A node with an empty directory is admitted if it is a non-voter: it cannot have
 // cast a vote, or confirmed an entry, that counted since it was added. (What it did
-// before an earlier removal is the matter of suffrage.go.) If it is a voter, its
+// before an earlier removal is covered in suffrage.go.) If it is a voter, its
 // directory has been wiped: see form.go.
 
 // committedMembers returns the members by what is committed. Any other answer
