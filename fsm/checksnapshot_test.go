@@ -17,8 +17,8 @@ import (
 // snapshotHead is the length of magic and version.
 const snapshotHead = 7
 
-// varied is a machine with keys of all types, groups of streams, waiters, scripts,
-// functions and settings.
+// varied returns a machine with keys of all types, stream groups, waiters,
+// scripts, functions and settings.
 func varied(t testing.TB) *feed {
 	f := furnished(t)
 	f.do("HSET h f1 v1 f2 v2", "RPUSH l a b c", "SADD s 1 2 3", "SADD t a b", "ZADD z 1 a 2 b", "PFADD hll a b c", "SETBIT bits 100 1")
@@ -45,12 +45,13 @@ func TestCheckSnapshot_Info(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessions := f.m.Sessions()
-	if want := f.m.Fork().SnapshotInfo(sessions); info != want || info.Keys != f.m.Len() || info.Keys < 15 || info.Volatile < 3 || info.Waiters < 2 || info.Sessions != 1 {
+	if want := f.m.Clone().SnapshotInfo(sessions); info != want || info.Keys != f.m.Len() || info.Keys < 15 || info.Volatile < 3 || info.Waiters < 2 || info.Sessions != 1 {
 		t.Errorf("read back %+v, state is %+v with %d keys", info, want, f.m.Len())
 	}
 }
 
-// What ReadSnapshot refuses, the check refuses: random damage with good checksums.
+// CheckSnapshot refuses all snapshots that ReadSnapshot refuses: random damage
+// with valid checksums.
 func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 	whole := snapshotOf(t, varied(t).m)
 	rng, table := rand.New(rand.NewPCG(12, 1)), fsm.NewTable()
@@ -96,7 +97,7 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET onlykey value")
 	whole := snapshotOf(t, f.m)
-	// The record of the key once more, and one key more in the counts.
+	// Repeat the record of the key, and count one key more.
 	at := bytes.Index(whole, []byte("onlykey")) - 5
 	end := len(whole) - 3
 	data := append(bytes.Clone(whole[:end]), whole[at:end]...)

@@ -3,45 +3,52 @@ package fsm
 import (
 	"cmp"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// Limits of collections, beside those of keys and values: hash fields end at
-// MaxKeyBytes (a field and its value must fit a block of a snapshot), list
-// elements, members and values at MaxStringBytes.
+// Limits of collections. They apply in addition to the limits of keys and
+// values: a hash field has at most MaxKeyBytes bytes, because a field and its
+// value must fit into one block of a snapshot. List elements, members and hash
+// values have at most MaxStringBytes bytes.
 const (
-	// MaxElements bounds the elements of one collection. Commands that would
-	// make more fail. Redis ends at 2^32-1.
+	// MaxElements is the largest number of elements of one collection. A
+	// command that would exceed it fails. The limit of Redis is 2^32-1.
 	MaxElements = 1 << 26
-	// MaxArguments bounds the words of one command that writes.
+	// MaxArguments is the largest number of arguments of one write command.
 	MaxArguments = 1 << 20
 )
 
-// Redis' limits of its compact encodings: beyond them a value is encoded
-// otherwise, and stays so.
+// Limits of the compact encodings of Redis. A value that exceeds one of them
+// gets the encoding of large values and keeps it, even if the value shrinks
+// again.
 const (
-	compactFields  = 512 // of a hash
-	compactMembers = 128 // of a sorted set
-	compactBytes   = 64  // of each name and value
+	compactFields  = 512 // fields of a hash
+	compactMembers = 128 // members of a sorted set
+	compactBytes   = 64  // bytes of each name and value
 	intsetEntries  = 512
 )
 
-// collection is what a key holds that is no string. Of the fields, those of the
-// object's type are used. The nodes below belong to an owner: see Ctx.open.
+// collection is the value of a key that is not a string. An object uses only
+// the fields of its type. The nodes of the sequences belong to an owner and may
+// be shared with other collections: see Ctx.open.
 type collection struct {
-	big bool // beyond the compact encoding, which decides the order of elements
+	// big is set if the value has exceeded the limits of the compact encoding.
+	// The encoding decides the order of the elements.
+	big bool
 
 	hash  dict[string]
 	list  seq[string]
 	set   dict[struct{}]
-	score dict[float64] // of a sorted set: by member
-	order seq[scored]   // and by score
+	score dict[float64] // of a sorted set, by member
+	order seq[scored]   // of a sorted set, by score
 
-	stream seq[streamEntry] // by ID
+	stream seq[streamEntry] // ordered by ID
 	info   streamInfo
-	groups seq[streamGroup] // by name
+	groups seq[streamGroup] // ordered by name
 }
 
-// scored is a member of a sorted set.
+// scored is a member of a sorted set with its score.
 type scored struct {
 	score  float64
 	member string
@@ -57,7 +64,7 @@ func (a *scored) compare(b *scored) int {
 	return cmp.Compare(a.member, b.member)
 }
 
-// dict is a map from names to values that are kept in an order.
+// dict is an ordered map from names to values.
 type dict[V any] struct {
 	seq[item[V]]
 	sort dictOrder
@@ -72,12 +79,14 @@ type item[V any] struct {
 type dictOrder byte
 
 const (
-	byHash    dictOrder = iota // like the keys of a database
-	byArrival                  // as inserted: small hashes
-	byNumber                   // small sets of integers
+	byHash    dictOrder = iota // the order of the keys of a database
+	byArrival                  // the order of insertion, for small hashes
+	byNumber                   // numeric order, for small sets of integers
 )
 
-// find returns the place of a name, and whether it is there.
+// find returns the position of a name and whether the dict contains it. If the
+// dict does not contain the name, the position is the one at which to insert
+// it.
 func (d *dict[V]) find(name string) (int, bool) {
 	var i int
 	switch d.sort {
@@ -99,7 +108,15 @@ func (d *dict[V]) find(name string) (int, bool) {
 	return i, i < d.Len() && d.At(i).name == name
 }
 
-// get returns the value of a name.
+// probe returns the cost of one call of find, in steps.
+func (d *dict[V]) probe() int {
+	if d.sort == byArrival {
+		return 1 + d.Len()/4
+	}
+	return stepsProbe
+}
+
+// get returns the value of a name and whether the dict contains the name.
 func (d *dict[V]) get(name string) (value V, ok bool) {
 	i, ok := d.find(name)
 	if ok {
@@ -108,7 +125,8 @@ func (d *dict[V]) get(name string) (value V, ok bool) {
 	return value, ok
 }
 
-// set gives a name a value and reports whether it is new. The name is copied.
+// set sets the value of a name and reports whether the name is new. It copies
+// the name.
 func (d *dict[V]) set(o *seqOwner, name string, value V) bool {
 	i, ok := d.find(name)
 	if ok {
@@ -121,7 +139,7 @@ func (d *dict[V]) set(o *seqOwner, name string, value V) bool {
 	return true
 }
 
-// del takes a name out and reports whether it was there.
+// del removes a name and reports whether the dict contained it.
 func (d *dict[V]) del(o *seqOwner, name string) bool {
 	i, ok := d.find(name)
 	if ok {
@@ -130,7 +148,7 @@ func (d *dict[V]) del(o *seqOwner, name string) bool {
 	return ok
 }
 
-// rehash puts a small dict into the order of large ones.
+// rehash changes the order of a small dict to byHash, the order of large ones.
 func (d *dict[V]) rehash(o *seqOwner) {
 	var n dict[V]
 	d.Ascend(0, func(e *item[V]) bool {
@@ -140,7 +158,8 @@ func (d *dict[V]) rehash(o *seqOwner) {
 	*d = n
 }
 
-// numberLess compares integers as parseInt accepts them.
+// numberLess reports whether the integer a is less than b. Both must be in the
+// form that number.ParseInt accepts.
 func numberLess(a, b string) bool {
 	negative := a[0] == '-'
 	switch {
@@ -178,7 +197,7 @@ func (v *collection) Len(t typ) int {
 	return v.order.Len()
 }
 
-// encoding is the name of the encoding that Redis would have chosen.
+// encoding returns the name of the encoding that Redis would use for the value.
 func (o *object) encoding() string {
 	switch {
 	case o.typ == typeList:
@@ -195,7 +214,7 @@ func (o *object) encoding() string {
 	return "listpack"
 }
 
-// grow puts a value into the encoding of large ones.
+// grow converts a value to the encoding of large values.
 func (v *collection) grow(o *seqOwner, t typ) {
 	if v.big {
 		return
@@ -221,7 +240,7 @@ func (v *collection) putField(o *seqOwner, field, value string) (added bool) {
 }
 
 func (v *collection) putMember(o *seqOwner, member string) (added bool) {
-	if _, ok := parseInt([]byte(member)); !ok {
+	if _, ok := number.ParseInt([]byte(member)); !ok {
 		v.grow(o, typeSet)
 	}
 	if _, ok := v.set.find(member); ok {
@@ -234,14 +253,15 @@ func (v *collection) putMember(o *seqOwner, member string) (added bool) {
 	return true
 }
 
-// putScore gives a member a score, in place of the one that it has.
+// putScore sets the score of a member and replaces the old score if there is
+// one.
 func (v *collection) putScore(o *seqOwner, member string, score float64) {
 	i, ok := v.score.find(member)
 	if !ok && (v.order.Len() >= compactMembers || len(member) > compactBytes) {
 		v.big = true
 	}
 	if !v.big && score == 0 {
-		score = 0 // Redis' compact encoding has no -0
+		score = 0 // the compact encoding of Redis does not preserve -0
 	}
 	if ok {
 		e := v.score.At(i)
@@ -258,7 +278,8 @@ func (v *collection) putScore(o *seqOwner, member string, score float64) {
 	v.order.Insert(o, v.rank(n), n)
 }
 
-// compactScores gives a sorted set the compact encoding if its members allow it.
+// compactScores converts a sorted set to the compact encoding if its members
+// are few and short enough.
 func (v *collection) compactScores(o *seqOwner) {
 	if v.order.Len() > compactMembers {
 		return
@@ -273,7 +294,7 @@ func (v *collection) compactScores(o *seqOwner) {
 	}
 }
 
-// rank returns the place of a member in the order of scores.
+// rank returns the position of a member in the order of scores.
 func (v *collection) rank(m scored) int {
 	return v.order.Search(func(e *scored) bool { return e.compare(&m) < 0 })
 }
@@ -287,15 +308,17 @@ func (v *collection) delScore(o *seqOwner, member string) bool {
 	return ok
 }
 
-// lookupType is lookup for the commands of a type.
+// lookupType looks up a key as lookup does and also reports whether the value
+// has another type than t.
 func (c *Ctx) lookupType(key []byte, t typ) (o *object, wrongType bool) {
 	o = c.lookup(key)
 	return o, o != nil && o.typ != t
 }
 
-// open returns a copy of o, or a new object if o is nil, whose collection may be
-// changed by the machine's owner and must then be handed to close: the nodes
-// below are changed in place, so that o is no good any more.
+// open returns a copy of o, or a new object of type t for key if o is nil. The
+// caller may change the collection of the copy, with the machine's owner, and
+// must then pass the copy to close. The changes are made in place in the nodes
+// that o has too, so o must not be used afterward.
 func (c *Ctx) open(o *object, key []byte, t typ) *object {
 	c.change()
 	if o == nil {
@@ -309,8 +332,8 @@ func (c *Ctx) open(o *object, key []byte, t typ) *object {
 	return &n
 }
 
-// close stores an object whose collection was changed, or removes its key if
-// nothing is left of it.
+// close stores an object whose collection was changed and publishes the event.
+// If the collection is empty, close removes the key instead.
 func (c *Ctx) close(o *object, class, event string) {
 	if o.coll.Len(o.typ) > 0 {
 		c.assign(o)
@@ -322,25 +345,33 @@ func (c *Ctx) close(o *object, class, event string) {
 	c.notify("g", "del", o.key)
 }
 
-// disown makes the machine copy the nodes of its collections before it changes
-// them: two values share some now.
+// disown gives the machine a new owner, so that the machine copies the nodes of
+// its collections before it changes them. A command must call disown when it
+// makes two values share nodes: otherwise a change of one value would also
+// change the other.
 func (m *Machine) disown() { m.owner = &seqOwner{} }
 
 const msgTooMany = "ERR collection exceeds maximum allowed size"
 
-// room reports whether n more elements may be added to o, nil for none.
+// room reports whether n more elements fit into o, which may be nil.
 func room(o *object, n int) bool {
 	return o == nil || o.coll.Len(o.typ) <= MaxElements-n
 }
 
-// collector gathers the elements of a reply as long as anybody may be sent them.
+// collector collects the elements of a reply and stops when the reply exceeds
+// its maximum size. It charges the elements to c, unless c is nil.
 type collector struct {
+	c     *Ctx
 	elems []Reply
 	size  int
 }
 
-// add reports whether there is room for more.
+// add adds an element and reports whether the reply may still grow.
 func (l *collector) add(r Reply) bool {
+	if l.c != nil {
+		l.c.charge(1 + len(r.elems))
+		l.c.hold(replyBytes * (1 + len(r.elems)))
+	}
 	l.elems = append(l.elems, r)
 	l.size += len(r.s) + len("$1\r\n\r\n")
 	for i := range r.elems {
@@ -353,16 +384,17 @@ func (l *collector) over() bool { return l.size > MaxReplyBytes }
 
 func (l *collector) reply(form func([]Reply) Reply) Reply {
 	if l.over() {
-		return Error(replyTooLarge)
+		return Error(ReplyTooLarge)
 	}
 	return form(l.elems)
 }
 
-// sample draws k different numbers below n, k being at most n (Floyd's
-// algorithm); they come in no particular order.
+// sample draws k distinct numbers below n and calls f with each. k must be at
+// most n. The numbers come in no particular order. The algorithm is Floyd's.
 func (c *Ctx) sample(k, n int, f func(i int) bool) {
 	taken := make(map[int]bool, min(k, 1024))
 	for j := n - k; j < n; j++ {
+		c.charge(stepsDraw)
 		i := c.below(j + 1)
 		if taken[i] {
 			i = j
@@ -374,7 +406,7 @@ func (c *Ctx) sample(k, n int, f func(i int) bool) {
 	}
 }
 
-// below draws a number from 0 to n-1.
+// below returns a random number from 0 to n-1.
 func (c *Ctx) below(n int) int { return int(c.random() % uint64(n)) }
 
 const (
@@ -383,18 +415,19 @@ const (
 	msgOutOfRange  = "ERR value is out of range"
 )
 
-// positive reads a count that may not be negative.
+// positive parses a count that must not be negative. The name follows the error
+// message of Redis.
 func positive(arg []byte, msg string) (n int64, fail Reply) {
-	n, ok := parseInt(arg)
+	n, ok := number.ParseInt(arg)
 	if !ok || n < 0 {
 		return 0, Error(msg)
 	}
 	return n, Null
 }
 
-// signed reads a count whose sign means something.
+// signed parses a count that may be negative.
 func signed(arg []byte) (n int64, fail Reply) {
-	n, ok := parseInt(arg)
+	n, ok := number.ParseInt(arg)
 	switch {
 	case !ok:
 		return 0, Error(msgNotInt)
@@ -404,7 +437,7 @@ func signed(arg []byte) (n int64, fail Reply) {
 	return n, Null
 }
 
-// randomCount reads what follows the key in HRANDFIELD and ZRANDMEMBER.
+// randomCount parses the arguments of HRANDFIELD and ZRANDMEMBER after the key.
 func randomCount(args [][]byte, word string) (count int64, with bool, fail Reply) {
 	count, fail = signed(args[2])
 	if fail.IsError() {
@@ -420,24 +453,28 @@ func randomCount(args [][]byte, word string) (count int64, with bool, fail Reply
 	return count, with, Null
 }
 
-// maxRepeats bounds how many places are drawn with repetitions: a call could ask
-// for any number of them from a collection of one element.
+// maxRepeats is the largest number of elements that one call draws with
+// repetitions. Without the limit, a call could ask for any number of elements
+// of a collection that has only one.
 const (
 	maxRepeats = 1 << 18
 	msgRepeats = "ERR more than 262144 elements with repetitions, ask for less at a time"
 )
 
-// randomPlaces draws count of n places, a negative count with repetitions, and
-// reports whether so many may be drawn.
-func (c *Ctx) randomPlaces(count int64, n int, f func(i int) bool) bool {
+// randomOffsets draws count of n positions and calls f with each. If count is
+// negative, it draws -count positions with repetitions. It reports false if
+// count exceeds maxRepeats.
+func (c *Ctx) randomOffsets(count int64, n int, f func(i int) bool) bool {
 	switch {
 	case count < -maxRepeats:
 		return false
 	case count < 0:
 		for ; count < 0 && f(c.below(n)); count++ {
+			c.charge(stepsDraw)
 		}
 	case count >= int64(n):
 		for i := 0; i < n && f(i); i++ {
+			c.charge(stepsDraw)
 		}
 	default:
 		c.sample(int(count), n, f)
@@ -445,8 +482,8 @@ func (c *Ctx) randomPlaces(count int64, n int, f func(i int) bool) bool {
 	return true
 }
 
-// span turns two positions that may count from the end into a part of n
-// elements.
+// span converts a start and an end, both inclusive and counted from the end if
+// they are negative, to the half-open range [from, to) of n elements.
 func span(start, end int64, n int) (from, to int) {
 	size := int64(n)
 	if start < 0 {

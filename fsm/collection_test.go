@@ -12,14 +12,17 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// collections are lines that make something of every type and encoding.
+// collections returns commands that create a value of every type and encoding.
 func collections() []string {
 	lines := []string{
-		"HSET h a 1 b 2 a 3", `HSET "" "" ""`, "RPUSH l a b c", `LPUSH l "\x00\xff"`, "SADD ints 3 -1 2", "SADD s x y 1", "ZADD z 1 a -inf b inf c 0.1 d -0 e", "HSET h2 f " + strings.Repeat("v", 65), "SADD was x 1", "SREM was x", "EXPIRE h 100", "ZADD zbig 1 " + strings.Repeat("m", 65), "ZREM zbig nothing", "COPY z z DB 3",
+		"HSET h a 1 b 2 a 3", `HSET "" "" ""`, "RPUSH l a b c", `LPUSH l "\x00\xff"`, "SADD ints 3 -1 2", "SADD s x y 1",
+		"ZADD z 1 a -inf b inf c 0.1 d -0 e", "HSET h2 f " + strings.Repeat("v", 65), "SADD was x 1", "SREM was x",
+		"EXPIRE h 100", "ZADD zbig 1 " + strings.Repeat("m", 65), "ZREM zbig nothing", "COPY z z DB 3",
 		"ZADD zbig -0 zero", "APPEND plain text",
 	}
 	for i := range 600 {
-		lines = append(lines, fmt.Sprintf("HSET many f%d %d", i, i), fmt.Sprintf("SADD numbers %d", i*7), fmt.Sprintf("ZADD scores %d.5 m%d", i%50, i), fmt.Sprintf("RPUSH long %d", i))
+		lines = append(lines, fmt.Sprintf("HSET many f%d %d", i, i), fmt.Sprintf("SADD numbers %d", i*7),
+			fmt.Sprintf("ZADD scores %d.5 m%d", i%50, i), fmt.Sprintf("RPUSH long %d", i))
 	}
 	return lines
 }
@@ -33,8 +36,11 @@ func TestCollections_Snapshot(t *testing.T) {
 		t.Error("the restored machine differs")
 	}
 	again := &feed{t: t, m: m, stamp: f.stamp, seq: f.seq}
-	for _, line := range []string{"HGETALL h", "HGETALL many", "LRANGE long 0 -1", "SMEMBERS numbers", "SMEMBERS ints", "ZRANGE scores 0 -1 WITHSCORES", "ZRANGE zbig 0 -1 WITHSCORES", "OBJECT ENCODING was", "OBJECT ENCODING h", "OBJECT ENCODING h2", "OBJECT ENCODING many", "OBJECT ENCODING zbig", "TTL h", "ZRANK scores m77",
-		"SPOP numbers 5", "SRANDMEMBER numbers 5", "HRANDFIELD many 5", "ZRANDMEMBER scores 5", "HSCAN many 0", "LPOP long 3", "ZPOPMAX scores 3"} {
+	for _, line := range []string{"HGETALL h", "HGETALL many", "LRANGE long 0 -1", "SMEMBERS numbers", "SMEMBERS ints",
+		"ZRANGE scores 0 -1 WITHSCORES", "ZRANGE zbig 0 -1 WITHSCORES", "OBJECT ENCODING was", "OBJECT ENCODING h",
+		"OBJECT ENCODING h2", "OBJECT ENCODING many", "OBJECT ENCODING zbig", "TTL h", "ZRANK scores m77",
+		"SPOP numbers 5", "SRANDMEMBER numbers 5", "HRANDFIELD many 5", "ZRANDMEMBER scores 5", "HSCAN many 0",
+		"LPOP long 3", "ZPOPMAX scores 3"} {
 		if got, want := again.do(line), f.do(line); got != want {
 			t.Errorf("%s: %.200q, want %.200q", line, got, want)
 		}
@@ -44,12 +50,13 @@ func TestCollections_Snapshot(t *testing.T) {
 	}
 }
 
-// TestCollections_Large: a collection crosses blocks, and its elements are as
-// long as they may be.
+// TestCollections_Large checks snapshots with a collection that spans several
+// blocks and with elements of the maximum length.
 func TestCollections_Large(t *testing.T) {
 	f := newFeed(t)
 	field, longest := strings.Repeat("f", fsm.MaxKeyBytes), strings.Repeat("v", fsm.MaxStringBytes)
-	for _, words := range [][]string{{"HSET", "h", field, longest}, {"RPUSH", "l", "a", longest, "b", longest}, {"SADD", "s", longest}, {"ZADD", "z", "1", longest}, {"HSET", field, field, longest}} {
+	for _, words := range [][]string{{"HSET", "h", field, longest}, {"RPUSH", "l", "a", longest, "b", longest},
+		{"SADD", "s", longest}, {"ZADD", "z", "1", longest}, {"HSET", field, field, longest}} {
 		f.group.Reset(2, 1)
 		f.add(words...)
 		if got := f.send(); got[0] != ':' {
@@ -57,7 +64,8 @@ func TestCollections_Large(t *testing.T) {
 		}
 	}
 	for i := range 300 {
-		f.do(fmt.Sprintf("RPUSH long %s", strings.Repeat("x", 10_000)), fmt.Sprintf("HSET wide f%d %s", i, strings.Repeat("y", 5000)))
+		f.do(fmt.Sprintf("RPUSH long %s", strings.Repeat("x", 10_000)),
+			fmt.Sprintf("HSET wide f%d %s", i, strings.Repeat("y", 5000)))
 	}
 	whole := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
@@ -69,10 +77,15 @@ func TestCollections_Limits(t *testing.T) {
 	f := newFeed(t)
 	f.do("HSET h f v", "ZADD z 1 m", "RPUSH l a")
 	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
-	longField, longVal, longKey := strings.Repeat("f", fsm.MaxKeyBytes+1), strings.Repeat("v", fsm.MaxStringBytes+1), strings.Repeat("k", fsm.MaxKeyBytes+1)
+	longField, longVal, longKey := strings.Repeat("f", fsm.MaxKeyBytes+1), strings.Repeat("v", fsm.MaxStringBytes+1),
+		strings.Repeat("k", fsm.MaxKeyBytes+1)
 	for _, words := range [][]string{
-		{"HSET", "h", longField, "v"}, {"HSETNX", "h", longField, "v"}, {"HMSET", "h", longField, "v"}, {"HINCRBY", "h", longField, "1"}, {"HINCRBYFLOAT", "h", longField, "1"}, {"HSET", "h", "f", longVal}, {"RPUSH", "l", longVal}, {"LSET", "l", "0", longVal}, {"LINSERT", "l", "BEFORE", "a", longVal},
-		{"SADD", "s", longVal}, {"ZADD", "z", "1", longVal}, {"ZINCRBY", "z", "1", longVal}, {"SADD", longKey, "a"}, {"LMOVE", "l", longKey, "LEFT", "LEFT"}, {"SUNIONSTORE", longKey, "s"}, {"ZUNIONSTORE", longKey, "1", "z"}, {"ZRANGESTORE", longKey, "z", "0", "1"},
+		{"HSET", "h", longField, "v"}, {"HSETNX", "h", longField, "v"}, {"HMSET", "h", longField, "v"},
+		{"HINCRBY", "h", longField, "1"}, {"HINCRBYFLOAT", "h", longField, "1"}, {"HSET", "h", "f", longVal},
+		{"RPUSH", "l", longVal}, {"LSET", "l", "0", longVal}, {"LINSERT", "l", "BEFORE", "a", longVal},
+		{"SADD", "s", longVal}, {"ZADD", "z", "1", longVal}, {"ZINCRBY", "z", "1", longVal}, {"SADD", longKey, "a"},
+		{"LMOVE", "l", longKey, "LEFT", "LEFT"}, {"SUNIONSTORE", longKey, "s"}, {"ZUNIONSTORE", longKey, "1", "z"},
+		{"ZRANGESTORE", longKey, "z", "0", "1"},
 	} {
 		f.group.Reset(2, 1)
 		f.add(words...)
@@ -97,18 +110,23 @@ func TestCollections_Limits(t *testing.T) {
 	}
 }
 
-// TestCollections_ReplyTooLarge: what is not given is not taken.
+// TestCollections_ReplyTooLarge checks that a command whose reply is too large
+// takes no elements.
 func TestCollections_ReplyTooLarge(t *testing.T) {
 	f := newFeed(t)
 	for i := range 8 {
 		elem := strings.Repeat(string(rune('a'+i)), 7<<20)
-		for _, words := range [][]string{{"RPUSH", "l", elem}, {"SADD", "s", elem}, {"ZADD", "z", "1", elem}, {"HSET", "h", fmt.Sprint(i), elem}} {
+		for _, words := range [][]string{{"RPUSH", "l", elem}, {"SADD", "s", elem}, {"ZADD", "z", "1", elem},
+			{"HSET", "h", fmt.Sprint(i), elem}} {
 			f.group.Reset(2, 1)
 			f.add(words...)
 			f.send()
 		}
 	}
-	for _, line := range []string{"LRANGE l 0 -1", "LPOP l 8", "RPOP l 8", "SPOP s 8", "SPOP s 7", "SMEMBERS s", "SUNION s s", "SRANDMEMBER s -200000", "ZPOPMIN z 8", "ZPOPMAX z 8", "ZRANGE z 0 -1", "HGETALL h", "HVALS h", "HRANDFIELD h -200000 WITHVALUES", "ZRANDMEMBER z 9", "HSCAN h 0", "ZSCAN z 0", "SSCAN s 0", "GEOSEARCH z FROMLONLAT -180 -85 BYRADIUS 100 km", "GEORADIUS z -180 -85 100 km WITHCOORD WITHDIST COUNT 7"} {
+	for _, line := range []string{"LRANGE l 0 -1", "LPOP l 8", "RPOP l 8", "SPOP s 8", "SPOP s 7", "SMEMBERS s",
+		"SUNION s s", "SRANDMEMBER s -200000", "ZPOPMIN z 8", "ZPOPMAX z 8", "ZRANGE z 0 -1", "HGETALL h", "HVALS h",
+		"HRANDFIELD h -200000 WITHVALUES", "ZRANDMEMBER z 9", "HSCAN h 0", "ZSCAN z 0", "SSCAN s 0",
+		"GEOSEARCH z FROMLONLAT -180 -85 BYRADIUS 100 km", "GEORADIUS z -180 -85 100 km WITHCOORD WITHDIST COUNT 7"} {
 		if got, want := f.do(line), "-"+fsm.ReplyTooLarge+"\r\n"; got != want {
 			t.Errorf("%s: %.100q, want a refusal", line, got)
 		}
@@ -118,9 +136,10 @@ func TestCollections_ReplyTooLarge(t *testing.T) {
 	}
 }
 
-// TestCollections_Forks: what happens to the machine does not happen to a fork,
-// a copy or a snapshot that is being written, and the other way round.
-func TestCollections_Forks(t *testing.T) {
+// TestCollections_Clones checks that a change of the machine does not affect a
+// clone, a copy or a snapshot that is being written, and that a change of these
+// does not affect the machine.
+func TestCollections_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()...)
 	rng := rand.New(rand.NewPCG(11, 11))
@@ -128,7 +147,7 @@ func TestCollections_Forks(t *testing.T) {
 		m    *fsm.Machine
 		want []byte
 	}
-	var forks []kept
+	var clones []kept
 	change := func() string {
 		n := rng.IntN(700)
 		switch rng.IntN(12) {
@@ -155,12 +174,13 @@ func TestCollections_Forks(t *testing.T) {
 		case 10:
 			return "ZPOPMIN scores"
 		}
-		return "COPY " + []string{"many copy", "long copy", "scores copy", "copy many", "copy long", "copy scores", "numbers copy"}[rng.IntN(7)] + " REPLACE"
+		return "COPY " + []string{"many copy", "long copy", "scores copy", "copy many", "copy long", "copy scores",
+			"numbers copy"}[rng.IntN(7)] + " REPLACE"
 	}
 	for range 40 {
-		fork := f.m.Fork()
-		forks = append(forks, kept{fork, snapshotOf(t, fork)})
-		other := f.m.Fork() // a fork that lives a life of its own
+		clone := f.m.Clone()
+		clones = append(clones, kept{clone, snapshotOf(t, clone)})
+		other := f.m.Clone() // a clone that is changed independently
 		for range 30 {
 			f.do(change())
 			if _, err := fsm.RunOn(other, f.group.Bytes()); err != nil {
@@ -168,7 +188,7 @@ func TestCollections_Forks(t *testing.T) {
 			}
 		}
 	}
-	for i, k := range forks {
+	for i, k := range clones {
 		if !bytes.Equal(snapshotOf(t, k.m), k.want) {
 			t.Fatalf("fork %d changed", i)
 		}
@@ -179,12 +199,14 @@ func TestCollections_Forks(t *testing.T) {
 	}
 }
 
-// TestCollections_Copies: a copy and its original go separate ways.
+// TestCollections_Copies checks that a copy and its original are independent.
 func TestCollections_Copies(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()...)
 	for _, c := range []struct{ key, change, look string }{
-		{"h", "HSET h a changed", "HGETALL "}, {"many", "HDEL many f3 f4", "HLEN "}, {"many", "HSET many f5 changed", "HGET copy f5 "}, {"l", "LSET l 0 changed", "LRANGE copy 0 -1 "}, {"long", "LPOP long 20", "LLEN "}, {"ints", "SADD ints 9", "SMEMBERS "}, {"numbers", "SREM numbers 7", "SCARD "},
+		{"h", "HSET h a changed", "HGETALL "}, {"many", "HDEL many f3 f4", "HLEN "},
+		{"many", "HSET many f5 changed", "HGET copy f5 "}, {"l", "LSET l 0 changed", "LRANGE copy 0 -1 "},
+		{"long", "LPOP long 20", "LLEN "}, {"ints", "SADD ints 9", "SMEMBERS "}, {"numbers", "SREM numbers 7", "SCARD "},
 		{"z", "ZINCRBY z 5 a", "ZRANGE copy 0 -1 "}, {"scores", "ZREMRANGEBYRANK scores 5 50", "ZCARD "},
 	} {
 		look := c.look + "copy"
@@ -217,7 +239,8 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable()); err == nil {
 			t.Fatalf("byte %d changed: read without an error", i)
 		}
-		// Behind the checksum too: another state or a documented error, no panic.
+		// Damage with a correct checksum gives another state or a documented
+		// error, not a panic.
 		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
 		switch {
 		case err == nil:
@@ -229,12 +252,18 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
-	// What follows an object is its elements, all of them, and nothing else.
+	// An object must be followed by all of its elements and nothing else.
 	for what, edit := range map[string]func([]byte) []byte{
 		"elements of nothing": func(b []byte) []byte { return bytes.Replace(b, []byte("O\x00\x03"), []byte("C\x01\x00"), 1) },
-		"an element is short": func(b []byte) []byte { return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x01\x01a"), 1) },
-		"an element too many": func(b []byte) []byte { return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x03\x01a"), 1) },
-		"no elements at all":  func(b []byte) []byte { return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x00\x01a"), 1) },
+		"an element is short": func(b []byte) []byte {
+			return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x01\x01a"), 1)
+		},
+		"an element too many": func(b []byte) []byte {
+			return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x03\x01a"), 1)
+		},
+		"no elements at all": func(b []byte) []byte {
+			return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x00\x01a"), 1)
+		},
 		"the same field twice": func(b []byte) []byte {
 			return bytes.Replace(b, []byte("\x013\x01b\x012"), []byte("\x013\x01a\x012"), 1)
 		},
@@ -244,20 +273,24 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 		"a flag there is not": func(b []byte) []byte {
 			return bytes.Replace(b, []byte("O\x00\x04\x00\x01h"), []byte("O\x00\x04\x01\x01h"), 1)
 		},
-		"not as small as said": func(b []byte) []byte { return bytes.Replace(b, []byte("O\x00\x04\x02"), []byte("O\x00\x04\x00"), 1) },
+		"not as small as said": func(b []byte) []byte {
+			return bytes.Replace(b, []byte("O\x00\x04\x02"), []byte("O\x00\x04\x00"), 1)
+		},
 	} {
 		data := edit(bytes.Clone(whole))
 		if bytes.Equal(data, whole) {
 			t.Errorf("%s: nothing to edit", what)
 			continue
 		}
-		if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable()); !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) {
+		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		if !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// TestCollections_Golden holds on to the format of collections.
+// TestCollections_Golden checks that the format of collections in a snapshot
+// does not change.
 func TestCollections_Golden(t *testing.T) {
 	const file = "testdata/golden-collections-v1"
 	f := newFeed(t)
@@ -279,15 +312,17 @@ func TestCollections_Golden(t *testing.T) {
 	}
 }
 
-// TestCollections_Memory: the estimate grows with the number and the size of
-// elements.
+// TestCollections_Memory checks that the memory estimate grows with the number
+// and the size of the elements.
 func TestCollections_Memory(t *testing.T) {
 	f := newFeed(t)
 	f.do("HSET h f 12345", "RPUSH l 123456", "SADD s 123456", "ZADD z 1 123456", "SET k 123456")
 	for i := range 9 {
-		f.do(fmt.Sprintf("HSET h %d 12345", i), fmt.Sprintf("RPUSH l 12345%d", i), fmt.Sprintf("SADD s 12345%d", i), fmt.Sprintf("ZADD z 1 12345%d", i))
+		f.do(fmt.Sprintf("HSET h %d 12345", i), fmt.Sprintf("RPUSH l 12345%d", i), fmt.Sprintf("SADD s 12345%d", i),
+			fmt.Sprintf("ZADD z 1 12345%d", i))
 	}
-	for key, want := range map[string]string{"h": ":540\r\n", "l": ":540\r\n", "s": ":486\r\n", "z": ":918\r\n", "k": ":6\r\n", "nokey": "$-1\r\n"} {
+	for key, want := range map[string]string{"h": ":540\r\n", "l": ":540\r\n", "s": ":486\r\n", "z": ":918\r\n",
+		"k": ":6\r\n", "nokey": "$-1\r\n"} {
 		if got, _ := f.read(0, fsm.MemoryCommand+" "+key); got != want {
 			t.Errorf("%s takes %q, want %q", key, got, want)
 		}
@@ -318,17 +353,17 @@ func BenchmarkCollections(b *testing.B) {
 				f.send()
 			}
 			i := 0
-			for _, forks := range []bool{false, true} {
+			for _, clones := range []bool{false, true} {
 				name := "alone"
-				if forks {
+				if clones {
 					name = "fork before each"
 				}
 				b.Run(name, func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
 						i++
-						if forks {
-							f.m.Fork()
+						if clones {
+							f.m.Clone()
 						}
 						line := c.change
 						if strings.Contains(line, "%") {

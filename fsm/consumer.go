@@ -2,25 +2,26 @@ package fsm
 
 import "strings"
 
-// Consumer groups of streams. A group hands each entry to one of its consumers,
-// and keeps it as pending until it is acknowledged.
+// This file has the consumer groups of streams. A group delivers each entry to
+// one of its consumers and keeps the entry as pending until a consumer
+// acknowledges it.
 
-// unknownRead is the number of entries that a group has read where it cannot be
-// told.
+// unknownRead is the value of streamGroup.read if the number of entries that
+// the group has read is not known.
 const unknownRead = -1
 
-// streamGroup is a consumer group. A copy of it shares the nodes of its sequences,
-// as a copy of a collection does.
+// streamGroup is a consumer group. A copy of a streamGroup shares the nodes of
+// its sequences with the original, as a copy of a collection does.
 type streamGroup struct {
 	name      string
-	last      streamID // of those that were delivered as new
-	read      int64    // entries up to last, of all that were ever added
+	last      streamID // the ID of the last entry that was delivered as new
+	read      int64    // how many entries up to last, of all that were ever added
 	pending   seq[pendingEntry]
-	consumers seq[consumer] // by name
+	consumers seq[consumer] // ordered by name
 }
 
-// pendingEntry is an entry that was delivered and not acknowledged. The entry
-// itself may be gone from the stream.
+// pendingEntry is an entry that was delivered and is not acknowledged. The
+// stream may no longer contain the entry itself.
 type pendingEntry struct {
 	id         streamID
 	consumer   string
@@ -28,15 +29,16 @@ type pendingEntry struct {
 	deliveries int64
 }
 
-// consumer is a reader of a group.
+// consumer is a consumer of a group.
 type consumer struct {
 	name    string
-	seen    moment        // when it last read or claimed something
-	pending seq[streamID] // those of its entries
+	seen    moment        // when the consumer last read or claimed an entry
+	pending seq[streamID] // the IDs of the consumer's pending entries
 }
 
-// moment is a time on both clocks: how long ago it was is told by the lease clock,
-// which no change of leader makes jump, and when it was by the wall clock.
+// moment is a point in time on both clocks. The lease clock measures how long
+// ago it was, because a change of leader does not make the lease clock jump.
+// The wall clock gives the time of day.
 type moment struct {
 	lease int64 // nanoseconds
 	wall  int64 // milliseconds since 1970
@@ -44,52 +46,53 @@ type moment struct {
 
 func (c *Ctx) moment() moment { return moment{c.now, c.wallMs()} }
 
-// since returns the milliseconds from m to now.
+// since returns the milliseconds from m to now by the lease clock.
 func (c *Ctx) since(m moment) int64 { return max(c.now-m.lease, 0) / 1e6 }
 
-// groupPlace returns the place of a group, and whether it is there.
-func (v *collection) groupPlace(name string) (int, bool) {
+// groupPosition returns the position of a group and whether the stream has it.
+func (v *collection) groupPosition(name string) (int, bool) {
 	i := v.groups.Search(func(g *streamGroup) bool { return g.name < name })
 	return i, i < v.groups.Len() && v.groups.At(i).name == name
 }
 
-func (g *streamGroup) consumerPlace(name string) (int, bool) {
+func (g *streamGroup) consumerPosition(name string) (int, bool) {
 	i := g.consumers.Search(func(k *consumer) bool { return k.name < name })
 	return i, i < g.consumers.Len() && g.consumers.At(i).name == name
 }
 
-// pendingPlace returns the place of the first pending entry with an ID of at least
-// id, and whether it has that ID.
-func (g *streamGroup) pendingPlace(id streamID) (int, bool) {
+// pendingPosition returns the position of the first pending entry whose ID is
+// at least id, and whether its ID is id.
+func (g *streamGroup) pendingPosition(id streamID) (int, bool) {
 	i := g.pending.Search(func(p *pendingEntry) bool { return p.id.compare(id) < 0 })
 	return i, i < g.pending.Len() && g.pending.At(i).id == id
 }
 
-// place returns the place of the first of the consumer's entries with an ID of at
-// least id.
-func (k *consumer) place(id streamID) int {
+// position returns the position of the consumer's first pending entry whose ID
+// is at least id.
+func (k *consumer) position(id streamID) int {
 	return k.pending.Search(func(e *streamID) bool { return e.compare(id) < 0 })
 }
 
-// list puts an entry among those of a consumer.
+// list adds a pending entry to the list of its consumer.
 func (g *streamGroup) list(o *seqOwner, name string, id streamID) {
-	at, _ := g.consumerPlace(name)
+	at, _ := g.consumerPosition(name)
 	k := g.consumers.At(at)
-	k.pending.Insert(o, k.place(id), id)
+	k.pending.Insert(o, k.position(id), id)
 	g.consumers.Set(o, at, k)
 }
 
-// unlist takes an entry from those of a consumer.
+// unlist removes a pending entry from the list of its consumer.
 func (g *streamGroup) unlist(o *seqOwner, name string, id streamID) {
-	at, _ := g.consumerPlace(name)
+	at, _ := g.consumerPosition(name)
 	k := g.consumers.At(at)
-	k.pending.Delete(o, k.place(id))
+	k.pending.Delete(o, k.position(id))
 	g.consumers.Set(o, at, k)
 }
 
-// give makes an entry pending for the consumer that p names, whoever had it.
+// give makes an entry pending for the consumer that p names, even if the entry
+// was pending for another consumer.
 func (g *streamGroup) give(o *seqOwner, p pendingEntry) {
-	at, found := g.pendingPlace(p.id)
+	at, found := g.pendingPosition(p.id)
 	if !found {
 		g.pending.Insert(o, at, p)
 		g.list(o, p.consumer, p.id)
@@ -102,19 +105,21 @@ func (g *streamGroup) give(o *seqOwner, p pendingEntry) {
 	g.pending.Set(o, at, p)
 }
 
-// settle ends that an entry is pending, and reports whether it was.
+// settle removes an entry from the pending entries and reports whether it was
+// pending.
 func (g *streamGroup) settle(o *seqOwner, id streamID) bool {
-	at, found := g.pendingPlace(id)
+	at, found := g.pendingPosition(id)
 	if found {
 		g.unlist(o, g.pending.Delete(o, at).consumer, id)
 	}
 	return found
 }
 
-// consumer returns the name of a consumer of a group of the stream n, which it
-// makes if there is none, and notes that it was seen.
+// consumer returns the name of a consumer of a group of the stream n and
+// updates the time at which the consumer was seen. If the group has no such
+// consumer, this method creates it.
 func (c *Ctx) consumer(n *object, g *streamGroup, name string) string {
-	at, found := g.consumerPlace(name)
+	at, found := g.consumerPosition(name)
 	k := consumer{name: strings.Clone(name)}
 	if found {
 		k = g.consumers.At(at)
@@ -129,13 +134,14 @@ func (c *Ctx) consumer(n *object, g *streamGroup, name string) string {
 	return k.name
 }
 
-// fits reports whether a group may take n more pending entries and a consumer.
+// fits reports whether a group may get n more pending entries and one more
+// consumer.
 func (g *streamGroup) fits(n int) bool {
 	return g.pending.Len() <= MaxElements-n && g.consumers.Len() < MaxElements
 }
 
-// withGroup hands f a copy of a group of o that may be changed, and keeps what f
-// made of it.
+// withGroup calls f with a copy of the stream o and a copy of its group at a
+// position. f may change both; withGroup then stores them.
 func (c *Ctx) withGroup(o *object, at int, f func(n *object, g *streamGroup)) {
 	n := c.open(o, nil, typeStream)
 	g := n.coll.groups.At(at)
@@ -144,9 +150,9 @@ func (c *Ctx) withGroup(o *object, at int, f func(n *object, g *streamGroup)) {
 	c.keep(n)
 }
 
-// keep stores a stream of which only groups or the state beside the entries have
-// changed. Redis calls that no change of the key: WATCH, trackers and those who
-// wait do not hear of it.
+// keep stores a stream if only its groups or its streamInfo have changed. Redis
+// does not treat this as a change of the key: WATCH does not fail, trackers get
+// no invalidation, and waiters are not served.
 func (c *Ctx) keep(o *object) {
 	o.touched = c.now
 	old := c.m.dbs[c.db].tree.Set(o)
@@ -156,7 +162,7 @@ func (c *Ctx) keep(o *object) {
 	}
 }
 
-// firstID returns the ID of the first entry, 0-0 if there is none.
+// firstID returns the ID of the first entry, or 0-0 if the stream is empty.
 func (v *collection) firstID() streamID {
 	if v.stream.Len() == 0 {
 		return streamID{}
@@ -164,8 +170,8 @@ func (v *collection) firstID() streamID {
 	return v.stream.At(0).id
 }
 
-// holed reports whether an entry that was deleted out of turn may be missing from
-// id on.
+// holed reports whether an entry with an ID of at least id may have been
+// deleted from the middle of the stream.
 func (v *collection) holed(id streamID) bool {
 	deleted := v.info.maxDeleted
 	if v.stream.Len() == 0 || deleted == (streamID{}) || v.firstID().compare(deleted) > 0 {
@@ -174,8 +180,8 @@ func (v *collection) holed(id streamID) bool {
 	return id.compare(deleted) <= 0
 }
 
-// readUpTo estimates how many of the entries that were ever added have an ID up to
-// id; unknownRead if it cannot be told.
+// readUpTo estimates how many of the entries that were ever added have an ID of
+// at most id. It returns unknownRead if it cannot know.
 func (v *collection) readUpTo(id streamID) int64 {
 	added, last := int64(v.info.added), v.info.last
 	switch {
@@ -200,8 +206,8 @@ func (v *collection) readUpTo(id streamID) int64 {
 	return unknownRead
 }
 
-// lag is the number of entries that a group has still to read, null if it cannot
-// be told.
+// lag returns the number of entries that a group has not read yet, or null if
+// the number is not known.
 func (v *collection) lag(g *streamGroup) Reply {
 	added, read := int64(v.info.added), g.read
 	switch {
@@ -215,7 +221,7 @@ func (v *collection) lag(g *streamGroup) Reply {
 	return Int(added - read)
 }
 
-// advance notes that a group has been given an entry as new.
+// advance records that an entry was delivered to a group as new.
 func (v *collection) advance(g *streamGroup, id streamID) {
 	if id.compare(g.last) <= 0 {
 		return
@@ -228,7 +234,8 @@ func (v *collection) advance(g *streamGroup, id streamID) {
 	g.last = id
 }
 
-// readReply is the number of entries that a group has read, as XINFO tells it.
+// readReply returns the number of entries that a group has read, as XINFO
+// reports it.
 func (g *streamGroup) readReply() Reply {
 	if g.read == unknownRead {
 		return Null
@@ -236,25 +243,26 @@ func (g *streamGroup) readReply() Reply {
 	return Int(g.read)
 }
 
-// noGroup is the error for a group, or its key, that is not there.
+// noGroup returns the error for a key or a group that does not exist.
 func noGroup(key, group []byte, where string) Reply {
 	return Error("NOGROUP No such key '" + cString(key) + "' or consumer group '" + cString(group) + "'" + where)
 }
 
-// cString is what C sees of a string: it ends at the first zero.
+// cString returns the part of b before the first zero byte, which is what C
+// code prints of a string.
 func cString(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s
 }
 
-// groupOf finds a group of a stream. at is -1 if the key or the group is not
-// there.
+// groupOf finds a group of a stream. at is -1 if the key or the group does not
+// exist.
 func (c *Ctx) groupOf(key, name []byte) (o *object, at int, wrongType bool) {
 	o, wrong := c.lookupType(key, typeStream)
 	if wrong || o == nil {
 		return o, -1, wrong
 	}
-	at, found := o.coll.groupPlace(string(name))
+	at, found := o.coll.groupPosition(string(name))
 	if !found {
 		at = -1
 	}

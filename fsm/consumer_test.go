@@ -12,18 +12,22 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// consumers make streams with groups of all kinds: with and without consumers and
-// pending entries, some of which are gone from the stream.
+// consumers returns commands that create streams with all kinds of groups: with
+// and without consumers and with and without pending entries, some of which the
+// streams no longer contain.
 func consumers() []string {
-	lines := []string{"XGROUP CREATE empty g $ MKSTREAM", "XGROUP CREATE s a 0 MKSTREAM", "XGROUP CREATE s b 0 ENTRIESREAD 3", `XGROUP CREATE s "" 5-5`, "XADD plain 1-1 f v"}
+	lines := []string{"XGROUP CREATE empty g $ MKSTREAM", "XGROUP CREATE s a 0 MKSTREAM",
+		"XGROUP CREATE s b 0 ENTRIESREAD 3", `XGROUP CREATE s "" 5-5`, "XADD plain 1-1 f v"}
 	for i := range 8 {
 		lines = append(lines, fmt.Sprintf("XADD s %d-1 f %d", i+1, i))
 	}
-	return append(lines, "XREADGROUP GROUP a x COUNT 3 STREAMS s >", "XREADGROUP GROUP a y COUNT 2 STREAMS s >", "XREADGROUP GROUP b x STREAMS s >", "XGROUP CREATECONSUMER s a idle", "XDEL s 2-1 4-1",
+	return append(lines, "XREADGROUP GROUP a x COUNT 3 STREAMS s >", "XREADGROUP GROUP a y COUNT 2 STREAMS s >",
+		"XREADGROUP GROUP b x STREAMS s >", "XGROUP CREATECONSUMER s a idle", "XDEL s 2-1 4-1",
 		"XCLAIM s a z 0 1-1 IDLE 5000", "XCLAIM s a z 0 3-1 TIME 1000 RETRYCOUNT 9", "EXPIRE s 100")
 }
 
-var consumerLooks = []string{"XINFO STREAM s FULL COUNT 0", "XINFO GROUPS s", "XINFO CONSUMERS s a", "XPENDING s a", "XPENDING s a - + 100", "XPENDING s b - + 100 x", "XINFO STREAM empty FULL", "XINFO GROUPS plain", "TTL s"}
+var consumerLooks = []string{"XINFO STREAM s FULL COUNT 0", "XINFO GROUPS s", "XINFO CONSUMERS s a", "XPENDING s a",
+	"XPENDING s a - + 100", "XPENDING s b - + 100 x", "XINFO STREAM empty FULL", "XINFO GROUPS plain", "TTL s"}
 
 func TestConsumers_Snapshot(t *testing.T) {
 	f := newFeed(t)
@@ -34,7 +38,9 @@ func TestConsumers_Snapshot(t *testing.T) {
 		t.Error("the restored machine differs")
 	}
 	again := &feed{t: t, m: m, stamp: f.stamp, seq: f.seq}
-	for _, line := range append(consumerLooks, "XREADGROUP GROUP a x STREAMS s 0", "XREADGROUP GROUP a new STREAMS s >", "XAUTOCLAIM s a w 0 0 COUNT 3", "XACK s b 1-1 2-1", "XGROUP DELCONSUMER s a y", "XGROUP DESTROY s b", "XINFO STREAM s FULL") {
+	for _, line := range append(consumerLooks, "XREADGROUP GROUP a x STREAMS s 0",
+		"XREADGROUP GROUP a new STREAMS s >", "XAUTOCLAIM s a w 0 0 COUNT 3", "XACK s b 1-1 2-1",
+		"XGROUP DELCONSUMER s a y", "XGROUP DESTROY s b", "XINFO STREAM s FULL") {
 		if got, want := again.do(line), f.do(line); got != want {
 			t.Errorf("%s: %.200q, want %.200q", line, got, want)
 		}
@@ -44,13 +50,15 @@ func TestConsumers_Snapshot(t *testing.T) {
 	}
 }
 
-// TestConsumers_Large: groups cross blocks, and names are as long as they may be.
-// TestConsumers_Counters: the numbers of entries that were read and added can be set to
-// what one more makes negative, as in Redis; a snapshot must hold that too.
+// TestConsumers_Counters checks that the numbers of read and of added entries
+// can be set to a value that overflows to a negative number with the next
+// entry, as in Redis, and that a snapshot preserves the negative number.
 func TestConsumers_Counters(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
-	f.do("XGROUP CREATE s g 0 MKSTREAM ENTRIESREAD 9223372036854775807", "XGROUP CREATE s h 0", "XSETID s 0-1 ENTRIESADDED 9223372036854775807", "XADD s 1-1 f v", "XREADGROUP GROUP g c STREAMS s >", "XREADGROUP GROUP h c STREAMS s >", "XGROUP SETID s h 0", "XINFO GROUPS s")
+	f.do("XGROUP CREATE s g 0 MKSTREAM ENTRIESREAD 9223372036854775807", "XGROUP CREATE s h 0",
+		"XSETID s 0-1 ENTRIESADDED 9223372036854775807", "XADD s 1-1 f v", "XREADGROUP GROUP g c STREAMS s >",
+		"XREADGROUP GROUP h c STREAMS s >", "XGROUP SETID s h 0", "XINFO GROUPS s")
 	snap := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
 		t.Error("the restored machine differs")
@@ -64,7 +72,9 @@ func TestConsumers_Counters(t *testing.T) {
 func TestConsumers_Large(t *testing.T) {
 	f := newFeed(t)
 	longest := strings.Repeat("n", fsm.MaxStringBytes)
-	for _, words := range [][]string{{"XGROUP", "CREATE", "s", longest, "0", "MKSTREAM"}, {"XADD", "s", "1-1", "f", "v"}, {"XREADGROUP", "GROUP", longest, longest, "STREAMS", "s", ">"}, {"XGROUP", "CREATE", "s", "g", "0"}} {
+	for _, words := range [][]string{{"XGROUP", "CREATE", "s", longest, "0", "MKSTREAM"},
+		{"XADD", "s", "1-1", "f", "v"}, {"XREADGROUP", "GROUP", longest, longest, "STREAMS", "s", ">"},
+		{"XGROUP", "CREATE", "s", "g", "0"}} {
 		f.group.Reset(2, 1)
 		f.add(words...)
 		if got := f.send(); got[0] == '-' {
@@ -128,13 +138,15 @@ func TestConsumers_CorruptSnapshot(t *testing.T) {
 			t.Errorf("%s: nothing to edit", what)
 			continue
 		}
-		if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable()); !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, fsm.ErrShort) {
+		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		if !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, fsm.ErrShort) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// TestConsumers_Golden holds on to the format of groups.
+// TestConsumers_Golden checks that the format of groups in a snapshot does not
+// change.
 func TestConsumers_Golden(t *testing.T) {
 	const file = "testdata/golden-consumers-v1"
 	f := newFeed(t)
@@ -156,8 +168,9 @@ func TestConsumers_Golden(t *testing.T) {
 	}
 }
 
-// TestConsumers_Forks: what forks and copies share is not changed for others.
-func TestConsumers_Forks(t *testing.T) {
+// TestConsumers_Clones checks that a change through one machine or key does not
+// change what clones and copies share.
+func TestConsumers_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(consumers()...)
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -190,11 +203,11 @@ func TestConsumers_Forks(t *testing.T) {
 		m    *fsm.Machine
 		want []byte
 	}
-	var forks []kept
+	var clones []kept
 	for range 40 {
-		fork := f.m.Fork()
-		forks = append(forks, kept{fork, snapshotOf(t, fork)})
-		other := f.m.Fork()
+		clone := f.m.Clone()
+		clones = append(clones, kept{clone, snapshotOf(t, clone)})
+		other := f.m.Clone()
 		for range 30 {
 			f.do(change())
 			if _, err := fsm.RunOn(other, f.group.Bytes()); err != nil {
@@ -202,7 +215,7 @@ func TestConsumers_Forks(t *testing.T) {
 			}
 		}
 	}
-	for i, k := range forks {
+	for i, k := range clones {
 		if !bytes.Equal(snapshotOf(t, k.m), k.want) {
 			t.Fatalf("fork %d changed", i)
 		}
@@ -213,8 +226,8 @@ func TestConsumers_Forks(t *testing.T) {
 	}
 }
 
-// TestConsumers_Clock: how long an entry has been idle is told by the lease clock,
-// whatever the wall clock does, in reads and in writes.
+// TestConsumers_Clock checks that the idle time of an entry is measured by the
+// lease clock, in reads and in writes, even if the wall clock jumps.
 func TestConsumers_Clock(t *testing.T) {
 	f := newFeed(t)
 	f.stamp = 1_000_000_000
@@ -235,13 +248,14 @@ func TestConsumers_Clock(t *testing.T) {
 	if got := f.do("XCLAIM s g b 2000 1-1 JUSTID"); got != "*1\r\n$3\r\n1-1\r\n" {
 		t.Errorf("not claimed: %q", got)
 	}
-	if got, want := f.do("XINFO CONSUMERS s g"), "*2\r\n*6\r\n$4\r\nname\r\n$1\r\na\r\n$7\r\npending\r\n:0\r\n$4\r\nidle\r\n:2000\r\n*6\r\n$4\r\nname\r\n$1\r\nb\r\n$7\r\npending\r\n:1\r\n$4\r\nidle\r\n:0\r\n"; got != want {
+	if got, want := f.do("XINFO CONSUMERS s g"),
+		"*2\r\n*6\r\n$4\r\nname\r\n$1\r\na\r\n$7\r\npending\r\n:0\r\n$4\r\nidle\r\n:2000\r\n*6\r\n$4\r\nname\r\n$1\r\nb\r\n$7\r\npending\r\n:1\r\n$4\r\nidle\r\n:0\r\n"; got != want {
 		t.Errorf("consumers: %q, want %q", got, want)
 	}
 }
 
-// TestConsumers_TooLarge: a reply that nobody may be sent takes nothing from the
-// group.
+// TestConsumers_TooLarge checks that a command whose reply is too large takes
+// nothing from the group.
 func TestConsumers_TooLarge(t *testing.T) {
 	f := newFeed(t)
 	f.do("XGROUP CREATE s g 0 MKSTREAM")
@@ -276,10 +290,11 @@ func TestConsumers_TooLarge(t *testing.T) {
 	}
 }
 
-// TestConsumers_Held: while a session is held, nothing is given past its waiters to
-// others of the group who wait; they are told what became of the stream when it is
-// back.
-func TestConsumers_Held(t *testing.T) {
+// TestConsumers_Suspended checks that while the waiters of a session are
+// suspended, no entry is delivered to waiters of the group behind them. When
+// the session is connected again, the waiters receive the current state of the
+// stream.
+func TestConsumers_Suspended(t *testing.T) {
 	f := newFeed(t)
 	f.do("XGROUP CREATE s g $ MKSTREAM", "XGROUP CREATE s h $")
 	wait := func(origin uint64, line string) {
@@ -293,11 +308,11 @@ func TestConsumers_Held(t *testing.T) {
 	wait(2, "XREADGROUP GROUP g a BLOCK 0 STREAMS s >")
 	hold := func(how string) {
 		t.Helper()
-		if got := f.do(fmt.Sprintf("%s %d n1 1 %s", fsm.HoldCommand, 1, how)); got != ":1\r\n" {
+		if got := f.do(fmt.Sprintf("%s %d n1 1 %s", fsm.SuspendCommand, 1, how)); got != ":1\r\n" {
 			t.Fatalf("hold %s: %q", how, got)
 		}
 	}
-	hold(fsm.HoldOn)
+	hold(fsm.SuspendOn)
 	f.do("XADD s 1-1 f v")
 	if got := f.do("XREADGROUP GROUP h x BLOCK 0 STREAMS s >"); got[0] != '*' {
 		t.Errorf("another group waits: %q", got)
@@ -315,14 +330,14 @@ func TestConsumers_Held(t *testing.T) {
 	if served(2) != "" || served(3) != "" {
 		t.Errorf("served while held: %q, %q", served(2), served(3))
 	}
-	hold(fsm.HoldOff)
+	hold(fsm.SuspendOff)
 	if got := served(2); !strings.Contains(got, "1-1") {
 		t.Errorf("the first got %q", got)
 	}
 	if got := served(3); got != "" {
 		t.Errorf("the second got %q", got)
 	}
-	hold(fsm.HoldOn)
+	hold(fsm.SuspendOn)
 	f.do("DEL s")
 	if got := served(3); got != "" {
 		t.Errorf("told while held: %q", got)
@@ -330,7 +345,7 @@ func TestConsumers_Held(t *testing.T) {
 	if !bytes.Equal(snapshotOf(t, restore(t, snapshotOf(t, f.m))), snapshotOf(t, f.m)) {
 		t.Error("the restored machine differs")
 	}
-	hold(fsm.HoldOff)
+	hold(fsm.SuspendOff)
 	if got, want := served(3), "-UNBLOCKED the stream key no longer exists\r\n"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}

@@ -2,17 +2,16 @@ package fsm
 
 import (
 	"slices"
-	"strings"
 )
 
-// named is a flag and the word for it in COMMAND INFO.
+// named is a flag and its name in COMMAND INFO.
 type named struct {
 	flag Flags
-	word string
+	name string
 }
 
-// flagWords stand in the order in which Redis prints them.
-var flagWords = []named{
+// flagNames are in the order in which Redis prints them.
+var flagNames = []named{
 	{Write, "write"},
 	{ReadOnly, "readonly"},
 	{DenyOOM, "denyoom"},
@@ -34,31 +33,33 @@ var flagWords = []named{
 	{AllowBusy, "allow_busy"},
 }
 
-// FlagWords returns the flags as COMMAND INFO prints them.
-func (cmd *Command) FlagWords() []string {
-	var words []string
-	for _, f := range flagWords {
+// FlagNames returns the flags as COMMAND INFO prints them.
+func (cmd *Command) FlagNames() []string {
+	var names []string
+	for _, f := range flagNames {
 		if cmd.Flags&f.flag != 0 {
-			words = append(words, f.word)
+			names = append(names, f.name)
 		}
 	}
-	return words
+	return names
 }
 
 // categoryOrder is the order in which Redis prints ACL categories.
 var categoryOrder = []string{
-	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo", "stream",
+	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
+	"stream",
 	"pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
 }
 
-// groupCategories are the groups that are ACL categories too.
+// groupCategories are the command groups that are ACL categories too.
 var groupCategories = map[string]string{
-	"string": "string", "bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo", "list": "list", "set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream", "scripting": "scripting",
+	"string": "string", "bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo", "list": "list",
+	"set": "set", "sorted-set": "sortedset", "hash": "hash", "stream": "stream", "scripting": "scripting",
 }
 
-// ACLCategories returns the categories as COMMAND INFO prints them, with the @.
-// Flags imply most of them. A container (OBJECT) is of no category but its
-// speed: its subcommands are.
+// ACLCategories returns the ACL categories as COMMAND INFO prints them, with
+// the @. Flags imply most of them. A container such as OBJECT has only the
+// category of its speed; its subcommands have the others.
 func (cmd *Command) ACLCategories() []string {
 	has := make(map[string]bool)
 	for _, c := range cmd.Categories {
@@ -72,12 +73,12 @@ func (cmd *Command) ACLCategories() []string {
 		{Admin, "admin"}, {Admin, "dangerous"}, {PubSub, "pubsub"}, {Blocking, "blocking"}, {Fast, "fast"},
 	} {
 		if cmd.Flags&f.flag != 0 {
-			has[f.word] = true
+			has[f.name] = true
 		}
 	}
 	has["slow"] = cmd.Flags&Fast == 0
 	if cmd.Group == "scripting" {
-		has["read"] = false // a script is no read, whatever it may do
+		has["read"] = false // a script does not count as a read, even a read-only one
 	}
 	var out []string
 	for _, c := range categoryOrder {
@@ -88,8 +89,8 @@ func (cmd *Command) ACLCategories() []string {
 	return out
 }
 
-// KeySpecs returns the key specs that COMMAND INFO prints; none for commands
-// without keys and for those that have only KeysOf.
+// KeySpecs returns the key specs that COMMAND INFO prints. Commands without
+// keys, and commands that have only KeysOf, have none.
 func (cmd *Command) KeySpecs() []KeySpec {
 	switch {
 	case cmd.Specs != nil:
@@ -100,17 +101,18 @@ func (cmd *Command) KeySpecs() []KeySpec {
 	return []KeySpec{{Keys: cmd.Keys, Access: cmd.Access}}
 }
 
-// AccessAt returns what the command does with the key at a position of args, the
-// name being position 0.
+// AccessAt returns the access of the command to the key at a position of args.
+// The name is at position 0.
 func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
-	if cmd.Name == "set" && cmd.Flags&VariableFlags != 0 { // the row says the worst
-		if slices.ContainsFunc(args[min(3, len(args)):], func(a []byte) bool { return strings.EqualFold(string(a), "get") }) {
-			return Access{Mode: "RW", Flags: "access update"}
+	if cmd.Flags&VariableFlags != 0 { // the row contains the most that a call may do
+		switch cmd.Name {
+		case "set":
+			return setAccess(args)
+		case "delex":
+			return delexAccess(args)
+		case "bitfield":
+			return bitfieldAccess(args)
 		}
-		return Access{Mode: "OW", Flags: "update"}
-	}
-	if cmd.Name == "bitfield" {
-		return bitfieldAccess(args)
 	}
 	for _, k := range cmd.KeySpecs() {
 		if k.Unknown {

@@ -1,62 +1,72 @@
-// Package fsm is the deterministic machine that every node runs over the same
-// log: a pure function of (state, entry). It has no clock, no randomness, no
-// I/O and no goroutine of its own, and it never ranges over a Go map where the
-// order could be seen. Two machines fed the same entries hold the same state
-// and give the same replies, byte for byte.
+// Package fsm is the deterministic state machine of Holdfast. Every node runs
+// it over the same log. The state after an entry and the replies to it are a
+// pure function of the state before it and of the entry. The package reads no
+// clock, has no randomness of its own, does no I/O, starts no goroutine, and
+// never ranges over a Go map where the order could be seen. Two machines that
+// apply the same entries hold the same state and give the same replies, byte
+// for byte.
 //
-// # What a caller owes the machine
+// # What the caller must guarantee
 //
-//   - Apply gets committed entries in index order, each once, from one
-//     goroutine. Read may run beside other Reads but not beside Apply, Fork or
-//     Restore: the caller holds the lock (cluster does, with a RWMutex).
-//   - The entry's bytes may be dropped after Apply; what the machine keeps, it
-//     copies. The reply bytes in a Result stay valid for ever.
-//   - Time comes in entries. Header.Stamp moves the lease clock, the only
-//     source of expiry; Header.Wall is the leader's wall clock and serves TIME
-//     and the absolute forms (EXPIREAT, PXAT, EXPIRETIME), nothing else.
+//   - Apply receives committed entries in the order of their log indices, each
+//     once, from one goroutine. Several Reads may run at the same time, but no
+//     Read may run during Apply or Clone. The caller's lock ensures
+//     this: package cluster uses a RWMutex.
+//   - The caller may drop the bytes of an entry after Apply. The machine copies
+//     what it keeps. The reply bytes in a Result stay valid forever.
+//   - Time comes from entries. Header.Stamp advances the lease clock, which is
+//     the only source of expiry. Header.Wall is the leader's wall clock. It is
+//     used for TIME and for absolute times (EXPIREAT, PXAT, EXPIRETIME), and for
+//     nothing else.
 //
 // # Entries
 //
-// An entry is either a TermStart (a leader opens its office: the fence for
-// everything stamped in older terms) or a Batch. A batch is a header, the
-// sessions that speak in it, and their groups; a group is what one connection
-// sent in one go, and holds operations: a command, or a transaction with its
-// watched keys. Layout: entry.go.
+// An entry is either a TermStart or a batch. A TermStart is the first entry of
+// a leadership, and the fence for all entries that were stamped in older terms.
+// A batch is a header, the sessions that have groups in the entry, and these
+// groups. A group is what one connection sent in one pipeline. It consists of
+// operations; an operation is a command, or a transaction with its watched
+// keys. entry.go describes the layout.
 //
 // # Exactly once
 //
-// A session is one start of one node (node id, boot count). Its groups carry
-// consecutive numbers. The machine runs a group only if its number is the next
-// one, answers a repeated number with the reply it kept, and refuses a number
-// that would leave a gap (Ongaro's dissertation, 6.3, with the node that holds
-// the client's connection as the client).
+// A session is one start of one node (node id, boot count). Its groups have
+// consecutive numbers. The machine executes a group only if its number is the
+// next one. It answers a repeated number with the reply that it kept, and
+// refuses a number that would leave a gap. This is the client session of
+// Ongaro's dissertation, 6.3; the client is the node that holds the client's
+// connection.
 //
 // # Commands
 //
-// A command is one row and one function in its family's file (string.go,
-// generic.go, …). Everything that is to be known about a command is in its row:
-// arity, flags, key positions, documentation. Routing, MULTI, COMMAND, metrics
-// and docs/commands.md read the row.
+// A command is one row and one function in the file of its family
+// (cmd_string.go, cmd_generic.go, …). The row contains all properties of the
+// command: arity, flags, key positions, documentation. Routing, MULTI, COMMAND,
+// the metrics and docs/commands.md read the row.
 //
 // # Floats
 //
-// Nodes need not have the same kind of processor, and what a command computes is
-// stored or answered, and answers are part of the hash chain: so it must not depend on
-// the processor. Sums, quotients and square roots do not. A product is converted,
-// float64(a * b), or else Go may leave out its rounding where something is added to it.
-// Sines and the like are in trig.go; those of package math differ in the last bit. What
-// may not fit the integer that it is made is looked at before (unsigned in geohash.go).
-// TestPurity looks for most of this.
+// The nodes of a cluster may have different kinds of processors. The result of
+// a command is stored or answered, and replies are part of the hash chain, so
+// the result must not depend on the processor. Sums, quotients and square roots
+// do not depend on it. A product must be converted, float64(a * b): otherwise
+// Go may fuse it with an addition and omit the rounding of the product. Sines
+// and similar functions are in trig.go, because the results of package math
+// differ between processors in the last bit. Before a float is converted to an
+// integer type, its range must be checked (unsigned in geohash.go). TestPurity
+// checks most of these rules.
 //
 // # Values
 //
-// An object, a key with its value, is replaced and never changed once others can
-// see it. Hashes, lists, sets and sorted sets are too large for that: they are
-// sequences in counted B-trees (seq.go) whose nodes belong to an owner, the
-// machine since its last fork, which alone changes them in place. Forks,
-// snapshots and COPY cost O(1), a change O(log n) and, after a fork, a copy of
-// the nodes on its way.
+// An object is a key with its value. Once an object is visible to other code,
+// it is replaced and never changed. Hashes, lists, sets and sorted sets are too
+// large to be replaced at every change: they are sequences in counted B-trees
+// (seq.go). Each node of such a tree has an owner, which stands for a machine
+// since its last clone. Only that machine may change the node in place. Clones,
+// snapshots and COPY take O(1). A change takes O(log n); after a clone it also
+// copies the nodes on its path.
 //
-// Small hashes and sorted sets and sets of integers keep the order that Redis
-// gives them, by its limits; larger ones are in the order of hashes, as keys are.
+// Small hashes, small sorted sets and small sets of integers keep the order
+// that Redis gives them, with Redis' limits. Larger collections are in the
+// order of hashes, as the keys of a database are.
 package fsm

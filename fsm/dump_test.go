@@ -26,11 +26,17 @@ func (f *feed) dump(key string) string {
 	return strings.TrimSuffix(rest, "\r\n")
 }
 
-// variety is a machine with a value of each kind, and the names of their keys.
+// variety returns a feed whose machine has a value of each kind, and the keys
+// of these values.
 func variety(t testing.TB) (f *feed, keys []string) {
 	f = newFeed(t)
-	f.do("SET str hello", "SET num 12345", "SET neg -70000", "RPUSH list a 1 -1 300 70000 9999999999 -4097", "SADD ints 1 2 300", "SADD wide 1 -99999 99999999999", "SADD set a b c", "HSET hash a 1 b 2", "ZADD zset 1 a 1.5 b -inf c", "XADD stream 1-1 a 1 b 2", "XADD stream 1-2 a 3 b 4", "XADD stream 2-1 c 5", "XDEL stream 1-2")
-	f.do("XGROUP CREATE stream g 0", "XGROUP CREATE stream h 0 ENTRIESREAD 5", "XREADGROUP GROUP g alice COUNT 1 STREAMS stream >", "XREADGROUP GROUP g bob STREAMS stream >", "XGROUP CREATECONSUMER stream h carol", "XGROUP CREATE empty g 0 MKSTREAM")
+	f.do("SET str hello", "SET num 12345", "SET neg -70000", "RPUSH list a 1 -1 300 70000 9999999999 -4097",
+		"SADD ints 1 2 300", "SADD wide 1 -99999 99999999999", "SADD set a b c", "HSET hash a 1 b 2",
+		"ZADD zset 1 a 1.5 b -inf c", "XADD stream 1-1 a 1 b 2", "XADD stream 1-2 a 3 b 4", "XADD stream 2-1 c 5",
+		"XDEL stream 1-2")
+	f.do("XGROUP CREATE stream g 0", "XGROUP CREATE stream h 0 ENTRIESREAD 5",
+		"XREADGROUP GROUP g alice COUNT 1 STREAMS stream >", "XREADGROUP GROUP g bob STREAMS stream >",
+		"XGROUP CREATECONSUMER stream h carol", "XGROUP CREATE empty g 0 MKSTREAM")
 	long := strings.Repeat("abc", 100)
 	f.call("SET", "long", long)
 	f.call("RPUSH", "longlist", long, strings.Repeat("x", 9000), "y")
@@ -40,21 +46,26 @@ func variety(t testing.TB) (f *feed, keys []string) {
 	f.call("XADD", "longstream", "5-5", long, long)
 	f.call("XADD", "longstream", "6-1", long, "b")
 	f.call("XADD", "longstream", "6-2", "a", strings.Repeat("y", 5000))
-	return f, []string{"str", "num", "neg", "list", "ints", "wide", "set", "hash", "zset", "stream", "empty", "long", "longlist", "longset", "longhash", "longzset", "longstream"}
+	return f, []string{"str", "num", "neg", "list", "ints", "wide", "set", "hash", "zset", "stream", "empty", "long",
+		"longlist", "longset", "longhash", "longzset", "longstream"}
 }
 
-// oldBodies are values as older versions wrote them, before they are sealed.
+// oldBodies returns values in the formats of older Redis versions, without the
+// trailer of a payload.
 func oldBodies() []string {
 	ziplist := "\x0a\x12\x12\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01a\x03\xf2\xff"
 	return []string{
-		"\x01\x02\x01a\x02bc", "\x02\x02\x01a\xc0\x05", "\x03\x02\x01a\x031.5\x01b\xfe", "\x04\x02\x01a\x01b\x01c\x01d", "\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f",
-		"\x09\x0d\x02\x01a\x03\x02xyz  \x01b\x00\x00\xff", ziplist, "\x0c" + ziplist[1:], "\x0d" + ziplist[1:], "\x0e\x01" + ziplist[1:],
-		"\x00\xc3\x05\x19\x01aa\xe0\x0e", "\x00\xc2\x00\x00\x00\x80", "\x12\x01\x01\x03abc", "\x05\x02\xc3\x0eA,\x03abca\xe0\xff\x02\xe1\x15\a\x01bc\x00\x00\x00\x00\x00\x00\xf0\x3f\x01b\x00\x00\x00\x00\x00\x00\x00\x80", "\x0f\x00\x00\x00\x00\x01\x01g\x00\x00\x00\x00",
+		"\x01\x02\x01a\x02bc", "\x02\x02\x01a\xc0\x05", "\x03\x02\x01a\x031.5\x01b\xfe", "\x04\x02\x01a\x01b\x01c\x01d",
+		"\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f",
+		"\x09\x0d\x02\x01a\x03\x02xyz  \x01b\x00\x00\xff", ziplist, "\x0c" + ziplist[1:], "\x0d" + ziplist[1:],
+		"\x0e\x01" + ziplist[1:],
+		"\x00\xc3\x05\x19\x01aa\xe0\x0e", "\x00\xc2\x00\x00\x00\x80", "\x12\x01\x01\x03abc",
+		"\x05\x02\xc3\x0eA,\x03abca\xe0\xff\x02\xe1\x15\a\x01bc\x00\x00\x00\x00\x00\x00\xf0\x3f\x01b\x00\x00\x00\x00\x00\x00\x00\x80", "\x0f\x00\x00\x00\x00\x01\x01g\x00\x00\x00\x00",
 	}
 }
 
-// TestDump_RoundTrip: what DUMP answers, RESTORE makes the same value of, and no
-// part of it.
+// TestDump_RoundTrip checks that RESTORE recreates the value of a payload that
+// DUMP returned, and that RESTORE refuses a part of the payload.
 func TestDump_RoundTrip(t *testing.T) {
 	t.Parallel()
 	f, keys := variety(t)
@@ -69,11 +80,13 @@ func TestDump_RoundTrip(t *testing.T) {
 		}
 		body := payload[:len(payload)-10]
 		for n := range len(body) {
-			if got := f.call("RESTORE", "part", "0", string(fsm.SealPayload([]byte(body[:n])))); got != "-ERR Bad data format\r\n" {
+			if got := f.call("RESTORE", "part", "0",
+				string(fsm.SealPayload([]byte(body[:n])))); got != "-ERR Bad data format\r\n" {
 				t.Errorf("%d of %d bytes of %s: %q", n, len(body), key, got)
 			}
 		}
-		if got := f.call("RESTORE", "part", "0", string(fsm.SealPayload([]byte(body+"\x00")))); got != "-ERR Bad data format\r\n" {
+		if got := f.call("RESTORE", "part", "0",
+			string(fsm.SealPayload([]byte(body+"\x00")))); got != "-ERR Bad data format\r\n" {
 			t.Errorf("%s with a byte more: %q", key, got)
 		}
 	}
@@ -82,8 +95,8 @@ func TestDump_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestRestore_Hostile: sizes that are not there, and values that no snapshot could
-// hold, are refused before anything is made of them.
+// TestRestore_Hostile checks that RESTORE refuses sizes that exceed the payload
+// and values that a snapshot cannot hold, before it creates anything.
 func TestRestore_Hostile(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -142,15 +155,17 @@ func TestRestore_Hostile(t *testing.T) {
 		"stream, no ID":        {stream(node(1, entry(0, 0, 0, 1), 7), one+"\x00"), ""},
 		"stream, fields":       {stream(node(1, entry(0, 0, 1, 9), 7), one+"\x00"), ""},
 		"stream, ID after all": {stream(node(1, entry(0, 9, 1, 1), 7), one+"\x00"), ""},
-		"stream, twice":        {stream(node(2, entry(0, 0, 1, 1)+entry(0, 0, 1, 1), 14), "\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
-		"stream, length":       {stream(good, "\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
-		"stream, added":        {stream(good, "\x01\x05\x05\x00\x01\x00\x00\x00\x00"), ""},
-		"group twice":          {stream(good, one+"\x02\x01g\x00\x00\x00\x00\x00\x01g\x00\x00\x00\x00\x00"), ""},
-		"pending twice":        {stream(good, one+group("\x02"+pending+pending, "\x01\x01c"+at+"\x01"+id)), ""},
-		"nobody's":             {stream(good, one+group("\x01"+pending, "\x00")), ""},
-		"not pending":          {stream(good, one+group("\x00", "\x01\x01c"+at+"\x01"+id)), ""},
-		"of two":               {stream(good, one+group("\x01"+pending, "\x02\x01c"+at+"\x01"+id+"\x01d"+at+"\x01"+id)), ""},
-		"long field":           {"\x04\x01" + blob(strings.Repeat("f", fsm.MaxKeyBytes+1)) + "\x01v", "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"},
+		"stream, twice": {stream(node(2, entry(0, 0, 1, 1)+entry(0, 0, 1, 1), 14),
+			"\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
+		"stream, length": {stream(good, "\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
+		"stream, added":  {stream(good, "\x01\x05\x05\x00\x01\x00\x00\x00\x00"), ""},
+		"group twice":    {stream(good, one+"\x02\x01g\x00\x00\x00\x00\x00\x01g\x00\x00\x00\x00\x00"), ""},
+		"pending twice":  {stream(good, one+group("\x02"+pending+pending, "\x01\x01c"+at+"\x01"+id)), ""},
+		"nobody's":       {stream(good, one+group("\x01"+pending, "\x00")), ""},
+		"not pending":    {stream(good, one+group("\x00", "\x01\x01c"+at+"\x01"+id)), ""},
+		"of two":         {stream(good, one+group("\x01"+pending, "\x02\x01c"+at+"\x01"+id+"\x01d"+at+"\x01"+id)), ""},
+		"long field": {"\x04\x01" + blob(strings.Repeat("f", fsm.MaxKeyBytes+1)) + "\x01v",
+			"-ERR string exceeds maximum allowed size (proto-max-bulk-len)"},
 	} {
 		want := c.want
 		if want == "" {
@@ -165,8 +180,9 @@ func TestRestore_Hostile(t *testing.T) {
 	}
 }
 
-// TestLimits_Restore: what is small and unfolds to much is refused, and the rest
-// does not take long.
+// TestLimits_Restore checks that RESTORE refuses a small payload that unfolds
+// to a very large value, and that the largest values that it accepts do not
+// take long.
 func TestLimits_Restore(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -184,26 +200,28 @@ func TestLimits_Restore(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	const tooLong, tooMany = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)", "-ERR collection exceeds maximum allowed size"
+	const tooLong = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	const tooMany = "-ERR collection exceeds maximum allowed size"
 	n := fsm.MaxUnfolded / fsm.MaxStringBytes
 	check("as much as may be", fmt.Sprintf("\x01%c", n)+strings.Repeat(packed, n), "+OK")
 	check("too much", fmt.Sprintf("\x01%c", n+1)+strings.Repeat(packed, n+1), tooLong)
 	count := func(n int) string { return string(binary.BigEndian.AppendUint32([]byte{0x80}, uint32(n))) }
 	check("many elements", "\x01"+count(fsm.MaxRestored)+strings.Repeat("\x01a", fsm.MaxRestored), "+OK")
 	check("too many elements", "\x01"+count(fsm.MaxRestored+1)+strings.Repeat("\x01a", fsm.MaxRestored+1), tooMany)
-	// An intset, a sorted set and a set that are as large as they may be.
+	// The largest possible intset, sorted set and set.
 	intset := binary.LittleEndian.AppendUint32(nil, 4)
 	intset = binary.LittleEndian.AppendUint32(intset, fsm.MaxRestored)
 	zset := []byte("\x05" + count(fsm.MaxRestored/2))
 	for i := range fsm.MaxRestored {
 		intset = binary.LittleEndian.AppendUint32(intset, uint32(i))
 		if i < fsm.MaxRestored/2 {
-			zset = append(zset, "\x03"+string([]byte{byte(i), byte(i >> 8), byte(i >> 16)})+"\x00\x00\x00\x00\x00\x00\xf0\x3f"...)
+			zset = append(zset, "\x03"+
+				string([]byte{byte(i), byte(i >> 8), byte(i >> 16)})+"\x00\x00\x00\x00\x00\x00\xf0\x3f"...)
 		}
 	}
 	check("numbers", "\x0b"+count(len(intset))+string(intset), "+OK")
 	check("scores", string(zset), "+OK")
-	// Entries of a stream that repeat a long field name.
+	// These stream entries repeat a long field name.
 	name := strings.Repeat("n", 1<<20)
 	var s bytes.Buffer
 	s.WriteString("\x00\x01\x3c\x01\x01\x01\xf0")
@@ -221,7 +239,8 @@ func TestLimits_Restore(t *testing.T) {
 	} else {
 		t.Logf("took %v", took)
 	}
-	// DUMP answers no more than a reply may hold, whatever it is compressed to.
+	// DUMP returns no more than a reply may hold, even if the value compresses
+	// well.
 	f.do("DEL k", "DEL l")
 	for i := range 7 {
 		f.call("HSET", "h", fmt.Sprint(i), zeros)
@@ -231,8 +250,9 @@ func TestLimits_Restore(t *testing.T) {
 	}
 }
 
-// FuzzRestore: bytes that RESTORE takes are a value that a snapshot holds, and
-// that DUMP gives the same bytes for, whether it was restored once or twice.
+// FuzzRestore checks that a value that RESTORE accepts can be stored in a
+// snapshot, and that DUMP returns the same bytes for it whether it was restored
+// once or twice.
 func FuzzRestore(f *testing.F) {
 	rich, keys := variety(f)
 	for _, key := range keys {
@@ -262,7 +282,8 @@ func FuzzRestore(f *testing.F) {
 			t.Fatalf("dumped %q, and again %q", payload, again)
 		}
 		if m.call("TYPE", "k") == "+stream\r\n" {
-			m.do("XINFO STREAM k FULL", "XINFO GROUPS k", "XADD k * f v", "XREADGROUP GROUP g c STREAMS k >", "XTRIM k MAXLEN 1", "XPENDING k g - + 10", "XAUTOCLAIM k g d 0 0", "XGROUP DELCONSUMER k g c")
+			m.do("XINFO STREAM k FULL", "XINFO GROUPS k", "XADD k * f v", "XREADGROUP GROUP g c STREAMS k >",
+				"XTRIM k MAXLEN 1", "XPENDING k g - + 10", "XAUTOCLAIM k g d 0 0", "XGROUP DELCONSUMER k g c")
 		} else {
 			m.do("DEL k")
 		}

@@ -9,41 +9,42 @@ import (
 // EntryVersion is the version of the entry format that this program writes.
 const EntryVersion = 1
 
-// mendVersion is the version of a TermStart that carries FeatureMend or more. Its
-// format is that of EntryVersion. Programs from before FeatureMend took any feature
-// version in a TermStart for FeatureAbsent: the number keeps them from it.
+// mendVersion is the version of a TermStart with a feature version of at least
+// FeatureMend. Its format is that of EntryVersion. Programs from before
+// FeatureMend would take any feature version in a TermStart for FeatureAbsent;
+// the version makes them refuse the entry.
 const mendVersion = 2
 
-// Kinds of entries.
+// These are the kinds of entries.
 const (
 	entryBatch     = 1
 	entryTermStart = 2
 )
 
-// Kinds of operations in a group.
+// These are the kinds of operations in a group.
 const (
 	opCommand     = 0
 	opTransaction = 1
-	// opEffects is what a script did on the leader: a ready reply and the write
-	// commands that led to it. Only a Rehearsal makes it.
+	// opEffects is the result of a script on the leader: an encoded reply and
+	// the write commands that the script called. Only a Speculation creates it.
 	opEffects = 2
 )
 
-// Limits that are part of the meaning of an entry: all nodes must agree on
-// them, so they are constants and not options.
+// These limits are part of the meaning of an entry. All nodes must use the same
+// limits, so they are constants and not options.
 const (
-	// MaxStringBytes bounds one string value. APPEND and SETRANGE beyond it
-	// fail, as they do in Redis beyond proto-max-bulk-len.
+	// MaxStringBytes bounds one string value. APPEND and SETRANGE fail beyond
+	// it, as they do in Redis beyond proto-max-bulk-len.
 	MaxStringBytes = 8 << 20
-	// MaxReplyBytes bounds what one group may answer; operations beyond it
+	// MaxReplyBytes bounds the replies of one group. Operations beyond it
 	// answer an error in place of their reply.
 	MaxReplyBytes = 48 << 20
-	// MaxOps is the number of operations that one entry may hold: the low bits
-	// of a position (see Pos).
+	// MaxOps bounds the operations of one entry. It is determined by the number
+	// of low bits of a position (see Pos).
 	MaxOps = 1 << 20
 )
 
-// entryHeaderSize is the fixed head of an entry:
+// entryHeaderSize is the size of the header of an entry:
 //
 //	0  'H' 'F' version kind | 4  crc32c of everything from 8 on
 //	8  term | 16 stamp | 24 wall | 32 seed | 40 hash index | 48 hash
@@ -52,30 +53,31 @@ const entryHeaderSize = 64
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header is what a leader stamps on every entry.
+// Header contains the fields that a leader sets in every entry.
 type Header struct {
-	Term  uint64 // term of the office that built the entry: the fence
-	Stamp int64  // lease clock, nanoseconds since the cluster's birth
+	Term  uint64 // term of the leadership that built the entry: see the term fence
+	Stamp int64  // lease clock, nanoseconds since the cluster was formed
 	Wall  int64  // leader's wall clock, microseconds since 1970
-	Seed  uint64 // for RANDOMKEY and what else may draw at random
+	Seed  uint64 // for RANDOMKEY and other random choices
 	// HashIndex and Hash are a point of the leader's own state hash chain. A
 	// node whose chain differs at that index has diverged and must stop.
 	HashIndex uint64
 	Hash      uint64
 }
 
-// TermStart is the first entry of an office.
+// TermStart is the first entry of a leadership.
 type TermStart struct {
 	NodeID    string
 	Instance  string
 	Boot      uint64
-	ClusterID string // mints the cluster's id when the machine has none yet
-	// Features is the feature version of the cluster: see feature.go. It counts in
-	// the first term of a cluster, and while the feature version is below FeatureMend.
+	ClusterID string // becomes the cluster's id if the machine has none yet
+	// Features is the feature version of the cluster: see feature.go. It is
+	// used in the first term of a cluster, and while the feature version is
+	// below FeatureMend.
 	Features int
 }
 
-// SessionID names one start of one node's process.
+// SessionID identifies a session: one start of one node's process.
 type SessionID struct {
 	NodeID string
 	Boot   uint64
@@ -83,8 +85,9 @@ type SessionID struct {
 
 func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.Boot) }
 
-// AppendTermStart encodes a TermStart entry. The feature version stands where a
-// batch has the number of its groups, which the first programs did not read.
+// AppendTermStart encodes a TermStart entry. The feature version is stored in
+// the field for the number of groups, which the first programs did not read in
+// a TermStart.
 func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	base := len(dst)
 	dst = appendHeader(dst, entryTermStart, h, 0, t.Features)
@@ -115,14 +118,16 @@ func seal(dst []byte, base int) []byte {
 	return dst
 }
 
-// BatchBuilder collects groups for one batch entry. The zero value is empty
-// and ready. It is not safe for concurrent use.
+// BatchBuilder collects groups for one batch entry. The zero value is empty and
+// ready to use. It is not safe for concurrent use.
 type BatchBuilder struct {
 	sessions []batchSession
 	index    map[SessionID]int
 	groups   []byte
 	n        int
 	scripts  bool
+	work     int  // of the groups, in steps, as far as their arguments tell
+	depends  bool // their work also depends on what keys hold
 }
 
 type batchSession struct {
@@ -130,11 +135,11 @@ type batchSession struct {
 	ackFloor uint64
 }
 
-// Len returns the number of groups and the bytes they take.
+// Len returns the number of groups and the bytes that they take.
 func (b *BatchBuilder) Len() (groups, bytes int) { return b.n, len(b.groups) }
 
-// Add appends a group. ackFloor is the highest number of the session below or
-// at which all replies have arrived, so that they need not be kept any longer.
+// Add appends a group. ackFloor is a number of the session: all replies up to
+// it have been received, so the machine need not keep them.
 func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
 	i := b.session(id, ackFloor)
 	b.groups = binary.AppendUvarint(b.groups, uint64(i))
@@ -145,8 +150,8 @@ func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
 	b.scripts = b.scripts || len(body) > 0 && body[0]&groupScript != 0
 }
 
-// session returns the index of a session in the batch, to which it is added if it
-// is not there.
+// session returns the index of a session in the batch. It adds the session if
+// necessary.
 func (b *BatchBuilder) session(id SessionID, ackFloor uint64) int {
 	i, ok := b.index[id]
 	if !ok {
@@ -161,11 +166,11 @@ func (b *BatchBuilder) session(id SessionID, ackFloor uint64) int {
 	return i
 }
 
-// Scripts reports whether a group needs a Rehearsal.
+// Scripts reports whether a group needs a Speculation.
 func (b *BatchBuilder) Scripts() bool { return b.scripts }
 
-// Encode returns the entry in a slice of its own: raft keeps it for as long as
-// it likes, so it must not be reused.
+// Encode returns the entry in a newly allocated slice. Raft keeps the slice
+// indefinitely, so it must not be reused.
 func (b *BatchBuilder) Encode(h Header) []byte {
 	size := entryHeaderSize + len(b.groups)
 	for i := range b.sessions {
@@ -190,10 +195,10 @@ func (b *BatchBuilder) Reset(keep int) {
 		b.groups = nil
 	}
 	b.groups = b.groups[:0]
-	b.n, b.scripts = 0, false
+	b.n, b.scripts, b.work, b.depends = 0, false, 0, false
 }
 
-// entry is a decoded head; rest holds what follows the header.
+// entry is a decoded header; rest is what follows it.
 type entry struct {
 	kind     byte
 	header   Header
@@ -228,8 +233,8 @@ func decodeEntry(data []byte) (entry, error) {
 	e.sessions = int(binary.LittleEndian.Uint32(data[56:]))
 	e.groups = int(binary.LittleEndian.Uint32(data[60:]))
 	e.rest = data[entryHeaderSize:]
-	// Each takes at least two bytes: a count beyond that is a lie, and must not
-	// size an allocation.
+	// A session or a group takes at least two bytes. A larger count is invalid,
+	// and must not determine the size of an allocation.
 	if e.sessions > len(e.rest)/2 || e.groups > len(e.rest)/2 {
 		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w", e.sessions, e.groups, len(e.rest), ErrFormat)
 	}
@@ -254,14 +259,14 @@ func appendString[T string | []byte](dst []byte, s T) []byte {
 	return append(dst, s...)
 }
 
-// decoder reads varint-framed fields; the first error sticks.
+// decoder reads fields with varint lengths. It keeps the first error.
 type decoder struct {
 	b   []byte
 	err error
 }
 
 func (d *decoder) uvarint() uint64 {
-	// The one-byte case is nearly every field of a group.
+	// Nearly every field of a group takes one byte.
 	if len(d.b) > 0 && d.b[0] < 0x80 {
 		v := uint64(d.b[0])
 		d.b = d.b[1:]
@@ -314,7 +319,7 @@ func (d *decoder) fail() {
 	d.b = nil
 }
 
-// done reports the first error, or bytes that nothing claimed.
+// done returns the first error, or an error if bytes are left.
 func (d *decoder) done(what string) error {
 	if d.err != nil {
 		return fmt.Errorf("%s: %w", what, d.err)

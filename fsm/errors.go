@@ -5,7 +5,13 @@ import (
 	"strings"
 )
 
-// Texts that clients match on. They are Redis' own, to the letter.
+// These are Redis' own error texts, to the letter, because clients match on
+// them.
+//
+// The replies to logged commands are part of the hash chain. So the text of an
+// error that Apply can produce is part of the meaning of an entry: a change needs
+// a feature version, or else nodes with two versions of the program diverge.
+// The errors of a speculative execution are logged, so their texts may change.
 const (
 	msgWrongType    = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	msgSyntax       = "ERR syntax error"
@@ -20,37 +26,39 @@ const (
 	msgExpireNX     = "ERR NX and XX, GT or LT options at the same time are not compatible"
 	msgExpireGTLT   = "ERR GT and LT options at the same time are not compatible"
 	msgNotInt32     = "ERR value is out of range, value must between -2147483648 and 2147483647"
-	msgNoFrequency  = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
-	msgNumKeys      = "ERR invalid numkeys value"
-	msgPairs        = "ERR wrong number of key-value pairs"
-	msgCondition    = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
-	msgCondType     = "ERR Key should be of string type if conditions are specified"
-	msgInvalidCur   = "ERR invalid cursor"
-	msgOffset       = "ERR offset is out of range"
-	msgArguments    = "ERR command has too many arguments"
-	msgTooLong      = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	msgNoFrequency  = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. " +
+		"Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	msgNumKeys    = "ERR invalid numkeys value"
+	msgPairs      = "ERR wrong number of key-value pairs"
+	msgCondition  = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
+	msgCondType   = "ERR Key should be of string type if conditions are specified"
+	msgInvalidCur = "ERR invalid cursor"
+	msgOffset     = "ERR offset is out of range"
+	msgArguments  = "ERR command has too many arguments"
+	msgTooLong    = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 )
 
-// Errors of decoding an entry, a group or a snapshot.
+// These errors report a failure to decode an entry, a group or a snapshot.
 var (
-	// ErrShort means that an entry, group or snapshot ends in the middle of a field.
+	// ErrShort means that an entry, group or snapshot ends in the middle of a
+	// field.
 	ErrShort = errors.New("ends in the middle of a field")
-	// ErrChecksum means that bytes changed since they were written.
+	// ErrChecksum means that bytes have changed since they were written.
 	ErrChecksum = errors.New("checksum does not match")
 	// ErrVersion means that a newer program wrote the bytes.
 	ErrVersion = errors.New("format version is not known to this program")
-	// ErrFormat means that the bytes are not what they should be.
+	// ErrFormat means that the bytes do not have the required format.
 	ErrFormat = errors.New("malformed")
 )
 
-// WrongArity is Redis' error for a wrong number of arguments. The name may be as a
-// script spelled it.
+// WrongArity returns Redis' error text for a wrong number of arguments. It
+// prints name in lower case, because a script may have spelled it differently.
 func WrongArity(name string) string {
 	return "ERR wrong number of arguments for '" + strings.ToLower(name) + "' command"
 }
 
-// UnknownCommand is Redis' error text for a command it does not know. Clients
-// detect missing features by it (clients: "ERR unknown command").
+// UnknownCommand returns Redis' error text for an unknown command. Clients
+// detect missing features by its beginning, "ERR unknown command".
 func UnknownCommand(args [][]byte) string {
 	name := clip(args[0], 128)
 	text := "ERR unknown command '" + name + "', with args beginning with: "
@@ -62,7 +70,8 @@ func UnknownCommand(args [][]byte) string {
 	return text
 }
 
-// UnknownSubcommand is Redis' error text for an unknown subcommand of name.
+// UnknownSubcommand returns Redis' error text for an unknown subcommand of the
+// command whose name is upper.
 func UnknownSubcommand(sub []byte, upper string) string {
 	return "ERR unknown subcommand '" + clip(sub, 128) + "'. Try " + upper + " HELP."
 }
@@ -74,7 +83,8 @@ func clip(b []byte, n int) string {
 	return string(b)
 }
 
-// invalidExpire refuses a time to live. The name may be as a script spelled it.
+// invalidExpire returns the error reply to an invalid time to live. It prints
+// name in lower case, because a script may have spelled it differently.
 func invalidExpire(name string) Reply {
 	return Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
 }

@@ -2,28 +2,30 @@ package fsm
 
 import "slices"
 
-// EventKind says what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind byte
 
 const (
 	// EventPublish is a message for the subscribers of a channel.
 	EventPublish EventKind = iota
-	// EventKeyspace is a keyspace notification, as notify-keyspace-events asks
-	// for it.
+	// EventKeyspace is a keyspace notification that notify-keyspace-events
+	// selects.
 	EventKeyspace
-	// EventChanged: a key was given a value, changed, deleted or expired.
+	// EventChanged means that a key was created, changed, deleted or expired.
 	EventChanged
-	// EventFlushed: a database was emptied, or exchanged for another.
+	// EventFlushed means that a database was emptied or exchanged with another
+	// one.
 	EventFlushed
-	// EventTracked: a connection that wants to hear of the next change of a key
-	// has read it, at this place of the log.
+	// EventTracked means that a connection with tracking has read a key at this
+	// log index. The next change of the key invalidates what the connection has
+	// read.
 	EventTracked
 )
 
 // EventKinds is a set of kinds.
 type EventKinds uint32
 
-// Kinds returns the set of the kinds that are named.
+// Kinds returns the set of the given kinds.
 func Kinds(kinds ...EventKind) EventKinds {
 	var set EventKinds
 	for _, k := range kinds {
@@ -35,49 +37,50 @@ func Kinds(kinds ...EventKind) EventKinds {
 // Has reports whether k is in the set.
 func (s EventKinds) Has(k EventKind) bool { return s&(1<<k) != 0 }
 
-// Event is something that an entry did and that connections may wait for. Events
-// are no part of the state, of the replies or of the hash chain: a machine that
-// nobody listens to makes none.
+// Event is an effect of an entry that connections may be notified of. Events
+// are not part of the state, the replies or the hash chain. A machine creates
+// only the events that Want selects.
 type Event struct {
 	Kind EventKind
 	DB   int
 	// Key is the key, or the channel of EventPublish.
 	Key string
-	// Name is the name of the event of EventKeyspace ("set", "expired").
+	// Name is the event name of EventKeyspace ("set", "expired").
 	Name string
-	// Class is the letter that notify-keyspace-events uses for the event.
+	// Class is the letter of the event in notify-keyspace-events.
 	Class byte
-	// Keyspace and Keyevent say on which of its two channels the notification
-	// of EventKeyspace is due.
+	// Keyspace and Keyevent say on which of its two channels a notification of
+	// EventKeyspace is published.
 	Keyspace, Keyevent bool
-	// Sharded: the channel of EventPublish is a shard channel.
+	// Sharded means that the channel of EventPublish is a shard channel.
 	Sharded bool
-	// Payload is the message of EventPublish, and belongs to the event.
+	// Payload is the message of EventPublish. The event owns it.
 	Payload []byte
-	// Session is the index into Result.Sessions of the node that the command
-	// came from, -1 if no command did it (a key that expired by itself); Origin
-	// is the number of its connection there.
+	// Session is the index into Result.Sessions of the node that sent the
+	// command, and -1 if no command caused the event (a key expired by itself).
+	// Origin is the number of the connection on that node.
 	Session int
 	Origin  uint64
-	// Group is the group in Result.Groups that was running, -1 if none was yet, and
-	// Op counts the operations of the group that had been run before.
+	// Group is the index into Result.Groups of the group that was running, and
+	// -1 if none was running yet. Op is the number of operations of the group
+	// that had been executed before.
 	Group, Op int
-	// Waiter is the client whose blocking command did it when it was served, nil
-	// for none. Session is -1 then.
+	// Waiter is the waiter whose blocking command caused the event when it was
+	// served, and nil if there is none. If it is set, Session is -1.
 	Waiter *Waiter
 }
 
-// Waiter names a blocking command that waited.
+// Waiter identifies a blocking command that waited.
 type Waiter struct {
 	Session SessionID
 	Origin  uint64
 	Pos     Pos
 }
 
-// size estimates the memory that the event takes.
+// size estimates the memory that the event takes, in bytes.
 func (e *Event) size() int { return 128 + len(e.Key) + len(e.Payload) }
 
-// EventBytes estimates the memory that events take.
+// EventBytes estimates the memory that events take, in bytes.
 func EventBytes(events []Event) int {
 	n := 0
 	for i := range events {
@@ -86,8 +89,8 @@ func EventBytes(events []Event) int {
 	return n
 }
 
-// Want says which kinds of events Apply is to put into its results from now
-// on. It has no influence on state and replies.
+// Want sets the kinds of events that Apply adds to its results from now on. It
+// does not affect the state or the replies.
 func (m *Machine) Want(kinds EventKinds) { m.want = kinds }
 
 // emit adds an event to the result of the entry that is being applied.
@@ -102,17 +105,18 @@ func (c *Ctx) emit(e Event) {
 	c.m.events = append(c.m.events, e)
 }
 
-// wants reports whether somebody listens to a kind of event.
+// wants reports whether events of a kind are to be created.
 func (c *Ctx) wants(k EventKind) bool { return c.m.want.Has(k) && !c.readOnly }
 
-// changed tells of a change of a key in the current database.
+// changed emits the event that a key of the current database has changed.
 func (c *Ctx) changed(key string) {
 	if c.wants(EventChanged) {
 		c.emit(Event{Kind: EventChanged, Key: key})
 	}
 }
 
-// flushed tells that nothing that was read of a database holds any more.
+// flushed emits the event that everything that was read of a database is
+// invalid.
 func (c *Ctx) flushed(db int) {
 	if c.wants(EventFlushed) {
 		c.emit(Event{Kind: EventFlushed})
@@ -120,8 +124,8 @@ func (c *Ctx) flushed(db int) {
 	}
 }
 
-// tracked tells of the keys that a command is about to read for a connection
-// that asked for it with Group.Track.
+// tracked emits events for the keys that a command is about to read, for a
+// connection that tracks them (see Group.Track).
 func (c *Ctx) tracked(cmd *Command, args [][]byte) {
 	if !c.wants(EventTracked) {
 		return
@@ -131,7 +135,7 @@ func (c *Ctx) tracked(cmd *Command, args [][]byte) {
 	}
 }
 
-// publish hands a message to the subscribers of a channel.
+// publish emits a message for the subscribers of a channel.
 func (c *Ctx) publish(channel, message []byte, sharded bool) {
 	if c.wants(EventPublish) {
 		c.emit(Event{Kind: EventPublish, Key: string(channel), Payload: slices.Clone(message), Sharded: sharded})

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// BenchmarkEvents measures what telling of events costs: nothing wanted, changes
-// wanted, and notifications too.
+// BenchmarkEvents measures the cost of events: with none wanted, with changes
+// wanted, and with changes and notifications wanted.
 func BenchmarkEvents(b *testing.B) {
 	for _, bench := range []struct {
 		name  string

@@ -53,8 +53,8 @@ func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.R
 	return res
 }
 
-// An event names the operation of the group that caused it, or the blocking command
-// that caused it when it was served.
+// An event names the operation of the group that caused it. If serving a
+// blocking command caused it, it names the waiter.
 func TestEvents_Cause(t *testing.T) {
 	m := fsm.New(fsm.NewTable())
 	m.Want(fsm.Kinds(fsm.EventChanged))

@@ -2,13 +2,13 @@ package fsm
 
 import "github.com/tidwall/btree"
 
-// expiryPerEntry bounds the keys that one entry expires, so that a million
-// keys due at once do not hold up the log. The rest is invisible all the same:
-// every access compares the deadline.
+// expiryPerEntry bounds the keys that one entry expires, so that a million keys
+// with the same deadline do not delay the log. The remaining keys are invisible
+// anyway, because every access compares the deadline.
 const expiryPerEntry = 20000
 
-// expiry orders the keys that have a deadline. It holds nothing that the
-// databases do not hold: Restore builds it anew.
+// expiry orders the keys that have a deadline. It is an index: ReadSnapshot
+// rebuilds it from the databases.
 type expiry struct {
 	tree  *btree.BTreeG[due]
 	count [Databases]int
@@ -52,7 +52,7 @@ func (e *expiry) next() int64 {
 	return 0
 }
 
-// drop forgets the keys of a database.
+// drop removes the keys of a database from the index.
 func (e *expiry) drop(db int) {
 	switch e.count[db] {
 	case 0:
@@ -66,7 +66,7 @@ func (e *expiry) drop(db int) {
 	}
 }
 
-// swap gives the keys of each of two databases to the other.
+// swap exchanges the keys of two databases.
 func (e *expiry) swap(a, b int) {
 	ofA, ofB := e.of(a), e.of(b)
 	for _, d := range ofA {
@@ -81,7 +81,7 @@ func (e *expiry) swap(a, b int) {
 	}
 }
 
-// of returns the entries of a database.
+// of returns the elements of the index for a database.
 func (e *expiry) of(db int) []due {
 	if e.count[db] == 0 {
 		return nil
@@ -96,19 +96,20 @@ func (e *expiry) of(db int) []due {
 	return list
 }
 
-// expireDue removes keys whose deadline has come, in the order of
-// (deadline, database, key), at most expiryPerEntry of them.
+// expireDue removes keys whose deadline has passed, in the order of (deadline,
+// database, key), at most expiryPerEntry of them.
 func (c *Ctx) expireDue() {
 	for n := 0; n < expiryPerEntry; n++ {
 		d, ok := c.m.expiry.tree.Min()
 		if !ok || d.deadline > c.now {
 			return
 		}
+		c.charge(2 * stepsPut)
 		c.db = d.db
 		c.tracedExpiry(d.db, d.obj.key)
 		c.remove(d.obj)
 		c.notify("x", "expired", d.obj.key)
 		c.m.stats.Expired++
 	}
-	c.tracedOverdue()
+	c.tracedPendingExpiry()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestExpiry_Mass: when more keys are due than one entry may expire, all are
-// invisible at once and go in several entries.
+// TestExpiry_Mass: if more keys expire than one entry may remove, all become
+// invisible at the same time, and several entries remove them.
 func TestExpiry_Mass(t *testing.T) {
 	f := newFeed(t)
 	const keys = 2*fsm.ExpiryPerEntry + 10
@@ -22,15 +22,15 @@ func TestExpiry_Mass(t *testing.T) {
 		f.send()
 	}
 	f.do("SET stays 1")
-	if _, overdue := f.read(0, "GET k5"); overdue {
-		t.Fatal("a key is overdue before its time")
+	if _, expiryPending := f.read(0, "GET k5"); expiryPending {
+		t.Fatal("a key expires before its deadline")
 	}
 	f.stamp += 1_000_000_000
-	if _, overdue := f.read(f.stamp, "DBSIZE"); !overdue {
-		t.Error("a read by the leader's clock does not say that keys are overdue")
+	if _, expiryPending := f.read(f.stamp, "DBSIZE"); !expiryPending {
+		t.Error("a read by the leader's clock does not say that expiries are pending")
 	}
 
-	// The first entry after the moment: a part is removed, nothing is seen.
+	// The first entry after the deadline removes some keys; none is visible.
 	got := f.do("DBSIZE", "KEYS *", "EXISTS k0 k1 k2 k40009", "RANDOMKEY", "SET k7 again NX", "TTL k7", "EXPIRE k8 10", "PERSIST k9", "DEL k10", "RENAME k11 x", "SCAN 0 COUNT 5", "DBSIZE")
 	head, rest, _ := strings.Cut(got, ":0\r\n:0\r\n:0\r\n-ERR no such key\r\n")
 	if want := ":1\r\n*1\r\n$5\r\nstays\r\n:0\r\n$5\r\nstays\r\n+OK\r\n:-1\r\n"; head != want {
@@ -43,8 +43,8 @@ func TestExpiry_Mass(t *testing.T) {
 	if expired := f.m.Stats().Expired; expired < fsm.ExpiryPerEntry || expired > fsm.ExpiryPerEntry+10 {
 		t.Errorf("one entry expired %d keys, want about %d", expired, fsm.ExpiryPerEntry)
 	}
-	if _, overdue := f.read(f.stamp, "DBSIZE"); overdue {
-		t.Error("overdue although the log's clock has passed the deadlines")
+	if _, expiryPending := f.read(f.stamp, "DBSIZE"); expiryPending {
+		t.Error("an expiry is pending although the log's clock has passed the deadlines")
 	}
 	if f.m.NextDeadline() == 0 {
 		t.Error("nothing is due, with keys left to expire")
@@ -65,9 +65,9 @@ func TestExpiry_Mass(t *testing.T) {
 	}
 }
 
-// TestRead_Overdue: a read that meets a key whose time is over by the reader's
-// clock but not by the log's has no answer, whichever command it is.
-func TestRead_Overdue(t *testing.T) {
+// TestRead_PendingExpiry: no command can read an expired key whose expiry is not
+// committed yet.
+func TestRead_PendingExpiry(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET k v PX 1000", "SET other v", "SET far v EX 1000")
 	now := f.stamp + 1_000_000_000
@@ -77,14 +77,14 @@ func TestRead_Overdue(t *testing.T) {
 		"KEYS nothing": true, "SCAN 0": true, "RANDOMKEY": true, "DBSIZE": true,
 		"GET other": false, "GET far": false, "GET nokey": false, "MGET other far": false, "TIME": false, "OBJECT HELP": false,
 	} {
-		if _, overdue := f.read(now, line); overdue != want {
-			t.Errorf("%s at the deadline: overdue is %v, want %v", line, overdue, want)
+		if _, expiryPending := f.read(now, line); expiryPending != want {
+			t.Errorf("%s at the deadline: expiry pending is %v, want %v", line, expiryPending, want)
 		}
-		if _, overdue := f.read(now-1, line); overdue {
-			t.Errorf("%s before the deadline is overdue", line)
+		if _, expiryPending := f.read(now-1, line); expiryPending {
+			t.Errorf("%s before the deadline: an expiry is pending", line)
 		}
-		if _, overdue := f.read(0, line); overdue {
-			t.Errorf("%s by the log's clock is overdue", line)
+		if _, expiryPending := f.read(0, line); expiryPending {
+			t.Errorf("%s by the log's clock: an expiry is pending", line)
 		}
 	}
 	if got, _ := f.read(now, "GET far"); got != "$1\r\nv\r\n" {
@@ -92,8 +92,8 @@ func TestRead_Overdue(t *testing.T) {
 	}
 }
 
-// TestExpiry_Order: keys expire in the order of their deadlines, and an earlier
-// deadline that is put off does not count.
+// TestExpiry_Order: keys expire in the order of their deadlines. If a deadline
+// was moved to a later time, the earlier deadline has no effect.
 func TestExpiry_Order(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET a 1 PX 10", "SET b 1 PX 20", "SET c 1 PX 30", "PEXPIRE a 40", "PERSIST b", "SET d 1 PX 20", "SET d 2", "SET e 1 PX 20", "DEL e", "SET f 1 PX 20", "RENAME f g")

@@ -4,41 +4,38 @@ import (
 	"io"
 )
 
-// RunOn runs a group on a machine outside the log, writes included: what a
-// leader does with a script on a fork.
+// RunOn executes a group, including writes, on a machine outside the log, as a
+// leader executes scripts on a clone.
 func RunOn(m *Machine, body []byte) ([]byte, error) {
 	c := Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, index: m.applied + 1}
-	c.setPlace(0)
+	c.setPosition(0)
 	return c.run(nil, body)
 }
 
-// ExpiryPerEntry is what a test of a mass expiry has to exceed.
+// ExpiryPerEntry is the number of keys that one entry expires at most.
 const ExpiryPerEntry = expiryPerEntry
 
-// MaxKeptReply is the size beyond which a session does not keep a reply.
+// MaxKeptReply is the size of the largest reply that a session keeps.
 const MaxKeptReply = maxKeptReply
 
-// MaxSnapshotBlock is what a reader of snapshots accepts.
+// MaxSnapshotBlock is the largest block that a reader of snapshots accepts.
 const MaxSnapshotBlock = maxSnapshotBlock
-
-// ReplyTooLarge is the answer in place of one that does not fit.
-const ReplyTooLarge = replyTooLarge
 
 // ScanMost bounds the keys that one SCAN visits.
 const ScanMost = scanMost
 
-// Rehearsed returns the machine that a rehearsal ran on.
-func Rehearsed(r *Rehearsal) *Machine { return r.c.m }
+// Speculated returns the machine on which a speculative execution ran.
+func Speculated(sp *Speculation) *Machine { return sp.c.m }
 
-// StateOf writes what commands can see of a machine, for comparison with another
-// one that came to it by another way.
+// StateOf writes the state that commands can read, for comparing machines with
+// different histories.
 func StateOf(m *Machine, w io.Writer) error {
-	f := m.Fork()
+	f := m.Clone()
 	f.applied, f.term, f.clusterID, f.chain, f.stats = 0, 0, "", 0, Stats{}
 	return f.WriteSnapshot(w, Sessions{})
 }
 
-// Spellings returns the ways to write a script that are recognised.
+// Spellings returns the recognized ways to write a script.
 func Spellings() (texts []string) {
 	for _, s := range append(spellings("del", "DEL", ""), spellings("pexpire", "PEXPIRE", "ARGV[2]")...) {
 		texts = append(texts, s.text)
@@ -46,17 +43,23 @@ func Spellings() (texts []string) {
 	return texts
 }
 
-// What the script cache and a rehearsal allow.
+// These are the limits of the script cache and of a speculative execution.
 const (
 	MaxEvalScripts  = maxEvalScripts
 	MaxScriptBytes  = maxScriptBytes
 	MaxGroupEffects = maxGroupEffects
 )
 
-// What DUMP and RESTORE allow, and the trailer of what they exchange.
+// These are the limits of DUMP and RESTORE, and functions for their trailer.
 var SealPayload = sealPayload
 
 const (
 	MaxUnfolded = maxUnfolded
 	MaxRestored = maxRestored
 )
+
+// EncodedSize returns the number of bytes that Append adds.
+func EncodedSize(r *Reply, proto int) int { return r.encodedSize(proto) }
+
+// Estimated reports whether the work of a command is estimated from its keys.
+func (t *Table) Estimated(name string) bool { return t.index[name].work != nil }

@@ -6,56 +6,75 @@ import (
 	"strconv"
 )
 
-// Feature versions. What an entry does to the state must be the same on all
-// nodes, so a new meaning of entries, and a command that older programs do not
-// know, takes effect only at a feature version of the cluster. The feature
-// version is part of the state. The leader raises it with a logged command
-// after every member has reported that its program knows it, and it never goes
-// down again (from FeatureMend on): a program that does not know the feature
-// version of the log or of a snapshot refuses to run it.
+// These are the feature versions. An entry must change the state in the same
+// way on all nodes. So a new meaning of entries, and a command that older
+// programs do not know, takes effect only at a feature version of the cluster.
+// The feature version is part of the state. The leader raises it with a logged
+// command after every member has reported that its program knows the new
+// version. From FeatureMend on, the feature version never goes down. A program
+// that does not know the feature version of the log or of a snapshot refuses to
+// run it.
 //
-// The feature versions 0 and 1 are those of programs that took it from the
-// TermStart of each leadership, and that do not report what they know.
+// Programs of the feature versions 0 and 1 took the version from the TermStart
+// of each leadership, and they do not report which versions they know.
 const (
 	// FeatureAbsent gives absent keys versions for WATCH: see removed.
 	FeatureAbsent = 1
-	// FeatureMend changes what entries mean in these ways: the groups of a
-	// node's earlier start do not run behind a later start in the same entry;
-	// WATCH of an absent key notices SWAPDB; a reply that was served to a waiter
-	// stays until its node has it or has started anew; ZUNIONSTORE and its kin keep
-	// a score of -0 in every large result; there are settings besides
-	// notify-keyspace-events.
+	// FeatureMend changes the meaning of entries in these ways:
+	//   - If an entry contains two starts of a node, the groups of the earlier
+	//     start
+	//     are not executed after the later start.
+	//   - WATCH of an absent key notices SWAPDB.
+	//   - The reply that was served to a waiter is kept until its node has
+	//     received
+	//     it, or has started again, or was removed from the cluster.
+	//   - ZUNIONSTORE and the related commands keep a score of -0 in every
+	//     large
+	//     result.
+	//   - The cluster has settings other than notify-keyspace-events.
 	FeatureMend = 2
 
-	// FeatureBudget makes room in the script cache by last use: see scriptCache.
+	// FeatureBudget changes the meaning of entries in these ways:
+	//   - The script cache evicts the scripts that were not used for the
+	//     longest time
+	//     (see scriptCache).
+	//   - A change of a user ends the waits of that user.
+	//   - Nodes reserve numbers for client connections (see ClientIDsCommand).
 	FeatureBudget = 3
 
 	// MaxFeatures is the highest feature version that this program knows.
 	MaxFeatures = FeatureBudget
 )
 
-// FeaturesCommand is the internal command that raises the feature version:
-// term, feature version. It has no effect in a later term, so a leader that was
-// deposed raises nothing.
+// FeaturesCommand is the internal command that raises the feature version. Its
+// arguments are the leader's term and the feature version. It has no effect in
+// a later term, so a deposed leader cannot raise the version.
 const FeaturesCommand = "_features"
 
 var featureCommands = []Command{
-	{Name: FeaturesCommand, Arity: 3, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "term version", Doc: "Raise the feature version of the cluster", Run: raiseFeatures},
+	{
+		Name: FeaturesCommand, Run: raiseFeatures, Arity: 3, Flags: Internal | Write | Fast,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Syntax:     "term version",
+		Doc:        "Raise the feature version of the cluster",
+	},
 }
 
 // Features returns the feature version of the cluster as of the last entry.
 func (m *Machine) Features() int { return m.features }
 
-// CheckFeatures says whether a program that knows feature versions up to known can
-// go on with this state.
+// CheckFeatures returns an error if the state needs a higher feature version
+// than known, the highest one that a program knows.
 func (m *Machine) CheckFeatures(known int) error {
 	if m.features > known {
-		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer program again: %w", m.features, known, ErrVersion)
+		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer program again: %w",
+			m.features, known, ErrVersion)
 	}
 	return nil
 }
 
-// setFeatures puts a feature version into effect.
+// setFeatures sets the feature version.
 func (m *Machine) setFeatures(n int) error {
 	m.features = n
 	if err := m.CheckFeatures(MaxFeatures); err != nil {
@@ -84,23 +103,24 @@ func raiseFeatures(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
-// Needs returns the feature version that a call of the command needs.
+// Needs returns the feature version that this call of the command needs.
 func (cmd *Command) Needs(args [][]byte) int {
 	return max(cmd.Feature, cmd.Routed(args).Feature)
 }
 
-// NeedsFeature is the error reply to a command that the feature version of the
-// cluster does not include yet.
+// NeedsFeature returns the error text for a command that needs a higher feature
+// version than features, the one of the cluster.
 func NeedsFeature(cmd *Command, args [][]byte, features int) string {
 	name := cmd.Name
 	if row := cmd.Routed(args); row != cmd {
 		name += " " + row.Name
 	}
-	return fmt.Sprintf("ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first", name, cmd.Needs(args), features)
+	return fmt.Sprintf("ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first",
+		name, cmd.Needs(args), features)
 }
 
-// appendFeatures writes the feature version into a snapshot. Programs that do not
-// know the record refuse the snapshot.
+// appendFeatures writes the feature version into a snapshot. Programs that do
+// not know the record refuse the snapshot.
 func (m *Machine) appendFeatures(b []byte) []byte {
 	if m.features < FeatureMend {
 		return b
@@ -108,12 +128,12 @@ func (m *Machine) appendFeatures(b []byte) []byte {
 	return binary.AppendUvarint(append(b, recordFeatures), uint64(m.features))
 }
 
-// features reads what appendFeatures wrote.
+// features reads the record that appendFeatures wrote.
 func (l *snapshotLoader) features(d *decoder) error {
 	n := d.uvarint()
 	switch {
 	case d.err != nil:
-		return nil // the caller reports it
+		return nil // the caller reports d.err
 	case n < FeatureMend || l.m.features != 0:
 		return fmt.Errorf("feature version %d: %w", n, ErrFormat)
 	}

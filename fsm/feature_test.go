@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestFeatures: the first TermStart sets the feature version, the leader of the
-// present term raises it, nothing lowers it from FeatureMend on, and snapshots
-// keep it.
+// TestFeatures: the first TermStart sets the feature version. The leader of the
+// current term raises it. From FeatureMend on it never goes down. Snapshots
+// contain it.
 func TestFeatures(t *testing.T) {
 	f := newFeed(t)
 	want := func(n int) {
@@ -47,8 +47,9 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestFeatures_TermStart: programs from before FeatureMend cannot read a TermStart
-// that carries more than they know. They would follow it at FeatureAbsent.
+// TestFeatures_TermStart: programs from before FeatureMend refuse a TermStart
+// with a feature version that they do not know. Otherwise they would apply it
+// as FeatureAbsent.
 func TestFeatures_TermStart(t *testing.T) {
 	for n := range fsm.MaxFeatures + 1 {
 		b := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n})
@@ -63,7 +64,7 @@ func TestFeatures_TermStart(t *testing.T) {
 }
 
 // TestFeatures_Unknown: a program that does not know a feature version stops at
-// the entry that raises it, and does not start from a snapshot that has it.
+// the entry that raises it, and refuses a snapshot that contains it.
 func TestFeatures_Unknown(t *testing.T) {
 	f := newFeed(t)
 	f.level(fsm.FeatureMend)
@@ -88,8 +89,8 @@ func TestFeatures_Unknown(t *testing.T) {
 	}
 }
 
-// TestFeatures_Command: Table.CheckAt refuses a command that the feature version
-// does not include, wherever it is in a group, and so does a machine that meets it.
+// TestFeatures_Command: Table.CheckAt and a machine refuse a command that the
+// feature version does not include, at any position in a group.
 func TestFeatures_Command(t *testing.T) {
 	f := newFeed(t)
 	f.level(fsm.MaxFeatures)

@@ -3,37 +3,120 @@ package fsm
 import (
 	"slices"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// Functions are called as scripts are: by the leader, in a rehearsal, and the log
-// has what they did. What a library registers is found by running its code there
-// too, and the log has the result.
+// Functions are executed like scripts: the leader executes them speculatively,
+// and the entry contains their effects. The leader also runs the code of a
+// library to find the functions that it registers, and the entry contains the
+// result.
 
 const functionPolicy = "request_policy:all_shards"
 
 var functionCommands = []Command{
-	{Name: "fcall", Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRW, "RW", "access update"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the function that is executed.", Syntax: "function numkeys [key [key ...]] [arg [arg ...]]", Doc: "Invoke a function", Run: fcall},
-	{Name: "fcall_ro", Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRO, "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the function that is executed.", Syntax: "function numkeys [key [key ...]] [arg [arg ...]]", Doc: "Invoke a read-only function", Run: fcall},
-	{Name: "function", Arity: -2, Group: "scripting", Since: "7.0.0", Complexity: "Depends on subcommand.", Syntax: "DELETE | DUMP | FLUSH | HELP | KILL | LIST | LOAD | RESTORE | STATS [arg ...]", Doc: "A container for function commands", Run: (*Ctx).subcommand, Sub: []Command{
-		{Name: "delete", Arity: 3, Flags: Write | NoScript, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Syntax: "library-name", Doc: "Delete a function by name", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionDelete},
-		{Name: "dump", Arity: 2, Flags: NoScript | Slow, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions", Doc: "Dump all functions into a serialized binary payload", Run: functionDump},
-		{Name: "flush", Arity: -2, Flags: Write | NoScript, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions deleted", Syntax: "[ASYNC | SYNC]", Doc: "Deleting all functions", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionFlush},
-		{Name: "help", Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Run: func(*Ctx, [][]byte) Reply { return functionHelp }},
-		{Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Doc: "Kill the function currently in execution.", Tips: []string{functionPolicy, "response_policy:one_succeeded"}, Run: func(c *Ctx, _ [][]byte) Reply { return c.killScript(true) }},
-		{Name: "list", Arity: -2, Flags: NoScript | Slow, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions", Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Doc: "List information about all the functions", Tips: []string{"nondeterministic_output_order"}, Run: functionList},
-		{Name: "load", Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted, Group: "scripting", Since: "7.0.0", Complexity: "O(1) (considering compilation time is redundant)", Syntax: "[REPLACE] function-code", Doc: "Create a function with the given arguments (name, code, description)", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionLoad},
-		{Name: "restore", Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted, Group: "scripting", Since: "7.0.0", Complexity: "O(N) where N is the number of functions on the payload", Syntax: "serialized-value [FLUSH | APPEND | REPLACE]", Doc: "Restore all the functions on the given payload", Tips: []string{functionPolicy, "response_policy:all_succeeded"}, Run: functionRestore},
-		{Name: "stats", Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0", Complexity: "O(1)", Doc: "Return information about the function currently running (name, description, duration)", Tips: []string{"nondeterministic_output", functionPolicy, "response_policy:special"}, Run: functionStats},
-	}},
-	{Name: libraryCommand, Arity: -4, Flags: Internal | MayWrite, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of functions", Syntax: "library-name code function [function ...]", Doc: "Put a library in place of the one of its name, as FUNCTION LOAD does", Run: putLibrary},
+	{
+		Name: "fcall", Run: fcall, Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys,
+		Specs: scriptSpecs(scriptNotesRW, "RW", "access update"),
+		Group: "scripting", Since: "7.0.0",
+		Complexity: "Depends on the function that is executed.",
+		Syntax:     "function numkeys [key [key ...]] [arg [arg ...]]",
+		Doc:        "Invoke a function",
+	},
+	{
+		Name: "fcall_ro", Run: fcall, Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys,
+		Specs: scriptSpecs(scriptNotesRO, "RO", "access"),
+		Group: "scripting", Since: "7.0.0",
+		Complexity: "Depends on the function that is executed.",
+		Syntax:     "function numkeys [key [key ...]] [arg [arg ...]]",
+		Doc:        "Invoke a read-only function",
+	},
+	{Name: "function", Run: (*Ctx).subcommand, Arity: -2,
+		Group: "scripting", Since: "7.0.0",
+		Complexity: "Depends on subcommand.",
+		Syntax:     "DELETE | DUMP | FLUSH | HELP | KILL | LIST | LOAD | RESTORE | STATS [arg ...]",
+		Doc:        "A container for function commands", Sub: []Command{
+			{
+				Name: "delete", Run: functionDelete, Arity: 3, Flags: Write | NoScript,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(1)",
+				Syntax:     "library-name",
+				Doc:        "Delete a function by name", Tips: []string{functionPolicy, "response_policy:all_succeeded"},
+			},
+			{
+				Name: "dump", Run: functionDump, Arity: 2, Flags: NoScript | Slow,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(N) where N is the number of functions",
+				Doc:        "Dump all functions into a serialized binary payload",
+			},
+			{
+				Name: "flush", Run: functionFlush, Arity: -2, Flags: Write | NoScript,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(N) where N is the number of functions deleted",
+				Syntax:     "[ASYNC | SYNC]",
+				Doc:        "Deleting all functions", Tips: []string{functionPolicy, "response_policy:all_succeeded"},
+			},
+			{
+				Name: "help", Run: func(*Ctx, [][]byte) Reply { return functionHelp }, Arity: 2, Flags: Loading | Stale,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(1)",
+				Doc:        "Show helpful text about the different subcommands",
+			},
+			{
+				Name: "kill", Run: func(c *Ctx, _ [][]byte) Reply { return c.killScript(true) }, Arity: 2,
+				Flags: NoScript | AllowBusy,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(1)",
+				Doc:        "Kill the function currently in execution.",
+				Tips:       []string{functionPolicy, "response_policy:one_succeeded"},
+			},
+			{
+				Name: "list", Run: functionList, Arity: -2, Flags: NoScript | Slow,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(N) where N is the number of functions",
+				Syntax:     "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+				Doc:        "List information about all the functions", Tips: []string{"nondeterministic_output_order"},
+			},
+			{
+				Name: "load", Run: functionLoad, Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(1) (considering compilation time is redundant)",
+				Syntax:     "[REPLACE] function-code",
+				Doc:        "Create a function with the given arguments (name, code, description)",
+				Tips:       []string{functionPolicy, "response_policy:all_succeeded"},
+			},
+			{
+				Name: "restore", Run: functionRestore, Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(N) where N is the number of functions on the payload",
+				Syntax:     "serialized-value [FLUSH | APPEND | REPLACE]",
+				Doc:        "Restore all the functions on the given payload",
+				Tips:       []string{functionPolicy, "response_policy:all_succeeded"},
+			},
+			{
+				Name: "stats", Run: functionStats, Arity: 2, Flags: NoScript | AllowBusy,
+				Group: "scripting", Since: "7.0.0",
+				Complexity: "O(1)",
+				Doc:        "Return information about the function currently running (name, description, duration)",
+				Tips:       []string{"nondeterministic_output", functionPolicy, "response_policy:special"},
+			},
+		}},
+	{
+		Name: libraryCommand, Run: putLibrary, Arity: -4, Flags: Internal | MayWrite,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N) where N is the number of functions",
+		Syntax:     "library-name code function [function ...]",
+		Doc:        "Put a library in place of the one of its name, as FUNCTION LOAD does",
+	},
 }
 
-// libraryCommand is how the effects of FUNCTION LOAD and RESTORE put a library
-// where it belongs. It takes name, code, and each function as appendFunction
-// writes it.
+// libraryCommand is the logged effect of FUNCTION LOAD and FUNCTION RESTORE
+// that adds a library. It takes the name, the code, and each function in the
+// encoding of appendFunction.
 const libraryCommand = "_library"
 
-// Errors of functions, Redis' own to the letter.
+// These are the errors of functions. All but the last are Redis' own, to the
+// letter.
 const (
 	msgNoFunction    = "ERR Function not found"
 	msgNoLibrary     = "ERR Library not found"
@@ -49,7 +132,7 @@ const (
 	msgNoPayload     = "ERR Failed loading library payload"
 	msgBusyScript    = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	msgBusyFunction  = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
-	msgRestoreTooBig = "ERR libraries of more than 16 MiB in one command, nothing of it was done"
+	msgRestoreTooBig = "ERR libraries of more than 16 MiB in one command, no library was restored"
 )
 
 func fcall(c *Ctx, args [][]byte) Reply {
@@ -72,8 +155,10 @@ func fcall(c *Ctx, args [][]byte) Reply {
 	if c.rec != nil {
 		c.rec.replaced()
 	}
-	return c.perform(ScriptCall{SHA: lib.sha, Body: []byte(lib.code), Function: f.Name, Words: args, Keys: keys, Args: argv,
-		ReadOnly: f.Flags&FunctionNoWrites != 0, Proto: c.proto, Seed: c.random()})
+	return c.perform(ScriptCall{
+		SHA: lib.sha, Body: []byte(lib.code), Function: f.Name, Command: args, Keys: keys, Args: argv,
+		ReadOnly: f.Flags&FunctionNoWrites != 0, Proto: c.proto, Seed: c.random(),
+	})
 }
 
 func functionLoad(c *Ctx, args [][]byte) Reply {
@@ -105,9 +190,11 @@ func functionLoad(c *Ctx, args [][]byte) Reply {
 
 func functionExists(name string) string { return "ERR Function " + name + " already exists" }
 
-// readLibrary runs the code of a library to see what it registers. Calls of one
-// command share begun: see ScriptCall.
-func (c *Ctx) readLibrary(code []byte, begun *int64, exists func(name string) bool) (lib *library, refusal string) {
+// readLibrary runs the code of a library to find the functions that it
+// registers. The calls of one command share begun: see ScriptCall.
+func (c *Ctx) readLibrary(
+	code []byte, begun *int64, exists func(name string) bool,
+) (lib *library, refusal string) {
 	if len(code) > maxLibraryBytes {
 		return nil, msgLibraryLength
 	}
@@ -119,7 +206,10 @@ func (c *Ctx) readLibrary(code []byte, begun *int64, exists func(name string) bo
 		return nil, "ERR Library '" + name + "' already exists"
 	}
 	var r registry
-	reply := c.runner.RunScript(ScriptCall{SHA: SHA1(code), Body: code, Register: r.add, Begun: begun, Proto: 2, Patience: c.patience, Cut: func() { c.cut = true }, Group: c.groupBegun()})
+	reply := c.runner.RunScript(ScriptCall{
+		SHA: SHA1(code), Body: code, Register: r.add, Begun: begun, Proto: 2,
+		ScriptBudget: c.scriptBudget, Cut: func() { c.cut = true }, Group: c.groupBegun(),
+	})
 	switch {
 	case reply.IsError():
 		return nil, reply.s
@@ -130,7 +220,7 @@ func (c *Ctx) readLibrary(code []byte, begun *int64, exists func(name string) bo
 	return newLibrary(name, string(code), &r), ""
 }
 
-// recordLibrary notes a library that was put among the others.
+// recordLibrary records a library that was added, as an effect.
 func (c *Ctx) recordLibrary(lib *library) {
 	c.changes++
 	args := [][]byte{nil, []byte(lib.name), []byte(lib.code)}
@@ -203,7 +293,8 @@ func functionList(c *Ctx, args [][]byte) Reply {
 	}
 	out := []Reply{}
 	c.m.libraries.names.Scan(func(name string, lib *library) bool {
-		if !given || Glob(strings.ToLower(pattern), strings.ToLower(name)) {
+		c.charge(stepsPut + len(pattern)*len(name)/scanBytes)
+		if !given || glob.Match(strings.ToLower(pattern), strings.ToLower(name)) {
 			out = append(out, lib.describe(code))
 		}
 		return true
@@ -218,14 +309,18 @@ func (l *library) describe(code bool) Reply {
 		if f.Described {
 			description = Bulk(f.Description)
 		}
-		for i, word := range functionFlagWords {
+		for i, name := range functionFlagNames {
 			if f.Flags&(1<<i) != 0 {
-				flags = append(flags, Simple(word))
+				flags = append(flags, Simple(name))
 			}
 		}
-		functions[i] = Map([]Reply{Bulk("name"), Bulk(f.Name), Bulk("description"), description, Bulk("flags"), Set(flags)})
+		functions[i] = Map([]Reply{
+			Bulk("name"), Bulk(f.Name), Bulk("description"), description, Bulk("flags"), Set(flags),
+		})
 	}
-	fields := []Reply{Bulk("library_name"), Bulk(l.name), Bulk("engine"), Bulk(engineLua), Bulk("functions"), Array(functions)}
+	fields := []Reply{
+		Bulk("library_name"), Bulk(l.name), Bulk("engine"), Bulk(engineLua), Bulk("functions"), Array(functions),
+	}
 	if code {
 		fields = append(fields, Bulk("library_code"), Bulk(l.code))
 	}
@@ -236,22 +331,26 @@ func functionStats(c *Ctx, args [][]byte) Reply {
 	running := Null
 	if c.scripts != nil {
 		if f := c.scripts.Function(); f != nil {
-			running = Map([]Reply{Bulk("name"), Bulk(f.Name), Bulk("command"), Strings(f.Command...), Bulk("duration_ms"), Int(f.Millis)})
+			running = Map([]Reply{
+				Bulk("name"), Bulk(f.Name), Bulk("command"), Strings(f.Command...), Bulk("duration_ms"), Int(f.Millis),
+			})
 		}
 	}
 	libraries, functions, _ := c.m.Libraries()
-	engine := Map([]Reply{Bulk("libraries_count"), Int(int64(libraries)), Bulk("functions_count"), Int(int64(functions))})
+	engine := Map([]Reply{
+		Bulk("libraries_count"), Int(int64(libraries)), Bulk("functions_count"), Int(int64(functions)),
+	})
 	return Map([]Reply{Bulk("running_script"), running, Bulk("engines"), Map([]Reply{Bulk(engineLua), engine})})
 }
 
-// Opcodes of Redis' RDB format before a library.
+// These are opcodes of Redis' RDB format that precede a library.
 const (
 	opcodeFunction   = 245
 	opcodeFunctionRC = 246 // of release candidates of 7.0
 )
 
 func functionDump(c *Ctx, args [][]byte) Reply {
-	var w rdbWriter
+	w := rdbWriter{c: c}
 	c.m.libraries.names.Scan(func(_ string, lib *library) bool {
 		w.byte(opcodeFunction)
 		w.string(lib.code)
@@ -290,8 +389,9 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 	return c.restoreLibraries(&restored, flush)
 }
 
-// readLibraries reads libraries as functionDump writes them. As in Redis the last
-// one may reach into the trailer, and is then hardly one.
+// readLibraries reads libraries in the format of functionDump. As in Redis, the
+// last library may extend into the trailer of the payload; its code is then
+// unlikely to be valid.
 func (c *Ctx) readLibraries(payload []byte) (all libraries, refusal string) {
 	all = newLibraries()
 	exists := func(name string) bool {
@@ -322,7 +422,8 @@ func (c *Ctx) readLibraries(payload []byte) (all libraries, refusal string) {
 	return all, ""
 }
 
-// collision says what keeps restored libraries from being among those of s.
+// collision returns the error for restored libraries that conflict with the
+// libraries in s, "" if there is no conflict.
 func (s *libraries) collision(restored *libraries, replace bool) (refusal string) {
 	restored.names.Scan(func(name string, _ *library) bool {
 		if _, known := s.names.Get(name); known && !replace {
@@ -346,9 +447,9 @@ func (s *libraries) collision(restored *libraries, replace bool) (refusal string
 	return refusal
 }
 
-// restoreLibraries puts restored libraries where they belong: all of them, or none.
+// restoreLibraries adds all restored libraries, or none.
 func (c *Ctx) restoreLibraries(restored *libraries, flush bool) Reply {
-	before, changes, effects, n := c.m.libraries.fork(), c.changes, len(c.rec.effects), c.rec.n
+	before, changes, effects, n := c.m.libraries.clone(), c.changes, len(c.rec.effects), c.rec.n
 	undo := func(text string) Reply {
 		c.m.libraries, c.changes, c.rec.effects, c.rec.n = before, changes, c.rec.effects[:effects], n
 		return Error(text)
@@ -358,7 +459,7 @@ func (c *Ctx) restoreLibraries(restored *libraries, flush bool) Reply {
 		c.changes++
 		c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("flush")})
 	}
-	// Those that give names to others go first: a function may have moved.
+	// Remove the replaced libraries first: a function may have moved.
 	restored.names.Scan(func(name string, _ *library) bool {
 		if c.m.libraries.remove(name) {
 			c.changes++
@@ -411,7 +512,8 @@ var functionHelp = help("FUNCTION",
 	"    * ASYNC: Asynchronously flush the libraries.",
 	"    * SYNC: Synchronously flush the libraries.",
 	"DUMP",
-	"    Return a serialized payload representing the current libraries, can be restored using FUNCTION RESTORE command",
+	"    Return a serialized payload representing the current libraries, "+
+		"can be restored using FUNCTION RESTORE command",
 	"RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
 	"    Restore the libraries represented by the given payload, it is possible to give a restore policy to",
 	"    control how to handle existing libraries (default APPEND):",

@@ -16,7 +16,8 @@ func TestFunction_Called(t *testing.T) {
 	s.group("FUNCTION|LOAD|"+counting, "FCALL|UP|1|k", "FCALL|look|1|k", "FCALL|bad|0", "FCALL|half|1|k", "GET|k", "FCALL|nope|x", "FCALL|up|x")
 	s.want("functions", "$8 counting :1 $1 1 -ERR Write commands are not allowed from read-only scripts. -ERR failed script: "+fsm.SHA1([]byte(counting))+
 		" $1 1 -ERR Function not found -ERR Bad number of keys provided ")
-	// The log has what the library registers, and what a function did.
+	// The log contains the functions that the library registers, and the
+	// effects of a call.
 	ops := s.record.Groups[0].Ops
 	if got := commandsOf(ops[0]); len(got) != 1 || got[0][1] != "_library" || got[0][2] != "counting" || got[0][3] != counting || len(got[0]) != 8 {
 		t.Errorf("FUNCTION LOAD is logged as %q", got)
@@ -30,7 +31,7 @@ func TestFunction_Called(t *testing.T) {
 	if s.lines.last.Function != "half" || s.lines.last.Register != nil {
 		t.Errorf("the last call was of %q", s.lines.last.Function)
 	}
-	// Without an interpreter what is in the log can still be applied, and listed.
+	// A node without an interpreter can apply and list the logged libraries.
 	s.group("FUNCTION|LIST|LIBRARYNAME|COUNT*", "FUNCTION|STATS")
 	s.want("list", "*1 *6 $12 library_name $8 counting $6 engine $3 LUA $9 functions *4 *6 $4 name $3 bad $11 description $0  $5 flags *1 +no-writes "+
 		"*6 $4 name $4 half $11 description $-1 $5 flags *0 *6 $4 name $4 look $11 description $0  $5 flags *1 +no-writes *6 $4 name $2 up $11 description $-1 $5 flags *0 "+
@@ -58,7 +59,7 @@ func TestFunction_Replaced(t *testing.T) {
 	}
 }
 
-// dump is what FUNCTION DUMP answers.
+// dump returns the reply of FUNCTION DUMP.
 func (s *stage) dump() string {
 	s.t.Helper()
 	var g fsm.Group
@@ -73,7 +74,7 @@ func (s *stage) dump() string {
 	return strings.TrimSuffix(payload, "\r\n")
 }
 
-// restored sends FUNCTION RESTORE, whose payload may hold bars.
+// restored sends FUNCTION RESTORE. The payload may contain bars.
 func (s *stage) restored(payload string, policy ...string) string {
 	s.t.Helper()
 	args := [][]byte{[]byte("FUNCTION"), []byte("RESTORE"), []byte(payload)}
@@ -114,7 +115,7 @@ func TestFunction_Restored(t *testing.T) {
 	}
 }
 
-// A restore is all or nothing, if there is no room for all of it too.
+// A restore adds all libraries or none, also if there is no room for all.
 func TestFunction_RestoreIsBounded(t *testing.T) {
 	s := newStage(t)
 	s.quick = true
@@ -161,7 +162,8 @@ func TestFunction_Limits(t *testing.T) {
 	}
 }
 
-// Libraries are in snapshots, and a node without an interpreter takes part.
+// Snapshots contain libraries, and a node without an interpreter can apply
+// them.
 func TestFunction_Snapshot(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|"+counting, "FUNCTION|LOAD|#!lua name=other\nregister words a description no-cluster", "FCALL|up|1|k")
@@ -184,11 +186,12 @@ func TestFunction_Snapshot(t *testing.T) {
 	s.want("no interpreter", no+no+"+OK ")
 }
 
-// A library that takes longer than a moment is cut and tried out, as scripts are.
+// A library that exceeds the script budget is cut and gets a dry run, like a
+// script.
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|#!lua name=slow\nregister f\nlong")
-	s.want("in a function", "$4 slow ") // which is not called
+	s.want("in a function", "$4 slow ") // slow itself is not called
 	s.group("FCALL|f|0")
 	s.want("called", "\x00")
 	s.group("FUNCTION|LOAD|#!lua name=slower\nlong\nregister g")

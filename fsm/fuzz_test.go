@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// documented reports whether an error is one that the package names.
+// documented reports whether an error is one of the package's exported errors.
 func documented(err error) bool {
 	for _, e := range []error{fsm.ErrShort, fsm.ErrChecksum, fsm.ErrVersion, fsm.ErrFormat} {
 		if errors.Is(err, e) {
@@ -41,7 +41,8 @@ func goldenEntries(f *testing.F) [][]byte {
 	return entries
 }
 
-// reseal corrects the checksum of an entry, so that fuzzing gets behind it.
+// reseal corrects the checksum of an entry, so that the fuzzer reaches the
+// decoder.
 func reseal(data []byte) []byte {
 	data = bytes.Clone(data)
 	if len(data) >= 8 {
@@ -50,8 +51,8 @@ func reseal(data []byte) []byte {
 	return data
 }
 
-// FuzzEntry: bytes that are no entry are a documented error and never a panic;
-// and two machines think the same of them.
+// FuzzEntry: bytes that are not an entry give a documented error and no panic,
+// and two machines always agree.
 func FuzzEntry(f *testing.F) {
 	for _, e := range goldenEntries(f) {
 		f.Add(e)
@@ -126,8 +127,8 @@ func FuzzGroup(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot: bytes are a machine whose snapshot can be read again and is the
-// same, or a documented error.
+// FuzzSnapshot: bytes give a documented error, or a machine whose snapshot can
+// be read again and is equal.
 func FuzzSnapshot(f *testing.F) {
 	golden, err := os.ReadFile("testdata/golden-snapshot-v1")
 	if err != nil {

@@ -5,56 +5,62 @@ import (
 	"fmt"
 )
 
-// Flags of a group.
+// These are the flags of a group.
 const (
 	groupRESP3 = 1 << iota
 	groupTrack
-	groupScript // an operation needs the interpreter of the leader
+	groupScript // the leader has to execute the group speculatively
 	groupUser
 )
 
-// Group is what one connection asks for in one go, already in log encoding:
+// Group is the commands of one connection that are logged together, in the
+// encoding of the log:
 //
-//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script, bit 3: has a user,
-//	      bits 4 and 5: see Patience; not in the log) |
+//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script, or costly reads and
+//	      writes, bit 3: has a user, bits 4 and 5: see ScriptBudget; not in the log) |
 //	origin | length, name of the user | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
 //	           commands, each: db | argc | arguments              transaction
-//	           kind | length, reply | last place | last draw | number of effects |
-//	           effects, each: place | draw | db | argc | arguments     effects
+//	           kind | length, reply | last position | last draw | number of effects |
+//	           effects, each: position | draw | db | argc | arguments  effects
 //	watch:     db | length, key | version
 //
-// All numbers are uvarints. Names of commands stand in the log in full: a log
-// says what happened without a table of numbers beside it.
+// All numbers are uvarints. The log contains the full names of commands, so it
+// can be read without a table of numbers.
 type Group struct {
 	buf  []byte
 	ops  int
 	user string
-	// Write is set when an operation must go through the log.
+	// Write is set if an operation must go through the log.
 	Write bool
-	// Slow is set when an operation walks many keys (see the flag Slow).
+	// Slow is set if an operation reads many keys (see the flag Slow).
 	Slow bool
+	// Costly is set if an operation is a costly read.
+	Costly bool
 	// Feature is the highest feature version that an operation needs.
 	Feature int
+	// Front, unless nil, allows a group of reads to be executed in pieces.
+	Front *Front
 }
 
-// Watch is a key that a transaction depends on and the version it had then.
+// Watch is a watched key of a transaction, and its version when the client
+// watched it.
 type Watch struct {
 	DB      int
 	Key     string
 	Version uint64
 }
 
-// Queued is a command waiting for EXEC.
+// Queued is a command that is waiting for EXEC.
 type Queued struct {
 	DB   int
 	Cmd  *Command
 	Args [][]byte
 }
 
-// Reset empties the group for a connection: proto is its RESP version, origin
-// its number on this node.
+// Reset empties the group for a connection. proto is the RESP version of the
+// connection, origin its number on this node.
 func (g *Group) Reset(proto int, origin uint64) {
 	g.buf = g.buf[:0]
 	var flags byte
@@ -63,26 +69,27 @@ func (g *Group) Reset(proto int, origin uint64) {
 	}
 	g.buf = append(g.buf, flags)
 	g.buf = binary.AppendUvarint(g.buf, origin)
-	g.ops, g.Write, g.Slow, g.user, g.Feature = 0, false, false, "", 0
+	g.ops, g.Write, g.Slow, g.Costly, g.user, g.Feature, g.Front = 0, false, false, false, "", 0, nil
 }
 
-// Track says that the connection wants to hear of the next change of the keys
-// that the group reads: if the group goes through the log, applying it tells of
-// the reads, at their place among the changes (EventTracked).
+// Track requests events for the keys that the group reads, for a connection
+// with tracking. If the group goes through the log, Apply emits an EventTracked
+// for each read, in order with the changes.
 func (g *Group) Track() { g.buf[0] |= groupTrack }
 
-// As names the ACL user whose rules hold for what scripts of the group call. Without
-// it they may call everything. It must be said before the first operation, and once.
+// As sets the ACL user whose rules apply to the commands that scripts of the
+// group call. Without a user they may call everything. As may be called once,
+// before the first operation.
 func (g *Group) As(user string) {
 	if g.ops > 0 || g.buf[0]&groupUser != 0 {
-		panic("fsm: a group's user is named too late")
+		panic("fsm: Group.As called twice or after the first operation")
 	}
 	g.buf[0] |= groupUser
 	g.buf = appendString(g.buf, user)
 	g.user = user
 }
 
-// User returns the name that As was given, "" if there was none.
+// User returns the name that was passed to As, "" if there was none.
 func (g *Group) User() string { return g.user }
 
 // Ops returns the number of operations.
@@ -91,11 +98,11 @@ func (g *Group) Ops() int { return g.ops }
 // Size returns the number of encoded bytes.
 func (g *Group) Size() int { return len(g.buf) }
 
-// Bytes returns the encoding; it is valid until the next Reset.
+// Bytes returns the encoding. It is valid until the next Reset.
 func (g *Group) Bytes() []byte { return g.buf }
 
-// Release drops a buffer larger than keep bytes, so that idle connections stay
-// small. Reset must follow.
+// Release drops a buffer of more than keep bytes, so that idle connections take
+// little memory. Reset must be called next.
 func (g *Group) Release(keep int) {
 	if cap(g.buf) > keep {
 		g.buf = nil
@@ -111,12 +118,15 @@ func (g *Group) note(cmd *Command, args [][]byte) {
 	if cmd.Flags&Slow != 0 {
 		g.Slow = true
 	}
-	if cmd.interpreted(args) || cmd.Flags&Scripted != 0 && g.user != "" {
+	if cmd.Costly() {
+		g.Costly = true
+	}
+	if g.Mixed() || cmd.interpreted(args) || cmd.Flags&Scripted != 0 && g.user != "" {
 		g.buf[0] |= groupScript
 	}
 }
 
-// Command adds one command. args[0], the name, is replaced by the row's.
+// Command adds one command. The name of the row replaces args[0].
 func (g *Group) Command(cmd *Command, db int, args [][]byte) {
 	g.buf = append(g.buf, opCommand)
 	g.appendCommand(cmd, db, args)
@@ -134,8 +144,9 @@ func (g *Group) appendCommand(cmd *Command, db int, args [][]byte) {
 	g.buf = b
 }
 
-// Transaction adds the commands of a MULTI block as one operation: all of them
-// run at one log position, or none if a watched key has another version.
+// Transaction adds the commands of a MULTI block as one operation. They are
+// executed without other commands in between, or not at all if a watched key
+// has another version.
 func (g *Group) Transaction(watches []Watch, cmds []Queued) {
 	b := append(g.buf, opTransaction)
 	b = binary.AppendUvarint(b, uint64(len(watches)))
@@ -151,14 +162,14 @@ func (g *Group) Transaction(watches []Watch, cmds []Queued) {
 	g.ops++
 }
 
-// groupReader walks over the operations of an encoded group.
+// groupReader decodes the operations of an encoded group.
 type groupReader struct {
 	proto  int
 	origin uint64
 	track  bool
-	user   string // whose rules hold for scripts, "" for none
+	user   string // user whose rules apply to scripts, "" for none
 	d      decoder
-	args   [][]byte // scratch, reused from operation to operation
+	args   [][]byte // scratch, reused for each operation
 }
 
 func (r *groupReader) open(body []byte) error {
@@ -173,17 +184,34 @@ func (r *groupReader) open(body []byte) error {
 	if flags&groupUser != 0 {
 		r.user = string(r.d.bytes())
 	}
-	if flags > groupRESP3|groupTrack|groupScript|groupUser|groupTried|groupGivenUp && r.d.err == nil {
+	if flags > groupRESP3|groupTrack|groupScript|groupUser|groupDryRunPassed|groupGivenUp && r.d.err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
 	return r.d.err
 }
 
-// skip passes over an operation that a connection has asked for.
-func (r *groupReader) skip() error {
+// skip skips an operation that a connection has sent.
+func (r *groupReader) skip() error { return r.commands(func([][]byte) {}) }
+
+// commands is skip, and calls f with the arguments of each command.
+func (r *groupReader) commands(f func(args [][]byte)) error {
+	return r.commandsIn(func(_ int, args [][]byte) { f(args) })
+}
+
+// commandsIn is commands, and calls f with the database of each command too. It passes
+// over an operation that the leader has answered: see answerOperation.
+func (r *groupReader) commandsIn(f func(db int, args [][]byte)) error {
 	commands := uint64(1)
 	switch op := r.d.byte(); op {
 	case opCommand:
+	case opEffects:
+		r.d.bytes()
+		r.d.uvarint()
+		r.d.uvarint()
+		if n := r.d.uvarint(); n > 0 {
+			return fmt.Errorf("answered operation with %d effects: %w", n, ErrFormat)
+		}
+		return r.d.err
 	case opTransaction:
 		for n := r.d.uvarint(); n > 0 && r.d.err == nil; n-- {
 			r.d.uvarint()
@@ -195,9 +223,11 @@ func (r *groupReader) skip() error {
 		return fmt.Errorf("operation kind %d: %w", op, ErrVersion)
 	}
 	for ; commands > 0 && r.d.err == nil; commands-- {
-		if _, _, err := r.command(); err != nil {
+		db, args, err := r.command()
+		if err != nil {
 			return err
 		}
+		f(db, args)
 	}
 	return r.d.err
 }
@@ -214,4 +244,30 @@ func (r *groupReader) command() (db int, args [][]byte, err error) {
 		r.args = append(r.args, r.d.bytes())
 	}
 	return db, r.args, r.d.err
+}
+
+// HasScripts reports whether the leader has to execute an encoded group
+// speculatively.
+func HasScripts(body []byte) bool { return len(body) > 0 && body[0]&groupScript != 0 }
+
+// GroupOrigin returns the number of the connection that sent an encoded group,
+// and the user whose rules apply to its scripts, "" for none.
+func GroupOrigin(body []byte) (origin uint64, user string) {
+	var r groupReader
+	if r.open(body) != nil {
+		return 0, ""
+	}
+	return r.origin, r.user
+}
+
+// RefuseGroup appends an error in place of each reply of an encoded group.
+func RefuseGroup(dst, body []byte, text string) []byte {
+	var r groupReader
+	if r.open(body) != nil {
+		return dst
+	}
+	for len(r.d.b) > 0 && r.skip() == nil {
+		dst = Error(text).Append(dst, r.proto)
+	}
+	return dst
 }

@@ -1,10 +1,10 @@
 package fsm
 
-// Kind is the RESP3 type of a reply, for code that turns replies into something
-// other than bytes: scripts do.
+// Kind is the RESP3 type of a reply. Code that converts replies into something
+// other than bytes, such as values of a script, uses it.
 type Kind byte
 
-// The kinds of a Reply.
+// These are the kinds of a Reply.
 const (
 	KindNull      = Kind(kindNull)
 	KindNullArray = Kind(kindNullArray)
@@ -19,7 +19,7 @@ const (
 	KindBoolean   = Kind(kindBoolean) // Int64 is 0 or 1
 	KindBigNumber = Kind(kindBigNumber)
 	KindVerbatim  = Kind(kindVerbatim)
-	KindRaw       = Kind(kindRaw) // Text is ready RESP
+	KindRaw       = Kind(kindRaw) // Text is encoded RESP
 	KindNone      = Kind(kindNone)
 )
 
@@ -32,10 +32,11 @@ func (r Reply) Int64() int64 { return r.n }
 // Float64 returns the number of a double.
 func (r Reply) Float64() float64 { return r.f }
 
-// Elems returns the elements of an array, map or set, which must not be changed.
+// Elems returns the elements of an array, map or set. The caller must not
+// change them.
 func (r Reply) Elems() []Reply { return r.elems }
 
-// Format returns the three letters before a verbatim text.
+// Format returns the three-letter format of a verbatim text.
 func (r Reply) Format() string {
 	if r.kind == kindVerbatim && len(r.elems) > 0 {
 		return r.elems[0].s

@@ -1,26 +1,50 @@
 package fsm
 
-// VersionCommand is the internal read behind WATCH: it answers the version of a
-// key, 0 if the key is absent.
+// VersionCommand is the internal read behind WATCH. It answers the version of a
+// key.
 const VersionCommand = "_version"
 
-// MemoryCommand is the internal read behind MEMORY USAGE: it answers an estimate
-// of the bytes that a key's value takes, null if the key is absent.
+// MemoryCommand is the internal read behind MEMORY USAGE. It answers an
+// estimate of the size of a key's value in bytes, and null if the key is
+// absent.
 const MemoryCommand = "_memory"
 
-// PositionCommand is an internal read that answers the log index of the last entry
-// that the machine has applied: what a group reads beside it is as of that entry.
+// PositionCommand is an internal read that answers the applied index of the
+// machine. The other reads of the same group see the state at that index.
 const PositionCommand = "_position"
 
 var internalCommands = []Command{
-	{Name: PositionCommand, Arity: 1, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Doc: "Answer the place in the log that is read at", Run: position},
-	{Name: cacheCommand, Arity: 2, Flags: Internal | MayWrite, Group: "internal", Since: "holdfast", Complexity: "O(log(N)) where N is the number of scripts", Syntax: "script", Doc: "Put a script into the cache, as EVAL does", Run: cacheEvaluated},
-	{Name: MemoryCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Estimate the size of a value, for MEMORY USAGE", Run: memoryOf},
-	{Name: VersionCommand, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1}, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "key", Doc: "Answer the version of a key, for WATCH", Run: keyVersion},
+	{
+		Name: PositionCommand, Run: position, Arity: 1, Flags: Internal | Fast,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Doc:        "Answer the log index of the state that is read",
+	},
+	{
+		Name: cacheCommand, Run: cacheEvaluated, Arity: 2, Flags: Internal | MayWrite,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(log(N)) where N is the number of scripts",
+		Syntax:     "script",
+		Doc:        "Put a script into the cache, as EVAL does",
+	},
+	{
+		Name: MemoryCommand, Run: memoryOf, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1},
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Estimate the size of a value, for MEMORY USAGE",
+	},
+	{
+		Name: VersionCommand, Run: keyVersion, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1},
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Answer the version of a key, for WATCH",
+	},
 }
 
-// position is careful in a group that goes through the log after all: its entry is
-// not over, so only what came before it has been seen whole.
+// position answers the index before the current entry if the group goes through
+// the log: the entry is not complete yet, so its index would promise too much.
 func position(c *Ctx, args [][]byte) Reply {
 	if c.readOnly {
 		return Int(int64(c.index))
@@ -41,14 +65,14 @@ func memoryOf(c *Ctx, args [][]byte) Reply {
 	return Int(o.coll.memory(o.typ))
 }
 
-// Samples of a collection, as Redis takes them, and what an element takes beside
-// its bytes.
+// memorySamples is the number of elements that an estimate reads, as in Redis.
+// elementOverhead is the memory of an element besides its bytes.
 const (
 	memorySamples   = 5
 	elementOverhead = 48
 )
 
-// memory estimates a collection's size from its first elements.
+// memory estimates the size of a collection from its first elements, in bytes.
 func (v *collection) memory(t typ) int64 {
 	bytes, seen := 0, 0
 	look := func(n int) bool {
@@ -78,11 +102,11 @@ func (v *collection) memory(t typ) int64 {
 	return n*elementOverhead + n*int64(bytes)/int64(max(seen, 1)) + v.groupsMemory()
 }
 
-// pendingOverhead is what a pending entry takes, with its place among those of its
-// consumer.
+// pendingOverhead is the memory of a pending entry, including its position
+// among those of its consumer.
 const pendingOverhead = 96
 
-// groupsMemory estimates the size of the groups of a stream.
+// groupsMemory estimates the size of the groups of a stream, in bytes.
 func (v *collection) groupsMemory() int64 {
 	n := int64(0)
 	v.groups.Ascend(0, func(g *streamGroup) bool {

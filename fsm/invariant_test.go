@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// Broken returns what is wrong with a machine's indexes: each of them must say the
-// same as the state that it is an index over.
+// Broken returns an error if an index of a machine differs from the state that
+// it is an index of.
 func Broken(m *Machine) error {
 	if err := m.waits.broken(m.features >= FeatureMend); err != nil {
 		return fmt.Errorf("waits: %w", err)
@@ -32,8 +32,8 @@ func Broken(m *Machine) error {
 	return nil
 }
 
-// LateWaiter returns a session with waiters whose node has started again since, nil if
-// there is none.
+// LateWaiter returns a session with waiters whose node has started again, nil
+// if there is none.
 func LateWaiter(m *Machine) *SessionID {
 	for i := range m.waits.nodes {
 		id := m.waits.nodes[i].id

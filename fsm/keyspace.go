@@ -5,16 +5,17 @@ import "strings"
 // Databases is the number of databases that SELECT can choose.
 const Databases = 16
 
-// Pos is a position in the log: raft index and the operation's place in the
-// entry. It orders all operations of a cluster's life and never goes back.
+// Pos is the position of an operation in the log: the log index of the entry
+// and the number of the operation in the entry. It orders all operations of a
+// cluster and never goes back.
 type Pos uint64
 
-const posBits = 20 // MaxOps
+const posBits = 20 // log2 of MaxOps
 
-// MakePos builds a position.
-func MakePos(index uint64, place int) Pos { return Pos(index<<posBits | uint64(place)) }
+// MakePos returns the position of an operation.
+func MakePos(index uint64, position int) Pos { return Pos(index<<posBits | uint64(position)) }
 
-// Index returns the raft index of a position.
+// Index returns the log index of a position.
 func (p Pos) Index() uint64 { return uint64(p) >> posBits }
 
 // typ is the type of a value.
@@ -31,37 +32,38 @@ const (
 
 var typeNames = [...]string{"string", "list", "set", "zset", "hash", "stream"}
 
-// object is a key with its value. An object in the tree is never changed, it
-// is replaced: forks and snapshots share it.
+// object is a key with its value. An object in the tree is never changed, only
+// replaced, because clones and snapshots share it.
 type object struct {
 	hash uint64
 	key  string
 	str  string      // the value of a string
 	coll *collection // the value of any other type
-	// deadline is on the lease clock, 0 for none; expireAt is the same moment
-	// as wall-clock milliseconds, for EXPIRETIME only.
+	// deadline is when the key expires, on the lease clock, 0 for never.
+	// expireAt is the same time on the wall clock, in milliseconds, for
+	// EXPIRETIME only.
 	deadline int64
 	expireAt int64
-	// token is the position that last gave the key its value: it only rises,
-	// and is what a fencing token has to be. version is the position of the
-	// last change of any kind, which WATCH compares.
+	// token is the position that last gave the key its value. It only grows, so
+	// it can serve as a fencing token. version is the position of the last
+	// change of any kind, which WATCH compares.
 	token   Pos
 	version Pos
 	touched int64 // lease clock at the last write, for OBJECT IDLETIME
 	typ     typ
-	raw     bool // OBJECT ENCODING: was built by APPEND or SETRANGE
+	raw     bool // for OBJECT ENCODING: APPEND or SETRANGE built the string
 }
 
-// slot is a place in the tree: the hash beside the pointer saves a cache miss
-// at every comparison.
+// slot is an element of the tree. It contains the hash beside the pointer to
+// save a cache miss at every comparison.
 type slot struct {
 	hash uint64
 	obj  *object
 }
 
-// db is one database: objects in the order of (hash, key). The order is the
-// order of SCAN, whose cursor is a hash: a cursor stays good whatever is
-// inserted or deleted meanwhile.
+// db is one database: its objects in the order of (hash, key). SCAN uses this
+// order, and its cursor is a hash. So a cursor stays valid when keys are
+// inserted or deleted.
 type db struct {
 	tree *trie
 }
@@ -81,9 +83,10 @@ func (d *db) get(key []byte) *object {
 	return d.tree.Get(hashKey(key), viewString(key))
 }
 
-// hashKey is FNV-1a with a final mix, cut to 52 bits so that a cursor survives
-// clients (and Lua) that hold it in a double. It is never 0, the first cursor.
-// The order it gives is part of no format: snapshots carry keys, not hashes.
+// hashKey returns the hash of a key: FNV-1a with a final mix, cut to 52 bits so
+// that clients and Lua can hold a cursor in a double without loss. It is never
+// 0, which is the first cursor. No format contains the order of hashes:
+// snapshots contain keys, not hashes.
 func hashKey(key []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range key {
@@ -96,7 +99,7 @@ func hashKey(key []byte) uint64 {
 	return h
 }
 
-// mix is the finaliser of splitmix64 (Steele, Lea, Flood 2014).
+// mix is the finalizer of splitmix64 (Steele, Lea, Flood 2014).
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -105,9 +108,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// lookup returns the live object of a key, or nil. A key whose deadline has
-// come is absent. In a read, a key whose deadline lies between the log's clock
-// and now makes the answer unusable until a tick is logged: see Ctx.overdue.
+// lookup returns the object of a key, or nil if the key is absent or its
+// deadline has passed. If the deadline lies between the log's clock and now,
+// which is possible only in a read, the reply cannot be used until a clock
+// entry is committed: lookup then sets Ctx.expiryPending.
 func (c *Ctx) lookup(key []byte) *object {
 	o := c.m.dbs[c.db].get(key)
 	if o == nil || !c.expired(o) {
@@ -121,7 +125,7 @@ func (c *Ctx) expired(o *object) bool {
 		return false
 	}
 	if o.deadline > c.m.clock.Lease {
-		c.overdue = true
+		c.expiryPending = true
 	}
 	return true
 }
@@ -132,7 +136,7 @@ func (c *Ctx) lookupString(key []byte) (o *object, wrongType bool) {
 	return o, o != nil && o.typ != typeString
 }
 
-// newObject makes an object for key with the value val in one allocation.
+// newObject returns an object for key with the value val, in one allocation.
 func newObject(key, val []byte) *object {
 	var both strings.Builder
 	both.Grow(len(key) + len(val))
@@ -142,14 +146,14 @@ func newObject(key, val []byte) *object {
 	return &object{hash: hashKey(key), key: s[:len(key)], str: s[len(key):]}
 }
 
-// with returns a copy of o to be changed and stored.
+// with returns a copy of o that has the string val.
 func (o *object) with(val string) *object {
 	n := *o
 	n.str = val
 	return &n
 }
 
-// store puts o in the current database in place of what had its key.
+// store puts o into the current database, in place of the object with its key.
 func (c *Ctx) store(o *object) {
 	c.change()
 	o.version = c.pos
@@ -159,7 +163,7 @@ func (c *Ctx) store(o *object) {
 		c.notify("n", "new", o.key)
 	} else if old.deadline != 0 {
 		c.m.expiry.remove(c.db, old)
-		if c.expired(old) { // one of too many for this entry: see expireDue
+		if c.expired(old) { // expireDue reached its limit in this entry
 			c.tracedExpiry(c.db, old.key)
 			c.notify("x", "expired", old.key)
 			c.notify("n", "new", o.key)
@@ -174,13 +178,12 @@ func (c *Ctx) store(o *object) {
 	if had && o.typ != typeStream {
 		c.streamGone(k)
 	}
-	if o.coll != nil && (!had || o.typ != typeStream) { // whether something came to a stream, XADD says
+	if o.coll != nil && (!had || o.typ != typeStream) { // XADD itself reports new entries of a stream
 		c.ready(k)
 	}
 }
 
-// assign is store for an object that was given a value: it also takes the
-// position as its token.
+// assign stores an object whose value is new, and sets its fencing token.
 func (c *Ctx) assign(o *object) {
 	o.token = c.pos
 	c.store(o)
@@ -200,8 +203,9 @@ func (c *Ctx) remove(o *object) {
 	}
 }
 
-// change panics when a command without the Write flag tries to write: a row
-// that lies would make replicas differ.
+// change counts a change of the state. It panics if the command has no Write
+// flag, because the nodes would differ: groups without a write do not go
+// through the log.
 func (c *Ctx) change() {
 	if c.readOnly {
 		panic("fsm: a command without the Write flag changed the state")

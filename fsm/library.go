@@ -8,22 +8,25 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Bounds of libraries. They are in the memory of every node, like cached scripts.
+// These limits bound the libraries, which every node keeps in memory, like
+// cached scripts.
 const (
-	maxLibraryBytes   = 1 << 20  // of a library's code, and of what it says of its functions
-	maxLibraries      = 32 << 20 // bytes of all
-	functionOverhead  = 64       // of a function, beside its name and description
-	msgLibraryLength  = "ERR library is longer than 1 MiB"
-	msgLibrariesFull  = "ERR libraries take more than 32 MiB, use FUNCTION DELETE"
-	msgFunctionTwice  = "Function already exists in the library"
-	msgLibraryName    = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+	maxLibraryBytes  = 1 << 20  // of a library's code, and of the names and descriptions of its functions
+	maxLibraries     = 32 << 20 // bytes of all libraries
+	functionOverhead = 64       // of a function, besides its name and description
+	msgLibraryLength = "ERR library is longer than 1 MiB"
+	msgLibrariesFull = "ERR libraries take more than 32 MiB, use FUNCTION DELETE"
+	msgFunctionTwice = "Function already exists in the library"
+	msgLibraryName   = "Library names can only contain letters, numbers, or underscores(_) " +
+		"and must be at least one character long"
 	msgFunctionsBytes = "the names and descriptions of a library's functions are longer than 1 MiB"
 )
 
-// FunctionFlags are what a function, or a script's first line, says of itself.
+// FunctionFlags are the flags that a function, or the first line of a script,
+// declares.
 type FunctionFlags byte
 
-// The flags, in the order in which FUNCTION LIST shows them.
+// These are the flags in the order in which FUNCTION LIST prints them.
 const (
 	FunctionNoWrites FunctionFlags = 1 << iota
 	FunctionAllowOOM
@@ -33,47 +36,47 @@ const (
 	allFunctionFlags = 1<<iota - 1
 )
 
-var functionFlagWords = []string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
+var functionFlagNames = []string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
 
-// FunctionFlag returns the flag for a word.
-func FunctionFlag(word string) (flag FunctionFlags, known bool) {
-	for i, w := range functionFlagWords {
-		if w == word {
+// FunctionFlag returns the flag of a name.
+func FunctionFlag(name string) (flag FunctionFlags, known bool) {
+	for i, n := range functionFlagNames {
+		if n == name {
 			return 1 << i, true
 		}
 	}
 	return 0, false
 }
 
-// Function is what a library registers.
+// Function is a function that a library registers.
 type Function struct {
 	Name        string
 	Description string
-	Described   bool // an empty description is one
+	Described   bool // the description is present; it may be empty
 	Flags       FunctionFlags
 }
 
-// library is a library of functions. It is never changed.
+// library is a library of functions. It is immutable.
 type library struct {
 	name, code string
-	sha        string // of code
+	sha        string // SHA1 of code
 	functions  []Function
 	bytes      int
 }
 
-// newLibrary makes a library of what it has registered.
+// newLibrary returns a library with the functions of r.
 func newLibrary(name, code string, r *registry) *library {
 	return &library{name, code, SHA1([]byte(code)), r.functions, len(code) + r.bytes + scriptOverhead}
 }
 
-// registry are the functions of a library to be.
+// registry collects the functions of a library that is being loaded.
 type registry struct {
 	functions []Function
 	names     map[string]struct{} // in lower case
 	bytes     int
 }
 
-// add adds a function, or says why it cannot.
+// add adds a function. refusal is the error text if it cannot be added.
 func (r *registry) add(f Function) (refusal string) {
 	if !validLibraryName(f.Name) {
 		return msgLibraryName
@@ -95,22 +98,23 @@ func (r *registry) add(f Function) (refusal string) {
 	return ""
 }
 
-// validLibraryName is for the names of libraries and of functions.
+// validLibraryName reports whether s is a valid name of a library or a
+// function.
 func validLibraryName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	})
 }
 
-// libraries are the libraries of functions: state like the keys, replicated and in
-// snapshots.
+// libraries are the libraries of functions. Like the keys, they are part of the
+// state: they are replicated, and snapshots contain them.
 type libraries struct {
 	names   *btree.Map[string, *library]
-	members *btree.Map[string, member] // by name in lower case: FCALL knows no case
+	members *btree.Map[string, member] // by function name in lower case, because FCALL ignores case
 	bytes   int
 }
 
-// member is a function: its library, and which of its functions.
+// member identifies a function: its library, and the index in the library.
 type member struct {
 	lib *library
 	i   int
@@ -120,16 +124,16 @@ func newLibraries() libraries {
 	return libraries{names: new(btree.Map[string, *library]), members: new(btree.Map[string, member])}
 }
 
-// fork returns a copy whose further life is its own, in O(1).
-func (s *libraries) fork() libraries { return libraries{s.names.Copy(), s.members.Copy(), s.bytes} }
+// clone returns an independent copy. It takes O(1).
+func (s *libraries) clone() libraries { return libraries{s.names.Copy(), s.members.Copy(), s.bytes} }
 
-// Libraries returns the number of libraries and of their functions, and the bytes
-// that they take.
+// Libraries returns the number of libraries, the number of their functions, and
+// the bytes that they take.
 func (m *Machine) Libraries() (libraries, functions, bytes int) {
 	return m.libraries.names.Len(), m.libraries.members.Len(), m.libraries.bytes
 }
 
-// find returns a function and its library, nil if there is none of that name.
+// find returns a function and its library, nil if no function has the name.
 func (s *libraries) find(name []byte) (*library, *Function) {
 	p, ok := s.members.Get(strings.ToLower(string(name)))
 	if !ok {
@@ -138,8 +142,8 @@ func (s *libraries) find(name []byte) (*library, *Function) {
 	return p.lib, &p.lib.functions[p.i]
 }
 
-// taken returns the name of a function of lib that another library has, "" if there
-// is none. Libraries that are to be replaced do not count.
+// taken returns the name of a function of lib that another library has too, ""
+// if there is none. It ignores libraries for which replaced returns true.
 func (s *libraries) taken(lib *library, replaced func(library string) bool) (function string) {
 	for i := range lib.functions {
 		name := lib.functions[i].Name
@@ -150,7 +154,8 @@ func (s *libraries) taken(lib *library, replaced func(library string) bool) (fun
 	return ""
 }
 
-// replace puts a library in place of the one of its name, or says why it cannot.
+// replace adds a library in place of the one with its name. refusal is the
+// error text if it cannot be added.
 func (s *libraries) replace(lib *library) (refusal string) {
 	name := s.taken(lib, func(name string) bool { return name == lib.name })
 	switch {
@@ -162,8 +167,9 @@ func (s *libraries) replace(lib *library) (refusal string) {
 	return ""
 }
 
-// put is replace for a library whose functions no other one has. It is false if
-// there is no room.
+// put adds a library, in place of the one with its name. No other library may
+// have a function of it. put returns false if the limit on the bytes is
+// exceeded.
 func (s *libraries) put(lib *library) bool {
 	old, _ := s.names.Get(lib.name)
 	was := 0
@@ -198,7 +204,7 @@ func (s *libraries) forget(lib *library) {
 	s.bytes -= lib.bytes
 }
 
-// appendLibrary writes a library, for a snapshot.
+// appendLibrary writes a library into a snapshot.
 func appendLibrary(b []byte, lib *library) []byte {
 	b = appendString(append(b, recordLibrary), lib.name)
 	b = appendString(b, lib.code)
@@ -209,7 +215,7 @@ func appendLibrary(b []byte, lib *library) []byte {
 	return b
 }
 
-// library reads what appendLibrary wrote behind the kind of the record.
+// library reads the record that appendLibrary wrote.
 func (l *snapshotLoader) library(d *decoder) error {
 	name, code := string(d.bytes()), string(d.bytes())
 	var r registry
@@ -226,14 +232,15 @@ func (l *snapshotLoader) library(d *decoder) error {
 		return fmt.Errorf("library: %w", d.err)
 	}
 	lib, all := newLibrary(name, code, &r), &l.m.libraries
-	if _, twice := all.names.Get(name); twice || !validLibraryName(name) || len(r.functions) == 0 || all.replace(lib) != "" {
+	_, twice := all.names.Get(name)
+	if twice || !validLibraryName(name) || len(r.functions) == 0 || all.replace(lib) != "" {
 		return fmt.Errorf("library %q: %w", name, ErrFormat)
 	}
-	l.objects++ // the count at the end is of keys, scripts and libraries
+	l.objects++ // the count at the end includes libraries
 	return nil
 }
 
-// appendFunction writes a function.
+// appendFunction appends the encoding of a function.
 func appendFunction(b []byte, f *Function) []byte {
 	b = append(appendString(b, f.Name), byte(f.Flags))
 	if !f.Described {
@@ -242,7 +249,7 @@ func appendFunction(b []byte, f *Function) []byte {
 	return appendString(append(b, 1), f.Description)
 }
 
-// function reads what appendFunction wrote.
+// function reads the encoding of appendFunction.
 func (d *decoder) function() (f Function, err error) {
 	f.Name, f.Flags = string(d.bytes()), FunctionFlags(d.byte())
 	described := d.byte()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Errors of a library's first line, Redis' own to the letter.
+// These are the errors of a library's first line, Redis' own to the letter.
 const (
 	msgNoMetadata  = "ERR Missing library metadata"
 	msgBadMetadata = "ERR Invalid library metadata"
@@ -13,10 +13,11 @@ const (
 	msgNoName      = "ERR Library name was not given"
 )
 
-// engineLua is the only engine, as FUNCTION LIST shows it.
+// engineLua is the name of the only engine, as FUNCTION LIST prints it.
 const engineLua = "LUA"
 
-// libraryName reads the first line of a library's code, "#!lua name=mylib".
+// libraryName returns the name in the first line of a library's code, "#!lua
+// name=mylib".
 func libraryName(code []byte) (name, refusal string) {
 	text := string(code)
 	if !strings.HasPrefix(text, "#!") {
@@ -50,11 +51,12 @@ func libraryName(code []byte) (name, refusal string) {
 	return name, ""
 }
 
-// splitWords splits a line as a shell would, and as Redis does its commands: words
-// between spaces, of which those in quotes may hold anything. It is not ok if a
-// quote stays open, or is followed by something else than a space.
+// splitWords splits a line into words as Redis splits its inline commands, and
+// a shell its arguments. Words are separated by spaces; a word in quotes may
+// contain any byte. ok is false if a quote is not closed, or is followed by
+// something other than a space.
 func splitWords(line string) (words []string, ok bool) {
-	line, _, cut := strings.Cut(line, "\x00") // where a text of C ends
+	line, _, cut := strings.Cut(line, "\x00") // a C string ends there
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
 			i++
@@ -81,8 +83,8 @@ func splitWords(line string) (words []string, ok bool) {
 	}
 }
 
-// quoted appends what stands in the quotes that s begins with. n is how much of s
-// that is, quotes included.
+// quoted appends the text in the quotes at the beginning of s. n is the length
+// of the quoted text in s, including the quotes.
 func quoted(w []byte, s string) (_ []byte, n int, ok bool) {
 	q := s[0]
 	for i := 1; i < len(s); i++ {
@@ -105,8 +107,8 @@ func quoted(w []byte, s string) (_ []byte, n int, ok bool) {
 	return nil, 0, false
 }
 
-// escaped is what a backslash and s stand for in double quotes, and how much of s
-// belongs to it.
+// escaped returns the byte that a backslash followed by s stands for in double
+// quotes, and how many bytes of s belong to it.
 func escaped(s string) (b byte, n int) {
 	if s[0] == 'x' && len(s) >= 3 {
 		if v, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {
@@ -118,3 +120,5 @@ func escaped(s string) (b byte, n int) {
 	}
 	return s[0], 1
 }
+
+func isSpace(b byte) bool { return b == ' ' || '\t' <= b && b <= '\r' }

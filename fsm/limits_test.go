@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestLimits_Reply: what a group answers is bounded; operations beyond it answer
-// an error in their place, and those after them go on.
+// TestLimits_Reply: the replies of a group are bounded. Operations beyond the
+// bound answer an error in place of their reply, and the next operations are
+// executed.
 func TestLimits_Reply(t *testing.T) {
 	f := newFeed(t)
 	const size = 7 << 20
@@ -23,15 +24,15 @@ func TestLimits_Reply(t *testing.T) {
 	}
 	f.add("STRLEN", "k")
 	whole := fmt.Sprintf("$%d\r\n%s\r\n", size, strings.Repeat("\x00", size-1)+"x")
-	got, overdue, err := f.m.Read([]byte("before"), fsm.ReadRequest{Body: f.group.Bytes()})
-	if err != nil || overdue {
-		t.Fatal(err, overdue)
+	got, expiryPending, err := f.m.Read([]byte("before"), fsm.ReadRequest{Body: f.group.Bytes()})
+	if err != nil || expiryPending {
+		t.Fatal(err, expiryPending)
 	}
 	want := "before" + strings.Repeat(whole, 6) + "-" + fsm.ReplyTooLarge + "\r\n" + "-" + fsm.ReplyTooLarge + "\r\n" + fmt.Sprintf(":%d\r\n", size)
 	if string(got) != want {
 		t.Errorf("got %d bytes, want %d; the end is %q", len(got), len(want), got[max(len(got)-200, 0):])
 	}
-	// The same through the log; so large a reply is not kept for a repetition.
+	// The same through the log: the session does not keep so large a reply.
 	if got := f.send(); got != want[len("before"):] {
 		t.Errorf("through the log: %d bytes, want %d", len(got), len(want))
 	}
@@ -40,7 +41,7 @@ func TestLimits_Reply(t *testing.T) {
 	if g := f.apply(b.Encode(fsm.Header{Term: 1, Stamp: f.stamp})).Groups[0]; g.Status != fsm.StatusReplyLost {
 		t.Errorf("repeated: status %v, want reply lost", g.Status)
 	}
-	// One command alone, and a transaction.
+	// Test one command alone, and a transaction.
 	f.group.Reset(2, 1)
 	get := f.m.Table().Find([]byte("GET"))
 	queued := make([]fsm.Queued, 8)
@@ -53,7 +54,7 @@ func TestLimits_Reply(t *testing.T) {
 	}
 }
 
-// TestLimits_ReplyMemory: a reply that is refused must not be built first; these
+// TestLimits_ReplyMemory: a refused reply must not be built. These replies
 // would take 800 GB and end the process.
 func TestLimits_ReplyMemory(t *testing.T) {
 	f := newFeed(t)
@@ -78,7 +79,7 @@ func TestLimits_ReplyMemory(t *testing.T) {
 }
 
 // TestLimits_Arguments: every write command refuses keys and values that a
-// snapshot could not hold.
+// snapshot cannot contain.
 func TestLimits_Arguments(t *testing.T) {
 	f := newFeed(t)
 	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
@@ -128,7 +129,8 @@ func TestLimits_Arguments(t *testing.T) {
 	}
 }
 
-// TestRead_Writes: what would change the state cannot be run as a read.
+// TestRead_Writes: a command that changes the state cannot be executed as a
+// read.
 func TestRead_Writes(t *testing.T) {
 	f := newFeed(t)
 	for _, cmd := range f.m.Table().Rows() {
@@ -152,7 +154,8 @@ func TestRead_Writes(t *testing.T) {
 	}
 }
 
-// TestRead_Concurrent: reads may run beside each other (the race detector looks).
+// TestRead_Concurrent: reads may run concurrently; the race detector checks
+// this.
 func TestRead_Concurrent(t *testing.T) {
 	f := furnished(t)
 	f.group.Reset(2, 1)
@@ -182,8 +185,9 @@ func TestRead_Concurrent(t *testing.T) {
 	}
 }
 
-// TestLimits_RepeatedKeys: naming a key very often costs no more than naming it, or
-// is refused. Done one by one, these would take hours: the test would not end.
+// TestLimits_RepeatedKeys: naming a key very often costs no more than naming it
+// once, or is refused. If every mention cost a full operation, the test would
+// run for hours.
 func TestLimits_RepeatedKeys(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -241,8 +245,8 @@ func TestLimits_RepeatedKeys(t *testing.T) {
 	}
 }
 
-// TestLimits_Entry: an entry of a stream has no more strings than a snapshot can
-// hold, and what is there can be read from a snapshot.
+// TestLimits_Entry: a stream entry has no more strings than a snapshot can
+// contain, and a snapshot with the largest entry can be read.
 func TestLimits_Entry(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -273,7 +277,7 @@ func TestLimits_Entry(t *testing.T) {
 	}
 }
 
-// TestLimits_Sort: what one SORT may look at is bounded, and so is what it stores.
+// TestLimits_Sort: the elements that a SORT reads and stores are bounded.
 func TestLimits_Sort(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -299,7 +303,7 @@ func TestLimits_Sort(t *testing.T) {
 		t.Errorf("long keys: %.100q", got)
 	}
 	f.do(fmt.Sprintf("SETRANGE large %d x", 1<<20))
-	// One large value is the weight of all.
+	// One large value counts as the weight of all elements.
 	f.group.Reset(2, 1)
 	f.add("SET", "number1", "1."+strings.Repeat("0", fsm.MaxStringBytes-2))
 	f.send()

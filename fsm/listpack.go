@@ -4,19 +4,24 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// Listpacks: elements one behind the other, each a number or a text with its
-// size behind it, between a header of (bytes, elements) and an end mark.
+// This file writes and reads listpacks. A listpack consists of a header (size
+// in bytes, number of elements), the elements and an end mark. Each element is
+// a number or a text, followed by its size so that the elements can be read
+// backward.
 
 const (
 	listpackHead = 4 + 2
-	// packUnknown stands for the number of elements where it has no room.
+	// packUnknown is the number of elements in the header if the real number
+	// does not fit into 16 bits.
 	packUnknown = math.MaxUint16
 	packEnd     = 0xff
 )
 
-// listpack is one that is being written.
+// listpack is a listpack that is being written.
 type listpack struct {
 	b []byte // with the header, without the end mark
 	n int
@@ -24,13 +29,14 @@ type listpack struct {
 
 func newListpack() listpack { return listpack{b: make([]byte, listpackHead, 256)} }
 
-// size is that of the whole.
+// size returns the size of the complete listpack in bytes.
 func (l *listpack) size() int { return len(l.b) + 1 }
 
-// text adds an element that is kept as a number if it is the text of one.
+// text adds an element. The element is stored as a number if s is the canonical
+// text of an integer.
 func (l *listpack) text(s string) {
 	if len(s) <= 20 {
-		if n, ok := parseInt([]byte(s)); ok {
+		if n, ok := number.ParseInt([]byte(s)); ok {
 			l.integer(n)
 			return
 		}
@@ -67,14 +73,15 @@ func (l *listpack) integer(n int64) {
 	l.close(start)
 }
 
-// close adds the size of the element that begins at start.
+// close appends the size of the element that begins at start.
 func (l *listpack) close(start int) {
 	l.b = appendBacklen(l.b, len(l.b)-start)
 	l.n++
 }
 
-// appendBacklen appends a size so that it can be read from its end: seven bits a
-// byte, the highest first, and all but the first marked.
+// appendBacklen appends a size in a form that can be read backward: seven bits
+// a byte, with the highest bits first. All bytes but the first are marked by
+// their high bit.
 func appendBacklen(b []byte, n int) []byte {
 	size := backlenSize(n)
 	for i := size - 1; i >= 0; i-- {
@@ -87,8 +94,9 @@ func appendBacklen(b []byte, n int) []byte {
 	return b
 }
 
-// backlenSize is the number of bytes of a size. The largest that would fit is
-// given one more, save among those of one byte.
+// backlenSize returns the number of bytes that the encoded form of a size
+// takes. As in Redis, the largest size that would fit gets one byte more,
+// except among the sizes of one byte.
 func backlenSize(n int) int {
 	switch {
 	case n < 1<<7:
@@ -103,7 +111,8 @@ func backlenSize(n int) int {
 	return 5
 }
 
-// bytes returns the whole, to which nothing can be added any more.
+// bytes completes the listpack and returns it. No element may be added
+// afterward.
 func (l *listpack) bytes() []byte {
 	b := append(l.b, packEnd)
 	binary.LittleEndian.PutUint32(b, uint32(len(b)))
@@ -111,24 +120,24 @@ func (l *listpack) bytes() []byte {
 	return b
 }
 
-// packed is the inside of a listpack, a ziplist or a zipmap that is known to be
+// packed is the content of a listpack, a ziplist or a zipmap. It is known to be
 // well-formed.
 type packed struct {
 	b      []byte
-	n      int // elements
+	n      int // the number of remaining elements
 	decode func(b []byte) (e packedElement, size int)
 	digits [20]byte
 }
 
-// packedElement is an element: a text, or a number.
+// packedElement is an element: a text or a number.
 type packedElement struct {
 	text    []byte
 	number  int64
 	numeric bool
 }
 
-// next returns the next element, which must be there, as a text; it is valid
-// until the call after.
+// next returns the next element as text. There must be one. The result is valid
+// until the next call.
 func (p *packed) next() []byte {
 	e, size := p.decode(p.b)
 	p.b = p.b[size:]
@@ -139,7 +148,9 @@ func (p *packed) next() []byte {
 	return e.text
 }
 
-// openListpack looks at all of a listpack before any of it is used.
+// openListpack checks a whole listpack and returns its content. ok is false if
+// the listpack is not well-formed. The caller can therefore use the elements
+// without further checks.
 func openListpack(b []byte) (p packed, ok bool) {
 	if len(b) < listpackHead+1 || uint64(binary.LittleEndian.Uint32(b)) != uint64(len(b)) || b[len(b)-1] != packEnd {
 		return p, false
@@ -156,8 +167,8 @@ func openListpack(b []byte) (p packed, ok bool) {
 	return p, n == packUnknown || n == p.n
 }
 
-// listpackElement reads an element; size is 0 if it is none, and else that of
-// all of it.
+// listpackElement reads the element at the start of b. size is the size of the
+// whole element in bytes, or 0 if b does not begin with a valid element.
 func listpackElement(b []byte) (e packedElement, size int) {
 	head, text := 1, 0
 	c := b[0]

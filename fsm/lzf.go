@@ -1,32 +1,39 @@
 package fsm
 
-// LZF, the compression of Marc Lehmann's liblzf. A compressed text is a row of
-// tokens: 000nnnnn stands before n+1 bytes to be taken as they are; nnnooooo
-// oooooooo repeats n+2 bytes from o+1 bytes back, and where n is 7 a byte with
-// what is to be added to it stands in the middle.
+// This file implements LZF, the compression of Marc Lehmann's liblzf. A
+// compressed text is a sequence of tokens:
+//
+//	000nnnnn                    n+1 literal bytes follow
+//	nnnooooo oooooooo           repeat n+2 bytes that begin o+1 bytes back
+//	111ooooo nnnnnnnn oooooooo  repeat n+9 bytes that begin o+1 bytes back
 
 const (
-	lzfLiteral   = 32      // bytes that a token can announce
-	lzfDistance  = 1 << 13 // how far back a repetition may lie
-	lzfRepeat    = 264     // bytes that it can have
+	lzfLiteral   = 32      // the most literal bytes of a token
+	lzfDistance  = 1 << 13 // the largest distance of a repetition
+	lzfRepeat    = 264     // the most bytes of a repetition
 	lzfHashBits  = 16
-	lzfUnchecked = 16 // see lzf.match
-	// lzfRatio bounds what a byte can become: a token of three of 264.
+	lzfUnchecked = 16 // see match
+	// lzfRatio is the largest expansion of a byte: a token of three bytes can
+	// stand for lzfRepeat bytes.
 	lzfRatio = lzfRepeat / 3
 )
 
-// lzf compresses, to the byte as that library does in its usual build: which of
-// several repetitions is taken depends on where its hash table says that three
-// bytes were seen last. The table is used for many texts, whose places are
-// counted on, so that it need not be cleared.
+// lzf compresses texts to exactly the bytes that liblzf gives in its usual
+// build. If there are several repetitions to choose from, the choice depends on
+// where the hash table has last seen the three bytes, so the table works as
+// that of liblzf does.
+//
+// An lzf compresses many texts with one table. The positions of each text begin
+// after those of the text before, so that the table need not be cleared.
 type lzf struct {
 	seen *[1 << lzfHashBits]uint32
-	base uint32 // places of this text begin here
+	base uint32 // the position of the first byte of the current text in seen
 	out  []byte
 }
 
-// compress returns a text in compressed form, valid until the next call; it is
-// not ok unless it is shorter by more than four bytes.
+// compress returns the compressed form of a text, which is valid until the next
+// call. ok is false if the compressed form would not be more than four bytes
+// shorter than the text.
 func (z *lzf) compress(in string) (out []byte, ok bool) {
 	if len(in) <= 4 {
 		return nil, false
@@ -37,7 +44,7 @@ func (z *lzf) compress(in string) (out []byte, ok bool) {
 	limit := len(in) - 4
 	z.out = append(z.out[:0], 0) // the token of the first literals
 	literals := 0
-	stop := func() { // ends the literals
+	stop := func() { // completes the token of the literals
 		if head := len(z.out) - literals - 1; literals > 0 {
 			z.out[head] = byte(literals - 1)
 		} else {
@@ -84,7 +91,7 @@ func (z *lzf) compress(in string) (out []byte, ok bool) {
 		if i += n; i >= end-2 {
 			break
 		}
-		z.swap(in, i-2) // of what lies within a repetition, only its end is noted
+		z.swap(in, i-2) // of the positions within a repetition, liblzf records only the last two
 		z.swap(in, i-1)
 	}
 	z.base += uint32(end)
@@ -98,8 +105,9 @@ func (z *lzf) compress(in string) (out []byte, ok bool) {
 	return z.out, true
 }
 
-// swap notes that the three bytes at i were seen there, and returns where
-// bytes of the same hash were seen before, 0 or less for nowhere.
+// swap records that the three bytes at i were seen there. It returns the
+// position at which bytes with the same hash were seen before. If the result is
+// 0 or less, the current text has no such position.
 func (z *lzf) swap(in string, i int) int {
 	h := uint32(in[i])<<16 | uint32(in[i+1])<<8 | uint32(in[i+2])
 	p := &z.seen[(h>>(24-lzfHashBits)-h*5)&(1<<lzfHashBits-1)]
@@ -108,9 +116,10 @@ func (z *lzf) swap(in string, i int) int {
 	return int(int64(old) - int64(z.base))
 }
 
-// match returns how many bytes at i repeat those at ref, three at least. The
-// library looks at the limit only after its first sixteen comparisons, which
-// shows at the end of a text.
+// match returns the number of bytes at i that repeat the bytes at ref, which is
+// at least three. liblzf checks the limit only after its first sixteen
+// comparisons, so match may exceed the limit in the same way near the end of a
+// text.
 func match(in string, ref, i int) int {
 	most := min(len(in)-i-2, lzfRepeat)
 	n := 2
@@ -126,7 +135,8 @@ func match(in string, ref, i int) int {
 	return n
 }
 
-// lzfExpand returns the text of size bytes that in is the compressed form of.
+// lzfExpand returns the text whose compressed form is in. ok is false if in is
+// not valid or the text does not have exactly size bytes.
 func lzfExpand(in []byte, size int) (out []byte, ok bool) {
 	if size/lzfRatio > len(in) {
 		return nil, false
@@ -156,7 +166,7 @@ func lzfExpand(in []byte, size int) (out []byte, ok bool) {
 		if from < 0 || n > size-len(out) {
 			return nil, false
 		}
-		for ; n > 0; n-- { // byte by byte: it may repeat itself
+		for ; n > 0; n-- { // byte by byte, because a repetition may overlap with its own output
 			out = append(out, out[from])
 			from++
 		}

@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// Machine is the replicated state. See the package comment for who may call
-// what when.
+// Machine is the replicated state machine. The package comment says which
+// methods may be called at the same time.
 type Machine struct {
 	table *Table
 
-	// What follows is the state: all of it is in a snapshot, save expiry, which
-	// is an index over dbs.
-	applied   uint64 // raft index of the last entry, of any kind
+	// The fields from here to features are the state. A snapshot contains all
+	// of them.
+	applied   uint64 // log index of the last entry, of any kind
 	term      uint64 // of the last TermStart
 	clusterID string
 	clock     Clock
@@ -22,39 +22,41 @@ type Machine struct {
 	dbs       [Databases]db
 	scripts   scriptCache
 	libraries libraries
-	sessions  map[string]*session // by node id; only ever looked up, or walked sorted
+	sessions  map[string]*session // by node id; ranged over only to be sorted
 	stats     Stats
 	notices   notices // notify-keyspace-events
-	// settings are the other settings of the cluster. The list is never
-	// changed: forks share it.
+	// settings are the other settings of the cluster. The list is replaced and
+	// never changed, because clones share it.
 	settings  settings
 	waits     waits
 	users     *Users // never nil
+	clientIDs uint64 // highest reserved number: see ClientIDsCommand
 	removed   removed
 	exchanged exchanges
 	features  int // feature version of the cluster: see feature.go
 
 	expiry expiry
-	owner  *seqOwner // of the nodes of collections that may be changed in place
+	owner  *seqOwner // of the tree nodes that may be changed in place
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
 
-	want   EventKinds // what the results are to tell of: see Want
+	want   EventKinds // kinds of events to add to the results: see Want
 	events []Event    // of the entry that is being applied
-	woken  []Woken    // by that entry
+	woken  []Woken    // of the entry that is being applied
 	trace  *Trace     // nil for none
 }
 
-// Stats counts what the log did; all nodes count the same.
+// Stats counts the effects of the log. All nodes count the same.
 type Stats struct {
 	Entries uint64 // batches applied
-	Groups  uint64 // groups run
-	Ops     uint64 // operations run
+	Groups  uint64 // groups executed
+	Ops     uint64 // operations executed
 	Expired uint64 // keys expired
-	// Backwards counts entries stamped behind the clock: never, in a correct run.
+	// Backwards counts entries that were stamped behind the lease clock. It is
+	// 0 unless there is a bug.
 	Backwards uint64
-	// Fenced, Gaps and Duplicates count groups that were not run.
+	// Fenced, Gaps and Duplicates count groups that were not executed.
 	Fenced, Gaps, Duplicates uint64
 }
 
@@ -70,13 +72,14 @@ func New(table *Table) *Machine {
 // Table returns the command table.
 func (m *Machine) Table() *Table { return m.table }
 
-// Applied returns the raft index of the last entry that the machine has seen.
+// Applied returns the applied index: the log index of the last entry.
 func (m *Machine) Applied() uint64 { return m.applied }
 
 // Term returns the term of the last TermStart.
 func (m *Machine) Term() uint64 { return m.term }
 
-// ClusterID returns the id that the first TermStart minted, or "".
+// ClusterID returns the cluster id that the first TermStart set, "" if there
+// was none.
 func (m *Machine) ClusterID() string { return m.clusterID }
 
 // Clock returns the clock of the last entry.
@@ -85,15 +88,16 @@ func (m *Machine) Clock() Clock { return m.clock }
 // Stats returns the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Hash returns a point of the state hash chain: machines that applied the same
-// entries have the same hash at the same index.
+// Hash returns the state of the hash chain and its log index. Machines that
+// applied the same entries have the same hash at the same index.
 func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
 // NextDeadline returns the earliest deadline on the lease clock, 0 if no key
 // has a time to live.
 func (m *Machine) NextDeadline() int64 { return m.expiry.next() }
 
-// Len returns the number of keys in all databases, those overdue included.
+// Len returns the number of keys in all databases. It includes expired keys
+// whose expiry is not committed yet.
 func (m *Machine) Len() int {
 	n := 0
 	for i := range m.dbs {
@@ -111,37 +115,42 @@ func (m *Machine) Volatile() int { return m.expiry.tree.Len() }
 // VolatileIn returns the number of keys with a time to live in one database.
 func (m *Machine) VolatileIn(db int) int { return m.expiry.count[db] }
 
-// Advance notes an entry that is not the machine's (raft's own): it changes
-// nothing but the applied index.
+// Advance records an entry that is not for the machine (an entry of Raft
+// itself). It only raises the applied index.
 func (m *Machine) Advance(index uint64) { m.applied = max(m.applied, index) }
 
-// Result is what applying an entry gave.
+// Result is the result of applying an entry.
 type Result struct {
 	Index     uint64
-	TermStart *TermStart // the entry was one
+	TermStart *TermStart // set if the entry is a TermStart
 	Sessions  []SessionID
 	Groups    []GroupResult
-	// Events are what the entry did that Want asks for, in order.
+	// Events are the events of the entry that Want selects, in order.
 	Events []Event
-	// Woken are the connections whose waits this entry ended.
+	// Woken are the connections whose waits the entry ended.
 	Woken []Woken
-	// Backwards: the entry was stamped behind the clock.
+	// Backwards: the entry was stamped behind the lease clock.
 	Backwards bool
-	// HashIndex and Hash repeat the chain point of the entry's header.
+	// Steps is the cost of applying the entry: see Budget. Nodes with different
+	// versions of the program may count differently.
+	Steps uint64
+	// HashIndex and Hash are copied from the header of the entry: a point of
+	// the leader's hash chain.
 	HashIndex, Hash uint64
 }
 
-// GroupResult is what became of one group.
+// GroupResult is the result of one group.
 type GroupResult struct {
 	Session int // index into Result.Sessions
 	Seq     uint64
 	Status  Status
-	Reply   []byte // the operations' replies, one after the other
+	Reply   []byte // replies of the operations, one after the other
 }
 
-// Apply runs a committed entry. term is the term of the raft log entry. An
-// error means that the entry's bytes are not an entry: the caller must stop,
-// for it can neither skip it nor know what it said.
+// Apply executes a committed entry. term is the term in which Raft appended the
+// entry. An error means that the bytes cannot be executed as an entry. The
+// caller must then stop the node: it cannot skip the entry, because other nodes
+// may have executed it.
 func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	if index <= m.applied {
 		panic(fmt.Sprintf("fsm: entry %d after entry %d", index, m.applied))
@@ -150,6 +159,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w", index, err)
 	}
+	m.ctx.meter = meter{}
 	res := &Result{Index: index, HashIndex: e.header.HashIndex, Hash: e.header.Hash}
 	switch e.kind {
 	case entryTermStart:
@@ -161,6 +171,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 		return nil, fmt.Errorf("entry %d: %w", index, err)
 	}
 	m.applied = index
+	res.Steps = m.ctx.meter.steps
 	m.link(res)
 	res.Events, m.events = m.events, nil
 	return res, nil
@@ -172,7 +183,7 @@ func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error
 		return err
 	}
 	if e.header.Term != term {
-		return nil // written for a term that did not get it
+		return nil // the entry was built for a term that another leader got
 	}
 	if m.clusterID == "" {
 		m.clusterID = t.ClusterID
@@ -184,7 +195,7 @@ func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error
 			return err
 		}
 	}
-	m.waits.holdAll()
+	m.waits.suspendAll()
 	if before < FeatureMend && m.features >= FeatureMend {
 		c := m.context(index, e.header)
 		c.endSuperseded()
@@ -206,8 +217,9 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	if d.err != nil {
 		return fmt.Errorf("sessions: %w", d.err)
 	}
-	// The fence: an entry that was built in another term than the one it was
-	// appended in carries another office's clock. Nothing of it runs.
+	// This is the term fence: an entry that was built in another term than the
+	// one in which Raft appended it has the clock of another leadership, so no
+	// part of it is executed.
 	fenced := e.header.Term != term
 	if !fenced {
 		res.Backwards = m.clock.advance(e.header)
@@ -258,25 +270,25 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	return d.done("groups")
 }
 
-// context prepares what an entry's commands see of the machine.
+// context prepares the context of an entry's commands.
 func (m *Machine) context(index uint64, h Header) *Ctx {
 	c := &m.ctx
 	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: index, session: -1, group: -1, r: c.r}
-	c.setPlace(0)
+	c.setPosition(0)
 	return c
 }
 
-// runGroup runs one group of a session, nil if a newer start of its node is
-// known, and notes in g what became of it.
+// largeReply is the size, in bytes, above which the replies of a group get
+// memory of their own.
+const largeReply = 64 << 10
+
+// runGroup executes one group of a session and sets the result in g. s is nil
+// if a newer start of its node is known.
 func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) error {
 	switch {
 	case !s.runs(m.features):
 		g.Status = StatusStale
 		return nil
-	case g.Seq <= s.lastSeq && seeded("double-apply"):
-		out, err := c.run(nil, body)
-		g.Reply = out
-		return err
 	case g.Seq <= s.lastSeq:
 		m.stats.Duplicates++
 		k := s.kept(g.Seq)
@@ -294,12 +306,15 @@ func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) erro
 	}
 	m.arena = out
 	g.Reply = out[start:len(out):len(out)]
+	if len(g.Reply) > largeReply { // do not copy it again for later groups, and do not let them keep it alive
+		m.arena = make([]byte, 0, largeReply/16)
+	}
 	m.stats.Groups++
 	s.keep(StatusDone, g.Reply)
 	return nil
 }
 
-// link adds an entry to the hash chain.
+// link adds the results of an entry to the hash chain.
 func (m *Machine) link(res *Result) {
 	h := m.chain ^ mix(res.Index) ^ uint64(m.clock.Lease)
 	for i := range res.Groups {
@@ -313,135 +328,156 @@ func (m *Machine) link(res *Result) {
 	m.chain = mix(h)
 }
 
-// ReadRequest is a group to be run without the log.
+// ReadRequest is a group to be executed without the log.
 type ReadRequest struct {
 	Body []byte
-	// Now is the lease clock to judge deadlines by: the office's now on a
-	// leader, 0 for the log's clock on a node that reads locally.
+	// Now is the lease clock that deadlines are compared with: the leadership's
+	// current time on a leader, and 0 for the log's clock in a local read.
 	Now  int64
-	Wall int64  // microseconds, 0 for the log's
+	Wall int64  // microseconds since 1970, 0 for the log's
 	Seed uint64 // for RANDOMKEY
-	// Runner interprets read-only scripts, Scripts knows which scripts run. Both
-	// may be nil.
+	// Runner interprets read-only scripts. Scripts are the scripts that are
+	// running. Both may be nil.
 	Runner  ScriptRunner
 	Scripts RunningScripts
+	// Budget, unless nil, bounds the cost of the group. If the group exceeds
+	// it, Read returns the error of the budget, and no replies.
+	Budget *Budget
+	// Front, unless nil, allows Read to execute only the front of the group.
+	Front *Front
 }
 
-// ErrUnlogged means that a read would have to change the state: EVAL_RO of a
+// ErrUnlogged means that a read would have to change the state: an EVAL_RO of a
 // script that is not in the cache yet. The group has to go through the log.
 var ErrUnlogged = errors.New("read has an effect and must go through the log")
 
-// Read runs a group that has no write and appends its replies to dst. overdue
-// is true if an answer depends on a key whose deadline lies between the log's
-// clock and req.Now: the replies must then be thrown away and the read tried
-// again after a tick is committed. A leader may neither hide such a key (no
-// entry says that it expired) nor show it (its time is over).
-func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, overdue bool, err error) {
-	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, scripts: req.Scripts, patience: Trial}
+// Read executes a group without writes and appends its replies to dst.
+// expiryPending is true if a reply depends on an expired key whose expiry is
+// not committed yet: the deadline lies between the log's clock and req.Now. The
+// caller must then discard the replies and try the read again after a clock
+// entry is committed. A leader may not hide such a key, because no entry says
+// that it expired, and may not show it either, because its time is over.
+func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending bool, err error) {
+	c := Ctx{m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true, runner: req.Runner, scripts: req.Scripts, scriptBudget: DryRun, front: req.Front, meter: meter{budget: req.Budget}}
 	if c.wall == 0 {
 		c.wall = m.clock.Wall
 	}
-	c.setPlace(0)
-	out, err := c.run(dst, req.Body)
+	c.setPosition(0)
+	c.front.Reset()
+	out := dst
+	err = c.metered(func() (err error) {
+		out, err = c.run(dst, req.Body)
+		return err
+	})
 	if err == nil && c.unlogged {
 		err = ErrUnlogged
 	}
 	if err != nil {
+		c.front.Reset() // no replies are returned, so the front was not cut
 		return dst, false, err
 	}
-	return out, c.overdue, nil
+	return out, c.expiryPending, nil
 }
 
-// Fork returns a machine with the same state whose further life is its own. It
-// costs O(1): both share what neither has changed since. It needs exclusive
-// access to m for that moment.
-func (m *Machine) Fork() *Machine {
+// Clone returns a copy-on-write clone: a machine with the same state that
+// changes independently of m. It takes O(1), because both share the parts that
+// neither has changed since. The caller must have exclusive access to m during
+// the call.
+func (m *Machine) Clone() *Machine {
 	f := *m
 	f.sessions = nil
 	f.arena = nil
 	f.ctx = Ctx{}
 	f.want, f.events, f.woken, f.trace = 0, nil, nil, nil
 	for i := range m.dbs {
-		f.dbs[i].tree = m.dbs[i].tree.fork()
+		f.dbs[i].tree = m.dbs[i].tree.clone()
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
-	f.scripts = m.scripts.fork()
-	f.libraries = m.libraries.fork()
-	f.waits = m.waits.fork()
+	f.scripts = m.scripts.clone()
+	f.libraries = m.libraries.clone()
+	f.waits = m.waits.clone()
 	m.disown()
 	f.disown()
 	return &f
 }
 
-// Ctx is what a command sees of the machine while it runs.
+// Ctx is the context in which a command is executed.
 type Ctx struct {
-	m     *Machine
-	db    int
-	now   int64 // lease clock, frozen for the whole entry or read
-	wall  int64 // microseconds
-	seed  uint64
-	index uint64
-	place int
-	pos   Pos
-	proto int
+	m        *Machine
+	db       int
+	now      int64 // lease clock, the same during a whole entry or read
+	wall     int64 // microseconds since 1970
+	seed     uint64
+	index    uint64
+	position int
+	pos      Pos
+	proto    int
 
-	// session is the index of the session whose group runs, -1 for none, and
-	// sender its name.
+	// session is the index of the session whose group is running, -1 for none.
+	// sender is its id.
 	session int
 	sender  SessionID
-	// group is the group of the entry that runs, -1 before the first, and op counts
-	// its operations so far.
+	// group is the index in the entry of the group that is running, -1 before
+	// the first. op counts its operations so far.
 	group, op int
 	// serving is the waiter that is being served, nil for none.
 	serving *waiter
 
-	atomic   bool // part of a transaction or script: may not wait
-	inScript bool // called by one
-	readOnly bool
-	overdue  bool
-	unlogged bool  // see ErrUnlogged
-	fail     error // the node must stop: see setFeatures
+	atomic        bool // part of a transaction or script: must not wait
+	inScript      bool // called by a script
+	readOnly      bool
+	expiryPending bool
+	unlogged      bool  // see ErrUnlogged
+	fail          error // the node must stop: see setFeatures
 
-	changes int    // of the state: calls of change
-	draws   uint64 // of random
+	meter   meter
+	changes int    // calls of change
+	draws   uint64 // calls of random
 
-	rec    *recorder // in a Rehearsal, for groups with scripts
+	rec    *recorder   // set in a Speculation, for groups that it replaces
+	reads  *readBudget // of that group
 	runner ScriptRunner
-	// patience is what scripts are run with; cut is set when one was too slow for it.
-	patience Patience
-	cut      bool
-	begun    int64          // see ScriptCall.Group
-	scripts  RunningScripts // nil in a group that goes through the log
+	// scriptBudget is the budget of the scripts. cut is set when a script has
+	// exceeded it.
+	scriptBudget ScriptBudget
+	cut          bool
+	begun        int64          // see ScriptCall.Group
+	work         int            // of what the group's scripts have written: see overworked
+	scripts      RunningScripts // nil in a group that goes through the log
 
-	// readyList are the keys that the operation gave a value and that somebody
-	// waits for, in order; readyKeys are the same as a set.
+	// readyList are the keys with waiters that the operation gave a value, in
+	// order. readyKeys is the same as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
+
+	front *Front // of a read, nil if the whole group must be executed
 
 	r groupReader
 }
 
-func (c *Ctx) setPlace(n int) {
-	c.place = min(n, MaxOps-1) // the proposer's limits end an entry long before
+func (c *Ctx) setPosition(n int) {
+	c.position = min(n, MaxOps-1) // the proposer closes an entry long before it has MaxOps operations
 	c.pos = MakePos(c.index, n)
 }
 
-// random draws the next number of the entry's own sequence.
+// random returns the next number of the entry's random sequence.
 func (c *Ctx) random() uint64 {
 	c.draws++
 	c.seed += drawStep
 	return mix(c.seed)
 }
 
-// drawStep is splitmix64's: n draws move the seed by n of it.
+// drawStep is the step of splitmix64: n draws add n of it to the seed.
 const drawStep = 0x9e3779b97f4a7c15
 
-const replyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
+// ReplyTooLarge is the error reply in place of a reply that exceeds the limit
+// of its group. The command was executed.
+const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
 // run executes the operations of a group and appends their replies. Table.Check
-// has accepted the body on its way in; bytes that cannot be run all the same
-// mean that the nodes do not agree on what a command is, and are an error that
-// must stop this node.
+// has accepted the body before it was proposed. If it cannot be executed
+// nevertheless, the nodes have different command tables. That is an error, and
+// it must stop this node.
 func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	if err := c.r.open(body); err != nil {
 		return dst, fmt.Errorf("group: %w", err)
@@ -453,20 +489,29 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		if err != nil {
 			return dst, err
 		}
+		if c.front != nil && c.front.take(c.op, reply, c.proto) {
+			c.front.Left = len(c.r.d.b) > 0
+			break
+		}
 		mark := len(dst)
+		c.chargeReply(&reply)
 		dst = reply.Append(dst, c.proto)
 		if len(dst)-start > MaxReplyBytes {
-			dst = Error(replyTooLarge).Append(dst[:mark], c.proto)
+			dst = Error(ReplyTooLarge).Append(dst[:mark], c.proto)
+		}
+		if c.front != nil && len(dst)-start > c.front.Most && len(c.r.d.b) > 0 {
+			c.front.Ops, c.front.Left = c.op+1, true
+			break
 		}
 		c.serveWaiters()
-		if !c.readOnly { // reads run beside each other and are counted elsewhere
+		if !c.readOnly { // reads run concurrently, and package cluster counts them
 			c.m.stats.Ops++
 		}
 	}
 	return dst, c.r.d.err
 }
 
-// operation runs the operation that stands next in the group.
+// operation executes the next operation of the group.
 func (c *Ctx) operation() (Reply, error) {
 	switch op := c.r.d.byte(); op {
 	case opCommand:
@@ -480,7 +525,7 @@ func (c *Ctx) operation() (Reply, error) {
 	}
 }
 
-// next runs the command that stands next in the group.
+// next executes the next command of the group.
 func (c *Ctx) next() (Reply, error) {
 	db, args, err := c.r.command()
 	if err != nil {
@@ -491,7 +536,8 @@ func (c *Ctx) next() (Reply, error) {
 		return Reply{}, err
 	}
 	c.db = db
-	c.setPlace(c.place + 1)
+	c.setPosition(c.position + 1)
+	c.charge(stepsPerKey * len(args))
 	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
 		c.tracked(row, args)
 	}
@@ -499,15 +545,15 @@ func (c *Ctx) next() (Reply, error) {
 		return Error(NeedsFeature(cmd, args, c.m.features)), nil
 	}
 	if c.rec != nil {
-		return c.rehearsed(cmd, args), c.fail
+		return c.speculated(cmd, args), c.fail
 	}
 	reply := cmd.Run(c, args)
 	c.ran(db, args, reply)
 	return reply, c.fail
 }
 
-// transaction runs a MULTI block: everything at one moment, or nothing if a
-// watched key has changed.
+// transaction executes a MULTI block: all its commands, or none if a watched
+// key has changed.
 func (c *Ctx) transaction() (Reply, error) {
 	d := &c.r.d
 	intact := true
@@ -526,7 +572,7 @@ func (c *Ctx) transaction() (Reply, error) {
 	if d.err != nil || n > uint64(len(d.b)) {
 		return Reply{}, fmt.Errorf("transaction: %w", ErrFormat)
 	}
-	if !intact && !seeded("no-watch") {
+	if !intact {
 		for ; n > 0; n-- {
 			if _, _, err := c.r.command(); err != nil {
 				return Reply{}, err
@@ -542,14 +588,14 @@ func (c *Ctx) transaction() (Reply, error) {
 		if replies[i], err = c.next(); err != nil {
 			return Reply{}, err
 		}
-		if c.cut && c.rec != nil { // nothing of it will stay
+		if c.cut && c.rec != nil { // no effect of the group is kept
 			return Array(replies[:i+1]), nil
 		}
 	}
 	return Array(replies), nil
 }
 
-// versionOf is what WATCH remembers of a key.
+// versionOf returns the version of a key, which WATCH compares.
 func (c *Ctx) versionOf(key []byte) Pos {
 	if o := c.lookup(key); o != nil {
 		return max(o.version, c.m.exchanged[c.db])
@@ -557,6 +603,6 @@ func (c *Ctx) versionOf(key []byte) Pos {
 	return c.m.removed.version(hashKey(key), c.m.dbs[c.db].get(key), c.m.exchanged[c.db])
 }
 
-// viewString looks at bytes as a string without copying: only for lookups that
-// keep nothing.
+// viewString returns a string that shares the memory of b. The string must not
+// be used after b has changed, so it is only for lookups.
 func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

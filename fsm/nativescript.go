@@ -3,41 +3,45 @@ package fsm
 import (
 	"slices"
 	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// nativeScript is a script that this program knows by its SHA1 and runs as one
-// command of the machine: what nearly every lock library sends to take, renew
-// and release, and what programs without a library send (nativetext.go). What it
-// does, and answers, is what the text does in the interpreter, to the byte.
+// nativeScript is a script that this program recognizes by its SHA1 and
+// executes as one command of the machine. These are the scripts with which most
+// lock libraries acquire, renew and release a lock, and those that programs
+// without a library send (nativetext.go). The effects and the reply are those
+// of the text in the interpreter, to the byte.
 //
-// A native script cannot fail once it has written anything: it is run only with
-// arguments that its writes accept (see fits), and reads first what might be of
-// the wrong type. All else is left to the interpreter.
+// A native script cannot fail after its first write. It is executed only with
+// arguments that its writes accept (see fits), and it checks first whether its
+// keys have the right types. All other calls go to the interpreter.
 //
-// The calls stand in the log as they came: to change what one does, or to add one,
-// is a change of the log's meaning.
+// The log contains the calls themselves. So a change of what a native script
+// does, or a new native script, changes the meaning of the log.
 type nativeScript struct {
-	keys, args int // at least
-	// numbers are the arguments, counted from 0, that must be positive integers: a
-	// time to live or a length.
+	keys, args int // minimum numbers
+	// numbers are the indices, from 0, of the arguments that must be positive
+	// integers: a time to live or a length.
 	numbers []int
-	// line is where the text makes the first call that can fail, for the error.
+	// line is the line of the first call in the text that can fail. The error
+	// names it.
 	line int
 	run  func(s *nativeRun) Reply
-	// fit, if there is one, is a further condition.
+	// fit, unless nil, is a further condition.
 	fit func(keys, argv [][]byte) bool
 }
 
-// nativeRun is one run of a native script.
+// nativeRun is one execution of a native script.
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
-	tracks     bool // the keys are still to be told of: see reads
+	tracks     bool // the reads are still to be reported: see reads
 }
 
-// reads notes that the script reads: as in Redis, that counts as a read of all its
-// keys for a connection that tracks. What the script writes afterwards is news for
-// the connection itself.
+// reads reports that the script reads. As in Redis, that counts as a read of
+// all its keys for a connection with tracking. The connection is also notified
+// of what the script writes afterwards.
 func (s *nativeRun) reads() {
 	if !s.tracks {
 		return
@@ -48,35 +52,37 @@ func (s *nativeRun) reads() {
 	}
 }
 
-// readsAgain is reads for what stands behind a write.
+// readsAgain is reads for a read after a write.
 func (s *nativeRun) readsAgain() {
 	s.tracks = s.r.track
 	s.reads()
 }
 
-// Bounds of what native scripts take: below all limits of the commands in them.
+// These limits bound the arguments of native scripts. They are below all limits
+// of the commands that the scripts execute.
 const (
 	maxNativeKeys   = 1024
 	maxNativeBytes  = 64 << 10
 	maxNativeNumber = 1 << 42 // milliseconds, from now or since 1970
 )
 
-// fits reports whether a call is of the kind that libraries make.
+// fits reports whether a call has arguments that the native form accepts.
 func (n *nativeScript) fits(keys, argv [][]byte) bool {
 	tooLong := func(b []byte) bool { return len(b) > maxNativeBytes }
-	if len(keys) < n.keys || len(argv) < n.args || len(keys) > maxNativeKeys || slices.ContainsFunc(keys, tooLong) || slices.ContainsFunc(argv, tooLong) {
+	if len(keys) < n.keys || len(argv) < n.args || len(keys) > maxNativeKeys ||
+		slices.ContainsFunc(keys, tooLong) || slices.ContainsFunc(argv, tooLong) {
 		return false
 	}
 	for _, i := range n.numbers {
-		if v, ok := parseInt(argv[i]); !ok || v <= 0 || v > maxNativeNumber {
+		if v, ok := number.ParseInt(argv[i]); !ok || v <= 0 || v > maxNativeNumber {
 			return false
 		}
 	}
 	return n.fit == nil || n.fit(keys, argv)
 }
 
-// call runs the script. An error gets the tail that the interpreter would put
-// behind it.
+// call executes the script. It appends to an error the tail that the
+// interpreter would append.
 func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	reply := n.run(&nativeRun{c, keys, argv, c.r.track})
 	if reply.IsError() {
@@ -85,8 +91,8 @@ func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	return reply
 }
 
-// isNative reports whether a call of EVAL or EVALSHA needs no interpreter: it is
-// run as a native script, or refused before it is run at all.
+// isNative reports whether a call of EVAL or EVALSHA needs no interpreter: it
+// is executed as a native script, or refused before it is executed.
 func isNative(sha string, args [][]byte) bool {
 	n := native[sha]
 	if n == nil {
@@ -96,9 +102,9 @@ func isNative(sha string, args [][]byte) bool {
 	return fail != "" || n.fits(keys, argv)
 }
 
-// nativeFor returns the native script for a call, nil if it has to be interpreted.
-// What a native script does is not held against anybody's rules: who has some
-// gets the interpreter.
+// nativeFor returns the native script for a call, nil if the call has to be
+// interpreted. A native script does not check the rules of a user, so calls of
+// users with rules are interpreted.
 func (c *Ctx) nativeFor(sha string, args, keys, argv [][]byte) *nativeScript {
 	if n := native[sha]; n != nil && c.r.user == "" && !readOnlyScript(args) && n.fits(keys, argv) {
 		return n
@@ -106,7 +112,7 @@ func (c *Ctx) nativeFor(sha string, args, keys, argv [][]byte) *nativeScript {
 	return nil
 }
 
-// native holds the scripts by SHA1.
+// native contains the native scripts by SHA1.
 var native = nativeTable()
 
 func nativeTable() map[string]*nativeScript {
@@ -125,7 +131,7 @@ func nativeTable() map[string]*nativeScript {
 		add(nativeScript{1, 2, second, s.line, compareAndExpire, nil}, SHA1([]byte(s.text)))
 	}
 
-	// Release: delete the key if it holds the token.
+	// Release: delete the key if its value is the token.
 	add(nativeScript{1, 1, nil, 1, compareAndDelete, nil},
 		"cf0e94b2e9ffc7e04395cf88f7583fc309985910", // bsm/redislock 0.9
 		"647c65a442733a1aa440f99908d249d13b4d6c4a", // Laravel
@@ -146,11 +152,15 @@ func nativeTable() map[string]*nativeScript {
 		"e4612211c9f8f51c257e26e056b0a654b3187242", // node-redlock 5
 		"0f0f23b9048b36752b5be114f357ba083449f908", // node-redlock 4
 	)
-	add(nativeScript{2, 2, second, 2, signallingUnlock, nil}, "90da91872223f85eb1376a17e3c4df21ace8c54b") // python-redis-lock
+	add(nativeScript{2, 2, second, 2, signallingUnlock, nil},
+		"90da91872223f85eb1376a17e3c4df21ace8c54b", // python-redis-lock
+	)
 	add(nativeScript{2, 2, second, 2, signallingReset, nil}, "afbc8014508f92e446b56567e8ba600e811c1bd5")
 
-	// Renew: a new time to live if the key holds the token.
-	add(nativeScript{1, 2, second, 1, compareAndExpire, nil}, "a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf") // bsm/redislock 0.9
+	// Renew: set a new time to live if the value is the token.
+	add(nativeScript{1, 2, second, 1, compareAndExpire, nil},
+		"a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf", // bsm/redislock 0.9
+	)
 	add(nativeScript{1, 2, second, 2, compareAndExpire, nil},
 		"d75bb8b5bd13532ddedd17762e772346e39b321e", // redsync
 		"ba015a80261b616e7a62d35df0b8e3edbe6c9414", // pottery
@@ -158,18 +168,24 @@ func nativeTable() map[string]*nativeScript {
 	)
 	add(nativeScript{1, 2, second, 1, springRenew, nil}, "879e0f7b8d83c3266d4e996627438c05dbda0b89")
 	add(nativeScript{0, 1, first, 1, redissonRenew, aHolderEach}, "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635")
-	add(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil}, "b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79") // redsync
+	add(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil},
+		"b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79", // redsync
+	)
 	add(nativeScript{1, 2, second, 2, redisPyExtend, nil}, "a4e8783852e6b949f9ef3a97212805108459a890")
 	add(nativeScript{1, 2, second, 2, rslockExtend, nil}, "17a49af0c4b1a9034503fa84f3570f5ca76c4cbf")
-	add(nativeScript{1, 2, second, 1, touchOrSet(Int(-1)), nil}, "9f614a785a5f9ae8c6396c6b4bf94d2087342603") // RedLock.net
+	add(nativeScript{1, 2, second, 1, touchOrSet(Int(-1)), nil},
+		"9f614a785a5f9ae8c6396c6b4bf94d2087342603", // RedLock.net
+	)
 	add(nativeScript{1, 2, second, 1, rueidisExtend, nil}, "852ba6ec6104340ced36643283c856d4698569e4")
-	add(nativeScript{1, 2, second, 2, signallingExtend, nil}, "fed16109024d968d9496e4140fe1355bac05ebff") // python-redis-lock
+	add(nativeScript{1, 2, second, 2, signallingExtend, nil},
+		"fed16109024d968d9496e4140fe1355bac05ebff", // python-redis-lock
+	)
 	add(nativeScript{0, 2, second, 4, nodeRedlockExtend, nil},
 		"aed6f382e410db8ba7926d4e5e9aab410bf2a78a", // node-redlock 5
 		"ce46f80993d5dac20dd066eb301a4e37994bdbed", // node-redlock 4
 	)
 
-	// Take.
+	// Acquire.
 	add(nativeScript{1, 2, second, 1, springObtain, nil}, "175897a4e379e99e79a54937be09226f76cdcfe5")
 	add(nativeScript{1, 3, []int{1, 2}, 5, redislockObtain, nil}, "80a1b5f2cfccec3b7119ba7721d2127682b691a7")
 	add(nativeScript{0, 2, second, 4, nodeRedlockAcquire, nil},
@@ -186,20 +202,20 @@ func nativeTable() map[string]*nativeScript {
 
 	add(nativeScript{3, 5, []int{1, 4}, 1, redissonUnlock, publishes}, "6866459238a13a701d42f4971f12d9f3a50e2442")
 
-	// Look.
+	// Inspect.
 	add(nativeScript{1, 1, nil, 1, redislockPTTL, nil}, "6484da7d58920897fdc22b7f9afd1a3d47524ea8")
 	add(nativeScript{1, 1, nil, 2, potteryAcquired, nil}, "f5f7bd3a3aa4a63c507c1155c5ea1219b350d992")
 	add(nativeScript{1, 0, nil, 1, redlockRbPTTL, nil}, "78d2ca48a6dc9ef6892059792a3a0c5237733d64")
 	return t
 }
 
-// do runs a command of the table.
+// do executes a command of the table.
 func (s *nativeRun) do(name string, args ...[]byte) Reply {
 	return s.m.table.Find([]byte(name)).Run(s.Ctx, append([][]byte{[]byte(name)}, args...))
 }
 
-// held looks whether the key holds the token ARGV[1]. o is nil if there is no
-// key; fail is what GET raises.
+// held reports whether the value of the key is the token ARGV[1]. o is nil if
+// the key is absent. fail is the error that GET would raise.
 func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
 	s.reads()
 	o, wrong := s.lookupString(key)
@@ -209,7 +225,8 @@ func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
 	return o, o != nil && o.str == viewString(s.argv[0]), None
 }
 
-// ifHeld runs then if the first key holds the token, and answers otherwise if not.
+// ifHeld calls then if the value of the first key is the token, and otherwise
+// returns the reply otherwise.
 func (s *nativeRun) ifHeld(otherwise Reply, then func(o *object) Reply) Reply {
 	o, same, fail := s.held(s.keys[0])
 	switch {
@@ -277,8 +294,8 @@ func compareAndExpire(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(*object) Reply { return s.expire(s.argv[1]) })
 }
 
-// touchOrSet renews a lock that is held, and takes one that is free; others says
-// what is answered if somebody else has it.
+// touchOrSet renews the lock if its value is the token, and acquires it if it
+// is free. others is the reply if the lock has another holder.
 func touchOrSet(others Reply) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		o, same, fail := s.held(s.keys[0])
@@ -295,8 +312,8 @@ func touchOrSet(others Reply) func(s *nativeRun) Reply {
 	}
 }
 
-// redisPyExtend adds to the time that is left, unless ARGV[3] says otherwise; a
-// key without a time to live is not its.
+// redisPyExtend adds ARGV[2] to the remaining time if ARGV[3] is 0, and
+// otherwise sets it. It does nothing to a key without a time to live.
 func redisPyExtend(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(*object) Reply {
 		left := s.do("pttl", s.keys[0]).n
@@ -305,7 +322,7 @@ func redisPyExtend(s *nativeRun) Reply {
 		}
 		ms := s.argv[1]
 		if len(s.argv) > 2 && string(s.argv[2]) == "0" {
-			n, _ := parseInt(ms) // a number: see fits
+			n, _ := number.ParseInt(ms) // fits has checked that it is a number
 			ms = strconv.AppendInt(nil, n+left, 10)
 		}
 		s.expire(ms)
@@ -328,7 +345,7 @@ func rueidisExtend(s *nativeRun) Reply {
 	})
 }
 
-// signallingUnlock wakes who waits for the second key with BLPOP.
+// signallingUnlock wakes the clients that wait for the second key with BLPOP.
 func signallingUnlock(s *nativeRun) Reply {
 	return s.ifHeld(One, func(*object) Reply {
 		signallingReset(s)
@@ -383,8 +400,8 @@ func (s *nativeRun) setAll() Reply {
 	return Int(int64(len(s.keys)))
 }
 
-// nodeRedlockRelease looks at all keys before it deletes one, so that a key of
-// the wrong type finds nothing done.
+// nodeRedlockRelease reads all keys before it deletes one. So if a key has the
+// wrong type, nothing is deleted.
 func nodeRedlockRelease(s *nativeRun) Reply {
 	count := int64(0)
 	for i, key := range s.keys {
@@ -404,15 +421,15 @@ func nodeRedlockRelease(s *nativeRun) Reply {
 	return Int(count)
 }
 
-// redislockObtain takes the lock, or takes it again if the first ARGV[2] bytes of
-// what it holds are those of the token.
+// redislockObtain acquires the lock. If it is taken, it acquires it again if
+// the first ARGV[2] bytes of the value equal those of the token.
 func redislockObtain(s *nativeRun) Reply {
 	set := [][]byte{s.keys[0], s.argv[0], []byte("PX"), s.argv[2]}
 	if s.lookup(s.keys[0]) == nil {
 		return s.do("set", set...)
 	}
 	s.reads()
-	n, _ := parseInt(s.argv[1]) // a number: see fits
+	n, _ := number.ParseInt(s.argv[1]) // fits has checked that it is a number
 	o, wrong := s.lookupString(s.keys[0])
 	switch {
 	case wrong:
@@ -423,7 +440,8 @@ func redislockObtain(s *nativeRun) Reply {
 	return s.do("set", set...)
 }
 
-// redlockRbLock takes a key that is free, if ARGV[3] allows, or extends its own.
+// redlockRbLock extends the client's own lock. It acquires a free one only if
+// ARGV[3] allows that.
 func redlockRbLock(s *nativeRun) Reply {
 	s.reads()
 	if s.lookup(s.keys[0]) == nil {
@@ -451,8 +469,8 @@ func rueidisSet(unit string) func(s *nativeRun) Reply {
 	}
 }
 
-// rueidisSetIfAbsent looks at the key afterwards, so that the client is told of
-// its next change: a key of another type is an error then.
+// rueidisSetIfAbsent reads the key after the write, so that the client is
+// notified of its next change. The read fails for a key of another type.
 func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		if _, wrong := s.lookupString(s.keys[0]); wrong {
@@ -465,9 +483,9 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 	}
 }
 
-// redissonLock counts up the holder ARGV[2] of a hash, or says how long the lock
-// of another still lasts. HINCRBY is the only call that can fail, and the first
-// that writes.
+// redissonLock increments the count of the holder ARGV[2] in a hash. If the
+// lock has another holder, it answers the remaining time of the lock. HINCRBY
+// is the only call that can fail, and the first one that writes.
 func redissonLock(s *nativeRun) Reply {
 	s.reads()
 	o, wrong := s.lookupType(s.keys[0], typeHash)
@@ -484,11 +502,11 @@ func redissonLock(s *nativeRun) Reply {
 	return Null
 }
 
-// aHolderEach is the condition of redissonRenew: a holder for each key.
+// aHolderEach is the condition of redissonRenew: one holder for each key.
 func aHolderEach(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
 // redissonRenew renews the locks whose holders are still in their hashes, and
-// says which.
+// answers for each lock whether it did.
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {
@@ -505,12 +523,13 @@ func redissonRenew(s *nativeRun) Reply {
 	return Array(renewed)
 }
 
-// publishes is the condition of redissonUnlock: the command that tells of the
+// publishes is the condition of redissonUnlock: the command that publishes the
 // release is an argument.
 func publishes(_, argv [][]byte) bool { return fold(argv[3], "PUBLISH") || fold(argv[3], "SPUBLISH") }
 
-// redissonUnlock counts down the holder ARGV[3] and tells when nobody is left.
-// KEYS[3] keeps the answer for a while, for a client that asks again.
+// redissonUnlock decrements the count of the holder ARGV[3], and publishes the
+// release when the count reaches 0. KEYS[3] keeps the answer for some time, for
+// a client that asks again.
 func redissonUnlock(s *nativeRun) Reply {
 	s.reads()
 	answered := s.do("get", s.keys[2])
@@ -542,7 +561,7 @@ func redissonUnlock(s *nativeRun) Reply {
 	return result
 }
 
-// luaNumber is what a script answers that returns tonumber(text).
+// luaNumber returns the reply of a script that returns tonumber(text).
 func luaNumber(text string) Reply {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {

@@ -1,9 +1,9 @@
 package fsm
 
-// Many programs have no library, but a script of four lines that everybody writes
-// alike: delete the key, or renew it, if it holds the token. What differs is the
-// white space, the quotes and the case. So its spellings are built here, and their
-// SHA1s join those of the libraries.
+// Many programs use no lock library, but the same script of four lines: delete
+// the key, or renew it, if its value is the token. Their texts differ only in
+// white space, quotes and case. This file builds these spellings, and their
+// SHA1s are added to those of the libraries.
 
 // spelling is one way to write a script, and the line of its first call.
 type spelling struct {
@@ -11,8 +11,8 @@ type spelling struct {
 	line int
 }
 
-// spellings builds the ways to write "if GET KEYS[1] equals ARGV[1], return the
-// command of KEYS[1] and the further arguments, else 0".
+// spellings returns the ways to write this script: if GET KEYS[1] equals
+// ARGV[1], return the command with KEYS[1] and the further arguments, else 0.
 func spellings(lower, upper, further string) (all []spelling) {
 	for _, quote := range []string{`"`, `'`} {
 		for _, comma := range []string{",", ", "} {
@@ -31,7 +31,8 @@ func spellings(lower, upper, further string) (all []spelling) {
 					bodies = append(bodies, held+" then"+rest, held+"\nthen"+rest)
 				}
 				for _, body := range bodies {
-					all = append(all, spelling{body, 1}, spelling{body + "\n", 1}, spelling{"\n" + body, 2}, spelling{"\n" + body + "\n", 2})
+					all = append(all, spelling{body, 1}, spelling{body + "\n", 1},
+						spelling{"\n" + body, 2}, spelling{"\n" + body + "\n", 2})
 				}
 			}
 		}

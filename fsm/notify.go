@@ -1,8 +1,8 @@
 package fsm
 
-// notify tells of a change of a key, for keyspace notifications: class is the
-// letter that notify-keyspace-events uses for it. The calls stand where Redis
-// has them.
+// notify emits a keyspace notification for a key. class is its letter in
+// notify-keyspace-events. Commands call notify at the same points as Redis
+// does.
 func (c *Ctx) notify(class, event, key string) {
 	n := c.m.notices
 	if n == 0 || !c.wants(EventKeyspace) || n&noticeOf(class[0]) == 0 || n&(noticeKeyspace|noticeKeyevent) == 0 {
@@ -12,11 +12,11 @@ func (c *Ctx) notify(class, event, key string) {
 		Keyspace: n&noticeKeyspace != 0, Keyevent: n&noticeKeyevent != 0})
 }
 
-// notices is the set of notifications that notify-keyspace-events asks for.
+// notices is the set of notifications that notify-keyspace-events selects.
 type notices uint32
 
-// The letters of notify-keyspace-events, in the order in which Redis prints
-// them. 'A' stands for all classes but those of misses and new keys.
+// These are the letters of notify-keyspace-events, in the order in which Redis
+// prints them. 'A' stands for all classes except misses and new keys.
 const (
 	noticeLetters = "g$lshzxetdnKEm"
 
@@ -25,7 +25,7 @@ const (
 	noticeAll      notices = 1<<10 - 1 // g$lshzxetd
 )
 
-// noticeOf returns the bit of a letter, 0 if it is none.
+// noticeOf returns the bit of a letter, 0 for an unknown letter.
 func noticeOf(letter byte) notices {
 	for i := range len(noticeLetters) {
 		if noticeLetters[i] == letter {
@@ -35,7 +35,7 @@ func noticeOf(letter byte) notices {
 	return 0
 }
 
-// parseNotices reads a value of notify-keyspace-events.
+// parseNotices parses a value of notify-keyspace-events.
 func parseNotices(value string) (n notices, ok bool) {
 	for i := range len(value) {
 		bit := noticeOf(value[i])
@@ -54,7 +54,7 @@ func parseNotices(value string) (n notices, ok bool) {
 func (n notices) String() string {
 	s, from := "", 0
 	if n&noticeAll == noticeAll {
-		s, from = "A", len("g$lshzxetdn") // 'n' is swallowed by Redis too
+		s, from = "A", len("g$lshzxetdn") // Redis omits 'n' after 'A' too
 	}
 	for i := from; i < len(noticeLetters); i++ {
 		if n&(1<<i) != 0 {

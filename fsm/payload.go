@@ -5,32 +5,35 @@ import (
 	"hash/crc64"
 )
 
-// What DUMP and its kin hand out ends in a trailer that tells whether the bytes
-// before it are whole and of a version that can be read.
+// A payload, the reply to DUMP, ends with a trailer. The trailer has the
+// version of the format and a checksum, so that RESTORE can refuse a payload
+// that is damaged or too new.
 const (
-	payloadVersion = 10    // of Redis 7.0's RDB format
-	payloadTrailer = 2 + 8 // version and checksum, both little endian
+	payloadVersion = 10    // the version of the RDB format of Redis 7.0
+	payloadTrailer = 2 + 8 // version and checksum, both little-endian
 )
 
-// jones is the table of the CRC-64 of Redis: the polynomial of David T. Jones,
-// here with its lowest term first.
+// jones is the table of the CRC-64 that Redis uses: the polynomial of David T.
+// Jones, here with its lowest term first.
 var jones = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
-// crc64Jones differs from what package crc64 computes in that it begins with 0
+// crc64Jones returns the checksum of b. Unlike package crc64, it starts with 0
 // and does not invert the result.
 func crc64Jones(b []byte) uint64 { return ^crc64.Update(^uint64(0), jones, b) }
 
-// sealPayload appends the trailer to a body, which it may do in place.
+// sealPayload appends the trailer to a body. The result may share memory with
+// body.
 func sealPayload(body []byte) []byte {
 	b := binary.LittleEndian.AppendUint16(body, payloadVersion)
 	return binary.LittleEndian.AppendUint64(b, crc64Jones(b))
 }
 
-// openPayload returns what sealPayload was given, without a copy. It is not ok
-// if the checksum is wrong or the version newer than ours.
+// openPayload returns the body of a payload without copying it. ok is false if
+// the checksum is wrong or the version is newer than payloadVersion.
 func openPayload(b []byte) (body []byte, ok bool) {
 	n := len(b) - payloadTrailer
-	if n < 0 || binary.LittleEndian.Uint16(b[n:]) > payloadVersion || binary.LittleEndian.Uint64(b[n+2:]) != crc64Jones(b[:n+2]) {
+	if n < 0 || binary.LittleEndian.Uint16(b[n:]) > payloadVersion ||
+		binary.LittleEndian.Uint64(b[n+2:]) != crc64Jones(b[:n+2]) {
 		return nil, false
 	}
 	return b[:n], true

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 	"testing"
 )
 
-// pureImports are what the machine may use, with the reason for those that one
-// might wonder about.
+// pureImports are the packages that the machine may import, with a reason where
+// one is needed.
 var pureImports = map[string]string{
 	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "viewString",
 	"io":                       "WriteSnapshot and ReadSnapshot are handed a writer and a reader",
@@ -23,8 +24,9 @@ var pureImports = map[string]string{
 	"github.com/tidwall/btree": "the index of deadlines, the script cache",
 }
 
-// pureMath are the functions of package math whose results IEEE 754 or integers leave
-// no choice about. Others (Sin, Log, Pow) differ in the last bit from machine to machine.
+// pureMath are the functions of package math whose results are fixed by IEEE
+// 754 or are integers. The results of the others (Sin, Log, Pow) differ in the
+// last bit between machines.
 var pureMath = strings.Fields("Abs FMA Float64bits Float64frombits Inf IsInf IsNaN Round Sqrt Trunc")
 
 // mapRanges are the loops over maps that are allowed.
@@ -32,86 +34,147 @@ var mapRanges = map[string]string{
 	"snapshot.go m.sessions": "sorted by node before anybody sees it",
 }
 
-// TestPurity keeps what differs from node to node out of the machine: clocks,
-// randomness, the system, goroutines, the order of maps, and products of floats that
-// some processors round and others do not, before something is added to them.
+// ourModule is the prefix of the packages below fsm, which are as pure as fsm.
+const ourModule = "github.com/holdfast-kv/holdfast/"
+
+// TestPurity checks that fsm and the packages below it do not use anything that
+// differs between nodes: clocks, randomness, the operating system, goroutines,
+// the order of maps, and products of floats that only some processors round
+// before an addition.
 func TestPurity(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+	p := &purity{t: t, fset: token.NewFileSet(), used: make(map[string]bool)}
+	for _, dir := range packageDirs(t) {
+		p.check(dir)
+	}
+	p.checkLists()
+}
+
+// packageDirs returns the directory of fsm and those of the packages below it.
+func packageDirs(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "testdata":
+			return fs.SkipDir
+		case d.IsDir():
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(dirs) < 2 {
+		t.Fatal("no package below fsm found")
+	}
+	return dirs
+}
+
+// purity checks packages and counts what it has checked.
+type purity struct {
+	t    *testing.T
+	fset *token.FileSet
+	used map[string]bool // entries of pureImports and mapRanges
+	// ranges counts the ranges over maps, products the products of floats. Both
+	// exist, so a check that finds none is broken.
+	ranges, products int
+}
+
+// check checks the package in a directory.
+func (p *purity) check(dir string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	var trees []*ast.File
-	var names []string
-	fset := token.NewFileSet()
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		tree, err := parser.ParseFile(fset, name, nil, 0)
+		tree, err := parser.ParseFile(p.fset, name, nil, 0)
 		if err != nil {
-			t.Fatal(err)
+			p.t.Fatal(err)
 		}
-		trees, names = append(trees, tree), append(names, name)
+		trees = append(trees, tree)
 	}
-	info := typesOf(fset, trees)
-	used := make(map[string]bool)
+	info := typesOf(p.fset, trees)
+	for _, tree := range trees {
+		p.checkImports(tree)
+		p.checkFile(tree, info)
+	}
+}
+
+func (p *purity) checkImports(tree *ast.File) {
+	for _, imp := range tree.Imports {
+		path, err := strconv.Unquote(imp.Path.Value)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if _, ok := pureImports[path]; !ok && !strings.HasPrefix(path, ourModule+"fsm/") {
+			p.t.Errorf("%s imports %s", p.fset.Position(imp.Pos()), path)
+		}
+		p.used[path] = true
+	}
+}
+
+func (p *purity) checkFile(tree *ast.File, info types.Info) {
+	t, fset := p.t, p.fset
 	rounded := make(map[ast.Expr]bool) // arguments of float64(…)
-	seen, products := 0, 0             // ranges over maps, products of floats: the test must be able to see one
-	for i, tree := range trees {
-		for _, imp := range tree.Imports {
-			path, err := strconv.Unquote(imp.Path.Value)
-			if err != nil {
-				t.Fatal(err)
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s starts a goroutine", fset.Position(n.Pos()))
+		case *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
+			t.Errorf("%s uses a channel", fset.Position(n.Pos()))
+		case *ast.CallExpr:
+			if f := source(n.Fun); f == "float64" && len(n.Args) == 1 {
+				rounded[n.Args[0]] = true
+			} else if name, ok := strings.CutPrefix(f, "math."); ok && !slices.Contains(pureMath, name) {
+				t.Errorf("%s calls %s", fset.Position(n.Pos()), f)
 			}
-			if _, ok := pureImports[path]; !ok {
-				t.Errorf("%s imports %s", names[i], path)
+		case *ast.BinaryExpr:
+			if n.Op != token.MUL || !floating(info.Types[n]) {
+				break
 			}
-			used[path] = true
+			p.products++
+			if !rounded[n] {
+				t.Errorf("%s: a product of floats that is not rounded at once, by float64(…)", fset.Position(n.Pos()))
+			}
+		case *ast.AssignStmt:
+			if n.Tok == token.MUL_ASSIGN && floating(info.Types[n.Lhs[0]]) {
+				t.Errorf("%s: a product of floats that is not rounded at once, by float64(…)", fset.Position(n.Pos()))
+			}
+		case *ast.RangeStmt:
+			p.checkRange(n, info)
 		}
-		ast.Inspect(tree, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				t.Errorf("%s starts a goroutine", fset.Position(n.Pos()))
-			case *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
-				t.Errorf("%s uses a channel", fset.Position(n.Pos()))
-			case *ast.CallExpr:
-				if f := source(n.Fun); f == "float64" && len(n.Args) == 1 {
-					rounded[n.Args[0]] = true
-				} else if name, ok := strings.CutPrefix(f, "math."); ok && !slices.Contains(pureMath, name) {
-					t.Errorf("%s calls %s", fset.Position(n.Pos()), f)
-				}
-			case *ast.BinaryExpr:
-				if n.Op != token.MUL || !floating(info.Types[n]) {
-					break
-				}
-				products++
-				if !rounded[n] {
-					t.Errorf("%s: a product of floats that is not rounded at once, by float64(…)", fset.Position(n.Pos()))
-				}
-			case *ast.AssignStmt:
-				if n.Tok == token.MUL_ASSIGN && floating(info.Types[n.Lhs[0]]) {
-					t.Errorf("%s: a product of floats that is not rounded at once, by float64(…)", fset.Position(n.Pos()))
-				}
-			case *ast.RangeStmt:
-				what := source(n.X)
-				typ := info.Types[n.X].Type
-				if typ == nil {
-					t.Errorf("%s: the type of %s is not known", fset.Position(n.Pos()), what)
-					break
-				}
-				if _, ok := typ.Underlying().(*types.Map); !ok {
-					break
-				}
-				seen++
-				key := names[i] + " " + what
-				if _, ok := mapRanges[key]; !ok {
-					t.Errorf("%s ranges over a map (%s)", fset.Position(n.Pos()), what)
-				}
-				used[key] = true
-			}
-			return true
-		})
+		return true
+	})
+}
+
+func (p *purity) checkRange(n *ast.RangeStmt, info types.Info) {
+	what, at := source(n.X), p.fset.Position(n.Pos())
+	typ := info.Types[n.X].Type
+	if typ == nil || typ == types.Typ[types.Invalid] {
+		p.t.Errorf("%s: the type of %s is not known", at, what)
+		return
 	}
+	if _, ok := typ.Underlying().(*types.Map); !ok {
+		return
+	}
+	p.ranges++
+	key := filepath.ToSlash(at.Filename) + " " + what
+	if _, ok := mapRanges[key]; !ok {
+		p.t.Errorf("%s ranges over a map (%s)", at, what)
+	}
+	p.used[key] = true
+}
+
+// checkLists checks that every allowed item is in use.
+func (p *purity) checkLists() {
+	t, used := p.t, p.used
 	for path := range pureImports {
 		if !used[path] {
 			t.Errorf("import %s is allowed and not used", path)
@@ -122,11 +185,11 @@ func TestPurity(t *testing.T) {
 			t.Errorf("range %s is allowed and not there", key)
 		}
 	}
-	if seen == 0 {
+	if p.ranges == 0 {
 		t.Error("no range over a map found, where there is one in snapshot.go")
 	}
-	if products == 0 {
-		t.Error("no product of floats found, where there is one in zsetop.go")
+	if p.products == 0 {
+		t.Error("no product of floats found, where there is one in cmd_zsetop.go")
 	}
 }
 
@@ -139,21 +202,21 @@ func floating(v types.TypeAndValue) bool {
 	return ok && b.Info()&types.IsFloat != 0
 }
 
-// typesOf checks the types of the package as far as its own declarations go, and
-// package math, whose floats are multiplied here: what else it imports stays
-// unknown, and no map of theirs is in sight.
+// typesOf checks the types of a package. It loads package math, whose floats
+// are multiplied, and our own packages. Other imports stay unknown; their
+// values are neither floats nor maps.
 func typesOf(fset *token.FileSet, trees []*ast.File) types.Info {
 	info := types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
-	conf := types.Config{Importer: fewImports{importer.ForCompiler(fset, "source", nil)}, Error: func(error) {}}
-	_, _ = conf.Check("fsm", fset, trees, &info) // the imports are missed, which is no news
+	conf := types.Config{Importer: fewImports{importer.ForCompiler(fset, "source", nil).(types.ImporterFrom)}, Error: func(error) {}}
+	_, _ = conf.Check("fsm", fset, trees, &info) // the errors are about imports that are not loaded
 	return info
 }
 
-type fewImports struct{ types.Importer }
+type fewImports struct{ types.ImporterFrom }
 
 func (i fewImports) Import(path string) (*types.Package, error) {
-	if path == "math" {
-		return i.Importer.Import(path)
+	if path == "math" || strings.HasPrefix(path, ourModule) {
+		return i.ImportFrom(path, ".", 0)
 	}
 	p := types.NewPackage(path, path[strings.LastIndex(path, "/")+1:])
 	p.MarkComplete()

@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// The types of values in Redis' RDB format, of which DUMP writes the newest for
-// each kind and RESTORE reads all.
+// Types of values in the RDB format of Redis. DUMP writes the newest type of
+// each kind of value; RESTORE reads all of them.
 const (
 	rdbString          = 0
 	rdbList            = 1
@@ -21,15 +23,15 @@ const (
 	rdbZSetZiplist     = 12
 	rdbHashZiplist     = 13
 	rdbListZiplists    = 14
-	rdbStreamOld       = 15 // without what Redis 7.0 knows of a stream beside its entries
+	rdbStreamOld       = 15 // without the fields that Redis 7.0 added to a stream
 	rdbHashListpack    = 16
 	rdbZSetListpack    = 17
 	rdbListQuicklist   = 18
 	rdbStreamListpacks = 19
 )
 
-// The first two bits of a length, and what stands in its place for strings that
-// are not kept as they are.
+// The first two bits of a length, and the codes that replace the length of a
+// string that is not stored as it is.
 const (
 	rdbLen6    = 0
 	rdbLen14   = 1 << 6
@@ -44,25 +46,26 @@ const (
 )
 
 const (
-	rdbIntegerText = 11 // the longest text that is looked at as a number
-	rdbPlainText   = 20 // the longest that is not compressed
+	rdbIntegerText = 11 // the longest text that may be stored as a number
+	rdbPlainText   = 20 // the longest text that is not compressed
 )
 
-// How a node of a list holds its elements.
+// How a node of a list stores its elements.
 const (
-	quicklistPlain  = 1 // it is one
+	quicklistPlain  = 1 // the node is a single element
 	quicklistPacked = 2
 )
 
 // rdbWriter writes values.
 type rdbWriter struct {
+	c *Ctx // the context that is charged
 	b []byte
 	z lzf
-	// size is that of what was written, uncompressed.
+	// size is the uncompressed size of what was written, in bytes.
 	size int
 }
 
-// over reports whether more was written than anybody may be sent.
+// over reports whether the value exceeds the maximum size of a reply.
 func (w *rdbWriter) over() bool { return w.size > MaxReplyBytes }
 
 func (w *rdbWriter) byte(c byte) { w.b = append(w.b, c) }
@@ -80,7 +83,7 @@ func (w *rdbWriter) length(n uint64) {
 	}
 }
 
-// lengthAt puts a length in front of what was written from start on.
+// lengthAt inserts a length in front of what was written since start.
 func (w *rdbWriter) lengthAt(start int, n uint64) {
 	end := len(w.b)
 	w.length(n)
@@ -88,11 +91,14 @@ func (w *rdbWriter) lengthAt(start int, n uint64) {
 	w.b = slices.Insert(w.b[:end], start, head...)
 }
 
-// string writes a string as a small number or compressed if it can be.
+// string writes a string. It stores the string as a number or compressed if
+// that is possible.
 func (w *rdbWriter) string(s string) {
 	w.size += len(s) + 1
+	w.c.charge(1 + len(s)/compressBytes)
+	w.c.hold(2 * len(s))
 	if len(s) <= rdbIntegerText {
-		if n, ok := parseInt([]byte(s)); ok && n == int64(int32(n)) {
+		if n, ok := number.ParseInt([]byte(s)); ok && n == int64(int32(n)) {
 			w.number(int32(n))
 			return
 		}
@@ -121,24 +127,27 @@ func (w *rdbWriter) number(n int32) {
 	}
 }
 
-// blob is string for bytes that nobody changes any more.
+// blob writes bytes as string does, without copying them. The caller must not
+// change b afterward.
 func (w *rdbWriter) blob(b []byte) { w.string(viewString(b)) }
 
-// Bounds of what a payload may become: it is read by all nodes at one place of
-// the log.
+// Limits on the value that a payload unfolds to. Every node restores the
+// payload when it applies the entry, so a small payload must not cost much
+// memory or time.
 const (
-	// maxUnfolded bounds by how many bytes a value may be larger than its payload,
-	// which is compressed.
+	// maxUnfolded is the largest number of bytes by which a value may exceed
+	// its payload, which may be compressed.
 	maxUnfolded = MaxReplyBytes
-	// maxRestored bounds the elements; they take as long as words that are added.
+	// maxRestored is the largest number of elements. Restoring an element costs
+	// about as much as adding one with a write command.
 	maxRestored = MaxArguments
 )
 
-// rdbReader reads values from bytes that may be anything. Once something was
-// wrong it reads nothing but zeros.
+// rdbReader reads values from untrusted bytes. After the first error it reads
+// only zeros.
 type rdbReader struct {
 	b        []byte
-	fail     string // the error, "" for none
+	fail     string // the first error, or "" if there is none
 	unfolded int
 	elements int
 }
@@ -154,14 +163,15 @@ func (r *rdbReader) stop(msg string) {
 
 func (r *rdbReader) failed() bool { return r.fail != "" }
 
-// unfold notes bytes of the value that the payload does not have.
+// unfold counts n bytes of the value that the payload does not contain. It
+// stops the reader when the sum exceeds maxUnfolded.
 func (r *rdbReader) unfold(n int) {
 	if r.unfolded += n; r.unfolded > maxUnfolded {
 		r.stop(msgTooLong)
 	}
 }
 
-// more notes n elements, and reports whether they may be read.
+// more counts n elements and reports whether they may be read.
 func (r *rdbReader) more(n int) bool {
 	if r.elements += n; r.elements > maxRestored {
 		r.stop(msgTooMany)
@@ -194,7 +204,7 @@ func (r *rdbReader) uint64() uint64 {
 	return 0
 }
 
-// head reads a length, or how a string is encoded.
+// head reads a length or the encoding of a string.
 func (r *rdbReader) head() (n uint64, encoding byte) {
 	switch c := r.byte(); {
 	case c>>6 == rdbLen6>>6:
@@ -225,7 +235,8 @@ func (r *rdbReader) length() uint64 {
 	return n
 }
 
-// count reads a number of parts of least bytes each, which must be there.
+// count reads the number of parts that follow. Each part takes at least least
+// bytes, and the payload must be long enough for all of them.
 func (r *rdbReader) count(least int) int {
 	n := r.length()
 	if n > uint64(len(r.b)/least) {
@@ -235,7 +246,8 @@ func (r *rdbReader) count(least int) int {
 	return int(n)
 }
 
-// string reads a string of up to MaxStringBytes; it may be a part of the payload.
+// string reads a string of at most MaxStringBytes bytes. The result may alias
+// the payload.
 func (r *rdbReader) string() []byte {
 	b := r.blob()
 	if len(b) > MaxStringBytes {
@@ -245,7 +257,8 @@ func (r *rdbReader) string() []byte {
 	return b
 }
 
-// blob is string for what holds many elements.
+// blob reads a string that contains many elements. It is not limited to
+// MaxStringBytes.
 func (r *rdbReader) blob() []byte {
 	n, encoding := r.head()
 	switch encoding {
@@ -280,7 +293,7 @@ func (r *rdbReader) blob() []byte {
 	return nil
 }
 
-// digits reads a number of n bytes as a text.
+// digits reads a number of n bytes and returns it as text.
 func (r *rdbReader) digits(n uint64) []byte {
 	b := r.take(n)
 	if b == nil {

@@ -2,13 +2,14 @@ package fsm
 
 import "fmt"
 
-// Record is an entry of the log taken apart, for those who want to know what it
-// says without running it: the replay of verify.
+// Record is a decoded entry of the log. It is for code that inspects an entry
+// without executing it, such as the replay of package verify.
 type Record struct {
 	Header    Header
 	TermStart *TermStart // nil for a batch
-	// Sessions are those that the entry names, in its order. One that has no groups
-	// in it counts too: it replaces an earlier one of its node.
+	// Sessions are the sessions that the entry names, in its order. A session
+	// without groups in the entry is included, because it replaces an earlier
+	// session of its node.
 	Sessions []SessionID
 	Groups   []RecordGroup
 }
@@ -20,23 +21,24 @@ type RecordGroup struct {
 	Ops     []RecordOp
 }
 
-// RecordOp is one operation of a group: a single command, a transaction, or what
-// a script did, which is the commands that changed something, and its reply.
+// RecordOp is one operation of a group: a single command, a transaction, or the
+// effects of a script. Effects are the commands that changed the state, and the
+// reply.
 type RecordOp struct {
 	Transaction, Effects bool
 	Watches              []Watch
 	Commands             []RecordCommand
-	Reply                string // ready RESP, of Effects
+	Reply                string // encoded RESP, of Effects
 }
 
-// RecordCommand is a command as it stands in the log.
+// RecordCommand is a command as it is in the log.
 type RecordCommand struct {
 	DB   int
-	Args []string // the name first, in lower case
+	Args []string // the first is the name in lower case
 }
 
-// ReadRecord decodes an entry. The errors are those of Machine.Apply for bytes
-// that are no entry.
+// ReadRecord decodes an entry. It returns the same errors as Machine.Apply for
+// bytes that are not an entry.
 func ReadRecord(data []byte) (Record, error) {
 	e, err := decodeEntry(data)
 	if err != nil {
@@ -52,7 +54,7 @@ func ReadRecord(data []byte) (Record, error) {
 	sessions := make([]SessionID, e.sessions)
 	for i := range sessions {
 		sessions[i] = SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}
-		d.uvarint() // what the gateway has acknowledged
+		d.uvarint() // floor that the forwarder has acknowledged
 	}
 	rec.Sessions = sessions
 	for range e.groups {
@@ -71,7 +73,7 @@ func ReadRecord(data []byte) (Record, error) {
 
 func readOps(body []byte) ([]RecordOp, error) {
 	if len(body) == 0 {
-		return nil, nil // a number that was given up
+		return nil, nil // the forwarder gave up this number
 	}
 	var r groupReader
 	if err := r.open(body); err != nil {
@@ -91,7 +93,7 @@ func readOps(body []byte) ([]RecordOp, error) {
 			n = r.d.uvarint()
 		case opEffects:
 			op.Effects, op.Reply = true, string(r.d.bytes())
-			r.d.uvarint() // last place
+			r.d.uvarint() // last position
 			r.d.uvarint() // last draw
 			n = r.d.uvarint()
 		default:
@@ -99,7 +101,7 @@ func readOps(body []byte) ([]RecordOp, error) {
 		}
 		for ; n > 0 && r.d.err == nil; n-- {
 			if op.Effects {
-				r.d.uvarint() // place
+				r.d.uvarint() // position
 				r.d.uvarint() // draw
 			}
 			db, args, err := r.command()

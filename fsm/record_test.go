@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// An entry that is taken apart says what was put in.
+// ReadRecord returns the contents of an encoded entry.
 func TestReadRecord(t *testing.T) {
 	table := fsm.NewTable()
 	var g fsm.Group

@@ -5,30 +5,33 @@ import (
 	"fmt"
 )
 
-// removed tells WATCH whether a key that is absent was there in between: who
-// watches an absent key and then reads it may have seen a value, and must not
-// commit when it is gone again. Keys share buckets by their hash; a bucket holds the
-// sum of the versions of the objects that were removed. A sum does not depend on the
-// order, and so it is known beforehand what it will be when a key has expired that
-// is still to be taken out. Another key of the bucket that is removed makes a
-// transaction fail for nothing; its client tries again, as always.
+// removed lets WATCH notice that an absent key existed in the meantime. A
+// client that watches an absent key and then reads it may have seen a value.
+// Its transaction must then fail, even if the key is absent again. Keys share
+// buckets by their hash. A bucket contains the sum of the versions of the
+// objects that were removed. A sum does not depend on the order of the
+// removals. So the sum that a bucket will have after an expired key was removed
+// is known before the removal. If another key of the bucket is removed, a
+// transaction fails without need, and its client tries again as after any
+// failed transaction.
 //
-// It is part of the state, from FeatureAbsent on.
+// removed is part of the state from FeatureAbsent on.
 type removed struct {
 	counts bool
 	sums   seq[uint64] // all zeros if empty
 }
 
-// exchanges are the positions at which SWAPDB last exchanged each database. A key
-// that is watched, present or absent, may have had another value between two
-// exchanges, although none of the objects has changed. So an exchange changes the
-// versions of all keys of both databases. As with removed, a transaction can
-// fail for nothing.
+// exchanges are the positions at which SWAPDB last exchanged each database. A
+// watched key, present or absent, may have had another value between two
+// exchanges, although no object has changed. So an exchange changes the
+// versions of all keys of both databases. As with removed, a transaction may
+// fail without need.
 //
-// It is part of the state, from FeatureMend on.
+// exchanges is part of the state from FeatureMend on.
 type exchanges [Databases]Pos
 
-// append writes the exchanges into a snapshot, nothing if there were none.
+// append writes the exchanges into a snapshot. It writes nothing if there were
+// none.
 func (e *exchanges) append(b []byte) []byte {
 	if *e == (exchanges{}) {
 		return b
@@ -40,7 +43,7 @@ func (e *exchanges) append(b []byte) []byte {
 	return b
 }
 
-// exchanges reads what append has written.
+// exchanges reads the record that exchanges.append wrote.
 func (l *snapshotLoader) exchanges(d *decoder) error {
 	if l.m.exchanged != (exchanges{}) || l.m.features < FeatureMend {
 		return fmt.Errorf("exchanged databases: %w", ErrFormat)
@@ -56,13 +59,14 @@ func (l *snapshotLoader) exchanges(d *decoder) error {
 
 const (
 	removedBuckets = 4096
-	// absentVersion marks the version of an absent key: no position is as large.
+	// absentVersion is a bit that marks the version of an absent key. All
+	// positions are smaller.
 	absentVersion = Pos(1) << 62
 )
 
 func removedBucket(hash uint64) int { return int(hash >> (hashBits - 12)) }
 
-// add notes that an object was removed.
+// add records that an object was removed.
 func (r *removed) add(owner *seqOwner, o *object) {
 	if !r.counts {
 		return
@@ -76,10 +80,11 @@ func (r *removed) add(owner *seqOwner, o *object) {
 	r.sums.Set(owner, i, r.sums.At(i)+uint64(o.version))
 }
 
-// version is what WATCH remembers of an absent key: 0 if nothing that shares its
-// bucket was removed and its database was never exchanged. due is the object of the
-// key if it has expired and is still to be taken out, or nil. Neither part of the sum
-// ever becomes less, so the sum changes with each of them.
+// version returns the version of an absent key for WATCH. It is 0 if no key of
+// the bucket was removed and the database was never exchanged. due is the
+// object of the key if the key has expired and is not removed yet, else nil.
+// Both parts of the sum only grow, so the sum changes whenever one of them
+// does.
 func (r *removed) version(hash uint64, due *object, exchanged Pos) Pos {
 	if !r.counts {
 		return 0
@@ -97,8 +102,8 @@ func (r *removed) version(hash uint64, due *object, exchanged Pos) Pos {
 	return absentVersion | Pos(sum)&(absentVersion-1)
 }
 
-// append writes the buckets that are not 0 into a snapshot, nothing if they are not
-// counted.
+// append writes the buckets that are not 0 into a snapshot. It writes nothing
+// if removals are not counted.
 func (r *removed) append(b []byte) []byte {
 	if !r.counts {
 		return b
@@ -117,11 +122,11 @@ func (r *removed) append(b []byte) []byte {
 	return append(binary.AppendUvarint(append(b, recordRemoved), uint64(n)), list...)
 }
 
-// removed reads what append has written.
+// removed reads the record that removed.append wrote.
 func (l *snapshotLoader) removed(d *decoder) error {
 	r := &l.m.removed
 	if r.sums.Len() > 0 || r.counts && l.m.features < FeatureMend {
-		return fmt.Errorf("removed keys twice: %w", ErrFormat)
+		return fmt.Errorf("duplicate record of removed keys: %w", ErrFormat)
 	}
 	r.counts = true
 	l.m.features = max(l.m.features, FeatureAbsent)

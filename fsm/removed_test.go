@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// level starts an office whose leader knows a level.
+// level starts a leadership whose leader knows a feature version.
 func (f *feed) level(n int) {
 	f.t.Helper()
 	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n}))
@@ -19,8 +19,9 @@ func (f *feed) watch(key string) string {
 	return f.do(fsm.VersionCommand + " " + key)
 }
 
-// TestRemoved: the version of an absent key changes when the key is there and goes,
-// in whichever way, survives snapshots, and is nothing while the leader knows of none.
+// TestRemoved: the version of an absent key changes when the key is created and
+// removed, in every way to remove it. It survives snapshots. It is 0 while the
+// feature version is below FeatureAbsent.
 func TestRemoved(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET w 1", "DEL w")
@@ -40,7 +41,7 @@ func TestRemoved(t *testing.T) {
 		}
 		last = got
 	}
-	// Expired and still to be taken out, or taken out: the same.
+	// The version of an expired key is the same before and after its removal.
 	f.do("SET w 1 PX 1000")
 	deadline := f.stamp + 1_000_000_000
 	read := func(at int64) string {

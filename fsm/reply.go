@@ -1,11 +1,13 @@
 package fsm
 
 import (
-	"math"
 	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// kind is the RESP3 type of a reply; RESP2 falls back where it has no such type.
+// kind is the RESP3 type of a reply. In RESP2, a type that does not exist there
+// is encoded as the closest one that does.
 type kind byte
 
 const (
@@ -18,16 +20,16 @@ const (
 	kindArray
 	kindMap // elems are key, value, key, value
 	kindSet
-	kindDouble    // s is the text, if it is not FormatDouble's
+	kindDouble    // s is the text, if it differs from that of FormatDouble
 	kindBoolean   // n is 0 or 1
-	kindBigNumber // s holds the digits
-	kindVerbatim  // elems[0], if there is one, is the format
-	kindRaw       // s holds ready RESP bytes
-	kindNone      // nothing is written
+	kindBigNumber // s contains the digits
+	kindVerbatim  // elems[0], if present, is the format
+	kindRaw       // s contains encoded RESP
+	kindNone      // encoded as nothing
 )
 
-// Reply is what a command answers: a value, not yet bytes, so that clients,
-// MULTI and scripts are served by the same function.
+// Reply is the result of a command. It is a value that is not encoded yet, so
+// the same function of a command serves clients, MULTI and scripts.
 type Reply struct {
 	kind  kind
 	n     int64
@@ -36,7 +38,7 @@ type Reply struct {
 	elems []Reply
 }
 
-// Common replies.
+// These are common replies.
 var (
 	OK        = Reply{kind: kindSimple, s: "OK"}
 	Null      = Reply{kind: kindNull}
@@ -46,10 +48,11 @@ var (
 	One       = Int(1)
 )
 
-// Int is an integer reply.
+// Int returns an integer reply.
 func Int(n int64) Reply { return Reply{kind: kindInt, n: n} }
 
-// Bool is 1 or 0: Redis' commands answer integers, in RESP3 too.
+// Bool returns the integer 1 or 0. The commands of Redis answer integers in
+// RESP3 too.
 func Bool(b bool) Reply {
 	if b {
 		return One
@@ -57,32 +60,35 @@ func Bool(b bool) Reply {
 	return Zero
 }
 
-// Simple is a status line such as +OK.
+// Simple returns a status line such as +OK.
 func Simple(s string) Reply { return Reply{kind: kindSimple, s: s} }
 
-// Bulk is a binary-safe string.
+// Bulk returns a binary-safe string.
 func Bulk(s string) Reply { return Reply{kind: kindBulk, s: s} }
 
-// Error is an error line; text begins with its code ("ERR syntax error").
+// Error returns an error line; text begins with its code ("ERR syntax error").
 func Error(text string) Reply { return Reply{kind: kindError, s: text} }
 
-// ErrorResult is an error line that a script returned as its value, having ended
-// well: what the script wrote stays. Any other error of a script undoes it.
+// ErrorResult returns an error line that a script returned as its value. The
+// script has ended normally, so its writes stay. Any other error of a script
+// rolls the script back.
 func ErrorResult(text string) Reply { return Reply{kind: kindError, n: 1, s: text} }
 
-// Array is a list of replies.
+// Array returns a list of replies.
 func Array(elems []Reply) Reply { return Reply{kind: kindArray, elems: elems} }
 
-// Map is a RESP3 map, a flat array in RESP2; elems are key, value, key, value.
+// Map returns a RESP3 map, which is a flat array in RESP2. elems are key,
+// value, key, value.
 func Map(elems []Reply) Reply { return Reply{kind: kindMap, elems: elems} }
 
-// Set is a RESP3 set, an array in RESP2.
+// Set returns a RESP3 set, which is an array in RESP2.
 func Set(elems []Reply) Reply { return Reply{kind: kindSet, elems: elems} }
 
-// Double is a RESP3 double, a bulk string in RESP2.
+// Double returns a RESP3 double, which is a bulk string in RESP2.
 func Double(f float64) Reply { return Reply{kind: kindDouble, f: f} }
 
-// DecimalDouble is a double that is printed as it is written in text.
+// DecimalDouble returns a double that is printed exactly as text. It panics if
+// text is not a number.
 func DecimalDouble(text string) Reply {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -91,28 +97,29 @@ func DecimalDouble(text string) Reply {
 	return Reply{kind: kindDouble, f: f, s: text}
 }
 
-// Boolean is a RESP3 boolean, 1 or 0 in RESP2. Only scripts answer it.
+// Boolean returns a RESP3 boolean, which is 1 or 0 in RESP2. Only scripts
+// answer it.
 func Boolean(b bool) Reply {
 	r := Bool(b)
 	r.kind = kindBoolean
 	return r
 }
 
-// BigNumber is a RESP3 big number, a bulk string in RESP2.
+// BigNumber returns a RESP3 big number, which is a bulk string in RESP2.
 func BigNumber(digits string) Reply { return Reply{kind: kindBigNumber, s: digits} }
 
-// Verbatim is a RESP3 verbatim text, a bulk string in RESP2.
+// Verbatim returns a RESP3 verbatim text, which is a bulk string in RESP2.
 func Verbatim(s string) Reply { return Reply{kind: kindVerbatim, s: s} }
 
-// VerbatimAs is Verbatim with another format than txt: three letters.
+// VerbatimAs returns a verbatim text with the given three-letter format.
 func VerbatimAs(format, s string) Reply {
 	return Reply{kind: kindVerbatim, s: s, elems: []Reply{Bulk(format)}}
 }
 
-// Raw is a reply that is already encoded for the connection's protocol.
+// Raw returns a reply that is already encoded for the connection's protocol.
 func Raw(b []byte) Reply { return Reply{kind: kindRaw, s: string(b)} }
 
-// Strings is an array of bulk strings.
+// Strings returns an array of bulk strings.
 func Strings(ss ...string) Reply {
 	elems := make([]Reply, len(ss))
 	for i, s := range ss {
@@ -127,19 +134,19 @@ func (r Reply) IsError() bool { return r.kind == kindError }
 // failed reports whether the reply is an error that ended a script.
 func (r Reply) failed() bool { return r.kind == kindError && r.n == 0 }
 
-// Text returns the string of a simple, error, bulk or verbatim reply, or a double
-// as it is printed.
+// Text returns the string of a simple, error, bulk or verbatim reply, or the
+// printed form of a double.
 func (r Reply) Text() string {
 	if r.kind == kindDouble && r.s == "" {
-		return FormatDouble(r.f)
+		return number.FormatDouble(r.f)
 	}
 	return r.s
 }
 
-// Append encodes the reply for a connection that speaks RESP proto (2 or 3). A
-// list that grows beyond MaxReplyBytes is cut short there, since nobody may be
-// sent it: MGET of a million times the same large value must not take the memory
-// that it would take.
+// Append encodes the reply for a connection with RESP version proto (2 or 3).
+// It stops when a list grows beyond MaxReplyBytes, because such a reply is
+// never sent. Otherwise MGET of the same large value a million times would take
+// the memory of a million copies.
 func (r Reply) Append(dst []byte, proto int) []byte {
 	switch r.kind {
 	case kindNull:
@@ -192,6 +199,18 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 	case kindNone:
 		return dst
 	}
+	start := len(dst)
+	dst = r.appendHead(dst, proto)
+	for i := range r.elems {
+		if dst = r.elems[i].Append(dst, proto); len(dst)-start > MaxReplyBytes {
+			break
+		}
+	}
+	return dst
+}
+
+// appendHead appends the line before the elements of a list.
+func (r Reply) appendHead(dst []byte, proto int) []byte {
 	head := byte('*')
 	n := len(r.elems)
 	if proto >= 3 {
@@ -202,17 +221,11 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 			head = '~'
 		}
 	}
-	start := len(dst)
-	dst = AppendHead(dst, head, int64(n))
-	for i := range r.elems {
-		if dst = r.elems[i].Append(dst, proto); len(dst)-start > MaxReplyBytes {
-			break
-		}
-	}
-	return dst
+	return AppendHead(dst, head, int64(n))
 }
 
-// AppendHead appends a RESP line of a type byte and a number: ":1\r\n", "*3\r\n".
+// AppendHead appends a RESP line of a type byte and a number: ":1\r\n",
+// "*3\r\n".
 func AppendHead(dst []byte, typ byte, n int64) []byte {
 	dst = append(dst, typ)
 	dst = strconv.AppendInt(dst, n, 10)
@@ -221,7 +234,7 @@ func AppendHead(dst []byte, typ byte, n int64) []byte {
 
 func appendLine(dst []byte, typ byte, s string) []byte {
 	dst = append(dst, typ)
-	for i := 0; i < len(s); i++ { // a line break in a text would break the framing
+	for i := 0; i < len(s); i++ { // a line break inside a text would break the framing
 		if b := s[i]; b == '\r' || b == '\n' {
 			b = ' '
 			dst = append(dst, b)
@@ -236,21 +249,4 @@ func appendBulk(dst []byte, s string) []byte {
 	dst = AppendHead(dst, '$', int64(len(s)))
 	dst = append(dst, s...)
 	return append(dst, '\r', '\n')
-}
-
-// FormatDouble prints a double as Redis does: with 17 digits, and with those that
-// it has if it is integral and has no more.
-func FormatDouble(f float64) string {
-	switch {
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
-	case math.IsNaN(f):
-		return "nan"
-	}
-	if f == math.Trunc(f) && math.Abs(f) < 1e17 {
-		return strconv.FormatFloat(f, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(f, 'g', 17, 64)
 }

@@ -22,8 +22,8 @@ func scanReply(t *testing.T, reply string) (cursor string, keys []string) {
 	return lines[2], keys
 }
 
-// TestScan_Guarantee: a key that is there from the first call to the last is
-// returned, whatever is inserted and deleted between the calls.
+// TestScan_Guarantee: SCAN returns a key that exists from its first call to its
+// last, whatever is inserted and deleted between the calls.
 func TestScan_Guarantee(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -59,8 +59,8 @@ func TestScan_Guarantee(t *testing.T) {
 	}
 }
 
-// TestScan_Once: without changes every key is returned once, and a call returns
-// no more keys than it was asked for.
+// TestScan_Once: without changes, SCAN returns every key once, and a call
+// returns no more keys than requested.
 func TestScan_Once(t *testing.T) {
 	f := newFeed(t)
 	for i := range 500 {
@@ -92,8 +92,7 @@ func TestScan_Once(t *testing.T) {
 	}
 }
 
-// TestScan_Most: one call visits a bounded number of keys, however many it is
-// told to.
+// TestScan_Most: one call visits a bounded number of keys, whatever COUNT is.
 func TestScan_Most(t *testing.T) {
 	f := newFeed(t)
 	for i := 0; i <= fsm.ScanMost; {
@@ -111,7 +110,7 @@ func TestScan_Most(t *testing.T) {
 	}
 }
 
-// TestRandomkey: every key comes up.
+// TestRandomkey: RANDOMKEY returns every key at some time.
 func TestRandomkey(t *testing.T) {
 	f := newFeed(t)
 	f.do("MSET a 1 b 1 c 1 d 1 e 1")

@@ -1,11 +1,16 @@
 package fsm
 
-import "strings"
+import (
+	"strings"
 
-// Lua never runs in the machine. The leader rehearses a group with a script on
-// a fork (see Rehearsal) and puts the write commands that the script made, and
-// its reply, into the entry. Only scripts of which this program knows what they
-// do (nativescript.go) come through the log as they are.
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+// The machine never executes Lua when it applies an entry. The leader executes
+// a group with a script speculatively on a clone (see Speculation). The entry
+// then contains the write commands that the script called, and its reply. The
+// log contains a script call itself only if this program implements the script
+// natively (nativescript.go).
 
 const (
 	scriptNotesRW = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
@@ -14,25 +19,99 @@ const (
 )
 
 var scriptingCommands = []Command{
-	{Name: "eval", Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRW, "RW", "access update"), Group: "scripting", Since: "2.6.0", Complexity: "Depends on the script that is executed.", Syntax: "script numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a Lua script server side", Run: eval},
-	{Name: "evalsha", Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs("", "RW", "access update"), Group: "scripting", Since: "2.6.0", Complexity: "Depends on the script that is executed.", Syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a Lua script server side", Run: evalsha},
-	{Name: "eval_ro", Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs(scriptNotesRO, "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the script that is executed.", Syntax: "script numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a read-only Lua script server side", Run: eval},
-	{Name: "evalsha_ro", Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys, Specs: scriptSpecs("", "RO", "access"), Group: "scripting", Since: "7.0.0", Complexity: "Depends on the script that is executed.", Syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]", Doc: "Execute a read-only Lua script server side", Run: evalsha},
-	{Name: "script", Arity: -2, Group: "scripting", Since: "2.6.0", Complexity: "Depends on subcommand.", Syntax: "DEBUG | EXISTS | FLUSH | HELP | KILL | LOAD [arg ...]", Doc: "A container for Lua scripts management commands", Run: script, Sub: []Command{
-		{Name: "debug", Arity: 3, Flags: NoScript, Group: "scripting", Since: "3.2.0", Complexity: "O(1)", Syntax: "<YES | SYNC | NO>", Doc: "Set the debug mode for executed scripts.", Run: scriptDebug},
-		{Name: "exists", Arity: -3, Flags: NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).", Syntax: "sha1 [sha1 ...]", Doc: "Check existence of scripts in the script cache.", Tips: []string{"request_policy:all_shards", "response_policy:agg_logical_and"}, Run: scriptExists},
-		{Name: "flush", Arity: -2, Flags: MayWrite | NoScript, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the number of scripts in cache", History: []Change{{"6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers."}}, Syntax: "[ASYNC | SYNC]", Doc: "Remove all the scripts from the script cache.", Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"}, Run: scriptFlush},
-		{Name: "help", Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0", Complexity: "O(1)", Doc: "Show helpful text about the different subcommands", Run: func(*Ctx, [][]byte) Reply { return scriptHelp }},
-		{Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "2.6.0", Complexity: "O(1)", Doc: "Kill the script currently in execution.", Tips: []string{"request_policy:all_shards", "response_policy:one_succeeded"}, Run: scriptKill},
-		{Name: "load", Arity: 3, Flags: MayWrite | Scripted | NoScript | Stale, Group: "scripting", Since: "2.6.0", Complexity: "O(N) with N being the length in bytes of the script body.", Syntax: "script", Doc: "Load the specified Lua script into the script cache.", Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"}, Run: scriptLoad},
-	}},
+	{
+		Name: "eval", Run: eval, Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys,
+		Specs: scriptSpecs(scriptNotesRW, "RW", "access update"),
+		Group: "scripting", Since: "2.6.0",
+		Complexity: "Depends on the script that is executed.",
+		Syntax:     "script numkeys [key [key ...]] [arg [arg ...]]",
+		Doc:        "Execute a Lua script server side",
+	},
+	{
+		Name: "evalsha", Run: evalsha, Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys,
+		Specs: scriptSpecs("", "RW", "access update"),
+		Group: "scripting", Since: "2.6.0",
+		Complexity: "Depends on the script that is executed.",
+		Syntax:     "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+		Doc:        "Execute a Lua script server side",
+	},
+	{
+		Name: "eval_ro", Run: eval, Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys,
+		Specs: scriptSpecs(scriptNotesRO, "RO", "access"),
+		Group: "scripting", Since: "7.0.0",
+		Complexity: "Depends on the script that is executed.",
+		Syntax:     "script numkeys [key [key ...]] [arg [arg ...]]",
+		Doc:        "Execute a read-only Lua script server side",
+	},
+	{
+		Name: "evalsha_ro", Run: evalsha, Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys,
+		Specs: scriptSpecs("", "RO", "access"),
+		Group: "scripting", Since: "7.0.0",
+		Complexity: "Depends on the script that is executed.",
+		Syntax:     "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+		Doc:        "Execute a read-only Lua script server side",
+	},
+	{Name: "script", Run: script, Arity: -2,
+		Group: "scripting", Since: "2.6.0",
+		Complexity: "Depends on subcommand.",
+		Syntax:     "DEBUG | EXISTS | FLUSH | HELP | KILL | LOAD [arg ...]",
+		Doc:        "A container for Lua scripts management commands", Sub: []Command{
+			{
+				Name: "debug", Run: scriptDebug, Arity: 3, Flags: NoScript,
+				Group: "scripting", Since: "3.2.0",
+				Complexity: "O(1)",
+				Syntax:     "<YES | SYNC | NO>",
+				Doc:        "Set the debug mode for executed scripts.",
+			},
+			{
+				Name: "exists", Run: scriptExists, Arity: -3, Flags: NoScript,
+				Group: "scripting", Since: "2.6.0",
+				Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
+				Syntax:     "sha1 [sha1 ...]",
+				Doc:        "Check existence of scripts in the script cache.",
+				Tips:       []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
+			},
+			{
+				Name: "flush", Run: scriptFlush, Arity: -2, Flags: MayWrite | NoScript,
+				Group: "scripting", Since: "2.6.0",
+				Complexity: "O(N) with N being the number of scripts in cache",
+				History:    []Change{{"6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers."}},
+				Syntax:     "[ASYNC | SYNC]",
+				Doc:        "Remove all the scripts from the script cache.",
+				Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+			},
+			{
+				Name: "help", Run: func(*Ctx, [][]byte) Reply { return scriptHelp }, Arity: 2, Flags: Loading | Stale,
+				Group: "scripting", Since: "5.0.0",
+				Complexity: "O(1)",
+				Doc:        "Show helpful text about the different subcommands",
+			},
+			{
+				Name: "kill", Run: scriptKill, Arity: 2, Flags: NoScript | AllowBusy,
+				Group: "scripting", Since: "2.6.0",
+				Complexity: "O(1)",
+				Doc:        "Kill the script currently in execution.",
+				Tips:       []string{"request_policy:all_shards", "response_policy:one_succeeded"},
+			},
+			{
+				Name: "load", Run: scriptLoad, Arity: 3, Flags: MayWrite | Scripted | NoScript | Stale,
+				Group: "scripting", Since: "2.6.0",
+				Complexity: "O(N) with N being the length in bytes of the script body.",
+				Syntax:     "script",
+				Doc:        "Load the specified Lua script into the script cache.",
+				Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+			},
+		}},
 }
 
 func scriptSpecs(notes, mode, flags string) []KeySpec {
-	return []KeySpec{{Keys: Keys{First: 2, Step: 1}, NumKeys: true, Access: Access{Mode: mode, Flags: flags, Notes: notes}}}
+	return []KeySpec{{
+		Keys: Keys{First: 2, Step: 1}, NumKeys: true, Access: Access{Mode: mode, Flags: flags, Notes: notes},
+	}}
 }
 
-// Texts of scripting errors. The first five are Redis' own, to the letter.
+// These are error texts of scripting. The first five are Redis' own, to the
+// letter.
 const (
 	msgNoScript      = "NOSCRIPT No matching script. Please use EVAL."
 	msgNegativeKeys  = "ERR Number of keys can't be negative"
@@ -42,10 +121,11 @@ const (
 	msgDebugMode     = "ERR Use SCRIPT DEBUG YES/SYNC/NO"
 	msgNoDebugger    = "ERR SCRIPT DEBUG is not supported: there is no debugger"
 	msgNoInterpreter = "ERR this program has no interpreter for scripts, it only knows some by their SHA1"
-	msgNotRehearsed  = "ERR script reached the log without having been run by the leader"
+	msgNotSpeculated = "ERR script reached the log without having been run by the leader"
 )
 
-// scriptKeys finds the keys of a script, which its second argument counts.
+// scriptKeys returns the positions of the keys of a script. The second argument
+// is their number.
 func scriptKeys(args [][]byte) []int {
 	keys, _, fail := scriptArgs(args)
 	if fail != "" {
@@ -58,9 +138,10 @@ func scriptKeys(args [][]byte) []int {
 	return pos
 }
 
-// scriptArgs splits what follows the script into keys and arguments.
+// scriptArgs splits the arguments after the script into keys and other
+// arguments.
 func scriptArgs(args [][]byte) (keys, argv [][]byte, fail string) {
-	n, ok := parseInt(args[2])
+	n, ok := number.ParseInt(args[2])
 	switch {
 	case !ok:
 		return nil, nil, msgNotInt
@@ -72,8 +153,8 @@ func scriptArgs(args [][]byte) (keys, argv [][]byte, fail string) {
 	return args[3 : 3+n], args[3+n:], ""
 }
 
-// interpreted reports whether a call has to be rehearsed by the leader because
-// it needs the interpreter.
+// interpreted reports whether a call needs the interpreter, so that the leader
+// has to execute it speculatively.
 func (cmd *Command) interpreted(args [][]byte) bool {
 	if cmd.Flags&Scripted == 0 {
 		return false
@@ -84,13 +165,13 @@ func (cmd *Command) interpreted(args [][]byte) bool {
 	case "evalsha":
 		var buf [shaLen]byte
 		return len(args[1]) == shaLen && !isNative(viewString(lowerSHA(&buf, args[1])), args)
-	case "load": // of SCRIPT, or of FUNCTION
+	case "load": // of SCRIPT or FUNCTION
 		return fold(args[0], "FUNCTION") || native[SHA1(args[2])] == nil
 	}
 	return true
 }
 
-// lowerSHA writes the name of a script into buf, in lower case.
+// lowerSHA writes the SHA1 of a script into buf, in lower case.
 func lowerSHA(buf *[shaLen]byte, sha []byte) []byte {
 	for i, b := range sha {
 		if 'A' <= b && b <= 'Z' {
@@ -122,7 +203,7 @@ func eval(c *Ctx, args [][]byte) Reply {
 }
 
 func evalsha(c *Ctx, args [][]byte) Reply {
-	if len(args[1]) != shaLen { // before anything else, as in Redis
+	if len(args[1]) != shaLen { // checked before everything else, as in Redis
 		return Error(msgNoScript)
 	}
 	var buf [shaLen]byte
@@ -137,40 +218,45 @@ func evalsha(c *Ctx, args [][]byte) Reply {
 	}
 	if n := c.nativeFor(sha, args, keys, argv); n != nil {
 		if now := c.scriptClock(); now != 0 && c.m.scripts.stale(sha, now, scriptUseEvery) {
-			c.cacheScript(strings.Clone(sha), []byte(body), false) // known, so there is room
+			c.cacheScript(strings.Clone(sha), []byte(body), false) // the script is in the cache, so there is room for it
 		}
 		return n.call(c, sha, keys, argv)
 	}
 	return c.script(strings.Clone(sha), []byte(body), keys, argv, readOnlyScript(args))
 }
 
-// readOnlyScript tells EVAL_RO and EVALSHA_RO from EVAL and EVALSHA.
+// readOnlyScript reports whether the command is EVAL_RO, EVALSHA_RO or
+// FCALL_RO.
 func readOnlyScript(args [][]byte) bool { return args[0][len(args[0])-1]|0x20 == 'o' }
 
-// script runs a script by the interpreter of the leader, or of the node that
-// reads.
+// script executes a script with the interpreter of the leader, or of the node
+// that executes a read.
 func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool) Reply {
 	if refusal := c.interpreter(); refusal != "" {
 		return Error(refusal)
 	}
-	return c.interpret(ScriptCall{SHA: sha, Body: body, Keys: keys, Args: argv, ReadOnly: readOnly, Proto: c.proto, Seed: c.random()})
+	return c.interpret(ScriptCall{
+		SHA: sha, Body: body, Keys: keys, Args: argv,
+		ReadOnly: readOnly, Proto: c.proto, Seed: c.random(),
+	})
 }
 
-// interpreter says why there is no interpreter to be had, "" if there is one.
+// interpreter returns the reason for which no script can be interpreted, "" if
+// it can.
 func (c *Ctx) interpreter() (refusal string) {
 	switch {
 	case c.rec == nil && !c.readOnly:
-		return msgNotRehearsed
+		return msgNotSpeculated
 	case c.runner == nil:
 		if c.rec != nil {
-			c.rec.replaced() // by this error: other nodes know no better
+			c.rec.replaced() // the error is logged, because other nodes may have an interpreter
 		}
 		return msgNoInterpreter
 	}
 	return ""
 }
 
-// cacheScript puts a script into the cache. It returns an error, or nothing.
+// cacheScript puts a script into the cache. It returns an error or None.
 func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) {
 	now := c.scriptClock()
 	if c.readOnly {
@@ -189,8 +275,8 @@ func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) 
 	return None
 }
 
-// scriptClock is the lease clock by which uses of scripts are noted, 0 before
-// FeatureBudget.
+// scriptClock returns the lease clock for recording uses of scripts, and 0
+// before FeatureBudget.
 func (c *Ctx) scriptClock() int64 {
 	if c.m.features < FeatureBudget {
 		return 0
@@ -198,12 +284,13 @@ func (c *Ctx) scriptClock() int64 {
 	return max(c.now, 1)
 }
 
-// cacheCommand is how the effects of an EVAL put its script into the cache.
+// cacheCommand is the logged effect of an EVAL that puts its script into the
+// cache.
 const cacheCommand = "_script"
 
 func cacheEvaluated(c *Ctx, args [][]byte) Reply { return c.cacheScript(SHA1(args[1]), args[1], false) }
 
-// script runs a subcommand of SCRIPT.
+// script executes a subcommand of SCRIPT.
 func script(c *Ctx, args [][]byte) Reply {
 	sub := c.m.table.Find(args[0]).FindSub(args[1])
 	switch {
@@ -222,7 +309,7 @@ func scriptLoad(c *Ctx, args [][]byte) Reply {
 	sha := SHA1(args[2])
 	if _, known := c.m.scripts.get(sha); !known && c.rec != nil && c.runner != nil && native[sha] == nil {
 		if text := c.runner.CompileScript(args[2]); text != "" {
-			c.rec.replaced() // other nodes could not say so
+			c.rec.replaced() // the error is logged, because other nodes do not compile the script
 			return Error(text)
 		}
 	}
@@ -250,11 +337,12 @@ func scriptFlush(c *Ctx, args [][]byte) Reply {
 	return OK
 }
 
-// scriptKill asks the node that reads. In a group that goes through the log it
-// stands behind the script that it might have killed.
+// scriptKill ends a script of the node that executes SCRIPT KILL as a read. In
+// a group that goes through the log c.scripts is nil: the command is ordered
+// after the script that it could have ended.
 func scriptKill(c *Ctx, args [][]byte) Reply { return c.killScript(false) }
 
-// killScript ends a function, or a script that is none.
+// killScript ends a running function, or a running script if function is false.
 func (c *Ctx) killScript(function bool) Reply {
 	if c.scripts == nil {
 		return Error(msgNotBusy)

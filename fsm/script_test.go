@@ -18,7 +18,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata answer into them; then read the diff")
 
 // TestScripts runs the scripts in testdata. A line that begins with "> " is
-// input, the lines below it are what must come back, "#" begins a comment.
+// input, the lines below it are the expected output, "#" begins a comment.
 // Every script runs on two machines, one of which is replaced by a restored
 // snapshot of itself at every "snapshot"; their answers and their states at the
 // end must be equal.
@@ -26,20 +26,20 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata an
 //	SET k v                a command: writes go through the log, reads do not
 //	log GET k              a read that goes through the log
 //	local GET k            a read by the log's clock, as on a READONLY connection
-//	clock +500ms, wall -1h what the leader will stamp next; the clocks move only here
+//	clock +500ms, wall -1h the next stamp of the leader; only this advances the clocks
 //	tick                   an entry without groups
 //	resp 3, db 1           for the commands that follow
 //	pipeline … end         commands of one group
-//	watch k                remember a version for the next multi
+//	watch k                get a version for the next multi
 //	multi … exec           a transaction
 //	snapshot               see above
-//	fork, fork GET k       fork the machine, run a command on the fork (on its own)
-//	term 3                 a leader of term 3 opens its office
+//	fork, fork GET k       clone the machine, run a command only on the clone
+//	term 3                 a TermStart of term 3
 //	stale 2 SET k v        an entry stamped in term 2, appended in the current one
 //	session n2/1 5 ack 3 INCR k    group 5 of a session
-//	session n2/1           what the machine remembers of it
-//	origin 7, node n2/1    whose connection sends the commands that follow
-//	waiters                who waits, and who was served; unwait 7, waited 7
+//	session n2/1           the state of the session
+//	origin 7, node n2/1    the connection that sends the commands that follow
+//	waiters                the waiters, open and served; unwait 7, waited 7
 //	stats, len, clocks     counters; keys of all databases; the machine's clock
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -88,12 +88,12 @@ func runScript(t *testing.T, file string) {
 	}
 }
 
-// script is a run of one script: a leader's clocks and two machines.
+// script is one run of a script: the clocks of a leader, and two machines.
 type script struct {
 	t        *testing.T
 	table    *fsm.Table
-	machines [2]*fsm.Machine // the second one lives through snapshots
-	fork     *fsm.Machine
+	machines [2]*fsm.Machine // the second one is restored from snapshots
+	clone    *fsm.Machine
 
 	index uint64
 	term  uint64
@@ -125,7 +125,7 @@ func (s *script) header() fsm.Header {
 	return fsm.Header{Term: s.term, Stamp: int64(s.stamp), Wall: s.wall.UnixMicro(), Seed: s.index * 7}
 }
 
-// apply hands an entry to both machines and returns what the first made of it.
+// apply applies an entry to both machines and returns the result of the first.
 func (s *script) apply(data []byte) *fsm.Result {
 	s.t.Helper()
 	s.index++
@@ -147,7 +147,7 @@ func (s *script) openTerm(term uint64) {
 	s.apply(fsm.AppendTermStart(nil, s.header(), fsm.TermStart{NodeID: "n1", Instance: "i1", Boot: 1, ClusterID: "c1", Features: fsm.MaxFeatures}))
 }
 
-// compare checks that the machines are the same to the last byte.
+// compare checks that the states of the machines are equal, byte for byte.
 func (s *script) compare() {
 	s.t.Helper()
 	i0, h0 := s.machines[0].Hash()
@@ -233,9 +233,9 @@ func (s *script) line(input string) []string {
 		s.machines[1] = restore(s.t, snapshotOf(s.t, s.machines[1]))
 	case "fork":
 		if rest != "" {
-			return s.onFork(args[1:])
+			return s.onClone(args[1:])
 		}
-		s.fork = s.machines[0].Fork()
+		s.clone = s.machines[0].Clone()
 	case "term":
 		s.openTerm(uint64(s.number(rest)))
 	case "stale":
@@ -281,7 +281,7 @@ func (s *script) number(text string) int {
 	return n
 }
 
-// find returns the row and the arguments for words.
+// find returns the row of a command line, and its arguments.
 func (s *script) find(words []string) (*fsm.Command, [][]byte) {
 	s.t.Helper()
 	cmd := s.table.Find([]byte(words[0]))
@@ -318,7 +318,7 @@ func (s *script) command(words []string) []string {
 	return nil
 }
 
-// run sends a group the way that it has to go.
+// run sends a group as a read or through the log, as its commands require.
 func (s *script) run(g *fsm.Group) []string {
 	s.t.Helper()
 	if g.Write {
@@ -341,12 +341,12 @@ func (s *script) read(m *fsm.Machine, g *fsm.Group, now int64) []string {
 	if now == 0 {
 		wall = 0
 	}
-	reply, overdue, err := m.Read(nil, fsm.ReadRequest{Body: g.Bytes(), Now: now, Wall: wall, Seed: 1})
+	reply, expiryPending, err := m.Read(nil, fsm.ReadRequest{Body: g.Bytes(), Now: now, Wall: wall, Seed: 1})
 	if err != nil {
 		s.t.Fatalf("read: %v", err)
 	}
-	if overdue {
-		return []string{"overdue"}
+	if expiryPending {
+		return []string{"expiry pending"}
 	}
 	return show(reply)
 }
@@ -380,12 +380,12 @@ func (s *script) woken(res *fsm.Result) []string {
 	return out
 }
 
-// waiters prints who waits.
+// waiters prints the waiters.
 func (s *script) waiters() []string {
 	out := []string{fmt.Sprintf("%d wait", s.machines[1].Waiting())}
 	for _, ws := range s.machines[1].WaitSessions() {
 		line := ws.ID.String()
-		if ws.Held {
+		if ws.Suspended {
 			line += " held"
 		}
 		for _, n := range s.machines[1].WaitersOf(ws.ID) {
@@ -397,7 +397,7 @@ func (s *script) waiters() []string {
 	return out
 }
 
-// waiterOf returns the waiter of a connection of the present node.
+// waiterOf returns the waiter of a connection of the current node.
 func (s *script) waiterOf(origin string) fsm.Pos {
 	s.t.Helper()
 	for _, n := range s.machines[1].WaitersOf(s.node) {
@@ -422,7 +422,7 @@ func (s *script) groupResult(g fsm.GroupResult) []string {
 	return show(g.Reply)
 }
 
-// stale applies an entry that another term's leader stamped.
+// stale applies an entry that was stamped in another term.
 func (s *script) stale(term uint64, words []string) []string {
 	s.t.Helper()
 	h := s.header()
@@ -432,7 +432,7 @@ func (s *script) stale(term uint64, words []string) []string {
 	return s.groupResult(s.apply(b.Encode(h)).Groups[0])
 }
 
-// session sends a numbered group, or prints what is remembered.
+// session sends a numbered group, or prints the state of a session.
 func (s *script) session(args []string) []string {
 	s.t.Helper()
 	id := s.sessionID(args[0])
@@ -454,17 +454,18 @@ func (s *script) session(args []string) []string {
 	return s.groupResult(s.apply(b.Encode(s.header())).Groups[0])
 }
 
-// onFork runs a command on the fork alone, outside the log.
-func (s *script) onFork(words []string) []string {
+// onFork runs a command on the clone alone, outside the log.
+func (s *script) onClone(words []string) []string {
 	s.t.Helper()
-	reply, err := fsm.RunOn(s.fork, s.groupOf(words).Bytes())
+	reply, err := fsm.RunOn(s.clone, s.groupOf(words).Bytes())
 	if err != nil {
 		s.t.Fatalf("on the fork: %v", err)
 	}
 	return show(reply)
 }
 
-// show splits a reply into lines, hides where in the log a waiter stands and makes other bytes visible.
+// show splits a reply into lines, replaces the log position of a waiter and
+// escapes other bytes.
 func show(reply []byte) []string {
 	var out []string
 	if _, timeout, ok := fsm.Waiting(reply); ok {

@@ -10,53 +10,56 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Bounds of the script cache. From FeatureBudget on, a new script takes the place of
-// those that were not used for the longest time, whether they came with EVAL or
-// SCRIPT LOAD: a program that builds a script for every call, or loads scripts
-// without an end, must neither fill the memory of all nodes nor keep the scripts of
-// others out. Before, the scripts of EVAL made room, the oldest first, and those
-// of SCRIPT LOAD stayed until SCRIPT FLUSH.
+// These limits bound the script cache. From FeatureBudget on, a new script
+// evicts the scripts that were not used for the longest time, no matter whether
+// EVAL or SCRIPT LOAD added them. A program that builds a new script for every
+// call, or loads scripts without end, must neither fill the memory of all nodes
+// nor keep the scripts of other programs out of the cache. Before
+// FeatureBudget, only scripts of EVAL were evicted, the oldest first; those of
+// SCRIPT LOAD stayed until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20
 	maxEvalScripts  = 500
-	scriptOverhead  = 256 // of a cached script, beside its text
+	scriptOverhead  = 256 // of a cached script, besides its text
 	msgScriptCache  = "ERR script cache is full (32 MiB), use SCRIPT FLUSH"
 	msgScriptLength = "ERR script is longer than 1 MiB"
 )
 
-// SHA1 returns the name of a script: 40 lower-case hexadecimal digits.
+// SHA1 returns the SHA1 of a script in 40 lower-case hexadecimal digits, by
+// which EVALSHA names it.
 func SHA1(script []byte) string {
 	sum := sha1.Sum(script)
 	return hex.EncodeToString(sum[:])
 }
 
-// scriptUseEvery is how old the mark of a script's last use may become, in
-// nanoseconds of the lease clock, before a further use renews it: a mark is a change
-// of the state. Uses by read-only scripts, which do not go through the log, renew it
-// later.
+// These are ages, in nanoseconds of the lease clock. A use of a script updates
+// the recorded time of its last use only if that is older: the update changes
+// the state. Read-only scripts do not go through the log, so their uses update
+// it less often.
 const (
 	scriptUseEvery     = int64(60e9)
 	scriptReadUseEvery = int64(600e9)
 )
 
-// scriptCache holds the scripts that EVALSHA finds. It is state like the keys:
-// replicated, and in snapshots, so that a script outlives the leader.
+// scriptCache contains the scripts that EVALSHA can call. Like the keys, it is
+// part of the state: it is replicated, and snapshots contain it, so scripts
+// survive a change of leader.
 type scriptCache struct {
 	bodies *btree.Map[string, cachedScript] // by SHA1
-	evals  *btree.BTreeG[scriptUse]         // of EVAL, the longest unused first
-	loaded *btree.BTreeG[scriptUse]         // of SCRIPT LOAD, in the same order
+	evals  *btree.BTreeG[scriptUse]         // scripts of EVAL, least recently used first
+	loaded *btree.BTreeG[scriptUse]         // scripts of SCRIPT LOAD, in the same order
 	bytes  int
 }
 
 type cachedScript struct {
 	body   string
-	at     Pos   // log position at which it came, unique among the scripts
-	pinned bool  // by SCRIPT LOAD
-	used   int64 // lease clock of the last use that was noted, 0 before FeatureBudget
+	at     Pos   // log position at which it was added, unique among the scripts
+	pinned bool  // added by SCRIPT LOAD
+	used   int64 // lease clock of the last recorded use, 0 before FeatureBudget
 }
 
-// scriptUse is the place of a script in the order of use.
+// scriptUse is the position of a script in the order of use.
 type scriptUse struct {
 	used int64
 	at   Pos
@@ -72,8 +75,8 @@ func newScriptCache() scriptCache {
 	return scriptCache{bodies: new(btree.Map[string, cachedScript]), evals: order(), loaded: order()}
 }
 
-// fork returns a copy whose further life is its own, in O(1).
-func (s *scriptCache) fork() scriptCache {
+// clone returns an independent copy. It takes O(1).
+func (s *scriptCache) clone() scriptCache {
 	return scriptCache{s.bodies.Copy(), s.evals.IsoCopy(), s.loaded.IsoCopy(), s.bytes}
 }
 
@@ -85,16 +88,16 @@ func (s *scriptCache) get(sha string) (body string, known bool) {
 	return e.body, known
 }
 
-// stale reports whether a use of a script is to be noted: it is not in the cache, or
-// the mark of its last use is older than every.
+// stale reports whether a use of a script must be recorded: the script is not
+// in the cache, or its last recorded use is at least every nanoseconds ago.
 func (s *scriptCache) stale(sha string, now, every int64) bool {
 	e, known := s.bodies.Get(sha)
 	return !known || now-e.used >= every
 }
 
-// add puts a script into the cache and says whether there is room. changed is
-// false if it was there before, as it is now. now is the lease clock from
-// FeatureBudget on, 0 before.
+// add puts a script into the cache. ok is false if there is no room. changed is
+// false if the cache already contains it in the same way. now is the lease
+// clock from FeatureBudget on, and 0 before.
 func (s *scriptCache) add(sha, body string, at Pos, pinned bool, now int64) (changed, ok bool) {
 	used := now
 	if e, known := s.bodies.Get(sha); known {
@@ -125,7 +128,7 @@ func (s *scriptCache) add(sha, body string, at Pos, pinned bool, now int64) (cha
 	return true, true
 }
 
-// insert adds a script for which there is room.
+// insert adds a script for which there is room, at a free position.
 func (s *scriptCache) insert(sha string, e cachedScript) {
 	for s.taken(e) {
 		e.at++
@@ -133,14 +136,14 @@ func (s *scriptCache) insert(sha string, e cachedScript) {
 	s.put(sha, e)
 }
 
-// put adds a script at its own place.
+// put adds a script at the position in e.
 func (s *scriptCache) put(sha string, e cachedScript) {
 	s.bodies.Set(sha, e)
 	s.order(e.pinned).Set(scriptUse{e.used, e.at, sha})
 	s.bytes += len(e.body) + scriptOverhead
 }
 
-// taken reports whether another script stands at the place of e in the order.
+// taken reports whether another script has the position of e in the order.
 func (s *scriptCache) taken(e cachedScript) bool {
 	use := scriptUse{used: e.used, at: e.at}
 	_, eval := s.evals.Get(use)
@@ -161,13 +164,13 @@ func (s *scriptCache) remove(sha string, e cachedScript) {
 	s.bytes -= len(e.body) + scriptOverhead
 }
 
-// Marks of a script in a snapshot.
+// These are the flags of a script in a snapshot.
 const (
 	scriptPinned = 1
 	scriptUsed   = 2 // the lease clock of its last use follows
 )
 
-// appendScript writes a script for a snapshot.
+// appendScript writes a script into a snapshot.
 func appendScript(b []byte, e cachedScript) []byte {
 	mark := byte(0)
 	if e.pinned {
@@ -183,7 +186,7 @@ func appendScript(b []byte, e cachedScript) []byte {
 	return appendString(b, e.body)
 }
 
-// script reads what appendScript wrote behind the kind of the record.
+// script reads the record that appendScript wrote.
 func (l *snapshotLoader) script(d *decoder) error {
 	e := cachedScript{}
 	mark := d.byte()
@@ -200,14 +203,15 @@ func (l *snapshotLoader) script(d *decoder) error {
 		return fmt.Errorf("script %s with mark %d: %w", sha, mark, ErrFormat)
 	}
 	s := &l.m.scripts
-	if _, known := s.bodies.Get(sha); known || s.bytes+len(body)+scriptOverhead > maxScriptCache || !e.pinned && s.evals.Len() >= maxEvalScripts {
-		return fmt.Errorf("script %s twice, or too many scripts: %w", sha, ErrFormat)
+	_, known := s.bodies.Get(sha)
+	if known || s.bytes+len(body)+scriptOverhead > maxScriptCache || !e.pinned && s.evals.Len() >= maxEvalScripts {
+		return fmt.Errorf("duplicate script %s, or too many scripts: %w", sha, ErrFormat)
 	}
 	e.body = string(body)
 	if _, taken := s.order(e.pinned).Get(scriptUse{used: e.used, at: e.at}); taken {
-		return fmt.Errorf("script %s at the place of another: %w", sha, ErrFormat)
+		return fmt.Errorf("script %s at the position of another script: %w", sha, ErrFormat)
 	}
 	s.put(sha, e)
-	l.objects++ // the count at the end is of keys and scripts
+	l.objects++ // the count at the end includes scripts
 	return nil
 }

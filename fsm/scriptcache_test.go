@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// features puts a feature version into effect.
+// features sets a feature version.
 func (s *stage) features(n int) {
 	s.t.Helper()
 	s.index++
@@ -20,7 +20,7 @@ func (s *stage) features(n int) {
 	}
 }
 
-// exists reports which of the scripts the cache holds.
+// exists reports for each script whether the cache contains it.
 func (s *stage) exists(bodies ...string) string {
 	s.t.Helper()
 	c := "SCRIPT|EXISTS"
@@ -31,9 +31,9 @@ func (s *stage) exists(bodies ...string) string {
 	return s.commit()
 }
 
-// TestScriptCache_ByUse: a client that loads scripts without an end evicts those
-// that nobody uses, its own among them. It can neither keep an EVAL from running nor
-// push out what others use.
+// TestScriptCache_ByUse: a client that loads scripts without end evicts the
+// least recently used scripts, including its own. It can neither prevent an
+// EVAL nor evict scripts that are in use.
 func TestScriptCache_ByUse(t *testing.T) {
 	s := newStage(t)
 	s.features(fsm.MaxFeatures)
@@ -68,7 +68,7 @@ func TestScriptCache_ByUse(t *testing.T) {
 	}
 }
 
-// TestScriptCache_Native: a script that the machine runs by itself counts as used.
+// TestScriptCache_Native: executing a native script counts as a use.
 func TestScriptCache_Native(t *testing.T) {
 	const unlock = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 	s := newStage(t)
@@ -86,8 +86,8 @@ func TestScriptCache_Native(t *testing.T) {
 	}
 }
 
-// TestScriptCache_ReadOnlyUse: a read-only script goes through the log again when its
-// last use was noted long ago, and not before.
+// TestScriptCache_ReadOnlyUse: a read-only script goes through the log again
+// only if its last recorded use is old.
 func TestScriptCache_ReadOnlyUse(t *testing.T) {
 	s := newStage(t)
 	s.features(fsm.MaxFeatures)
@@ -98,7 +98,7 @@ func TestScriptCache_ReadOnlyUse(t *testing.T) {
 		g.Reset(2, 1)
 		cmd, args := s.words("EVALSHA_RO|" + fsm.SHA1([]byte("GET k")) + "|0")
 		g.Command(cmd, 0, args)
-		_, _, err := s.m.Fork().Read(nil, fsm.ReadRequest{Runner: s.runner, Body: g.Bytes(), Now: s.stamp})
+		_, _, err := s.m.Clone().Read(nil, fsm.ReadRequest{Runner: s.runner, Body: g.Bytes(), Now: s.stamp})
 		return err
 	}
 	if err := read(); err != nil {

@@ -3,37 +3,40 @@ package fsm
 import (
 	"slices"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// Errors of redis.call, Redis' own to the letter. The interpreter puts the tail
-// behind them that names the script and the line.
+// These are the errors of redis.call, Redis' own to the letter. The interpreter
+// appends the tail that names the script and the line.
 const (
 	msgScriptUnknown  = "ERR Unknown Redis command called from script"
 	msgScriptArity    = "ERR Wrong number of args calling Redis command from script"
 	msgScriptNotHere  = "ERR This Redis command is not allowed from script"
 	msgScriptNoGuard  = "ERR this program cannot check what the user may run from a script"
+	msgScriptWork     = "BUSY the writes of the script would take longer than --max-write-time on every node: nothing of it was done, divide it"
 	msgScriptReadOnly = "ERR Write commands are not allowed from read-only scripts."
 )
 
-// scriptRun is a script that the interpreter runs.
+// scriptRun is one execution of a script by the interpreter.
 type scriptRun struct {
 	c        *Ctx
 	readOnly bool
-	// before is the state before the script's first write, and effects and n what
-	// had been recorded then.
+	// before is the state before the script's first write. effects and n are
+	// the recorded effects before the script.
 	before  *Machine
 	effects int
 	n       int
-	ready   int // keys that somebody waits for
-	// keys are those that the script was called with, and tracked is set while they
-	// need not be tracked again: see tracks.
+	ready   int // length of Ctx.readyList before the script
+	// keys are the keys that the script was called with. tracked is set while
+	// they need not be recorded as read again: see track.
 	keys    [][]byte
 	tracked bool
-	refused string // why nothing of it may stay, whatever the script makes of it
+	refused string // error that rolls the script back, even if the script ends normally
 }
 
-// interpret runs a script and puts it into the cache, where it stays even if the
-// script ends with an error and has changed nothing else.
+// interpret executes a script and puts it into the cache. It stays in the cache
+// even if it ends with an error.
 func (c *Ctx) interpret(call ScriptCall) Reply {
 	rec := c.rec
 	if rec != nil {
@@ -46,7 +49,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	if refusal := c.cacheScript(call.SHA, call.Body, false); refusal.IsError() {
 		return refusal
 	}
-	if c.unlogged { // to be run elsewhere
+	if c.unlogged { // the group must go through the log
 		return Null
 	}
 	if rec != nil && c.changes != changes {
@@ -55,7 +58,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	return c.perform(call)
 }
 
-// perform runs a script, or calls a function, on the fork: all or nothing.
+// perform executes a script, or calls a function. An error rolls it back.
 func (c *Ctx) perform(call ScriptCall) Reply {
 	rec := c.rec
 	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList), keys: call.Keys}
@@ -68,7 +71,8 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 	call.SetProto = func(proto int) { c.proto = proto }
 	call.SetReadOnly = func() { s.readOnly = true }
 	call.Permits = s.permits
-	call.Patience = c.patience
+	call.ScriptBudget = c.scriptBudget
+	call.Origin, call.User = c.r.origin, c.r.user
 	call.Cut = func() { c.cut = true }
 	call.Group = c.groupBegun()
 	atomic := c.atomic
@@ -92,12 +96,12 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 	return Raw(text)
 }
 
-// undo takes back what the script has written.
+// undo rolls back the writes of the script.
 func (s *scriptRun) undo() {
 	if s.before != nil {
 		*s.c.m = *s.before
 	}
-	for _, k := range s.c.readyList[s.ready:] { // what was put there is gone
+	for _, k := range s.c.readyList[s.ready:] { // the values of these keys are gone
 		delete(s.c.readyKeys, k)
 	}
 	s.c.readyList = s.c.readyList[:s.ready]
@@ -106,8 +110,7 @@ func (s *scriptRun) undo() {
 	s.tracked = false
 }
 
-// do runs one redis.call. Permissions are checked in the order in which Redis
-// checks them.
+// do executes one redis.call. It checks permissions in the same order as Redis.
 func (s *scriptRun) do(args [][]byte) Reply {
 	c := s.c
 	cmd := c.m.table.Find(args[0])
@@ -142,12 +145,16 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	case s.refused != "":
 		return Error(s.refused)
 	}
-	if write && s.before == nil {
-		s.before = c.m.Fork()
+	if write && c.overworked(row, args) {
+		s.refused = msgScriptWork
+		return Error(s.refused)
 	}
-	c.setPlace(c.place + 1)
+	if write && s.before == nil {
+		s.before = c.m.Clone()
+	}
+	c.setPosition(c.position + 1)
 	changes, draws := c.changes, c.draws
-	reply := cmd.Run(c, args)
+	reply := c.meteredCall(cmd, args)
 	if c.rec == nil {
 		return reply
 	}
@@ -155,7 +162,7 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	case write && c.tookEffect(cmd, args, changes, reply):
 		c.rec.record(c, draws, cmd.Name, args)
 		s.tracked = false
-	case c.tellsRead(row):
+	case c.recordsRead(row):
 		s.track(draws)
 	}
 	if len(c.rec.effects) > c.rec.room {
@@ -164,10 +171,11 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	return reply
 }
 
-// track notes that the script reads for a connection that tracks. As in Redis that
-// counts as a read of all keys that the script was called with, and of no others:
-// a client cannot know what else a script reads. EXISTS stands for the read in the
-// log. Reads that follow add nothing until the script writes.
+// track records a read of the script for a connection with tracking. As in
+// Redis, it counts as a read of all keys that the script was called with, and
+// of no others, because the client cannot know which other keys a script reads.
+// An EXISTS represents the read in the log. Further reads are not recorded
+// until the script writes.
 func (s *scriptRun) track(draws uint64) {
 	if s.tracked || len(s.keys) == 0 {
 		return
@@ -176,8 +184,9 @@ func (s *scriptRun) track(draws uint64) {
 	s.c.rec.record(s.c, draws, "exists", slices.Concat([][]byte{nil}, s.keys))
 }
 
-// forbidden says why the user that the script runs for may not run a command, ""
-// if it may. A runner that cannot tell lets nobody with rules run anything.
+// forbidden returns the reason for which the user of the script may not execute
+// a command, "" if the user may. If the runner cannot check rules, users with
+// rules may execute nothing.
 func (c *Ctx) forbidden(args [][]byte) string {
 	if c.r.user == "" {
 		return ""
@@ -189,8 +198,8 @@ func (c *Ctx) forbidden(args [][]byte) string {
 	return g.Forbids(c.m.users, c.r.user, args)
 }
 
-// refused says why the node that runs the script lets none call a command, "" if it
-// does.
+// refused returns the reason for which the node refuses a command to all
+// scripts, "" if it does not.
 func (c *Ctx) refused(cmd *Command, args [][]byte) string {
 	if r, ok := c.runner.(ScriptRules); ok {
 		return r.Refuses(cmd, args)
@@ -198,7 +207,8 @@ func (c *Ctx) refused(cmd *Command, args [][]byte) string {
 	return ""
 }
 
-// permits is redis.acl_check_cmd. A command that scripts are refused is known too.
+// permits implements redis.acl_check_cmd. Commands that scripts may not call
+// are known too.
 func (s *scriptRun) permits(args [][]byte) (permitted, known bool) {
 	name := strings.ToLower(string(args[0]))
 	cmd := s.c.m.table.Find(args[0])
@@ -206,11 +216,11 @@ func (s *scriptRun) permits(args [][]byte) (permitted, known bool) {
 	return known && s.c.forbidden(args) == "", known
 }
 
-// inScripts are the session's commands that have a meaning in a script.
+// inScripts are the commands of the connection that scripts may call.
 var inScripts = []string{"ping", "echo", "select"}
 
-// session runs commands that belong to the connection: in a script they mean
-// what they mean for the script.
+// session executes commands of the connection. In a script they affect the
+// script and not the connection.
 func (s *scriptRun) session(args [][]byte) Reply {
 	name := strings.ToLower(string(args[0]))
 	switch {
@@ -232,7 +242,7 @@ func (s *scriptRun) session(args [][]byte) Reply {
 	case name != "select":
 		return Bulk(string(args[1]))
 	}
-	n, ok := parseInt(args[1])
+	n, ok := number.ParseInt(args[1])
 	if !ok {
 		return Error(msgNotInt)
 	}
@@ -246,10 +256,10 @@ func (s *scriptRun) session(args [][]byte) Reply {
 	return OK
 }
 
-// SessionCommand reports whether scripts are refused a command, by its name in
-// lower case, because it concerns the connection or the node. The rows of these
-// commands are not in this package's table; a test of resp holds the names
-// against them.
+// SessionCommand reports whether scripts may not call a command because it
+// concerns the connection or the node. name is in lower case. The rows of these
+// commands are not in the table of this package; a test in package resp
+// compares the names with its rows.
 func SessionCommand(name string) bool { return slices.Contains(sessionCommands, name) }
 
 var sessionCommands = []string{

@@ -2,38 +2,41 @@ package fsm
 
 import "slices"
 
-// seq is a sequence of items in a B-tree that counts: finding, reading, putting
-// in and taking out by position cost O(log n). Ordered, it is a map or a sorted
-// set that knows ranks; unordered, it is a list. A seq is a value of two words:
-// copying it is the fork, for a node belongs to an owner, and is copied before it
-// is changed for another one (see trie, which does the same). Two copies may be
-// changed both only if the owner has changed since: Ctx.open sees to it.
+// seq is a sequence of items, stored in a counted B-tree: finding, reading,
+// inserting and deleting an item by its position cost O(log n). An ordered seq
+// is a map or a sorted set with ranks; an unordered seq is a list.
 //
-// The B-tree of the expiry index would not do: it has no ranks, no positions to
-// insert at, and its copies write to the original, which forks that run beside
-// each other share.
+// A seq is a value of two words, and copying it makes a copy-on-write clone.
+// Each node belongs to an owner, and a change by another owner copies the node
+// first, as in trie. Two copies of a seq may both be changed only if the owner
+// has changed since the copy was made; otherwise a change of one copy would
+// also change the other. Ctx.open ensures this.
+//
+// The B-tree of the expiry index cannot replace seq: it has no ranks and cannot
+// insert at a position. Also, copying it writes to the original, and clones
+// that run concurrently share that original.
 type seq[T any] struct {
 	root *seqNode[T]
 	n    int
 }
 
-// seqOwner is an identity, as trieOwner is.
+// seqOwner identifies an owner of nodes, as trieOwner does.
 type seqOwner struct{ _ byte }
 
 const (
-	seqMax = 63 // items of a node before it is split
+	seqMax = 63 // the most items of a node
 	seqMin = seqMax / 2
 )
 
-// seqNode holds items and, unless it is a leaf, a kid before, between and after
-// each of them.
+// seqNode is a node. It has items and, unless it is a leaf, a child before,
+// between and after the items.
 type seqNode[T any] struct {
 	owner *seqOwner
 	items []T
 	kids  []seqKid[T]
 }
 
-// seqKid is a node and the number of items in it and below it.
+// seqKid is a child with the number of items in it and below it.
 type seqKid[T any] struct {
 	node *seqNode[T]
 	n    int
@@ -42,7 +45,7 @@ type seqKid[T any] struct {
 // Len returns the number of items.
 func (s *seq[T]) Len() int { return s.n }
 
-// At returns the item at a position, which must be one.
+// At returns the item at a position, which must exist.
 func (s *seq[T]) At(i int) T {
 	n := s.root
 	for n.kids != nil {
@@ -58,8 +61,9 @@ func (s *seq[T]) At(i int) T {
 	return n.items[i]
 }
 
-// Search returns the first position whose item is not before what is looked
-// for; before must be true for a first part of the items and false for the rest.
+// Search returns the first position for whose item before is false, or the
+// length if there is none. before must be true for all items of some prefix of
+// the sequence and false for the rest.
 func (s *seq[T]) Search(before func(*T) bool) int {
 	rank := 0
 	for n := s.root; n != nil; {
@@ -83,7 +87,8 @@ func (s *seq[T]) Search(before func(*T) bool) int {
 	return rank
 }
 
-// own returns the node in *p, copied first if it is another owner's.
+// own returns the node in *p. If the node belongs to another owner than o, own
+// first replaces it with a copy.
 func (s *seq[T]) own(o *seqOwner, p **seqNode[T]) *seqNode[T] {
 	n := *p
 	if n.owner != o {
@@ -97,7 +102,7 @@ func (s *seq[T]) own(o *seqOwner, p **seqNode[T]) *seqNode[T] {
 	return n
 }
 
-// Set puts an item in the place of the one at a position.
+// Set replaces the item at a position.
 func (s *seq[T]) Set(o *seqOwner, i int, item T) {
 	n := s.own(o, &s.root)
 	for n.kids != nil {
@@ -114,7 +119,7 @@ func (s *seq[T]) Set(o *seqOwner, i int, item T) {
 	n.items[i] = item
 }
 
-// Insert puts an item in front of the one at position i; i may be the length.
+// Insert inserts an item before the one at position i. i may be the length.
 func (s *seq[T]) Insert(o *seqOwner, i int, item T) {
 	if s.root == nil {
 		s.root = &seqNode[T]{owner: o}
@@ -143,7 +148,7 @@ func (s *seq[T]) Insert(o *seqOwner, i int, item T) {
 	n.items = slices.Insert(n.items, i, item)
 }
 
-// split makes two nodes of the full kid j of n.
+// split splits child j of n, which is full, into two nodes.
 func (s *seq[T]) split(o *seqOwner, n *seqNode[T], j int) {
 	left := s.own(o, &n.kids[j].node)
 	mid := len(left.items) / 2
@@ -165,7 +170,7 @@ func (s *seq[T]) split(o *seqOwner, n *seqNode[T], j int) {
 	n.kids[j].n -= moved + 1
 }
 
-// Delete takes out the item at a position and returns it.
+// Delete removes the item at a position and returns it.
 func (s *seq[T]) Delete(o *seqOwner, i int) T {
 	item := s.delete(o, &s.root, i)
 	s.n--
@@ -179,7 +184,8 @@ func (s *seq[T]) Delete(o *seqOwner, i int) T {
 	return item
 }
 
-// delete goes down the tree: it is as deep as the tree is high.
+// delete removes the item at position i below *p. The depth of the recursion is
+// the height of the tree.
 func (s *seq[T]) delete(o *seqOwner, p **seqNode[T], i int) T {
 	n := s.own(o, p)
 	if n.kids == nil {
@@ -193,7 +199,7 @@ func (s *seq[T]) delete(o *seqOwner, p **seqNode[T], i int) T {
 	}
 	k := &n.kids[j]
 	var item T
-	if i == k.n { // the item between two kids: the last one of the left takes its place
+	if i == k.n { // between two children: the last item of the left one replaces it
 		item = n.items[j]
 		n.items[j] = s.delete(o, &k.node, k.n-1)
 	} else {
@@ -206,11 +212,11 @@ func (s *seq[T]) delete(o *seqOwner, p **seqNode[T], i int) T {
 	return item
 }
 
-// refill mends kid j of n, which has too few items: with one of a neighbour's,
-// or by making one node of both.
+// refill repairs child j of n, which has too few items. It moves an item from a
+// neighbor or merges the two nodes.
 func (s *seq[T]) refill(o *seqOwner, n *seqNode[T], j int) {
 	if j == len(n.kids)-1 {
-		j-- // j and j+1 are the two
+		j-- // the two nodes are j and j+1
 	}
 	left, right := s.own(o, &n.kids[j].node), s.own(o, &n.kids[j+1].node)
 	switch {
@@ -249,7 +255,8 @@ func (s *seq[T]) refill(o *seqOwner, n *seqNode[T], j int) {
 	}
 }
 
-// Ascend calls f for the items from position i on until it returns false.
+// Ascend calls f for the items from position i to the end until f returns
+// false.
 func (s *seq[T]) Ascend(i int, f func(*T) bool) {
 	if i < s.n {
 		s.root.ascend(i, f)
@@ -281,15 +288,16 @@ func (n *seqNode[T]) ascend(i int, f func(*T) bool) bool {
 	return true
 }
 
-// Descend calls f for the items from position i down until it returns false.
+// Descend calls f for the items from position i down to the first until f
+// returns false.
 func (s *seq[T]) Descend(i int, f func(*T) bool) {
 	if i >= 0 && s.n > 0 {
 		s.root.descend(i, f)
 	}
 }
 
-// descend begins at position i, which may lie behind the node's last item: a
-// whole node is walked from there.
+// descend walks a node backward from position i. If i is beyond the node's last
+// item, it walks the whole node.
 func (n *seqNode[T]) descend(i int, f func(*T) bool) bool {
 	if n.kids == nil {
 		for i = min(i, len(n.items)-1); i >= 0; i-- {
@@ -299,7 +307,7 @@ func (n *seqNode[T]) descend(i int, f func(*T) bool) bool {
 		}
 		return true
 	}
-	start := make([]int, len(n.kids)) // positions at which the kids begin
+	start := make([]int, len(n.kids)) // the positions at which the children begin
 	at := 0
 	for j, k := range n.kids {
 		start[j] = at

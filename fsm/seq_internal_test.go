@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSeq compares a seq with a slice through random changes; copies that were
-// taken on the way stay as they were.
+// TestSeq compares a seq with a slice through random changes. It also checks
+// that copies that were made on the way do not change.
 func TestSeq(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -90,7 +90,7 @@ func checkSeq(t *testing.T, s *seq[int], want []int, rng *rand.Rand) {
 	}
 }
 
-// TestSeq_Search: ranks in an ordered seq.
+// TestSeq_Search checks the ranks in an ordered seq.
 func TestSeq_Search(t *testing.T) {
 	var s seq[int]
 	owner := &seqOwner{}

@@ -1,47 +1,54 @@
 package fsm
 
-// Status is what became of a group.
+// Status says how the machine handled a group.
 type Status byte
 
 const (
-	// StatusDone: the group ran, now or earlier; the reply is its own.
+	// StatusDone: the group was executed, now or earlier, and has its own
+	// reply.
 	StatusDone Status = iota
-	// StatusGap: not run, an earlier group of the session is missing.
+	// StatusGap: not executed, because an earlier group of the session is
+	// missing.
 	StatusGap
-	// StatusFenced: not run, the entry was stamped in an older term.
+	// StatusFenced: not executed, because the entry was stamped in an older
+	// term.
 	StatusFenced
-	// StatusStale: not run, the session belongs to an older start of its node.
+	// StatusStale: not executed, because the session belongs to an older start
+	// of its node.
 	StatusStale
-	// StatusReplyLost: the group ran earlier, but its reply was too large to be kept.
+	// StatusReplyLost: the group was executed earlier, but its reply was too
+	// large to be kept.
 	StatusReplyLost
 )
 
-// What a session keeps for repeated groups is bounded: by the bytes of one
-// reply and of all of them. A reply beyond that is kept as StatusReplyLost.
+// These limits bound the replies, in bytes, that a session keeps for repeated
+// groups: the size of one reply, and the size of all of them. A reply that
+// exceeds a limit is kept as StatusReplyLost, without its bytes.
 const (
 	maxKeptReply   = 64 << 10
 	maxKeptReplies = 16 << 20
 )
 
-// session is the machine's memory of one start of one node.
+// session is what the machine stores about one start of one node.
 type session struct {
 	boot    uint64
 	lastSeq uint64
-	// replies are those of (floor, lastSeq], in order.
+	// replies belong to the groups in (floor, lastSeq], in order.
 	floor   uint64
 	replies []keptReply
-	bytes   int // of replies
-	// superseded: a later start of the node has replaced the session. Only the
-	// entry that holds the later start can still see it: see runs.
+	bytes   int // size of replies
+	// superseded is set when a later start of the node has replaced the
+	// session. Only the entry that contains the later start can still refer to
+	// the session: see runs.
 	superseded bool
 }
 
-// runs reports whether the groups of a session are run: not if it is nil,
-// because a later start of its node is known. From FeatureMend on the same is
-// true if the later start stands in the same entry. Before, the groups of both
-// starts ran, and both left waiters.
+// runs reports whether the machine executes the groups of a session. It does
+// not if s is nil, because a later start of the node is known. From FeatureMend
+// on, it also does not if the later start is in the same entry. Before
+// FeatureMend, the groups of both starts were executed, and both left waiters.
 func (s *session) runs(features int) bool {
-	return s != nil && !(s.superseded && features >= FeatureMend && !seeded("superseded-runs"))
+	return s != nil && !(s.superseded && features >= FeatureMend)
 }
 
 type keptReply struct {
@@ -49,7 +56,7 @@ type keptReply struct {
 	bytes  []byte
 }
 
-// ack drops the replies that have arrived.
+// ack drops the replies up to floor, which the forwarder has received.
 func (s *session) ack(floor uint64) {
 	floor = min(floor, s.lastSeq)
 	if floor <= s.floor {
@@ -73,8 +80,9 @@ func (s *session) keep(status Status, reply []byte) {
 	s.replies = append(s.replies, keptReply{status, reply})
 }
 
-// kept returns the stored reply of a group that ran. A reply below the floor
-// was acknowledged by its own gateway, which therefore never asks again.
+// kept returns the stored reply of a group that was executed. The forwarder of
+// the session has acknowledged all replies up to the floor, so it never asks
+// for them again.
 func (s *session) kept(seq uint64) keptReply {
 	if seq <= s.floor {
 		return keptReply{StatusReplyLost, nil}
@@ -82,8 +90,9 @@ func (s *session) kept(seq uint64) keptReply {
 	return s.replies[seq-s.floor-1]
 }
 
-// sessionFor finds or opens the session of id. A node's newer start replaces
-// the older one, whose groups are refused from then on.
+// sessionFor returns the session of id and creates it if necessary. A newer
+// start of a node replaces the older one; from then on the groups of the older
+// start are refused, and ok is false for it.
 func (m *Machine) sessionFor(id SessionID) (*session, bool) {
 	s := m.sessions[id.NodeID]
 	switch {
@@ -99,16 +108,16 @@ func (m *Machine) sessionFor(id SessionID) (*session, bool) {
 	return s, true
 }
 
-// SessionState is what a session has got so far: for a gateway that connects
-// to a new leader.
+// SessionState is the state of a session. A forwarder asks for it when it
+// connects to a new leader.
 type SessionState struct {
 	LastSeq uint64
-	Replies []GroupResult // those kept, in order
+	Replies []GroupResult // the replies that are kept, in order
 	Stale   bool          // a newer start of the node is known
 }
 
-// Session returns the state of a session; one that has not spoken yet has
-// LastSeq 0.
+// Session returns the state of a session. A session that has sent no group yet
+// has LastSeq 0.
 func (m *Machine) Session(id SessionID) SessionState {
 	s := m.sessions[id.NodeID]
 	switch {
@@ -124,5 +133,5 @@ func (m *Machine) Session(id SessionID) SessionState {
 	return st
 }
 
-// SessionCount returns the number of sessions known.
+// SessionCount returns the number of known sessions.
 func (m *Machine) SessionCount() int { return len(m.sessions) }

@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// Settings are values that CONFIG SET changes for the whole cluster: they are in
-// the log and in snapshots, so that every node goes by them, and a restarted one
-// too.
+// Settings are values that CONFIG SET changes for the whole cluster. They are
+// in the log and in snapshots, so every node uses the same values, also after a
+// restart.
 
-// SettingNotify is notify-keyspace-events.
+// SettingNotify is the name of the setting notify-keyspace-events.
 const SettingNotify = "notify-keyspace-events"
 
-// Internal commands behind CONFIG SET and CONFIG GET. Those of several settings know
-// every setting, the others notify-keyspace-events only, as all programs do.
+// These are the internal commands behind CONFIG SET and CONFIG GET.
+// SetSettingsCommand and GetSettingsCommand accept every setting.
+// SetSettingCommand and GetSettingCommand accept only notify-keyspace-events;
+// programs of all versions know them.
 const (
 	SetSettingCommand  = "_setsetting"
 	GetSettingCommand  = "_getsetting"
@@ -22,7 +24,8 @@ const (
 	GetSettingsCommand = "_getsettings"
 )
 
-// Bounds of settings. What a value means is known to who sets it.
+// These limits bound the settings. The node that sets a value knows its
+// meaning; the machine does not.
 const (
 	maxSettings     = 512
 	maxSettingName  = 64
@@ -30,14 +33,16 @@ const (
 )
 
 // settings are the values that are kept as text, sorted by name. The slice is
-// replaced and never changed, so that forks share it.
+// replaced and never changed, because clones share it.
 type settings []setting
 
 type setting struct{ name, value string }
 
-// with returns the settings with one of them set.
+// with returns the settings with one of them changed or added.
 func (s settings) with(name, value string) settings {
-	at, found := slices.BinarySearchFunc(s, name, func(e setting, name string) int { return strings.Compare(e.name, name) })
+	at, found := slices.BinarySearchFunc(s, name, func(e setting, name string) int {
+		return strings.Compare(e.name, name)
+	})
 	next := slices.Clone(s)
 	if found {
 		next[at].value = value
@@ -47,10 +52,33 @@ func (s settings) with(name, value string) settings {
 }
 
 var settingCommands = []Command{
-	{Name: SetSettingCommand, Arity: 3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "name value", Doc: "Change a setting of the cluster, for CONFIG SET", Run: setSetting},
-	{Name: SetSettingsCommand, Arity: -3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Feature: FeatureMend, Complexity: "O(N) where N is the number of settings of the cluster", Syntax: "name value [name value ...]", Doc: "Change settings of the cluster, all or none, for CONFIG SET", Run: setSettings},
-	{Name: GetSettingsCommand, Arity: 1, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Feature: FeatureMend, Complexity: "O(N) where N is the number of settings of the cluster", Doc: "Answer the settings of the cluster that were ever changed, for CONFIG GET", Run: getSettings},
-	{Name: GetSettingCommand, Arity: 2, Flags: Internal | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "name", Doc: "Answer a setting of the cluster, for CONFIG GET", Run: getSetting},
+	{
+		Name: SetSettingCommand, Run: setSetting, Arity: 3, Flags: Internal | Write,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Syntax:     "name value",
+		Doc:        "Change a setting of the cluster, for CONFIG SET",
+	},
+	{
+		Name: SetSettingsCommand, Run: setSettings, Arity: -3, Flags: Internal | Write,
+		Group: "internal", Since: "holdfast", Feature: FeatureMend,
+		Complexity: "O(N) where N is the number of settings of the cluster",
+		Syntax:     "name value [name value ...]",
+		Doc:        "Change settings of the cluster, all or none, for CONFIG SET",
+	},
+	{
+		Name: GetSettingsCommand, Run: getSettings, Arity: 1, Flags: Internal | Fast,
+		Group: "internal", Since: "holdfast", Feature: FeatureMend,
+		Complexity: "O(N) where N is the number of settings of the cluster",
+		Doc:        "Answer the settings of the cluster that were ever changed, for CONFIG GET",
+	},
+	{
+		Name: GetSettingCommand, Run: getSetting, Arity: 2, Flags: Internal | Fast,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Syntax:     "name",
+		Doc:        "Answer a setting of the cluster, for CONFIG GET",
+	},
 }
 
 const (
@@ -73,7 +101,8 @@ func setSetting(c *Ctx, args [][]byte) Reply {
 	return OK
 }
 
-// noticesOf reads a value of notify-keyspace-events, or says why it is refused.
+// noticesOf parses a value of notify-keyspace-events. refusal is the error text
+// for an invalid value.
 func noticesOf(value []byte) (n notices, refusal string) {
 	n, ok := parseNotices(string(value))
 	switch {
@@ -125,7 +154,8 @@ func getSetting(c *Ctx, args [][]byte) Reply {
 	return Bulk(c.m.notices.String())
 }
 
-// appendSettings writes the settings that are not as they are at first.
+// appendSettings writes the settings that differ from their defaults into a
+// snapshot.
 func (m *Machine) appendSettings(b []byte) []byte {
 	if m.notices != 0 {
 		b = appendString(append(b, recordSetting), SettingNotify)
@@ -141,14 +171,15 @@ func (m *Machine) appendSettings(b []byte) []byte {
 func (m *Machine) settingValue(d *decoder) {
 	name, value := string(d.bytes()), string(d.bytes())
 	n := len(m.settings)
-	if len(name) > maxSettingName || len(value) > maxSettingValue || n >= maxSettings || n > 0 && m.settings[n-1].name >= name {
+	if len(name) > maxSettingName || len(value) > maxSettingValue || n >= maxSettings ||
+		n > 0 && m.settings[n-1].name >= name {
 		d.fail()
 		return
 	}
 	m.settings = append(m.settings, setting{name, value})
 }
 
-// setting reads a record of appendSettings.
+// setting reads the record of notify-keyspace-events.
 func (m *Machine) setting(d *decoder) {
 	name, n := string(d.bytes()), notices(d.uvarint())
 	if name != SettingNotify || n >= 1<<len(noticeLetters) {

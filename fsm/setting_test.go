@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// A setting is part of the state: it is in a snapshot, and a restored machine
-// goes by it.
+// A setting is part of the state: a snapshot contains it, and a restored
+// machine uses it.
 func TestSetting_Snapshot(t *testing.T) {
 	m := fsm.New(fsm.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}
@@ -30,7 +30,7 @@ func TestSetting_Snapshot(t *testing.T) {
 	w.apply(1, false, []string{fsm.SetSettingCommand, fsm.SettingNotify, "KEx$"})
 	w.apply(1, false, []string{fsm.SetSettingCommand, fsm.SettingNotify, "KEm"}) // refused
 	var b bytes.Buffer
-	if err := m.Fork().WriteSnapshot(&b, m.Sessions()); err != nil {
+	if err := m.Clone().WriteSnapshot(&b, m.Sessions()); err != nil {
 		t.Fatal(err)
 	}
 	restored, err := fsm.ReadSnapshot(&b, fsm.NewTable())
@@ -49,8 +49,8 @@ func TestSetting_Snapshot(t *testing.T) {
 	}
 }
 
-// Settings that are kept as text are changed all or none, are in snapshots, and need
-// FeatureMend.
+// A command changes all of its settings or none. Snapshots contain the
+// settings. The command needs FeatureMend.
 func TestSettings(t *testing.T) {
 	m := fsm.New(fsm.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}
@@ -88,17 +88,17 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	set("lfu-decay-t", "")
-	fork := m.Fork()
+	clone := m.Clone()
 	set("hz", "70")
 	var b bytes.Buffer
-	if err := fork.WriteSnapshot(&b, m.Sessions()); err != nil {
+	if err := clone.WriteSnapshot(&b, m.Sessions()); err != nil {
 		t.Fatal(err)
 	}
 	restored, err := fsm.ReadSnapshot(&b, fsm.NewTable())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []*fsm.Machine{fork, restored} {
+	for _, m := range []*fsm.Machine{clone, restored} {
 		if got := get(m); got != want {
 			t.Errorf("settings %q, want %q", got, want)
 		}

@@ -17,44 +17,50 @@ const SnapshotVersion = 1
 
 const (
 	snapshotMagic = "HFSNAP"
-	// snapshotBlock is the payload size at which a block is closed, and
-	// maxSnapshotBlock what a reader accepts: a block holds at least one record,
-	// and a record at most one element behind that: a hash has two strings in one.
+	// snapshotBlock is the payload size, in bytes, at which a block is closed.
+	// It is closed only between records, so a block can exceed snapshotBlock by
+	// one element. maxSnapshotBlock is the largest block that a reader accepts.
+	// An element of a hash consists of two strings.
 	snapshotBlock    = 256 << 10
 	maxSnapshotBlock = snapshotBlock + 2*MaxStringBytes + 1<<20
 )
 
-// Records in a block.
+// These are the records in a block.
 const (
-	recordHead    = 'H' // machine fields, once, first
+	recordHead    = 'H' // fields of the machine, once, first
 	recordSession = 'S'
 	recordReplies = 'R' // more replies of the session before
 	recordObject  = 'O'
-	recordElems   = 'C' // elements of the collection before it, until all are there
-	recordGroup   = 'g' // a group of the stream before it, after its elements, until all are there
-	recordReader  = 'c' // a consumer of the group before it, until all are there
-	recordPending = 'p' // pending entries of that group, after its consumers, until all are there
+	recordElems   = 'C' // elements of the collection before, repeated until complete
+	recordGroup   = 'g' // a group of the stream before, after its elements
+	recordReader  = 'c' // a consumer of the group before
+	recordPending = 'p' // a pending entry of that group, after its consumers
 	recordScript  = 'L'
-	recordLibrary = 'F' // of functions
-	recordSetting = 'G' // a setting of the cluster
-	recordValue   = 'v' // a setting of the cluster that is kept as text
+	recordLibrary = 'F' // library of functions
+	recordSetting = 'G' // the setting notify-keyspace-events
+	recordValue   = 'v' // another setting of the cluster, kept as text
 	recordWaiter  = 'W' // after the sessions
-	recordServed  = 'w' // reply of the waiter before it, until all is there
+	recordServed  = 'w' // reply of the waiter before, repeated until complete
 	recordUsers   = 'U' // ACL users
-	// recordFeatures is the feature version of the cluster, once, from FeatureMend on.
+	// recordFeatures is the feature version of the cluster, once, from
+	// FeatureMend on.
 	recordFeatures = 'V'
-	recordRemoved  = 'D' // what WATCH knows of absent keys, once, if there is anything
-	// recordExchanged says when databases were exchanged, once, if any ever was.
+	// recordClientIDs is the highest reserved client number, once.
+	recordClientIDs = 'I'
+	recordRemoved   = 'D' // versions of absent keys, once, if any
+	// recordExchanged contains the positions at which databases were last
+	// exchanged, once, if any.
 	recordExchanged = 'X'
 	recordEnd       = 'E' // counts, once, last
 )
 
-// WriteSnapshot writes the whole state. The machine must not change meanwhile:
-// call it on a Fork. Layout: magic, version, then blocks of
-// (length, crc32c, records), the last of which ends with the counts.
+// WriteSnapshot writes the whole state. The machine must not change during the
+// call, so the caller uses a Clone. The layout is a magic string, the version,
+// and then blocks of (length, crc32c, records). The last block ends with the
+// counts.
 //
-// A fork has no sessions of its own; they come from Sessions, taken at the same
-// moment.
+// A clone has no sessions of its own. The caller must take sessions at the same
+// time as the clone.
 func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	sw := &snapshotWriter{w: bw}
@@ -65,14 +71,13 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	b = binary.AppendUvarint(b, m.applied)
 	b = binary.AppendUvarint(b, m.term)
 	b = appendString(b, m.clusterID)
-	lease := m.clock.Lease
-	if seeded("snapshot-clock") {
-		lease = 0
-	}
-	b = binary.AppendVarint(b, lease)
+	b = binary.AppendVarint(b, m.clock.Lease)
 	b = binary.AppendVarint(b, m.clock.Wall)
 	b = binary.LittleEndian.AppendUint64(b, m.chain)
-	for _, n := range []uint64{m.stats.Entries, m.stats.Groups, m.stats.Ops, m.stats.Expired, m.stats.Backwards, m.stats.Fenced, m.stats.Gaps, m.stats.Duplicates} {
+	st := &m.stats
+	for _, n := range []uint64{
+		st.Entries, st.Groups, st.Ops, st.Expired, st.Backwards, st.Fenced, st.Gaps, st.Duplicates,
+	} {
 		b = binary.AppendUvarint(b, n)
 	}
 	sw.b = m.appendSettings(m.appendFeatures(b))
@@ -97,7 +102,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		}
 	}
 	sw.appendUsers(m.users)
-	sw.b = m.exchanged.append(m.removed.append(sw.b))
+	sw.b = m.appendClientIDs(m.exchanged.append(m.removed.append(sw.b)))
 	sw.cut()
 	objects := uint64(0) // keys, scripts, libraries and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
@@ -173,7 +178,7 @@ type snapshotWriter struct {
 	err error
 }
 
-// cut closes the block when it is large enough.
+// cut closes the block if it is large enough.
 func (w *snapshotWriter) cut() {
 	if len(w.b) >= snapshotBlock {
 		w.flush()
@@ -184,7 +189,7 @@ func (w *snapshotWriter) flush() {
 	if w.err != nil || len(w.b) == 0 {
 		return
 	}
-	if len(w.b) > maxSnapshotBlock { // better none than one that no node can read
+	if len(w.b) > maxSnapshotBlock { // fail rather than write a snapshot that no node can read
 		w.err = fmt.Errorf("block of %d bytes: %w", len(w.b), ErrFormat)
 		return
 	}
@@ -197,16 +202,17 @@ func (w *snapshotWriter) flush() {
 	w.b = w.b[:0]
 }
 
-// Flags of an object.
+// These are the flags of an object.
 const (
-	flagRaw = 1 // strings
-	flagBig = 2 // collections
-	// flagGroups: a stream with groups, which programs that know of none refuse.
+	flagRaw = 1 // strings: see object.raw
+	flagBig = 2 // collections: see collection.big
+	// flagGroups: a stream with groups. Programs that do not know groups refuse
+	// it.
 	flagGroups = 4
 )
 
-// appendObject writes an object: a string with its value, anything else with the
-// number of its elements, which follow.
+// appendObject writes an object: a string with its value, or a collection with
+// the number of its elements, which follow.
 func appendObject(b []byte, db int, o *object) []byte {
 	b = append(b, recordObject, byte(db), byte(o.typ))
 	var flags byte
@@ -239,8 +245,8 @@ func appendObject(b []byte, db int, o *object) []byte {
 	return appendString(b, o.str)
 }
 
-// elements writes the elements of a collection in records of about a block, so
-// that none is larger than a block and an element.
+// elements writes the elements of a collection in records of about
+// snapshotBlock bytes. No record exceeds that by more than one element.
 func (w *snapshotWriter) elements(o *object) {
 	var b []byte
 	n := 0
@@ -291,7 +297,7 @@ func (w *snapshotWriter) elements(o *object) {
 	}
 }
 
-// element reads one element into o's collection.
+// element reads one element into the collection of o.
 func (d *decoder) element(o *object, owner *seqOwner) error {
 	v, size := o.coll, o.coll.Len(o.typ)
 	switch o.typ {
@@ -319,13 +325,13 @@ func (d *decoder) element(o *object, owner *seqOwner) error {
 		v.putScore(owner, string(d.bytes()), score)
 	}
 	if d.err == nil && o.coll.Len(o.typ) == size {
-		return fmt.Errorf("element of key %q twice: %w", o.key, ErrFormat)
+		return fmt.Errorf("duplicate element of key %q: %w", o.key, ErrFormat)
 	}
 	return d.err
 }
 
-// object reads an object and the numbers of elements and of groups that are to
-// follow.
+// object reads an object and the numbers of elements and of groups that follow
+// it.
 func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, groups uint64, err error) {
 	o = check.object()
 	db = int(d.byte())
@@ -336,9 +342,6 @@ func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, gro
 	o.token = Pos(d.uvarint())
 	o.version = Pos(d.uvarint())
 	o.touched = d.varint()
-	if seeded("token-reset") {
-		o.token, o.version = 0, 0
-	}
 	o.deadline = d.varint()
 	o.expireAt = d.varint()
 	allowed := byte(flagRaw)
@@ -375,8 +378,9 @@ func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, gro
 	return db, o, elements, groups, d.err
 }
 
-// ReadSnapshot builds a machine from what WriteSnapshot wrote. It returns an
-// error and no machine unless every byte is accounted for.
+// ReadSnapshot builds a machine from the bytes that WriteSnapshot wrote. It
+// returns an error and no machine unless all bytes are valid and it has used
+// all of them.
 func ReadSnapshot(r io.Reader, table *Table) (*Machine, error) {
 	load := snapshotLoader{m: New(table)}
 	if err := load.read(bufio.NewReaderSize(r, 64<<10)); err != nil {
@@ -433,26 +437,26 @@ func readBlock(r *bufio.Reader, check *snapshotCheck) ([]byte, error) {
 
 type snapshotLoader struct {
 	m        *Machine
-	check    *snapshotCheck // nil if the machine is to keep the keys
+	check    *snapshotCheck // nil if the machine keeps the keys
 	begun    bool
 	ended    bool
-	last     *session // the session read last
+	last     *session // last session that was read
 	sessions uint64
 	objects  uint64
 
-	open    *object // the last one, if it is a collection, and
-	missing uint64  // the number of its elements that are still to come
-	big     bool    // what its record says of its encoding
+	open    *object // last object, if it is a collection
+	missing uint64  // number of its elements that are still to come
+	big     bool    // encoding that its record announced
 
-	groups  uint64 // the groups of a stream that are still to come
-	readers uint64 // the consumers of the last one, and
-	pending uint64 // its pending entries, that are still to come
+	groups  uint64 // groups of a stream that are still to come
+	readers uint64 // consumers of the last group that are still to come
+	pending uint64 // pending entries of the last group that are still to come
 
-	waiter *waiter // the last one, if it was served, and
-	owed   uint64  // the bytes of its reply that are still to come
+	waiter *waiter // last waiter, if it was served
+	owed   uint64  // bytes of its reply that are still to come
 }
 
-// elements reads a part of the collection that is open.
+// elements reads some of the elements of the open collection.
 func (l *snapshotLoader) elements(d *decoder) error {
 	n := d.uvarint()
 	if d.err != nil {
@@ -473,13 +477,16 @@ func (l *snapshotLoader) elements(d *decoder) error {
 	return nil
 }
 
-// owes reports whether a record is not the one that has to come, or one that
-// nothing has announced.
+// owes reports whether record violates the order: another record must come
+// first, or no earlier record has announced this one.
 func (l *snapshotLoader) owes(record byte) bool {
 	for _, next := range []struct {
 		record byte
 		left   uint64
-	}{{recordElems, l.missing}, {recordReader, l.readers}, {recordPending, l.pending}, {recordGroup, l.groups}, {recordServed, l.owed}} {
+	}{
+		{recordElems, l.missing}, {recordReader, l.readers}, {recordPending, l.pending},
+		{recordGroup, l.groups}, {recordServed, l.owed},
+	} {
 		switch {
 		case next.left > 0:
 			return record != next.record
@@ -495,7 +502,7 @@ func (l *snapshotLoader) block(b []byte) error {
 	for len(d.b) > 0 {
 		record := d.byte()
 		if l.begun != (record != recordHead) || l.ended || l.owes(record) {
-			return fmt.Errorf("record %q out of place: %w", record, ErrFormat)
+			return fmt.Errorf("record %q out of order: %w", record, ErrFormat)
 		}
 		switch record {
 		case recordHead:
@@ -547,6 +554,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err := l.features(d); err != nil {
 				return err
 			}
+		case recordClientIDs:
+			if err := l.clientIDs(d); err != nil {
+				return err
+			}
 		case recordRemoved:
 			if err := l.removed(d); err != nil {
 				return err
@@ -574,7 +585,8 @@ func (l *snapshotLoader) block(b []byte) error {
 		case recordEnd:
 			l.ended = true
 			if s, o := d.uvarint(), d.uvarint(); d.err == nil && (s != l.sessions || o != l.objects) {
-				return fmt.Errorf("%d sessions and %d keys in place of %d and %d: %w", l.sessions, l.objects, s, o, ErrFormat)
+				return fmt.Errorf("%d sessions and %d objects, expected %d and %d: %w",
+					l.sessions, l.objects, s, o, ErrFormat)
 			}
 		default:
 			return fmt.Errorf("record %q: %w", record, ErrVersion)
@@ -586,13 +598,14 @@ func (l *snapshotLoader) block(b []byte) error {
 	return nil
 }
 
-// keep adds a key to the machine, or, in a check, only to the counts.
+// keep adds a key to the machine. If the snapshot is only checked, it counts
+// the key instead.
 func (l *snapshotLoader) keep(db int, o *object) error {
 	if l.check != nil {
 		return l.check.key(db, o)
 	}
 	if l.m.dbs[db].tree.Set(o) != nil {
-		return fmt.Errorf("key %q twice: %w", o.key, ErrFormat)
+		return fmt.Errorf("duplicate key %q: %w", o.key, ErrFormat)
 	}
 	if o.deadline != 0 {
 		l.m.expiry.add(db, o)
@@ -615,7 +628,9 @@ func (l *snapshotLoader) head(d *decoder) {
 	m.chain = binary.LittleEndian.Uint64(d.b)
 	d.b = d.b[8:]
 	st := &m.stats
-	for _, n := range []*uint64{&st.Entries, &st.Groups, &st.Ops, &st.Expired, &st.Backwards, &st.Fenced, &st.Gaps, &st.Duplicates} {
+	for _, n := range []*uint64{
+		&st.Entries, &st.Groups, &st.Ops, &st.Expired, &st.Backwards, &st.Fenced, &st.Gaps, &st.Duplicates,
+	} {
 		*n = d.uvarint()
 	}
 }
@@ -623,14 +638,12 @@ func (l *snapshotLoader) head(d *decoder) {
 func (l *snapshotLoader) session(d *decoder) {
 	node := string(d.bytes())
 	l.last = &session{boot: d.uvarint(), floor: d.uvarint()}
-	if !seeded("lost-sessions") {
-		l.m.sessions[node] = l.last
-	}
+	l.m.sessions[node] = l.last
 	l.sessions++
 	l.replies(d)
 }
 
-// replies adds to the session that was read last.
+// replies adds replies to the session that was read last.
 func (l *snapshotLoader) replies(d *decoder) {
 	s := l.last
 	if s == nil {

@@ -77,15 +77,15 @@ func (f *feed) send() string {
 }
 
 // read runs one command without the log.
-func (f *feed) read(now int64, line string) (reply string, overdue bool) {
+func (f *feed) read(now int64, line string) (reply string, expiryPending bool) {
 	f.t.Helper()
 	f.group.Reset(2, f.origin)
 	f.add(split(f.t, line)...)
-	out, overdue, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Now: now})
+	out, expiryPending, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Now: now})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return string(out), overdue
+	return string(out), expiryPending
 }
 
 // furnished is a machine with something of everything.
@@ -154,7 +154,7 @@ func TestSnapshot_Large(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Failures: what the disk says reaches the caller.
+// TestSnapshot_Failures: errors of the disk are returned to the caller.
 func TestSnapshot_Failures(t *testing.T) {
 	f := furnished(t)
 	for room := range len(snapshotOf(t, f.m)) {
@@ -184,15 +184,15 @@ type brokenReader struct{}
 
 func (*brokenReader) Read([]byte) (int, error) { return 0, errFull }
 
-// TestSnapshot_Sessions: a fork is written with the sessions of the machine that
-// it was taken from.
+// TestSnapshot_Sessions: the snapshot of a clone contains the sessions of the
+// original machine.
 func TestSnapshot_Sessions(t *testing.T) {
 	f := furnished(t)
-	fork, sessions := f.m.Fork(), f.m.Sessions()
+	clone, sessions := f.m.Clone(), f.m.Sessions()
 	want := snapshotOf(t, f.m)
 	f.do("SET later 1")
 	var got bytes.Buffer
-	if err := fork.WriteSnapshot(&got, sessions); err != nil {
+	if err := clone.WriteSnapshot(&got, sessions); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
@@ -205,7 +205,7 @@ func TestSnapshot_Sessions(t *testing.T) {
 	}
 }
 
-// A session may keep far more replies than fit one block of a snapshot.
+// A session may keep far more replies than fit into one block of a snapshot.
 func TestSnapshot_ManyReplies(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET big " + strings.Repeat("x", 60_000))
@@ -235,8 +235,8 @@ func TestSnapshot_ManyReplies(t *testing.T) {
 
 var golden = flag.Bool("golden", false, "write the golden files of the current formats anew")
 
-// TestGolden holds on to the formats: entries and snapshots of earlier programs
-// must be read for ever, and give the same state.
+// TestGolden fixes the formats: entries and snapshots of earlier programs must
+// always be readable, and give the same state.
 func TestGolden(t *testing.T) {
 	const entriesFile, snapshotFile = "testdata/golden-entries-v1", "testdata/golden-snapshot-v1"
 	if *golden {
@@ -349,8 +349,8 @@ func TestMachine_Accessors(t *testing.T) {
 	_, _ = f.m.Apply(applied+5, 1, nil)
 }
 
-// TestMachine_OneHistory: the same entries give the same results and chains,
-// whatever forks and snapshots are taken meanwhile.
+// TestMachine_OneHistory: the same entries give the same results and hash
+// chains, whatever clones and snapshots are taken in between.
 func TestMachine_OneHistory(t *testing.T) {
 	a, b := furnished(t), furnished(t)
 	for i := range 50 {
@@ -358,8 +358,8 @@ func TestMachine_OneHistory(t *testing.T) {
 		if a.do(line) != b.do(line) {
 			t.Fatal("replies differ")
 		}
-		fork := b.m.Fork()
-		if _, err := fsm.RunOn(fork, b.group.Bytes()); err != nil {
+		clone := b.m.Clone()
+		if _, err := fsm.RunOn(clone, b.group.Bytes()); err != nil {
 			t.Fatal(err)
 		}
 		b.m = restore(t, snapshotOf(t, b.m))

@@ -22,7 +22,7 @@ func newStarts(t *testing.T, features int) *starts {
 	return s
 }
 
-// said is a command that a connection of a node's start sends.
+// said is a command of a connection of one start of a node.
 type said struct {
 	node   string
 	boot   uint64
@@ -30,8 +30,9 @@ type said struct {
 	line   string
 }
 
-// entry applies one entry with a group for each command and returns their
-// replies, "stale" for those that were not run because of a later start.
+// entry applies one entry with a group for each command. It returns their
+// replies, and "stale" for those that were not executed because of a later
+// start.
 func (s *starts) entry(groups ...said) (replies []string) {
 	s.t.Helper()
 	var b fsm.BatchBuilder
@@ -53,8 +54,8 @@ func (s *starts) entry(groups ...said) (replies []string) {
 	return replies
 }
 
-// whole checks that a snapshot of the machine comes back as it was written, and
-// that the restored machine goes on with the same hash chain.
+// whole checks that a snapshot of the machine is restored and written again
+// unchanged, and that the restored machine continues the same hash chain.
 func (s *starts) whole(more ...said) {
 	s.t.Helper()
 	snap := snapshotOf(s.t, s.m)
@@ -77,16 +78,16 @@ func (s *starts) whole(more ...said) {
 	}
 }
 
-// twoStarts are entries in which a node's two starts speak in one entry. The
-// connections' numbers decide in which order the waiters stand in a snapshot.
+// twoStarts are entries with groups of two starts of a node. The numbers of the
+// connections decide the order of the waiters in a snapshot.
 func twoStarts(s *starts, old, young uint64) []string {
 	replies := s.entry(said{"a", 1, 1, "GET x"}, said{"b", 1, 1, "GET x"})
 	replies = append(replies, s.entry(said{"a", 1, old, "BLPOP q 0"}, said{"a", 2, 1, "GET x"}, said{"a", 1, old + 20, "BLPOP p 0"}, said{"a", 2, young, "BLPOP r 0"})...)
 	return replies
 }
 
-// TestStarts_Superseded: the groups of a node's earlier start do not run in an entry
-// that holds a later start, whichever of them stands first.
+// TestStarts_Superseded: if an entry contains a later start of a node, the
+// groups of the earlier start are not executed, whatever their order.
 func TestStarts_Superseded(t *testing.T) {
 	for _, origins := range [][2]uint64{{7, 9}, {57, 3}, {5, 5}} {
 		t.Run(fmt.Sprint(origins), func(t *testing.T) {
@@ -107,9 +108,10 @@ func TestStarts_Superseded(t *testing.T) {
 	}
 }
 
-// TestStarts_Before: before FeatureMend the groups of both starts run, as in the
-// first programs, and their waiters mix. A snapshot of that can be read all the
-// same, and raising the feature version ends the waiters of the earlier start.
+// TestStarts_Before: before FeatureMend, the groups of both starts are
+// executed, as in the first programs, and both have waiters. A snapshot of that
+// state can be read, and raising the feature version ends the waiters of the
+// earlier start.
 func TestStarts_Before(t *testing.T) {
 	for _, c := range []struct {
 		origins  [2]uint64
@@ -162,9 +164,10 @@ func TestStarts_RaisedBetween(t *testing.T) {
 	}
 }
 
-// TestStarts_Rehearsed: what a rehearsal leaves for the next entry may hold a later
-// start of a node, or groups of an earlier one. The entry does what was rehearsed.
-func TestStarts_Rehearsed(t *testing.T) {
+// TestStarts_Speculated: the groups that a speculative execution leaves for the
+// next entry may include a later start of a node, or groups of an earlier
+// start. The entry has the same effects as the speculative execution.
+func TestStarts_Speculated(t *testing.T) {
 	for features := range fsm.MaxFeatures + 1 {
 		s := newStarts(t, features)
 		s.entry(said{"a", 1, 7, "BLPOP q 0"}, said{"b", 1, 1, "GET x"})
@@ -184,17 +187,17 @@ func TestStarts_Rehearsed(t *testing.T) {
 		for groups := 1; groups > 0; groups, _ = batch.Len() {
 			out.Reset(0)
 			rest.Reset(0)
-			r := s.m.Rehearse(h, &batch, &lines{})
-			if err := r.Run(&out, &rest, func() bool { return true }); err != nil {
+			sp := s.m.Speculate(h, &batch, &lines{})
+			if err := sp.Run(&out, &rest, func() bool { return true }); err != nil {
 				t.Fatal(err)
 			}
 			s.apply(out.Encode(h))
-			var rehearsed, applied bytes.Buffer
-			if err := errors.Join(fsm.StateOf(fsm.Rehearsed(r), &rehearsed), fsm.StateOf(s.m, &applied)); err != nil {
+			var speculated, applied bytes.Buffer
+			if err := errors.Join(fsm.StateOf(fsm.Speculated(sp), &speculated), fsm.StateOf(s.m, &applied)); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(rehearsed.Bytes(), applied.Bytes()) {
-				t.Errorf("features %d: the entry comes to another state than its rehearsal:\n%q\n%q", features, applied.Bytes(), rehearsed.Bytes())
+			if !bytes.Equal(speculated.Bytes(), applied.Bytes()) {
+				t.Errorf("features %d: the entry comes to another state than its speculative execution:\n%q\n%q", features, applied.Bytes(), speculated.Bytes())
 			}
 			batch = rest
 			rest = fsm.BatchBuilder{}

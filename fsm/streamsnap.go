@@ -28,7 +28,7 @@ func appendEntry(b []byte, e *streamEntry) []byte {
 	return b
 }
 
-// entry reads an entry behind those that a stream has.
+// entry reads an entry and appends it to the stream of v.
 func (d *decoder) entry(v *collection, owner *seqOwner) error {
 	e := streamEntry{id: d.streamID()}
 	n := d.uvarint()
@@ -38,7 +38,8 @@ func (d *decoder) entry(v *collection, owner *seqOwner) error {
 	for ; n > 0 && d.err == nil; n-- {
 		e.fields = append(e.fields, string(d.bytes()))
 	}
-	if size := v.stream.Len(); size > 0 && d.err == nil && v.stream.At(size-1).id.compare(e.id) >= 0 || e.id.compare(v.info.last) > 0 {
+	size := v.stream.Len()
+	if size > 0 && d.err == nil && v.stream.At(size-1).id.compare(e.id) >= 0 || e.id.compare(v.info.last) > 0 {
 		return fmt.Errorf("entry %v out of order: %w", e.id, ErrFormat)
 	}
 	v.stream.Insert(owner, v.stream.Len(), e)
@@ -51,7 +52,7 @@ func appendMoment(b []byte, m moment) []byte {
 
 func (d *decoder) moment() moment { return moment{d.varint(), d.varint()} }
 
-// groups writes the groups of a stream.
+// groups writes the consumer groups of a stream.
 func (w *snapshotWriter) groups(v *collection) {
 	v.groups.Ascend(0, func(g *streamGroup) bool {
 		b := appendString(append(w.b, recordGroup), g.name)
@@ -77,7 +78,7 @@ func (w *snapshotWriter) groups(v *collection) {
 	})
 }
 
-// group reads a group, behind those that the stream has.
+// group reads a consumer group and appends it to those of the open stream.
 func (l *snapshotLoader) group(d *decoder) error {
 	g := streamGroup{name: string(d.bytes()), last: d.streamID(), read: d.varint()}
 	l.groups--

@@ -7,44 +7,45 @@ import (
 	"strings"
 )
 
-// Flags say what a command is allowed to do and how it must be routed.
+// Flags say what a command does and how a node routes it.
 type Flags uint32
 
 const (
-	// Write commands change state and go through the log.
+	// Write commands change the state and go through the log.
 	Write Flags = 1 << iota
 	// Fast commands are O(1) or O(log n).
 	Fast
 	// DenyOOM commands can make the data set grow.
 	DenyOOM
-	// NoScript commands may not be called from a script.
+	// NoScript commands must not be called from a script.
 	NoScript
-	// Global commands look over a whole database, so that every overdue key
-	// must be expired (by a logged tick) before they are answered.
+	// Global commands read a whole database. Before a node answers one, a clock
+	// entry must have removed every expired key.
 	Global
-	// Slow reads walk many keys: they run on a fork so that they do not hold up
-	// the log.
+	// Slow reads visit many keys. They run on a clone, so that they do not
+	// delay the log.
 	Slow
-	// Dangerous commands are those that Redis puts in @dangerous.
+	// Dangerous commands are in Redis' category @dangerous.
 	Dangerous
-	// KeyspaceCat puts the command in @keyspace.
+	// KeyspaceCat commands are in the category @keyspace.
 	KeyspaceCat
-	// VariableFlags mark commands whose access differs with their options.
+	// VariableFlags commands access their keys differently with their options.
 	VariableFlags
-	// MovableKeys mark commands whose key positions depend on the arguments.
+	// MovableKeys commands have key positions that depend on the arguments.
 	MovableKeys
-	// Internal commands are for the nodes themselves; clients cannot call them.
+	// Internal commands are for the nodes. Clients cannot call them.
 	Internal
-	// MayWrite commands are routed as writes because they can publish or
-	// replicate, although they are not writes to COMMAND.
+	// MayWrite commands are routed as writes because they may publish or change
+	// something else than keys, although COMMAND does not list them as writes.
 	MayWrite
-	// ReadOnly commands look at keys and change none. A command without Write
-	// and ReadOnly (TIME, PING) has nothing to do with keys.
+	// ReadOnly commands read keys and change none. A command without Write and
+	// ReadOnly (TIME, PING) does not access keys.
 	ReadOnly
 	// Scripted commands name a script that may need the interpreter: see
 	// script.go.
 	Scripted
-	// The rest only describe a command to clients, as Redis does in COMMAND.
+	// The other flags only describe a command to clients, in COMMAND, as in
+	// Redis.
 	Admin
 	PubSub
 	Blocking
@@ -60,58 +61,59 @@ const (
 	Asking
 )
 
-// Keys are the positions of the keys among the arguments, the command's name
-// being position 0. Last counts from the end when negative. The zero value is
-// a command without keys.
+// Keys are the positions of the keys among the arguments. The name of the
+// command is at position 0. A negative Last counts from the end. The zero value
+// is a command without keys.
 type Keys struct{ First, Last, Step int }
 
 // Access says what a command does with its keys, as the key specs of COMMAND
-// INFO print it ("RO", "RW", "OW", "RM" and the secondary flags).
+// INFO print it: "RO", "RW", "OW" or "RM", and the secondary flags.
 type Access struct {
 	Mode  string
-	Flags string // space separated: access, update, insert, delete, …
+	Flags string // separated by spaces: access, update, insert, delete, …
 	Notes string
 }
 
-// KeySpec is the access to some of a command's keys, for commands that do not
-// treat all their keys alike (RENAME).
+// KeySpec is the access to some of a command's keys, for commands that access
+// their keys differently (RENAME).
 type KeySpec struct {
 	Keys   Keys
 	Access Access
 	// NumKeys: the argument at Keys.First is the number of the keys after it.
 	NumKeys bool
-	// Keyword, if there is one, stands before the keys, somewhere from Keys.First
-	// on; the keys are 1/Part of what follows.
+	// Keyword, unless empty, precedes the keys, at some position from
+	// Keys.First on. The first 1/Part of the arguments after it are the keys.
 	Keyword string
 	Part    int
-	// Unknown: where the keys are cannot be told from the arguments alone.
+	// Unknown: the positions of the keys do not follow from the arguments
+	// alone.
 	Unknown bool
 }
 
-// Change is what a Redis version changed in a command.
+// Change is a change of a command in a version of Redis.
 type Change struct{ Since, What string }
 
-// Command is one row of the command table: all there is to know of a command.
+// Command is one row of the command table, with all properties of a command.
 type Command struct {
 	Name   string // lower case
-	Arity  int    // as in Redis: negative means "at least", the name counts
+	Arity  int    // as in Redis: includes the name; negative means "at least"
 	Flags  Flags
 	Keys   Keys
 	Access Access
-	// Specs stand in the place of Access where keys differ in access.
+	// Specs replace Access for commands that access their keys differently.
 	Specs []KeySpec
-	// KeysOf finds the keys of commands with MovableKeys; it returns argument
-	// positions, or nil when the arguments make no sense.
+	// KeysOf returns the positions of the keys for commands with MovableKeys,
+	// and nil if the arguments are invalid.
 	KeysOf func(args [][]byte) []int
-	Group  string // family as COMMAND DOCS names it: string, generic, …
+	Group  string // family, as COMMAND DOCS names it: string, generic, …
 	Since  string // first Redis version with this command (or "valkey 9.0")
-	// Feature is the feature version of the cluster from which on the command can be
-	// used: see feature.go. It is 0 for commands that every program in use knows.
+	// Feature is the first feature version of the cluster with this command:
+	// see feature.go. It is 0 for commands that all supported programs know.
 	Feature    int
 	Complexity string
 	Syntax     string // arguments, as in the Redis documentation
 	Doc        string // one sentence
-	// Categories are ACL categories beyond those that flags and group imply,
+	// Categories are the ACL categories that flags and group do not imply,
 	// without the @.
 	Categories []string
 	Tips       []string // hints for proxies and cluster clients, in Redis' words
@@ -119,14 +121,18 @@ type Command struct {
 	// DeprecatedSince and ReplacedBy are set for commands that new programs
 	// should not use.
 	DeprecatedSince, ReplacedBy string
-	// Run executes the command. args[0] is the name; the slices belong to the
-	// entry: copy what is kept.
+	// Run executes the command. args[0] is the name. The slices belong to the
+	// entry, so Run must copy what it keeps.
 	Run func(c *Ctx, args [][]byte) Reply
-	// Sub holds the rows of a container command's subcommands (OBJECT ENCODING).
+	// Sub contains the rows of a container's subcommands (OBJECT ENCODING).
 	Sub []Command
 
-	// block reads the arguments of a command that may wait (flag Blocking).
+	// block decodes the arguments of a command that may wait (flag Blocking).
 	block func(args [][]byte) (b blocking, fail Reply)
+
+	// work estimates the part of the work of a write that depends on what its keys hold,
+	// nil if it does not: see works.
+	work workFunc
 
 	sub map[string]*Command
 	id  int
@@ -135,7 +141,7 @@ type Command struct {
 // IsWrite reports whether the command has to go through the log.
 func (cmd *Command) IsWrite() bool { return cmd.Flags&(Write|MayWrite) != 0 }
 
-// ArityOK reports whether n arguments (the name included) are acceptable.
+// ArityOK reports whether n arguments, including the name, are acceptable.
 func (cmd *Command) ArityOK(n int) bool {
 	if cmd.Arity >= 0 {
 		return n == cmd.Arity
@@ -143,8 +149,8 @@ func (cmd *Command) ArityOK(n int) bool {
 	return n >= -cmd.Arity
 }
 
-// KeyPositions returns the positions of the keys in args, or nil if there are
-// none or the arguments do not fit.
+// KeyPositions returns the positions of the keys in args, and nil if there are
+// none or the arguments are invalid.
 func (cmd *Command) KeyPositions(args [][]byte) []int {
 	if cmd.KeysOf != nil {
 		return cmd.KeysOf(args)
@@ -163,11 +169,11 @@ func (cmd *Command) KeyPositions(args [][]byte) []int {
 	return pos
 }
 
-// ID numbers the rows of a table from 0, for counters by command. It is not
-// stable between versions and never leaves the process.
+// ID returns the number of the row in its table, from 0, for counters by
+// command. It differs between versions and must not leave the process.
 func (cmd *Command) ID() int { return cmd.id }
 
-// families lists the command families: a line a family, not a line a command.
+// families returns the command families.
 func families() [][]Command {
 	return [][]Command{
 		stringCommands,
@@ -205,23 +211,24 @@ func families() [][]Command {
 		waitCommands,
 		featureCommands,
 		userCommands,
+		clientIDCommands,
 	}
 }
 
-// Table is an index over the rows. It does not change after NewTable and may
-// be read by any goroutine.
+// Table is an index over the rows. It does not change after NewTable, so any
+// goroutine may read it.
 type Table struct {
 	rows  []*Command
 	index map[string]*Command
 }
 
-// NewTable builds the index over all families. It panics on a duplicate name:
-// that is a mistake in the program, found by any test.
+// NewTable builds the index over all families. It panics on a duplicate name,
+// which is a mistake in the program that every test finds.
 func NewTable() *Table {
 	t := &Table{index: make(map[string]*Command)}
 	for _, family := range families() {
 		for i := range family {
-			cmd := family[i] // a copy: the rows above stay constant
+			cmd := family[i] // a copy: the rows themselves stay constant
 			cmd.Sub = slices.Clone(cmd.Sub)
 			t.add(&cmd)
 		}
@@ -235,7 +242,7 @@ func NewTable() *Table {
 
 func (t *Table) add(cmd *Command) {
 	if cmd.Name != strings.ToLower(cmd.Name) || t.index[cmd.Name] != nil {
-		panic(fmt.Sprintf("fsm: command %q is not lower case or stands in the table twice", cmd.Name))
+		panic(fmt.Sprintf("fsm: command %q is not lower case or is a duplicate", cmd.Name))
 	}
 	cmd.IndexSub()
 	if cmd.Flags&Write != 0 {
@@ -246,13 +253,14 @@ func (t *Table) add(cmd *Command) {
 			cmd.Sub[i].limit()
 		}
 	}
+	cmd.work = works[cmd.Name]
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
 }
 
-// MaxKeyBytes bounds a key that can be written: with MaxStringBytes it keeps one
-// key and its value within what a snapshot's reader accepts. Redis allows what
-// it allows a value.
+// MaxKeyBytes bounds a key that is written. With MaxStringBytes it ensures that
+// the reader of a snapshot accepts a key with its value. Redis allows keys as
+// large as values.
 const MaxKeyBytes = 512 << 10
 
 // limit makes a write command refuse keys and values that are too long.
@@ -271,7 +279,7 @@ func (cmd *Command) limit() {
 	}
 }
 
-// IndexSub prepares FindSub; tables call it once for each row.
+// IndexSub prepares FindSub. Tables call it once for each row.
 func (cmd *Command) IndexSub() {
 	if len(cmd.Sub) == 0 {
 		return
@@ -282,10 +290,10 @@ func (cmd *Command) IndexSub() {
 	}
 }
 
-// Rows returns all rows, sorted by name. The slice must not be changed.
+// Rows returns all rows, sorted by name. The caller must not change the slice.
 func (t *Table) Rows() []*Command { return t.rows }
 
-// Find returns the row for a name in any case, or nil.
+// Find returns the row of a name, in any case of letters, or nil.
 func (t *Table) Find(name []byte) *Command {
 	if cmd := t.index[string(name)]; cmd != nil {
 		return cmd
@@ -303,13 +311,14 @@ func (t *Table) Find(name []byte) *Command {
 	return t.index[string(low[:len(name)])]
 }
 
-// FindSub returns the row of a container's subcommand in any case, or nil.
+// FindSub returns the row of a container's subcommand, in any case of letters,
+// or nil.
 func (cmd *Command) FindSub(name []byte) *Command {
 	return cmd.sub[strings.ToLower(string(name))]
 }
 
-// Routed returns the row that says how a call is to be routed: that of the
-// subcommand, for a container.
+// Routed returns the row that determines how a call is routed: for a container,
+// that of the subcommand.
 func (cmd *Command) Routed(args [][]byte) *Command {
 	if cmd.sub != nil && len(args) > 1 {
 		if sub := cmd.FindSub(args[1]); sub != nil {
@@ -319,7 +328,8 @@ func (cmd *Command) Routed(args [][]byte) *Command {
 	return cmd
 }
 
-// accept finds the command that args call, and says why it cannot be run.
+// accept returns the command that args call, and an error if it cannot be
+// executed.
 func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 	cmd := t.Find(args[0])
 	switch {
@@ -333,16 +343,17 @@ func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 	return cmd, nil
 }
 
-// Check reads the bytes of a group that a peer sent and says whether they can
-// be run: as a read if readOnly, else through the log. Only what passed here
-// may be proposed; a machine that meets anything else must stop.
+// Check returns an error if the bytes of a group cannot be executed: as a read
+// if readOnly is set, and otherwise through the log. Only a group that Check
+// has accepted may be proposed, because a machine that cannot execute a group
+// stops.
 func (t *Table) Check(body []byte, readOnly bool) error {
 	return t.CheckAt(MaxFeatures, body, readOnly)
 }
 
-// CheckAt is Check for a cluster of a feature version: it refuses commands that
-// the feature version does not include, because members with an older program
-// would stop at them.
+// CheckAt is Check for a cluster with a feature version. It refuses commands
+// that the feature version does not include, because members with an older
+// program would stop at them.
 func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 	var r groupReader
 	if err := r.open(body); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestTable_Rows: a row says all that is to be known of its command.
+// TestTable_Rows: a row contains all properties of its command.
 func TestTable_Rows(t *testing.T) {
 	table := fsm.NewTable()
 	rows := table.Rows()

@@ -1,50 +1,52 @@
 package fsm
 
-// Trace is told what entries do while they are applied, command by command: for
-// verify, which runs the same commands on a real Redis. It has no influence on
-// state and replies.
+// Trace is a set of functions that Apply calls for what an entry does, command
+// by command. Package verify uses it to execute the same commands on a real
+// Redis. A trace does not affect the state or the replies.
 //
-// The arguments and the reply are valid during the call only.
+// The arguments and the reply are valid only during the call.
 type Trace struct {
-	// Ran is told of a command that ran, alone, in a transaction, or as an effect of a
-	// script. A script that the machine runs itself is one command. proto is the RESP
-	// version of the connection that sent it.
+	// Ran is called for a command that was executed: alone, in a transaction,
+	// or as an effect of a script. A script that the machine executes natively
+	// is one command. proto is the RESP version of the connection that sent the
+	// command.
 	Ran func(db int, args [][]byte, reply Reply, proto int)
-	// Served is told of a suspended command that was given its reply.
+	// Served is called for a blocking command that was given its reply.
 	Served func(db int, args [][]byte, reply Reply)
-	// Expired is told of a key whose time is over, before the commands that find it
-	// absent. It may be told more than once.
+	// Expired is called for a key whose deadline has passed, before the
+	// commands that find the key absent. It may be called more than once for a
+	// key.
 	Expired func(db int, key string)
 }
 
-// Trace sets who is told of what Apply does from now on, nil for nobody. Forks are
-// not traced.
+// Trace sets the trace for further calls of Apply, nil for none. Clones are not
+// traced.
 func (m *Machine) Trace(t *Trace) { m.trace = t }
 
-// ran tells the trace of a command.
+// ran reports a command to the trace.
 func (c *Ctx) ran(db int, args [][]byte, reply Reply) {
 	if t := c.m.trace; t != nil && !c.readOnly {
 		t.Ran(db, args, reply, c.proto)
 	}
 }
 
-// tracedServe tells the trace of a waiter.
+// tracedServe reports a served waiter to the trace.
 func (c *Ctx) tracedServe(n *waiter, reply Reply) {
 	if t := c.m.trace; t != nil {
 		t.Served(n.db, n.args, reply)
 	}
 }
 
-// tracedExpiry tells the trace of a key whose time is over.
+// tracedExpiry reports a key whose deadline has passed to the trace.
 func (c *Ctx) tracedExpiry(db int, key string) {
 	if t := c.m.trace; t != nil {
 		t.Expired(db, key)
 	}
 }
 
-// tracedOverdue tells the trace of the keys whose time is over and that stay for
-// the next entry: see expireDue.
-func (c *Ctx) tracedOverdue() {
+// tracedPendingExpiry reports to the trace the keys whose deadline has passed
+// and that only a later entry removes: see expireDue.
+func (c *Ctx) tracedPendingExpiry() {
 	if c.m.trace == nil {
 		return
 	}

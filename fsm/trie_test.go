@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// model is the obvious thing that a trie has to agree with.
+// model is the simple implementation with which a trie must agree.
 type model map[string]*object
 
 func (m model) sorted() []*object {
@@ -80,12 +80,12 @@ func TestTrie_AgreesWithAMap(t *testing.T) {
 					}
 					delete(p.m, k)
 				}
-				if step%4000 == 1999 { // both go their own ways from here
+				if step%4000 == 1999 { // original and clone change independently from here
 					m := model{}
 					for k, o := range p.m {
 						m[k] = o
 					}
-					pairs = append(pairs, pair{p.tr.fork(), m})
+					pairs = append(pairs, pair{p.tr.clone(), m})
 				}
 			}
 			for _, p := range pairs {

@@ -2,20 +2,24 @@ package fsm
 
 import "math"
 
-// Sine, cosine and arcsine that are the same to the last bit on every machine.
-// Package math does not promise that: some processors have code of their own, others
-// fuse products with sums. Distances are stored (STOREDIST), compared and answered,
-// and nodes must agree on all three.
+// This file has a sine, a cosine and an arcsine whose results are the same to
+// the last bit on every machine. Package math does not guarantee that: some
+// processors have their own implementations, and others fuse products with
+// sums. Distances are stored (STOREDIST), compared and returned to clients, and
+// all nodes must agree on all three.
 //
-// All is computed with more bits than a float64 has and then rounded once. What is
-// lost on the way is below 2^-73 of the result, so it is the float64 next to the true
-// value but for one case in a million, and that one is the same everywhere too: there
-// is nothing here but sums, rounded products, quotients, roots and math.FMA, which has
-// one rounding on every machine, in software if need be. The C library below Redis
-// rounds a few results in a thousand the other way, and which they are depends on the
-// processor there.
+// The functions compute with more bits than a float64 has and round once at the
+// end. The error before that rounding is less than 2^-73 of the result. The
+// result is therefore the float64 that is closest to the true value, except in
+// about one case in a million, and there too the result is the same on every
+// machine: the code uses only sums, rounded products, quotients, square roots
+// and math.FMA, which rounds once on every machine, in software if necessary.
+//
+// The C library that Redis uses rounds a few results in a thousand to the other
+// neighbor. Which results these are depends on the processor.
 
-// wide is a number as the sum of two: hi is the float64 next to it, lo the rest.
+// wide is the sum of two numbers: hi is the float64 closest to the sum, and lo
+// is the rest.
 type wide struct{ hi, lo float64 }
 
 // wideSum returns a+b (Knuth's TwoSum).
@@ -25,7 +29,8 @@ func wideSum(a, b float64) wide {
 	return wide{s, (a - (s - t)) + (b - t)}
 }
 
-// quickSum returns a+b, where a is the larger one (Dekker).
+// quickSum returns a+b. The absolute value of a must not be less than that of b
+// (Dekker).
 func quickSum(a, b float64) wide {
 	s := a + b
 	return wide{s, b - (s - a)}
@@ -51,18 +56,19 @@ func (x wide) times(y wide) wide {
 
 func (x wide) minus() wide { return wide{-x.hi, -x.lo} }
 
-// Half of π in three parts, of which the first two are as exact as a wide.
+// π/2 in three parts. The first two together are as exact as a wide.
 const (
 	halfPi     = 1.57079632679489661923
 	halfPiRest = 6.12323399573676603587e-17
 	halfPiLast = -1.4973849048591698e-33
 )
 
-// taylor is the series of the sine divided by its argument, or of the cosine, in
-// the square of the argument. Twelve terms do up to π/4.
+// taylor has the coefficients of the series of the sine divided by its
+// argument, or of the cosine, in the square of the argument. Twelve terms
+// suffice up to π/4.
 type taylor [12]wide
 
-// taylorWide are the terms that need more than the bits of a float64.
+// taylorWide is the number of terms that need more bits than a float64 has.
 const taylorWide = 4
 
 // newTaylor returns ±1/n!, ±1/(n+2)!, …
@@ -81,7 +87,7 @@ func newTaylor(n int) (t taylor) {
 
 var sines, cosines = newTaylor(1), newTaylor(0)
 
-// near sums the terms up with the bits of a float64, from term k on.
+// near sums the terms from term k on, with the precision of a float64.
 func (t *taylor) near(z float64, k int) float64 {
 	p := t[len(t)-1].hi
 	for i := len(t) - 2; i >= k; i-- {
@@ -95,15 +101,16 @@ func (t *taylor) at(x wide) wide {
 	p := wide{hi: t.near(z.hi, taylorWide)}
 	for k := taylorWide - 1; k >= 0; k-- {
 		q := p.times(z)
-		s := quickSum(t[k].hi, q.hi) // each term is larger than all that follow
+		s := quickSum(t[k].hi, q.hi) // each term is larger than the sum of all that follow
 		p = quickSum(s.hi, s.lo+(t[k].lo+q.lo))
 	}
 	return p
 }
 
-// wave returns the sine of x plus so many right angles. x is between -π and π.
-func wave(x float64, angles int) float64 {
-	n := math.Round(x / halfPi) // 2 at most, so that the products below are exact
+// shiftedSine returns the sine of x plus a number of right angles. x must be
+// between -π and π.
+func shiftedSine(x float64, angles int) float64 {
+	n := math.Round(x / halfPi) // at most 2, so the products below are exact
 	r := wideSum(x, float64(-n*halfPi))
 	r = r.plus(wideSum(float64(-n*halfPiRest), float64(-n*halfPiLast)))
 	var y wide
@@ -118,15 +125,16 @@ func wave(x float64, angles int) float64 {
 	return y.hi
 }
 
-func sin(x float64) float64 { return wave(x, 0) }
-func cos(x float64) float64 { return wave(x, 1) }
+func sin(x float64) float64 { return shiftedSine(x, 0) }
+func cos(x float64) float64 { return shiftedSine(x, 1) }
 
-// asin takes what lies between 0 and 1; what rounding has put above 1 counts as 1.
+// asin returns the arcsine of a number between 0 and 1. It treats a number that
+// exceeds 1 because of rounding as 1.
 func asin(x float64) float64 {
 	if x <= 0.5 {
 		return arc(wide{hi: x}).hi
 	}
-	// sin²(π/4 - y/2) is (1 - sin y)/2.
+	// sin²(π/4 - y/2) = (1 - sin y)/2
 	z := (1 - min(x, 1)) / 2 // exact
 	y := wide{hi: math.Sqrt(z)}
 	if y.hi > 0 {
@@ -136,9 +144,9 @@ func asin(x float64) float64 {
 	return wide{halfPi, halfPiRest}.plus(wide{-y.hi - y.hi, -y.lo - y.lo}).hi
 }
 
-// arc returns the arcsine of a number between 0 and 0.5: the first terms of its
-// series, good to 1e-4, then Newton's method twice, the second time with all bits
-// and the term after it.
+// arc returns the arcsine of a number between 0 and 0.5. It computes the first
+// terms of the series, which are good to 1e-4, and then applies Newton's method
+// twice; the second time it uses all bits and also the next term of the method.
 func arc(x wide) wide {
 	z := float64(x.hi * x.hi)
 	y := 1.0/6 + float64(z*(3.0/40+float64(z*(15.0/336))))

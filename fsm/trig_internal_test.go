@@ -14,7 +14,7 @@ const (
 
 func exact(x float64) *big.Float { return new(big.Float).SetPrec(exactBits).SetFloat64(x) }
 
-// exactSin sums the series up with 300 bits: from x^n/n! on.
+// exactSin sums the series with 300 bits, beginning with x^n/n!.
 func exactSin(x *big.Float, n int64) *big.Float {
 	z := new(big.Float).SetPrec(exactBits).Mul(x, x)
 	term := exact(1)
@@ -35,7 +35,7 @@ func round(x *big.Float) float64 {
 	return f
 }
 
-// checkNear demands the float64 next to the true value.
+// checkNear requires that got is the float64 closest to the true value.
 func checkNear(t *testing.T, what string, x, got, want float64) {
 	t.Helper()
 	if got != want {
@@ -43,7 +43,8 @@ func checkNear(t *testing.T, what string, x, got, want float64) {
 	}
 }
 
-// angles are between -π and π, many of them close to a multiple of a right angle.
+// angles returns an angle between -π and π. Many of the angles are close to a
+// multiple of a right angle.
 func angles(rng *rand.Rand) float64 {
 	x := (rng.Float64()*2 - 1) * math.Pi
 	switch rng.IntN(4) {
@@ -97,7 +98,7 @@ func TestTrig_Asin(t *testing.T) {
 	}
 }
 
-// TestTrig_HalfPi: the three parts are those of π/2.
+// TestTrig_HalfPi checks that the three parts are those of π/2.
 func TestTrig_HalfPi(t *testing.T) {
 	half, _, err := big.ParseFloat("1.5707963267948966192313216916397514420985846996875529104874722961539082031431", 10, exactBits, big.ToNearestEven)
 	if err != nil {

@@ -7,22 +7,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// User is an ACL user as the state keeps it: a name and a text. What the text
-// means is not the machine's business: package acl reads and writes it, and
-// nodes of two versions that read it in different ways still hold the same state.
+// User is an ACL user as the state contains it: a name and a text. The machine
+// does not interpret the text; package acl reads and writes it. So nodes of two
+// versions that interpret the text differently still have the same state.
 type User struct {
 	Name, Rules string
-	// Born is the log position that made the user, Version the one that changed
-	// it last: a user that was deleted and made anew is another one.
+	// Born is the log position at which the user was created, Version the one
+	// of its last change. A user that was deleted and created again has another
+	// Born.
 	Born, Version Pos
 }
 
-// Users is the table of users, sorted by name. It is never changed: a change
-// makes another one. So a fork, a snapshot and the readers of a node share it.
+// Users is the table of users, sorted by name. It is immutable: a change
+// creates a new table. So clones, snapshots and the readers of a node share it
+// without a lock.
 type Users struct {
-	// Version is the log position of the last change, 0 if there never was one.
+	// Version is the log position of the last change, 0 if there was none.
 	Version Pos
 	List    []User
 }
@@ -36,45 +40,74 @@ func (u *Users) Find(name string) *User {
 }
 
 func (u *Users) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(u.List, name, func(u User, name string) int { return strings.Compare(u.Name, name) })
+	return slices.BinarySearchFunc(u.List, name, func(u User, name string) int {
+		return strings.Compare(u.Name, name)
+	})
 }
 
 // Users returns the table of users, which must not be changed.
 func (m *Machine) Users() *Users { return m.users }
 
-// Limits of the users. They are part of what a command means.
+// These limits bound the users. They are part of the meaning of a command, so
+// they must be the same on all nodes.
 const (
 	MaxUsers     = 10000
 	MaxUserBytes = 64 << 10 // of a name and its rules
 )
 
-// The internal commands behind ACL. A change says which version of the user it
-// was made from, and is refused if there is another one by now: rules add to what
-// is there, and two changes at the same time must not lose each other.
+// These are the internal commands behind ACL. A change names the version of the
+// user that it is based on, and is refused if the user has another version by
+// now. Rules are added to existing rules, so of two concurrent changes none may
+// overwrite the other.
 const (
-	// UsersCommand takes the version that is known already. It answers the version
-	// of the table, and if that is another one, name, rules, birth and version of
-	// each user: see ReadUsers.
+	// UsersCommand takes the version of the table that the node has. It answers
+	// the current version, and if that differs, also the name, rules, birth and
+	// version of each user: see ReadUsers.
 	UsersCommand = "_users"
-	// SetuserCommand takes name, version (0 for a user that is not there) and
-	// rules. It answers 1, or 0 if the version is another one.
+	// SetuserCommand takes a name, a version (0 if the user does not exist) and
+	// rules. It answers 1, or 0 if the user has another version.
 	SetuserCommand = "_setuser"
-	// DelusersCommand takes names and answers how many there were.
+	// DelusersCommand takes names and answers the number of users that it
+	// deleted.
 	DelusersCommand = "_delusers"
-	// SeedusersCommand takes names and rules, and makes these users if there has
-	// never been one. It answers 1 if it did, else 0.
+	// SeedusersCommand takes names and rules. It creates these users if the
+	// cluster never had any. It answers 1 if it did, else 0.
 	SeedusersCommand = "_seedusers"
 )
 
 var userCommands = []Command{
-	{Name: UsersCommand, Arity: 2, Flags: Internal, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "version", Doc: "All users, for ACL", Run: listUsers},
-	{Name: SetuserCommand, Arity: 4, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "username version rules", Doc: "Make or change a user, for ACL SETUSER", Run: setUser},
-	{Name: DelusersCommand, Arity: -2, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "username [username ...]", Doc: "Delete users, for ACL DELUSER", Run: delUsers},
-	{Name: SeedusersCommand, Arity: -3, Flags: Internal | Write, Group: "internal", Since: "holdfast", Complexity: "O(N) where N is the number of users", Syntax: "username rules [username rules ...]", Doc: "Make the first users, for --acl-file", Run: seedUsers},
+	{
+		Name: UsersCommand, Run: listUsers, Arity: 2, Flags: Internal,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N) where N is the number of users",
+		Syntax:     "version",
+		Doc:        "All users, for ACL",
+	},
+	{
+		Name: SetuserCommand, Run: setUser, Arity: 4, Flags: Internal | Write,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N) where N is the number of users",
+		Syntax:     "username version rules",
+		Doc:        "Make or change a user, for ACL SETUSER",
+	},
+	{
+		Name: DelusersCommand, Run: delUsers, Arity: -2, Flags: Internal | Write,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N) where N is the number of users",
+		Syntax:     "username [username ...]",
+		Doc:        "Delete users, for ACL DELUSER",
+	},
+	{
+		Name: SeedusersCommand, Run: seedUsers, Arity: -3, Flags: Internal | Write,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N) where N is the number of users",
+		Syntax:     "username rules [username rules ...]",
+		Doc:        "Make the first users, for --acl-file",
+	},
 }
 
 func listUsers(c *Ctx, args [][]byte) Reply {
-	known, ok := parseInt(args[1])
+	known, ok := number.ParseInt(args[1])
 	if !ok {
 		return Error(msgNotInt)
 	}
@@ -89,26 +122,26 @@ func listUsers(c *Ctx, args [][]byte) Reply {
 	return Array(out)
 }
 
-// ReadUsers reads the answer of UsersCommand. known is the table whose version
-// was given; it is returned if there is no newer one.
+// ReadUsers reads the answer to UsersCommand. known is the table whose version
+// the command named. ReadUsers returns known if the version is the same.
 func ReadUsers(reply []byte, known *Users) (*Users, error) {
 	fields, err := flatReply(reply)
 	if err != nil || len(fields) == 0 || len(fields)%4 != 1 {
 		return nil, fmt.Errorf("answer of %s: %w", UsersCommand, errors.Join(err, ErrFormat))
 	}
-	number := func(s string) Pos {
-		n, ok := parseInt([]byte(s))
+	parse := func(s string) Pos {
+		n, ok := number.ParseInt([]byte(s))
 		if !ok {
 			err = ErrFormat
 		}
 		return Pos(n)
 	}
-	u := &Users{Version: number(fields[0])}
+	u := &Users{Version: parse(fields[0])}
 	if u.Version == known.Version {
 		return known, nil
 	}
 	for f := fields[1:]; len(f) > 0; f = f[4:] {
-		u.List = append(u.List, User{Name: f[0], Rules: f[1], Born: number(f[2]), Version: number(f[3])})
+		u.List = append(u.List, User{Name: f[0], Rules: f[1], Born: parse(f[2]), Version: parse(f[3])})
 	}
 	return u, err
 }
@@ -121,7 +154,7 @@ func flatReply(reply []byte) ([]string, error) {
 		if !ok || len(head) < 2 {
 			return 0, 0, false
 		}
-		v, ok := parseInt([]byte(head[1:]))
+		v, ok := number.ParseInt([]byte(head[1:]))
 		b = rest
 		return head[0], int(v), ok
 	}
@@ -144,7 +177,7 @@ func flatReply(reply []byte) ([]string, error) {
 	return out, nil
 }
 
-// checkUser says why a user cannot be kept.
+// checkUser returns an error reply, and false, if a user exceeds a limit.
 func checkUser(name, rules []byte, users int) (refusal Reply, ok bool) {
 	switch {
 	case len(name)+len(rules) > MaxUserBytes:
@@ -156,7 +189,7 @@ func checkUser(name, rules []byte, users int) (refusal Reply, ok bool) {
 }
 
 func setUser(c *Ctx, args [][]byte) Reply {
-	version, ok := parseInt(args[2])
+	version, ok := number.ParseInt(args[2])
 	if !ok {
 		return Error(msgNotInt)
 	}
@@ -182,6 +215,9 @@ func setUser(c *Ctx, args [][]byte) Reply {
 	}
 	c.change()
 	c.m.users = &Users{Version: c.pos, List: list}
+	if !found || old.List[i].Rules != u.Rules {
+		c.endWaitsOf(name)
+	}
 	return One
 }
 
@@ -196,6 +232,11 @@ func delUsers(c *Ctx, args [][]byte) Reply {
 	}
 	c.change()
 	c.m.users = &Users{Version: c.pos, List: list}
+	for i := range old.List {
+		if name := old.List[i].Name; c.m.users.Find(name) == nil {
+			c.endWaitsOf(name)
+		}
+	}
 	return Int(int64(len(old.List) - len(list)))
 }
 
@@ -215,15 +256,19 @@ func seedUsers(c *Ctx, args [][]byte) Reply {
 		if found {
 			return Error("ERR user '" + string(args[i]) + "' twice")
 		}
-		made.List = slices.Insert(made.List, at, User{Name: string(args[i]), Rules: string(args[i+1]), Born: c.pos, Version: c.pos})
+		u := User{Name: string(args[i]), Rules: string(args[i+1]), Born: c.pos, Version: c.pos}
+		made.List = slices.Insert(made.List, at, u)
 	}
 	c.change()
 	c.m.users = made
+	for i := range made.List {
+		c.endWaitsOf(made.List[i].Name)
+	}
 	return One
 }
 
-// appendUsers writes the users into a snapshot, in as many records as it takes;
-// none if there never was one.
+// appendUsers writes the users into a snapshot, in as many records as
+// necessary. It writes none if there never was a user.
 func (w *snapshotWriter) appendUsers(u *Users) {
 	if u.Version == 0 {
 		return
@@ -258,7 +303,9 @@ func (l *snapshotLoader) users(d *decoder) error {
 	}
 	u.Version = Pos(d.uvarint())
 	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
-		x := User{Name: string(d.bytes()), Rules: string(d.bytes()), Born: Pos(d.uvarint()), Version: Pos(d.uvarint())}
+		x := User{
+			Name: string(d.bytes()), Rules: string(d.bytes()), Born: Pos(d.uvarint()), Version: Pos(d.uvarint()),
+		}
 		if last := len(u.List) - 1; last >= 0 && u.List[last].Name >= x.Name {
 			return fmt.Errorf("user %q after %q: %w", x.Name, u.List[last].Name, ErrFormat)
 		}

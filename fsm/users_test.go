@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// guarded is an interpreter that lets a user call what its rules name.
+// guarded is an interpreter that lets a user call the commands that its rules
+// name.
 type guarded struct{ *lines }
 
 func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
@@ -30,9 +31,9 @@ func (s *stage) groupAs(user string, commands ...string) {
 	s.add(&g)
 }
 
-// What a script calls is held against the rules of the group's user, as they are
-// at that place in the log, also for scripts that would run natively.
-func TestRehearse_Users(t *testing.T) {
+// The commands of a script are checked with the rules of the group's user at
+// that log index, also for scripts that could be executed natively.
+func TestSpeculate_Users(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}
 	s.group("_setuser|u|0|get ping")
@@ -46,29 +47,30 @@ func TestRehearse_Users(t *testing.T) {
 	s.group("EVAL|DEL $K|1|k")
 	s.want("calls", "+OK / $1 v / -ERR forbidden / +PONG / -ERR forbidden / -ERR forbidden / :1 ")
 
-	// redis.acl_check_cmd asks the same rules.
+	// redis.acl_check_cmd uses the same rules.
 	for _, name := range []string{"GET", "ping", "del", "multi", "nosuch", "_setuser"} {
 		s.groupAs("u", "EVAL|may "+name+"|0")
 	}
 	s.group("EVAL|may del|0")
 	s.want("may", "*2 $4 true $4 true / *2 $4 true $4 true / *2 $5 false $4 true / *2 $5 false $4 true / *2 $5 false $5 false / *2 $5 false $5 false / *2 $4 true $4 true ")
 
-	// A change in the same entry counts from its place on.
+	// A change in the same entry takes effect for the operations after it.
 	s.groupAs("u", "EVAL|SET $K 1|1|k")
 	s.group("_delusers|u", "_setuser|u|0|set")
 	s.groupAs("u", "EVAL|SET $K 2|1|k")
 	s.want("change", "-ERR forbidden / :1 :1 / +OK ")
 
-	// A runner that knows no rules lets nobody with rules run anything.
+	// With a runner that cannot check rules, users with rules may execute
+	// nothing.
 	s.runner = &s.lines
 	s.groupAs("u", "EVAL|SET $K 3|1|k")
 	s.group("GET|k")
 	s.want("no guard", "-ERR this program cannot check what the user may run from a script / $1 2 ")
 }
 
-// A native script runs what its text says without asking anybody, so it is not
-// native for a user with rules.
-func TestRehearse_UsersAreNotNative(t *testing.T) {
+// A native script executes its commands without a check, so it is interpreted
+// for a user with rules.
+func TestSpeculate_UsersAreNotNative(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}
 	body := "if redis.call(\"get\", KEYS[1]) == ARGV[1] then return redis.call(\"del\", KEYS[1]) else return 0 end"

@@ -11,25 +11,29 @@ import (
 )
 
 // Waiting is replicated state: a blocking command that finds nothing leaves a
-// waiter in the machine. So there is one order of waiters for each key, whichever
-// node their clients are connected to, and it survives a change of leader.
+// waiter in the machine. So each key has one order of waiters, independent of
+// the nodes that their clients are connected to, and the order survives a
+// change of leader.
 //
 // Waiters are served after the operation (a command, a transaction, a script)
-// that gave a key a value, in the order in which they came, as Redis does it. The
-// reply of a waiter that was served stays until its node has said that it has it,
-// has started anew, or was removed from the cluster: a node that missed the moment,
-// because it was cut off, or behind and got a snapshot, finds it there.
+// that gave a key a value, in the order of their arrival, as in Redis. The
+// reply of a served waiter is kept until its node has confirmed that it
+// received the reply, has started again, or was removed from the cluster. A
+// node may miss the entry that serves its waiter, because it was cut off, or
+// received a snapshot in place of the entry. It then finds the reply in the
+// state.
 //
-// A session whose node is not linked to the leader is held: its waiters keep
-// their places, and keep those behind them waiting, but nothing is given to a
-// client that is perhaps no more. The leader says who is held; a new leader's term
-// begins with all of them held.
+// A session is suspended while its node is not connected to the leader. Its
+// waiters keep their positions, and the waiters behind them keep waiting, but
+// none of them is served, because the client may no longer exist. The leader
+// suspends and resumes sessions. Every term begins with all sessions suspended.
 
-// Limits of what may wait at a time, in the whole cluster.
+// These limits bound the open waiters of the whole cluster.
 const (
 	maxWaiters     = 1 << 17
 	maxWaiterBytes = 64 << 20
-	// waiterOverhead is what a word costs beside its bytes.
+	// waiterOverhead is the memory of one argument of a waiter besides its
+	// bytes.
 	waiterOverhead = 64
 )
 
@@ -38,36 +42,38 @@ const (
 	msgSuperseded = "ERR a later start of this node has clients that wait"
 )
 
-// waits is who waits for what.
+// waits are the waiters, by connection and by key.
 type waits struct {
-	conns  *btree.BTreeG[*waiter] // by node and connection, those served included
-	queues *btree.BTreeG[queued]  // those who wait, by key and position
-	nodes  []waitNode             // that have waiters, sorted by id
-	count  int                    // waiters in queues
+	conns  *btree.BTreeG[*waiter] // by node and connection, including served waiters
+	queues *btree.BTreeG[queued]  // open waiters, by key and position
+	nodes  []waitNode             // nodes that have waiters, sorted by id
+	count  int                    // number of open waiters
 	bytes  int
 }
 
-// waitNode is a node that has waiters. They are all of one session from
-// FeatureMend on; before, id is the session of the first of them.
+// waitNode is a node that has waiters. From FeatureMend on they all belong to
+// one session. Before, id is the session of the first of them.
 type waitNode struct {
-	id   SessionID
-	held bool
-	n    int // waiters, those served included
-	// served are those that were served.
+	id        SessionID
+	suspended bool
+	n         int // number of waiters, including served ones
+	// served is the number of served waiters.
 	served int
 }
 
-// waiter is a connection in a blocking command. It is replaced and never changed.
+// waiter is a connection in a blocking command. It is replaced and never
+// changed, because clones share it.
 type waiter struct {
 	session SessionID
 	origin  uint64
-	pos     Pos // of the command: names the waiter, and is its place in all queues
+	pos     Pos // position of the command; identifies the waiter and orders all queues
 	db      int
 	proto   int
-	typ     typ       // of the values that it can take
+	typ     typ       // type of the values that the command accepts
+	user    string    // user of the client, "" if unknown: see endWaitsOf
 	args    [][]byte  // the command
-	keys    []waitKey // the queues that it stands in
-	served  bool      // it has left the queues, reply is what it gets
+	keys    []waitKey // the keys in whose queues the waiter is
+	served  bool      // the waiter has left the queues, and reply is its reply
 	reply   []byte
 }
 
@@ -94,8 +100,8 @@ func newWaits() waits {
 	}
 }
 
-// fork returns a copy whose further life is its own, in O(1).
-func (w *waits) fork() waits {
+// clone returns an independent copy. It takes O(1).
+func (w *waits) clone() waits {
 	f := *w
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
 	return f
@@ -117,32 +123,32 @@ func newWaiter(id SessionID, origin uint64, pos Pos, db, proto int, args [][]byt
 }
 
 func (n *waiter) size() int {
-	size := 0
+	size := len(n.user)
 	for _, a := range n.args {
 		size += len(a) + waiterOverhead
 	}
 	return size
 }
 
-// blocking is what a blocking command asks for.
+// blocking is a decoded blocking command.
 type blocking struct {
 	typ     typ
 	keys    [][]byte
-	timeout int64 // milliseconds, 0 for ever
-	// take does the command to a key that holds a value of the type. It answers
-	// None if that is not what is waited for.
+	timeout int64 // milliseconds, 0 for no limit
+	// take executes the command on a key that has a value of the type. It
+	// answers None if the value does not contain what the command waits for.
 	take func(c *Ctx, key []byte) Reply
-	// none is the reply where the command may not wait.
+	// none is the reply if the command must not wait.
 	none Reply
-	// resume are the last arguments with which the command is to be run again: see
+	// resume replaces the last arguments if the command is executed again: see
 	// ResumeArgs.
 	resume []string
-	// gone, if it is an error, ends the wait when a key holds no value of the type
-	// any more.
+	// gone, if it is an error, is the reply that ends the wait when a key loses
+	// its value of the type.
 	gone Reply
 }
 
-// block runs a blocking command: at once, if it can, or as a waiter.
+// block executes a blocking command. If it finds nothing, it leaves a waiter.
 func (c *Ctx) block(args [][]byte, b blocking) Reply {
 	w := &c.m.waits
 	for _, key := range b.keys {
@@ -160,18 +166,21 @@ func (c *Ctx) block(args [][]byte, b blocking) Reply {
 	return c.wait(args, b)
 }
 
-// wait leaves a waiter.
+// wait creates a waiter and returns the answer that Waiting reads.
 func (c *Ctx) wait(args [][]byte, b blocking) Reply {
 	w := &c.m.waits
 	n := newWaiter(c.sender, c.r.origin, c.pos, c.db, c.proto, args, b)
+	if c.m.features >= FeatureBudget {
+		n.user = c.r.user
+	}
 	if w.count >= maxWaiters || w.bytes+n.size() > maxWaiterBytes {
 		return Error(msgWaiters)
 	}
-	if c.m.features >= FeatureMend && !seeded("superseded-runs") && !c.only(n.session) {
+	if c.m.features >= FeatureMend && !c.only(n.session) {
 		return Error(msgSuperseded)
 	}
-	// A connection waits for one thing at a time: what it waited for before is
-	// over, or it would not ask for more.
+	// A connection waits for one command at a time. It would not send another
+	// command unless its earlier wait had ended.
 	if old := w.find(n.session.NodeID, n.origin); old != nil {
 		c.forget(old)
 	}
@@ -182,20 +191,20 @@ func (c *Ctx) wait(args [][]byte, b blocking) Reply {
 	return Raw(appendWaiting(nil, n.pos, b.timeout, b.resume))
 }
 
-// appendWaiting encodes the answer to a blocking command that waits. It is for
-// the node that holds the connection; no client ever sees it.
+// appendWaiting encodes the answer to a blocking command that waits. The node
+// of the connection reads it; clients never receive it.
 func appendWaiting(dst []byte, pos Pos, timeout int64, resume []string) []byte {
 	dst = strconv.AppendUint(append(dst, '@'), uint64(pos), 10)
 	dst = strconv.AppendInt(append(dst, ' '), timeout, 10)
-	for _, word := range resume {
-		dst = append(append(dst, ' '), word...)
+	for _, arg := range resume {
+		dst = append(append(dst, ' '), arg...)
 	}
 	return append(dst, '\r', '\n')
 }
 
-// Waiting reads the answer to a group whose only operation is a blocking command.
-// ok is true if the command waits: pos names its waiter, timeout is how long it
-// may wait in milliseconds, 0 for ever.
+// Waiting reads the answer to a group whose only operation is a blocking
+// command. ok is true if the command waits. Then pos identifies its waiter, and
+// timeout is the maximum wait in milliseconds, 0 for no limit.
 func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
 	line, end := bytes.CutSuffix(reply, []byte("\r\n"))
 	if !end || len(line) == 0 || line[0] != '@' {
@@ -208,19 +217,19 @@ func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
 	return Pos(n), timeout, err1 == nil && err2 == nil
 }
 
-// ResumeArgs returns the arguments with which a command that waits, and whose waiter
-// the cluster has forgotten, must be run again. They are args, except for an XREAD
-// that asked for what comes after "$": that meant the end of the stream when the
-// command began to wait, and entries may have come since. reply is the one that
-// Waiting has read. changed is false if they are args.
+// ResumeArgs returns the arguments for executing a command again whose waiter
+// was removed. They equal args, and changed is false, except for an XREAD that
+// asked for the entries after "$". That meant the end of the stream when the
+// command began to wait, and entries may have been added since. reply is the
+// answer that Waiting has read.
 func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
-	words := bytes.Fields(reply)
-	if len(words) <= 2 || len(words)-2 > len(args) {
+	fields := bytes.Fields(reply)
+	if len(fields) <= 2 || len(fields)-2 > len(args) {
 		return args, false
 	}
 	resume = slices.Clone(args)
-	for i := 2; i < len(words); i++ {
-		resume[len(args)-len(words)+i] = bytes.Clone(words[i])
+	for i := 2; i < len(fields); i++ {
+		resume[len(args)-len(fields)+i] = bytes.Clone(fields[i])
 	}
 	return resume, true
 }
@@ -231,18 +240,20 @@ func (w *waits) find(node string, origin uint64) *waiter {
 	return n
 }
 
-// node returns the session of a node with waiters.
+// node returns the index of a node in nodes.
 func (w *waits) node(id string) (at int, found bool) {
-	return slices.BinarySearchFunc(w.nodes, id, func(n waitNode, id string) int { return strings.Compare(n.id.NodeID, id) })
+	return slices.BinarySearchFunc(w.nodes, id, func(n waitNode, id string) int {
+		return strings.Compare(n.id.NodeID, id)
+	})
 }
 
-// held reports whether a session is held.
-func (w *waits) held(id SessionID) bool {
+// suspended reports whether a session is suspended.
+func (w *waits) suspended(id SessionID) bool {
 	at, found := w.node(id.NodeID)
-	return found && w.nodes[at].held
+	return found && w.nodes[at].suspended
 }
 
-// add adds a waiter, behind all that are there.
+// add adds a waiter behind all others.
 func (w *waits) add(n *waiter) {
 	w.conns.Set(n)
 	at, found := w.node(n.session.NodeID)
@@ -261,8 +272,8 @@ func (w *waits) add(n *waiter) {
 	w.bytes += n.size()
 }
 
-// dequeue takes a waiter out of its queues. Those behind it may have waited for
-// it alone, if it was held: their keys are looked at again.
+// dequeue removes a waiter from its queues. If it was suspended, waiters behind
+// it may have waited only for it, so the keys are marked as ready.
 func (c *Ctx) dequeue(n *waiter) {
 	w := &c.m.waits
 	for _, k := range n.keys {
@@ -289,7 +300,7 @@ func (c *Ctx) forget(n *waiter) {
 	}
 }
 
-// first returns the first waiter of a queue behind a position.
+// first returns the first waiter in the queue of k after a position.
 func (w *waits) first(k waitKey, behind Pos) (n *waiter) {
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
 		if q.waitKey == k {
@@ -300,8 +311,9 @@ func (w *waits) first(k waitKey, behind Pos) (n *waiter) {
 	return n
 }
 
-// wanted reports whether somebody waits for a value of type t in a key. If it
-// holds one all the same, then they are held, and who comes now stands behind them.
+// wanted reports whether the queue of k has a waiter for values of type t. If
+// the key has such a value nevertheless, these waiters are suspended, and a new
+// command must wait behind them.
 func (w *waits) wanted(k waitKey, t typ) bool {
 	if w.queues.Len() == 0 {
 		return false
@@ -314,18 +326,18 @@ func (w *waits) wanted(k waitKey, t typ) bool {
 	return false
 }
 
-// readyKey is a key that somebody waits for and that is to be looked at when the
-// operation is over.
+// readyKey is a key with waiters that must be checked after the current
+// operation.
 type readyKey struct {
 	waitKey
-	gone bool // it held a stream: those who read for a group are told if it holds none
+	gone bool // the key had a stream; if it has none now, group reads are ended
 }
 
-// ready notes that a key is to be looked at when the operation is over, if
-// anybody waits for it.
+// ready marks a key for a check after the current operation, if the key has
+// waiters.
 func (c *Ctx) ready(k waitKey) { c.look(readyKey{k, false}) }
 
-// streamGone notes that a key has lost the stream that it held.
+// streamGone marks a key that has lost its stream.
 func (c *Ctx) streamGone(k waitKey) { c.look(readyKey{k, true}) }
 
 func (c *Ctx) look(k readyKey) {
@@ -339,7 +351,7 @@ func (c *Ctx) look(k readyKey) {
 	c.readyList = append(c.readyList, k)
 }
 
-// keysOf returns the keys of a database that somebody waits for.
+// keysOf returns the keys of a database that have waiters.
 func (w *waits) keysOf(db int) []waitKey {
 	var keys []waitKey
 	w.queues.Ascend(queued{waitKey{db, ""}, 0, nil}, func(q queued) bool {
@@ -351,14 +363,15 @@ func (w *waits) keysOf(db int) []waitKey {
 	return keys
 }
 
-// readyDB is told of a database that was exchanged as a whole.
+// readyDB marks all keys of a database that was exchanged.
 func (c *Ctx) readyDB(db int) {
 	for _, k := range c.m.waits.keysOf(db) {
 		c.ready(k)
 	}
 }
 
-// losesStreams is told of a database that is about to lose all its keys.
+// losesStreams marks the keys with streams of a database that is about to be
+// emptied.
 func (c *Ctx) losesStreams(db int) {
 	for _, k := range c.m.waits.keysOf(db) {
 		if o := c.m.dbs[db].get([]byte(k.key)); o != nil && o.typ == typeStream {
@@ -379,14 +392,14 @@ func (w *waits) of(id SessionID) []*waiter {
 	return list
 }
 
-// serveWaiters gives what there is now to those who wait for it. It runs after
-// every operation; serving can make other keys ready (BLMOVE).
+// serveWaiters serves the waiters of the keys that are ready. It runs after
+// every operation. Serving a waiter can make other keys ready (BLMOVE).
 func (c *Ctx) serveWaiters() {
 	if len(c.readyList) == 0 {
 		return
 	}
 	db, proto, session := c.db, c.proto, c.session
-	c.session = -1 // it is not the connection that gave who takes
+	c.session = -1 // the changes come from the waiters' connections, not from the current one
 	for len(c.readyList) > 0 {
 		list := c.readyList
 		c.readyList, c.readyKeys = nil, nil
@@ -411,29 +424,29 @@ func (c *Ctx) serveQueue(k waitKey) {
 			return
 		case o.typ != n.typ:
 			continue
-		case w.held(n.session):
+		case w.suspended(n.session):
 			return
 		}
-		c.setPlace(c.place + 1)
+		c.setPosition(c.position + 1)
 		c.proto = n.proto
 		c.serving = n
 		taken := n.blocking(c.m.table).take(c, []byte(k.key))
 		c.serving = nil
-		if taken.kind != kindNone { // else not yet what it waits for
+		if taken.kind != kindNone { // else the value does not contain what the waiter waits for
 			c.serve(n, taken)
 		}
 	}
 }
 
-// endGroupReads tells those who read from a key for a group that it holds no
-// stream any more.
+// endGroupReads ends the waits of group reads on a key that has no stream any
+// more.
 func (c *Ctx) endGroupReads(k waitKey) {
 	if o := c.lookup([]byte(k.key)); o != nil && o.typ == typeStream {
 		return
 	}
 	w := &c.m.waits
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != typeStream || w.held(n.session) {
+		if n.typ != typeStream || w.suspended(n.session) {
 			continue
 		}
 		if b := n.blocking(c.m.table); b.gone.IsError() {
@@ -442,7 +455,7 @@ func (c *Ctx) endGroupReads(k waitKey) {
 	}
 }
 
-// blocking returns what the waiter waits for.
+// blocking returns the decoded command of the waiter.
 func (n *waiter) blocking(t *Table) blocking {
 	b, _ := t.Find(n.args[0]).block(n.args)
 	return b
@@ -460,8 +473,9 @@ func (c *Ctx) serve(n *waiter, r Reply) {
 	c.woken(n, reply)
 }
 
-// Woken names a connection whose wait has ended, and its waiter. Reply is what it
-// was served, nil if the waiter is no more; it must not be changed.
+// Woken identifies a connection whose wait has ended, and its waiter. Reply is
+// what the waiter was served, and nil if the waiter was removed. It must not be
+// changed.
 type Woken struct {
 	Session SessionID
 	Origin  uint64
@@ -473,8 +487,9 @@ func (c *Ctx) woken(n *waiter, reply []byte) {
 	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
 }
 
-// endWaits forgets all waiters of a session. A node that lives is told, and lets
-// its clients wait again.
+// endWaits removes all waiters of a session. If the node of the session is
+// running, it learns of the removal from Result.Woken, and its clients wait
+// again.
 func (c *Ctx) endWaits(id SessionID) {
 	for _, n := range c.m.waits.of(id) {
 		c.forget(n)
@@ -482,7 +497,7 @@ func (c *Ctx) endWaits(id SessionID) {
 	}
 }
 
-// endOpenWaits forgets the waiters of a session that were not served.
+// endOpenWaits removes the waiters of a session that were not served.
 func (c *Ctx) endOpenWaits(id SessionID) {
 	for _, n := range c.m.waits.of(id) {
 		if !n.served {
@@ -492,8 +507,31 @@ func (c *Ctx) endOpenWaits(id SessionID) {
 	}
 }
 
-// speaks is told of a session that speaks: waiters of an older start of its node
-// have nobody who waits.
+// endWaitsOf ends the open waits of a user that is being changed. It also ends
+// those of clients whose user is unknown because they began to wait before
+// FeatureBudget. The nodes of the clients check the user's rules and execute
+// the commands again. The machine cannot check the rules, because their meaning
+// depends on the program (see User).
+func (c *Ctx) endWaitsOf(user string) {
+	w := &c.m.waits
+	if c.m.features < FeatureBudget || w.count == 0 {
+		return
+	}
+	var ended []*waiter
+	w.conns.Scan(func(n *waiter) bool {
+		if !n.served && (n.user == user || n.user == "") {
+			ended = append(ended, n)
+		}
+		return true
+	})
+	for _, n := range ended {
+		c.forget(n)
+		c.woken(n, nil)
+	}
+}
+
+// speaks handles a session that occurs in an entry. It ends the waits of an
+// older start of the same node, because the clients of that start are gone.
 func (c *Ctx) speaks(id SessionID) {
 	w := &c.m.waits
 	if len(w.nodes) == 0 {
@@ -504,9 +542,9 @@ func (c *Ctx) speaks(id SessionID) {
 	}
 }
 
-// only makes sure that waiters of a node are of one start, which is that of id:
-// those of earlier starts are ended. It reports false if there are waiters of a
-// later one.
+// only ensures that all waiters of a node belong to the start of id: it ends
+// those of earlier starts. It returns false if the node has waiters of a later
+// start.
 func (c *Ctx) only(id SessionID) bool {
 	c.speaks(id)
 	w := &c.m.waits
@@ -514,8 +552,9 @@ func (c *Ctx) only(id SessionID) bool {
 	return !found || w.nodes[at].id == id
 }
 
-// endSuperseded ends the waits of all starts of a node but the latest that has
-// any. Before FeatureMend the waiters of two starts could mix.
+// endSuperseded ends the waits of all starts of a node except the latest one
+// that has waiters. Before FeatureMend a node could have waiters of several
+// starts.
 func (c *Ctx) endSuperseded() {
 	w := &c.m.waits
 	latest := make([]uint64, len(w.nodes))
@@ -535,15 +574,15 @@ func (c *Ctx) endSuperseded() {
 		c.forget(n)
 		c.woken(n, nil)
 	}
-	for at := range w.nodes { // each has still the waiters of its latest start
+	for at := range w.nodes { // each node still has the waiters of its latest start
 		w.nodes[at].id.Boot = latest[at]
 	}
 }
 
-// holdAll holds all sessions: which nodes are linked to the new leader is not
-// known yet.
-func (w *waits) holdAll() {
+// suspendAll suspends all sessions, because it is not known yet which nodes are
+// connected to the new leader.
+func (w *waits) suspendAll() {
 	for i := range w.nodes {
-		w.nodes[i].held = true
+		w.nodes[i].suspended = true
 	}
 }

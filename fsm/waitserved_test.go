@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestWaitServed_Features: below FeatureMend the end of a hold forgets served
-// replies as well, and a drop is not known.
+// TestWaitServed_Features: below FeatureMend, SuspendEnd also removes served
+// replies, and SuspendDrop has no effect.
 func TestWaitServed_Features(t *testing.T) {
 	for features, want := range map[int][2]int{fsm.FeatureAbsent: {0, 2}, fsm.FeatureMend: {1, 0}} {
-		for i, word := range []string{fsm.HoldEnd, fsm.HoldDrop} {
+		for i, word := range []string{fsm.SuspendEnd, fsm.SuspendDrop} {
 			m := fsm.New(fsm.NewTable())
 			index, seq := uint64(0), uint64(0)
 			apply := func(entry []byte) *fsm.Result {
@@ -42,12 +42,12 @@ func TestWaitServed_Features(t *testing.T) {
 			run(n, 1, "blpop", "q", "0")
 			run(n, 2, "blpop", "q", "0")
 			run(n, 3, "rpush", "q", "x")
-			run(n, 4, fsm.HoldCommand, "1", "n", strconv.Itoa(1), word)
+			run(n, 4, fsm.SuspendCommand, "1", "n", strconv.Itoa(1), word)
 			if left := len(m.WaitersOf(n)); left != want[i] {
 				t.Errorf("feature version %d: %d waiters are left behind %q, want %d", features, left, word, want[i])
 			}
 			sessions := m.WaitSessions()
-			if features < fsm.FeatureMend || word != fsm.HoldEnd {
+			if features < fsm.FeatureMend || word != fsm.SuspendEnd {
 				continue
 			}
 			if len(sessions) != 1 || sessions[0].Open != 0 || sessions[0].Served != 1 {

@@ -5,14 +5,18 @@ import (
 	"fmt"
 )
 
-// Flags of a waiter in a snapshot.
+// These are the flags of a waiter in a snapshot.
 const (
-	flagServed = 1
-	flagRESP3  = 2
-	flagHeld   = 4 // its session is
-	// flagMixed: the node's waiters are of several starts, and the node stands under
-	// another one than this waiter: its boot follows. See FeatureMend.
+	flagServed    = 1
+	flagRESP3     = 2
+	flagSuspended = 4 // the session of the waiter is suspended
+	// flagMixed: the node has waiters of several starts, and the waiter is not
+	// of the start that is recorded for the node. The boot count of the
+	// recorded start follows. See FeatureMend.
 	flagMixed = 8
+	// flagUser: the user of the waiting client follows the arguments. It is set
+	// from FeatureBudget on.
+	flagUser = 16
 )
 
 // waiters writes the waiters and returns their number.
@@ -34,11 +38,14 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	if n.proto >= 3 {
 		flags |= flagRESP3
 	}
-	if node.held {
-		flags |= flagHeld
+	if node.suspended {
+		flags |= flagSuspended
 	}
 	if node.id != n.session {
 		flags |= flagMixed
+	}
+	if n.user != "" {
+		flags |= flagUser
 	}
 	b := append(w.b, recordWaiter, flags)
 	b = appendString(b, n.session.NodeID)
@@ -63,6 +70,9 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	for _, a := range n.args {
 		b = appendString(b, a)
 	}
+	if n.user != "" {
+		b = appendString(b, n.user)
+	}
 	w.b = b
 	w.cut()
 }
@@ -71,7 +81,7 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 func (l *snapshotLoader) waits(d *decoder) error {
 	w := &l.m.waits
 	flags := d.byte()
-	held := flags&flagHeld != 0
+	suspended := flags&flagSuspended != 0
 	n := &waiter{session: SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}}
 	node := n.session
 	if flags&flagMixed != 0 {
@@ -80,7 +90,8 @@ func (l *snapshotLoader) waits(d *decoder) error {
 		}
 	}
 	n.origin, n.pos, n.served = d.uvarint(), Pos(d.uvarint()), flags&flagServed != 0
-	if flags > flagServed|flagRESP3|flagHeld|flagMixed {
+	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser ||
+		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) {
 		return fmt.Errorf("waiter with flags %#x: %w", flags, ErrVersion)
 	}
 	if n.served {
@@ -90,7 +101,7 @@ func (l *snapshotLoader) waits(d *decoder) error {
 		}
 	} else {
 		var err error
-		if n, err = d.waiter(n, l.m.table, flags&flagRESP3 != 0); err != nil {
+		if n, err = d.waiter(n, l.m.table, flags); err != nil {
 			return err
 		}
 	}
@@ -98,16 +109,17 @@ func (l *snapshotLoader) waits(d *decoder) error {
 		return fmt.Errorf("waiter: %w", d.err)
 	}
 	at, found := w.node(n.session.NodeID)
-	if found && (w.nodes[at].id != node || w.nodes[at].held != held) || w.find(n.session.NodeID, n.origin) != nil {
+	if found && (w.nodes[at].id != node || w.nodes[at].suspended != suspended) ||
+		w.find(n.session.NodeID, n.origin) != nil {
 		return fmt.Errorf("waiter %d of %s: %w", n.origin, n.session, ErrFormat)
 	}
 	w.add(n)
-	w.nodes[at].id, w.nodes[at].held = node, held
+	w.nodes[at].id, w.nodes[at].suspended = node, suspended
 	return nil
 }
 
-// waiter reads what one that has not been served waits for.
-func (d *decoder) waiter(n *waiter, table *Table, resp3 bool) (*waiter, error) {
+// waiter reads the command of a waiter that has not been served.
+func (d *decoder) waiter(n *waiter, table *Table, flags byte) (*waiter, error) {
 	db, argc := d.uvarint(), d.uvarint()
 	if d.err != nil || db >= Databases || argc == 0 || argc > uint64(len(d.b)) {
 		return nil, fmt.Errorf("waiter in db %d: %w", db, ErrFormat)
@@ -115,6 +127,12 @@ func (d *decoder) waiter(n *waiter, table *Table, resp3 bool) (*waiter, error) {
 	args := make([][]byte, argc)
 	for i := range args {
 		args[i] = d.bytes()
+	}
+	var user string
+	if flags&flagUser != 0 {
+		if user = string(d.bytes()); d.err == nil && user == "" {
+			return nil, fmt.Errorf("waiter of a user without a name: %w", ErrFormat)
+		}
 	}
 	if d.err != nil {
 		return nil, d.err
@@ -128,8 +146,10 @@ func (d *decoder) waiter(n *waiter, table *Table, resp3 bool) (*waiter, error) {
 		return nil, fmt.Errorf("waiter in command %q: %s: %w", args[0], fail.Text(), ErrFormat)
 	}
 	proto := 2
-	if resp3 {
+	if flags&flagRESP3 != 0 {
 		proto = 3
 	}
-	return newWaiter(n.session, n.origin, n.pos, int(db), proto, args, b), nil
+	w := newWaiter(n.session, n.origin, n.pos, int(db), proto, args, b)
+	w.user = user
+	return w, nil
 }

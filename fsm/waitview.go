@@ -7,38 +7,62 @@ import (
 	"strconv"
 )
 
-// Internal commands about waiters. Nodes and leaders send them; no client can.
+// These are the internal commands about waiters. Nodes and leaders send them;
+// clients cannot.
 const (
-	// UnwaitCommand ends a wait: origin, position. It answers how it ended: see
-	// Unwaited.
+	// UnwaitCommand ends a wait. Its arguments are origin and position.
+	// Unwaited reads its answer.
 	UnwaitCommand = "_unwait"
-	// WaitedCommand forgets waiters, served or not: origin, position, and so on.
+	// WaitedCommand removes waiters, served or not. Its arguments are origin
+	// and position of each waiter.
 	WaitedCommand = "_waited"
-	// HoldCommand is a leader's word on the waiters of a session: term, node, boot,
-	// HoldOn, HoldOff, HoldEnd or HoldDrop. Of a term that is over it has no effect.
-	HoldCommand = "_hold"
+	// SuspendCommand lets the leader change the waiters of a session. Its
+	// arguments are the leader's term, node, boot, and one of SuspendOn,
+	// SuspendOff, SuspendEnd and SuspendDrop. It has no effect if the term is
+	// over.
+	SuspendCommand = "_hold"
 )
 
-// What a leader may say of a session's waiters.
+// These are the last arguments of SuspendCommand.
 const (
-	HoldOn  = "on"  // its node is not linked: nothing is given to them
-	HoldOff = "off" // it is linked
-	// HoldEnd: it was not linked for too long. Its waiters are forgotten, so that
-	// those behind them are served; the clients of a node that lives wait again. The
-	// replies of those that were served stay, because what they hold is nowhere else.
-	HoldEnd = "end"
-	// HoldDrop: it is never coming back. All its waiters are forgotten. Known from
-	// FeatureMend on.
-	HoldDrop = "drop"
+	SuspendOn  = "on"  // the node is not connected: its waiters are served nothing
+	SuspendOff = "off" // the node is connected
+	// SuspendEnd: the node was not connected for too long. Its open waiters are
+	// removed, so that the waiters behind them are served. If the node is still
+	// running, its clients wait again. The replies of its served waiters stay,
+	// because they exist nowhere else.
+	SuspendEnd = "end"
+	// SuspendDrop: the node never comes back. All its waiters are removed. This
+	// argument exists from FeatureMend on.
+	SuspendDrop = "drop"
 )
 
 var waitCommands = []Command{
-	{Name: UnwaitCommand, Arity: 3, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(1)", Syntax: "origin position", Doc: "End the wait of a connection", Run: unwait},
-	{Name: WaitedCommand, Arity: -3, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(N)", Syntax: "origin position [origin position ...]", Doc: "Forget waiters that nobody waits for", Run: waited},
-	{Name: HoldCommand, Arity: 5, Flags: Internal | Write | Fast, Group: "internal", Since: "holdfast", Complexity: "O(N)", Syntax: "term node boot <on | off | end | drop>", Doc: "Hold, serve or forget the waiters of a node", Run: hold},
+	{
+		Name: UnwaitCommand, Run: unwait, Arity: 3, Flags: Internal | Write | Fast,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(1)",
+		Syntax:     "origin position",
+		Doc:        "End the wait of a connection",
+	},
+	{
+		Name: WaitedCommand, Run: waited, Arity: -3, Flags: Internal | Write | Fast,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N)",
+		Syntax:     "origin position [origin position ...]",
+		Doc:        "Remove waiters whose clients do not wait any more",
+	},
+	{
+		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,
+		Group: "internal", Since: "holdfast",
+		Complexity: "O(N)",
+		Syntax:     "term node boot <on | off | end | drop>",
+		Doc:        "Suspend, serve or remove the waiters of a node",
+	},
 }
 
-// waiterNamed returns the waiter of the current session that two arguments name.
+// waiterNamed returns the waiter of the current session with the given origin
+// and position, nil if there is none.
 func (c *Ctx) waiterNamed(origin, pos []byte) *waiter {
 	o, err1 := strconv.ParseUint(string(origin), 10, 64)
 	p, err2 := strconv.ParseUint(string(pos), 10, 64)
@@ -51,8 +75,8 @@ func (c *Ctx) waiterNamed(origin, pos []byte) *waiter {
 	return nil
 }
 
-// unwait answers 1 if the waiter was still there, 0 if it is no more, and else
-// the reply that it was served.
+// unwait answers 1 if the waiter was still waiting, 0 if there is no such
+// waiter, and otherwise the reply that the waiter was served.
 func unwait(c *Ctx, args [][]byte) Reply {
 	n := c.waiterNamed(args[1], args[2])
 	if n == nil {
@@ -66,8 +90,8 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
-// Unwaited reads the answer to UnwaitCommand: reply is what the waiter was
-// served before, nil if it was not; gone is true if there was no such waiter.
+// Unwaited reads the answer to UnwaitCommand. reply is what the waiter was
+// served, nil if it was not served. gone is true if there was no such waiter.
 func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 	switch string(answer) {
 	case ":0\r\n":
@@ -96,7 +120,7 @@ func waited(c *Ctx, args [][]byte) Reply {
 	return OK
 }
 
-func hold(c *Ctx, args [][]byte) Reply {
+func suspend(c *Ctx, args [][]byte) Reply {
 	term, err1 := strconv.ParseUint(string(args[1]), 10, 64)
 	boot, err2 := strconv.ParseUint(string(args[3]), 10, 64)
 	w := &c.m.waits
@@ -106,25 +130,25 @@ func hold(c *Ctx, args [][]byte) Reply {
 	}
 	c.change()
 	switch id := w.nodes[at].id; string(args[4]) {
-	case HoldOn:
-		w.nodes[at].held = true
-	case HoldOff:
-		w.nodes[at].held = false
+	case SuspendOn:
+		w.nodes[at].suspended = true
+	case SuspendOff:
+		w.nodes[at].suspended = false
 		list := w.of(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
 		for _, n := range list {
 			for _, k := range n.keys {
 				c.ready(k)
-				c.streamGone(k) // perhaps, meanwhile
+				c.streamGone(k) // the stream may be gone since
 			}
 		}
-	case HoldEnd:
-		if c.m.features < FeatureMend || seeded("hold-forgets") {
-			c.endWaits(id) // served ones too
+	case SuspendEnd:
+		if c.m.features < FeatureMend {
+			c.endWaits(id) // served waiters too
 		} else {
 			c.endOpenWaits(id)
 		}
-	case HoldDrop:
+	case SuspendDrop:
 		if c.m.features >= FeatureMend {
 			c.endWaits(id)
 		}
@@ -132,19 +156,20 @@ func hold(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
-// WaitState is what the machine knows of a wait.
+// WaitState is the state of a wait.
 type WaitState int
 
 const (
-	// WaitGone: there is no such waiter.
+	// WaitGone: the machine has no such waiter.
 	WaitGone WaitState = iota
-	// WaitOpen: it waits.
+	// WaitOpen: the waiter waits.
 	WaitOpen
-	// WaitServed: it was served, and its reply is kept.
+	// WaitServed: the waiter was served, and its reply is kept.
 	WaitServed
 )
 
-// Waiter tells what has become of a wait. The reply must not be changed.
+// Waiter returns the state of a wait, and its reply if it was served. The
+// caller must not change the reply.
 func (m *Machine) Waiter(id SessionID, origin uint64, pos Pos) (state WaitState, reply []byte) {
 	switch n := m.waits.find(id.NodeID, origin); {
 	case n == nil || n.session != id || n.pos != pos:
@@ -155,15 +180,15 @@ func (m *Machine) Waiter(id SessionID, origin uint64, pos Pos) (state WaitState,
 	return WaitOpen, nil
 }
 
-// WaiterInfo is a waiter as others see it: its connection and its position name it
-// within its session.
+// WaiterInfo describes a waiter. The number of its connection (Origin) and its
+// position identify it within its session.
 type WaiterInfo struct {
 	Origin uint64
 	Pos    Pos
 	Served bool
 }
 
-// WaitersOf returns the waiters of a session, those served included.
+// WaitersOf returns the waiters of a session, including served ones.
 func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 	var list []WaiterInfo
 	for _, n := range m.waits.of(id) {
@@ -174,10 +199,11 @@ func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 
 // WaitSession is a session that has waiters.
 type WaitSession struct {
-	ID   SessionID
-	Held bool
-	// Open and Served count the waiters: those that wait, and those that were served
-	// and whose node has not said yet that it has the reply.
+	ID        SessionID
+	Suspended bool
+	// Open is the number of waiters that wait. Served is the number of waiters
+	// that were served and whose node has not confirmed yet that it received
+	// the reply.
 	Open, Served int
 }
 
@@ -185,10 +211,10 @@ type WaitSession struct {
 func (m *Machine) WaitSessions() []WaitSession {
 	list := make([]WaitSession, len(m.waits.nodes))
 	for i, s := range m.waits.nodes {
-		list[i] = WaitSession{s.id, s.held, s.n - s.served, s.served}
+		list[i] = WaitSession{s.id, s.suspended, s.n - s.served, s.served}
 	}
 	return list
 }
 
-// Waiting returns the number of connections that wait, in the whole cluster.
+// Waiting returns the number of waiting connections in the whole cluster.
 func (m *Machine) Waiting() int { return m.waits.count }

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestWatch_Swapdb: SWAPDB changes the versions of the keys of both databases,
-// whether they exist or not, and so does the SWAPDB that takes it back.
+// TestWatch_Swapdb: SWAPDB changes the versions of all keys of both databases,
+// existing or not, and so does a second SWAPDB that reverts the first.
 func TestWatch_Swapdb(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -58,8 +58,8 @@ func TestWatch_Swapdb(t *testing.T) {
 	}
 }
 
-// TestWatch_SwapdbBefore: before FeatureMend SWAPDB changes no version, as in the
-// first programs, and snapshots have no trace of it.
+// TestWatch_SwapdbBefore: before FeatureMend, SWAPDB changes no version, as in
+// the first programs, and snapshots do not contain it.
 func TestWatch_SwapdbBefore(t *testing.T) {
 	for features := range fsm.FeatureMend {
 		f := newFeed(t)
@@ -105,7 +105,7 @@ var (
 	}
 )
 
-// watched is a key that a client watches, and what it has seen of it.
+// watched is a watched key and the values that it had.
 type watched struct {
 	db       int
 	key      string
@@ -115,9 +115,10 @@ type watched struct {
 	deadline int    // entries until EXEC
 }
 
-// TestWatch_Random: no transaction commits if a watched key had another value at any
-// moment since WATCH. The model is a second machine that runs every command in an
-// entry of its own, so that the values between the commands of one entry are seen.
+// TestWatch_Random: no transaction commits if a watched key had another value
+// at any time since WATCH. The model is a second machine that executes every
+// command in an entry of its own, so the values between the commands of one
+// entry are known.
 func TestWatch_Random(t *testing.T) {
 	t.Parallel()
 	committed, failed := 0, 0
@@ -177,7 +178,7 @@ func (w *watchTest) step() {
 	w.due()
 }
 
-// command adds a command to the entry, and runs it on the model.
+// command adds a command to the entry, and executes it on the model.
 func (w *watchTest) command(origin uint64) {
 	words := strings.Fields(watchLines[w.rng.IntN(len(watchLines))])
 	args := make([][]byte, len(words))
@@ -196,7 +197,7 @@ func (w *watchTest) command(origin uint64) {
 	w.look(fmt.Sprintf("%q in database %d", args, db))
 }
 
-// value returns what a client can see of a key.
+// value returns the value of a key as a client sees it.
 func (f *feed) value(db int, key string) string {
 	f.t.Helper()
 	var g fsm.Group
@@ -211,7 +212,7 @@ func (f *feed) value(db int, key string) string {
 	return string(out)
 }
 
-// look notes which watched keys have another value than at WATCH.
+// look records which watched keys have another value than at WATCH.
 func (w *watchTest) look(what string) {
 	for _, k := range w.watches {
 		if k.touched == "" && w.model.value(k.db, k.key) != k.value {
@@ -220,7 +221,7 @@ func (w *watchTest) look(what string) {
 	}
 }
 
-// due ends the watches whose time has come with a transaction.
+// due ends the watches whose time is over with a transaction.
 func (w *watchTest) due() {
 	var rest []*watched
 	for _, k := range w.watches {

@@ -19,8 +19,8 @@ type draws interface {
 	IntN(n int) int
 }
 
-// drawnBytes makes choices by the bytes of a fuzzer, and the first choice when
-// there are none left.
+// drawnBytes takes the choices from the bytes of a fuzzer, and makes the first
+// choice when there are no bytes left.
 type drawnBytes struct{ data []byte }
 
 func (d *drawnBytes) IntN(n int) int {
@@ -35,22 +35,23 @@ func (d *drawnBytes) IntN(n int) int {
 	return v % n
 }
 
-// world is a log that several nodes write, each of which starts again now and
-// then, and two machines that apply it: one that lives on, and one that is written to a
-// snapshot, restored and cloned at random. After every entry both must be equal.
+// world is a log to which several nodes write, which sometimes start again, and
+// two machines that apply it. One machine is never replaced; the other is
+// replaced at random by a restored snapshot or a clone of itself. After every
+// entry both must be equal.
 type world struct {
 	t       testing.TB
 	draws   draws
 	table   *fsm.Table
-	machine *fsm.Machine // lives on
-	replica *fsm.Machine // lives through snapshots and forks
+	machine *fsm.Machine // is never replaced
+	replica *fsm.Machine // is replaced by snapshots and clones
 	runner  lines
 
 	term        uint64
 	stamp, wall int64
 	nodes       []*worldNode
 	watches     []fsm.Watch
-	forks       []keptFork
+	clones      []keptClone
 	mended      bool // the feature version was FeatureMend from the first entry on
 	checkEvery  int  // entries between two comparisons of snapshots
 
@@ -58,8 +59,8 @@ type world struct {
 	events  worldEvents
 }
 
-// worldEvents count what has happened, so that a test can tell that it has tested
-// something.
+// worldEvents count what has happened, so that a test can check that it has
+// tested something.
 type worldEvents struct {
 	Entries, Done, Stale, Gaps, Duplicates, Fenced int
 	Waits, Served, Scripts, Committed, Refused     int
@@ -79,8 +80,8 @@ type worldStart struct {
 	last       []byte // body of the last group
 }
 
-// keptFork is a fork that must not change any more.
-type keptFork struct {
+// keptFork is a clone that must not change any more.
+type keptClone struct {
 	m     *fsm.Machine
 	state []byte
 }
@@ -98,7 +99,7 @@ func newWorld(t testing.TB, d draws) *world {
 	return w
 }
 
-// listen makes both machines tell of everything.
+// listen makes both machines emit all events.
 func (w *world) listen() {
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
 		m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace, fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked))
@@ -118,7 +119,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf(format, args...)
 }
 
-// step applies one entry, or does something to the replica.
+// step applies one entry, or replaces or reads the replica.
 func (w *world) step() {
 	w.t.Helper()
 	w.stamp += int64(w.draws.IntN(4)*w.draws.IntN(100)) * 1e6
@@ -156,12 +157,12 @@ func (w *world) termStart(features int) {
 	}
 }
 
-// batch applies groups of several starts, after a rehearsal if one needs it.
+// batch applies groups of several starts, after a speculative execution if one needs it.
 func (w *world) batch() {
 	w.t.Helper()
 	var batch fsm.BatchBuilder
 	fenced := w.one(40) && w.term > 1
-	if fenced { // the forwarders will send the groups again, or others by their numbers
+	if fenced { // the forwarders will send these groups again, or others with their numbers
 		for _, n := range w.nodes {
 			for _, s := range n.starts {
 				defer func(seq, floor uint64) { s.seq, s.floor = seq, min(floor, seq) }(s.seq, s.floor)
@@ -171,7 +172,9 @@ func (w *world) batch() {
 	for range 1 + w.draws.IntN(5) {
 		s := w.start()
 		w.group(s, &batch)
-		if w.one(10) { // what this connection's node sends next is of a new start
+		// The next groups of this connection's node are of a new start. Only
+		// before FeatureMend can that leave waiters of two starts.
+		if w.one(10) || w.machine.Features() < fsm.FeatureMend && w.one(4) {
 			for _, n := range w.nodes {
 				if n.id == s.id.NodeID {
 					w.restart(n)
@@ -196,37 +199,37 @@ func (w *world) batch() {
 		}
 		w.events.Scripts++
 		var out, rest fsm.BatchBuilder
-		r := w.machine.Rehearse(h, &batch, &w.runner)
-		if err := r.Run(&out, &rest, func() bool { return w.one(4) }); err != nil {
-			w.fatalf("rehearse: %v", err)
+		sp := w.machine.Speculate(h, &batch, &w.runner)
+		if err := sp.Run(&out, &rest, func() bool { return w.one(4) }); err != nil {
+			w.fatalf("speculate: %v", err)
 		}
 		res := w.apply(out.Encode(h))
-		w.compare(r, res)
+		w.compare(sp, res)
 		batch = rest
 	}
 }
 
-// compare checks that an entry has come to the state of its rehearsal.
-func (w *world) compare(r *fsm.Rehearsal, res *fsm.Result) {
+// compare checks that an entry gave the state of its speculative execution.
+func (w *world) compare(sp *fsm.Speculation, res *fsm.Result) {
 	w.t.Helper()
 	for _, g := range res.Groups {
 		if fsm.TooLong(g.Reply) {
-			return // the rehearsal went on behind what is not part of the entry
+			return // the speculative execution included groups that are not in the entry
 		}
 	}
-	var rehearsed, applied bytes.Buffer
-	if err := errors.Join(fsm.StateOf(fsm.Rehearsed(r), &rehearsed), fsm.StateOf(w.machine, &applied)); err != nil {
+	var speculated, applied bytes.Buffer
+	if err := errors.Join(fsm.StateOf(fsm.Speculated(sp), &speculated), fsm.StateOf(w.machine, &applied)); err != nil {
 		w.fatalf("snapshot: %v", err)
 	}
-	if !bytes.Equal(rehearsed.Bytes(), applied.Bytes()) {
-		w.fatalf("rehearsed state:\n%q\napplied:\n%q", rehearsed.Bytes(), applied.Bytes())
+	if !bytes.Equal(speculated.Bytes(), applied.Bytes()) {
+		w.fatalf("speculative state:\n%q\napplied:\n%q", speculated.Bytes(), applied.Bytes())
 	}
-	if err := fsm.Broken(fsm.Rehearsed(r)); err != nil {
-		w.fatalf("rehearsal: %v", err)
+	if err := fsm.Broken(fsm.Speculated(sp)); err != nil {
+		w.fatalf("speculative execution: %v", err)
 	}
 }
 
-// start chooses who speaks: nearly always the latest start of a node.
+// start chooses the start that sends: nearly always the latest one of a node.
 func (w *world) start() *worldStart {
 	n := w.nodes[w.draws.IntN(len(w.nodes))]
 	if len(n.starts) > 1 && w.one(10) {
@@ -242,8 +245,8 @@ func (w *world) restart(n *worldNode) {
 	w.events.Restarts++
 }
 
-// group adds a group of a start, or one that it has sent before, or one that leaves a
-// gap in its numbers.
+// group adds a group of a start: a new group, a repeated one, or one that
+// leaves a gap in the numbers.
 func (w *world) group(s *worldStart, batch *fsm.BatchBuilder) {
 	w.t.Helper()
 	if s.seq > 0 && w.one(20) {
@@ -303,7 +306,7 @@ func (w *world) body(id fsm.SessionID) []byte {
 	}
 	body := bytes.Clone(g.Bytes())
 	if w.one(8) {
-		fsm.SetPatience(body, fsm.Patience(1+w.draws.IntN(3)))
+		fsm.SetScriptBudget(body, fsm.ScriptBudget(1+w.draws.IntN(3)))
 	}
 	return body
 }
@@ -401,6 +404,11 @@ PUBLISH $ #
 SPUBLISH $ #
 _setsetting notify-keyspace-events KEA
 RANDOMKEY
+LRANGE $ 0 -1
+SUNION $ $
+ZRANGE $ 0 -1 WITHSCORES
+HGETALL $
+LCS $ $
 GET $
 TYPE $
 SCAN 0
@@ -492,7 +500,8 @@ func keysOfFamily(name string) []string {
 	return worldKeys
 }
 
-// anything draws a command of the table, with words that sometimes make sense.
+// anything draws any command of the table, with arguments that are sometimes
+// valid.
 func (w *world) anything() []string {
 	rows := w.table.Rows()
 	row := rows[w.draws.IntN(len(rows))]
@@ -548,7 +557,7 @@ func (w *world) script(id fsm.SessionID) []string {
 	return []string{"EVAL", text, "0"}
 }
 
-// internal draws what nodes and leaders send.
+// internal draws an internal command of nodes and leaders.
 func (w *world) internal(id fsm.SessionID) []string {
 	switch w.draws.IntN(8) {
 	case 0, 1, 2:
@@ -561,7 +570,7 @@ func (w *world) internal(id fsm.SessionID) []string {
 		if w.one(5) {
 			term--
 		}
-		return []string{fsm.HoldCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.HoldOff, fsm.HoldOff, fsm.HoldOn, fsm.HoldEnd, fsm.HoldDrop})}
+		return []string{fsm.SuspendCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOn, fsm.SuspendEnd, fsm.SuspendDrop})}
 	case 3, 4, 5:
 		name := w.pick([]string{fsm.UnwaitCommand, fsm.WaitedCommand})
 		if list := w.machine.WaitersOf(id); len(list) > 0 {
@@ -597,7 +606,7 @@ func (w *world) apply(entry []byte) *fsm.Result {
 		if results[i], err = m.Apply(index, w.term, copied); err != nil {
 			w.fatalf("apply: %v", err)
 		}
-		for j := range copied { // what the machine keeps, it has copied
+		for j := range copied { // the machine has copied what it keeps
 			copied[j] = 0xEE
 		}
 	}
@@ -615,7 +624,7 @@ func (w *world) apply(entry []byte) *fsm.Result {
 	return results[0]
 }
 
-// note counts what an entry did.
+// note counts the effects of an entry.
 func (w *world) note(res *fsm.Result, rec fsm.Record) {
 	e := &w.events
 	e.Entries++
@@ -652,7 +661,7 @@ func (w *world) note(res *fsm.Result, rec fsm.Record) {
 	}
 }
 
-// watch takes the version of a key, for a transaction to come.
+// watch records the version of a key, for a later transaction.
 func (w *world) watch() {
 	w.t.Helper()
 	if !w.one(3) {
@@ -668,8 +677,8 @@ func (w *world) watch() {
 	}
 }
 
-// read runs a read on one machine, which must not change it, at a time that the log
-// may not have reached.
+// read executes a read on one machine, which must not change it. Its time may
+// be ahead of the log's clock.
 func (w *world) read() {
 	w.t.Helper()
 	words := w.anything()
@@ -699,7 +708,7 @@ func (w *world) readOnly(m *fsm.Machine, db int, now int64, words []string) stri
 	return string(out)
 }
 
-// live does to the replica what happens to a node.
+// live replaces the replica by a restored snapshot or a clone.
 func (w *world) live() {
 	w.t.Helper()
 	switch w.draws.IntN(8) {
@@ -708,14 +717,14 @@ func (w *world) live() {
 		w.listen()
 		w.events.Restores++
 	case 1: // a snapshot that is being written
-		f := w.replica.Fork()
-		w.forks = append(w.forks, keptFork{f, w.state(f)})
-		if len(w.forks) > 3 {
-			w.forks = w.forks[1:]
+		f := w.replica.Clone()
+		w.clones = append(w.clones, keptClone{f, w.state(f)})
+		if len(w.clones) > 3 {
+			w.clones = w.clones[1:]
 		}
-	case 2: // a trial, or what else runs on a fork
-		f := w.replica.Fork()
-		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner); err != nil {
+	case 2: // a dry run, or what else runs on a clone
+		f := w.replica.Clone()
+		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner, nil); err != nil {
 			w.fatalf("trial: %v", err)
 		}
 		if err := fsm.Broken(f); err != nil {
@@ -742,7 +751,7 @@ func (w *world) state(m *fsm.Machine) []byte {
 	return b.Bytes()
 }
 
-// restored returns the machine that a snapshot of m gives, which must be equal to it.
+// restored returns the machine that a snapshot of m gives, which must equal m.
 func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 	w.t.Helper()
 	whole := w.snapshot(m)
@@ -759,7 +768,7 @@ func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 	return r
 }
 
-// check compares the machines, and what they hold with itself.
+// check compares the machines, and the indexes of each with its state.
 func (w *world) check() {
 	w.t.Helper()
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
@@ -777,14 +786,14 @@ func (w *world) check() {
 		w.fatalf("states differ:\n%q\n%q", a, b)
 	}
 	w.restored(w.machine)
-	for _, f := range w.forks {
+	for _, f := range w.clones {
 		if !bytes.Equal(w.state(f.m), f.state) {
 			w.fatalf("a fork has changed")
 		}
 	}
 }
 
-// describeEntry writes an entry for people.
+// describeEntry formats an entry for the report of a failure.
 func describeEntry(entry []byte) string {
 	rec, err := fsm.ReadRecord(entry)
 	if err != nil {
@@ -832,12 +841,12 @@ func worldSeeds(t *testing.T) (first, last uint64) {
 		seed := number("HOLDFAST_FSM_SEED", 0)
 		return seed, seed + 1
 	}
-	return 0, number("HOLDFAST_FSM_SEEDS", 36)
+	return 0, number("HOLDFAST_FSM_SEEDS", 48)
 }
 
-// TestMachines: two machines that apply the same entries of several nodes are equal
-// after every entry, however often one of them is restored from a snapshot, and every
-// snapshot can be read.
+// TestMachines: two machines that apply the same entries of several nodes are
+// equal after every entry, however often one of them is restored from a
+// snapshot. Every snapshot can be read.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	var sum worldEvents
@@ -861,7 +870,7 @@ func TestMachines(t *testing.T) {
 		})
 	}
 	t.Logf("%+v", sum)
-	if last-first < 36 || t.Failed() {
+	if last-first < 48 || t.Failed() {
 		return
 	}
 	v := reflect.ValueOf(sum)

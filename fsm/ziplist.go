@@ -4,21 +4,23 @@ import (
 	"encoding/binary"
 )
 
-// What listpacks were before Redis 7: ziplists, whose elements begin with the size
-// of the one before, and zipmaps. Both are only read.
+// This file reads the formats that Redis used before listpacks: ziplists, in
+// which each element begins with the size of the previous element, and zipmaps.
+// Redis 7 no longer writes them, and Holdfast only reads them.
 
 const (
 	ziplistHead = 4 + 4 + 2
 	ziplistWide = 0xfe // a size of four bytes follows
 )
 
-// openZiplist looks at all of a ziplist before any of it is used.
+// openZiplist checks a whole ziplist and returns its content. ok is false if
+// the ziplist is not well-formed.
 func openZiplist(b []byte) (p packed, ok bool) {
 	if len(b) < ziplistHead+1 || uint64(binary.LittleEndian.Uint32(b)) != uint64(len(b)) || b[len(b)-1] != packEnd {
 		return p, false
 	}
 	p = packed{b: b[ziplistHead : len(b)-1], decode: ziplistElement}
-	last, tail := 0, ziplistHead // the size of the element before, and its place
+	last, tail := 0, ziplistHead // the size of the previous element and the offset of the last one
 	at := ziplistHead
 	for rest := p.b; len(rest) > 0; p.n++ {
 		before, _ := ziplistBefore(rest)
@@ -34,8 +36,8 @@ func openZiplist(b []byte) (p packed, ok bool) {
 	return p, (n == packUnknown || n == p.n) && uint64(binary.LittleEndian.Uint32(b[4:])) == uint64(tail)
 }
 
-// ziplistBefore reads the size of the element before; head is that of the size
-// itself, 0 if there is none.
+// ziplistBefore reads the size of the previous element. head is the number of
+// bytes that the size itself takes, or 0 if there is no valid size.
 func ziplistBefore(b []byte) (size, head int) {
 	switch c := b[0]; {
 	case c < ziplistWide:
@@ -46,7 +48,7 @@ func ziplistBefore(b []byte) (size, head int) {
 	return 0, 0
 }
 
-// ziplistElement reads an element, as listpackElement does.
+// ziplistElement reads an element as listpackElement does.
 func ziplistElement(b []byte) (e packedElement, size int) {
 	_, head := ziplistBefore(b)
 	if head == 0 || head == len(b) {
@@ -91,8 +93,9 @@ func ziplistElement(b []byte) (e packedElement, size int) {
 	return e, head + own + text + width
 }
 
-// openZipmap looks at all of a zipmap, whose elements are names and values by
-// turns, before any of it is used.
+// openZipmap checks a whole zipmap and returns its content. ok is false if the
+// zipmap is not well-formed. The elements of a zipmap are alternately names and
+// values.
 func openZipmap(b []byte) (p packed, ok bool) {
 	if len(b) < 2 || b[len(b)-1] != packEnd {
 		return p, false
@@ -115,7 +118,7 @@ func openZipmap(b []byte) (p packed, ok bool) {
 	return p, p.n%2 == 0 && (n >= ziplistWide || n == p.n/2)
 }
 
-// zipmapElement reads a name or a value, behind which free bytes may lie.
+// zipmapElement reads a name or a value. Unused bytes may follow a value.
 func zipmapElement(b []byte, value bool) (e packedElement, size int) {
 	n, head := ziplistBefore(b)
 	if head == 0 || n > len(b)-head {

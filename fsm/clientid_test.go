@@ -1,0 +1,48 @@
+package fsm_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestClientIDs: blocks are consecutive, also after a snapshot, and reserving
+// fails when the free numbers are used up.
+func TestClientIDs(t *testing.T) {
+	f := newFeed(t)
+	f.level(fsm.FeatureBudget)
+	if got := f.do("_clientids 10", "_clientids 1"); got != ":1\r\n:11\r\n" {
+		t.Errorf("blocks: %q", got)
+	}
+	whole := snapshotOf(t, f.m)
+	if f.m = restore(t, whole); !bytes.Equal(snapshotOf(t, f.m), whole) {
+		t.Error("a snapshot does not come back as it was")
+	}
+	if got := f.do("_clientids 1000"); got != ":12\r\n" {
+		t.Errorf("block behind a snapshot: %q", got)
+	}
+	for _, n := range []string{"0", "-1", "x", "4294967297"} {
+		if got := f.do("_clientids " + n); !strings.HasPrefix(got, "-ERR value") {
+			t.Errorf("%s numbers: %q", n, got)
+		}
+	}
+	var lines []string
+	for range 1 << 10 {
+		lines = append(lines, "_clientids 4294967296")
+	}
+	blocks, refused := 0, ""
+	for refused == "" {
+		for _, line := range strings.Split(strings.TrimSpace(f.do(lines...)), "\r\n") {
+			if strings.HasPrefix(line, "-") {
+				refused = line
+				break
+			}
+			blocks++
+		}
+	}
+	if blocks != 1<<20-1 || refused != "-ERR the numbers of clients are used up" {
+		t.Errorf("%d blocks, then %q", blocks, refused)
+	}
+}

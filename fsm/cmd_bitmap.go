@@ -1,0 +1,343 @@
+package fsm
+
+import (
+	"math/bits"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+var bitmapCommands = []Command{
+	{
+		Name: "setbit", Run: setbit, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access update"},
+		Group:  "bitmap", Since: "2.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key offset value",
+		Doc:        "Sets or clears the bit at offset in the string value stored at key",
+	},
+	{
+		Name: "getbit", Run: getbit, Arity: 3, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "bitmap", Since: "2.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key offset",
+		Doc:        "Returns the bit value at offset in the string value stored at key",
+	},
+	{
+		Name: "bitcount", Run: bitcount, Arity: -2, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "bitmap", Since: "2.6.0",
+		Complexity: "O(N)",
+		Syntax:     "key [start end [BYTE | BIT]]",
+		Doc:        "Count set bits in a string", History: []Change{{"7.0.0", "Added the `BYTE|BIT` option."}},
+	},
+	{
+		Name: "bitpos", Run: bitpos, Arity: -3, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "bitmap", Since: "2.8.7",
+		Complexity: "O(N)",
+		Syntax:     "key bit [start [end [BYTE | BIT]]]",
+		Doc:        "Find first bit set or clear in a string", History: []Change{{"7.0.0", "Added the `BYTE|BIT` option."}},
+	},
+	{
+		Name: "bitop", Run: bitop, Arity: -4, Flags: Write | DenyOOM, Keys: Keys{2, -1, 1},
+		Specs: []KeySpec{
+			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+			{Keys: Keys{3, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		},
+		Group: "bitmap", Since: "2.6.0",
+		Complexity: "O(N)",
+		Syntax:     "operation destkey key [key ...]",
+		Doc:        "Perform bitwise operations between strings",
+	},
+}
+
+const (
+	msgBitOffset = "ERR bit offset is not an integer or out of range"
+	msgBit       = "ERR bit is not an integer or out of range"
+	msgBitArg    = "ERR The bit argument must be 1 or 0."
+	msgBitNot    = "ERR BITOP NOT must be called with a single source key."
+)
+
+// bitBatch is the number of bytes that are charged at a time.
+const bitBatch = 16 << 10
+
+// bitOffset parses the offset of a bit. The first bit of a byte is its highest.
+func bitOffset(arg []byte) (n int, ok bool) {
+	offset, ok := number.ParseInt(arg)
+	return int(offset), ok && offset >= 0 && offset>>3 < MaxStringBytes
+}
+
+func bitAt(s string, n int) byte {
+	if n>>3 >= len(s) {
+		return 0
+	}
+	return s[n>>3] >> (7 - n&7) & 1
+}
+
+func setbit(c *Ctx, args [][]byte) Reply {
+	n, ok := bitOffset(args[2])
+	if !ok {
+		return Error(msgBitOffset)
+	}
+	bit, ok := number.ParseInt(args[3])
+	if !ok || bit&^1 != 0 {
+		return Error(msgBit)
+	}
+	o, wrong := c.lookupString(args[1])
+	if wrong {
+		return Error(msgWrongType)
+	}
+	if o == nil {
+		o = newObject(args[1], nil)
+	}
+	old := bitAt(o.str, n)
+	if at := n >> 3; at >= len(o.str) || old != byte(bit) {
+		var b byte
+		if at < len(o.str) {
+			b = o.str[at]
+		}
+		mask := byte(1) << (7 - n&7)
+		if b &^= mask; bit == 1 {
+			b |= mask
+		}
+		c.charge(max(len(o.str), at) / copyBytes)
+		changed := o.overlaid(at, []byte{b})
+		c.assign(changed)
+		c.notify("$", "setbit", changed.key)
+	}
+	return Int(int64(old))
+}
+
+func getbit(c *Ctx, args [][]byte) Reply {
+	n, ok := bitOffset(args[2])
+	if !ok {
+		return Error(msgBitOffset)
+	}
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	return Int(int64(bitAt(o.str, n)))
+}
+
+// bitRange parses the start, end and unit of a range in a string of size bytes.
+// It returns the half-open range [from, to) in bits.
+func bitRange(args [][]byte, size int) (from, to int64, fail Reply) {
+	total := int64(size)
+	start, ok := number.ParseInt(args[0])
+	end := total - 1
+	if ok && len(args) > 1 {
+		end, ok = number.ParseInt(args[1])
+	}
+	if !ok {
+		return 0, 0, Error(msgNotInt)
+	}
+	byBit := false
+	if len(args) > 2 {
+		if byBit = fold(args[2], "BIT"); !byBit && !fold(args[2], "BYTE") {
+			return 0, 0, Error(msgSyntax)
+		}
+	}
+	if byBit {
+		total *= 8
+	}
+	if start < 0 {
+		start = max(start+total, 0)
+	}
+	if end < 0 {
+		end = max(end+total, 0)
+	}
+	end = min(end, total-1)
+	if start > end {
+		return 0, 0, Null
+	}
+	if byBit {
+		return start, end + 1, Null
+	}
+	return start * 8, (end + 1) * 8, Null
+}
+
+func bitcount(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	case len(args) == 3 || len(args) > 5:
+		return Error(msgSyntax)
+	}
+	from, to := int64(0), int64(len(o.str))*8
+	if len(args) > 2 {
+		start, ok1 := number.ParseInt(args[2])
+		end, ok2 := number.ParseInt(args[3])
+		if ok1 && ok2 && start < 0 && end < 0 && start > end {
+			return Zero // whatever the unit is
+		}
+		var fail Reply
+		if from, to, fail = bitRange(args[2:], len(o.str)); fail.IsError() {
+			return fail
+		}
+	}
+	count := 0
+	for n, next := from, from; n < to; {
+		if n >= next {
+			next = n + 8*bitBatch
+			c.charge(int(min(next, to)-n) / (8 * scanBytes))
+		}
+		if n&7 == 0 && to-n >= 8 {
+			count += bits.OnesCount8(o.str[n>>3])
+			n += 8
+			continue
+		}
+		count += int(bitAt(o.str, int(n)))
+		n++
+	}
+	return Int(int64(count))
+}
+
+func bitpos(c *Ctx, args [][]byte) Reply {
+	bit, ok := number.ParseInt(args[2])
+	switch {
+	case !ok:
+		return Error(msgNotInt)
+	case bit != 0 && bit != 1:
+		return Error(msgBitArg)
+	}
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Int(-bit) // a missing key is an endless string of zeros
+	case len(args) > 6:
+		return Error(msgSyntax)
+	case len(args) == 6 && !fold(args[5], "BIT") && !fold(args[5], "BYTE"):
+		return Error(msgSyntax) // reported before errors in the numbers
+	}
+	from, to := int64(0), int64(len(o.str))*8
+	if len(args) > 3 {
+		var fail Reply
+		if from, to, fail = bitRange(args[3:], len(o.str)); fail.IsError() {
+			return fail
+		}
+	}
+	skip := byte(0) // a byte that does not contain the bit
+	if bit == 0 {
+		skip = 0xff
+	}
+	for n, next := from, from; n < to; {
+		if n >= next {
+			next = n + 8*bitBatch
+			c.charge(int(min(next, to)-n) / (8 * scanBytes))
+		}
+		if n&7 == 0 && to-n >= 8 && o.str[n>>3] == skip {
+			n += 8
+			continue
+		}
+		if int64(bitAt(o.str, int(n))) == bit {
+			return Int(n)
+		}
+		n++
+	}
+	if bit == 0 && len(args) < 5 && from < to {
+		return Int(to) // the first of the zeros beyond the string
+	}
+	return Int(-1)
+}
+
+// bitAnd, bitOr and bitXor combine result with a string that is not longer than
+// result. The string counts as padded with zeros.
+func bitAnd(result []byte, s string) {
+	for i := range len(s) {
+		result[i] &= s[i]
+	}
+	clear(result[len(s):])
+}
+
+func bitOr(result []byte, s string) {
+	for i := range len(s) {
+		result[i] |= s[i]
+	}
+}
+
+func bitXor(result []byte, s string) {
+	for i := range len(s) {
+		result[i] ^= s[i]
+	}
+}
+
+func bitop(c *Ctx, args [][]byte) Reply {
+	var op func(result []byte, s string)
+	xor, not := false, false
+	switch {
+	case fold(args[1], "AND"):
+		op = bitAnd
+	case fold(args[1], "OR"):
+		op = bitOr
+	case fold(args[1], "XOR"):
+		op, xor = bitXor, true
+	case fold(args[1], "NOT"):
+		not = true
+	default:
+		return Error(msgSyntax)
+	}
+	if not && len(args) != 4 {
+		return Error(msgBitNot)
+	}
+	// A command may name the same key a million times. For AND and OR, one time
+	// is enough; for XOR, two times cancel out.
+	times := make(map[string]int)
+	for _, key := range args[3:] {
+		times[string(key)]++
+	}
+	var sources []string
+	size := 0
+	for _, key := range args[3:] {
+		n := times[string(key)]
+		if n == 0 {
+			continue
+		}
+		times[string(key)] = 0
+		o, wrong := c.lookupString(key)
+		switch {
+		case wrong:
+			return Error(msgWrongType)
+		case o == nil:
+			sources = append(sources, "")
+			continue
+		case xor && n%2 == 0:
+			sources = append(sources, "")
+		default:
+			sources = append(sources, o.str)
+		}
+		size = max(size, len(o.str))
+	}
+	if size == 0 {
+		if old := c.lookup(args[2]); old != nil {
+			c.delete(old)
+		}
+		return Zero
+	}
+	c.charge(size / scanBytes)
+	result := make([]byte, size)
+	copy(result, sources[0])
+	for _, s := range sources[1:] {
+		c.charge(size / scanBytes)
+		op(result, s)
+	}
+	if not {
+		for i := range result {
+			result[i] = ^result[i]
+		}
+	}
+	n := newObject(args[2], result)
+	n.raw = true
+	c.assign(n)
+	c.notify("$", "set", n.key)
+	return Int(int64(size))
+}

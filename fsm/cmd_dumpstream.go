@@ -1,0 +1,402 @@
+package fsm
+
+import (
+	"encoding/binary"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+// This file has streams in the RDB format of Redis. The entries are in
+// listpacks. Each listpack begins with the number of its entries, the number of
+// its deleted entries and the field names of the first entry.
+
+// Flags of an entry in a listpack.
+const (
+	entryDeleted    = 1
+	entrySameFields = 2 // the fields are those of the first entry: only values follow
+)
+
+// The limits of a node of a stream. A node is full when it reaches one of them.
+const (
+	streamNodeEntries = 100
+	streamNodeBytes   = 4 << 10
+)
+
+// stream writes the stream as if its entries had been added one after the other
+// and none had been deleted.
+func (w *rdbWriter) stream(v *collection) {
+	var l listpack
+	var first streamEntry
+	start, n, count := len(w.b), uint64(0), 0
+	flush := func() {
+		w.blob(appendStreamKey(nil, first.id))
+		w.blob(l.counted(count))
+		n++
+	}
+	v.stream.Ascend(0, func(e *streamEntry) bool {
+		w.c.charge(stepsPerKey * (1 + len(e.fields)))
+		size := 0
+		for _, f := range e.fields {
+			size += len(f)
+		}
+		if count > 0 && (count >= streamNodeEntries || l.counting(count)+size >= streamNodeBytes) {
+			flush()
+			count = 0
+		}
+		if count == 0 {
+			first = *e
+			l = newListpack()
+			l.integer(int64(len(e.fields) / 2))
+			for i := 0; i < len(e.fields); i += 2 {
+				l.text(e.fields[i])
+			}
+			l.integer(0)
+		}
+		l.entry(e, &first)
+		count++
+		return !w.over()
+	})
+	if count > 0 {
+		flush()
+	}
+	w.lengthAt(start, n)
+	w.length(uint64(v.stream.Len()))
+	for _, id := range []streamID{v.info.last, v.firstID(), v.info.maxDeleted} {
+		w.streamID(id)
+	}
+	w.length(v.info.added)
+	w.length(uint64(v.groups.Len()))
+	v.groups.Ascend(0, func(g *streamGroup) bool {
+		w.group(g)
+		return !w.over()
+	})
+}
+
+// entry adds an entry to a listpack. first is the first entry of the listpack.
+func (l *listpack) entry(e, first *streamEntry) {
+	fields := len(e.fields) / 2
+	same := len(e.fields) == len(first.fields)
+	for i := 0; same && i < len(e.fields); i += 2 {
+		same = e.fields[i] == first.fields[i]
+	}
+	flags, words := 0, 3+fields
+	if same {
+		flags = entrySameFields
+	} else {
+		words += 1 + fields
+	}
+	l.integer(int64(flags))
+	l.integer(int64(e.id.ms - first.id.ms))
+	l.integer(int64(e.id.seq - first.id.seq))
+	if !same {
+		l.integer(int64(fields))
+	}
+	for i, f := range e.fields {
+		if i%2 == 1 || !same {
+			l.text(f)
+		}
+	}
+	l.integer(int64(words))
+}
+
+// countElements returns a listpack with the two numbers at the start of a node:
+// the number of entries, and the number of deleted entries, which is 0.
+func countElements(count int) listpack {
+	head := newListpack()
+	head.integer(int64(count))
+	head.integer(0)
+	return head
+}
+
+// counting returns the size that l will have with the numbers of countElements
+// in front.
+func (l *listpack) counting(count int) int {
+	head := countElements(count)
+	return head.size() + len(l.b) - listpackHead
+}
+
+// counted returns the complete listpack with the numbers of countElements in
+// front.
+func (l *listpack) counted(count int) []byte {
+	head := countElements(count)
+	head.b = append(head.b, l.b[listpackHead:]...)
+	head.n += l.n
+	return head.bytes()
+}
+
+func appendStreamKey(b []byte, id streamID) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, id.ms), id.seq)
+}
+
+func (w *rdbWriter) streamID(id streamID) {
+	w.length(id.ms)
+	w.length(id.seq)
+}
+
+// streamKey writes an ID as a key of a radix tree.
+func (w *rdbWriter) streamKey(id streamID) {
+	w.b = appendStreamKey(w.b, id)
+	w.size += 16
+}
+
+// moment writes a moment by the wall clock. The lease clock of the moment is
+// not written, so that equal values give equal bytes in every cluster.
+func (w *rdbWriter) moment(m moment) {
+	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(m.wall))
+	w.size += 8
+}
+
+func (w *rdbWriter) group(g *streamGroup) {
+	w.string(g.name)
+	w.streamID(g.last)
+	w.length(uint64(g.read))
+	w.length(uint64(g.pending.Len()))
+	g.pending.Ascend(0, func(p *pendingEntry) bool {
+		w.c.charge(1)
+		w.streamKey(p.id)
+		w.moment(p.at)
+		w.length(uint64(p.deliveries))
+		return !w.over()
+	})
+	w.length(uint64(g.consumers.Len()))
+	g.consumers.Ascend(0, func(k *consumer) bool {
+		w.string(k.name)
+		w.moment(k.seen)
+		w.length(uint64(k.pending.Len()))
+		k.pending.Ascend(0, func(id *streamID) bool {
+			w.c.charge(1)
+			w.streamKey(*id)
+			return !w.over()
+		})
+		return !w.over()
+	})
+}
+
+// streamReader reads a stream.
+type streamReader struct {
+	*rdbReader
+	c *Ctx
+	v *collection
+}
+
+// stream reads a stream in the form that rdbWriter.stream writes. If old is
+// set, it reads the form of Redis 5 and 6.
+func (s *streamReader) stream(old bool) {
+	for n := s.count(2); n > 0 && !s.failed(); n-- {
+		key := s.string()
+		if len(key) != 16 {
+			s.bad()
+			return
+		}
+		s.node(streamID{binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:])})
+	}
+	v := s.v
+	length := s.length()
+	v.info.last = s.streamID()
+	v.info.added = length
+	if !old {
+		s.streamID() // the ID of the first entry, which is not needed
+		v.info.maxDeleted = s.streamID()
+		v.info.added = s.length()
+	}
+	n := v.stream.Len()
+	switch {
+	case length != uint64(n), v.info.added < length,
+		n > 0 && v.stream.At(n-1).id.compare(v.info.last) > 0:
+		s.bad()
+		return
+	}
+	for n := s.count(5); n > 0 && !s.failed(); n-- {
+		s.group(old)
+	}
+}
+
+func (s *streamReader) streamID() streamID {
+	ms := s.length()
+	return streamID{ms, s.length()}
+}
+
+// streamKey reads an ID that is a key of a radix tree.
+func (s *streamReader) streamKey() (id streamID) {
+	if b := s.take(16); b != nil {
+		id = streamID{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
+	}
+	return id
+}
+
+// node reads the entries of a listpack and appends them to the stream.
+func (s *streamReader) node(master streamID) {
+	p, ok := openListpack(s.blob())
+	if !ok {
+		s.bad()
+		return
+	}
+	l := packReader{packed: p, r: s.rdbReader}
+	live, dead, width := l.integer(), l.integer(), l.integer()
+	if live < 0 || dead < 0 || width < 0 || width > int64(l.n) {
+		s.bad()
+		return
+	}
+	names := make([]string, width)
+	for i := range names {
+		names[i] = l.string()
+	}
+	if l.integer() != 0 {
+		s.bad()
+	}
+	for l.n > 0 && !s.failed() {
+		switch deleted := s.entry(&l, master, names); {
+		case deleted:
+			dead--
+		default:
+			live--
+		}
+	}
+	if live != 0 || dead != 0 {
+		s.bad()
+	}
+}
+
+// entry reads an entry and reports whether the entry was deleted. It appends an
+// entry that was not deleted to the stream.
+func (s *streamReader) entry(l *packReader, master streamID, names []string) (deleted bool) {
+	flags := l.integer()
+	e := streamEntry{id: streamID{master.ms + uint64(l.integer()), master.seq + uint64(l.integer())}}
+	same := flags&entrySameFields != 0
+	fields, words := int64(len(names)), int64(3)
+	if !same {
+		fields = l.integer()
+		words += fields + 1
+	}
+	words += fields
+	if flags&^(entryDeleted|entrySameFields) != 0 || fields < 0 || fields > int64(l.n) || !s.more(int(2*fields+1)) {
+		s.bad()
+		return false
+	}
+	size := 0
+	e.fields = make([]string, 0, 2*fields)
+	for i := range int(fields) {
+		var name string
+		if same {
+			name = names[i]
+			s.unfold(len(name))
+		} else {
+			name = l.string()
+		}
+		value := l.string()
+		size += len(name) + len(value) + 2*lengthBytes
+		e.fields = append(e.fields, name, value)
+	}
+	if l.integer() != words {
+		s.bad()
+	}
+	if flags&entryDeleted != 0 || s.failed() {
+		return true
+	}
+	n := s.v.stream.Len()
+	switch {
+	case size > MaxStringBytes: // as in XADD
+		s.stop(msgTooLong)
+	case fields == 0, e.id == streamID{}, n > 0 && s.v.stream.At(n-1).id.compare(e.id) >= 0:
+		s.bad()
+	default:
+		s.v.stream.Insert(s.c.m.owner, n, e)
+	}
+	return false
+}
+
+// packReader reads elements of a listpack that may have fewer elements than
+// expected.
+type packReader struct {
+	packed
+	r *rdbReader
+}
+
+func (l *packReader) text() []byte {
+	if l.n == 0 || l.r.failed() {
+		l.r.bad()
+		return nil
+	}
+	return l.next()
+}
+
+func (l *packReader) string() string { return string(l.text()) }
+
+func (l *packReader) integer() int64 {
+	n, ok := number.ParseInt(l.text())
+	if !ok {
+		l.r.bad()
+	}
+	return n
+}
+
+// moment reads a moment that is given by the wall clock. It replaces a moment
+// in the future by the present, because clocks may be wrong. XCLAIM does the
+// same.
+func (s *streamReader) moment() moment {
+	now := s.c.moment()
+	at := int64(s.uint64())
+	if at < 0 || at > now.wall {
+		return now
+	}
+	return moment{now.lease - (now.wall-at)*1e6, at}
+}
+
+// group reads a group and appends it to the groups of the stream.
+func (s *streamReader) group(old bool) {
+	owner := s.c.m.owner
+	g := streamGroup{name: string(s.string()), last: s.streamID()}
+	if old {
+		g.read = s.v.readUpTo(g.last)
+	} else {
+		g.read = int64(s.length())
+	}
+	if n := s.v.groups.Len(); !s.more(1) || n > 0 && s.v.groups.At(n-1).name >= g.name {
+		s.bad()
+		return
+	}
+	pending := make([]pendingEntry, s.count(16+8+1))
+	if !s.more(len(pending)) {
+		return
+	}
+	for i := range pending {
+		p := &pending[i]
+		p.id, p.at, p.deliveries = s.streamKey(), s.moment(), int64(s.length())
+		if s.failed() || i > 0 && pending[i-1].id.compare(p.id) >= 0 {
+			s.bad()
+			return
+		}
+		g.pending.Insert(owner, i, *p)
+	}
+	left := len(pending) // pending entries for which no consumer was found yet
+	taken := make([]bool, left)
+	for n := s.count(1 + 8 + 1); n > 0; n-- {
+		k := consumer{name: string(s.string()), seen: s.moment()}
+		at := g.consumers.Len()
+		if !s.more(1) || at > 0 && g.consumers.At(at-1).name >= k.name {
+			s.bad()
+			return
+		}
+		last := -1
+		for n := s.count(16); n > 0; n-- {
+			id := s.streamKey()
+			i, found := g.pendingPosition(id)
+			if !found || taken[i] || i <= last {
+				s.bad()
+				return
+			}
+			last, taken[i] = i, true
+			left--
+			p := &pending[i]
+			p.consumer = k.name
+			g.pending.Set(owner, i, *p)
+			k.pending.Insert(owner, k.pending.Len(), id)
+		}
+		g.consumers.Insert(owner, at, k)
+	}
+	if left > 0 {
+		s.bad()
+		return
+	}
+	s.v.groups.Insert(owner, s.v.groups.Len(), g)
+}

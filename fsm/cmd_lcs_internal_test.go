@@ -1,0 +1,95 @@
+package fsm
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+)
+
+// TestLcsLength checks that the computation with one row gives the same length
+// as the one with the whole table.
+func TestLcsLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func() string {
+		b := make([]byte, r.IntN(60))
+		for i := range b {
+			b[i] = byte('a' + r.IntN(3))
+		}
+		return string(b)
+	}
+	for range 2000 {
+		a, b := text(), text()
+		want := new(Ctx).newLcsTable(a, b).length
+		if got := new(Ctx).lcsLength(a, b); got != want {
+			t.Fatalf("%q and %q: length %d, want %d", a, b, got, want)
+		}
+	}
+}
+
+// TestLcsLength_Memory checks that LEN needs memory only in proportion to the
+// shorter string.
+func TestLcsLength_Memory(t *testing.T) {
+	a, b := string(make([]byte, 4000)), string(make([]byte, 4000))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	new(Ctx).lcsLength(a, b)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 { // the table takes 64 MB
+		t.Errorf("%d bytes for two strings of 4000 bytes", got)
+	}
+}
+
+// TestLcsTable checks that the path back through the table of bits is the path
+// that Redis takes through the table of lengths.
+func TestLcsTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		var s [2]string
+		for i := range s {
+			b := make([]byte, r.IntN(40))
+			for j := range b {
+				b[j] = byte('a' + r.IntN(3))
+			}
+			s[i] = string(b)
+		}
+		a, b := s[0], s[1]
+		lengths := make([][]int, len(a)+1)
+		lengths[0] = make([]int, len(b)+1)
+		for i := 1; i <= len(a); i++ {
+			lengths[i] = make([]int, len(b)+1)
+			for j := 1; j <= len(b); j++ {
+				if lengths[i][j] = max(lengths[i-1][j], lengths[i][j-1]); a[i-1] == b[j-1] {
+					lengths[i][j] = lengths[i-1][j-1] + 1
+				}
+			}
+		}
+		want := ""
+		for i, j := len(a), len(b); i > 0 && j > 0; {
+			switch {
+			case a[i-1] == b[j-1]:
+				want = a[i-1:i] + want
+				i--
+				j--
+			case lengths[i-1][j] > lengths[i][j-1]:
+				i--
+			default:
+				j--
+			}
+		}
+		if got, _ := new(Ctx).newLcsTable(a, b).trace(); got != want {
+			t.Fatalf("%q and %q: %q, want %q", a, b, got, want)
+		}
+	}
+}
+
+// TestLcsTable_Memory checks that a cell of the table takes one bit.
+func TestLcsTable_Memory(t *testing.T) {
+	a := string(make([]byte, 4000))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	new(Ctx).newLcsTable(a, a)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 3<<20 {
+		t.Errorf("%d bytes for two strings of 4000 bytes", got)
+	}
+}

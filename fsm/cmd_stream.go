@@ -1,0 +1,531 @@
+package fsm
+
+import (
+	"cmp"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+// This file has the type of streams and the commands that need no consumer
+// group.
+
+var streamCommands = []Command{
+	{
+		Name: "xadd", Run: xadd, Arity: -5, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{
+			Flags: "update", Mode: "RW", Notes: "UPDATE instead of INSERT because of the optional trimming feature",
+		},
+		Group: "stream", Since: "5.0.0",
+		Complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
+		Syntax:     "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+		Doc:        "Appends a new entry to a stream", Tips: []string{"nondeterministic_output"},
+		History: []Change{
+			{"6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."},
+			{"7.0.0", "Added support for the `<ms>-*` explicit ID form."},
+		},
+	},
+	{
+		Name: "xtrim", Run: xtrim, Arity: -4, Flags: Write, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
+		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+		Doc:        "Trims the stream to (approximately if '~' is passed) a certain size",
+		Tips:       []string{"nondeterministic_output"},
+		History:    []Change{{"6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option."}},
+	},
+	{
+		Name: "xlen", Run: xlen, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Group: "stream", Since: "5.0.0",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Return the number of entries in a stream",
+	},
+	{
+		Name: "xdel", Run: xdel, Arity: -3, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
+		Syntax:     "key id [id ...]",
+		Doc:        "Removes the specified entries from the stream. Returns the number of items actually deleted, that may be different from the number of IDs passed in case certain IDs do not exist.",
+	},
+	{
+		Name: "xrange", Run: xrange, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
+		Syntax:     "key start end [COUNT count]",
+		Doc:        "Return a range of elements in a stream, with IDs matching the specified IDs interval",
+		History:    []Change{{"6.2.0", "Added exclusive ranges."}},
+	},
+	{
+		Name: "xrevrange", Run: xrevrange, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
+		Syntax:     "key end start [COUNT count]",
+		Doc:        "Return a range of elements in a stream, with IDs matching the specified IDs interval, in reverse order (from greater to smaller IDs) compared to XRANGE",
+		History:    []Change{{"6.2.0", "Added exclusive ranges."}},
+	},
+}
+
+const (
+	msgStreamID     = "ERR Invalid stream ID specified as stream command argument"
+	msgStreamZero   = "ERR The ID specified in XADD must be greater than 0-0"
+	msgStreamTop    = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+	msgStreamFull   = "ERR The stream has exhausted the last possible ID, unable to add more items"
+	msgMaxlenStream = "ERR The MAXLEN argument must be >= 0."
+	msgLimitStream  = "ERR The LIMIT argument must be >= 0."
+	msgBothTrims    = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+	msgNoTrim       = "ERR syntax error, XTRIM must be called with a trimming strategy"
+	msgLimitAlone   = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
+	msgLimitExact   = "ERR syntax error, LIMIT cannot be used without the special ~ option"
+	msgStartID      = "ERR invalid start ID for the interval"
+	msgEndID        = "ERR invalid end ID for the interval"
+)
+
+// streamID is the ID of an entry. Entries are ordered by ID.
+type streamID struct{ ms, seq uint64 }
+
+var maxStreamID = streamID{math.MaxUint64, math.MaxUint64}
+
+func (a streamID) compare(b streamID) int {
+	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.seq, b.seq))
+}
+
+func (a streamID) String() string {
+	return strconv.FormatUint(a.ms, 10) + "-" + strconv.FormatUint(a.seq, 10)
+}
+
+// next returns the ID after a. a must not be the last ID.
+func (a streamID) next() streamID {
+	if a.seq == math.MaxUint64 {
+		return streamID{a.ms + 1, 0}
+	}
+	return streamID{a.ms, a.seq + 1}
+}
+
+// previous returns the ID before a. a must not be the first ID.
+func (a streamID) previous() streamID {
+	if a.seq == 0 {
+		return streamID{a.ms - 1, math.MaxUint64}
+	}
+	return streamID{a.ms, a.seq - 1}
+}
+
+// streamEntry is an entry of a stream. It never changes.
+type streamEntry struct {
+	id     streamID
+	fields []string // alternately a field and its value
+}
+
+func (e *streamEntry) reply() Reply {
+	return Array([]Reply{Bulk(e.id.String()), Strings(e.fields...)})
+}
+
+// streamInfo is the state of a stream in addition to its entries.
+type streamInfo struct {
+	last       streamID // the ID of the last entry that was ever added
+	maxDeleted streamID
+	added      uint64
+}
+
+// parseStreamID parses an ID of the form ms-seq, or ms alone, for which seq is
+// missing. Unless strict is set, it also accepts - and +, the first and the
+// last ID.
+func parseStreamID(arg []byte, missing uint64, strict bool) (id streamID, ok bool) {
+	s := string(arg)
+	switch {
+	case len(s) > 127 || strict && (s == "-" || s == "+"):
+		return id, false
+	case s == "-":
+		return id, true
+	case s == "+":
+		return maxStreamID, true
+	}
+	ms, seq, full := strings.Cut(s, "-")
+	id.seq = missing
+	if id.ms, ok = parseUint(ms); ok && full {
+		id.seq, ok = parseUint(seq)
+	}
+	return id, ok
+}
+
+// parseUint parses a decimal. Unlike number.ParseInt, it accepts leading
+// blanks, a plus sign and leading zeros.
+func parseUint(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+"), 10, 64)
+	return n, err == nil
+}
+
+// entryPosition returns the position of the first entry whose ID is at least
+// id.
+func (v *collection) entryPosition(id streamID) int {
+	return v.stream.Search(func(e *streamEntry) bool { return e.id.compare(id) < 0 })
+}
+
+// trimming has the trim options of XADD and XTRIM.
+type trimming struct {
+	by     rangeBy // byRank: by length; byScore: by ID; byAny: do not trim
+	approx bool
+	length int64
+	least  streamID
+	limit  int64 // -1: not given
+}
+
+// trimBatch is the number of entries that trimming with ~ removes at a time. It
+// is the number of entries in a node of the radix tree of Redis by default.
+const trimBatch = 100
+
+// streamOptions parses the options between the key and the ID of XADD, or up to
+// the end of XTRIM. at is the position where it stopped.
+func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int, fail Reply) {
+	t.limit = -1
+	for at = 2; at < len(args); at++ {
+		more := len(args) - at - 1
+		switch arg := args[at]; {
+		case xadd && string(arg) == "*":
+			return t, mustExist, at, t.check(xadd)
+		case fold(arg, "MAXLEN") && more > 0, fold(arg, "MINID") && more > 0:
+			by := byRank
+			if fold(arg, "MINID") {
+				by = byScore
+			}
+			if t.by != byAny && t.by != by {
+				return t, false, 0, Error(msgBothTrims)
+			}
+			t.by, t.approx = by, false
+			if next := string(args[at+1]); more > 1 && (next == "~" || next == "=") {
+				t.approx = next == "~"
+				at++
+			}
+			at++
+			var ok bool
+			if by == byScore {
+				if t.least, ok = parseStreamID(args[at], 0, true); !ok {
+					return t, false, 0, Error(msgStreamID)
+				}
+				continue
+			}
+			if t.length, ok = number.ParseInt(args[at]); !ok {
+				return t, false, 0, Error(msgNotInt)
+			}
+			if t.length < 0 {
+				return t, false, 0, Error(msgMaxlenStream)
+			}
+		case fold(arg, "LIMIT") && more > 0:
+			at++
+			var ok bool
+			if t.limit, ok = number.ParseInt(args[at]); !ok {
+				return t, false, 0, Error(msgNotInt)
+			}
+			if t.limit < 0 {
+				return t, false, 0, Error(msgLimitStream)
+			}
+		case xadd && fold(arg, "NOMKSTREAM"):
+			mustExist = true
+		case xadd: // an error in the ID is reported before errors in the options
+			if _, _, _, ok := addID(arg); !ok {
+				return t, false, 0, Error(msgStreamID)
+			}
+			return t, mustExist, at, t.check(xadd)
+		default:
+			return t, false, 0, Error(msgSyntax)
+		}
+	}
+	return t, mustExist, at, t.check(xadd)
+}
+
+func (t *trimming) check(xadd bool) Reply {
+	switch {
+	case t.limit > 0 && t.by == byAny:
+		return Error(msgLimitAlone)
+	case !xadd && t.by == byAny:
+		return Error(msgNoTrim)
+	case t.limit >= 0 && !t.approx:
+		return Error(msgLimitExact)
+	}
+	return Null
+}
+
+// trim removes entries from the front of a stream and returns their number.
+func (t *trimming) trim(o *seqOwner, v *collection) int64 {
+	n := 0
+	switch t.by {
+	case byRank:
+		n = max(v.stream.Len()-int(min(t.length, math.MaxInt32)), 0)
+	case byScore:
+		n = v.entryPosition(t.least)
+	}
+	if t.approx {
+		if n < v.stream.Len() { // when all entries are removed, the last batch may be incomplete
+			n -= n % trimBatch
+		}
+		limit := t.limit
+		if limit < 0 {
+			limit = 100 * trimBatch
+		}
+		if limit > 0 && int64(n) > limit {
+			n = int(limit - limit%trimBatch)
+		}
+	}
+	if n == v.stream.Len() {
+		v.stream = seq[streamEntry]{}
+		return int64(n)
+	}
+	for range n {
+		v.stream.Delete(o, 0)
+	}
+	return int64(n)
+}
+
+// lengthBytes is the maximum size of the length of a string in an entry of a
+// snapshot.
+const lengthBytes = 4
+
+func xadd(c *Ctx, args [][]byte) Reply {
+	t, mustExist, at, fail := streamOptions(args, true)
+	if fail.IsError() {
+		return fail
+	}
+	if rest := len(args) - at - 1; rest < 2 || rest%2 == 1 {
+		return Error(WrongArity("xadd"))
+	}
+	id, auto, autoSeq, _ := addID(args[at]) // streamOptions has checked it
+	if !auto && !autoSeq && id == (streamID{}) {
+		return Error(msgStreamZero)
+	}
+	o, wrong := c.lookupType(args[1], typeStream)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil && mustExist:
+		return Null
+	case !room(o, 1):
+		return Error(msgTooMany)
+	}
+	n := c.open(o, args[1], typeStream)
+	v := n.coll
+	last := v.info.last
+	if last == maxStreamID {
+		return Error(msgStreamFull)
+	}
+	switch {
+	case auto:
+		if id = (streamID{uint64(c.wallMs()), 0}); id.compare(last) <= 0 {
+			id = last.next()
+		}
+	case autoSeq && id.ms == last.ms:
+		if last.seq == math.MaxUint64 {
+			return Error(msgStreamTop)
+		}
+		id.seq = last.seq + 1
+	}
+	if id.compare(last) <= 0 {
+		return Error(msgStreamTop)
+	}
+	e, size := streamEntry{id: id}, 0
+	for _, arg := range args[at+1:] {
+		e.fields = append(e.fields, string(arg))
+		size += len(arg) + lengthBytes
+	}
+	if size > MaxStringBytes { // an entry must fit into one block of a snapshot
+		return Error(msgTooLong)
+	}
+	v.stream.Insert(c.m.owner, v.stream.Len(), e)
+	v.info.last = id
+	v.info.added++
+	gone := t.trim(c.m.owner, v)
+	c.charge(stepsProbe * int(gone))
+	c.assign(n)
+	c.ready(waitKey{c.db, n.key})
+	c.notify("t", "xadd", n.key)
+	if gone > 0 {
+		c.notify("t", "xtrim", n.key)
+	}
+	return Bulk(id.String())
+}
+
+// addID parses the ID of XADD, which may leave all of the ID or its sequence
+// number to the stream.
+func addID(arg []byte) (id streamID, auto, autoSeq, ok bool) {
+	if string(arg) == "*" {
+		return id, true, false, true
+	}
+	if ms, star := strings.CutSuffix(string(arg), "-*"); star {
+		id.ms, ok = parseUint(ms)
+		return id, false, true, ok
+	}
+	id, ok = parseStreamID(arg, 0, true)
+	return id, false, false, ok
+}
+
+func xtrim(c *Ctx, args [][]byte) Reply {
+	t, _, _, fail := streamOptions(args, false)
+	if fail.IsError() {
+		return fail
+	}
+	o, wrong := c.lookupType(args[1], typeStream)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	n := c.open(o, args[1], typeStream)
+	gone := t.trim(c.m.owner, n.coll)
+	c.charge(stepsProbe * int(gone))
+	if gone > 0 {
+		c.assign(n)
+		c.notify("t", "xtrim", n.key)
+	}
+	return Int(gone)
+}
+
+func xlen(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeStream) }
+
+func xdel(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupType(args[1], typeStream)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	ids := make([]streamID, len(args)-2)
+	for i, arg := range args[2:] {
+		var ok bool
+		if ids[i], ok = parseStreamID(arg, 0, true); !ok {
+			return Error(msgStreamID)
+		}
+	}
+	n := c.open(o, args[1], typeStream)
+	v := n.coll
+	gone := int64(0)
+	for _, id := range ids {
+		if at := v.entryPosition(id); at < v.stream.Len() && v.stream.At(at).id == id {
+			v.stream.Delete(c.m.owner, at)
+			gone++
+			if id.compare(v.info.maxDeleted) > 0 {
+				v.info.maxDeleted = id
+			}
+		}
+	}
+	if gone > 0 {
+		c.assign(n)
+		c.notify("t", "xdel", n.key)
+	}
+	return Int(gone)
+}
+
+func xrange(c *Ctx, args [][]byte) Reply    { return c.streamRange(args, args[2], args[3], false) }
+func xrevrange(c *Ctx, args [][]byte) Reply { return c.streamRange(args, args[3], args[2], true) }
+
+// intervalEnd parses one end of an interval. A leading "(" excludes the ID
+// itself.
+func intervalEnd(arg []byte, missing uint64) (id streamID, open, ok bool) {
+	if len(arg) > 1 && arg[0] == '(' {
+		id, ok = parseStreamID(arg[1:], missing, true)
+		return id, true, ok
+	}
+	id, ok = parseStreamID(arg, missing, false)
+	return id, false, ok
+}
+
+// interval parses both ends of an interval of IDs.
+func interval(low, high []byte) (from, to streamID, fail Reply) {
+	from, fail = intervalStart(low)
+	if fail.IsError() {
+		return from, to, fail
+	}
+	to, open, ok := intervalEnd(high, math.MaxUint64)
+	switch {
+	case !ok:
+		return from, to, Error(msgStreamID)
+	case open && to == streamID{}:
+		return from, to, Error(msgEndID)
+	case open:
+		to = to.previous()
+	}
+	return from, to, Null
+}
+
+// intervalStart parses the first ID of an interval.
+func intervalStart(low []byte) (from streamID, fail Reply) {
+	from, open, ok := intervalEnd(low, 0)
+	switch {
+	case !ok:
+		return from, Error(msgStreamID)
+	case open && from == maxStreamID:
+		return from, Error(msgStartID)
+	case open:
+		from = from.next()
+	}
+	return from, Null
+}
+
+func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
+	from, to, fail := interval(low, high)
+	if fail.IsError() {
+		return fail
+	}
+	count := int64(-1)
+	for i := 4; i < len(args); i += 2 {
+		if !fold(args[i], "COUNT") || i+1 == len(args) {
+			return Error(msgSyntax)
+		}
+		n, ok := number.ParseInt(args[i+1])
+		if !ok {
+			return Error(msgNotInt)
+		}
+		count = max(n, 0)
+	}
+	o, wrong := c.lookupType(args[1], typeStream)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Array(nil)
+	case count == 0:
+		return NullArray
+	}
+	v := o.coll
+	first, end := v.entryPosition(from), v.stream.Len()
+	if to != maxStreamID {
+		end = v.entryPosition(to.next())
+	}
+	left := int64(end - first)
+	if count > 0 {
+		left = min(left, count)
+	}
+	if left <= 0 {
+		return Array(nil)
+	}
+	l := collector{c: c}
+	step := func(e *streamEntry) bool {
+		left--
+		return l.addEntry(e) && left > 0
+	}
+	if reverse {
+		v.stream.Descend(end-1, step)
+	} else {
+		v.stream.Ascend(first, step)
+	}
+	return l.reply(Array)
+}
+
+// addEntry adds an entry to the reply. It exists because add does not look into
+// nested elements for the size.
+func (l *collector) addEntry(e *streamEntry) bool {
+	if l.c != nil { // the reply has an element for each field
+		l.c.charge(len(e.fields))
+		l.c.hold(replyBytes * len(e.fields))
+	}
+	for _, f := range e.fields {
+		l.size += len(f) + len("$1\r\n\r\n")
+	}
+	return l.add(e.reply())
+}

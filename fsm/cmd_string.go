@@ -1,0 +1,564 @@
+package fsm
+
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+var stringCommands = []Command{
+	{
+		Name: "get", Run: get, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "string", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Get the value of a key",
+	},
+	{Name: "set", Arity: -3, Flags: Write | DenyOOM | VariableFlags, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update variable_flags", Notes: "RW and ACCESS due to the optional `GET` argument"}, Group: "string", Since: "1.0.0", Complexity: "O(1)",
+		Syntax: "key value [NX | XX | IFEQ comparison-value | IFNE comparison-value] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]", Doc: "Set the string value of a key",
+		History: []Change{
+			{"2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."},
+			{"6.0.0", "Added the `KEEPTTL` option."},
+			{"6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."},
+			{"7.0.0", "Allowed the `NX` and `GET` options to be used together."},
+			{"8.4.0", "Added the `IFEQ` and `IFNE` options."},
+		}, Run: set},
+	{
+		Name: "setnx", Run: setnx, Arity: 3, Flags: Write | Fast | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "OW", Flags: "insert"},
+		Group:  "string", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "key value",
+		Doc:        "Set the value of a key, only if the key does not exist",
+	},
+	{
+		Name: "setex", Run: setex, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "OW", Flags: "update"},
+		Group:  "string", Since: "2.0.0",
+		Complexity: "O(1)",
+		Syntax:     "key seconds value",
+		Doc:        "Set the value and expiration of a key",
+	},
+	{
+		Name: "psetex", Run: psetex, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "OW", Flags: "update"},
+		Group:  "string", Since: "2.6.0",
+		Complexity: "O(1)",
+		Syntax:     "key milliseconds value",
+		Doc:        "Set the value and expiration in milliseconds of a key",
+	},
+	{
+		Name: "getset", Run: getset, Arity: 3, Flags: Write | Fast | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access update"},
+		Group:  "string", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "key value",
+		Doc:        "Set the string value of a key and return its old value", DeprecatedSince: "6.2.0",
+		ReplacedBy: "`SET` with the `!GET` argument",
+	},
+	{
+		Name: "getdel", Run: getdel, Arity: 2, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access delete"},
+		Group:  "string", Since: "6.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Get the value of a key and delete the key",
+	},
+	{
+		Name: "getex", Run: getex, Arity: -2, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{
+			Flags: "access update", Mode: "RW", Notes: "RW and UPDATE because it changes the TTL",
+		},
+		Group: "string", Since: "6.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+		Doc:        "Get the value of a key and optionally set its expiration",
+	},
+	{
+		Name: "mget", Run: mget, Arity: -2, Flags: ReadOnly | Fast, Keys: Keys{1, -1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "string", Since: "1.0.0",
+		Complexity: "O(N) where N is the number of keys to retrieve.",
+		Syntax:     "key [key ...]",
+		Doc:        "Get the values of all the given keys", Tips: []string{"request_policy:multi_shard"},
+	},
+	{
+		Name: "mset", Run: mset, Arity: -3, Flags: Write | DenyOOM, Keys: Keys{1, -1, 2},
+		Access: Access{Mode: "OW", Flags: "update"},
+		Group:  "string", Since: "1.0.1",
+		Complexity: "O(N) where N is the number of keys to set.",
+		Syntax:     "key value [key value ...]",
+		Doc:        "Set multiple keys to multiple values",
+		Tips:       []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	},
+	{
+		Name: "msetnx", Run: msetnx, Arity: -3, Flags: Write | DenyOOM, Keys: Keys{1, -1, 2},
+		Access: Access{Mode: "OW", Flags: "insert"},
+		Group:  "string", Since: "1.0.1",
+		Complexity: "O(N) where N is the number of keys to set.",
+		Syntax:     "key value [key value ...]",
+		Doc:        "Set multiple keys to multiple values, only if none of the keys exist",
+		Tips:       []string{"request_policy:multi_shard", "response_policy:agg_min"},
+	},
+	{
+		Name: "append", Run: appendTo, Arity: 3, Flags: Write | Fast | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "insert"},
+		Group:  "string", Since: "2.0.0",
+		Complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.",
+		Syntax:     "key value",
+		Doc:        "Append a value to a key",
+	},
+	{
+		Name: "strlen", Run: strlen, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO"},
+		Group:  "string", Since: "2.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Get the length of the value stored in a key",
+	},
+	{
+		Name: "getrange", Run: getrange, Arity: 4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "string", Since: "2.4.0",
+		Complexity: rangeComplexity,
+		Syntax:     "key start end",
+		Doc:        "Get a substring of the string stored at a key",
+	},
+	{
+		Name: "substr", Run: getrange, Arity: 4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "string", Since: "1.0.0",
+		Complexity: rangeComplexity,
+		Syntax:     "key start end",
+		Doc:        "Get a substring of the string stored at a key", DeprecatedSince: "2.0.0", ReplacedBy: "`GETRANGE`",
+	},
+	{
+		Name: "setrange", Run: setrange, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "update"},
+		Group:  "string", Since: "2.2.0",
+		Complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.",
+		Syntax:     "key offset value",
+		Doc:        "Overwrite part of a string at key starting at the specified offset",
+	},
+}
+
+const rangeComplexity = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings."
+
+// setAccess returns how a call of SET accesses its key. GET returns the value.
+// A comparison also needs read access, because a client could find out the
+// value by trying.
+func setAccess(args [][]byte) Access {
+	for _, a := range args[min(3, len(args)):] {
+		if fold(a, "GET") || fold(a, "IFEQ") || fold(a, "IFNE") {
+			return Access{Mode: "RW", Flags: "access update"}
+		}
+	}
+	return Access{Mode: "OW", Flags: "update"}
+}
+
+func get(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupString(args[1])
+	if wrong {
+		return Error(msgWrongType)
+	}
+	return valueOf(o)
+}
+
+// valueOf returns the value of a string object, or null if o is nil.
+func valueOf(o *object) Reply {
+	if o == nil {
+		return Null
+	}
+	return Bulk(o.str)
+}
+
+// options has the options of SET, GETEX and MSETEX.
+type options struct {
+	nx, xx, get      bool
+	keepTTL, persist bool
+	unit             timeUnit
+	expire           []byte
+	cond             condition
+	value            []byte // the operand of cond
+}
+
+// condition is a comparison with the current value of a key.
+type condition byte
+
+const (
+	condNone condition = iota
+	condIFEQ
+	condIFNE
+)
+
+// The options that a command accepts in addition to the time units, which all
+// commands accept.
+const (
+	allowNXXX = 1 << iota
+	allowGet
+	allowKeepTTL
+	allowPersist
+	allowCond
+)
+
+// conditional reports whether the call has a condition on the existence or the
+// value of the key. A call can have only one.
+func (p *options) conditional() bool { return p.nx || p.xx || p.cond != condNone }
+
+// parseOptions parses options in any order and in any case. As in Redis,
+// repeating an option is allowed, but options that exclude each other are not.
+func parseOptions(args [][]byte, allow int) (p options, ok bool) {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		var next []byte
+		if i+1 < len(args) {
+			next = args[i+1]
+		}
+		hasNext := i+1 < len(args)
+		has := func(option int) bool { return allow&option != 0 }
+		switch {
+		case has(allowNXXX) && fold(arg, "NX") && !p.xx && p.cond == condNone:
+			p.nx = true
+		case has(allowNXXX) && fold(arg, "XX") && !p.nx && p.cond == condNone:
+			p.xx = true
+		case has(allowGet) && fold(arg, "GET"):
+			p.get = true
+		case has(allowKeepTTL) && fold(arg, "KEEPTTL") && p.unit == unitNone:
+			p.keepTTL = true
+		case has(allowPersist) && fold(arg, "PERSIST") && p.unit == unitNone:
+			p.persist = true
+		case has(allowCond) && fold(arg, "IFEQ") && hasNext && !p.conditional():
+			p.cond, p.value = condIFEQ, next
+			i++
+		case has(allowCond) && fold(arg, "IFNE") && hasNext && !p.conditional():
+			p.cond, p.value = condIFNE, next
+			i++
+		default:
+			unit := unitOf(arg)
+			if unit == unitNone || !hasNext || p.keepTTL || p.persist || p.unit != unitNone && p.unit != unit {
+				return p, false
+			}
+			p.unit, p.expire = unit, next
+			i++
+		}
+	}
+	return p, true
+}
+
+func unitOf(arg []byte) timeUnit {
+	switch {
+	case fold(arg, "EX"):
+		return unitEX
+	case fold(arg, "PX"):
+		return unitPX
+	case fold(arg, "EXAT"):
+		return unitEXAT
+	case fold(arg, "PXAT"):
+		return unitPXAT
+	}
+	return unitNone
+}
+
+// fold reports whether an argument equals a word, which must be in upper case,
+// in any mix of cases.
+func fold(arg []byte, word string) bool {
+	if len(arg) != len(word) {
+		return false
+	}
+	for i, b := range arg {
+		if 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		if b != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether o meets the condition. o is nil if the key does not
+// exist.
+func (p *options) holds(o *object) bool {
+	switch {
+	case p.nx:
+		return o == nil
+	case p.xx:
+		return o != nil
+	case p.cond == condIFEQ:
+		return o != nil && o.str == string(p.value)
+	case p.cond == condIFNE:
+		return o == nil || o.str != string(p.value)
+	}
+	return true
+}
+
+func set(c *Ctx, args [][]byte) Reply {
+	p, ok := parseOptions(args[3:], allowNXXX|allowGet|allowKeepTTL|allowCond)
+	if !ok {
+		return Error(msgSyntax)
+	}
+	var l lifetime
+	if p.unit != unitNone {
+		var fail Reply
+		if l, fail = c.lifetimeIn(p.unit, p.expire, "set"); fail.IsError() {
+			return fail
+		}
+	}
+	o := c.lookup(args[1])
+	if (p.get || p.cond != condNone) && o != nil && o.typ != typeString {
+		return Error(msgWrongType)
+	}
+	done, refused := OK, Null
+	if p.get {
+		done, refused = valueOf(o), valueOf(o)
+	}
+	if !p.holds(o) {
+		return refused
+	}
+	if p.keepTTL && o != nil {
+		n := newObject(args[1], args[2]).within(o.life())
+		c.assign(n)
+		c.notify("$", "set", n.key)
+		return done
+	}
+	c.put(args[1], args[2], o, l)
+	return done
+}
+
+// put stores a value with a lifetime. old is the object that the key has. old
+// may be nil if the key does not exist, or if l cannot be in the past.
+func (c *Ctx) put(key, val []byte, old *object, l lifetime) {
+	n := newObject(key, val).within(l)
+	switch {
+	case !l.past:
+		c.assign(n)
+	case old != nil: // the lifetime has already passed
+		c.remove(old)
+	default:
+		c.changes++ // the state is the same, but all nodes publish the events: see tookEffect
+		c.notify("n", "new", n.key)
+	}
+	c.notify("$", "set", n.key)
+	if l.set() {
+		c.notify("g", "expire", n.key)
+	}
+	if l.past {
+		c.notify("x", "expired", n.key)
+	}
+}
+
+func setnx(c *Ctx, args [][]byte) Reply {
+	if c.lookup(args[1]) != nil {
+		return Zero
+	}
+	c.put(args[1], args[2], nil, lifetime{})
+	return One
+}
+
+func setex(c *Ctx, args [][]byte) Reply  { return setExpiring(c, args, unitEX) }
+func psetex(c *Ctx, args [][]byte) Reply { return setExpiring(c, args, unitPX) }
+
+func setExpiring(c *Ctx, args [][]byte, unit timeUnit) Reply {
+	l, fail := c.lifetimeIn(unit, args[2], string(args[0]))
+	if fail.IsError() {
+		return fail
+	}
+	c.put(args[1], args[3], c.lookup(args[1]), l)
+	return OK
+}
+
+func getset(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupString(args[1])
+	if wrong {
+		return Error(msgWrongType)
+	}
+	c.put(args[1], args[2], o, lifetime{})
+	return valueOf(o)
+}
+
+func getdel(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o != nil:
+		c.delete(o)
+	}
+	return valueOf(o)
+}
+
+func getex(c *Ctx, args [][]byte) Reply {
+	p, ok := parseOptions(args[2:], allowPersist)
+	if !ok {
+		return Error(msgSyntax)
+	}
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Null // Redis checks the time only if the key exists
+	case p.persist && o.deadline != 0:
+		c.persist(o)
+	case p.unit != unitNone:
+		l, fail := c.lifetimeIn(p.unit, p.expire, "getex")
+		if fail.IsError() {
+			return fail
+		}
+		if l.past {
+			c.delete(o)
+			break
+		}
+		c.store(o.with(o.str).within(l))
+		c.notify("g", "expire", o.key)
+	}
+	return Bulk(o.str)
+}
+
+func mget(c *Ctx, args [][]byte) Reply {
+	values := make([]Reply, 0, len(args)-1)
+	for _, key := range args[1:] {
+		o, wrong := c.lookupString(key)
+		if wrong {
+			o = nil // as in Redis, null instead of an error
+		}
+		values = append(values, valueOf(o))
+	}
+	return Array(values)
+}
+
+func mset(c *Ctx, args [][]byte) Reply {
+	if len(args)%2 == 0 {
+		return Error(WrongArity("mset"))
+	}
+	for i := 1; i < len(args); i += 2 {
+		c.put(args[i], args[i+1], nil, lifetime{})
+	}
+	return OK
+}
+
+func msetnx(c *Ctx, args [][]byte) Reply {
+	if len(args)%2 == 0 {
+		return Error(WrongArity("msetnx"))
+	}
+	for i := 1; i < len(args); i += 2 {
+		if c.lookup(args[i]) != nil {
+			return Zero
+		}
+	}
+	for i := 1; i < len(args); i += 2 {
+		c.put(args[i], args[i+1], nil, lifetime{})
+	}
+	return One
+}
+
+func appendTo(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupString(args[1])
+	if wrong {
+		return Error(msgWrongType)
+	}
+	var n *object
+	if o == nil {
+		n = newObject(args[1], args[2])
+	} else {
+		if len(o.str)+len(args[2]) > MaxStringBytes {
+			return Error(msgTooLong)
+		}
+		c.charge(len(o.str) / copyBytes)
+		n = o.overlaid(len(o.str), args[2])
+	}
+	c.assign(n)
+	c.notify("$", "append", n.key)
+	return Int(int64(len(n.str)))
+}
+
+func strlen(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	return Int(int64(len(o.str)))
+}
+
+func getrange(c *Ctx, args [][]byte) Reply {
+	start, ok1 := number.ParseInt(args[2])
+	end, ok2 := number.ParseInt(args[3])
+	if !ok1 || !ok2 {
+		return Error(msgNotInt)
+	}
+	o, wrong := c.lookupString(args[1])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil, start < 0 && end < 0 && start > end:
+		return Bulk("")
+	}
+	n := int64(len(o.str))
+	if start < 0 {
+		start = max(start+n, 0)
+	}
+	if end < 0 {
+		end = max(end+n, 0)
+	}
+	end = min(end, n-1)
+	if start > end {
+		return Bulk("")
+	}
+	return Bulk(o.str[start : end+1])
+}
+
+func setrange(c *Ctx, args [][]byte) Reply {
+	offset, ok := number.ParseInt(args[2])
+	switch {
+	case !ok:
+		return Error(msgNotInt)
+	case offset < 0:
+		return Error(msgOffset)
+	}
+	o, wrong := c.lookupString(args[1])
+	if wrong {
+		return Error(msgWrongType)
+	}
+	if o == nil {
+		o = newObject(args[1], nil)
+	}
+	val := args[3]
+	switch {
+	case len(val) == 0:
+		return Int(int64(len(o.str))) // the key is not created and the value is not padded
+	case offset > MaxStringBytes-int64(len(val)):
+		return Error(msgTooLong)
+	}
+	c.charge(max(len(o.str), int(offset)) / copyBytes)
+	n := o.overlaid(int(offset), val)
+	c.assign(n)
+	c.notify("$", "setrange", n.key)
+	return Int(int64(len(n.str)))
+}
+
+// overlaid returns a copy of o in which val is written at offset of the value,
+// after zeros if the old value is shorter than offset. The copy also has a new
+// copy of the key: a key that shared the allocation of the old value would keep
+// that whole allocation alive.
+func (o *object) overlaid(offset int, val []byte) *object {
+	s := o.str
+	var b strings.Builder
+	b.Grow(len(o.key) + max(len(s), offset+len(val)))
+	b.WriteString(o.key)
+	b.WriteString(s[:min(offset, len(s))])
+	for i := len(s); i < offset; i++ {
+		b.WriteByte(0)
+	}
+	b.Write(val)
+	if end := offset + len(val); end < len(s) {
+		b.WriteString(s[end:])
+	}
+	both := b.String()
+	n := *o
+	n.key, n.str, n.raw = both[:len(o.key)], both[len(o.key):], true
+	return &n
+}

@@ -1,0 +1,323 @@
+package fsm
+
+import "github.com/holdfast-kv/holdfast/fsm/number"
+
+var xgroupCommands = []Command{
+	{Name: "xgroup", Arity: -2, Group: "stream", Since: "5.0.0", Complexity: "Depends on subcommand.", Syntax: "CREATE | CREATECONSUMER | DELCONSUMER | DESTROY | SETID | HELP [key group ...]", Doc: "A container for consumer groups commands", Run: xgroup, Sub: []Command{
+		{
+			Name: "create", Run: xgroupCreate, Arity: -5, Flags: Write | DenyOOM, Keys: Keys{2, 2, 1},
+			Access: Access{Mode: "RW", Flags: "insert"},
+			Group:  "stream", Since: "5.0.0",
+			Complexity: "O(1)",
+			Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+			Doc:        "Create a consumer group.",
+			History:    []Change{{"7.0.0", "Added the `entries_read` named argument."}},
+		},
+		{
+			Name: "createconsumer", Run: xgroupCreateconsumer, Arity: 5, Flags: Write | DenyOOM, Keys: Keys{2, 2, 1},
+			Access: Access{Mode: "RW", Flags: "insert"},
+			Group:  "stream", Since: "6.2.0",
+			Complexity: "O(1)",
+			Syntax:     "key group consumer",
+			Doc:        "Create a consumer in a consumer group.",
+		},
+		{
+			Name: "delconsumer", Run: xgroupDelconsumer, Arity: 5, Flags: Write, Keys: Keys{2, 2, 1},
+			Access: Access{Mode: "RW", Flags: "delete"},
+			Group:  "stream", Since: "5.0.0",
+			Complexity: "O(1)",
+			Syntax:     "key group consumer",
+			Doc:        "Delete a consumer from a consumer group.",
+		},
+		{
+			Name: "destroy", Run: xgroupDestroy, Arity: 4, Flags: Write, Keys: Keys{2, 2, 1},
+			Access: Access{Mode: "RW", Flags: "delete"},
+			Group:  "stream", Since: "5.0.0",
+			Complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
+			Syntax:     "key group",
+			Doc:        "Destroy a consumer group.",
+		},
+		{
+			Name: "help", Run: xgroupHelp, Arity: 2, Flags: Loading | Stale,
+			Group: "stream", Since: "5.0.0",
+			Complexity: "O(1)",
+			Doc:        "Show helpful text about the different subcommands",
+		},
+		{
+			Name: "setid", Run: xgroupSetid, Arity: -5, Flags: Write, Keys: Keys{2, 2, 1},
+			Access: Access{Mode: "RW", Flags: "update"},
+			Group:  "stream", Since: "5.0.0",
+			Complexity: "O(1)",
+			Syntax:     "key group <id | $> [ENTRIESREAD entries-read]",
+			Doc:        "Set a consumer group to an arbitrary last delivered ID value.",
+			History:    []Change{{"7.0.0", "Added the optional `entries_read` argument."}},
+		},
+	}},
+	{
+		Name: "xsetid", Run: xsetid, Arity: -3, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "update"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(1)",
+		Syntax:     "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+		Doc:        "An internal command for replicating stream values",
+		History:    []Change{{"7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments."}},
+	},
+}
+
+const (
+	msgNoStream     = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically."
+	msgBusyGroup    = "BUSYGROUP Consumer Group name already exists"
+	msgEntriesRead  = "ERR value for ENTRIESREAD must be positive or -1"
+	msgEntriesAdded = "ERR entries_added must be positive"
+	msgSetidDeleted = "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
+	msgSetidTop     = "ERR The ID specified in XSETID is smaller than the target stream top item"
+	msgSetidLength  = "ERR The entries_added specified in XSETID is smaller than the target stream length"
+)
+
+// xgroup runs a subcommand of XGROUP.
+func xgroup(c *Ctx, args [][]byte) Reply { return c.subcommand(args) }
+
+func xgroupHelp(c *Ctx, args [][]byte) Reply {
+	return help("XGROUP",
+		"CREATE <key> <groupname> <id|$> [option]",
+		"    Create a new consumer group. Options are:",
+		"    * MKSTREAM",
+		"      Create the empty stream if it does not exist.",
+		"    * ENTRIESREAD entries_read",
+		"      Set the group's entries_read counter (internal use).",
+		"CREATECONSUMER <key> <groupname> <consumer>",
+		"    Create a new consumer in the specified group.",
+		"DELCONSUMER <key> <groupname> <consumer>",
+		"    Remove the specified consumer.",
+		"DESTROY <key> <groupname>",
+		"    Remove the specified group.",
+		"SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+		"    Set the current group ID and entries_read counter.",
+	)
+}
+
+// groupOptions parses the options after the ID in CREATE and SETID.
+func groupOptions(args [][]byte, create bool) (mkstream bool, read int64, fail Reply) {
+	read = unknownRead
+	for i := 5; i < len(args); i++ {
+		switch {
+		case create && fold(args[i], "MKSTREAM"):
+			mkstream = true
+		case fold(args[i], "ENTRIESREAD") && i+1 < len(args):
+			i++
+			n, ok := number.ParseInt(args[i])
+			switch {
+			case !ok:
+				return false, 0, Error(msgNotInt)
+			case n < 0 && n != unknownRead:
+				return false, 0, Error(msgEntriesRead)
+			}
+			read = n
+		default:
+			return false, 0, wrongSubcommand(args)
+		}
+	}
+	return mkstream, read, Null
+}
+
+// groupStart parses the ID after which a group starts to read. o may be nil.
+func groupStart(o *object, arg []byte, strict bool) (id streamID, fail Reply) {
+	if string(arg) == "$" {
+		if o != nil {
+			id = o.coll.info.last
+		}
+		return id, Null
+	}
+	id, ok := parseStreamID(arg, 0, strict)
+	if !ok {
+		return id, Error(msgStreamID)
+	}
+	return id, Null
+}
+
+func xgroupCreate(c *Ctx, args [][]byte) Reply {
+	mkstream, read, fail := groupOptions(args, true)
+	if fail.IsError() {
+		return fail
+	}
+	o, at, wrong := c.groupOf(args[2], args[3])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil && !mkstream:
+		return Error(msgNoStream)
+	case len(args) > 8: // an option is repeated
+		return wrongSubcommand(args)
+	}
+	id, fail := groupStart(o, args[4], true)
+	switch {
+	case fail.IsError():
+		return fail
+	case at >= 0:
+		return Error(msgBusyGroup)
+	case o != nil && o.coll.groups.Len() >= MaxElements:
+		return Error(msgTooMany)
+	}
+	g := streamGroup{name: string(args[3]), last: id, read: read}
+	n := c.open(o, args[2], typeStream)
+	at, _ = n.coll.groupPosition(g.name)
+	n.coll.groups.Insert(c.m.owner, at, g)
+	if o == nil {
+		c.assign(n)
+	} else {
+		c.keep(n)
+	}
+	c.notify("t", "xgroup-create", n.key)
+	return OK
+}
+
+// needGroup finds the group of a subcommand that fails without it.
+func (c *Ctx) needGroup(args [][]byte) (o *object, at int, fail Reply) {
+	o, at, wrong := c.groupOf(args[2], args[3])
+	switch {
+	case wrong:
+		return nil, 0, Error(msgWrongType)
+	case o == nil:
+		return nil, 0, Error(msgNoStream)
+	case at < 0:
+		return nil, 0, missingGroup(args)
+	}
+	return o, at, Null
+}
+
+// missingGroup returns the error for a group that a stream does not have.
+func missingGroup(args [][]byte) Reply {
+	return Error("NOGROUP No such consumer group '" + cString(args[3]) + "' for key name '" + cString(args[2]) + "'")
+}
+
+func xgroupSetid(c *Ctx, args [][]byte) Reply {
+	_, read, fail := groupOptions(args, false)
+	if fail.IsError() {
+		return fail
+	}
+	o, at, fail := c.needGroup(args)
+	if fail.IsError() {
+		return fail
+	}
+	if len(args) > 7 { // an option is repeated
+		return wrongSubcommand(args)
+	}
+	id, fail := groupStart(o, args[4], false)
+	if fail.IsError() {
+		return fail
+	}
+	c.withGroup(o, at, func(_ *object, g *streamGroup) { g.last, g.read = id, read })
+	c.notify("t", "xgroup-setid", o.key)
+	return OK
+}
+
+func xgroupDestroy(c *Ctx, args [][]byte) Reply {
+	o, at, wrong := c.groupOf(args[2], args[3])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Error(msgNoStream)
+	case at < 0:
+		return Zero
+	}
+	n := c.open(o, nil, typeStream)
+	n.coll.groups.Delete(c.m.owner, at)
+	c.keep(n)
+	c.notify("t", "xgroup-destroy", n.key)
+	c.ready(waitKey{c.db, n.key}) // waiters that read for the group get an error
+	return One
+}
+
+func xgroupCreateconsumer(c *Ctx, args [][]byte) Reply {
+	o, at, fail := c.needGroup(args)
+	if fail.IsError() {
+		return fail
+	}
+	g := o.coll.groups.At(at)
+	if _, found := g.consumerPosition(string(args[4])); found {
+		return Zero
+	}
+	if !g.fits(0) {
+		return Error(msgTooMany)
+	}
+	c.withGroup(o, at, func(n *object, g *streamGroup) { c.consumer(n, g, string(args[4])) })
+	return One
+}
+
+func xgroupDelconsumer(c *Ctx, args [][]byte) Reply {
+	o, at, fail := c.needGroup(args)
+	if fail.IsError() {
+		return fail
+	}
+	g := o.coll.groups.At(at)
+	i, found := g.consumerPosition(string(args[4]))
+	if !found {
+		return Zero
+	}
+	k := g.consumers.At(i)
+	c.charge(stepsPut * k.pending.Len())
+	c.withGroup(o, at, func(_ *object, g *streamGroup) {
+		k.pending.Ascend(0, func(id *streamID) bool {
+			p, _ := g.pendingPosition(*id)
+			g.pending.Delete(c.m.owner, p)
+			return true
+		})
+		g.consumers.Delete(c.m.owner, i)
+	})
+	c.notify("t", "xgroup-delconsumer", o.key)
+	return Int(int64(k.pending.Len()))
+}
+
+func xsetid(c *Ctx, args [][]byte) Reply {
+	id, ok := parseStreamID(args[2], 0, true)
+	if !ok {
+		return Error(msgStreamID)
+	}
+	added, deleted := int64(-1), streamID{}
+	for i := 3; i < len(args); i += 2 {
+		switch more := i+1 < len(args); {
+		case fold(args[i], "ENTRIESADDED") && more:
+			if added, ok = number.ParseInt(args[i+1]); !ok {
+				return Error(msgNotInt)
+			}
+			if added < 0 {
+				return Error(msgEntriesAdded)
+			}
+		case fold(args[i], "MAXDELETEDID") && more:
+			if deleted, ok = parseStreamID(args[i+1], 0, true); !ok {
+				return Error(msgStreamID)
+			}
+			if id.compare(deleted) < 0 {
+				return Error(msgSetidDeleted)
+			}
+		default:
+			return Error(msgSyntax)
+		}
+	}
+	o, wrong := c.lookupType(args[1], typeStream)
+	switch {
+	case o == nil:
+		return Error(msgNoSuchKey)
+	case wrong:
+		return Error(msgWrongType)
+	}
+	v := o.coll
+	switch length := v.stream.Len(); {
+	case length > 0 && id.compare(v.stream.At(length-1).id) < 0:
+		return Error(msgSetidTop)
+	case length > 0 && added >= 0 && int64(length) > added:
+		return Error(msgSetidLength)
+	}
+	n := c.open(o, nil, typeStream)
+	n.coll.info.last = id
+	if added >= 0 {
+		n.coll.info.added = uint64(added)
+	}
+	if deleted != (streamID{}) {
+		n.coll.info.maxDeleted = deleted
+	}
+	c.keep(n)
+	c.notify("t", "xsetid", n.key)
+	return OK
+}

@@ -1,0 +1,425 @@
+package fsm
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+// This file has the commands for pending entries: see streamGroup.
+
+var pendingCommands = []Command{
+	{
+		Name: "xack", Run: xack, Arity: -4, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "update"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(1) for each message ID processed.",
+		Syntax:     "key group id [id ...]",
+		Doc:        "Marks a pending message as correctly processed, effectively removing it from the pending entries list of the consumer group. Return value of the command is the number of messages successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.",
+	},
+	{
+		Name: "xpending", Run: xpending, Arity: -3, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
+		Syntax:     "key group [[IDLE min-idle-time] start end count [consumer]]",
+		Doc:        "Return information and entries from a stream consumer group pending entries list, that are messages fetched but never acknowledged.",
+		Tips:       []string{"nondeterministic_output"},
+		History:    []Change{{"6.2.0", "Added the `IDLE` option and exclusive range intervals."}},
+	},
+	{
+		Name: "xclaim", Run: xclaim, Arity: -6, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "update"},
+		Group:  "stream", Since: "5.0.0",
+		Complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
+		Syntax:     "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID id]",
+		Doc:        "Changes (or acquires) ownership of a message in a consumer group, as if the message was delivered to the specified consumer.",
+		Tips:       []string{"nondeterministic_output"},
+	},
+	{
+		Name: "xautoclaim", Run: xautoclaim, Arity: -6, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "stream", Since: "6.2.0",
+		Complexity: "O(1) if COUNT is small.",
+		Syntax:     "key group consumer min-idle-time start [COUNT count] [JUSTID]",
+		Doc:        "Changes (or acquires) ownership of messages in a consumer group, as if the messages were delivered to the specified consumer.",
+		Tips:       []string{"nondeterministic_output"},
+		History: []Change{
+			{"7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from the PEL"},
+		},
+	},
+}
+
+const (
+	msgMinIdle      = "ERR Invalid min-idle-time argument for "
+	msgClaimIdle    = "ERR Invalid IDLE option argument for XCLAIM"
+	msgClaimTime    = "ERR Invalid TIME option argument for XCLAIM"
+	msgClaimRetry   = "ERR Invalid RETRYCOUNT option argument for XCLAIM"
+	msgCountNotMore = "ERR COUNT must be > 0"
+)
+
+func xack(c *Ctx, args [][]byte) Reply {
+	o, at, wrong := c.groupOf(args[1], args[2])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case at < 0:
+		return Zero
+	}
+	g := o.coll.groups.At(at)
+	ids := make([]streamID, len(args)-3)
+	some := false
+	for i, arg := range args[3:] {
+		var ok bool
+		if ids[i], ok = parseStreamID(arg, 0, true); !ok {
+			return Error(msgStreamID)
+		}
+		_, found := g.pendingPosition(ids[i])
+		some = some || found
+	}
+	if !some {
+		return Zero
+	}
+	done := int64(0)
+	c.withGroup(o, at, func(_ *object, g *streamGroup) {
+		for _, id := range ids {
+			if g.settle(c.m.owner, id) {
+				done++
+			}
+		}
+	})
+	return Int(done)
+}
+
+func xpending(c *Ctx, args [][]byte) Reply {
+	summary := len(args) == 3
+	if !summary && (len(args) < 6 || len(args) > 9) {
+		return Error(msgSyntax)
+	}
+	var from, to streamID
+	var count, idle int64
+	rest := args[3:]
+	if !summary {
+		var ok bool
+		if fold(rest[0], "IDLE") {
+			if idle, ok = number.ParseInt(rest[1]); !ok {
+				return Error(msgNotInt)
+			}
+			if len(args) < 8 {
+				return Error(msgSyntax)
+			}
+			rest = rest[2:]
+		}
+		if count, ok = number.ParseInt(rest[2]); !ok {
+			return Error(msgNotInt)
+		}
+		var fail Reply
+		if from, to, fail = interval(rest[0], rest[1]); fail.IsError() {
+			return fail
+		}
+		rest = rest[3:]
+	}
+	o, at, wrong := c.groupOf(args[1], args[2])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case at < 0:
+		return noGroup(args[1], args[2], "")
+	}
+	g := o.coll.groups.At(at)
+	if summary {
+		return g.summary(c)
+	}
+	if count <= 0 {
+		return Array(nil)
+	}
+	l := collector{c: c}
+	add := func(p *pendingEntry) bool {
+		c.charge(1)
+		if p.id.compare(to) > 0 {
+			return false
+		}
+		since := c.since(p.at)
+		if idle != 0 && since < idle {
+			return true
+		}
+		return l.add(Array([]Reply{Bulk(p.id.String()), Bulk(p.consumer), Int(since), Int(p.deliveries)})) &&
+			int64(len(l.elems)) != count
+	}
+	if len(rest) == 0 {
+		i, _ := g.pendingPosition(from)
+		g.pending.Ascend(i, add)
+		return l.reply(Array)
+	}
+	if i, found := g.consumerPosition(string(rest[0])); found {
+		k := g.consumers.At(i)
+		k.pending.Ascend(k.position(from), func(id *streamID) bool {
+			c.charge(stepsProbe)
+			i, _ := g.pendingPosition(*id)
+			p := g.pending.At(i)
+			return add(&p)
+		})
+	}
+	return l.reply(Array)
+}
+
+// summary returns the short reply of XPENDING: the pending entries of the whole
+// group.
+func (g *streamGroup) summary(c *Ctx) Reply {
+	n := g.pending.Len()
+	if n == 0 {
+		return Array([]Reply{Zero, Null, Null, NullArray})
+	}
+	l := collector{c: c}
+	g.consumers.Ascend(0, func(k *consumer) bool {
+		c.charge(1)
+		return k.pending.Len() == 0 || l.add(Strings(k.name, strconv.Itoa(k.pending.Len())))
+	})
+	first, last := g.pending.At(0).id, g.pending.At(n-1).id
+	consumers := l.reply(Array)
+	if consumers.IsError() {
+		return consumers
+	}
+	return Array([]Reply{Int(int64(n)), Bulk(first.String()), Bulk(last.String()), consumers})
+}
+
+// claim has the parsed arguments of XCLAIM.
+type claim struct {
+	ids     []streamID
+	minIdle int64
+	age     int64 // milliseconds since the delivery time to set
+	retries int64 // -1: increment the number of deliveries
+	force   bool
+	justID  bool
+	last    streamID
+}
+
+// parseClaim parses the arguments of XCLAIM from the minimum idle time on. now
+// is in milliseconds.
+func parseClaim(args [][]byte, now int64) (q claim, fail Reply) {
+	q.retries = -1
+	var ok bool
+	if q.minIdle, ok = number.ParseInt(args[4]); !ok {
+		return q, Error(msgMinIdle + "XCLAIM")
+	}
+	i := 5
+	for ; i < len(args); i++ {
+		id, ok := parseStreamID(args[i], 0, true)
+		if !ok {
+			break
+		}
+		q.ids = append(q.ids, id)
+	}
+	at := now
+	for ; i < len(args); i++ {
+		more := i+1 < len(args)
+		switch {
+		case fold(args[i], "FORCE"):
+			q.force = true
+		case fold(args[i], "JUSTID"):
+			q.justID = true
+		case fold(args[i], "IDLE") && more:
+			i++
+			idle, ok := number.ParseInt(args[i])
+			if !ok {
+				return q, Error(msgClaimIdle)
+			}
+			at = now - idle
+		case fold(args[i], "TIME") && more:
+			i++
+			if at, ok = number.ParseInt(args[i]); !ok {
+				return q, Error(msgClaimTime)
+			}
+		case fold(args[i], "RETRYCOUNT") && more:
+			i++
+			if q.retries, ok = number.ParseInt(args[i]); !ok {
+				return q, Error(msgClaimRetry)
+			}
+		case fold(args[i], "LASTID") && more:
+			i++
+			if q.last, ok = parseStreamID(args[i], 0, true); !ok {
+				return q, Error(msgStreamID)
+			}
+		default:
+			return q, Error("ERR Unrecognized XCLAIM option '" + cString(args[i]) + "'")
+		}
+	}
+	if at >= 0 && at <= now { // otherwise the delivery time is now, because clocks of clients may be wrong
+		q.age = now - at
+	}
+	return q, Null
+}
+
+// claims collects the effects of a claim: the entries that get another
+// consumer, and the pending entries that the stream no longer contains.
+type claims struct {
+	taken   []pendingEntry
+	dropped []streamID
+	reply   collector
+}
+
+// take adds an entry to the claimed entries.
+func (s *claims) take(v *collection, p pendingEntry, justID bool) bool {
+	s.taken = append(s.taken, p)
+	if justID {
+		return s.reply.add(Bulk(p.id.String()))
+	}
+	return s.reply.addEntry(v.entry(p.id))
+}
+
+// carry applies the claim to a group: it removes the dropped entries and makes
+// the taken entries pending for the consumer.
+func (s *claims) carry(c *Ctx, n *object, g *streamGroup, name string) {
+	for _, id := range s.dropped {
+		g.settle(c.m.owner, id)
+	}
+	if len(s.taken) == 0 {
+		return
+	}
+	name = c.consumer(n, g, name)
+	for _, p := range s.taken {
+		p.consumer = name
+		g.give(c.m.owner, p)
+	}
+}
+
+func xclaim(c *Ctx, args [][]byte) Reply {
+	o, at, wrong := c.groupOf(args[1], args[2])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case at < 0:
+		return noGroup(args[1], args[2], "")
+	}
+	q, fail := parseClaim(args, c.wallMs())
+	if fail.IsError() {
+		return fail
+	}
+	v, g := o.coll, o.coll.groups.At(at)
+	when := moment{c.now - q.age*1e6, c.wallMs() - q.age}
+	var s claims
+	known := make(map[streamID]pendingEntry) // the claimed state of IDs that occurred earlier in the command
+	gone := make(map[streamID]bool)
+	for _, id := range q.ids {
+		p, found := known[id]
+		if i, pending := g.pendingPosition(id); !found && pending && !gone[id] {
+			p, found = g.pending.At(i), true
+		}
+		switch {
+		case v.entry(id) == nil:
+			if found {
+				s.dropped = append(s.dropped, id)
+				gone[id] = true
+			}
+			continue
+		case found && q.minIdle > 0 && c.since(p.at) < q.minIdle:
+			continue
+		case !found && !q.force:
+			continue
+		case !found:
+			p.deliveries = 1
+		}
+		p.id, p.at = id, when
+		if q.retries >= 0 {
+			p.deliveries = q.retries
+		} else if !q.justID {
+			p.deliveries++
+		}
+		known[id] = p
+		if !s.take(v, p, q.justID) {
+			return Error(ReplyTooLarge)
+		}
+	}
+	later := q.last.compare(g.last) > 0
+	switch {
+	case len(s.taken) > 0 && !g.fits(len(s.taken)):
+		return Error(msgTooMany)
+	case len(s.taken) > 0 || len(s.dropped) > 0 || later:
+		c.withGroup(o, at, func(n *object, g *streamGroup) {
+			if later {
+				g.last = q.last
+			}
+			s.carry(c, n, g, string(args[3]))
+		})
+	}
+	return Array(s.reply.elems)
+}
+
+// maxAutoclaim is the largest COUNT of XAUTOCLAIM, which looks at up to ten
+// times as many entries.
+const maxAutoclaim = math.MaxInt64 / 16
+
+func xautoclaim(c *Ctx, args [][]byte) Reply {
+	minIdle, ok := number.ParseInt(args[4])
+	if !ok {
+		return Error(msgMinIdle + "XAUTOCLAIM")
+	}
+	from, fail := intervalStart(args[5])
+	if fail.IsError() {
+		return fail
+	}
+	count, justID := int64(100), false
+	for i := 6; i < len(args); i++ {
+		switch {
+		case fold(args[i], "COUNT") && i+1 < len(args):
+			i++
+			if count, ok = number.ParseInt(args[i]); !ok || count < 1 || count > maxAutoclaim {
+				return Error(msgCountNotMore)
+			}
+		case fold(args[i], "JUSTID"):
+			justID = true
+		default:
+			return Error(msgSyntax)
+		}
+	}
+	o, at, wrong := c.groupOf(args[1], args[2])
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case at < 0:
+		return noGroup(args[1], args[2], "")
+	}
+	v, g := o.coll, o.coll.groups.At(at)
+	var s claims
+	var dropped []Reply
+	attempts := count * 10
+	i, _ := g.pendingPosition(from)
+	g.pending.Ascend(i, func(p *pendingEntry) bool {
+		if attempts == 0 || count == 0 {
+			return false
+		}
+		attempts--
+		i++
+		c.charge(stepsPut)
+		switch {
+		case v.entry(p.id) == nil:
+			s.dropped = append(s.dropped, p.id)
+			dropped = append(dropped, Bulk(p.id.String()))
+		case c.since(p.at) < minIdle:
+			return true
+		default:
+			n := pendingEntry{id: p.id, at: c.moment(), deliveries: p.deliveries}
+			if !justID {
+				n.deliveries++
+			}
+			s.take(v, n, justID)
+		}
+		count--
+		return !s.reply.over()
+	})
+	switch {
+	case s.reply.over():
+		return Error(ReplyTooLarge)
+	case len(s.taken) > 0 && !g.fits(0):
+		return Error(msgTooMany)
+	}
+	cursor := streamID{}
+	if i < g.pending.Len() {
+		cursor = g.pending.At(i).id
+	}
+	if len(s.taken) > 0 || len(s.dropped) > 0 {
+		c.withGroup(o, at, func(n *object, g *streamGroup) { s.carry(c, n, g, string(args[3])) })
+	}
+	return Array([]Reply{Bulk(cursor.String()), Array(s.reply.elems), Array(dropped)})
+}

@@ -1,0 +1,665 @@
+package fsm
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+var zsetCommands = []Command{
+	{
+		Name: "zadd", Run: zadd, Arity: -4, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "update"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
+		Syntax:     "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
+		Doc:        "Add one or more members to a sorted set, or update its score if it already exists",
+		History: []Change{
+			{"2.4.0", "Accepts multiple elements."},
+			{"3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."},
+			{"6.2.0", "Added the `GT` and `LT` options."},
+		},
+	},
+	{
+		Name: "zrem", Run: zrem, Arity: -3, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.",
+		Syntax:     "key member [member ...]",
+		Doc:        "Remove one or more members from a sorted set",
+		History:    []Change{{"2.4.0", "Accepts multiple elements."}},
+	},
+	{
+		Name: "zscore", Run: zscore, Arity: 3, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key member",
+		Doc:        "Get the score associated with the given member in a sorted set",
+	},
+	{
+		Name: "zmscore", Run: zmscore, Arity: -3, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "6.2.0",
+		Complexity: "O(N) where N is the number of members being requested.",
+		Syntax:     "key member [member ...]",
+		Doc:        "Get the score associated with the given members in a sorted set",
+	},
+	{
+		Name: "zcard", Run: zcard, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Group: "sorted-set", Since: "1.2.0",
+		Complexity: "O(1)",
+		Syntax:     "key",
+		Doc:        "Get the number of members in a sorted set",
+	},
+	{
+		Name: "zcount", Run: zcount, Arity: 4, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.0.0",
+		Complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+		Syntax:     "key min max",
+		Doc:        "Count the members in a sorted set with scores within the given values",
+	},
+	{
+		Name: "zrank", Run: zrank, Arity: 3, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.0.0",
+		Complexity: "O(log(N))",
+		Syntax:     "key member",
+		Doc:        "Determine the index of a member in a sorted set",
+	},
+	{
+		Name: "zrevrank", Run: zrevrank, Arity: 3, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.0.0",
+		Complexity: "O(log(N))",
+		Syntax:     "key member",
+		Doc:        "Determine the index of a member in a sorted set, with scores ordered from high to low",
+	},
+	{
+		Name: "zincrby", Run: zincrby, Arity: 4, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access update"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity: "O(log(N)) where N is the number of elements in the sorted set.",
+		Syntax:     "key increment member",
+		Doc:        "Increment the score of a member in a sorted set",
+	},
+	{
+		Name: "zrange", Run: zrange, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
+		Syntax:     "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+		Doc:        "Return a range of members in a sorted set",
+		History:    []Change{{"6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options."}},
+	},
+	{
+		Name: "zrangestore", Run: zrangestore, Arity: -5, Flags: Write | DenyOOM, Keys: Keys{1, 2, 1},
+		Specs: []KeySpec{
+			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		},
+		Group: "sorted-set", Since: "6.2.0",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.",
+		Syntax:     "dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
+		Doc:        "Store a range of members from sorted set into another key",
+	},
+	{
+		Name: "zrangebyscore", Run: zrangebyscore, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "1.0.5",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+		Syntax:     "key min max [WITHSCORES] [LIMIT offset count]",
+		Doc:        "Return a range of members in a sorted set, by score",
+		History:    []Change{{"2.0.0", "Added the `WITHSCORES` modifier."}}, DeprecatedSince: "6.2.0",
+		ReplacedBy: "`ZRANGE` with the `BYSCORE` argument",
+	},
+	{
+		Name: "zrevrangebyscore", Run: zrevrangebyscore, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.2.0",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+		Syntax:     "key max min [WITHSCORES] [LIMIT offset count]",
+		Doc:        "Return a range of members in a sorted set, by score, with scores ordered from high to low",
+		History:    []Change{{"2.1.6", "`min` and `max` can be exclusive."}}, DeprecatedSince: "6.2.0",
+		ReplacedBy: "`ZRANGE` with the `REV` and `BYSCORE` arguments",
+	},
+	{
+		Name: "zrangebylex", Run: zrangebylex, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.8.9",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+		Syntax:     "key min max [LIMIT offset count]",
+		Doc:        "Return a range of members in a sorted set, by lexicographical range", DeprecatedSince: "6.2.0",
+		ReplacedBy: "`ZRANGE` with the `BYLEX` argument",
+	},
+	{
+		Name: "zrevrangebylex", Run: zrevrangebylex, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.8.9",
+		Complexity:      "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+		Syntax:          "key max min [LIMIT offset count]",
+		Doc:             "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.",
+		DeprecatedSince: "6.2.0", ReplacedBy: "`ZRANGE` with the `REV` and `BYLEX` arguments",
+	},
+	{
+		Name: "zrevrange", Run: zrevrange, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity:      "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
+		Syntax:          "key start stop [WITHSCORES]",
+		Doc:             "Return a range of members in a sorted set, by index, with scores ordered from high to low",
+		DeprecatedSince: "6.2.0", ReplacedBy: "`ZRANGE` with the `REV` argument",
+	},
+	{
+		Name: "zlexcount", Run: zlexcount, Arity: 4, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.8.9",
+		Complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+		Syntax:     "key min max",
+		Doc:        "Count the number of members in a sorted set between a given lexicographical range",
+	},
+	{
+		Name: "zremrangebyscore", Run: zremrangebyscore, Arity: 4, Flags: Write, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "sorted-set", Since: "1.2.0",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
+		Syntax:     "key min max",
+		Doc:        "Remove all members in a sorted set within the given scores",
+	},
+	{
+		Name: "zremrangebyrank", Run: zremrangebyrank, Arity: 4, Flags: Write, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "sorted-set", Since: "2.0.0",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
+		Syntax:     "key start stop",
+		Doc:        "Remove all members in a sorted set within the given indexes",
+	},
+	{
+		Name: "zremrangebylex", Run: zremrangebylex, Arity: 4, Flags: Write, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "delete"},
+		Group:  "sorted-set", Since: "2.8.9",
+		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
+		Syntax:     "key min max",
+		Doc:        "Remove all members in a sorted set between the given lexicographical range",
+	},
+	{
+		Name: "zpopmin", Run: zpopmin, Arity: -2, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access delete"},
+		Group:  "sorted-set", Since: "5.0.0",
+		Complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+		Syntax:     "key [count]",
+		Doc:        "Remove and return members with the lowest scores in a sorted set",
+	},
+	{
+		Name: "zpopmax", Run: zpopmax, Arity: -2, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access delete"},
+		Group:  "sorted-set", Since: "5.0.0",
+		Complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+		Syntax:     "key [count]",
+		Doc:        "Remove and return members with the highest scores in a sorted set",
+	},
+	{
+		Name: "zrandmember", Run: zrandmember, Arity: -2, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "6.2.0",
+		Complexity: "O(N) where N is the number of elements returned",
+		Syntax:     "key [count [WITHSCORES]]",
+		Doc:        "Get one or multiple random elements from a sorted set", Tips: []string{"nondeterministic_output"},
+	},
+	{
+		Name: "zscan", Run: zscan, Arity: -3, Flags: ReadOnly, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "sorted-set", Since: "2.8.0",
+		Complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..",
+		Syntax:     "key cursor [MATCH pattern] [COUNT count]",
+		Doc:        "Incrementally iterate sorted sets elements and associated scores",
+		Tips:       []string{"nondeterministic_output"},
+	},
+}
+
+const (
+	msgXXNX        = "ERR XX and NX options at the same time are not compatible"
+	msgGTLTNX      = "ERR GT, LT, and/or NX options at the same time are not compatible"
+	msgOneIncr     = "ERR INCR option supports a single increment-element pair"
+	msgScoreNaN    = "ERR resulting score is not a number (NaN)"
+	msgScoreRange  = "ERR min or max is not a float"
+	msgLexRange    = "ERR min or max not valid string range item"
+	msgLimitOnly   = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+	msgNoLexScores = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
+	msgWeight      = "ERR weight value is not a float"
+)
+
+// scoreBound is one end of a range of scores.
+type scoreBound struct {
+	score float64
+	open  bool // the range excludes the score itself
+}
+
+// parseBound parses one end of a range of scores. Like Redis, it uses strtod
+// without checking for errors, so leading blanks, an empty text and a number
+// out of range are accepted.
+func parseBound(arg []byte) (b scoreBound, ok bool) {
+	s := string(arg)
+	if strings.HasPrefix(s, "(") {
+		b.open, s = true, s[1:]
+	}
+	s, _, _ = strings.Cut(s, "\x00")
+	if s == "" {
+		return b, true
+	}
+	b.score, _, ok = number.Strtod(strings.TrimLeft(s, " \t\n\v\f\r"))
+	return b, ok && !math.IsNaN(b.score)
+}
+
+// rangeOf is a range of the members of a sorted set. after reports whether a
+// member is at or after the lower end, before whether it is at or before the
+// upper end. An open end excludes the member at that end.
+type rangeOf struct {
+	empty         bool
+	after, before func(m *scored) bool
+}
+
+func scoreRange(lo, hi []byte) (r rangeOf, fail Reply) {
+	a, ok1 := parseBound(lo)
+	b, ok2 := parseBound(hi)
+	if !ok1 || !ok2 {
+		return r, Error(msgScoreRange)
+	}
+	r.empty = a.score > b.score || a.score == b.score && (a.open || b.open)
+	r.after = func(m *scored) bool { return m.score > a.score || m.score == a.score && !a.open }
+	r.before = func(m *scored) bool { return m.score < b.score || m.score == b.score && !b.open }
+	return r, Null
+}
+
+// lexBound is one end of a range of members. far is -1 for "-" and 1 for "+".
+type lexBound struct {
+	member string
+	far    int
+	open   bool
+}
+
+func parseLex(arg []byte) (b lexBound, ok bool) {
+	switch s := string(arg); {
+	case s == "-":
+		b.far = -1
+	case s == "+":
+		b.far = 1
+	case strings.HasPrefix(s, "["):
+		b.member = s[1:]
+	case strings.HasPrefix(s, "("):
+		b.member, b.open = s[1:], true
+	default:
+		return b, false
+	}
+	return b, true
+}
+
+// compare compares a member with the end of the range.
+func (b *lexBound) compare(member string) int {
+	if b.far != 0 {
+		return -b.far
+	}
+	return strings.Compare(member, b.member)
+}
+
+func lexRange(lo, hi []byte) (r rangeOf, fail Reply) {
+	a, ok1 := parseLex(lo)
+	b, ok2 := parseLex(hi)
+	if !ok1 || !ok2 {
+		return r, Error(msgLexRange)
+	}
+	if order := a.far - b.far; order == 0 && a.far == 0 {
+		d := strings.Compare(a.member, b.member)
+		r.empty = d > 0 || d == 0 && (a.open || b.open)
+	} else {
+		r.empty = order > 0
+	}
+	r.after = func(m *scored) bool { d := a.compare(m.member); return d > 0 || d == 0 && !a.open }
+	r.before = func(m *scored) bool { d := b.compare(m.member); return d < 0 || d == 0 && !b.open }
+	return r, Null
+}
+
+// in returns the half-open range [from, to) of the positions of the members in
+// the range.
+func (r *rangeOf) in(v *collection) (from, to int) {
+	if r.empty {
+		return 0, 0
+	}
+	from = v.order.Search(func(m *scored) bool { return !r.after(m) })
+	to = v.order.Search(r.before)
+	return from, max(from, to)
+}
+
+func zadd(c *Ctx, args [][]byte) Reply {
+	var p zaddOptions
+	i := 2
+	for i < len(args) && (p.condition(args[i]) || p.comparison(args[i])) {
+		i++
+	}
+	return c.zadd(args[1], args[i:], p)
+}
+
+func zincrby(c *Ctx, args [][]byte) Reply { return c.zadd(args[1], args[2:], zaddOptions{incr: true}) }
+
+type zaddOptions struct{ nx, xx, gt, lt, ch, incr bool }
+
+// condition parses an option that GEOADD also accepts; comparison parses one
+// that only ZADD accepts. Both report whether the argument is such an option.
+func (p *zaddOptions) condition(word []byte) bool {
+	switch {
+	case fold(word, "NX"):
+		p.nx = true
+	case fold(word, "XX"):
+		p.xx = true
+	case fold(word, "CH"):
+		p.ch = true
+	default:
+		return false
+	}
+	return true
+}
+
+func (p *zaddOptions) comparison(word []byte) bool {
+	switch {
+	case fold(word, "GT"):
+		p.gt = true
+	case fold(word, "LT"):
+		p.lt = true
+	case fold(word, "INCR"):
+		p.incr = true
+	default:
+		return false
+	}
+	return true
+}
+
+// allows reports whether the options allow score to replace the score old.
+func (p *zaddOptions) allows(old, score float64) bool {
+	return !p.nx && (!p.gt || score > old) && (!p.lt || score < old)
+}
+
+func (c *Ctx) zadd(key []byte, pairs [][]byte, p zaddOptions) Reply {
+	switch {
+	case len(pairs) == 0 || len(pairs)%2 != 0:
+		return Error(msgSyntax)
+	case p.nx && p.xx:
+		return Error(msgXXNX)
+	case p.gt && p.nx || p.lt && p.nx || p.gt && p.lt:
+		return Error(msgGTLTNX)
+	case p.incr && len(pairs) > 2:
+		return Error(msgOneIncr)
+	}
+	scores, members := make([]float64, 0, len(pairs)/2), make([][]byte, 0, len(pairs)/2)
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		score, ok := number.ParseFloat(pairs[0])
+		if !ok {
+			return Error(msgNotFloat)
+		}
+		scores, members = append(scores, score), append(members, pairs[1])
+	}
+	return c.putScores(key, scores, members, p)
+}
+
+// putScores executes ZADD after its arguments are parsed.
+func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOptions) Reply {
+	o, wrong := c.lookupType(key, typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil && p.xx && p.incr:
+		return Null
+	case o == nil && p.xx:
+		return Zero
+	case !room(o, len(scores)):
+		return Error(msgTooMany)
+	}
+	n := c.open(o, key, typeZSet)
+	added, updated, result := int64(0), int64(0), Null
+	for i, score := range scores {
+		c.charge(2 * stepsPut)
+		member := string(members[i])
+		old, there := n.coll.score.get(member)
+		if !there {
+			if p.xx {
+				continue
+			}
+			n.coll.putScore(c.m.owner, member, score)
+			added++
+			result = Double(score)
+			continue
+		}
+		if p.incr {
+			if score += old; math.IsNaN(score) && !p.nx {
+				return Error(msgScoreNaN)
+			}
+		}
+		if !p.allows(old, score) {
+			continue
+		}
+		if score != old {
+			n.coll.putScore(c.m.owner, member, score)
+			updated++
+		}
+		result = Double(score)
+	}
+	if added+updated > 0 {
+		event := "zadd"
+		if p.incr {
+			event = "zincr"
+		}
+		c.close(n, "z", event)
+	}
+	switch {
+	case p.incr:
+		return result
+	case p.ch:
+		return Int(added + updated)
+	}
+	return Int(added)
+}
+
+func zrem(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupType(args[1], typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	n := c.open(o, args[1], typeZSet)
+	gone := int64(0)
+	for _, arg := range args[2:] {
+		c.charge(2 * stepsPut)
+		if n.coll.delScore(c.m.owner, viewString(arg)) {
+			gone++
+		}
+	}
+	if gone > 0 {
+		c.close(n, "z", "zrem")
+	}
+	return Int(gone)
+}
+
+func zcard(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeZSet) }
+
+func scoreReply(o *object, member []byte) Reply {
+	if o == nil {
+		return Null
+	}
+	score, ok := o.coll.score.get(viewString(member))
+	if !ok {
+		return Null
+	}
+	return Double(score)
+}
+
+func zscore(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupType(args[1], typeZSet)
+	if wrong {
+		return Error(msgWrongType)
+	}
+	return scoreReply(o, args[2])
+}
+
+func zmscore(c *Ctx, args [][]byte) Reply {
+	o, wrong := c.lookupType(args[1], typeZSet)
+	if wrong {
+		return Error(msgWrongType)
+	}
+	var scores []Reply
+	for _, arg := range args[2:] {
+		c.charge(stepsProbe)
+		scores = append(scores, scoreReply(o, arg))
+	}
+	return Array(scores)
+}
+
+func zcount(c *Ctx, args [][]byte) Reply    { return c.countRange(args, scoreRange) }
+func zlexcount(c *Ctx, args [][]byte) Reply { return c.countRange(args, lexRange) }
+
+func (c *Ctx) countRange(args [][]byte, parse func(lo, hi []byte) (rangeOf, Reply)) Reply {
+	r, fail := parse(args[2], args[3])
+	if fail.IsError() {
+		return fail
+	}
+	o, wrong := c.lookupType(args[1], typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	from, to := r.in(o.coll)
+	return Int(int64(to - from))
+}
+
+func zrank(c *Ctx, args [][]byte) Reply    { return c.rank(args, false) }
+func zrevrank(c *Ctx, args [][]byte) Reply { return c.rank(args, true) }
+
+func (c *Ctx) rank(args [][]byte, reverse bool) Reply {
+	o, wrong := c.lookupType(args[1], typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Null
+	}
+	member := string(args[2])
+	score, ok := o.coll.score.get(member)
+	if !ok {
+		return Null
+	}
+	at := o.coll.rank(scored{score, member})
+	if reverse {
+		at = o.coll.order.Len() - 1 - at
+	}
+	return Int(int64(at))
+}
+
+func zpopmin(c *Ctx, args [][]byte) Reply { return c.zpop(args, false) }
+func zpopmax(c *Ctx, args [][]byte) Reply { return c.zpop(args, true) }
+
+func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
+	if len(args) > 3 {
+		return Error(msgSyntax)
+	}
+	count := int64(1)
+	if len(args) == 3 {
+		var fail Reply
+		if count, fail = positive(args[2], msgNotPositive); fail.IsError() {
+			return fail
+		}
+	}
+	o, wrong := c.lookupType(args[1], typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil, count == 0:
+		return Array(nil)
+	}
+	elems, fail := c.takeScored(o, count, fromMax, len(args) == 3)
+	if fail.IsError() {
+		return fail
+	}
+	return Array(elems)
+}
+
+// takeScored removes the members with the lowest or the highest scores from a
+// sorted set and returns them. For pairs, see addScored.
+func (c *Ctx) takeScored(o *object, count int64, fromMax, pairs bool) (elems []Reply, fail Reply) {
+	size := o.coll.order.Len()
+	left := int(min(count, int64(size)))
+	from, to, event := 0, left, "zpopmin"
+	if fromMax {
+		from, to, event = size-left, size, "zpopmax"
+	}
+	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
+	l := collector{c: c}
+	q.walk(o.coll, func(m *scored) bool { return c.addScored(&l, m, true, pairs) })
+	if l.over() { // remove nothing that the client does not receive
+		return nil, Error(ReplyTooLarge)
+	}
+	n := c.open(o, []byte(o.key), typeZSet)
+	c.charge(2 * stepsPut * (to - from))
+	n.coll.delRange(c.m.owner, from, to)
+	c.close(n, "z", event)
+	return l.elems, Null
+}
+
+func zrandmember(c *Ctx, args [][]byte) Reply {
+	var count int64
+	var with bool
+	if len(args) > 2 {
+		var fail Reply
+		if count, with, fail = randomCount(args, "WITHSCORES"); fail.IsError() {
+			return fail
+		}
+	}
+	o, wrong := c.lookupType(args[1], typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil && len(args) > 2:
+		return Array(nil)
+	case o == nil:
+		return Null
+	}
+	v := &o.coll.order
+	if len(args) == 2 {
+		return Bulk(v.At(c.below(v.Len())).member)
+	}
+	l := collector{c: c}
+	drawn := c.randomOffsets(count, v.Len(), func(i int) bool {
+		m := v.At(i)
+		return c.addScored(&l, &m, with, true)
+	})
+	if !drawn {
+		return Error(msgRepeats)
+	}
+	return l.reply(Array)
+}
+
+func zscan(c *Ctx, args [][]byte) Reply {
+	return c.scanCollection(args, typeZSet, func(o *object, s *elementScan) {
+		if o.coll.big {
+			scanDict(&o.coll.score, s, true, func(e *item[float64]) Reply { return Bulk(number.FormatDouble(e.value)) })
+			return
+		}
+		o.coll.order.Ascend(0, func(m *scored) bool {
+			s.offer(m.member, Bulk(compactScore(m.score)))
+			return !s.found.over()
+		})
+	})
+}
+
+// compactScore formats a score as in the compact encoding of Redis: as an
+// integer if the score is integral.
+func compactScore(f float64) string {
+	if math.Abs(f) < 1<<62 && f == math.Trunc(f) {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return number.FormatDouble(f)
+}

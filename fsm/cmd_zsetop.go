@@ -1,0 +1,515 @@
+package fsm
+
+import (
+	"math"
+	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+// This file has the unions, intersections and differences of sorted sets and
+// sets.
+
+var zsetOpCommands = []Command{
+	{
+		Name: "zunionstore", Run: zunionstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Specs: []KeySpec{
+			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zstoreKeys,
+		Group:  "sorted-set", Since: "2.0.0",
+		Complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
+		Syntax:     "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
+		Doc:        "Add multiple sorted sets and store the resulting sorted set in a new key",
+	},
+	{
+		Name: "zinterstore", Run: zinterstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Specs: []KeySpec{
+			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zstoreKeys,
+		Group:  "sorted-set", Since: "2.0.0",
+		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
+		Syntax:     "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
+		Doc:        "Intersect multiple sorted sets and store the resulting sorted set in a new key",
+	},
+	{
+		Name: "zunion", Run: zunion, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Specs: []KeySpec{
+			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zopKeys,
+		Group:  "sorted-set", Since: "6.2.0",
+		Complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
+		Syntax:     "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
+		Doc:        "Add multiple sorted sets",
+	},
+	{
+		Name: "zinter", Run: zinter, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Specs: []KeySpec{
+			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zopKeys,
+		Group:  "sorted-set", Since: "6.2.0",
+		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
+		Syntax:     "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
+		Doc:        "Intersect multiple sorted sets",
+	},
+	{
+		Name: "zdiff", Run: zdiff, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Specs: []KeySpec{
+			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zopKeys,
+		Group:  "sorted-set", Since: "6.2.0",
+		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
+		Syntax:     "numkeys key [key ...] [WITHSCORES]",
+		Doc:        "Subtract multiple sorted sets",
+	},
+	{
+		Name: "zintercard", Run: zintercard, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Specs: []KeySpec{
+			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zopKeys,
+		Group:  "sorted-set", Since: "7.0.0",
+		Complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
+		Syntax:     "numkeys key [key ...] [LIMIT limit]",
+		Doc:        "Intersect multiple sorted sets and return the cardinality of the result",
+	},
+	{
+		Name: "zdiffstore", Run: zdiffstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Specs: []KeySpec{
+			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		},
+		KeysOf: zstoreKeys,
+		Group:  "sorted-set", Since: "6.2.0",
+		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
+		Syntax:     "destination numkeys key [key ...]",
+		Doc:        "Subtract multiple sorted sets and store the resulting sorted set in a new key",
+	},
+}
+
+func zopKeys(args [][]byte) []int { return numberedKeys(args, 1) }
+
+// zstoreKeys returns the positions of the destination and of the sources.
+func zstoreKeys(args [][]byte) []int {
+	pos := numberedKeys(args, 2)
+	if pos == nil {
+		return nil
+	}
+	return append([]int{1}, pos...)
+}
+
+// aggregate is the way to combine the scores of a member in several sets.
+type aggregate byte
+
+const (
+	aggregateSum aggregate = iota
+	aggregateMin
+	aggregateMax
+)
+
+func (a aggregate) of(x, y float64) float64 {
+	switch a {
+	case aggregateMin:
+		if y < x {
+			return y
+		}
+		return x
+	case aggregateMax:
+		if y > x {
+			return y
+		}
+		return x
+	}
+	return zeroIfNaN(x + y)
+}
+
+// zeroIfNaN returns 0 if f is NaN, and f otherwise. The sum of both infinities
+// and the product of an infinity and 0 are NaN.
+func zeroIfNaN(f float64) float64 {
+	if math.IsNaN(f) {
+		return 0
+	}
+	return f
+}
+
+// weighted is a source of a set operation with its weight. o is a set or a
+// sorted set; a nil o is an empty set.
+type weighted struct {
+	o      *object
+	weight float64
+}
+
+func (w *weighted) Len() int { return w.o.members() }
+
+// of returns the product of the weight and a score. The product is rounded
+// before other scores are added to it. Go would otherwise let the machine
+// decide whether to round it, and two nodes could store different sums.
+func (w *weighted) of(score float64) float64 { return zeroIfNaN(float64(w.weight * score)) }
+
+// scores calls f for the members of a set or a sorted set and their scores
+// until f returns false. The score of each member of a set is 1.
+func (o *object) scores(c *Ctx, f func(member string, score float64) bool) {
+	switch {
+	case o == nil:
+	case o.typ == typeSet:
+		o.coll.set.Ascend(0, func(e *item[struct{}]) bool {
+			c.charge(1)
+			return f(e.name, 1)
+		})
+	default:
+		o.coll.order.Ascend(0, func(m *scored) bool {
+			c.charge(1)
+			return f(m.member, m.score)
+		})
+	}
+}
+
+// scoreOf returns the score of a member of a set or a sorted set. The score of
+// each member of a set is 1.
+func (o *object) scoreOf(c *Ctx, member string) (float64, bool) {
+	c.charge(stepsProbe)
+	switch {
+	case o == nil:
+		return 0, false
+	case o.typ == typeSet:
+		return 1, o.coll.hasMember(member)
+	}
+	return o.coll.score.get(member)
+}
+
+// zop is a set operation.
+type zop byte
+
+const (
+	zopUnion zop = iota
+	zopInter
+	zopDiff
+	zopCard // the cardinality of the intersection
+)
+
+// zquery has the parsed arguments of a command of this file.
+type zquery struct {
+	c          *Ctx
+	op         zop
+	store      bool
+	sources    []weighted
+	how        aggregate
+	withScores bool
+	limit      int64
+}
+
+// parseZop parses the arguments from the number of keys on.
+func (c *Ctx) parseZop(name string, args [][]byte, op zop, store bool) (q zquery, fail Reply) {
+	q = zquery{c: c, op: op, store: store}
+	num, ok := number.ParseInt(args[0])
+	switch {
+	case !ok:
+		return q, Error(msgNotInt)
+	case num < 1:
+		return q, Error("ERR at least 1 input key is needed for '" + name + "' command")
+	case num > int64(len(args)-1):
+		return q, Error(msgSyntax)
+	}
+	q.sources = make([]weighted, num)
+	for i := range q.sources {
+		o := c.lookup(args[1+i])
+		if o != nil && o.typ != typeZSet && o.typ != typeSet {
+			return q, Error(msgWrongType)
+		}
+		q.sources[i] = weighted{o, 1}
+	}
+	return q, q.options(args[1+num:])
+}
+
+// options parses the arguments after the keys.
+func (q *zquery) options(args [][]byte) (fail Reply) {
+	weighs := q.op == zopUnion || q.op == zopInter
+	for len(args) > 0 {
+		switch {
+		case weighs && len(args) > len(q.sources) && fold(args[0], "WEIGHTS"):
+			for i := range q.sources {
+				var ok bool
+				if q.sources[i].weight, ok = number.ParseFloat(args[1+i]); !ok {
+					return Error(msgWeight)
+				}
+			}
+			args = args[1+len(q.sources):]
+		case weighs && len(args) > 1 && fold(args[0], "AGGREGATE"):
+			switch {
+			case fold(args[1], "SUM"):
+				q.how = aggregateSum
+			case fold(args[1], "MIN"):
+				q.how = aggregateMin
+			case fold(args[1], "MAX"):
+				q.how = aggregateMax
+			default:
+				return Error(msgSyntax)
+			}
+			args = args[2:]
+		case !q.store && q.op != zopCard && fold(args[0], "WITHSCORES"):
+			q.withScores = true
+			args = args[1:]
+		case q.op == zopCard && len(args) > 1 && fold(args[0], "LIMIT"):
+			if q.limit, fail = positive(args[1], msgLimitNeg); fail.IsError() {
+				return fail
+			}
+			args = args[2:]
+		default:
+			return Error(msgSyntax)
+		}
+	}
+	return Null
+}
+
+// objects returns the distinct objects of all sources but the first n, and for
+// each of these sources the position of its object in list.
+func (q *zquery) objects(n int) (list []*object, positions []int) {
+	q.c.charge(stepsPerKey * len(q.sources))
+	at := make(map[*object]int)
+	for _, w := range q.sources[n:] {
+		i, ok := at[w.o]
+		if !ok {
+			i = len(list)
+			at[w.o] = i
+			list = append(list, w.o)
+		}
+		positions = append(positions, i)
+	}
+	return list, positions
+}
+
+// visits returns the number of scores that are combined. A client may name the
+// same key as often as fits into a command, and each repetition counts.
+func (q *zquery) visits() int {
+	sum := 0
+	switch q.op {
+	case zopUnion:
+		for i := range q.sources {
+			sum += q.sources[i].Len()
+		}
+	case zopInter:
+		sum = q.sources[0].Len() * len(q.sources)
+	}
+	return sum
+}
+
+// run stores the result in v. It returns false if the result is too large or
+// takes too much work.
+func (q *zquery) run(owner *seqOwner, v *collection) bool {
+	if q.op != zopDiff {
+		// As in Redis, the smallest source comes first. The order decides how
+		// sums are rounded.
+		slices.SortStableFunc(q.sources, func(a, b weighted) int { return a.Len() - b.Len() })
+	}
+	if q.visits() > MaxElements {
+		return false
+	}
+	put := func(member string, score float64) {
+		q.c.charge(2 * stepsPut)
+		q.c.hold(2*elementOverhead + len(member))
+		v.putScore(owner, member, score)
+	}
+	switch q.op {
+	case zopUnion:
+		q.unite(put)
+	case zopDiff:
+		q.subtract(put)
+	default:
+		q.intersect(put)
+	}
+	return v.order.Len() <= MaxElements
+}
+
+// unite calls put for each member of any source. It puts a member that is in
+// several sources once, when its final score is known. It also looks up a
+// member only once in an object that is a source several times.
+func (q *zquery) unite(put func(member string, score float64)) {
+	objects, positions := q.objects(0)
+	members := make([][]scored, len(objects)) // with their scores in the object
+	index := make([][]int, len(objects))      // and their positions in sums
+	at := make(map[string]int)
+	times := make([]int, len(objects))
+	for _, p := range positions {
+		times[p]++
+	}
+	var sums []scored
+	for i := range q.sources {
+		w, p := &q.sources[i], positions[i]
+		if members[p] != nil {
+			for j, m := range members[p] {
+				q.c.charge(1)
+				sum := &sums[index[p][j]]
+				sum.score = q.how.of(sum.score, w.of(m.score))
+			}
+			continue
+		}
+		w.o.scores(q.c, func(member string, score float64) bool {
+			q.c.charge(stepsProbe)
+			k, ok := at[member]
+			if ok {
+				sums[k].score = q.how.of(sums[k].score, w.of(score))
+			} else {
+				k = len(sums)
+				at[member] = k
+				q.c.hold(scoreBytes)
+				sums = append(sums, scored{score: w.of(score), member: member})
+			}
+			if times[p] > 1 {
+				q.c.hold(elementOverhead)
+				members[p], index[p] = append(members[p], scored{score, member}), append(index[p], k)
+			}
+			return true
+		})
+	}
+	for i := range sums {
+		put(sums[i].member, sums[i].score)
+	}
+}
+
+// intersect calls put for each member that is in all sources. It looks up a
+// member once in each object, even if the object is a source several times.
+func (q *zquery) intersect(put func(member string, score float64)) {
+	objects, positions := q.objects(0)
+	raw := make([]float64, len(objects))
+	objects[0].scores(q.c, func(member string, score float64) bool {
+		raw[0] = score
+		for i, o := range objects[1:] {
+			var ok bool
+			if raw[1+i], ok = o.scoreOf(q.c, member); !ok {
+				return true
+			}
+		}
+		sum := q.sources[0].of(score)
+		q.c.charge(len(positions))
+		for i := 1; i < len(positions); i++ {
+			// As in Redis, only the product of the first score is checked for
+			// NaN on its own.
+			sum = q.how.of(sum, float64(q.sources[i].weight*raw[positions[i]]))
+		}
+		put(member, sum)
+		return true
+	})
+}
+
+// subtract calls put for each member that is in the first source only.
+func (q *zquery) subtract(put func(member string, score float64)) {
+	first := q.sources[0].o
+	others, _ := q.objects(1)
+	in := inAny(q.c, others, first.members())
+	first.scores(q.c, func(member string, score float64) bool {
+		if !in(member) {
+			put(member, score)
+		}
+		return true
+	})
+}
+
+// inAny returns a function that reports whether any of the sets and sorted sets
+// contains a member. n is the number of times that the function will be called.
+// inAny either searches each set at each call or collects the members of all
+// sets first, whichever costs less.
+func inAny(c *Ctx, list []*object, n int) func(member string) bool {
+	sum := 0
+	for _, o := range list {
+		sum += o.members()
+	}
+	if sum >= n*len(list) {
+		return func(member string) bool {
+			return slices.ContainsFunc(list, func(o *object) bool { _, ok := o.scoreOf(c, member); return ok })
+		}
+	}
+	seen := make(map[string]bool)
+	for _, o := range list {
+		o.scores(c, func(member string, _ float64) bool {
+			c.charge(stepsProbe)
+			c.hold(elementOverhead)
+			seen[member] = true
+			return true
+		})
+	}
+	return func(member string) bool {
+		c.charge(stepsProbe)
+		return seen[member]
+	}
+}
+
+// members returns the number of members of a set or a sorted set. o may be nil.
+func (o *object) members() int {
+	if o == nil {
+		return 0
+	}
+	return o.coll.Len(o.typ)
+}
+
+// card counts the members that are in all sources, up to the limit.
+func (q *zquery) card() int64 {
+	slices.SortStableFunc(q.sources, func(a, b weighted) int { return a.Len() - b.Len() })
+	objects, _ := q.objects(0)
+	n := int64(0)
+	objects[0].scores(q.c, func(member string, _ float64) bool {
+		for _, o := range objects[1:] {
+			if _, ok := o.scoreOf(q.c, member); !ok {
+				return true
+			}
+		}
+		n++
+		return n != q.limit
+	})
+	return n
+}
+
+func zunionstore(c *Ctx, args [][]byte) Reply { return c.zstore("zunionstore", args, zopUnion) }
+func zinterstore(c *Ctx, args [][]byte) Reply { return c.zstore("zinterstore", args, zopInter) }
+func zdiffstore(c *Ctx, args [][]byte) Reply  { return c.zstore("zdiffstore", args, zopDiff) }
+
+func (c *Ctx) zstore(name string, args [][]byte, op zop) Reply {
+	q, fail := c.parseZop(name, args[2:], op, true)
+	if fail.IsError() {
+		return fail
+	}
+	n := c.open(nil, args[1], typeZSet)
+	// As in Redis, the encoding is chosen when the whole result is known. Only
+	// a compact encoding turns -0 into 0.
+	whole := c.m.features >= FeatureMend
+	n.coll.big = whole
+	if !q.run(c.m.owner, n.coll) {
+		return Error(msgTooMany)
+	}
+	if whole {
+		n.coll.compactScores(c.m.owner)
+	}
+	return c.storeResult(n, "z", name)
+}
+
+func zunion(c *Ctx, args [][]byte) Reply { return c.zcombine("zunion", args, zopUnion) }
+func zinter(c *Ctx, args [][]byte) Reply { return c.zcombine("zinter", args, zopInter) }
+func zdiff(c *Ctx, args [][]byte) Reply  { return c.zcombine("zdiff", args, zopDiff) }
+
+func (c *Ctx) zcombine(name string, args [][]byte, op zop) Reply {
+	q, fail := c.parseZop(name, args[1:], op, false)
+	if fail.IsError() {
+		return fail
+	}
+	v := newCollection(typeZSet)
+	v.big = true // the result is not stored, and -0 is preserved
+	if !q.run(&seqOwner{}, v) {
+		return Error(msgTooMany)
+	}
+	l := collector{c: c}
+	v.order.Ascend(0, func(m *scored) bool { return c.addScored(&l, m, q.withScores, true) })
+	return l.reply(Array)
+}
+
+func zintercard(c *Ctx, args [][]byte) Reply {
+	q, fail := c.parseZop("zintercard", args[1:], zopCard, false)
+	if fail.IsError() {
+		return fail
+	}
+	return Int(q.card())
+}

@@ -1,0 +1,240 @@
+package fsm
+
+import "github.com/holdfast-kv/holdfast/fsm/number"
+
+// rangeBy is the kind of the ends of a range.
+type rangeBy byte
+
+const (
+	byAny rangeBy = iota // as the options say
+	byRank
+	byScore
+	byLex
+)
+
+// rangeQuery has the parsed arguments of ZRANGE and similar commands.
+type rangeQuery struct {
+	by         rangeBy
+	reverse    bool
+	withScores bool
+	offset     int64
+	limit      int64
+	start, end int64
+	part       rangeOf
+}
+
+// parseRange parses a range whose ends are the first two elements of args.
+// store is set for ZRANGESTORE, and reversible for commands that accept REV.
+func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q rangeQuery, fail Reply) {
+	q = rangeQuery{by: by, reverse: reverse, limit: -1}
+	for i := 2; i < len(args); i++ {
+		switch {
+		case !store && fold(args[i], "WITHSCORES"):
+			q.withScores = true
+		case fold(args[i], "LIMIT") && i+2 < len(args):
+			var ok1, ok2 bool
+			q.offset, ok1 = number.ParseInt(args[i+1])
+			q.limit, ok2 = number.ParseInt(args[i+2])
+			if !ok1 || !ok2 {
+				return q, Error(msgNotInt)
+			}
+			i += 2
+		case reversible && fold(args[i], "REV"):
+			q.reverse, reversible = true, false
+		case q.by == byAny && fold(args[i], "BYSCORE"):
+			q.by = byScore
+		case q.by == byAny && fold(args[i], "BYLEX"):
+			q.by = byLex
+		default:
+			return q, Error(msgSyntax)
+		}
+	}
+	if q.by == byAny {
+		q.by = byRank
+	}
+	switch {
+	case q.limit != -1 && q.by == byRank:
+		return q, Error(msgLimitOnly)
+	case q.withScores && q.by == byLex:
+		return q, Error(msgNoLexScores)
+	}
+	lo, hi := args[0], args[1]
+	if q.reverse && q.by != byRank {
+		lo, hi = hi, lo
+	}
+	switch q.by {
+	case byScore:
+		q.part, fail = scoreRange(lo, hi)
+	case byLex:
+		q.part, fail = lexRange(lo, hi)
+	default:
+		var ok1, ok2 bool
+		q.start, ok1 = number.ParseInt(lo)
+		q.end, ok2 = number.ParseInt(hi)
+		if !ok1 || !ok2 {
+			fail = Error(msgNotInt)
+		}
+	}
+	return q, fail
+}
+
+// walk calls f for the members that the query selects until f returns false.
+func (q *rangeQuery) walk(v *collection, f func(m *scored) bool) {
+	n := v.order.Len()
+	var from, to int
+	if q.by == byRank {
+		from, to = span(q.start, q.end, n)
+		if q.reverse {
+			from, to = n-to, n-from
+			if from == n { // the range is empty
+				to = from
+			}
+		}
+	} else {
+		from, to = q.part.in(v)
+		if q.offset < 0 || q.offset > int64(to-from) {
+			return
+		}
+		left := int64(to-from) - q.offset
+		if q.limit >= 0 {
+			left = min(left, q.limit)
+		}
+		if q.reverse {
+			to -= int(q.offset)
+			from = to - int(left)
+		} else {
+			from += int(q.offset)
+			to = from + int(left)
+		}
+	}
+	left := to - from
+	if left <= 0 {
+		return
+	}
+	step := func(m *scored) bool {
+		left--
+		return f(m) && left > 0
+	}
+	if q.reverse {
+		v.order.Descend(to-1, step)
+	} else {
+		v.order.Ascend(from, step)
+	}
+}
+
+func zrange(c *Ctx, args [][]byte) Reply {
+	return c.zrangeReply(args, byAny, false, true)
+}
+func zrevrange(c *Ctx, args [][]byte) Reply     { return c.zrangeReply(args, byRank, true, false) }
+func zrangebyscore(c *Ctx, args [][]byte) Reply { return c.zrangeReply(args, byScore, false, false) }
+func zrevrangebyscore(c *Ctx, args [][]byte) Reply {
+	return c.zrangeReply(args, byScore, true, false)
+}
+func zrangebylex(c *Ctx, args [][]byte) Reply    { return c.zrangeReply(args, byLex, false, false) }
+func zrevrangebylex(c *Ctx, args [][]byte) Reply { return c.zrangeReply(args, byLex, true, false) }
+
+func (c *Ctx) zrangeReply(args [][]byte, by rangeBy, reverse, reversible bool) Reply {
+	q, fail := parseRange(args[2:], by, reverse, reversible, false)
+	if fail.IsError() {
+		return fail
+	}
+	o, wrong := c.lookupType(args[1], typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Array(nil)
+	}
+	l := collector{c: c}
+	q.walk(o.coll, func(m *scored) bool { return c.addScored(&l, m, q.withScores, true) })
+	return l.reply(Array)
+}
+
+// addScored adds a member and, if withScores is set, its score. In RESP3, each
+// member and its score become an array of their own if pairs is set.
+func (c *Ctx) addScored(l *collector, m *scored, withScores, pairs bool) bool {
+	switch {
+	case !withScores:
+		return l.add(Bulk(m.member))
+	case pairs && c.proto >= 3:
+		return l.add(Array([]Reply{Bulk(m.member), Double(m.score)}))
+	}
+	l.add(Bulk(m.member))
+	return l.add(Double(m.score))
+}
+
+func zrangestore(c *Ctx, args [][]byte) Reply {
+	q, fail := parseRange(args[3:], byAny, false, true, true)
+	if fail.IsError() {
+		return fail
+	}
+	o, wrong := c.lookupType(args[2], typeZSet)
+	if wrong {
+		return Error(msgWrongType)
+	}
+	n := c.open(nil, args[1], typeZSet)
+	if o != nil {
+		q.walk(o.coll, func(m *scored) bool {
+			c.charge(2 * stepsPut)
+			n.coll.putScore(c.m.owner, m.member, m.score)
+			return true
+		})
+	}
+	return c.storeResult(n, "z", "zrangestore")
+}
+
+func zremrangebyscore(c *Ctx, args [][]byte) Reply {
+	r, fail := scoreRange(args[2], args[3])
+	return c.removeRange(args[1], "zremrangebyscore", fail, r.in)
+}
+
+func zremrangebylex(c *Ctx, args [][]byte) Reply {
+	r, fail := lexRange(args[2], args[3])
+	return c.removeRange(args[1], "zremrangebylex", fail, r.in)
+}
+
+func zremrangebyrank(c *Ctx, args [][]byte) Reply {
+	start, ok1 := number.ParseInt(args[2])
+	end, ok2 := number.ParseInt(args[3])
+	fail := Null
+	if !ok1 || !ok2 {
+		fail = Error(msgNotInt)
+	}
+	return c.removeRange(args[1], "zremrangebyrank", fail, func(v *collection) (int, int) {
+		return span(start, end, v.order.Len())
+	})
+}
+
+func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *collection) (from, to int)) Reply {
+	if fail.IsError() {
+		return fail
+	}
+	o, wrong := c.lookupType(key, typeZSet)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	from, to := in(o.coll)
+	if from == to {
+		return Zero
+	}
+	n := c.open(o, key, typeZSet)
+	c.charge(2 * stepsPut * (to - from))
+	n.coll.delRange(c.m.owner, from, to)
+	c.close(n, "z", event)
+	return Int(int64(to - from))
+}
+
+// delRange removes the members at the positions from from up to, but not
+// including, to.
+func (v *collection) delRange(o *seqOwner, from, to int) {
+	if to-from == v.order.Len() {
+		v.score, v.order = dict[float64]{}, seq[scored]{}
+		return
+	}
+	for range to - from {
+		v.score.del(o, v.order.Delete(o, from).member)
+	}
+}

@@ -1,0 +1,246 @@
+package fsm
+
+import "slices"
+
+// A costly read is a read whose work depends on the size of the values of its
+// keys: KEYS, LCS, SMEMBERS, ZRANGE. If it is part of a group that writes, it
+// must not go into the log, because every node would execute it, and again
+// after each restart. The leader executes such a group speculatively, within a
+// budget (see Speculation), and the entry contains the reply of the costly read
+// in its place.
+
+// Costly reports whether the command is a costly read.
+func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }
+
+// Mixed reports whether the group both writes and has costly reads.
+func (g *Group) Mixed() bool { return g.Write && g.Costly }
+
+// These are the budgets of the costly reads of one group. The budgets in steps
+// are explained at charge. Writes wait while the leader executes the costly
+// reads.
+const (
+	// pipelineSteps is the budget of a pipeline: about 1 ms. A pipeline that
+	// exceeds it is executed in pieces, with the reads in pieces of their own:
+	// see Table.Pieces.
+	pipelineSteps = 100_000
+	// transactionSteps is the budget of a transaction: about 2 ms. If a
+	// transaction exceeds it, the leader first executes the transaction in a
+	// dry run, outside of the log, to find out what it costs.
+	transactionSteps = 200_000
+	// dryRunSteps is the budget of a transaction in a dry run, and after a dry
+	// run: about 20 ms.
+	dryRunSteps = 2_000_000
+	// pipelineReply bounds the replies of the costly reads of a pipeline, in
+	// bytes, because these replies are logged. For a transaction the bound is
+	// maxGroupEffects.
+	pipelineReply = 256 << 10
+	// pieceReads is the maximum number of costly reads in a piece of a
+	// pipeline. Each piece has the budget of a read.
+	pieceReads = 16
+)
+
+const msgCostlyReads = "BUSY the reads of a transaction that writes exceed their budget and it was rolled back: " +
+	"read less in it, or read before it and WATCH the keys"
+
+// readBudget is the rest of the budget for the costly reads of a group.
+type readBudget struct {
+	steps, bytes int
+	scriptBudget ScriptBudget
+	pause        func() error // see Try
+	over         bool         // the reads have exceeded the budget
+
+	before          *Machine // state before the group, nil if it is not known
+	position, ready int
+	seed, draws     uint64
+}
+
+// refusal returns the error for a group whose reads have exceeded their last
+// budget, and "" if they have not.
+func (b *readBudget) refusal() string {
+	if b.over && b.scriptBudget != Briefly {
+		return msgCostlyReads
+	}
+	return ""
+}
+
+// mayUndo sets the budget of the costly reads of a group and saves what undo
+// needs. It does nothing if the group has no costly reads.
+func (sp *Speculation) mayUndo(body []byte) {
+	c := &sp.c
+	sp.reads = readBudget{
+		scriptBudget: c.scriptBudget, pause: sp.pause,
+		position: c.position, ready: len(c.readyList), seed: c.seed, draws: c.draws,
+	}
+	ops, transaction := c.r.d.b, len(c.r.d.b) > 0 && c.r.d.b[0] == opTransaction
+	costly := false
+	for walk := (groupReader{d: decoder{b: ops}}); !costly && len(walk.d.b) > 0; {
+		err := walk.commands(func(args [][]byte) {
+			cmd := c.m.table.Find(args[0])
+			costly = costly || cmd != nil && cmd.Routed(args).Costly()
+		})
+		if err != nil {
+			break
+		}
+	}
+	if !costly {
+		return
+	}
+	b := &sp.reads
+	switch {
+	case c.scriptBudget != Briefly:
+		b.steps, b.bytes = dryRunSteps, maxGroupEffects
+	case transaction:
+		b.steps, b.bytes = transactionSteps, maxGroupEffects
+	default:
+		b.steps, b.bytes = pipelineSteps, pipelineReply
+	}
+	if !sp.dryRun {
+		b.before = c.m.Clone()
+	}
+}
+
+// undo restores the state before a group that was cut. It reports whether that
+// was possible.
+func (sp *Speculation) undo() bool {
+	b, c := &sp.reads, &sp.c
+	if b.before == nil {
+		return false
+	}
+	*c.m = *b.before
+	b.before = nil
+	for _, k := range c.readyList[b.ready:] {
+		delete(c.readyKeys, k)
+	}
+	c.readyList = c.readyList[:b.ready]
+	c.setPosition(b.position)
+	c.seed, c.draws = b.seed, b.draws
+	c.atomic = false
+	return true
+}
+
+// speculateRead executes a costly read within the budget of its group. The
+// entry contains the reply of the read.
+func (c *Ctx) speculateRead(cmd, row *Command, args [][]byte) Reply {
+	b, draws := c.reads, c.draws
+	c.rec.interpreted = true
+	if b.over {
+		return Error(msgCostlyReads)
+	}
+	c.meter = meter{budget: &Budget{Steps: uint64(b.steps), Stop: b.pause}}
+	var reply Reply
+	err := c.metered(func() error {
+		reply = cmd.Run(c, args)
+		c.chargeReply(&reply)
+		return nil
+	})
+	b.steps = max(b.steps-int(c.meter.steps), 1)
+	_, size := reply.cost()
+	c.meter = meter{}
+	if b.bytes -= size; err != nil || b.bytes < 0 {
+		c.cut, b.over = true, true
+		return Error(msgCostlyReads)
+	}
+	c.standIn(draws, row, args)
+	return reply
+}
+
+// standIn records what must be logged in place of a costly read, besides its
+// reply. For a connection with tracking that is an EXISTS of the keys: it is
+// cheap, and it makes the connection's node register the read.
+func (c *Ctx) standIn(draws uint64, row *Command, args [][]byte) {
+	if !c.recordsRead(row) {
+		return
+	}
+	exists := [][]byte{nil}
+	for _, i := range row.KeyPositions(args) {
+		exists = append(exists, args[i])
+	}
+	if len(exists) > 1 {
+		c.rec.record(c, draws, "exists", exists)
+	}
+}
+
+// Piece is a part of a group: a sequence of its operations.
+type Piece struct {
+	Body []byte
+	Read bool // the piece does not write
+}
+
+// Pieces splits a group into pieces that only read and pieces that write, so
+// that the costly reads need not go through the log. It returns one piece if
+// the group does not have both kinds, or is one transaction. It also returns
+// one piece if the connection tracks its reads, because only the log orders a
+// tracked read correctly.
+func (t *Table) Pieces(body []byte) []Piece {
+	var r groupReader
+	whole := []Piece{{Body: body}}
+	if r.open(body) != nil || r.track {
+		return whole
+	}
+	head := body[:len(body)-len(r.d.b)]
+	var pieces []Piece
+	start, at := len(head), len(head)
+	var writes bool // of the piece that begins at start
+	var costly int
+	end := func() {
+		piece := slices.Concat(head, body[start:at])
+		pieces = append(pieces, Piece{piece, !writes})
+		start, writes, costly = at, false, 0
+	}
+	for len(r.d.b) > 0 {
+		var w, c bool
+		err := r.commands(func(args [][]byte) {
+			if cmd := t.Find(args[0]); cmd != nil {
+				row := cmd.Routed(args)
+				w = w || row.IsWrite() || row.Flags&Scripted != 0 // a script may have to be logged
+				c = c || row.Costly()
+			}
+		})
+		if err != nil {
+			return whole
+		}
+		if w && costly > 0 || c && (writes || costly == pieceReads) {
+			end()
+		}
+		if writes = writes || w; c {
+			costly++
+		}
+		at = len(body) - len(r.d.b)
+	}
+	end()
+	if len(pieces) == 1 || !slices.ContainsFunc(pieces, func(p Piece) bool { return !p.Read }) {
+		return whole
+	}
+	return pieces
+}
+
+// Mark marks an encoded group that writes and has costly reads, so that the
+// leader executes it speculatively. It returns the group. Programs from
+// FeatureBudget on mark a group where they build it; older programs do not.
+func (t *Table) Mark(body []byte) []byte {
+	if len(body) == 0 || body[0]&groupScript != 0 {
+		return body
+	}
+	var r groupReader
+	if r.open(body) != nil {
+		return body
+	}
+	writes, costly := false, false
+	for len(r.d.b) > 0 {
+		err := r.commands(func(args [][]byte) {
+			if cmd := t.Find(args[0]); cmd != nil {
+				row := cmd.Routed(args)
+				writes = writes || row.IsWrite()
+				costly = costly || row.Costly()
+			}
+		})
+		if err != nil {
+			return body
+		}
+	}
+	if writes && costly {
+		body = slices.Clone(body)
+		body[0] |= groupScript
+	}
+	return body
+}

@@ -1,0 +1,334 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Speculation executes the groups of a batch on a clone before the leader
+// proposes the batch. So only the leader executes scripts, and all nodes apply
+// their effects. An operation with a script is replaced by its effects: the
+// reply, and the write commands that the script called. If a script does not
+// end, exhausts memory or panics, its client gets an error, and no other node
+// executes it.
+//
+// The clone must have the state to which the entry will be applied, so no other
+// entry may be on its way through the log.
+type Speculation struct {
+	c        Ctx
+	rec      recorder
+	batch    *BatchBuilder
+	sessions []*session // of the batch, as they were before; nil if stale
+
+	// For Try: replies are the replies of the group, and ops is the number of
+	// their operations.
+	dryRun  bool
+	replies []byte
+	ops     int
+	pause   func() error
+
+	reads readBudget // of the group that is being executed
+
+	scripted bool // a group with scripts was executed
+	behind   int  // work of the groups behind it: see postpones
+}
+
+// These limits bound the effects of the groups. They apply to the leader's
+// speculative execution only: all nodes accept what the log contains.
+const (
+	// maxGroupEffects bounds the replies of a group's scripts and their writes,
+	// in bytes.
+	maxGroupEffects = 16 << 20
+	// enoughEffects is the size, in bytes, above which a batch is closed.
+	enoughEffects = 4 << 20
+
+	msgGroupWork    = "BUSY the writes of the pipeline or transaction would take longer than --max-write-time on every node: this command was not executed, divide it"
+	msgScriptTooBig = "ERR script answers or writes more than 16 MiB and was rolled back"
+)
+
+// Speculate prepares a speculative execution of the groups of b under the
+// header h. It needs exclusive access to m during this call only.
+func (m *Machine) Speculate(h Header, b *BatchBuilder, runner ScriptRunner) *Speculation {
+	sp := m.Clone().speculation(h, runner)
+	sp.batch, sp.sessions = b, make([]*session, len(b.sessions))
+	opened := make(map[string]*session)
+	for i := range b.sessions { // as applyBatch will do: see sessionFor
+		id := b.sessions[i].id
+		s := opened[id.NodeID]
+		if s == nil {
+			if s = m.sessions[id.NodeID]; s != nil {
+				s = &session{boot: s.boot, lastSeq: s.lastSeq}
+			}
+		}
+		if s == nil || s.boot < id.Boot {
+			if s != nil {
+				s.superseded = true
+			}
+			s = &session{boot: id.Boot}
+		}
+		opened[id.NodeID] = s
+		if s.boot == id.Boot {
+			sp.sessions[i] = s
+		}
+	}
+	return sp
+}
+
+// speculation prepares a speculative execution on m, a clone, for an entry with
+// the header h.
+func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
+	m.clock.advance(h)
+	sp := &Speculation{c: Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: m.applied + 1, runner: runner}}
+	sp.c.setPosition(0)
+	return sp
+}
+
+// Run executes the batch speculatively, and adds the groups that are to be
+// proposed to out. The rest of the groups goes into rest unchanged, for the
+// next entry, in three cases: after a group with scripts for which enough
+// returns true, after a group with scripts that makes out large, and after a
+// group that is answered with TooLong and cannot be undone, because the clone
+// then contains some of its effects.
+//
+// out names all sessions of the batch, including those whose groups all go into
+// rest. A later start of a node ends the waits and refuses the groups of an
+// earlier start. The entry must do this exactly as the clone did.
+func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
+	for i := range sp.batch.sessions {
+		out.session(sp.batch.sessions[i].id, sp.batch.sessions[i].ackFloor)
+	}
+	sp.c.expireDue()
+	for i := range sp.sessions {
+		if sp.sessions[i] != nil {
+			sp.c.speaks(sp.batch.sessions[i].id)
+		}
+	}
+	sp.c.serveWaiters()
+	full := false
+	sp.c.reads = &sp.reads
+	d := decoder{b: sp.batch.groups}
+	for range sp.batch.n {
+		i, seq, body := d.uvarint(), d.uvarint(), d.bytes()
+		if d.err != nil {
+			break
+		}
+		id, floor := sp.batch.sessions[i].id, sp.batch.sessions[i].ackFloor
+		if !full {
+			var err error
+			if full, err = sp.postpones(body); err != nil {
+				return fmt.Errorf("weigh group %d of %s: %w", seq, id, err)
+			}
+		}
+		if full {
+			rest.Add(id, floor, seq, body)
+			continue
+		}
+		sp.c.sender = id
+		body, scripted, err := sp.group(sp.sessions[i], seq, body)
+		if err != nil {
+			return fmt.Errorf("group %d of %s: %w", seq, id, err)
+		}
+		if sp.c.cut {
+			body = tooLongGroup
+			if refusal := sp.reads.refusal(); refusal != "" {
+				body = answerGroup(Error(refusal).Append(nil, sp.c.proto))
+			}
+			// After a group that is undone the other groups can be executed.
+			full = !sp.undo()
+		}
+		out.Add(id, floor, seq, body)
+		sp.scripted = sp.scripted || scripted
+		full = full || scripted && (len(out.groups) > enoughEffects || enough())
+	}
+	return d.done("batch")
+}
+
+// group executes a group and returns the group to propose in its place. It does
+// not execute a group that the machine will not execute, such as one with a
+// repeated number.
+func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, scripted bool, err error) {
+	c := &sp.c
+	c.cut = false // of the previous group
+	if !s.runs(sp.c.m.features) || seq != s.lastSeq+1 {
+		return body, false, nil
+	}
+	s.lastSeq = seq
+	if err := c.r.open(body); err != nil {
+		return nil, false, fmt.Errorf("group: %w", err)
+	}
+	c.proto = c.r.proto
+	c.rec, c.begun, c.work = nil, 0, 0
+	scripted = body[0]&groupScript != 0
+	if scripted {
+		c.rec = &sp.rec
+		out = append(out, body[:len(body)-len(c.r.d.b)]...)
+		out[0] &^= groupScript | groupDryRunPassed | groupGivenUp
+	}
+	if !sp.dryRun {
+		c.scriptBudget = scriptBudget(body[0])
+	}
+	sp.rec.room = maxGroupEffects
+	if scripted {
+		sp.mayUndo(body)
+	}
+	for len(c.r.d.b) > 0 {
+		start := c.r.d.b
+		sp.rec.begin(c)
+		reply, err := c.operation()
+		switch {
+		case err != nil:
+			return nil, false, err
+		case sp.dryRun && sp.reads.over:
+			sp.replies, sp.ops = Error(msgCostlyReads).Append(nil, c.proto), 1
+			return nil, true, nil
+		case sp.dryRun:
+			sp.replies = reply.Append(sp.replies, c.proto)
+			if sp.ops++; c.cut { // the group is cut, whatever the other operations do
+				if len(c.r.d.b) > 0 {
+					sp.ops++
+				}
+				return nil, true, nil
+			}
+		case c.cut:
+			return nil, true, nil
+		case !scripted:
+		case sp.rec.interpreted:
+			out = sp.rec.appendTo(out, c, reply)
+		default:
+			out = append(out, start[:len(start)-len(c.r.d.b)]...)
+		}
+		c.serveWaiters()
+	}
+	if !scripted {
+		out = body
+	}
+	return out, scripted, c.r.d.err
+}
+
+// recorder collects the effects of an operation.
+type recorder struct {
+	effects []byte
+	n       int
+	room    int // bytes that the effects of the group may still take
+	// position and draws are those at the start of the operation. Effects are
+	// recorded with offsets from them, so that every write gets the same
+	// position and the same random numbers when it is replayed.
+	position int
+	draws    uint64
+	// interpreted: the effects of the operation do not follow from its
+	// arguments. scripted is the same for one command of a transaction.
+	interpreted, scripted bool
+}
+
+func (r *recorder) begin(c *Ctx) {
+	*r = recorder{effects: r.effects[:0], room: r.room, position: c.position, draws: c.draws}
+}
+
+// replaced records that the reply and the recorded effects replace the command
+// that is running.
+func (r *recorder) replaced() { r.interpreted, r.scripted = true, true }
+
+// record records a command that changed the state. draws is the number of draws
+// before it was executed.
+func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
+	b := binary.AppendUvarint(r.effects, uint64(c.position-r.position))
+	b = binary.AppendUvarint(b, draws-r.draws)
+	b = binary.AppendUvarint(b, uint64(c.db))
+	b = binary.AppendUvarint(b, uint64(len(args)))
+	b = appendString(b, name)
+	for _, a := range args[1:] {
+		b = appendString(b, a)
+	}
+	r.effects = b
+	r.n++
+}
+
+// appendTo appends the effects of the operation to out.
+func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
+	text := reply.Append(nil, c.proto)
+	if len(text) > maxGroupReply { // of a transaction; the reply of a script was checked before
+		text = Error(ReplyTooLarge).Append(nil, c.proto)
+	}
+	size := len(out)
+	out = append(out, opEffects)
+	out = appendString(out, text)
+	out = binary.AppendUvarint(out, uint64(c.position-r.position))
+	out = binary.AppendUvarint(out, c.draws-r.draws)
+	out = binary.AppendUvarint(out, uint64(r.n))
+	out = append(out, r.effects...)
+	r.room -= len(out) - size
+	return out
+}
+
+// maxGroupReply bounds the reply of a transaction with a script, in bytes: the
+// entry that contains it must fit into the log.
+const maxGroupReply = 32 << 20
+
+// groupBegun returns ScriptCall.Group. It is nil for reads, because reads do
+// not delay writes.
+func (c *Ctx) groupBegun() *int64 {
+	if c.rec == nil {
+		return nil
+	}
+	return &c.begun
+}
+
+// speculated executes a command of a group, and records it if other nodes have
+// to execute it too.
+func (c *Ctx) speculated(cmd *Command, args [][]byte) Reply {
+	c.rec.scripted = false
+	changes, draws := c.changes, c.draws
+	row := cmd.Routed(args)
+	if row.Costly() {
+		return c.speculateRead(cmd, row, args)
+	}
+	if row.IsWrite() && cmd.work != nil && c.overworked(row, args) {
+		c.rec.replaced()
+		return Error(msgGroupWork)
+	}
+	reply := cmd.Run(c, args)
+	if !c.rec.scripted && (c.recordsRead(row) || c.tookEffect(cmd, args, changes, reply)) {
+		c.rec.record(c, draws, cmd.Name, args)
+	}
+	return reply
+}
+
+// recordsRead reports whether other nodes have to execute a read because the
+// connection tracks its reads: only the node of the connection knows the
+// connection (see EventTracked). The reads of a script are recorded call by
+// call.
+func (c *Ctx) recordsRead(row *Command) bool {
+	return c.r.track && row.Flags&(ReadOnly|Scripted) == ReadOnly
+}
+
+// tookEffect reports whether other nodes have to execute the command too. A
+// command that changed nothing, such as a SET NX of an existing key, need not
+// be logged. Commands that publish always count as effective, because their
+// effect is not counted in changes.
+func (c *Ctx) tookEffect(cmd *Command, args [][]byte, changes int, reply Reply) bool {
+	return c.changes != changes || cmd.Routed(args).Flags&MayWrite != 0 && !reply.IsError()
+}
+
+// effects replays the effects of a script that the leader executed.
+func (c *Ctx) effects() (Reply, error) {
+	d := &c.r.d
+	c.atomic = true
+	defer func() { c.atomic = false }()
+	position, seed := c.position, c.seed
+	reply := d.bytes()
+	lastPosition, lastDraws, n := d.uvarint(), d.uvarint(), d.uvarint()
+	if d.err != nil || n > uint64(len(d.b)) {
+		return Reply{}, fmt.Errorf("effects: %w", ErrFormat)
+	}
+	for ; n > 0; n-- {
+		at, draws := d.uvarint(), d.uvarint()
+		c.seed = seed + draws*drawStep
+		c.setPosition(position + int(min(at, MaxOps)) - 1)
+		if _, err := c.next(); err != nil {
+			return Reply{}, fmt.Errorf("effects: %w", err)
+		}
+	}
+	c.seed = seed + lastDraws*drawStep
+	c.setPosition(position + int(min(lastPosition, MaxOps)))
+	return Raw(reply), nil
+}

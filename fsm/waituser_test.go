@@ -1,0 +1,96 @@
+package fsm_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// TestWaitUser: from FeatureBudget on, a change of a user ends the waits of
+// that user and of unknown users before they can be served. The waiters behind
+// them are served then, and waits of other users stay. Snapshots contain the
+// users of the waiters.
+func TestWaitUser(t *testing.T) {
+	type waiting struct {
+		origin uint64
+		user   string // "" for none
+	}
+	list := []waiting{{1, "bob"}, {2, "alice"}, {3, ""}, {4, "bob"}}
+	for _, tc := range []struct {
+		name     string
+		features int
+		change   []string
+		ended    []uint64
+		served   uint64 // by the next RPUSH
+	}{
+		{"below FeatureBudget", fsm.FeatureMend, []string{fsm.SetuserCommand, "bob", "V", "off"}, nil, 1},
+		{"change", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "V", "off"}, []uint64{1, 3, 4}, 2},
+		{"same rules", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "V", "on"}, nil, 1},
+		{"other version", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "0", "off"}, nil, 1},
+		{"new user", fsm.FeatureBudget, []string{fsm.SetuserCommand, "alice", "0", "off"}, []uint64{2, 3}, 1},
+		{"delete", fsm.FeatureBudget, []string{fsm.DelusersCommand, "carol", "bob"}, []uint64{1, 3, 4}, 2},
+		{"delete nobody", fsm.FeatureBudget, []string{fsm.DelusersCommand, "alice"}, nil, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := fsm.New(fsm.NewTable())
+			index, seq := uint64(0), uint64(0)
+			apply := func(entry []byte) *fsm.Result {
+				t.Helper()
+				index++
+				res, err := m.Apply(index, 1, entry)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res
+			}
+			apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", ClusterID: "c", Features: tc.features}))
+			n := fsm.SessionID{NodeID: "n", Boot: 1}
+			run := func(origin uint64, user string, words ...string) *fsm.Result {
+				t.Helper()
+				var g fsm.Group
+				g.Reset(2, origin)
+				if user != "" {
+					g.As(user)
+				}
+				raw := make([][]byte, len(words))
+				for i := range words {
+					raw[i] = []byte(words[i])
+				}
+				g.Command(m.Table().Find(raw[0]), 0, raw)
+				var b fsm.BatchBuilder
+				seq++
+				b.Add(n, 0, seq, g.Bytes())
+				return apply(b.Encode(fsm.Header{Term: 1, Stamp: int64(index)}))
+			}
+			run(9, "", fsm.SetuserCommand, "bob", "0", "on")
+			version := strconv.FormatUint(uint64(m.Users().Find("bob").Version), 10)
+			for _, w := range list {
+				run(w.origin, w.user, "blpop", "q", "0")
+			}
+			whole := snapshotOf(t, m)
+			if m = restore(t, whole); !slices.Equal(snapshotOf(t, m), whole) {
+				t.Fatal("a snapshot does not come back as it was")
+			}
+			change := slices.Clone(tc.change)
+			if i := slices.Index(change, "V"); i > 0 {
+				change[i] = version
+			}
+			var ended []uint64
+			for _, w := range run(9, "", change...).Woken {
+				if w.Reply != nil {
+					t.Errorf("waiter %d was served %q", w.Origin, w.Reply)
+				}
+				ended = append(ended, w.Origin)
+			}
+			if !slices.Equal(ended, tc.ended) {
+				t.Errorf("the waits of %v have ended, want %v", ended, tc.ended)
+			}
+			res := run(9, "", "rpush", "q", "x")
+			if len(res.Woken) != 1 || res.Woken[0].Origin != tc.served || res.Woken[0].Reply == nil {
+				t.Errorf("served are %+v, want %d", res.Woken, tc.served)
+			}
+		})
+	}
+}

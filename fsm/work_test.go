@@ -1,0 +1,275 @@
+package fsm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// mostWork is beyond all limits.
+const mostWork = 1 << 50
+
+// divide divides a batch of groups and returns it, and what is left.
+func (w *metered) divide(limits fsm.WorkLimits, bodies ...[]byte) (out, rest *fsm.BatchBuilder, refused int) {
+	w.t.Helper()
+	var b fsm.BatchBuilder
+	for i, body := range bodies {
+		b.Add(fsm.SessionID{NodeID: "n", Boot: 1}, w.seq, w.seq+uint64(i)+1, body)
+	}
+	out, rest = &fsm.BatchBuilder{}, &fsm.BatchBuilder{}
+	refused, err := w.m.Divide(&b, out, rest, limits)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out, rest, refused
+}
+
+// propose applies a batch and returns the replies of its groups.
+func (w *metered) propose(b *fsm.BatchBuilder) (res *fsm.Result, replies []string) {
+	w.t.Helper()
+	index := w.m.Applied() + 1
+	res, err := w.m.Apply(index, 1, b.Encode(fsm.Header{Term: 1, Stamp: int64(index), Wall: 1, Seed: 1}))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, g := range res.Groups {
+		w.seq++
+		replies = append(replies, string(g.Reply))
+	}
+	return res, replies
+}
+
+// heavy are writes whose work depends on what fill has put into their keys.
+func heavy() [][]string {
+	return [][]string{
+		{"append", "a", "x"}, {"setrange", "a", "3", "x"}, {"setbit", "a", "3", "1"}, {"setrange", "new", "300000", "x"}, {"setbit", "new2", "3000000", "1"},
+		{"bitfield", "new3", "set", "u8", "#300000", "1"}, {"bitfield", "a", "incrby", "u8", "3", "1"},
+		{"getex", "a"}, {"getset", "b", "x"}, {"set", "new", "x", "get"}, {"getdel", "new2"}, {"hget", "hash", "e1"},
+		{"bitop", "not", "not", "a"}, {"bitop", "and", "and", "a", "zeros"}, {"pfadd", "hll", "x"}, {"pfmerge", "hll2", "hll"},
+		{"sort", "list", "alpha"}, {"sort", "list", "alpha", "store", "sorted"}, {"sort", "list", "by", "key:*", "get", "#", "alpha", "store", "sorted"},
+		{"lrem", "list", "0", "e1"}, {"linsert", "list", "before", "e4000", "x"}, {"ltrim", "sorted", "0", "2000"}, {"lpop", "list", "2000"}, {"rpop", "list"}, {"lmpop", "2", "nothing", "sorted", "left", "count", "1000"}, {"lmove", "list", "sorted", "left", "left"},
+		{"sunionstore", "union", "set", "other"}, {"sinterstore", "inter", "set", "other"}, {"sdiffstore", "diff", "set", "other"}, {"sdiffstore", "diff", "other", "set", "diff"},
+		{"zunionstore", "zunion", "2", "zset", "set"}, {"zinterstore", "zinter", "2", "zset", "set"}, {"zdiffstore", "zdiff", "2", "zset", "other"}, {"zrangestore", "zrange", "zset", "0", "-1"}, {"zrangestore", "zrange", "zset", "-inf", "+inf", "byscore", "limit", "0", "100"},
+		{"zremrangebyrank", "zunion", "0", "2000"}, {"zremrangebyscore", "zinter", "0", "2000"}, {"zremrangebylex", "zrange", "-", "+"}, {"zpopmin", "zset", "2000"}, {"zmpop", "1", "zset", "max", "count", "1000"}, {"spop", "union", "2000"}, {"spop", "union"},
+		{"geosearchstore", "found", "geo", "fromlonlat", "0", "0", "byradius", "1000", "km"}, {"georadius", "geo", "0", "0", "1000", "km", "store", "found"},
+		{"xreadgroup", "group", "g", "c", "streams", "stream", "0"}, {"xautoclaim", "stream", "g", "c2", "0", "0", "count", "3000"}, {"xgroup", "delconsumer", "stream", "g", "c2"}, {"xreadgroup", "group", "g2", "c", "streams", "stream", ">"},
+		{"blpop", "list", "0"}, {"blmpop", "0", "2", "nothing", "sorted", "left", "count", "500"}, {"bzmpop", "0", "1", "zset", "min", "count", "500"},
+		{"xtrim", "stream", "maxlen", "3000"}, {"xtrim", "stream", "minid", "3500-1"}, {"xadd", "stream", "limit", "1000", "nomkstream", "maxlen", "~", "1500", "*", "f", "v"}, {"xadd", "stream", "maxlen", "500", "*", "f", "v"},
+		{"swapdb", "1", "2"}, {"copy", "set", "copied"}, {"copy", "set", "moved"}, {"move", "moved", "1"}, {"rename", "copied", "renamed"}, {"flushdb"}, {"flushall"},
+	}
+}
+
+// TestWork: what a write costs is known before it is executed, from the sizes of its
+// keys: no less than half of what it is charged, and no more than some times as much.
+func TestWork(t *testing.T) {
+	w := newMetered(t)
+	w.fill(5000)
+	w.apply([]string{"xgroup", "create", "stream", "g2", "0"})
+	dumped, err := w.read(nil, []string{"dump", "list"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, payload, _ := strings.Cut(strings.TrimSuffix(dumped, "\r\n"), "\r\n")
+	tried := make(map[string]bool)
+	for _, words := range append([][]string{{"restore", "restored", "0", payload}}, heavy()...) {
+		tried[words[0]] = true
+		body := w.group(words).Bytes()
+		plain, depends := w.table.Weigh(body)
+		steps, err := w.m.GroupWork(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if light := words[0] == "copy" || words[0] == "rename" || words[0] == "move"; depends == light || plain > 2000 || steps > plain && light {
+			t.Errorf("%q: %d steps by its arguments, %d in all, depends on its keys: %v", words, plain, steps, depends)
+		}
+		charged := int(w.apply(words).Steps)
+		if steps < charged/2 || steps > 20*charged+80_000 {
+			t.Errorf("%q: %d steps expected, %d charged", words, steps, charged)
+		}
+	}
+	for _, name := range []string{"mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} { // as others that are tried
+		tried[name] = true
+	}
+	for _, cmd := range w.table.Rows() {
+		if w.table.Estimated(cmd.Name) && !tried[cmd.Name] {
+			t.Errorf("no example of %s", cmd.Name)
+		}
+	}
+}
+
+// TestWork_Repeated: a set that is named several times counts once.
+func TestWork_Repeated(t *testing.T) {
+	w := newMetered(t)
+	w.fill(5000)
+	for _, name := range []string{"sunionstore", "sinterstore", "sdiffstore"} {
+		var steps [2]int
+		for i, words := range [][]string{{name, "x", "set", "other"}, {name, "x", "set", "other", "set", "other", "other"}} {
+			var err error
+			if steps[i], err = w.m.GroupWork(w.group(words).Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if steps[1] > steps[0]+100 {
+			t.Errorf("%s: %d steps, %d with repeated keys", name, steps[0], steps[1])
+		}
+	}
+}
+
+// TestWork_Grown: commands that come before in the same group count.
+func TestWork_Grown(t *testing.T) {
+	w := newMetered(t)
+	w.fill(5000)
+	for _, c := range []struct {
+		first, second []string
+		grows         bool
+	}{
+		{[]string{"copy", "set", "new"}, []string{"sunionstore", "x", "new"}, true},
+		{[]string{"rename", "set", "new"}, []string{"sunionstore", "x", "new"}, true},
+		{[]string{"sunionstore", "new", "set"}, []string{"sunionstore", "x", "new", "nothing"}, true},
+		{append([]string{"sadd", "new"}, strings.Fields(strings.Repeat("x ", 5000))...), []string{"sunionstore", "x", "new"}, true},
+		{[]string{"sort", "list", "by", "nosort", "store", "new"}, []string{"lrem", "new", "0", "x"}, true},
+		{[]string{"zrangestore", "new", "zset", "0", "-1"}, []string{"zpopmin", "new", "10000"}, true},
+		{[]string{"setrange", "new", "1000000", "x"}, []string{"append", "new", "x"}, true},
+		{[]string{"setbit", "new", "8000000", "1"}, []string{"getex", "new"}, true},
+		{[]string{"set", "new", strings.Repeat("x", 1<<20)}, []string{"getset", "new", "y"}, true},
+		{[]string{"copy", "set", "new", "db", "1"}, []string{"sunionstore", "x", "new"}, true},
+		{[]string{"move", "set", "1"}, []string{"sunionstore", "x", "set", "nothing"}, true},
+		{[]string{"copy", "zset", "new"}, []string{"zremrangebyscore", "new", "0", "+inf"}, true},
+		{[]string{"copy", "stream", "new"}, []string{"xtrim", "new", "minid", "9999-1"}, true},
+		// What may fail makes nothing smaller.
+		{[]string{"lpop", "zset", "5000"}, []string{"zunionstore", "x", "1", "zset"}, true},
+		{[]string{"ltrim", "list", "x", "0"}, []string{"lrem", "list", "0", "x"}, true},
+		{[]string{"zremrangebyrank", "zset", "0", "-1", "x"}, []string{"zunionstore", "x", "1", "zset"}, true},
+		// Removing what commands have added one by one costs no more than adding it.
+		{append([]string{"rpush", "new"}, strings.Fields(strings.Repeat("x ", 5000))...), []string{"ltrim", "new", "1", "0"}, false},
+		{[]string{"xadd", "stream", "maxlen", "5000", "*", "f", "v"}, []string{"xadd", "stream", "maxlen", "5000", "*", "f", "v"}, false},
+		{[]string{"zadd", "zset", "1", "x"}, []string{"zremrangebyscore", "zset", "-inf", "3"}, false},
+	} {
+		work := func(commands ...[]string) int {
+			steps, err := w.m.GroupWork(w.group(commands...).Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return steps
+		}
+		added := work(c.first, c.second) - work(c.first)
+		if c.grows && added < 10_000 || !c.grows && added > 1000 {
+			t.Errorf("%.60q behind %.60q: %d steps", c.second, c.first, added)
+		}
+	}
+}
+
+// TestDivide: an entry gets as many groups as it may cost to apply, a pipeline that
+// costs more is sent back, and one operation that costs more than its limit is refused.
+func TestDivide(t *testing.T) {
+	w := newMetered(t)
+	w.fill(5000)
+	union := []string{"sunionstore", "sum", "set"} // about 330,000 steps
+	incr := []string{"incr", "n"}
+	group := func(commands ...[]string) []byte { return w.group(commands...).Bytes() }
+	limits := fsm.WorkLimits{Entry: 1_000_000, Operation: mostWork}
+
+	out, rest, refused := w.divide(limits, group(union), group(incr), group(union, union), group(incr), group(union), group(incr))
+	if n, _ := out.Len(); n != 4 || refused != 0 || out.Depends() {
+		t.Fatalf("%d groups fit, %d refused", n, refused)
+	}
+	if n, _ := rest.Len(); n != 2 || !rest.Depends() {
+		t.Fatalf("%d groups are left", n)
+	}
+	res, replies := w.propose(out)
+	if want := ":5000\r\n,:1\r\n,:5000\r\n:5000\r\n,:2\r\n"; strings.Join(replies, ",") != want || res.Steps > uint64(limits.Entry) {
+		t.Errorf("%q, %d steps", replies, res.Steps)
+	}
+	if _, replies = w.propose(rest); strings.Join(replies, ",") != ":5000\r\n,:3\r\n" {
+		t.Errorf("the rest: %q", replies)
+	}
+
+	// What groups have made larger counts for the groups behind them.
+	copied := []string{"sunionstore", "sum", "new"}
+	out, _, _ = w.divide(limits, group([]string{"copy", "set", "new"}), group(copied), group(copied), group(copied), group(copied))
+	if n, _ := out.Len(); n != 4 {
+		t.Errorf("%d groups fit, with unions of a set that the first one makes", n)
+	}
+
+	limits = fsm.WorkLimits{Entry: 200_000, Operation: 600_000}
+	tried := group(union)
+	fsm.SetScriptBudget(tried, fsm.DryRunPassed)
+	tooMuch := []string{"sunionstore", "sum", "set", "other"}
+	refusal := group(incr, tooMuch, incr)
+	triedTooMuch := group(tooMuch)
+	fsm.SetScriptBudget(triedTooMuch, fsm.DryRunPassed)
+	want := []string{"\x00", "\x00", ":5000\r\n", "-BUSY the command or transaction would take about ", ":4\r\n-BUSY the command or transaction would take about "}
+	for i, body := range [][]byte{group(incr, union), group(union), tried, triedTooMuch, refusal} {
+		out, rest, refused := w.divide(limits, body)
+		if n, _ := rest.Len(); n != 0 || refused != i/3 {
+			t.Errorf("group %d: %d are left, %d refused", i, n, refused)
+		}
+		if _, replies := w.propose(out); !strings.HasPrefix(replies[0], want[i]) {
+			t.Errorf("group %d: %q, want %q", i, replies[0], want[i])
+		}
+	}
+	if got, _ := w.read(nil, []string{"get", "n"}); got != "$1\r\n5\r\n" {
+		t.Errorf("INCR before and behind what was refused: %q", got)
+	}
+	// A database can always be emptied.
+	flush := group([]string{"flushall"})
+	fsm.SetScriptBudget(flush, fsm.DryRunPassed)
+	out, _, refused = w.divide(fsm.WorkLimits{Entry: 1, Operation: 1}, flush)
+	if _, replies := w.propose(out); refused != 0 || replies[0] != "+OK\r\n" || w.m.Len() != 0 {
+		t.Errorf("FLUSHALL: %q, %d refused, %d keys", replies, refused, w.m.Len())
+	}
+}
+
+// bounded is a runner that bounds what scripts write.
+type bounded struct {
+	*lines
+	steps int
+}
+
+// MostWork implements fsm.WorkBound.
+func (b bounded) MostWork() int { return b.steps }
+
+// TestDivide_Script: what a script writes is bounded before it is written, and nothing
+// of the script stays.
+func TestDivide_Script(t *testing.T) {
+	s := newStage(t)
+	var members strings.Builder
+	for i := range 1000 { // 66,000 steps for a union
+		fmt.Fprintf(&members, "|m%d", i)
+	}
+	s.group("SADD|set" + members.String())
+	s.commit()
+	s.runner = bounded{&s.lines, 100_000}
+	s.group("EVAL|sunionstore a set|0")
+	s.want("one union", ":1000 ")
+	s.group("EVAL|set k v\nsunionstore a set\nsunionstore b a\nset l v|0")
+	s.group("EVAL|set n v|0", "EXISTS|k|b|l|n")
+	s.want("two unions", "-BUSY the writes of the script would take longer than --max-write-time on every node: nothing of it was done, divide it / +OK :1 ")
+}
+
+// TestDivide_BehindScript: what a script has made larger counts for the commands and the
+// groups behind it.
+func TestDivide_BehindScript(t *testing.T) {
+	s := newStage(t)
+	var members strings.Builder
+	for i := range 1000 { // 66,000 steps for a union
+		fmt.Fprintf(&members, "|m%d", i)
+	}
+	s.group("SADD|set" + members.String())
+	s.commit()
+	s.runner = bounded{&s.lines, 100_000}
+	s.group("EVAL|sunionstore a set|0", "SUNIONSTORE|b|a", "EXISTS|a|b")
+	s.want("same group", ":1000 -BUSY the writes of the pipeline or transaction would take longer than --max-write-time on every node: this command was not executed, divide it :1 ")
+
+	s.group("EVAL|sunionstore a set|0")
+	for range 3 {
+		s.group("SUNIONSTORE|b|a")
+		s.group("INCR|n")
+	}
+	if got := strings.Join(s.entry(), "/ "); got != ":1000 / :1000 / :1 " {
+		t.Errorf("groups behind it: %q in the same entry", got)
+	}
+	s.want("the rest", ":1000 / :2 / :1000 / :3 ")
+}
