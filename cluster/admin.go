@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,17 +16,17 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Questions of the admin stream. They are few and rare, so they are JSON.
+// Requests on the admin stream. They are rare, so they are encoded as JSON.
 const (
 	frameAsk = 'J'
 
-	opProbe    = "probe"    // what state are you in
-	opForm     = "form"     // the cluster is being formed, this is its id
-	opVacant   = "vacant"   // leader: may this node join, whose directory is empty
+	opProbe    = "probe"    // return the node's state
+	opForm     = "form"     // store the id of the cluster that is being formed
+	opVacant   = "vacant"   // leader: check whether a node with an empty directory may join
 	opAdd      = "add"      // leader: permit a node to join
-	opJoin     = "join"     // leader: this node has been added and begins to read the log
-	opRemove   = "remove"   // leader: remove this node
-	opTransfer = "transfer" // leader: hand leadership over
+	opJoin     = "join"     // leader: admit a node that was added and now starts to read the log
+	opRemove   = "remove"   // leader: remove a node
+	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
 )
 
@@ -34,30 +35,37 @@ type adminRequest struct {
 	ClusterID string `json:"cluster_id,omitempty"`
 	Node      string `json:"node,omitempty"`
 	Addr      string `json:"addr,omitempty"`
-	Force     bool   `json:"force,omitempty"` // opRemove: also if it ends the quorum
+	Force     bool   `json:"force,omitempty"` // opRemove: even if the remaining voters may have no majority
 
-	// Features is the highest feature version that the node that joins knows, and in
-	// opForm the highest that all nodes know; 0 from programs that do not report it.
+	// Features is the highest feature version that the joining node knows. In
+	// opForm it is the highest one that all nodes know. It is 0 if the program
+	// does not report it.
 	Features int `json:"features,omitempty"`
 
-	Instance string `json:"-"` // of who asks, from its connection
+	Instance string `json:"-"` // data directory of the requester, from its connection
 }
 
 type adminReply struct {
-	Error string `json:"error,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	Outcome *adminOutcome `json:"outcome,omitempty"` // set if the error is an OutcomeError
 
 	ClusterID  string   `json:"cluster_id,omitempty"`
-	Member     bool     `json:"member,omitempty"` // has a log, so belongs to a cluster
-	Peers      string   `json:"peers,omitempty"`  // --peers
+	Member     bool     `json:"member,omitempty"` // the node has a log, so it belongs to a cluster
+	Peers      string   `json:"peers,omitempty"`  // value of --peers
 	Members    []Member `json:"members,omitempty"`
 	Leader     string   `json:"leader,omitempty"`
 	LeaderAddr string   `json:"leader_addr,omitempty"`
 	Features   int      `json:"features,omitempty"` // as in NodeStatus
 
-	Known bool   `json:"known,omitempty"` // opVacant, opJoin: the node is a voter, so its directory was wiped
-	Alive string `json:"alive,omitempty"` // opVacant: where another process answers as this node
+	// Known is set by opVacant and opJoin if the node is a voter. Then its
+	// directory has been wiped.
+	Known bool `json:"known,omitempty"`
+	// Alive is set by opVacant: the address at which another process answers
+	// under the node's id.
+	Alive string `json:"alive,omitempty"`
 
-	// opJoin: the node is a member behind Index, said by the leader of Term.
+	// Index and Term are set by opJoin. The leader of Term states that the node
+	// is a member after Index.
 	Index uint64 `json:"index,omitempty"`
 	Term  uint64 `json:"term,omitempty"`
 
@@ -66,17 +74,25 @@ type adminReply struct {
 	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
 }
 
-// Member is a node of the latest configuration.
+// adminOutcome is the JSON form of an OutcomeError.
+type adminOutcome struct {
+	Outcome   Outcome `json:"outcome"`
+	Retryable bool    `json:"retryable,omitempty"`
+	Text      string  `json:"text"`
+	Advice    string  `json:"advice,omitempty"`
+}
+
+// Member is a node in the latest configuration.
 type Member struct {
 	ID    string `json:"id"`
 	Addr  string `json:"addr"`
 	Voter bool   `json:"voter"`
 }
 
-// adminTimeout bounds one question, configuration changes included.
+// adminTimeout bounds one request, including a change of the configuration.
 const adminTimeout = 5 * time.Second
 
-// ask puts one question to a node.
+// ask sends one request to a node and waits up to adminTimeout for the reply.
 func (n *Node) ask(addr, id string, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
 	defer cancel()
@@ -86,6 +102,9 @@ func (n *Node) ask(addr, id string, req adminRequest, reply *adminReply) error {
 func (n *Node) askContext(ctx context.Context, addr, id string, req adminRequest, reply *adminReply) error {
 	s, err := n.mux.Dial(ctx, addr, rpc.ServiceAdmin, id)
 	if err != nil {
+		if req.changes() {
+			return unreached(id, err)
+		}
 		return err
 	}
 	defer s.Close()
@@ -94,20 +113,55 @@ func (n *Node) askContext(ctx context.Context, addr, id string, req adminRequest
 	if err != nil {
 		return err
 	}
-	if err := s.Send(frameAsk, payload); err != nil {
+	// From here on, the other node may have executed the request.
+	unanswered := func(err error) error {
+		if req.changes() {
+			return ChangeUnknown(fmt.Errorf("%s has not answered: %w", cmp.Or(id, addr), err))
+		}
 		return err
+	}
+	if err := s.Send(frameAsk, payload); err != nil {
+		return unanswered(err)
 	}
 	_, payload, err = s.Recv()
 	if err != nil {
-		return err
+		if ctx.Err() != nil {
+			err = ctx.Err() // the cancellation closed the stream
+		}
+		return unanswered(err)
 	}
 	if err := json.Unmarshal(payload, reply); err != nil {
-		return fmt.Errorf("answer of %s: %w", addr, err)
+		return unanswered(fmt.Errorf("answer of %s: %w", addr, err))
 	}
-	if reply.Error != "" {
+	return reply.failure()
+}
+
+// changes reports whether the request makes the leader change the members or
+// transfer leadership.
+func (req adminRequest) changes() bool {
+	return req.Op == opAdd || req.Op == opJoin || req.Op == opRemove || req.Op == opTransfer
+}
+
+// fail stores an error in the reply, with its outcome.
+func (reply *adminReply) fail(err error) {
+	reply.Error = err.Error()
+	if o := (*OutcomeError)(nil); errors.As(err, &o) {
+		reply.Outcome = &adminOutcome{Outcome: OutcomeOf(err), Retryable: o.retryable, Text: o.text, Advice: o.advice}
+	}
+}
+
+// failure returns the error of the reply, or nil. Programs older than
+// fsm.FeatureBudget send no outcome; for them failure returns an error with the
+// text only.
+func (reply *adminReply) failure() error {
+	switch o := reply.Outcome; {
+	case reply.Error == "":
+		return nil
+	case o == nil:
 		return errors.New(reply.Error)
+	default:
+		return &OutcomeError{outcome: o.Outcome, retryable: o.Retryable, text: o.Text, advice: o.Advice}
 	}
-	return nil
 }
 
 func (n *Node) serveAdmin(s *rpc.Stream) {
@@ -123,12 +177,12 @@ func (n *Node) serveAdmin(s *rpc.Stream) {
 			reply.Error = errFrame.Error()
 		} else if err := json.Unmarshal(payload, &req); err != nil {
 			reply.Error = "malformed request: " + err.Error()
-		} else if err := n.answer(req, &reply); err != nil {
-			reply.Error = err.Error()
+		} else if err := n.answer(n.ctx, req, &reply); err != nil {
+			reply.fail(err)
 		}
 		payload, err = json.Marshal(reply)
 		if err != nil {
-			n.log.Error("admin reply cannot be encoded", "op", req.Op, "error", err)
+			n.log.Error("failed to encode admin reply", "op", req.Op, "error", err)
 			return
 		}
 		if err := s.Send(frameAsk, payload); err != nil {
@@ -137,7 +191,7 @@ func (n *Node) serveAdmin(s *rpc.Stream) {
 	}
 }
 
-func (n *Node) answer(req adminRequest, reply *adminReply) error {
+func (n *Node) answer(ctx context.Context, req adminRequest, reply *adminReply) error {
 	switch req.Op {
 	case opProbe:
 		return n.answerProbe(reply)
@@ -146,13 +200,13 @@ func (n *Node) answer(req adminRequest, reply *adminReply) error {
 	case opVacant:
 		return n.answerVacant(req, reply)
 	case opAdd:
-		return n.addMember(req, reply)
+		return n.addMember(ctx, req, reply)
 	case opJoin:
-		return n.admit(req, reply)
+		return n.admit(ctx, req, reply)
 	case opRemove:
-		return n.removeMember(n.ctx, req, reply)
+		return n.removeMember(ctx, req, reply)
 	case opTransfer:
-		return n.transfer(n.ctx, req.Node, reply)
+		return n.transfer(ctx, req.Node, reply)
 	case opStatus:
 		st := n.Status()
 		reply.Status = &st
@@ -189,7 +243,7 @@ func (n *Node) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, n.cfg.NodeID)
 	}
-	n.found(req.Features) // before the id, at which this node starts
+	n.found(req.Features) // before the id is stored, because then this node starts
 	return n.stores.SetClusterID(req.ClusterID, false)
 }
 
@@ -202,7 +256,7 @@ func membersOf(r *raft.Raft) []Member {
 	return members
 }
 
-// NodeStatus is what one node says of itself.
+// NodeStatus is the state that one node reports about itself.
 type NodeStatus struct {
 	ID         string  `json:"id"`
 	ClusterID  string  `json:"cluster_id,omitempty"`
@@ -213,7 +267,7 @@ type NodeStatus struct {
 	Commit     uint64  `json:"commit_index"`
 	Applied    uint64  `json:"applied_index"`
 	LastIndex  uint64  `json:"last_index"`
-	Lag        uint64  `json:"lag"` // entries behind the leader's commit index
+	Lag        uint64  `json:"lag"` // entries behind the highest known commit index
 	ClientAddr string  `json:"client_addr,omitempty"`
 	Sentinel   string  `json:"sentinel_addr,omitempty"`
 	PeerAddr   string  `json:"peer_addr"`
@@ -222,34 +276,44 @@ type NodeStatus struct {
 	Uptime     float64 `json:"uptime_seconds"`
 	Keys       int     `json:"keys"`
 	LogBytes   int64   `json:"log_bytes"`
-	// StateIndex and StateHash are a point of the chain over all that the node
-	// has applied: nodes that show the same index must show the same hash.
+	// StateIndex and StateHash are one point of the hash chain over everything
+	// that the node has applied. Nodes that report the same index must report
+	// the same hash.
 	StateIndex uint64 `json:"state_index"`
 	StateHash  string `json:"state_hash,omitempty"`
 	PID        int    `json:"pid,omitempty"`
 	RunID      string `json:"run_id,omitempty"`
 	Reachable  bool   `json:"reachable"`
-	Ready      bool   `json:"ready"` // has a way to a leader
+	Ready      bool   `json:"ready"` // the node has a link to a leader
 	Detail     string `json:"detail,omitempty"`
-	// SnapshotError says since when no snapshot could be taken, and why.
+	// SnapshotError says why no snapshot can be taken, and since when.
 	SnapshotError string `json:"snapshot_error,omitempty"`
-	// Features is the highest feature version that the node's program knows, 0 if it
-	// does not say, and FeatureVersion that of the cluster, as far as the node has
-	// applied the log. FeaturesBlocked says, on the leader, why it is not raised.
+	// Features is the highest feature version that the node's program knows, or
+	// 0 if the program does not report it. FeatureVersion is the feature
+	// version of the cluster as of the last entry that the node has applied. On
+	// the leader, FeaturesBlocked says why the feature version cannot be
+	// raised.
 	Features        int    `json:"features,omitempty"`
 	FeatureVersion  int    `json:"feature_version"`
 	FeaturesBlocked string `json:"features_blocked,omitempty"`
-	// Settling is set until the log has come to the change that took the node in.
+	// Settling is set until the node's log contains the change that admitted
+	// the node.
 	Settling bool `json:"settling,omitempty"`
+	// Stopping is set from the beginning of an orderly stop. A node that is
+	// stopping must not become leader.
+	Stopping bool `json:"stopping,omitempty"`
 }
 
 // Status returns this node's own state.
 func (n *Node) Status() NodeStatus {
 	id := n.stores.Identity()
 	st := NodeStatus{
-		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting", ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
-		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version, Uptime: n.clock.Wall().Sub(n.started).Seconds(),
-		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid, Settling: n.settling(),
+		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting",
+		ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
+		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version,
+		Uptime:   n.clock.Wall().Sub(n.started).Seconds(),
+		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
+		Settling: n.settling(), Stopping: n.stopping.Load(),
 		SnapshotError: n.snapshots.text(),
 		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
 	}
@@ -279,14 +343,16 @@ func (n *Node) Status() NodeStatus {
 	st.Applied = n.machine.applied.Load()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {
-			st.Voter = m.Voter && !st.Settling // a log that is read from its start tells of former lives
+			// While a node reads the log from its start, it sees its former
+			// memberships, so raft's configuration may name it a voter.
+			st.Voter = m.Voter && !st.Settling
 		}
 	}
 	return st
 }
 
-// ClusterStatus asks every member for its state. Members that do not answer
-// within a second are listed as unreachable.
+// ClusterStatus asks every member for its state, at the same time, and reports
+// a member as unreachable if it does not answer within a second.
 func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
 	var members []Member
 	if r := n.running(); r != nil {
@@ -320,8 +386,9 @@ func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
 				return
 			}
 			out[i] = *r.Status
-			// Not what the node itself believes: one that joins anew replays the
-			// memberships of the past, its own former one among them.
+			// Use the configuration of this node, not the other node's own
+			// view: a node that joins again replays past configurations, in
+			// which it may have been a voter.
 			out[i].Voter = m.Voter
 		}()
 	}

@@ -12,55 +12,57 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Admission. Once a cluster has formed, a node joins it only after an operator has
-// added the node ("holdfast member add"). Adding makes it a non-voter, by an entry
-// of the log like any change of the members, so the permission survives the loss
-// of the leader. A non-voter counts for no majority and no candidate asks it for a vote,
-// so one that is never started does no harm.
+// Admission: once a cluster has formed, a node can join only after an operator
+// has added it with "holdfast member add". Adding a node commits a
+// configuration entry that makes it a non-voter, so the permission survives the
+// loss of the leader. A non-voter counts for no majority, and no candidate asks
+// it for a vote. A node that is added and never started therefore does no harm.
 //
-// A node with an empty directory is admitted if it is a non-voter: it cannot have
-// cast a vote, or confirmed an entry, that counted since it was added. (What it did
-// before an earlier removal is covered in suffrage.go.) If it is a voter, its
-// directory has been wiped: see form.go.
+// A node with an empty directory is admitted if it is a non-voter: since it was
+// added, no vote and no acknowledgment of an entry by it has counted. What it
+// may have done before an earlier removal is covered in voteguard.go. If the
+// node is a voter, its directory has been wiped: see form.go.
 
-// committedMembers returns the members by what is committed. Any other answer
-// may be taken back: a node that does not lead may not have heard of the latest
-// change, nor may one that leads only as far as it knows, and a change that is not
-// committed may be undone by the next leader. So the leader reads what it has and
-// commits an entry behind it in its term.
+// committedMembers returns the committed members. Any other answer may turn out
+// to be wrong: a node that does not lead may not have received the latest
+// change, a node may believe wrongly that it still leads, and the next leader
+// may undo a change that is not committed. So the leader reads its
+// configuration and commits an entry after it in its term.
 //
-// A change that rests on the answer gives raft the index, which is that of the
-// configuration or lower: raft refuses the change if there is a later one.
+// index is the log index of the configuration, or a lower one. A change that
+// relies on the answer must pass index to raft, which refuses the change if
+// there is a later configuration.
 func (n *Node) committedMembers(ctx context.Context) (members []Member, index uint64, err error) {
-	o := n.currentOffice()
-	if o == nil {
-		return nil, 0, errNotLeader
+	ld := n.currentLeadership()
+	if ld == nil {
+		return nil, 0, errNotLed
 	}
-	if index = n.machine.configured.Load(); index == 0 { // raft would take it for none
-		return nil, 0, errNotLeader
+	// raft would take index 0 to mean "no index given".
+	if index = n.machine.configured.Load(); index == 0 {
+		return nil, 0, errNotLed
 	}
-	members = membersOf(o.raft)
-	last := o.raft.LastIndex() // read second, so that it covers the change
+	members = membersOf(ld.raft)
+	last := ld.raft.LastIndex() // read after the members, so that it covers their configuration
 	done := make(chan struct{})
-	o.tick(func() { close(done) })
+	ld.awaitClockEntry(func() { close(done) })
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		return nil, 0, errUnconfirmed
 	}
-	if !n.ledSince(o) || o.committed() <= last {
-		return nil, 0, errNotLeader
+	if !n.ledSince(ld) || ld.committed() <= last {
+		return nil, 0, errNotLed
 	}
 	return members, index, nil
 }
 
-// ledSince reports whether this node has led without a break since it opened the
-// office: it leads, and in the same term.
-func (n *Node) ledSince(o *office) bool {
-	return n.currentOffice() == o && o.raft.State() == raft.Leader && o.raft.CurrentTerm() == o.term
+// ledSince reports whether this node has led without interruption since it
+// opened the leadership: it still leads, in the same term.
+func (n *Node) ledSince(ld *leadership) bool {
+	return n.currentLeadership() == ld && ld.raft.State() == raft.Leader && ld.raft.CurrentTerm() == ld.term
 }
 
-// find returns the member of an id.
+// find returns the member with the given id.
 func find(members []Member, id string) (m Member, ok bool) {
 	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
 	if i < 0 {
@@ -69,29 +71,30 @@ func find(members []Member, id string) (m Member, ok bool) {
 	return members[i], true
 }
 
-// AddMember permits a node to join the cluster, under an id and a peer address that
-// no member has; any node may be asked. The node votes once it has been started
-// and has caught up.
+// AddMember permits a node to join the cluster. No member may have the same id
+// or peer address. AddMember may be called on any node. The new node becomes a
+// voter once it has been started and has caught up.
 func (n *Node) AddMember(id, addr string) error {
 	_, err := n.Add(n.ctx, id, addr)
 	return err
 }
 
-// Add is AddMember, and says what was done.
+// Add does what AddMember does, and returns a description of what was done.
 func (n *Node) Add(ctx context.Context, id, addr string) (done string, err error) {
 	reply, err := n.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr})
 	return reply.Done, err
 }
 
-// addMember answers opAdd. Asked again it reports success.
-func (n *Node) addMember(req adminRequest, reply *adminReply) error {
+// addMember answers opAdd. It reports success if the node has been added
+// already with the same address.
+func (n *Node) addMember(ctx context.Context, req adminRequest, reply *adminReply) error {
 	if err := checkNodeID(req.Node); err != nil {
 		return err
 	}
 	if err := checkPeerAddr(req.Addr); err != nil {
 		return fmt.Errorf("address of %s: %w", req.Node, err)
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	members, index, err := n.committedMembers(ctx)
 	if err != nil {
@@ -102,7 +105,8 @@ func (n *Node) addMember(req adminRequest, reply *adminReply) error {
 			reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
 			return nil
 		}
-		return fmt.Errorf("%s is a member already, at %s: to replace it, run \"holdfast member remove %s\" first", m.ID, m.Addr, m.ID)
+		return fmt.Errorf("%s is a member already, at %s: to replace it, run \"holdfast member remove %s\" first",
+			m.ID, m.Addr, m.ID)
 	}
 	for _, m := range members {
 		if req.Addr == m.Addr || req.Addr == string(n.addressOf(raft.ServerID(m.ID), "")) {
@@ -110,18 +114,20 @@ func (n *Node) addMember(req adminRequest, reply *adminReply) error {
 		}
 	}
 	if p, ok := n.cfg.peer(req.Node); ok && p.Addr != req.Addr {
-		return fmt.Errorf("--peers of %s says that %s is at %s: add it with that address, or change --peers of all nodes first", n.cfg.NodeID, p.ID, p.Addr)
+		return fmt.Errorf("--peers of %s says that %s is at %s: "+
+			"add it with that address, or change --peers of all nodes first", n.cfg.NodeID, p.ID, p.Addr)
 	}
-	added := n.raft.AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, adminTimeout)
+	added := n.raft.AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
 	if err := n.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", req.Node, err)
 	}
-	n.log.Info("member added, will vote when it has been started and has caught up", "node", req.Node, "address", req.Addr)
+	n.log.Info("member added as non-voter, becomes a voter when it has caught up", "node", req.Node, "address", req.Addr)
 	reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
 	return nil
 }
 
-// notAdded says how to let a node in.
+// notAdded returns the error for a node that is not a member. It tells the
+// operator how to add the node.
 func (n *Node) notAdded(req adminRequest) error {
 	command := fmt.Sprintf("holdfast member add %s %s", req.Node, req.Addr)
 	if n.cfg.ClientAddr != "" {
@@ -130,19 +136,21 @@ func (n *Node) notAdded(req adminRequest) error {
 	return fmt.Errorf("%s is not a member of this cluster: to let it in, run \"%s\"", req.Node, command)
 }
 
-// elsewhere says that a node was added with another address than it has.
+// elsewhere returns the error for a node that was added with another address
+// than the one it advertises.
 func elsewhere(m Member, addr string) error {
-	return fmt.Errorf("%s was added with the address %s, but this node advertises %s: correct --advertise-peer-addr, or remove it and add it again", m.ID, m.Addr, addr)
+	return fmt.Errorf("%s was added with the address %s, but this node advertises %s: "+
+		"correct --advertise-peer-addr, or remove it and add it again", m.ID, m.Addr, addr)
 }
 
 // answerVacant answers opVacant: whether a node with an empty directory may
-// join. reply.Known says that it has been wiped, reply.Alive that another
-// process has its id.
+// join. It sets reply.Known if the node's directory has been wiped, and
+// reply.Alive if another process runs under the node's id.
 func (n *Node) answerVacant(req adminRequest, reply *adminReply) error {
-	// A refusal needs no proof, and the node asks again several times a second, which
-	// must not grow the log.
-	if o := n.currentOffice(); o != nil {
-		if _, ok := find(membersOf(o.raft), req.Node); !ok {
+	// A refusal needs no committed members. The node repeats the request
+	// several times a second, and that must not make the log grow.
+	if ld := n.currentLeadership(); ld != nil {
+		if _, ok := find(membersOf(ld.raft), req.Node); !ok {
 			return n.notAdded(req)
 		}
 	}
@@ -167,11 +175,12 @@ func (n *Node) answerVacant(req adminRequest, reply *adminReply) error {
 	return nil
 }
 
-// aliveTimeout bounds the question whether a node answers.
+// aliveTimeout bounds the attempt to connect to a node to see whether it is
+// alive.
 const aliveTimeout = time.Second
 
-// aliveAs returns the address at which a member answers with another data
-// directory than that of instance, "" if it does not.
+// aliveAs returns the address of member m if a process answers there with
+// another data directory than instance. Otherwise it returns "".
 func (n *Node) aliveAs(ctx context.Context, m Member, instance string) string {
 	if m.ID == n.cfg.NodeID { // this node
 		return n.cfg.AdvertisePeerAddr
@@ -181,25 +190,31 @@ func (n *Node) aliveAs(ctx context.Context, m Member, instance string) string {
 	addr := string(n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 	s, err := n.mux.Dial(ctx, addr, rpc.ServiceAdmin, m.ID)
 	if err != nil {
-		return "" // that is the answer
+		return "" // no process answers there
 	}
 	defer s.Close()
 	if s.Peer().Instance == instance {
-		return "" // the node that asks
+		return "" // the node that sent the request
 	}
 	return addr
 }
 
-// takeIn answers opJoin: it takes in a node that has been added. The entry that it
-// commits changes nothing about the members; it proves that the node is a
-// non-voter at its index. The answer names that index: see suffrage.go. A node
-// whose answer was lost asks again.
-func (n *Node) takeIn(req adminRequest, reply *adminReply) error {
-	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
+// takeIn answers opJoin: it admits a node that has been added. It commits an
+// entry that changes no member but proves that the node is a non-voter at the
+// entry's index. The reply names that index: see voteguard.go. If a reply is
+// lost, the node asks again.
+func (n *Node) takeIn(ctx context.Context, req adminRequest, reply *adminReply) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	term := n.raft.CurrentTerm()
 	members, index, err := n.committedMembers(ctx)
 	if err != nil {
+		return err
+	}
+	// Since admit checked the feature version, a raise may have been applied
+	// whose call did not learn its outcome. The entry that committedMembers has
+	// committed is after it, so check again.
+	if err := n.knowsFeatures(req); err != nil {
 		return err
 	}
 	m, ok := find(members, req.Node)
@@ -212,11 +227,12 @@ func (n *Node) takeIn(req adminRequest, reply *adminReply) error {
 	case m.Addr != req.Addr:
 		return elsewhere(m, req.Addr)
 	}
-	added := n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
+	added := n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
 	if err := n.changed(ctx, added); err != nil {
-		return fmt.Errorf("take in %s: %w", req.Node, err)
+		return fmt.Errorf("admit %s: %w", req.Node, err)
 	}
-	// The term that the node is told is that of the entry.
+	// The reply must name the term of the entry, so the term must not have
+	// changed.
 	if n.raft.CurrentTerm() != term || n.raft.State() != raft.Leader {
 		return errNotLeader
 	}
@@ -225,27 +241,31 @@ func (n *Node) takeIn(req adminRequest, reply *adminReply) error {
 	return nil
 }
 
-// checkPeerAddr checks an address that other nodes are to connect to.
+// checkPeerAddr checks an address to which other nodes are to connect.
 func checkPeerAddr(addr string) error {
 	host, err := dialable(addr)
 	if err != nil {
 		return err
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return fmt.Errorf("%q is no address that another node can reach", addr)
+		return fmt.Errorf("%q is not an address that another node can reach", addr)
 	}
 	return nil
 }
 
-// joinError makes the leader's refusal of a node with an empty directory an
-// error of this node.
+// joinError converts the leader's refusal of a node with an empty directory
+// into an error of this node that tells the operator what to do.
 func (n *Node) joinError(answer adminReply, err error) error {
 	id, addr := n.cfg.NodeID, n.cfg.AdvertisePeerAddr
 	switch {
 	case answer.Alive != "":
-		return fmt.Errorf("%w: %s is alive at %s. Do not remove it. Give this process another --node-id and its own --data-dir, or stop the other process first", ErrAlive, id, answer.Alive)
+		return fmt.Errorf("%w: %s is alive at %s. Do not remove it. "+
+			"Give this process another --node-id and its own --data-dir, or stop the other process first",
+			ErrAlive, id, answer.Alive)
 	case answer.Known:
-		return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. Remedy: run \"holdfast member remove %s\" and \"holdfast member add %s %s\" against a live node, then start this node again: it joins as a new member and copies the data", ErrWiped, id, id, id, addr)
+		return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. "+
+			"Remedy: run \"holdfast member remove %s\" and \"holdfast member add %s %s\" against a live node, "+
+			"then start this node again: it joins as a new member and copies the data", ErrWiped, id, id, id, addr)
 	case err != nil:
 		return fmt.Errorf("%w to join: %w", errWaiting, err)
 	}

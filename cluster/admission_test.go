@@ -24,13 +24,14 @@ func (c *testCluster) add(id string) {
 			if err == nil {
 				return true
 			}
-			c.t.Logf("add %s through %s: %v", id, other, err) // it may not know the leader yet
+			c.t.Logf("add %s through %s: %v", id, other, err) // this node may not know the leader yet
 		}
 		return false
 	})
 }
 
-// listed reports whether a node's view of the members has a node, and whether it votes.
+// listed reports whether id is among the members as the node at knows them, and
+// whether it votes.
 func (c *testCluster) listed(at, id string) (voter, ok bool) {
 	for _, m := range c.node(at).ClusterStatus(context.Background()) {
 		if m.ID == id {
@@ -40,9 +41,9 @@ func (c *testCluster) listed(at, id string) (voter, ok bool) {
 	return false, false
 }
 
-// A process that names a member in --peers, by mistake or not, gets nowhere
-// without "member add": it is no member, has no data, and says what to do. Then it
-// joins without being started again.
+// A process that names members in --peers cannot join without "member add": it
+// is not a member, gets no data, and reports what the operator must do. Once it
+// has been added, it joins without a restart.
 func TestAdmission_NotAdded(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
@@ -72,7 +73,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 		if got, err := cl.do("GET", "k"); err == nil && got != absent {
 			t.Errorf("a node that was not added shows %q", got)
 		}
-		c.crash("n4") // the quorum is as it was
+		c.crash("n4") // the quorum has not changed
 		c.client("n1").want(t, ok, "SET", "k", "w")
 
 		c.open("n4")
@@ -84,8 +85,8 @@ func TestAdmission_NotAdded(t *testing.T) {
 	}
 }
 
-// The permission is part of the log: it survives the leader that gave it, and every
-// node's restart.
+// The permission to join is in the log: it survives the loss of the leader that
+// gave it, and restarts of all nodes.
 func TestAdmission_SurvivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -119,10 +120,10 @@ func TestAdmission_InUse(t *testing.T) {
 	for _, test := range []struct{ id, addr, want string }{
 		{"n2", "n9:1", `n2 is a member already, at ` + address("n2") + `: to replace it, run "holdfast member remove n2" first`},
 		{"n4", address("n2"), "address " + address("n2") + " is in use by the member n2"},
-		{"n 4", address("n4"), "blank"},
+		{"n 4", address("n4"), "contains whitespace"},
 		{"", address("n4"), "empty"},
 		{"n4", "n4", "missing port"},
-		{"n4", "0.0.0.0:7379", "no address that another node can reach"},
+		{"n4", "0.0.0.0:7379", "not an address that another node can reach"},
 	} {
 		err := c.node("n1").AddMember(test.id, test.addr)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -130,11 +131,12 @@ func TestAdmission_InUse(t *testing.T) {
 		}
 	}
 	c.add("n4")
-	c.add("n4") // again: nothing happens
+	c.add("n4") // adding it again changes nothing
 	if err := c.node("n1").AddMember("n4", address("n5")); err == nil || !strings.Contains(err.Error(), "member already") {
 		t.Errorf("added again with another address: %v", err)
 	}
-	// A node that is started with another address than it was added with is told so.
+	// A node that starts with another address than it was added with is
+	// refused.
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.change = func(cfg *cluster.Config) { cfg.AdvertisePeerAddr = address("n5") }
 	c.open("n4")
@@ -143,15 +145,15 @@ func TestAdmission_InUse(t *testing.T) {
 	})
 }
 
-// A second process with the id of a node that lives is told that it lives, and
-// not to remove it, whether that node votes yet or not.
+// A second process with the id of a live node is refused, with the advice not
+// to remove the node, whether the node is a voter or not.
 func TestAdmission_Alive(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.transfer("n1")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")
-	c.net.refuse(rpc.ServiceRaft, "n4") // it joins, and does not catch up
+	c.net.refuse(rpc.ServiceRaft, "n4") // it joins, but cannot catch up
 	c.open("n4")
 	eventually(t, "n4 to join", func() bool { return c.log.count("n4: joined cluster") > 0 })
 	for _, id := range []string{"n1", "n3", "n4"} { // leader, follower, non-voter
@@ -173,8 +175,8 @@ func TestAdmission_Alive(t *testing.T) {
 	c.client("n3").want(t, ok, "SET", "k", "v")
 }
 
-// A cluster with a secret keeps out a node that has another one or none, even
-// one that was added; and what it says is authenticated.
+// A cluster with a secret refuses nodes with another secret or none, even nodes
+// that were added. The error that such a node receives is authenticated.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	right, wrong := bytes.Repeat([]byte("r"), rpc.MinSecret), bytes.Repeat([]byte("w"), rpc.MinSecret)
@@ -210,7 +212,7 @@ func TestSecret(t *testing.T) {
 	c.caughtUp()
 }
 
-// A secret is given to a running cluster by two restarts of each node, without an
+// A running cluster is given a secret by two restarts of each node, without an
 // interruption.
 func TestSecret_Introduced(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -19,39 +18,41 @@ func endedBy(c *call, r *fsm.GroupResult) ended {
 	switch {
 	case r.Status == fsm.StatusReplyLost:
 		return ended{c: c, err: ErrReplyLost}
-	case len(r.Reply) == 0: // every command answers something: see writeStream
+	// An empty reply means that the leader does not know a command, because
+	// every command has a reply: see writeStream.
+	case len(r.Reply) == 0:
 		return ended{c: c, err: ErrRefused}
 	default:
 		return ended{c: c, reply: r.Reply}
 	}
 }
 
-// minShare is how many calls are worth a goroutine of their own.
+// minShare is the smallest number of calls that is worth its own goroutine.
 const minShare = 8
 
-// shareLocked spreads the calls that an entry has ended over the processors, if
-// they are many, and returns what is left to the caller.
-func (g *gateway) shareLocked(done []ended) []ended {
-	if seeded.On(seeded.CrossedReplies) && len(done) > 1 {
-		done[0].reply, done[1].reply = done[1].reply, done[0].reply
-	}
+// shareLocked distributes the calls that an entry has ended over the
+// processors, if there are many, and returns the calls that are left for the
+// caller to answer. mu must be held.
+func (fw *forwarder) shareLocked(done []ended) []ended {
 	procs := runtime.GOMAXPROCS(0)
 	share := max(minShare, (len(done)+procs-1)/procs)
 	for len(done) > share {
 		part := slices.Clone(done[:share])
 		done = done[share:]
-		g.answering.Go(func() { answer(part) })
+		fw.answering.Go(func() { answer(part) })
 	}
 	return done
 }
 
-// answer ends calls. The owners send their replies themselves, but each of them
-// reads the next command first thing after that; so they would take turns with the
-// clients, and wake one for every reply. A client that is one thread for many
-// connections, as most are, is woken once for all that is sent in one go. So those
-// that allow it (early) are sent their replies here, one after the other, before
-// any owner is told. On two processors the kernel then needed a third less time for
-// a write.
+// answer ends calls. For calls with an early function, it first sends all
+// replies, one after another, and only then wakes the goroutines that wait for
+// the calls.
+//
+// If each waiting goroutine sent its own reply, it would then read its next
+// command, so the goroutines would alternate with the clients and wake a client
+// for every reply. Most clients use one thread for many connections, and such a
+// client is woken once for all replies that are sent together. On two
+// processors this reduced the kernel's time for a write by a third.
 func answer(done []ended) {
 	for i := range done {
 		if e := &done[i]; e.err == nil && e.c.early != nil && !fsm.TooLong(e.reply) {

@@ -10,29 +10,30 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Whatever ends calls shows those that allow it their replies first, once, and
-// before they are told; what is no reply for a client is not shown.
-func TestGateway_AnswersEarly(t *testing.T) {
+// Before any call is ended, the replies of all calls with an early function are
+// passed to it, once each. Replies that are not for clients are not passed to
+// it.
+func TestForwarder_AnswersEarly(t *testing.T) {
 	const n = 100
 	stats := newCounters()
-	g := &gateway{clock: systemClock{}, opts: DefaultOptions(), stats: &stats, first: 1}
-	g.linked(new(numbers), 0)
+	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: &stats, first: 1}
+	fw.linked(new(numbers), 0)
 	var mu sync.Mutex
 	early := make([][]string, n)
 	calls := make([]*call, n)
-	results := []fsm.GroupResult{{Seq: 1, Status: fsm.StatusDone}} // the start
+	results := []fsm.GroupResult{{Seq: 1, Status: fsm.StatusDone}} // the node's start
 	for i := range calls {
-		c := &call{gateway: g, body: noop, done: make(chan struct{}, 1)}
+		c := &call{forwarder: fw, body: noop, done: make(chan struct{}, 1)}
 		c.early = func(replies []byte) {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(c.done) > 0 {
-				t.Errorf("call %d was told before its reply was shown", i)
+				t.Errorf("call %d was ended before its reply was passed to early", i)
 			}
 			early[i] = append(early[i], string(replies))
 		}
 		calls[i] = c
-		g.write(c)
+		fw.write(c)
 		r := fsm.GroupResult{Seq: uint64(i + 2), Status: fsm.StatusDone, Reply: []byte(":" + strconv.Itoa(i) + "\r\n")}
 		switch i {
 		case 7:
@@ -45,12 +46,12 @@ func TestGateway_AnswersEarly(t *testing.T) {
 		results = append(results, r)
 	}
 	if !fsm.TooLong(results[10].Reply) {
-		t.Fatal("another reply stands for a script that takes too long")
+		t.Fatal("the reply for a script that takes too long has another form")
 	}
-	if g.deliver(slices.Concat(results[:60], results[50:])) { // ten of them twice
-		t.Error("a link that has done nothing wrong is to be given up")
+	if fw.deliver(slices.Concat(results[:60], results[50:])) { // ten results arrive twice
+		t.Error("deliver wants a new link, although no group was refused")
 	}
-	g.close()
+	fw.close()
 	for i, c := range calls {
 		<-c.done
 		want, wantErr, wantEarly := ":"+strconv.Itoa(i)+"\r\n", error(nil), 1
@@ -66,7 +67,7 @@ func TestGateway_AnswersEarly(t *testing.T) {
 			t.Errorf("call %d ended with %q, %v", i, c.reply, c.err)
 		}
 		if len(early[i]) != wantEarly || wantEarly == 1 && early[i][0] != want {
-			t.Errorf("call %d was shown %q", i, early[i])
+			t.Errorf("call %d: early received %q", i, early[i])
 		}
 	}
 }

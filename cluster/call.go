@@ -2,47 +2,56 @@ package cluster
 
 import (
 	"errors"
+	"time"
 
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Session is one client connection's way into the cluster: one group at a time.
-// It is not safe for concurrent use; make one per connection.
+// Session executes the groups of one client connection, one group at a time. It
+// is not safe for concurrent use.
 type Session struct {
 	node *Node
 	call call
 	buf  []byte
 
-	wait   *wait  // the present one: see Block
-	origin uint64 // whose it is
+	wait   *wait  // the current wait: see Block
+	origin uint64 // id of the connection that waits
 }
 
-// call is a group on its way. Its owner waits on done and touches nothing else
-// until then.
+// call is a group that is being executed. Its owner, the goroutine of its
+// Session, waits on done and must not access any other field until then.
 type call struct {
-	gateway *gateway
+	forwarder *forwarder
 
 	body []byte
 	slow bool
-	// trial asks for a trial of the group in place of a read: see trial.go.
-	trial bool
-	done  chan struct{} // capacity 1: one token a group
+	// dryRun requests a dry run of the group instead of a read: see dryrun.go.
+	dryRun bool
+	done   chan struct{} // capacity 1: one token for each group
 
 	reply []byte
 	err   error
-	// early, unless nil, is called with the replies before the owner is told: see
-	// gateway.answer.
+	// early, if not nil, is called with the replies before the owner is woken:
+	// see answer.
 	early func(replies []byte)
-	// ready asks the owner to run the read itself, at the office's now.
-	ready *office
+	// ready, if not nil, asks the owner to run the read itself, on this
+	// leadership and at the lease clock now.
+	ready *leadership
 
-	// first and last are the numbers that the session's groups got since Do began:
-	// a group that is run in pieces gets several. 0 for none.
+	// first and last are the numbers that the session's groups have received
+	// since Do began. A group that is executed in pieces receives several. Both
+	// are 0 if it has received none.
 	first, last uint64
 
-	now   int64 // lease clock for the read, with ready
-	since int64 // gateway.coarse when the call was made
+	now   int64  // lease clock for the read; valid with ready or at
+	index uint64 // log index that the read must see at least; valid with ready
+	// front, if not nil, allows a read to return only the first part of its
+	// replies.
+	front *fsm.Front
+	// at, if not 0, asks the owner to run the read on this node's state
+	// machine, once it has applied this log index: see readHere.
+	at    uint64
+	since int64 // forwarder.coarse when the call was made
 }
 
 func (c *call) finish(reply []byte, err error) {
@@ -52,21 +61,25 @@ func (c *call) finish(reply []byte, err error) {
 
 // NewSession returns a session for a connection.
 func (n *Node) NewSession() *Session {
-	return &Session{node: n, call: call{gateway: n.gateway, done: make(chan struct{}, 1)}}
+	return &Session{node: n, call: call{forwarder: n.forwarder, done: make(chan struct{}, 1)}}
 }
 
-// Do runs a group and returns its replies, valid until the next Do. It blocks
-// until the outcome is known, or known to be unknown: the error, if any, is an
-// OutcomeError. The group must not change meanwhile. Reads are linearizable, unless
-// local is set: then they see this node's state, however old it is.
+// Do executes a group and returns its replies, which are valid until the next
+// Do. It blocks until the outcome is known, or until it is clear that the
+// outcome stays unknown. A non-nil error is an OutcomeError. The group must not
+// change until Do returns. Reads are linearizable, unless local is set: then
+// they see this node's state, which may be old.
 //
-// early, unless nil, is called once with the replies of a group that writes, before
-// Do returns the same, if there is no error. It runs on a goroutine that answers
-// other connections next, and must not block.
+// If early is not nil, Do calls it at most once, with the replies of a group
+// that writes, before it returns the same replies without an error. early runs
+// on a goroutine that then answers other connections, so it must not block.
 func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	c := &s.call
 	c.body, c.slow, c.reply, c.err, c.ready, c.early = g.Bytes(), g.Slow, nil, nil, nil, nil
-	c.first, c.last = 0, 0
+	c.first, c.last, c.front, c.at = 0, 0, g.Front, 0
+	if g.Front != nil {
+		*g.Front = fsm.Front{Most: g.Front.Most}
+	}
 	if g.Feature > 0 && s.node.FeatureVersion(g.Feature) < g.Feature {
 		return nil, ErrFeature
 	}
@@ -75,11 +88,11 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		if !errors.Is(err, fsm.ErrUnlogged) {
 			return reply, readFailed(err)
 		}
-		c.reply, c.err = nil, nil
+		c.reply, c.err, c.front = nil, nil, nil
 	} else {
 		c.early = early
 	}
-	s.node.gateway.write(c)
+	s.node.forwarder.write(c)
 	<-c.done
 	if c.err == nil && fsm.TooLong(c.reply) {
 		return s.inPieces()
@@ -87,42 +100,98 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	return c.reply, c.err
 }
 
-// Sent returns the numbers of the first and the last group that the last Do sent
-// through the log; they differ if it ran its group in pieces. Both are 0 if it sent
-// none.
+// Sent returns the numbers of the first and the last group that the last Do
+// sent through the log. They differ if Do executed its group in pieces. Both
+// are 0 if Do sent no group.
 func (s *Session) Sent() (first, last uint64) { return s.call.first, s.call.last }
 
-// read runs the group of the call as a read.
+// read executes the call's group as a read.
 func (s *Session) read(local bool) ([]byte, error) {
 	c := &s.call
-	if local || seeded.On(seeded.StaleRead) {
+	if local {
 		n := s.node
-		reply, _, err := n.machine.read(s.buf[:0], c.slow, fsm.ReadRequest{Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts})
+		// The read must see everything that this connection has seen before.
+		run := readRun{
+			req: fsm.ReadRequest{
+				Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+			},
+			index: n.machine.applied.Load(), done: n.ctx.Done(), who: workerOf(n.session, c.body),
+		}
+		reply, _, err := n.reads.read(s.buf[:0], run)
+		if errors.Is(err, errSlotLost) {
+			err = ErrClosed
+		}
 		s.keep(reply)
 		return reply, err
 	}
 	for {
-		s.node.gateway.read(c)
+		c.front.Reset() // discard the state of an earlier attempt: this reply may be complete
+		s.node.forwarder.read(c)
 		<-c.done
+		if c.at > 0 && c.err == nil {
+			reply, expiryPending, err := s.readHere()
+			if err == nil && expiryPending {
+				continue // the leader commits a clock entry
+			}
+			return reply, err
+		}
 		if c.err != nil || c.ready == nil {
 			return c.reply, c.err
 		}
-		o := c.ready
+		ld := c.ready
 		c.ready = nil
-		reply, overdue, err := o.runRead(s.buf[:0], c, c.now)
+		reply, expiryPending, err := ld.runRead(s.buf[:0], c, c.now, s.node.session)
 		s.keep(reply)
-		if err != nil || !overdue {
+		// The leadership has closed, so ask the next leader.
+		if errors.Is(err, errSlotLost) {
+			continue
+		}
+		if err != nil || !expiryPending {
 			return reply, err
 		}
-		// The answer hangs on a key whose time is over, but no entry says so
-		// yet: commit a tick, then read again. If the office closes meanwhile
-		// the read simply starts over at the next leader.
-		o.tick(func() { c.done <- struct{}{} })
+		// The reply depends on an expired key whose expiry is not committed
+		// yet. Commit a clock entry, then read again. If the leadership closes
+		// meanwhile, the read starts over at the next leader.
+		ld.awaitClockEntry(func() { c.done <- struct{}{} })
 		<-c.done
 	}
 }
 
-// keep holds on to a reply buffer of moderate size for the next read.
+// readHere runs a read with large replies on this node's state machine, once it
+// has applied the log index that the leader had when it confirmed the read.
+// This way the leader does not send large replies for the clients of other
+// nodes, and those nodes need not hold replies that their clients are slow to
+// receive.
+func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
+	c, n := &s.call, s.node
+	at := c.at
+	c.at = 0
+	ready := make(chan bool, 1)
+	n.machine.whenApplied(at, func(ok bool) { ready <- ok })
+	t := time.NewTimer(n.cfg.Options.ResolveWait)
+	defer t.Stop()
+	select {
+	case ok := <-ready:
+		if !ok {
+			return nil, false, ErrClosed
+		}
+	case <-t.C:
+		return nil, false, ErrBehind
+	}
+	req := fsm.ReadRequest{
+		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: n.seed(),
+		Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+	}
+	run := readRun{req: req, index: at, done: n.ctx.Done(), who: workerOf(n.session, c.body)}
+	reply, expiryPending, err = n.reads.read(s.buf[:0], run)
+	if errors.Is(err, errSlotLost) {
+		err = ErrClosed
+	}
+	s.keep(reply)
+	return reply, expiryPending, err
+}
+
+// keep stores a reply buffer of up to 16 KiB for the next read.
 func (s *Session) keep(buf []byte) {
 	if cap(buf) <= 16<<10 {
 		s.buf = buf

@@ -1,13 +1,24 @@
 package cluster
 
-// changeLock is held while a change of the members is checked and made, which may
-// take seconds. It is a channel and not a sync.Mutex because the virtual time of the
-// simulator stands still while a goroutine waits for a mutex, and so would the
-// change that it waits for.
+import "context"
+
+// changeLock is held while a change of the members is checked and made, which
+// may take seconds. It is a channel and not a sync.Mutex because of the
+// simulator: its virtual time does not advance while a goroutine waits for a
+// mutex, so the change that holds the lock would never end.
 type changeLock chan struct{}
 
 func newChangeLock() changeLock { return make(changeLock, 1) }
 
-func (l changeLock) Lock() { l <- struct{}{} }
+// lock acquires the lock. It returns errChanging if ctx ends first, because
+// then another change of the members is still under way.
+func (l changeLock) lock(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errChanging
+	}
+}
 
-func (l changeLock) Unlock() { <-l }
+func (l changeLock) unlock() { <-l }

@@ -6,24 +6,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is where a node's time comes from; tests put their own in its place.
+// Clock is a node's source of time. Tests replace it.
 type Clock interface {
-	// Mono is time since an arbitrary moment. It never goes back and does not
-	// follow the wall clock.
+	// Mono returns the time since an arbitrary moment. It never goes back and
+	// does not follow changes of the wall clock.
 	Mono() time.Duration
-	// Wall is the wall clock.
+	// Wall returns the wall clock.
 	Wall() time.Time
 }
 
-// systemClock reads CLOCK_BOOTTIME, which unlike Go's own monotonic clock goes
-// on while the machine is suspended: leases would otherwise run long by the
-// time asleep. Undercounting would still be safe.
+// systemClock is the system's clock. Mono reads CLOCK_BOOTTIME, which unlike
+// Go's own monotonic clock advances while the machine is suspended. Without
+// that, leases would last longer by the time that the machine was suspended,
+// which would still be safe.
 type systemClock struct{}
 
 func (systemClock) Mono() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("cluster: CLOCK_BOOTTIME: " + err.Error()) // Linux has it since 2.6.39
+		panic("cluster: CLOCK_BOOTTIME: " + err.Error()) // available since Linux 2.6.39
 	}
 	return time.Duration(ts.Nano())
 }

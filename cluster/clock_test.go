@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// advance moves the monotonic clocks of nodes, all if none are given.
+// advance moves the monotonic clocks of the given nodes, or of all nodes.
 func (c *testCluster) advance(d time.Duration, ids ...string) {
 	if len(ids) == 0 {
 		ids = c.ids()
@@ -18,7 +18,8 @@ func (c *testCluster) advance(d time.Duration, ids ...string) {
 		c.members[id].clock.advance(d)
 	}
 	for _, id := range ids {
-		// Whoever asks while a gateway has not noticed has waited for ever, in its eyes.
+		// A forwarder that has not swept yet would consider a new call to be as
+		// old as the step.
 		if n := c.members[id].running(); n != nil {
 			now := c.members[id].clock.Mono()
 			eventually(c.t, id+" to notice the time", func() bool { return n.Swept() >= now })
@@ -26,13 +27,15 @@ func (c *testCluster) advance(d time.Duration, ids ...string) {
 	}
 }
 
-// A TTL never runs short, through any number of leaders, and runs long by a
-// bounded amount.
+// Through any number of leaders, a TTL is never shortened, and it is extended
+// by a bounded amount only.
 func TestTTL_ThroughLeaders(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	cl := c.client("n2")
-	granted := time.Now() // before the request: what the clocks count from here on is a little more than the TTL's life
+	// Taken before the request, so the lock has lived a little less than the
+	// time since.
+	granted := time.Now()
 	var moved time.Duration
 	lived := func() time.Duration { return time.Since(granted) + moved }
 	cl.want(t, ok, "SET", "lock", "me", "PX", "5000")
@@ -56,7 +59,7 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 			t.Fatalf("lock of 5 s is gone after %v", lived())
 		}
 	}
-	// One office that lasts, and 5 s of its clock: gone for certain.
+	// One leadership that lasts for 5 s of its clock: the key must be gone.
 	leader := c.leader()
 	c.client(leader).want(t, ok, "SET", "other", "x")
 	c.advance(5100*time.Millisecond, leader)
@@ -66,16 +69,17 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 	c.caughtUp()
 }
 
-// Only the clock of the office counts, and a read that meets an overdue key
-// commits its end before it answers.
-func TestTTL_OverdueReadCommits(t *testing.T) {
+// Only the clock of the leadership counts. A read that meets an expired key
+// whose expiry is not committed commits the expiry before it answers.
+func TestTTL_ReadOfPendingExpiryCommits(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections, func(o *cluster.Options) {
-		// No ticks but those of reads. The office looks at its rounds as rarely:
-		// no answer may get lost here.
-		o.ExpireEvery, o.TickEvery = time.Hour, time.Hour
+		// Only reads cause clock entries here. The leadership checks its rounds
+		// as rarely, so no confirmation may be lost.
+		o.ExpireEvery, o.ClockEntryEvery = time.Hour, time.Hour
 	})
 	c.transfer("n1")
+	c.quiet()
 	for _, reader := range []string{"n1", "n2"} {
 		cl := c.client(reader)
 		cl.want(t, ok, "SET", "k", "v", "PX", "60000")
@@ -86,10 +90,10 @@ func TestTTL_OverdueReadCommits(t *testing.T) {
 		expired := stats(c.node("n1")).Expired
 		cl.want(t, absent, "GET", "k")
 		if got := c.node("n1").Status().Commit; got != before+1 {
-			t.Errorf("read of an overdue key through %s: log went from %d to %d, want one entry more", reader, before, got)
+			t.Errorf("read of an expired key through %s: log went from %d to %d, want one entry more", reader, before, got)
 		}
 		if got := stats(c.node("n1")).Expired; got != expired+1 {
-			t.Errorf("read of an overdue key through %s expired %d keys", reader, got-expired)
+			t.Errorf("read of an expired key through %s expired %d keys", reader, got-expired)
 		}
 		cl.want(t, absent, "GET", "k")
 		if got := c.node("n1").Status().Commit; got != before+1 {
@@ -103,7 +107,7 @@ func stats(n *cluster.Node) (s fsm.Stats) {
 	return s
 }
 
-// Without anybody reading, a key goes when it is due.
+// A key expires when it is due, even if no client reads it.
 func TestTTL_ExpiresByItself(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -113,17 +117,17 @@ func TestTTL_ExpiresByItself(t *testing.T) {
 	for _, id := range c.ids() {
 		eventually(t, id+" to expire the key", func() bool { return stats(c.node(id)).Expired == 1 })
 	}
-	// Without TTLs there is nothing to tick for.
-	eventually(t, "the ticks to end", func() bool {
+	// Without TTLs, no clock entries are needed.
+	eventually(t, "the clock entries to end", func() bool {
 		before := c.node("n1").Status().Commit
 		during(5 * testOptions().ExpireEvery)
 		return c.node("n1").Status().Commit == before
 	})
 }
 
-// A leader that is cut off lets time pass that does not count: it can neither
-// show its keys nor declare them gone.
-func TestTTL_IsolatedOfficeDoesNotCount(t *testing.T) {
+// Time that passes at a leader that is cut off does not count. Such a leader
+// can neither return its keys nor report that they are gone.
+func TestTTL_IsolatedLeaderDoesNotCount(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 500 * time.Millisecond })
 	old := c.leader()
@@ -132,7 +136,7 @@ func TestTTL_IsolatedOfficeDoesNotCount(t *testing.T) {
 	c.isolate(old)
 	c.advance(2*time.Minute, old)
 	if reply, err := cl.do("GET", "lock"); err == nil {
-		t.Fatalf("a leader without a majority answered %q for an overdue key", reply)
+		t.Fatalf("a leader without a majority answered %q for an expired key", reply)
 	}
 	c.leader(c.others(old)...)
 	c.client(c.others(old)[0]).want(t, bulk("me"), "GET", "lock")
@@ -146,7 +150,7 @@ func TestTTL_IsolatedOfficeDoesNotCount(t *testing.T) {
 
 func TestTTL_WallClockJumps(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3, slowElections) // the one with the wrong clock has to lead all the while
+	c := start(t, 3, slowElections) // the node with the wrong clock must lead all the time
 	c.client("n1").want(t, ok, "SET", "lock", "me", "PX", "600000")
 	for i, jump := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour} {
 		id := c.ids()[i]
@@ -156,7 +160,7 @@ func TestTTL_WallClockJumps(t *testing.T) {
 		if left < 500_000 || left > 600_000 {
 			t.Fatalf("wall clock of the leader off by %v: %d ms left of 10 minutes", jump, left)
 		}
-		// It does move what is given as a date.
+		// Times that are given as dates do follow the wall clock.
 		date := time.Now().Add(jump).Add(100 * time.Second).Unix()
 		c.client("n2").want(t, ok, "SET", "dated", "x", "EXAT", strconv.FormatInt(date, 10))
 		if left := c.client("n3").number(t, "PTTL", "dated"); left < 50_000 || left > 101_000 {
@@ -165,7 +169,7 @@ func TestTTL_WallClockJumps(t *testing.T) {
 	}
 }
 
-// A clock source that went mad must not let everything expire.
+// A broken clock source must not make all keys expire.
 func TestTTL_MonotonicClockJumps(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections)
@@ -173,7 +177,7 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	cl := c.client(leader)
 	const alarm = "lease clock jumped"
 
-	// Idle for an hour without a TTL anywhere: nothing is wrong.
+	// An idle hour without any TTL is not an error.
 	cl.want(t, ok, "SET", "k", "v")
 	c.advance(time.Hour)
 	cl.want(t, ok, "SET", "k", "w")
@@ -192,12 +196,13 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	if n := c.log.count(alarm); n != 1 {
 		t.Errorf("%d alarms for one jump, want 1", n)
 	}
-	// The office goes on from there.
+	// The leadership's clock continues from there.
 	c.advance(10*time.Second, leader)
 	if next := cl.number(t, "PTTL", "long"); next > left-9_900 || next < left-60_000 {
 		t.Errorf("10 s later %d ms are left, %d before", next, left)
 	}
-	// Its successor does not inherit the jump, nor what has passed since the last entry.
+	// The next leader inherits neither the jump nor the time since the last
+	// entry.
 	to := c.others(leader)[0]
 	c.transfer(to)
 	if next := cl.number(t, "PTTL", "long"); next < left-120_000 || next > left+10_000 {
@@ -205,13 +210,14 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	}
 }
 
-// Time without a cluster does not count, and what was left is still there.
+// While the whole cluster is down, no time counts, and the remaining TTL is
+// kept.
 func TestTTL_WholeClusterRestart(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.client("n1").want(t, ok, "SET", "lock", "me", "PX", "60000")
 	c.advance(20 * time.Second)
-	eventually(t, "a tick", func() bool {
+	eventually(t, "a clock entry", func() bool {
 		var lease int64
 		c.node(c.leader()).View(func(m *fsm.Machine) { lease = m.Clock().Lease })
 		return time.Duration(lease) > 19*time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// A leader that hands over costs its clients a pause and nothing else.
+// When a leader hands over, its clients notice a pause and nothing else.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -19,9 +19,9 @@ func TestHandOver(t *testing.T) {
 		l.progress(50)
 		leader := c.leader()
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		// The node's own clients go on meanwhile; the last of their groups must
-		// have an outcome in the end.
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+		// The node's own clients continue meanwhile. The last of their groups
+		// must get an outcome.
 		n := c.members[leader].take()
 		term := n.Status().Term
 		n.HandOver(ctx)
@@ -34,7 +34,7 @@ func TestHandOver(t *testing.T) {
 		} else {
 			t.Logf("handed over in %v", took)
 		}
-		if st := n.Status(); st.Role == "leader" && st.Term == term { // elected anew it may have been
+		if st := n.Status(); st.Role == "leader" && st.Term == term { // it may have been elected again
 			t.Error("still leads")
 		}
 		if err := n.Close(); err != nil {
@@ -50,7 +50,7 @@ func TestHandOver(t *testing.T) {
 	c.caughtUp()
 }
 
-// HandOver gives up when its context ends, also without anybody to hand over to.
+// HandOver returns when its context ends, even if no other node can take over.
 func TestHandOver_NobodyThere(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -73,8 +73,8 @@ func TestHandOver_NobodyThere(t *testing.T) {
 	}
 }
 
-// Close comes at any moment: while forming, while an office opens, under load.
-// It returns, and every request gets an end.
+// Close may be called at any time: while the cluster forms, while a leadership
+// opens, under load. It returns, and every request ends.
 func TestClose_AnyTime(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -118,7 +118,7 @@ func TestClose_AnyTime(t *testing.T) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Fatal("requests to closed nodes have no end")
 		}
 	}

@@ -18,67 +18,72 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Config is what a node is started with.
+// Config is the configuration of a node.
 type Config struct {
-	// NodeID names the node for good; it is part of the data directory.
+	// NodeID is the node's permanent name. The data directory contains it.
 	NodeID string
-	// DataDir holds log, votes, snapshots and the node's identity. One process
-	// at a time may use it.
+	// DataDir holds the log, votes, snapshots and the node's identity. Only one
+	// process at a time may use it.
 	DataDir string
-	// PeerAddr is where the node listens for other nodes, AdvertisePeerAddr
-	// what it tells them ("" for PeerAddr); the latter may be a DNS name.
+	// PeerAddr is the address on which the node listens for other nodes.
+	// AdvertisePeerAddr is the address that it sends to them ("" for PeerAddr);
+	// it may contain a DNS name.
 	PeerAddr, AdvertisePeerAddr string
 	// ClientAddr, SentinelAddr ("" for none) and HTTPAddr are advertised in the
-	// status of the node, and so is RunID, which names this run of the process.
+	// node's status, and so is RunID, which identifies this run of the process.
 	ClientAddr, SentinelAddr, HTTPAddr, RunID string
-	// Peers are the nodes that form the cluster, by id, with their advertised
-	// addresses; this node's own is among them. After the cluster has formed,
-	// membership is in the log, and Peers only overrides addresses.
+	// Peers are the nodes that form the cluster, in the order of their ids,
+	// with their advertised addresses. This node must be one of them. After the
+	// cluster has formed, the log contains the members, and Peers only
+	// overrides their addresses.
 	Peers []Peer
-	// Secret is the secret by which the nodes of the cluster recognize each other:
-	// see rpc.Config. Nil for none, and then the peer port trusts whoever reaches it.
+	// Secret is the secret by which the nodes of the cluster authenticate each
+	// other: see rpc.Config. If it is nil, the peer port trusts every host that
+	// can reach it.
 	Secret []byte
-	// SecretOptional lets nodes without a secret in too.
+	// SecretOptional also accepts nodes without a secret.
 	SecretOptional bool
 	// LogStore is "wal" or "boltdb".
 	LogStore string
-	// Version is the program's version, for status.
+	// Version is the program's version, for the status.
 	Version string
-	// Features is the highest feature version that the node claims to know, 0 for
-	// fsm.MaxFeatures. Tests make a node of an older program with it: one that
-	// stops where that program would stop, and below fsm.FeatureMend one that
-	// reports no feature version and sets it with each TermStart.
+	// Features is the highest feature version that the node claims to know, or
+	// 0 for fsm.MaxFeatures. Tests use it to simulate an older program. Such a
+	// node stops at the entries at which that program would stop. If Features
+	// is below fsm.FeatureMend, the node also reports no feature version and
+	// sets it with each TermStart.
 	Features int
 
 	Options Options
 
-	// Scripts interprets Lua scripts; nil for a program that has no interpreter:
-	// then only the scripts that the machine knows by their SHA1 can be run.
+	// Scripts interprets Lua scripts. If it is nil, only the scripts that the
+	// state machine recognizes by their SHA1 can be run.
 	Scripts fsm.ScriptRunner
 
-	// Catalog has all commands of the client port, for redis.acl_check_cmd; nil for
-	// those that scripts can call.
+	// Catalog contains all commands of the client port, for
+	// redis.acl_check_cmd. If it is nil, that function knows only the commands
+	// that scripts can call.
 	Catalog *acl.Catalog
-	// ScriptRules says why scripts that this node runs may not call a command, as
-	// fsm.ScriptRules does; nil if they may call all.
+	// ScriptRules returns why scripts on this node may not call a command, as
+	// fsm.ScriptRules does. If it is nil, scripts may call all commands.
 	ScriptRules func(cmd *fsm.Command, args [][]byte) string
 
 	Logger hclog.Logger
-	// Fatal is called when the node can no longer do its work: a failing or
-	// stalled disk, a state machine that stopped. The process must exit, so that
-	// another node leads. It must not return in production.
+	// Fatal is called when the node cannot continue: its disk fails or stalls,
+	// or its state machine has stopped. Fatal must end the process, so that
+	// another node becomes leader. In production it must not return.
 	Fatal func(error)
 
-	// Clock, PeerListener, PeerDialer and OpenStores replace the system's clock,
-	// network and disk in tests and fault harnesses.
+	// Clock, PeerListener, PeerDialer and OpenStores replace the system's
+	// clock, network and disk in tests and fault harnesses.
 	Clock        Clock
 	PeerListener net.Listener
 	PeerDialer   func(ctx context.Context, addr string) (net.Conn, error)
 	OpenStores   func(storage.Config) (Stores, error)
 }
 
-// Stores is what a node keeps its data in: storage.Stores, whose methods say
-// what they promise.
+// Stores is the storage of a node. storage.Stores implements it and documents
+// what the methods guarantee.
 type Stores interface {
 	Log() raft.LogStore
 	Stable() raft.StableStore
@@ -105,66 +110,86 @@ type Peer struct {
 	Addr string
 }
 
-// Options are the node's timings and sizes. DefaultOptions sets them all.
+// Options are the node's timings and sizes. DefaultOptions sets all of them.
 type Options struct {
-	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// stands for election (and up to as much again). Failover after a loss of
-	// the network takes 1 to 2 of them. It must stay well above the slowest
-	// fsync of a healthy disk, because heartbeats wait for it.
+	// HeartbeatTimeout is the minimum time that a follower waits for its leader
+	// before it campaigns; the maximum is twice as long. Failover after a loss
+	// of the network takes 1 to 2 of them. It must stay well above the slowest
+	// fsync of a healthy disk, because heartbeats wait for fsyncs.
 	HeartbeatTimeout time.Duration
-	// LeaseTimeout is how long a leader goes on without a majority before it
-	// steps down; at most HeartbeatTimeout.
+	// LeaseTimeout is how long a leader continues without a majority before it
+	// steps down. It must be at most HeartbeatTimeout.
 	LeaseTimeout time.Duration
-	// CommitTimeout is how long a leader may wait before it tells followers of
-	// a commit when nothing else is to be sent.
+	// CommitTimeout is how long a leader may wait before it sends a new commit
+	// index to the followers when it has nothing else to send.
 	CommitTimeout time.Duration
 	// StallTimeout is how long a disk write may take before the process ends.
 	StallTimeout time.Duration
 
-	// Window is how many entries may be on their way through the log.
+	// Window is how many entries may be in flight in the log at a time.
 	Window int
-	// MaxEntryBytes and MaxEntryGroups close an entry. A single larger group
-	// still gets an entry of its own.
+	// MaxEntryBytes and MaxEntryGroups limit the size of an entry. A single
+	// group that is larger still gets its own entry.
 	MaxEntryBytes, MaxEntryGroups int
+	// EntryWork closes an entry: about how long applying it may take. A single command
+	// or transaction that takes longer gets an entry of its own, up to MaxWriteTime,
+	// and is refused beyond. Both are counted in steps, so they do not depend on the
+	// load of the machine: see fsm.StepNanos.
+	EntryWork, MaxWriteTime time.Duration
 
-	// LeaderWait is how long a group waits for a leader before it is refused as
-	// not executed.
+	// LeaderWait is how long a group waits for a leader before it fails as not
+	// executed.
 	LeaderWait time.Duration
-	// ResolveWait is how long the fate of a group that was sent may stay open
-	// before its client is told that it is unknown.
+	// ResolveWait is how long the outcome of a sent group may stay open before
+	// its client is answered that the outcome is unknown.
 	ResolveWait time.Duration
-	// RelinkEvery and DialTimeout pace the attempts to reach the leader.
+	// RelinkEvery is the time between attempts to connect to the leader, and
+	// DialTimeout is the time limit of an attempt.
 	RelinkEvery, DialTimeout time.Duration
-	// ConfirmRetry is how long a read round waits before it asks again.
+	// ConfirmRetry is how long a ReadIndex round waits for confirmations before
+	// it asks for them again.
 	ConfirmRetry time.Duration
 
-	// ExpireEvery is how often the leader looks for keys that are due, and
-	// TickEvery how far the logged clock may fall behind while any key has a
-	// TTL: what a failover may add to a TTL.
-	ExpireEvery, TickEvery time.Duration
+	// ExpireEvery is how often the leader looks for expired keys.
+	// ClockEntryEvery is how far the logged clock may fall behind while any key
+	// has a TTL, which is also the most that a failover may add to a TTL.
+	ExpireEvery, ClockEntryEvery time.Duration
 
-	// ScriptTime bounds one script. One that takes longer than ScriptMoment is
-	// tried out beside the log before it may hold up the writes of others.
-	ScriptTime, ScriptMoment time.Duration
+	// ScriptTime is the time limit of one script. A script that takes longer
+	// than BriefScriptTime first gets a dry run beside the log, before it may
+	// delay the writes of other clients.
+	ScriptTime, BriefScriptTime time.Duration
 
-	// WaiterGrace is how long a node may have no way to the leader before its
-	// clients' waits in blocking commands are forgotten. Until then elements wait
-	// with them. A node that lives lets its clients wait again, behind the others.
-	// Replies that were served before stay: see fsm.HoldEnd.
+	// QuickRead is how long a group that only reads may delay the entries of
+	// the log. A group that takes longer runs as a slow read.
+	QuickRead time.Duration
+	// SlowReadWait is how long a slow read waits for a slot, and SlowReadTime
+	// is how long it may run. SlowReadMemory bounds the bytes of intermediate
+	// results and replies of all slow reads of the node.
+	SlowReadWait, SlowReadTime time.Duration
+	SlowReadMemory             int64
+
+	// WaiterGrace is how long a node may be disconnected from the leader before
+	// the waiters of its clients in blocking commands are removed. Until then,
+	// elements are kept for them. A node that is alive adds its clients'
+	// waiters again, behind the others. Replies that were served before are
+	// kept: see fsm.HoldEnd.
 	WaiterGrace time.Duration
 
-	// SnapshotBytes of log make a snapshot due, TrailingBytes of it are kept
-	// for followers that are a little behind.
+	// SnapshotBytes is the size of the log, in bytes, at which a snapshot is
+	// taken. TrailingBytes of the log are kept for followers that are slightly
+	// behind.
 	SnapshotBytes, TrailingBytes int64
-	// SegmentBytes is the size of the files of a raft-wal log; 0 for the default
-	// of cluster/storage.
+	// SegmentBytes is the size of the files of a raft-wal log, or 0 for the
+	// default of cluster/storage.
 	SegmentBytes int
-	// FastFailover lets a node stand for election at once when its leader's
-	// process is seen to be gone (connection closed and port refused).
+	// FastFailover lets a node campaign at once when its leader's process has
+	// ended, that is, when the connection is closed and the port refuses new
+	// ones.
 	FastFailover bool
 }
 
-// DefaultOptions are those for a local network and solid-state disks.
+// DefaultOptions returns the options for a local network and solid-state disks.
 func DefaultOptions() Options {
 	return Options{
 		HeartbeatTimeout: 500 * time.Millisecond,
@@ -174,15 +199,21 @@ func DefaultOptions() Options {
 		Window:           1,
 		MaxEntryBytes:    256 << 10,
 		MaxEntryGroups:   4096,
+		EntryWork:        4 * time.Millisecond,
+		MaxWriteTime:     time.Second,
 		LeaderWait:       5 * time.Second,
 		ResolveWait:      30 * time.Second,
 		RelinkEvery:      20 * time.Millisecond,
 		DialTimeout:      time.Second,
 		ConfirmRetry:     20 * time.Millisecond,
 		ExpireEvery:      50 * time.Millisecond,
-		TickEvery:        2 * time.Second,
+		ClockEntryEvery:  2 * time.Second,
 		ScriptTime:       500 * time.Millisecond,
-		ScriptMoment:     10 * time.Millisecond,
+		BriefScriptTime:  10 * time.Millisecond,
+		QuickRead:        500 * time.Microsecond,
+		SlowReadWait:     5 * time.Second,
+		SlowReadTime:     10 * time.Second,
+		SlowReadMemory:   256 << 20,
 		WaiterGrace:      time.Second,
 		SnapshotBytes:    128 << 20,
 		TrailingBytes:    16 << 20,
@@ -190,7 +221,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// ParsePeers reads "n1=host:port,n2=host:port".
+// ParsePeers parses a list of the form "n1=host:port,n2=host:port", and returns
+// the peers in the order of their ids.
 func ParsePeers(s string) ([]Peer, error) {
 	var peers []Peer
 	seen := make(map[string]bool)
@@ -206,7 +238,7 @@ func ParsePeers(s string) ([]Peer, error) {
 			return nil, fmt.Errorf("--peers: address of %s: %w", id, err)
 		}
 		if seen[id] {
-			return nil, fmt.Errorf("--peers: %s stands there twice", id)
+			return nil, fmt.Errorf("--peers: %s is listed twice", id)
 		}
 		seen[id] = true
 		peers = append(peers, Peer{ID: id, Addr: addr})
@@ -215,7 +247,8 @@ func ParsePeers(s string) ([]Peer, error) {
 	return peers, nil
 }
 
-// dialable returns the host of an address that others are to connect to.
+// dialable checks an address to which other nodes are to connect, and returns
+// its host.
 func dialable(addr string) (host string, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -227,8 +260,8 @@ func dialable(addr string) (host string, err error) {
 	return host, nil
 }
 
-// Validate names the first setting that cannot work, and fills in those that
-// follow from others.
+// Validate returns an error for the first invalid setting, and fills in the
+// settings that have defaults.
 func (c *Config) Validate() error {
 	if c.NodeID == "" {
 		return errors.New("--node-id is missing")
@@ -258,11 +291,18 @@ func (c *Config) Validate() error {
 	o := &c.Options
 	switch {
 	case o.LeaseTimeout > o.HeartbeatTimeout:
-		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v", o.LeaseTimeout, o.HeartbeatTimeout)
+		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v",
+			o.LeaseTimeout, o.HeartbeatTimeout)
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
-	case o.ScriptTime <= 0 || o.ScriptMoment <= 0:
-		return fmt.Errorf("script time is %v, moment %v: both must be more than 0", o.ScriptTime, o.ScriptMoment)
+	case o.EntryWork < fsm.StepNanos || o.MaxWriteTime < o.EntryWork:
+		return fmt.Errorf("work of an entry is %v, of one command %v: the first must be more than 0, the second no less", o.EntryWork, o.MaxWriteTime)
+	case o.ScriptTime <= 0 || o.BriefScriptTime <= 0:
+		return fmt.Errorf("script time is %v, script budget without a dry run is %v: both must be more than 0",
+			o.ScriptTime, o.BriefScriptTime)
+	case o.QuickRead <= 0 || o.SlowReadWait <= 0 || o.SlowReadTime <= 0 || o.SlowReadMemory <= 0:
+		return fmt.Errorf("quick reads have %v, slow reads wait %v and have %v and %d bytes: all must be more than 0",
+			o.QuickRead, o.SlowReadWait, o.SlowReadTime, o.SlowReadMemory)
 	}
 	if c.Features == 0 {
 		c.Features = fsm.MaxFeatures
@@ -279,13 +319,13 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// checkNodeID checks the name of a node.
+// checkNodeID returns an error if id cannot be the id of a node.
 func checkNodeID(id string) error {
 	switch {
 	case id == "":
 		return errors.New("a node's id is empty")
 	case strings.ContainsAny(id, " \t\r\n,=/"):
-		return fmt.Errorf("%q holds a blank or one of , = /", id)
+		return fmt.Errorf("%q contains whitespace or one of the characters , = /", id)
 	case len(id) > 64:
 		return errors.New("a node's id is longer than 64 bytes")
 	}
@@ -301,16 +341,19 @@ func (c *Config) peer(id string) (Peer, bool) {
 	return Peer{}, false
 }
 
-// raftConfig is raft's own configuration. What it sets differently from raft's
-// defaults it does for a reason:
+// raftConfig returns the configuration of raft. It differs from raft's defaults
+// for these reasons:
 //
-//   - heartbeat, election and lease timeouts are shorter, for a shorter gap;
-//   - CommitTimeout 5 ms (50): followers learn of commits with the next append;
-//   - MaxAppendEntries 64: entries hold hundreds of groups each;
-//   - BatchApplyCh off: Apply returns when the entry has been taken;
-//   - ShutdownOnRemove off: a removed node says so and stays, for its operator;
-//   - snapshots are taken by bytes (see snapshots.go), never by raft's own count
-//     of entries.
+//   - The heartbeat, election and lease timeouts are shorter, so that failover
+//     is faster.
+//   - CommitTimeout is 5 ms instead of 50: followers learn of commits with the
+//     next append.
+//   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
+//   - BatchApplyCh is off, so that Apply returns when raft has taken the entry.
+//   - ShutdownOnRemove is off: a removed node keeps running and reports its
+//     removal to its operator.
+//   - Snapshots are taken by the log's bytes (see snapshots.go), not by raft's
+//     count of entries.
 func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(c.NodeID)

@@ -1,48 +1,53 @@
-// Package cluster decides who may run a client's commands, where, and how fresh
-// an answer is. It joins raft, the peer port (package rpc), the data directory
-// (package storage) and the state machine (package fsm) into a Node.
+// Package cluster replicates the state machine and routes clients' commands to
+// the leader. It decides which node runs a command and how recent the state is
+// that a read sees. It joins raft, the peer port (package rpc), the data
+// directory (package storage) and the state machine (package fsm) into a Node.
 //
 // # Life of a write
 //
-// A connection's Session hands a group to the node's gateway. The gateway is
-// the raft session of this node: it gives the group the next number and sends
-// it over its link to the leader's office: directly when this node leads
-// (localLink), over a write stream otherwise (remoteLink, served by
-// writeStream). The office's one proposer stamps everything that has arrived
-// and appends it as one entry, which the backlog writes to the leader's disk while
-// raft sends it to the others. When the machine of the leader has applied the
-// entry, the office hands each session's results to its sink: the gateway, or
-// the stream back to the node they came from. The gateway keeps every group
-// until its reply is there; at a new leader it asks what that has got and sends
-// the rest again. The machine runs nothing twice.
+// A client connection's Session passes a group to the node's forwarder. The
+// forwarder is this node's session in the log. It gives the group the next
+// number and sends it to the leader's leadership over its link: directly when
+// this node leads (localLink), otherwise over a write stream (remoteLink,
+// served by writeStream). The leadership's proposer stamps all groups that have
+// arrived and appends them as one entry. The asynchronous log writer writes the
+// entry to the leader's disk while raft sends it to the followers. When the
+// leader's state machine has applied the entry, the leadership delivers each
+// session's results to the session's result receivers. A result receiver is the
+// leader's own forwarder, or the stream to the node that sent the groups. The
+// forwarder keeps every group until it has the reply. After a change of leader,
+// it asks the new leader which groups have arrived, and sends the others again.
+// The state machine executes no group twice.
 //
 // # Life of a read
 //
-// A group without a write goes to the office's read rounds, over the read
-// stream from other nodes. A round notes the commit index, has a majority
-// confirm the leader's term, waits until the machine has applied that index,
-// and answers every read that waited. A read that meets a key whose time is over
-// by the office's clock, but not yet by the log's, commits a tick first.
+// A group without a write goes to the leadership's ReadIndex rounds. Other
+// nodes send it over the read stream. A round notes the commit index, has a
+// majority confirm the leader's term, waits until the state machine has applied
+// that index, and then answers every read that joined the round. If a read
+// meets a key that has expired by the leadership's clock, but whose expiry is
+// not committed yet, the leader commits a clock entry first.
 //
 // # Time
 //
-// An office is one term of leadership. Its clock starts at the lease clock of
-// its TermStart entry and advances with the time that really passes, a little
-// slowed; see office.now. Nothing else moves the lease clock.
+// A leadership belongs to one term. Its clock starts at the lease clock of its
+// TermStart entry and advances with real elapsed time, minus an allowance for
+// drift: see leadership.now. Nothing else advances the lease clock.
 //
 // # Goroutines
 //
-// Node.run forms or joins the cluster and starts raft, then ends. The node owns
-// and waits for: sweepCalls (ends calls that waited too long), watchLeadership
-// (opens and closes offices), watchLeader (pokes the link on a new leader),
-// keepLinked (the link and, under it, a goroutine per stream of a remoteLink),
-// keepSnapshots, keepMembers (lets caught-up members vote, learns addresses), and the
-// backlog's write, which ends after raft. An
-// office owns propose and keepTime. The mux owns a goroutine per stream served.
+// Node.run forms or joins the cluster, starts raft, and ends. The node owns and
+// waits for these goroutines: sweepCalls (ends calls that have waited too
+// long), watchLeadership (opens and closes leaderships), watchLeader (signals
+// the link when the leader changes), keepLinked (the link and, below it, a
+// goroutine per stream of a remoteLink), keepSnapshots, keepMembers (makes
+// non-voters that have caught up voters, and learns addresses), and
+// asyncWriter.write, which ends after raft. A leadership owns propose and
+// keepTime. The mux owns one goroutine for each stream that it serves.
 //
-// # What a caller owes
+// # Requirements on the caller
 //
-// A Session is used by one goroutine at a time. Config.Fatal must end the
-// process: the node that called it may hold a disk that no longer writes.
-// HandOver comes before Close.
+// A Session must be used by one goroutine at a time. Config.Fatal must end the
+// process, because the node that calls it may have a disk that no longer
+// writes. HandOver must be called before Close.
 package cluster

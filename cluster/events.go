@@ -7,25 +7,26 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Listener is told what the log does on this node, in its order, by one
-// goroutine. It holds up nothing but what comes after it, and must not wait for
-// the network all the same: see maxQueuedEvents.
+// Listener receives the events of the log entries that this node applies, in
+// log order, on one goroutine. A slow Listener delays only its own events. It
+// must still not wait for the network, because the events that may wait for it
+// are limited: see maxQueuedEvents.
 type Listener interface {
-	// Applied is called for an entry that has events of the kinds that Want
-	// asks for. Origin is 0 for those that no connection of this node has
-	// caused. Events that only concern the connection that caused them
-	// (EventTracked) come for connections of this node only.
+	// Applied is called for every entry with events of the kinds that Want
+	// selects. Origin is 0 in events that no connection of this node caused.
+	// Events that only concern the connection that caused them (EventTracked)
+	// are passed on only for connections of this node.
 	Applied(index uint64, events []fsm.Event)
-	// Missed says that events up to index have not been delivered, because a
-	// snapshot took the place of the log, or because the listener was too slow.
+	// Missed reports that events up to index have not been delivered, because a
+	// snapshot replaced the log or because the listener was too slow.
 	Missed(index uint64, why string)
 }
 
-// What may wait for the listener, in estimated bytes, before it is told that it
-// has missed events.
+// maxQueuedEvents is how many bytes of events, estimated, may wait for the
+// listener. When there are more, they are dropped and Missed is called.
 const maxQueuedEvents = 64 << 20
 
-// eventQueue carries events from raft's FSM goroutine, which must not wait, to
+// eventQueue passes events from raft's FSM goroutine, which must not wait, to
 // the listener.
 type eventQueue struct {
 	self  fsm.SessionID // set before raft starts
@@ -34,30 +35,31 @@ type eventQueue struct {
 	mu      sync.Mutex
 	entries []entryEvents
 	bytes   int
-	closed  bool // nobody takes anything any more
-	// group is the last group of this node's own session that the machine has
-	// run, and ownMarks are the marks that wait for a later one. ran says where in
-	// the log the last groups are, by number modulo its length.
+	closed  bool // the listener's goroutine has ended, so nothing is delivered
+	// group is the number of the last group of this node's session that the
+	// state machine has executed. ownMarks are the marks that wait for a later
+	// group. ran holds the positions in the log of the last executed groups,
+	// each at its number modulo len(ran).
 	group    uint64
 	ran      [1024]ranGroup
 	ownMarks []ownMark
 }
 
-// ranGroup is a group of this node's session that the machine has run: the
-// position-th group of the entry at a log index.
+// ranGroup is an executed group of this node's session. It was at the given
+// position in the entry at the given log index.
 type ranGroup struct {
 	group, index uint64
 	position     int
 }
 
-// ownMark is a mark that follows the events of a group of this node.
+// ownMark is a mark to be inserted after the events of a group of this node.
 type ownMark struct {
 	group uint64
 	f     func(index uint64, position int)
 }
 
-// entryEvents are the events of one entry, the news that some are missing, or a
-// mark: see mark.
+// entryEvents is an element of the queue: the events of one entry, a note that
+// events are missing, or a mark (see eventQueue.mark).
 type entryEvents struct {
 	index  uint64
 	events []fsm.Event
@@ -69,7 +71,7 @@ func newEventQueue() *eventQueue {
 	return &eventQueue{ready: make(chan struct{}, 1)}
 }
 
-// applied takes the events of an entry.
+// applied adds the events of an applied entry.
 func (q *eventQueue) applied(res *fsm.Result) {
 	keep := res.Events[:0]
 	for _, e := range res.Events {
@@ -95,22 +97,23 @@ func (q *eventQueue) applied(res *fsm.Result) {
 	}
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		// A group that was run before has its old reply.
+		// a group that was executed before only returns its stored reply
 		if g.Seq > q.group && g.Status == fsm.StatusDone && res.Sessions[g.Session] == q.self {
 			q.group = g.Seq
 			q.ran[g.Seq%uint64(len(q.ran))] = ranGroup{g.Seq, res.Index, i}
 		}
 	}
-	q.placeMarksLocked()
+	q.insertMarksLocked()
 	wake := len(q.entries) > 0
 	q.mu.Unlock()
 	if wake {
-		poke(q.ready)
+		signal(q.ready)
 	}
 }
 
-// placeMarksLocked places the marks whose groups the machine has run.
-func (q *eventQueue) placeMarksLocked() {
+// insertMarksLocked inserts the marks whose groups have been executed. mu must
+// be held.
+func (q *eventQueue) insertMarksLocked() {
 	q.ownMarks = slices.DeleteFunc(q.ownMarks, func(m ownMark) bool {
 		if m.group > q.group {
 			return false
@@ -120,37 +123,39 @@ func (q *eventQueue) placeMarksLocked() {
 	})
 }
 
-// ownMarkLocked returns the mark for a group that the machine has run.
+// ownMarkLocked returns the mark for an executed group. mu must be held.
 func (q *eventQueue) ownMarkLocked(m ownMark) func() {
 	r := q.ran[m.group%uint64(len(q.ran))]
-	if r.group != m.group { // long ago, or in a snapshot
+	if r.group != m.group { // overwritten by later groups, or executed before a snapshot
 		r = ranGroup{}
 	}
 	return func() { m.f(r.index, r.position) }
 }
 
-// restored notes that the state was replaced by a snapshot up to index, in which
-// group is the last group of this node's session.
+// restored notes that a snapshot up to index has replaced the state, and that
+// group is the last group of this node's session in the snapshot.
 func (q *eventQueue) restored(index, group uint64) {
 	q.mu.Lock()
-	q.missLocked(index, "a snapshot took the place of the log")
+	q.missLocked(index, "a snapshot replaced the log")
 	q.group = max(q.group, group)
-	q.placeMarksLocked()
+	q.insertMarksLocked()
 	q.mu.Unlock()
-	poke(q.ready)
+	signal(q.ready)
 }
 
-// missLocked puts the news that events up to index are missing in the place of
-// those that wait, which are part of them. It comes before the marks, because they
-// stand for events that were delivered before them.
+// missLocked replaces the waiting events by a note that events up to index are
+// missing, which include the waiting ones. The note comes before the marks,
+// because a mark means that the events before it have been delivered. mu must
+// be held.
 func (q *eventQueue) missLocked(index uint64, why string) {
 	marks := slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil })
 	q.entries = slices.Insert(marks, 0, entryEvents{index: index, missed: why})
 	q.bytes = 0
 }
 
-// mark has f called by whoever delivers, behind what waits now, or at once if
-// nobody delivers any more.
+// mark adds a mark after everything that waits now. The delivering goroutine
+// calls f when it reaches the mark. If nothing is delivered any more, mark
+// calls f itself.
 func (q *eventQueue) mark(f func()) {
 	q.mu.Lock()
 	if q.closed {
@@ -160,11 +165,11 @@ func (q *eventQueue) mark(f func()) {
 	}
 	q.entries = append(q.entries, entryEvents{mark: f})
 	q.mu.Unlock()
-	poke(q.ready)
+	signal(q.ready)
 }
 
-// markOwn is mark behind the events of a group of this node, which the machine
-// may not have run yet.
+// markOwn adds a mark after the events of a group of this node, which may not
+// have been executed yet.
 func (q *eventQueue) markOwn(group uint64, f func(index uint64, position int)) {
 	m := ownMark{group, f}
 	q.mu.Lock()
@@ -178,7 +183,7 @@ func (q *eventQueue) markOwn(group uint64, f func(index uint64, position int)) {
 	q.mark(mark)
 }
 
-// close calls the marks that nobody will come to.
+// close stops the queue and calls the marks that have not been reached.
 func (q *eventQueue) close() {
 	q.mu.Lock()
 	q.closed = true
@@ -195,7 +200,7 @@ func (q *eventQueue) close() {
 	}
 }
 
-// take returns all that waits.
+// take removes and returns everything that waits.
 func (q *eventQueue) take() []entryEvents {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,33 +209,37 @@ func (q *eventQueue) take() []entryEvents {
 	return entries
 }
 
-// Listen gives the node its listener. It is called once, before Want and Close.
+// Listen sets the node's listener. It must be called once, before Want and
+// Close.
 func (n *Node) Listen(l Listener) {
 	n.wg.Add(1)
 	go n.deliverEvents(l)
 }
 
-// Want says which kinds of events the listener is to be told of. Entries that
-// are applied after Want has returned have them.
+// Want selects the kinds of events that the listener receives. The selection
+// applies to all entries that are applied after Want has returned.
 func (n *Node) Want(kinds fsm.EventKinds) { n.machine.want(kinds) }
 
-// Told has f called once the listener has been told of all that the log holds up
-// to index, or will be told nothing more because the node stops. f must not block.
-func (n *Node) Told(index uint64, f func()) {
+// EventsDelivered calls f once the listener has received all events up to the
+// given log index. It also calls f when the node stops and delivers no more
+// events. f must not block.
+func (n *Node) EventsDelivered(index uint64, f func()) {
 	n.machine.whenApplied(index, func(bool) { n.machine.events.mark(f) })
 }
 
-// ToldOwn has f called once the listener has been told of all that this node's
-// groups up to group did, or will be told nothing more because the node stops.
-// See Session.Sent. f is given where in the log the group is: the index of the entry
-// and the group's position in Result.Groups; the index is 0 if that is not known. A
-// node that is cut off from the leader may learn of its group's entry much later than
-// the leader answered the group. f must not block.
-func (n *Node) ToldOwn(group uint64, f func(index uint64, position int)) {
+// OwnEventsDelivered calls f once the listener has received the events of this
+// node's groups up to group (see Session.Sent). It also calls f when the node
+// stops and delivers no more events.
+//
+// f receives the log index of the group's entry and the group's position in
+// Result.Groups. The index is 0 if the position is not known. A node that is
+// cut off from the leader may apply the entry much later than the leader
+// answered the group. f must not block.
+func (n *Node) OwnEventsDelivered(group uint64, f func(index uint64, position int)) {
 	n.machine.events.markOwn(group, f)
 }
 
-// deliverEvents calls the listener until the node closes.
+// deliverEvents passes events to the listener until the node closes.
 func (n *Node) deliverEvents(l Listener) {
 	defer n.wg.Done()
 	defer n.machine.events.close()

@@ -11,11 +11,12 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// audience writes down what it is told.
+// audience is a Listener that records what it receives.
 type audience struct {
 	t  *testing.T
 	mu sync.Mutex
-	// messages are those published, origins the connections that did it.
+	// messages are the published messages, origins the connections that
+	// published them.
 	messages []string
 	origins  []uint64
 	index    uint64
@@ -57,8 +58,8 @@ func (c *testCluster) listen(id string) *audience {
 	return l
 }
 
-// Every node tells its listener of every message, once and in the order of the
-// log, while a leader dies in the middle.
+// Every node passes every message to its listener, once and in log order, while
+// a leader dies meanwhile.
 func TestEvents_InLogOrder(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -92,7 +93,7 @@ func TestEvents_InLogOrder(t *testing.T) {
 	a, originsA, missedA := listeners[rest[0]].got()
 	b, originsB, missedB := listeners[rest[1]].got()
 	if !slices.Equal(a, b) {
-		t.Errorf("the nodes were told of different messages, or in different order:\n%v\n%v", a, b)
+		t.Errorf("the listeners received different messages, or in different order:\n%v\n%v", a, b)
 	}
 	if missedA+missedB != 0 {
 		t.Errorf("%d and %d events were missed", missedA, missedB)
@@ -104,7 +105,8 @@ func TestEvents_InLogOrder(t *testing.T) {
 			t.Fatalf("message %d is %s, want %s", i, m, want)
 		}
 		next[from]++
-		// Connection 1 of either node has sent all: only its own node may know it.
+		// Connection 1 of each node has sent all messages. Only its own node
+		// may know the connection.
 		if own := originsA[i]; (own == 1) != (from == rest[0]) {
 			t.Errorf("%s: connection %d of %s", m, own, rest[0])
 		}
@@ -114,7 +116,8 @@ func TestEvents_InLogOrder(t *testing.T) {
 	}
 }
 
-// A node that got a snapshot in place of the log says that it has missed events.
+// A node that received a snapshot in place of entries reports that it has
+// missed events.
 func TestEvents_MissedBySnapshot(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallSnapshots)
@@ -136,23 +139,23 @@ func TestEvents_MissedBySnapshot(t *testing.T) {
 	eventually(t, "the message after it", func() bool { m, _, _ := l.got(); return len(m) == 1 && m[0] == "after" })
 }
 
-// A mark for a group of the node's own is called behind the group's events, although
-// the leader has answered the group before this node has heard that it is committed.
-// If the node stops first, the mark is called all the same.
-func TestEvents_ToldOwn(t *testing.T) {
+// A mark for a group of this node is called after the group's events, although
+// the leader has answered the group before this node learned that it is
+// committed. If the node stops first, the mark is called too.
+func TestEvents_OwnDelivered(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })
 	leader := c.leader()
 	id := c.others(leader)[0]
 	l := c.listen(id)
 	cl, other := c.client(id), c.client(leader)
-	told := func() (was func() bool, by chan int) {
+	mark := func() (was func() bool, by chan int) {
 		first, last := cl.s.Sent()
 		if first != last || last == 0 {
 			t.Fatalf("sent groups %d to %d", first, last)
 		}
 		by = make(chan int, 1)
-		c.node(id).ToldOwn(last, func(uint64, int) {
+		c.node(id).OwnEventsDelivered(last, func(uint64, int) {
 			m, _, _ := l.got()
 			by <- len(m)
 		})
@@ -160,14 +163,15 @@ func TestEvents_ToldOwn(t *testing.T) {
 	}
 	for i := range 20 {
 		cl.want(t, ":0\r\n", "publish", "news", strconv.Itoa(i))
-		was, by := told()
-		// The next entry tells the follower that the one before it is committed.
-		eventually(t, "the node to be told", func() bool {
+		was, by := mark()
+		// With the next entry, the follower learns that the one before it is
+		// committed.
+		eventually(t, "the mark to be called", func() bool {
 			other.want(t, ok, "set", "k", strconv.Itoa(i))
 			return was()
 		})
 		if n := <-by; n != i+1 {
-			t.Fatalf("told of %d messages, want %d", n, i+1)
+			t.Fatalf("received %d messages, want %d", n, i+1)
 		}
 	}
 	cl.must(t, "get", "k")
@@ -175,15 +179,16 @@ func TestEvents_ToldOwn(t *testing.T) {
 		t.Errorf("a read was sent as groups %d to %d", first, last)
 	}
 	cl.want(t, ":0\r\n", "publish", "news", "last")
-	was, _ := told()
+	was, _ := mark()
 	c.crash(id)
 	if !was() {
 		t.Error("a node that has stopped leaves a mark uncalled")
 	}
 }
 
-// A wait that is to end by the node's own machine ends when the machine has noted the
-// events of the entry that served it, however early the leader tells.
+// A wait that ends by the node's own state machine ends only when the state
+// machine has queued the events of the entry that served it, even if the leader
+// reports the wait's end earlier.
 func TestWaits_Own(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -206,12 +211,12 @@ func TestWaits_Own(t *testing.T) {
 		}
 		_, last := w.s.Sent()
 		by := make(chan int, 1)
-		c.node(id).ToldOwn(last, func(uint64, int) {
+		c.node(id).OwnEventsDelivered(last, func(uint64, int) {
 			m, _, _ := l.got()
 			by <- len(m)
 		})
 		if n := <-by; n != i+1 {
-			t.Fatalf("told of %d messages, want %d", n, i+1)
+			t.Fatalf("received %d messages, want %d", n, i+1)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -9,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// StandForElection makes a node stand for election now, as suspect does.
-func (n *Node) StandForElection() error {
+// Campaign makes the node campaign now, as Node.campaign does.
+func (n *Node) Campaign() error {
 	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: n.transport.EncodePeer(n.self, self),
@@ -18,27 +19,29 @@ func (n *Node) StandForElection() error {
 	return n.transport.TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{})
 }
 
-// OfficeNow returns the clock of the node's office, 0 if it has none.
-func (n *Node) OfficeNow() time.Duration {
-	if o := n.currentOffice(); o != nil {
-		return time.Duration(o.now())
+// LeadershipNow returns the clock of the node's leadership, or 0 if it has
+// none.
+func (n *Node) LeadershipNow() time.Duration {
+	if ld := n.currentLeadership(); ld != nil {
+		return time.Duration(ld.now())
 	}
 	return 0
 }
 
-// ReadsWaiting returns how many reads wait for a round behind the one under way.
+// ReadsWaiting returns how many reads wait for the next round, while another
+// round is under way.
 func (n *Node) ReadsWaiting() int {
-	o := n.currentOffice()
-	if o == nil {
+	ld := n.currentLeadership()
+	if ld == nil {
 		return 0
 	}
-	o.reads.mu.Lock()
-	defer o.reads.mu.Unlock()
-	return len(o.reads.waiting)
+	ld.reads.mu.Lock()
+	defer ld.reads.mu.Unlock()
+	return len(ld.reads.waiting)
 }
 
-// Swept returns the time that the gateway goes by.
-func (n *Node) Swept() time.Duration { return time.Duration(n.gateway.coarse.Load()) }
+// Swept returns the time of the forwarder's last sweep.
+func (n *Node) Swept() time.Duration { return time.Duration(n.forwarder.coarse.Load()) }
 
 // ReadsConfirmed returns how many reads this node has confirmed as leader.
 func (n *Node) ReadsConfirmed() float64 {
@@ -49,23 +52,23 @@ func (n *Node) ReadsConfirmed() float64 {
 	return m.GetCounter().GetValue()
 }
 
-// SessionID returns the name of the node's session.
+// SessionID returns the id of the node's session.
 func (n *Node) SessionID() fsm.SessionID { return n.session }
 
-// Accepted returns the highest number of a session's groups that the node's office
-// has accepted, 0 if it has none.
+// Accepted returns the highest number of a session's groups that the node's
+// leadership has accepted, or 0 if it has none.
 func (n *Node) Accepted(id fsm.SessionID) uint64 {
-	o := n.currentOffice()
-	if o == nil {
+	ld := n.currentLeadership()
+	if ld == nil {
 		return 0
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.accepted[id]
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	return ld.accepted[id]
 }
 
-// ApplyLate appends an entry to the log that was built in an older term: one
-// INCR of key by a session that does not exist otherwise.
+// ApplyLate appends an entry that was built in an older term: one INCR of key,
+// by a session that is not used otherwise.
 func (n *Node) ApplyLate(term uint64, key string) error {
 	row := n.Table().Find([]byte("incr"))
 	var g fsm.Group
@@ -81,6 +84,38 @@ func (n *Node) ApplyLate(term uint64, key string) error {
 // applied.
 func (n *Node) Configured() uint64 { return n.machine.configured.Load() }
 
-// Vote makes a node a voter, as keepMembers does, for which it read the
+// Vote makes a node a voter, as keepMembers does after it has read the
 // configuration at index.
 func (n *Node) Vote(m Member, index uint64) error { return n.vote(m, index) }
+
+// Raise proposes to raise the feature version, as a leader does that no longer
+// waits for the call.
+func (n *Node) Raise(next int) {
+	ld := n.currentLeadership()
+	ld.forwarder.command(n.machine.table, [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
+}
+
+// Admit admits a node whose program knows the given feature version.
+func (n *Node) Admit(id, addr string, features int) error {
+	return n.admit(n.ctx, adminRequest{Op: opJoin, Node: id, Addr: addr, Features: features}, &adminReply{})
+}
+
+// Admitting reports whether a node is being admitted.
+func (n *Node) Admitting() bool {
+	if n.features.mu.TryLock() {
+		n.features.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// LockMembers delays all changes of the members until unlock is called.
+func (n *Node) LockMembers(ctx context.Context) (unlock func(), err error) {
+	return n.members.unlock, n.members.lock(ctx)
+}
+
+// Expel removes a node, as the leader does after it has read the configuration
+// at index.
+func (n *Node) Expel(ctx context.Context, id string, index uint64) error {
+	return n.expel(ctx, id, index)
+}

@@ -1,42 +1,111 @@
 package cluster
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// failoverStep is how long a voter lets those before it in the order of ids
-// try first, so that they do not split the vote.
+// failoverStep is how long a voter waits for each voter before it in the
+// candidate order, so that they do not split the vote.
 const failoverStep = 100 * time.Millisecond
 
-// suspect is called when the leader's port was refused: its process is gone.
-// This node then stands for election at once instead of waiting for heartbeats
-// to stay away: a killed leader is replaced in a fraction of HeartbeatTimeout. A
-// host or network that went silent refuses nothing and is left to raft's timers.
-//
-// It is safe whatever the truth is: an election needs a majority and an
-// up-to-date log as always. It is done by the message that raft has for a
-// leader's handing over (TimeoutNow), sent to ourselves.
-func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
-	rank, ok := n.failoverRank(id)
-	if !n.cfg.Options.FastFailover || !ok {
+// maxCandidateWaits is how many further steps a voter waits for the vote
+// request of another voter that is already a candidate.
+const maxCandidateWaits = 10
+
+// lastLeader is the last leader that raft named. raft forgets its leader when
+// it receives a message of a higher term, for instance from a candidate that
+// cannot win.
+type lastLeader struct {
+	id   raft.ServerID
+	addr raft.ServerAddress
+}
+
+// seekLast dials the last leader while raft knows no leader. If its port
+// refuses the connection, the leader's process has died and another node has
+// campaigned before this node noticed; then this node campaigns one step later
+// than its rank requires. If the last leader accepts the connection, it is
+// alive, and the election is left to raft's timers. The caller dials again only
+// if the dial got no answer.
+func (n *Node) seekLast(last *lastLeader) {
+	if last.id == "" || last.id == n.self || !n.cfg.Options.FastFailover {
 		return
 	}
-	begun := time.Now()
-	turn := time.After(time.Duration(rank) * failoverStep)
-	for waiting := true; waiting; {
+	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Options.DialTimeout)
+	defer cancel()
+	dialled := make(chan error, 1)
+	go func() {
+		s, err := n.mux.Dial(ctx, string(n.addressOf(last.id, last.addr)), rpc.ServiceWrite, string(last.id))
+		if err == nil {
+			s.Close()
+		}
+		dialled <- err
+	}()
+	for {
 		select {
-		case <-n.ctx.Done():
+		case err := <-dialled:
+			switch {
+			case err == nil:
+				*last = lastLeader{}
+			case errors.Is(err, syscall.ECONNREFUSED):
+				n.silent(string(last.id))
+				n.campaign(last, 1)
+			}
 			return
 		case <-n.leaderChanged:
-			if _, leader := n.raft.LeaderWithID(); leader != "" && leader != id { // somebody was quicker: link to it
-				poke(n.leaderChanged)
+			if _, leader := n.raft.LeaderWithID(); leader != "" {
+				signal(n.leaderChanged)
+				cancel()
+				<-dialled
 				return
 			}
-		case <-turn:
-			waiting = false
 		}
+	}
+}
+
+// campaign starts an election when the leader's port refuses connections, which
+// means that its process is gone. Because the node does not wait until
+// heartbeats are missing, a killed leader is replaced in a fraction of
+// HeartbeatTimeout. A host or network that fails silently refuses nothing, so
+// it is left to raft's timers. after is how many steps this node waits in
+// addition to those of its rank. A node calls campaign once for each leader
+// that it loses.
+//
+// A wrong suspicion is safe, because an election still needs a majority and an
+// up-to-date log. The election is started by the TimeoutNow message that raft
+// uses for a transfer of leadership, which the node sends to itself.
+func (n *Node) campaign(last *lastLeader, after int) {
+	id, addr := last.id, last.addr
+	*last = lastLeader{}
+	rank, ok := n.candidateOrder(id)
+	if !n.cfg.Options.FastFailover || !ok || n.stopping.Load() {
+		return
+	}
+	if !n.awaitCampaign(id, time.Duration(rank+after)*failoverStep) {
+		return
+	}
+	// A candidate with a slow disk sends its vote requests late. If two nodes
+	// are candidates in one term, they split the vote, and then both wait for
+	// raft's timers.
+	for range maxCandidateWaits {
+		if _, leader := n.raft.LeaderWithID(); leader != id || !n.othersCampaign(id) {
+			break
+		}
+		n.log.Info("another voter campaigns already, waiting for its vote request", "leader", id)
+		if !n.awaitCampaign(id, failoverStep) {
+			return
+		}
+	}
+	if err := n.awaitRaft(); err != nil {
+		n.log.Warn("cannot campaign, raft does not respond", "error", err)
+		return
 	}
 	if n.raft.State() != raft.Follower {
 		return
@@ -44,31 +113,124 @@ func (n *Node) suspect(id raft.ServerID, addr raft.ServerAddress) {
 	switch _, leader := n.raft.LeaderWithID(); leader {
 	case id:
 	case "":
-		// Somebody stood before us. With our vote he has time to win; without it our
-		// log is ahead of his, and he cannot: to wait for raft's timers would leave
-		// the cluster without a leader meanwhile. A contact alone may have been the
-		// last words of the leader that is gone.
-		if n.raft.LastContact().After(begun) && n.voted() {
+		// Another node campaigned first. If this node voted for it, it may
+		// still win. If this node did not, the candidate's log is behind this
+		// node's log, so it cannot win here, and waiting for raft's timers
+		// would leave the cluster without a leader. A follower forgets its
+		// leader only after its term has risen, so a vote of this term is not
+		// the vote that elected the lost leader.
+		if n.voted() {
 			return
 		}
 	default:
-		return // somebody was quicker
+		return // another node has won already
 	}
-	n.log.Info("leader is gone, standing for election", "leader", id, "address", addr)
+	n.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
 	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	if err := n.timeoutNow(n.self, self); err != nil {
-		n.log.Warn("cannot stand for election at once", "error", err)
+		n.log.Warn("failed to start an election", "error", err)
 	}
 }
 
-// voted reports whether this node has given away its vote of the current term.
+// awaitCampaign waits for d. It returns false if the node stops, or if another
+// leader than the lost one becomes known.
+func (n *Node) awaitCampaign(lost raft.ServerID, d time.Duration) bool {
+	due := time.After(d)
+	for {
+		select {
+		case <-n.ctx.Done():
+			return false
+		case <-n.leaderChanged:
+			// Wake keepLinked, so that it links to the new leader.
+			if _, leader := n.raft.LeaderWithID(); leader != "" && leader != lost {
+				signal(n.leaderChanged)
+				return false
+			}
+		case <-due:
+			return true
+		}
+	}
+}
+
+// candidateAsk bounds how long othersCampaign waits for answers. It delays a
+// campaign only while fewer voters have answered than an election needs votes.
+const candidateAsk = 250 * time.Millisecond
+
+// othersCampaign asks the other voters whether one of them is a candidate in a
+// newer term. A candidate of this term or an older one is in its pre-vote
+// phase. This node refuses pre-votes while it knows a leader, so it would wait
+// for such a candidate in vain.
+//
+// othersCampaign stops waiting when as many voters have answered as an election
+// needs votes, so a silent voter does not delay the election.
+func (n *Node) othersCampaign(lost raft.ServerID) bool {
+	ctx, cancel := context.WithTimeout(n.ctx, candidateAsk)
+	term := n.raft.CurrentTerm()
+	all := slices.DeleteFunc(membersOf(n.raft), func(m Member) bool { return !m.Voter })
+	needed := len(all) / 2 // votes in addition to this node's own
+	voters := slices.DeleteFunc(all, func(m Member) bool {
+		return m.ID == string(lost) || m.ID == n.cfg.NodeID
+	})
+	type answer struct{ heard, campaigns bool }
+	answers := make(chan answer, len(voters))
+	for _, m := range voters {
+		go func() {
+			var r adminReply
+			addr := n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+			err := n.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
+			heard := err == nil && r.Status != nil
+			answers <- answer{heard, heard && r.Status.Role == "candidate" && r.Status.Term > term}
+		}()
+	}
+	defer func() {
+		cancel()
+		for range voters { // canceled requests end at once
+			<-answers
+		}
+	}()
+	for len(voters) > 0 && needed > 0 {
+		select {
+		case a := <-answers:
+			voters = voters[1:]
+			if a.campaigns {
+				return true
+			}
+			if a.heard {
+				needed--
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
+// awaitRaft waits until raft has handled all requests that it received before.
+// raft handles a vote request in several steps: it forgets the leader, then
+// stores the term, then the vote. Each write takes as long as the disk, and
+// between the steps the result of voted may belong to another term, or miss a
+// vote that is about to be stored. awaitRaft sends an append request of term 0:
+// it passes through raft's main loop after the earlier requests, and raft
+// ignores it.
+func (n *Node) awaitRaft() error {
+	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
+	req := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: n.transport.EncodePeer(n.self, self),
+	}}
+	return n.transport.NetworkTransport.AppendEntries(n.self, self, req, &raft.AppendEntriesResponse{})
+}
+
+// voted reports whether this node has voted in the current term. It is valid
+// only after awaitRaft.
 func (n *Node) voted() bool {
 	term, err := n.stores.Stable().GetUint64([]byte(keyLastVoteTerm))
 	return err == nil && term >= n.raft.CurrentTerm()
 }
 
-// failoverRank is this node's place among the voters without the lost leader.
-func (n *Node) failoverRank(lost raft.ServerID) (rank int, voter bool) {
+// candidateOrder returns this node's position, from 0, among the voters without
+// the lost leader, in the order of ids. voter is false if this node is not a
+// voter.
+func (n *Node) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
 	for _, m := range membersOf(n.raft) {
 		if !m.Voter || m.ID == string(lost) {
 			continue

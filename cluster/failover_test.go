@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func TestExactlyOnce_Transfers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	l := c.load("n", 4, c.ids()...)
-	offices := 0
+	leaderships := 0
 	for i := range 20 {
 		l.progress(20)
 		to := c.ids()[i%3]
@@ -23,18 +24,18 @@ func TestExactlyOnce_Transfers(t *testing.T) {
 			continue
 		}
 		if err := c.node(c.ids()[(i+1)%3]).TransferLeadership(to); err != nil {
-			t.Logf("transfer to %s: %v", to, err) // the load goes on, that is what counts
+			t.Logf("transfer to %s: %v", to, err) // the load continues, which is what the test needs
 			continue
 		}
-		offices++
+		leaderships++
 	}
 	l.progress(20)
 	l.check("n1")
 	if l.unknown.Load() > 0 {
-		t.Errorf("%d unknown outcomes although every node lived on", l.unknown.Load())
+		t.Errorf("%d unknown outcomes although no node was stopped", l.unknown.Load())
 	}
-	if offices < 10 {
-		t.Errorf("only %d transfers came about", offices)
+	if leaderships < 10 {
+		t.Errorf("only %d transfers succeeded", leaderships)
 	}
 	c.caughtUp()
 }
@@ -47,7 +48,7 @@ func TestExactlyOnce_LeaderCrashes(t *testing.T) {
 		l.progress(20)
 		leader := c.leader()
 		c.crash(leader)
-		l.progress(20) // on the two that are left
+		l.progress(20) // on the two remaining nodes
 		c.open(leader)
 		c.ready(leader)
 	}
@@ -55,14 +56,15 @@ func TestExactlyOnce_LeaderCrashes(t *testing.T) {
 	c.caughtUp()
 }
 
-// The first in the order of ids lacks an entry that the leader had acknowledged, so
-// nobody votes for it. The next one's turn comes all the same, long before raft's
-// timers would give it one.
+// The first node in candidate order lacks an entry that the leader
+// acknowledged, so no node votes for it. The next node still campaigns in its
+// order, long before raft's timers expire.
 func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
 		o.HeartbeatTimeout = slowdown * 12 * time.Second
-		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for the timers is refused
+		o.LeaseTimeout = o.HeartbeatTimeout
+		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
 	})
 	c.transfer("n3")
 	c.caughtUp()
@@ -76,11 +78,68 @@ func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 		t.Errorf("GET after the leader's end: %q, %v", got, err)
 	}
 	if leader := c.leader("n1", "n2"); leader != "n2" {
-		t.Errorf("%s leads, without what was acknowledged", leader)
+		t.Errorf("%s leads without the acknowledged entry", leader)
 	}
 }
 
-// Streams break while the leader stays: it has got some of what is sent again.
+// As above, but the next node receives the first candidate's request before it
+// notices that the leader is gone, and then raft names no leader. It still
+// campaigns in its order once the lost leader's port refuses connections.
+func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout = slowdown * 12 * time.Second
+		o.LeaseTimeout = o.HeartbeatTimeout
+		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
+	})
+	c.transfer("n3")
+	c.caughtUp()
+	through := c.client("n2")
+	through.want(t, "+OK\r\n", "SET", "k", "1")
+	c.net.refuse(rpc.ServiceRaft, "n1")
+	through.want(t, "+OK\r\n", "SET", "k", "2")
+	c.net.hold("n2", "n3") // its dials neither succeed nor fail
+	c.crash("n3")
+	leaderless := func() int { return c.log.count(`n2: no way to the leader: error="no leader is known"`) }
+	before := leaderless()
+	c.net.admit(rpc.ServiceRaft, "n1")
+	eventually(t, "n2 to refuse n1 its vote, and to give up its last dial", func() bool {
+		return c.log.count("n2.raft: rejecting vote request since our last") > 0 && leaderless() > before
+	})
+	c.net.heal()
+	if got, err := through.do("GET", "k"); err != nil || got != bulk("2") {
+		t.Errorf("GET after the leader's end: %q, %v", got, err)
+	}
+	if leader := c.leader("n1", "n2"); leader != "n2" {
+		t.Errorf("%s leads without the acknowledged entry", leader)
+	}
+}
+
+// A connection that raft has kept, and that has broken meanwhile, loses no
+// vote: the election is won in its first term.
+func TestElection_BrokenConnection(t *testing.T) {
+	t.Parallel()
+	c := start(t, 2, func(o *cluster.Options) {
+		o.HeartbeatTimeout = slowdown * 6 * time.Second
+		o.LeaseTimeout = o.HeartbeatTimeout
+	})
+	c.transfer("n2")
+	c.transfer("n1")
+	c.caughtUp()
+	term := c.node("n1").Status().Term
+	if c.net.reset(rpc.ServiceRaft, "n2", "n1") == 0 {
+		t.Fatal("n2 has kept no connection to n1")
+	}
+	if err := c.node("n1").TransferLeadership("n2"); err != nil {
+		t.Fatal(err)
+	}
+	if now := c.node("n2").Status().Term; now != term+1 {
+		t.Errorf("n2 was elected in term %d, want %d", now, term+1)
+	}
+}
+
+// Streams break while the leader stays, so the leader already has some of the
+// groups that are sent again.
 func TestExactlyOnce_BrokenStreams(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -99,7 +158,7 @@ func TestExactlyOnce_BrokenStreams(t *testing.T) {
 	l.progress(20)
 	l.check("n1")
 	if l.unknown.Load() > 0 {
-		t.Errorf("%d unknown outcomes although every node lived on", l.unknown.Load())
+		t.Errorf("%d unknown outcomes although no node was stopped", l.unknown.Load())
 	}
 	if broken < 10 {
 		t.Errorf("only %d streams were there to break", broken)
@@ -107,8 +166,8 @@ func TestExactlyOnce_BrokenStreams(t *testing.T) {
 	c.caughtUp()
 }
 
-// A stream that its node gave up still delivers what was on the way, after the
-// groups have been sent again and run.
+// A stream that its node gave up still delivers the groups in flight, after
+// they have been sent again and executed.
 func TestExactlyOnce_LateDuplicates(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 400 * time.Millisecond })
@@ -118,7 +177,7 @@ func TestExactlyOnce_LateDuplicates(t *testing.T) {
 		f := c.others(leader)[0]
 		flow := c.net.delay(rpc.ServiceWrite, f, leader)
 		other := c.load("other", 2, f)
-		other.progress(5) // so the node has made its link anew
+		other.progress(5) // so the node has a new link
 		flow()
 		other.progress(5)
 		other.stop()
@@ -129,28 +188,28 @@ func TestExactlyOnce_LateDuplicates(t *testing.T) {
 	c.caughtUp()
 }
 
-// Elections that nobody needs, one after the other, while groups are under way:
-// most entries of an old leader survive, some do not.
+// Unneeded elections, one after another, while groups are in flight: most
+// entries of an old leader survive, but some do not.
 func TestExactlyOnce_Elections(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	l := c.load("n", 4, c.ids()...)
 	for i := range 20 {
 		l.progress(10)
-		if err := c.node(c.ids()[i%3]).StandForElection(); err != nil {
+		if err := c.node(c.ids()[i%3]).Campaign(); err != nil {
 			t.Logf("election: %v", err)
 		}
 	}
 	l.progress(20)
 	l.check("n3")
 	if l.unknown.Load() > 0 {
-		t.Errorf("%d unknown outcomes although every node lived on", l.unknown.Load())
+		t.Errorf("%d unknown outcomes although no node was stopped", l.unknown.Load())
 	}
 	c.caughtUp()
 }
 
-// An entry that was built in an older term than the one it was appended in runs
-// nowhere: neither its groups nor its clock.
+// An entry that was built in an older term than the one in which it was
+// appended has no effect: neither its groups nor its clock count.
 func TestTermFence(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -180,19 +239,20 @@ func TestTermFence(t *testing.T) {
 	c.client("n2").want(t, ":1\r\n", "INCR", "n")
 }
 
-// A group that ran, but whose reply never reached its node, is answered with the
-// kept reply by a leader that got its state from a snapshot.
+// If a group was executed but its reply never reached its node, a leader that
+// got its state from a snapshot answers it with the kept reply.
 func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	t.Parallel()
-	// Pings must not notice that the replies stay away before the test is through.
+	// The pings must not detect the missing replies before the test ends.
 	c := start(t, 3, smallSnapshots, slowElections)
 	c.transfer("n1")
 	asker := c.client("n2")
 	asker.want(t, ":1\r\n", "INCR", "n")
 	c.crash("n3")
 
-	// The reply of the second INCR is held back on its way to n2. It commits
-	// with the vote of n2, for raft has connections of its own.
+	// The reply of the second INCR is delayed on its way to n2. The entry still
+	// commits with the acknowledgment of n2, because raft has its own
+	// connections.
 	if c.net.mute(rpc.ServiceWrite, "n2", "n1") == 0 {
 		t.Fatal("no write stream to hold")
 	}
@@ -226,7 +286,8 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	c.caughtUp()
 }
 
-// A reply that is too large to be kept is honestly lost when leadership changes.
+// A reply that is too large to be kept is reported as lost after a change of
+// leader.
 func TestExactlyOnce_LargeReplyLost(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections)
@@ -253,8 +314,8 @@ func TestExactlyOnce_LargeReplyLost(t *testing.T) {
 	asker.want(t, bulk("1"), "GET", "n")
 }
 
-// A follower that was away while the log was cut comes back through a snapshot,
-// with the same state, hash and clock.
+// A follower that was down while the log was compacted catches up through a
+// snapshot, with the same state, hash and clock.
 func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallSnapshots)
@@ -263,9 +324,9 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	c.fill("n2", 50)
 	c.crash("n3")
 	c.fill("n1", 300)
-	// Taken because the log has grown, not because somebody asked.
+	// The size of the log causes these snapshots; no operator requests them.
 	eventually(t, "snapshots", func() bool { return c.log.count("n1: snapshot taken") > 0 && c.log.count("n2: snapshot taken") > 0 })
-	for _, id := range []string{"n1", "n2"} { // that one may have come too early to cut off n3
+	for _, id := range []string{"n1", "n2"} { // the first snapshot may have been too early to cut off n3
 		if err := c.node(id).Snapshot(); err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +350,7 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	c.client("n2").want(t, ":3\r\n", "INCR", "filled")
 }
 
-// All at once, and again from disk: log on top of snapshot.
+// All nodes restart together from disk: a snapshot and the log after it.
 func TestRestart_WholeCluster(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"wal", "boltdb"} {
@@ -320,6 +381,85 @@ func TestRestart_WholeCluster(t *testing.T) {
 			c.caughtUp()
 			if _, after := c.hash("n1"); after == before {
 				t.Error("the hash chain stands still")
+			}
+		})
+	}
+}
+
+// A voter whose turn in candidate order has come waits for a voter that is
+// already a candidate, because two candidates of one term would split the vote.
+func TestFailover_WaitsForCandidate(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout = slowdown * 12 * time.Second // so that raft's timers do not expire first
+		o.LeaseTimeout = o.HeartbeatTimeout
+	})
+	c.transfer("n3")
+	c.caughtUp()
+	c.net.hold("n2", "n3") // n2 does not notice yet that n3 has died
+	c.net.refuse(rpc.ServiceRaft, "n2")
+	c.crash("n3")
+	eventually(t, "n1 to be a candidate", func() bool { return c.node("n1").Status().Role == "candidate" })
+	c.net.heal()
+	eventually(t, "n2 to wait for n1", func() bool { return c.log.count("n2: another voter campaigns already") > 0 })
+}
+
+// A voter with a slow disk does not know its own vote yet when its turn in
+// candidate order comes, so it waits until it does. It does not campaign
+// against a candidate that gets its vote, and it does campaign against one that
+// does not.
+func TestFailover_SlowVote(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, key, elected string
+		behind             bool // n1, which campaigns first
+	}{
+		{"vote", "LastVoteTerm", "n1", false},
+		{"term", "CurrentTerm", "n2", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			disk := &heldDisk{key: test.key}
+			c := prepare(t, 3, func(o *cluster.Options) {
+				o.HeartbeatTimeout = slowdown * 12 * time.Second // so that raft's timers expire too late
+				o.LeaseTimeout = o.HeartbeatTimeout
+				o.LeaderWait = slowdown * 6 * time.Second
+			})
+			c.change = func(cfg *cluster.Config) {
+				if cfg.NodeID == "n2" {
+					cfg.OpenStores = disk.open
+				}
+			}
+			c.open(c.ids()...)
+			c.ready(c.ids()...)
+			c.transfer("n3")
+			c.caughtUp()
+			c.client("n2").want(t, ok, "SET", "k", "1")
+			if test.behind {
+				c.net.refuse(rpc.ServiceRaft, "n1")
+			}
+			c.client("n2").want(t, ok, "SET", "k", "2")
+			term := c.node("n3").Status().Term
+			c.net.reset(rpc.ServiceRaft, "n2", "n2")
+			c.net.hold("n2", "n3") // n2 does not notice yet that n3 has died
+			disk.Lock()
+			release := sync.OnceFunc(disk.Unlock)
+			defer release()
+			c.crash("n3")
+			c.net.admit(rpc.ServiceRaft, "n1")
+			eventually(t, "n2 to be about to write", func() bool { return disk.waiting.Load() > 0 })
+			c.net.heal()
+			// n2 connects to itself, both to wait for its raft and to campaign.
+			eventually(t, "n2 to reach its turn in candidate order", func() bool {
+				return c.net.each(rpc.ServiceRaft, "n2", "n2", func(*relay) {}) > 0
+			})
+			release()
+			if leader := c.leader("n1", "n2"); leader != test.elected {
+				t.Errorf("%s leads, want %s", leader, test.elected)
+			}
+			c.client("n2").want(t, bulk("2"), "GET", "k")
+			if got := c.node("n2").Status().Term; !test.behind && got != term+1 {
+				t.Errorf("term %d, want %d: n2 has campaigned against n1", got, term+1)
 			}
 		})
 	}

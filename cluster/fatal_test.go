@@ -21,12 +21,12 @@ func (c *testCluster) wantFatal(id, text string) {
 		if !strings.Contains(err.Error(), text) {
 			c.t.Errorf("%s ended with %q, want %q", id, err, text)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		c.t.Fatalf("%s goes on, want %q", id, text)
 	}
 }
 
-// A node whose state has come apart from the others' must stop.
+// A node whose state differs from the leader's must stop.
 func TestFatal_Divergence(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -38,19 +38,20 @@ func TestFatal_Divergence(t *testing.T) {
 	})
 	l := c.load("n", 1, "n1", "n2")
 	c.wantFatal("n3", "state differs from the leader's at index")
-	// It is dead to the world, the others are not.
+	// The node must be unreachable, and the others must not be.
 	c.crash("n3")
 	l.progress(20)
 	l.check("n2")
 	c.caughtUp("n1", "n2")
 }
 
-// A log that cannot be written ends the node: a leader that merely steps down
-// would come back.
+// A node that cannot write its log must end: a leader that only stepped down
+// would be elected again.
 func TestFatal_LogWriteFails(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1, func(o *cluster.Options) {
-		// raft panics when it cannot store the next term: it must not get there.
+		// raft panics when it cannot store the next term, which must not happen
+		// here.
 		o.HeartbeatTimeout, o.LeaseTimeout = 1500*time.Millisecond, 1500*time.Millisecond
 	})
 	c.members["n1"].dies = true
@@ -66,11 +67,11 @@ func TestFatal_LogWriteFails(t *testing.T) {
 	}
 }
 
-// breakFiles makes the files that this process has open in dir unwritable, and
-// returns how many there are.
+// breakFiles makes the files in dir that this process has open unwritable, and
+// returns their number.
 func breakFiles(t *testing.T, dir string) int {
 	t.Helper()
-	null, err := os.Open(os.DevNull) // read only
+	null, err := os.Open(os.DevNull) // read-only
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func breakFiles(t *testing.T, dir string) int {
 	for _, fd := range fds {
 		path, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name()))
 		if err != nil || filepath.Dir(path) != dir {
-			continue // closed since the listing, or of something else
+			continue // closed since the listing, or not a file
 		}
 		n, err := strconv.Atoi(fd.Name())
 		if err != nil {
@@ -97,9 +98,9 @@ func breakFiles(t *testing.T, dir string) int {
 	return broken
 }
 
-// Two processes with one identity: the older one learns that it is obsolete. One
-// start behind, it counts its own start as the other counted that; more, as an
-// older one.
+// Two processes use one identity, and the older one must notice that it is
+// obsolete. If its copy is one start behind, it has the same start count as the
+// other process; if it is further behind, it has a lower one.
 func TestFatal_CopiedDataDirectory(t *testing.T) {
 	t.Parallel()
 	for starts := 1; starts <= 2; starts++ {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,68 +10,74 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// The feature version of the cluster is part of the replicated state: see package
-// fsm. The leader raises it when every member, voter or not, has reported that
-// its program knows the next one.
+// The feature version of the cluster is part of the replicated state: see
+// package fsm. The leader raises it when every member, voter or not, has
+// reported that its program knows the next feature version.
 //
-// A member must not be surprised by a raise. The leader reads the latest
-// configuration, asks all of it and proposes the raise with features.mu held, and
-// it takes in no member meanwhile. The raise is in the log behind the configuration
-// that it was checked against, so a leader that comes later has both or neither,
-// and the raise names its term, so it has no effect when it is proposed again in
-// another one. A member that was added and is not started yet does not answer, and
-// holds up the raise. One that is removed, wiped and added anew is checked when it
-// joins. What remains is a member whose program is replaced by an older one
-// after it has reported. No order of messages can exclude that, because a stopped
-// process reports nothing. It is what a downgrade after the raise is: the older
-// program stops at the entry of the raise with an error that says so, and changes
-// nothing before that.
+// A raise must never meet a member whose program does not know it. The leader
+// holds features.mu while it reads the latest configuration, checks the
+// members' reports and proposes the raise, and it admits no member meanwhile.
+// The raise is in the log after the configuration that was checked, so a later
+// leader has both entries or does not have the raise. The raise names its term,
+// so it has no effect if it is proposed again in another term. A member that
+// was added but not started does not answer, which blocks the raise. A member
+// that is removed, wiped and added again is checked when it joins.
 //
-// Programs from before fsm.FeatureMend report nothing and take the feature version
-// from each TermStart. So while it is below FeatureMend a leader writes the one
-// that is in force, and only the first TermStart of a cluster sets another: what
-// all nodes reported that formed it.
+// One case remains: a member whose program is replaced by an older one after
+// the member has reported. No order of messages can exclude that, because a
+// stopped process reports nothing. It is equivalent to a downgrade after the
+// raise: the older program stops at the entry of the raise, with an error that
+// says so, before it changes anything.
+//
+// Programs older than fsm.FeatureMend report nothing, and take the feature
+// version from each TermStart. So while the feature version is below
+// FeatureMend, a leader writes the current one into its TermStart. Only the
+// first TermStart of a cluster sets another value: the highest one that all
+// founding nodes reported.
 
-// features is the feature version as this node's leadership raises it.
+// features is the state that this node needs to raise the feature version while
+// it leads.
 type features struct {
-	// mu is held while the members are asked, or one is taken in. Nobody waits for it:
-	// that may take long, and the virtual time of the simulator stands still while a
-	// goroutine waits for a mutex.
+	// mu is held while the reports are checked, and while a member is admitted.
+	// It is only taken with TryLock: it may be held for long, and the
+	// simulator's virtual time does not advance while a goroutine waits for a
+	// mutex.
 	mu      sync.Mutex
-	raising *call // the raise under way, nil for none; guarded by mu
+	raising *call // raise whose outcome is not known, or nil; guarded by mu
 
-	// What follows is guarded by Node.mu.
-	founding int       // what all nodes reported that formed the cluster
-	blocked  []blocker // why the leader does not raise it
+	// The fields below are guarded by Node.mu.
+	founding int       // highest feature version that all founding nodes reported
+	blocked  []blocker // why the leader cannot raise the feature version
 }
 
-// errBusy asks for the same request again, a moment later.
+// errBusy asks the node to send the same request again shortly.
 var errBusy = errors.New("try again")
 
-// blocker is a member that keeps the feature version from being raised.
+// blocker is a member that keeps the feature version from being raised, and the
+// reason.
 type blocker struct{ id, why string }
 
-// reports returns the highest feature version that this node says it knows.
+// reports returns the highest feature version that this node reports as known.
 func (n *Node) reports() int {
 	if n.cfg.Features < fsm.FeatureMend {
-		return 0 // such programs do not report it
+		return 0 // programs with only these feature versions do not report one
 	}
 	return n.cfg.Features
 }
 
-// Features returns the feature version of the cluster, as of the last entry that
-// this node has applied. From fsm.FeatureMend on it never goes down, so a command
-// that it includes is known to every member.
+// Features returns the feature version of the cluster as of the last entry that
+// this node has applied. From fsm.FeatureMend on it never goes down, so every
+// member knows the commands that it includes.
 func (n *Node) Features() int { return int(n.machine.features.Load()) }
 
-// FeatureVersion returns Features. If that is less than need, this node may only be
-// behind: then FeatureVersion asks the leader for the end of the log and waits
-// until this node has applied it, but no longer than Options.LeaderWait. A command
-// is not refused behind a raise that a client may know of.
+// FeatureVersion returns Features, but first makes sure that a result below
+// need is current. If Features is below need, this node may only be behind.
+// Then FeatureVersion asks the leader for the end of the log and waits until
+// this node has applied it, at most Options.LeaderWait. So the node does not
+// refuse a command after a raise that a client may know about.
 func (n *Node) FeatureVersion(need int) int {
 	if now := n.Features(); now >= need || need > n.cfg.Features {
 		return now
@@ -80,11 +87,11 @@ func (n *Node) FeatureVersion(need int) int {
 	g.Command(n.Table().Find([]byte(fsm.PositionCommand)), 0, [][]byte{nil})
 	reply, err := n.NewSession().Do(&g, false, nil)
 	if err != nil {
-		return n.Features() // without a leader nothing can be learned
+		return n.Features() // without a leader, the current feature version cannot be determined
 	}
 	var index uint64
 	if _, err := fmt.Sscanf(string(reply), ":%d\r\n", &index); err != nil {
-		n.log.Error("log index of the leader cannot be read", "reply", string(reply), "error", err)
+		n.log.Error("failed to parse the leader's log index", "reply", string(reply), "error", err)
 		return n.Features()
 	}
 	applied := make(chan bool, 1)
@@ -98,15 +105,16 @@ func (n *Node) FeatureVersion(need int) int {
 	return n.Features()
 }
 
-// termFeatures returns the feature version for the TermStart of this node's term.
+// termFeatures returns the feature version to write into the TermStart of this
+// node's term.
 func (n *Node) termFeatures() (int, error) {
-	if n.cfg.Features < fsm.FeatureMend || seeded.On(seeded.LeaderRaises) {
+	if n.cfg.Features < fsm.FeatureMend {
 		return n.cfg.Features, nil
 	}
 	if now := n.Features(); now >= fsm.FeatureMend {
-		return now, nil // the machine ignores it
+		return now, nil // the state machine ignores it
 	}
-	// What earlier leaders have set counts, so it must have been applied.
+	// An earlier leader may have set it, so apply the whole log first.
 	if err := n.await(n.ctx, n.raft.Barrier(0)); err != nil {
 		return 0, err
 	}
@@ -120,53 +128,55 @@ func (n *Node) termFeatures() (int, error) {
 	return n.features.founding, nil
 }
 
-// found notes what all nodes reported that form the cluster.
+// found stores the highest feature version that all founding nodes reported.
 func (n *Node) found(features int) {
 	n.mu.Lock()
 	n.features.founding = features
 	n.mu.Unlock()
 }
 
-// raiseFeatures raises the feature version of the cluster if this node leads and
-// every member knows a higher one. keepMembers calls it.
+// raiseFeatures raises the feature version of the cluster if this node leads
+// and every member knows a higher one. keepMembers calls it periodically.
 func (n *Node) raiseFeatures() {
-	o := n.currentOffice()
+	ld := n.currentLeadership()
 	current := n.Features()
-	if o == nil || current >= n.reports() {
+	if ld == nil || current >= n.reports() {
 		n.setBlocked(nil)
 		return
 	}
-	// Asking takes a second if a member is silent, so it is done before the lock: a
-	// node could hardly ever join meanwhile. A node that has been taken in since has
-	// left a configuration in the log.
+	// Asking the members takes a second if a member is silent. It is done
+	// without the lock, because otherwise nodes could hardly ever join. If a
+	// node is admitted meanwhile, the index of the configuration changes.
 	index := n.machine.configured.Load()
 	asked := n.ClusterStatus(n.ctx)
 	f := &n.features
 	if !f.mu.TryLock() {
-		return // keepMembers comes again
+		return // keepMembers calls again
 	}
 	defer f.mu.Unlock()
 	if f.raisingLocked() || n.machine.configured.Load() != index {
 		return
 	}
-	// Read again, so that no member is missed that a request added which its
-	// asker has given up.
-	next, blocked := nextFeatures(membersOf(o.raft), asked, current)
+	// Read the members again: a request may have added a member after its
+	// sender stopped waiting for it.
+	next, blocked := nextFeatures(membersOf(ld.raft), asked, current)
 	n.setBlocked(blocked)
 	if len(blocked) > 0 || n.ctx.Err() != nil {
 		return
 	}
-	n.log.Info("every member knows a newer feature version: raising that of the cluster", "from", current, "to", next)
-	f.raising = o.gateway.command(n.machine.table, [][]byte{[]byte(fsm.FeaturesCommand), decimal(o.term), decimal(uint64(next))})
+	n.log.Info("raising the cluster's feature version, every member knows a newer one", "from", current, "to", next)
+	f.raising = ld.forwarder.command(n.machine.table,
+		[][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
 }
 
-// raisingLocked reports whether a raise is under way whose outcome is not known.
+// raisingLocked reports whether the outcome of a raise is not known yet. mu
+// must be held.
 func (f *features) raisingLocked() bool {
 	if f.raising == nil {
 		return false
 	}
 	select {
-	case <-f.raising.done: // if it failed it is tried again
+	case <-f.raising.done: // a failed raise is tried again
 		f.raising = nil
 		return false
 	default:
@@ -174,8 +184,8 @@ func (f *features) raisingLocked() bool {
 	}
 }
 
-// nextFeatures returns the highest feature version that all members have reported,
-// and those that have not reported more than the current one.
+// nextFeatures returns the highest feature version that all members have
+// reported, and the members that have not reported more than the current one.
 func nextFeatures(members []Member, asked []NodeStatus, current int) (next int, blocked []blocker) {
 	for i, m := range members {
 		j := slices.IndexFunc(asked, func(st NodeStatus) bool { return st.ID == m.ID && st.Reachable })
@@ -185,7 +195,8 @@ func nextFeatures(members []Member, asked []NodeStatus, current int) (next int, 
 		}
 		st := &asked[j]
 		if st.Features <= current {
-			blocked = append(blocked, blocker{m.ID, fmt.Sprintf("runs version %s, which knows feature version %s", cmp.Or(st.Version, "unknown"), knows(st.Features))})
+			blocked = append(blocked, blocker{m.ID, fmt.Sprintf("runs version %s, which knows feature version %s",
+				cmp.Or(st.Version, "unknown"), knows(st.Features))})
 		}
 		if i == 0 || st.Features < next {
 			next = st.Features
@@ -194,7 +205,7 @@ func nextFeatures(members []Member, asked []NodeStatus, current int) (next int, 
 	return next, blocked
 }
 
-// knows names a reported feature version.
+// knows formats a reported feature version.
 func knows(features int) string {
 	if features == 0 {
 		return fmt.Sprintf("%d at most", fsm.FeatureMend-1)
@@ -202,15 +213,16 @@ func knows(features int) string {
 	return fmt.Sprint(features)
 }
 
-// setBlocked notes why the feature version is not raised, and logs it when that
-// has changed.
+// setBlocked stores why the feature version is not raised, and logs the reasons
+// when they have changed.
 func (n *Node) setBlocked(blocked []blocker) {
 	n.mu.Lock()
 	changed := !slices.Equal(blocked, n.features.blocked)
 	n.features.blocked = blocked
 	n.mu.Unlock()
 	if changed && len(blocked) > 0 {
-		n.log.Info("feature version of the cluster cannot be raised yet", "present", n.Features(), "this_node_knows", n.reports(), "blocked_by", describe(blocked))
+		n.log.Info("feature version of the cluster cannot be raised yet", "present", n.Features(),
+			"this_node_knows", n.reports(), "blocked_by", describe(blocked))
 	}
 }
 
@@ -222,30 +234,40 @@ func describe(blocked []blocker) string {
 	return strings.Join(all, ", ")
 }
 
-// featuresBlocked returns what keeps the feature version from being raised, as far
-// as this node has tried.
+// featuresBlocked returns what kept the feature version from being raised when
+// this node last tried.
 func (n *Node) featuresBlocked() []blocker {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.features.blocked
 }
 
-// admit takes in a node that has been added, as takeIn does, if its program knows
+// admit admits a node that has been added, as takeIn does, if its program knows
 // the feature version of the cluster.
-func (n *Node) admit(req adminRequest, reply *adminReply) error {
-	if n.currentOffice() == nil {
-		return errNotLeader
+func (n *Node) admit(ctx context.Context, req adminRequest, reply *adminReply) error {
+	if n.currentLeadership() == nil {
+		return errNotLed
 	}
 	f := &n.features
 	if !f.mu.TryLock() {
-		return fmt.Errorf("another member is being added or asked: %w", errBusy)
+		return fmt.Errorf("another member is being admitted or checked: %w", errBusy)
 	}
 	defer f.mu.Unlock()
 	if f.raisingLocked() {
 		return fmt.Errorf("the feature version of the cluster is being raised: %w", errBusy)
 	}
-	if now := n.Features(); now >= fsm.FeatureMend && req.Features < now {
-		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: install version %s or a newer one", now, req.Node, knows(req.Features), n.cfg.Version)
+	if err := n.knowsFeatures(req); err != nil {
+		return err
 	}
-	return n.takeIn(req, reply)
+	return n.takeIn(ctx, req, reply)
+}
+
+// knowsFeatures returns an error if the program of a joining node does not know
+// the feature version of the cluster.
+func (n *Node) knowsFeatures(req adminRequest) error {
+	if now := n.Features(); now >= fsm.FeatureMend && req.Features < now {
+		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
+			"install version %s or a newer one", now, req.Node, knows(req.Features), n.cfg.Version)
+	}
+	return nil
 }

@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// older is what nodes claim to know that stand for the program before
+// older is the feature version of nodes that represent the program before
 // fsm.FeatureMend.
 const older = fsm.FeatureMend - 1
 
-// mixed prepares a cluster of nodes that know different feature versions: claims
-// by id, fsm.MaxFeatures for all others. A claim that is changed holds from the
-// node's next start.
+// mixed prepares a cluster of nodes that know different feature versions:
+// claims by id, and fsm.MaxFeatures for all others. A changed claim takes
+// effect at the node's next start.
 func mixed(t *testing.T, nodes int, claims map[string]int) *testCluster {
 	t.Helper()
 	c := prepare(t, nodes)
@@ -24,7 +25,7 @@ func mixed(t *testing.T, nodes int, claims map[string]int) *testCluster {
 	return c
 }
 
-// features waits until nodes have a feature version.
+// features waits until the nodes have a feature version.
 func (c *testCluster) features(want int, ids ...string) {
 	c.t.Helper()
 	if len(ids) == 0 {
@@ -40,15 +41,15 @@ func (c *testCluster) features(want int, ids ...string) {
 	})
 }
 
-// needs makes a node take a command for one that needs a feature version.
+// needs makes a node treat a command as one that needs a feature version.
 func (c *testCluster) needs(id, command string, feature int) {
 	c.t.Helper()
 	c.node(id).View(func(m *fsm.Machine) { m.Table().Find([]byte(command)).Feature = feature })
 }
 
-// TestFeatures_Fresh: a cluster whose founders know all features has them from its
-// first entry on. A follower that has not applied that entry yet does not refuse a
-// command for it.
+// A cluster whose founding nodes know all features has them from its first
+// entry on. A follower that has not applied that entry yet must not refuse a
+// command because of that.
 func TestFeatures_Fresh(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)
@@ -61,13 +62,14 @@ func TestFeatures_Fresh(t *testing.T) {
 		c.client(id).must(t, "INCR", "n")
 	}
 	c.features(fsm.MaxFeatures)
-	if c.log.count("raising that of the cluster") != 0 {
+	if c.log.count("raising the cluster's feature version") != 0 {
 		t.Error("the feature version of a new cluster had to be raised")
 	}
 }
 
-// TestFeatures_Upgrade takes a cluster from an older program to this one. As long as
-// one member runs the older one, the feature version stays, whoever leads.
+// A cluster is upgraded from an older program to this one. While one member
+// runs the older program, the feature version does not change, whichever node
+// leads.
 func TestFeatures_Upgrade(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n1": older, "n2": older, "n3": older}
@@ -100,9 +102,9 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.features(fsm.MaxFeatures)
 	c.caughtUp()
 	if st := c.node(c.leader()).Status(); st.FeaturesBlocked != "" {
-		t.Errorf("still said to be blocked: %s", st.FeaturesBlocked)
+		t.Errorf("still reported as blocked: %s", st.FeaturesBlocked)
 	}
-	// Restarts keep it, from the log and from a snapshot.
+	// Restarts keep the feature version, from the log and from a snapshot.
 	if err := c.node("n2").Snapshot(); err != nil {
 		t.Error(err)
 	}
@@ -110,7 +112,7 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.open("n2")
 	c.features(fsm.MaxFeatures)
 
-	// There is no way back.
+	// A downgrade is not possible.
 	c.stop("n3")
 	claims["n3"] = older
 	c.members["n3"].dies = true
@@ -118,9 +120,9 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.wantFatal("n3", fmt.Sprintf("the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
 }
 
-// TestFeatures_Join: a node whose program is older than the feature version of the
-// cluster is not taken in, before the one that it needs is named. A non-voter
-// counts among the members that must know a feature version.
+// A node whose program does not know the feature version of the cluster is not
+// admitted; the error names the version that it needs. A non-voter counts among
+// the members that must know a feature version.
 func TestFeatures_Join(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n4": older}
@@ -140,9 +142,9 @@ func TestFeatures_Join(t *testing.T) {
 	c.features(fsm.MaxFeatures)
 }
 
-// TestFeatures_Command: a command that the cluster's feature version does not
-// include gets into no log, whether its own node refuses it or, because that one
-// does not know better, the leader.
+// A command that the cluster's feature version does not include never enters
+// the log: either its own node refuses it, or, if that node does not know
+// better, the leader does.
 func TestFeatures_Command(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n3": older}
@@ -170,4 +172,43 @@ func TestFeatures_Command(t *testing.T) {
 	c.ready("n3")
 	c.features(fsm.MaxFeatures)
 	c.client("n2").want(t, ":1\r\n", "INCR", "n")
+}
+
+// A raise whose call has failed may be applied while a node is being admitted.
+// If the node's program does not know the feature version, the node is refused.
+func TestFeatures_RaisedDuringJoin(t *testing.T) {
+	t.Parallel()
+	claims := map[string]int{"n1": older, "n2": older, "n3": older}
+	c := prepare(t, 3, func(o *cluster.Options) {
+		o.Window = 4
+		o.HeartbeatTimeout = slowdown * 6 * time.Second
+		o.LeaseTimeout, o.LeaderWait = o.HeartbeatTimeout, o.HeartbeatTimeout
+	})
+	c.change = func(cfg *cluster.Config) { cfg.Features = claims[cfg.NodeID] }
+	c.open("n1", "n2", "n3")
+	c.ready("n1", "n2", "n3")
+	c.features(older)
+	c.place("n4", append(c.peers, peer("n4")))
+	c.add("n4") // it does not answer, so the feature version is not raised
+	clear(claims)
+	for _, id := range []string{"n1", "n2", "n3"} {
+		c.stop(id)
+		c.open(id)
+		c.ready(id)
+	}
+	c.transfer("n1")
+	c.caughtUp("n1", "n2", "n3")
+	n1 := c.node("n1")
+	c.net.hold("n1", "n2", "n3")
+	last := n1.Status().LastIndex
+	n1.Raise(fsm.MaxFeatures)
+	eventually(t, "the raise to be in the log", func() bool { return n1.Status().LastIndex > last })
+	if n1.Features() != older {
+		t.Skip("the raise was committed before the network was cut")
+	}
+	refused := make(chan error, 1)
+	go func() { refused <- n1.Admit("n4", address("n4"), older) }()
+	eventually(t, "n4 to be looked at", n1.Admitting)
+	c.net.heal()
+	wantRefused(t, "admission of an older program behind a raise", <-refused, "the program of n4 knows")
 }

@@ -17,30 +17,31 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Forming a cluster. Raft accepts a first configuration from anybody, so two
-// nodes that both believe to be first would make two clusters. Here one node
-// alone may: the one with the lowest id among --peers, and only after every
-// other one has said that its directory is empty and that it was started with
-// the same --peers. It tells all of them the cluster's id, which they make
-// durable, before it writes the first configuration.
+// Forming a cluster: raft accepts a first configuration from any node, so if
+// two nodes both wrote one, there would be two clusters. Here only one node may
+// write it: the node with the lowest id in --peers. It does so only after every
+// other node has reported that its directory is empty and that it was started
+// with the same --peers. Before it writes the configuration, it sends the
+// cluster's id to all nodes, and they make the id durable.
 //
-// A node that finds an existing cluster joins it if an operator has added it:
-// see admission.go. If the cluster counts it as a voter, its directory has been
-// wiped, and with it the memory of its votes, so that letting it back under its
-// old name could elect a leader without acknowledged entries. Whether it does is a
-// question to the leader, who answers by what is committed: any other member may
-// have slept through the change that let the node in, or that removed it.
+// A node that finds an existing cluster joins it if an operator has added the
+// node: see admission.go. If the cluster counts the node as a voter, its
+// directory has been wiped, and with it the record of its votes. If such a node
+// came back under its old name, a leader could be elected that lacks
+// acknowledged entries. Only the leader can say whether the node is a voter,
+// because it answers from the committed configuration: any other member may
+// have missed the change that added or removed the node.
 //
-// What the leader has answered is made durable before the node asks to be
-// taken in, and the leader takes in non-voters only. So an empty directory that
-// says that it joins belongs to a node that has not taken part yet; it may ask
-// again. What it may do while it reads the log is in suffrage.go.
+// The node makes the leader's answer durable before it asks to be admitted, and
+// the leader admits only non-voters. So if an empty directory says that it
+// joins, its node has not taken part in the cluster yet, and may ask again.
+// What the node may do while it reads the log is described in voteguard.go.
 
-// probeEvery paces the attempts to form or join.
+// probeEvery is the time between attempts to form or join a cluster.
 const probeEvery = 200 * time.Millisecond
 
-// form returns when raft may start, with a configuration if this node is the
-// one to write it.
+// form waits until raft may start. It returns a configuration if this node is
+// the one that writes the first configuration, and nil otherwise.
 func (n *Node) form() (*raft.Configuration, error) {
 	empty, err := n.stores.Empty()
 	if err != nil {
@@ -68,13 +69,14 @@ func (n *Node) form() (*raft.Configuration, error) {
 	}
 }
 
-// unformed is the stable store of a node that is about to form its cluster. raft
-// writes the first term and then the first entry, and takes a term for the sign of
-// a cluster: after a crash between the two it would neither form one nor lead.
-// form has made sure that there is nothing else.
+// unformed is the stable store of a node that is about to form its cluster.
+// raft writes the first term and then the first entry, and treats a stored term
+// as a sign that the cluster exists. After a crash between the two writes, the
+// node could neither form the cluster nor lead it. unformed hides the term;
+// form has made sure that the node has no other data.
 type unformed struct{ raft.StableStore }
 
-// GetUint64 implements raft.StableStore. raft asks for the current term only.
+// GetUint64 implements raft.StableStore. raft only asks for the current term.
 func (unformed) GetUint64([]byte) (uint64, error) { return 0, nil }
 
 func (n *Node) setPhase(text string) {
@@ -88,10 +90,10 @@ var errWaiting = errors.New("waiting")
 func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	mine := n.stores.Identity()
 	var absent []string
-	var refused error // by the members that were found
-	var differs error // with what another node without data was told
+	var refused error // refusal of the members that were found
+	var differs error // a node without data has other --peers
 	clusterID := mine.ClusterID
-	features := n.reports() // of all that were found
+	features := n.reports() // highest feature version that all nodes found so far know
 	for _, p := range n.cfg.Peers {
 		if p.ID == n.cfg.NodeID {
 			continue
@@ -112,20 +114,20 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 				return nil, err == nil, err
 			}
 			if refused == nil {
-				refused = err // another one may know who leads
+				refused = err // another member may know the leader
 			}
 		case r.Peers != n.peerList():
-			if differs == nil { // which does not matter if there is a cluster to join
+			if differs == nil { // ignored if there is a cluster to join
 				differs = fmt.Errorf("%w: %w: %s has %q, this node %q", errWaiting, ErrPeersDiffer, p.ID, r.Peers, n.peerList())
 			}
 		case r.ClusterID != "" && clusterID != "" && r.ClusterID != clusterID:
 			return nil, false, fmt.Errorf("%w: %s", ErrOtherCluster, p.ID)
 		case r.ClusterID != "":
-			clusterID = r.ClusterID // told by an earlier attempt that was cut short
+			clusterID = r.ClusterID // sent by an earlier attempt that was interrupted
 		}
 	}
 	if len(n.cfg.Peers) == 0 {
-		return nil, false, errors.New("data directory is empty and --peers names nobody to form a cluster with")
+		return nil, false, errors.New("data directory is empty and --peers names no nodes to form a cluster with")
 	}
 	if refused != nil {
 		return nil, false, refused
@@ -138,7 +140,7 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	}
 	lowest := n.cfg.Peers[0].ID == n.cfg.NodeID
 	if !lowest && n.stores.Identity().ClusterID != "" {
-		return nil, true, nil // told to start: the lowest node brings the configuration
+		return nil, true, nil // the lowest node has sent the cluster id and brings the configuration
 	}
 	if len(absent) > 0 {
 		return nil, false, fmt.Errorf("%w for peers: %s", errWaiting, strings.Join(absent, ", "))
@@ -155,20 +157,22 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	}
 	config := &raft.Configuration{}
 	for _, p := range n.cfg.Peers {
-		config.Servers = append(config.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
+		config.Servers = append(config.Servers,
+			raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
 		if p.ID == n.cfg.NodeID {
 			continue
 		}
-		if err := n.ask(p.Addr, p.ID, adminRequest{Op: opForm, ClusterID: clusterID, Features: features}, &adminReply{}); err != nil {
+		req := adminRequest{Op: opForm, ClusterID: clusterID, Features: features}
+		if err := n.ask(p.Addr, p.ID, req, &adminReply{}); err != nil {
 			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
 		}
-		failpoint.Hit(failpoint.FormTold)
+		failpoint.Hit(failpoint.FormConfirmed)
 	}
 	n.log.Info("forming cluster", "cluster", clusterID, "peers", n.peerList())
 	return config, true, nil
 }
 
-// join asks the cluster that a peer belongs to for membership.
+// join asks the cluster that peer p belongs to for membership.
 func (n *Node) join(p Peer, r adminReply) error {
 	mine := n.stores.Identity()
 	known := slices.ContainsFunc(r.Members, func(m Member) bool { return m.ID == n.cfg.NodeID })
@@ -176,9 +180,10 @@ func (n *Node) join(p Peer, r adminReply) error {
 	case mine.ClusterID != "" && mine.ClusterID != r.ClusterID:
 		return fmt.Errorf("%w: %s belongs to %s, this node to %s", ErrOtherCluster, p.ID, r.ClusterID, mine.ClusterID)
 	case mine.ClusterID != "" && !mine.Joins && known:
-		return nil // formed, and merely has no entry yet: the leader to come may need its vote
+		return nil // a founding node without entries yet: the first leader may need its vote
 	case r.Leader == "" && mine.ClusterID == "" && known:
-		return fmt.Errorf("%w for the cluster to have a leader, which alone can say whether this node may join: %s knows it as a member", errWaiting, p.ID)
+		return fmt.Errorf("%w for the cluster to have a leader, "+
+			"because only a leader can say whether this node may join: %s knows it as a member", errWaiting, p.ID)
 	case r.Leader == "":
 		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
 	}
@@ -216,7 +221,7 @@ func newClusterID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// peerList is --peers in a form that can be compared.
+// peerList formats --peers in a canonical form for comparison.
 func (n *Node) peerList() string {
 	var b strings.Builder
 	for i, p := range n.cfg.Peers {
@@ -228,25 +233,27 @@ func (n *Node) peerList() string {
 	return b.String()
 }
 
-// hello is what this node says of itself on every connection to a peer.
+// hello returns what this node reports about itself on every connection to a
+// peer.
 func (n *Node) hello() rpc.Hello {
 	id := n.stores.Identity()
 	return rpc.Hello{ClusterID: id.ClusterID, NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot}
 }
 
-// sessionOf names the session of a node's present start. The data directory's
-// identity is part of the name: a node that joins anew with an empty directory
-// counts its starts from 1 again and must not be taken for its former self.
+// sessionOf returns the session of a node's current start. The session's name
+// contains the identity of the data directory. A node that joins again with an
+// empty directory counts its starts from 1 again, and its session must differ
+// from the earlier ones.
 func sessionOf(h rpc.Hello) fsm.SessionID {
 	return fsm.SessionID{NodeID: h.NodeID + "@" + h.Instance, Boot: h.Boot}
 }
 
-// memberOf returns the id of the member that a session belongs to.
+// memberOf returns the id of the member that owns a session.
 func memberOf(id fsm.SessionID) string {
 	return id.NodeID[:max(strings.LastIndexByte(id.NodeID, '@'), 0)]
 }
 
-// sameCluster refuses a node that belongs to another cluster.
+// sameCluster returns an error if a node belongs to another cluster.
 func (n *Node) sameCluster(h rpc.Hello) error {
 	mine := n.stores.Identity().ClusterID
 	if h.ClusterID != "" && mine != "" && h.ClusterID != mine {
@@ -255,7 +262,8 @@ func (n *Node) sameCluster(h rpc.Hello) error {
 	return nil
 }
 
-// authorize says whether another node may open a connection.
+// authorize returns an error if another node may not open a connection to this
+// one.
 func (n *Node) authorize(h rpc.Hello) error {
 	if err := n.sameCluster(h); err != nil {
 		return err
@@ -272,14 +280,15 @@ func (n *Node) authorize(h rpc.Hello) error {
 		return errors.New("node is still starting")
 	}
 	if h.Service == rpc.ServiceRaft {
-		// Also from nodes that are no members as far as this one knows: it may
-		// have slept while the one that leads now was added, and would never learn
-		// of it. Whom it does not know it does not vote for: raft sees to that.
+		// Accept nodes that are not members as far as this node knows. This
+		// node may have been down while the current leader was added, and would
+		// never receive the change otherwise. raft makes sure that this node
+		// does not vote for a node that it does not know.
 		return nil
 	}
 	servers := r.GetConfiguration().Configuration().Servers
 	if len(servers) == 0 {
-		return nil // the first configuration is still on its way
+		return nil // the first configuration has not arrived yet
 	}
 	for _, s := range servers {
 		if string(s.ID) == h.NodeID {
@@ -289,7 +298,8 @@ func (n *Node) authorize(h rpc.Hello) error {
 	return fmt.Errorf("%s is not a member of this cluster", h.NodeID)
 }
 
-// Ready waits until the node can serve: it has a way to a leader.
+// Ready waits until the node has a link to a leader, so that it can serve
+// clients.
 func (n *Node) Ready(ctx context.Context) error {
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
@@ -305,9 +315,9 @@ func (n *Node) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Linked reports whether the node has a way to a leader now.
+// Linked reports whether the node currently has a link to a leader.
 func (n *Node) Linked() bool {
-	n.gateway.mu.Lock()
-	defer n.gateway.mu.Unlock()
-	return n.gateway.writes != nil
+	n.forwarder.mu.Lock()
+	defer n.forwarder.mu.Unlock()
+	return n.forwarder.writes != nil
 }

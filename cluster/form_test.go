@@ -21,7 +21,7 @@ func TestForm_AnyOrder(t *testing.T) {
 			t.Parallel()
 			c := prepare(t, 3)
 			c.open(order[:2]...)
-			during(2 * time.Second) // nobody may lose patience meanwhile
+			during(2 * time.Second) // no node may form a cluster meanwhile
 			for _, id := range order[:2] {
 				if st := c.node(id).Status(); st.Term != 0 {
 					t.Fatalf("%s has started without all peers: %+v", id, st)
@@ -40,7 +40,8 @@ func TestForm_AnyOrder(t *testing.T) {
 	}
 }
 
-// oneCluster checks that all nodes know the same cluster id and members.
+// oneCluster checks that all nodes know the same cluster id and the same
+// members.
 func (c *testCluster) oneCluster() {
 	c.t.Helper()
 	ids := make(map[string]bool)
@@ -55,8 +56,8 @@ func (c *testCluster) oneCluster() {
 		c.t.Errorf("cluster ids: %v", ids)
 	}
 	for _, id := range c.ids() {
-		// A node can have a way to the leader before it has the first entry, which is
-		// the configuration.
+		// A node may have a link to the leader before it has the first entry,
+		// which is the configuration.
 		eventually(c.t, id+" to know all members", func() bool { return len(c.node(id).Acknowledging()) == len(c.ids())/2 })
 	}
 }
@@ -76,7 +77,7 @@ func TestForm_PeersDiffer(t *testing.T) {
 			t.Errorf("%s has formed something: %+v", id, st)
 		}
 	}
-	// Put right, it forms.
+	// After the correction, they form a cluster.
 	c.stop("n2")
 	c.members["n2"].peers = c.peers
 	c.open("n2")
@@ -86,7 +87,8 @@ func TestForm_PeersDiffer(t *testing.T) {
 
 func TestForm_CutShort(t *testing.T) {
 	t.Parallel()
-	// The lowest node dies after it has told some of the others the cluster id.
+	// The lowest node dies after it has sent the cluster id to some of the
+	// others.
 	c := prepare(t, 3)
 	c.net.hold("n1", "n3")
 	c.open("n1", "n2", "n3")
@@ -99,7 +101,7 @@ func TestForm_CutShort(t *testing.T) {
 	c.oneCluster()
 }
 
-// A loss of power between the first term and the first entry of a new cluster.
+// Power is lost between the first term and the first entry of a new cluster.
 func TestForm_CutShortAfterTerm(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
@@ -132,7 +134,7 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c := start(t, 3)
 	c.client("n1").want(t, ok, "SET", "k", "v")
 	c.transfer("n1")
-	for range 3 { // so that the cluster knows a start of n3 with a higher number than those to come
+	for range 3 { // so that the cluster knows a start of n3 with a higher number than the later ones
 		c.client("n3").want(t, ok, "SET", "k", "v")
 		c.crash("n3")
 		c.open("n3")
@@ -148,17 +150,18 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 		if !strings.Contains(err.Error(), cluster.ErrWiped.Error()) || !strings.Contains(err.Error(), "holdfast member remove n3") {
 			t.Fatalf("refused with %q, without the reason or the remedy", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("a wiped member was not refused")
 	}
 	c.stop("n3")
 	c.members["n3"].dies = false
 
-	// The remedy works: removed, it joins as a new member and gets the data.
+	// The remedy works: once removed and added, it joins as a new member and
+	// gets the data.
 	eventually(t, "n3 to be removed", func() bool {
 		err := c.node("n2").RemoveMember("n3")
 		if err != nil {
-			t.Logf("remove n3: %v", err) // it may have led, and n2 not know better yet
+			t.Logf("remove n3: %v", err) // n3 may have led, and n2 may not know the new leader yet
 		}
 		return err == nil
 	})
@@ -166,8 +169,8 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c.open("n3")
 	c.ready("n3")
 	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
-	// Its new directory counts starts from 1 again: its session must not be
-	// taken for that of its former self, which has higher numbers.
+	// Its new directory counts starts from 1 again. The new session must not be
+	// confused with the earlier one, which has higher numbers.
 	for i := range 5 {
 		if got := c.client("n3").number(t, "INCR", "n"); got != int64(i+1) {
 			t.Fatalf("INCR through the new n3: %d, want %d", got, i+1)
@@ -180,7 +183,7 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c.client("n1").want(t, bulk("w"), "GET", "k")
 }
 
-// cutOff cuts a node off from some others, both ways.
+// cutOff cuts a node off from some others, in both directions.
 func (c *testCluster) cutOff(id string, others ...string) {
 	for _, other := range others {
 		c.net.hold(id, other)
@@ -188,7 +191,8 @@ func (c *testCluster) cutOff(id string, others ...string) {
 	}
 }
 
-// A member that has not heard of a removal must not keep a node out.
+// A member that does not know of a removal yet must not keep a node from
+// joining.
 func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4)
@@ -207,12 +211,12 @@ func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 	c.caughtUp()
 }
 
-// Where there is a cluster to join it does not matter what another node without
-// data was told.
+// If there is a cluster to join, different --peers of another node without data
+// do not matter.
 func TestJoin_PastDifferentPeers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // knows no member but b, once it is one
+	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // knows no member but b, once b is one
 	c.place("b", append([]cluster.Peer{peer("a"), peer("b")}, c.peers...))
 	c.add("a")
 	c.add("b")
@@ -224,15 +228,15 @@ func TestJoin_PastDifferentPeers(t *testing.T) {
 	c.caughtUp()
 }
 
-// A member that has not heard of an addition must not let a node in that has
-// lost its votes since.
+// A node that has lost its votes since it was added must not be admitted by a
+// member that does not know yet that it became a voter.
 func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4)
 	c.transfer("n2")
 	c.crash("n1")
 	c.change = func(cfg *cluster.Config) {
-		if cfg.NodeID == "n1" { // it goes on believing in its leader
+		if cfg.NodeID == "n1" { // n1 continues to believe in its leader
 			cfg.Options.HeartbeatTimeout = time.Hour
 		}
 	}
@@ -251,7 +255,7 @@ func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	c.wantFatal("n5", cluster.ErrWiped.Error())
 }
 
-// What a leader believes that nobody hears is no reason to let a node in.
+// A leader that is cut off must not admit a node by what it believes.
 func TestJoin_LeaderCutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections)
@@ -266,7 +270,7 @@ func TestJoin_LeaderCutOff(t *testing.T) {
 	c.leader("n2", "n3")
 	eventually(t, "n1 to step down", func() bool { return c.node("n1").Status().Role != "leader" })
 	if id := c.node("n4").ClusterID(); id != "" {
-		t.Errorf("n4 took the word of a leader that was cut off, and belongs to cluster %s", id)
+		t.Errorf("n4 relied on a leader that was cut off, and belongs to cluster %s", id)
 	}
 	c.net.heal()
 	c.ready("n4")
@@ -282,7 +286,7 @@ func TestJoin_CutShort(t *testing.T) {
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")
 
-	// Not added: the name was free, and then it died.
+	// Not added: the node has stored the cluster id, and then it died.
 	s, err := storage.Open(storage.Config{Dir: c.members["n4"].dir, NodeID: "n4", LogKind: "wal", Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -315,10 +319,10 @@ func TestJoin_CutShort(t *testing.T) {
 	c.caughtUp()
 }
 
-// A node that was removed while it was cut off, and has not heard of it, asks
-// another one for its vote that was removed as well, lost its data, and has just
-// been let in anew. Found by the simulator, seed 357 of 70 s.
-func TestJoin_BlankVote(t *testing.T) {
+// A node that was removed while it was cut off does not know of its removal. It
+// asks another node for its vote. That node was removed too, lost its data, and
+// has just been admitted again. Found by the simulator, seed 357 of 70 s.
+func TestJoin_VoteWithoutLog(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.transfer("n1")
@@ -332,7 +336,7 @@ func TestJoin_BlankVote(t *testing.T) {
 	c.client("n1").want(t, ok, "SET", "k", "after")
 
 	c.add("n2")
-	c.net.refuse(rpc.ServiceRaft, "n2") // it is let in and hears nothing more
+	c.net.refuse(rpc.ServiceRaft, "n2") // it is admitted, and receives nothing after that
 	c.open("n2")
 	eventually(t, "n2 to be let in", func() bool { return c.log.count("n2: joined cluster") > 0 })
 	c.cutOff("n2", "n1")
@@ -342,8 +346,8 @@ func TestJoin_BlankVote(t *testing.T) {
 	c.net.admit(rpc.ServiceRaft, "n2")
 	c.net.release("n2", "n3")
 	c.net.release("n3", "n2")
-	// n3 asks first whether it may ask. It must hear no yes: with one it would raise the
-	// term of n2 again and again, if it did not win.
+	// n3 first sends a pre-vote request, which n2 must refuse. Otherwise n3
+	// would raise the term of n2 again and again, even if it did not win.
 	eventually(t, "n3 to ask n2", func() bool {
 		return c.log.count("n3.raft: pre-vote denied: from=n2") > denied+1 || c.log.count("n3.raft: pre-vote granted: from=n2") > granted
 	})
@@ -351,7 +355,7 @@ func TestJoin_BlankVote(t *testing.T) {
 		t.Error("a node without data encourages a candidate")
 	}
 	if c.log.count("n3.raft: election won") > won {
-		t.Fatal("a node that was removed leads by the vote of one that has no data")
+		t.Fatal("a node that was removed leads by the vote of a node without data")
 	}
 	c.net.heal()
 	c.ready("n2")
@@ -370,7 +374,7 @@ func TestJoin_ThroughSnapshot(t *testing.T) {
 		t.Fatalf("remove n3: %v", err)
 	}
 	for _, id := range []string{"n1", "n2"} {
-		// Raft refuses as long as the removal has not been applied there.
+		// Raft refuses as long as the node has not applied the removal.
 		eventually(t, "a snapshot on "+id, func() bool { return c.node(id).Snapshot() == nil })
 	}
 	c.add("n3")
@@ -390,7 +394,8 @@ func TestJoin_OtherCluster(t *testing.T) {
 	a.client("n1").want(t, ok, "SET", "k", "a")
 	a.stop("n1")
 	b.stop("n1")
-	// A node with the data of one cluster at the address of a member of another.
+	// A node with the data of one cluster uses the address of a member of
+	// another.
 	c := start(t, 3)
 	c.crash("n3")
 	c.wipe("n3")
@@ -408,7 +413,7 @@ func TestJoin_OtherCluster(t *testing.T) {
 	})
 	c.client("n1").want(t, ok, "SET", "k", "c")
 	c.client("n2").want(t, bulk("c"), "GET", "k")
-	// It goes on alone, with its own data.
+	// The node's own cluster continues alone, with its own data.
 	c.ready("n3")
 	c.client("n3").want(t, bulk("a"), "GET", "k")
 }
@@ -417,16 +422,16 @@ func TestJoin_OtherCluster(t *testing.T) {
 func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.fill("n1", 300) // more than it may be behind
+	c.fill("n1", 300) // more than a node may be behind
 	c.transfer("n1")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")
-	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask, and is asked, but gets no data
+	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask and is asked, but gets no data
 	c.open("n4")
 	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
 	eventually(t, "n4 to be asked", func() bool { return c.log.count("member does not vote yet: node=n4") > 1 })
 	c.crash("n3")
-	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; of four it would be no majority
+	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; two of four would be no majority
 	for _, m := range c.node("n1").ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
 			t.Error("a member without data votes")
@@ -434,8 +439,8 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	}
 }
 
-// A follower that slept through a change of membership must be able to follow a
-// leader that it has never heard of.
+// A follower that was down during a change of the members must be able to
+// follow a leader that it does not know.
 func TestJoin_LeaderUnknownToFollower(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -458,7 +463,7 @@ func TestJoin_LeaderUnknownToFollower(t *testing.T) {
 
 func smallSnapshots(o *cluster.Options) { o.SnapshotBytes, o.TrailingBytes = 16<<10, 1 }
 
-// fill writes n keys of 100 bytes, and a counter beside them.
+// fill writes n keys of 100 bytes, and a counter.
 func (c *testCluster) fill(id string, n int) {
 	c.t.Helper()
 	cl := c.client(id)
@@ -469,8 +474,7 @@ func (c *testCluster) fill(id string, n int) {
 	cl.number(c.t, "INCR", "filled")
 }
 
-// TestPromote_Removed: a node that is removed while the leader makes it a voter stays
-// removed.
+// A node that is removed while the leader makes it a voter stays removed.
 func TestPromote_Removed(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -487,7 +491,7 @@ func TestPromote_Removed(t *testing.T) {
 	if err := n.Vote(cluster.Member{ID: gone, Addr: address(gone)}, before); err == nil {
 		t.Error("a node was made a voter behind its removal")
 	}
-	for _, m := range n.Contacts() {
+	for _, m := range n.PeerHealth() {
 		if m.ID == gone {
 			t.Errorf("%s is a member again", gone)
 		}

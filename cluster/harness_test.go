@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestMain looks for goroutines that outlive the nodes they belong to.
+// TestMain checks that no goroutine of a node outlives it.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
@@ -40,10 +40,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked returns the stacks of goroutines of nodes, once none has gone away for
-// as long as patience.
-func leaked(patience time.Duration) string {
-	deadline := time.Now().Add(patience)
+// leaked returns the stacks of goroutines of nodes, once none of them has ended
+// for the given time.
+func leaked(waitLimit time.Duration) string {
+	deadline := time.Now().Add(waitLimit)
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
 		buf := make([]byte, 4<<20)
 		buf = buf[:runtime.Stack(buf, true)]
@@ -62,19 +62,20 @@ func leaked(patience time.Duration) string {
 	}
 }
 
-// patience is how long a condition may take to come true. It is far more than
-// any takes, so that only what never happens runs into it.
-const patience = slowdown * 30 * time.Second
+// waitLimit is how long a condition may take to become true. It is far more than
+// any condition needs, so that only a condition that never becomes true reaches
+// it.
+const waitLimit = slowdown * 30 * time.Second
 
-// eventually waits until cond holds.
+// eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for: %s", patience, what)
+			t.Fatalf("waited %v for: %s", waitLimit, what)
 		}
 		<-tick.C
 	}
@@ -83,10 +84,11 @@ func eventually(t testing.TB, what string, cond func() bool) {
 // during lets d pass while the background of a test works.
 func during(d time.Duration) { <-time.After(d) }
 
-// testClock is a node's clock. It runs with the machine's and can be moved.
+// testClock is a node's clock. It advances with the machine's clock and can be
+// moved.
 type testClock struct {
 	epoch      time.Time
-	mono, wall atomic.Int64 // added
+	mono, wall atomic.Int64 // added to the machine's clocks
 }
 
 func (c *testClock) Mono() time.Duration {
@@ -96,8 +98,8 @@ func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wal
 
 func (c *testClock) advance(d time.Duration) { c.mono.Add(int64(d)) }
 
-// book keeps what the nodes log, for tests that look for a line and for those
-// that fail.
+// book stores the nodes' log lines, for tests that look for a line and for
+// tests that fail.
 type book struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -140,7 +142,8 @@ type testCluster struct {
 	members map[string]*member
 }
 
-// member is a place for a node: its directory and clock outlive the process.
+// member is the environment of a node: its directory and clock outlive the
+// process.
 type member struct {
 	c     *testCluster
 	id    string
@@ -149,13 +152,14 @@ type member struct {
 	peers []cluster.Peer
 
 	mu   sync.Mutex
-	node *cluster.Node // nil while it is down
+	node *cluster.Node // nil while the node is down
 
 	dies  bool       // the test expects Fatal
-	fatal chan error // what Fatal was called with
+	fatal chan error // the errors that Fatal was called with
 }
 
-// testOptions are short, but long enough for two slow cores.
+// testOptions returns short timeouts that are still long enough for two slow
+// cores.
 func testOptions() cluster.Options {
 	o := cluster.DefaultOptions()
 	o.HeartbeatTimeout, o.LeaseTimeout = slowdown*400*time.Millisecond, slowdown*300*time.Millisecond
@@ -163,11 +167,11 @@ func testOptions() cluster.Options {
 	o.LeaderWait = slowdown * 2 * time.Second
 	o.RelinkEvery = 10 * time.Millisecond
 	o.DialTimeout = 300 * time.Millisecond
-	o.TickEvery = 200 * time.Millisecond
+	o.ClockEntryEvery = 200 * time.Millisecond
 	return o
 }
 
-// prepare makes places for nodes n1, n2, … and starts none.
+// prepare creates the members n1, n2, … and starts no node.
 func prepare(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, log: &book{}, dir: t.TempDir(), options: testOptions(), members: make(map[string]*member)}
@@ -187,22 +191,25 @@ func prepare(t *testing.T, n int, options ...func(*cluster.Options)) *testCluste
 
 func peer(id string) cluster.Peer { return cluster.Peer{ID: id, Addr: address(id)} }
 
-// place makes a place for a node.
+// place creates a member.
 func (c *testCluster) place(id string, peers []cluster.Peer) *member {
 	m := &member{c: c, id: id, dir: filepath.Join(c.dir, id), peers: peers, fatal: make(chan error, 1)}
-	// Clocks that count from different moments: no node may take another's time.
+	// The clocks start at different times: no node may use another node's time.
 	m.clock = &testClock{epoch: time.Now()}
 	m.clock.mono.Store(int64(len(c.members)) * int64(1000*time.Hour))
 	c.members[id] = m
 	return m
 }
 
-// start is prepare, open and wait until all nodes can serve.
+// start calls prepare and open, and waits until all nodes can serve and are
+// quiet. An entry that the test did not cause would break tests that count
+// entries, and tests that cut nodes off and depend on whose log is longest.
 func start(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
 	t.Helper()
 	c := prepare(t, n, options...)
 	c.open(c.ids()...)
 	c.ready(c.ids()...)
+	c.quiet()
 	return c
 }
 
@@ -215,7 +222,7 @@ func (c *testCluster) ids() []string {
 	return ids
 }
 
-// others returns all ids but those.
+// others returns all ids except the given ones.
 func (c *testCluster) others(than ...string) []string {
 	return slices.DeleteFunc(c.ids(), func(id string) bool { return slices.Contains(than, id) })
 }
@@ -261,7 +268,7 @@ func (c *testCluster) config(m *member) cluster.Config {
 	return cfg
 }
 
-// open starts nodes and does not wait until they serve.
+// open starts nodes and does not wait until they can serve.
 func (c *testCluster) open(ids ...string) {
 	c.t.Helper()
 	for _, id := range ids {
@@ -276,10 +283,10 @@ func (c *testCluster) open(ids ...string) {
 	}
 }
 
-// ready waits until nodes have a way to a leader.
+// ready waits until the nodes have a link to a leader.
 func (c *testCluster) ready(ids ...string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	for _, id := range ids {
 		if err := c.node(id).Ready(ctx); err != nil {
@@ -288,7 +295,16 @@ func (c *testCluster) ready(ids ...string) {
 	}
 }
 
-// running returns the node, nil while it is down.
+// quiet waits until the nodes have reserved numbers for their clients. The
+// reservations are entries that a test did not cause.
+func (c *testCluster) quiet() {
+	c.t.Helper()
+	for _, id := range c.ids() {
+		eventually(c.t, "numbers for the clients of "+id, func() bool { return c.node(id).ClientID() <= fsm.MaxClientID })
+	}
+}
+
+// running returns the node, or nil while it is down.
 func (m *member) running() *cluster.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -312,7 +328,7 @@ func (m *member) take() *cluster.Node {
 	return n
 }
 
-// stop closes a node without handing over, if it runs.
+// stop closes a node without a handover, if it runs.
 func (c *testCluster) stop(id string) {
 	c.t.Helper()
 	n := c.members[id].take()
@@ -326,14 +342,14 @@ func (c *testCluster) stop(id string) {
 		if err != nil && !c.members[id].dies {
 			c.t.Errorf("close %s: %v", id, err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		buf := make([]byte, 4<<20)
 		c.t.Fatalf("close %s hangs:\n%s", id, buf[:runtime.Stack(buf, true)])
 	}
 }
 
 // crash ends a node as far as the others can tell: its connections break and
-// its port is refused, before it does anything more.
+// its port refuses new ones before the node does anything else.
 func (c *testCluster) crash(id string) {
 	c.t.Helper()
 	c.net.unplug(id)
@@ -348,8 +364,8 @@ func (c *testCluster) wipe(id string) {
 	}
 }
 
-// leader waits until one of ids, all if none are given, leads and serves, in a
-// term that none of them has gone beyond.
+// leader waits until one of the given nodes, or of all nodes, leads and serves,
+// in a term that none of them has exceeded.
 func (c *testCluster) leader(ids ...string) string {
 	c.t.Helper()
 	if len(ids) == 0 {
@@ -388,7 +404,7 @@ func (c *testCluster) transfer(to string) {
 	})
 }
 
-// isolate cuts a node off, both ways.
+// isolate cuts a node off from all others, in both directions.
 func (c *testCluster) isolate(id string) {
 	for _, other := range c.others(id) {
 		c.net.hold(id, other)
@@ -396,15 +412,15 @@ func (c *testCluster) isolate(id string) {
 	}
 }
 
-// caughtUp waits until nodes have applied what any has committed, and compares
-// their states.
+// caughtUp waits until the nodes have applied what any of them has committed,
+// and compares their states.
 func (c *testCluster) caughtUp(ids ...string) {
 	c.t.Helper()
 	if len(ids) == 0 {
 		ids = c.ids()
 	}
-	// Ticks and the like move on meanwhile: a moment at which all are at the
-	// same index is enough.
+	// Clock entries and the like are still added meanwhile, so wait for one
+	// moment at which all nodes are at the same index.
 	eventually(c.t, fmt.Sprintf("%v at the same index", ids), func() bool {
 		var index, commit uint64
 		for i, id := range ids {
@@ -438,7 +454,7 @@ func (c *testCluster) hash(id string) (index, hash uint64) {
 	return index, hash
 }
 
-// client is one connection's worth of requests to a node.
+// client sends requests to a node, as one connection does.
 type client struct {
 	node  *cluster.Node
 	s     *cluster.Session
@@ -490,12 +506,12 @@ func (c *client) transaction(cmds ...[]string) (string, error) {
 	return string(reply), err
 }
 
-// must sends a command until it has a reply. What fails for want of a leader was
-// not run, and on a slow machine even the largest majority may have none for a
-// while.
+// must sends a command until it has a reply. A command that fails because there
+// is no leader was not executed, and on a slow machine even a large majority
+// may have no leader for a while.
 func (c *client) must(t testing.TB, args ...string) string {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	got, err := c.do(args...)
 	for errors.Is(err, cluster.ErrNoLeader) && time.Now().Before(deadline) {
 		got, err = c.do(args...)
@@ -539,7 +555,7 @@ func clip(s string) string {
 	return s
 }
 
-// integer reads an integer reply, or a bulk string that holds one.
+// integer parses an integer reply, or a bulk string with an integer.
 func integer(reply string) (int64, error) {
 	text := strings.TrimSuffix(reply, "\r\n")
 	if _, rest, found := strings.Cut(text, "\r\n"); found && strings.HasPrefix(text, "$") {
@@ -548,7 +564,7 @@ func integer(reply string) (int64, error) {
 	return strconv.ParseInt(strings.TrimPrefix(text, ":"), 10, 64)
 }
 
-// load increments one counter from many clients and keeps account.
+// load increments one counter from many clients and records the replies.
 type load struct {
 	c    *testCluster
 	key  string
@@ -563,7 +579,7 @@ type load struct {
 }
 
 // load starts clients at each of the nodes. A client whose node is restarted
-// goes on with the new one.
+// continues with the new process.
 func (c *testCluster) load(key string, each int, ids ...string) *load {
 	return c.loadBy([]string{"INCR", key}, key, each, ids...)
 }
@@ -634,7 +650,7 @@ func (l *load) progress(n int64) {
 	eventually(l.c.t, fmt.Sprintf("%d more increments", n), func() bool { return l.acked.Load() >= from+n })
 }
 
-// check ends the load and compares the counter with the accounts.
+// check ends the load and compares the counter with the recorded replies.
 func (l *load) check(at string) {
 	l.c.t.Helper()
 	l.stop()
@@ -645,8 +661,8 @@ func (l *load) check(at string) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(2 * patience):
-		l.c.t.Fatal("clients wait for ever")
+	case <-time.After(2 * waitLimit):
+		l.c.t.Fatal("clients wait forever")
 	}
 	final := l.c.client(at).number(l.c.t, "GET", l.key)
 	acked, unknown := l.acked.Load(), l.unknown.Load()

@@ -6,41 +6,43 @@ import (
 	"sync/atomic"
 )
 
-// leading is whom the gateway is linked to.
+// leading says which leader the forwarder is linked to.
 type leading struct {
-	// now is the leader while its office is open and this node has a way to it,
-	// else nil. Each link stores a pointer of its own: the same pointer at two
-	// moments means that one link has lasted from the one to the other.
+	// now is the id of the leader while this node has a link to its open
+	// leadership, and nil otherwise. Each link stores its own pointer: if the
+	// pointer is the same at two moments, one link has lasted from the first to
+	// the second.
 	now  atomic.Pointer[string]
-	last atomic.Pointer[string] // the one before, or now
+	last atomic.Pointer[string] // the previous leader, or now
 }
 
-// lead notes a new link to the leader.
+// lead records a new link to the leader.
 func (n *Node) lead(id string) {
 	n.leading.last.Store(&id)
 	n.leading.now.Store(&id)
-	n.watchers.poke()
-	poke(n.relearn) // the leader before may have died
+	n.watchers.signal()
+	signal(n.relearn) // the previous leader may have died
 }
 
-// unlead notes that the link has ended.
+// unlead records that the link has ended.
 func (n *Node) unlead() {
 	n.leading.now.Store(nil)
-	n.watchers.poke()
+	n.watchers.signal()
 }
 
-// Leader returns the id of the node that leads, as far as this node knows: its
-// office is open and this node linked to it. While there is none it returns the
-// last one ("" before the first) and false. A leader that was cut off may still
-// be named for a moment, until its lease is over: see ConfirmLeader.
+// Leader returns the id of the leader, as far as this node knows: the leader's
+// leadership is open and this node is linked to it. If there is none, Leader
+// returns the last leader's id ("" before the first) and false. A leader that
+// was cut off may still be returned until its lease ends: see ConfirmLeader.
 func (n *Node) Leader() (id string, ok bool) {
 	now := n.leading.now.Load()
 	if now != nil && *now == n.cfg.NodeID {
 		return *now, true
 	}
-	// The others may be linked to this node's new office before it is itself, and
-	// send clients here: it must not say then that it follows.
-	if n.currentOffice() != nil {
+	// Other nodes may be linked to this node's new leadership before this node
+	// is, and may send clients here. This node must not report then that it is
+	// a follower.
+	if n.currentLeadership() != nil {
 		return n.cfg.NodeID, true
 	}
 	if now != nil {
@@ -52,16 +54,16 @@ func (n *Node) Leader() (id string, ok bool) {
 	return "", false
 }
 
-// ConfirmLeader returns the id of the node that leads, after a majority of the
-// voters has confirmed to it that it does, later than this call began: what a
-// linearizable read asks for. It waits for a leader until ctx ends.
+// ConfirmLeader returns the id of the leader after a majority of the voters has
+// confirmed, later than this call began, that it still leads. A linearizable
+// read requires the same. ConfirmLeader waits for a leader until ctx ends.
 func (n *Node) ConfirmLeader(ctx context.Context) (id string, err error) {
 	for {
 		before := n.leading.now.Load()
-		// A read of nothing. If ctx ends first it is left to itself: nobody waits
-		// for it, and the link or the sweeper ends it.
-		c := &call{gateway: n.gateway, body: noop, done: make(chan struct{}, 1)}
-		n.gateway.read(c)
+		// The call is an empty read. If ctx ends first, no goroutine waits for
+		// the call any longer; the link or sweep ends it.
+		c := &call{forwarder: n.forwarder, body: noop, done: make(chan struct{}, 1)}
+		n.forwarder.read(c)
 		select {
 		case <-c.done:
 		case <-ctx.Done():
@@ -76,7 +78,7 @@ func (n *Node) ConfirmLeader(ctx context.Context) (id string, err error) {
 	}
 }
 
-// AwaitLeader is Leader, but waits for one until ctx ends.
+// AwaitLeader does what Leader does, but waits for a leader until ctx ends.
 func (n *Node) AwaitLeader(ctx context.Context) (id string, ok bool) {
 	changed, stop := n.Watch()
 	defer stop()
@@ -92,22 +94,23 @@ func (n *Node) AwaitLeader(ctx context.Context) (id string, ok bool) {
 	}
 }
 
-// watchers are told of changes.
+// watchers are the channels that Watch returned.
 type watchers struct {
 	mu  sync.Mutex
 	all map[chan struct{}]struct{}
 }
 
-func (w *watchers) poke() {
+func (w *watchers) signal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ch := range w.all {
-		poke(ch)
+		signal(ch)
 	}
 }
 
-// Watch returns a channel that holds a token after the leader or what Contacts
-// says has changed. Changes that follow fast may share a token. stop ends it.
+// Watch returns a channel that receives a token after the leader or the result
+// of Contacts has changed. Changes in quick succession may share a token. stop
+// removes the channel.
 func (n *Node) Watch() (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	w := &n.watchers

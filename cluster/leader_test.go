@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// confirm asks a node who leads, for so long.
+// confirm asks a node for the confirmed leader, with a time limit.
 func (c *testCluster) confirm(id string, limit time.Duration) (leader string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -18,7 +18,7 @@ func TestConfirmLeader(t *testing.T) {
 	c := start(t, 3)
 	old := c.leader()
 	for _, id := range c.ids() {
-		if got, err := c.confirm(id, patience); err != nil || got != old {
+		if got, err := c.confirm(id, waitLimit); err != nil || got != old {
 			t.Errorf("%s says that %q leads, %v; want %s", id, got, err, old)
 		}
 	}
@@ -27,14 +27,14 @@ func TestConfirmLeader(t *testing.T) {
 		c.net.hold(old, id)
 		c.net.hold(id, old)
 	}
-	// The lease of the one that was cut off is not over yet: it may believe that it
-	// leads, and must not say so.
+	// The lease of the node that was cut off has not ended yet. It may believe
+	// that it leads, but must not confirm it.
 	if got, err := c.confirm(old, 200*time.Millisecond); err == nil {
 		t.Errorf("a leader without a majority is confirmed as %s", got)
 	}
 	next := c.leader(rest...)
 	for _, id := range rest {
-		if got, err := c.confirm(id, patience); err != nil || got != next {
+		if got, err := c.confirm(id, waitLimit); err != nil || got != next {
 			t.Errorf("%s says that %q leads, %v; want %s", id, got, err, next)
 		}
 	}
@@ -43,12 +43,12 @@ func TestConfirmLeader(t *testing.T) {
 		t.Errorf("without a leader the last one is %q, %v, want %s", got, ok, old)
 	}
 	c.net.heal()
-	if got, err := c.confirm(old, patience); err != nil || got == old {
+	if got, err := c.confirm(old, waitLimit); err != nil || got == old {
 		t.Errorf("after the cut %s says that %q leads, %v", old, got, err)
 	}
 }
 
-func TestWatch_TellsOfLeadersAndContacts(t *testing.T) {
+func TestWatch_LeadersAndPeerHealth(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	old := c.leader()
@@ -57,18 +57,18 @@ func TestWatch_TellsOfLeadersAndContacts(t *testing.T) {
 	defer stop()
 	until := func(what string, cond func() bool) {
 		t.Helper()
-		timeout := time.After(patience)
+		timeout := time.After(waitLimit)
 		for !cond() {
 			select {
 			case <-changed:
 			case <-timeout:
-				t.Fatalf("not told of: %s", what)
+				t.Fatalf("no token after: %s", what)
 			}
 		}
 	}
 	known := func(id string, alive bool) func() bool {
 		return func() bool {
-			for _, m := range watcher.Contacts() {
+			for _, m := range watcher.PeerHealth() {
 				if m.ID == id {
 					return m.Alive == alive && (m.RunID == "run-"+id || !alive)
 				}

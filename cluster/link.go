@@ -18,86 +18,95 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Frames between a node and the leader. Numbers are uvarints.
+// Types of frames between a node and the leader. Numbers are encoded as
+// uvarints.
 const (
-	// On the write stream.
+	// Write stream:
 	frameOpen    = 'O' // node: ack floor
 	frameOpened  = 'o' // leader: term | highest number accepted
-	frameRefused = 'x' // leader: why
+	frameRefused = 'x' // leader: reason
 	frameSubmit  = 'S' // node: ack floor | number | group
 	frameReplies = 'R' // leader: (number | status | length | replies) …
 	frameServed  = 'V' // leader: connection | waiter | reply
-	// On the read stream.
-	frameRead      = 'Q' // node: id | kind, see below | group
+	// Read stream:
+	frameRead      = 'Q' // node: id | kind, see readQuick | group
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	frameConfirmed = 'c' // node: term | nonce | ok
-	// On both.
-	framePing = 'P' // node: nothing
-	framePong = 'p' // leader: nothing
+	// Both streams:
+	framePing = 'P' // node: empty
+	framePong = 'p' // leader: empty
 )
 
-// A connection can die without a word, and TCP takes a quarter of an hour to
-// notice while it resends. So a node pings on both streams, pingsPerWait times
-// in LeaderWait, and makes a link anew on which it has not heard anything for
-// maxPings of them.
+// pingsPerWait and maxPings let a node detect a dead connection. A connection
+// can die silently, and TCP retransmits for about a quarter of an hour before
+// it reports that. So a node sends pings on both streams, pingsPerWait in each
+// LeaderWait, and replaces a link on which it has received nothing for maxPings
+// pings.
 const (
 	pingsPerWait = 5
 	maxPings     = 10
 )
 
-// Answers to a read.
+// Kinds of answers to a read.
 const (
 	answerOK    = 0
-	answerRetry = 1 // the office closed: ask the next leader
+	answerRetry = 1 // the leadership ended: ask the next leader
 	answerError = 2
-	answerLog   = 3 // the group has to go through the log: fsm.ErrUnlogged
+	answerLog   = 3 // the group must go through the log: fsm.ErrUnlogged
+	answerHere  = 4 // log index, lease clock: the node must run the read itself, once it has applied the index
 )
 
-// localLink is the link of the leader's own clients: no stream, no copy.
+// localLink is the link to a leadership on the same node. It needs no stream
+// and copies nothing.
 type localLink struct {
-	o *office
-	g *gateway
-	// broken asks the owner to make the link anew.
+	ld *leadership
+	fw *forwarder
+	// broken asks the owner to replace the link.
 	broken func()
 }
 
 func (l *localLink) send(ackFloor, seq uint64, body []byte) error {
-	return l.o.submit(l.g.id, ackFloor, seq, body)
+	return l.ld.submit(l.fw.id, ackFloor, seq, body)
 }
 
 func (l *localLink) deliver(groups []fsm.GroupResult) {
-	if l.g.deliver(groups) {
+	if l.fw.deliver(groups) {
 		l.broken()
 	}
 }
 
-// served implements sink: this node's own machine has told its clients.
+// served implements resultReceiver. It does nothing, because this node's own
+// state machine wakes its clients.
 func (l *localLink) served(*fsm.Woken) {}
 
-func (l *localLink) read(c *call) { l.o.reads.add(c) }
+func (l *localLink) read(c *call) { l.ld.reads.add(c) }
 
-// remoteLink is the link to a leader on another node: a write stream and a read
-// stream, so that a confirm never waits behind bulk.
+// remoteLink is the link to a leader on another node. It has one stream for
+// writes and one for reads, so that a leadership confirmation never waits
+// behind large groups.
 type remoteLink struct {
-	g      *gateway
+	fw     *forwarder
 	waits  *waits
 	writes *rpc.Stream
 	reads  *rpc.Stream
 	raft   *raft.Raft
 	leader raft.ServerID
+	pieces func() bool // reports whether the leader knows readPiece
 
-	writesUnheard, readsUnheard atomic.Int32 // pings since the last frame
+	writesUnheard, readsUnheard atomic.Int32 // pings sent since the last received frame
 
 	mu    sync.Mutex
 	ended bool
 	next  uint64
-	calls map[uint64]*call // reads under way
+	calls map[uint64]*call // reads that have been sent and not answered
 }
 
-// dialLeader opens both streams to the leader and waits until its office has
-// told what it has of this node's session.
-func (n *Node) dialLeader(ctx context.Context, addr raft.ServerAddress, id raft.ServerID) (*remoteLink, uint64, error) {
+// dialLeader opens both streams to the leader, and waits until the leadership
+// has sent the highest number that it has accepted of this node's session.
+func (n *Node) dialLeader(
+	ctx context.Context, addr raft.ServerAddress, id raft.ServerID,
+) (*remoteLink, uint64, error) {
 	writes, err := n.mux.Dial(ctx, string(addr), rpc.ServiceWrite, string(id))
 	if err != nil {
 		return nil, 0, err
@@ -114,12 +123,16 @@ func (n *Node) dialLeader(ctx context.Context, addr raft.ServerAddress, id raft.
 		writes.Close()
 		return nil, 0, err
 	}
-	l := &remoteLink{g: n.gateway, waits: n.waits, writes: writes, reads: reads, raft: n.raft, leader: id, calls: make(map[uint64]*call)}
+	l := &remoteLink{
+		fw: n.forwarder, waits: n.waits, writes: writes, reads: reads,
+		raft: n.raft, leader: id, calls: make(map[uint64]*call),
+		pieces: func() bool { return n.Features() >= fsm.FeatureBudget },
+	}
 	return l, accepted, nil
 }
 
 func (n *Node) openSession(s *rpc.Stream) (accepted uint64, err error) {
-	if err := s.Send(frameOpen, binary.AppendUvarint(nil, n.gateway.floor())); err != nil {
+	if err := s.Send(frameOpen, binary.AppendUvarint(nil, n.forwarder.floor())); err != nil {
 		return 0, err
 	}
 	for {
@@ -128,8 +141,8 @@ func (n *Node) openSession(s *rpc.Stream) (accepted uint64, err error) {
 			return 0, err
 		}
 		switch typ {
-		case frameReplies: // those kept from before
-			if err := n.gateway.takeReplies(payload); err != nil {
+		case frameReplies: // replies that the state machine has kept
+			if err := n.forwarder.takeReplies(payload); err != nil {
 				return 0, err
 			}
 		case frameRefused:
@@ -155,11 +168,12 @@ var (
 	errFrame   = errors.New("peer sent a malformed frame")
 	errRelink  = errors.New("leader did not run a group, session is opened again")
 	errSilent  = errors.New("leader does not answer pings")
-	// errLeaderless is not ErrNoLeader, which is the outcome of a group.
+	// errLeaderless differs from ErrNoLeader, which is the outcome of a group.
 	errLeaderless = errors.New("no leader is known")
 )
 
-// run serves the link until one of its streams ends.
+// run serves the link until one of its streams ends. It then closes the link
+// and passes its reads back to the forwarder.
 func (l *remoteLink) run() error {
 	var wg sync.WaitGroup
 	wg.Add(1)
@@ -181,7 +195,7 @@ func (l *remoteLink) run() error {
 	l.calls = nil
 	l.mu.Unlock()
 	for _, c := range calls {
-		l.g.requeue(c)
+		l.fw.requeue(c)
 	}
 	return err
 }
@@ -191,8 +205,8 @@ func (l *remoteLink) close() {
 	l.reads.Close()
 }
 
-// ping asks the leader for a sign of life on both streams. It fails when none
-// has come for too long.
+// ping sends a ping on both streams. It fails if one of them has received
+// nothing for maxPings pings.
 func (l *remoteLink) ping() error {
 	if l.writesUnheard.Add(1) > maxPings || l.readsUnheard.Add(1) > maxPings {
 		return errSilent
@@ -210,7 +224,7 @@ func (l *remoteLink) serveWrites() error {
 		l.writesUnheard.Store(0)
 		switch typ {
 		case frameReplies:
-			err = l.g.takeReplies(payload)
+			err = l.fw.takeReplies(payload)
 		case frameServed:
 			err = l.waits.takeServed(payload)
 		case framePong:
@@ -223,11 +237,11 @@ func (l *remoteLink) serveWrites() error {
 	}
 }
 
-// takeReplies decodes a replies frame and ends the calls.
-func (g *gateway) takeReplies(payload []byte) error {
+// takeReplies decodes a frame of replies and delivers them.
+func (fw *forwarder) takeReplies(payload []byte) error {
 	var groups []fsm.GroupResult
-	// The calls' owners read their replies after this frame's buffer is gone:
-	// one copy serves them all.
+	// The calls' owners read their replies after this frame's buffer has been
+	// reused. One copy serves all of them.
 	b := slices.Clone(payload)
 	for len(b) > 0 {
 		seq, k := binary.Uvarint(b)
@@ -244,7 +258,7 @@ func (g *gateway) takeReplies(payload []byte) error {
 		b = b[n:]
 	}
 	failpoint.Hit(failpoint.ReplyReceived)
-	if g.deliver(groups) {
+	if fw.deliver(groups) {
 		return errRelink
 	}
 	return nil
@@ -264,11 +278,11 @@ func (l *remoteLink) send(ackFloor, seq uint64, body []byte) error {
 		return append(dst, body...)
 	})
 	if err != nil {
-		l.writes.Close() // full or ended: whatever was lost is sent again after the next handshake
+		l.writes.Close() // full or ended: the next link sends lost groups again
 		return err
 	}
 	failpoint.HitAfter(failpoint.GroupSent, func() {
-		_ = l.writes.Flush() // a stream that has ended meanwhile sends nothing, and that may be too
+		_ = l.writes.Flush() // fails if the stream has ended meanwhile, which is a case to test too
 	})
 	return nil
 }
@@ -277,7 +291,7 @@ func (l *remoteLink) read(c *call) {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
-		l.g.requeue(c)
+		l.fw.requeue(c)
 		return
 	}
 	l.next++
@@ -286,12 +300,16 @@ func (l *remoteLink) read(c *call) {
 	l.mu.Unlock()
 	kind := byte(readQuick)
 	switch {
-	case c.trial:
-		kind = readTrial
+	case c.dryRun:
+		kind = readDryRun
 	case c.slow:
 		kind = readSlow
 	}
-	// A stream that cannot take it is closed: run then gives the call back.
+	if c.front != nil && !c.dryRun && l.pieces() {
+		kind |= readPiece
+	}
+	// If the stream cannot take the read, close it. run then passes the call
+	// back.
 	err := l.reads.TrySendFunc(frameRead, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, id)
 		dst = append(dst, kind)
@@ -341,18 +359,25 @@ func (l *remoteLink) answer(payload []byte) error {
 	case answerOK:
 		c.finish(slices.Clone(rest), nil)
 	case answerRetry:
-		l.g.requeue(c)
+		l.fw.requeue(c)
 	case answerLog:
 		c.finish(nil, fsm.ErrUnlogged)
+	case answerHere:
+		var err error
+		if c.at, c.now, err = fsm.CutPosition(rest); err != nil || c.at == 0 {
+			c.finish(nil, readFailed(errFrame))
+			return errFrame
+		}
+		c.finish(nil, nil)
 	default:
 		c.finish(nil, readFailed(errors.New(string(rest))))
 	}
 	return nil
 }
 
-// confirm answers the leader's question whether this node follows it in its
-// term. The term is read before and after the rest, because raft may change it
-// in between.
+// confirm answers the leader's question whether this node follows it in the
+// leader's term. It reads the term before and after the leader, because raft
+// may change the term in between.
 func (l *remoteLink) confirm(payload []byte) error {
 	term, k := binary.Uvarint(payload)
 	nonce, k2 := binary.Uvarint(payload[max(k, 0):])
@@ -371,16 +396,18 @@ func (l *remoteLink) confirm(payload []byte) error {
 		return append(dst, ok)
 	})
 	if errors.Is(err, rpc.ErrQueueFull) {
-		return nil // no answer is no confirmation: the leader asks again
+		return nil // no confirmation is sent, so the leader asks again
 	}
 	return err
 }
 
-// keepLinked keeps the gateway linked to whoever leads, until the node stops.
+// keepLinked keeps the forwarder linked to the current leader until the node
+// stops.
 func (n *Node) keepLinked() {
 	defer n.wg.Done()
+	var last lastLeader
 	for n.ctx.Err() == nil {
-		err := n.linkOnce()
+		err := n.linkOnce(&last)
 		if errors.Is(err, ErrStaleSession) {
 			n.fatal(err)
 			return
@@ -390,26 +417,29 @@ func (n *Node) keepLinked() {
 		}
 		select {
 		case <-n.ctx.Done():
-		case <-n.leaderChanged: // try at once
+		case <-n.leaderChanged: // try again at once
 		case <-time.After(n.cfg.Options.RelinkEvery):
 		}
 	}
 }
 
-// linkOnce links to the present leader and returns when that link has ended.
-func (n *Node) linkOnce() error {
+// linkOnce links to the current leader and returns when that link has ended. It
+// stores the leader in last.
+func (n *Node) linkOnce(last *lastLeader) error {
 	addr, id := n.raft.LeaderWithID()
 	if id == "" {
+		n.seekLast(last)
 		return errLeaderless
 	}
+	*last = lastLeader{id, addr}
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
 	if id == n.self {
-		o := n.currentOffice()
-		if o == nil {
+		ld := n.currentLeadership()
+		if ld == nil {
 			return errNotLeader
 		}
-		return n.linkLocal(ctx, o)
+		return n.linkLocal(ctx, ld)
 	}
 	dialCtx, stop := context.WithTimeout(ctx, n.cfg.Options.DialTimeout)
 	l, accepted, err := n.dialLeader(dialCtx, n.addressOf(id, addr), id)
@@ -417,24 +447,24 @@ func (n *Node) linkOnce() error {
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			n.silent(string(id))
-			n.suspect(id, addr)
+			n.campaign(last, 0)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
 	}
-	if n.gateway.foreign(accepted) {
+	if n.forwarder.foreign(accepted) {
 		l.close()
 		return ErrStaleSession
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- l.run() }()
-	n.gateway.linked(l, accepted)
-	n.gateway.readLinked(l)
+	n.forwarder.linked(l, accepted)
+	n.forwarder.readLinked(l)
 	n.lead(string(id))
 	n.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {
 		n.unlead()
-		n.gateway.unlinked(l)
-		n.gateway.readLinked(nil)
+		n.forwarder.unlinked(l)
+		n.forwarder.readLinked(nil)
 	}()
 	ping := time.NewTicker(max(n.cfg.Options.LeaderWait/pingsPerWait, time.Millisecond))
 	defer ping.Stop()
@@ -460,30 +490,30 @@ func (n *Node) linkOnce() error {
 	}
 }
 
-func (n *Node) linkLocal(ctx context.Context, o *office) error {
+func (n *Node) linkLocal(ctx context.Context, ld *leadership) error {
 	broken := make(chan struct{}, 1)
-	l := &localLink{o: o, g: n.gateway, broken: func() { poke(broken) }}
-	accepted, kept, err := o.attach(n.session, l)
+	l := &localLink{ld: ld, fw: n.forwarder, broken: func() { signal(broken) }}
+	accepted, kept, err := ld.attach(n.session, l)
 	if err != nil {
 		return err
 	}
-	defer o.detach(n.session, l)
-	if n.gateway.foreign(accepted) {
+	defer ld.detach(n.session, l)
+	if n.forwarder.foreign(accepted) {
 		return ErrStaleSession
 	}
-	if n.gateway.deliver(kept) {
+	if n.forwarder.deliver(kept) {
 		return errRelink
 	}
-	n.gateway.linked(l, accepted)
-	n.gateway.readLinked(l)
+	n.forwarder.linked(l, accepted)
+	n.forwarder.readLinked(l)
 	n.lead(n.cfg.NodeID)
 	defer func() {
 		n.unlead()
-		n.gateway.unlinked(l)
-		n.gateway.readLinked(nil)
+		n.forwarder.unlinked(l)
+		n.forwarder.readLinked(nil)
 	}()
 	select {
-	case <-o.done:
+	case <-ld.done:
 	case <-broken:
 		return errRelink
 	case <-ctx.Done():

@@ -13,65 +13,79 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// machine adapts fsm.Machine to raft.BatchingFSM and holds its lock. It must be
-// a BatchingFSM: configuration entries reach only those, and a read that waits
-// for the commit index would otherwise wait for an entry that never comes.
+// machine adapts fsm.Machine to raft.BatchingFSM and holds the lock of the
+// state machine.
+//
+// It must implement BatchingFSM, because raft passes configuration entries only
+// to such a machine. Without them the applied index would stay below the commit
+// index after a change of the membership, and a read that waits for the commit
+// index would wait forever.
 type machine struct {
-	// hooks, set before raft starts.
+	// The hooks are set before raft starts and do not change afterwards.
 	onApply     func(index, term uint64, res *fsm.Result)
 	onRestore   func()
 	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
 	fatal       func(error)
 	// await waits until the log is on this node's disk up to index, and reports
-	// whether it is: see backlog.
+	// whether it is. See asyncWriter.
 	await  func(index uint64) bool
 	events *eventQueue
-	// mono is the time since some moment, for spent, and onSlow is told of entries
-	// that took longer than slowEntries.
-	mono   func() time.Duration
-	onSlow func(first, last uint64, took time.Duration)
-	// keeps says whether this node has all that a snapshot would bring: see
-	// restore.go.
+	// mono returns the monotonic time since an arbitrary starting point.
+	// onEntry is called for each entry that was applied, without mu held.
+	mono    func() time.Duration
+	onEntry func(e *appliedEntry)
+	// keeps reports whether this node already has everything that a snapshot
+	// contains. See restore.go.
 	keeps func(*raft.SnapshotMeta) (bool, error)
-	// starting is set while raft is being made: the first snapshot that it
-	// restores is this node's own.
+	// starting is set while raft is being created. The first snapshot that raft
+	// restores then is this node's own.
 	starting bool
-	// unread says why that one could not be read: raft would go on with an older
-	// one, although the log behind that may be gone.
+	// unread is the reason why that snapshot could not be read. Restore fails
+	// with it from then on, because raft would otherwise continue with an older
+	// snapshot, although the entries that follow the older one may have been
+	// deleted.
 	unread error
 
 	table *fsm.Table
-	known int // the highest feature version that this node claims to know
+	// onNewer is called when the leader sends a snapshot that this program
+	// cannot read. It is called at most once in repeatEvery.
+	onNewer   func(err error)
+	newerSaid bool          // onNewer has been called
+	newerAt   time.Duration // monotonic time of that call
 
-	mu   sync.RWMutex // guards m: Apply, Fork and Restore write, Read reads
-	m    *fsm.Machine
-	dead bool // guarded by mu: an entry could not be applied, nothing more may be
+	known int // highest feature version that this node claims to know
 
-	// points are the last points of the hash chain, by index modulo their number.
+	// mu guards m. Apply, Clone and Restore need the write lock; reads need the
+	// read lock.
+	mu sync.RWMutex
+	m  *fsm.Machine
+	// dead is set when an entry could not be applied. No further entry may be
+	// applied. Guarded by mu.
+	dead bool
+
+	// points contains the latest points of the hash chain; the point of an
+	// index is at index % len(points).
 	points [4096]chainPoint
 
 	applied atomic.Uint64
-	// spent is the time that entries have taken since the last snapshot, in
-	// nanoseconds: about what a restart takes to apply them again.
+	// spent is the time in nanoseconds that entries have taken since the last
+	// snapshot. It approximates how long a restart takes to apply them again.
 	spent atomic.Int64
-	// deadline is the earliest deadline on the lease clock, 0 for none.
+	// deadline is the earliest deadline on the lease clock, in nanoseconds. 0
+	// means that no key has a deadline.
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
 	features atomic.Int32  // feature version of the cluster
-	// configured is the log index of the last configuration that has been applied,
-	// that is committed, 0 while it is not known.
+	// configured is the log index of the last configuration that has been
+	// applied and is therefore committed. 0 means that it is not known yet.
 	configured atomic.Uint64
 
 	users userWatch
 
 	waitMu  sync.Mutex
 	wait    []appliedWaiter
-	stopped bool // nothing will be applied any more
+	stopped bool // no further entry will be applied; guarded by waitMu
 }
-
-// slowEntries is what a batch of entries may take before the log tells of it: all
-// clients wait meanwhile.
-const slowEntries = time.Second
 
 type chainPoint struct{ index, hash uint64 }
 
@@ -82,10 +96,10 @@ type appliedWaiter struct {
 
 func newMachine(table *fsm.Table) *machine {
 	return &machine{table: table, known: fsm.MaxFeatures, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true },
-		mono: func() time.Duration { return 0 }, onSlow: func(uint64, uint64, time.Duration) {}}
+		mono: func() time.Duration { return 0 }, onEntry: func(*appliedEntry) {}, onNewer: func(error) {}}
 }
 
-// Apply implements raft.FSM; raft.RecoverCluster calls it.
+// Apply implements raft.FSM. Only raft.RecoverCluster calls it.
 func (a *machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch implements raft.BatchingFSM.
@@ -94,7 +108,8 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	durable := a.await(logs[len(logs)-1].Index)
 	a.mu.Lock()
 	begun := a.mono()
-	a.dead = a.dead || !durable // the disk has failed, and said so
+	took := make([]time.Duration, len(logs))
+	a.dead = a.dead || !durable // the disk has failed; the failure has been reported
 	for i, l := range logs {
 		if a.dead {
 			break
@@ -106,6 +121,7 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			a.m.Advance(l.Index)
 			continue
 		}
+		since := a.mono()
 		a.m.Want(fsm.EventKinds(a.wanted.Load()))
 		res, err := a.m.Apply(l.Index, l.Term, l.Data)
 		if err == nil {
@@ -120,20 +136,20 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		out[i] = res
-		a.events.applied(res) // before applied says so: see eventQueue.mark
+		took[i] = a.mono() - since
+		a.events.applied(res) // before a.applied is set: see eventQueue.mark
 		if res.TermStart != nil {
 			a.onTermStart(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}
 	}
-	a.features.Store(int32(a.m.Features())) // before applied: who has waited for an entry knows what it raised
+	// Set features before applied: a goroutine that has waited for an entry
+	// must see the feature version that the entry set.
+	a.features.Store(int32(a.m.Features()))
 	a.applied.Store(a.m.Applied())
 	a.deadline.Store(a.m.NextDeadline())
 	users := a.m.Users()
-	took := a.mono() - begun
+	a.spent.Add(int64(a.mono() - begun))
 	a.mu.Unlock()
-	if a.spent.Add(int64(took)); took > slowEntries {
-		a.onSlow(logs[0].Index, logs[len(logs)-1].Index, took)
-	}
 	a.users.see(users)
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
@@ -141,11 +157,17 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	a.wake()
+	for i, l := range logs {
+		if res, ok := out[i].(*fsm.Result); ok {
+			a.onEntry(&appliedEntry{index: l.Index, data: l.Data, steps: res.Steps, took: took[i]})
+		}
+	}
 	return out
 }
 
-// checkChain compares the leader's chain point in the entry with this node's
-// own: a difference means that the replicas no longer hold the same state.
+// checkChain compares the leader's point of the hash chain, which the entry
+// carries, with the point that this node computed at the same index. A
+// difference means that the two nodes no longer hold the same state.
 func (a *machine) checkChain(res *fsm.Result) error {
 	if p := a.points[res.HashIndex%uint64(len(a.points))]; res.HashIndex != 0 && p.index == res.HashIndex && p.hash != res.Hash {
 		return fmt.Errorf("state differs from the leader's at index %d: hash %#x, leader's %#x", p.index, p.hash, res.Hash)
@@ -155,9 +177,10 @@ func (a *machine) checkChain(res *fsm.Result) error {
 	return nil
 }
 
-// whenApplied calls f once the entry at index has been applied: at once, or
-// from the goroutine that applies it. ok is false if that will not happen,
-// because the node stops.
+// whenApplied calls f once the entry at index has been applied: immediately if
+// it has been, and otherwise from the goroutine that applies it. ok is false if
+// the entry will not be applied because the node is stopping. The caller must
+// not hold waitMu.
 func (a *machine) whenApplied(index uint64, f func(ok bool)) {
 	if a.applied.Load() < index {
 		a.waitMu.Lock()
@@ -176,8 +199,9 @@ func (a *machine) whenApplied(index uint64, f func(ok bool)) {
 	f(true)
 }
 
-// stop ends the waiting of whenApplied. raft does not apply all that is
-// committed before it shuts down.
+// stop calls the waiting functions of whenApplied with ok set to false. raft
+// does not apply all committed entries before it shuts down, so those functions
+// would otherwise never be called.
 func (a *machine) stop() {
 	a.waitMu.Lock()
 	a.stopped = true
@@ -208,42 +232,30 @@ func (a *machine) wake() {
 	}
 }
 
-// read runs a group without the log. Reads that walk many keys run on a fork,
-// so that they hold the lock for a moment only.
-func (a *machine) read(dst []byte, slow bool, req fsm.ReadRequest) (reply []byte, overdue bool, err error) {
-	if slow {
-		a.mu.Lock()
-		fork := a.m.Fork()
-		a.mu.Unlock()
-		return fork.Read(dst, req)
-	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.m.Read(dst, req)
-}
-
-// view calls f with the machine under the read lock; f must be short.
+// view calls f with the state machine under the read lock. f must be short,
+// because the next entry waits for it.
 func (a *machine) view(f func(m *fsm.Machine)) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	f(a.m)
 }
 
-// Snapshot implements raft.FSM: it takes a fork, which costs O(1).
+// Snapshot implements raft.FSM. It makes a copy-on-write clone, which takes
+// constant time.
 func (a *machine) Snapshot() (raft.FSMSnapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.dead {
 		return nil, errors.New("state machine has stopped")
 	}
-	return &snapshot{fork: a.m.Fork(), sessions: a.m.Sessions()}, nil
+	return &snapshot{clone: a.m.Clone(), sessions: a.m.Sessions()}, nil
 }
 
-// Restore implements raft.FSM. The state is replaced only when the whole
-// snapshot has been read and found right.
+// Restore implements raft.FSM. It replaces the state only after it has read the
+// whole snapshot and has found it valid.
 func (a *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	meta := placeOf(r)
+	meta := metaOf(r)
 	if meta != nil && !a.starting {
 		if keeps, err := a.keeps(meta); err != nil || keeps {
 			return errors.Join(errOldSnapshot, err)
@@ -259,6 +271,8 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	if err != nil {
 		if a.starting {
 			a.unread = err
+		} else if errors.Is(err, fsm.ErrVersion) {
+			a.tooNew(err)
 		}
 		return err
 	}
@@ -282,23 +296,36 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// want says which kinds of events applying is to tell of.
+// tooNew reports a snapshot that a newer program wrote, at most once in
+// repeatEvery, because the leader sends the snapshot again and again. It needs
+// no lock: raft calls Restore from one goroutine.
+func (a *machine) tooNew(err error) {
+	now := a.mono()
+	if a.newerSaid && now-a.newerAt < repeatEvery {
+		return
+	}
+	a.newerSaid, a.newerAt = true, now
+	a.onNewer(err)
+}
+
+// want sets the kinds of events that the machine notes when it applies an
+// entry.
 func (a *machine) want(kinds fsm.EventKinds) { a.wanted.Store(uint32(kinds)) }
 
 // snapshot is a raft.FSMSnapshot.
 type snapshot struct {
-	fork     *fsm.Machine
+	clone    *fsm.Machine
 	sessions fsm.Sessions
 }
 
-// Persist implements raft.FSMSnapshot. Closing the sink reads the snapshot back: see
-// snapcheck.go.
+// Persist implements raft.FSMSnapshot. Closing the sink reads the snapshot
+// back. See snapcheck.go.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if checked, ok := sink.(*checkedSink); ok {
-		info := s.fork.SnapshotInfo(s.sessions)
+		info := s.clone.SnapshotInfo(s.sessions)
 		checked.own = &info
 	}
-	if err := s.fork.WriteSnapshot(sink, s.sessions); err != nil {
+	if err := s.clone.WriteSnapshot(sink, s.sessions); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()

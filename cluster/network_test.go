@@ -16,32 +16,32 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// network joins the nodes of one test. A connection is a pair of socket pairs
-// with a relay between them, so that both ends are real connections with
-// buffers, deadlines and half-close, and what is under way can be held back
-// for each direction alone: like a network that drops packets, it delays bytes
-// and never loses any.
+// network connects the nodes of one test. Each connection is a pair of socket
+// pairs with a relay between them. So both ends are real connections with
+// buffers, deadlines and half-close, and the test can delay the bytes of each
+// direction separately. As in a network that drops packets, bytes arrive late
+// and are never lost.
 type network struct {
 	mu      sync.Mutex
 	closed  bool
-	hosts   map[string]*listener // by node id; absent: nothing listens there
+	hosts   map[string]*listener // by node id; without an entry, nothing listens there
 	cut     map[direction]bool
 	changed chan struct{} // closed when cut changes
 	relays  map[*relay]bool
 	refused map[refusal]bool
-	late    []*straggler // for connections to come
+	late    []*straggler // for future connections
 	wg      sync.WaitGroup
 
-	// Bytes that arrived first at a cut, all and those on read streams: a fault
-	// that held nothing proves nothing.
+	// held and reads count the bytes that arrived first at a cut: all of them,
+	// and those on read streams. They show that a fault took effect.
 	held, reads atomic.Int64
 	dropped     atomic.Int64 // dials that met a cut
 }
 
-// direction is a link, one way.
+// direction is one direction of a link.
 type direction struct{ from, to string }
 
-// refusal is a service that a node cannot be reached for.
+// refusal is a service for which a node cannot be reached.
 type refusal struct {
 	service rpc.Service
 	to      string
@@ -69,7 +69,7 @@ func (n *network) close() {
 	n.wg.Wait()
 }
 
-// address is where a node says that it listens.
+// address returns the address that a node announces.
 func address(id string) string { return id + ":7000" }
 
 func hostOf(addr string) string {
@@ -125,11 +125,12 @@ type virtualAddr string
 func (virtualAddr) Network() string  { return "virtual" }
 func (a virtualAddr) String() string { return string(a) }
 
-// dialer is the network as node from sees it.
+// dialer returns the network as node from sees it.
 func (n *network) dialer(from string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := hostOf(addr)
-		// A handshake needs both directions; while one is cut nothing answers.
+		// A handshake needs both directions. While one of them is cut, no
+		// answer arrives.
 		if err := n.open(ctx, nil, direction{from, to}, direction{to, from}); err != nil {
 			return nil, err
 		}
@@ -198,7 +199,7 @@ func (n *network) set(cut bool, links ...direction) {
 	n.changed = make(chan struct{})
 }
 
-// hold keeps back what goes from one node to another from now on.
+// hold delays everything that one node sends to the others from now on.
 func (n *network) hold(from string, to ...string) {
 	for _, id := range to {
 		n.set(true, direction{from, id})
@@ -212,7 +213,7 @@ func (n *network) release(from string, to ...string) {
 	}
 }
 
-// heal opens all links. What was held back arrives now.
+// heal opens all links. The delayed bytes arrive now.
 func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -222,7 +223,7 @@ func (n *network) heal() {
 }
 
 // unplug ends a node's connections and its listener at once, as the death of
-// its process does.
+// the process does.
 func (n *network) unplug(id string) {
 	n.mu.Lock()
 	l := n.hosts[id]
@@ -241,13 +242,13 @@ func (n *network) unplug(id string) {
 type relay struct {
 	n        *network
 	from, to string
-	near     *net.UnixConn // what the dialler writes comes out here
+	near     *net.UnixConn // yields what the dialer writes
 	far      *net.UnixConn
 	done     chan struct{}
-	service  atomic.Uint32 // what the dialler asked for, 0 until it has
-	frozen   atomic.Bool   // nothing comes through any more, and nobody is told
-	mute     atomic.Bool   // the same, but only towards the dialler
-	// What goes each way is kept back until these are closed.
+	service  atomic.Uint32 // service that the dialer asked for, 0 before it asks
+	frozen   atomic.Bool   // passes no more bytes, and neither end notices
+	mute     atomic.Bool   // the same, but only towards the dialer
+	// The bytes of each direction are delayed until its channel is closed.
 	forth, back atomic.Pointer[chan struct{}]
 	once        sync.Once
 }
@@ -285,32 +286,35 @@ func (r *relay) start() (ours, theirs net.Conn, err error) {
 func (r *relay) close() {
 	r.once.Do(func() {
 		close(r.done)
-		// An error of closing a socket pair has nothing to tell here.
+		// An error from closing a socket pair means nothing here.
 		_ = r.near.Close()
 		_ = r.far.Close()
 	})
 }
 
-// serviceAt is where the dialler's first bytes name the service: see package rpc.
+// serviceAt is the offset at which the dialer's first bytes name the service:
+// see package rpc.
 const serviceAt = 7
 
-// freeze swallows from now on what the connections for a service from one node
-// to another carry, both ways. It returns how many there are.
+// freeze discards, from now on, everything that the connections for a service
+// from one node to another carry, in both directions. It returns the number of
+// these connections.
 func (n *network) freeze(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
 }
 
-// stall keeps back what comes from to for a service, on the connections there
-// are, until flow is called.
+// stall delays what the node to sends for a service on the existing
+// connections, until flow is called.
 func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) { r.back.Store(&stalled) })
 	return func() { close(stalled) }
 }
 
-// delay is stall for what goes to to: it arrives when flow is called, though the
-// sender has long given the connection up. What comes back is lost: its answer,
-// that nobody is there, is under way as long.
+// delay is stall for the opposite direction: it delays what is sent to the node
+// to. The bytes arrive when flow is called, although the sender has given the
+// connection up long before. What comes back is lost, because the answer that
+// the connection does not exist any more is delayed as long.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) {
@@ -320,18 +324,18 @@ func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	return func() { close(stalled) }
 }
 
-// straggler keeps back what one connection carries to the acceptor.
+// straggler delays what one connection carries to the acceptor.
 type straggler struct {
 	service  rpc.Service
 	from, to string
-	after    int // how much of what the dialler sends passes, in writes
+	after    int // how many writes of the dialer pass first
 	flow     chan struct{}
-	caught   chan struct{} // closed when something is kept back
+	caught   chan struct{} // closed when something is delayed
 }
 
-// straggle keeps back what the next connection for a service carries to to, but
-// for the first writes of its dialler, until flow is called: it is then an old
-// one. caught is closed when there is something.
+// straggle delays what the next connection for a service carries to the node
+// to, after the dialer's first writes, until flow is called. By then the
+// connection is an old one. caught is closed when something is delayed.
 func (n *network) straggle(service rpc.Service, from, to string, after int) (caught <-chan struct{}, flow func()) {
 	s := &straggler{service, from, to, after, make(chan struct{}), make(chan struct{})}
 	n.mu.Lock()
@@ -340,7 +344,8 @@ func (n *network) straggle(service rpc.Service, from, to string, after int) (cau
 	return s.caught, func() { close(s.flow) }
 }
 
-// straggler returns the one that a connection falls to, nil if there is none.
+// straggler returns the straggler that applies to a connection, or nil if none
+// does.
 func (n *network) straggler(r *relay) *straggler {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -358,13 +363,15 @@ func (n *network) reset(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, (*relay).close)
 }
 
-// refuse breaks every connection for a service to a node from now on.
+// refuse breaks every connection for a service from other nodes to a node, from
+// now on. Connections of a node to itself remain, because a node that campaigns
+// reaches itself by such a connection.
 func (n *network) refuse(service rpc.Service, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.refused[refusal{service, to}] = true
 	for r := range n.relays {
-		if r.to == to && r.service.Load() == uint32(service) {
+		if r.to == to && r.from != to && r.service.Load() == uint32(service) {
 			r.close()
 		}
 	}
@@ -383,7 +390,7 @@ func (n *network) isRefused(service rpc.Service, to string) bool {
 	return n.refused[refusal{service, to}]
 }
 
-// mute is freeze for what comes back.
+// mute is freeze for the opposite direction only: what comes back.
 func (n *network) mute(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.mute.Store(true) })
 }
@@ -410,7 +417,7 @@ func (r *relay) pump(dst, src *net.UnixConn, way direction) {
 			if r.service.CompareAndSwap(0, uint32(buf[serviceAt])) {
 				late = r.n.straggler(r)
 			}
-			if r.n.isRefused(rpc.Service(r.service.Load()), r.to) {
+			if r.from != r.to && r.n.isRefused(rpc.Service(r.service.Load()), r.to) {
 				r.close()
 			}
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -28,47 +27,52 @@ type Node struct {
 	self    raft.ServerID
 	session fsm.SessionID
 
-	stores    Stores
-	mux       *rpc.Mux
-	backlog   *backlog // nil until raft is made
-	transport serialTransport
-	machine   *machine
-	gateway   *gateway
-	scripts   *scriptHost
-	waits     *waits
-	raft      *raft.Raft
-	stats     Counters
+	stores      Stores
+	mux         *rpc.Mux
+	asyncWriter *asyncWriter // nil until raft is made
+	transport   serialTransport
+	machine     *machine
+	forwarder   *forwarder
+	scripts     *scriptHost
+	reads       *readHost
+	waits       *waits
+	clientIDs   *clientIDs
+	raft        *raft.Raft
+	stats       Counters
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the node's goroutines: see Start
+	wg     sync.WaitGroup // the node's goroutines: see Open and startRaft
 
-	notify        chan bool     // raft tells of leadership, in order
-	leaderChanged chan struct{} // capacity 1: another leader, or an office opened
+	notify chan bool // raft reports gained and lost leadership here, in order
+	// capacity 1: the leader has changed, or a leadership has opened
+	leaderChanged chan struct{}
 	started       time.Time
 	snapshots     snapshotHealth
 	fatalOnce     sync.Once
 	closing       atomic.Bool
+	stopping      atomic.Bool // HandOver has begun: this node must not become leader
 
-	mu     sync.Mutex
-	office *office
-	formed chan struct{} // closed when raft runs
-	phase  string        // what the node waits for, until it has joined
-	// contacts are what the members said of themselves last, by id.
-	contacts map[string]Contact
+	mu         sync.Mutex
+	leadership *leadership
+	formed     chan struct{} // closed when raft runs
+	phase      string        // what the node waits for until it has joined; "" afterwards
+	// peerHealth is what the members last reported about themselves, by id.
+	// Guarded by mu.
+	peerHealth map[string]PeerHealth
 
 	members changeLock
 
-	transferring atomic.Bool // a transfer of leadership is under way
+	transferring atomic.Bool // a transfer of leadership is in progress
 
 	features features      // see features.go
-	leading  leading       // whom the gateway is linked to
-	relearn  chan struct{} // capacity 1: contacts are to be asked now
+	leading  leading       // the leader that the forwarder is connected to
+	relearn  chan struct{} // capacity 1: ask the members for their health now
 	watchers watchers
 }
 
-// Open starts a node: it opens the data directory and the peer port at once,
-// and returns. Forming or joining the cluster goes on behind; Ready tells.
+// Open opens the data directory and the peer port, starts the node, and
+// returns. The node forms or joins the cluster in the background; see Ready.
 func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -83,7 +87,7 @@ func Open(cfg Config) (*Node, error) {
 		formed:        make(chan struct{}),
 		started:       cfg.Clock.Wall(),
 		stats:         newCounters(),
-		contacts:      make(map[string]Contact),
+		peerHealth:    make(map[string]PeerHealth),
 		relearn:       make(chan struct{}, 1),
 		phase:         "starting",
 		members:       newChangeLock(),
@@ -109,16 +113,20 @@ func Open(cfg Config) (*Node, error) {
 	n.session = sessionOf(n.hello())
 	n.machine = newMachine(fsm.NewTable())
 	n.machine.mono, n.machine.known = n.clock.Mono, cfg.Features
-	n.machine.onSlow = func(first, last uint64, took time.Duration) {
-		n.log.Warn("entries were slow to apply: clients waited", "first", first, "last", last, "took", took)
+	watch := &entryWatch{log: n.log, stats: &n.stats}
+	n.machine.onEntry = func(e *appliedEntry) { watch.applied(e, n.clock.Mono()) }
+	n.machine.onNewer = func(err error) {
+		n.log.Error("this node cannot read the leader's snapshot and stays behind: upgrade this node to the version of the leader", "this_version", cfg.Version, "error", err)
 	}
 	n.machine.fatal = n.fatal
 	n.machine.events.self = n.session
 	n.machine.onApply = n.onApply
 	n.machine.onTermStart = n.onTermStart
-	n.gateway = newGateway(n)
+	n.forwarder = newForwarder(n)
 	n.scripts = newScriptHost(n)
-	n.waits = newWaits(n.machine, n.gateway)
+	n.reads = newReadHost(n)
+	n.waits = newWaits(n.machine, n.forwarder)
+	n.clientIDs = newClientIDs(n.machine, n.forwarder)
 	n.machine.onRestore = func() {
 		n.waits.restored()
 		n.snapshotDone(nil)
@@ -141,11 +149,13 @@ func Open(cfg Config) (*Node, error) {
 	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
 	n.wg.Add(2)
 	go n.run()
-	go n.sweepCalls() // from now on: a command must not wait for ever for a cluster that does not form
+	// started now: a command must not wait forever for a cluster that does not
+	// form
+	go n.sweepCalls()
 	return n, nil
 }
 
-// run forms or joins the cluster, then starts what a member does.
+// run forms or joins the cluster and starts raft.
 func (n *Node) run() {
 	defer n.wg.Done()
 	bootstrap, err := n.form()
@@ -162,13 +172,13 @@ func (n *Node) run() {
 
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	ended := &endedLog{LogStore: n.stores.Log(), snaps: n.stores.Snapshots(), fatal: n.fatal, leads: n.leads}
-	n.backlog = newBacklog(ended, n.leads)
-	n.machine.await = n.backlog.await
-	n.transport = newTransport(n.mux, addressProvider{n}, n.leadsTerm, n.backlog, newReach(n.ctx, n.feeds), closingLogger{n.log.Named("transport"), &n.closing})
+	n.asyncWriter = newAsyncWriter(ended, n.leads)
+	n.machine.await = n.asyncWriter.await
+	n.transport = newTransport(n.mux, addressProvider{n}, n.leadsTerm, n.asyncWriter, newPeerProbe(n.ctx, n.replicatesTo), closingLogger{n.log.Named("transport"), &n.closing})
 	rc := n.cfg.raftConfig(n.notify, newRepeatLogger(n.log.Named("raft")))
-	log, stable, snaps := n.backlog, raft.StableStore(singleVote{heldTerm{n.stores.Stable(), n.backlog}}), checkedSnapshots{placedSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
+	log, stable, snaps := n.asyncWriter, raft.StableStore(singleVote{heldTerm{n.stores.Stable(), n.asyncWriter}}), checkedSnapshots{metaSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
 	if n.stores.Identity().Joins {
-		stable = suffrage{stable, n}
+		stable = voteGuard{stable, n}
 	}
 	n.machine.keeps = func(meta *raft.SnapshotMeta) (bool, error) { return keeps(ended, snaps, meta) }
 	own, err := snaps.List()
@@ -189,7 +199,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 		last = max(last, own[0].Index)
 	}
 	var transport raft.Transport = n.transport
-	if last < n.stores.Identity().JoinIndex { // settling begins, or goes on
+	if last < n.stores.Identity().JoinIndex { // the node is settling
 		silent := silentTransport{n.transport, make(chan raft.RPC)}
 		n.wg.Add(1)
 		go n.hear(silent)
@@ -197,13 +207,13 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	}
 	r, err := raft.NewRaft(rc, n.machine, log, stable, snaps, transport)
 	if err != nil {
-		if n.machine.unread != nil { // raft only says that no snapshot was good
+		if n.machine.unread != nil { // raft only says that no snapshot could be read
 			err = fmt.Errorf("%w: %w", err, n.machine.unread)
 		}
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
 	}
 	n.mu.Lock()
-	if n.ctx.Err() != nil { // Close came first and has not seen this raft
+	if n.ctx.Err() != nil { // Close was called first and has not seen this raft
 		n.mu.Unlock()
 		return r.Shutdown().Error()
 	}
@@ -224,24 +234,25 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	go n.keepLinked()
 	go n.keepSnapshots()
 	go n.keepMembers()
-	go n.keepContacts()
+	go n.keepPeerHealth()
 	return nil
 }
 
-// HandOver gives leadership to another voter, if this node leads, and returns
-// when the groups of this node's clients have their outcome (from the new
-// leader, if need be) or ctx ends. Call it before Close.
+// HandOver transfers leadership to another voter if this node leads. It returns
+// when the groups of this node's clients have their outcome, from the new
+// leader if necessary, or when ctx ends. Call it before Close.
 func (n *Node) HandOver(ctx context.Context) {
 	r := n.running()
 	if r == nil {
 		return
 	}
+	n.stopping.Store(true)
 	if r.State() == raft.Leader && n.voters() > 1 {
 		n.giveUpLeadership(ctx)
 	}
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
-	for !n.gateway.drained() {
+	for !n.forwarder.drained() {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -250,39 +261,41 @@ func (n *Node) HandOver(ctx context.Context) {
 	}
 }
 
-// Close stops the node and waits for its goroutines. Groups under way end with
+// Close stops the node and waits for its goroutines. Groups in flight end with
 // ErrClosed or ErrUnknown.
 func (n *Node) Close() error {
 	n.closing.Store(true)
-	n.gateway.close()
+	n.forwarder.close()
 	n.mu.Lock()
 	n.cancel()
 	r := n.raft
 	n.mu.Unlock()
-	n.closeOffice()
+	n.closeLeadership()
 	var errs []error
 	var down raft.Future
 	if r != nil {
 		down = r.Shutdown()
 	}
-	// raft waits for the calls that it has under way, so their connections go
-	// first: a node that cannot be reached would hold it up for seconds.
+	// raft waits for its calls in progress, so close their connections first.
+	// Otherwise a node that cannot be reached would delay Close for seconds.
 	errs = append(errs, n.mux.Close())
 	if down != nil {
 		errs = append(errs, down.Error())
 	}
 	n.machine.stop()
 	n.wg.Wait()
-	if n.backlog != nil {
-		n.backlog.close()
+	n.reads.yields.close()
+	if n.asyncWriter != nil {
+		n.asyncWriter.close()
 	}
 	errs = append(errs, n.stores.Close())
 	return errors.Join(errs...)
 }
 
-// await waits for a future of raft, but not beyond the end of ctx or of the
-// node: raft forgets the futures that are on their way to the machine when it
-// shuts down. For such a future a goroutine stays behind, in a process that ends.
+// await waits for a future of raft, until ctx or the node ends. raft does not
+// complete the futures that are on their way to the state machine when it shuts
+// down. The goroutine that waits for such a future remains until the process
+// ends.
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
@@ -296,15 +309,16 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// running returns raft once it runs, nil before.
+// running returns raft, or nil before raft runs.
 func (n *Node) running() *raft.Raft {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.raft
 }
 
-// committed is the commit index, as far as others may rest on it: see backlog.
-func (n *Node) committed() uint64 { return n.backlog.durable(n.raft.CommitIndex()) }
+// committed returns the commit index as far as other parts may rely on it. See
+// asyncWriter.
+func (n *Node) committed() uint64 { return n.asyncWriter.durable(n.raft.CommitIndex()) }
 
 // leads reports whether raft says that this node leads.
 func (n *Node) leads() bool {
@@ -312,9 +326,9 @@ func (n *Node) leads() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
-// leadsTerm reports whether raft says that this node leads a term. The state is read
-// first: if it is Leader, and the term afterwards still the one asked for, the node
-// led that term when this call began.
+// leadsTerm reports whether raft says that this node leads a term. It must read
+// the state before the term: if the state is Leader and the term is still the
+// given one afterwards, the node led that term when the call began.
 func (n *Node) leadsTerm(term uint64) bool {
 	r := n.running()
 	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
@@ -334,16 +348,18 @@ func (n *Node) seed() uint64 { return rand.Uint64() }
 // ID returns the name of this node.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
-// ClusterID returns the id of the cluster, "" before the node belongs to one.
+// ClusterID returns the id of the cluster. It is "" before the node belongs to
+// one.
 func (n *Node) ClusterID() string { return n.stores.Identity().ClusterID }
 
 // Table returns the command table.
 func (n *Node) Table() *fsm.Table { return n.machine.table }
 
-// View calls f with the machine; f must be short and must not keep it.
+// View calls f with the state machine under the read lock. f must be short and
+// must not keep m.
 func (n *Node) View(f func(m *fsm.Machine)) { n.machine.view(f) }
 
-// Snapshot takes a snapshot of this node's state now and shortens its log.
+// Snapshot takes a snapshot of this node's state now and truncates its log.
 func (n *Node) Snapshot() error {
 	if n.running() == nil {
 		return ErrNoLeader
@@ -356,15 +372,17 @@ func (n *Node) Collectors() []prometheus.Collector {
 	return append(n.stats.collectors(), nodeCollector{n})
 }
 
-// currentOffice returns the open office, nil if this node does not lead.
-func (n *Node) currentOffice() *office {
+// currentLeadership returns the open leadership, or nil if this node does not
+// lead.
+func (n *Node) currentLeadership() *leadership {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.office
+	return n.leadership
 }
 
-// watchLeadership reacts to raft's word on whether this node leads. The word
-// may be old when it comes: what counts is the state it finds.
+// watchLeadership opens and closes the leadership when raft reports a change.
+// The report may be outdated when it is read, so watchLeadership uses the
+// present state of raft.
 func (n *Node) watchLeadership() {
 	defer n.wg.Done()
 	for {
@@ -374,30 +392,28 @@ func (n *Node) watchLeadership() {
 		case <-n.notify:
 		}
 		if n.raft.State() == raft.Leader {
-			n.openOffice()
+			n.openLeadership()
 		} else {
-			n.closeOffice()
+			n.closeLeadership()
 		}
-		poke(n.leaderChanged)
+		signal(n.leaderChanged)
 	}
 }
 
-// openOffice proposes the TermStart of this node's term until the office is
-// open or leadership is gone.
-func (n *Node) openOffice() {
+// openLeadership proposes the TermStart of this node's term until the
+// leadership is open or the node no longer leads.
+func (n *Node) openLeadership() {
 	for n.ctx.Err() == nil && n.raft.State() == raft.Leader {
 		term := n.raft.CurrentTerm()
-		if o := n.currentOffice(); o != nil && o.term == term {
+		if ld := n.currentLeadership(); ld != nil && ld.term == term {
 			return
 		}
-		n.closeOffice()
-		if seeded.On(seeded.NoTermStart) {
-			n.seededOffice(term)
-			continue
-		}
+		n.closeLeadership()
 		err := n.startTerm(term)
 		if err == nil {
-			continue // applied here, so the office is open, unless the term had moved on
+			// TermStart is applied here, so the leadership is open unless the
+			// term has changed
+			continue
 		}
 		n.log.Debug("term start not committed", "term", term, "error", err)
 		select {
@@ -418,46 +434,47 @@ func (n *Node) startTerm(term uint64) error {
 		fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
 		fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features})
 	proposed := n.raft.Apply(entry, 0)
-	failpoint.Hit(failpoint.OfficeUnopened)
+	failpoint.Hit(failpoint.LeadershipUnopened)
 	return n.await(n.ctx, proposed)
 }
 
-// onTermStart is called by the machine, under its lock, when a TermStart is
-// applied: if it is this node's, the office opens, with its clock based on the
-// lease clock at exactly that position of the log.
+// onTermStart is called by the machine, with its lock held, when a TermStart is
+// applied. If the TermStart is that of this node, the leadership opens. The
+// clock of the leadership starts from the lease clock at exactly this log
+// index.
 func (n *Node) onTermStart(index, term uint64, t fsm.TermStart, lease int64) {
 	if t.NodeID != n.cfg.NodeID || t.Instance != n.stores.Identity().Instance || t.Boot != n.session.Boot || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 		return
 	}
 	n.mu.Lock()
-	if n.ctx.Err() != nil { // Close has closed the last office
+	if n.ctx.Err() != nil { // Close has closed the last leadership
 		n.mu.Unlock()
 		return
 	}
-	old := n.office
-	n.office = newOffice(n, term, index, lease)
+	old := n.leadership
+	n.leadership = newLeadership(n, term, index, lease)
 	n.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
-	n.stats.Offices.Add(1)
-	n.log.Info("office opened", "term", term, "lease_clock", time.Duration(lease))
-	poke(n.leaderChanged)
+	n.stats.Leaderships.Add(1)
+	n.log.Info("leadership started", "term", term, "lease_clock", time.Duration(lease))
+	signal(n.leaderChanged)
 }
 
-func (n *Node) closeOffice() {
+func (n *Node) closeLeadership() {
 	n.mu.Lock()
-	o := n.office
-	n.office = nil
+	ld := n.leadership
+	n.leadership = nil
 	n.mu.Unlock()
-	if o != nil {
-		o.close()
-		o.join()
-		n.log.Info("office closed", "term", o.term)
+	if ld != nil {
+		ld.close()
+		ld.join()
+		n.log.Info("leadership ended", "term", ld.term)
 	}
 }
 
-// onApply is called by the machine for every batch.
+// onApply is called by the machine for every entry that it has applied.
 func (n *Node) onApply(index, term uint64, res *fsm.Result) {
 	if res.Backwards {
 		n.log.Error("entry stamped behind the lease clock", "index", index, "term", term)
@@ -466,12 +483,12 @@ func (n *Node) onApply(index, term uint64, res *fsm.Result) {
 		return
 	}
 	n.waits.woken(res.Woken)
-	if o := n.currentOffice(); o != nil && o.term == term {
-		o.applied(res)
+	if ld := n.currentLeadership(); ld != nil && ld.term == term {
+		ld.applied(res)
 	}
 }
 
-// watchLeader pokes the link when raft learns of another leader.
+// watchLeader signals leaderChanged when raft learns of another leader.
 func (n *Node) watchLeader(observations <-chan raft.Observation) {
 	defer n.wg.Done()
 	for {
@@ -479,13 +496,13 @@ func (n *Node) watchLeader(observations <-chan raft.Observation) {
 		case <-n.ctx.Done():
 			return
 		case <-observations:
-			poke(n.leaderChanged)
+			signal(n.leaderChanged)
 		}
 	}
 }
 
-// sweepCalls ends the calls that have waited too long, and forgets waits that are
-// over.
+// sweepCalls ends the calls that have waited too long, and removes the waits
+// that are over. It runs until the node stops.
 func (n *Node) sweepCalls() {
 	defer n.wg.Done()
 	sweep := time.NewTicker(sweepEvery)
@@ -495,13 +512,14 @@ func (n *Node) sweepCalls() {
 		case <-n.ctx.Done():
 			return
 		case <-sweep.C:
-			n.gateway.sweep()
+			n.forwarder.sweep()
 			n.waits.sweep()
+			n.clientIDs.sweep()
 		}
 	}
 }
 
-// voters counts the voters of the latest configuration.
+// voters returns the number of voters in the latest configuration.
 func (n *Node) voters() int {
 	v := 0
 	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
@@ -512,8 +530,8 @@ func (n *Node) voters() int {
 	return v
 }
 
-// addressProvider resolves a member's address: --peers first, so that addresses
-// can be changed by a restart, then what the log says.
+// addressProvider resolves the address of a member. It uses --peers first, so
+// that a restart can change addresses, and then the configuration in the log.
 type addressProvider struct{ n *Node }
 
 // ServerAddr implements raft.ServerAddressProvider.
@@ -531,9 +549,9 @@ func (p addressProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error
 	return "", fmt.Errorf("no address for node %s", id)
 }
 
-// idAt returns the id of the member at an address, "" if there is none: raft
-// dials by address alone, and must not take an acknowledgement from whoever has
-// moved in there.
+// idAt returns the id of the member at an address, or "" if there is none. raft
+// dials by address alone, and must not accept an acknowledgement from another
+// node that now has that address.
 func (n *Node) idAt(addr string) string {
 	for _, p := range n.cfg.Peers {
 		if p.Addr == addr {

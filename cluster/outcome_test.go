@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// TestOutcomes is the algebra of outcomes: only an error that is "not executed"
-// from where it arises is that, and nothing that is done to another makes it so.
+// TestOutcomes checks the algebra of outcomes. An error means "not executed"
+// only if it does so where it arises; nothing that is done to another error
+// gives it this meaning.
 func TestOutcomes(t *testing.T) {
 	const unknown, not, executed = cluster.OutcomeUnknown, cluster.OutcomeNotExecuted, cluster.OutcomeExecuted
 	wrap := func(err error) error { return fmt.Errorf("step: %w", err) }

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,10 +14,13 @@ import (
 
 // heldDisk lets a test keep the appends of a node waiting.
 type heldDisk struct {
-	sync.RWMutex // held for writing while appends wait
+	sync.RWMutex // locked for writing while appends wait
+
+	key     string       // of raft's stable store; writes of it wait, too
+	waiting atomic.Int32 // writes of the key that have begun and not ended
 }
 
-// open is cluster.Config.OpenStores.
+// open implements cluster.Config.OpenStores.
 func (h *heldDisk) open(cfg storage.Config) (cluster.Stores, error) {
 	s, err := storage.Open(cfg)
 	if err != nil {
@@ -32,6 +36,23 @@ type heldStores struct {
 
 func (s heldStores) Log() raft.LogStore { return heldLog{s.Stores.Log(), s.disk} }
 
+func (s heldStores) Stable() raft.StableStore { return heldStable{s.Stores.Stable(), s.disk} }
+
+type heldStable struct {
+	raft.StableStore
+	disk *heldDisk
+}
+
+func (s heldStable) SetUint64(key []byte, v uint64) error {
+	if string(key) == s.disk.key {
+		s.disk.waiting.Add(1)
+		defer s.disk.waiting.Add(-1)
+		s.disk.RLock()
+		defer s.disk.RUnlock()
+	}
+	return s.StableStore.SetUint64(key, v)
+}
+
 type heldLog struct {
 	raft.LogStore
 	disk *heldDisk
@@ -45,8 +66,8 @@ func (l heldLog) StoreLogs(logs []*raft.Log) error {
 	return l.LogStore.StoreLogs(logs)
 }
 
-// slowLeader starts a cluster that n1 leads, whose appends wait until letGo is
-// called. k is "old".
+// slowLeader starts a cluster that n1 leads, and whose appends wait until letGo
+// is called. The value of k is "old".
 func slowLeader(t *testing.T) (c *testCluster, letGo func()) {
 	t.Helper()
 	disk := &heldDisk{}
@@ -66,8 +87,9 @@ func slowLeader(t *testing.T) (c *testCluster, letGo func()) {
 	return c, sync.OnceFunc(disk.Unlock)
 }
 
-// An entry that both others have on disk, and the leader has not, is known to
-// nobody: with the leader's power it could be gone from a majority.
+// TestOwnDisk_Slow checks that no client sees an entry that both followers have
+// on disk and the leader does not. If the leader lost power, the entry could be
+// missing from a majority.
 func TestOwnDisk_Slow(t *testing.T) {
 	t.Parallel()
 	c, letGo := slowLeader(t)
@@ -102,20 +124,23 @@ func TestOwnDisk_Slow(t *testing.T) {
 	}
 }
 
-// A leader that is deposed while its disk is slow follows the next one when all
-// that it took for stored is on disk, or cut off.
+// TestOwnDisk_SlowAndDeposed checks that a leader that is deposed while its
+// disk is slow follows the next leader only when everything that it treated as
+// stored is on disk or has been cut off.
 func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	t.Parallel()
 	var c *testCluster
 	var letGo func()
 	var lost <-chan result
-	for took := false; !took; { // on a busy machine its lease may end before it takes the entry: once more, then
+	// On a busy machine the leader's lease may end before it takes the entry.
+	// The test tries again then.
+	for took := false; !took; {
 		c, letGo = slowLeader(t)
 		defer letGo()
 		c.isolate("n1")
 		before := c.node("n1").Status()
 		lost = c.client("n1").start("SET", "lost", "v")
-		eventually(t, "the old leader to have the entry, or to lose its office before", func() bool {
+		eventually(t, "the old leader to have the entry, or to lose its leadership before", func() bool {
 			st := c.node("n1").Status()
 			took = st.LastIndex > before.LastIndex
 			return took || st.Role != "leader"
@@ -124,13 +149,14 @@ func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	c.leader("n2", "n3")
 	c.client("n2").want(t, ok, "SET", "k", "new")
 	c.net.heal()
-	during(100 * time.Millisecond) // it hears of the next term while it cannot store it
+	during(100 * time.Millisecond) // n1 hears of the next term while it cannot store it
 	letGo()
 	c.caughtUp(c.ids()...)
 	c.client("n1").want(t, "$3\r\nnew\r\n", "GET", "k")
-	// Its node has sent it to the next leader, or says that the outcome is open.
-	if res := outcome(t, "write that was lost with the office", lost); res.err == nil && res.reply != ok {
-		t.Errorf("write that was lost with the office: %q", res.reply)
+	// The node has sent the write to the next leader, or it reports that the
+	// outcome is unknown.
+	if res := outcome(t, "write that was lost with the leadership", lost); res.err == nil && res.reply != ok {
+		t.Errorf("write that was lost with the leadership: %q", res.reply)
 	}
 	for _, id := range c.ids() {
 		if st := c.node(id).Status(); st.LastIndex < st.Commit {

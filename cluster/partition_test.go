@@ -38,13 +38,13 @@ func (c *client) start(args ...string) <-chan result {
 	return done
 }
 
-// outcome waits for a request.
+// outcome waits for the result of a request.
 func outcome(t testing.TB, what string, r <-chan result) result {
 	t.Helper()
 	select {
 	case res := <-r:
 		return res
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatalf("%s has no outcome", what)
 		return result{}
 	}
@@ -74,7 +74,8 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 					c.net.hold(id, old)
 				}
 			}
-			// Into the leader before it knows: it has a number and must get its outcome.
+			// The old leader takes this command before it knows that it is
+			// deposed. The command has a number and must get its outcome.
 			sent := c.client(old).start("INCR", "sent")
 			c.leader(rest...)
 			eventually(t, "the old leader to lose its way", func() bool { return !c.node(old).Linked() })
@@ -82,7 +83,7 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 				c.client(id).want(t, ok, "SET", "k", "after")
 			}
 			l.progress(50)
-			// Never sent, so certainly not executed.
+			// This command is never sent, so it is certainly not executed.
 			if _, err := c.client(old).do("INCR", "refused"); !errors.Is(err, cluster.ErrNoLeader) {
 				t.Errorf("write on the isolated node: %v, want ErrNoLeader", err)
 			}
@@ -91,7 +92,7 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 			}
 
 			c.net.heal()
-			// The machine may have been so slow that it was never sent.
+			// A slow machine may not have sent it at all.
 			r := outcome(t, "group sent before the cut", sent)
 			if r.err != nil && !errors.Is(r.err, cluster.ErrNoLeader) {
 				t.Errorf("group sent before the cut: %v", r.err)
@@ -114,8 +115,9 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 	}
 }
 
-// Only the way from one node to the leader is cut: nobody else may suffer, and
-// its own clients get their outcome once.
+// TestPartition_ForwarderCutFromLeader cuts only the direction from one node to
+// the leader. No other node may be affected, and the clients of the node get
+// their outcome once.
 func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -140,8 +142,9 @@ func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	}
 }
 
-// A connection can die without a word (a firewall forgets it). Raft's own are
-// others, so no change of leader comes to help.
+// TestPartition_SilentStream: a connection can die without a message, for
+// example when a firewall forgets it. Raft uses other connections, so no change
+// of leader replaces the stream.
 func TestPartition_SilentStream(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = time.Second })
@@ -165,14 +168,15 @@ func TestPartition_SilentStream(t *testing.T) {
 	}
 }
 
-// A stream that its node gave up can come to the leader behind the one that the
-// node opened next, and ends soon. It must not leave the node without a stream.
+// TestPartition_StreamsOutOfOrder: a stream that its node gave up can reach the
+// leader after the stream that the node opened next, and it ends soon. It must
+// not leave the node without a stream.
 func TestPartition_StreamsOutOfOrder(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
 		service rpc.Service
 		name    string
-		passes  int // writes of the dialler: a write stream is there when it has asked for its session
+		passes  int // writes of the dialer; a write stream is open when it has asked for its session
 	}{{rpc.ServiceWrite, "write", 1}, {rpc.ServiceRead, "read", 0}} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +193,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 			}
 			select {
 			case <-caught:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				t.Fatal("the node has not dialled again")
 			}
 			eventually(t, "the node to give the stream up and open another one", func() bool { return c.log.count(linked) > links })
@@ -203,7 +207,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 				}
 			}
 			want(f, ":2\r\n", "INCR", "n")
-			c.crash(other) // from here on the leader needs the node's word for every read
+			c.crash(other) // from here on the leader needs the node's confirmation for every read
 			want(leader, bulk("2"), "GET", "n")
 			want(f, bulk("2"), "GET", "n")
 			if got := c.log.count(linked); got != links+1 {
@@ -232,7 +236,7 @@ func TestUnknownOutcome(t *testing.T) {
 				return err == nil && reply == ok
 			})
 			rest := c.others(at)
-			// What is sent now is under way when the majority goes.
+			// What is sent now is on its way when the majority is cut off.
 			for _, id := range rest {
 				c.net.hold(at, id)
 			}
@@ -247,7 +251,7 @@ func TestUnknownOutcome(t *testing.T) {
 					t.Fatalf("group without a majority: %q, %v, want ErrUnknown", r.reply, r.err)
 				}
 			}
-			// From here on nothing is sent.
+			// Nothing is sent from here on.
 			eventually(t, "the node to lose its way", func() bool { return !c.node(at).Linked() })
 			if _, err := c.client(at).do("INCR", "n"); !errors.Is(err, cluster.ErrNoLeader) {
 				t.Errorf("without a leader: %v, want ErrNoLeader", err)
@@ -255,7 +259,7 @@ func TestUnknownOutcome(t *testing.T) {
 			c.net.heal()
 			c.open(rest...)
 			c.ready(c.ids()...)
-			// The abandoned numbers do not stand in the way of later ones.
+			// The abandoned numbers do not block later ones.
 			n := cl.number(t, "GET", "n")
 			if n < 1 || n > 3 {
 				t.Errorf("counter is %d after one acknowledged and two unknown increments", n)

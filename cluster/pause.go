@@ -1,35 +1,38 @@
 package cluster
 
-// pause stops proposing until resume. quiet is closed once no entry of this office is
-// in flight: then the log of this node ends with what its machine has applied,
-// unless raft appends a change of the members. Requests are still accepted; they
-// wait for resume, or go to the next leader if the office closes first. ok is false
-// if the office has closed.
+// pause stops the proposer until resume is called. It closes quiet once no
+// entry of this leadership is in flight. From then on this node's log ends with
+// the last entry that its state machine has applied, unless raft appends a
+// change of the members. The leadership still accepts groups. They wait for
+// resume, or go to the next leader if the leadership closes first. ok is false
+// if the leadership has closed.
 //
-// Only one caller at a time may pause: see Node.transferring.
-func (o *office) pause() (quiet <-chan struct{}, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
+// Only one caller at a time may pause a leadership. Node.transferring enforces
+// this.
+func (ld *leadership) pause() (quiet <-chan struct{}, ok bool) {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	if ld.closed {
 		return nil, false
 	}
 	c := make(chan struct{})
-	o.paused, o.quiet = true, c
-	o.checkQuietLocked()
+	ld.paused, ld.quiet = true, c
+	ld.checkQuietLocked()
 	return c, true
 }
 
-func (o *office) resume() {
-	o.mu.Lock()
-	o.paused, o.quiet = false, nil
-	o.mu.Unlock()
-	poke(o.work)
+func (ld *leadership) resume() {
+	ld.mu.Lock()
+	ld.paused, ld.quiet = false, nil
+	ld.mu.Unlock()
+	signal(ld.work)
 }
 
-// checkQuietLocked closes the channel of pause if no entry is in flight.
-func (o *office) checkQuietLocked() {
-	if o.quiet != nil && len(o.inflight) == 0 && !o.taken {
-		close(o.quiet)
-		o.quiet = nil
+// checkQuietLocked closes the channel that pause returned if no entry is in
+// flight. The caller holds ld.mu.
+func (ld *leadership) checkQuietLocked() {
+	if ld.quiet != nil && len(ld.inflight) == 0 && !ld.taken {
+		close(ld.quiet)
+		ld.quiet = nil
 	}
 }

@@ -18,15 +18,15 @@ var (
 	queueSeed = flag.Uint64("queue.seed", 1, "seed of the faults of TestQueue")
 )
 
-// TestQueue_Partitions: nodes are cut off and leadership is transferred. All clients
+// TestQueue_Partitions cuts nodes off and transfers leadership. All clients
 // live, so every element whose push was acknowledged is popped exactly once.
 func TestQueue_Partitions(t *testing.T) {
 	t.Parallel()
 	testQueue(t, false)
 }
 
-// TestQueue_Restarts is TestQueue_Partitions with nodes that die. What was given to a
-// client of a node that died may be lost; nothing else may.
+// TestQueue_Restarts is TestQueue_Partitions with nodes that die. An element
+// that was given to a client of a dead node may be lost. No other element may.
 func TestQueue_Restarts(t *testing.T) {
 	t.Parallel()
 	testQueue(t, true)
@@ -41,14 +41,14 @@ func testQueue(t *testing.T, restarts bool) {
 	c.mended()
 	patient := &queue{c: c, name: "patient", restarts: restarts}
 	hasty := &queue{c: c, name: "hasty", timeout: time.Second, restarts: restarts}
-	// Nodes that are cut off always have clients that were not served: only then are
-	// waits ended.
+	// Nodes that are cut off always have clients that were not served. Only
+	// then are waits ended.
 	quiet := &queue{c: c, name: "quiet", quiet: true, restarts: restarts}
 	queues := []*queue{patient, hasty, quiet}
 	for i, q := range queues {
 		q.start(uint64(i) * 1000)
 	}
-	// Long enough for the leader to end the waits of the node that is cut off.
+	// The cut lasts long enough for the leader to end the waits of the node.
 	cutOff := func(id string) {
 		c.isolate(id)
 		during(time.Duration(2500+r.IntN(2500)) * time.Millisecond)
@@ -67,17 +67,17 @@ func testQueue(t *testing.T, restarts bool) {
 			c.isolate(id)
 			during(time.Duration(300+r.IntN(2000)) * time.Millisecond)
 			c.net.heal()
-		case fault == 3: // one way
+		case fault == 3: // cut in one direction
 			c.net.hold(id, c.others(id)[r.IntN(2)])
 			during(time.Duration(300+r.IntN(3000)) * time.Millisecond)
 			c.net.heal()
 		case fault == 4:
 			if err := c.node(id).TransferLeadership(id); err != nil {
-				t.Logf("transfer to %s: %v", id, err) // it may be cut off still
+				t.Logf("transfer to %s: %v", id, err) // the node may still be cut off
 			}
 		case fault == 5:
 			if err := c.node(id).Snapshot(); err != nil {
-				t.Logf("snapshot of %s: %v", id, err) // there may be nothing new
+				t.Logf("snapshot of %s: %v", id, err) // the snapshot may contain nothing new
 			}
 		case restarts:
 			c.crash(id)
@@ -96,8 +96,9 @@ func testQueue(t *testing.T, restarts bool) {
 	c.forgotten()
 }
 
-// queue is a list that clients of all nodes push to and pop from, and the account of
-// what they were told. What BLMOVE takes goes to the list name+":taken".
+// queue is a list that clients of all nodes push to and pop from, and the
+// record of the replies that they received. BLMOVE moves its elements to the
+// list name+":taken".
 type queue struct {
 	c        *testCluster
 	name     string
@@ -153,7 +154,7 @@ func (q *queue) push(cl *client, element string) {
 	}
 }
 
-// consume pops until it is stopped, on one connection after the other.
+// consume pops on one connection after the other until it is stopped.
 func (q *queue) consume(id string, origin uint64, moves bool) {
 	command := []string{"blpop", q.name, "0"}
 	if moves {
@@ -184,8 +185,8 @@ func (q *queue) consume(id string, origin uint64, moves bool) {
 	}
 }
 
-// pop runs a blocking command as package resp does. It answers nothing when its time
-// is over.
+// pop runs a blocking command as package resp does. It returns an empty answer
+// when the timeout is over.
 func (q *queue) pop(w *waiter, id string, command []string) (string, error) {
 	var over <-chan time.Time
 	if q.timeout > 0 {
@@ -208,7 +209,7 @@ func (q *queue) pop(w *waiter, id string, command []string) (string, error) {
 	}
 }
 
-// wait waits for the end of the present wait.
+// wait waits for the end of the current wait.
 func (q *queue) wait(w *waiter, id string, over <-chan time.Time) ([]byte, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -246,7 +247,8 @@ func (w *waiter) tryBlock(args []string) ([]byte, error) {
 	return w.s.Block(&w.group, w.origin, false)
 }
 
-// finish stops the clients, those that wait by elements for all of them.
+// finish stops the clients. It stops those that wait by pushing an element for
+// each of them.
 func (q *queue) finish() {
 	close(q.stopProducers)
 	q.producers.Wait()
@@ -255,7 +257,7 @@ func (q *queue) finish() {
 	go func() { q.consumers.Wait(); close(ended) }()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(2 * patience)
+	deadline := time.After(2 * waitLimit)
 	for n := 0; ; n++ {
 		select {
 		case <-ended:
@@ -268,7 +270,7 @@ func (q *queue) finish() {
 	}
 }
 
-// check compares the account with what is left.
+// check compares the record with the remaining elements.
 func (q *queue) check(cl *client) {
 	t := q.c.t
 	found := map[string]int{}

@@ -2,10 +2,11 @@
 
 package cluster_test
 
-// underRace: the race detector looks at every byte that is copied, which makes
-// tests of many megabytes take minutes.
+// underRace is true under the race detector. The detector looks at every byte
+// that is copied, which makes tests with many megabytes take minutes.
 const underRace = true
 
-// slowdown stretches the timeouts of the tests' clusters: the race detector makes
-// everything several times as slow, and an election every half second helps nobody.
+// slowdown stretches the timeouts of the tests' clusters. The race detector
+// makes everything several times slower, and without longer timeouts there
+// would be an election every half second.
 const slowdown = 3

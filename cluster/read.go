@@ -6,78 +6,85 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 )
 
-// readRounds makes reads linearizable. All reads that wait share one round, and
-// a second round may be under way behind the first: see roundAhead.
+// readIndex makes reads linearizable with ReadIndex rounds (Raft dissertation,
+// 6.4). All waiting reads share one round, and a second round may run behind
+// the first: see roundAhead. A round has these steps:
 //
-//  1. note the commit index,
-//  2. ask every voter to confirm that it follows this leader in this term, with
-//     a nonce: only an answer to a question asked after the reads arrived counts,
-//  3. when a majority of the voters (this node included if it is one) has
-//     confirmed, no later leader can have existed before step 1, because it needs a majority that persisted a
-//     higher term first, and two majorities share a node,
-//  4. wait until this node's machine has applied the noted index, and read.
+//  1. Note the commit index.
+//  2. Ask the voters to confirm that they follow this leader in this term. Each
+//     question carries a nonce, so that only the answer to a question that was
+//     asked after the reads arrived counts.
+//  3. Wait until a majority of the voters has confirmed, including this node if
+//     it is a voter. Then no later leader can have existed before step 1: a
+//     later leader needs a majority that has stored a higher term, and any two
+//     majorities have a node in common.
+//  4. Wait until this node's state machine has applied the noted index, and
+//     read.
 //
-// raft.VerifyLeader is not used: it counts non-voters, and acknowledgements of
-// heartbeats that were sent before the call (hashicorp/raft; the class of
-// etcd issue 20418).
-type readRounds struct {
-	o *office
+// Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
+// also acknowledgements of heartbeats that were sent before the call
+// (hashicorp/raft; the same class of bug as etcd issue 20418).
+type readIndex struct {
+	ld *leadership
 
-	mu      sync.Mutex
-	closed  bool
-	peers   map[raft.ServerID][]*readServer // nodes that read through this one, and confirm; see office.attach
-	waiting []reader                        // arrived, not in a round yet
-	rounds  []*round                        // under way, oldest first, at most maxRounds
+	mu     sync.Mutex
+	closed bool
+	// peers contains the streams of the nodes that read through this leader and
+	// confirm its leadership. See leadership.attach.
+	peers   map[raft.ServerID][]*readServer
+	waiting []reader          // reads that are not in a round yet
+	rounds  []*readIndexRound // running rounds, oldest first, at most maxRounds
 	nonce   uint64
-	// prefer is the voter that answered last: as long as it answers, a round asks
-	// no more voters than it needs.
+	// prefer is the voter that answered last. While it answers, a round asks no
+	// more voters than it needs.
 	prefer raft.ServerID
 }
 
-// A round takes a round trip to another process, most of which is waiting. A
-// second round is started behind the first when roundAhead reads wait for it:
-// fewer are not worth a message.
+// A round takes a round trip to another process, most of which is waiting time.
+// A second round starts behind the first when at least roundAhead reads wait
+// for it. Fewer reads do not justify another message.
 const (
 	maxRounds  = 2
 	roundAhead = 8
 )
 
-// round is one round under way.
-type round struct {
+// readIndexRound is one running ReadIndex round. It is guarded by readIndex.mu.
+type readIndexRound struct {
 	readers []reader
 	nonce   uint64
 	index   uint64
 	acks    []raft.ServerID
-	need    int // confirmations that it needs besides this node's
+	need    int // confirmations that the round needs in addition to this node's own
 	started time.Duration
 }
 
 // reader is a read that waits for its round.
 type reader interface {
-	// confirmed is called once the read may run on the machine as it is; now is
-	// the lease clock to judge by, taken once for all reads of a round.
-	confirmed(o *office, now int64)
-	// lost is called when the office closed first: the read has not run.
+	// confirmed is called once the read may run on the current state of the
+	// machine. now is the lease clock that decides expiry; it is read once for
+	// all reads of a round. index is the lowest log index that the read must
+	// include; the machine has applied it. confirmed must be short, because the
+	// goroutine may be the one that applies the log.
+	confirmed(ld *leadership, now int64, index uint64)
+	// lost is called when the leadership ended before the read ran.
 	lost()
 }
 
-func (r *readRounds) init(o *office) {
-	r.o = o
+func (r *readIndex) init(ld *leadership) {
+	r.ld = ld
 	r.peers = make(map[raft.ServerID][]*readServer)
 }
 
-// attach adds the stream of a node that follows.
-func (r *readRounds) attach(id raft.ServerID, p *readServer) {
+// attach adds a stream of the node with the given id.
+func (r *readIndex) attach(id raft.ServerID, p *readServer) {
 	r.mu.Lock()
 	r.peers[id] = with(r.peers[id], p)
 	r.mu.Unlock()
 }
 
-func (r *readRounds) detach(id raft.ServerID, p *readServer) {
+func (r *readIndex) detach(id raft.ServerID, p *readServer) {
 	r.mu.Lock()
 	if left := without(r.peers[id], p); len(left) > 0 {
 		r.peers[id] = left
@@ -88,8 +95,8 @@ func (r *readRounds) detach(id raft.ServerID, p *readServer) {
 	r.repeat(0) // the question may have been lost with the stream
 }
 
-// add takes a read into the next round.
-func (r *readRounds) add(rd reader) {
+// add puts a read into the next round.
+func (r *readIndex) add(rd reader) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -102,47 +109,41 @@ func (r *readRounds) add(rd reader) {
 	r.finish(done)
 }
 
-// startNext starts a round with all that wait, if it may. It returns the round if
-// no other node has to confirm. r.mu is held.
-func (r *readRounds) startNext() (done *round) {
+// startNext starts a round with all waiting reads, unless maxRounds are running
+// or too few reads wait. It returns the round if no other node has to confirm
+// it. The caller holds r.mu and passes the result to finish after unlocking it.
+func (r *readIndex) startNext() (done *readIndexRound) {
 	if n := len(r.rounds); len(r.waiting) == 0 || n >= maxRounds || n > 0 && len(r.waiting) < roundAhead {
 		return nil
 	}
-	rd := &round{readers: r.waiting, index: r.o.committed()}
+	rd := &readIndexRound{readers: r.waiting, index: r.ld.committed()}
 	r.waiting = nil
-	if seeded.On(seeded.VerifyLeader) {
-		seededVerify(r.o.raft, func(leads bool) {
-			if leads {
-				r.finish(rd)
-			} else {
-				lose(rd.readers)
-			}
-		})
-		return nil
-	}
 	r.rounds = append(r.rounds, rd)
 	return r.ask(rd, false)
 }
 
-// ask sends the questions of a round, with a new nonce: to as many voters as are
-// needed, beginning with the one that answered last, or to all. The voters are
-// those of the latest configuration, committed or not.
-func (r *readRounds) ask(rd *round, all bool) (done *round) {
+// ask sends the questions of a round under a new nonce. If all is false, it
+// asks as many voters as are needed, beginning with the voter that answered
+// last. The voters are those of the latest configuration, committed or not. The
+// caller holds r.mu.
+func (r *readIndex) ask(rd *readIndexRound, all bool) (done *readIndexRound) {
 	r.nonce++
-	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.o.clock.Mono()
-	servers := r.o.raft.GetConfiguration().Configuration().Servers
-	rd.need = confirmations(servers, r.o.self)
+	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.ld.clock.Mono()
+	servers := r.ld.raft.GetConfiguration().Configuration().Servers
+	rd.need = confirmations(servers, r.ld.self)
 	if rd.need == 0 {
 		return r.end(rd)
 	}
 	asked := 0
 	question := func(s raft.Server) {
 		streams := r.peers[s.ID]
-		if len(streams) == 0 || s.Suffrage != raft.Voter || s.ID == r.o.self {
+		if len(streams) == 0 || s.Suffrage != raft.Voter || s.ID == r.ld.self {
 			return
 		}
-		for _, p := range streams { // which of them the node hears is not known: see office.attach
-			p.confirm(r.o.term, rd.nonce)
+		// ask on all streams: it is not known which one the node reads, see
+		// leadership.attach
+		for _, p := range streams {
+			p.confirm(r.ld.term, rd.nonce)
 		}
 		asked++
 	}
@@ -159,10 +160,10 @@ func (r *readRounds) ask(rd *round, all bool) (done *round) {
 	return nil
 }
 
-// confirmations returns how many voters besides self make a majority with it. A
-// leader is no voter from the moment its own removal is in its log until that is
-// committed: then its own word counts for nothing, and the others need the whole
-// majority.
+// confirmations returns how many voters other than self are needed for a
+// majority. A leader is not a voter from the moment its own removal is in its
+// log until the removal is committed. During that time its own confirmation
+// does not count, and the others must form the whole majority.
 func confirmations(servers []raft.Server, self raft.ServerID) int {
 	voters, own := 0, 0
 	for _, s := range servers {
@@ -177,23 +178,23 @@ func confirmations(servers []raft.Server, self raft.ServerID) int {
 	return voters/2 + 1 - own
 }
 
-// end takes a round that is confirmed from those under way; r.mu is held.
-func (r *readRounds) end(rd *round) *round {
-	r.rounds = slices.DeleteFunc(r.rounds, func(x *round) bool { return x == rd })
-	r.o.stats.ReadRounds.Add(1)
+// end removes a confirmed round from the running rounds. The caller holds r.mu.
+func (r *readIndex) end(rd *readIndexRound) *readIndexRound {
+	r.rounds = slices.DeleteFunc(r.rounds, func(x *readIndexRound) bool { return x == rd })
+	r.ld.stats.ReadIndexRounds.Add(1)
 	return rd
 }
 
 // ack counts the answer of a voter.
-func (r *readRounds) ack(from raft.ServerID, term, nonce uint64, ok bool) {
+func (r *readIndex) ack(from raft.ServerID, term, nonce uint64, ok bool) {
 	r.mu.Lock()
-	i := slices.IndexFunc(r.rounds, func(rd *round) bool { return rd.nonce == nonce })
-	if r.closed || term != r.o.term || i < 0 || !ok || slices.Contains(r.rounds[i].acks, from) {
+	i := slices.IndexFunc(r.rounds, func(rd *readIndexRound) bool { return rd.nonce == nonce })
+	if r.closed || term != r.ld.term || i < 0 || !ok || slices.Contains(r.rounds[i].acks, from) {
 		r.mu.Unlock()
 		return
 	}
 	rd := r.rounds[i]
-	rd.acks = append(rd.acks, from) // each asked was a voter: see ask
+	rd.acks = append(rd.acks, from) // only voters were asked: see ask
 	r.prefer = from
 	if len(rd.acks) < rd.need {
 		r.mu.Unlock()
@@ -206,40 +207,58 @@ func (r *readRounds) ack(from raft.ServerID, term, nonce uint64, ok bool) {
 	r.finish(next)
 }
 
-// finish lets the readers of a confirmed round read once the machine has
-// applied its index. This node counts itself only if it still leads the term.
-func (r *readRounds) finish(rd *round) {
+// finish executes the reads of a confirmed round once the machine has applied
+// the round's index. This node's own confirmation counts only if the node still
+// leads the term, so finish checks that first. The caller must not hold r.mu.
+func (r *readIndex) finish(rd *readIndexRound) {
 	if rd == nil {
 		return
 	}
 	done := rd.readers
-	if r.o.raft.State() != raft.Leader || r.o.raft.CurrentTerm() != r.o.term {
+	if r.ld.raft.State() != raft.Leader || r.ld.raft.CurrentTerm() != r.ld.term {
 		lose(done)
 		return
 	}
-	r.o.machine.whenApplied(rd.index, func(ok bool) {
+	r.ld.machine.whenApplied(rd.index, func(ok bool) {
 		if !ok {
 			lose(done)
 			return
 		}
-		r.o.stats.ReadGroups.Add(float64(len(done)))
-		now := r.o.now()
-		for _, reader := range done {
-			reader.confirmed(r.o, now)
-		}
+		r.ld.stats.ReadGroups.Add(float64(len(done)))
+		r.ld.confirm(done, rd.index)
 	})
 }
 
-// watch asks again when the answers of a round stay away: a stream may have
-// been lost with the question in it. keepTime calls it.
-func (r *readRounds) watch() { r.repeat(r.o.opts.ConfirmRetry) }
+// maxInline is how many remote reads confirm runs on its own goroutine. Each of
+// them may take as long as inlineSteps permit.
+const maxInline = 16
 
-// repeat asks all voters again in the rounds that are older than age.
-func (r *readRounds) repeat(age time.Duration) {
+// confirm executes the reads. After maxInline remote reads it passes the rest
+// to another goroutine, which does the same.
+func (ld *leadership) confirm(readers []reader, index uint64) {
+	now, inline := ld.now(), 0
+	for i, reader := range readers {
+		if _, remote := reader.(*remoteRead); remote {
+			if inline++; inline > maxInline {
+				go ld.confirm(readers[i:], index)
+				return
+			}
+		}
+		reader.confirmed(ld, now, index)
+	}
+}
+
+// watch asks again in rounds that have not been answered for ConfirmRetry,
+// because a stream may have been lost together with the question. keepTime
+// calls it.
+func (r *readIndex) watch() { r.repeat(r.ld.opts.ConfirmRetry) }
+
+// repeat asks all voters again in every round that is at least age old.
+func (r *readIndex) repeat(age time.Duration) {
 	r.mu.Lock()
-	var done []*round
+	var done []*readIndexRound
 	if !r.closed {
-		now := r.o.clock.Mono()
+		now := r.ld.clock.Mono()
 		for _, rd := range slices.Clone(r.rounds) {
 			if now-rd.started >= age {
 				done = append(done, r.ask(rd, true))
@@ -253,7 +272,7 @@ func (r *readRounds) repeat(age time.Duration) {
 	}
 }
 
-func (r *readRounds) close() {
+func (r *readIndex) close() {
 	r.mu.Lock()
 	r.closed = true
 	lost := r.waiting

@@ -3,21 +3,23 @@ package cluster_test
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// The probe that raft's own VerifyLeader fails: acknowledgements that were under
-// way before a read must not confirm it. The old leader does not know yet that
-// it is one, and the answers of its followers are held back in the network until
-// its successor has committed something new.
+// TestRead_StaleLeader is the case that raft's own VerifyLeader fails:
+// acknowledgments that were on their way before a read must not confirm it. The
+// old leader does not know yet that it is deposed. The network delays the
+// answers of its followers until the new leader has committed something new.
 func TestRead_StaleLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		// Long enough for the old leader to believe in itself throughout.
+		// The old leader believes that it leads for the whole test.
 		o.HeartbeatTimeout, o.LeaseTimeout = 2*time.Second, 2*time.Second
 		o.LeaderWait = 20 * time.Second
 	})
@@ -27,18 +29,19 @@ func TestRead_StaleLeader(t *testing.T) {
 	c.caughtUp()
 	term := c.node(old).Status().Term
 
-	// Rounds whose answers are on the way: each retry adds one.
+	// These are ReadIndex rounds whose answers are on their way. Each retry
+	// adds one.
 	for _, id := range rest {
 		c.net.hold(id, old)
 	}
 	early := c.client(old).start("GET", "k")
 	eventually(t, "answers to be held back", func() bool { return c.net.reads.Load() > 0 })
-	during(300 * time.Millisecond) // time for some more
+	during(300 * time.Millisecond) // time for some more rounds
 	for _, id := range rest {
 		c.net.hold(old, id)
 	}
 
-	if err := c.node(rest[0]).StandForElection(); err != nil {
+	if err := c.node(rest[0]).Campaign(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another leader", func() bool {
@@ -51,7 +54,7 @@ func TestRead_StaleLeader(t *testing.T) {
 	if st := c.node(old).Status(); st.Role != "leader" || st.Term != term {
 		t.Fatalf("the old leader knows already: %+v", st)
 	}
-	// The old answers arrive, and nothing else for a while.
+	// The old answers arrive, and for a while nothing else.
 	for _, id := range rest {
 		c.net.release(id, old)
 	}
@@ -65,7 +68,8 @@ func TestRead_StaleLeader(t *testing.T) {
 	}
 }
 
-// Whoever has been answered, anybody anywhere sees it: through elections.
+// TestRead_AfterWriteElsewhere checks that every client on every node sees an
+// acknowledged write, also through elections.
 func TestRead_AfterWriteElsewhere(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -99,11 +103,11 @@ func TestRead_AfterWriteElsewhere(t *testing.T) {
 		for range 40 {
 			select {
 			case <-elections:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				t.Fatal("reads and writes hang")
 			}
 		}
-		if err := c.node(c.ids()[i%3]).StandForElection(); err != nil {
+		if err := c.node(c.ids()[i%3]).Campaign(); err != nil {
 			t.Logf("election: %v", err)
 		}
 	}
@@ -111,7 +115,8 @@ func TestRead_AfterWriteElsewhere(t *testing.T) {
 	wg.Wait()
 }
 
-// READONLY reads may be old. They never go back, and they work without a leader.
+// TestRead_Local checks that READONLY reads never go back, although they may be
+// old, and that they work without a leader.
 func TestRead_Local(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallSnapshots)
@@ -146,7 +151,7 @@ func TestRead_Local(t *testing.T) {
 	}
 	for i := range 5 {
 		l.progress(20)
-		if err := c.node(c.ids()[i%3]).StandForElection(); err != nil {
+		if err := c.node(c.ids()[i%3]).Campaign(); err != nil {
 			t.Logf("election: %v", err)
 		}
 	}
@@ -165,8 +170,9 @@ func TestRead_Local(t *testing.T) {
 	}
 }
 
-// A round of reads under way when the other voter is removed ends, and so does
-// the one behind it.
+// TestRead_VoterRemovedDuringRound checks that a ReadIndex round ends if the
+// other voter is removed while the round is under way, and that the next round
+// ends too.
 func TestRead_VoterRemovedDuringRound(t *testing.T) {
 	t.Parallel()
 	c := start(t, 2, func(o *cluster.Options) {
@@ -186,6 +192,61 @@ func TestRead_VoterRemovedDuringRound(t *testing.T) {
 	for _, r := range []<-chan result{first, second} {
 		if got := outcome(t, "read", r); got.err != nil || got.reply != bulk("v") {
 			t.Errorf("read: %q, %v", got.reply, got.err)
+		}
+	}
+}
+
+// TestRead_Large checks that a follower runs reads with large replies itself,
+// piece by piece, and never on a state older than what was acknowledged before.
+func TestRead_Large(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	writer := c.client(leader)
+	const size = 4 << 20
+	for _, id := range c.ids() {
+		s := c.node(id).NewSession()
+		for round := range 10 {
+			mark := strconv.Itoa(round)
+			writer.must(t, "SETRANGE", "big", strconv.Itoa(size-1), mark)
+			var g fsm.Group
+			g.Reset(2, 1)
+			table := c.node(id).Table()
+			for _, words := range [][]string{{"STRLEN", "big"}, {"GET", "big"}, {"GETRANGE", "big", "-1", "-1"}} {
+				args := make([][]byte, len(words))
+				for i, w := range words {
+					args[i] = []byte(w)
+				}
+				g.Command(table.Find(args[0]), 0, args)
+			}
+			var p fsm.Front
+			var got []byte
+			larges := 0
+			for left := true; left; {
+				p.Most, g.Front = 256<<10, &p
+				out, err := s.Do(&g, false, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got = append(got, out...); p.Large != nil { // the machine is this node's own
+					larges++
+					got = p.Large.Append(got, 2)
+				}
+				if len(out) > 256<<10 {
+					t.Errorf("%s returned %d bytes at once", id, len(out))
+				}
+				if left = p.Cut() && p.Left; left {
+					if err := g.Skip(p.Ops); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if larges != 1 {
+				t.Errorf("round %d on %s: %d large replies, want 1", round, id, larges)
+			}
+			if want := ":" + strconv.Itoa(size) + "\r\n" + bulk(strings.Repeat("\x00", size-1)+mark) + bulk(mark); string(got) != want {
+				t.Fatalf("round %d on %s (the leader is %s): %d bytes that end with %q, want %d that end with %q", round, id, leader, len(got), got[max(len(got)-20, 0):], len(want), want[len(want)-20:])
+			}
 		}
 	}
 }

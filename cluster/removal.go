@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,44 +11,56 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// changeTimeout bounds a change of the members or of the leader that any node was
-// asked for: a leader that is removed hands over first.
+// changeTimeout is the time limit of a change of the members or of the leader
+// that was requested at any node. It is longer than adminTimeout because a
+// leader that is to be removed first transfers its leadership.
 const changeTimeout = 2 * adminTimeout
 
-// Remove removes a node from the cluster and says what was done. Any node may be
-// asked. A removal that would leave fewer live voters than a majority is refused
-// unless force is set.
+// Remove removes a node from the cluster and returns a description of what was
+// done. It works on any node. It refuses a removal that would leave fewer live
+// voters than a majority, unless force is set.
 func (n *Node) Remove(ctx context.Context, id string, force bool) (done string, err error) {
 	reply, err := n.askLeader(ctx, adminRequest{Op: opRemove, Node: id, Force: force})
 	return reply.Done, err
 }
 
-// RemoveMember is Remove without force.
+// RemoveMember is like Remove without force.
 func (n *Node) RemoveMember(id string) error {
 	return n.toLeader(adminRequest{Op: opRemove, Node: id})
 }
 
-// removeMember removes a node, as the leader that was asked to.
+// removeMember removes a node. Only the leader executes it.
 func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminReply) error {
 	if !n.leads() {
-		return errNotLeader
+		return errNotLed
 	}
 	if req.Node == n.cfg.NodeID {
 		return n.removeSelf(ctx, req, reply)
 	}
-	n.members.Lock()
-	defer n.members.Unlock()
-	// raft refuses the removal if the members are others by then than those that the
-	// check has asked.
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	if err := n.members.lock(ctx); err != nil {
+		return err
+	}
+	// A removal that is not committed in time may be committed later. Unlocking
+	// before that is safe, because raft refuses the next change until then.
+	defer n.members.unlock()
+	// This node may have lost its leadership while it waited for the lock. The
+	// membership that a deposed leader knows is no reason to refuse a removal,
+	// and even less to advise --force.
+	if !n.leads() {
+		return errNotLed
+	}
+	// Passing this index makes raft refuse the removal if the membership has
+	// changed since checkRemoval checked it.
 	index := n.machine.configured.Load()
-	if index == 0 { // raft would take it for none
+	if index == 0 { // raft would take 0 for "no condition"
 		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, errBusy)
 	}
 	if err := n.checkRemoval(ctx, req); err != nil {
 		return err
 	}
-	removed := n.raft.RemoveServer(raft.ServerID(req.Node), index, adminTimeout)
-	if err := n.changed(ctx, removed); err != nil {
+	if err := n.expel(ctx, req.Node, index); err != nil {
 		return fmt.Errorf("remove %s: %w", req.Node, err)
 	}
 	n.log.Info("member removed", "node", req.Node, "force", req.Force)
@@ -55,7 +68,13 @@ func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminR
 	return nil
 }
 
-// removeSelf hands leadership over and has the next leader remove this node.
+// expel removes a node. It fails if a later configuration than the one at index
+// exists.
+func (n *Node) expel(ctx context.Context, id string, index uint64) error {
+	return n.changed(ctx, n.raft.RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
+}
+
+// removeSelf transfers leadership and asks the next leader to remove this node.
 func (n *Node) removeSelf(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -67,15 +86,25 @@ func (n *Node) removeSelf(ctx context.Context, req adminRequest, reply *adminRep
 	}
 	next, err := n.askLeader(ctx, req)
 	if err != nil {
-		// Leadership has moved: no error of the rest may say that nothing was executed.
-		return Executed(fmt.Sprintf("%s, but %s is still a member: %v", reply.Done, req.Node, err))
+		// Leadership has moved, so no error of the remaining steps may say that
+		// nothing was executed.
+		return Executed(halfRemoved(reply.Done, req.Node, err))
 	}
 	reply.Done += ", " + next.Done
 	return nil
 }
 
-// checkRemoval fails if a removal would leave fewer live voters than a majority of
-// those that remain.
+// halfRemoved describes the state after a leader has transferred its leadership
+// and its removal has failed or has an unknown outcome.
+func halfRemoved(done, id string, err error) string {
+	if errors.Is(err, ErrUnknown) {
+		return fmt.Sprintf("%s, but it is unknown whether %s was removed: %v; run \"holdfast status\" to see the members", done, id, err)
+	}
+	return fmt.Sprintf("%s, but %s is still a member: %v", done, id, err)
+}
+
+// checkRemoval fails if a removal would leave fewer live voters than a majority
+// of the remaining voters.
 func (n *Node) checkRemoval(ctx context.Context, req adminRequest) error {
 	members := membersOf(n.raft)
 	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == req.Node })
@@ -93,16 +122,26 @@ func (n *Node) checkRemoval(ctx context.Context, req adminRequest) error {
 		return nil
 	}
 	need := len(left)/2 + 1
-	if live, reasons := n.live(ctx, left, need); live < need {
+	live, reasons := n.live(ctx, left, need)
+	switch {
+	case live >= need:
+	case ctx.Err() != nil:
+		// some voters had no time to answer, so nothing is known about them
+		return errUnasked
+	case !n.leads():
+		return errNotLed
+	default:
 		return fmt.Errorf("removing %s would leave %s, %d of them reachable: writes would need %d (%s); bring these back or remove them first, or use --force",
 			req.Node, count(len(left), "voter"), live, need, strings.Join(reasons, "; "))
 	}
 	return nil
 }
 
-// live asks voters whether they can acknowledge entries now: those that answer and
-// are at most transferLag entries behind. It returns how many can, and for the others
-// why not. It does not wait for more than are needed: a leader that has just lost
+// live asks the voters whether they can acknowledge entries now. A voter can if
+// it answers and is at most transferLag entries behind. live returns how many
+// voters can, and for the others the reasons why not.
+//
+// It returns as soon as need voters have answered. A leader that has just lost
 // another voter may be about to lose its lease, which the removal of that voter
 // prevents.
 func (n *Node) live(ctx context.Context, voters []Member, need int) (live int, reasons []string) {
@@ -123,7 +162,8 @@ func (n *Node) live(ctx context.Context, voters []Member, need int) (live int, r
 	return live, reasons
 }
 
-// keepsUp fails unless a voter answers and is at most transferLag entries behind.
+// keepsUp returns an error unless the voter answers and is at most transferLag
+// entries behind.
 func (n *Node) keepsUp(ctx context.Context, m Member) error {
 	last := n.raft.LastIndex()
 	if m.ID == n.cfg.NodeID {

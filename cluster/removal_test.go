@@ -1,13 +1,19 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// A removal that would leave too few live voters is refused with the numbers,
-// wherever it is asked for; one of the node that is down is not.
+// TestRemove_EndsTheQuorum checks that a removal that would leave too few live
+// voters is refused, and that the error states the numbers, whichever node gets
+// the request. The removal of the node that is down is not refused.
 func TestRemove_EndsTheQuorum(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -37,12 +43,13 @@ func TestRemove_EndsTheQuorum(t *testing.T) {
 	wantRefused(t, "removal of a stranger", c.node("n1").RemoveMember("n9"), "n9 is not a member")
 }
 
-// A voter counts only if it can acknowledge entries soon.
+// TestRemove_VoterIsBehind checks that a voter counts only if it can
+// acknowledge entries soon.
 func TestRemove_VoterIsBehind(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.transfer("n1")
-	c.net.refuse(rpc.ServiceRaft, "n3") // it answers questions, and gets no entries
+	c.net.refuse(rpc.ServiceRaft, "n3") // n3 answers requests, and gets no entries
 	c.fill("n1", 300)
 	leader := c.leader("n1", "n2")
 	other := c.others(leader, "n3")[0]
@@ -51,12 +58,13 @@ func TestRemove_VoterIsBehind(t *testing.T) {
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }
 
-// Force removes a node whatever the others answer.
+// TestRemove_Force checks that force removes a node whatever the other nodes
+// answer.
 func TestRemove_Force(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.transfer("n1")
-	c.net.refuse(rpc.ServiceAdmin, "n3") // it lives, and does not say so
+	c.net.refuse(rpc.ServiceAdmin, "n3") // n3 is alive, and cannot report it
 	wantRefused(t, "removal", c.node("n2").RemoveMember("n2"), "removing n2 would leave 2 voters, 1 of them reachable")
 	if done, err := c.node("n2").Remove(t.Context(), "n2", true); err != nil || done != "n2 is removed" {
 		t.Fatalf("forced removal of n2: %q, %v", done, err)
@@ -64,7 +72,8 @@ func TestRemove_Force(t *testing.T) {
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }
 
-// A leader that is to be removed hands over first, whoever is asked.
+// TestRemove_Leader checks that a leader that is to be removed transfers
+// leadership first, whichever node gets the request.
 func TestRemove_Leader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
@@ -84,7 +93,7 @@ func TestRemove_Leader(t *testing.T) {
 		t.Logf("asked at %s: %s", asked, done)
 		l.progress(20)
 		c.crash(leader)
-		for _, m := range c.node(c.leader()).Contacts() {
+		for _, m := range c.node(c.leader()).PeerHealth() {
 			if m.ID == leader {
 				t.Errorf("%s is still a member", leader)
 			}
@@ -92,4 +101,102 @@ func TestRemove_Leader(t *testing.T) {
 	}
 	l.check("n5")
 	c.caughtUp("n3", "n4", "n5")
+}
+
+// TestRemove_Deadline checks that a removal that is not committed ends at the
+// deadline of its caller with an unknown outcome, and that it does not delay
+// the next change.
+func TestRemove_Deadline(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout = slowdown * 12 * time.Second
+		o.LeaseTimeout = o.HeartbeatTimeout // n1 keeps leading without an answer
+		o.LeaderWait = o.HeartbeatTimeout
+	})
+	c.transfer("n1")
+	c.caughtUp()
+	c.net.refuse(rpc.ServiceRaft, "n2")
+	c.net.refuse(rpc.ServiceRaft, "n3")
+	for _, id := range []string{"n3", "n2"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := c.node("n1").Remove(ctx, id, true)
+		cancel()
+		if id == "n3" {
+			wantRefused(t, "removal that is not committed", err, "remove n3: the outcome of the change is unknown: ", "deadline exceeded")
+			if !errors.Is(err, cluster.ErrUnknown) {
+				t.Errorf("%v: outcome %d, want unknown", err, cluster.OutcomeOf(err))
+			}
+		} else if cluster.OutcomeOf(err) != cluster.OutcomeNotExecuted { // raft refuses the removal
+			t.Errorf("next removal: %v: outcome %d, want not executed", err, cluster.OutcomeOf(err))
+		}
+	}
+	c.net.admit(rpc.ServiceRaft, "n2")
+	c.net.admit(rpc.ServiceRaft, "n3")
+	c.client("n1").want(t, ok, "SET", "k", "v")
+}
+
+// TestRemove_MembersHaveChanged checks that a removal is refused if the members
+// have changed since it was checked.
+func TestRemove_MembersHaveChanged(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	checked := c.node("n1").Configured()
+	c.add("n4")
+	err := c.node("n1").Expel(t.Context(), "n3", checked)
+	wantRefused(t, "removal after a change", err, "the members have changed since they were checked")
+	if got := cluster.OutcomeOf(err); got != cluster.OutcomeNotExecuted {
+		t.Errorf("outcome %d, want not executed", got)
+	}
+	if _, ok := c.listed("n1", "n3"); !ok {
+		t.Error("n3 is no member any more")
+	}
+}
+
+// TestRemove_Waited: a removal that has waited for another change has little
+// time left to ask the members, or its node does not lead any more. The node
+// must not take members for dead then, and must not advise the operator to
+// force the removal.
+func TestRemove_Waited(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout = slowdown * 6 * time.Second
+		o.LeaseTimeout = o.HeartbeatTimeout
+	})
+	wait := func(what string, meanwhile func()) {
+		t.Helper()
+		c.transfer("n1")
+		c.caughtUp()
+		unlock, err := c.node("n1").LockMembers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		over := make(chan error, 1)
+		go func() {
+			_, err := c.node("n1").Remove(ctx, "n2", false)
+			over <- err
+		}()
+		during(time.Second) // the removal waits until its time is over
+		meanwhile()
+		unlock()
+		err = <-over
+		if got := cluster.OutcomeOf(err); err == nil || got != cluster.OutcomeNotExecuted || strings.Contains(err.Error(), "--force") {
+			t.Errorf("removal that waited, %s: %v: outcome %d, want not executed and no advice to use --force", what, err, got)
+		}
+	}
+	wait("n3 being slow", func() {
+		during(500 * time.Millisecond)
+		c.net.hold("n3", "n1") // n3 is alive, but its answers are late
+	})
+	c.net.heal()
+	wait("n1 leading no longer", func() {
+		c.transfer("n3")
+		c.net.refuse(rpc.ServiceAdmin, "n3")
+	})
+	c.net.admit(rpc.ServiceAdmin, "n3")
+	if _, ok := c.listed("n1", "n2"); !ok {
+		t.Error("n2 is no member any more")
+	}
 }

@@ -8,19 +8,20 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// repeatEvery is the least time between two log lines about the same failure of
-// the same peer.
+// repeatEvery is the minimum time between two log lines about the same failure
+// of the same peer.
 const repeatEvery = 30 * time.Second
 
-// repeatLogger is raft's logger. raft tries a member that does not answer several
-// times a second, and logs every failure: a node that is down, or that was added
-// and is not started yet, would fill the log of the leader. The first failure is
-// logged, and then one in every repeatEvery; the others are debug lines.
+// repeatLogger is the logger that raft uses. raft contacts a member that does
+// not answer several times a second and logs every failure. A node that is
+// down, or that was added and has not been started, would thus fill the
+// leader's log. repeatLogger logs the first failure, and then one in every
+// repeatEvery. It logs the others at the debug level.
 type repeatLogger struct {
 	hclog.Logger
 
 	mu   sync.Mutex
-	last map[string]time.Time // by message and peer
+	last map[string]time.Time // time of the last line, by message and peer
 }
 
 func newRepeatLogger(log hclog.Logger) *repeatLogger {
@@ -36,8 +37,8 @@ func (l *repeatLogger) Error(msg string, args ...any) {
 	l.Logger.Error(msg, args...)
 }
 
-// repeated reports whether a line is one of those that repeat, and was logged a
-// short while ago.
+// repeated reports whether the line belongs to the lines that repeat and was
+// logged less than repeatEvery ago.
 func (l *repeatLogger) repeated(msg string, args []any) bool {
 	if msg != "failed to heartbeat to" || len(args) < 2 || args[0] != "peer" {
 		return false

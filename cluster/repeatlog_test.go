@@ -10,7 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// A member that does not answer for an hour costs two lines a minute.
+// TestRepeatLogger checks that a member that does not answer for an hour causes
+// two log lines a minute.
 func TestRepeatLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

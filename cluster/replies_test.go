@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// slowElections keep leadership where it is while tens of megabytes go through a
-// slow machine: it takes replies of this size with it.
+// slowElections keeps leadership in place while tens of megabytes go through a
+// slow machine. If leadership changes, replies of this size are lost with it.
 func slowElections(o *cluster.Options) {
 	o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 1500*time.Millisecond, 1500*time.Millisecond, 10*time.Second
 }
@@ -35,15 +35,15 @@ func TestReplies_Large(t *testing.T) {
 		want.WriteString(bulk(value))
 	}
 	cl.want(t, want.String(), mget...)
-	// The same with a write, so through the log.
+	// The same with a write goes through the log.
 	reply, err := cl.pipeline([]string{"INCR", "n"}, mget)
 	if err != nil || reply != ":1\r\n"+want.String() {
 		t.Errorf("INCR and MGET in one group: %d bytes, %v", len(reply), err)
 	}
 }
 
-// More answers at once than the queue of a stream holds: none is lost, and the
-// stream stays.
+// TestReplies_MoreThanQueue sends more answers at once than the queue of a
+// stream holds. None is lost, and the stream stays open.
 func TestReplies_MoreThanQueue(t *testing.T) {
 	if underRace {
 		t.Skip("copies hundreds of megabytes")
@@ -72,9 +72,10 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 			}
 		})
 	}
-	// The third finds 66 MiB before it. The other follower confirms.
+	// The third read finds 66 MiB queued before it. The other follower confirms
+	// leadership.
 	eventually(t, "the reads", func() bool { return c.node(leader).ReadsConfirmed() >= confirmed+3 })
-	during(3 * time.Second) // for them to run, and for a ping to find the queue full
+	during(3 * time.Second) // long enough for the reads to run, and for a ping to find the queue full
 	flow()
 	wg.Wait()
 	if got := c.log.count(follower + ": linked to leader"); got != links {
@@ -100,7 +101,8 @@ func TestReplies_ManyOperations(t *testing.T) {
 	c.caughtUp()
 }
 
-// Reads that walk many keys run beside the log, also for another node.
+// TestReplies_SlowReads checks that reads that walk many keys run beside the
+// log, also on behalf of another node.
 func TestReplies_SlowReads(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -131,13 +133,13 @@ func TestReplies_SlowReads(t *testing.T) {
 	l.check("n1")
 }
 
-// A window of several entries, and entries that close early.
+// TestWindow uses a window of several entries, and entries that close early.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.Window, o.MaxEntryGroups, o.MaxEntryBytes = 3, 2, 256 })
 	l := c.load("n", 8, c.ids()...)
 	l.progress(500)
-	if err := c.node("n1").StandForElection(); err != nil {
+	if err := c.node("n1").Campaign(); err != nil {
 		t.Fatal(err)
 	}
 	l.progress(500)

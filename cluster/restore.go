@@ -5,45 +5,47 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 )
 
-// A snapshot from the leader may come late: it waited in a socket for longer
-// than its sender did, and is read after newer entries that came by another
-// connection. hashicorp/raft 1.7.3 installs it all the same, which takes the
-// machine back and deletes the log behind the snapshot, entries among it that
-// this node has acknowledged. The Raft paper (figure 13, step 6) keeps the log if
-// it holds the snapshot's last entry; so does keeps.
+// A snapshot from the leader may arrive late. It can wait in a socket after its
+// sender has given up, and be read after newer entries that arrived on another
+// connection. hashicorp/raft 1.7.3 installs it nevertheless. That would set the
+// state machine back and delete the log that follows the snapshot, including
+// entries that this node has acknowledged. The Raft paper (figure 13, step 6)
+// keeps the log if it contains the snapshot's last entry. The function keeps
+// does the same.
 
-// errOldSnapshot is what raft is told instead of installing one. Its sender has
-// given up long ago; one that has not goes on from the entries that are here, for the
-// log answers for the entry before them: see snapend.go.
+// errOldSnapshot makes raft reject a snapshot instead of installing it. Usually
+// the sender has given up long before. A sender that has not continues with the
+// entries that follow this node's log; the check of the preceding entry
+// succeeds because of endedLog.GetLog (snapend.go).
 var errOldSnapshot = errors.New("the log is ahead of the snapshot already")
 
-// placedSnapshots tells whoever reads a snapshot where in the log it belongs.
-type placedSnapshots struct{ raft.SnapshotStore }
+// metaSnapshots is a snapshot store whose readers carry the metadata of the
+// snapshot, including its log index and term.
+type metaSnapshots struct{ raft.SnapshotStore }
 
-// placedReader is the reader of a snapshot with that place.
-type placedReader struct {
+// metaReader is the reader of a snapshot, with the snapshot's metadata.
+type metaReader struct {
 	io.ReadCloser
 	meta *raft.SnapshotMeta
 }
 
 // Open implements raft.SnapshotStore.
-func (s placedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (s metaSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
 		return meta, r, err
 	}
-	return meta, placedReader{r, meta}, nil
+	return meta, metaReader{r, meta}, nil
 }
 
-// placeOf looks through the wrappers that raft puts around a reader.
-func placeOf(r io.ReadCloser) *raft.SnapshotMeta {
+// metaOf returns the metadata of the snapshot that r reads, or nil if r carries
+// none. It unwraps the readers that raft puts around r.
+func metaOf(r io.ReadCloser) *raft.SnapshotMeta {
 	for {
 		switch x := r.(type) {
-		case placedReader:
+		case metaReader:
 			return x.meta
 		case raft.ReadCloserWrapper:
 			r = x.WrappedReadCloser()
@@ -53,13 +55,11 @@ func placeOf(r io.ReadCloser) *raft.SnapshotMeta {
 	}
 }
 
-// keeps reports whether the log, or a later snapshot, holds everything that a
-// snapshot would bring, and more. raft's main loop stands still meanwhile. If not,
-// the log notes whether it contradicts the snapshot.
+// keeps reports whether the log, or a later snapshot, contains everything that
+// the snapshot of meta contains, and more. raft's main loop is blocked while
+// keeps runs. If the log contains another term at the snapshot's index, keeps
+// records the conflict in the log.
 func keeps(log *endedLog, snaps raft.SnapshotStore, meta *raft.SnapshotMeta) (bool, error) {
-	if seeded.On(seeded.OldSnapshot) {
-		return false, nil
-	}
 	list, err := snaps.List()
 	if err != nil {
 		return false, err
@@ -75,7 +75,8 @@ func keeps(log *endedLog, snaps raft.SnapshotStore, meta *raft.SnapshotMeta) (bo
 	switch {
 	case err != nil || last < meta.Index:
 		return false, err
-	case first > meta.Index: // what is before the log went into a snapshot
+	// a snapshot contains the entries before the first one in the log
+	case first > meta.Index:
 		return true, nil
 	}
 	var own raft.Log

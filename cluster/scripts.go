@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -15,46 +17,53 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// scriptHost stands between the machine and the interpreter. It knows which
-// scripts run on this node, ends those whose time is over or that SCRIPT KILL
-// means, and turns a panic of the interpreter into an error of the script.
+// scriptHost connects the state machine with the interpreter. It knows the
+// scripts that run on this node, ends those that exceed their time or that
+// SCRIPT KILL ends, and converts a panic of the interpreter into an error of
+// the script.
 type scriptHost struct {
-	runner fsm.ScriptRunner // nil if this program has none
+	runner fsm.ScriptRunner // nil if this program has no interpreter
 	clock  Clock
 	limit  time.Duration
-	moment time.Duration // see fsm.Patience
-	log    hclog.Logger
-	stats  *Counters
-	guard  *acl.Guard
-	trials chan struct{}                                // capacity 1: a trial needs a processor for itself
-	reads  chan struct{}                                // places for read-only scripts: see enter
-	slowly chan struct{}                                // those of them that slow ones may take
-	rules  func(cmd *fsm.Command, args [][]byte) string // nil for none
+	brief  time.Duration // limit of scripts that have had no dry run: see fsm.ScriptBudget
+	// mostWork is the limit of the steps that the writes of a group's scripts take.
+	mostWork int
+	log      hclog.Logger
+	stats    *Counters
+	guard    *acl.Guard
+	short    *lane                                        // short dry runs
+	long     *lane                                        // other dry runs
+	reads    *slots                                       // slots for read-only scripts: see enter
+	slowly   *slots                                       // slots for slow read-only scripts, in addition to reads
+	rules    func(cmd *fsm.Command, args [][]byte) string // nil for none
 
 	mu      sync.Mutex
 	running []*runningScript // oldest first
-	// slow are scripts, by SHA1 and function, that were cut and have not been quick since:
-	// they are tried out at once.
-	slow map[string]struct{}
+	// slow contains scripts, by SHA1 and function, that exceeded the brief
+	// limit and have not been quick since, with the time that they took at
+	// least. Their dry run starts at once. Guarded by mu.
+	slow map[string]time.Duration
 }
 
-// maxSlowScripts bounds the memory of slow ones.
+// maxSlowScripts is the largest number of slow scripts that are remembered.
 const maxSlowScripts = 1024
 
 type runningScript struct {
 	killed   atomic.Bool
 	begun    time.Duration
 	function string   // "" for a script
-	words    [][]byte // the function's call; not to be touched when it has ended
+	words    [][]byte // the call of the function; must not be read after the call has ended
 }
 
-// Why a script is ended. The first is Redis' text.
+// Errors of scripts that were ended. The first is the text of Redis.
 const (
 	msgScriptKilled = "ERR Script killed by user with SCRIPT KILL..."
 	msgScriptLost   = "ERR script was ended because its node does not lead any more"
 	msgLoadTimeout  = "ERR FUNCTION LOAD timeout"
 	msgScriptPanic  = "ERR script made the interpreter fail, nothing of it was done"
-	msgScriptRoom   = "ERR script was not run: others took all the room for too long"
+	msgScriptRoom   = "BUSY the script was not run: other slow scripts took all places for too long, try again later"
+	msgWriteRoom    = "BUSY the command was not executed: other heavy writes and slow scripts took all places, try again later"
+	msgScriptQueue  = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
 )
 
 func newScriptHost(n *Node) *scriptHost {
@@ -62,30 +71,31 @@ func newScriptHost(n *Node) *scriptHost {
 	if catalog == nil {
 		catalog = acl.ScriptCatalog(n.machine.table)
 	}
-	places := runtime.GOMAXPROCS(0) + 1
-	return &scriptHost{runner: n.cfg.Scripts, rules: n.cfg.ScriptRules, clock: n.clock, limit: n.cfg.Options.ScriptTime, moment: min(n.cfg.Options.ScriptMoment, n.cfg.Options.ScriptTime),
-		trials: make(chan struct{}, 1), reads: make(chan struct{}, places), slowly: make(chan struct{}, places/2), slow: make(map[string]struct{}), log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(catalog)}
+	slots := runtime.GOMAXPROCS(0) + 1 // at least 2
+	return &scriptHost{mostWork: n.cfg.Options.workLimits().Operation, runner: n.cfg.Scripts, rules: n.cfg.ScriptRules, clock: n.clock, limit: n.cfg.Options.ScriptTime, brief: min(n.cfg.Options.BriefScriptTime, n.cfg.Options.ScriptTime),
+		short: newLane(shortDryRuns*n.cfg.Options.BriefScriptTime, n.clock), long: newLane(math.MaxInt64, n.clock),
+		reads: newSlots(slots, math.MaxInt64, n.clock), slowly: newSlots(slots/2, math.MaxInt64, n.clock), slow: make(map[string]time.Duration), log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(catalog)}
 }
 
-// until returns a runner for scripts that end when done is closed, nil if this
-// program has no interpreter.
+// until returns a runner for scripts that end when done is closed. It returns
+// nil if this program has no interpreter.
 func (h *scriptHost) until(done <-chan struct{}) fsm.ScriptRunner {
 	if h.runner == nil {
 		return nil
 	}
-	return hostedRunner{h, done, false}
+	return hostedRunner{h: h, done: done}
 }
 
-// trying is until for a trial.
-func (h *scriptHost) trying(done <-chan struct{}) fsm.ScriptRunner {
+// trying is like until, for a dry run.
+func (h *scriptHost) trying(done <-chan struct{}, t *dryRun) fsm.ScriptRunner {
 	if h.runner == nil {
 		return nil
 	}
-	return hostedRunner{h, done, true}
+	return hostedRunner{h, done, t}
 }
 
-// Kill implements fsm.RunningScripts. Unlike in Redis what is ended may have
-// written: then nothing of that stays.
+// Kill implements fsm.RunningScripts. Unlike in Redis, it also ends a script
+// that has written; the writes of that script are discarded.
 func (h *scriptHost) Kill(function bool) fsm.KillResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +124,7 @@ func (h *scriptHost) Function() *fsm.RunningFunction {
 		f := &fsm.RunningFunction{Name: r.function, Millis: (h.clock.Mono() - r.begun).Milliseconds()}
 		for i, w := range r.words {
 			word := string(w)
-			if i == 0 { // the log has it in lower case
+			if i == 0 { // the log contains the name in lower case
 				word = strings.ToUpper(word)
 			}
 			f.Command = append(f.Command, word)
@@ -143,30 +153,31 @@ func (h *scriptHost) end(r *runningScript) {
 
 // hostedRunner implements fsm.ScriptRunner.
 type hostedRunner struct {
-	h     *scriptHost
-	done  <-chan struct{}
-	trial bool
+	h      *scriptHost
+	done   <-chan struct{}
+	dryRun *dryRun // nil if this is not a dry run
 }
 
-// yieldEvery is how long a script may keep a processor to itself. A short one does
-// not give it away: it would hold up those who wait for its place.
+// yieldEvery is how long a script may run before it yields the processor. A
+// short script does not yield, because it would delay the work that waits for
+// its slot.
 const yieldEvery = 100 * time.Microsecond
 
-// groupTimes is how often Options.ScriptTime the scripts of a transaction have
-// together, once a trial has shown how long they take.
+// groupTimes is the common time limit of the scripts of a transaction, in
+// multiples of Options.ScriptTime, once a dry run has shown how long they take.
 const groupTimes = 10
 
-// allowance is how long a script may run that begins at since, and whether the rest
-// of its group has left it less than its own time. Untried, a group may hold up the
-// writes of others for as long as one script that was tried, however many scripts
-// of less than a moment it has.
+// allowance returns how long a script that begins at since may run. shared says
+// that the rest of its group has left it less than its own time. Without a dry
+// run, a group may delay the writes of others for as long as one script that
+// had a dry run, however many brief scripts the group has.
 func (h *scriptHost) allowance(call *fsm.ScriptCall, since time.Duration) (limit time.Duration, shared bool) {
 	limit, all := h.limit, groupTimes*h.limit
-	switch call.Patience {
+	switch call.ScriptBudget {
 	case fsm.Briefly:
-		limit, all = h.moment, h.limit
+		limit, all = h.brief, h.limit
 	case fsm.GivenUp:
-		limit = h.moment
+		limit = h.brief
 	}
 	if call.Group == nil {
 		return limit, false
@@ -180,58 +191,46 @@ func (h *scriptHost) allowance(call *fsm.ScriptCall, since time.Duration) (limit
 	return limit, false
 }
 
-// enter waits for a place for a read-only script. Each may have its memory to
-// itself and keep a processor busy, so there are places for few. Half of them are
-// for scripts that are not known to be slow: those have not long to wait, and may
-// come in a crowd, so their patience is longer. It ends because the fork that is to
-// be read grows old, and the client with it.
-func (h *scriptHost) enter(name string, done <-chan struct{}) (p place, refusal string) {
-	p = place{h: h, slow: h.isSlow(name)}
-	patience := groupTimes * h.limit
-	if p.slow {
-		patience = h.limit
-	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	if p.slow {
-		if refusal = await(h.slowly, done, t.C); refusal != "" {
-			return p, refusal
+// enter waits for a slot for a read-only script. Each such script may use the
+// full memory limit and occupy a processor, so there are few slots, and the
+// client that has had the least time goes first. Half of the slots are reserved
+// for scripts that are not known to be slow. Those wait only briefly but may
+// arrive in large numbers, so their time limit is longer. The wait is limited
+// because the clone that the script reads becomes outdated, and the client
+// gives up.
+func (h *scriptHost) enter(name string, who worker, done <-chan struct{}) (leave func(), refusal string) {
+	if !h.isSlow(name) {
+		p, refusal := h.takeSlot(h.reads, who, groupTimes*h.limit, done)
+		if refusal != "" {
+			return nil, refusal
 		}
+		return p.leave, ""
 	}
-	if refusal = await(h.reads, done, t.C); refusal != "" && p.slow {
-		<-h.slowly
+	slow, refusal := h.takeSlot(h.slowly, who, h.limit, done)
+	if refusal != "" {
+		return nil, refusal
 	}
-	return p, refusal
+	p, refusal := h.takeSlot(h.reads, who, h.limit, done)
+	if refusal != "" {
+		slow.leave()
+		return nil, refusal
+	}
+	return func() {
+		p.leave()
+		slow.leave()
+	}, ""
 }
 
-// await takes one of the places. One that is free is not refused.
-func await(places chan<- struct{}, done <-chan struct{}, late <-chan time.Time) (refusal string) {
-	select {
-	case places <- struct{}{}:
-		return ""
-	default:
+func (h *scriptHost) takeSlot(slots *slots, who worker, limit time.Duration, done <-chan struct{}) (*slot, string) {
+	p, err := slots.enter(who, limit, done)
+	switch {
+	case errors.Is(err, errSlotLost):
+		return nil, msgScriptLost
+	case err != nil:
+		h.stats.ScriptsRefused.Add(1)
+		return nil, msgScriptRoom
 	}
-	select {
-	case places <- struct{}{}:
-		return ""
-	case <-done:
-		return msgScriptLost
-	case <-late:
-		return msgScriptRoom
-	}
-}
-
-// place is one for a read-only script.
-type place struct {
-	h    *scriptHost
-	slow bool
-}
-
-func (p place) leave() {
-	<-p.h.reads
-	if p.slow {
-		<-p.h.slowly
-	}
+	return p, ""
 }
 
 // CompileScript implements fsm.ScriptRunner.
@@ -251,18 +250,23 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	if call.Register != nil {
 		tooLong = msgLoadTimeout
 	}
-	if call.Patience == fsm.Briefly && h.isSlow(name) {
+	if call.ScriptBudget == fsm.Briefly && h.isSlow(name) {
 		call.Cut()
 		return fsm.Error(tooLong)
 	}
-	if call.Patience == fsm.Trial && !r.trial {
-		p, refusal := h.enter(name, r.done)
+	if r.dryRun != nil && h.time(name) > r.dryRun.limit {
+		r.dryRun.exceeded = true
+		call.Cut()
+		return fsm.Error(tooLong)
+	}
+	if call.ScriptBudget == fsm.DryRun && r.dryRun == nil {
+		leave, refusal := h.enter(name, scriptWorker(call.Origin, call.User), r.done)
 		if refusal != "" {
 			return fsm.Error(refusal)
 		}
-		defer p.leave()
+		defer leave()
 	}
-	run := &runningScript{begun: h.clock.Mono(), function: call.Function, words: call.Words}
+	run := &runningScript{begun: h.clock.Mono(), function: call.Function, words: call.Command}
 	since := run.begun
 	if call.Begun != nil {
 		if *call.Begun == 0 {
@@ -271,10 +275,10 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		since = time.Duration(*call.Begun)
 	}
 	limit, shared := h.allowance(&call, since)
-	if shared && call.Patience != fsm.Briefly {
+	if shared && call.ScriptBudget != fsm.Briefly {
 		tooLong = fmt.Sprintf("ERR scripts of a transaction ran longer than %v together, nothing of this one was done", groupTimes*h.limit)
 	}
-	ended := false // not by itself
+	ended := false // not ended by itself
 	yielded := run.begun
 	h.begin(run)
 	defer func() {
@@ -283,8 +287,8 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		}
 		h.end(run)
 		took := h.clock.Mono() - run.begun
-		if slow := took > h.moment; slow || !ended {
-			h.noteTime(name, slow)
+		if took > h.brief || !ended {
+			h.noteTime(name, took, ended)
 		}
 		h.stats.Scripts.Add(1)
 		h.stats.ScriptSeconds.Observe(took.Seconds())
@@ -298,21 +302,24 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 			text = msgScriptLost
 		case now-since > limit:
 			text = tooLong
+		case r.dryRun != nil && now-r.dryRun.begun > r.dryRun.limit:
+			text, r.dryRun.exceeded = tooLong, true
 		case now-yielded < yieldEvery:
 			return ""
 		default:
-			// The processor may be the only one: others have waited for it long enough.
+			// The processor may be the only one, and other goroutines have
+			// waited for it long enough.
 			yielded = now
 			runtime.Gosched()
 			return ""
 		}
 		ended = true
-		if call.Patience == fsm.Trial || call.Patience == fsm.Briefly && (shared || limit < h.limit) && text == tooLong {
+		if call.ScriptBudget == fsm.DryRun || call.ScriptBudget == fsm.Briefly && (shared || limit < h.limit) && text == tooLong {
 			call.Cut()
 		}
 		return text
 	}
-	if call.Begun != nil || shared { // those before it may have used up the time
+	if call.Begun != nil || shared { // earlier scripts may have used up the time
 		if text := call.Interrupt(); text != "" {
 			return fsm.Error(text)
 		}
@@ -327,24 +334,40 @@ func (h *scriptHost) isSlow(sha string) bool {
 	return slow
 }
 
-// noteTime remembers whether a script took longer than a moment when it ran last.
-func (h *scriptHost) noteTime(sha string, slow bool) {
+// time returns how long a slow script took when it last ran. It returns 0 for a
+// script that is not known to be slow.
+func (h *scriptHost) time(sha string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slow {
+	return h.slow[sha]
+}
+
+// noteTime records how long a script took if that exceeded the brief limit.
+// ended says that the script was ended and would have taken longer.
+func (h *scriptHost) noteTime(sha string, took time.Duration, ended bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if took <= h.brief {
 		delete(h.slow, sha)
 		return
 	}
-	if len(h.slow) >= maxSlowScripts {
-		clear(h.slow) // those that come again are soon known again
+	before, known := h.slow[sha]
+	if !known && len(h.slow) >= maxSlowScripts {
+		clear(h.slow) // slow scripts are soon recorded again
 	}
-	h.slow[sha] = struct{}{}
+	if ended {
+		took = max(took, before)
+	}
+	h.slow[sha] = took
 }
 
 // Forbids implements fsm.ScriptGuard.
 func (r hostedRunner) Forbids(users *fsm.Users, user string, args [][]byte) string {
 	return r.h.guard.Check(users, user, args)
 }
+
+// MostWork implements fsm.WorkBound.
+func (r hostedRunner) MostWork() int { return r.h.mostWork }
 
 // Refuses implements fsm.ScriptRules.
 func (r hostedRunner) Refuses(cmd *fsm.Command, args [][]byte) string {
@@ -369,50 +392,29 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// rehearse runs a batch on a fork of the machine and returns the batch to be
-// proposed in its place, in which scripts are replaced by what they did. Nothing
-// is on its way through the log: see windowLocked. What there was no time for
-// becomes the next batch.
+// speculate executes a batch on a clone of the state machine and returns the
+// batch that is to be proposed in its place, in which the scripts are replaced
+// by their effects. No entry may be in flight: see windowLocked. The groups for
+// which there was no time become the next batch.
 //
-// The proposer waits meanwhile, for two moments, or for as long as one script may
-// run of which a trial has shown that it ends (see trial.go): reads, elections
-// and heartbeats do not wait for it.
-func (o *office) rehearse(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
-	o.mu.Lock()
-	out, rest := o.spareBuilder(), o.spareBuilder()
-	o.mu.Unlock()
-	o.machine.mu.Lock()
-	r := o.machine.m.Rehearse(h, b, o.scripts)
-	o.machine.mu.Unlock()
-	begun := o.clock.Mono()
-	err := r.Run(out, rest, func() bool { return closed(o.done) || o.clock.Mono()-begun > o.opts.ScriptMoment })
+// The proposer waits meanwhile, for at most twice BriefScriptTime, or for as
+// long as one script may run whose dry run has shown that it ends (see
+// dryrun.go). Reads, elections and heartbeats do not wait.
+func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
+	ld.mu.Lock()
+	out, rest := ld.spareBuilder(), ld.spareBuilder()
+	ld.mu.Unlock()
+	ld.machine.mu.Lock()
+	sp := ld.machine.m.Speculate(h, b, ld.scripts)
+	ld.machine.mu.Unlock()
+	begun := ld.clock.Mono()
+	err := sp.Run(out, rest, func() bool { return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.BriefScriptTime })
 	if err != nil {
-		// Table.Check has accepted every group, so this machine and its table
-		// disagree: the same batch would stop every node.
-		return nil, fmt.Errorf("rehearse a batch with scripts: %w", err)
+		// Table.Check has accepted every group, so this state machine and its
+		// table disagree. The same batch would stop every node.
+		return nil, fmt.Errorf("speculatively execute a batch with scripts: %w", err)
 	}
-	b.Reset(2 * o.opts.MaxEntryBytes)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.spare = append(o.spare, b)
-	if groups, _ := rest.Len(); groups > 0 {
-		o.full = append([]*fsm.BatchBuilder{rest}, o.full...)
-	} else {
-		o.spare = append(o.spare, rest)
-	}
+	rest.Weighed(0, true)
+	ld.later(b, rest)
 	return out, nil
-}
-
-// windowLocked is how many entries may be on their way before the next one. A
-// batch with scripts is rehearsed on the state that it will meet: nothing may be
-// on its way then. o.mu is held.
-func (o *office) windowLocked() int {
-	next := o.filling
-	if len(o.full) > 0 {
-		next = o.full[0]
-	}
-	if next.Scripts() {
-		return 1
-	}
-	return o.opts.Window
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// lines interprets a language of commands, one a line: the cluster's side of
-// scripting needs no more. "spin" runs until it is interrupted; "spin once" and
-// "spin twice" do so in the first scripts only, on whichever node. "nap" runs for
-// longer than a moment. "panic" panics. In a library "register f" begins a function.
+// lines interprets a language with one command per line, which is all that the
+// cluster's side of scripting needs. "spin" runs until it is interrupted. "spin
+// once" and "spin twice" spin only in the first one or two scripts, on
+// whichever node. "nap" runs for longer than the first script budget. "panic"
+// panics. In a library, "register f" begins a function.
 type lines struct {
 	runs     atomic.Int64
 	spinning chan struct{} // gets a token when a script begins to spin
@@ -55,10 +56,12 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 				text = l.spin(call)
 			}
 		case "nap":
-			until := time.Now().Add(3 * cluster.DefaultOptions().ScriptMoment)
+			until := time.Now().Add(3 * cluster.DefaultOptions().BriefScriptTime)
 			for over := false; text == "" && !over; {
 				over = !time.Now().Before(until)
-				text = call.Interrupt() // once more when it is over, or a moment without a processor could hide the rest
+				// Ask once more when the nap is over. Otherwise a pause without
+				// a processor could hide that the budget was exceeded.
+				text = call.Interrupt()
 			}
 		case "panic":
 			panic("a mistake in the interpreter")
@@ -95,10 +98,12 @@ func scripted(t *testing.T, l *lines, options ...func(*cluster.Options)) *testCl
 	return c
 }
 
-// patient lets a script run on the path of the writes.
-func patient(o *cluster.Options) { o.ScriptTime, o.ScriptMoment = 10*patience, 10*patience }
+// patient gives scripts a large budget, so that they run on the path of the
+// writes.
+func patient(o *cluster.Options) { o.ScriptTime, o.BriefScriptTime = 10*waitLimit, 10*waitLimit }
 
-// changeLeaders has others lead while a load goes on; each third change is a crash.
+// changeLeaders makes other nodes lead while a load runs. Every third change is
+// a crash.
 func (c *testCluster) changeLeaders(load *load, times int) {
 	c.t.Helper()
 	for i := range times {
@@ -106,7 +111,7 @@ func (c *testCluster) changeLeaders(load *load, times int) {
 		leader := c.leader()
 		if i%3 == 0 {
 			c.crash(leader)
-			load.progress(20) // on the two that are left
+			load.progress(20) // on the two nodes that are left
 			c.open(leader)
 			c.ready(leader)
 			continue
@@ -132,8 +137,8 @@ func TestScripts_ExactlyOnce(t *testing.T) {
 	c.caughtUp()
 }
 
-// While a script runs, nothing can be written; all else goes on, and SCRIPT KILL
-// gets through, at any node.
+// TestScripts_Kill checks that no node can write while a script runs, that
+// everything else continues, and that SCRIPT KILL works on any node.
 func TestScripts_Kill(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -180,8 +185,8 @@ func TestScripts_Kill(t *testing.T) {
 	c.caughtUp()
 }
 
-// A function is killed by FUNCTION KILL alone, and FUNCTION STATS shows it, at any
-// node.
+// TestFunctions_Kill checks that only FUNCTION KILL ends a function, and that
+// FUNCTION STATS shows the function on any node.
 func TestFunctions_Kill(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -217,7 +222,8 @@ func TestFunctions_Kill(t *testing.T) {
 	c.caughtUp()
 }
 
-// Libraries outlive leaders and restarts, and a function is called exactly once.
+// TestFunctions_ExactlyOnce checks that libraries outlive leaders and restarts,
+// and that a function is called exactly once.
 func TestFunctions_ExactlyOnce(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -230,8 +236,8 @@ func TestFunctions_ExactlyOnce(t *testing.T) {
 	c.caughtUp()
 }
 
-// The loads of one command have their time together, and one that takes its time
-// holds up the others for a moment only.
+// TestFunctions_LoadTime checks that the library loads of one command share one
+// script budget, and that a slow load delays other commands only briefly.
 func TestFunctions_LoadTime(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -244,8 +250,8 @@ func TestFunctions_LoadTime(t *testing.T) {
 	c.caughtUp()
 }
 
-// Scripts that loop end within their time, each by itself, and others get their
-// turn in between.
+// TestScripts_Time checks that scripts that loop end within their budget, each
+// for itself, and that other commands run between them.
 func TestScripts_Time(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -272,12 +278,13 @@ func TestScripts_Time(t *testing.T) {
 	c.caughtUp()
 }
 
-// A script that takes longer than a moment holds up nobody, and SCRIPT KILL finds
-// it at any node.
+// TestScripts_OthersGoOn checks that a script that exceeds the first script
+// budget does not delay other commands, and that SCRIPT KILL ends it on any
+// node.
 func TestScripts_OthersGoOn(t *testing.T) {
 	t.Parallel()
 	l := newLines()
-	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * waitLimit })
 	leader := c.leader()
 	rest := c.others(leader)
 	for i, from := range []string{rest[0], leader} {
@@ -285,7 +292,8 @@ func TestScripts_OthersGoOn(t *testing.T) {
 		looping := c.client(from).start("EVAL", "SET k w\nspin", "0")
 		<-l.spinning
 		if i == 0 {
-			<-l.spinning // the first time it is not known to be slow
+			<-l.spinning // the first time, it is not known that the script is slow
+			<-l.spinning // nor how slow it is
 		}
 		for _, id := range c.ids() {
 			c.client(id).want(t, ":1\r\n", "INCR", from+id)
@@ -300,14 +308,17 @@ func TestScripts_OthersGoOn(t *testing.T) {
 	c.caughtUp()
 }
 
-// A script that takes its time, but ends, is run, once.
+// TestScripts_TakesItsTime checks that a slow script that ends is executed
+// once.
 func TestScripts_TakesItsTime(t *testing.T) {
 	t.Parallel()
 	l := newLines()
-	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * waitLimit })
 	for i, id := range c.ids() {
 		c.client(id).want(t, fmt.Sprintf(":%d\r\n", i+1), "EVAL", "nap\nINCR n", "0")
-		if runs, want := l.runs.Load(), int64(3+2*i); runs != want { // in brief, once; in the trial; in earnest
+		// It runs once with the brief budget, once in the dry run (twice on a
+		// busy machine), and once for the execution.
+		if runs, want := l.runs.Load(), int64(3+2*i); runs < want || runs > want+int64(i)+1 {
 			t.Errorf("%d runs after %d calls, want %d", runs, i+1, want)
 		}
 	}
@@ -323,14 +334,15 @@ func TestScripts_TakesItsTime(t *testing.T) {
 	c.caughtUp()
 }
 
-// What stands beside a script that has to be cut is executed, once, and has its own
-// time.
+// TestScripts_CutBesideOthers checks that commands in the same entry as a
+// script that is interrupted are executed once, and that a script among them
+// has its own budget.
 func TestScripts_CutBesideOthers(t *testing.T) {
 	t.Parallel()
-	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = patience / 60 })
+	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = waitLimit / 60 })
 	for i, id := range c.ids() {
 		got, err := c.client(id).pipeline([]string{"INCR", "a"}, []string{"EVAL", "INCR wrong\nspin", "0"}, []string{"EVAL", "nap\nINCR c", "0"}, []string{"INCR", "b"})
-		want := fmt.Sprintf(":%d\r\n-ERR script ran longer than %v, nothing of it was done\r\n:%d\r\n:%d\r\n", i+1, patience/60, i+1, i+1)
+		want := fmt.Sprintf(":%d\r\n-ERR script ran longer than %v, nothing of it was done\r\n:%d\r\n:%d\r\n", i+1, waitLimit/60, i+1, i+1)
 		if err != nil || got != want {
 			t.Errorf("pipeline through %s: %q, %v, want %q", id, got, err, want)
 		}
@@ -339,12 +351,13 @@ func TestScripts_CutBesideOthers(t *testing.T) {
 	c.caughtUp()
 }
 
-// The slow scripts of a pipeline are run one by one, each in its place, and others
-// write in between; those of a transaction stay together.
+// TestScripts_Pipeline checks that the slow scripts of a pipeline run one by
+// one, each in its position, while other clients write between them. The
+// scripts of a transaction stay together.
 func TestScripts_Pipeline(t *testing.T) {
 	t.Parallel()
 	l := newLines()
-	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * waitLimit })
 	load := c.load("other", 1, c.leader())
 	load.progress(5)
 	look := []string{"EVAL", "nap\nGET other", "0"}
@@ -354,7 +367,8 @@ func TestScripts_Pipeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		pipeline := strings.Split(got, "\r\n")
-		// an integer, length and text of a string, and so on
+		// The lines of the reply are an integer, the length and the text of a
+		// string, and so on.
 		if len(pipeline) != 8 || pipeline[2] == pipeline[5] {
 			t.Errorf("nobody wrote between the scripts of %q", got)
 		}
@@ -375,7 +389,8 @@ func TestScripts_Pipeline(t *testing.T) {
 	c.caughtUp()
 }
 
-// However many scripts of a transaction loop, the trial ends with the first.
+// TestScripts_Transaction checks that the dry run of a transaction ends with
+// its first script that loops, however many there are.
 func TestScripts_Transaction(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -385,18 +400,19 @@ func TestScripts_Transaction(t *testing.T) {
 	if err != nil || !strings.HasPrefix(got, "*6\r\n:1\r\n-ERR script ran longer than 60ms") || !strings.HasSuffix(got, "\r\n:2\r\n") || strings.Count(got, "-ERR") != 4 {
 		t.Errorf("transaction answered %q, %v", got, err)
 	}
-	if runs, want := l.runs.Load(), int64(1+1+4); runs != want { // in brief; in the trial; in earnest
+	if runs, want := l.runs.Load(), int64(1+2+4); runs != want { // the brief run; two dry runs; the execution
 		t.Errorf("%d runs, want %d", runs, want)
 	}
 	c.client("n1").want(t, absent, "GET", "wrong")
 	c.caughtUp()
 }
 
-// A leader loses its office in the middle of a trial: the next one goes on with it.
-func TestScripts_LostTrial(t *testing.T) {
+// TestScripts_LostDryRun checks that the next leader continues if a leader
+// loses its leadership in the middle of a dry run.
+func TestScripts_LostDryRun(t *testing.T) {
 	t.Parallel()
 	l := newLines()
-	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * patience })
+	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 10 * waitLimit })
 	leader := c.leader()
 	twice := c.client(c.others(leader)[0]).start("EVAL", "INCR n\nspin twice\nINCR n", "0")
 	<-l.spinning
@@ -422,9 +438,10 @@ func TestScripts_Panic(t *testing.T) {
 	c.caughtUp()
 }
 
-// A leader loses its office in the middle of a script: what it would have written
-// never was, and the next leader runs it.
-func TestScripts_LostOffice(t *testing.T) {
+// TestScripts_LostLeadership: a leader loses its leadership in the middle of a
+// script. None of the script's writes takes effect, and the next leader runs
+// the script.
+func TestScripts_LostLeadership(t *testing.T) {
 	t.Parallel()
 	l := newLines()
 	c := scripted(t, l, patient)
@@ -451,12 +468,14 @@ func TestScripts_LostOffice(t *testing.T) {
 	c.caughtUp()
 }
 
-// Read-only scripts are reads: on any node, past a script that runs, and without
-// an entry, once they are in the cache.
+// TestScripts_ReadOnly checks that read-only scripts are reads. They run on any
+// node and beside a script that is running, and need no entry once they are in
+// the cache.
 func TestScripts_ReadOnly(t *testing.T) {
 	t.Parallel()
 	l := newLines()
 	c := scripted(t, l, patient)
+	c.quiet()
 	leader := c.leader()
 	c.client(leader).want(t, ok, "SET", "k", "v")
 	for _, id := range c.ids() {
@@ -481,7 +500,7 @@ func TestScripts_ReadOnly(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = newClient(c.node(leader)).do("EVAL", "spin", "0") // its reply is that of TestScripts_Kill
+		_, _ = newClient(c.node(leader)).do("EVAL", "spin", "0") // TestScripts_Kill checks the reply
 	}()
 	<-l.spinning
 	for _, id := range c.ids() {
@@ -491,7 +510,7 @@ func TestScripts_ReadOnly(t *testing.T) {
 	<-done
 }
 
-// The cache is in the log and in snapshots.
+// TestScripts_Cache checks that the log and snapshots contain the cache.
 func TestScripts_Cache(t *testing.T) {
 	t.Parallel()
 	c := scripted(t, newLines())

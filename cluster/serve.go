@@ -13,21 +13,23 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// maxRepliesFrame is where a frame of replies is closed and another begun.
+// maxRepliesFrame is the size in bytes at which deliver closes a frame of
+// replies and begins another.
 const maxRepliesFrame = 1 << 20
 
-// writeServer is the leader's end of another node's write stream: the sink of
-// that node's session.
+// writeServer is the leader's end of another node's write stream. It is the
+// result receiver of that node's session.
 type writeServer struct {
 	stream *rpc.Stream
-	heard  atomic.Int64 // gateway.coarse when the node spoke last
+	heard  atomic.Int64 // forwarder.coarse at the time of the node's last message
 }
 
-// deliver implements sink.
+// deliver implements resultReceiver.
 func (w *writeServer) deliver(groups []fsm.GroupResult) {
 	for len(groups) > 0 {
-		// A stream whose queue is full belongs to a node that does not read: it
-		// is closed rather than waited for, and asks again when it is back.
+		// If the queue of a stream is full, the node does not read its stream.
+		// Close the stream instead of waiting for the node. The node opens its
+		// session again later and receives the replies that were kept.
 		err := w.stream.TrySendFunc(frameReplies, func(dst []byte) []byte {
 			start := len(dst)
 			for len(groups) > 0 && len(dst)-start < maxRepliesFrame {
@@ -43,8 +45,9 @@ func (w *writeServer) deliver(groups []fsm.GroupResult) {
 	}
 }
 
-// served implements sink. The node would see it in its own machine too, when it
-// learns with a later message of raft that the entry is committed.
+// served implements resultReceiver. The node would find the reply in its own
+// state machine too, but only when a later message of raft tells it that the
+// entry is committed.
 func (w *writeServer) served(n *fsm.Woken) {
 	err := w.stream.TrySendFunc(frameServed, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, n.Origin)
@@ -52,11 +55,12 @@ func (w *writeServer) served(n *fsm.Woken) {
 		return append(dst, n.Reply...)
 	})
 	if err != nil {
-		w.stream.Close() // as deliver does
+		w.stream.Close() // for the same reason as in deliver
 	}
 }
 
-// serveWrite serves a node's write stream as long as this node's office lasts.
+// serveWrite serves a node's write stream until the stream fails or this node's
+// leadership ends.
 func (n *Node) serveWrite(s *rpc.Stream) {
 	if err := n.writeStream(s); err != nil {
 		n.log.Debug("write stream ended", "from", s.Peer().NodeID, "error", err)
@@ -72,20 +76,20 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		return errFrame
 	}
 	id := sessionOf(s.Peer())
-	o := n.currentOffice()
-	if o == nil {
+	ld := n.currentLeadership()
+	if ld == nil {
 		return refuse(s, errNotLeader)
 	}
 	w := &writeServer{stream: s}
-	w.heard.Store(n.gateway.coarse.Load())
-	accepted, kept, err := o.attach(id, w)
+	w.heard.Store(n.forwarder.coarse.Load())
+	accepted, kept, err := ld.attach(id, w)
 	if err != nil {
 		return refuse(s, err)
 	}
-	defer o.detach(id, w)
-	defer closeWith(o, s)()
+	defer ld.detach(id, w)
+	defer closeWith(ld, s)()
 	w.deliver(kept)
-	opened := binary.AppendUvarint(nil, o.term)
+	opened := binary.AppendUvarint(nil, ld.term)
 	if err := s.Send(frameOpened, binary.AppendUvarint(opened, accepted)); err != nil {
 		return err
 	}
@@ -94,7 +98,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		if err != nil {
 			return err
 		}
-		w.heard.Store(n.gateway.coarse.Load())
+		w.heard.Store(n.forwarder.coarse.Load())
 		if typ == framePing {
 			if err := pong(s); err != nil {
 				return err
@@ -108,14 +112,18 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		}
 		body := payload[k+k2:]
 		if err := n.machine.table.CheckAt(n.Features(), body, false); err != nil {
-			// Not the client's doing: its node has understood the command, so it runs
-			// another version. The number must not be missing from the session, or
-			// nothing of that node would run any more: an empty group takes it, and
-			// the gateway knows what an empty reply means.
+			// The client is not at fault: its node accepted the command, so the
+			// node must run another version. The number must not be missing
+			// from the session, because the state machine would then execute no
+			// later group of that node. So an empty group takes the number. The
+			// forwarder recognizes an empty reply.
 			n.log.Error("group refused, the node must run another version", "from", id.NodeID, "error", err)
 			body = noop
+		} else if n.Features() < fsm.FeatureBudget {
+			// the node may run a program that does not mark groups
+			body = n.machine.table.Mark(body)
 		}
-		if err := o.submit(id, floor, seq, body); err != nil {
+		if err := ld.submit(id, floor, seq, body); err != nil {
 			return err
 		}
 	}
@@ -124,13 +132,14 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 func pong(s *rpc.Stream) error {
 	err := s.TrySendFunc(framePong, func(dst []byte) []byte { return dst })
 	if errors.Is(err, rpc.ErrQueueFull) {
-		return nil // what fills the queue is a sign of life as well
+		return nil // the frames that fill the queue also show that this node is alive
 	}
 	return err
 }
 
-// refuse tells a node why its session cannot be opened here, and waits until
-// the text is out and the node has hung up.
+// refuse tells a node why its session cannot be opened here. It then waits
+// until the node has closed the stream, so that the text is sent before the
+// stream ends.
 func refuse(s *rpc.Stream, why error) error {
 	if err := s.Send(frameRefused, []byte(why.Error())); err != nil {
 		return err
@@ -139,13 +148,14 @@ func refuse(s *rpc.Stream, why error) error {
 	return fmt.Errorf("%w (%w)", why, err)
 }
 
-// closeWith ends the stream when the office ends; the function that it returns
-// stops the watch.
-func closeWith(o *office, s *rpc.Stream) (stop func()) {
+// closeWith closes the stream when the leadership ends. The caller must call
+// stop when it has finished with the stream; otherwise the goroutine remains
+// until the leadership ends.
+func closeWith(ld *leadership, s *rpc.Stream) (stop func()) {
 	finished := make(chan struct{})
 	go func() {
 		select {
-		case <-o.done:
+		case <-ld.done:
 			s.Close()
 		case <-finished:
 		}
@@ -156,19 +166,21 @@ func closeWith(o *office, s *rpc.Stream) (stop func()) {
 // readServer is the leader's end of another node's read stream.
 type readServer struct {
 	n      *Node
-	o      *office
+	ld     *leadership
 	stream *rpc.Stream
 }
 
-// confirm asks the node whether it follows.
+// confirm asks the node to confirm that it follows this leader in the term.
 func (r *readServer) confirm(term, nonce uint64) {
-	_ = r.stream.SendNow(frameConfirm, func(dst []byte) []byte { // no answer is no confirmation
+	// a lost question counts as no confirmation
+	_ = r.stream.SendNow(frameConfirm, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, term)
 		return binary.AppendUvarint(dst, nonce)
 	})
 }
 
-// serveRead serves a node's read stream as long as this node's office lasts.
+// serveRead serves a node's read stream until the stream fails or this node's
+// leadership ends.
 func (n *Node) serveRead(s *rpc.Stream) {
 	if err := n.readStream(s); err != nil {
 		n.log.Debug("read stream ended", "from", s.Peer().NodeID, "error", err)
@@ -176,15 +188,15 @@ func (n *Node) serveRead(s *rpc.Stream) {
 }
 
 func (n *Node) readStream(s *rpc.Stream) error {
-	o := n.currentOffice()
-	if o == nil {
+	ld := n.currentLeadership()
+	if ld == nil {
 		return errNotLeader
 	}
 	id := raft.ServerID(s.Peer().NodeID)
-	r := &readServer{n: n, o: o, stream: s}
-	o.reads.attach(id, r)
-	defer o.reads.detach(id, r)
-	defer closeWith(o, s)()
+	r := &readServer{n: n, ld: ld, stream: s}
+	ld.reads.attach(id, r)
+	defer ld.reads.detach(id, r)
+	defer closeWith(ld, s)()
 	for {
 		typ, payload, err := s.Recv()
 		if err != nil {
@@ -207,49 +219,71 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			if k <= 0 || k+1 != len(rest) {
 				return errFrame
 			}
-			o.reads.ack(id, first, nonce, rest[k] == 1)
+			ld.reads.ack(id, first, nonce, rest[k] == 1)
 		case frameRead:
-			if len(rest) == 0 || rest[0] > readTrial {
+			if len(rest) == 0 || rest[0]&^readPiece > readDryRun {
 				return errFrame
 			}
-			trial := rest[0] == readTrial
-			if err := n.machine.table.Check(rest[1:], !trial); err != nil {
+			kind := rest[0] &^ readPiece
+			dryRun := kind == readDryRun
+			if err := n.machine.table.Check(rest[1:], !dryRun); err != nil {
 				n.log.Error("read refused, the node must run another version", "from", id, "error", err)
 				return err
 			}
-			c := &call{body: slices.Clone(rest[1:]), slow: rest[0] != readQuick, trial: trial}
-			o.reads.add(&remoteRead{server: r, id: first, call: c})
+			c := &call{body: slices.Clone(rest[1:]), slow: kind != readQuick, dryRun: dryRun}
+			if rest[0]&readPiece != 0 {
+				c.front = &fsm.Front{Most: remotePiece}
+			}
+			ld.reads.add(&remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())})
 		default:
 			return errFrame
 		}
 	}
 }
 
-// remoteRead is a read of another node's client.
+// remoteRead is a read of another node's client. It implements reader.
 type remoteRead struct {
 	server *readServer
 	id     uint64
 	call   *call
+	from   fsm.SessionID // session of the node that asks
 }
 
 // confirmed implements reader.
-func (r *remoteRead) confirmed(o *office, now int64) {
-	if r.call.slow { // may take long: not on the goroutine that serves the others
-		go r.run(o, now)
-		return
+func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
+	r.call.index, r.call.now = index, now
+	if !r.call.dryRun && !r.call.slow {
+		run := ld.readRun(r.call, now, r.from)
+		if !ld.readers.isSlow(&run) {
+			reply, expiryPending, err := ld.readers.quick(nil, &run, inlineSteps)
+			if !errors.Is(err, errSlow) {
+				r.finish(ld, reply, expiryPending, err)
+				return
+			}
+		}
 	}
-	r.run(o, now)
+	// It may take long, so it must not run on the goroutine that serves the
+	// other reads.
+	go r.run(ld, now)
 }
 
-func (r *remoteRead) run(o *office, now int64) {
-	reply, overdue, err := o.runRead(nil, r.call, now)
+func (r *remoteRead) run(ld *leadership, now int64) {
+	reply, expiryPending, err := ld.runRead(nil, r.call, now, r.from)
+	r.finish(ld, reply, expiryPending, err)
+}
+
+func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, err error) {
 	switch {
+	case errors.Is(err, errSlotLost):
+		r.lost()
 	case errors.Is(err, fsm.ErrUnlogged):
 		r.answer(answerLog, nil)
 	case err != nil:
 		r.answer(answerError, []byte(err.Error()))
-	case overdue:
-		o.tick(func() { o.reads.add(r) })
+	case expiryPending:
+		ld.awaitClockEntry(func() { ld.reads.add(r) })
+	case r.call.front.Cut():
+		r.answer(answerHere, fsm.AppendPosition(nil, ld.machine.applied.Load(), r.call.now))
 	default:
 		r.answer(answerOK, reply)
 	}
@@ -266,12 +300,13 @@ func (r *remoteRead) answer(kind byte, reply []byte) {
 		return append(dst, reply...)
 	})
 	if errors.Is(err, rpc.ErrQueueFull) {
-		// Large answers, faster than the network. To keep this one as well would
-		// cost memory without a limit, and to close the stream would only bring
-		// all of them back: it is read again when there is room.
+		// The answers are large and arrive faster than the network sends them.
+		// Keeping this answer too would need memory without a limit. Closing
+		// the stream would only cause all reads to be sent again. So execute
+		// this read again when the queue has room.
 		go func() {
 			if s.Flush() == nil {
-				r.server.o.reads.add(r)
+				r.server.ld.reads.add(r)
 			}
 		}()
 	} else if err != nil {

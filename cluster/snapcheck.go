@@ -10,31 +10,35 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// raft deletes the log behind a snapshot, and the older snapshots, as soon as the
-// snapshot's sink has been closed without an error. A snapshot that no node can read
-// would then take the data with it. So every sink is read back, by the code that
-// reads a snapshot at start, before it is closed. If that fails the sink is
-// cancelled: the log and the older snapshots stay, and the node goes on.
+// raft deletes the log behind a snapshot, and the older snapshots, as soon as
+// the snapshot's sink has been closed without an error. If no node can read
+// that snapshot, the data is lost with them. So each sink is read back before
+// it is closed, by the code that reads a snapshot at start. If this fails, the
+// sink is canceled. The log and the older snapshots remain, and the node
+// continues.
 //
-// This covers both ways to a new snapshot: one of the node's own state, which is
-// compared with that state too, and one that the leader sent, which raft completes
-// on the disk before the machine reads it.
+// This covers both origins of a snapshot: a snapshot of the node's own state,
+// which is also compared with that state, and a snapshot that the leader sent,
+// which raft completes on disk before the machine reads it.
 
-// errUnreadable is why a snapshot was thrown away.
+// errUnreadable means that a snapshot was deleted because it could not be read
+// back.
 var errUnreadable = errors.New("the snapshot cannot be read back and was deleted")
 
-// readBack is a sink whose content can be read before it is complete.
+// readBack is a sink whose content can be read before the sink is closed.
 type readBack interface {
 	raft.SnapshotSink
-	// Written returns a reader of all that was written.
+	// Written returns a reader of everything that was written.
 	Written() (io.ReadCloser, error)
 }
 
-// checkedSnapshots reads every snapshot back before it is complete.
+// checkedSnapshots is a snapshot store that reads every snapshot back before it
+// is complete.
 type checkedSnapshots struct {
 	raft.SnapshotStore
 	table *fsm.Table
-	// refused is called with the reason why a snapshot of the leader was not taken.
+	// refused is called with the reason why a snapshot that the leader sent was
+	// not accepted.
 	refused func(error)
 }
 
@@ -52,16 +56,17 @@ func (s checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	return &checkedSink{readBack: in, store: s, index: index}, nil
 }
 
-// checkedSink is the sink of one snapshot.
+// checkedSink is the sink of one snapshot. It is not safe for concurrent use.
 type checkedSink struct {
 	readBack
 	store checkedSnapshots
 	index uint64
-	// own is what the snapshot must hold, nil if the leader sent it.
+	// own is what the snapshot must contain. It is nil if the leader sent the
+	// snapshot.
 	own *fsm.SnapshotInfo
 
 	closed bool
-	err    error // of Close
+	err    error // result of Close
 }
 
 // Write implements raft.SnapshotSink.
@@ -70,7 +75,8 @@ func (s *checkedSink) Write(b []byte) (int, error) {
 	return n, s.report(err)
 }
 
-// Close implements raft.SnapshotSink. raft calls it again after the machine did.
+// Close implements raft.SnapshotSink. raft calls it a second time after the
+// machine has called it; the second call returns the result of the first.
 func (s *checkedSink) Close() error {
 	if s.closed {
 		return s.err
@@ -84,8 +90,8 @@ func (s *checkedSink) Close() error {
 	return s.err
 }
 
-// report tells the node of an error with the leader's snapshot. raft tells of those
-// with the node's own.
+// report passes an error with a snapshot of the leader to the node. raft
+// reports the errors with the node's own snapshots.
 func (s *checkedSink) report(err error) error {
 	if err != nil && s.own == nil {
 		s.store.refused(err)
@@ -93,15 +99,16 @@ func (s *checkedSink) report(err error) error {
 	return err
 }
 
-// check reads the snapshot.
+// check reads the snapshot back and compares it with what is known about it.
 func (s *checkedSink) check() (err error) {
 	r, err := s.Written()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if p := recover(); p != nil { // it would end the node at its next start
-			err = fmt.Errorf("reading it panics: %v", p)
+		// otherwise the panic would end the node at its next start
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading the snapshot panicked: %v", p)
 		}
 		err = errors.Join(err, r.Close())
 	}()
@@ -110,9 +117,9 @@ func (s *checkedSink) check() (err error) {
 	case err != nil:
 		return err
 	case info.Applied > s.index:
-		return fmt.Errorf("it holds the state at log index %d, but is named after %d", info.Applied, s.index)
+		return fmt.Errorf("the snapshot contains the state at log index %d, but its name says %d", info.Applied, s.index)
 	case s.own != nil && info != *s.own:
-		return fmt.Errorf("it holds %+v, the state is %+v", info, *s.own)
+		return fmt.Errorf("the snapshot contains %+v, but the state is %+v", info, *s.own)
 	}
 	return nil
 }

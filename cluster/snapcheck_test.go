@@ -25,7 +25,7 @@ type badSnapshots struct {
 	tries atomic.Int64
 }
 
-// Modes of badSnapshots.
+// These are the modes of badSnapshots.
 const (
 	snapshotsGood  = ""
 	snapshotsFlip  = "a byte changes before it is written" // as a defect of the writer would
@@ -43,7 +43,7 @@ func (b *badSnapshots) is() string {
 	return snapshotsGood
 }
 
-// open is cluster.Config.OpenStores.
+// open implements cluster.Config.OpenStores.
 func (b *badSnapshots) open(cfg storage.Config) (cluster.Stores, error) {
 	s, err := storage.Open(cfg)
 	if err != nil {
@@ -68,7 +68,7 @@ type badSnapshotStore struct {
 	dir string
 }
 
-// written is the sink of cluster/storage.
+// written is the interface of the snapshot sink of cluster/storage.
 type written interface {
 	raft.SnapshotSink
 	Written() (io.ReadCloser, error)
@@ -112,8 +112,8 @@ func (s *badSink) Written() (io.ReadCloser, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A snapshot that decodes, and is not the one that was written: only the
-		// store's checksum tells.
+		// This snapshot decodes, but it is not the one that was written. Only
+		// the store's checksum shows that.
 		_, err = f.WriteAt([]byte{0xff}, 40)
 		if err := f.Close(); err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ type panicReader struct{ io.ReadCloser }
 
 func (panicReader) Read([]byte) (int, error) { panic("out of range") }
 
-// metric is the value of one of a node's metrics.
+// metric returns the value of one of a node's metrics.
 func metric(t *testing.T, n *cluster.Node, name string) float64 {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -147,7 +147,7 @@ func metric(t *testing.T, n *cluster.Node, name string) float64 {
 	return 0
 }
 
-// snapshotFiles are the complete and the unfinished snapshots of a node.
+// snapshotFiles returns the complete and the unfinished snapshots of a node.
 func (m *member) snapshotFiles(t *testing.T) (complete, unfinished []string) {
 	t.Helper()
 	ds, err := os.ReadDir(filepath.Join(m.dir, "snapshots"))
@@ -164,9 +164,9 @@ func (m *member) snapshotFiles(t *testing.T) (complete, unfinished []string) {
 	return complete, unfinished
 }
 
-// A snapshot that cannot be read back, or not be written, takes nothing with it: the
-// log and the snapshot before it stay, the node says what happened, serves, and
-// starts again from what it has.
+// TestSnapshot_Unreadable: a snapshot cannot be read back or cannot be written.
+// The log and the previous snapshot stay. The node reports what happened, keeps
+// serving, and starts again from what it has.
 func TestSnapshot_Unreadable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ mode, says string }{
@@ -234,8 +234,8 @@ func TestSnapshot_Unreadable(t *testing.T) {
 	}
 }
 
-// A snapshot that is due by the size of the log and fails is tried again, less and
-// less often, until one succeeds.
+// TestSnapshot_Retry: a snapshot that is due because of the size of the log
+// fails. The node tries again at growing intervals until one succeeds.
 func TestSnapshot_Retry(t *testing.T) {
 	t.Parallel()
 	bad := &badSnapshots{}
@@ -245,14 +245,14 @@ func TestSnapshot_Retry(t *testing.T) {
 	c.open("n1")
 	c.ready("n1")
 	c.fill("n1", 200)
-	// Attempts at 0, 1, 3, 7, 15 s and so on of the node's clock.
+	// The attempts are made at 0, 1, 3, 7, 15 s and so on of the node's clock.
 	eventually(t, "a first attempt", func() bool { return bad.tries.Load() >= 1 })
 	for want := int64(2); want < 6; want++ {
 		c.members["n1"].clock.advance(5 * time.Minute)
 		eventually(t, "another attempt", func() bool { return bad.tries.Load() >= want })
 	}
 	before := bad.tries.Load()
-	during(4 * time.Second) // the next one is not due before 32 s
+	during(4 * time.Second) // the next attempt is not due before 32 s
 	if n := bad.tries.Load() - before; n > 1 {
 		t.Errorf("%d attempts in 4 s, the log is full of them", n)
 	}
@@ -264,8 +264,9 @@ func TestSnapshot_Retry(t *testing.T) {
 	})
 }
 
-// A snapshot from the leader that arrives unreadable replaces nothing: the follower
-// keeps its log, its snapshot and its state, says so, and takes the next one.
+// TestSnapshot_UnreadableFromLeader: a snapshot from the leader arrives
+// unreadable and replaces nothing. The follower keeps its log, its snapshot and
+// its state, reports the error, and takes the next snapshot.
 func TestSnapshot_UnreadableFromLeader(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{snapshotsFlip, snapshotsFile, snapshotsFull} {

@@ -6,26 +6,31 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader that sends what comes behind a snapshot says which entry is before it:
-// the snapshot's last one. hashicorp/raft 1.7.3 looks for that one in the log, if the
-// log does not end there, and where the snapshot was installed in the place of the
-// log it is not found. The entries are refused, and the leader goes back, step by
-// step, until it sends the snapshot again, which is refused too, for the log is ahead
-// of it: a member that has got a snapshot and some entries, and ended before it could
-// answer, was left behind until the next snapshot. The Raft paper (section 7) has
-// the snapshot's last index and term kept for this very check. So endedLog answers
-// for the snapshot, on nodes that do not lead: a leader has to be told that it does
-// not have the entry.
+// A leader that sends the entries behind a snapshot names the entry before
+// them, which is the snapshot's last entry. hashicorp/raft 1.7.3 looks for that
+// entry in the log unless the log ends with it. If the snapshot was installed
+// in place of the log, the log does not contain the entry, and the follower
+// refuses the new ones. The leader then goes back step by step until it sends
+// the snapshot again. The follower refuses the snapshot too, because its log is
+// ahead of it. A member that received a snapshot and some entries, and stopped
+// before it could answer, was thus left behind until the next snapshot.
+//
+// The Raft paper (section 7) keeps the last index and term of a snapshot for
+// this check. So endedLog.GetLog answers for the snapshot, on nodes that do not
+// lead. On a leader GetLog must report that the entry is missing, so that the
+// leader sends the snapshot instead.
 
-// snapshotEnd is the type of what GetLog returns in the place of an entry that is in
-// the newest snapshot: its place and term are good, its content is unknown.
+// snapshotEnd is the type of the entry that GetLog returns for the last entry
+// of the newest snapshot. Its index and term are valid. Its content is unknown.
 const snapshotEnd raft.LogType = 255
 
-// errNoEntry keeps such a thing from other nodes. A leader that has just lost its
-// office may still read its log for them: see serialTransport.AppendEntries.
+// errNoEntry prevents such an entry from being sent to other nodes. A node that
+// has just lost its leadership may still read its log in order to replicate it.
+// See serialTransport.AppendEntries.
 var errNoEntry = errors.New("the entry is in a snapshot only")
 
-// GetLog implements raft.LogStore.
+// GetLog implements raft.LogStore. On a node that does not lead it also returns
+// the last entry of the newest snapshot, with the type snapshotEnd.
 func (l *endedLog) GetLog(index uint64, log *raft.Log) error {
 	err := l.LogStore.GetLog(index, log)
 	if !errors.Is(err, raft.ErrLogNotFound) || l.leads() {

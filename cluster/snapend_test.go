@@ -9,15 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// noFSM takes everything and keeps nothing.
+// noFSM accepts everything and keeps nothing.
 type noFSM struct{}
 
 func (noFSM) Apply(*raft.Log) any                 { return nil }
 func (noFSM) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
 func (noFSM) Restore(r io.ReadCloser) error       { return r.Close() }
 
-// TestSnapshotEnd: a member that got a snapshot and entries behind it, and ended
-// before it could say so, takes the same entries again, and others in their place.
+// TestSnapshotEnd: a member gets a snapshot and the entries after it, and ends
+// before it can acknowledge them. It then takes the same entries again, and
+// others in their place.
 func TestSnapshotEnd(t *testing.T) {
 	const snapshot, last = 10, 15
 	entries := func(term uint64) (list []*raft.Log) {

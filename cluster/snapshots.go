@@ -9,28 +9,31 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotAfter is how long entries may have taken since the last snapshot, that a
-// restart is not kept by a few that were costly.
+// snapshotAfter is how long the entries since the last snapshot may have taken
+// to apply before keepSnapshots takes a snapshot. It bounds how long a few
+// costly entries can delay a restart.
 const snapshotAfter = 10 * time.Second
 
-// A snapshot that failed is tried again after snapshotRetry, and then after twice as
-// long each time, up to snapshotRetryMax: an attempt writes and reads the whole state.
+// After a failure the next attempt waits for snapshotRetry, then for twice as
+// long each time, up to snapshotRetryMax, because each attempt writes and reads
+// the whole state.
 const (
 	snapshotRetry    = time.Second
 	snapshotRetryMax = 5 * time.Minute
 )
 
-// snapshotHealth is what became of the last snapshots.
+// snapshotHealth is the outcome of the latest attempts to get a snapshot. mu
+// guards the other fields.
 type snapshotHealth struct {
 	mu     sync.Mutex
-	failed int           // attempts that failed since the last one that did not
-	err    error         // of the last one, nil if it did not fail
-	since  time.Time     // when the first of them failed
-	again  time.Duration // monotonic time before which keepSnapshots does not try again
+	failed int           // attempts that failed since the last success
+	err    error         // error of the last attempt, nil if it succeeded
+	since  time.Time     // wall clock at the first of these failures
+	again  time.Duration // monotonic time of the next attempt of keepSnapshots
 }
 
-// note notes the outcome of an attempt at the given monotonic time, and returns the
-// wait before the next one.
+// note records the outcome of an attempt, at the given monotonic and wall time.
+// It returns the time until the next attempt.
 func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,26 +50,29 @@ func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wa
 	return wait
 }
 
-// waits reports whether it is too early for another attempt.
+// waits reports whether it is too early for another attempt. mono is the
+// monotonic time.
 func (h *snapshotHealth) waits(mono time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return mono < h.again
 }
 
-// text is for an operator, "" while snapshots do not fail.
+// text describes the failure for an operator. It is empty while snapshots
+// succeed.
 func (h *snapshotHealth) text() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil {
 		return ""
 	}
-	return fmt.Sprintf("no snapshot since %s, the log is kept: %v", h.since.UTC().Format(time.RFC3339), h.err)
+	return fmt.Sprintf("snapshots have failed since %s, the log is kept: %v", h.since.UTC().Format(time.RFC3339), h.err)
 }
 
-// keepSnapshots takes a snapshot when the log has grown by SnapshotBytes: raft
-// itself counts entries, which may be of a hundred bytes or of 256 KiB, and cost a
-// microsecond or a second.
+// keepSnapshots takes a snapshot when the log has grown by SnapshotBytes, or
+// when the entries since the last snapshot took snapshotAfter to apply. raft by
+// itself counts entries, although an entry can have a hundred bytes or 256 KiB,
+// and take a microsecond or a second. keepSnapshots runs until the node stops.
 func (n *Node) keepSnapshots() {
 	defer n.wg.Done()
 	t := time.NewTicker(time.Second)
@@ -83,12 +89,12 @@ func (n *Node) keepSnapshots() {
 		if n.snapshots.waits(n.clock.Mono()) {
 			continue
 		}
-		_ = n.snapshot() // which notes, logs and counts an error
+		_ = n.snapshot() // snapshot records, logs and counts an error
 	}
 }
 
-// snapshot takes a snapshot now and cuts the log behind it to about
-// TrailingBytes. If it fails, the log and the snapshots before stay as they are.
+// snapshot takes a snapshot now and truncates the log behind it to about
+// TrailingBytes. If it fails, the log and the earlier snapshots remain.
 func (n *Node) snapshot() error {
 	err := n.takeSnapshot()
 	if n.ctx.Err() == nil {
@@ -97,8 +103,8 @@ func (n *Node) snapshot() error {
 	return err
 }
 
-// snapshotDone notes the outcome of an attempt to get a snapshot: of this node's own
-// state, or from the leader.
+// snapshotDone records the outcome of an attempt to get a snapshot, either of
+// this node's own state or from the leader.
 func (n *Node) snapshotDone(err error) {
 	wait := n.snapshots.note(err, n.clock.Mono(), n.clock.Wall())
 	if err != nil {

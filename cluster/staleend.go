@@ -9,25 +9,30 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// errStaleEnd ends the process. hashicorp/raft 1.7.3 remembers the end of its log
-// apart from the log. When it installs a snapshot in the place of entries that
-// only this node has, an old leader's, and that reach as far as the snapshot or
-// further, it empties the log and keeps that memory. From then on it refuses
-// everything that fits behind the snapshot, and gets the snapshot again, and again,
-// until a newer one passes the end that it remembers, which in a quiet cluster is
-// never. A raft that starts anew reads the end from the disk.
+// errStaleEnd ends the process, because only a restart repairs the state of
+// raft.
 //
-// It takes a leader that has nothing before a snapshot of its own, because it got
-// that from another one: else a leader sends the entries, which replace such an
-// end in the right way.
+// hashicorp/raft 1.7.3 stores the end of its log in memory, apart from the log.
+// Suppose that a snapshot replaces entries that only this node has, from an old
+// leader, and that those entries reach at least as far as the snapshot. raft
+// then empties the log and keeps the old end in memory. From then on it refuses
+// all entries that follow the snapshot, and receives the same snapshot again
+// and again, until a newer snapshot passes the remembered end. In a quiet
+// cluster that never happens. When raft starts, it reads the end from the disk.
+//
+// The problem needs a leader that has no entries before a snapshot of its own,
+// because it received that snapshot from another leader. Any other leader sends
+// the entries, which replace such an end correctly.
 var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: the node must start again to go on behind it")
 
-// endedLog is the log, which tells when it has been emptied in that way, and knows
-// the entry before it: see snapend.go.
+// endedLog is a log that notices when a snapshot has emptied it in that way,
+// and that knows the entry before its first one: see snapend.go.
 type endedLog struct {
 	raft.LogStore
-	snaps    raft.SnapshotStore
-	conflict atomic.Bool // a snapshot is being installed that contradicts the log
+	snaps raft.SnapshotStore
+	// conflict is set while raft installs a snapshot that contradicts the log.
+	// See keeps.
+	conflict atomic.Bool
 	fatal    func(error)
 	leads    func() bool
 }
@@ -49,8 +54,9 @@ func (l *endedLog) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// DeleteRange implements raft.LogStore. The process must not end before the log is
-// empty: at its next start it would be given the same snapshot.
+// DeleteRange implements raft.LogStore. It reports errStaleEnd only after the
+// log is empty: if the process ended earlier, it would receive the same
+// snapshot again after its next start.
 func (l *endedLog) DeleteRange(lo, hi uint64) error {
 	if err := l.LogStore.DeleteRange(lo, hi); err != nil || !l.conflict.Load() {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// restoreOnly is a machine that takes what keeps lets through.
+// restoreOnly is a machine that restores only what keeps allows.
 type restoreOnly struct {
 	log   *endedLog
 	snaps raft.SnapshotStore
@@ -23,20 +23,21 @@ func (restoreOnly) Apply(*raft.Log) any                 { return nil }
 func (restoreOnly) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("not here") }
 func (f restoreOnly) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	if keep, err := keeps(f.log, f.snaps, placeOf(r)); keep || err != nil {
+	if keep, err := keeps(f.log, f.snaps, metaOf(r)); keep || err != nil {
 		return errors.Join(errOldSnapshot, err)
 	}
 	_, err := io.Copy(io.Discard, r)
 	return err
 }
 
-// An old leader has entries that nobody else has, and the leader of the next term
-// has nothing before its snapshot but the snapshot, which ends among them.
+// TestStaleEnd: an old leader has entries that no other node has. The log of
+// the leader of the next term begins with its snapshot, which ends among the
+// indices of these entries.
 func TestStaleEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		own      uint64 // entries of this node, all of term 2
-		snapshot uint64 // the leader's, of term 3
+		snapshot uint64 // of the leader, of term 3
 		want     error
 	}{
 		{"the log goes on behind it", 9, 6, errStaleEnd},
@@ -55,11 +56,11 @@ func TestStaleEnd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				log, snaps := &endedLog{LogStore: stores.Log(), snaps: stores.Snapshots(), leads: func() bool { return false }, fatal: func(err error) { ended <- err }}, placedSnapshots{stores.Snapshots()}
+				log, snaps := &endedLog{LogStore: stores.Log(), snaps: stores.Snapshots(), leads: func() bool { return false }, fatal: func(err error) { ended <- err }}, metaSnapshots{stores.Snapshots()}
 				_, trans := raft.NewInmemTransport("n1")
 				rc := raft.DefaultConfig()
 				rc.LocalID, rc.Logger = "n1", hclog.NewNullLogger()
-				rc.HeartbeatTimeout, rc.ElectionTimeout = time.Hour, time.Hour // only what the test sends counts
+				rc.HeartbeatTimeout, rc.ElectionTimeout = time.Hour, time.Hour // only what the test sends has an effect
 				r, err := raft.NewRaft(rc, restoreOnly{log, snaps}, log, stores.Stable(), snaps, trans)
 				if err != nil {
 					t.Fatal(err)

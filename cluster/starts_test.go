@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// gate is a runner whose scripts run until the test lets them go.
+// gate is a runner whose scripts run until the test releases them.
 type gate struct {
 	entered chan struct{} // capacity 1
 	letGo   chan struct{}
@@ -35,8 +35,9 @@ func (g *gate) RunScript(call fsm.ScriptCall) fsm.Reply {
 	}
 }
 
-// An entry waits for the leader's disk while a follower with a waiting client is
-// killed and started again: the groups of both starts go into the next entry.
+// TestStarts_SlowDisk: an entry waits for the leader's disk while a follower
+// with a waiting client is killed and started again. The groups of both starts
+// go into the next entry.
 func TestStarts_SlowDisk(t *testing.T) {
 	t.Parallel()
 	c, letGo := slowLeader(t)
@@ -50,11 +51,12 @@ func TestStarts_SlowDisk(t *testing.T) {
 	}
 }
 
-// The same with healthy disks: a slow script holds the entry open.
+// TestStarts_SlowScript is the same with healthy disks: a slow script keeps the
+// entry open.
 func TestStarts_SlowScript(t *testing.T) {
 	t.Parallel()
 	g := &gate{entered: make(chan struct{}, 1), letGo: make(chan struct{})}
-	c := prepare(t, 3, func(o *cluster.Options) { o.ScriptTime, o.ScriptMoment = patience, patience })
+	c := prepare(t, 3, func(o *cluster.Options) { o.ScriptTime, o.BriefScriptTime = waitLimit, waitLimit })
 	c.change = func(cfg *cluster.Config) { cfg.Scripts = g }
 	c.open(c.ids()...)
 	c.ready(c.ids()...)
@@ -69,10 +71,10 @@ func TestStarts_SlowScript(t *testing.T) {
 	}
 }
 
-// restartWithinEntry kills and starts n2 while n1 leads and keeps its next entry
-// open until letGo is called. A client of each start waits. Afterwards only the
-// later start may have waiters, its client must be served, and all nodes must start
-// from a snapshot.
+// restartWithinEntry kills and starts n2 while n1 leads and keeps its next
+// entry open until letGo is called. A client of each start waits. Afterwards
+// only the later start may have waiters, its client must be served, and all
+// nodes must be able to start from a snapshot.
 func (c *testCluster) restartWithinEntry(letGo func()) {
 	t := c.t
 	t.Helper()
@@ -101,7 +103,7 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 	c.ready("n2")
 	young := c.waiter("n2", 3)
 	blocked := block(young, "other")
-	arrived(young.node, 1) // the first is the start itself
+	arrived(young.node, 1) // the first group is the start itself
 	letGo()
 	outcome(t, "command of the earlier start", killed)
 	res := outcome(t, "command of the later start", blocked)
@@ -124,7 +126,8 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 			}
 		})
 	}
-	// A new leader holds all waiters, and lets go those whose node is linked.
+	// A new leader suspends all waiters, and resumes those whose node is
+	// connected.
 	c.transfer("n3")
 	c.client("n1").want(t, ":1\r\n", "rpush", "other", "v")
 	select {
@@ -132,7 +135,7 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 		if want := "*2\r\n$5\r\nother\r\n$1\r\nv\r\n"; string(reply) != want {
 			t.Errorf("the later start's client got %q, want %q", reply, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Error("the later start's client is not served")
 	}
 	still := c.waiter("n2", 4)

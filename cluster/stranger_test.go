@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// TestAdmission_WhileOneIsSilent: a node that was added joins although another member
-// does not answer, and so keeps the feature version from being raised.
+// TestAdmission_WhileOneIsSilent: a node that was added joins although another
+// member does not answer, which keeps the feature version from being raised.
 func TestAdmission_WhileOneIsSilent(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n1": older, "n2": older, "n3": older}
@@ -24,7 +24,7 @@ func TestAdmission_WhileOneIsSilent(t *testing.T) {
 		c.ready(id)
 	}
 	c.transfer("n1")
-	c.isolate("n3") // a host that drops packets: each question to it takes its whole time
+	c.isolate("n3") // a host that drops packets: each request to it takes its whole timeout
 	c.client("n1").must(t, "SET", "k", "v")
 	c.place("n4", []cluster.Peer{peer("n1"), peer("n2"), peer("n4")})
 	c.add("n4")
@@ -33,12 +33,13 @@ func TestAdmission_WhileOneIsSilent(t *testing.T) {
 	eventually(t, "n4 to join", func() bool { return c.node("n4").Linked() })
 }
 
-// TestAdmission_WritesNothing: a node that was not added asks again and again to be
-// let in. Refusing it must not write to the log.
+// TestAdmission_WritesNothing: a node that was not added asks again and again
+// to join. Refusing it must not write to the log.
 func TestAdmission_WritesNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.mended()
+	c.quiet()
 	c.caughtUp()
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	last := func() uint64 { return c.node(c.leader("n1", "n2", "n3")).Status().LastIndex }

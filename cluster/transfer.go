@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -14,64 +15,77 @@ import (
 )
 
 // This file transfers leadership without raft.LeadershipTransfer of
-// hashicorp/raft 1.7.3, which can wedge a leader (issue 696). raft sets a flag,
-// under which it refuses every proposal, and a goroutine clears the flag when the
-// transfer is over. That goroutine waits for the target's replication goroutine
-// to take a request from a channel, without a timeout. If the target does not
-// answer, the request is never taken: the flag stays set, the leader keeps its
-// lease through the other voters, and the cluster has a leader that accepts no
-// writes. The flag also survives the end of the term, because a new term does not
-// reset it. And where no target is named, raft chooses the voter whose next index
-// is the highest, whether that voter is alive or not.
+// hashicorp/raft 1.7.3, which can leave a leader unable to accept writes (issue
+// 696). raft sets a flag under which it refuses every proposal, and a goroutine
+// clears the flag when the transfer is over. That goroutine waits, without a
+// timeout, until the target's replication goroutine takes a request from a
+// channel. If the target does not answer, the request is never taken. The flag
+// then remains set, the leader keeps its lease through the other voters, and
+// the cluster has a leader that accepts no writes. The flag also survives the
+// end of the term, because a new term does not reset it. If no target is named,
+// raft chooses the voter with the highest next index, whether that voter is
+// alive or not.
 //
-// So the flag is never set here. A transfer has four steps, each with a time
-// limit, and nothing that outlives them:
+// So Holdfast never sets that flag. A transfer has four steps. Each has a time
+// limit, and nothing of it remains after the transfer:
 //
-//  1. The target is asked for its status. A target that does not answer, or is no
-//     voter, or is more than transferLag entries behind is refused.
-//  2. The proposer of this office pauses, and the entries in flight are awaited.
-//     From then on the log does not grow, so the target can catch up.
-//  3. The target's log is as long as this one: it gets TimeoutNow, the message with
-//     which Raft starts an election at the target (Ongaro, Consensus: bridging theory
-//     and practice, 3.10).
-//  4. The office closes, because the target's election has ended the term; or the
-//     time is over, and the proposer goes on.
+//  1. Ask the target for its status. Refuse a target that does not answer, is
+//     not a voter, or is more than transferLag entries behind.
+//  2. Pause the proposer of this leadership, and wait for the entries in
+//     flight. From then on the log does not grow, so the target can catch up.
+//  3. Wait until the target's log is as long as this one. Then send TimeoutNow,
+//     the message with which Raft starts an election at the target (Raft
+//     dissertation, 3.10).
+//  4. Wait until the leadership closes, because the target's election has ended
+//     the term. If the time limit is over first, the proposer continues. The
+//     target may have received the message nevertheless and win an election
+//     later, so the outcome is then unknown.
 //
-// The pause belongs to the office, and with it to one term. It ends with the
-// function that began it, whatever the target did. So a leader cannot stay unable to
-// propose. If the target dies before it asks for votes, the leader goes on in its
-// term after at most the time limit of step 4; if it dies later, its election has
-// ended the term and another one follows.
+// The pause belongs to the leadership, and so to one term. It ends with the
+// function that began it, whatever the target did. So a leader cannot remain
+// unable to propose. If the target dies before it asks for votes, the leader
+// continues in its term after at most the time limit of step 4. If the target
+// dies later, its election has ended the term, and another election follows.
 //
-// Safety does not depend on any of this: TimeoutNow starts an ordinary election,
-// which the target wins only with the votes of a majority and a log that is up to
-// date. A TimeoutNow that arrives late, when the proposer has gone on, costs an
-// election.
+// Safety does not depend on any of this. TimeoutNow starts an ordinary
+// election, which the target wins only with the votes of a majority and an
+// up-to-date log. A TimeoutNow that arrives late, after the proposer has
+// continued, costs one election.
 
 // transferLag is how many entries the target of a transfer may be behind.
 const transferLag = promotionLag
 
-// transferPoll paces the questions and looks of a transfer.
+// transferPoll is the interval at which a transfer asks the target and checks
+// the state.
 const transferPoll = 5 * time.Millisecond
+
+// errStopping refuses a target that is shutting down. As leader it would have
+// to transfer leadership again, or end while it leads.
+var errStopping = errors.New("is being stopped")
+
+// errAllStopping ends the attempts to transfer leadership, because no target
+// can become available.
+var errAllStopping = errors.New("every other voter is being stopped")
 
 var errTransferring = errors.New("leadership is being transferred already")
 
-// Transfer hands leadership to a node, or to the most up-to-date live voter if to
-// is "", and says what was done. Any node may be asked. A transfer to the node that
-// leads succeeds at once.
+// Transfer transfers leadership to the node to, or to the most up-to-date live
+// voter if to is "". It returns a description of what was done. It works on any
+// node. A transfer to the node that already leads succeeds immediately.
 func (n *Node) Transfer(ctx context.Context, to string) (done string, err error) {
 	reply, err := n.askLeader(ctx, adminRequest{Op: opTransfer, Node: to})
 	return reply.Done, err
 }
 
-// TransferLeadership is Transfer without a limit of the caller's.
+// TransferLeadership is like Transfer, with only the time limits of a transfer
+// itself.
 func (n *Node) TransferLeadership(to string) error {
 	return n.toLeader(adminRequest{Op: opTransfer, Node: to})
 }
 
-// transfer hands leadership over, as the leader that was asked to.
+// transfer transfers leadership. Only the leader executes it.
 func (n *Node) transfer(ctx context.Context, to string, reply *adminReply) error {
-	o, err := n.awaitOffice(ctx)
+	ld, err := n.awaitLeadership(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,8 +101,8 @@ func (n *Node) transfer(ctx context.Context, to string, reply *adminReply) error
 	if err != nil {
 		return err
 	}
-	n.log.Info("transferring leadership", "to", target.ID, "term", o.term)
-	if err := n.transferTo(ctx, o, target); err != nil {
+	n.log.Info("transferring leadership", "to", target.ID, "term", ld.term)
+	if err := n.transferTo(ctx, ld, target); err != nil {
 		n.log.Warn("leadership not transferred", "to", target.ID, "error", err)
 		return err
 	}
@@ -105,23 +119,23 @@ func (n *Node) transfer(ctx context.Context, to string, reply *adminReply) error
 	return nil
 }
 
-// awaitOffice returns the office of this node, which opens a moment after the node
-// was elected.
-func (n *Node) awaitOffice(ctx context.Context) (*office, error) {
+// awaitLeadership returns the leadership of this node. It waits, because the
+// leadership opens shortly after the node was elected.
+func (n *Node) awaitLeadership(ctx context.Context) (*leadership, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
 	defer cancel()
 	for n.leads() {
-		if o := n.currentOffice(); o != nil {
-			return o, nil
+		if ld := n.currentLeadership(); ld != nil {
+			return ld, nil
 		}
 		if err := n.pace(ctx); err != nil {
 			return nil, fmt.Errorf("this node was elected and cannot lead yet: %w", err)
 		}
 	}
-	return nil, errNotLeader
+	return nil, errNotLed
 }
 
-// pace waits for transferPoll, or fails when ctx or the node ends.
+// pace waits for transferPoll. It fails when ctx or the node ends.
 func (n *Node) pace(ctx context.Context) error {
 	select {
 	case <-time.After(transferPoll):
@@ -133,7 +147,8 @@ func (n *Node) pace(ctx context.Context) error {
 	}
 }
 
-// target returns the voter that leadership is to go to, after it has answered.
+// target returns the voter that is to become leader, after that voter has
+// answered. If to is "", target chooses the voter with the longest log.
 func (n *Node) target(ctx context.Context, to string) (Member, error) {
 	voters := slices.DeleteFunc(membersOf(n.raft), func(m Member) bool {
 		return m.ID == n.cfg.NodeID || to != "" && m.ID != to
@@ -165,32 +180,43 @@ func (n *Node) target(ctx context.Context, to string) (Member, error) {
 	}
 	var best answer
 	var refusals []string
+	stopping := 0
 	for range voters {
 		a := <-answers
+		if errors.Is(a.err, errStopping) {
+			stopping++
+		}
 		switch {
 		case a.err != nil:
 			refusals = append(refusals, a.err.Error())
 		case a.index+transferLag < last:
 			refusals = append(refusals, fmt.Sprintf("%s is too far behind: its log ends at index %d, that of the leader at %d", a.m.ID, a.index, last))
 		case a.index >= last:
-			return a.m, nil // others may be silent: they are not waited for
+			return a.m, nil // others may not answer; do not wait for them
 		case a.index >= best.index:
 			best = a
 		}
 	}
 	if best.m.ID == "" {
 		slices.Sort(refusals)
+		if to == "" && stopping == len(voters) {
+			return Member{}, errAllStopping
+		}
 		return Member{}, errors.New(strings.Join(refusals, "; "))
 	}
 	return best.m, nil
 }
 
-// logEnd asks a voter where its log ends.
+// logEnd asks a voter for the index of the last entry of its log. It fails if
+// the voter is stopping or has only just started.
 func (n *Node) logEnd(ctx context.Context, m Member) (index uint64, err error) {
 	var r adminReply
 	addr := n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
 	if err := n.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return 0, fmt.Errorf("%s does not answer: %w", m.ID, err)
+	}
+	if r.Status != nil && r.Status.Stopping {
+		return 0, fmt.Errorf("%s %w", m.ID, errStopping)
 	}
 	if r.Status == nil || r.Status.LastIndex == 0 || r.Status.Settling {
 		return 0, fmt.Errorf("%s has only just started", m.ID)
@@ -198,25 +224,25 @@ func (n *Node) logEnd(ctx context.Context, m Member) (index uint64, err error) {
 	return r.Status.LastIndex, nil
 }
 
-// transferTo makes a voter stand for election, and returns nil when the term of the
-// office is over.
-func (n *Node) transferTo(ctx context.Context, o *office, m Member) error {
-	quiet, ok := o.pause()
+// transferTo makes a voter campaign. It returns nil when the term of the
+// leadership is over.
+func (n *Node) transferTo(ctx context.Context, ld *leadership, m Member) error {
+	quiet, ok := ld.pause()
 	if !ok {
-		return errNotLeader
+		return errNotLed
 	}
-	defer o.resume()
+	defer ld.resume()
 	limit := n.cfg.Options.HeartbeatTimeout
 	preparing, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
 	case <-quiet:
-	case <-o.done:
-		return errNotLeader
+	case <-ld.done:
+		return errNotLed
 	case <-preparing.Done():
 		return fmt.Errorf("entries in flight were not committed within %v: %w", limit, preparing.Err())
 	}
-	for last := o.raft.LastIndex(); ; {
+	for last := ld.raft.LastIndex(); ; {
 		index, err := n.logEnd(preparing, m)
 		if err != nil {
 			return err
@@ -237,24 +263,34 @@ func (n *Node) transferTo(ctx context.Context, o *office, m Member) error {
 	over := time.After(limit)
 	for {
 		select {
-		case <-o.done:
+		case <-ld.done:
 			return nil
 		case err := <-sent:
 			if err != nil {
-				return fmt.Errorf("%s could not be told to stand for election: %w", m.ID, err)
+				return untold(m.ID, err)
 			}
 			sent = nil
 		case <-over:
-			return fmt.Errorf("%s was not elected within %v, %s goes on leading", m.ID, limit, n.cfg.NodeID)
+			return ChangeUnknown(fmt.Errorf("%s was asked to campaign and was not elected within %v", m.ID, limit))
 		case <-ctx.Done():
-			return ctx.Err()
+			return ChangeUnknown(ctx.Err())
 		case <-n.ctx.Done():
-			return n.ctx.Err()
+			return ChangeUnknown(n.ctx.Err())
 		}
 	}
 }
 
-// timeoutNow has a node stand for election at once.
+// untold returns an error with the outcome of a failed timeoutNow. A connection
+// that was refused has carried nothing. After any other error the target may
+// have received the message, or may receive it later.
+func untold(target string, err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return &OutcomeError{outcome: OutcomeNotExecuted, retryable: true, text: fmt.Sprintf("%s could not be asked to campaign: %v", target, err)}
+	}
+	return ChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
+}
+
+// timeoutNow makes a node campaign immediately.
 func (n *Node) timeoutNow(id raft.ServerID, addr raft.ServerAddress) error {
 	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	return n.transport.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
@@ -264,7 +300,7 @@ func (n *Node) timeoutNow(id raft.ServerID, addr raft.ServerAddress) error {
 	}}, &raft.TimeoutNowResponse{})
 }
 
-// elected waits until this node, which led, knows who leads now.
+// elected waits until this node, which led, knows the present leader.
 func (n *Node) elected(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
 	defer cancel()
@@ -273,24 +309,27 @@ func (n *Node) elected(ctx context.Context) (string, error) {
 			return string(id), nil
 		}
 		if err := n.pace(ctx); err != nil {
-			return "", fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", n.cfg.NodeID, err)
+			return "", ChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", n.cfg.NodeID, err))
 		}
 	}
 }
 
-// giveUpLeadership transfers leadership to any live voter, and tries again while
-// that fails for a reason that may pass.
+// giveUpLeadership transfers leadership to any live voter. It tries again while
+// the transfer fails for a reason that may pass, until ctx or the node ends.
 func (n *Node) giveUpLeadership(ctx context.Context) {
 	n.log.Info("handing over leadership")
-	said := ""
+	logged := ""
 	for n.leads() && ctx.Err() == nil {
 		err := n.transfer(ctx, "", &adminReply{})
 		if err == nil {
 			return
 		}
-		if err.Error() != said {
-			said = err.Error()
+		if err.Error() != logged {
+			logged = err.Error()
 			n.log.Warn("leadership not handed over", "error", err)
+		}
+		if errors.Is(err, errAllStopping) {
+			return
 		}
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// wantRefused wants an error that holds all of some texts.
+// wantRefused checks that an error contains all of some texts.
 func wantRefused(t *testing.T, what string, err error, texts ...string) {
 	t.Helper()
 	if err == nil {
@@ -25,8 +26,9 @@ func wantRefused(t *testing.T, what string, err error, texts ...string) {
 	}
 }
 
-// A leader survives transfers to a node that is down, in its term, and goes on
-// taking writes and changes of the members (hashicorp/raft issue 696).
+// TestTransfer_TargetIsDown checks that a leader survives transfers to a node
+// that is down. It stays leader in its term, and keeps accepting writes and
+// changes of the members (hashicorp/raft issue 696).
 func TestTransfer_TargetIsDown(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -37,7 +39,7 @@ func TestTransfer_TargetIsDown(t *testing.T) {
 	term := c.node(c.leader("n1", "n2")).Status().Term
 	for i := range 3 {
 		begun := time.Now()
-		err := c.node("n2").TransferLeadership("n3") // any node may be asked
+		err := c.node("n2").TransferLeadership("n3") // any node accepts the request
 		wantRefused(t, "transfer to a node that is down", err, "n3 does not answer")
 		if took := time.Since(begun); took > 5*c.options.HeartbeatTimeout {
 			t.Errorf("the refusal took %v", took)
@@ -52,16 +54,17 @@ func TestTransfer_TargetIsDown(t *testing.T) {
 	}
 }
 
-// What cannot lead is refused with the reason, and costs nothing.
+// TestTransfer_Refused checks that a transfer to a node that cannot lead is
+// refused with the reason, and has no other effect.
 func TestTransfer_Refused(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.transfer("n1")
-	c.add("n4") // it does not run
+	c.add("n4") // n4 does not run
 	wantRefused(t, "transfer to a stranger", c.node("n2").TransferLeadership("n9"), "n9 is not a member")
 	wantRefused(t, "transfer to a non-voter", c.node("n2").TransferLeadership("n4"), "n4 does not vote yet")
 
-	c.net.refuse(rpc.ServiceRaft, "n3") // it answers questions, and gets no entries
+	c.net.refuse(rpc.ServiceRaft, "n3") // n3 answers requests, and gets no entries
 	c.fill("n1", 300)
 	leader := c.leader("n1", "n2")
 	term := c.node(leader).Status().Term
@@ -77,15 +80,16 @@ func TestTransfer_Refused(t *testing.T) {
 	})
 }
 
-// A target that does not get the last entries in time is given up: the leader goes
-// on, with what has been waiting meanwhile.
+// TestTransfer_TargetStopsCatchingUp checks that the leader gives up on a
+// target that does not get the last entries in time. The leader goes on
+// leading, and processes what has been waiting meanwhile.
 func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.transfer("n1")
 	c.caughtUp()
 	c.net.refuse(rpc.ServiceRaft, "n3")
-	c.client("n1").want(t, ok, "SET", "k", "v") // n3 never gets that
+	c.client("n1").want(t, ok, "SET", "k", "v") // n3 never gets this
 	leader := c.leader("n1", "n2")
 	term := c.node(leader).Status().Term
 	over := make(chan error, 1)
@@ -96,6 +100,39 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	if st := c.node(leader).Status(); st.Role != "leader" || st.Term != term {
 		t.Errorf("%s is %s of term %d after a transfer that failed in term %d", leader, st.Role, st.Term, term)
 	}
+}
+
+// TestTransfer_ToldTooLate: the request to campaign can reach a target later
+// than the leader waits for it, and the target is then elected. So the outcome
+// of a transfer that has timed out is unknown, and neither node reports that
+// the old leader continues.
+func TestTransfer_ToldTooLate(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
+	c.transfer("n1")
+	c.caughtUp()
+	flows := []func(){c.net.delay(rpc.ServiceRaft, "n1", "n3")}
+	for range 32 { // connections that n1 makes meanwhile: their handshakes pass
+		_, flow := c.net.straggle(rpc.ServiceRaft, "n1", "n3", 1)
+		flows = append(flows, flow)
+	}
+	term := c.node("n1").Status().Term
+	for _, asked := range []string{"n1", "n2"} {
+		_, err := c.node(asked).Transfer(t.Context(), "n3")
+		wantRefused(t, "transfer that n3 has not heard of, asked at "+asked, err, "the outcome of the change is unknown: ", "n3 ")
+		if got := cluster.OutcomeOf(err); !errors.Is(err, cluster.ErrUnknown) || got != cluster.OutcomeUnknown {
+			t.Errorf("asked at %s: %v: outcome %d, want unknown", asked, err, got)
+		}
+		if err != nil && strings.Contains(err.Error(), "goes on leading") {
+			t.Errorf("asked at %s: %v", asked, err)
+		}
+	}
+	for _, flow := range flows {
+		flow()
+	}
+	eventually(t, "n3 to be elected late", func() bool { return c.node("n3").Status().Role == "leader" && c.node("n3").Status().Term > term })
+	c.ready("n1", "n2", "n3")
+	c.client("n1").want(t, ok, "SET", "k", "v")
 }
 
 func TestTransfer_ToTheLeader(t *testing.T) {
@@ -118,8 +155,9 @@ func TestTransfer_ToTheLeader(t *testing.T) {
 	}
 }
 
-// A target may die at any moment of a transfer: the old leader goes on, or another
-// one is elected, and no acknowledged write is lost.
+// TestTransfer_TargetDies: a target may die at any moment of a transfer. The
+// old leader goes on leading, or another node is elected, and no acknowledged
+// write is lost.
 func TestTransfer_TargetDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.Window = 3 })
@@ -149,8 +187,9 @@ func TestTransfer_TargetDies(t *testing.T) {
 	c.caughtUp()
 }
 
-// A node that stops hands over to a voter that lives, also if one that does not has
-// as long a log and comes first.
+// TestHandOver_ChoosesTheLiving checks that a node that stops transfers
+// leadership to a voter that is alive, even if a dead voter has as long a log
+// and comes first.
 func TestHandOver_ChoosesTheLiving(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -160,7 +199,7 @@ func TestHandOver_ChoosesTheLiving(t *testing.T) {
 		heir := c.others("n1", dead)[0]
 		c.crash(dead)
 		term := c.node("n1").Status().Term
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		c.node("n1").HandOver(ctx)
 		cancel()
 		if st := c.node("n1").Status(); st.Role == "leader" && st.Term == term {
@@ -170,7 +209,32 @@ func TestHandOver_ChoosesTheLiving(t *testing.T) {
 		if n := c.log.count("n1: leadership not handed over"); n > 0 {
 			t.Errorf("handing over needed more than one attempt with %s dead", dead)
 		}
-		c.open(dead)
-		c.ready(dead)
+		c.crash("n1") // a node that has handed over is being stopped, and must not lead again
+		for _, id := range []string{dead, "n1"} {
+			c.open(id)
+			c.ready(id)
+		}
 	}
+}
+
+// TestTransfer_TargetIsStopping checks that a node that is being stopped is not
+// given leadership. If all other voters are being stopped, the leader does not
+// wait for one that is not.
+func TestTransfer_TargetIsStopping(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	c.node("n2").HandOver(ctx) // it does not lead, so this only announces that it stops
+	wantRefused(t, "transfer to a node that is being stopped", c.node("n3").TransferLeadership("n2"), "n2 is being stopped")
+	if done, err := c.node("n1").Transfer(ctx, ""); err != nil || done != "n3 leads now" {
+		t.Fatalf("transfer to any node: %q, %v; want n3 to lead", done, err)
+	}
+	c.node("n1").HandOver(ctx)
+	c.node("n3").HandOver(ctx)
+	if ctx.Err() != nil {
+		t.Error("n3 waited for a node to hand over to until its time was over")
+	}
+	c.client("n3").want(t, ok, "SET", "k", "v")
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -13,49 +14,55 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// serialTransport is raft's transport, with these differences.
+// serialTransport is the transport that raft uses. It differs from
+// raft.NetworkTransport as follows.
 //
-// It hides the heartbeat fast path of raft.NetworkTransport. With it, a heartbeat of
-// a newer term changes the term from a transport goroutine while the main loop may
-// be appending: a leader then stamps an entry with a term that it does not lead
-// (hashicorp/raft issue 695). Without it heartbeats queue with everything else, so
-// HeartbeatTimeout has to outlast a slow fsync.
-//
-// It sends no entries that were read after this node's leadership had ended: see
-// AppendEntries.
-//
-// It tells a follower of no commit beyond the entries that the follower has in
-// common with the leader once the request has succeeded: see commitFor. Nor does it
-// tell of one that the leader's disk does not have yet: see backlog. And it does not
-// try to feed a member that is away: see reach.
+//   - It hides the fast path for heartbeats. With the fast path, a heartbeat of
+//     a newer term changes the term on a goroutine of the transport while the
+//     main loop may be appending. A leader then writes an entry with a term in
+//     which it does not lead (hashicorp/raft issue 695). Without the fast path,
+//     heartbeats wait in the same queue as everything else, so HeartbeatTimeout
+//     must be longer than a slow fsync.
+//   - It sends no entries that were read after this node's leadership had
+//     ended. See AppendEntries.
+//   - The commit index that it sends does not exceed the entries that the
+//     follower shares with the leader once the request has succeeded (see
+//     commitFor), nor the entries that the leader's disk has (see asyncWriter).
+//   - It delays entries for a member that does not answer. See peerProbe.
+//   - It repeats a request for a vote on another connection if the connection
+//     that it had kept was broken. See RequestVote.
 type serialTransport struct {
 	*raft.NetworkTransport
-	leads func(term uint64) bool // whether this node leads a term
-	log   *backlog
-	reach *reach
+	leads     func(term uint64) bool // leads reports whether this node leads a term
+	log       *asyncWriter
+	peerProbe *peerProbe
 }
 
-// errDeposed keeps a request from being sent whose entries may not be this
-// leader's.
+// errDeposed prevents a request from being sent whose entries may not be those
+// of this leader.
 var errDeposed = errors.New("this node no longer leads the term of the request")
 
 // AppendEntries implements raft.Transport.
 //
-// hashicorp/raft 1.7.3 stops the goroutines that replicate when leadership ends, but
-// does not wait for them. Such a goroutine reads the preceding entry and each entry
-// one by one, while the main loop may already replace the log by that of the next
-// leader, or empty it for a snapshot. What it has read then is a mixture: an entry of
-// the next leader behind one of this leader's that the next leader does not have. A
-// member that has not heard of the next term would store it, and the next leader
-// would take the entry before it for its own. So the request is sent only if this
-// node leads the term after everything was read: raft changes the state and the term
-// before it touches the log, so the log was not replaced while it was read. That
-// includes the stand-in for the last entry of a snapshot, which only a node that does
-// not lead reads: see snapend.go. It is looked for anyway, in the whole request.
+// hashicorp/raft 1.7.3 stops the goroutines that replicate when leadership
+// ends, but does not wait for them. Such a goroutine reads the preceding entry
+// and the entries one by one. Meanwhile the main loop may already be replacing
+// the log by that of the next leader, or emptying it for a snapshot. The
+// goroutine then has a mixture: an entry of the next leader that follows one of
+// this leader, which the next leader does not have. A member that has not heard
+// of the next term would store the mixture, and the next leader would take the
+// preceding entry for its own.
+//
+// So AppendEntries sends the request only if this node leads the term after
+// everything was read. raft changes the state and the term before it changes
+// the log, so in that case the log was not replaced while it was read. This
+// also excludes the stand-in for the last entry of a snapshot, because GetLog
+// returns it only on a node that does not lead (see snapend.go). AppendEntries
+// searches the whole request for the stand-in nevertheless.
 func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0 { // a heartbeat
 		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-		t.reach.heard(id, err)
+		t.peerProbe.heard(id, err)
 		return err
 	}
 	if !t.leads(args.Term) {
@@ -64,23 +71,25 @@ func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddre
 	if slices.ContainsFunc(args.Entries, func(l *raft.Log) bool { return l.Type == snapshotEnd }) {
 		return errNoEntry
 	}
-	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
+	return t.peerProbe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
 		args.LeaderCommitIndex = t.log.durable(commitFor(args))
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	})
 }
 
-// commitFor returns the commit index that a request may carry: at most the index of
-// its last entry. A follower may have other entries behind that one, of an earlier
-// leader. The Raft paper has the follower ignore a commit index beyond the last new
-// entry; hashicorp/raft 1.7.3 takes all that is in the follower's log for committed.
-// Its leader reads the end of the log before it reads the commit index, so a goroutine
-// that is slow in between sends a commit index without the entry.
+// commitFor returns the commit index that a request may carry: at most the
+// index of the request's last entry. A follower may have other entries behind
+// that one, from an earlier leader. In the Raft paper a follower ignores a
+// commit index beyond the last new entry. hashicorp/raft 1.7.3 instead treats
+// everything in the follower's log up to the commit index as committed. Its
+// leader reads the end of the log before the commit index, so a goroutine that
+// is slow in between sends a commit index without the entry.
 func commitFor(args *raft.AppendEntriesRequest) uint64 {
 	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
-// heartbeat returns a function that sends what raft sends as a heartbeat.
+// heartbeat returns a function that sends the same request as raft's
+// heartbeats.
 func (t serialTransport) heartbeat(id raft.ServerID, target raft.ServerAddress, header raft.RPCHeader, term uint64) func() error {
 	return func() error {
 		req := raft.AppendEntriesRequest{RPCHeader: header, Term: term}
@@ -88,18 +97,57 @@ func (t serialTransport) heartbeat(id raft.ServerID, target raft.ServerAddress, 
 	}
 }
 
-// InstallSnapshot implements raft.Transport.
+// InstallSnapshot implements raft.Transport. Like AppendEntries, it waits until
+// the member can be reached.
 func (t serialTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.reach.feed(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
+	return t.peerProbe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
 		return t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
 	})
 }
 
-// SetHeartbeatHandler implements raft.Transport by doing nothing.
+// maxIdle is how many idle connections to a member are kept.
+const maxIdle = 4
+
+// RequestVote implements raft.Transport.
+//
+// A connection that was kept while the member restarted is broken, and
+// hashicorp/raft 1.7.3 notices this only when it sends. raft asks each voter
+// once in an election, so the vote would be lost, and perhaps the election with
+// it. So RequestVote repeats the request. This can only help. A voter that has
+// not read the request answers the repetition. A voter that has already granted
+// its vote refuses a second request in the term (see singleVote); the vote is
+// then lost as it would have been without the repetition. raft counts one
+// answer per voter.
+func (t serialTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return again(func() error { return t.NetworkTransport.RequestVote(id, target, args, resp) })
+}
+
+// RequestPreVote implements raft.WithPreVote. It repeats requests as
+// RequestVote does.
+func (t serialTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return again(func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
+}
+
+// again repeats a request while it fails because of a broken connection, at
+// most maxIdle times.
+func again(request func() error) error {
+	err := request()
+	for range maxIdle {
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+			break
+		}
+		err = request()
+	}
+	return err
+}
+
+// SetHeartbeatHandler implements raft.Transport. It does nothing, so that raft
+// has no fast path for heartbeats.
 func (serialTransport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// closingLogger turns errors into debug lines once the node is closing: the
-// transport calls every connection that we close then an error.
+// closingLogger logs errors at the debug level once the node is closing,
+// because the transport reports an error for every connection that the node
+// closes then.
 type closingLogger struct {
 	hclog.Logger
 	closing *atomic.Bool
@@ -114,15 +162,15 @@ func (l closingLogger) Error(msg string, args ...any) {
 	l.Logger.Error(msg, args...)
 }
 
-// newTransport makes raft's transport over the peer port. MaxRPCsInFlight is 1
-// because pipelining can wedge a follower for good after one refused append
-// (hashicorp/raft issue 612).
-func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, leads func(term uint64) bool, entries *backlog, reach *reach, log hclog.Logger) serialTransport {
-	return serialTransport{leads: leads, log: entries, reach: reach, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+// newTransport returns the transport of raft over the peer port.
+// MaxRPCsInFlight is 1 because with pipelining a follower can remain stuck
+// after one refused append (hashicorp/raft issue 612).
+func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, leads func(term uint64) bool, entries *asyncWriter, peerProbe *peerProbe, log hclog.Logger) serialTransport {
+	return serialTransport{leads: leads, log: entries, peerProbe: peerProbe, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider:   addresses,
 		Logger:                  log,
 		Stream:                  mux.RaftLayer(),
-		MaxPool:                 4,
+		MaxPool:                 maxIdle,
 		MaxRPCsInFlight:         1,
 		Timeout:                 3 * time.Second,
 		MsgpackUseNewTimeFormat: true,

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newTestTransport returns a serialTransport on loopback whose node leads as long as
-// leads says so.
+// newTestTransport returns a serialTransport on loopback. Its node leads as
+// long as leads reports true.
 func newTestTransport(t *testing.T, leads func(term uint64) bool) serialTransport {
 	t.Helper()
 	n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 10*time.Second, io.Discard)
@@ -20,10 +20,10 @@ func newTestTransport(t *testing.T, leads func(term uint64) bool) serialTranspor
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.Close() })
-	entries := newBacklog(raft.NewInmemStore(), func() bool { return false })
+	entries := newAsyncWriter(raft.NewInmemStore(), func() bool { return false })
 	t.Cleanup(entries.close)
-	reach := newReach(context.Background(), func(raft.ServerID, uint64) bool { return true })
-	return serialTransport{NetworkTransport: n, leads: leads, log: entries, reach: reach}
+	peerProbe := newPeerProbe(context.Background(), func(raft.ServerID, uint64) bool { return true })
+	return serialTransport{NetworkTransport: n, leads: leads, log: entries, peerProbe: peerProbe}
 }
 
 func logOf(term, first, last uint64) (list []*raft.Log) {
@@ -33,9 +33,10 @@ func logOf(term, first, last uint64) (list []*raft.Log) {
 	return list
 }
 
-// TestTransport_CommitIndex: a leader whose goroutine read the end of its log long
-// before the commit index sends a commit index beyond the entries that it knows the
-// follower to have. The follower has others there, of an earlier leader.
+// TestTransport_CommitIndex: a goroutine of the leader read the end of its log
+// long before the commit index. It sends a commit index beyond the entries that
+// the follower is known to have. The follower has other entries there, of an
+// earlier leader.
 func TestTransport_CommitIndex(t *testing.T) {
 	t.Parallel()
 	store := raft.NewInmemStore()
@@ -44,7 +45,7 @@ func TestTransport_CommitIndex(t *testing.T) {
 	}
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.Logger = "a", hclog.NewNullLogger()
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends counts
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends has an effect
 	follower, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 10*time.Second, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -85,13 +86,13 @@ func TestTransport_CommitIndex(t *testing.T) {
 	}
 }
 
-// TestTransport_Deposed: what a goroutine has read while the leadership of its node
-// ended is not sent.
+// TestTransport_Deposed checks that a leader does not send what its goroutine
+// read while the leadership of its node ended.
 func TestTransport_Deposed(t *testing.T) {
 	t.Parallel()
 	heard := newTestTransport(t, nil)
 	leads := newTestTransport(t, func(term uint64) bool { return term == 4 })
-	// The entry before is of this leader, the last one of the next.
+	// The previous entry is of this leader, the last entry of the next leader.
 	req := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 5, PrevLogTerm: 3, Entries: logOf(4, 6, 6), LeaderCommitIndex: 4}
 	if err := leads.AppendEntries("a", heard.LocalAddr(), &req, &raft.AppendEntriesResponse{}); !errors.Is(err, errDeposed) {
 		t.Errorf("sent: %v, want %v", err, errDeposed)
@@ -103,10 +104,11 @@ func TestTransport_Deposed(t *testing.T) {
 	}
 }
 
-// TestConfirmations: how many voters besides the leader make a majority with it.
+// TestConfirmations checks how many voters, in addition to the leader, make a
+// majority with it.
 func TestConfirmations(t *testing.T) {
 	for _, c := range []struct {
-		voters string // a letter for each, the leader is a
+		voters string // one letter for each voter; the leader is a
 		others string
 		want   int
 	}{

@@ -8,19 +8,20 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// userWatch tells of changes of the ACL users.
+// userWatch reports changes of the ACL users to its watchers.
 type userWatch struct {
-	told     *fsm.Users // last, by raft's FSM goroutine
+	last     *fsm.Users // last is used only by raft's FSM goroutine
 	watchers atomic.Pointer[[]func(*fsm.Users)]
 }
 
-// see is called by raft's FSM goroutine with what the state holds now. A table
-// of users is never changed, so another one is another pointer.
+// see compares the users of the state with those it saw last, and calls the
+// watchers if they differ. Only raft's FSM goroutine calls it. A table of users
+// is never modified, so a different table is a different pointer.
 func (w *userWatch) see(u *fsm.Users) {
-	if u == w.told {
+	if u == w.last {
 		return
 	}
-	w.told = u
+	w.last = u
 	if all := w.watchers.Load(); all != nil {
 		for _, f := range *all {
 			f(u)
@@ -28,10 +29,10 @@ func (w *userWatch) see(u *fsm.Users) {
 	}
 }
 
-// WatchUsers calls f with the users as this node's state has them, at once and
-// then with each change. f is called by the goroutine that applies the log and
-// must not wait for it; it may be called by two goroutines at a time, and with an
-// older table after a newer one.
+// WatchUsers calls f with the users of this node's state, immediately and after
+// each change. The goroutine that applies the log calls f, so f must not wait
+// for that goroutine. Two goroutines may call f at the same time, and f may
+// receive an older table after a newer one.
 func (n *Node) WatchUsers(f func(*fsm.Users)) {
 	w := &n.machine.users
 	for {
@@ -50,6 +51,7 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) {
 	f(now)
 }
 
-// WatchDenials has f told of what scripts that this node runs, for any node's
-// clients, were denied. There is one such f.
+// WatchDenials sets the function that is called when a script that this node
+// runs, for a client of any node, is denied a command. There is one such
+// function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.guard.OnDenied(f) }

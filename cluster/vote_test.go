@@ -9,16 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestSingleVote: two members that were started with each other's address ask for a
-// vote in the same term. Only one of them gets it, also after the voter was started
-// anew, and the next term has a vote again.
+// TestSingleVote: two members that were started with each other's address ask
+// for a vote in the same term. Only one of them gets it, even if the voter is
+// restarted in between. The next term has a new vote.
 func TestSingleVote(t *testing.T) {
 	t.Parallel()
 	store := raft.NewInmemStore()
 	members := raft.Configuration{Servers: []raft.Server{{ID: "v", Address: "v"}, {ID: "a", Address: "x"}, {ID: "b", Address: "y"}}}
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.Logger = "v", hclog.NewNullLogger()
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends counts
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends has an effect
 	_, from := raft.NewInmemTransport("x")
 	snaps := raft.NewInmemSnapshotStore()
 	_, first := raft.NewInmemTransport("v")

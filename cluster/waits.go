@@ -5,50 +5,54 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// waits are the blocking commands of this node's clients. Who waits is part of
-// the replicated state (fsm/wait.go); this is where each learns how it has ended.
-// The node looks into its own machine for that, whenever an entry has ended waits
-// of its own, or a snapshot took the place of the log.
+// waits is the set of the blocking commands of this node's clients. The waiters
+// themselves are part of the replicated state (fsm/wait.go). waits finds out
+// how each wait has ended, and passes the reply to the connection. For that the
+// node reads its own state machine whenever an entry has ended waits of its
+// own, or a snapshot has replaced a part of the log.
 //
-// The leader tells as well, which is a few milliseconds faster.
+// The leader also sends the replies, which is a few milliseconds faster.
 //
-// What the machine holds of this node and nobody here waits for any more, be it
-// because the reply has arrived or because the client is gone, is forgotten by a
-// group that sweep sends.
+// The state machine may contain waiters of this node for which no connection
+// waits any more, because the reply has arrived or the client has disconnected.
+// sweep sends a group that removes them.
 type waits struct {
-	machine *machine
-	gateway *gateway
-	id      fsm.SessionID
+	machine   *machine
+	forwarder *forwarder
+	id        fsm.SessionID
 
 	mu     sync.Mutex
 	live   map[uint64]*wait // by origin, from before the command is sent
 	sweeps int
-	urgent bool  // there is perhaps a waiter that takes elements for nobody
-	forget *call // under way, nil for none
+	urgent bool  // a waiter without a client may take elements
+	forget *call // group in flight that sweep has sent, nil for none; used only by sweep
 }
 
-// wait is one blocking command.
+// wait is one blocking command. waits.mu guards its fields.
 type wait struct {
-	pos fsm.Pos // names the waiter; 0 while it is not known
-	// early came before the name was known, for the waiter earlyPos.
+	// pos identifies the waiter. It is 0 until the reply to the command has
+	// arrived.
+	pos fsm.Pos
+	// early is a reply that arrived before pos was known. It belongs to the
+	// waiter earlyPos.
 	early    []byte
 	earlyPos fsm.Pos
-	// own: the reply is to come from this node's own machine, which has noted the
-	// events of the entry then; what the leader tells before that is ignored.
+	// own means that the reply must come from this node's own state machine. By
+	// then the machine has noted the events of the entry. Replies that the
+	// leader sends are ignored.
 	own bool
-	out chan []byte // capacity 1: the reply, nil if the waiter is gone
+	out chan []byte // capacity 1: receives the reply, nil if the waiter is gone
 }
 
-func newWaits(m *machine, g *gateway) *waits {
-	return &waits{machine: m, gateway: g, id: g.id, live: make(map[uint64]*wait)}
+func newWaits(m *machine, fw *forwarder) *waits {
+	return &waits{machine: m, forwarder: fw, id: fw.id, live: make(map[uint64]*wait)}
 }
 
-// begin must come before the command is sent: what the machine holds for an
-// origin that nobody has begun a wait for is forgotten.
+// begin registers a wait. It must be called before the command is sent, because
+// sweep removes the waiters whose origin has no registered wait.
 func (ws *waits) begin(origin uint64, own bool) *wait {
 	w := &wait{own: own, out: make(chan []byte, 1)}
 	ws.mu.Lock()
@@ -57,7 +61,8 @@ func (ws *waits) begin(origin uint64, own bool) *wait {
 	return w
 }
 
-// waiting gives a wait the name of its waiter.
+// waiting sets the position of the waiter and delivers the reply if it has
+// already arrived.
 func (ws *waits) waiting(origin uint64, w *wait, pos fsm.Pos) {
 	ws.mu.Lock()
 	if w.pos = pos; w.earlyPos == pos {
@@ -68,7 +73,8 @@ func (ws *waits) waiting(origin uint64, w *wait, pos fsm.Pos) {
 	ws.look(origin)
 }
 
-// end forgets a wait. If it left is true, the machine has perhaps still a waiter.
+// end removes a wait. left says that the state machine may still contain its
+// waiter.
 func (ws *waits) end(origin uint64, w *wait, left bool) {
 	ws.mu.Lock()
 	ws.urgent = ws.urgent || left
@@ -78,8 +84,9 @@ func (ws *waits) end(origin uint64, w *wait, left bool) {
 	ws.mu.Unlock()
 }
 
-// look asks the machine how a wait stands, and ends it if it is over. It may be
-// called at any time, and must be called when the answer may have changed.
+// look reads the state of a wait from the machine, and delivers the reply if
+// the wait is over. It may be called at any time, and must be called whenever
+// the state may have changed.
 func (ws *waits) look(origin uint64) {
 	ws.mu.Lock()
 	w := ws.live[origin]
@@ -107,7 +114,8 @@ func (ws *waits) look(origin uint64) {
 	ws.mu.Unlock()
 }
 
-// takeServed decodes a served frame and ends the wait that it is about.
+// takeServed decodes a frame with a reply from the leader, and ends the wait
+// that it belongs to.
 func (ws *waits) takeServed(payload []byte) error {
 	origin, k := binary.Uvarint(payload)
 	pos, k2 := binary.Uvarint(payload[max(k, 0):])
@@ -122,13 +130,13 @@ func (ws *waits) takeServed(payload []byte) error {
 	case w.pos == fsm.Pos(pos):
 		delete(ws.live, origin)
 		w.out <- bytes.Clone(payload[k+k2:])
-	case w.pos == 0: // the answer that gives it its name is on its way
+	case w.pos == 0: // the reply that gives the wait its position is on its way
 		w.early, w.earlyPos = bytes.Clone(payload[k+k2:]), fsm.Pos(pos)
 	}
 	return nil
 }
 
-// woken is called by the machine for every entry, in order.
+// woken is called by the machine for every entry, in log order.
 func (ws *waits) woken(list []fsm.Woken) {
 	for i := range list {
 		if list[i].Session == ws.id {
@@ -137,7 +145,7 @@ func (ws *waits) woken(list []fsm.Woken) {
 	}
 }
 
-// restored is called when a snapshot has taken the place of the state.
+// restored is called when a snapshot has replaced the state.
 func (ws *waits) restored() {
 	ws.mu.Lock()
 	origins := make([]uint64, 0, len(ws.live))
@@ -150,14 +158,16 @@ func (ws *waits) restored() {
 	}
 }
 
-// Replies that have arrived may stay in the machine for keepSweeps sweeps, or
-// until there are keepArrived of them: one group forgets them all.
+// Waiters whose replies have arrived may remain in the machine for keepSweeps
+// sweeps, or until there are keepArrived of them. One group then removes them
+// all.
 const (
 	keepSweeps  = 10
 	keepArrived = 128
 )
 
-// sweep forgets the waiters of which nobody here knows.
+// sweep removes the waiters for which no connection of this node waits. It does
+// nothing while an earlier group of its own is in flight.
 func (ws *waits) sweep() {
 	if ws.forget != nil {
 		select {
@@ -175,7 +185,9 @@ func (ws *waits) sweep() {
 	}
 	args := [][]byte{[]byte(fsm.WaitedCommand)}
 	ws.mu.Lock()
-	for _, n := range names { // looked up before live: a wait begins there first
+	// Read the machine before live: a wait is registered in live first, so a
+	// new waiter is not mistaken for an abandoned one.
+	for _, n := range names {
 		if w := ws.live[n.Origin]; w == nil || w.pos != 0 && w.pos != n.Pos {
 			args = append(args, decimal(n.Origin), decimal(uint64(n.Pos)))
 		}
@@ -186,14 +198,16 @@ func (ws *waits) sweep() {
 	if arrived := len(args) / 2; arrived == 0 || !urgent && arrived < keepArrived && ws.sweeps%keepSweeps != 0 {
 		return
 	}
-	ws.forget = ws.gateway.command(ws.machine.table, args)
+	ws.forget = ws.forwarder.command(ws.machine.table, args)
 }
 
-// Block runs a group whose only operation is a blocking command of connection
-// origin. If the reply is one that fsm.Waiting reads, the command waits: then the
-// connection must hear from Waited, or call Unblock or Abandon, before it goes on.
-// If not, it is as with Do. If own is set, the reply comes from Waited when this node
-// has applied the entry that served the command, so that ToldOwn waits for the events
+// Block executes a group whose only operation is a blocking command of
+// connection origin. If fsm.Waiting accepts the reply, the command waits, and
+// the connection must receive from Waited, or call Unblock or Abandon, before
+// it continues. Any other reply is the final one, as with Do.
+//
+// If own is set, the reply arrives from Waited only after this node has applied
+// the entry that served the command, so that OwnEventsDelivered waits for the events
 // of that entry too.
 func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	ws := s.node.waits
@@ -201,7 +215,8 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	reply, err := s.Do(g, false, nil)
 	pos, _, waiting := fsm.Waiting(reply)
 	if err != nil || !waiting {
-		ws.end(origin, w, err != nil) // if the outcome is unknown, sweep finds what it left
+		// if the outcome is unknown, sweep removes a waiter that was left
+		ws.end(origin, w, err != nil)
 		return reply, err
 	}
 	s.wait, s.origin = w, origin
@@ -209,14 +224,16 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	return reply, nil
 }
 
-// Waited returns a channel on which the reply comes when the present wait is
-// served, or nil when the cluster no longer knows of it: the command must then be
-// run again. That happens to a node that had no way to the leader for too long.
+// Waited returns a channel that receives the reply when the present wait is
+// served. It receives nil when the cluster no longer has the waiter, because
+// this node was not connected to the leader for too long. The command must then
+// be executed again.
 func (s *Session) Waited() <-chan []byte { return s.wait.out }
 
-// Unblock ends the present wait. The reply is not nil if it had been served. The
-// outcome of an error is always unknown: that the end of the wait was not executed
-// says nothing of the blocking command, which may have been served before.
+// Unblock ends the present wait. The reply is not nil if the wait had been
+// served. The outcome of an error is always unknown: the blocking command may
+// have been served before, even if the command that ends the wait was not
+// executed.
 func (s *Session) Unblock() ([]byte, error) {
 	w, ws := s.wait, s.node.waits
 	left := true
@@ -236,36 +253,34 @@ func (s *Session) Unblock() ([]byte, error) {
 		}
 	}
 	select {
-	case reply := <-w.out: // served, and forgotten since
+	case reply := <-w.out: // the wait was served and then removed
 		return reply, nil
 	default:
 	}
 	if err != nil { // sweep ends the wait when there is a leader
-		if seeded.On(seeded.UnblockRefused) {
-			return nil, err
-		}
 		return nil, Unknown(err)
 	}
 	return nil, nil
 }
 
-// Abandon ends the present wait of a client that has gone, without waiting for
-// the outcome.
+// Abandon ends the present wait of a client that has disconnected. It does not
+// wait for the outcome.
 func (s *Session) Abandon() {
 	ws := s.node.waits
 	ws.end(s.origin, s.wait, true)
-	ws.gateway.command(ws.machine.table, [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))})
+	ws.forwarder.command(ws.machine.table, [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))})
 }
 
-// command sends internal commands and returns without waiting for their answer,
-// which the call's done tells of. They are lost when there is no leader.
-func (g *gateway) command(table *fsm.Table, cmds ...[][]byte) *call {
+// command submits internal commands and returns without waiting for their
+// replies. The call's done channel receives a value when the replies have
+// arrived. The commands are lost if there is no leader.
+func (fw *forwarder) command(table *fsm.Table, cmds ...[][]byte) *call {
 	var group fsm.Group
 	group.Reset(2, 0)
 	for _, args := range cmds {
 		group.Command(table.Find(args[0]), 0, args)
 	}
-	c := &call{gateway: g, body: group.Bytes(), done: make(chan struct{}, 1)}
-	g.write(c)
+	c := &call{forwarder: fw, body: group.Bytes(), done: make(chan struct{}, 1)}
+	fw.write(c)
 	return c
 }

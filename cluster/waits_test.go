@@ -40,7 +40,7 @@ func (w *waiter) block(t testing.TB, args ...string) (reply string, waits bool) 
 	return string(out), waits
 }
 
-// begin sends a blocking command that finds nothing.
+// begin sends a blocking command that has to wait.
 func (w *waiter) begin(t testing.TB, args ...string) {
 	t.Helper()
 	if reply, waits := w.block(t, args...); !waits {
@@ -48,12 +48,19 @@ func (w *waiter) begin(t testing.TB, args ...string) {
 	}
 }
 
-// element waits for the answer to BLPOP of one key and returns the element. A
-// waiter that the cluster has forgotten is let wait again.
+// element waits for the answer to BLPOP of one key and returns the element. If
+// the cluster has forgotten the wait, element sends the command again.
 func (w *waiter) element(t testing.TB, key string) string {
 	t.Helper()
+	late := time.After(waitLimit)
 	for {
-		reply := string(<-w.s.Waited())
+		var reply string
+		select {
+		case got := <-w.s.Waited():
+			reply = string(got)
+		case <-late:
+			t.Fatalf("BLPOP %s was not served within %v", key, waitLimit)
+		}
 		if reply == "" {
 			var waits bool
 			if reply, waits = w.block(t, "blpop", key, "0"); waits {
@@ -69,7 +76,7 @@ func (w *waiter) element(t testing.TB, key string) string {
 	}
 }
 
-// The order is one for all nodes.
+// TestWaits_Fair checks that the order of waiters is the same for all nodes.
 func TestWaits_Fair(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -94,7 +101,7 @@ func TestWaits_Fair(t *testing.T) {
 	c.forgotten()
 }
 
-// forgotten waits until no machine holds a waiter.
+// forgotten waits until no machine stores a waiter.
 func (c *testCluster) forgotten() {
 	c.t.Helper()
 	for _, id := range c.ids() {
@@ -108,8 +115,9 @@ func (c *testCluster) forgotten() {
 	}
 }
 
-// The leader dies while clients of all nodes wait: those of the others get every
-// element that is pushed from then on, once and in the order in which they came.
+// TestWaits_LeaderDies: the leader dies while clients of all nodes wait. The
+// clients of the other nodes get every element that is pushed from then on,
+// once and in the order in which they came.
 func TestWaits_LeaderDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -140,14 +148,14 @@ func TestWaits_LeaderDies(t *testing.T) {
 	c.forgotten()
 }
 
-// readNext are the arguments by which a consumer of group g waits for an entry of
-// stream s.
+// readNext returns the arguments with which a consumer of group g waits for an
+// entry of stream s.
 func readNext(consumer string) []string {
 	return []string{"xreadgroup", "group", "g", consumer, "count", "1", "block", "0", "streams", "s", ">"}
 }
 
-// entry waits for the answer to readNext and returns the entry's ID. A waiter that
-// the cluster has forgotten is let wait again.
+// entry waits for the answer to readNext and returns the entry's ID. If the
+// cluster has forgotten the wait, entry sends the command again.
 func (w *waiter) entry(t testing.TB, consumer string) string {
 	t.Helper()
 	for {
@@ -167,9 +175,10 @@ func (w *waiter) entry(t testing.TB, consumer string) string {
 	}
 }
 
-// The leader dies while consumers of a group wait on all nodes: those of the others
-// get every entry that is added from then on, once and in the order in which they
-// came, and it is pending for them.
+// TestWaits_GroupLeaderDies: the leader dies while consumers of a group wait on
+// all nodes. The consumers on the other nodes get every entry that is added
+// from then on, once and in the order in which they came. The entry is pending
+// for them.
 func TestWaits_GroupLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -207,7 +216,8 @@ func TestWaits_GroupLeaderDies(t *testing.T) {
 	c.forgotten()
 }
 
-// The stream goes away while its leader does: the consumers are told.
+// TestWaits_GroupGone: the stream is deleted while the leader dies. The
+// consumers get an error.
 func TestWaits_GroupGone(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -225,8 +235,8 @@ func TestWaits_GroupGone(t *testing.T) {
 	c.forgotten()
 }
 
-// A follower dies: its waiters hold the others up for a while and then no more,
-// and nothing is given to them.
+// TestWaits_FollowerDies: a follower dies. Its waiters delay the others for a
+// while and then no more, and get no elements.
 func TestWaits_FollowerDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -236,11 +246,14 @@ func TestWaits_FollowerDies(t *testing.T) {
 	w := c.waiter(rest[0], 1)
 	w.begin(t, "blpop", "q", "0")
 	c.crash(dead)
+	// The leader has applied both waits. Another node may not have received
+	// them yet.
+	leader := c.leader(rest...)
 	eventually(t, "the dead node's waiter to be held, or gone", func() bool {
 		served := false
-		c.node(rest[1]).View(func(m *fsm.Machine) {
+		c.node(leader).View(func(m *fsm.Machine) {
 			for _, s := range m.WaitSessions() {
-				served = served || strings.HasPrefix(s.ID.NodeID, dead+"@") && !s.Held
+				served = served || strings.HasPrefix(s.ID.NodeID, dead+"@") && !s.Suspended
 			}
 		})
 		return !served
@@ -252,8 +265,8 @@ func TestWaits_FollowerDies(t *testing.T) {
 	c.forgotten()
 }
 
-// A node that was cut off lets its clients wait again, or gives them what they
-// were served meanwhile.
+// TestWaits_CutOff: a node that was cut off sends its clients' commands again,
+// or gives the clients what they were served meanwhile.
 func TestWaits_CutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -286,7 +299,8 @@ func TestWaits_CutOff(t *testing.T) {
 	c.forgotten()
 }
 
-// A node gets a snapshot in place of the entry that served its client.
+// TestWaits_Snapshot: a node gets a snapshot in place of the entry that served
+// its client.
 func TestWaits_Snapshot(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.WaiterGrace = time.Hour; o.LeaderWait = time.Hour })
@@ -312,8 +326,8 @@ func TestWaits_Snapshot(t *testing.T) {
 	}
 }
 
-// Ending a wait and serving it at the same time: the element is either given or
-// still there.
+// TestWaits_Unblock ends a wait and serves it at the same time. The element is
+// either given to the client or still in the list.
 func TestWaits_Unblock(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -345,7 +359,7 @@ func TestWaits_Unblock(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 100 were served first", given)
-	// A client that goes takes nothing with it.
+	// A client that disconnects takes no element.
 	w.begin(t, "blpop", "q", "0")
 	w.s.Abandon()
 	c.forgotten()
@@ -353,12 +367,14 @@ func TestWaits_Unblock(t *testing.T) {
 	cl.want(t, ":1\r\n", "llen", "q")
 }
 
-// A node was cut off, and an element was given to its client before the leader
-// noticed. The element stays for it, for however long, while those of its clients
-// that were not served lose their places.
+// TestWaits_ServedWhileCutOff: a node was cut off, and an element was given to
+// its client before the leader noticed. The element stays reserved for the
+// client without a time limit, while clients of the node that were not served
+// lose their positions.
 func TestWaits_ServedWhileCutOff(t *testing.T) {
 	t.Parallel()
-	// The leader notices after 3/5 of LeaderWait: not before the element is pushed.
+	// The leader notices after 3/5 of LeaderWait, which is after the element is
+	// pushed.
 	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.LeaderWait = slowdown * 8 * time.Second })
 	c.mended()
 	cut := c.others(c.leader())[0]
@@ -376,7 +392,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })
 		return left == 0
 	})
-	// The leader has nothing more to say of the node.
+	// The leader reports nothing more about the node.
 	said := c.log.count("hold=end")
 	for i := range 300 { // and more than a snapshot leaves in the log
 		cl.want(t, ok, "set", "k", strconv.Itoa(i))
@@ -396,7 +412,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 		if want := "*2\r\n$1\r\nq\r\n" + bulk("one"); string(reply) != want {
 			t.Errorf("got %q, want %q", reply, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("the client of a living node gets nothing")
 	}
 	if reply := <-open.s.Waited(); reply != nil {
@@ -405,12 +421,13 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 	c.forgotten()
 }
 
-// What was served to a node that is no member any more is forgotten.
+// TestWaits_ServedToRemoved checks that what was served to a node that is no
+// longer a member is forgotten.
 func TestWaits_ServedToRemoved(t *testing.T) {
 	t.Parallel()
 	const grace = 20 * time.Millisecond
 	c, gone, cl := servedAndGone(t, grace)
-	during(dropGraces * grace) // of a member it stays
+	during(dropGraces * grace) // what was served to a member stays
 	if kept(cl) != 1 {
 		t.Error("the reply is forgotten although its node is a member")
 	}
@@ -418,8 +435,9 @@ func TestWaits_ServedToRemoved(t *testing.T) {
 	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })
 }
 
-// What was served to a node that has lost its data, and is a member again without
-// them, is forgotten as well.
+// TestWaits_ServedToReplaced checks that what was served to a node is also
+// forgotten if the node has lost its data and has become a member again without
+// them.
 func TestWaits_ServedToReplaced(t *testing.T) {
 	t.Parallel()
 	c, gone, cl := servedAndGone(t, 50*time.Millisecond)
@@ -434,8 +452,8 @@ func TestWaits_ServedToReplaced(t *testing.T) {
 	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })
 }
 
-// servedAndGone makes a cluster that keeps a reply for a client of a node that has
-// died, and returns that node and a client of the leader.
+// servedAndGone makes a cluster that keeps a reply for a client of a node that
+// has died. It returns that node and a client of the leader.
 func servedAndGone(t *testing.T, grace time.Duration) (c *testCluster, gone string, cl *client) {
 	t.Helper()
 	c = start(t, 3, func(o *cluster.Options) { o.WaiterGrace, o.LeaderWait = grace, slowdown*time.Minute })
@@ -444,14 +462,14 @@ func servedAndGone(t *testing.T, grace time.Duration) (c *testCluster, gone stri
 	cl = c.client(c.leader())
 	c.waiter(gone, 1).begin(t, "blpop", "q", "0")
 	c.caughtUp()
-	c.isolate(gone) // or it would say that it has the reply
+	c.isolate(gone) // otherwise it would acknowledge the reply
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
 	cl.want(t, ":0\r\n", "llen", "q")
 	c.crash(gone)
 	return c, gone, cl
 }
 
-// kept is the number of served replies that a node keeps.
+// kept returns the number of served replies that a node keeps.
 func kept(cl *client) (n int) {
 	cl.node.View(func(m *fsm.Machine) {
 		for _, s := range m.WaitSessions() {
@@ -473,10 +491,11 @@ func (c *testCluster) remove(id string) {
 	})
 }
 
-// dropGraces is that of package cluster, and some more.
+// dropGraces is larger than the constant of package cluster.
 const dropGraces = 100
 
-// mended waits until nodes, all if none are given, go by fsm.FeatureMend.
+// mended waits until all given nodes use fsm.FeatureMend. Without arguments it
+// waits for all nodes.
 func (c *testCluster) mended(ids ...string) {
 	c.t.Helper()
 	if len(ids) == 0 {
@@ -491,8 +510,9 @@ func (c *testCluster) mended(ids ...string) {
 	}
 }
 
-// A wait that ends while its node is cut off: an element was given to it, so nobody
-// may be told that the command was not executed.
+// TestWaits_UnblockWithoutLeader: a wait ends while its node is cut off. An
+// element was given to the client, so the reply must not say that the command
+// was not executed.
 func TestWaits_UnblockWithoutLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -512,8 +532,9 @@ func TestWaits_UnblockWithoutLeader(t *testing.T) {
 	c.forgotten()
 }
 
-// The leader tells the node: a waiter does not wait for raft to tell its follower
-// that the entry is committed.
+// TestWaits_Prompt checks that the leader sends a result to the node itself. A
+// waiter does not wait until raft informs the follower that the entry is
+// committed.
 func TestWaits_Prompt(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })

@@ -1,90 +1,103 @@
 // Package failpoint names places in the program between two effects that a test
-// wants to see apart: a write and its fsync, a reply that is there and one that is
-// sent. A process that was armed for one of them ends there, by SIGKILL. The points
-// are in the program that is shipped, so that this is what is tested; they are armed
-// by a hidden flag of serve only (--test-kill-at), and do nothing else.
+// must separate, such as a write and its fsync, or the arrival of a reply and
+// its delivery. A process in which a test has armed a failpoint kills itself
+// there with SIGKILL. The failpoints are part of the released program, so that
+// tests run the released program. Only a hidden flag of serve (--test-kill-at)
+// arms them; otherwise they do nothing.
 package failpoint
 
-// The points, in cluster/storage.
+// The failpoints in cluster/storage. The comments describe the state when the
+// process ends.
 const (
-	// AppendTorn: half of an append is in the file of the log (wal).
+	// AppendTorn: half of an append is in the log file (wal).
 	AppendTorn = "append-torn"
-	// AppendWritten: an append is in the file of the log, and not synced (wal).
+	// AppendWritten: an append is in the log file and not synced (wal).
 	AppendWritten = "append-written"
-	// AppendSynced: an append is durable, and nobody has been told.
+	// AppendSynced: an append is durable and has not been acknowledged.
 	AppendSynced = "append-synced"
-	// TermWritten: a new term is durable, and nothing has been done in it: no vote, no
-	// entry.
+	// TermWritten: a new term is durable, and the node has neither voted nor
+	// written an entry in it.
 	TermWritten = "term-written"
-	// VoteUnwritten: a vote is decided on and not written. A candidate may have asked
-	// others for theirs by now.
+	// VoteUnwritten: a vote is decided and not written. A candidate may have
+	// asked others for their votes already.
 	VoteUnwritten = "vote-unwritten"
-	// VoteWritten: a vote is durable, and nobody has been told.
+	// VoteWritten: a vote is durable and has not been answered.
 	VoteWritten = "vote-written"
-	// FileUnnamed: the next identity, or the first acked file, is durable under its
-	// temporary name.
+	// FileUnnamed: the next identity, or the first acked file, is durable under
+	// its temporary name.
 	FileUnnamed = "file-unnamed"
 	// SnapshotTorn: a part of a snapshot is in its file.
 	SnapshotTorn = "snapshot-torn"
-	// SnapshotNamed: a snapshot is durable under its name, and the log not cut.
+	// SnapshotNamed: a snapshot is durable under its name, and the log is not
+	// truncated.
 	SnapshotNamed = "snapshot-named"
-	// InstallUncut: a snapshot from the leader has taken the machine's place, and the
-	// log that it replaces is still there.
+	// InstallUncut: a snapshot from the leader has replaced the state, and the
+	// log that it replaces still exists.
 	InstallUncut = "install-uncut"
-	// SuffixUncut: the end of the log, which the leader does not have, is no longer
-	// counted as acknowledged, and not deleted.
+	// SuffixUncut: the end of the log, which the leader does not have, no
+	// longer counts as acknowledged, and is not deleted.
 	SuffixUncut = "suffix-uncut"
-	// SegmentUnlisted: the file of a new segment is made, and the list does not name it
-	// (wal).
+	// SegmentUnlisted: the file of a new segment exists, and the list does not
+	// name it (wal).
 	SegmentUnlisted = "segment-unlisted"
-	// SegmentUndeleted: the list does not name old segments any more, and the file of
-	// one is about to be deleted (wal). The second time is in the middle of a deletion.
+	// SegmentUndeleted: the list no longer names old segments, and the file of
+	// one of them is about to be deleted (wal). The second time is in the
+	// middle of a deletion.
 	SegmentUndeleted = "segment-undeleted"
 )
 
-// The points, in cluster.
+// The failpoints in cluster.
 const (
-	// EntryProposed: a leader has given an entry with groups to raft; it can hardly be
-	// durable anywhere yet.
+	// EntryProposed: a leader has passed an entry with groups to raft. It is
+	// very unlikely to be durable on any node yet.
 	EntryProposed = "entry-proposed"
-	// EntryOpen: a leader has given an entry to the disk's goroutine and to those that
-	// send it; it is not written here, and may be sent.
+	// EntryOpen: a leader has passed an entry to the goroutine that writes to
+	// its disk and to those that send it. It is not written here, and may have
+	// been sent.
 	EntryOpen = "entry-open"
-	// EntryDurable: an entry is durable on the leader, and perhaps nowhere else.
+	// EntryDurable: an entry is durable on the leader, and perhaps on no other
+	// node.
 	EntryDurable = "entry-durable"
-	// EntryApplied: a leader has applied an entry with groups, and sent no reply.
+	// EntryApplied: a leader has applied an entry with groups and has sent no
+	// reply.
 	EntryApplied = "entry-applied"
-	// OfficeUnopened: a node has won an election and given raft its TermStart, which is
-	// not committed.
-	OfficeUnopened = "office-unopened"
-	// MemberProposed: a leader has given raft a change of the members, which is not
-	// committed.
+	// LeadershipUnopened: a node has won an election and has passed its
+	// TermStart to raft. It is not committed.
+	LeadershipUnopened = "leadership-unopened"
+	// MemberProposed: a leader has passed a change of the members to raft. It
+	// is not committed.
 	MemberProposed = "member-proposed"
-	// MemberChanged: a change of the members is committed, and nobody has been told.
+	// MemberChanged: a change of the members is committed and has not been
+	// reported.
 	MemberChanged = "member-changed"
-	// TransferBegun: a leader is about to tell the target of a transfer to stand for
-	// election, or has told it.
+	// TransferBegun: a leader is about to send TimeoutNow to the target of a
+	// transfer, or has sent it.
 	TransferBegun = "transfer-begun"
-	// GroupSent: a node has sent a group to the leader, and has no reply.
+	// GroupSent: a node has sent a group to the leader and has no reply.
 	GroupSent = "group-sent"
-	// ReplyReceived: a node has replies from the leader, and its clients do not.
+	// ReplyReceived: a node has received replies from the leader and has not
+	// sent them to its clients.
 	ReplyReceived = "reply-received"
-	// JoinNoted: a node has noted that it joins, and has not asked to be added.
+	// JoinNoted: a node has recorded that it joins, and has not asked to be
+	// added.
 	JoinNoted = "join-noted"
-	// JoinAnswered: a node has been added, and has not noted from where on.
+	// JoinAnswered: a node has been added, and has not recorded the log index
+	// of that change.
 	JoinAnswered = "join-answered"
-	// JoinedNoted: a node has noted from where on it is a member, and not started raft.
+	// JoinedNoted: a node has recorded the log index at which it became a
+	// member, and has not started raft.
 	JoinedNoted = "joined-noted"
-	// FormTold: the node that forms the cluster has told some of the others its id.
-	FormTold = "form-told"
+	// FormConfirmed: the node that forms the cluster has sent its id to some of
+	// the other nodes.
+	FormConfirmed = "form-confirmed"
 )
 
-// All lists the names of the points.
+// All returns the names of all failpoints.
 func All() []string {
 	return []string{
 		AppendTorn, AppendWritten, AppendSynced, TermWritten, VoteUnwritten, VoteWritten, FileUnnamed, SnapshotTorn, SnapshotNamed,
 		InstallUncut, SuffixUncut, SegmentUnlisted, SegmentUndeleted,
-		EntryProposed, EntryOpen, EntryDurable, EntryApplied, OfficeUnopened, MemberProposed, MemberChanged, TransferBegun, GroupSent, ReplyReceived,
-		JoinNoted, JoinAnswered, JoinedNoted, FormTold,
+		EntryProposed, EntryOpen, EntryDurable, EntryApplied, LeadershipUnopened, MemberProposed, MemberChanged, TransferBegun, GroupSent, ReplyReceived,
+		JoinNoted, JoinAnswered, JoinedNoted, FormConfirmed,
 	}
 }

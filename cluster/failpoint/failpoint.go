@@ -9,28 +9,29 @@ import (
 	"syscall"
 )
 
-// armed is the point at which the process is to end, nil for none.
+// armed is the failpoint at which the process ends, nil for none.
 var armed atomic.Pointer[trap]
 
-// trap is a point, and how often it may still be passed.
+// trap is an armed failpoint. left is how often the process still has to reach
+// it.
 type trap struct {
 	name  string
 	count int64
 	left  atomic.Int64
 }
 
-// Arm makes the process end at a point: "append-synced:3" when it comes to that
-// point for the third time, "append-synced" at the first.
+// Arm makes the process end at a failpoint: at "append-synced:3" when it
+// reaches that failpoint for the third time, at "append-synced" the first time.
 func Arm(spec string) error {
 	name, number, counted := strings.Cut(spec, ":")
 	if !slices.Contains(All(), name) {
-		return fmt.Errorf("no point is called %q; there are: %s", name, strings.Join(All(), ", "))
+		return fmt.Errorf("unknown failpoint %q; known failpoints: %s", name, strings.Join(All(), ", "))
 	}
 	t := &trap{name: name, count: 1}
 	if counted {
 		var err error
 		if t.count, err = strconv.ParseInt(number, 10, 64); err != nil || t.count < 1 {
-			return fmt.Errorf("%q is no number of times from 1 on", number)
+			return fmt.Errorf("invalid count %q: must be a number of at least 1", number)
 		}
 	}
 	t.left.Store(t.count)
@@ -38,23 +39,23 @@ func Arm(spec string) error {
 	return nil
 }
 
-// Hit is what stands at a point. It costs one atomic load while nothing is armed.
+// Hit marks a failpoint. It costs one atomic load while none is armed.
 func Hit(name string) {
 	if t := armed.Load(); t != nil {
 		t.pass(name, nothing)
 	}
 }
 
-// HitAfter is Hit for a point in the middle of something: if the process ends
-// here, it does last before.
+// HitAfter is like Hit, for a failpoint in the middle of an operation. It calls
+// last just before the process ends.
 func HitAfter(name string, last func()) {
 	if t := armed.Load(); t != nil {
 		t.pass(name, last)
 	}
 }
 
-// HitIf is Hit for a point that the process comes to only if so, which is not
-// asked while nothing is armed.
+// HitIf is like Hit, but it counts only if so returns true. It does not call so
+// while no failpoint is armed.
 func HitIf(so func() bool, name string) {
 	if t := armed.Load(); t != nil && so() {
 		t.pass(name, nothing)
@@ -70,18 +71,18 @@ func (t *trap) pass(name string, last func()) {
 	}
 }
 
-// Line is what a process prints to stderr just before it ends at a point that it
-// came to for the count-th time.
+// Line returns the line that a process prints to stderr just before it ends at
+// a failpoint that it has reached count times.
 func Line(name string, count int64) string {
 	return fmt.Sprintf("holdfast: killing itself at %s:%d", name, count)
 }
 
-// spring ends the process as kill -9 does: nothing that is deferred runs. It does
-// not return. Other goroutines go on until the kernel has stopped them, for some
-// microseconds.
+// spring ends the process as kill -9 does: deferred functions do not run. It
+// does not return. Other goroutines continue for some microseconds, until the
+// kernel has stopped them.
 func (t *trap) spring() {
-	// Past all buffers and locks. If it cannot be written, nobody is told, and the
-	// process ends all the same.
+	// Write directly, past all buffers and locks. If the write fails, the
+	// process ends nevertheless.
 	_, _ = syscall.Write(2, []byte(Line(t.name, t.count)+"\n"))
 	if err := syscall.Kill(syscall.Getpid(), syscall.SIGKILL); err != nil {
 		panic(fmt.Sprintf("failpoint: kill: %v", err))

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// victim is the variable that makes this program one that kills itself.
+// victim is the environment variable that makes the test program kill itself.
 const victim = "FAILPOINT_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -62,12 +62,12 @@ func TestHit_PassesOtherPoints(t *testing.T) {
 
 func TestArm_Refuses(t *testing.T) {
 	for spec, want := range map[string]string{
-		"":                 "there are: append-torn, append-written",
-		"append":           `no point is called "append"`,
-		"append-synced:":   `"" is no number of times`,
-		"append-synced:0":  `"0" is no number of times`,
-		"append-synced:-1": `"-1" is no number of times`,
-		"append-synced:x":  `"x" is no number of times`,
+		"":                 "known failpoints: append-torn, append-written",
+		"append":           `unknown failpoint "append"`,
+		"append-synced:":   `invalid count ""`,
+		"append-synced:0":  `invalid count "0"`,
+		"append-synced:-1": `invalid count "-1"`,
+		"append-synced:x":  `invalid count "x"`,
 	} {
 		if err := failpoint.Arm(spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", spec, err, want)

@@ -12,17 +12,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// acked is the file that says how far this node has acknowledged the log and
-// its stable store, as a lower bound. Without it a log that has lost its end
-// looks like a log that is shorter.
+// acked is the file that records a lower bound of how far this node has
+// acknowledged the log and its stable store. Without it, a log that has lost
+// its end cannot be told from a shorter log.
 //
-// It follows the log from a goroutine of its own, so that an append costs no
-// second fsync, and it is brought up to date at once where that is cheap or
-// needed: at Close, when a snapshot is completed, and before the log is cut back,
-// because the bound must never be above the truth.
+// A separate goroutine writes the file, so that an append does not need a
+// second fsync. The file is made exact at Close, when a snapshot is completed,
+// and before the log is truncated, because the bound must never exceed what is
+// on disk.
 //
-// Two slots are written in turn, each within one sector, so that a write cut short
-// leaves the other.
+// The two slots are written alternately. Each lies within one sector, so that a
+// torn write leaves the other slot intact.
 type acked struct {
 	f   *os.File
 	m   mark
@@ -33,22 +33,22 @@ type acked struct {
 	done chan struct{}
 
 	mu    sync.Mutex
-	note  note // what is to be on disk; guarded by mu
-	saved note // what is on disk, except that seq is of the last write; guarded by mu
+	note  note // what the file should contain; guarded by mu
+	saved note // what is on disk, except that seq is that of the last write; guarded by mu
 
-	io sync.Mutex // held while a slot is written; taken before mu
+	io sync.Mutex // held while a slot is written; acquired before mu
 }
 
 // note is the content of a slot.
 type note struct {
-	seq    uint64 // counts the writes; the higher slot counts
+	seq    uint64 // number of the write; the slot with the higher number is valid
 	index  uint64 // the log reached at least this index, unless a snapshot covers it
 	term   uint64 // term of that entry
 	stable uint64 // seq of the raft record in the stable store (stable.go)
 }
 
 const (
-	ackedSlot = 4096 // distance of the two slots
+	ackedSlot = 4096 // distance of the two slots in bytes
 	ackedLen  = 8 + 4*8 + 4
 )
 
@@ -73,7 +73,7 @@ func decodeNote(b []byte, m mark) (n note, ok bool) {
 	return n, true
 }
 
-// createAcked makes the file for a new directory.
+// createAcked creates the file in a new directory.
 func createAcked(dir string, m mark) error {
 	b := make([]byte, 2*ackedSlot)
 	copy(b, note{seq: 0}.encode(m))
@@ -84,7 +84,7 @@ func createAcked(dir string, m mark) error {
 	return nil
 }
 
-// openAcked reads the file. The goroutine is started by follow.
+// openAcked reads the file. It starts no goroutine; follow does.
 func openAcked(dir string, m mark, bad corrupter, g *guard, log hclog.Logger) (*acked, error) {
 	path := ackedPath(dir)
 	b, err := os.ReadFile(path)
@@ -116,7 +116,7 @@ func openAcked(dir string, m mark, bad corrupter, g *guard, log hclog.Logger) (*
 	return &acked{f: f, m: m, g: g, log: log, note: n, saved: n}, nil
 }
 
-// follow starts the goroutine that writes the file behind the log.
+// follow starts the goroutine that writes the file at the given interval.
 func (a *acked) follow(every time.Duration) {
 	a.quit, a.done = make(chan struct{}), make(chan struct{})
 	go func() {
@@ -136,34 +136,35 @@ func (a *acked) follow(every time.Duration) {
 	}()
 }
 
-// raise says that the log was acknowledged up to index.
+// raise records that the log was acknowledged up to index.
 func (a *acked) raise(index, term uint64) {
 	a.mu.Lock()
 	a.note.index, a.note.term = index, term
 	a.mu.Unlock()
 }
 
-// raiseStable says that the raft record seq is durable.
+// raiseStable records that the raft record seq is durable.
 func (a *acked) raiseStable(seq uint64) {
 	a.mu.Lock()
 	a.note.stable = seq
 	a.mu.Unlock()
 }
 
-// lower says that the log is about to end at index. When it returns nil, the
-// file does not claim more.
+// lower records that the log is about to end at index. When it returns nil, the
+// file claims no higher index. The caller must call it before it truncates the
+// log.
 func (a *acked) lower(index, term uint64) error {
 	a.mu.Lock()
 	if a.note.index > index {
 		a.note.index, a.note.term = index, term
 	}
 	a.mu.Unlock()
-	// A slot that is being written may still carry the old value, so its end is
-	// awaited even if nothing has to be written.
+	// A slot that is being written may still contain the old value. flush waits
+	// for that write even if it has nothing to write itself.
 	return a.flush()
 }
 
-// flush brings the file up to date. A failure is final.
+// flush makes the file exact. A failure is final.
 func (a *acked) flush() error {
 	a.io.Lock()
 	defer a.io.Unlock()
@@ -190,14 +191,14 @@ func (a *acked) flush() error {
 	return nil
 }
 
-// current returns the bound.
+// current returns the current bound, which the file may not contain yet.
 func (a *acked) current() note {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.note
 }
 
-// close ends the goroutine and closes the file. It does not write.
+// close stops the goroutine and closes the file. It does not flush.
 func (a *acked) close() error {
 	if a.quit != nil {
 		close(a.quit)

@@ -8,26 +8,29 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// aheadBytes is how much of a segment is zeroed at a time. More makes the fsync of
-// that append longer, less makes them more.
+// aheadBytes is how many bytes of a segment are zeroed at a time. A larger
+// value makes the fsync of that append longer; a smaller value makes such
+// appends more frequent.
 const aheadBytes = 256 << 10
 
-// zeros is only read.
+// zeros is never written to.
 var zeros [aheadBytes]byte
 
-// aheadFile is a segment that is written with zeros ahead of its appends. Its
-// blocks are allocated but were never written, and the file system has to note of
-// such a block that it has been, in its journal: that is a second write to the
-// disk within each fsync. Of a block that holds zeros already there is nothing to
-// note. (Databases use old log files again for the same reason: PostgreSQL's
-// min_wal_size, RocksDB's recycle_log_file_num. Those then hold old records; ours
-// holds what it held before.)
+// aheadFile is a segment file in which zeros are written ahead of the appends.
 //
-// What a crash leaves is read as without it: unwritten blocks are zeros as well.
+// The blocks of a new segment are allocated but were never written. When such a
+// block is written, the file system must record that in its journal, which
+// costs a second disk write within each fsync. A block that already contains
+// zeros needs no such record. (Databases reuse old log files for the same
+// reason: PostgreSQL's min_wal_size, RocksDB's recycle_log_file_num. Their
+// reused files contain old records; ours contain only zeros.)
+//
+// The content after a crash is read in the same way as without this file,
+// because blocks that were never written also read as zeros.
 type aheadFile struct {
 	types.WritableFile
-	size   int64 // of the file
-	zeroed int64 // what lies before is data or zeros
+	size   int64 // size of the file in bytes
+	zeroed int64 // everything before this offset is data or zeros
 }
 
 func newAheadFile(w types.WritableFile, dir, name string) (*aheadFile, error) {
@@ -38,9 +41,9 @@ func newAheadFile(w types.WritableFile, dir, name string) (*aheadFile, error) {
 	return &aheadFile{WritableFile: w, size: info.Size()}, nil
 }
 
-// WriteAt implements types.WritableFile. raft-wal writes a segment from its front
-// to its end, from one goroutine, and what is behind its last append has been
-// checked and is zeros (see tailScan).
+// WriteAt implements types.WritableFile. raft-wal writes a segment from its
+// start to its end, from one goroutine. The bytes behind its last append have
+// been checked and are zeros (see tailScan).
 func (f *aheadFile) WriteAt(b []byte, at int64) (int, error) {
 	n, err := f.WritableFile.WriteAt(b, at)
 	if err != nil {

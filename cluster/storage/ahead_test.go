@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// written is a file that notes where it was written to.
+// written is a file that records where it was written to.
 type written struct {
 	types.WritableFile
 	data   []byte
@@ -30,7 +30,7 @@ func (w *written) WriteAt(b []byte, at int64) (int, error) {
 
 func TestAhead(t *testing.T) {
 	const size = 3*aheadBytes + 1000
-	// Where nothing was written there is something else than zeros.
+	// Regions that were not written contain other bytes than zeros.
 	w := &written{data: bytes.Repeat([]byte{0xee}, size)}
 	f := &aheadFile{WritableFile: w, size: size}
 	var want []byte
@@ -54,7 +54,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// A segment whose zeros cannot be written is one that cannot be appended to.
+// TestAhead_Fails checks that a segment whose zeros cannot be written cannot be
+// appended to.
 func TestAhead_Fails(t *testing.T) {
 	broken := errors.New("broken")
 	f := &aheadFile{WritableFile: &written{data: make([]byte, 2*aheadBytes), err: broken}, size: 2 * aheadBytes}

@@ -45,7 +45,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen measures the full check at start of a log of 128 MiB.
+// BenchmarkOpen measures the full check of a log of 128 MiB at start.
 func BenchmarkOpen(b *testing.B) {
 	for _, kind := range kinds {
 		for _, mib := range []int{0, 128} {

@@ -12,17 +12,17 @@ import (
 )
 
 // checkBolt reads the pages of a bolt file that a transaction could reach and
-// checks that they fit together, before bolt maps the file.
+// checks that they are consistent. It must run before bolt maps the file.
 //
-// bolt trusts its pages: a damaged one makes it panic or read outside of the
-// mapping, which no caller can turn into an error, and a damaged count of keys
-// makes it forget keys in silence. When the newer of its two meta pages is
-// damaged it takes the older one, and the last transaction, which may be a
-// vote, never happened. So both have to be valid here. That refuses no
-// crash: the 80 bytes that count lie within one sector, which a disk writes
-// whole or not at all.
+// bolt trusts its pages. A damaged page makes it panic or read outside of the
+// mapping, which no caller can turn into an error. A damaged count of keys
+// makes it lose keys without an error. If the newer of its two meta pages is
+// damaged, bolt uses the older one, and the last transaction, which may contain
+// a vote, is lost. So checkBolt requires both meta pages to be valid. This
+// refuses no file after a crash: the 80 bytes that matter lie within one
+// sector, which a disk writes completely or not at all.
 //
-// The values are protected by our own checksums (kv.go, trailer.go).
+// Our own checksums protect the values (kv.go, trailer.go).
 func checkBolt(path string, bad corrupter) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -46,7 +46,7 @@ func checkBolt(path string, bad corrupter) error {
 	return nil
 }
 
-// boltDamage is what is wrong with a bolt file.
+// boltDamage describes the damage of a bolt file.
 type boltDamage string
 
 func (d boltDamage) Error() string { return string(d) }
@@ -121,8 +121,8 @@ func (c *boltFile) check() error {
 	if err := c.checkPage(root, nil, nil, true); err != nil {
 		return err
 	}
-	// raft-boltdb makes a bucket that is missing, and an empty one would take the
-	// place of one whose name is damaged.
+	// raft-boltdb creates a missing bucket, so an empty bucket would replace a
+	// bucket whose name is damaged.
 	if got := strings.Join(c.buckets, " "); got != "conf logs" {
 		return damagef("it holds the buckets %q instead of conf and logs", got)
 	}
@@ -160,12 +160,12 @@ func (c *boltFile) readMeta(id, pageSize uint64) (m boltMeta, err error) {
 	return m, nil
 }
 
-// boltPage is a page with its overflow.
+// boltPage is a page with its overflow pages.
 type boltPage struct {
 	id    uint64
 	flags uint16
 	count int
-	buf   []byte // from the header on
+	buf   []byte // starts with the header
 }
 
 func parseBoltPage(id uint64, b []byte) boltPage {
@@ -210,9 +210,9 @@ type boltEntry struct {
 	child    uint64
 }
 
-// entries returns the elements of a page. bolt writes the element headers, then
-// keys and values in the same order without holes, so that a change in any
-// count, position or size shows.
+// entries returns the elements of a page. bolt writes the headers of the
+// elements, and then the keys and values in the same order without gaps. So a
+// change of any count, position or size is detected.
 func (p boltPage) entries(pageSize int) ([]boltEntry, error) {
 	leaf := p.flags == boltLeafPage
 	if !leaf && p.flags != boltBranchPage {
@@ -250,16 +250,16 @@ func (p boltPage) entries(pageSize int) ([]boltEntry, error) {
 		out[i] = e
 	}
 	// bolt allocates exactly the pages that the elements need. A damaged
-	// overflow would hand pages in use to the free list.
+	// overflow count would add pages that are in use to the free list.
 	if pageSize > 0 && (at+pageSize-1)/pageSize*pageSize != len(p.buf) {
 		return nil, damagef("page %d does not fill its %d bytes", p.id, len(p.buf))
 	}
 	return out, nil
 }
 
-// checkPage checks a leaf or branch and everything below it. All keys have to
-// lie in [lo, hi), where nil stands for no bound. The entries of the root tree
-// are buckets, and no others are.
+// checkPage checks a leaf or branch and everything below it. All keys must lie
+// in [lo, hi); nil means no bound. The elements of the root tree, and only
+// those, must be buckets.
 func (c *boltFile) checkPage(p boltPage, lo, hi []byte, root bool) error {
 	pageSize := int(c.meta.pageSize)
 	if p.id == 0 {
@@ -302,8 +302,8 @@ func (c *boltFile) checkPage(p boltPage, lo, hi []byte, root bool) error {
 	return nil
 }
 
-// checkBucket checks the tree of a bucket, or the page that lies inline in the
-// value of a small one.
+// checkBucket checks the tree of a bucket, or the inline page in the value of a
+// small bucket.
 func (c *boltFile) checkBucket(in boltPage, val []byte) error {
 	if len(val) < 16 {
 		return damagef("a bucket of page %d is damaged", in.id)

@@ -11,7 +11,8 @@ import (
 
 func boltLogPath(dir string) string { return filepath.Join(dir, "log.db") }
 
-// boltLogMapBytes is mapped from the start: address space, not memory.
+// boltLogMapBytes is the size of the initial memory mapping. It takes address
+// space, not memory.
 const boltLogMapBytes = 1 << 30
 
 // boltLog is a raft-boltdb log.
@@ -23,8 +24,8 @@ type boltLog struct {
 // fileOf implements diskLog.
 func (b boltLog) fileOf(uint64) string { return b.path }
 
-// deleteStep implements diskLog. bolt has one writer at a time, so a deletion
-// in one piece would keep appends waiting for as long as it takes.
+// deleteStep implements diskLog. bolt has one writer at a time, so appends
+// would have to wait for the whole time of a large deletion.
 func (b boltLog) deleteStep() uint64 { return 1024 }
 
 func openBoltLog(path string, bad corrupter) (boltLog, error) {

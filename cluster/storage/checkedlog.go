@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// diskLog is the log store below a checkedLog.
+// diskLog is the log store on disk, below a checkedLog.
 type diskLog interface {
 	raft.LogStore
 	io.Closer
 
-	// fileOf returns the path of the file that holds index, for messages.
+	// fileOf returns the path of the file that contains index, for messages.
 	fileOf(index uint64) string
 
 	// deleteStep returns how many entries one DeleteRange may delete.
@@ -26,27 +26,28 @@ type diskLog interface {
 }
 
 // checkedLog is the raft.LogStore between the log cache and the disk. It adds a
-// trailer to every entry and checks it on every read, watches the time of
+// trailer to every entry and checks it on every read, limits the time of
 // writes, keeps failures, refuses gaps, and counts bytes.
 //
-// GetLog is safe for concurrent use; so are the writes, which it serialises.
+// All methods are safe for concurrent use. Writes are serialized.
 type checkedLog struct {
-	disk     diskLog
-	m        mark
-	bad      corrupter
-	g        *guard
-	dog      *watchdog
-	limit    time.Duration // of an append
-	acked    *acked
-	snapshot func() (index, term uint64) // newest snapshot, 0 if none
+	disk  diskLog
+	m     mark
+	bad   corrupter
+	g     *guard
+	dog   *watchdog
+	limit time.Duration // time limit of an append
+	acked *acked
+	// index and term of the newest snapshot, 0 if there is none
+	snapshot func() (index, term uint64)
 	observe  func(string, time.Duration, int)
 
-	write  sync.Mutex // serialises writes; taken before mu
+	write  sync.Mutex // serializes writes; acquired before mu
 	closed atomic.Bool
-	bytes  atomic.Int64 // span.bytes
+	bytes  atomic.Int64 // copy of span.bytes, readable without mu
 
 	mu   sync.RWMutex
-	span span // what is on disk; guarded by mu
+	span span // describes the entries on disk; guarded by mu
 }
 
 var (
@@ -54,19 +55,20 @@ var (
 	_ raft.MonotonicLogStore = (*checkedLog)(nil)
 )
 
-// IsMonotonic implements raft.MonotonicLogStore, for both kinds.
+// IsMonotonic implements raft.MonotonicLogStore. It returns true for both kinds
+// of log, so that the log never has a gap.
 //
-// hashicorp/raft 1.7.3 asks for it twice: after it has installed a snapshot from
-// the leader and after a user restore. With true it deletes the whole log. With
-// false it leaves old entries and later appends behind a gap, which raft-wal
-// refuses, and which raft-boltdb accepts but which nobody could tell from lost
-// entries at the next start. So there is never a gap here. It costs raft-boltdb
-// the deletion of a log that is bounded in bytes, in the course of a rare event.
+// hashicorp/raft 1.7.3 uses it after it has installed a snapshot from the
+// leader, and after a user restore. With true it deletes the whole log. With
+// false it keeps old entries and appends later ones behind a gap. raft-wal
+// refuses that. raft-boltdb accepts it, but then Open could not tell the gap
+// from lost entries. With raft-boltdb the price is that a log of bounded size
+// is deleted in a rare event.
 //
-// raft only logs an error of that deletion; here it is final. And raft does not
-// forget the last index that it had in memory (hashicorp/raft issue 697), so
-// that it might append behind entries that are gone: StoreLogs refuses that, and the
-// restart that follows reads the true last index.
+// raft only logs an error of that deletion; here the error is final. raft also
+// keeps the last index in memory after the deletion (hashicorp/raft issue 697),
+// so it might append behind entries that are gone. StoreLogs refuses that, and
+// after the restart that follows raft reads the true last index.
 func (c *checkedLog) IsMonotonic() bool { return true }
 
 // FirstIndex implements raft.LogStore.
@@ -89,12 +91,12 @@ func (c *checkedLog) holds(index uint64) bool {
 	return c.span.holds(index)
 }
 
-// GetLog implements raft.LogStore. It returns raft.ErrLogNotFound itself, not
-// wrapped, because raft compares with ==. Everything else that goes wrong with
-// an entry that the log holds is a *CorruptError and final.
+// GetLog implements raft.LogStore. It returns raft.ErrLogNotFound unwrapped,
+// because raft compares with ==. Any other failure to read an entry that the
+// log contains is a *CorruptError and is final.
 func (c *checkedLog) GetLog(index uint64, l *raft.Log) error {
-	// raft-wal's tail goes on to serve entries that were deleted from its
-	// front, so the answer must not be left to it.
+	// raft-wal's tail still serves entries that were deleted from its front, so
+	// check the range here.
 	if !c.holds(index) {
 		return raft.ErrLogNotFound
 	}
@@ -109,8 +111,8 @@ func (c *checkedLog) GetLog(index uint64, l *raft.Log) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	// The entry may have been deleted meanwhile, and raft-wal may have closed
-	// its file under the read.
+	// The entry may have been deleted during the read, and raft-wal may have
+	// closed its file.
 	if !c.holds(index) {
 		return raft.ErrLogNotFound
 	}
@@ -118,7 +120,8 @@ func (c *checkedLog) GetLog(index uint64, l *raft.Log) error {
 	return c.g.fail(c.bad.at(c.disk.fileOf(index), index, "%v", err))
 }
 
-// read reads an entry from disk. raft-wal's codec panics on a malformed number.
+// read reads an entry from disk. It recovers because raft-wal's codec panics on
+// a malformed number.
 func (c *checkedLog) read(index uint64, l *raft.Log) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -132,7 +135,8 @@ func (c *checkedLog) read(index uint64, l *raft.Log) (err error) {
 func (c *checkedLog) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. The entries are durable when it returns
-// nil. It does not change them. Any error is final: every later write returns it too.
+// nil. It does not modify them. Any error is final: every later write returns
+// it too.
 func (c *checkedLog) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -153,7 +157,7 @@ func (c *checkedLog) StoreLogs(logs []*raft.Log) error {
 	if err != nil {
 		return c.g.fail(fmt.Errorf("append to log: %w", err))
 	}
-	// A write that returns after the watchdog gave it up must not count.
+	// A write that returned after the watchdog had reported it does not count.
 	if err := c.g.err(); err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (c *checkedLog) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// writable returns the error that every write has to return, if any.
+// writable returns the error that every write must return, or nil.
 func (c *checkedLog) writable() error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -182,7 +186,7 @@ func (c *checkedLog) writable() error {
 	return c.g.err()
 }
 
-// checkOrder refuses what Open would call damage later.
+// checkOrder refuses entries that Open would later report as damage.
 func (c *checkedLog) checkOrder(logs []*raft.Log) error {
 	c.mu.RLock()
 	last, term := c.span.last(), c.span.lastTerm()
@@ -206,9 +210,9 @@ func (c *checkedLog) checkOrder(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore. The range has to cover the start of the
-// log (compaction), its end (a conflicting suffix) or all of it. Compaction must
-// leave no gap behind the newest snapshot.
+// DeleteRange implements raft.LogStore. The range must contain the start of the
+// log (compaction), its end (a conflicting suffix), or all of it. Compaction
+// must leave no gap behind the newest snapshot.
 func (c *checkedLog) DeleteRange(lo, hi uint64) error {
 	c.mu.RLock()
 	first, last := c.span.first, c.span.last()
@@ -230,8 +234,8 @@ func (c *checkedLog) DeleteRange(lo, hi uint64) error {
 	return c.deleteAll(hi)
 }
 
-// deleteFront deletes the entries up to hi, in steps between which appends
-// can go on.
+// deleteFront deletes the entries up to hi in steps, between which appends can
+// proceed.
 func (c *checkedLog) deleteFront(hi uint64) error {
 	for {
 		c.mu.RLock()
@@ -259,13 +263,13 @@ func (c *checkedLog) deleteAll(hi uint64) error {
 	return c.deleteFront(hi)
 }
 
-// deleteBack deletes the entries from lo on, the last ones first.
+// deleteBack deletes the entries from lo on, beginning with the last ones.
 func (c *checkedLog) deleteBack(lo uint64) error {
 	c.mu.RLock()
 	term := c.span.term(lo - 1)
 	c.mu.RUnlock()
-	// The bound has to be lowered first: after a crash in between, the log
-	// reaches further than the bound, which is no harm.
+	// Lower the bound first. After a crash in between, the log reaches further
+	// than the bound, which is harmless.
 	if err := c.acked.lower(lo-1, term); err != nil {
 		return err
 	}
@@ -287,14 +291,16 @@ func (c *checkedLog) deleteBack(lo uint64) error {
 	}
 }
 
-// deleteStep deletes lo..hi on disk and with drop in the span.
+// deleteStep deletes the entries lo..hi from the span, by means of drop, and
+// from the disk.
 func (c *checkedLog) deleteStep(lo, hi uint64, drop func(*span)) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	if err := c.writable(); err != nil {
 		return err
 	}
-	// Readers have to be told first: the files go while they read.
+	// Update the span first, so that readers that fail because a file was
+	// deleted find that the entry is gone.
 	c.mu.Lock()
 	drop(&c.span)
 	c.bytes.Store(c.span.bytes)
@@ -313,7 +319,8 @@ func (c *checkedLog) deleteStep(lo, hi uint64, drop func(*span)) error {
 	return c.g.err()
 }
 
-// checkEnds compares the ends of the log on disk with what they should be.
+// checkEnds compares the first and the last index on disk with the expected
+// ones.
 func (c *checkedLog) checkEnds(first, last uint64) error {
 	f, err := c.disk.FirstIndex()
 	if err != nil {

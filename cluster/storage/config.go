@@ -13,68 +13,72 @@ import (
 
 // The kinds of log store, for Config.LogKind.
 const (
-	LogKindWAL    = "wal"    // raft-wal: one write and one fsync an append
-	LogKindBoltDB = "boltdb" // raft-boltdb: two fdatasync an append
+	LogKindWAL    = "wal"    // raft-wal: one write and one fsync per append
+	LogKindBoltDB = "boltdb" // raft-boltdb: two fdatasync per append
 )
 
-// Config says where a node keeps its data and what happens when the disk fails.
+// Config configures the data directory of a node and the reaction to a failing
+// disk.
 type Config struct {
-	// Dir is the data directory. It is made (0700) if it is missing. Required.
+	// Dir is the data directory. Open creates it with mode 0700 if it is
+	// missing. Required.
 	Dir string
 
-	// NodeID is the id of the node that owns the directory. A directory made
-	// for one node does not open for another. Required.
+	// NodeID is the id of the node that owns the directory. A directory that
+	// was created for one node does not open for another. Required.
 	NodeID string
 
-	// LogKind is LogKindWAL (the default) or LogKindBoltDB. A directory made
-	// with one kind does not open with the other.
+	// LogKind is LogKindWAL (the default) or LogKindBoltDB. A directory that
+	// was created with one kind does not open with the other.
 	LogKind string
 
-	// SegmentBytes is the size of a raft-wal segment, allocated when the
-	// segment is made. It counts for new segments only. Default 64 MiB, at
-	// least 4 KiB, at most 1 GiB. Open reads one segment at a time into memory.
+	// SegmentBytes is the size of a raft-wal segment, which is allocated when
+	// the segment is created. A change affects only new segments. Default 64
+	// MiB, at least 4 KiB, at most 1 GiB. Open reads one segment at a time into
+	// memory.
 	SegmentBytes int
 
 	// StallAfter is how long an append or a write of term or vote may take
 	// before the watchdog calls Fatal. A deletion may take ten times as long.
-	// Default 3 s. It should be several election timeouts: a disk that pauses
-	// for less only costs the leadership.
+	// Default 3 s. It should be several election timeouts, so that a shorter
+	// pause of the disk costs only the leadership.
 	StallAfter time.Duration
 
-	// SnapshotRetain is how many snapshots are kept. Default 2.
+	// SnapshotRetain is the number of snapshots that are kept. Default 2.
 	SnapshotRetain int
 
-	// CacheEntries is how many of the latest log entries stay in memory for
-	// replication. It counts entries, and an entry can be 256 KiB. Default 128.
+	// CacheEntries is the number of the latest log entries that remain in
+	// memory for replication. An entry can have 256 KiB. Default 128.
 	CacheEntries int
 
-	// Logger is used for everything below this package. Default: none.
+	// Logger is used by this package and the stores below it. Default: none.
 	Logger hclog.Logger
 
-	// Fatal is called once, when the disk failed, stalled or returned
-	// something that was not written. It has to end the process at once, so
-	// that another node leads; it must not call back into Stores. It runs on
-	// the goroutine that noticed: for a stall that is the watchdog's, while the
-	// write still hangs. Default: print the error to standard error and exit
-	// with code 1.
+	// Fatal is called once, when the disk failed, stalled or returned something
+	// that was not written. It must end the process immediately, so that
+	// another node becomes leader, and it must not call Stores. It runs on the
+	// goroutine that detected the failure. For a stall this is the watchdog's
+	// goroutine, while the write is still blocked. Default: print the error to
+	// standard error and exit with code 1.
 	Fatal func(error)
 
-	// Observe, if set, is told about every finished append ("append") and
-	// every finished write of term, vote or segment list ("stable"): how long
-	// it took and how many payload bytes it wrote. It runs on the write path
-	// and must be quick.
+	// Observe, if set, is called after every append ("append") and after every
+	// write of term, vote or segment list ("stable"), with the duration and the
+	// number of payload bytes. It runs on the write path and must be quick.
 	Observe func(op string, d time.Duration, bytes int)
 
-	// SegmentFS is the file system that the segments of a raft-wal log are written
-	// to. Harnesses that cut the power put theirs in its place. Default: the
-	// system's.
+	// SegmentFS is the file system for the segments of a raft-wal log. Tests
+	// that simulate a loss of power replace it. Default: that of the operating
+	// system.
 	SegmentFS types.VFS
 
-	// noteEvery is how often the file acked follows the log. Tests set it.
+	// noteEvery is the interval at which the file acked follows the log. Tests
+	// set it.
 	noteEvery time.Duration
 }
 
-// withDefaults returns c with every field set, or says which one is wrong.
+// withDefaults returns c with every field set, or an error that names the
+// invalid field.
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("storage: Config.Dir is empty")

@@ -34,8 +34,8 @@ func frames(b []byte) []frame {
 	return fs
 }
 
-// damaged is a closed directory with several segments, whose acked file was
-// last written when the log ended at ackedTo, as after a crash.
+// damaged returns the config of a closed directory with several segments. Its
+// acked file was last written when the log ended at ackedTo, as after a crash.
 func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 	t.Helper()
 	s, cfg := newNode(t, kind)
@@ -51,8 +51,8 @@ func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 	return cfg
 }
 
-// TestWAL_Flip flips a byte in every region of every segment, with nothing
-// known about how far the log was acknowledged.
+// TestWAL_Flip flips a byte in every region of every segment. Nothing is known
+// about how far the log was acknowledged.
 func TestWAL_Flip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 160)
 	segs := segments(t, cfg.Dir)
@@ -85,8 +85,8 @@ func TestWAL_Flip(t *testing.T) {
 			if i < len(segs)-1 || o < prevCommit {
 				wantCorrupt(t, cfg, path)
 			} else {
-				// The last append: it cannot be told from a torn one, but nothing
-				// before it may be lost.
+				// A damaged last append cannot be distinguished from a torn
+				// one. Nothing before it may be lost.
 				img := cfg
 				img.Dir = image(t, cfg.Dir)
 				s, err := storage.Open(img)
@@ -111,7 +111,8 @@ func TestWAL_Flip(t *testing.T) {
 	wantLog(t, open(t, cfg), entries(1, 160, 200))
 }
 
-// TestWAL_FlipInLastAppend is caught when the end of the log is known.
+// TestWAL_FlipInLastAppend checks that such a flip is detected when the end of
+// the log is known.
 func TestWAL_FlipInLastAppend(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 40, 40)
 	path := segments(t, cfg.Dir)[0]
@@ -160,8 +161,8 @@ func TestWAL_Lost(t *testing.T) {
 	}
 }
 
-// TestWAL_LostTailUnnoted loses the end of the last segment with an acked file
-// that knows nothing. Only what a later append proves can be found.
+// TestWAL_LostTailUnnoted loses the end of the last segment while the acked
+// file records nothing. Open can detect only what a later append proves.
 func TestWAL_LostTailUnnoted(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 170)
 	segs := segments(t, cfg.Dir)
@@ -186,7 +187,7 @@ func truncate(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestWAL_SwappedSegments puts an older segment file in the place of a newer.
+// TestWAL_SwappedSegments replaces a newer segment file with an older one.
 func TestWAL_SwappedSegments(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 170)
 	segs := segments(t, cfg.Dir)
@@ -194,7 +195,8 @@ func TestWAL_SwappedSegments(t *testing.T) {
 	wantCorrupt(t, cfg, segs[1])
 }
 
-// TestLog_ForeignDirectory puts the log of one node into another's directory.
+// TestLog_ForeignDirectory puts the log of one node into the directory of
+// another.
 func TestLog_ForeignDirectory(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		a := damaged(t, kind, 30, 30)
@@ -208,7 +210,7 @@ func TestLog_ForeignDirectory(t *testing.T) {
 	})
 }
 
-// TestLog_RolledBack replaces only the log by an older copy of itself.
+// TestLog_RolledBack replaces only the log with an older copy of itself.
 func TestLog_RolledBack(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)
@@ -230,8 +232,8 @@ func TestLog_RolledBack(t *testing.T) {
 	})
 }
 
-// TestBolt_Flip flips bytes all over both bolt files. Either Open names the file,
-// or the byte did not count and nothing is lost.
+// TestBolt_Flip flips bytes all over both bolt files. Either Open names the
+// file, or the byte has no effect and nothing is lost.
 func TestBolt_Flip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindBoltDB, 60, 60)
 	for _, name := range []string{"log.db", "stable.db"} {
@@ -283,7 +285,7 @@ func TestBolt_Flip(t *testing.T) {
 	}
 }
 
-// TestBolt_MetaFlip damages each meta page where it counts.
+// TestBolt_MetaFlip damages each meta page in the fields that have an effect.
 func TestBolt_MetaFlip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindBoltDB, 10, 10)
 	for _, name := range []string{"log.db", "stable.db"} {
@@ -291,7 +293,7 @@ func TestBolt_MetaFlip(t *testing.T) {
 		for _, page := range []int{0, 4096} {
 			for o := page; o < page+80; o++ {
 				if o := o - page; o >= 10 && o < 16 {
-					continue // count and overflow mean nothing in a meta page
+					continue // count and overflow have no meaning in a meta page
 				}
 				back := flip(t, path, o)
 				wantCorrupt(t, cfg, path)
@@ -330,7 +332,7 @@ func newerMeta(b []byte) int64 {
 	return 4096
 }
 
-// TestStable_RolledBack replaces only stable.db by an older copy of itself.
+// TestStable_RolledBack replaces only stable.db with an older copy of itself.
 func TestStable_RolledBack(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)
@@ -364,7 +366,7 @@ func TestSmallFiles_Flip(t *testing.T) {
 			back := flip(t, path, o)
 			_, err := storage.Open(cfg)
 			var c *storage.CorruptError
-			// A changed format number may read as that of a newer release.
+			// A changed format number may equal the number of a newer release.
 			if !errors.Is(err, storage.ErrFormat) && (!errors.As(err, &c) || c.File != path) {
 				t.Fatalf("flip at %d: %v", o, err)
 			}

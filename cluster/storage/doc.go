@@ -1,11 +1,10 @@
-// Package storage owns the data directory of a node. It answers three
-// questions: what is on disk, is it whole, and how do we notice when the disk
-// fails.
+// Package storage owns the data directory of a node. It stores the data, checks
+// that the directory is complete and undamaged, and detects a failing disk.
 //
-// # What is on disk
+// # Files
 //
-//	LOCK          flock: one process a directory
-//	node.json     who owns the directory: node, instance, boot, cluster, log kind
+//	LOCK          flock: one process per directory
+//	node.json     owner of the directory: node, instance, boot, cluster, log kind
 //	acked         how far the log was acknowledged, as a lower bound
 //	stable.db     raft-boltdb: term and vote as one record, raft-wal's segment list
 //	wal/*.wal     the log as raft-wal segments   (Config.LogKind "wal")
@@ -13,60 +12,67 @@
 //	snapshots/    raft.FileSnapshotStore, with a seal.json beside each meta.json
 //
 // The log, the stable store and the snapshot store are raft-wal, raft-boltdb
-// and hashicorp/raft. What they leave open is fenced off around them, each in
-// one file that says why: no checksum on an entry (trailer.go, checkedlog.go), a bad
-// frame taken for a torn write (walscan.go), a segment that the list names but
-// that does not exist yet (walmeta.go), a sealed tail that can never be
-// appended to again (walopen.go), a vote written in two steps (stable.go),
-// pages without a checksum (boltcheck.go), a corrupt snapshot that is passed over in
-// silence (snapshots.go), a write that hangs (watchdog.go).
+// and hashicorp/raft. Where they do not guarantee something that Holdfast
+// needs, a wrapper does, in one file for each problem:
 //
-// # Is it whole
+//   - an entry has no checksum (trailer.go, checkedlog.go)
+//   - a damaged frame is treated as a torn write (walscan.go)
+//   - the segment list names a segment that does not exist yet (walmeta.go)
+//   - a sealed tail refuses all appends (walopen.go)
+//   - a vote is written in two steps (stable.go)
+//   - pages have no checksum (boltcheck.go)
+//   - a corrupt snapshot is skipped without an error (snapshots.go)
+//   - a write does not return (watchdog.go)
 //
-// Open first makes durable what it finds: an earlier process may have been killed
-// between a write and its fsync. Then it reads everything that it is going to rely on
-// before it changes anything, and refuses with a *CorruptError that names the file and the
-// remedy. Damage is never repaired by truncation: an entry that this node
-// acknowledged may be the one that made a majority.
+// # Checks at start
 //
-// One state is not damage: the last append, cut short by a crash before its
-// fsync returned. Nobody was told about it, so its remains are wiped. What
-// lies beyond the last whole batch is taken for such a torn append unless
-// one of these proves that it was acknowledged:
+// Open first syncs the files that it finds, because an earlier process may have
+// been killed between a write and its fsync. Then it reads everything that the
+// node will rely on, before it changes anything. If it finds damage, it fails
+// with a *CorruptError that names the file and the remedy. It never repairs
+// damage by truncation: an entry that this node acknowledged may be the one
+// that completed a majority.
 //
-//   - an entry of a later batch lies beyond it. Appends are serial, so a later
-//     batch exists only if the fsync of the one before had returned. Every
-//     entry carries the first index of its batch for this purpose.
-//   - the file acked says that the log reached further. It is written behind
-//     the append path, at most half a second late, and exactly at Close, when
-//     a snapshot is completed, and before the log is cut back.
-//   - the segment is sealed, the segment is shorter than it was made, or a
-//     file of the list is missing.
+// One state is not damage: the last append, torn by a crash before its fsync
+// returned. It was not acknowledged, so its remains are wiped. Everything
+// behind the last complete batch is treated as such a torn append, unless one
+// of these proves that it was acknowledged:
 //
-// What cannot be told apart: damage inside the very last batch, or the loss
-// of the last batches as a whole, when it happened within half a second after
-// they were written and the process did not live to note them. And a data
-// directory that was replaced as a whole by an older copy of itself is whole:
-// only the other nodes can notice, by Identity.Boot.
+//   - An entry of a later batch follows. Appends are serial, so a later batch
+//     exists only if the fsync of the batch before had returned. For this
+//     purpose every entry carries the first index of its batch.
+//   - The file acked says that the log reached further. It follows the appends
+//     by at most half a second. It is exact after Close, after a snapshot is
+//     completed, and before the log is truncated.
+//   - The segment is sealed, the segment is shorter than when it was created,
+//     or a file of the list is missing.
 //
-// # How do we notice
+// Open cannot detect two kinds of damage. The first is damage inside the very
+// last batch, or the loss of the last batches as a whole, if it happened within
+// half a second after they were written and the process did not live to record
+// them. The second is a data directory that was replaced as a whole by an older
+// copy of itself. Only the other nodes can detect that, by Identity.Boot.
 //
-// Every failure of a write to the log, to stable.db or to acked is final: the
+// # Failing disks
+//
+// Every failure of a write to the log, to stable.db or to acked is final. The
 // first error is kept, every later write returns it, and Config.Fatal is called
 // once. (A snapshot that fails is deleted and only reported to raft, which then
-// keeps the log that it would have replaced.) A failed fsync is never
-// retried, because the kernel may have dropped the pages and the retry would
-// succeed. A write that hangs is noticed by the watchdog goroutine, which calls
-// Config.Fatal while the write still hangs: hashicorp/raft goes on sending
-// heartbeats from other goroutines, so that a leader with a dead disk keeps
-// its office for ever (hashicorp/raft issues 503 and 666). A write that
-// returns after that is still answered with the error.
+// keeps the log that the snapshot would have replaced.) A failed fsync is never
+// retried, because the kernel may have dropped the pages, and the retry would
+// then succeed although the data is lost.
 //
-// # Duties of the caller
+// The watchdog goroutine detects a write that does not return, and calls
+// Config.Fatal while the write is still blocked. Without it a leader with a
+// dead disk would keep its leadership forever, because hashicorp/raft sends
+// heartbeats from other goroutines (hashicorp/raft issues 503 and 666). A write
+// that returns later still fails with the error.
 //
-// Config.Fatal ends the process. Close is called after raft has shut down.
-// Log entries start at index 1 or right behind the newest snapshot, without
-// gaps and with terms that do not fall, and no entry or snapshot carries a
-// term above the stored CurrentTerm: hashicorp/raft keeps all of this, and
-// Open relies on it.
+// # Requirements on the caller
+//
+// Config.Fatal must end the process. Close must be called after raft has shut
+// down. Log entries must start at index 1 or directly behind the newest
+// snapshot, without gaps and with terms that never decrease. No entry or
+// snapshot may have a term above the stored CurrentTerm. hashicorp/raft keeps
+// the rules about the log, and Open relies on them.
 package storage

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Errors of Open about a directory that is sound but not for this process.
+// Errors of Open for a directory that is undamaged but does not belong to this
+// process.
 var (
 	// ErrLocked is returned when another process has the data directory open.
 	ErrLocked = errors.New("data directory is in use by another process")
 
-	// ErrWrongNode is returned when the data directory belongs to another
-	// node id. A voter must not come back with the state of another.
+	// ErrWrongNode is returned when the data directory belongs to another node
+	// id. A voter must not return with the state of another voter.
 	ErrWrongNode = errors.New("data directory belongs to another node")
 
-	// ErrWrongLogKind is returned when the data directory was made with
+	// ErrWrongLogKind is returned when the data directory was created with
 	// another Config.LogKind.
 	ErrWrongLogKind = errors.New("data directory was made with another log store")
 
@@ -32,23 +33,23 @@ var (
 	// belongs to another cluster.
 	ErrWrongCluster = errors.New("data directory belongs to another cluster")
 
-	// ErrGap is returned for an append or a deletion that would leave a hole
-	// in the log, or between the newest snapshot and the log.
+	// ErrGap is returned for an append or a deletion that would leave a gap in
+	// the log, or between the newest snapshot and the log.
 	ErrGap = errors.New("log would have a gap")
 
 	// ErrTermOrder is returned for an append whose term is lower than that of
-	// the entry before it.
+	// the preceding entry.
 	ErrTermOrder = errors.New("log term would go back")
 )
 
-// CorruptError says that a file does not hold what was written and
-// acknowledged. The copy of the data that it is part of must not be used:
-// see Remedy.
+// CorruptError reports that a file does not contain what was written and
+// acknowledged. The data directory that contains the file must not be used. See
+// Remedy.
 type CorruptError struct {
 	File   string // path of the damaged or missing file
 	Index  uint64 // log index concerned, 0 if none
 	Reason string // what is wrong
-	Remedy string // what the operator has to do
+	Remedy string // what the operator must do
 }
 
 func (e *CorruptError) Error() string {
@@ -59,19 +60,19 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s is corrupt%s: %s. %s", e.File, at, e.Reason, e.Remedy)
 }
 
-// StallError says that a write has been running for longer than it may. It is
-// only ever given to Config.Fatal and to the writes after it.
+// StallError reports that a write has exceeded its time limit. It is passed to
+// Config.Fatal and returned by the writes that follow.
 type StallError struct {
 	Op    string        // "append", "stable" or "delete"
-	After time.Duration // how long the write had been running when it was noticed
+	After time.Duration // how long the write had been running when the watchdog detected it
 }
 
 func (e *StallError) Error() string {
 	return fmt.Sprintf("disk stalled: %s has been running for %v", e.Op, e.After)
 }
 
-// corrupter makes the CorruptErrors of one data directory, all with the same
-// remedy.
+// corrupter creates the CorruptErrors of one data directory. They all have the
+// same remedy.
 type corrupter struct {
 	dir    string
 	nodeID string

@@ -2,15 +2,15 @@ package storage
 
 import "time"
 
-// NoteEvery returns cfg with another pace of the acked file.
+// NoteEvery returns cfg with another interval for writing the acked file.
 func NoteEvery(cfg Config, d time.Duration) Config {
 	cfg.noteEvery = d
 	return cfg
 }
 
-// NoteNever returns cfg with the acked file written only where it is written
-// at once, so that a test decides what a crash leaves in it.
+// NoteNever returns cfg with a setting by which the acked file is written only
+// where it is written immediately. So a test decides what a crash leaves in it.
 func NoteNever(cfg Config) Config { return NoteEvery(cfg, time.Hour) }
 
-// FlushAcked brings the acked file up to date, as its goroutine does.
+// FlushAcked writes the acked file, as its goroutine does.
 func FlushAcked(s *Stores) error { return s.acked.flush() }

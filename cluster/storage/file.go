@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// castagnoli is the table of every CRC32C of this package.
+// castagnoli is the table for every CRC-32C checksum of this package.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// syncPath makes the names in a directory durable, or the content of a file.
+// syncPath syncs a file, or the names in a directory.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -23,7 +23,7 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// syncTree makes durable all files below dir, and their names.
+// syncTree syncs all files below dir, and their names.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -36,7 +36,8 @@ func syncTree(dir string) error {
 	})
 }
 
-// writeFile writes and fsyncs a file. The name is durable after syncPath of its directory.
+// writeFile writes and syncs a file. Its name becomes durable only when the
+// caller syncs the directory.
 func writeFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -49,8 +50,9 @@ func writeFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replaceFile writes a file so that after a crash it has either the old or the
-// new content, and durably the new one once replaceFile has returned.
+// replaceFile replaces a file atomically: after a crash the file has either the
+// old or the new content. When replaceFile has returned nil, the new content is
+// durable.
 func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := writeFile(tmp, data); err != nil {
@@ -63,7 +65,7 @@ func replaceFile(path string, data []byte) error {
 	return syncPath(filepath.Dir(path))
 }
 
-// exists reports whether there is anything at path.
+// exists reports whether a file or directory exists at path.
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -44,7 +44,7 @@ func (f *fatals) all() []error {
 	return append([]error(nil), f.errs...)
 }
 
-// config is that of a small node in dir. Fatal fails the test.
+// config returns the config of a small node in dir. Fatal fails the test.
 func config(t testing.TB, dir, kind string) storage.Config {
 	t.Helper()
 	return storage.NoteNever(storage.Config{
@@ -57,7 +57,7 @@ func config(t testing.TB, dir, kind string) storage.Config {
 	})
 }
 
-// open opens a data directory and closes it with the test.
+// open opens a data directory and closes it at the end of the test.
 func open(t testing.TB, cfg storage.Config) *storage.Stores {
 	t.Helper()
 	s, err := storage.Open(cfg)
@@ -96,7 +96,7 @@ func setTerm(t testing.TB, s *storage.Stores, term uint64) {
 	}
 }
 
-// entry is the entry of a log written in term 1, unless told otherwise.
+// entry returns a log entry of the given size, written in term 1.
 func entry(index uint64, size int) *raft.Log {
 	return &raft.Log{
 		Index: index, Term: 1, Type: raft.LogCommand,
@@ -271,7 +271,7 @@ func patch(t testing.TB, path string, off int64, b []byte) {
 	}
 }
 
-// flip changes one byte of a file and returns a function that puts it back.
+// flip changes one byte of a file and returns a function that restores it.
 func flip(t testing.TB, path string, off int) func() {
 	t.Helper()
 	b := readFile(t, path)[off]
@@ -290,7 +290,7 @@ func segments(t testing.TB, dir string) []string {
 }
 
 // wantCorrupt checks that Open refuses the directory with a message that names
-// the file and the remedy, and does so again.
+// the file and the remedy, and that a second Open does so again.
 func wantCorrupt(t testing.TB, cfg storage.Config, file string) {
 	t.Helper()
 	for range 2 {

@@ -15,15 +15,16 @@ import (
 // format is the version of the data directory that this release writes.
 const format = 1
 
-// Identity says whose data directory this is.
+// Identity describes the owner of a data directory.
 type Identity struct {
-	NodeID    string // Config.NodeID when the directory was made
-	Instance  string // 128 random bits in hex, made once with the directory
+	NodeID    string // Config.NodeID at the creation of the directory
+	Instance  string // 128 random bits in hex, fixed at the creation of the directory
 	ClusterID string // set once by SetClusterID, empty before
-	Joins     bool   // the cluster was there before: see SetClusterID
-	JoinIndex uint64 // see SetJoined; 0 for a node that was there when the cluster was formed
+	Joins     bool   // the node joined an existing cluster: see SetClusterID
+	// see SetJoined; 0 for a node that was a member when the cluster was formed
+	JoinIndex uint64
 	JoinTerm  uint64
-	Boot      uint64 // counts the successful Opens of this directory, from 1
+	Boot      uint64 // number of successful Opens of this directory, from 1
 	Format    int    // version of the layout of the directory
 }
 
@@ -39,14 +40,14 @@ type nodeFile struct {
 	Boot     uint64 `json:"boot"`
 	LogKind  string `json:"log"`
 
-	// Mark is the entry mark of this directory (see trailer.go), in hex.
+	// Mark is the entry mark of this directory in hex. See trailer.go.
 	Mark string `json:"mark"`
 
-	// Ready is set when all the files have been made. Before that, none of
-	// them can hold anything that was acknowledged.
+	// Ready is set when all files have been created. Before that, no file can
+	// contain anything that was acknowledged.
 	Ready bool `json:"ready"`
 
-	// CRC is the CRC32C of this file with CRC empty.
+	// CRC is the CRC-32C checksum of this file with CRC empty.
 	CRC string `json:"crc32c"`
 }
 
@@ -66,7 +67,7 @@ func newNodeFile(cfg Config) (nodeFile, error) {
 
 func nodePath(dir string) string { return filepath.Join(dir, "node.json") }
 
-// encode returns the only byte string that decodes to n.
+// encode returns the content of node.json. No other content decodes to n.
 func (n nodeFile) encode() ([]byte, error) {
 	n.CRC = ""
 	body, err := json.MarshalIndent(n, "", "  ")
@@ -104,8 +105,7 @@ func (n nodeFile) mark() (m mark, err error) {
 	return m, nil
 }
 
-// loadNode reads node.json. It returns found == false for a directory that was
-// never used.
+// loadNode reads node.json. found is false for a directory that was never used.
 func loadNode(dir string, bad corrupter) (n nodeFile, found bool, err error) {
 	path := nodePath(dir)
 	b, err := os.ReadFile(path)
@@ -130,8 +130,8 @@ func loadNode(dir string, bad corrupter) (n nodeFile, found bool, err error) {
 	if n.Format > format {
 		return n, false, fmt.Errorf("%w: %s has format %d, this release knows %d", ErrFormat, dir, n.Format, format)
 	}
-	// Comparing with what we would have written finds a change anywhere in the
-	// file, not only in the values.
+	// Compare with the bytes that save would write. This detects a change
+	// anywhere in the file, not only in the values.
 	want, err := n.encode()
 	if err != nil {
 		return n, false, fmt.Errorf("encode identity: %w", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fakeDisk is a diskLog in memory whose writes wait and fail as told.
+// fakeDisk is a diskLog in memory whose writes wait and fail on request.
 type fakeDisk struct {
 	*raft.InmemStore
 	appends atomic.Int64
@@ -48,8 +48,8 @@ func (d *fakeDisk) DeleteRange(lo, hi uint64) error {
 	return d.InmemStore.DeleteRange(lo, hi)
 }
 
-// fakeLog is a checkedLog over a fakeDisk. fatal receives what Config.Fatal
-// would.
+// fakeLog returns a checkedLog over a fakeDisk. fatal receives what
+// Config.Fatal would.
 func fakeLog(t *testing.T, d *fakeDisk, stallAfter time.Duration) (c *checkedLog, fatal chan error) {
 	t.Helper()
 	d.InmemStore = raft.NewInmemStore()
@@ -83,7 +83,7 @@ func TestWatchdog_StalledAppend(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { stored = c.StoreLog(&raft.Log{Index: 1, Term: 1}) })
 
-		err := <-fatal // while the write still hangs
+		err := <-fatal // while the write is still blocked
 		var stall *StallError
 		if !errors.As(err, &stall) || stall.Op != "append" {
 			t.Fatalf("Fatal got %v", err)
@@ -144,8 +144,8 @@ func TestWatchdog_Bounds(t *testing.T) {
 	}
 }
 
-// TestWatchdog_StoppedProcess does not blame the disk for a pause of the
-// process itself.
+// TestWatchdog_StoppedProcess checks that the watchdog does not blame the disk
+// for a pause of the process itself.
 func TestWatchdog_StoppedProcess(t *testing.T) {
 	w := &watchdog{interval: 100 * time.Millisecond, running: make(map[*watched]struct{})}
 	x := w.begin("append", time.Second)
@@ -201,7 +201,7 @@ func TestDeleteRange_ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// testConfig is a config whose Fatal sends on the channel.
+// testConfig returns a config whose Fatal sends on the channel.
 func testConfig(t *testing.T) (Config, chan error) {
 	t.Helper()
 	fatal := make(chan error, 10)
@@ -211,7 +211,7 @@ func testConfig(t *testing.T) (Config, chan error) {
 	}, fatal
 }
 
-// TestStable_ErrorIsFinal takes the file away from under bolt.
+// TestStable_ErrorIsFinal closes the file that bolt uses.
 func TestStable_ErrorIsFinal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -245,7 +245,7 @@ func TestStable_ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// TestAppend_FailsForReal closes the segment file under raft-wal.
+// TestAppend_FailsForReal closes the segment file that raft-wal uses.
 func TestAppend_FailsForReal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -261,7 +261,7 @@ func TestAppend_FailsForReal(t *testing.T) {
 	}
 }
 
-// TestRotation_ErrorIsFinal: raft-wal only logs that a rotation failed.
+// TestRotation_ErrorIsFinal: raft-wal itself only logs that a rotation failed.
 func TestRotation_ErrorIsFinal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -269,15 +269,17 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	// A directory in the place of the next segment cannot be replaced.
+	// Raft-wal cannot replace a directory at the path of the next segment.
 	next := filepath.Join(walDir(cfg.Dir), "00000000000000000002-0000000000000001.wal")
 	if err := os.MkdirAll(filepath.Join(next, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Data: make([]byte, 20<<10)}); err != nil {
-		t.Fatal(err)
+	// The append starts a rotation, which fails while the append returns or
+	// later.
+	first := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Data: make([]byte, 20<<10)})
+	if failure := <-fatal; first != nil && !errors.Is(first, failure) {
+		t.Fatalf("append: %v, want nil or the failure of the rotation: %v", first, failure)
 	}
-	<-fatal
 	if err := s.Log().StoreLog(&raft.Log{Index: 2, Term: 1}); err == nil {
 		t.Fatal("append after a failed rotation succeeded")
 	}
@@ -286,7 +288,7 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// TestOpen_CrashWhileNew finds every state that a crash in the first Open can
+// TestOpen_CrashWhileNew checks every state that a crash in the first Open can
 // leave behind node.json.
 func TestOpen_CrashWhileNew(t *testing.T) {
 	for _, kind := range []string{LogKindWAL, LogKindBoltDB} {
@@ -329,7 +331,7 @@ func TestOpen_CrashWhileNew(t *testing.T) {
 	}
 }
 
-// TestAcked_Follows checks that the file follows the log by itself.
+// TestAcked_Follows checks that the acked file follows the log by itself.
 func TestAcked_Follows(t *testing.T) {
 	cfg, _ := testConfig(t)
 	cfg.noteEvery = time.Millisecond
@@ -365,7 +367,7 @@ func TestAcked_Follows(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// Before a cut returns, the file must not claim what was cut.
+	// Before a deletion returns, the file must not claim what was deleted.
 	if err := s.Log().DeleteRange(11, 20); err != nil {
 		t.Fatal(err)
 	}

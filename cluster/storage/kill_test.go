@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// killedEnv makes the test binary the victim of TestKill: "kind dir".
+// killedEnv makes the test binary the process that TestKill kills. Its value is
+// "kind dir".
 const killedEnv = "HOLDFAST_STORAGE_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim writes for ever and says what has become durable.
+// victim writes without end and reports what has become durable.
 func victim(kind, dir string) error {
 	s, err := storage.Open(storage.NoteEvery(storage.Config{
 		Dir: dir, NodeID: "n1", LogKind: kind, SegmentBytes: 16 << 10,
@@ -84,7 +85,7 @@ func victim(kind, dir string) error {
 }
 
 // TestKill kills a writing process again and again. No crash may be taken for
-// damage, and nothing that the process called durable may be gone.
+// damage, and nothing that the process reported as durable may be missing.
 func TestKill(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		dir := t.TempDir()
@@ -112,7 +113,8 @@ func TestKill(t *testing.T) {
 					said["log"] = n
 				}
 				if lines == enough {
-					// What it says before the signal arrives counts too.
+					// What the process reports before the signal arrives counts
+					// too.
 					if err := cmd.Process.Kill(); err != nil {
 						t.Fatal(err)
 					}

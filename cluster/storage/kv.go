@@ -14,16 +14,17 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Keys of stable.db. Those of raft that are not part of the raft record (stable.go)
-// go below userPrefix, so that none can meet ours.
+// Keys of stable.db. Keys of raft that are not part of the raft record
+// (stable.go) have the prefix userPrefix, so that they cannot collide with
+// ours.
 const (
 	keyRaftRecord = "holdfast/raft"
 	keySegments   = "holdfast/segments"
 	userPrefix    = "raft/"
 )
 
-// kv is stable.db: a raft-boltdb store whose values carry a checksum, because
-// bolt protects only its two meta pages, and whose failures are final.
+// kv is stable.db, a raft-boltdb store. Its values carry a checksum, because
+// bolt protects only its two meta pages. Its failures are final.
 type kv struct {
 	store   *raftboltdb.BoltStore
 	path    string
@@ -33,34 +34,36 @@ type kv struct {
 	limit   time.Duration
 	observe func(string, time.Duration, int)
 
-	mu     sync.Mutex // serialises writes
+	mu     sync.Mutex // serializes writes
 	closed bool       // guarded by mu
 }
 
 func kvPath(dir string) string { return filepath.Join(dir, "stable.db") }
 
-// boltOptions returns how every bolt file is opened. Without a synced freelist
-// a commit writes two pages less (it is rebuilt at open), and the map freelist
-// keeps allocation quick in a file with many free pages. mapBytes is mapped from
-// the start, because remapping a grown file stops all readers.
+// boltOptions returns the options for every bolt file. Without a synced
+// freelist a commit writes two pages fewer; bolt rebuilds the list when it
+// opens the file. The map freelist keeps allocation fast in a file with many
+// free pages. mapBytes is the size of the initial memory mapping: remapping a
+// file that has grown blocks all readers.
 func boltOptions(mapBytes int) *bbolt.Options {
 	return &bbolt.Options{
-		Timeout:         time.Second, // LOCK is already ours; never wait for ever
+		Timeout:         time.Second, // this process already has LOCK; never wait forever
 		NoFreelistSync:  true,
 		FreelistType:    bbolt.FreelistMapType,
 		InitialMmapSize: mapBytes,
 	}
 }
 
-// openBolt opens a bolt file that exists, after checking its pages.
+// openBolt checks the pages of an existing bolt file and opens it.
 func openBolt(path string, mapBytes int, bad corrupter) (*raftboltdb.BoltStore, error) {
 	if err := checkBolt(path, bad); err != nil {
 		return nil, err
 	}
 	s, err := raftboltdb.New(raftboltdb.Options{
-		Path:                    path,
-		BoltOptions:             boltOptions(mapBytes),
-		MsgpackUseNewTimeFormat: true, // never change: see doc of that option
+		Path:        path,
+		BoltOptions: boltOptions(mapBytes),
+		// must not change: see the documentation of the option
+		MsgpackUseNewTimeFormat: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -68,8 +71,9 @@ func openBolt(path string, mapBytes int, bad corrupter) (*raftboltdb.BoltStore, 
 	return s, nil
 }
 
-// createBolt makes an empty bolt file under its final name only when it is
-// whole, because bolt does not survive a crash while it initialises a file.
+// createBolt creates an empty bolt file. The file gets its final name only when
+// it is complete, because bolt cannot open a file whose initialization a crash
+// interrupted.
 func createBolt(path string) error {
 	tmp := path + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
@@ -88,7 +92,7 @@ func createBolt(path string) error {
 	return syncPath(filepath.Dir(path))
 }
 
-// get returns the value of key and whether there is one.
+// get returns the value of key and whether the key exists.
 func (s *kv) get(key string) ([]byte, bool, error) {
 	b, err := s.store.Get([]byte(key))
 	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
@@ -104,7 +108,7 @@ func (s *kv) get(key string) ([]byte, bool, error) {
 	return b[:n:n], true, nil
 }
 
-// put sets key durably, in one bolt transaction.
+// put stores a value durably, in one bolt transaction. An error is final.
 func (s *kv) put(key string, val []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,13 +129,13 @@ func (s *kv) put(key string, val []byte) error {
 		return s.g.fail(fmt.Errorf("write %q to %s: %w", key, s.path, err))
 	}
 	if err := s.g.err(); err != nil {
-		return err // it came back after the watchdog had given it up
+		return err // the write returned after the watchdog had reported it
 	}
 	s.observe("stable", took, len(b))
 	return nil
 }
 
-// close closes the file. Writes after it return ErrClosed.
+// close closes the file. Later writes return ErrClosed.
 func (s *kv) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lockDir takes the directory for this process. The lock goes with the
-// process, however it ends. Closing the file frees it.
+// lockDir locks the directory for this process. The lock ends when the file is
+// closed or the process ends, in whatever way.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

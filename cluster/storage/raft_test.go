@@ -61,7 +61,7 @@ func (s linesSnapshot) Persist(sink raft.SnapshotSink) error {
 
 func (linesSnapshot) Release() {}
 
-// raftNode is a raft node over a data directory.
+// raftNode is a raft node on a data directory.
 type raftNode struct {
 	cfg    storage.Config
 	stores *storage.Stores
@@ -178,8 +178,8 @@ func TestRaft_Cluster(t *testing.T) {
 			t.Helper()
 			for range count {
 				cmd := fmt.Sprintf("command %d", len(want))
-				// A command whose outcome is unknown would be applied twice, so
-				// the test only ever sends to a settled leader.
+				// A command whose outcome is unknown could be applied twice. So
+				// the test sends commands only to an established leader.
 				if err := leader().raft.Apply([]byte(cmd), time.Second).Error(); err != nil {
 					t.Fatalf("apply: %v", err)
 				}
@@ -221,7 +221,8 @@ func TestRaft_Cluster(t *testing.T) {
 		apply(5)
 		agree()
 
-		// A leader alone appends what nobody else will ever have.
+		// A leader without followers appends entries that no other node will
+		// ever have.
 		old := leader()
 		old.trans.DisconnectAll()
 		for _, n := range all {

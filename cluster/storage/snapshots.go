@@ -24,17 +24,18 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// snapshotStore is raft.FileSnapshotStore behind a fence.
+// snapshotStore is raft.FileSnapshotStore with additional checks.
 //
-// The file store has a checksum of the state, but none of meta.json, where index,
-// term and members are; when the newest snapshot does not read it takes an older
-// one, behind which the log has a gap; it never deletes what a crash left of an
-// unfinished one. Here a seal beside meta.json protects it, and Open checks before
-// raft looks.
+// The file store has a checksum of the state, but none of meta.json, which
+// contains index, term and members. If the newest snapshot is unreadable, the
+// file store uses an older one, behind which the log has a gap. It never
+// deletes the unfinished snapshots that a crash leaves. Here a seal beside
+// meta.json protects meta.json, and Open checks the snapshots before raft reads
+// them.
 //
-// Snapshots are written by snapshotSink, in the layout of the file store: the sink
-// of the file store cannot be read back before it is complete, and completing a
-// snapshot deletes older ones.
+// Snapshots are written by snapshotSink, in the layout of the file store. The
+// sink of the file store cannot be read back before it is complete, and
+// completing a snapshot deletes older ones.
 type snapshotStore struct {
 	*raft.FileSnapshotStore
 	dir   string
@@ -51,7 +52,7 @@ var _ raft.SnapshotStore = (*snapshotStore)(nil)
 const (
 	snapshotBuffer = 1 << 20
 
-	// Names of raft.FileSnapshotStore.
+	// Names that raft.FileSnapshotStore uses.
 	metaName   = "meta.json"
 	stateName  = "state.bin"
 	tmpSuffix  = ".tmp"
@@ -61,34 +62,36 @@ const (
 
 func snapshotDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
-// snapshotMeta is what raft.FileSnapshotStore writes to meta.json.
+// snapshotMeta is the content of meta.json, as raft.FileSnapshotStore writes
+// it.
 type snapshotMeta struct {
 	raft.SnapshotMeta
 	CRC []byte
 }
 
-// encode returns the bytes that raft.FileSnapshotStore writes.
+// encode returns the same bytes as raft.FileSnapshotStore writes.
 func (m snapshotMeta) encode() ([]byte, error) {
 	var b bytes.Buffer
 	err := json.NewEncoder(&b).Encode(&m)
 	return b.Bytes(), err
 }
 
-// seal returns the content of seal.json: a checksum of all that is known when a
-// snapshot is begun. Size and CRC come later, and state.bin vouches for them.
+// seal returns the content of seal.json: a checksum of everything that is known
+// when a snapshot is begun. Size and CRC are not part of it; state.bin itself
+// confirms them.
 func (m snapshotMeta) seal() ([]byte, error) {
 	m.Size, m.CRC = 0, nil
 	b, err := m.encode()
 	return fmt.Appendf(nil, sealFormat, crc32.Checksum(b, castagnoli)), err
 }
 
-// snapshotScan is what Open found.
+// snapshotScan is the result of scanSnapshots.
 type snapshotScan struct {
 	index, term uint64   // newest snapshot, 0 if there is none
-	leftovers   []string // directories of unfinished or half deleted snapshots
+	leftovers   []string // directories of unfinished or partly deleted snapshots
 }
 
-// scanSnapshots checks the snapshots: the newest wholly, the others without
+// scanSnapshots checks the newest snapshot completely, and the others without
 // reading their state. It changes nothing.
 func scanSnapshots(dir string, bad corrupter) (s snapshotScan, err error) {
 	type named struct {
@@ -113,7 +116,7 @@ func scanSnapshots(dir string, bad corrupter) (s snapshotScan, err error) {
 			all = append(all, n)
 		}
 	}
-	// The newest first, in the order of raft.FileSnapshotStore.
+	// Newest first, in the order of raft.FileSnapshotStore.
 	sort.Slice(all, func(i, j int) bool {
 		a, b := all[i], all[j]
 		if a.term != b.term {
@@ -126,7 +129,8 @@ func scanSnapshots(dir string, bad corrupter) (s snapshotScan, err error) {
 	})
 	for i, n := range all {
 		err := checkSnapshot(n.path, n.term, n.index, i == 0, bad)
-		// Deleting an old snapshot is not atomic. The newest is never deleted.
+		// The deletion of an old snapshot is not atomic. The newest snapshot is
+		// never deleted.
 		if i > 0 && errors.Is(err, os.ErrNotExist) {
 			s.leftovers = append(s.leftovers, n.path)
 			continue
@@ -144,8 +148,8 @@ func scanSnapshots(dir string, bad corrupter) (s snapshotScan, err error) {
 	return s, nil
 }
 
-// checkSnapshot checks one snapshot. A missing file is reported as
-// os.ErrNotExist.
+// checkSnapshot checks one snapshot. It reads the state only if full is set. If
+// a file is missing, the error is os.ErrNotExist.
 func checkSnapshot(path string, term, index uint64, full bool, bad corrupter) error {
 	m, err := checkMeta(path, bad)
 	if err != nil {
@@ -180,7 +184,8 @@ func checkSnapshot(path string, term, index uint64, full bool, bad corrupter) er
 	return nil
 }
 
-// checkMeta reads meta.json and compares it with the seal.
+// checkMeta reads meta.json and compares it with the seal. If a file is
+// missing, the error is os.ErrNotExist.
 func checkMeta(path string, bad corrupter) (m snapshotMeta, err error) {
 	file := filepath.Join(path, metaName)
 	b, err := os.ReadFile(file)
@@ -194,7 +199,8 @@ func checkMeta(path string, bad corrupter) (m snapshotMeta, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, bad.file(file, "it does not decode (%v)", err)
 	}
-	// The seal covers the values; this covers the bytes between them.
+	// The seal covers the values. Comparing with the encoding also covers the
+	// bytes between them.
 	same, err := m.encode()
 	if err != nil {
 		return m, fmt.Errorf("encode %s: %w", file, err)
@@ -209,11 +215,12 @@ func checkMeta(path string, bad corrupter) (m snapshotMeta, err error) {
 	return m, nil
 }
 
-// openSnapshots opens the store after scanSnapshots.
+// openSnapshots removes the leftovers that scanSnapshots has found, and opens
+// the store.
 func openSnapshots(cfg Config, s snapshotScan, bad corrupter, g *guard, a *acked, log hclog.Logger) (*snapshotStore, error) {
 	dir := snapshotDir(cfg.Dir)
 	for _, path := range s.leftovers {
-		log.Info("removing what is left of a snapshot", "path", path)
+		log.Info("removing the remains of a snapshot", "path", path)
 		if err := os.RemoveAll(path); err != nil {
 			return nil, fmt.Errorf("remove unfinished snapshot: %w", err)
 		}
@@ -249,7 +256,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err := s.g.err(); err != nil {
 		return nil, err
 	}
-	if version != 1 { // 0 has no Configuration
+	if version != 1 { // version 0 has no Configuration
 		return nil, fmt.Errorf("snapshot version %d is not supported", version)
 	}
 	id := fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli())
@@ -272,22 +279,23 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	return sink, nil
 }
 
-// Open implements raft.SnapshotStore. A snapshot that has gone bad since the
-// start is final, as it would be at the next start.
+// Open implements raft.SnapshotStore. If the snapshot has become corrupt since
+// the start, the error is final, as it would be at the next start.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	path := filepath.Join(s.dir, id)
 	if _, err := checkMeta(path, s.bad); err != nil {
 		return nil, nil, s.report(err)
 	}
 	meta, r, err := s.FileSnapshotStore.Open(id)
-	if err != nil && err.Error() == "CRC mismatch" { // the store has no variable for it
+	// the store has no variable for this error
+	if err != nil && err.Error() == "CRC mismatch" {
 		err = s.bad.file(filepath.Join(path, stateName), "the checksum of the snapshot does not match")
 	}
 	return meta, r, s.report(err)
 }
 
-// report makes a failure of the disk final, and leaves alone one like a
-// snapshot that was deleted since it was listed.
+// report makes a failure of the disk final. It returns other errors unchanged,
+// such as that of a snapshot that was deleted after it was listed.
 func (s *snapshotStore) report(err error) error {
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) || errors.Is(err, syscall.EIO) {
@@ -296,19 +304,20 @@ func (s *snapshotStore) report(err error) error {
 	return err
 }
 
-// snapshotSink writes one snapshot. Close may be called more than once and
-// always gives the same answer: raft calls it again after the state machine did,
-// and deletes the log behind the snapshot if the answer is nil.
+// snapshotSink writes one snapshot. It is not safe for concurrent use. Close
+// may be called more than once and always returns the same result: raft calls
+// it again after the state machine has called it, and deletes the log behind
+// the snapshot if the result is nil.
 type snapshotSink struct {
 	store *snapshotStore
 	meta  snapshotMeta
 	tmp   string // directory until the snapshot is complete
 	f     *os.File
-	crc   hash.Hash64 // of what w has written to f
+	crc   hash.Hash64 // checksum of what w has written to f
 	w     *bufio.Writer
 
 	closed bool
-	err    error // of Close
+	err    error // result of Close
 }
 
 // ID implements raft.SnapshotSink.
@@ -317,14 +326,16 @@ func (s *snapshotSink) ID() string { return s.meta.ID }
 // Write implements io.Writer.
 func (s *snapshotSink) Write(b []byte) (int, error) {
 	failpoint.HitAfter(failpoint.SnapshotTorn, func() {
-		_, _ = s.w.Write(b[:len(b)/2]) // what fails now can be no worse than what follows
+		// a failure here is no worse than the kill that follows
+		_, _ = s.w.Write(b[:len(b)/2])
 		_ = s.w.Flush()
 	})
 	return s.w.Write(b)
 }
 
-// Written makes what was written durable and returns a reader of the file. At the
-// end of the file it returns an error if the bytes are not those that were written.
+// Written syncs what was written so far and returns a reader of the file. At
+// the end of the file the reader returns an error if the bytes differ from
+// those that were written.
 func (s *snapshotSink) Written() (io.ReadCloser, error) {
 	if err := s.flush(); err != nil {
 		return nil, err
@@ -348,7 +359,7 @@ func (r *writtenReader) Read(b []byte) (int, error) {
 	n, err := r.f.Read(b)
 	_, _ = r.crc.Write(b[:n]) // never fails
 	if err == io.EOF && r.crc.Sum64() != r.want {
-		err = fmt.Errorf("%s: the file does not hold the bytes that were written to it", r.f.Name())
+		err = fmt.Errorf("%s: the file does not contain the bytes that were written to it", r.f.Name())
 	}
 	return n, err
 }
@@ -356,7 +367,8 @@ func (r *writtenReader) Read(b []byte) (int, error) {
 // Close implements io.Closer.
 func (r *writtenReader) Close() error { return r.f.Close() }
 
-// Close completes the snapshot: it is durable and listed when Close returns nil.
+// Close completes the snapshot. When it returns nil, the snapshot is durable
+// and listed.
 func (s *snapshotSink) Close() error {
 	if s.closed {
 		return s.err
@@ -381,8 +393,8 @@ func (s *snapshotSink) finish() error {
 	if err := errors.Join(err, statErr, s.f.Close()); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
-	// From now on the snapshot may stand for entries that the log lost, so the
-	// bound of the log has to be exact first.
+	// From now on the snapshot may hide that the log has lost entries, so the
+	// bound of the log must be exact first.
 	if err := s.store.acked.flush(); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func readSnapshot(t testing.TB, s *storage.Stores, id string) []byte {
 func TestSnapshots_RoundTrip(t *testing.T) {
 	s, cfg := newNode(t, "")
 	store(t, s, entries(1, 30, 10)...)
-	data := bytes.Repeat([]byte("0123456789"), 350<<10) // over some buffers
+	data := bytes.Repeat([]byte("0123456789"), 350<<10) // more than several buffers
 	snapshot(t, s, 5, 1, []byte("old"))
 	snapshot(t, s, 10, 1, []byte("older than the last"))
 	id := snapshot(t, s, 20, 1, data)
@@ -72,7 +72,7 @@ func TestSnapshots_Cancel(t *testing.T) {
 }
 
 // TestSnapshots_CloseFailsTwice: raft calls Close again after the state machine
-// did, and compacts the log if that succeeds.
+// did, and compacts the log if the second call succeeds.
 func TestSnapshots_CloseFailsTwice(t *testing.T) {
 	s, cfg := newNode(t, "")
 	_, trans := raft.NewInmemTransport("n1")
@@ -132,14 +132,14 @@ func TestSnapshots_Corrupt(t *testing.T) {
 	} {
 		path := filepath.Join(dir, f.id, f.name)
 		b := readFile(t, path)
-		if f.id == old { // its state is not read, so neither is what describes it
+		if f.id == old { // its state is not read, so neither is the description of the state
 			b = b[:bytes.Index(b, []byte(`"Size"`))]
 		}
 		for o := 0; o < len(b); o += 1 + len(b)/150 {
 			back := flip(t, path, o)
 			blame := filepath.Join(dir, f.id, f.blame)
 			if f.name == "meta.json" && f.id == id {
-				blame = "" // size and checksum of the state: it may be blamed
+				blame = "" // size and checksum of the state: Open may name the state
 			}
 			wantCorrupt(t, cfg, blame)
 			back()
@@ -214,7 +214,7 @@ func TestSnapshots_Retain(t *testing.T) {
 	}
 }
 
-// TestSnapshots_Private: nobody but the owner can read a snapshot.
+// TestSnapshots_Private checks that only the owner can read a snapshot.
 func TestSnapshots_Private(t *testing.T) {
 	s, cfg := newNode(t, "")
 	store(t, s, entries(1, 10, 10)...)

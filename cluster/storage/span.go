@@ -6,9 +6,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// span describes the entries first..last of a log: how big each is and where
-// the term changes. It costs four bytes an entry. The zero value is an empty
-// log. It is not safe for concurrent use.
+// span describes the entries first..last of a log: the size of each entry, and
+// where the term changes. It takes four bytes per entry. The zero value is an
+// empty log. It is not safe for concurrent use.
 type span struct {
 	first uint64
 	sizes []uint32
@@ -16,13 +16,14 @@ type span struct {
 	bytes int64     // sum of sizes
 }
 
-// termRun says that the entries from index on have this term.
+// termRun says that the entries from index on have this term, up to the next
+// run.
 type termRun struct {
 	index, term uint64
 }
 
-// payload is what an entry counts for in LogBytes. Entries are far below the
-// 64 MiB limit of raft-wal.
+// payload returns the bytes for which an entry counts in LogBytes. Entries are
+// far smaller than raft-wal's limit of 64 MiB, so the size fits.
 func payload(l *raft.Log) uint32 { return uint32(len(l.Data) + len(l.Extensions)) }
 
 func (s *span) empty() bool { return len(s.sizes) == 0 }
@@ -47,13 +48,14 @@ func (s *span) lastTerm() uint64 {
 	return s.terms[len(s.terms)-1].term
 }
 
-// term returns the term of an entry that the log holds.
+// term returns the term of an entry. The span must contain index.
 func (s *span) term(index uint64) uint64 {
 	i := sort.Search(len(s.terms), func(i int) bool { return s.terms[i].index > index })
 	return s.terms[i-1].term
 }
 
-// push adds the entry behind the last one.
+// push adds an entry behind the last one. Its index must be the next one,
+// unless the span is empty.
 func (s *span) push(index, term uint64, size uint32) {
 	if s.empty() {
 		*s = span{first: index}
@@ -88,7 +90,7 @@ func (s *span) dropTo(index uint64) {
 	}
 }
 
-// dropFrom removes the entries from index on.
+// dropFrom removes the entries from index to the end.
 func (s *span) dropFrom(index uint64) {
 	if s.empty() || index > s.last() {
 		return

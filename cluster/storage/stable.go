@@ -11,38 +11,38 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// The keys under which hashicorp/raft 1.7.3 keeps its term and its vote.
+// The keys under which hashicorp/raft 1.7.3 stores its term and its vote.
 const (
 	keyCurrentTerm  = "CurrentTerm"
 	keyLastVoteTerm = "LastVoteTerm"
 	keyLastVoteCand = "LastVoteCand"
 )
 
-// stableStore is the raft.StableStore. It keeps term and vote in one record.
+// stableStore is the raft.StableStore. It stores term and vote in one record.
 //
-// raft persists a vote as two writes, the term and then the candidate. A crash
-// between them leaves the new term beside the old candidate, and then a
-// repeated request of that old candidate is answered with "yes, I voted for
-// you", without looking at its log (hashicorp/raft issue 661). Here the
-// first write only keeps the term in memory, and the second makes both durable in
-// one transaction. That loses nothing: raft answers the vote request only after
-// the second. Until then both are read as they are on disk.
+// raft stores a vote in two writes: the term, and then the candidate. A crash
+// between them leaves the new term together with the old candidate. If the old
+// candidate repeats its request, raft then grants it the vote without comparing
+// the logs (hashicorp/raft issue 661). Here the first write only stores the
+// term in memory, and the second write makes both durable in one transaction.
+// This loses nothing, because raft answers the request only after the second
+// write. Until then reads return the values on disk.
 type stableStore struct {
 	kv    *kv
 	acked *acked
 
 	mu     sync.Mutex
 	rec    raftRecord // what is on disk; guarded by mu
-	voting *uint64    // term of a vote whose candidate has not arrived; guarded by mu
+	voting *uint64    // term of a vote whose candidate has not been written yet; guarded by mu
 }
 
 var _ raft.StableStore = (*stableStore)(nil)
 
 // raftRecord is the value of keyRaftRecord. A field that raft never set is
-// reported as missing, as raft-boltdb does.
+// reported as missing, as in raft-boltdb.
 type raftRecord struct {
-	seq   uint64 // counts the writes of the record
-	has   uint8  // hasTerm, hasVoteTerm, hasVoteCand
+	seq   uint64 // number of the write
+	has   uint8  // bits hasTerm, hasVoteTerm, hasVoteCand
 	term  uint64
 	vote  uint64 // term of the last vote
 	voted []byte // candidate of the last vote
@@ -74,8 +74,8 @@ func decodeRaftRecord(b []byte) (r raftRecord, ok bool) {
 	return r, true
 }
 
-// openStable loads the record. A new directory has none, and a record of
-// nothing stands for it.
+// openStable loads the record. A new directory has no record, which is
+// equivalent to an empty one.
 func openStable(s *kv, a *acked) (*stableStore, error) {
 	st := &stableStore{kv: s, acked: a}
 	b, found, err := s.get(keyRaftRecord)
@@ -105,15 +105,15 @@ func (s *stableStore) currentTerm() uint64 {
 	return s.rec.term
 }
 
-// campaigned reports whether the node has voted, or has been in a term that only
-// an election can begin.
+// campaigned reports whether the node has voted, or has been in a term that
+// only an election can begin.
 func (s *stableStore) campaigned() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rec.term > 1 || s.rec.has&hasVoteTerm != 0
 }
 
-// saveLocked makes r durable as the next record.
+// saveLocked makes r durable as the next record. The caller holds s.mu.
 func (s *stableStore) saveLocked(r raftRecord) error {
 	r.seq = s.rec.seq + 1
 	if err := s.kv.put(keyRaftRecord, r.encode()); err != nil {
@@ -124,8 +124,9 @@ func (s *stableStore) saveLocked(r raftRecord) error {
 	return nil
 }
 
-// SetUint64 implements raft.StableStore. LastVoteTerm is durable only after
-// the following Set of LastVoteCand, everything else when SetUint64 returns.
+// SetUint64 implements raft.StableStore. LastVoteTerm becomes durable only with
+// the Set of LastVoteCand that follows. Every other key is durable when
+// SetUint64 returns.
 func (s *stableStore) SetUint64(key []byte, val uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +171,7 @@ func (s *stableStore) Set(key, val []byte) error {
 }
 
 // Get implements raft.StableStore. For a key that was never set it returns
-// raft-boltdb's "not found", which is what raft compares with.
+// raftboltdb.ErrKeyNotFound, with whose text raft compares the error.
 func (s *stableStore) Get(key []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +188,7 @@ func (s *stableStore) Get(key []byte) ([]byte, error) {
 	return val, err
 }
 
-// GetUint64 implements raft.StableStore, as Get.
+// GetUint64 implements raft.StableStore. It returns the same errors as Get.
 func (s *stableStore) GetUint64(key []byte) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// vote does what raft 1.7.3 does in persistVote.
+// vote stores a vote as persistVote of raft 1.7.3 does.
 func vote(t testing.TB, s *storage.Stores, term uint64, candidate string) {
 	t.Helper()
 	if err := s.Stable().SetUint64([]byte("LastVoteTerm"), term); err != nil {
@@ -59,7 +59,7 @@ func TestVote_CrashBetween(t *testing.T) {
 	})
 }
 
-// TestStable_NotFound keeps the answer that raft compares by its text.
+// TestStable_NotFound checks the error that raft compares by its text.
 func TestStable_NotFound(t *testing.T) {
 	cfg := config(t, t.TempDir(), "")
 	s := open(t, cfg)

@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Stores is an open data directory: the three stores that raft needs. All
+// Stores is an open data directory with the three stores that raft needs. All
 // methods are safe for concurrent use.
 //
-// It owns two goroutines, which Close ends: the watchdog, and the one that
-// writes the file acked.
+// It owns two goroutines, which Close stops: the watchdog, and the goroutine
+// that writes the file acked.
 type Stores struct {
 	cfg   Config
 	g     *guard
@@ -33,9 +33,10 @@ type Stores struct {
 	closed bool     // guarded by mu
 }
 
-// Open opens the data directory, or makes it, after it has checked all of it.
-// The sentinels of errors.go say that the directory is not for this process; a
-// *CorruptError says that it is damaged. An error leaves the data as it was.
+// Open checks the data directory completely and opens it. It creates the
+// directory if it does not exist. The errors of errors.go say that the
+// directory does not belong to this process; a *CorruptError says that it is
+// damaged. If Open fails, the data is unchanged.
 func Open(cfg Config) (*Stores, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -49,7 +50,8 @@ func Open(cfg Config) (*Stores, error) {
 		return nil, err
 	}
 	if err := s.settle(); err != nil {
-		// The first error tells; those of tidying up could only follow from it.
+		// Return only the first error: errors of release are consequences of
+		// it.
 		if cerr := s.release(); cerr != nil {
 			cfg.Logger.Debug("closing after a failed open", "error", cerr)
 		}
@@ -58,10 +60,10 @@ func Open(cfg Config) (*Stores, error) {
 	return s, nil
 }
 
-// settle makes durable what is in the directory, and opens it. A process that was
-// killed between a write and its fsync has left what the next one reads and takes
-// for durable, though a loss of power could still take it away: an append that would
-// lie before those that follow, a vote, the name of a snapshot.
+// settle syncs the files in the directory, and opens it. A process that was
+// killed between a write and its fsync leaves data that the next process reads
+// and takes for durable, although a loss of power could still destroy it: an
+// append, a vote, or the name of a snapshot.
 func (s *Stores) settle() error {
 	if err := syncTree(s.cfg.Dir); err != nil {
 		return fmt.Errorf("sync data directory: %w", err)
@@ -69,8 +71,8 @@ func (s *Stores) settle() error {
 	return s.open()
 }
 
-// open reads everything before it changes anything, mends what a crash left
-// behind, and opens the stores.
+// open reads everything before it changes anything. Then it repairs what a
+// crash interrupted, and opens the stores.
 func (s *Stores) open() error {
 	cfg := s.cfg
 	bad := corrupter{dir: cfg.Dir, nodeID: cfg.NodeID}
@@ -139,8 +141,9 @@ func (s *Stores) open() error {
 	return nil
 }
 
-// openNode reads node.json, or makes it in a new directory, before any other
-// file, so that a directory with files but without node.json has lost it.
+// openNode reads node.json. In a new directory it creates node.json before any
+// other file, so that a directory with other files but without node.json has
+// lost it.
 func (s *Stores) openNode(bad corrupter) error {
 	n, found, err := loadNode(s.cfg.Dir, bad)
 	if err != nil {
@@ -165,7 +168,8 @@ func (s *Stores) openNode(bad corrupter) error {
 	return nil
 }
 
-// createFiles makes the files of a new directory. A crash may have left some.
+// createFiles creates the files of a new directory. It first removes those that
+// a crash may have left.
 func createFiles(cfg Config, m mark) error {
 	for _, path := range []string{kvPath(cfg.Dir), ackedPath(cfg.Dir), walDir(cfg.Dir), boltLogPath(cfg.Dir), snapshotDir(cfg.Dir)} {
 		if err := os.RemoveAll(path); err != nil {
@@ -188,7 +192,7 @@ func createFiles(cfg Config, m mark) error {
 	if err := createAcked(cfg.Dir, m); err != nil {
 		return err
 	}
-	// The name of the data directory itself has to last as well.
+	// The name of the data directory must be durable too.
 	if err := syncPath(filepath.Dir(filepath.Clean(cfg.Dir))); err != nil {
 		return fmt.Errorf("sync parent of data directory: %w", err)
 	}
@@ -231,7 +235,7 @@ func (s *Stores) openLog(m mark, bad corrupter, snaps snapshotScan) (disk diskLo
 		return nil, sp, false, err
 	}
 	if ws.tail.dirty > ws.tail.end {
-		s.cfg.Logger.Info("wiping an append that a crash cut short",
+		s.cfg.Logger.Info("wiping the remains of a torn append",
 			"file", ws.tail.path, "from", ws.tail.end, "to", ws.tail.dirty, "last-index", ws.tail.last)
 	}
 	if err := ws.tail.mend(list, s.cfg.SegmentBytes); err != nil {
@@ -251,8 +255,9 @@ func closeAfter(err error, c io.Closer) error {
 	return err
 }
 
-// reconcile checks that log, snapshots, stable store and acked file can all
-// be of the same node. It reports whether the newest snapshot replaces the log.
+// reconcile checks that the log, the snapshots, the stable store and the acked
+// file can all belong to the same state of this node. It reports whether the
+// newest snapshot replaces the log.
 func (s *Stores) reconcile(sp *span, snaps snapshotScan, bad corrupter, fileOf func(uint64) string) (stale bool, err error) {
 	n := s.acked.current()
 	end := max(sp.last(), snaps.index)
@@ -272,8 +277,8 @@ func (s *Stores) reconcile(sp *span, snaps snapshotScan, bad corrupter, fileOf f
 	if sp.first > snaps.index+1 {
 		return false, bad.at(fileOf(sp.first), sp.first, "the log starts there, but the newest snapshot ends at %d", snaps.index)
 	}
-	// A crash came between the installation of a snapshot from the leader and
-	// the deletion of the log. Entries behind an entry that differs from
+	// A crash happened between the installation of a snapshot from the leader
+	// and the deletion of the log. Entries behind an entry that differs from
 	// the snapshot were never committed (Raft paper, figure 13, step 7).
 	if sp.last() < snaps.index || sp.holds(snaps.index) && sp.term(snaps.index) != snaps.term {
 		return true, nil
@@ -295,18 +300,19 @@ func (s *Stores) Stable() raft.StableStore { return s.stab }
 // Snapshots returns the snapshot store.
 func (s *Stores) Snapshots() raft.SnapshotStore { return s.snaps }
 
-// LogBytes returns the sum of Data and Extensions of the entries first..last.
-// It costs one atomic load.
+// LogBytes returns the total size of Data and Extensions of all entries in the
+// log, in bytes. It costs one atomic load.
 func (s *Stores) LogBytes() int64 { return s.log.bytes.Load() }
 
-// Err returns the failure that was given to Config.Fatal, or nil.
+// Err returns the failure that was passed to Config.Fatal, or nil.
 func (s *Stores) Err() error { return s.g.err() }
 
 // Empty reports whether the node never took part in a cluster: it has no log
-// entry, no snapshot, no vote, and no term but the first. That one raft writes just
-// before the first entry, when it forms a cluster, and no election is ever held in
-// it: if it is there alone, a crash came between the two. A node that joins has its
-// term from the leader that took it in, and gives no vote before it has a log.
+// entry, no snapshot, no vote, and no term but the first. raft writes the first
+// term just before the first entry when it forms a cluster, and no election is
+// ever held in that term. If the first term is there alone, a crash happened
+// between these two writes. A node that joins has received its term from the
+// leader that added it, and gives no vote before it has a log.
 func (s *Stores) Empty() (bool, error) {
 	last, err := s.log.LastIndex()
 	if err != nil {
@@ -316,16 +322,16 @@ func (s *Stores) Empty() (bool, error) {
 	return last == 0 && index == 0 && (s.Identity().Joins || !s.stab.campaigned()), nil
 }
 
-// Identity returns whose directory this is.
+// Identity returns the owner of this directory.
 func (s *Stores) Identity() Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.node.identity()
 }
 
-// SetClusterID writes the cluster into the directory, durably, and whether the
-// node joins it or was there when it was formed. It can be set once; setting the
-// same cluster again does nothing, and another is ErrWrongCluster.
+// SetClusterID durably records the cluster, and whether the node joins it or
+// was a member when it was formed. The cluster can be set once. Setting the
+// same cluster again does nothing; another cluster is ErrWrongCluster.
 func (s *Stores) SetClusterID(id string, joins bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,8 +349,8 @@ func (s *Stores) SetClusterID(id string, joins bool) error {
 	return s.renameLocked(n)
 }
 
-// SetJoined makes durable that the leader of a term has made the node a member,
-// and that the log says so at index or before.
+// SetJoined durably records that the leader of a term has made the node a
+// member, and that the log contains this change at index or before.
 func (s *Stores) SetJoined(index, term uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,7 +362,7 @@ func (s *Stores) SetJoined(index, term uint64) error {
 	return s.renameLocked(n)
 }
 
-// renameLocked makes n durable as the identity.
+// renameLocked makes n durable as the identity. The caller holds s.mu.
 func (s *Stores) renameLocked(n nodeFile) error {
 	if err := n.save(s.cfg.Dir); err != nil {
 		return err
@@ -365,9 +371,9 @@ func (s *Stores) renameLocked(n nodeFile) error {
 	return nil
 }
 
-// Close ends the goroutines and closes the files, after the write in progress.
-// It notes how far the log reaches, so that nothing of it can be lost
-// unnoticed until the next Open. A second Close does nothing.
+// Close stops the goroutines and closes the files, after the write in progress.
+// It records how far the log reaches, so that the next Open detects any loss. A
+// second Close does nothing.
 func (s *Stores) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

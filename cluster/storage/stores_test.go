@@ -46,7 +46,7 @@ func TestLog_RoundTrip(t *testing.T) {
 func TestLog_BigEntries(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)
-		want := entries(1, 3, 256<<10) // far more than a segment
+		want := entries(1, 3, 256<<10) // much larger than a segment
 		store(t, s, want...)
 		want = append(want, entry(4, 10))
 		store(t, s, want[3])
@@ -65,8 +65,8 @@ func TestLog_IsMonotonic(t *testing.T) {
 	})
 }
 
-// TestLog_DeleteRestart cuts the log in every way that raft does, with a
-// restart after each, over several segments.
+// TestLog_DeleteRestart deletes from the log in every way that raft does, over
+// several segments, with a restart after each deletion.
 func TestLog_DeleteRestart(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)
@@ -168,7 +168,7 @@ func TestLog_Model(t *testing.T) {
 					case op < 8:
 						i := rnd.IntN(len(want))
 						if i == 0 {
-							continue // all of it: only behind a snapshot
+							continue // deleting the whole log happens only after a snapshot
 						}
 						deleteRange(t, s, want[i].Index, next-1)
 						next = want[i].Index
@@ -189,7 +189,8 @@ func TestLog_Model(t *testing.T) {
 }
 
 // TestLog_ReadWhileCompacting reads entries while they are deleted, which raft
-// does for a slow follower. Every read is right or says that the entry is gone.
+// does for a slow follower. Every read returns the right entry or reports that
+// the entry does not exist any more.
 func TestLog_ReadWhileCompacting(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		cfg := config(t, t.TempDir(), kind)
@@ -272,8 +273,8 @@ func TestLog_RefusesGaps(t *testing.T) {
 	})
 }
 
-// TestLog_RefusesGapBehindSnapshot is raft#697: raft's memory of its last entry
-// outlives the deletion of the log.
+// TestLog_RefusesGapBehindSnapshot is raft#697: raft still remembers its last
+// entry after the log has been deleted.
 func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		var f fatals
@@ -303,8 +304,8 @@ func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 	})
 }
 
-// TestOpen_RemovesLogBehindInstalledSnapshot covers a crash between the end of an
-// InstallSnapshot and the deletion of the log that it replaces.
+// TestOpen_RemovesLogBehindInstalledSnapshot covers a crash between the end of
+// an InstallSnapshot and the deletion of the log that it replaces.
 func TestOpen_RemovesLogBehindInstalledSnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		for name, tc := range map[string]struct {
@@ -350,12 +351,12 @@ func TestEmpty(t *testing.T) {
 			}
 		}
 		want(true)
-		setTerm(t, s, 0) // raft.NewRaft does
+		setTerm(t, s, 0) // as raft.NewRaft does
 		want(true)
 		closeStores(t, s)
 		s = open(t, cfg)
 		want(true)
-		setTerm(t, s, 1) // raft.BootstrapCluster does, and a crash follows
+		setTerm(t, s, 1) // as raft.BootstrapCluster does, before a crash
 		want(true)
 		closeStores(t, s)
 		s = open(t, cfg)

@@ -13,7 +13,7 @@ import (
 )
 
 // twoImages returns directories as they are before and after the append of n
-// entries behind some others.
+// entries to a log that has some others.
 func twoImages(t *testing.T, kind string, n uint64, size int) (cfg storage.Config, before, after string) {
 	t.Helper()
 	s, cfg := newNode(t, kind)
@@ -49,7 +49,8 @@ func TestWAL_TornAtEveryByte(t *testing.T) {
 			want = 15
 		}
 		wantLog(t, s, entries(1, want, 60))
-		// What is left must not hurt the appends and starts that follow.
+		// The remaining bytes must not disturb the appends and starts that
+		// follow.
 		store(t, s, entry(want+1, 5))
 		crashed := cfg
 		crashed.Dir = image(t, before)
@@ -59,19 +60,21 @@ func TestWAL_TornAtEveryByte(t *testing.T) {
 			t.Fatalf("cut at %d: last index %d after the next append, want %d", cut, last, want+1)
 		}
 		closeStores(t, s)
-		// Back to the state before for the next cut, acked file included.
+		// Restore the previous state, including the acked file, for the next
+		// cut.
 		resetDir(t, before, after, path, old)
 		if cut > start+64 {
-			cut += 2 // the rest more coarsely
+			cut += 2 // the remaining cuts are less dense
 		}
 	}
 }
 
-// resetDir puts the log and the acked file of dir back.
+// resetDir restores the log and the acked file of dir.
 func resetDir(t *testing.T, dir, after, path string, old []byte) {
 	t.Helper()
 	writeFile(t, path, old)
-	// after's acked file was written before its last append, like before's.
+	// The acked file of after was written before its last append, like that of
+	// before.
 	writeFile(t, filepath.Join(dir, "acked"), readFile(t, filepath.Join(after, "acked")))
 }
 
@@ -109,8 +112,8 @@ func TestWAL_TornSectors(t *testing.T) {
 	}
 }
 
-// TestBolt_TornSectors keeps any prefix of the sectors of the last append, the
-// meta page last, as bolt orders its writes.
+// TestBolt_TornSectors keeps any prefix of the sectors of the last append. The
+// meta page is last, because bolt orders its writes that way.
 func TestBolt_TornSectors(t *testing.T) {
 	cfg, before, after := twoImages(t, storage.LogKindBoltDB, 3, 60)
 	path := filepath.Join(before, "log.db")
@@ -149,8 +152,8 @@ func TestBolt_TornSectors(t *testing.T) {
 	}
 }
 
-// TestWAL_CrashBeforeRotation takes the directory back to between the append
-// that seals a segment and the change of the list.
+// TestWAL_CrashBeforeRotation restores the directory to its state between the
+// append that seals a segment and the change of the segment list.
 func TestWAL_CrashBeforeRotation(t *testing.T) {
 	s, cfg := newNode(t, storage.LogKindWAL)
 	stable := readFile(t, filepath.Join(cfg.Dir, "stable.db"))
@@ -160,7 +163,7 @@ func TestWAL_CrashBeforeRotation(t *testing.T) {
 	}
 	closeStores(t, s)
 	segs := segments(t, cfg.Dir)
-	var last uint64 // the rotation is asynchronous: count
+	var last uint64 // the rotation is asynchronous, so the test counts
 	for _, f := range frames(readFile(t, segs[0])) {
 		if f.typ == 1 {
 			last++
@@ -178,9 +181,9 @@ func TestWAL_CrashBeforeRotation(t *testing.T) {
 	wantLog(t, s, entries(1, last+40, 900))
 }
 
-// TestRaftWAL_SealedTail pins what rotate works around: raft-wal refuses all
-// appends after a crash between sealing a segment and changing its list. When
-// this test fails, the work-around can go.
+// TestRaftWAL_SealedTail checks the behavior that rotate works around. Raft-wal
+// refuses all appends after a crash between sealing a segment and changing its
+// list. When this test fails, the work-around can be removed.
 func TestRaftWAL_SealedTail(t *testing.T) {
 	dir := t.TempDir()
 	w, err := wal.Open(dir, wal.WithSegmentSize(4096))

@@ -7,21 +7,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Every stored entry ends in a trailer, behind whatever raft.Log.Extensions
-// already held. raft-boltdb keeps no checksum at all, and raft-wal checks its own
-// only for the last batch and only at start, so neither would notice a bit
-// that flips under it.
+// Every stored entry ends with a trailer, behind the content of
+// raft.Log.Extensions. raft-boltdb has no checksums, and raft-wal checks only
+// the one of its last batch, and only at start. Neither would detect a bit that
+// flips later.
 //
-//	 0  mark   8 bytes, random, one for each data directory
-//	 8  batch  uint64, index of the first entry of the append
+//	0  mark   8 bytes, random, one for each data directory
+//	8  batch  uint64, index of the first entry of the append
 //	16  index  uint64, index of this entry
-//	24  sum    uint32, CRC32C of the entry
-//	28  check  uint32, CRC32C of bytes 0..27
+//	24  sum    uint32, CRC-32C of the entry
+//	28  check  uint32, CRC-32C of bytes 0..27
 //
-// The mark is random and stays on this node, so that no client can write a
-// value that looks like a trailer to the scan for lost batches (walscan.go), and so
-// that an entry of another directory is not taken for one of this. check
-// lets that scan tell a whole trailer from a torn one.
+// The mark is random and never leaves this node. So no client can write a value
+// that looks like a trailer to the scan for lost batches (walscan.go), and an
+// entry of another directory is not mistaken for an entry of this one. By check
+// that scan distinguishes a complete trailer from a torn one.
 const trailerLen = 32
 
 // mark is the entry mark of a data directory.
@@ -34,7 +34,7 @@ type trailer struct {
 	sum   uint32
 }
 
-// append adds the trailer to b.
+// append appends the trailer to b.
 func (t trailer) append(b []byte, m mark) []byte {
 	n := len(b)
 	b = append(b, m[:]...)
@@ -58,8 +58,8 @@ func decodeTrailer(b []byte, m mark) (t trailer, ok bool) {
 	return t, true
 }
 
-// entrySum returns the checksum of all fields of an entry. ext is what
-// Extensions held before the trailer.
+// entrySum returns the checksum of all fields of an entry. ext is the content
+// of Extensions without the trailer.
 func entrySum(l *raft.Log, ext []byte, batch uint64) uint32 {
 	var h [53]byte
 	binary.LittleEndian.PutUint64(h[0:], l.Index)
@@ -75,8 +75,9 @@ func entrySum(l *raft.Log, ext []byte, batch uint64) uint32 {
 	return crc32.Update(sum, castagnoli, ext)
 }
 
-// sealLogs returns copies of logs that carry trailers. The originals stay as
-// they are: raft's log cache and its replication goroutines hold them too.
+// sealLogs returns copies of logs that carry trailers. It does not modify the
+// originals, because raft's log cache and its replication goroutines use them
+// too.
 func sealLogs(logs []*raft.Log, m mark) []*raft.Log {
 	vals := make([]raft.Log, len(logs))
 	refs := make([]*raft.Log, len(logs))
@@ -92,8 +93,8 @@ func sealLogs(logs []*raft.Log, m mark) []*raft.Log {
 	return refs
 }
 
-// unsealLog checks the trailer of a stored entry and takes it off. It returns
-// what is wrong, or "" if nothing is.
+// unsealLog checks the trailer of a stored entry and removes it. It returns a
+// description of the damage, or "" if there is none.
 func unsealLog(l *raft.Log, index uint64, m mark) string {
 	n := len(l.Extensions) - trailerLen
 	if n < 0 {

@@ -12,20 +12,19 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 )
 
-// segmentList is raft-wal's list of segments (types.MetaStore), kept in
-// stable.db with a checksum instead of in a bolt file of raft-wal's own
-// without one.
+// segmentList is raft-wal's list of segments (types.MetaStore). It is stored in
+// stable.db with a checksum, and not in raft-wal's own bolt file, which has
+// none.
 //
-// raft-wal first commits the list and then makes the file of a new segment, so
-// that a missing file may mean a crash in between, and it makes a new one in
-// silence. Here the file is made, allocated and durable before the list names it,
-// so that a segment that is missing or short has always been lost.
+// raft-wal commits the list before it creates the file of a new segment. So a
+// missing file may be the result of a crash in between, and raft-wal creates a
+// new one without an error. Here the file is created, allocated and durable
+// before the list names it. So a segment that is missing or too short was lost.
 type segmentList struct {
 	kv  *kv
-	dir string // of the segments
+	dir string // directory of the segments
 	fs  types.VFS
 	g   *guard
 
@@ -60,7 +59,7 @@ func (l *segmentList) current() types.PersistentState {
 	return l.state
 }
 
-// fileOf returns the path of the segment that holds index.
+// fileOf returns the path of the segment that contains index.
 func (l *segmentList) fileOf(index uint64) string {
 	path := l.dir
 	for _, s := range l.current().Segments {
@@ -79,8 +78,8 @@ func (l *segmentList) path(s types.SegmentInfo) string {
 func (l *segmentList) Load(string) (types.PersistentState, error) { return l.current(), nil }
 
 // CommitState implements types.MetaStore. raft-wal calls it from one goroutine
-// at a time, but often from its own, where it only logs the error, so that a
-// failure is reported here.
+// at a time. That is often a goroutine of its own, where raft-wal only logs the
+// error. So CommitState itself makes a failure final.
 func (l *segmentList) CommitState(state types.PersistentState) error {
 	if err := l.commit(state); err != nil {
 		if errors.Is(err, ErrClosed) {
@@ -118,8 +117,9 @@ func (l *segmentList) commit(state types.PersistentState) error {
 	return nil
 }
 
-// makeFile makes the file of a segment, zeroed and allocated, with its name
-// durable. A file of that name is left from a crash before the list named it.
+// makeFile creates the file of a segment, zeroed and allocated, with a durable
+// name. If a file with that name exists, a crash left it before the list named
+// it.
 func (l *segmentList) makeFile(s types.SegmentInfo) error {
 	if err := os.Remove(l.path(s)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -128,21 +128,24 @@ func (l *segmentList) makeFile(s types.SegmentInfo) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close()) // the first Sync of a new file syncs the directory too
+	// the first Sync of a new file also syncs the directory
+	return errors.Join(f.Sync(), f.Close())
 }
 
-// GetStable implements types.MetaStore. Nobody uses the log as a stable store.
+// GetStable implements types.MetaStore. It is unused, because the log is not
+// used as a stable store.
 func (l *segmentList) GetStable([]byte) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-// SetStable implements types.MetaStore, as GetStable.
+// SetStable implements types.MetaStore. It is unused, like GetStable.
 func (l *segmentList) SetStable([]byte, []byte) error { return errors.ErrUnsupported }
 
-// Close implements types.MetaStore. stable.db outlives the log.
+// Close implements types.MetaStore. It does nothing, because stable.db is
+// closed after the log.
 func (l *segmentList) Close() error { return nil }
 
-// segmentFS is the file system that raft-wal writes to. It differs from
-// raft-wal's own in Create: the file is there already (see segmentList). The rest
-// is there for tests.
+// segmentFS is the file system that raft-wal writes to. Unlike raft-wal's own,
+// its Create opens the file that segmentList has created. Its files write zeros
+// ahead (aheadFile) and contain the failpoints of an append.
 type segmentFS struct {
 	types.VFS
 }
@@ -165,9 +168,6 @@ func (f segmentFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if seeded.On(seeded.SkippedFsync) {
-		w = unsynced{w}
-	}
 	ahead, err := newAheadFile(w, dir, name)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -181,14 +181,15 @@ func (f segmentFS) Delete(dir, name string) error {
 	return f.VFS.Delete(dir, name)
 }
 
-// pointedFile is a file with the points of an append. An append is one WriteAt and
-// one Sync.
+// pointedFile is a file with the failpoints of an append. An append is one
+// WriteAt and one Sync.
 type pointedFile struct{ types.WritableFile }
 
 // WriteAt implements types.WritableFile.
 func (f pointedFile) WriteAt(b []byte, at int64) (int, error) {
 	failpoint.HitAfter(failpoint.AppendTorn, func() {
-		_, _ = f.WritableFile.WriteAt(b[:len(b)/2], at) // what fails now can be no worse than what follows
+		// a failure here is no worse than the kill that follows
+		_, _ = f.WritableFile.WriteAt(b[:len(b)/2], at)
 	})
 	return f.WritableFile.WriteAt(b, at)
 }
@@ -198,9 +199,3 @@ func (f pointedFile) Sync() error {
 	failpoint.Hit(failpoint.AppendWritten)
 	return f.WritableFile.Sync()
 }
-
-// unsynced is a file with the mistake of that name.
-type unsynced struct{ types.WritableFile }
-
-// Sync implements types.WritableFile.
-func (unsynced) Sync() error { return nil }

@@ -24,18 +24,19 @@ type walLog struct {
 // fileOf implements diskLog.
 func (w walLog) fileOf(index uint64) string { return w.list.fileOf(index) }
 
-// deleteStep implements diskLog: raft-wal deletes by changing its list.
+// deleteStep implements diskLog. raft-wal deletes entries by changing its list,
+// so the size does not matter.
 func (w walLog) deleteStep() uint64 { return ^uint64(0) }
 
 // Close waits for the rotation that the last append may have started, and
 // closes the log.
 func (w walLog) Close() error {
-	// A deletion waits for the rotation, and this one deletes nothing.
+	// DeleteRange waits for the rotation, and this range deletes nothing.
 	err := w.WAL.DeleteRange(^uint64(0), ^uint64(0))
 	return errors.Join(err, w.WAL.Close())
 }
 
-// openWAL opens the log after mend.
+// openWAL opens the log. The caller has called mend.
 func openWAL(list *segmentList, segmentBytes int, log hclog.Logger) (walLog, error) {
 	w, err := wal.Open(list.dir,
 		wal.WithMetaStore(list),
@@ -48,8 +49,9 @@ func openWAL(list *segmentList, segmentBytes int, log hclog.Logger) (walLog, err
 	return walLog{WAL: w, list: list}, nil
 }
 
-// mend finishes what a crash interrupted in the last segment, where raft-wal
-// itself would not. It is called when every check has passed.
+// mend completes what a crash interrupted in the last segment and raft-wal
+// itself would not complete. It must be called only after every check has
+// passed.
 func (t tailScan) mend(list *segmentList, segmentBytes int) error {
 	if t.path == "" {
 		return nil // a new log
@@ -68,9 +70,9 @@ func (t tailScan) mend(list *segmentList, segmentBytes int) error {
 }
 
 // wipe zeroes the remains of a torn append. raft-wal would append over them,
-// and what is left of them behind a shorter append would look like damage to
-// the next scan. It also keeps the index position of a torn seal, which makes
-// it refuse every append (raft-wal v0.4.2 segment/writer.go, recoverTail).
+// and the next scan would take the rest of them behind a shorter append for
+// damage. raft-wal also keeps the index position of a torn seal, and then
+// refuses every append (raft-wal v0.4.2 segment/writer.go, recoverTail).
 func (t tailScan) wipe() error {
 	f, err := os.OpenFile(t.path, os.O_RDWR, 0)
 	if err != nil {
@@ -83,10 +85,10 @@ func (t tailScan) wipe() error {
 	return errors.Join(err, f.Close())
 }
 
-// rotate returns the list in which the sealed last segment is followed by a
-// new one. An append that fills a segment seals it, and a goroutine changes the
-// list afterwards. After a crash in between, raft-wal v0.4.2 opens the segment
-// as its tail and answers every append with ErrSealed for ever.
+// rotate returns a list in which a new segment follows the sealed last one. An
+// append that fills a segment seals it, and a goroutine changes the list
+// afterwards. After a crash in between, raft-wal v0.4.2 opens the sealed
+// segment as its tail and fails every append with ErrSealed, permanently.
 func (t tailScan) rotate(state types.PersistentState, segmentBytes int) types.PersistentState {
 	segs := append([]types.SegmentInfo(nil), state.Segments...)
 	tail := &segs[len(segs)-1]

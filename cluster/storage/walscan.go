@@ -16,14 +16,15 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// The scan of the segments before raft-wal opens them.
+// This file scans the segments before raft-wal opens them.
 //
-// raft-wal reads its last segment from the start until a frame looks wrong, takes
-// everything from there on for a torn write, and appends over it; it checks
-// the checksum of the last batch only, and nothing in a sealed segment. So a bit
-// that flips in a frame header loses every acknowledged entry behind it, without
-// a word. This scan reads every byte, checks every batch and every entry, and
-// decides what is a torn write by the rules in doc.go. It changes nothing.
+// raft-wal reads its last segment from the start until a frame is invalid,
+// treats everything from there on as a torn write, and appends over it. It
+// checks the checksum of the last batch only, and nothing in a sealed segment.
+// So one flipped bit in a frame header would lose every acknowledged entry
+// behind it without an error. This scan reads every byte, checks every batch
+// and every entry, and identifies a torn write by the rules in doc.go. It
+// changes nothing.
 
 // Layout of a raft-wal segment, version 0 (raft-wal segment/format.go).
 const (
@@ -36,7 +37,7 @@ const (
 	frameCommit = 3
 )
 
-// walScan is what the segments hold.
+// walScan is the content of the segments.
 type walScan struct {
 	span span
 	tail tailScan
@@ -46,9 +47,9 @@ type walScan struct {
 type tailScan struct {
 	info       types.SegmentInfo
 	path       string
-	end        int64  // end of the last whole batch
-	dirty      int64  // end of what a torn append left behind it; end if nothing
-	last       uint64 // last index in the file, BaseIndex-1 if there is none
+	end        int64  // end of the last complete batch
+	dirty      int64  // end of the remains of a torn append; equal to end if there are none
+	last       uint64 // last index in the file, BaseIndex-1 if it has no entry
 	indexStart uint64 // not 0 if the file is sealed although the list does not say so
 }
 
@@ -57,7 +58,7 @@ type segmentScanner struct {
 	list *segmentList
 	m    mark
 	bad  corrupter
-	buf  []byte // holds one segment at a time
+	buf  []byte // content of one segment at a time
 }
 
 // scan reads all segments.
@@ -93,7 +94,7 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 		}
 		for _, e := range f.entries {
 			if e.index < info.MinIndex || !tail && e.index > info.MaxIndex {
-				continue // cut off, and kept only because the file still holds others
+				continue // deleted from the log; the file still contains other entries
 			}
 			if e.term < w.span.lastTerm() {
 				return w, s.bad.at(path, e.index, "its term %d is lower than the term %d before it", e.term, w.span.lastTerm())
@@ -107,10 +108,10 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 	return w, nil
 }
 
-// checkOthers looks at segment files that the list does not name. raft-wal
-// deletes them: they are left from a crash between a commit of the list and
-// the deletion, or between makeFile and the commit. The latter are empty; if one is
-// not, the list is older than the files.
+// checkOthers checks the segment files that the list does not name. raft-wal
+// deletes them. A crash left them between a commit of the list and the
+// deletion, or between makeFile and the commit. Files of the second kind are
+// empty. If one is not, the list is older than the files.
 func (s *segmentScanner) checkOthers(state types.PersistentState) error {
 	listed := make(map[string]bool)
 	for _, info := range state.Segments {
@@ -185,10 +186,12 @@ type segmentFile struct {
 	path string
 	b    []byte
 
-	entries    []walEntry // of the whole batches
-	end        int        // end of the last whole batch, 0 if there is none
-	indexStart int        // offset of the index array if a whole batch sealed the file
-	stop       string     // why the next batch is not whole
+	entries []walEntry // entries of the complete batches
+	end     int        // end of the last complete batch, 0 if there is none
+	// offset of the index array if a complete batch sealed the file, otherwise
+	// 0
+	indexStart int
+	stop       string // reason why the next batch is not complete
 }
 
 type walEntry struct {
@@ -197,14 +200,14 @@ type walEntry struct {
 	at          int // offset of the frame
 }
 
-// next returns the index behind the last entry of the file.
+// next returns the index that follows the last entry of the file.
 func (f *segmentFile) next() uint64 { return f.info.BaseIndex + uint64(len(f.entries)) }
 
-// parse reads whole batches until one is not, and checks them. It returns an
-// error for damage that cannot come from a torn write.
+// parse reads and checks batches until one is not complete. It returns an error
+// for damage that a torn write cannot cause.
 func (f *segmentFile) parse() error {
 	off, start := segmentHeader, 0
-	var frames []int // of the entries of the batch under way
+	var frames []int // offsets of the entries of the current batch
 	index := 0
 	for {
 		if off+frameHeader > len(f.b) {
@@ -256,8 +259,8 @@ func (f *segmentFile) parse() error {
 	}
 }
 
-// accept checks the entries of a batch whose checksum matched. What is wrong
-// now was not torn.
+// accept checks the entries of a batch whose checksum matched. Such a batch was
+// not torn, so every mismatch is damage.
 func (f *segmentFile) accept(frames []int, index int) error {
 	if f.end == 0 {
 		if err := f.checkHeader(); err != nil {
@@ -290,8 +293,8 @@ func (f *segmentFile) accept(frames []int, index int) error {
 	return nil
 }
 
-// checkHeader compares the file header, whose bytes are as they were written,
-// with the list.
+// checkHeader compares the file header with the list. The checksum of the first
+// batch covers the header, so its bytes are those that were written.
 func (f *segmentFile) checkHeader() error {
 	h := f.b[:segmentHeader]
 	if binary.LittleEndian.Uint64(h) != segmentMagic ||
@@ -303,8 +306,8 @@ func (f *segmentFile) checkHeader() error {
 	return nil
 }
 
-// decodeEntry decodes an entry with raft-wal's codec, which panics on a
-// malformed number.
+// decodeEntry decodes an entry with raft-wal's codec. It recovers because the
+// codec panics on a malformed number.
 func decodeEntry(b []byte, l *raft.Log) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -314,8 +317,8 @@ func decodeEntry(b []byte, l *raft.Log) (err error) {
 	return (&wal.BinaryCodec{}).Decode(b, l)
 }
 
-// checkSealed checks that a segment that the list calls sealed is complete:
-// all of it was acknowledged.
+// checkSealed checks that a segment that the list calls sealed is complete.
+// Everything in a sealed segment was acknowledged.
 func (f *segmentFile) checkSealed() error {
 	if f.indexStart == 0 {
 		return f.s.bad.at(f.path, f.next(), "%s, but the segment was sealed", f.stop)
@@ -329,8 +332,8 @@ func (f *segmentFile) checkSealed() error {
 	return nil
 }
 
-// checkTail decides about what lies behind the last whole batch of the last
-// segment.
+// checkTail decides whether the bytes behind the last complete batch of the
+// last segment are a torn append or damage.
 func (f *segmentFile) checkTail() (t tailScan, err error) {
 	t = tailScan{info: f.info, path: f.path, end: int64(f.end), dirty: int64(f.end),
 		last: f.next() - 1, indexStart: uint64(f.indexStart)}
@@ -341,8 +344,9 @@ func (f *segmentFile) checkTail() (t tailScan, err error) {
 		}
 		return t, nil
 	}
-	// The torn append, if there is one, starts right here and nothing follows it.
-	// A trailer may end in zeros, so some of those belong to what is searched.
+	// A torn append starts directly behind the last complete batch, and nothing
+	// follows it. A trailer may end with zeros, so extend the search by the
+	// length of a trailer.
 	search := f.b[f.end:min(f.end+len(rest)+trailerLen, len(f.b))]
 	for at := 0; ; at++ {
 		n := bytes.Index(search[at:], f.s.m[:])
@@ -361,8 +365,8 @@ func (f *segmentFile) checkTail() (t tailScan, err error) {
 
 var zeroBlock [4096]byte
 
-// trimZeros returns b without the zeros at its end. Most of a segment is zeros,
-// which are compared in blocks.
+// trimZeros returns b without the zeros at its end. It compares in blocks,
+// because most of a segment is zeros.
 func trimZeros(b []byte) []byte {
 	for n := len(zeroBlock); len(b) >= n && bytes.Equal(b[len(b)-n:], zeroBlock[:]); {
 		b = b[:len(b)-n]

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// watchdog notices a write that does not return. It has one goroutine, started
-// by newWatchdog and ended by stop.
+// watchdog detects a write that does not return. Its goroutine is started by
+// newWatchdog and stopped by stop.
 //
-// A returned timeout would be no help: the write is still in progress, and
-// nobody knows how it will end. So the process has to go.
+// Returning a timeout error to the writer would not help: the write is still in
+// progress, and its outcome is unknown. So the process must end.
 type watchdog struct {
 	interval time.Duration
 	stalled  func(error) // called on the watchdog's goroutine
@@ -40,7 +40,7 @@ func newWatchdog(stallAfter time.Duration, stalled func(error)) *watchdog {
 	return w
 }
 
-// begin starts to watch a write that may take as long as limit.
+// begin starts watching a write with the given time limit.
 func (w *watchdog) begin(op string, limit time.Duration) *watched {
 	x := &watched{op: op, limit: limit, began: time.Now()}
 	w.mu.Lock()
@@ -49,7 +49,7 @@ func (w *watchdog) begin(op string, limit time.Duration) *watched {
 	return x
 }
 
-// end stops to watch x and returns how long it took.
+// end stops watching x and returns how long the write took.
 func (w *watchdog) end(x *watched) time.Duration {
 	w.mu.Lock()
 	delete(w.running, x)
@@ -76,9 +76,9 @@ func (w *watchdog) run() {
 	}
 }
 
-// tick ages the writes in progress and returns an error for one that is too
-// old. A write ages by at most two intervals a tick, so that a process that
-// was stopped (SIGSTOP, a paused machine) does not blame the disk for it.
+// tick ages the writes in progress and returns an error if one has exceeded its
+// limit. A write ages by at most two intervals per tick, so that a process that
+// was stopped (SIGSTOP, a paused machine) does not report a stalled disk.
 func (w *watchdog) tick(last, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *watchdog) tick(last, now time.Time) error {
 	return err
 }
 
-// stop ends the goroutine and waits for it.
+// stop stops the goroutine and waits for it.
 func (w *watchdog) stop() {
 	close(w.quit)
 	<-w.done

@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// The leader executes scripts speculatively before it proposes an entry, and
+// all writes wait meanwhile, so a script may only take Options.BriefScriptTime
+// there. If a group contains a script that needs longer, the group is not
+// executed and its reply says so (fsm.TooLong). Its session then asks the
+// leader for a dry run of the group, as a read: on a copy-on-write clone,
+// beside the log. If the scripts end in the dry run, the session sends the
+// group again, and they may then use Options.ScriptTime. A script that does not
+// end in its dry run has delayed other clients only for the brief time.
+//
+// The dry run shows only that a script ends, not what it will do, because the
+// state may be different when the script is executed. A script that was quick
+// in its dry run and is slow then is stopped after Options.ScriptTime, as any
+// other script.
+
+// Kinds of reads, in a read frame.
+const (
+	readQuick = iota
+	readSlow  // runs on its own goroutine, not on the one that serves the stream
+	readDryRun
+
+	// readPiece is a flag that a node adds if it can run reads with large
+	// replies itself: see answerHere. Nodes know it from fsm.FeatureBudget on.
+	readPiece = 1 << 7
+)
+
+// remotePiece is how many bytes of replies a leader sends at most to a node
+// that can run the read itself.
+const remotePiece = 256 << 10
+
+// Results of a dry run, encoded as the first byte of its answer.
+const (
+	dryRunEnded = iota // the group ended by itself
+	dryRunCut          // the group was stopped; if it is a single script, the error follows
+	dryRunAgain        // the leadership ended first
+)
+
+var errVerdict = errors.New("leader answered the dry run of a script with an unknown result")
+
+// dryRun is the state of one dry run of a group.
+type dryRun struct {
+	begun time.Duration
+	limit time.Duration // limit of its lane
+	// exceeded is set if the dry run has taken longer than limit, or will.
+	exceeded bool
+	work     time.Duration // of writes that are not run: see tryIn
+}
+
+// runDry runs a group to see whether it ends, and discards its effects. It
+// tries the lane for short dry runs first.
+func (ld *leadership) runDry(body []byte) ([]byte, error) {
+	h := ld.host
+	origin, user := fsm.GroupOrigin(body)
+	for _, l := range []*lane{h.short, h.long} {
+		p, refusal := l.enter(scriptWorker(origin, user), len(body), max(laneTimes*h.limit, laneWait), ld.done)
+		switch {
+		case refusal == msgScriptLost:
+			return []byte{dryRunAgain}, nil
+		case refusal != "":
+			if !fsm.HasScripts(body) {
+				h.stats.WritesRefused.Add(1)
+				return fsm.Error(msgWriteRoom).Append([]byte{dryRunCut}, 2), nil
+			}
+			h.stats.ScriptsRefused.Add(1)
+			return fsm.Error(refusal).Append([]byte{dryRunCut}, 2), nil
+		}
+		t := &dryRun{begun: h.clock.Mono(), limit: l.limit}
+		verdict, err := ld.tryAt(l, p, body, t)
+		if err != nil || !t.exceeded {
+			return verdict, err
+		}
+	}
+	return nil, errVerdict // the last lane has no limit
+}
+
+// tryAt runs a group in slot p of lane l, and then frees the slot, even after a
+// panic, because the lane has no other slot.
+func (ld *leadership) tryAt(l *lane, p *slot, body []byte, t *dryRun) ([]byte, error) {
+	h := ld.host
+	defer func() {
+		took := max(h.clock.Mono()-t.begun, t.work)
+		if t.exceeded {
+			took = 0 // the script is not executed yet, so the lane need not pause
+		}
+		l.leave(p, took, h.brief)
+	}()
+	return ld.tryIn(body, t)
+}
+
+// tryIn runs a group that has the turn of its lane. A group that only writes needs no
+// dry run: what it costs is known from the sizes of its keys. It has waited for its turn
+// all the same, so that heavy writes leave most of the time to the writes of others.
+func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
+	if !fsm.HasScripts(body) {
+		var err error
+		t.work, err = ld.writeTime(body)
+		t.work = min(t.work, ld.opts.MaxWriteTime) // FLUSHALL may exceed it, and must not keep the lane for longer
+		t.exceeded = t.work > t.limit
+		return []byte{dryRunEnded}, err
+	}
+	ld.machine.mu.Lock()
+	clone := ld.machine.m.Clone()
+	ld.machine.mu.Unlock()
+	h := fsm.Header{Term: ld.term, Stamp: ld.now(), Wall: ld.wall(), Seed: rand.Uint64()}
+	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.yield)
+	switch {
+	case err != nil:
+		return nil, err
+	case cut && closed(ld.done):
+		return []byte{dryRunAgain}, nil
+	case cut && ops == 1 && replies[0] == '-': // in a transaction, other commands have replies too
+		return append([]byte{dryRunCut}, replies...), nil
+	case cut:
+		return []byte{dryRunCut}, nil
+	}
+	return []byte{dryRunEnded}, nil
+}
+
+// yield lets other goroutines run, because all of them have precedence over a
+// dry run. It returns an error if the leadership has ended.
+func (ld *leadership) yield() error {
+	if closed(ld.done) {
+		return errNotLeader
+	}
+	runtime.Gosched()
+	return nil
+}
+
+// inPieces executes the group of the call in pieces, after the leader has
+// refused to execute it as a whole. No part of it has been executed. Costly
+// reads are executed as reads, each by itself. The rest is executed in one
+// piece, and a piece that takes too long is split in half until the pieces do
+// not take too long. A single operation that takes too long gets a dry run.
+// Other clients' commands are executed between the pieces, as in any pipeline,
+// so a pipeline with many slow scripts delays them no longer than one slow
+// script does.
+func (s *Session) inPieces() ([]byte, error) {
+	c := &s.call
+	c.early = nil
+	todo := s.node.machine.table.Pieces(c.body)
+	whole := len(todo) == 1
+	slices.Reverse(todo) // the next piece is last
+	var replies []byte
+	for len(todo) > 0 {
+		piece := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		c.body = piece.Body
+		var reply []byte
+		var err error
+		if piece.Read {
+			reply, err = s.pieceRead()
+		} else {
+			if !whole {
+				c.reply, c.err = nil, nil
+				s.node.forwarder.write(c)
+				<-c.done
+			}
+			reply, err = c.reply, c.err
+		}
+		whole = false
+		if err == nil && fsm.TooLong(reply) {
+			if first, second, ok := fsm.SplitGroup(c.body); ok {
+				todo = append(todo, fsm.Piece{Body: second}, fsm.Piece{Body: first})
+				continue
+			}
+			reply, err = s.sendAfterDryRun()
+		}
+		switch {
+		case err == nil && len(replies)+len(reply) <= fsm.MaxReplyBytes:
+			replies = append(replies, reply...)
+		case err == nil: // executed, and the pieces after it are executed too
+			replies = fsm.RefuseGroup(replies, piece.Body, fsm.ReplyTooLarge)
+		case len(replies) > 0, len(todo) > 0 && OutcomeOf(err) == OutcomeExecuted:
+			return nil, ErrUnknown // a part was executed, and another part perhaps not
+		default:
+			return nil, err
+		}
+	}
+	return replies, nil
+}
+
+// pieceRead executes the group of the call as a read.
+func (s *Session) pieceRead() ([]byte, error) {
+	c := &s.call
+	c.slow, c.reply, c.err, c.ready = true, nil, nil, nil
+	reply, err := s.read(false)
+	return reply, readFailed(err)
+}
+
+// sendAfterDryRun requests a dry run of the group of the call, and then sends
+// the group again.
+func (s *Session) sendAfterDryRun() ([]byte, error) {
+	c := &s.call
+	for {
+		c.dryRun, c.slow, c.reply, c.err, c.ready = true, true, nil, nil, nil
+		verdict, err := s.read(false)
+		c.dryRun = false
+		switch {
+		case err != nil:
+			return nil, readFailed(err) // nothing has been executed
+		case len(verdict) == 0 || verdict[0] > dryRunAgain:
+			return nil, readFailed(errVerdict)
+		case verdict[0] == dryRunAgain:
+			continue
+		case verdict[0] == dryRunCut && len(verdict) > 1:
+			return verdict[1:], nil
+		case verdict[0] == dryRunCut:
+			fsm.SetScriptBudget(c.body, fsm.GivenUp)
+		default:
+			fsm.SetScriptBudget(c.body, fsm.DryRunPassed)
+		}
+		c.reply, c.err = nil, nil
+		s.node.forwarder.write(c)
+		<-c.done
+		return c.reply, c.err
+	}
+}

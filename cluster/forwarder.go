@@ -1,0 +1,351 @@
+package cluster
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// forwarder sends the groups of this node's clients to the current leader. In
+// the log it is one session, (node id, start count), whose groups are numbered.
+// It keeps every group until it has the group's reply, and after a change of
+// leader sends the groups again that the new leader does not have. The state
+// machine executes no group twice.
+type forwarder struct {
+	id    fsm.SessionID
+	clock Clock
+	opts  Options
+	stats *Counters
+
+	// coarse is Clock.Mono at the last sweep, in nanoseconds. It is exact
+	// enough for timeouts of seconds, and reading the clock is a system call.
+	coarse atomic.Int64
+
+	mu     sync.Mutex
+	closed bool
+	writes link // nil while there is no leader
+	// pending holds the groups from number first on, in order. A group with a
+	// known outcome is nil until all groups before it have an outcome too.
+	first   uint64
+	pending []*call
+	// unsent holds the groups that wait for a leader and have no number yet.
+	unsent []*call
+
+	answering sync.WaitGroup // goroutines started by shareLocked
+
+	readMu    sync.Mutex
+	readsShut bool
+	reads     readLink // nil while there is no leader
+	readWait  []*call
+}
+
+// link sends groups to the leader.
+type link interface {
+	// send sends a group. It copies body and does not block for long. Neither
+	// an error nor a missing reply says whether the group is executed: the end
+	// of the link is reported by unlinked.
+	send(ackFloor, seq uint64, body []byte) error
+}
+
+// readLink sends reads to the leader. It must end every call, either with a
+// reply or by passing the call back to the forwarder with requeue.
+type readLink interface {
+	read(c *call)
+}
+
+func newForwarder(n *Node) *forwarder {
+	fw := &forwarder{id: n.session, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, first: 1}
+	fw.coarse.Store(int64(n.clock.Mono()))
+	return fw
+}
+
+// write sends a group that must go through the log. The call ends when the
+// group's outcome is known, or is given up as unknown.
+func (fw *forwarder) write(c *call) {
+	c.since = fw.coarse.Load()
+	fw.mu.Lock()
+	if fw.closed {
+		fw.mu.Unlock()
+		c.finish(nil, ErrClosed)
+		return
+	}
+	if fw.writes == nil {
+		fw.unsent = append(fw.unsent, c)
+		fw.mu.Unlock()
+		return
+	}
+	fw.sendLocked(c)
+	fw.mu.Unlock()
+}
+
+// sendLocked assigns the call its number and sends it. mu must be held.
+func (fw *forwarder) sendLocked(c *call) {
+	seq := fw.first + uint64(len(fw.pending))
+	c.last = seq
+	if c.first == 0 {
+		c.first = seq
+	}
+	fw.pending = append(fw.pending, c)
+	// If a send fails, the link ends. The next link sends the group again.
+	_ = fw.writes.send(fw.first-1, seq, c.body)
+}
+
+// foreign reports whether the leader has accepted groups of this session that
+// this process never sent. Then another process used the same session: an older
+// copy of the data directory was restored, and its count of starts has reached
+// the same number again.
+func (fw *forwarder) foreign(accepted uint64) bool {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	return accepted >= fw.first+uint64(len(fw.pending))
+}
+
+// floor returns the number up to which all groups have an outcome.
+func (fw *forwarder) floor() uint64 {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	return fw.first - 1
+}
+
+// linked makes l the link to the leader. The leader has accepted groups up to
+// accepted; linked sends it the others.
+func (fw *forwarder) linked(l link, accepted uint64) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	fw.writes = l
+	for i, c := range fw.pending {
+		if seq := fw.first + uint64(i); seq > accepted {
+			var body []byte
+			if c != nil {
+				body = c.body
+			} else {
+				body = noop // has an outcome or was given up, but numbers must have no gap
+			}
+			_ = l.send(fw.first-1, seq, body)
+			fw.stats.Resent.Add(1)
+		}
+	}
+	if fw.first == 1 && len(fw.pending) == 0 {
+		// Every start writes a group into the log, even if no client ever
+		// writes through this node. Otherwise the cluster could not recognize
+		// an older copy of the data directory later.
+		fw.pending = append(fw.pending, abandoned)
+		_ = l.send(0, 1, abandoned.body)
+	}
+	waiting := fw.unsent
+	fw.unsent = nil
+	for _, c := range waiting {
+		fw.sendLocked(c)
+	}
+}
+
+// unlinked removes the link.
+func (fw *forwarder) unlinked(l link) {
+	fw.mu.Lock()
+	if fw.writes == l {
+		fw.writes = nil
+	}
+	fw.mu.Unlock()
+}
+
+// noop is a group without commands: RESP2, origin 0.
+var noop = []byte{0, 0}
+
+// deliver implements resultReceiver. It ends the calls whose groups have an
+// outcome, and ignores results that it received before. A group that the log
+// refused (gap, fence) stays pending; deliver then returns relink, so that the
+// link ends and the next link sends the group again.
+func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
+	var buf [64]ended
+	done := buf[:0]
+	fw.mu.Lock()
+	for i := range groups {
+		r := &groups[i]
+		if r.Status == fsm.StatusGap || r.Status == fsm.StatusFenced || r.Status == fsm.StatusStale {
+			relink = true
+			continue
+		}
+		if r.Seq < fw.first || r.Seq >= fw.first+uint64(len(fw.pending)) {
+			continue
+		}
+		if c := fw.pending[r.Seq-fw.first]; c != nil {
+			fw.pending[r.Seq-fw.first] = nil
+			if c != abandoned {
+				done = append(done, endedBy(c, r))
+			}
+		}
+	}
+	fw.advanceLocked()
+	mine := fw.shareLocked(done)
+	fw.mu.Unlock()
+	answer(mine)
+	return relink
+}
+
+// abandoned replaces a call whose client received ErrUnknown. Its number must
+// still be used in the session, so if it is sent again, it is sent as a no-op.
+var abandoned = &call{body: noop}
+
+func (fw *forwarder) advanceLocked() {
+	n := 0
+	for n < len(fw.pending) && fw.pending[n] == nil {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	fw.first += uint64(n)
+	rest := copy(fw.pending, fw.pending[n:])
+	clear(fw.pending[rest:])
+	fw.pending = fw.pending[:rest]
+}
+
+// read sends a group without writes, or lets it wait for a link.
+func (fw *forwarder) read(c *call) {
+	c.since = fw.coarse.Load()
+	fw.readMu.Lock()
+	l := fw.reads
+	if l == nil {
+		if fw.readsShut {
+			fw.readMu.Unlock()
+			c.finish(nil, ErrClosed)
+			return
+		}
+		fw.readWait = append(fw.readWait, c)
+	}
+	fw.readMu.Unlock()
+	if l != nil {
+		l.read(c)
+	}
+}
+
+// requeue takes back a read that its link could not answer. The read waits for
+// the next link, or until sweep ends it.
+func (fw *forwarder) requeue(c *call) {
+	fw.readMu.Lock()
+	if fw.readsShut {
+		fw.readMu.Unlock()
+		c.finish(nil, ErrClosed)
+		return
+	}
+	// The read may have been under way for longer than LeaderWait on a link
+	// that died silently. So its wait for a leader begins now.
+	c.since = fw.coarse.Load()
+	fw.readWait = append(fw.readWait, c)
+	fw.readMu.Unlock()
+}
+
+// confirmed implements reader for a call of this node. The call's owner runs
+// the read.
+func (c *call) confirmed(ld *leadership, now int64, index uint64) {
+	c.ready, c.now, c.index = ld, now, index
+	c.done <- struct{}{}
+}
+
+// lost implements reader. It passes the read back to the forwarder.
+func (c *call) lost() { c.forwarder.requeue(c) }
+
+// readLinked makes l the link for reads and sends the waiting reads. A nil l
+// removes the link.
+func (fw *forwarder) readLinked(l readLink) {
+	fw.readMu.Lock()
+	fw.reads = l
+	var waiting []*call
+	if l != nil {
+		waiting, fw.readWait = fw.readWait, nil
+	}
+	fw.readMu.Unlock()
+	for _, c := range waiting {
+		l.read(c)
+	}
+}
+
+// sweep ends the calls that have waited too long. Calls that were never sent
+// end after LeaderWait as not executed. Calls that were sent end after
+// ResolveWait as unknown.
+func (fw *forwarder) sweep() {
+	mono := fw.clock.Mono()
+	fw.coarse.Store(int64(mono))
+	now := int64(mono)
+	var refused, unknown []*call
+	fw.mu.Lock()
+	keep := fw.unsent[:0]
+	for _, c := range fw.unsent {
+		if now-c.since > int64(fw.opts.LeaderWait) {
+			refused = append(refused, c)
+		} else {
+			keep = append(keep, c)
+		}
+	}
+	fw.unsent = keep
+	for i, c := range fw.pending {
+		if c != nil && c != abandoned && now-c.since > int64(fw.opts.ResolveWait) {
+			unknown = append(unknown, c)
+			fw.pending[i] = abandoned
+		}
+	}
+	fw.mu.Unlock()
+	fw.readMu.Lock()
+	keepReads := fw.readWait[:0]
+	for _, c := range fw.readWait {
+		if now-c.since > int64(fw.opts.LeaderWait) {
+			refused = append(refused, c)
+		} else {
+			keepReads = append(keepReads, c)
+		}
+	}
+	fw.readWait = keepReads
+	l := fw.reads
+	var again []*call
+	if l != nil { // requeued by a link that still exists
+		again, fw.readWait = fw.readWait, nil
+	}
+	fw.readMu.Unlock()
+	for _, c := range again {
+		l.read(c)
+	}
+	for _, c := range refused {
+		c.finish(nil, ErrNoLeader)
+	}
+	for _, c := range unknown {
+		c.finish(nil, ErrUnknown)
+	}
+	fw.stats.Unknown.Add(float64(len(unknown)))
+}
+
+// drained reports whether no group waits for its outcome.
+func (fw *forwarder) drained() bool {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	return len(fw.pending) == 0 && len(fw.unsent) == 0
+}
+
+// close ends all calls and refuses new ones. Calls that were never sent end as
+// not executed, the others as unknown. close waits for the goroutines that are
+// answering calls.
+func (fw *forwarder) close() {
+	fw.mu.Lock()
+	fw.closed = true
+	unsent, pending := fw.unsent, fw.pending
+	fw.unsent, fw.pending = nil, nil
+	fw.mu.Unlock()
+	fw.readMu.Lock()
+	fw.readsShut = true
+	unsent = append(unsent, fw.readWait...)
+	fw.readWait = nil
+	fw.readMu.Unlock()
+	for _, c := range unsent {
+		c.finish(nil, ErrClosed)
+	}
+	for _, c := range pending {
+		if c != nil && c != abandoned {
+			c.finish(nil, ErrUnknown)
+		}
+	}
+	fw.answering.Wait()
+}
+
+// sweepEvery is the time between two sweeps.
+const sweepEvery = 100 * time.Millisecond

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"time"
+)
+
+// lane is a queue of dry runs of scripts, which run one at a time. The leader
+// has two. Every dry run begins in the lane for short dry runs, and is moved to
+// the other lane when it takes longer than the first lane allows. So a short
+// script never waits for a long one.
+//
+// After a dry run that ends, the proposer executes the script, which takes
+// about as long again, and writes wait meanwhile. So a lane pauses after a dry
+// run that was not brief. The scripts of a lane thus use at most one part in
+// laneShare of the proposer's time, and other clients' writes run in between.
+type lane struct {
+	limit time.Duration // limit of a dry run, which then moves to the next lane
+	slots *slots
+
+	mu      sync.Mutex
+	waiting map[string]int // number of waiting dry runs, by user
+	total   int
+	bytes   int
+}
+
+const (
+	// shortDryRuns is the limit of the lane for short dry runs, in multiples of
+	// Options.BriefScriptTime.
+	shortDryRuns = 5
+	// laneShare bounds the part of the proposer's time that a lane uses: see
+	// lane.
+	laneShare = 4
+	// laneTimes and laneWait bound how long a dry run waits in a lane:
+	// laneTimes times Options.ScriptTime, or laneWait if that is longer.
+	laneTimes = 60
+	laneWait  = 30 * time.Second
+
+	// maxLaneUser and maxLane limit the dry runs that wait in a lane, per user
+	// and in total. maxLaneBytes limits the bytes of their groups.
+	maxLaneUser  = 256
+	maxLane      = 1024
+	maxLaneBytes = 64 << 20
+)
+
+func newLane(limit time.Duration, clock Clock) *lane {
+	return &lane{limit: limit, slots: newSlots(1, math.MaxInt64, clock), waiting: make(map[string]int)}
+}
+
+// enter waits for the slot of the lane, for a dry run of a group of size bytes.
+// If it fails, it returns the error text for the client as refusal.
+func (l *lane) enter(who worker, size int, limit time.Duration, done <-chan struct{}) (p *slot, refusal string) {
+	l.mu.Lock()
+	if l.waiting[who.user] >= maxLaneUser || l.total >= maxLane || l.total > 0 && l.bytes+size > maxLaneBytes {
+		l.mu.Unlock()
+		return nil, msgScriptQueue
+	}
+	l.waiting[who.user]++
+	l.total++
+	l.bytes += size
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.waiting[who.user]--; l.waiting[who.user] == 0 {
+			delete(l.waiting, who.user)
+		}
+		l.total--
+		l.bytes -= size
+	}()
+	p, err := l.slots.enter(who, limit, done)
+	switch {
+	case errors.Is(err, errSlotLost):
+		return nil, msgScriptLost
+	case err != nil:
+		return nil, msgScriptRoom
+	}
+	return p, ""
+}
+
+// leave frees the slot of a dry run. If the dry run was not brief, the slot is
+// freed after the lane has paused. The timer needs no owner, because it only
+// frees the slot.
+func (l *lane) leave(p *slot, took, brief time.Duration) {
+	if took <= brief {
+		p.leave()
+		return
+	}
+	time.AfterFunc((laneShare-1)*took, p.leave)
+}
+
+// scriptWorker returns the worker for scripts of a connection. The numbers of
+// connections are unique in the cluster: see clientIDs.
+func scriptWorker(origin uint64, user string) worker { return worker{user: user, conn: origin} }

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A short dry run waits for few others, however many connections repeat long
+// ones, and most of the proposer's time is left to other clients.
+func TestLane_Short(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const brief, long = 10 * time.Millisecond, 400 * time.Millisecond
+		short, slow := newLane(shortDryRuns*brief, systemClock{}), newLane(math.MaxInt64, systemClock{})
+		stop := make(chan struct{})
+		var runs atomic.Int64
+		for conn := range uint64(25) {
+			go func() {
+				for {
+					p, refusal := slow.enter(scriptWorker(conn, ""), 100, time.Hour, stop)
+					if refusal != "" {
+						return
+					}
+					runs.Add(1)
+					<-time.After(long)
+					slow.leave(p, long, brief)
+				}
+			}()
+		}
+		begun := time.Now()
+		for range 100 { // an innocent script at the same time
+			since := time.Now()
+			p, refusal := short.enter(scriptWorker(99, ""), 100, time.Hour, stop)
+			if refusal != "" {
+				t.Fatal(refusal)
+			}
+			<-time.After(brief)
+			short.leave(p, brief, brief)
+			if took := time.Since(since); took > 2*brief {
+				t.Errorf("a short dry run took %v", took)
+			}
+			<-time.After(long)
+		}
+		if most := int64(time.Since(begun)/(laneShare*long)) + 1; runs.Load() > most || runs.Load() < most/2 {
+			t.Errorf("%d long dry runs within %v, want at most %d", runs.Load(), time.Since(begun), most)
+		}
+		// Among long dry runs, a new connection goes before connections that
+		// have had their slot already.
+		before := runs.Load()
+		p, refusal := slow.enter(scriptWorker(98, ""), 100, time.Hour, stop)
+		if refusal != "" || runs.Load() > before+1 {
+			t.Errorf("%d others were served before a new connection: %s", runs.Load()-before, refusal)
+		}
+		p.leave()
+		close(stop)
+		<-time.After(laneShare * long)
+	})
+}
+
+// The number of waiting dry runs is limited, per user and in total, and dry
+// runs that give up free their room.
+func TestLane_Full(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLane(math.MaxInt64, systemClock{})
+		stop := make(chan struct{})
+		p, _ := l.enter(worker{user: "first"}, 1, time.Hour, stop)
+		for i := range uint64(maxLaneUser) {
+			go l.enter(scriptWorker(i, "greedy"), 1, time.Hour, stop)
+		}
+		synctest.Wait()
+		refused := func(user string, size int, want string) {
+			t.Helper()
+			if _, got := l.enter(worker{user: user}, size, time.Second, stop); got != want {
+				t.Errorf("a group of %d bytes of %s: %q, want %q", size, user, got, want)
+			}
+		}
+		refused("greedy", 1, msgScriptQueue)
+		refused("other", maxLaneBytes, msgScriptQueue)
+		refused("other", 1, msgScriptRoom) // it has waited
+		close(stop)
+		synctest.Wait()
+		if l.total != 0 || l.bytes != 0 || len(l.waiting) != 0 {
+			t.Errorf("%d of %d bytes still wait", l.total, l.bytes)
+		}
+		p.leave()
+	})
+}

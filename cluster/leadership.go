@@ -1,0 +1,556 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// leadership exists on a node from the moment its own state machine has applied
+// the TermStart of a term until the node stops being leader. It contains what
+// only a leader has: the clock, the proposer, the result receivers of the
+// sessions, and the ReadIndex rounds.
+//
+// One goroutine, propose, makes the product's only calls of raft.Apply for
+// groups. Groups that arrive while an entry is in flight go into the next
+// entry; see commitWait for how long that entry stays open.
+type leadership struct {
+	term uint64
+	// start is the log index of the TermStart. Entries before it do not belong
+	// to this leadership, although they may be of the same term.
+	start uint64
+	log   hclog.Logger
+	self  raft.ServerID
+
+	raft      *raft.Raft
+	committed func() uint64
+	machine   *machine
+	forwarder *forwarder // of this node: see tend
+	clock     Clock
+	opts      Options
+
+	// time is the starting point of the leadership's clock: see now.
+	time atomic.Pointer[timeBase]
+
+	reads   readIndex
+	readers *readHost
+	host    *scriptHost
+	scripts fsm.ScriptRunner // of host, until the leadership ends
+	fatal   func(error)
+
+	suspender suspender     // used only by keepTime
+	links     chan struct{} // capacity 1: a link has begun or ended
+
+	mu             sync.Mutex
+	closed         bool
+	filling        *fsm.BatchBuilder   // groups that arrive now
+	full           []*fsm.BatchBuilder // builders that reached their size limit, in order
+	spare          []*fsm.BatchBuilder
+	clockWaits     []func() // called after an entry with a newer stamp
+	accepted       map[fsm.SessionID]uint64
+	receivers      map[fsm.SessionID][]resultReceiver
+	inflight       []proposal    // proposed and not applied, in log order
+	waitSlot       bool          // propose waits for room in the window
+	taken          bool          // propose has taken an entry that is not in inflight yet
+	paused         bool          // nothing is proposed: see pause
+	quiet          chan struct{} // of pause: closed when no entry is in flight; nil if pause does not wait
+	commitWait     commitWait
+	lastEntryStamp int64 // stamp of the last entry, in lease clock nanoseconds
+
+	work chan struct{} // capacity 1: there is something to propose, or the leadership ended
+	slot chan struct{} // capacity 1: there is room in the window, or the leadership ended
+	done chan struct{} // closed by close
+	wg   sync.WaitGroup
+
+	stats *Counters
+}
+
+// proposal is an entry that has been proposed and not applied yet.
+type proposal struct {
+	clockWaits []func()
+	stamped    time.Duration
+}
+
+// resultReceiver receives the results of one session's groups. Its methods are
+// called in log order and must not block.
+type resultReceiver interface {
+	deliver(groups []fsm.GroupResult)
+	// served reports that a client's wait has ended with a reply.
+	served(w *fsm.Woken)
+}
+
+// driftPPM is the part of elapsed time, in parts per million, that the
+// leadership does not count. NTP slews a clock by up to 500 ppm, and a quartz
+// is off by up to 100 ppm. So a TTL may last longer by this part, but never
+// shorter.
+const driftPPM = 1000
+
+// maxAdvance bounds one step of the lease clock, in nanoseconds. While keys
+// have a TTL, clock entries are committed every few seconds, so a larger step
+// means that the clock source is broken.
+const maxAdvance = int64(10 * time.Minute)
+
+func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
+	ld := &leadership{
+		term:           term,
+		start:          start,
+		log:            n.log.Named("leadership"),
+		self:           n.self,
+		raft:           n.raft,
+		committed:      n.committed,
+		machine:        n.machine,
+		forwarder:      n.forwarder,
+		suspender:      suspender{gone: make(map[fsm.SessionID]time.Duration)},
+		links:          make(chan struct{}, 1),
+		clock:          n.clock,
+		opts:           n.cfg.Options,
+		host:           n.scripts,
+		readers:        n.reads,
+		fatal:          n.fatal,
+		filling:        &fsm.BatchBuilder{},
+		accepted:       make(map[fsm.SessionID]uint64),
+		receivers:      make(map[fsm.SessionID][]resultReceiver),
+		lastEntryStamp: lease,
+		work:           make(chan struct{}, 1),
+		slot:           make(chan struct{}, 1),
+		done:           make(chan struct{}),
+		stats:          &n.stats,
+	}
+	ld.scripts = ld.host.until(ld.done)
+	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
+	ld.reads.init(ld)
+	ld.wg.Add(2)
+	go ld.propose()
+	go ld.keepTime()
+	return ld
+}
+
+// close ends the leadership. It does not wait for the goroutines: see join.
+func (ld *leadership) close() {
+	ld.mu.Lock()
+	if ld.closed {
+		ld.mu.Unlock()
+		return
+	}
+	ld.closed = true
+	close(ld.done)
+	clockWaits := ld.clockWaits
+	for _, p := range ld.inflight {
+		clockWaits = append(clockWaits, p.clockWaits...)
+	}
+	ld.clockWaits, ld.inflight, ld.receivers = nil, nil, nil
+	ld.mu.Unlock()
+	signal(ld.work)
+	signal(ld.slot)
+	for _, f := range clockWaits {
+		f()
+	}
+	ld.reads.close()
+}
+
+// join waits for the leadership's goroutines to end.
+func (ld *leadership) join() { ld.wg.Wait() }
+
+// timeBase relates the lease clock to the node's monotonic clock: when Mono was
+// t0, the lease clock was base, in nanoseconds. A leadership starts with the
+// lease clock of its TermStart, so time without a leader does not count, and
+// neither does time that an earlier leadership measured but never logged.
+type timeBase struct {
+	base int64
+	t0   time.Duration
+}
+
+// now returns the leadership's lease clock in nanoseconds: its base plus the
+// elapsed time, minus the allowance for drift.
+func (ld *leadership) now() int64 {
+	t := ld.time.Load()
+	d := int64(ld.clock.Mono() - t.t0)
+	return t.base + d - d/(1e6/driftPPM)
+}
+
+// wall returns the wall clock in microseconds, as entries contain it.
+func (ld *leadership) wall() int64 { return ld.clock.Wall().UnixMicro() }
+
+// attach adds s to the result receivers of a session. It returns the highest
+// number that the leadership has accepted of the session, and the replies that
+// the state machine has kept. From now on, s receives the results of groups in
+// flight. It may receive a result twice.
+//
+// A session may have several result receivers, and each receives every result.
+// Over a slow link, a stream that a node gave up can arrive after the stream
+// that the node opened next, and the leadership cannot tell which of them the
+// node still reads.
+func (ld *leadership) attach(
+	id fsm.SessionID, s resultReceiver,
+) (accepted uint64, kept []fsm.GroupResult, err error) {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	if ld.closed {
+		return 0, nil, errNotLeader
+	}
+	var st fsm.SessionState
+	ld.machine.view(func(m *fsm.Machine) { st = m.Session(id) })
+	if st.Stale {
+		return 0, nil, ErrStaleSession
+	}
+	ld.receivers[id] = with(ld.receivers[id], s)
+	ld.accepted[id] = max(ld.accepted[id], st.LastSeq)
+	signal(ld.links)
+	return ld.accepted[id], st.Replies, nil
+}
+
+// detach removes s from the result receivers of the session.
+func (ld *leadership) detach(id fsm.SessionID, s resultReceiver) {
+	ld.mu.Lock()
+	if left := without(ld.receivers[id], s); len(left) > 0 {
+		ld.receivers[id] = left
+	} else {
+		delete(ld.receivers, id)
+	}
+	ld.mu.Unlock()
+	signal(ld.links)
+}
+
+// with returns a copy of s with v appended. The lists of result receivers are
+// read after the lock has been released, so they must never be modified in
+// place.
+func with[T any](s []T, v T) []T { return append(slices.Clip(s), v) }
+
+// without returns a copy of s without v.
+func without[T comparable](s []T, v T) []T {
+	return slices.DeleteFunc(slices.Clone(s), func(x T) bool { return x == v })
+}
+
+// submit adds a group to the next entry. It copies body.
+func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
+	limit := ld.opts.workLimits().Entry
+	steps, depends := ld.machine.table.Weigh(body)
+	ld.mu.Lock()
+	if ld.closed {
+		ld.mu.Unlock()
+		return errNotLeader
+	}
+	groups, bytes := ld.filling.Len()
+	if groups > 0 && (bytes+len(body) > ld.opts.MaxEntryBytes || groups >= ld.opts.MaxEntryGroups || ld.filling.Work()+steps > limit) {
+		ld.full = append(ld.full, ld.filling)
+		ld.filling = ld.spareBuilder()
+	}
+	ld.filling.Add(id, ackFloor, seq, body)
+	ld.filling.Weighed(steps, depends || steps > limit)
+	ld.accepted[id] = max(ld.accepted[id], seq)
+	wake := groups+1 >= ld.commitWait.enough
+	ld.mu.Unlock()
+	if wake {
+		signal(ld.work)
+	}
+	return nil
+}
+
+// awaitClockEntry calls f once an entry whose stamp is newer than this call has
+// been applied, or once the leadership has closed.
+func (ld *leadership) awaitClockEntry(f func()) {
+	ld.mu.Lock()
+	if ld.closed {
+		ld.mu.Unlock()
+		f()
+		return
+	}
+	ld.clockWaits = append(ld.clockWaits, f)
+	ld.mu.Unlock()
+	signal(ld.work)
+}
+
+// propose builds entries and passes them to raft. At most opts.Window entries
+// are in flight at a time.
+func (ld *leadership) propose() {
+	defer ld.wg.Done()
+	for {
+		b, p, ok := ld.next()
+		if !ok {
+			return
+		}
+		header := fsm.Header{Term: ld.term, Stamp: ld.stamp(), Wall: ld.wall(), Seed: rand.Uint64()}
+		ld.machine.view(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		var err error
+		if b.Depends() {
+			b, err = ld.divide(b)
+		}
+		if err == nil && b.Scripts() {
+			b, err = ld.speculate(b, header)
+		}
+		if err != nil {
+			ld.fatal(err)
+			for _, f := range p.clockWaits {
+				f()
+			}
+			return
+		}
+		entry := b.Encode(header)
+		groups, _ := b.Len()
+		b.Reset(2 * ld.opts.MaxEntryBytes)
+		p.stamped = ld.clock.Mono()
+
+		ld.mu.Lock()
+		if ld.closed {
+			ld.mu.Unlock()
+			for _, f := range p.clockWaits {
+				f()
+			}
+			return
+		}
+		ld.inflight, ld.taken = append(ld.inflight, p), false
+		ld.spare = append(ld.spare, b)
+		ld.mu.Unlock()
+		ld.stats.Entries.Add(1)
+		ld.stats.EntryGroups.Observe(float64(groups))
+		ld.stats.EntryBytes.Observe(float64(len(entry)))
+		// Ignore the future: the state machine delivers the results in log
+		// order. A future that fails means that the node is no longer leader,
+		// and then the leadership is closed. Apply returns when raft's main
+		// loop has taken the entry.
+		ld.raft.Apply(entry, 0)
+		if groups > 0 {
+			failpoint.Hit(failpoint.EntryProposed)
+		}
+	}
+}
+
+// next waits until there is work and room in the window, and then takes the
+// work. It takes it as late as possible, so that the entry contains all groups
+// that have arrived.
+func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
+	for {
+		ld.mu.Lock()
+		groups, _ := ld.filling.Len()
+		work := groups > 0 || len(ld.full) > 0 || len(ld.clockWaits) > 0
+		switch {
+		case ld.closed:
+			ld.mu.Unlock()
+			return nil, proposal{}, false
+		case ld.paused:
+			ld.mu.Unlock()
+			<-ld.work
+		case work && len(ld.inflight) < ld.windowLocked():
+			if len(ld.full) == 0 && len(ld.clockWaits) == 0 && len(ld.inflight) == 0 {
+				if wait := ld.commitWait.begin(groups); wait > 0 {
+					ld.commitWaitLocked(wait)
+					continue
+				}
+			}
+			ld.commitWait.proposed(groups)
+			p := proposal{clockWaits: ld.clockWaits}
+			ld.clockWaits = nil
+			var b *fsm.BatchBuilder
+			if len(ld.full) > 0 {
+				b = ld.full[0]
+				ld.full = ld.full[1:]
+			} else {
+				b, ld.filling = ld.filling, ld.spareBuilder()
+			}
+			ld.taken = true
+			ld.mu.Unlock()
+			return b, p, true
+		case work:
+			ld.waitSlot = true
+			ld.mu.Unlock()
+			<-ld.slot
+		default:
+			ld.mu.Unlock()
+			<-ld.work
+		}
+	}
+}
+
+// commitWaitLocked waits until the expected number of groups has arrived, or
+// until there is other work to do. mu must be held; commitWaitLocked releases
+// it.
+func (ld *leadership) commitWaitLocked(wait time.Duration) {
+	select { // discard an earlier token
+	case <-ld.work:
+	default:
+	}
+	ld.mu.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ld.work:
+	case <-t.C:
+	}
+	ld.mu.Lock()
+	groups, _ := ld.filling.Len()
+	ld.commitWait.waited(groups)
+	ld.mu.Unlock()
+}
+
+func (ld *leadership) spareBuilder() *fsm.BatchBuilder {
+	if n := len(ld.spare); n > 0 {
+		b := ld.spare[n-1]
+		ld.spare = ld.spare[:n-1]
+		return b
+	}
+	return &fsm.BatchBuilder{}
+}
+
+// stamp returns now, but never less than the last stamp, and at most maxAdvance
+// more.
+func (ld *leadership) stamp() int64 {
+	now := max(ld.now(), ld.lastEntryStamp)
+	if now-ld.lastEntryStamp > maxAdvance {
+		// Without a TTL, no clock entries are committed, and no key can expire.
+		if ld.machine.deadline.Load() != 0 {
+			ld.log.Error("lease clock jumped, step cut",
+				"step", time.Duration(now-ld.lastEntryStamp), "cut_to", time.Duration(maxAdvance))
+		}
+		now = ld.lastEntryStamp + maxAdvance
+		ld.time.Store(&timeBase{now, ld.clock.Mono()})
+	}
+	ld.lastEntryStamp = now
+	return now
+}
+
+// applied handles an applied entry of this term. The state machine calls it for
+// every such entry, in log order.
+func (ld *leadership) applied(res *fsm.Result) {
+	ld.mu.Lock()
+	if ld.closed || res.Index <= ld.start || len(ld.inflight) == 0 {
+		ld.mu.Unlock()
+		return
+	}
+	p := ld.inflight[0]
+	ld.inflight = ld.inflight[1:]
+	took := ld.clock.Mono() - p.stamped
+	if len(ld.inflight) == 0 {
+		waiting, _ := ld.filling.Len()
+		ld.commitWait.applied(waiting, took)
+	}
+	ld.checkQuietLocked()
+	if ld.waitSlot {
+		ld.waitSlot = false
+		signal(ld.slot)
+	}
+	receivers := make([][]resultReceiver, len(res.Sessions))
+	for i, id := range res.Sessions {
+		receivers[i] = ld.receivers[id]
+	}
+	woken := make([][]resultReceiver, len(res.Woken))
+	for i := range res.Woken {
+		woken[i] = ld.receivers[res.Woken[i].Session]
+	}
+	ld.mu.Unlock()
+	if len(res.Groups) > 0 {
+		failpoint.Hit(failpoint.EntryApplied)
+	}
+	ld.stats.CommitSeconds.Observe(took.Seconds())
+	for i, all := range receivers {
+		if len(all) == 0 {
+			continue
+		}
+		groups := groupsOf(res, i)
+		for _, s := range all {
+			s.deliver(groups)
+		}
+	}
+	for i, all := range woken {
+		w := &res.Woken[i]
+		if w.Reply == nil || len(w.Reply) > maxRepliesFrame {
+			continue
+		}
+		for _, s := range all {
+			s.served(w)
+		}
+	}
+	for _, f := range p.clockWaits {
+		f()
+	}
+}
+
+// groupsOf returns the results of one session. Most entries contain the groups
+// of few sessions.
+func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
+	if len(res.Sessions) == 1 {
+		return res.Groups
+	}
+	groups := make([]fsm.GroupResult, 0, len(res.Groups))
+	for _, g := range res.Groups {
+		if g.Session == session {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// keepTime tends the waiters and commits clock entries while keys have a TTL.
+// It commits one when a key has expired, so that the key is removed and its
+// events are delivered. It also commits one at least every ClockEntryEvery,
+// which bounds how much elapsed time a failover loses.
+func (ld *leadership) keepTime() {
+	defer ld.wg.Done()
+	t := time.NewTicker(ld.opts.ExpireEvery)
+	defer t.Stop()
+	pending := make(chan struct{}, 1)
+	pending <- struct{}{}
+	for {
+		select {
+		case <-ld.done:
+			return
+		case <-ld.links:
+			ld.tend()
+			continue
+		case <-t.C:
+		}
+		ld.tend()
+		ld.reads.watch()
+		due := ld.machine.deadline.Load()
+		now := ld.now()
+		if due == 0 || (due > now && now-ld.machineLease() < int64(ld.opts.ClockEntryEvery)) {
+			continue
+		}
+		select {
+		case <-pending: // at most one clock entry of keepTime at a time
+			ld.awaitClockEntry(func() { pending <- struct{}{} })
+		default:
+		}
+	}
+}
+
+func (ld *leadership) machineLease() int64 {
+	var lease int64
+	ld.machine.view(func(m *fsm.Machine) { lease = m.Clock().Lease })
+	return lease
+}
+
+// runRead runs a read for a client of any node, after the read's round has been
+// confirmed. It returns errSlotLost if the leadership ended first.
+func (ld *leadership) runRead(
+	dst []byte, c *call, now int64, from fsm.SessionID,
+) (reply []byte, expiryPending bool, err error) {
+	if c.dryRun {
+		reply, err = ld.runDry(c.body)
+		return reply, false, err
+	}
+	return ld.readers.read(dst, ld.readRun(c, now, from))
+}
+
+func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) readRun {
+	req := fsm.ReadRequest{
+		Body: c.body, Now: now, Wall: ld.wall(), Seed: rand.Uint64(),
+		Runner: ld.scripts, Scripts: ld.host, Front: c.front,
+	}
+	return readRun{req: req, who: workerOf(from, c.body), index: c.index, done: ld.done}
+}
+
+// signal puts a token into a channel of capacity 1, unless it contains one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

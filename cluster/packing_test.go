@@ -1,0 +1,70 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// entries returns how many entries a node has proposed.
+func (c *testCluster) entries(id string) float64 {
+	c.t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c.node(id).Collectors()...)
+	families, err := registry.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "holdfast_proposer_entries_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	c.t.Fatal("no such metric")
+	return 0
+}
+
+// TestPacking_HeavyWrites checks that a pipeline of heavy writes gets several
+// entries, that a single write that is heavier waits for its slot, and that a
+// write that would take too long is refused. All of this holds through any
+// node.
+func TestPacking_HeavyWrites(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.MaxWriteTime = 50 * time.Millisecond })
+	leader := c.leader()
+	on := c.client(c.others(leader)[0])
+	members := []string{"SADD", "set"}
+	for i := range 3000 { // a union of it takes about 2 ms
+		members = append(members, fmt.Sprint("m", i))
+	}
+	on.must(t, members...)
+	union := []string{"SUNIONSTORE", "sum", "set"}
+	before := c.entries(leader)
+	var pipeline, many [][]string
+	for range 8 {
+		pipeline = append(pipeline, union)
+	}
+	pipeline = append(pipeline, []string{"INCR", "n"})
+	if got, err := on.pipeline(pipeline...); err != nil || got != strings.Repeat(":3000\r\n", 8)+":1\r\n" {
+		t.Errorf("pipeline: %q, %v", clip(got), err)
+	}
+	if n := c.entries(leader) - before; n < 4 {
+		t.Errorf("8 unions took %v entries", n)
+	}
+	// This takes 6 ms, so it waits for its slot.
+	if got, err := on.transaction(union, union, union, []string{"INCR", "n"}); err != nil || got != "*4\r\n:3000\r\n:3000\r\n:3000\r\n:2\r\n" {
+		t.Errorf("transaction: %q, %v", clip(got), err)
+	}
+	for range 40 {
+		many = append(many, union)
+	}
+	if got, err := on.transaction(append(many, []string{"INCR", "n"})...); err != nil || !strings.HasPrefix(got, "-BUSY the command or transaction would take about ") {
+		t.Errorf("a transaction of 80 ms: %q, %v", clip(got), err)
+	}
+	on.want(t, bulk("2"), "GET", "n")
+}

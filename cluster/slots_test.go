@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bubbleClock is the clock of a synctest bubble.
+type bubbleClock struct{ begun time.Time }
+
+func (c bubbleClock) Mono() time.Duration { return time.Since(c.begun) }
+func (c bubbleClock) Wall() time.Time     { return time.Now() }
+
+// work takes a slot for some milliseconds of processor time. Every millisecond
+// it offers the slot to other workers.
+func work(p *slots, who worker, ms int, done <-chan struct{}) error {
+	l, err := p.enter(who, time.Minute, done)
+	if err != nil {
+		return err
+	}
+	for range ms {
+		time.Sleep(time.Millisecond)
+		if err := l.pause(p.clock.Mono(), done); err != nil {
+			return err
+		}
+	}
+	l.leave()
+	if done != nil && closed(done) { // a free slot is not refused
+		return errSlotLost
+	}
+	return nil
+}
+
+// TestSlots_Short checks that the work of a connection that has used little
+// time ends soon, however much work of other connections came before it.
+func TestSlots_Short(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSlots(1, 10*time.Millisecond, bubbleClock{time.Now()})
+		var wg sync.WaitGroup
+		for i := range 60 {
+			wg.Go(func() {
+				for range 3 {
+					if err := work(p, worker{node: "n", conn: uint64(i)}, 50, nil); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(3 * time.Second)
+		begun := time.Now()
+		if err := work(p, worker{node: "n", conn: 100}, 5, nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > 30*time.Millisecond {
+			t.Errorf("5 ms of work took %v", took)
+		}
+		wg.Wait()
+		if p.free != 1 || len(p.waiting) != 0 {
+			t.Errorf("%d places free, %d waiters at the end", p.free, len(p.waiting))
+		}
+	})
+}
+
+// TestSlots_Users checks that users share evenly, however many connections one
+// of them has.
+func TestSlots_Users(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSlots(2, 10*time.Millisecond, bubbleClock{time.Now()})
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		had := make([]int, 2)
+		var mu sync.Mutex
+		for i := range 22 {
+			user := min(i/20, 1) // 20 connections of one user, 2 of the other
+			wg.Go(func() {
+				for work(p, worker{fmt.Sprint(user), "n", uint64(i)}, 20, done) == nil {
+					mu.Lock()
+					had[user]++
+					mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(20 * time.Second)
+		close(done)
+		wg.Wait()
+		if slices.Min(had)*3 < slices.Max(had)*2 {
+			t.Errorf("the users were served %d times", had)
+		}
+	})
+}
+
+// TestSlots_GiveUp checks that a worker that gives up takes no slot from
+// others.
+func TestSlots_GiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSlots(1, 10*time.Millisecond, bubbleClock{time.Now()})
+		l, err := p.enter(worker{conn: 1}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.enter(worker{conn: 2}, time.Second, nil); !errors.Is(err, errNoSlot) {
+			t.Errorf("without a place: %v", err)
+		}
+		done := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(done) })
+		if _, err := p.enter(worker{conn: 3}, time.Minute, done); !errors.Is(err, errSlotLost) {
+			t.Errorf("done: %v", err)
+		}
+		l.leave()
+		if l, err = p.enter(worker{conn: 4}, 0, nil); err != nil {
+			t.Errorf("free again: %v", err)
+		}
+		// A pause that fails neither leaves a slot occupied nor takes one.
+		go func() { _ = work(p, worker{conn: 5}, 1, nil) }()
+		synctest.Wait()
+		time.Sleep(20 * time.Millisecond)
+		gone := make(chan struct{})
+		close(gone)
+		err = l.pause(p.clock.Mono(), gone)
+		if err == nil {
+			l.leave()
+		}
+		time.Sleep(time.Second)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.free != 1 || len(p.waiting) != 0 {
+			t.Errorf("after a pause (%v) %d places are free, %d wait", err, p.free, len(p.waiting))
+		}
+	})
+}

@@ -1,0 +1,329 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// readHost runs groups that only read, on any node. Under the machine's read
+// lock, where a group delays the entries of the log, it has a small budget. If
+// the budget does not suffice, the result is discarded, and the group runs
+// again as a slow read: on a copy-on-write clone, once it has a slot. If the
+// last read of a connection was slow, the next one starts as a slow read.
+type readHost struct {
+	machine *machine
+	clock   Clock
+	opts    Options
+	stats   *Counters
+	slots   *slots
+	yields  yielders
+	quicks  sync.Pool    // contains *quickRead
+	held    atomic.Int64 // bytes charged by slow reads
+
+	waiting, running atomic.Int64
+
+	marked atomic.Int64 // len(slow), readable without mu
+	mu     sync.Mutex
+	slow   map[worker]struct{} // connections whose last read was slow
+	// users is the number of slow reads that run or wait. They share clone if
+	// it is new enough for them. Both are guarded by mu.
+	users int
+	clone *fsm.Machine
+}
+
+const (
+	// inlineSteps limits a read on a goroutine that serves others, possibly the
+	// one that applies the log. It corresponds to about 0.1 ms.
+	inlineSteps = 8 << 10
+	// quickSteps limits a read under the read lock, in addition to
+	// Options.QuickRead. Work that is done in one piece, such as encoding a
+	// reply, is charged in steps before the clock can measure it.
+	quickSteps = 64 << 10
+	// slowSlice is how long a slow read keeps its slot while others wait.
+	slowSlice = 10 * time.Millisecond
+	// maxSlowConns is the largest number of slow connections that are
+	// remembered.
+	maxSlowConns = 4096
+)
+
+// errSlow means that a read exceeds the budget of a quick read.
+var errSlow = errors.New("read takes longer than it may under the lock of the machine")
+
+func newReadHost(n *Node) *readHost {
+	h := &readHost{machine: n.machine, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, slow: make(map[worker]struct{}),
+		slots: newSlots(max(runtime.GOMAXPROCS(0)-1, 1), slowSlice, n.clock)}
+	h.quicks.New = func() any {
+		q := &quickRead{h: h}
+		q.budget.Stop = q.stop
+		return q
+	}
+	return h
+}
+
+// readRun is one execution of a group that only reads.
+type readRun struct {
+	req fsm.ReadRequest
+	who worker
+	// index is the lowest log index that the state must include: see readIndex.
+	index uint64
+	// done is closed when the replies are no longer needed.
+	done <-chan struct{}
+}
+
+// workerOf returns the origin of a group.
+func workerOf(node fsm.SessionID, body []byte) worker {
+	conn, user := fsm.GroupOrigin(body)
+	return worker{user, node.NodeID, conn}
+}
+
+// quickRead is the budget of a read under the read lock. Its time begins at the
+// first call of stop, so that short reads do not read the clock.
+type quickRead struct {
+	h      *readHost
+	budget fsm.Budget
+	begun  time.Duration
+}
+
+func (q *quickRead) stop() error {
+	switch now := q.h.clock.Mono(); {
+	case q.begun == 0:
+		q.begun = now
+	case now-q.begun > q.h.opts.QuickRead:
+		return errSlow
+	}
+	return nil
+}
+
+// read executes a group, as a quick read if that suffices. It returns
+// errSlotLost if done was closed first. Errors other than those of the state
+// machine are converted to replies.
+func (h *readHost) read(dst []byte, run readRun) (reply []byte, expiryPending bool, err error) {
+	if !h.isSlow(&run) {
+		reply, expiryPending, err = h.quick(dst, &run, quickSteps)
+		if !errors.Is(err, errSlow) {
+			return reply, expiryPending, err
+		}
+	}
+	return h.slowly(dst, run)
+}
+
+// quick executes a group under the read lock within a number of steps. It
+// returns errSlow if the steps or the time do not suffice.
+func (h *readHost) quick(dst []byte, run *readRun, steps uint64) (reply []byte, expiryPending bool, err error) {
+	q := h.quicks.Get().(*quickRead)
+	q.begun, q.budget.Steps = 0, steps
+	req := run.req
+	req.Budget = &q.budget
+	func() {
+		h.machine.mu.RLock()
+		// deferred: the connection recovers from a panic, and the node must
+		// continue
+		defer h.machine.mu.RUnlock()
+		reply, expiryPending, err = h.machine.m.Read(dst, req)
+	}()
+	h.quicks.Put(q)
+	if errors.Is(err, fsm.ErrSteps) {
+		err = errSlow
+	}
+	return reply, expiryPending, err
+}
+
+// slowly executes a group on a clone, or returns replies that say why it does
+// not.
+func (h *readHost) slowly(dst []byte, run readRun) (reply []byte, expiryPending bool, err error) {
+	h.stats.SlowReads.Add(1)
+	h.join()
+	defer h.part()
+	s := &slowRead{h: h, run: &run, scripted: fsm.HasScripts(run.req.Body)}
+	reply, expiryPending, err = s.read(dst)
+	var refused refusal
+	if errors.As(err, &refused) {
+		h.stats.SlowReadsRefused.WithLabelValues(refused.reason).Add(1)
+		run.req.Front.Reset() // the replies are those of the whole group
+		return fsm.RefuseGroup(dst, run.req.Body, refused.text), false, nil
+	}
+	return reply, expiryPending, err
+}
+
+// refusal is the reason why a slow read has no replies. reason is the label of
+// the metric, text the error for the client.
+type refusal struct{ reason, text string }
+
+func (r refusal) Error() string { return r.text }
+
+// slowRead is a slow read that waits or runs.
+type slowRead struct {
+	h   *readHost
+	run *readRun
+	// scripted reads have no slot of their own, because their scripts have
+	// slots: see awaitSlot.
+	scripted bool
+	slot     *slot // nil for none
+	begun    time.Duration
+	// time that the read ran, without the time that others had the slot
+	ran     time.Duration
+	bytes   int64
+	yielder *yielder
+	yielded time.Duration // monotonic time of the last yield
+}
+
+func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error) {
+	h := s.h
+	if !s.scripted {
+		h.waiting.Add(1)
+		s.slot, err = h.slots.enter(s.run.who, h.opts.SlowReadWait, s.run.done)
+		h.waiting.Add(-1)
+		if err != nil {
+			return dst, false, s.noSlot(err)
+		}
+	}
+	h.running.Add(1)
+	defer func() {
+		h.running.Add(-1)
+		h.held.Add(-s.bytes)
+		if s.slot != nil {
+			s.slot.leave()
+		}
+	}()
+	s.yielder = h.yields.get()
+	defer h.yields.put(s.yielder)
+	s.begun = h.clock.Mono()
+	s.yielded = s.begun
+	clone := h.cloned(s.run.index)
+	req := s.run.req
+	req.Budget = &fsm.Budget{Stop: s.stop, Hold: s.hold}
+	reply, expiryPending, err = clone.Read(dst, req)
+	s.ran += h.clock.Mono() - s.begun
+	h.stats.SlowReadSeconds.Observe(s.ran.Seconds())
+	if !s.scripted {
+		h.mark(s.run.who, s.ran > h.opts.QuickRead)
+	}
+	return reply, expiryPending, err
+}
+
+// noSlot returns the error of a read that did not get a slot.
+func (s *slowRead) noSlot(err error) error {
+	if errors.Is(err, errNoSlot) {
+		return refusal{"no_place", fmt.Sprintf("BUSY slow reads of other clients have taken all places for %v, try again later", s.h.opts.SlowReadWait)}
+	}
+	return err
+}
+
+// stop is called between the steps of the read. It yields the processor, which
+// may be the only one, and the slot if another read goes first.
+func (s *slowRead) stop() error {
+	h := s.h
+	now := h.clock.Mono()
+	s.ran += now - s.begun
+	took := now - s.begun
+	switch {
+	case closed(s.run.done):
+		return errSlotLost
+	case s.ran > h.opts.SlowReadTime:
+		return refusal{"time", fmt.Sprintf("BUSY read ran longer than %v and was ended, ask for less at a time", h.opts.SlowReadTime)}
+	}
+	if now-s.yielded < yieldEvery {
+		runtime.Gosched()
+	} else {
+		s.yielder.yield()
+		s.yielded = h.clock.Mono()
+	}
+	var err error
+	if s.scripted {
+		err = s.awaitSlot(took)
+	} else if err = s.slot.pause(now, s.run.done); err != nil {
+		s.slot = nil
+	}
+	s.begun = h.clock.Mono()
+	return err
+}
+
+// awaitSlot makes a read with scripts wait until a slot is free, and frees the
+// slot at once. The read must not keep it: its script waits for a slot for
+// scripts, and reads that have such a slot may wait for this one.
+func (s *slowRead) awaitSlot(took time.Duration) error {
+	l, err := s.h.slots.enter(s.run.who, s.h.opts.SlowReadWait, s.run.done)
+	if err != nil {
+		return s.noSlot(err)
+	}
+	l.begun -= took
+	l.leave()
+	return nil
+}
+
+// hold charges the read for memory.
+func (s *slowRead) hold(bytes int) error {
+	h := s.h
+	s.bytes += int64(bytes)
+	if h.held.Add(int64(bytes)) > h.opts.SlowReadMemory && s.bytes > fsm.HoldLot {
+		return refusal{"memory", fmt.Sprintf("OOM slow reads need more than %d bytes of memory together (--max-slow-read-memory), ask for less at a time or try again later", h.opts.SlowReadMemory)}
+	}
+	return nil
+}
+
+// join and part count the slow reads that may use the clone.
+func (h *readHost) join() {
+	h.mu.Lock()
+	h.users++
+	h.mu.Unlock()
+}
+
+func (h *readHost) part() {
+	h.mu.Lock()
+	if h.users--; h.users == 0 {
+		h.clone = nil // otherwise the old versions of changed data would accumulate
+	}
+	h.mu.Unlock()
+}
+
+// cloned returns a clone that includes the log up to index. A clone makes the
+// next writes copy what they change, so reads share a clone if it is new
+// enough. For a read that has waited for its slot, a clone that was made since
+// the read was confirmed is new enough.
+func (h *readHost) cloned(index uint64) *fsm.Machine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.clone == nil || h.clone.Applied() < index {
+		h.machine.mu.Lock()
+		h.clone = h.machine.m.Clone()
+		h.machine.mu.Unlock()
+	}
+	return h.clone
+}
+
+// isSlow reports whether a read must start as a slow read: it has scripts,
+// which may run for long without a step, or the last read of its connection was
+// slow.
+func (h *readHost) isSlow(run *readRun) bool {
+	if fsm.HasScripts(run.req.Body) {
+		return true
+	}
+	if h.marked.Load() == 0 {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, slow := h.slow[run.who]
+	return slow
+}
+
+// mark records whether the last read of a connection was slow.
+func (h *readHost) mark(who worker, slow bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slow {
+		delete(h.slow, who)
+	} else {
+		if len(h.slow) >= maxSlowConns {
+			clear(h.slow) // slow connections are soon recorded again
+		}
+		h.slow[who] = struct{}{}
+	}
+	h.marked.Store(int64(len(h.slow)))
+}

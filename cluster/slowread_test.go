@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// tickingClock advances by one step each time it is read.
+type tickingClock struct {
+	now  atomic.Int64
+	step time.Duration
+}
+
+func (c *tickingClock) Mono() time.Duration { return time.Duration(c.now.Add(int64(c.step))) }
+func (c *tickingClock) Wall() time.Time     { return time.Unix(1, 0) }
+
+// slowWorld is a machine with values that take long to read.
+type slowWorld struct {
+	t *testing.T
+	h *readHost
+	// entries is the number of entries applied.
+	entries uint64
+}
+
+func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld {
+	options := DefaultOptions()
+	options.SlowReadWait = time.Second
+	change(&options)
+	stats := newCounters()
+	n := &Node{machine: newMachine(fsm.NewTable()), clock: clock, stats: stats, cfg: Config{Options: options}}
+	w := &slowWorld{t: t, h: newReadHost(n)}
+	w.h.slots = newSlots(1, slowSlice, clock)
+	n.machine.onApply = func(uint64, uint64, *fsm.Result) {}
+	n.machine.onTermStart = func(uint64, uint64, fsm.TermStart, int64) {}
+	n.machine.fatal = func(err error) { t.Error(err) }
+	w.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1, Wall: 1}, fsm.TermStart{NodeID: "n", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures}))
+	w.write([]string{"set", "text", strings.Repeat("ab", 2000)}, []string{"set", "other", strings.Repeat("ba", 2000)}, []string{"set", "bits", strings.Repeat("x", 100_000)})
+	for from := 0; from < 30_000; from += 1000 {
+		one, two := []string{"sadd", "one"}, []string{"sadd", "two"}
+		for i := range 1000 {
+			one, two = append(one, fmt.Sprint("m", from+i)), append(two, fmt.Sprint("m", from+i))
+		}
+		w.write(one, two)
+	}
+	return w
+}
+
+func (w *slowWorld) apply(entry []byte) {
+	w.entries++
+	w.h.machine.Apply(&raft.Log{Index: w.entries, Term: 1, Type: raft.LogCommand, Data: entry})
+}
+
+func (w *slowWorld) group(commands ...[]string) []byte {
+	g := &fsm.Group{}
+	g.Reset(2, 7)
+	for _, words := range commands {
+		args := make([][]byte, len(words))
+		for i := range words {
+			args[i] = []byte(words[i])
+		}
+		g.Command(w.h.machine.table.Find(args[0]), 0, args)
+	}
+	return g.Bytes()
+}
+
+func (w *slowWorld) write(commands ...[]string) {
+	var b fsm.BatchBuilder
+	b.Add(fsm.SessionID{NodeID: "n", Boot: 1}, w.entries, w.entries, w.group(commands...))
+	w.apply(b.Encode(fsm.Header{Term: 1, Stamp: int64(w.entries) + 1, Wall: 1}))
+}
+
+func (w *slowWorld) run(done <-chan struct{}, commands ...[]string) readRun {
+	body := w.group(commands...)
+	return readRun{req: fsm.ReadRequest{Body: body}, who: workerOf(fsm.SessionID{NodeID: "n"}, body), index: w.entries, done: done}
+}
+
+func repeated(n int, words ...string) (commands [][]string) {
+	for range n {
+		commands = append(commands, words)
+	}
+	return commands
+}
+
+// slowReads are groups that once held the lock of the machine for seconds, with
+// their replies.
+var slowReads = []struct {
+	name     string
+	commands [][]string
+	reply    string
+}{
+	{"LCS LEN", repeated(1, "lcs", "text", "other", "len"), ":3999\r\n"},
+	{"LCS", repeated(1, "lcs", "text", "other"), "$3999\r\n"},
+	{"SINTERCARD", repeated(1, "sintercard", "2", "one", "two"), ":30000\r\n"},
+	{"BITCOUNT", repeated(300, "bitcount", "bits"), ":400000\r\n"},
+	{"MGET", repeated(1, append([]string{"mget"}, strings.Fields(strings.Repeat("bits ", 100))...)...), "*100\r\n"},
+}
+
+// TestSlowRead checks that a group that takes long releases the lock of the
+// machine before its time is over, by the clock or by its steps, and that it
+// then runs on a clone without the lock.
+func TestSlowRead(t *testing.T) {
+	for _, step := range []time.Duration{0, 300 * time.Microsecond} {
+		clock := &tickingClock{}
+		w := newSlowWorld(t, clock, func(*Options) {})
+		clock.step = step
+		for _, c := range slowReads {
+			before := clock.now.Load()
+			run := w.run(nil, c.commands...)
+			if _, _, err := w.h.quick(nil, &run, quickSteps); !errors.Is(err, errSlow) {
+				t.Errorf("%s with a clock of %v: %v", c.name, step, err)
+			}
+			if held := time.Duration(clock.now.Load() - before); held > 2*w.h.opts.QuickRead {
+				t.Errorf("%s held the lock for %v", c.name, held)
+			}
+			reply, _, err := w.h.read(nil, run)
+			if err != nil || !strings.HasPrefix(string(reply), c.reply) {
+				t.Errorf("%s: %.50q, %v, want %q", c.name, reply, err, c.reply)
+			}
+			if !w.h.isSlow(&run) && step > 0 {
+				t.Errorf("%s: its connection is not known to be slow", c.name)
+			}
+			w.h.mark(run.who, false)
+		}
+		if w.h.held.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.free != 1 {
+			t.Errorf("behind: %d bytes, clone %p, %d users, %d free places", w.h.held.Load(), w.h.clone, w.h.users, w.h.slots.free)
+		}
+	}
+}
+
+// TestSlowRead_Slots checks that 60 connections with slow reads run one after
+// the other, that none holds the lock while it waits, and that they share
+// clones.
+func TestSlowRead_Slots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
+		first, err := w.h.slots.enter(worker{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan string, 60)
+		for i := range 60 {
+			go func() {
+				run := w.run(nil, slowReads[0].commands...)
+				run.who.conn = uint64(i)
+				reply, _, err := w.h.read(nil, run)
+				answers <- fmt.Sprint(string(reply), err)
+			}()
+		}
+		synctest.Wait()
+		if got := w.h.waiting.Load(); got != 60 {
+			t.Errorf("%d reads wait", got)
+		}
+		if w.h.clone != nil {
+			t.Error("there is a clone for reads that wait")
+		}
+		w.write([]string{"set", "text", "b"}) // no goroutine holds the lock
+		first.leave()
+		clone := w.h.cloned(w.entries)
+		for range 60 {
+			if got := <-answers; got != ":1\r\n<nil>" {
+				t.Errorf("answer %q", got)
+			}
+		}
+		w.h.join()
+		if w.h.cloned(w.entries) == clone {
+			t.Error("the clone is kept although nobody reads")
+		}
+		clone = w.h.cloned(w.entries)
+		w.write([]string{"set", "text", "c"})
+		if w.h.cloned(w.entries-1) != clone || w.h.cloned(w.entries) == clone {
+			t.Error("a clone is shared with a read that must see more, or not with one that need not")
+		}
+		w.h.part()
+	})
+}
+
+// TestSlowRead_Refused checks that a read that finds no slot, takes too long,
+// or needs too much memory gets an error for each of its commands.
+func TestSlowRead_Refused(t *testing.T) {
+	check := func(t *testing.T, w *slowWorld, code, reason string, commands [][]string) {
+		t.Helper()
+		reply, _, err := w.h.slowly(nil, w.run(nil, commands...))
+		if err != nil || strings.Count(string(reply), "-"+code+" ") != len(commands) || strings.Count(string(reply), "\r\n") != len(commands) {
+			t.Errorf("%.100q, %v, want %d times %s", reply, err, len(commands), code)
+		}
+		var m dto.Metric
+		if err := w.h.stats.SlowReadsRefused.WithLabelValues(reason).Write(&m); err != nil || m.GetCounter().GetValue() != 1 {
+			t.Errorf("%v refused for %s (%v)", m.GetCounter().GetValue(), reason, err)
+		}
+		if w.h.held.Load() != 0 || w.h.running.Load() != 0 || w.h.waiting.Load() != 0 {
+			t.Errorf("behind: %d bytes, %d running, %d waiting", w.h.held.Load(), w.h.running.Load(), w.h.waiting.Load())
+		}
+	}
+	t.Run("place", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
+			if _, err := w.h.slots.enter(worker{}, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+			check(t, w, "BUSY", "no_place", slowReads[3].commands)
+		})
+	})
+	t.Run("time", func(t *testing.T) {
+		clock := &tickingClock{}
+		w := newSlowWorld(t, clock, func(o *Options) { o.SlowReadTime = 20 * time.Millisecond })
+		clock.step = 5 * time.Millisecond
+		check(t, w, "BUSY", "time", slowReads[3].commands)
+	})
+	t.Run("memory", func(t *testing.T) {
+		w := newSlowWorld(t, &tickingClock{}, func(o *Options) { o.SlowReadMemory = 1 << 20 })
+		check(t, w, "OOM", "memory", repeated(2, "sunion", "one", "two"))
+	})
+}
+
+// TestSlowRead_Gone checks that a read ends when no client waits for it any
+// more.
+func TestSlowRead_Gone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
+		done := make(chan struct{})
+		l, err := w.h.slots.enter(worker{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := w.h.slowly(nil, w.run(done, slowReads[0].commands...))
+			ended <- err
+		}()
+		synctest.Wait()
+		close(done)
+		if err := <-ended; !errors.Is(err, errSlotLost) {
+			t.Errorf("a read that waits: %v", err)
+		}
+		l.leave()
+		if _, _, err := w.h.slowly(nil, w.run(done, slowReads[0].commands...)); !errors.Is(err, errSlotLost) {
+			t.Errorf("a read that runs: %v", err)
+		}
+		if w.h.slots.free != 1 {
+			t.Errorf("%d places are free", w.h.slots.free)
+		}
+	})
+}

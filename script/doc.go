@@ -1,0 +1,71 @@
+// Package script runs Redis' Lua scripts. It provides the API that EVAL offers
+// to a script, it converts the script's result into a reply, and it enforces a
+// budget that no script can evade.
+//
+// The package has no knowledge of keys. A script's redis.call calls
+// ScriptCall.Do, which the leader points at its clone of the state machine. If
+// a run fails, the caller must discard the changes that Do has made.
+//
+//	runner := script.NewRunner(script.DefaultConfig())
+//	reply := runner.RunScript(fsm.ScriptCall{Body: src, Keys: keys, Args: args, Do: do, Proto: 2})
+//
+// The same runner also runs libraries of functions (library.go). It runs a
+// library's code once to learn which functions the library registers, and again
+// for each call of one of these functions.
+//
+// # On gopher-lua
+//
+// The interpreter is github.com/yuin/gopher-lua v1.1.2, unpatched. Some of its
+// operations consume resources without a bound, and some differ from Lua 5.1.
+// This package restricts or corrects them as follows:
+//
+//   - The interpreter asks its context before every instruction. The context is
+//     the State, which counts the instructions (budget.go). Coroutines get the
+//     same context.
+//   - The package rewrites the syntax tree between gopher-lua's parser and its
+//     compiler (rewrite.go). An operation that allocates memory or changes a
+//     table becomes a call of a function of this package. That function charges
+//     for the operation before it executes it (operators.go).
+//   - The package uses none of gopher-lua's libraries. Its own libraries charge
+//     for their work; they match patterns step by step.
+//   - The package translates gopher-lua's errors into Lua's (position.go). It
+//     also translates the errors of the parser, as far as the tokens show what
+//     was expected (syntax.go).
+//   - Two of gopher-lua's variables apply to the whole process: MaxArrayIndex and
+//     CompatVarArg. MaxArrayIndex is set to 2^19, because an assignment fills a
+//     list up to its index.
+//
+// A run that is aborted discards its interpreter, and so does a run that has
+// created coroutines. The interpreters of other runs are reused. Libraries, and
+// all other data that runs share, are read-only.
+//
+// # Differences from Redis 7.0, on purpose
+//
+// The settings of cjson last for one script. string.dump fails, and load
+// refuses bytecode. redis.set_repl checks its flags and changes nothing,
+// because every write is replicated. tostring of an object shows a number of
+// the run instead of an address. The metatable of strings is read-only.
+// collectgarbage collects nothing; its count is the amount of memory that the
+// script has created. TIME returns the time of the entry and does not advance
+// during the script. A script cannot call commands that describe a node or its
+// connections, whether or not they are read-only: INFO, ROLE, PUBSUB, COMMAND,
+// CLUSTER, MEMORY, SLOWLOG, LASTSAVE and similar commands. They give the same
+// error when the number of arguments is wrong. In cluster mode, scripts may
+// access keys of several slots. The local variables of a library last for one
+// call.
+//
+// # Differences that come from gopher-lua
+//
+// pairs uses the order of insertion; Lua leaves the order open. For a list with
+// holes, # may return a different border than Lua does. # counts at most 2^19
+// elements of a list. goto is a keyword. A function has at most 200 registers,
+// so a call with more than about 190 written arguments is refused. Names in
+// errors follow the source text, not the instructions. The stack is about 5000
+// calls deep. A ; may stand alone, a hexadecimal numeral has no exponent, and a
+// zero byte does not end a text. next with a key that was never in the table
+// ends the iteration without an error. A function that pcall calls has no
+// position to put into an error of level 2. A script has at most 256 KiB.
+//
+// The operator ^, exp, log and the trigonometric functions are those of Go,
+// which may differ from C's in the last bit: 8^(1/3) is a little less than 2.
+package script

@@ -1,0 +1,190 @@
+package script
+
+import (
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+func init() {
+	// Both variables belong to gopher-lua and apply to the whole process. An
+	// assignment fills a list up to its index, so MaxArrayIndex bounds the
+	// memory that one instruction may allocate to 8 MiB.
+	lua.MaxArrayIndex = maxList
+	// The rewriter makes the table arg only in the vararg functions that use
+	// it.
+	lua.CompatVarArg = false
+}
+
+// maxList is the maximum length of a table's list, and therefore the maximum
+// that # can return.
+const maxList = 1 << 19
+
+// A table is read-only when its metatable is one of these two. No script can
+// get a reference to either of them.
+var (
+	frozenMeta  = newTable()
+	globalsMeta = newTable()
+)
+
+func readOnly(t *Table) bool { return t.Metatable == frozenMeta || t.Metatable == globalsMeta }
+
+func newTable() *Table { return &Table{Metatable: Nil} }
+
+// freeze makes a table that all States share read-only.
+func freeze(t *Table) *Table {
+	t.Metatable = frozenMeta
+	return t
+}
+
+// entry is a field of a library. The order of the entries is the order that
+// pairs shows.
+type entry struct {
+	name string
+	fn   func(st *State, args []Value) []Value
+}
+
+func library(t *Table, list []entry) *Table {
+	for _, e := range list {
+		t.RawSetString(e.name, builtin(e.fn))
+	}
+	return t
+}
+
+// Tables that all States share. init fills them, because their functions refer
+// to the tables themselves.
+var (
+	stringTable    = newTable()
+	metaOfStrings  = newTable() // the metatable of strings as scripts see it
+	metaOfGlobals  = newTable() // the metatable of _G as scripts see it
+	mathTable      = newTable()
+	coroutineTable = newTable()
+	msgpackTable   = newTable()
+	bitTable       = newTable()
+	redisTable     = newTable()
+)
+
+// globalNames are the names of the globals that all States share, without KEYS,
+// ARGV and _G.
+var (
+	globalNames []string
+	globalTable = newTable()
+)
+
+func init() {
+	noSuchGlobal := builtin(noSuchGlobal)
+	globalsMeta.RawSetString("__index", noSuchGlobal)
+	metaOfGlobals.RawSetString("__index", noSuchGlobal)
+	freeze(metaOfGlobals)
+	freeze(library(stringTable, stringLib))
+	metaOfStrings.RawSetString("__index", stringTable)
+	freeze(metaOfStrings)
+	fillOperators()
+	library(mathTable, mathLib)
+	mathTable.RawSetString("pi", Number(math.Pi))
+	mathTable.RawSetString("huge", Number(math.Inf(1)))
+	mathTable.RawSetString("mod", field(mathTable, "fmod"))
+	freeze(mathTable)
+	fillCoroutine()
+	fillMsgpack()
+	fillBit()
+	fillRedis()
+
+	add := func(name string, v Value) {
+		globalNames = append(globalNames, name)
+		globalTable.RawSetString(name, v)
+	}
+	for _, e := range baseLib {
+		add(e.name, builtin(e.fn))
+	}
+	add("_VERSION", Const("Lua 5.1"))
+	add("coroutine", coroutineTable)
+	add("table", freeze(library(newTable(), tableLib)))
+	add("string", stringTable)
+	add("math", mathTable)
+	add("cjson", freeze(jsonLibrary(nil)))
+	add("struct", freeze(library(newTable(), structLib)))
+	add("cmsgpack", msgpackTable)
+	add("bit", bitTable)
+	add("redis", redisTable)
+	add(handlerName, builtin(errorHandler))
+	fillLibrary()
+}
+
+// handlerName is the global that functions of a library do not have.
+const handlerName = "__redis__err__handler"
+
+// newGlobals makes the two tables of globals of a State. The functions of a
+// script look up names in env. The script sees visible as _G.
+func newGlobals() (env, visible *Table) {
+	env, visible = newTable(), newTable()
+	for _, name := range globalNames {
+		v := field(globalTable, name)
+		env.RawSetString(name, v)
+		visible.RawSetString(name, v)
+	}
+	for _, name := range []string{"KEYS", "ARGV", "_G"} {
+		setGlobal(env, visible, name, visible)
+	}
+	for name, f := range hidden {
+		env.RawSetString(name, f)
+	}
+	env.Metatable, visible.Metatable = globalsMeta, globalsMeta
+	return env, visible
+}
+
+func setGlobal(env, visible *Table, name string, v Value) {
+	env.RawSetString(name, v)
+	visible.RawSetString(name, v)
+}
+
+func noSuchGlobal(st *State, args []Value) []Value {
+	name, ok := toString(arg(args, 2))
+	if !ok {
+		st.Errorf("Second argument to luaProtectedTableError must be a string or number")
+	}
+	st.Errorf("Script attempted to access nonexistent global variable '%s'", name)
+	return nil
+}
+
+// errorHandler is the function that Redis leaves in the globals. It builds the
+// table for an error that the script did not handle.
+func errorHandler(st *State, args []Value) []Value {
+	v := arg(args, 1)
+	t, ok := asTable(v)
+	if !ok {
+		t = st.NewTable(0, 4)
+		text, _ := toString(st.ToStringMeta(v))
+		st.RawSet(t, Const("err"), st.NewString("ERR "+text))
+	}
+	source, line := st.innermost(st.cur)
+	st.RawSet(t, Const("source"), st.NewString(source))
+	st.RawSet(t, Const("line"), Int(line))
+	return st.Ret(t)
+}
+
+// pcall is Lua's pcall, except for errors that are tables with a text. For
+// these it returns the text, as scripts written before Redis 7 expect.
+func pcall(st *State, args []Value) []Value {
+	// Without arguments, Redis' pcall calls the boolean that it keeps in the
+	// position of the result.
+	if len(args) == 0 {
+		return []Value{False, st.NewString("attempt to call a boolean value")}
+	}
+	results, err := st.Protect(args[0], args[1:])
+	if err == nil {
+		return results
+	}
+	t, ok := asTable(err.value)
+	if !ok {
+		return []Value{False, err.value}
+	}
+	text := field(t, "err")
+	if _, ok := toString(text); ok {
+		return []Value{False, text}
+	}
+	return []Value{False, err.value, text}
+}
+
+// setField sets t[name] = v for a builtin that fills a table of its own.
+func (st *State) setField(t *Table, name string, v Value) { st.RawSet(t, Const(name), v) }
