@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Categories are Redis' categories of commands, in the order in which it prints
-// them.
+// Categories are Redis' categories of commands, in the order in which Redis
+// prints them.
 var Categories = []string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
 	"stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting"}
 
-// Command is a command or subcommand as rules know it.
+// Command is a command or subcommand to which rules can refer.
 type Command struct {
 	*fsm.Command
 	Full string // "config|get"
@@ -23,13 +23,13 @@ type Command struct {
 	categories uint32 // bit i is Categories[i]
 }
 
-// Catalog knows commands by name. It does not change once it is made.
+// Catalog finds commands by name. It is immutable.
 type Catalog struct {
 	commands []*Command // by id
 	index    map[string]*Command
 }
 
-// NewCatalog makes a catalog of commands with their subcommands.
+// NewCatalog returns a catalog of commands and their subcommands.
 func NewCatalog(rows []*fsm.Command) *Catalog {
 	c := &Catalog{index: make(map[string]*Command)}
 	for _, row := range rows {
@@ -59,8 +59,8 @@ func (c *Catalog) add(row *fsm.Command, parent *Command) *Command {
 	return cmd
 }
 
-// find returns the command of a name as rules write it, in any case: "config" or
-// "config|get".
+// find returns the command with a name in the form that rules use, in any case:
+// "config" or "config|get".
 func (c *Catalog) find(name string) *Command {
 	name, sub, isSub := strings.Cut(strings.ToLower(name), "|")
 	cmd := c.index[name]
@@ -70,8 +70,8 @@ func (c *Catalog) find(name string) *Command {
 	return cmd.subs[sub]
 }
 
-// Resolve returns the command that args call: the subcommand of a container, if
-// args name one. It returns nil for an unknown command.
+// Resolve returns the command that args call. If args name a subcommand of a
+// container, it returns the subcommand. It returns nil for an unknown command.
 func (c *Catalog) Resolve(args [][]byte) *Command {
 	cmd := c.index[string(args[0])]
 	if cmd == nil {
@@ -87,7 +87,7 @@ func (c *Catalog) Resolve(args [][]byte) *Command {
 	return cmd
 }
 
-// Lookup is Resolve, but nil for a subcommand that there is not.
+// Lookup is Resolve, but returns nil for an unknown subcommand.
 func (c *Catalog) Lookup(args [][]byte) *Command {
 	cmd := c.Resolve(args)
 	if cmd != nil && cmd.subs != nil && len(args) > 1 {
@@ -96,7 +96,7 @@ func (c *Catalog) Lookup(args [][]byte) *Command {
 	return cmd
 }
 
-// category returns the bit of a category's name, in any case.
+// category returns the bit of a category. name may be in any case.
 func category(name string) (bit uint32, ok bool) {
 	i := slices.Index(Categories, strings.ToLower(name))
 	if i < 0 {

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// Reason says why a command is denied. Of several selectors that deny it, the
-// one that came furthest is told of: they are in that order.
+// Reason says why a command is denied. If several selectors deny it, the
+// largest reason is reported: the one of the selector that allows the most.
 type Reason int
 
-// The reasons.
+// The reasons, in the order in which a selector checks them.
 const (
 	Allowed Reason = iota
 	DeniedCommand
@@ -19,15 +20,15 @@ const (
 	DeniedChannel
 )
 
-// Verdict is the answer to whether a user may run a command.
+// Verdict is the result of a check.
 type Verdict struct {
 	Reason  Reason
-	Command *Command // that was asked about, nil if it is not known
-	Object  string   // the key or channel in question
+	Command *Command // the command that was checked
+	Object  string   // the name, key or channel that was denied
 }
 
-// Check says whether the user may run a command with its arguments, args[0]
-// being the name. The number of arguments must be right.
+// Check reports whether the user may run a command. args are its arguments,
+// with the name as args[0]. The caller has checked the arity.
 func (u *User) Check(cmd *Command, args [][]byte) Verdict {
 	at := 0
 	worst := DeniedCommand
@@ -44,7 +45,7 @@ func (u *User) Check(cmd *Command, args [][]byte) Verdict {
 	return Verdict{Reason: worst, Command: cmd, Object: string(args[at])}
 }
 
-// check returns the reason and the position of the argument in question.
+// check returns the reason, and the index of the denied argument.
 func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
 	if !s.allCommands && cmd.Flags&fsm.NoAuth == 0 && !s.has(cmd) && (len(args) < 2 || !s.hasFirstArg(cmd, string(args[1]))) {
 		return DeniedCommand, 0
@@ -71,9 +72,9 @@ func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
 	return Allowed, 0
 }
 
-// CheckPatterns says why the user may not give a SORT that it may run otherwise a
-// pattern of other keys, in Redis' words, or "": for BY and GET a selector must
-// allow reading all keys.
+// CheckPatterns returns Redis' error text for a SORT that uses BY or GET with a
+// pattern, unless one selector allows the command and reading all keys. It
+// returns "" for a command that is allowed.
 func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	option := sortPattern(cmd.Command, args)
 	if option == "" {
@@ -98,8 +99,9 @@ func sortPattern(cmd *fsm.Command, args [][]byte) string {
 	return fsm.SortPattern(args)
 }
 
-// need is what a pattern must allow for an access. A command that looks at no
-// value and changes none (EXISTS, TYPE) is content with any pattern.
+// need returns the access that a key pattern must grant for a command's access
+// to a key. A command that neither reads nor changes a value (EXISTS, TYPE)
+// needs none, so any matching pattern suffices.
 func need(a fsm.Access) (n access) {
 	for _, flag := range strings.Fields(a.Flags) {
 		switch flag {
@@ -114,20 +116,21 @@ func need(a fsm.Access) (n access) {
 
 func (s *selector) allowsKey(key string, need access) bool {
 	return s.allKeys || slices.ContainsFunc(s.keys, func(p keyPattern) bool {
-		return p.access&need == need && fsm.Glob(p.pattern, key)
+		return p.access&need == need && glob.Match(p.pattern, key)
 	})
 }
 
-// allowsChannel reports whether a channel may be used. A pattern to subscribe to
-// must be there to the letter.
+// allowsChannel reports whether the selector allows a channel. A pattern of
+// channels must be listed literally.
 func (s *selector) allowsChannel(channel string, pattern bool) bool {
 	return s.allChannels || slices.ContainsFunc(s.channels, func(p string) bool {
-		return p == channel || !pattern && fsm.Glob(p, channel)
+		return p == channel || !pattern && glob.Match(p, channel)
 	})
 }
 
-// channels returns the arguments of a command that are channels, and whether
-// they are patterns. Who unsubscribes is not asked.
+// channels returns the range of a command's arguments that are channels, and
+// whether they are patterns. Unsubscribing is always allowed, so those commands
+// have none.
 func channels(cmd *Command, args [][]byte) (from, to int, pattern bool) {
 	if cmd.parent != nil {
 		return 0, 0, false
@@ -143,15 +146,23 @@ func channels(cmd *Command, args [][]byte) (from, to int, pattern bool) {
 	return 0, 0, false
 }
 
-// AllowsChannel reports whether one of the user's selectors allows a channel, or
-// a pattern of channels: whether an open subscription may stay.
+// AllowsChannel reports whether one of the user's selectors allows a channel or
+// a pattern of channels. It decides whether an existing subscription may stay.
 func (u *User) AllowsChannel(channel string, pattern bool) bool {
 	return u.root.allowsChannel(channel, pattern) || slices.ContainsFunc(u.more, func(s *selector) bool {
 		return s.allowsChannel(channel, pattern)
 	})
 }
 
-// Denial is the text of NOPERM, without the code.
+// MayRead reports whether one of the user's selectors allows reading a key.
+// Only then may the user receive the name of the key in an invalidation.
+func (u *User) MayRead(key string) bool {
+	return u.root.allowsKey(key, mayRead) || slices.ContainsFunc(u.more, func(s *selector) bool {
+		return s.allowsKey(key, mayRead)
+	})
+}
+
+// Denial returns the text of the NOPERM error, without the code.
 func (v Verdict) Denial() string {
 	switch v.Reason {
 	case DeniedCommand:
@@ -164,7 +175,7 @@ func (v Verdict) Denial() string {
 	return ""
 }
 
-// Explanation is the answer of ACL DRYRUN: it names the object.
+// Explanation returns the reply of ACL DRYRUN, which names the object.
 func (v Verdict) Explanation() string {
 	switch v.Reason {
 	case DeniedCommand:
@@ -177,8 +188,8 @@ func (v Verdict) Explanation() string {
 	return ""
 }
 
-// Script is the error of a command that a script called, with its code; the
-// interpreter adds where it was.
+// Script returns the error, with its code, of a command that a script called.
+// The interpreter adds the position in the script.
 func (v Verdict) Script() string {
 	switch v.Reason {
 	case DeniedCommand:

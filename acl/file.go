@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ParseFile reads users from the text of an ACL file in Redis' form: on each
-// line the word user, a name, and rules. Empty lines are passed over; a comment
-// is an error, as in Redis. An error names the file, as name, and the line; all
-// lines with errors are in it.
+// ParseFile parses the text of an ACL file in Redis' format: each line has the
+// word user, a name, and rules. Empty lines are skipped. A comment is an error,
+// as in Redis. The error joins the errors of all lines; each begins with name,
+// the name of the file, and the number of the line.
 func ParseFile(c *Catalog, name, text string) ([]*User, error) {
 	var users []*User
 	var errs []error
@@ -27,7 +27,7 @@ func ParseFile(c *Catalog, name, text string) ([]*User, error) {
 			fail("should start with user keyword followed by the username")
 			continue
 		case seen[words[1]]:
-			fail("user %q stands in the file twice", words[1])
+			fail("user %q occurs twice in the file", words[1])
 			continue
 		}
 		seen[words[1]] = true

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Guard checks commands against users as the replicated state has them: for a
-// leader, who runs scripts in other nodes' names. It may be used by several
-// goroutines.
+// Guard checks commands against the users of the replicated state. The leader
+// uses it when it runs scripts for users of all nodes. It is safe for
+// concurrent use.
 type Guard struct {
 	catalog *Catalog
 	denied  atomic.Pointer[func(user string, v Verdict)]
@@ -24,12 +24,12 @@ type compiled struct {
 	user    *User
 }
 
-// NewGuard makes a guard that knows the commands of a catalog.
+// NewGuard returns a guard that knows the commands of a catalog.
 func NewGuard(c *Catalog) *Guard { return &Guard{catalog: c, users: make(map[string]compiled)} }
 
-// ScriptCatalog makes a catalog of what scripts can call: the commands of a table,
-// and those about the connection that a script may call, as they are in the client
-// port's catalog.
+// ScriptCatalog returns a catalog of the commands that scripts can call: the
+// commands of a table, and the connection commands that scripts may call, with
+// the same categories as in the client port's catalog.
 func ScriptCatalog(t *fsm.Table) *Catalog {
 	rows := append(slices.Clone(t.Rows()),
 		&fsm.Command{Name: "ping", Flags: fsm.Fast, Categories: []string{"connection"}},
@@ -38,13 +38,13 @@ func ScriptCatalog(t *fsm.Table) *Catalog {
 	return NewCatalog(rows)
 }
 
-// Check says why a user may not run a command that a script calls, or "". A user
-// who is no longer there may nothing, the default user everything as long as
-// nobody has changed it.
+// Check returns the error for a command that a user may not run in a script, or
+// "". A deleted user may run nothing. The default user may run everything until
+// a client has changed it.
 func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	cmd := g.catalog.Resolve(args)
 	if cmd == nil {
-		return "" // there is nothing to run
+		return "" // the call fails anyway
 	}
 	kept := users.Find(name)
 	if kept == nil && name == DefaultUser {
@@ -64,10 +64,12 @@ func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	return v.Script()
 }
 
-// OnDenied has f told of what is denied, by the goroutine that runs the script.
+// OnDenied registers f, which Check calls for each denied command, on the
+// goroutine that runs the script.
 func (g *Guard) OnDenied(f func(user string, v Verdict)) { g.denied.Store(&f) }
 
-// compile returns the user, nil if its rules cannot be read: then it may nothing.
+// compile returns the user, or nil if its rules cannot be parsed: such a user
+// may run nothing.
 func (g *Guard) compile(kept *fsm.User) *User {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +80,7 @@ func (g *Guard) compile(kept *fsm.User) *User {
 	if err != nil {
 		u = nil
 	}
-	if len(g.users) > fsm.MaxUsers { // of deleted users, mostly
+	if len(g.users) > fsm.MaxUsers { // mostly deleted users
 		clear(g.users)
 	}
 	g.users[kept.Name] = compiled{kept.Version, u}

@@ -55,6 +55,21 @@ func TestCheck(t *testing.T) {
 		{"+@all %W~*", "set a b", acl.Allowed},
 		{"+@all %W~*", "set a b get", acl.DeniedKey},
 		{"+@all %W~*", "get a", acl.DeniedKey},
+		// A comparison reveals the value to a client that tries values.
+		{"+@all %W~*", "set a b ifeq c", acl.DeniedKey},
+		{"+@all %W~*", "set a b EX 10 IfNe c", acl.DeniedKey},
+		{"+@all %W~*", "set a b nx px 10", acl.Allowed},
+		{"+@all %R~*", "set a b ifeq c", acl.DeniedKey},
+		{"+@all %R~* %W~a*", "set a b ifeq c", acl.DeniedKey},
+		{"+@all %RW~*", "set a b ifeq c", acl.Allowed},
+		{"+@all %W~*", "delifeq a b", acl.DeniedKey},
+		{"+@all %R~*", "delifeq a b", acl.DeniedKey},
+		{"+@all ~*", "delifeq a b", acl.Allowed},
+		{"+@all %W~*", "delex a", acl.Allowed},
+		{"+@all %W~*", "delex a ifeq b", acl.DeniedKey},
+		{"+@all %W~*", "delex a IFNE b", acl.DeniedKey},
+		{"+@all ~*", "delex a ifeq b", acl.Allowed},
+		{"+@all %W~*", "msetex 1 a b nx", acl.Allowed},
 		{"+@all %W~*", "exists a", acl.Allowed},
 		{"+@all %R~a %W~b", "copy a b", acl.Allowed},
 		{"+@all %R~a %W~b", "copy b a", acl.DeniedKey},
@@ -93,7 +108,8 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
-// TestParseFile_NamesLines: an error says where it is, all errors are told.
+// TestParseFile_NamesLines checks that an error names its line, and that all
+// errors are reported.
 func TestParseFile_NamesLines(t *testing.T) {
 	text := "user a on >p ~* +get\n\n# no comments\nuser b +nope\nuser\nuser a off\r\n  user c on (+get ~x\nuser d on nopass (~a +get) (%R~b +set)\r\n"
 	users, err := acl.ParseFile(catalog(), "users.acl", text)
@@ -103,7 +119,7 @@ func TestParseFile_NamesLines(t *testing.T) {
 	want := `users.acl:3: should start with user keyword followed by the username
 users.acl:4: user "b": Error in ACL SETUSER modifier '+nope': Unknown command or category name in ACL
 users.acl:5: should start with user keyword followed by the username
-users.acl:6: user "a" stands in the file twice
+users.acl:6: user "a" occurs twice in the file
 users.acl:7: user "c": Unmatched parenthesis in acl selector starting at '(+get'.`
 	if err.Error() != want {
 		t.Errorf("error\n%s\nwant\n%s", err, want)
@@ -113,8 +129,8 @@ users.acl:7: user "c": Unmatched parenthesis in acl selector starting at '(+get'
 	}
 }
 
-// TestParse_Lenient: rules that name what a catalog does not know are kept, and
-// have no effect.
+// TestParse_Lenient checks that rules that name something that the catalog does
+// not know are kept and have no effect.
 func TestParse_Lenient(t *testing.T) {
 	few := acl.NewCatalog([]*fsm.Command{fsm.NewTable().Find([]byte("get"))})
 	u, err := acl.Parse(few, "u", user(t, "on ~* +get +set +config|get -config|set +@read").Rules())
@@ -126,7 +142,8 @@ func TestParse_Lenient(t *testing.T) {
 	}
 }
 
-// TestGuard checks what scripts call, against the users of a state.
+// TestGuard checks the commands that scripts call, against the users of a
+// state.
 func TestGuard(t *testing.T) {
 	g := acl.NewGuard(acl.ScriptCatalog(fsm.NewTable()))
 	check := func(users *fsm.Users, name, line string) string {
@@ -147,12 +164,19 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	users = &fsm.Users{Version: 3, List: []fsm.User{{Name: "u", Rules: user(t, "+set ~a").Rules(), Version: 3}}}
+	users.List = append(users.List, fsm.User{Name: "w", Rules: user(t, "+@all %W~*").Rules(), Version: 3})
+	for line, allowed := range map[string]bool{"set a b": true, "set a b ifeq c": false, "delex a": true, "delex a ifeq b": false, "delifeq a b": false} {
+		if text := check(users, "w", line); (text == "") != allowed {
+			t.Errorf("%s of a user who may only write: %q", line, text)
+		}
+	}
 	if check(users, "u", "get a") == "" || check(users, "u", "set a b") != "" {
 		t.Error("a change of the rules has no effect")
 	}
 }
 
-// FuzzApply: whatever rules say, the text that is kept makes the same user again.
+// FuzzApply checks that, whatever the rules are, the text that is kept makes
+// the same user again.
 func FuzzApply(f *testing.F) {
 	for _, s := range []string{"on >p ~a* &c +get -set +@read -@write", "(+get ~a) (+@all\n%R~x)", "+select|0 +config|get -config", "reset\nnopass", "%RW~* ~b", "skip-sanitize-payload", "~\x80 &\xa0 +\xff", "((", "+@all -@all +acl|x", "allkeys resetkeys"} {
 		f.Add(s)

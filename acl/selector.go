@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Errors of rules: what is wrong with one, in Redis' words.
+// Errors of rules, in Redis' words.
 var (
 	errUnknown     = errors.New("Unknown command or category name in ACL")
 	errSyntax      = errors.New("Syntax error")
@@ -19,7 +19,7 @@ var (
 	errFirstArg    = errors.New("Allowing first-arg of a subcommand is not supported")
 )
 
-// access is what may be done with the keys of a pattern.
+// access is the kind of access that a key pattern grants.
 type access byte
 
 const (
@@ -28,7 +28,7 @@ const (
 	mayAll = mayRead | mayWrite
 )
 
-// keyPattern is a pattern of keys and what may be done with them.
+// keyPattern is a pattern of keys and the access that it grants.
 type keyPattern struct {
 	pattern string
 	access  access
@@ -44,17 +44,20 @@ func (p keyPattern) String() string {
 	return "~" + p.pattern
 }
 
-// selector is a set of commands with the keys and channels that they may touch.
-// A user has one, the root, and as many others as it was given in parentheses;
-// a command must be allowed by one of them as a whole.
+// selector is a set of commands with the keys and channels that they may
+// access. A user has a root selector, and one more for each list of rules in
+// parentheses. A command is allowed if one selector alone allows all of it.
 type selector struct {
 	allCommands, allKeys, allChannels bool
 
-	future    bool             // began with +@all: commands of later versions are allowed
-	allowed   []uint64         // bits by Command.id
+	// future: +@all was the last rule about all commands. It also allows the
+	// commands of later versions.
+	future bool
+
+	allowed   []uint64         // one bit for each Command.id
 	firstArgs map[int][]string // by Command.id
-	// rules are the + and - rules since the last of @all, without the one that a
-	// later rule replaced: what ACL LIST prints.
+	// rules are the + and - rules since the last rule about @all, without rules
+	// that later ones replace, as ACL LIST prints them.
 	rules    []string
 	keys     []keyPattern
 	channels []string
@@ -86,7 +89,7 @@ func (s *selector) setBit(cmd *Command, allow bool) {
 	s.allCommands = false
 }
 
-// set allows or forbids a command, with its subcommands.
+// set allows or forbids a command and its subcommands.
 func (s *selector) set(cmd *Command, allow bool) {
 	s.setBit(cmd, allow)
 	delete(s.firstArgs, cmd.id)
@@ -95,7 +98,7 @@ func (s *selector) set(cmd *Command, allow bool) {
 	}
 }
 
-// setAll is +@all and -@all.
+// setAll applies +@all or -@all.
 func (s *selector) setAll(allow bool) {
 	var bits uint64
 	if allow {
@@ -108,8 +111,8 @@ func (s *selector) setAll(allow bool) {
 	s.rules, s.firstArgs = nil, nil
 }
 
-// note keeps a rule for display, in the place of those that it replaces: the
-// same one, and those about subcommands of its command.
+// note records a rule for display. It replaces earlier rules about the same
+// command and its subcommands.
 func (s *selector) note(sign byte, name string) {
 	s.rules = slices.DeleteFunc(s.rules, func(r string) bool {
 		r = r[1:]
@@ -118,7 +121,7 @@ func (s *selector) note(sign byte, name string) {
 	s.rules = append(s.rules, string(sign)+name)
 }
 
-// apply applies one rule of a selector. In a lenient reading, a rule about a
+// apply applies one rule of a selector. If lenient is set, a rule about a
 // command or category that the catalog does not know has no effect.
 func (s *selector) apply(c *Catalog, rule string, lenient bool) error {
 	switch low := strings.ToLower(rule); {
@@ -161,7 +164,7 @@ func (s *selector) addKeys(rule string) error {
 	loop:
 		for i := 1; ; i++ {
 			switch {
-			case i == len(rule): // "%R" is a pattern that matches the empty key
+			case i == len(rule): // "%R" without ~ is a pattern that matches the empty key
 				pattern = ""
 				break loop
 			case (rule[i] == 'R' || rule[i] == 'r') && may&mayRead == 0:
@@ -204,7 +207,7 @@ func (s *selector) addChannels(pattern string) error {
 	return nil
 }
 
-// applyCommand applies a rule about a command or a category; name is the rule
+// applyCommand applies a rule about a command or a category. name is the rule
 // without its sign.
 func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 	allow := sign == '+'
@@ -237,7 +240,8 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		return errUnknown
 	case cmd.parent != nil:
 		return errFirstArg
-	case sub == "" || hasBlank(sub): // Redis takes blanks, and then does not read its own print
+	// Redis accepts blanks, but cannot parse the text that it prints for them.
+	case sub == "" || hasBlank(sub):
 		return errSyntax
 	case cmd.subs == nil:
 		if s.addFirstArg(cmd, sub) {
@@ -254,8 +258,8 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 	return nil
 }
 
-// addFirstArg allows a command with one first argument only ("+select|0"). It
-// reports whether that is news.
+// addFirstArg allows a command only with one first argument ("+select|0"). It
+// reports whether the selector has changed.
 func (s *selector) addFirstArg(cmd *Command, arg string) bool {
 	if s.hasFirstArg(cmd, arg) {
 		return false
@@ -271,7 +275,7 @@ func (s *selector) hasFirstArg(cmd *Command, arg string) bool {
 	return slices.ContainsFunc(s.firstArgs[cmd.id], func(a string) bool { return strings.EqualFold(a, arg) })
 }
 
-// commandRules prints the rules about commands.
+// commandRules returns the rules about commands as text.
 func (s *selector) commandRules() string {
 	first := "-@all"
 	if s.future {
@@ -280,7 +284,7 @@ func (s *selector) commandRules() string {
 	return strings.Join(append([]string{first}, s.rules...), " ")
 }
 
-// keyRules prints the patterns of keys.
+// keyRules returns the key patterns as text.
 func (s *selector) keyRules() string {
 	if s.allKeys {
 		return "~*"
@@ -292,7 +296,7 @@ func (s *selector) keyRules() string {
 	return strings.Join(words, " ")
 }
 
-// channelRules prints the patterns of channels.
+// channelRules returns the channel patterns as text.
 func (s *selector) channelRules() string {
 	if s.allChannels {
 		return "&*"
@@ -304,9 +308,9 @@ func (s *selector) channelRules() string {
 	return strings.Join(words, " ")
 }
 
-// words are the selector's rules as ACL LIST prints them. With exact, they are
-// such that the same selector comes of them: where a pattern of keys happens to
-// be *, Redis' print of it reads as allkeys.
+// words returns the selector's rules as ACL LIST prints them. If exact is set,
+// parsing the result yields an equal selector: Redis prints a key pattern that
+// happens to be * in a form that parses as allkeys.
 func (s *selector) words(exact bool) []string {
 	var out []string
 	switch {
@@ -330,11 +334,11 @@ func (s *selector) words(exact bool) []string {
 	return append(out, s.commandRules())
 }
 
-// hasBlank reports whether a name or pattern holds what rules are split at, or a
+// hasBlank reports whether s contains a character that separates rules, or a
 // zero byte.
 func hasBlank(s string) bool { return strings.ContainsAny(s, " \t\n\v\f\r\x00") }
 
-// fields splits at what hasBlank finds.
+// fields splits s at the characters that hasBlank finds.
 func fields(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r < 0x80 && hasBlank(string(r)) })
 }

@@ -12,39 +12,41 @@ import (
 	"strings"
 )
 
-// DefaultUser is the user of a connection that has not authenticated as another.
+// DefaultUser is the user of a connection that has not authenticated as another
+// user.
 const DefaultUser = "default"
 
-// User is a user with its rules. It does not change once it is made: Apply makes
-// another one.
+// User is a user with its rules. It is immutable except for SetPassword: Apply
+// returns a new User.
 type User struct {
 	Name string
 
 	enabled, noPass bool
-	skipSanitize    bool // RESTORE would not check what it is given; kept for ACL LIST
-	sanitize        bool
-	passwords       []string // SHA-256, hexadecimal
-	root            *selector
-	more            []*selector
+	// skipSanitize and sanitize have no effect: they are kept for ACL LIST.
+	skipSanitize bool
+	sanitize     bool
+	passwords    []string // SHA-256, hexadecimal
+	root         *selector
+	more         []*selector
 }
 
-// Options are what the making of users depends on.
+// Options affect the creation of users.
 type Options struct {
-	// AllChannels: a new user, selector or a reset may use all channels
-	// (acl-pubsub-default allchannels).
+	// AllChannels lets a new user, a new selector, or a reset user access all
+	// channels (acl-pubsub-default allchannels).
 	AllChannels bool
-	// Lenient: rules about commands that the catalog does not know have no
-	// effect, instead of being errors.
+	// Lenient makes rules about commands that the catalog does not know have no
+	// effect; otherwise they are errors.
 	Lenient bool
 }
 
-// NewUser returns a user who may do nothing, not even authenticate.
+// NewUser returns a user that may do nothing, not even authenticate.
 func NewUser(c *Catalog, name string, o Options) *User {
 	return &User{Name: name, root: newSelector(c, o.AllChannels)}
 }
 
-// NewDefault returns the default user as it is before anybody has changed it:
-// it may do everything, with the password if there is one.
+// NewDefault returns the default user before any change: it may do everything,
+// with the given password. An empty password means that none is needed.
 func NewDefault(c *Catalog, password string) *User {
 	u := NewUser(c, DefaultUser, Options{AllChannels: true})
 	u.enabled, u.root.allKeys = true, true
@@ -53,9 +55,9 @@ func NewDefault(c *Catalog, password string) *User {
 	return u
 }
 
-// SetPassword makes password the only one, or takes away the need for one if it
-// is empty: what CONFIG SET requirepass does. It is for users that nobody else
-// can see yet.
+// SetPassword replaces the user's passwords by one, or makes the user need none
+// if password is empty, as CONFIG SET requirepass does. The user must not be
+// visible to other goroutines yet.
 func (u *User) SetPassword(password string) {
 	u.noPass, u.passwords = password == "", nil
 	if password != "" {
@@ -63,11 +65,11 @@ func (u *User) SetPassword(password string) {
 	}
 }
 
-// ValidName reports whether a user can have a name.
+// ValidName reports whether name is a valid name of a user.
 func ValidName(name string) bool { return !hasBlank(name) }
 
-// Apply returns the user as the rules make it of u; u stays as it is. The error
-// is Redis' text for ACL SETUSER, without the code.
+// Apply returns the user that results from applying rules to u, which stays
+// unchanged. The error is Redis' text for ACL SETUSER, without the code.
 func (u *User) Apply(c *Catalog, rules []string, o Options) (*User, error) {
 	rules, err := joinSelectors(rules)
 	if err != nil {
@@ -82,9 +84,9 @@ func (u *User) Apply(c *Catalog, rules []string, o Options) (*User, error) {
 	return n, nil
 }
 
-// Parse makes a user of the text that Rules has returned. Commands that the
-// catalog does not know are passed over; any other error means that the text
-// does not come from there.
+// Parse makes a user from the text that Rules has returned. It skips commands
+// that the catalog does not know. Any other error means that Rules has not made
+// the text.
 func Parse(c *Catalog, name, rules string) (*User, error) {
 	u, err := NewUser(c, name, Options{}).Apply(c, fields(rules), Options{Lenient: true})
 	if err != nil {
@@ -98,11 +100,12 @@ func (u *User) Clone() *User {
 	n := *u
 	n.passwords = slices.Clone(u.passwords)
 	n.root = u.root.clone()
-	n.more = slices.Clone(u.more) // selectors do not change once they are made
+	n.more = slices.Clone(u.more) // selectors are immutable
 	return &n
 }
 
-// joinSelectors puts selectors together that stand in several arguments.
+// joinSelectors joins the arguments of a selector that is spread over several
+// arguments.
 func joinSelectors(rules []string) ([]string, error) {
 	var out []string
 	open := -1
@@ -165,7 +168,9 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 	case rule[0] == '(' && rule[len(rule)-1] == ')':
 		s := newSelector(c, o.AllChannels)
 		for _, r := range fields(rule[1:max(1, len(rule)-1)]) {
-			if strings.HasSuffix(r, ")") { // Redis takes it, and then does not read its own print
+			// Redis accepts this rule, but cannot parse the text that it prints
+			// for it.
+			if strings.HasSuffix(r, ")") {
 				return errSyntax
 			}
 			if err := s.apply(c, r, o.Lenient); err != nil {
@@ -183,7 +188,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 	return nil
 }
 
-// passwordHash returns the hash of the password in a rule, or the hash in it.
+// passwordHash returns the hash of the password in a rule, or the hash that the
+// rule contains.
 func passwordHash(rule string) (string, error) {
 	if rule[0] == '>' || rule[0] == '<' {
 		return HashPassword(rule[1:]), nil
@@ -195,38 +201,38 @@ func passwordHash(rule string) (string, error) {
 	return hash, nil
 }
 
-// HashPassword returns the form in which passwords are kept.
+// HashPassword returns the form in which passwords are stored.
 func HashPassword(password string) string {
 	sum := sha256.Sum256([]byte(password))
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate reports whether the password is one of the user's. The time that
+// Authenticate reports whether the user may log in with password. The time that
 // it takes does not depend on the password.
 func (u *User) Authenticate(password string) bool {
 	given := HashPassword(password)
 	same := 0
-	for _, want := range u.passwords { // hashes have one length
+	for _, want := range u.passwords { // all hashes have the same length
 		same |= subtle.ConstantTimeCompare([]byte(given), []byte(want))
 	}
 	return u.enabled && (u.noPass || same == 1)
 }
 
-// HasPassword reports whether the password is among the user's.
+// HasPassword reports whether password is one of the user's.
 func (u *User) HasPassword(password string) bool {
 	return slices.Contains(u.passwords, HashPassword(password))
 }
 
-// Open reports whether one becomes this user without a password.
+// Open reports whether a client can become this user without a password.
 func (u *User) Open() bool { return u.enabled && u.noPass }
 
-// NoPass reports whether any password is the user's.
+// NoPass reports whether the user accepts any password.
 func (u *User) NoPass() bool { return u.noPass }
 
 // Unrestricted reports whether the user may do everything.
 func (u *User) Unrestricted() bool { return u.root.allCommands && u.root.allKeys && u.root.allChannels }
 
-// Flags are the words of the user's flags, as ACL GETUSER prints them.
+// Flags returns the user's flags, as ACL GETUSER prints them.
 func (u *User) Flags() []string {
 	words := []string{"off"}
 	if u.enabled {
@@ -244,13 +250,13 @@ func (u *User) Flags() []string {
 	return words
 }
 
-// Passwords are the hashes of the user's passwords.
+// Passwords returns the hashes of the user's passwords.
 func (u *User) Passwords() []string { return slices.Clone(u.passwords) }
 
-// Selector is a part of a user's rules as ACL GETUSER prints it.
+// Selector is a part of a user's rules, as ACL GETUSER prints it.
 type Selector struct{ Commands, Keys, Channels string }
 
-// Selectors returns the root selector and the others.
+// Selectors returns the root selector and the other selectors.
 func (u *User) Selectors() (root Selector, more []Selector) {
 	describe := func(s *selector) Selector { return Selector{s.commandRules(), s.keyRules(), s.channelRules()} }
 	for _, s := range u.more {
@@ -259,10 +265,10 @@ func (u *User) Selectors() (root Selector, more []Selector) {
 	return describe(u.root), more
 }
 
-// String is the user's line of ACL LIST.
+// String returns the user's line of ACL LIST.
 func (u *User) String() string { return "user " + u.Name + " " + u.rules(false) }
 
-// Rules is the text of which Parse makes the same user.
+// Rules returns a text from which Parse makes an equal user.
 func (u *User) Rules() string { return u.rules(true) }
 
 func (u *User) rules(exact bool) string {

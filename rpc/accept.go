@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// serve shakes hands with a dialler and runs what it came for. It owns the connection until raft takes it or the handler returns.
+// serve performs the handshake with a dialer and then runs what the connection
+// is for. It owns the connection until raft takes it or the handler returns.
 func (m *Mux) serve(c *conn) {
 	hello, handler, layer, err := m.welcome(c)
 	if err != nil {
@@ -42,8 +43,8 @@ func (m *Mux) serve(c *conn) {
 	}
 }
 
-// welcome is the acceptor's half of the handshake. It returns what the dialler said of itself, and either the handler or the raft
-// layer that the connection is for.
+// welcome is the acceptor's half of the handshake. It returns the dialer's
+// hello, and either the handler or the raft layer that the connection is for.
 func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftLayer, err error) {
 	fail := func(err error) (Hello, func(*Stream), *raftLayer, error) { return hello, nil, nil, err }
 
@@ -82,7 +83,10 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 		handler = m.handlers[hello.Service]
 	}
 	if handler != nil || layer != nil {
-		m.welcomedLocked(c) // before the answer: whoever has read it must not be closed to make room
+		// The connection must be marked before the answer is sent: a dialer
+		// that has read the answer must not lose its connection to make room
+		// for another.
+		m.welcomedLocked(c)
 	}
 	m.mu.Unlock()
 	if handler == nil && layer == nil {
@@ -105,7 +109,7 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	return hello, handler, layer, nil
 }
 
-// refusal is how welcome reports a dialler that it sent away.
+// refusal is the error that welcome returns for a dialer that it has refused.
 type refusal struct {
 	reason Reason
 	text   string
@@ -113,7 +117,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// refuse tells the dialler why it is not wanted.
+// refuse sends the dialer the reason of a refusal, and returns the refusal as
+// an error.
 func (m *Mux) refuse(c *conn, reason Reason, text string) error {
 	err := &refusal{reason, text}
 	if _, sendErr := c.Write(appendRefusal(nil, reason, text)); sendErr != nil {
@@ -122,8 +127,8 @@ func (m *Mux) refuse(c *conn, reason Reason, text string) error {
 	return err
 }
 
-// logHandshake says why a connection did not come about. Both kinds of lines are throttled: a port scanner or a node with the wrong
-// flags comes back for ever.
+// logHandshake logs why a handshake failed. The log lines are throttled: a port
+// scanner, or a node with wrong flags, retries forever.
 func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	var refused *refusal
 	switch {
@@ -140,12 +145,13 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 		if n, ok := m.strangers.allow(); ok {
 			m.log.Warn("connection is not from a node", "remote", c.RemoteAddr(), "error", err, "suppressed", n)
 		}
-	case errors.Is(err, ErrBadHello): // the only hello left to be bad is our own
+	case errors.Is(err, ErrBadHello): // a dialer's bad hello is a refusal, so this one is our own
 		if n, ok := m.strangers.allow(); ok {
 			m.log.Error("own hello cannot be sent", "error", err, "suppressed", n)
 		}
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe), errors.Is(err, ErrClosed):
-		// A health check that only connects, a connection that had to make room, or the end of the Mux.
+		// A health check that only connects, a connection that was closed to
+		// make room, or the end of the Mux.
 		m.log.Debug("handshake ended", "remote", c.RemoteAddr(), "error", err)
 	default:
 		if n, ok := m.strangers.allow(); ok {
@@ -154,17 +160,18 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	}
 }
 
-// throttlePause is the least time between two log lines of a kind.
+// throttlePause is the minimum time between two log lines of a kind.
 const throttlePause = 5 * time.Second
 
 // throttle limits one kind of log line.
 type throttle struct {
 	mu      sync.Mutex
-	next    time.Time // no line before
-	skipped int       // lines kept back since the last one
+	next    time.Time // time before which no line is written
+	skipped int       // lines suppressed since the last one
 }
 
-// allow reports whether a line may be written now, and how many were kept back before it.
+// allow reports whether a line may be written now, and how many lines were
+// suppressed before it.
 func (t *throttle) allow() (skipped int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"io"
 )
 
-// MinSecret is the least number of bytes of a Config.Secret. Whoever connects to the port gets a value that is computed from the
-// secret and can try secrets against it offline, so the secret must be too long to be guessed.
+// MinSecret is the minimum length of Config.Secret in bytes. Any host that
+// connects to the port receives a value computed from the secret and can try
+// secrets against it offline, so the secret must be too long to guess.
 const MinSecret = 32
 
 const (
@@ -23,21 +24,23 @@ const (
 	offerSize     = 1 + 1 + nonceSize // version, flags, nonce
 	challengeSize = nonceSize + proofSize
 
-	flagOptional = 1 << 0 // the dialler also talks to nodes without a secret
+	flagOptional = 1 << 0 // the dialer also accepts nodes without a secret
 
-	// statusChallenge is the status of an answer that is neither a welcome nor a refusal. It shares its numbers with Reason.
+	// statusChallenge is the status of an answer that is neither a welcome nor
+	// a refusal. It shares its numbers with Reason.
 	statusChallenge = 7
 )
 
-// The labels keep what one side computes from being of use for the other.
+// Distinct labels ensure that a value computed for one purpose is of no use for
+// another.
 const (
 	labelProof    = "holdfast peer 1 proof"
 	labelDialler  = "holdfast peer 1 dialler"
 	labelAcceptor = "holdfast peer 1 acceptor"
 )
 
-// authenticator proves to another node that this one has the cluster's secret, and checks the same of it. Nil for a node without a
-// secret.
+// authenticator proves to another node that this node has the cluster's secret,
+// and checks the other node's proof. It is nil on a node without a secret.
 type authenticator struct {
 	secret   []byte
 	proofKey []byte
@@ -55,13 +58,14 @@ func newAuthenticator(cfg *Config) (*authenticator, error) {
 	return &authenticator{cfg.Secret, key, cfg.SecretOptional}, nil
 }
 
-// offer is what a dialler with a secret appends to its hello.
+// offer is the field that a dialer with a secret appends to its hello.
 type offer struct {
 	made     bool
 	optional bool
 }
 
-// newOffer returns the field of the prelude with a new nonce, nil without a secret.
+// newOffer returns the field of the prelude, with a new nonce. It returns nil
+// without a secret.
 func (a *authenticator) newOffer() []byte {
 	if a == nil {
 		return nil
@@ -74,7 +78,8 @@ func (a *authenticator) newOffer() []byte {
 	return append(field, newNonce()...)
 }
 
-// parseOffer reads the bytes of a prelude behind the hello. The nonce needs no decoding: proofs cover the whole prelude.
+// parseOffer parses the bytes of a prelude behind the hello. It does not decode
+// the nonce, because proofs cover the whole prelude.
 func parseOffer(rest []byte) offer {
 	size, n := binary.Uvarint(rest)
 	if n <= 0 || size < offerSize || size > uint64(len(rest)-n) || rest[n] != authVersion {
@@ -85,12 +90,13 @@ func parseOffer(rest []byte) offer {
 
 func newNonce() []byte {
 	nonce := make([]byte, nonceSize)
-	rand.Read(nonce) // never fails: see crypto/rand
+	rand.Read(nonce) // crypto/rand documents that Read never fails
 	return nonce
 }
 
-// proof returns what only a node with the secret can compute. The prelude holds the dialler's nonce, the names of both nodes, the
-// cluster and the service.
+// proof returns a value that only a node with the secret can compute. The
+// prelude contains the dialer's nonce, the names of both nodes, the cluster and
+// the service.
 func (a *authenticator) proof(label string, prelude, nonce []byte) []byte {
 	sum := sha256.Sum256(prelude)
 	mac := hmac.New(sha256.New, a.proofKey)
@@ -100,8 +106,10 @@ func (a *authenticator) proof(label string, prelude, nonce []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// keys returns the keys of both directions for a connection on which said was said. Both nonces are in it, so no two connections have
-// the same keys, whoever repeats what was said on another one.
+// keys returns the keys of both directions of a connection. said is everything
+// that both sides have sent in the handshake. It contains both nonces, so no
+// two connections have the same keys, even if a third party replays the
+// messages of one on another.
 func (a *authenticator) keys(said []byte) (dialler, acceptor cipher.AEAD, err error) {
 	salt := sha256.Sum256(said)
 	if dialler, err = a.key(salt[:], labelDialler); err == nil {
@@ -122,8 +130,8 @@ func (a *authenticator) key(salt []byte, label string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// challenge is the acceptor's half of the authentication. It returns what was said in it, nil if the two nodes do without; then said
-// is the prelude.
+// challenge is the acceptor's half of the authentication. It returns the
+// messages of the challenge, or nil if the two nodes do not authenticate.
 func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (said []byte, err error) {
 	mismatch := func(format string) error {
 		return m.refuse(c, ReasonSecret, "cluster secret does not match: "+fmt.Sprintf(format, hello.NodeID, m.self(hello.Service, hello.NodeID).NodeID))
@@ -159,7 +167,8 @@ func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (said []byte
 	return append(said, proof[:]...), nil
 }
 
-// prove is the dialler's half of the authentication: it checks the acceptor's proof and sends its own, which it returns.
+// prove is the dialer's half of the authentication. It checks the acceptor's
+// proof, and sends and returns its own.
 func (m *Mux) prove(c *conn, prelude, challenge []byte) (proof []byte, err error) {
 	switch {
 	case m.auth == nil:
@@ -173,12 +182,13 @@ func (m *Mux) prove(c *conn, prelude, challenge []byte) (proof []byte, err error
 	if matches {
 		proof = m.auth.proof(labelDialler, prelude, nonce)
 	}
-	// Zeros tell the acceptor that the secrets differ, so that it can say so too; they give nothing away.
+	// A proof of zeros tells the acceptor that the secrets differ, so that the
+	// acceptor can log it. It reveals nothing about the secret.
 	if _, err := c.Write(proof); err != nil && matches {
 		return nil, fmt.Errorf("answer challenge: %w", err)
 	}
 	if !matches {
-		return nil, fmt.Errorf("%w: the node there has another one", ErrSecret)
+		return nil, fmt.Errorf("%w: the acceptor has a different one", ErrSecret)
 	}
 	return proof, nil
 }

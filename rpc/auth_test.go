@@ -16,7 +16,8 @@ import (
 
 func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
 
-// twoNodes starts nodes a and b with secrets, nil for none, and returns them with what they log.
+// twoNodes starts nodes a and b with secrets, nil for none, and returns them
+// with what they log.
 func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *logBook) {
 	t.Helper()
 	network := newVirtualNet()
@@ -42,7 +43,7 @@ func TestSecret_BothHaveIt(t *testing.T) {
 				t.Errorf("%d bytes came back, want %d", len(got), len(text))
 			}
 		}
-		// Raft's connections too.
+		// Raft's connections are checked too.
 		layer := b.RaftLayer()
 		go func() {
 			c, err := layer.Accept()
@@ -50,7 +51,7 @@ func TestSecret_BothHaveIt(t *testing.T) {
 				t.Errorf("accept: %v", err)
 				return
 			}
-			_, _ = io.Copy(c, c) // until the dialler hangs up
+			_, _ = io.Copy(c, c) // until the dialer hangs up
 		}()
 		c, err := a.RaftLayer().Dial("b:1", time.Second)
 		if err != nil {
@@ -67,13 +68,14 @@ func TestSecret_BothHaveIt(t *testing.T) {
 	})
 }
 
-// A node with another secret, and one with none, are refused on every service, before anything else is asked about them, and both sides
-// say why.
+// TestSecret_Differs checks that a node with another secret, and a node without
+// one, are refused on every service before anything else about them is checked,
+// and that both sides state the reason.
 func TestSecret_Differs(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		a, b []byte
-		text string // acceptor's
+		text string // of the acceptor
 	}{
 		{"different", secret(1), secret(2), `nodes "a" and "b" have different ones`},
 		{"dialler has none", nil, secret(2), `node "a" has none, node "b" has one`},
@@ -108,7 +110,9 @@ func TestSecret_Differs(t *testing.T) {
 	}
 }
 
-// An acceptor of an older version knows nothing of secrets and welcomes everybody: the dialler does not take that for an answer.
+// TestSecret_OlderAcceptor: an acceptor of an older version does not know
+// secrets and accepts every node. The dialer must not treat that as an
+// authenticated answer.
 func TestSecret_OlderAcceptor(t *testing.T) {
 	for _, optional := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +122,7 @@ func TestSecret_OlderAcceptor(t *testing.T) {
 			a := listen(t, cfg)
 			b := listen(t, network.node("b"))
 			b.Handle(rpc.ServiceWrite, echo)
-			// A relay that drops what older versions do not read.
+			// This relay drops the bytes that older versions do not read.
 			relay := network.listen("old:1")
 			go func() {
 				front, err := relay.Accept()
@@ -154,7 +158,9 @@ func TestSecret_OlderAcceptor(t *testing.T) {
 	}
 }
 
-// As long as an operator is giving the secret to one node after the other, nodes with and without it talk; different ones still do not.
+// TestSecret_Optional: while an operator is giving the secret to one node after
+// the other, nodes with and without it can connect. Nodes with different
+// secrets still cannot.
 func TestSecret_Optional(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -192,7 +198,8 @@ func TestSecret_Optional(t *testing.T) {
 	}
 }
 
-// tamper passes on what is said in both directions, and lets change what the dialler says, by its offset.
+// tamper forwards the bytes of both directions. It can change what the dialer
+// sends, by offset.
 type tamper struct {
 	net.Conn
 	change func(at int, b []byte)
@@ -206,8 +213,9 @@ func (c *tamper) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A byte of what the dialler says that is changed on the way is noticed, wherever it is: in its name in the handshake,
-// in its proof, or in a record.
+// TestSecret_EveryByteCounts checks that a changed byte of what the dialer
+// sends is detected wherever it is: in the dialer's name in the handshake, in
+// its proof, or in a record.
 func TestSecret_EveryByteCounts(t *testing.T) {
 	const frame = "transfer 100 to alice"
 	run := func(at int) (got string, size int, err error) {
@@ -239,7 +247,7 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 			})
 			var stream *rpc.Stream
 			if stream, err = a.Dial(t.Context(), "b:1", rpc.ServiceWrite, ""); err == nil {
-				_ = stream.Send(1, []byte(frame)) // the other side's word counts
+				_ = stream.Send(1, []byte(frame)) // the result at the other side decides
 				time.Sleep(2 * time.Second)       // of the bubble: a changed length may keep b waiting
 				stream.Close()
 			}

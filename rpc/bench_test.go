@@ -16,7 +16,7 @@ func BenchmarkStream_Throughput(b *testing.B) {
 	}
 }
 
-// benchNode is tcpNode, with a secret or without.
+// benchNode is tcpNode, with or without a secret.
 func benchNode(id string, keyed bool) rpc.Config {
 	cfg := tcpNode(id)
 	if keyed {
@@ -56,13 +56,14 @@ func throughput(b *testing.B, size int, keyed bool) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
 }
 
-// BenchmarkStream_RoundTrip sends a 64-byte frame and waits for its echo: what an idle stream costs in latency.
+// BenchmarkStream_RoundTrip sends a 64-byte frame and waits for its echo. It
+// measures the latency of an idle stream.
 func BenchmarkStream_RoundTrip(b *testing.B) {
 	b.Run("plain", func(b *testing.B) { roundTrip(b, false) })
 	b.Run("secret", func(b *testing.B) { roundTrip(b, true) })
 }
 
-// BenchmarkDial connects, shakes hands and closes.
+// BenchmarkDial connects, completes the handshake and closes.
 func BenchmarkDial(b *testing.B) {
 	for _, name := range []string{"plain", "secret"} {
 		b.Run(name, func(b *testing.B) {

@@ -10,69 +10,93 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Config is what a Mux needs to know. Zero values take the defaults of DefaultConfig; Self is required.
+// Config is the configuration of a Mux. Zero values take the defaults of
+// DefaultConfig; Self is required.
 type Config struct {
-	// BindAddr is the TCP address to listen on, "host:port". Port 0 takes any free one. Ignored when Listener is set.
+	// BindAddr is the TCP address to listen on, "host:port". Port 0 takes any
+	// free port. It is ignored if Listener is set.
 	BindAddr string
 
-	// AdvertiseAddr is the address that other nodes dial, "host:port", where host may be a DNS name: it travels as text and is
-	// resolved anew by every dial. Port 0 stands for the bound port. Default: the bound address, which then must not be a wildcard
-	// such as 0.0.0.0, because nobody can dial that.
+	// AdvertiseAddr is the address that other nodes dial, "host:port". host may
+	// be a DNS name: it is sent as text, and every dial resolves it again. Port
+	// 0 stands for the bound port. The default is the bound address, which then
+	// must not be a wildcard such as 0.0.0.0, because other nodes cannot dial
+	// that.
 	AdvertiseAddr string
 
-	// Self returns the identity of this node now; it is asked at every handshake, because the cluster id appears later than the port
-	// opens. Service, Proto and To are filled by the Mux. It must not block. Together the texts may have some 4000 bytes.
+	// Self returns the current identity of this node. The Mux calls it in every
+	// handshake, because the cluster id becomes known after the port is open.
+	// The Mux fills in Service, Proto and To. Self must not block. The texts
+	// together may have about 4000 bytes.
 	Self func() Hello
 
-	// Secret is known to all nodes of the cluster and to nobody else, at least MinSecret bytes. Both sides of a connection prove to each
-	// other that they have it, without sending it, and everything they send afterwards is authenticated by keys derived from it.
-	// Without it, the default, identity is claimed and not proven.
+	// Secret is known to all nodes of the cluster and to no other host. It has
+	// at least MinSecret bytes. Both sides of a connection prove to each other
+	// that they have it, without sending it, and keys derived from it
+	// authenticate everything that they send afterwards. Without a secret,
+	// which is the default, a node's identity is only claimed.
 	Secret []byte
 
-	// SecretOptional lets a node with a Secret also connect to and accept nodes that have none, as long as an operator is giving the
-	// secret to one node after the other. It protects against mistakes only: whoever says that it has no secret is accepted.
+	// SecretOptional lets a node with a Secret connect to and accept nodes that
+	// have none, while an operator distributes the secret to the nodes. It
+	// protects against mistakes only: a node that claims to have no secret is
+	// accepted.
 	SecretOptional bool
 
-	// Authorize is the acceptor's check of a dialler. A non-nil error refuses the connection, and its text is sent to the dialler.
-	// It runs in a goroutine per connection and must not block. Nil lets everybody in.
+	// Authorize is the acceptor's check of a dialer. A non-nil error refuses
+	// the connection, and its text is sent to the dialer. It runs on one
+	// goroutine per connection and must not block. If it is nil, every dialer
+	// is accepted.
 	Authorize func(Hello) error
 
-	// Verify is the dialler's check of the acceptor's answer, for raft and framed connections alike. A non-nil error closes the
-	// connection and is returned, wrapped, by Dial. Nil trusts whoever answers.
+	// Verify is the dialer's check of the acceptor's answer, for raft and
+	// framed connections. A non-nil error closes the connection, and Dial
+	// returns it, wrapped. If it is nil, every acceptor is trusted.
 	Verify func(Hello) error
 
-	// RaftPeer returns the id of the node that raft expects at an address, "" if unknown. Raft dials by address alone; with this the
-	// handshake of a raft connection names the node it is for, and another node that took over the address refuses it.
+	// RaftPeer returns the id of the node that raft expects at an address, or
+	// "" if it is not known. Raft dials by address alone. With RaftPeer the
+	// handshake of a raft connection names the node that it is for, and another
+	// node that has taken over the address refuses it.
 	RaftPeer func(addr string) string
 
-	// HandshakeTimeout bounds the handshake on the accepting side, and connecting plus handshake on the dialling side. Default 5 s.
+	// HandshakeTimeout bounds the handshake on the accepting side, and
+	// connecting plus the handshake on the dialing side. The default is 5 s.
 	HandshakeTimeout time.Duration
 
-	// WriteTimeout ends a stream that has something to write while the peer takes no byte for so long. It also bounds how long a
-	// stream whose handler has returned may take to deliver its last frames. Default 10 s.
+	// WriteTimeout ends a stream that has bytes to write while the peer accepts
+	// no byte for that long. It also bounds how long a stream whose handler has
+	// returned may take to deliver its last frames. The default is 10 s.
 	WriteTimeout time.Duration
 
-	// MaxConns bounds the accepted connections. At the limit the oldest connection that has not finished its handshake makes room for
-	// the next; if there is none, the next is closed. Default 512.
+	// MaxConns bounds the accepted connections. At the limit, the oldest
+	// connection that has not finished its handshake is closed to make room for
+	// the next one. If there is none, the next one is closed. The default is
+	// 512.
 	MaxConns int
 
-	// MaxFrame bounds the payload of a frame in bytes, sent or received. All nodes need the same value. Default 32 MiB.
+	// MaxFrame bounds the payload of a frame in bytes, sent or received. It
+	// must be equal on all nodes. The default is 32 MiB.
 	MaxFrame int
 
-	// MaxQueue is how many bytes may wait in a stream's outbox before Send blocks. Default 64 MiB.
+	// MaxQueue is the number of bytes that may wait in a stream's outbox before
+	// Send blocks. The default is 64 MiB.
 	MaxQueue int
 
-	// Listener is used instead of listening on BindAddr (TLS, tests, virtual networks). The Mux closes it.
+	// Listener is used instead of listening on BindAddr (TLS, tests, virtual
+	// networks). The Mux closes it.
 	Listener net.Listener
 
-	// Dialer is used instead of TCP with keepalive and TCP_NODELAY (TLS, tests, proxies). It must obey its context.
+	// Dialer is used instead of TCP with keepalive and TCP_NODELAY (TLS, tests,
+	// proxies). It must obey its context.
 	Dialer func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Logger takes the few lines this package has to say. Nil is silent.
+	// Logger receives the log lines of this package. Nil means none.
 	Logger hclog.Logger
 }
 
-// DefaultConfig returns a Config with every default filled in; Self is still to be set. It listens on a free port of the loopback
+// DefaultConfig returns a Config with every default filled in, except Self,
+// which the caller must set. It listens on a free port of the loopback
 // interface.
 func DefaultConfig() Config {
 	cfg := Config{BindAddr: "127.0.0.1:0", Logger: hclog.Default().Named("rpc")}
@@ -80,7 +104,8 @@ func DefaultConfig() Config {
 	return cfg
 }
 
-// keepAlive notices a vanished host on an idle connection after 5 + 3*2 seconds.
+// keepAlive detects a vanished host on an idle connection after 5 + 3*2
+// seconds.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // fill replaces zero values by defaults.
@@ -101,7 +126,7 @@ func (c *Config) fill() {
 		c.MaxQueue = 64 << 20
 	}
 	if c.Dialer == nil {
-		dialer := &net.Dialer{KeepAliveConfig: keepAlive} // the net package sets TCP_NODELAY by itself
+		dialer := &net.Dialer{KeepAliveConfig: keepAlive} // package net sets TCP_NODELAY by default
 		c.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", addr)
 		}
@@ -132,18 +157,19 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// address is an advertised address: a text that others dial, not necessarily an IP address.
+// address is an advertised address: text that other nodes dial, not necessarily
+// an IP address.
 type address struct{ network, text string }
 
 func (a address) Network() string { return a.network }
 func (a address) String() string  { return a.text }
 
-// advertised works out the address to advertise for a node that listens on bound.
+// advertised returns the address to advertise for a node that listens on bound.
 func advertised(text string, bound net.Addr) (address, error) {
 	if text == "" {
 		text = bound.String()
 		if tcp, ok := bound.(*net.TCPAddr); ok && (tcp.IP == nil || tcp.IP.IsUnspecified()) {
-			return address{}, fmt.Errorf("rpc config: nobody can dial %s: AdvertiseAddr is required with a wildcard BindAddr", text)
+			return address{}, fmt.Errorf("rpc config: other nodes cannot dial %s: AdvertiseAddr is required with a wildcard BindAddr", text)
 		}
 		return address{bound.Network(), text}, nil
 	}
@@ -152,7 +178,7 @@ func advertised(text string, bound net.Addr) (address, error) {
 		return address{}, fmt.Errorf("rpc config: AdvertiseAddr: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return address{}, fmt.Errorf("rpc config: nobody can dial AdvertiseAddr %q", text)
+		return address{}, fmt.Errorf("rpc config: other nodes cannot dial AdvertiseAddr %q", text)
 	}
 	if port == "0" {
 		if _, port, err = net.SplitHostPort(bound.String()); err != nil {

@@ -6,31 +6,33 @@ import (
 	"time"
 )
 
-// conn is a connection that its Mux knows, so that closing the Mux ends reads that have no deadline.
+// conn is a connection that its Mux tracks, so that closing the Mux ends reads
+// without a deadline.
 type conn struct {
 	sealedConn
 	mux      *Mux
 	accepted bool // counts against Config.MaxConns
 
-	// Whose it is once the handshake is over; guarded by mux.mu.
+	// The owner of the connection after the handshake; guarded by mux.mu.
 	stream *Stream    // set for a framed connection
 	layer  *raftLayer // set for a raft connection
 }
 
-// Close closes the connection and takes it out of the Mux's books.
+// Close closes the connection and removes it from the Mux's tables.
 func (c *conn) Close() error {
 	c.mux.forget(c)
 	return c.Conn.Close()
 }
 
-// drop closes a connection that is given up. The error of closing it says nothing new: the reason for giving up is reported.
+// drop closes a connection after a failure. It only logs the error of Close,
+// because the caller reports the failure itself.
 func (c *conn) drop() {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		c.mux.log.Debug("close connection", "remote", c.RemoteAddr(), "error", err)
 	}
 }
 
-// interrupt ends whatever reads and writes are under way on the connection.
+// interrupt ends all reads and writes that are in progress on the connection.
 func (c *conn) interrupt() {
 	if err := c.SetDeadline(time.Unix(1, 0)); err != nil {
 		c.drop()

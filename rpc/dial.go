@@ -9,11 +9,15 @@ import (
 	"time"
 )
 
-// Dial opens a stream for service s to the node at addr. If to is not empty, the node there must be that one. The context bounds the
-// dialling only, as does Config.HandshakeTimeout; the stream lives until it is closed, breaks, or the Mux is closed.
+// Dial opens a stream for service s to the node at addr. If to is not empty,
+// the node at addr must have that id. ctx bounds the dialing only, as does
+// Config.HandshakeTimeout. The stream lives until it is closed, breaks, or the
+// Mux is closed.
 //
-// Errors: *RefusedError when the node said no, ErrNotPeer when something else answers there, ErrHandshakeTimeout, ErrWrongNode,
-// ErrClosed, the context's error, what Config.Verify returned, or what the network said.
+// The error is, or wraps, *RefusedError if the node refused, ErrNotPeer if
+// another program answers at addr, ErrHandshakeTimeout, ErrWrongNode,
+// ErrSecret, ErrClosed, the context's error, an error of Config.Verify, or a
+// network error.
 func (m *Mux) Dial(ctx context.Context, addr string, s Service, to string) (*Stream, error) {
 	if s == ServiceRaft {
 		return nil, errors.New("rpc: raft connections have no frames: dial through RaftLayer")
@@ -30,12 +34,13 @@ func (m *Mux) Dial(ctx context.Context, addr string, s Service, to string) (*Str
 	return stream, nil
 }
 
-// dialError says what was dialled when it failed.
+// dialError adds the service and the address to an error of dialing.
 func dialError(s Service, addr string, err error) error {
 	return fmt.Errorf("dial %s at %s: %w", s, addr, err)
 }
 
-// dial connects and shakes hands. The connection it returns is tracked and has no deadline.
+// dial connects and performs the handshake. The connection that it returns is
+// tracked and has no deadline.
 func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*conn, Hello, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.HandshakeTimeout, ErrHandshakeTimeout)
 	defer cancel()
@@ -46,7 +51,7 @@ func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*con
 
 	fail := func(err error) (*conn, Hello, error) {
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause // the context is why; what the network made of it ("i/o timeout") misleads
+			err = cause // the reason; the network's own error ("i/o timeout") would mislead
 		}
 		return nil, Hello{}, dialError(s, addr, err)
 	}
@@ -72,9 +77,10 @@ func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*con
 	return c, peer, nil
 }
 
-// greet is the dialler's half of the handshake.
+// greet is the dialer's half of the handshake.
 func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to string) (Hello, error) {
-	// The context works through the deadline: whatever ends it ends the reading and writing below.
+	// The end of the context sets a deadline in the past, which ends the reads
+	// and writes below.
 	stop := context.AfterFunc(ctx, func() { c.interrupt() })
 	defer stop()
 
@@ -85,7 +91,7 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if _, err := c.Write(prelude); err != nil {
 		return Hello{}, fmt.Errorf("send prelude: %w", err)
 	}
-	var said bytes.Buffer // by both sides, behind the prelude
+	var said bytes.Buffer // what both sides send after the prelude
 	reader := io.TeeReader(c, &said)
 	answer, err := readAnswer(reader)
 	proven := err == nil && answer.status == statusChallenge
@@ -122,7 +128,7 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 		}
 	}
 	if !stop() {
-		return Hello{}, context.Cause(ctx) // interrupt has run or will: the connection is of no use
+		return Hello{}, context.Cause(ctx) // interrupt has run or will run: the connection is unusable
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, fmt.Errorf("clear deadline: %w", err)
@@ -133,8 +139,9 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	return peer, nil
 }
 
-// seal begins the records of a connection on which said was said, the dialler first. keyed says that both sides have proven that they
-// have the secret.
+// seal begins the records of a connection. said is what both sides have sent in
+// the handshake, the dialer first. keyed means that both sides have proven that
+// they have the secret.
 func (m *Mux) seal(c *conn, keyed bool, said ...[]byte) error {
 	if !keyed {
 		c.seal(said...)

@@ -1,37 +1,46 @@
-// Package rpc is how two nodes talk: one peer port per node, and on it raft's own connections and framed streams.
+// Package rpc implements the protocol between two nodes. Each node has one peer
+// port, which carries raft's own connections and framed streams.
 //
-// A Mux owns the port. Every connection, accepted or dialled, begins with a handshake in which both sides say who they are
-// (Hello). After it the connection is either handed to raft as a stream of bytes (ServiceRaft, through Mux.RaftLayer) or becomes a
-// Stream, which carries frames in both directions. The package knows nothing about what the frames mean.
+// A Mux owns the port. Every connection, accepted or dialed, begins with a
+// handshake in which both sides identify themselves (Hello). After it, the
+// connection is either passed to raft as a stream of bytes (ServiceRaft,
+// through Mux.RaftLayer) or becomes a Stream, which carries frames in both
+// directions. The package does not interpret the frames.
 //
 // # Handshake
 //
-// All integers are big endian. The dialler speaks first:
+// All integers are big endian. The dialer speaks first:
 //
 //	magic  4 bytes  F7 'H' 'F' 'P'
-//	layout u8       1; how the body is laid out
+//	layout u8       1; the layout of the body
 //	length u16      bytes of body, at most 4096
 //	body            service u8 | proto u8 | boot uvarint | cluster | node | instance | to
 //
-// The last four are texts: a uvarint with the number of bytes, then UTF-8 without control characters. Bytes behind the last known
-// field are skipped, so that a later version can append fields without changing the layout. The acceptor answers:
+// The last four are texts: a uvarint with the number of bytes, then UTF-8
+// without control characters. Bytes behind the last known field are skipped, so
+// that a later version can append fields without changing the layout. The
+// acceptor answers:
 //
 //	magic  4 bytes  F7 'H' 'F' 'P'
 //	layout u8       1
-//	status u8       0: welcome; else the Reason why the dialler is refused
+//	status u8       0: welcome; else the Reason of the refusal
 //	length u16      bytes of body, at most 4096
-//	body            status 0: the acceptor's own Hello, laid out as above; else a text for people, UTF-8
+//	body            status 0: the acceptor's own Hello, laid out as above; else an error text, UTF-8
 //
-// Magic, layout and length keep their places in every later layout, so an old node can always read a new node's prelude to its end
-// and refuse it in words. No text protocol and no TLS record begins with F7: a stray HTTP, Redis or TLS client is recognised by its
-// first byte, logged, and closed. The acceptor refuses, in this order, what it cannot decode, whom Config.Authorize rejects, a
-// dialler that looks for another node (Hello.To), and a service that nobody serves (yet). Neither side sends anything more until the
-// answer has arrived.
+// Magic, layout and length keep their positions in every later layout. So an
+// old node can always read a new node's prelude to its end, and refuse it with
+// a text. No text protocol and no TLS record begins with F7, so the acceptor
+// recognizes an HTTP, Redis or TLS client by its first byte, logs it, and
+// closes the connection. The acceptor refuses, in this order: a hello that it
+// cannot decode, a dialer that Config.Authorize rejects, a dialer that expects
+// another node (Hello.To), and a service without a handler. Neither side sends
+// anything more until the answer has arrived.
 //
 // # Authentication
 //
-// With Config.Secret the dialler appends a field to its hello (uvarint length, then version u8 = 1, flags u8, nonce of 32 bytes), and the
-// acceptor answers it first with a challenge:
+// With Config.Secret the dialer appends a field to its hello (uvarint length,
+// then version u8 = 1, flags u8, nonce of 32 bytes), and the acceptor first
+// answers with a challenge:
 //
 //	magic  4 bytes  F7 'H' 'F' 'P'
 //	layout u8       1
@@ -39,45 +48,61 @@
 //	length u16
 //	body            nonce of 32 bytes | proof of 32 bytes
 //
-// The dialler checks the proof and sends its own, 32 bytes without a frame, and only then does the acceptor consider who is asking. A
-// proof is HMAC-SHA256 over the sender's role, the SHA-256 of the dialler's prelude (both nodes' ids, the cluster, the service and the
-// dialler's nonce) and the acceptor's nonce; its key is derived from the secret by HKDF. The secret itself never travels. Both records'
-// keys are derived by HKDF from the secret and from all that was said, so that nobody in between can change, leave out, repeat or move
-// what is sent afterwards. It is not encrypted: a Listener and Dialer with TLS do that, and this handshake runs inside them.
+// The dialer checks the proof and sends its own, 32 bytes without a frame. Only
+// then does the acceptor continue the handshake. A proof is HMAC-SHA256 over
+// the sender's role, the SHA-256 of the dialer's prelude (the ids of both
+// nodes, the cluster, the service and the dialer's nonce), and the acceptor's
+// nonce. Its key is derived from the secret by HKDF. The secret itself is never
+// sent. The keys of the records in both directions are derived by HKDF from the
+// secret and from all messages of the handshake. So a third party on the
+// network path cannot change, omit, repeat or move what is sent afterwards. The
+// data is not encrypted: use a Listener and Dialer with TLS for that; this
+// handshake then runs inside TLS.
 //
-// Where only one of the two nodes has a secret, or the secrets differ, both sides refuse and log it. A node of an older version does not
-// read the offer; the dialler then misses the challenge. Without a secret everything on the wire is as in versions that had none.
+// If only one of the two nodes has a secret, or the secrets differ, both sides
+// refuse and log it. A node of an older version ignores the offer, and the
+// dialer then misses the challenge. Without a secret the protocol is the same
+// as in versions without authentication.
 //
 // # Frames
 //
 //	length  u32  bytes of payload, at most Config.MaxFrame
-//	type    u8   the caller's; all 256 values are free
+//	type    u8   chosen by the caller; all 256 values are free
 //	payload
 //
-// A frame over the limit, or one that the connection's end cuts short, ends the stream. There are no pings and no flow control beyond
-// TCP's: what needs them has them one layer up.
+// A frame over the limit, or one that the end of the connection truncates, ends
+// the stream. There are no pings, and no flow control beyond that of TCP:
+// callers that need them implement them.
 //
 // # Records
 //
-// After the handshake both directions travel in records of up to 16 KiB, raft's bytes as well as frames (seal.go). Without a secret each
-// has a CRC32C over all that came before it, the handshake included; with one, an AES-GMAC tag. A changed byte ends the connection.
+// After the handshake both directions consist of records of up to 16 KiB, for
+// raft's bytes as well as for frames (seal.go). Without a secret, each record
+// has a CRC32C over everything before it, including the handshake. With a
+// secret, it has an AES-GMAC tag. A changed byte ends the connection.
 //
-// A stream has an outbox and one goroutine that empties it. Whatever was sent while the previous write was under way goes out as one
-// write (at most 1 MiB a piece), so a busy stream pays for few system calls and an idle one has no delay.
+// A stream has an outbox and one goroutine that writes it. All frames that were
+// sent during the previous write go out in one write of at most 1 MiB. So a
+// busy stream needs few system calls, and an idle one adds no delay.
 //
 // # Duties of the caller
 //
-//   - Keep one goroutine in Recv for as long as the stream is in use: only a read notices that the other side has hung up.
-//   - Do not let a goroutine that must call Recv wait in Send for ever: when both sides fill both directions, each waits for the other
-//     to read, until Config.WriteTimeout ends the stream.
-//   - A host that vanishes without a word is noticed by TCP keepalive (11 s on an idle connection) or by WriteTimeout (once the
-//     kernel's send buffer is full). Between the two lies the resending of little data, which TCP alone gives up after many minutes:
-//     whoever waits for an answer needs a timeout of its own.
-//   - Return from a handler when its stream ends (Recv fails, Done is closed): Mux.Close waits for handlers. A handler must not call
-//     Mux.Close.
-//   - Without Config.Secret, or with SecretOptional, identity is claimed and not proven. With it a node proves that it belongs to the
-//     cluster, not which of its nodes it is.
-//   - Set Config.RaftPeer and Config.Verify. Raft dials addresses, not nodes, and its requests do not name the node they are meant for:
-//     when two nodes swap addresses, or one comes back with an empty disk under its old name, a leader would count answers of the
-//     wrong log.
+//   - Keep one goroutine in Recv while the stream is in use: only a read
+//     detects that the other side has closed the connection.
+//   - Do not let a goroutine that must call Recv wait in Send without limit. If
+//     both sides fill both directions, each waits for the other to read, until
+//     Config.WriteTimeout ends the stream.
+//   - Give every wait for an answer a timeout of its own. A vanished host is
+//     detected by TCP keepalive (11 s on an idle connection) or by WriteTimeout
+//     (once the kernel's send buffer is full). Between the two, TCP resends a
+//     small amount of data, and gives up only after many minutes.
+//   - Return from a handler when its stream ends (Recv fails, Done is closed):
+//     Mux.Close waits for handlers. A handler must not call Mux.Close.
+//   - Remember that without Config.Secret, or with SecretOptional, an identity
+//     is only claimed. With a secret a node proves that it belongs to the
+//     cluster, but not which of its nodes it is.
+//   - Set Config.RaftPeer and Config.Verify. Raft dials addresses, not nodes,
+//     and its requests do not name the node that they are for. If two nodes
+//     swapped addresses, or a node came back with an empty disk under its old
+//     name, a leader would count answers about the wrong log.
 package rpc

@@ -7,64 +7,74 @@ import (
 
 // Errors of connecting.
 var (
-	// ErrClosed says that the Mux is closed: nothing is accepted or dialled any more, and its streams have ended.
+	// ErrClosed reports that the Mux is closed: it accepts and dials no more
+	// connections, and its streams have ended.
 	ErrClosed = errors.New("rpc: mux is closed")
 
-	// ErrHandshakeTimeout says that connecting and shaking hands took longer than Config.HandshakeTimeout.
+	// ErrHandshakeTimeout reports that connecting and the handshake took longer
+	// than Config.HandshakeTimeout.
 	ErrHandshakeTimeout = errors.New("rpc: handshake timed out")
 
-	// ErrNotPeer says that the other side's first bytes are not those of this protocol: another program is at that address.
+	// ErrNotPeer reports that the other side's first bytes do not belong to
+	// this protocol: another program uses that address.
 	ErrNotPeer = errors.New("rpc: other side does not speak the peer protocol")
 
-	// ErrBadHello says that the other side speaks the protocol but what it said of itself cannot be decoded.
+	// ErrBadHello reports that the other side speaks the protocol, but its
+	// message cannot be decoded.
 	ErrBadHello = errors.New("rpc: malformed hello")
 
-	// ErrSecret says that the other node has another Config.Secret than this one, or that only one of them has any. A RefusedError with
+	// ErrSecret reports that the two nodes have different values of
+	// Config.Secret, or that only one of them has a secret. A RefusedError with
 	// ReasonSecret matches it.
 	ErrSecret = errors.New("rpc: cluster secret does not match")
 
-	// ErrWrongNode says that another node than the one looked for answered, and did not notice it itself.
+	// ErrWrongNode reports that another node than the expected one answered,
+	// and did not refuse.
 	ErrWrongNode = errors.New("rpc: another node answered")
 )
 
 // Errors of an established stream.
 var (
-	// ErrStreamClosed says that this side closed the stream.
+	// ErrStreamClosed reports that this side closed the stream.
 	ErrStreamClosed = errors.New("rpc: stream is closed")
 
 	// ErrFrameTooLarge is matched by every FrameSizeError.
 	ErrFrameTooLarge = errors.New("rpc: frame too large")
 
-	// ErrQueueFull says that more than Config.MaxQueue bytes wait to be written and the caller may not wait.
+	// ErrQueueFull reports that more than Config.MaxQueue bytes wait to be
+	// written, and the call must not wait.
 	ErrQueueFull = errors.New("rpc: stream queue is full")
 
-	// ErrDamaged says that bytes were changed on their way here.
+	// ErrDamaged reports that bytes were changed in transit.
 	ErrDamaged = errors.New("rpc: bytes were changed on their way")
 
-	// ErrWriteTimeout says that the peer took no byte for Config.WriteTimeout.
+	// ErrWriteTimeout reports that the peer accepted no byte for
+	// Config.WriteTimeout.
 	ErrWriteTimeout = errors.New("rpc: peer does not read")
 )
 
-// Reason is why an acceptor refused a dialler; it is the status byte of the answer.
+// Reason is the reason why an acceptor refused a dialer. It is the status byte
+// of the answer.
 type Reason byte
 
-// Numbers are on the wire: never reuse one.
+// The numbers are part of the protocol: never reuse one.
 const (
-	ReasonUnauthorized Reason = 1 // Config.Authorize of the acceptor said no; its text is the error's
-	ReasonNoService    Reason = 2 // nobody serves the service there, or not yet: worth another try
+	ReasonUnauthorized Reason = 1 // Config.Authorize returned an error; the text is that of the error
+	ReasonNoService    Reason = 2 // the service has no handler, or none yet: the dialer may try again
 	ReasonWrongNode    Reason = 3 // the acceptor is not the node that Hello.To names
 	ReasonMalformed    Reason = 4 // the hello cannot be decoded
 	ReasonLayout       Reason = 5 // the acceptor does not know this layout of the handshake
-	ReasonSecret       Reason = 6 // the dialler has another Config.Secret, or only one of the two nodes has any
+	ReasonSecret       Reason = 6 // the two secrets differ, or only one of the two nodes has a secret
 	// 7 is statusChallenge.
 )
 
-// RefusedError is what Dial returns when the acceptor said no. Nothing was delivered to any handler.
+// RefusedError is the error of Dial for a connection that the acceptor refused.
+// No handler has received anything.
 type RefusedError struct {
-	Addr    string  // address that was dialled
-	Service Service // service that was asked for
+	Addr    string  // the dialed address
+	Service Service // the requested service
 	Reason  Reason
-	Text    string // the acceptor's words
+	Text    string // the acceptor's error text
 }
 
 func (e *RefusedError) Error() string {
@@ -74,9 +84,10 @@ func (e *RefusedError) Error() string {
 // Is makes errors.Is(err, ErrSecret) true for a refusal because of the secret.
 func (e *RefusedError) Is(target error) bool { return target == ErrSecret && e.Reason == ReasonSecret }
 
-// FrameSizeError reports a frame over Config.MaxFrame. From Send it leaves the stream intact; from Recv it has ended it.
+// FrameSizeError reports a frame over Config.MaxFrame. If Send returns it, the
+// stream is intact; if Recv returns it, the stream has ended.
 type FrameSizeError struct {
-	Size  int64 // bytes of payload, claimed or real
+	Size  int64 // bytes of payload, of the frame or of its header's claim
 	Limit int64 // bytes
 }
 

@@ -8,9 +8,13 @@ import (
 )
 
 const (
-	frameHeader = 5        // u32 length, u8 type
-	readBuffer  = 64 << 10 // bytes buffered per stream; frames that fit are handed out without a copy
-	keepBuffer  = 1 << 20  // buffers that grew beyond this are given back after use, or each stream would keep its worst moment
+	frameHeader = 5 // u32 length, u8 type
+	// readBuffer is the size of a stream's read buffer in bytes. Frames that
+	// fit into it are returned without a copy.
+	readBuffer = 64 << 10
+	// keepBuffer is the largest buffer, in bytes, that is kept after use.
+	// Otherwise each stream would keep the largest buffer that it ever needed.
+	keepBuffer = 1 << 20
 )
 
 // appendFrameHeader appends the header of a frame whose payload has size bytes.
@@ -18,24 +22,26 @@ func appendFrameHeader(dst []byte, typ byte, size int) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(size)), typ)
 }
 
-// frameReader takes frames off a connection. It is for one goroutine.
+// frameReader reads frames from a connection. Only one goroutine may use it.
 type frameReader struct {
 	br    *bufio.Reader
-	limit int    // bytes of payload
-	held  int    // bytes of br that the last payload occupies; skipped by the next call
-	big   []byte // payloads that do not fit into br
+	limit int    // maximum payload in bytes
+	held  int    // bytes of br that the last payload occupies; the next call discards them
+	big   []byte // buffer for payloads that do not fit into br
 }
 
 func newFrameReader(r io.Reader, limit int) *frameReader {
 	return &frameReader{br: bufio.NewReaderSize(r, readBuffer), limit: limit}
 }
 
-// next returns the next frame; the payload is valid until the call after. io.EOF means that the connection ended between two frames,
-// io.ErrUnexpectedEOF that it ended inside one. No call makes sense after an error.
+// next returns the next frame. The payload is valid until the following call.
+// io.EOF means that the connection ended between two frames,
+// io.ErrUnexpectedEOF that it ended inside a frame. next must not be called
+// after an error.
 func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	if f.held > 0 {
 		if _, err := f.br.Discard(f.held); err != nil {
-			return 0, nil, fmt.Errorf("skip frame: %w", err) // cannot be: the bytes are buffered
+			return 0, nil, fmt.Errorf("skip frame: %w", err) // does not happen: the bytes are buffered
 		}
 		f.held = 0
 	}
@@ -72,8 +78,9 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	return typ, payload, nil
 }
 
-// readBig reads a payload that does not fit into the read buffer. The buffer grows with what has arrived, never to what was claimed:
-// a header alone must not cost MaxFrame of memory.
+// readBig reads a payload that does not fit into the read buffer. The buffer
+// grows with the bytes that arrive and not to the claimed size: a header alone
+// must not allocate MaxFrame bytes.
 func (f *frameReader) readBig(size int) ([]byte, error) {
 	buf := f.big[:0]
 	for len(buf) < size {
@@ -93,7 +100,8 @@ func (f *frameReader) readBig(size int) ([]byte, error) {
 	return buf, nil
 }
 
-// cutShort turns the end of the connection into the end of a frame; other errors pass.
+// cutShort converts the end of the connection into the error for a truncated
+// frame. It returns other errors unchanged.
 func cutShort(err error, have, size int) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: %d of %d bytes of a frame", io.ErrUnexpectedEOF, have, size)

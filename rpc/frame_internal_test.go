@@ -76,7 +76,8 @@ func TestFrameReader_PassesConnectionErrors(t *testing.T) {
 	}
 }
 
-// A header that claims 32 MiB costs no more memory than what follows it.
+// TestFrameReader_ClaimIsNotAllocated checks that a header that claims 32 MiB
+// allocates no more memory than the bytes that follow it.
 func TestFrameReader_ClaimIsNotAllocated(t *testing.T) {
 	const limit = 32 << 20
 	for _, sent := range []int{0, 100_000, 1 << 20} {
@@ -89,7 +90,8 @@ func TestFrameReader_ClaimIsNotAllocated(t *testing.T) {
 				}
 			}
 		})
-		// The read buffer, the payload's buffers while they doubled (4x), and small change.
+		// The limit covers the read buffer, the payload's buffers while they
+		// doubled (4x), and small allocations.
 		if got, want := result.AllocedBytesPerOp(), int64(readBuffer+4*max(sent, readBuffer)+4096); got > want {
 			t.Errorf("%d bytes sent: got %d bytes allocated, want at most %d", sent, got, want)
 		}
@@ -117,7 +119,8 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 101, 0}, 100)
 	f.Fuzz(func(t *testing.T, wire []byte, limit int) {
 		limit = max(1, min(limit, 1<<30))
-		// A small read buffer takes short inputs through both ways of reading a payload.
+		// A small read buffer makes short inputs use both ways of reading a
+		// payload.
 		whole := &frameReader{br: bufio.NewReaderSize(bytes.NewReader(wire), 64), limit: limit}
 		dripping := &frameReader{br: bufio.NewReaderSize(iotest.HalfReader(bytes.NewReader(wire)), 64), limit: limit}
 		var again []byte

@@ -162,7 +162,8 @@ func TestDial_VerifyRejectsTheAcceptor(t *testing.T) {
 	})
 }
 
-// A peer without the check of To, or one whose answer was meant for somebody else, is found out by the dialler.
+// TestDial_ErrWrongNode checks that the dialer detects a peer that does not
+// check To, and a peer whose answer was meant for another node.
 func TestDial_ErrWrongNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()
@@ -188,7 +189,8 @@ func TestDial_ErrWrongNode(t *testing.T) {
 	})
 }
 
-// relayAs forwards one connection and replaces the byte string from by to (of equal length) in what the dialler says.
+// relayAs forwards one connection and replaces the byte string from by to (of
+// equal length) in what the dialer sends.
 func relayAs(t *testing.T, l net.Listener, network *virtualNet, addr, from, to string) {
 	front, err := l.Accept()
 	if err != nil {
@@ -214,7 +216,7 @@ func relayAs(t *testing.T, l net.Listener, network *virtualNet, addr, from, to s
 		t.Errorf("relay: %v", err)
 		return
 	}
-	_, _ = io.Copy(front, back) // ends when either side hangs up, which is the point
+	_, _ = io.Copy(front, back) // ends when either side hangs up, which this test needs
 }
 
 func TestAccept_StrangersAreLoggedAndClosed(t *testing.T) {
@@ -290,7 +292,8 @@ func TestDial_ErrNotPeer(t *testing.T) {
 	})
 }
 
-// A node of a later version is read to the end of its prelude and refused in words.
+// TestAccept_OtherLayout checks that the prelude of a node of a later version
+// is read to its end, and that the node is refused with a text.
 func TestAccept_OtherLayout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()
@@ -310,7 +313,7 @@ func TestAccept_OtherLayout(t *testing.T) {
 		if got, want := string(answer[:6]), "\xf7HFP\x01"+string(byte(rpc.ReasonLayout)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got, want := string(answer[8:]), "layout 2 is not known here"; !strings.Contains(got, want) {
+		if got, want := string(answer[8:]), "unknown handshake layout 2"; !strings.Contains(got, want) {
 			t.Errorf("got %q, want it to contain %q", got, want)
 		}
 	})
@@ -325,7 +328,8 @@ func TestAccept_MalformedHello(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := c.Write([]byte("\xf7HFP\x01\x00\x04\x02\x01\x00\x7f")); err != nil { // a cluster id of 127 bytes that are not there
+		// The cluster id claims 127 bytes that are not there.
+		if _, err := c.Write([]byte("\xf7HFP\x01\x00\x04\x02\x01\x00\x7f")); err != nil {
 			t.Fatalf("write: %v", err)
 		}
 		answer, err := io.ReadAll(c)
@@ -385,7 +389,7 @@ func TestAccept_SilentClientBlocksNobody(t *testing.T) {
 func TestDial_Timeouts(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		limit time.Duration // of the dialler's context; 0: none
+		limit time.Duration // of the dialer's context; 0: none
 		want  error
 		after time.Duration
 	}{
@@ -397,7 +401,7 @@ func TestDial_Timeouts(t *testing.T) {
 				network := newVirtualNet()
 				a := listen(t, network.node("a"))
 				hole := network.listen("hole:1")
-				go func() { // takes the connection and the prelude, and never answers
+				go func() { // accepts the connection and the prelude, and never answers
 					c, err := hole.Accept()
 					if err != nil {
 						t.Errorf("accept: %v", err)
@@ -433,7 +437,7 @@ func TestRaftDial_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()
 		a := listen(t, network.node("a"))
-		network.listen("hole:1") // nobody accepts
+		network.listen("hole:1") // accepts no connection
 		begin := time.Now()
 
 		_, err := a.RaftLayer().Dial("hole:1", time.Second)

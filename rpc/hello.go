@@ -10,17 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// Service is what a connection is for. Numbers are on the wire: never reuse one.
+// Service is the purpose of a connection. The numbers are part of the protocol:
+// never reuse one.
 type Service byte
 
 const (
 	ServiceRaft  Service = 1 // raw bytes for raft.NetworkTransport
 	ServiceWrite Service = 2 // framed: groups to the leader and their replies
-	ServiceRead  Service = 3 // framed: reads and confirm rounds
+	ServiceRead  Service = 3 // framed: reads and ReadIndex rounds
 	ServiceAdmin Service = 4 // framed: status, join, membership
 )
 
-// String returns the word that logs and errors use.
+// String returns the name in logs and errors.
 func (s Service) String() string {
 	switch s {
 	case ServiceRaft:
@@ -35,25 +36,26 @@ func (s Service) String() string {
 	return fmt.Sprintf("service-%d", byte(s))
 }
 
-// Proto is the version of the protocol that this build speaks inside the frames. Whether another version is good enough is for
-// Config.Authorize and Config.Verify to say: this package only carries the number.
+// Proto is the version of the protocol inside the frames that this build
+// speaks. Config.Authorize and Config.Verify decide whether another version is
+// acceptable; this package only transmits the number.
 const Proto = 1
 
-// Hello is what one side says of itself in the handshake.
+// Hello is the identity that each side sends in the handshake.
 type Hello struct {
 	Service   Service
-	Proto     uint8  // protocol version of the sender, filled by the package
-	ClusterID string // "" while the sender does not belong to a cluster yet
+	Proto     uint8  // protocol version of the sender; set by the package
+	ClusterID string // "" while the sender does not belong to a cluster
 	NodeID    string
-	Instance  string // identity of the data directory (random, made once)
-	Boot      uint64 // start count of that data directory
-	To        string // node id the sender believes it talks to, "" if unknown
+	Instance  string // random identity of the data directory; never changes
+	Boot      uint64 // number of starts of that data directory
+	To        string // id of the node that the sender expects, "" if not known
 }
 
 const (
 	magic       = "\xf7HFP"
 	layout      = 1
-	maxHello    = 4096 // bytes of a body, either way
+	maxHello    = 4096 // maximum size of a body in bytes, in both directions
 	statusOK    = 0
 	preludeSize = len(magic) + 1 + 2     // magic, layout, length
 	answerSize  = len(magic) + 1 + 1 + 2 // magic, layout, status, length
@@ -70,7 +72,8 @@ func appendHello(dst []byte, h Hello) []byte {
 	return dst
 }
 
-// decodeHello is the inverse of appendHello. Bytes behind the last field are allowed, and returned.
+// decodeHello is the inverse of appendHello. It returns the bytes behind the
+// last field as rest.
 func decodeHello(body []byte) (h Hello, rest []byte, err error) {
 	if len(body) < 2 {
 		return Hello{}, nil, fmt.Errorf("%w: %d bytes", ErrBadHello, len(body))
@@ -99,12 +102,14 @@ func decodeHello(body []byte) (h Hello, rest []byte, err error) {
 	return h, body, nil
 }
 
-// printable keeps out of logs and error texts what could forge a line of them.
+// printable reports whether text can be logged: control characters could forge
+// log lines.
 func printable(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, unicode.IsControl) < 0
 }
 
-// appendPrelude appends all that a dialler says before the answer: its hello and, unless nil, its offer to authenticate.
+// appendPrelude appends the dialer's first message: its hello and, unless nil,
+// its offer to authenticate.
 func appendPrelude(dst []byte, h Hello, offer []byte) ([]byte, error) {
 	dst = append(dst, magic...)
 	dst = append(dst, layout, 0, 0)
@@ -118,11 +123,12 @@ func appendAnswer(dst []byte, h Hello) ([]byte, error) {
 	return sealBody(appendHello(dst, h), len(dst))
 }
 
-// appendRefusal appends an acceptor's no. The text is cut to what fits.
+// appendRefusal appends an acceptor's refusal. The text is cut to the maximum
+// size.
 func appendRefusal(dst []byte, reason Reason, text string) []byte {
 	text = strings.ToValidUTF8(text, "?")
 	if len(text) > maxHello {
-		text = strings.ToValidUTF8(text[:maxHello], "") // the cut may have halved a character
+		text = strings.ToValidUTF8(text[:maxHello], "") // the cut may have split a character
 	}
 	dst = append(dst, magic...)
 	dst = append(dst, layout, byte(reason))
@@ -130,7 +136,8 @@ func appendRefusal(dst []byte, reason Reason, text string) []byte {
 	return append(dst, text...)
 }
 
-// sealBody writes the length of the body that starts at from into the two bytes before it.
+// sealBody writes the length of the body that starts at from into the two bytes
+// before it.
 func sealBody(msg []byte, from int) ([]byte, error) {
 	size := len(msg) - from
 	if size > maxHello {
@@ -140,15 +147,17 @@ func sealBody(msg []byte, from int) ([]byte, error) {
 	return msg, nil
 }
 
-// layoutError is a whole prelude or answer in a layout of another version.
+// layoutError reports a complete prelude or answer with an unknown layout.
 type layoutError byte
 
 func (e layoutError) Error() string {
-	return fmt.Sprintf("rpc: handshake layout %d is not known here (this node speaks %d)", byte(e), layout)
+	return fmt.Sprintf("rpc: unknown handshake layout %d (this node speaks %d)", byte(e), layout)
 }
 
-// readPrelude reads what a dialler says, and not a byte more: what follows belongs to the service. When the error is a layoutError or
-// an ErrBadHello, the whole prelude was read and a refusal can be sent. rest is what stands behind the hello.
+// readPrelude reads a dialer's prelude and not a byte more, because the
+// following bytes belong to the service. After a layoutError or ErrBadHello,
+// the whole prelude has been read and a refusal can be sent. rest is what
+// follows the hello in the body.
 func readPrelude(r io.Reader) (h Hello, rest []byte, err error) {
 	var head [preludeSize]byte
 	if err := readMagic(r, head[:len(magic)]); err != nil {
@@ -167,7 +176,7 @@ func readPrelude(r io.Reader) (h Hello, rest []byte, err error) {
 	return decodeHello(body)
 }
 
-// answer is what an acceptor says, undecoded.
+// answer is an acceptor's answer, not decoded.
 type answer struct {
 	layout, status byte
 	body           []byte
@@ -189,10 +198,11 @@ func readAnswer(r io.Reader) (answer, error) {
 	return answer{head[len(magic)], head[len(magic)+1], body}, nil
 }
 
-// decode returns either the acceptor's hello, or a reason for its refusal and the text.
+// decode returns the acceptor's hello, or the reason and text of its refusal.
 func (a answer) decode() (peer Hello, reason Reason, text string, err error) {
 	if a.status != statusOK {
-		// A refusal is read in any layout: the words of a newer node are the best explanation there is.
+		// A refusal is read in any layout: a newer node's own text is the best
+		// explanation.
 		return Hello{}, Reason(a.status), strings.Map(dropControl, strings.ToValidUTF8(string(a.body), "?")), nil
 	}
 	if a.layout != layout {
@@ -209,7 +219,7 @@ func dropControl(r rune) rune {
 	return r
 }
 
-// readBody reads size bytes after checking size.
+// readBody checks size and then reads size bytes.
 func readBody(r io.Reader, size uint16) ([]byte, error) {
 	if size > maxHello {
 		return nil, fmt.Errorf("body of %d bytes exceeds the limit of %d bytes", size, maxHello)
@@ -221,8 +231,10 @@ func readBody(r io.Reader, size uint16) ([]byte, error) {
 	return body, nil
 }
 
-// readMagic fills buf with the magic. It gives up at the first byte that differs, because a stranger's greeting may be shorter than
-// the magic, and waiting for the rest would end in a timeout that explains nothing. io.EOF means that not one byte came.
+// readMagic fills buf with the magic. It fails at the first byte that differs.
+// The greeting of another protocol may be shorter than the magic, and waiting
+// for the rest would end in an unhelpful timeout. io.EOF means that no byte was
+// read.
 func readMagic(r io.Reader, buf []byte) error {
 	for have := 0; have < len(buf); {
 		n, err := r.Read(buf[have:])
@@ -240,7 +252,7 @@ func readMagic(r io.Reader, buf []byte) error {
 	return nil
 }
 
-// guess names the usual strangers on a port by their first bytes, for the log.
+// guess names the usual other programs by their first bytes, for the log.
 func guess(first []byte) string {
 	switch c := first[0]; {
 	case c == 0x16:

@@ -52,7 +52,7 @@ func TestAnswer_RoundTrip(t *testing.T) {
 	if _, reason, text, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode || text != "no way ?" {
 		t.Errorf("got %d, %q, %v", reason, text, err)
 	}
-	msg[len(magic)] = 9 // a later node's refusal is still understood
+	msg[len(magic)] = 9 // the refusal of a later node is still understood
 	if _, reason, _, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode {
 		t.Errorf("other layout: got %d, %v", reason, err)
 	}
@@ -63,7 +63,8 @@ func TestAnswer_RoundTrip(t *testing.T) {
 	}
 }
 
-// A later version may append fields.
+// TestDecodeHello_SkipsUnknownFields checks that a later version may append
+// fields.
 func TestDecodeHello_SkipsUnknownFields(t *testing.T) {
 	got, _, err := decodeHello(append(appendHello(nil, sample()), "\x03new"...))
 	if want := sample(); err != nil || got != want {
@@ -90,7 +91,7 @@ func TestDecodeHello_Malformed(t *testing.T) {
 }
 
 func TestReadPrelude_Limits(t *testing.T) {
-	// A body over the limit must not even be waited for.
+	// A body over the limit must be refused without waiting for it.
 	_, _, err := readPrelude(io.MultiReader(strings.NewReader(magic+"\x01\xff\xff"), iotest.ErrReader(errors.New("read on"))))
 	if err == nil || !strings.Contains(err.Error(), "65535 bytes exceeds the limit of 4096 bytes") {
 		t.Errorf("got %v, want the limit named", err)

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// virtualNet is a network of net.Pipe connections, for tests inside synctest bubbles.
+// virtualNet is a network of net.Pipe connections, for tests inside synctest
+// bubbles.
 type virtualNet struct {
 	mu    sync.Mutex
 	ports map[string]*pipeListener
@@ -77,7 +78,8 @@ func (n *virtualNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 }
 
-// node returns a config for the node id on the virtual network; its address is "<id>:1".
+// node returns a config for the node id on the virtual network. Its address is
+// "<id>:1".
 func (n *virtualNet) node(id string) rpc.Config {
 	return rpc.Config{
 		Listener: n.listen(id + ":1"),
@@ -95,7 +97,7 @@ func tcpNode(id string) rpc.Config {
 	return rpc.Config{BindAddr: "127.0.0.1:0", Self: func() rpc.Hello { return hello(id) }}
 }
 
-// listen starts a Mux that is closed with the test.
+// listen starts a Mux that is closed at the end of the test.
 func listen(t testing.TB, cfg rpc.Config) *rpc.Mux {
 	t.Helper()
 	m, err := rpc.Listen(cfg)
@@ -110,7 +112,7 @@ func listen(t testing.TB, cfg rpc.Config) *rpc.Mux {
 	return m
 }
 
-// dial opens a stream that is closed with the test.
+// dial opens a stream that is closed at the end of the test.
 func dial(t testing.TB, m *rpc.Mux, addr string, s rpc.Service, to string) *rpc.Stream {
 	t.Helper()
 	stream, err := m.Dial(t.Context(), addr, s, to)
@@ -135,7 +137,8 @@ func echo(s *rpc.Stream) {
 	}
 }
 
-// handOver is a handler that gives its streams to the test and waits for their end.
+// handOver returns a handler that gives its streams to the test and waits for
+// their end.
 func handOver(streams chan<- *rpc.Stream) func(*rpc.Stream) {
 	return func(s *rpc.Stream) {
 		streams <- s

@@ -12,11 +12,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Mux owns a node's peer port and every connection that was accepted on it or dialled from it. All methods may be called from any
-// goroutine.
+// Mux owns a node's peer port, and every connection that was accepted on it or
+// dialed from it. All methods may be called from any goroutine.
 //
-// Its goroutines: one accepts; one per accepted connection shakes hands and then runs the handler; one per stream writes. Close ends
-// and awaits them all.
+// Its goroutines: one accepts; one per accepted connection performs the
+// handshake and then runs the handler; one per stream writes. Close ends all of
+// them and waits for them.
 type Mux struct {
 	cfg       Config
 	log       hclog.Logger
@@ -25,28 +26,32 @@ type Mux struct {
 	addr      address
 	ctx       context.Context // ends with the Mux
 	cancel    context.CancelFunc
-	strangers throttle // log lines about other programs and broken handshakes
+	strangers throttle // log lines about other programs and failed handshakes
 	refusals  throttle // log lines about refused nodes
 	secrets   throttle // log lines about secrets that do not match
 	limited   throttle // log lines about MaxConns
-	accepts   throttle // log lines about Accept errors
+	accepts   throttle // log lines about errors of Accept
 	wg        sync.WaitGroup
 
 	// closeOnce guards closeErr, the error of closing the listener.
 	closeOnce sync.Once
 	closeErr  error
 
-	mu       sync.Mutex
-	closed   bool // wg.Add only under mu while this is false, so that Close waits for all
+	mu sync.Mutex
+	// wg.Add is called only under mu while closed is false; otherwise Close
+	// might miss a goroutine.
+	closed   bool
 	handlers map[Service]func(*Stream)
-	layer    *raftLayer              // nil until RaftLayer is called, and again after its Close
-	conns    map[*conn]*list.Element // every open connection; the element of shaking until it is welcome
-	shaking  *list.List              // of *conn that were accepted and are not yet welcome, oldest first
-	accepted int                     // how many of conns were accepted
+	layer    *raftLayer // nil until RaftLayer is called, and after the layer's Close
+	// conns are the open connections. The value is the connection's element in
+	// shaking; it is nil after the handshake and for dialed connections.
+	conns    map[*conn]*list.Element
+	shaking  *list.List // accepted *conn whose handshake is not finished, oldest first
+	accepted int        // number of accepted connections in conns
 }
 
-// Listen opens the peer port and starts accepting at once. Until Handle and RaftLayer are called, connections are refused with
-// ReasonNoService.
+// Listen opens the peer port and starts accepting. Until Handle and RaftLayer
+// are called, connections are refused with ReasonNoService.
 func Listen(cfg Config) (*Mux, error) {
 	cfg.fill()
 	if err := cfg.validate(); err != nil {
@@ -83,15 +88,19 @@ func Listen(cfg Config) (*Mux, error) {
 	return m, nil
 }
 
-// Addr returns the advertised address; its String is what other nodes dial, be it a DNS name.
+// Addr returns the advertised address. Its String is what other nodes dial,
+// possibly a DNS name.
 func (m *Mux) Addr() net.Addr { return m.addr }
 
-// BoundAddr returns the address the port is bound to.
+// BoundAddr returns the address that the port is bound to.
 func (m *Mux) BoundAddr() net.Addr { return m.listener.Addr() }
 
-// Handle sets what is done with accepted streams of service s: h runs in a goroutine of its own per stream. When it returns, what it
-// sent is written, for at most Config.WriteTimeout, and the stream is closed. A nil h refuses the service again; streams there are stay.
-// A second handler for a service, or one for ServiceRaft, is a mistake in the program and panics.
+// Handle sets the handler of accepted streams of service s. h runs on one
+// goroutine per stream. When it returns, the frames that it sent are written,
+// for at most Config.WriteTimeout, and the stream is closed. A nil h makes the
+// Mux refuse the service again; existing streams stay. A second handler for a
+// service, or a handler for ServiceRaft, is a mistake in the program, and
+// Handle panics.
 func (m *Mux) Handle(s Service, h func(*Stream)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,8 +117,9 @@ func (m *Mux) Handle(s Service, h func(*Stream)) {
 	m.handlers[s] = h
 }
 
-// Close closes the port and all connections, accepted and dialled, and waits until all handlers have returned and all goroutines have
-// ended. Streams end with ErrClosed. Further calls wait likewise.
+// Close closes the port and all connections, accepted and dialed. It waits
+// until all handlers have returned and all goroutines have ended. Streams end
+// with ErrClosed. Further calls also wait.
 func (m *Mux) Close() error {
 	m.closeOnce.Do(func() { m.closeErr = m.shut() })
 	m.wg.Wait()
@@ -147,8 +157,9 @@ func (m *Mux) shut() error {
 	return nil
 }
 
-// acceptLoop accepts until the listener is closed. It never touches what it accepts: a silent client costs one goroutine, not the
-// port.
+// acceptLoop accepts until the listener is closed. It does no I/O on the
+// connections that it accepts, so a silent client occupies one goroutine and
+// does not block the port.
 func (m *Mux) acceptLoop() {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	pause := shortest
@@ -163,10 +174,11 @@ func (m *Mux) acceptLoop() {
 			return
 		}
 		if errors.Is(err, net.ErrClosed) {
-			m.log.Error("peer port was closed by somebody else", "error", err)
+			m.log.Error("peer port closed unexpectedly", "error", err)
 			return
 		}
-		// Mostly no file descriptors (EMFILE): trying again at once would only burn the processor.
+		// Usually the process has no free file descriptors (EMFILE): an
+		// immediate retry would only use CPU time.
 		if n, ok := m.accepts.allow(); ok {
 			m.log.Error("accept failed", "error", err, "pause", pause, "suppressed", n)
 		}
@@ -179,13 +191,14 @@ func (m *Mux) acceptLoop() {
 	}
 }
 
-// admit makes room for an accepted connection if it can, and starts its goroutine.
+// admit starts the goroutine of an accepted connection. At the limit it first
+// tries to close another connection to make room.
 func (m *Mux) admit(c *conn) {
 	var victim *conn
 	m.mu.Lock()
 	full := m.accepted >= m.cfg.MaxConns
 	if full {
-		// Those that have said nothing yet must not keep out those that will.
+		// Connections without a finished handshake must not block new ones.
 		if oldest := m.shaking.Front(); oldest != nil {
 			victim = oldest.Value.(*conn)
 			m.forgetLocked(victim)
@@ -213,7 +226,7 @@ func (m *Mux) admit(c *conn) {
 	}
 }
 
-// track enters a dialled connection into the books.
+// track adds a dialed connection to the table.
 func (m *Mux) track(c *conn) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +237,7 @@ func (m *Mux) track(c *conn) error {
 	return nil
 }
 
-// forget takes a connection out of the books. It may be called again.
+// forget removes a connection from the table. It may be called repeatedly.
 func (m *Mux) forget(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,7 +258,8 @@ func (m *Mux) forgetLocked(c *conn) {
 	}
 }
 
-// welcomedLocked takes a connection from the list of those that may be closed to make room.
+// welcomedLocked removes a connection from the list of those that may be closed
+// to make room.
 func (m *Mux) welcomedLocked(c *conn) {
 	if element := m.conns[c]; element != nil {
 		m.shaking.Remove(element)
@@ -253,8 +267,9 @@ func (m *Mux) welcomedLocked(c *conn) {
 	}
 }
 
-// assign runs set, which says whose the connection is after its handshake, under the lock. It fails when the connection was closed in
-// the meantime, be it by the closing of the Mux or of the raft layer it belongs to.
+// assign calls set, which sets the owner of a connection after its handshake,
+// under the lock. It fails if the connection has been closed meanwhile, for
+// example by Close of the Mux or of the raft layer.
 func (m *Mux) assign(c *conn, set func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,7 +286,7 @@ func (m *Mux) assign(c *conn, set func()) error {
 	return nil
 }
 
-// start makes a stream of a connection: its writer runs from here on.
+// start makes s the stream of a connection and starts its writer.
 func (m *Mux) start(c *conn, s *Stream) error {
 	return m.assign(c, func() {
 		c.stream = s

@@ -107,7 +107,8 @@ func TestHandle_PanicsOnMistakes(t *testing.T) {
 	}
 }
 
-// The bubble itself proves that Close leaves no goroutine behind: synctest.Test fails if one is left.
+// TestClose_EndsEverything relies on the synctest bubble to prove that Close
+// leaves no goroutine behind: synctest.Test fails if one is left.
 func TestClose_EndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()
@@ -175,7 +176,7 @@ func TestClose_EndsDialledStreamsAndDialsUnderWay(t *testing.T) {
 		network := newVirtualNet()
 		a, b := listen(t, network.node("a")), listen(t, network.node("b"))
 		b.Handle(rpc.ServiceWrite, echo)
-		network.listen("hole:1") // nobody accepts
+		network.listen("hole:1") // accepts no connection
 		stream := dial(t, a, "b:1", rpc.ServiceWrite, "b")
 		errs := make(chan error, 2)
 		go func() {
@@ -211,7 +212,8 @@ func TestMaxConns(t *testing.T) {
 		b.Handle(rpc.ServiceWrite, echo)
 		a := listen(t, network.node("a"))
 
-		// Silent ones fill the port, and make room, oldest first, for those that speak.
+		// Silent connections fill the port. They are closed, oldest first, to
+		// make room for connections that send data.
 		silent := make([]net.Conn, 3)
 		for i := range silent {
 			c, err := network.dial(t.Context(), "b:1")
@@ -229,7 +231,7 @@ func TestMaxConns(t *testing.T) {
 				t.Errorf("silent connection %d: got %v, want %v", i, err, io.EOF)
 			}
 		}
-		// Now there are three that may not be closed.
+		// Now there are three connections that may not be closed.
 		if _, err := a.Dial(t.Context(), "b:1", rpc.ServiceWrite, "b"); err == nil {
 			t.Error("a fourth connection was accepted")
 		}
@@ -237,7 +239,7 @@ func TestMaxConns(t *testing.T) {
 			mustSend(t, stream, 1, "x")
 			mustRecv(t, stream)
 		}
-		// And a place that is given up can be taken.
+		// A slot that becomes free can be taken.
 		if err := streams[0].Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
@@ -249,7 +251,7 @@ func TestMaxConns(t *testing.T) {
 	})
 }
 
-// exhausted is a listener without file descriptors until a moment.
+// exhausted is a listener without file descriptors until a given time.
 type exhausted struct {
 	*pipeListener
 	until time.Time
@@ -279,7 +281,8 @@ func TestAccept_BacksOff(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		dial(t, a, "b:1", rpc.ServiceWrite, "b")
-		// 5, 10, 20, ... ms make eight tries in the first 1.3 s, then one per second.
+		// 5, 10, 20, ... ms make eight tries in the first 1.3 s, then one per
+		// second.
 		if l.calls < 10 || l.calls > 20 {
 			t.Errorf("got %d tries in 10 s, want 10 to 20", l.calls)
 		}
@@ -306,7 +309,8 @@ func TestClose_WhileAcceptBacksOff(t *testing.T) {
 	})
 }
 
-// A load balancer that only connects is no reason for a warning.
+// TestAccept_HealthCheckIsQuiet checks that a load balancer that only connects
+// causes no warning.
 func TestAccept_HealthCheckIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := newVirtualNet(), &logBook{}

@@ -9,18 +9,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftLayer gives raft.NetworkTransport its connections over the peer port.
+// raftLayer provides raft.NetworkTransport with connections over the peer port.
 type raftLayer struct {
 	mux    *Mux
-	conns  chan *conn    // from handshakes to Accept
+	conns  chan *conn    // from the handshakes to Accept
 	closed chan struct{} // closed by Close, under mux.mu
 }
 
 var _ raft.StreamLayer = (*raftLayer)(nil)
 
-// RaftLayer returns the layer for raft.NetworkTransport. From the first call on raft connections are accepted. Its Close, which the
-// transport calls, refuses further ones and closes all there are, dialled and accepted, so that the transport's readers end; the Mux
-// stays open. After Close the next call returns a new layer.
+// RaftLayer returns the layer for raft.NetworkTransport. From the first call
+// on, raft connections are accepted. The transport calls the layer's Close,
+// which refuses further connections and closes all existing ones, dialed and
+// accepted, so that the transport's readers end. The Mux stays open. After
+// Close, the next call of RaftLayer returns a new layer.
 func (m *Mux) RaftLayer() raft.StreamLayer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +45,9 @@ func (l *raftLayer) Accept() (net.Conn, error) {
 	}
 }
 
-// deliver hands an accepted connection to Accept. If nobody takes it for as long as a handshake may last, the connection is dropped:
-// its dialler has lost patience by then.
+// deliver passes an accepted connection to Accept. If Accept does not take it
+// within Config.HandshakeTimeout, deliver fails: by then the dialer may have
+// closed it.
 func (l *raftLayer) deliver(c *conn) error {
 	timer := time.NewTimer(l.mux.cfg.HandshakeTimeout)
 	defer timer.Stop()
@@ -54,11 +57,12 @@ func (l *raftLayer) deliver(c *conn) error {
 	case <-l.closed:
 		return fmt.Errorf("deliver raft connection: %w", net.ErrClosed)
 	case <-timer.C:
-		return fmt.Errorf("deliver raft connection: nobody accepted it for %v", l.mux.cfg.HandshakeTimeout)
+		return fmt.Errorf("deliver raft connection: not accepted within %v", l.mux.cfg.HandshakeTimeout)
 	}
 }
 
-// Dial connects to the raft of the node at addr. A timeout of 0 leaves only Config.HandshakeTimeout.
+// Dial connects to the raft of the node at addr. With a timeout of 0, only
+// Config.HandshakeTimeout applies.
 func (l *raftLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx := context.Background()
 	if timeout > 0 {
@@ -81,7 +85,8 @@ func (l *raftLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Co
 	return c, nil
 }
 
-// Addr returns the advertised address: raft puts it into every request as its own.
+// Addr returns the advertised address. Raft puts it into every request as its
+// own.
 func (l *raftLayer) Addr() net.Addr { return l.mux.Addr() }
 
 // Close ends Accept and closes all connections of this layer.
@@ -107,7 +112,7 @@ func (l *raftLayer) Close() error {
 	return nil
 }
 
-// isClosedLocked needs mux.mu.
+// isClosedLocked reports whether the layer is closed. The caller holds mux.mu.
 func (l *raftLayer) isClosedLocked() bool {
 	select {
 	case <-l.closed:

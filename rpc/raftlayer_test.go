@@ -29,7 +29,8 @@ func transport(t *testing.T, m *rpc.Mux) *raft.NetworkTransport {
 	return trans
 }
 
-// serveRaft answers AppendEntries with the last index it holds, and InstallSnapshot with whether size bytes came.
+// serveRaft answers AppendEntries with the last index it holds, and
+// InstallSnapshot with whether size bytes arrived.
 func serveRaft(t *testing.T, trans *raft.NetworkTransport) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
@@ -72,7 +73,7 @@ func TestRaftLayer_NetworkTransport(t *testing.T) {
 	if got, want := string(transA.LocalAddr()), a.Addr().String(); got != want {
 		t.Errorf("local address: got %q, want %q", got, want)
 	}
-	for range 3 { // the second and third go over the pooled connection
+	for range 3 { // the second and third use the pooled connection
 		resp, err := appendEntries(transA, transB.LocalAddr())
 		if err != nil {
 			t.Fatalf("append entries: %v", err)
@@ -104,7 +105,7 @@ func TestRaftLayer_BesideFramedStreams(t *testing.T) {
 	if _, got := mustRecv(t, stream); got != "framed" {
 		t.Errorf("got %q, want %q", got, "framed")
 	}
-	// The end of raft leaves the streams alone.
+	// When raft stops, the streams continue.
 	if err := transB.Close(); err != nil {
 		t.Errorf("close transport: %v", err)
 	}
@@ -157,7 +158,7 @@ func TestRaftLayer_Close(t *testing.T) {
 			t.Errorf("dial from a closed layer: got %v, want %v", err, net.ErrClosed)
 		}
 
-		again := b.RaftLayer() // raft may be started anew on the same port
+		again := b.RaftLayer() // raft may be started again on the same port
 		if _, err := layerA.Dial("b:1", time.Second); err != nil {
 			t.Fatalf("dial the new layer: %v", err)
 		}
@@ -186,7 +187,8 @@ func TestRaftLayer_ConnectionNobodyAcceptsIsDropped(t *testing.T) {
 	})
 }
 
-// When another node has taken over an address, raft must not talk to it.
+// TestRaftLayer_RaftPeer checks that raft does not talk to a node that has
+// taken over the address of another.
 func TestRaftLayer_RaftPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()

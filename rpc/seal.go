@@ -10,36 +10,37 @@ import (
 	"net"
 )
 
-// Once the handshake is over, everything on a connection travels in records:
+// After the handshake, everything on a connection is sent in records:
 //
 //	length u16       bytes of payload, at most 16 KiB
-//	check  u16       of the length
-//	sum    u32       without a secret: CRC32C of all before it on the connection, in this direction, and of the payload
-//	tag    16 bytes  with a secret, in place of sum: GMAC of the payload
+//	check  u16       check value of the length
+//	sum    u32       without a secret: CRC32C of everything before it on the connection, in this direction, and of the payload
+//	tag    16 bytes  with a secret, instead of sum: GMAC of the payload
 //	payload
 //
-// TCP's own sum is 16 bits wide and is made anew by every box on the way, so it
-// lets some changed bytes through, and raft's requests have no sum at all: one
-// bit in a commit index, a term or the key of a lock would be believed. The first
-// sum covers the handshake of both sides, so a changed name does not get through
-// either. What is found changed ends the connection; what it carried is sent again
-// on the next, as after any broken connection.
+// TCP's own checksum has 16 bits, and every middlebox computes it again, so
+// some changed bytes pass it. Raft's requests have no checksum: a changed bit
+// in a commit index, a term or the key of a lock would be accepted. The first
+// sum covers the handshake of both sides, so a changed name is detected too. A
+// detected change ends the connection. The data is sent again on the next
+// connection, as after any broken connection.
 //
-// The tag is that of AES-256-GCM with nothing to encrypt, the payload as
-// additional data and the number of the record as nonce. Each direction of each
-// connection has a key of its own, derived from the secret and from all that was
-// said in the handshake, so that a record fits in no other place than its own.
+// The tag is that of AES-256-GCM with an empty plaintext, the payload as
+// additional data, and the number of the record as nonce. Each direction of
+// each connection has its own key, derived from the secret and from all
+// messages of the handshake. So a record is valid only at its own position in
+// its own connection.
 const (
 	recordHeader = 4 + 4  // without a secret
-	keyedHeader  = 4 + 16 // with one
+	keyedHeader  = 4 + 16 // with a secret
 	maxRecord    = 16 << 10
-	recordsAWay  = 64 // written at once, at most
+	recordsAWay  = 64 // maximum number of records in one write
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealedConn is a connection that carries raw bytes until seal, and records from
-// then on. Read and Write are for one goroutine each.
+// sealedConn is a connection that carries raw bytes until seal, and records
+// afterwards. Only one goroutine at a time may call Read, and one Write.
 type sealedConn struct {
 	net.Conn
 
@@ -49,26 +50,27 @@ type sealedConn struct {
 
 	br     *bufio.Reader
 	guardR guard
-	rest   []byte // of the present record, in br's buffer
-	skip   int    // bytes of br that the present record takes
+	rest   []byte // unread payload of the present record, in br's buffer
+	skip   int    // bytes of br that the present record occupies
 
 	guardW guard
 	out    []byte // scratch
-	left   []byte // of a record that is only partly written
-	ahead  int    // bytes of its header in left
-	wire   uint64 // bytes that went out, for who waits for progress
+	left   []byte // unwritten rest of a partly written record
+	ahead  int    // bytes of that record's header in left
+	wire   uint64 // bytes written to the network, to detect progress
 }
 
-// guard is what one direction of a connection is checked with.
+// guard is the checksum or authentication state of one direction of a
+// connection.
 type guard struct {
-	sum uint32 // CRC32C of all so far, without a secret
+	sum uint32 // CRC32C of everything so far, without a secret
 
 	mac   cipher.AEAD // nil without a secret
-	count uint64      // records so far
-	nonce [12]byte    // scratch: count, as the AEAD wants it
+	count uint64      // number of records so far
+	nonce [12]byte    // scratch: count in the AEAD's format
 }
 
-// append appends what stands before the payload of the next record.
+// append appends the header of the next record.
 func (g *guard) append(dst, payload []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(payload)))
 	dst = binary.BigEndian.AppendUint16(dst, lengthCheck(uint16(len(payload))))
@@ -79,7 +81,7 @@ func (g *guard) append(dst, payload []byte) []byte {
 	return g.mac.Seal(dst, g.next(), nil, payload)
 }
 
-// check reports whether the next record is whole. check is its sum or tag.
+// check reports whether the next record is intact. check is its sum or tag.
 func (g *guard) check(check, payload []byte) bool {
 	if g.mac == nil {
 		g.sum = crc32.Update(g.sum, castagnoli, payload)
@@ -96,7 +98,7 @@ func (g *guard) next() []byte {
 	return g.nonce[:]
 }
 
-// mark is a place in a guard's sequence of records.
+// mark is a position in a guard's sequence of records.
 type mark struct {
 	sum   uint32
 	count uint64
@@ -105,8 +107,8 @@ type mark struct {
 func (g *guard) mark() mark   { return mark{g.sum, g.count} }
 func (g *guard) reset(m mark) { g.sum, g.count = m.sum, m.count }
 
-// seal begins the records of a connection without a secret. The handshake is over; said is all that both sides
-// said in it, the dialler first.
+// seal begins the records of a connection without a secret. said is what both
+// sides have sent in the handshake, the dialer first.
 func (c *sealedConn) seal(said ...[]byte) {
 	sum := uint32(0)
 	for _, b := range said {
@@ -115,8 +117,8 @@ func (c *sealedConn) seal(said ...[]byte) {
 	c.begin(recordHeader, guard{sum: sum}, guard{sum: sum})
 }
 
-// sealKeyed begins the records of a connection with a secret. Its keys have
-// been derived from all that was said.
+// sealKeyed begins the records of a connection with a secret. The keys were
+// derived from all messages of the handshake.
 func (c *sealedConn) sealKeyed(write, read cipher.AEAD) {
 	c.begin(keyedHeader, guard{mac: write}, guard{mac: read})
 }
@@ -126,11 +128,11 @@ func (c *sealedConn) begin(header int, write, read guard) {
 	c.br = bufio.NewReaderSize(c.Conn, header+maxRecord)
 }
 
-// lengthCheck tells a changed length before it makes the reader wait for bytes
-// that nobody has sent.
+// lengthCheck returns the check value of a length. It detects a changed length
+// before the reader waits for bytes that the other side has not sent.
 func lengthCheck(n uint16) uint16 { return n*40503 ^ 0x4846 }
 
-// Read implements net.Conn. After ErrDamaged no call makes sense.
+// Read implements net.Conn. It must not be called after ErrDamaged.
 func (c *sealedConn) Read(p []byte) (int, error) {
 	if !c.sealed {
 		return c.Conn.Read(p)
@@ -145,11 +147,11 @@ func (c *sealedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a record. What was read of one before an error, such as a deadline,
-// stays buffered.
+// next reads a record. After an error such as a deadline, the bytes of an
+// incomplete record stay buffered.
 func (c *sealedConn) next() error {
 	if _, err := c.br.Discard(c.skip); err != nil {
-		return fmt.Errorf("skip record: %w", err) // cannot be: the bytes are buffered
+		return fmt.Errorf("skip record: %w", err) // does not happen: the bytes are buffered
 	}
 	c.skip = 0
 	head, err := c.br.Peek(c.header)
@@ -171,9 +173,9 @@ func (c *sealedConn) next() error {
 	return nil
 }
 
-// Write implements net.Conn. After a deadline the record that is under way goes
-// out as it was begun, so the next Write must go on with the bytes that this one
-// has not counted.
+// Write implements net.Conn. After a deadline, the caller's next Write must
+// continue with the bytes that this one has not counted, because the rest of a
+// record that was partly written goes out unchanged.
 func (c *sealedConn) Write(p []byte) (n int, err error) {
 	if !c.sealed {
 		return c.Conn.Write(p)
@@ -196,10 +198,10 @@ func (c *sealedConn) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// errResume cannot be seen by callers that keep to Write's rule.
+// errResume does not occur for callers that obey Write's rule.
 var errResume = errors.New("rpc: write does not go on where the last one stopped")
 
-// goOn writes what is left of a record.
+// goOn writes the rest of a partly written record.
 func (c *sealedConn) goOn() (n int, err error) {
 	k, err := c.Conn.Write(c.left)
 	c.wire += uint64(k)
@@ -209,7 +211,7 @@ func (c *sealedConn) goOn() (n int, err error) {
 }
 
 func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
-	var ends [recordsAWay]int // in out
+	var ends [recordsAWay]int // offsets in out
 	var marks [recordsAWay]mark
 	begun := c.guardW.mark()
 	out, count, taken := c.out[:0], 0, 0
@@ -229,15 +231,15 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 		}
 		return taken, nil
 	}
-	// A record of which no byte is out is made anew. Its tag was seen by nobody, so
-	// that no nonce is used twice.
+	// A record of which no byte has been written is built again. No other host
+	// has seen its tag, so no nonce is used twice.
 	c.guardW.reset(begun)
 	begin := 0
 	for i := range count {
-		if k == begin { // nothing of this record is out
+		if k == begin { // no byte of this record has been written
 			break
 		}
-		c.guardW.reset(marks[i]) // it will be sent to its end
+		c.guardW.reset(marks[i]) // the record will be written to its end
 		if k < ends[i] {
 			written := k - begin
 			c.left, c.ahead = append([]byte{}, out[k:ends[i]]...), max(c.header-written, 0)
@@ -249,8 +251,8 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 	return n, err
 }
 
-// CloseWrite tells the other side that nothing more comes, where the connection
-// below can.
+// CloseWrite signals the other side that no more bytes follow, if the
+// underlying connection supports that.
 func (c *sealedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// pipeEnd is a connection of memory whose writes stop short now and then, as at a
+// pipeEnd is a connection in memory. Its writes sometimes stop short, as at a
 // deadline.
 type pipeEnd struct {
 	net.Conn // nil: only Read and Write are used
 	in, out  *bytes.Buffer
 	rng      *rand.Rand
-	limit    int // bytes that one Write takes at most, 0 for all
+	limit    int // maximum number of bytes that one Write takes, 0 for no limit
 }
 
 func (p *pipeEnd) Read(b []byte) (int, error) {
@@ -39,7 +39,8 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// sealedPair returns the two ends of a connection, keyed for one with a secret.
+// sealedPair returns the two ends of a connection. The ends are keyed if the
+// connection has a secret.
 func sealedPair(rng *rand.Rand, limit int, keyed bool) (w, r *sealedConn, wire *bytes.Buffer) {
 	wire = &bytes.Buffer{}
 	w = &sealedConn{Conn: &pipeEnd{out: wire, rng: rng, limit: limit}}
@@ -49,7 +50,8 @@ func sealedPair(rng *rand.Rand, limit int, keyed bool) (w, r *sealedConn, wire *
 	return w, r, wire
 }
 
-// sealAs begins the records of a connection on which said was said. Both directions are the same here.
+// sealAs begins the records of a connection whose handshake was said. Both
+// directions are the same here.
 func sealAs(c *sealedConn, keyed bool, said string) {
 	if !keyed {
 		c.seal([]byte(said), []byte("welcome"))
@@ -66,8 +68,8 @@ func sealAs(c *sealedConn, keyed bool, said string) {
 	c.sealKeyed(key, key)
 }
 
-// Whatever the sizes of writes, and wherever they are cut short and gone on with,
-// the same bytes come out.
+// TestSealedConn_CarriesBytes checks that the same bytes arrive, whatever the
+// sizes of the writes are and wherever they are cut short and continued.
 func TestSealedConn_CarriesBytes(t *testing.T) {
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -82,7 +84,7 @@ func TestSealedConn_CarriesBytes(t *testing.T) {
 			if err == nil && n != len(part) || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("seed %d: write of %d: %d, %v", seed, len(part), n, err)
 			}
-			if len(w.left) > 0 { // go on with the same bytes, as Write demands
+			if len(w.left) > 0 { // continue with the same bytes, as Write requires
 				for len(w.left) > 0 {
 					k, err := w.Write(left[n:])
 					if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -100,8 +102,9 @@ func TestSealedConn_CarriesBytes(t *testing.T) {
 	}
 }
 
-// Every flipped bit is found before a byte of its record is believed, and so is a
-// record that is left out, and a handshake that was not the same on both sides.
+// TestSealedConn_NoticesChanges checks that every flipped bit is detected
+// before a byte of its record is used. A missing record is detected too, and so
+// is a handshake that differed between the two sides.
 func TestSealedConn_NoticesChanges(t *testing.T) {
 	t.Run("sums", func(t *testing.T) { noticesChanges(t, false) })
 	t.Run("tags", func(t *testing.T) { noticesChanges(t, true) })
@@ -145,9 +148,10 @@ func noticesChanges(t *testing.T, keyed bool) {
 	}
 }
 
-// Whoever knows all that was said, but not the secret, cannot make a record: not
-// with a sum, not with a key of another secret, not by repeating one or by sending
-// back what the other side has sent.
+// TestSealedConn_NoticesForgeries checks that an attacker that knows everything
+// that was sent, but not the secret, cannot make a record: not with a checksum,
+// not with a key of another secret, not by repeating a record, and not by
+// sending back what the other side has sent.
 func TestSealedConn_NoticesForgeries(t *testing.T) {
 	said := [][]byte{[]byte("hello"), []byte("welcome")}
 	end := func(secret string, accepted bool, wire *bytes.Buffer) *conn {
@@ -168,8 +172,8 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 	const ours, theirs = "the secret of the cluster, 32 bytes", "another secret, also of 32 bytes or more"
 	for _, test := range []struct {
 		name     string
-		secret   string // of who writes
-		accepted bool   // by whom
+		secret   string // of the writer
+		accepted bool   // the writer accepted the connection
 		times    int
 		want     string
 	}{
@@ -196,7 +200,8 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 	}
 }
 
-// BenchmarkGuard is what a record costs on one side, without the network.
+// BenchmarkGuard measures the cost of a record on one side, without the
+// network.
 func BenchmarkGuard(b *testing.B) {
 	for _, size := range []int{64, maxRecord} {
 		for _, keyed := range []bool{false, true} {

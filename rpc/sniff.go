@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// ReadHello reads the first words of a dialler and returns what it says of
-// itself and its bytes, to be passed on: for a proxy that treats connections by
-// who opens them and what for.
+// ReadHello reads a dialer's prelude. It returns the hello and the bytes that
+// it has read. It is for a proxy that treats connections by node and service,
+// and has to forward the bytes.
 func ReadHello(r io.Reader) (Hello, []byte, error) {
 	var said bytes.Buffer
 	h, _, err := readPrelude(io.TeeReader(r, &said))

@@ -11,15 +11,18 @@ import (
 	"time"
 )
 
-// maxWrite is the most that goes into one Write, so that WriteTimeout measures progress even where a connection cannot report a
-// partial write (TLS), and so that senders that wait for room get it early.
+// maxWrite is the maximum size of one Write in bytes. It lets WriteTimeout
+// measure progress even if a connection cannot report a partial write (TLS),
+// and lets senders that wait for room continue early.
 const maxWrite = 1 << 20
 
-// Stream is a connection that carries frames both ways. Send, SendFunc, Flush, Close, Done, Err and Peer may be called from any number
-// of goroutines, Recv from one.
+// Stream is a connection that carries frames in both directions. Send,
+// SendFunc, Flush, Close, Done, Err and Peer may be called from any number of
+// goroutines, Recv from one.
 //
-// A stream ends once, for one reason (Err): Close, the peer's hanging up (io.EOF), a broken frame or connection, WriteTimeout, or the
-// closing of the Mux. Frames that were sent but not yet written are then lost.
+// A stream ends once, for one reason (Err): Close, the peer closing the
+// connection (io.EOF), a broken frame or connection, WriteTimeout, or Close of
+// the Mux. Frames that have been sent but not yet written are then lost.
 type Stream struct {
 	conn         *conn
 	peer         Hello
@@ -28,19 +31,27 @@ type Stream struct {
 	writeTimeout time.Duration
 
 	frames *frameReader // used by Recv only
-	shut   atomic.Bool  // this side closed: Recv does not even hand out what is buffered
+	shut   atomic.Bool  // this side has closed the stream: Recv returns no more buffered frames
 
 	done chan struct{} // closed when err is set
 
-	mu       sync.Mutex
-	work     sync.Cond // outbox is no longer empty, or the stream has ended; waited for by the writer
-	space    sync.Cond // written has grown, or the stream has ended; waited for by Send and Flush
-	outbox   []byte    // whole frames only
-	spare    []byte    // the buffer that will be the outbox while this one is written; nil while it is itself being written
-	writing  bool      // a goroutine is writing; the order of frames is its to keep
-	accepted uint64    // bytes ever put into the outbox
-	written  uint64    // bytes ever written; accepted-written is the queue
-	err      error     // why the stream ended; nil while it lives
+	mu sync.Mutex
+	// work is signaled when outbox is no longer empty or the stream has ended.
+	// The writer waits for it.
+	work sync.Cond
+	// space is signaled when written has grown or the stream has ended. Send
+	// and Flush wait for it.
+	space  sync.Cond
+	outbox []byte // complete frames only
+	// spare becomes the outbox while the present one is being written. It is
+	// nil during that time.
+	spare []byte
+	// writing: a goroutine is writing a former outbox. No other may write, so
+	// that frames keep their order.
+	writing  bool
+	accepted uint64 // bytes ever put into the outbox
+	written  uint64 // bytes ever written; the queue has accepted-written bytes
+	err      error  // why the stream ended; nil while it lives
 }
 
 func newStream(c *conn, peer Hello, cfg *Config) *Stream {
@@ -57,12 +68,14 @@ func newStream(c *conn, peer Hello, cfg *Config) *Stream {
 	return s
 }
 
-// Peer returns what the other side said of itself: the dialler's Hello on the accepting side, the acceptor's on the dialling side.
+// Peer returns the other side's Hello: the dialer's on the accepting side, the
+// acceptor's on the dialing side.
 func (s *Stream) Peer() Hello { return s.peer }
 
-// Send queues a frame. The payload is copied and may be reused at once. It blocks only while more than Config.MaxQueue bytes wait to
-// be written. A nil error means queued, not delivered. After the end of the stream it returns Err; a payload over Config.MaxFrame is a
-// *FrameSizeError and changes nothing.
+// Send queues a frame. It copies the payload, which may be reused at once. It
+// blocks only while more than Config.MaxQueue bytes wait to be written. A nil
+// error means queued, not delivered. After the end of the stream it returns
+// Err. A payload over Config.MaxFrame is a *FrameSizeError and has no effect.
 func (s *Stream) Send(typ byte, payload []byte) error {
 	if len(payload) > s.maxFrame {
 		return &FrameSizeError{Size: int64(len(payload)), Limit: int64(s.maxFrame)}
@@ -78,9 +91,11 @@ func (s *Stream) Send(typ byte, payload []byte) error {
 	return nil
 }
 
-// SendFunc is Send for a payload that is built in place: build appends it to dst and returns the result, as append does. It runs at
-// most once, under the stream's lock: it must be quick and must not use the stream. What it returns shares memory with other frames
-// and must not be kept.
+// SendFunc is Send for a payload that is built in place: build appends it to
+// dst and returns the result, as append does. SendFunc calls build at most
+// once, under the stream's lock, so build must be quick and must not use the
+// stream. The result of build shares memory with other frames and must not be
+// kept.
 func (s *Stream) SendFunc(typ byte, build func(dst []byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,19 +105,20 @@ func (s *Stream) SendFunc(typ byte, build func(dst []byte) []byte) error {
 	return s.sendFuncLocked(typ, build)
 }
 
-// sendFuncLocked builds a frame in the outbox.
+// sendFuncLocked builds a frame in the outbox and wakes the writer.
 func (s *Stream) sendFuncLocked(typ byte, build func(dst []byte) []byte) error {
 	err := s.buildLocked(typ, build)
-	s.work.Signal() // a few nanoseconds when the writer is busy
+	s.work.Signal() // takes a few nanoseconds if the writer is busy
 	return err
 }
 
-// buildLocked builds a frame in the outbox and tells nobody.
+// buildLocked builds a frame in the outbox without waking the writer.
 func (s *Stream) buildLocked(typ byte, build func(dst []byte) []byte) error {
 	if s.err != nil {
 		return s.err
 	}
-	// The outbox is untouched until the frame is whole, so a panic in build or an oversize payload leaves no half frame behind.
+	// The outbox is unchanged until the frame is complete, so that a panic in
+	// build or an oversize payload leaves no partial frame.
 	start := len(s.outbox)
 	grown := appendFrameHeader(s.outbox, typ, 0)
 	body := len(grown)
@@ -120,7 +136,8 @@ func (s *Stream) buildLocked(typ byte, build func(dst []byte) []byte) error {
 	return nil
 }
 
-// waitRoomLocked waits until the queue is within its limit. It fails when the stream has ended.
+// waitRoomLocked waits until the queue is within its limit. It fails if the
+// stream has ended.
 func (s *Stream) waitRoomLocked() error {
 	for s.err == nil && s.accepted-s.written > s.maxQueue {
 		s.space.Wait()
@@ -128,13 +145,15 @@ func (s *Stream) waitRoomLocked() error {
 	return s.err
 }
 
-// acceptLocked counts a frame of n bytes, header included, that was put into the outbox.
+// acceptLocked counts a frame of n bytes, including the header, that was put
+// into the outbox.
 func (s *Stream) acceptLocked(n int) {
 	s.accepted += uint64(n)
 }
 
-// Flush waits until every frame that was sent before the call has been handed to the connection. It fails with Err when the stream
-// ends first. It says nothing about the peer having read them.
+// Flush waits until every frame that was sent before the call has been written
+// to the connection. It fails with Err if the stream ends first. It does not
+// wait for the peer to read them.
 func (s *Stream) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +166,10 @@ func (s *Stream) Flush() error {
 	return nil
 }
 
-// Recv returns the next frame. The payload is valid until the next Recv. One goroutine only. It fails with Err: io.EOF when the peer
-// hung up between two frames, io.ErrUnexpectedEOF (wrapped) when inside one.
+// Recv returns the next frame. The payload is valid until the next Recv. Only
+// one goroutine may call it. It fails with Err: io.EOF if the peer closed the
+// connection between two frames, io.ErrUnexpectedEOF (wrapped) if inside a
+// frame.
 func (s *Stream) Recv() (typ byte, payload []byte, err error) {
 	if s.shut.Load() {
 		return 0, nil, s.Err()
@@ -156,13 +177,16 @@ func (s *Stream) Recv() (typ byte, payload []byte, err error) {
 	typ, payload, err = s.frames.next()
 	if err != nil {
 		s.fail(err)
-		return 0, nil, s.Err() // the first reason wins: after Close the connection's own error means nothing
+		// The first reason counts: after Close, the connection's own error is
+		// meaningless.
+		return 0, nil, s.Err()
 	}
 	return typ, payload, nil
 }
 
-// Close ends the stream at once: waiting Sends, Flushes and the Recv return, frames not yet written are dropped (Flush first where they
-// matter). It may be called any number of times.
+// Close ends the stream at once. Waiting calls of Send, Flush and Recv return,
+// and frames that are not yet written are dropped; call Flush first if they
+// matter. Close may be called any number of times.
 func (s *Stream) Close() error { return s.close(ErrStreamClosed) }
 
 func (s *Stream) close(reason error) error {
@@ -170,17 +194,17 @@ func (s *Stream) close(reason error) error {
 	return s.end(reason)
 }
 
-// Done is closed when the stream has ended.
+// Done returns a channel that is closed when the stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Err returns why the stream has ended, nil while it lives.
+// Err returns why the stream has ended, or nil while it lives.
 func (s *Stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// end makes reason the stream's end, unless it has ended before.
+// end ends the stream for the given reason, unless it has already ended.
 func (s *Stream) end(reason error) error {
 	s.mu.Lock()
 	if s.err != nil {
@@ -199,23 +223,26 @@ func (s *Stream) end(reason error) error {
 	return nil
 }
 
-// fail is end for a reason that makes the error of closing the connection uninteresting.
+// fail is end for a reason that is more important than the error of closing the
+// connection, which fail only logs.
 func (s *Stream) fail(reason error) {
 	if err := s.end(reason); err != nil {
 		s.conn.mux.log.Debug("end stream", "reason", reason, "error", err)
 	}
 }
 
-// drainAndClose gives what is still queued a last WriteTimeout to go out. The Mux calls it when a handler has returned, so that a
-// handler may send an answer and return.
+// drainAndClose writes the queued frames for at most WriteTimeout, and closes
+// the stream. The Mux calls it when a handler has returned, so a handler may
+// send an answer and return.
 func (s *Stream) drainAndClose() error {
 	timer := time.AfterFunc(s.writeTimeout, func() { s.fail(ErrWriteTimeout) })
 	defer timer.Stop()
 	if err := s.Flush(); err != nil {
-		return nil // ended already, for a reason that Err tells
+		return nil // already ended; Err returns the reason
 	}
-	// To close a TCP connection with bytes in it that nobody has read resets it, and the reset destroys what is still on its way out.
-	// So say "no more" first, and read until the peer has hung up, too.
+	// Closing a TCP connection with unread bytes resets it, and the reset
+	// discards bytes that are still in transit. So first signal the end, and
+	// read until the peer has closed the connection, too.
 	if half, ok := s.conn.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		if _, err := io.Copy(io.Discard, s.conn); err != nil {
 			s.fail(fmt.Errorf("wait for the peer to hang up: %w", err))
@@ -225,7 +252,8 @@ func (s *Stream) drainAndClose() error {
 	return s.Close()
 }
 
-// writeLoop writes what others queue until the stream ends. It is the only writer of the connection.
+// writeLoop writes the queued frames until the stream ends. Besides SendNow, it
+// is the only writer of the connection; writing excludes one from the other.
 func (s *Stream) writeLoop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +267,8 @@ func (s *Stream) writeLoop() {
 			return
 		}
 		if waited {
-			// The first of many senders has woken this goroutine, and the scheduler
-			// puts it before the others: let them add their frames.
+			// The first of many senders has woken this goroutine, and the
+			// scheduler runs it before the others. Let them add their frames.
 			s.mu.Unlock()
 			runtime.Gosched()
 			s.mu.Lock()
@@ -262,7 +290,7 @@ func (s *Stream) writeLoop() {
 	}
 }
 
-// takeLocked takes the outbox for writing; the caller sets writing back.
+// takeLocked takes the outbox for writing. The caller resets writing.
 func (s *Stream) takeLocked() []byte {
 	full := s.outbox
 	s.outbox, s.spare = s.spare, nil
@@ -270,13 +298,13 @@ func (s *Stream) takeLocked() []byte {
 	return full
 }
 
-// promptWrite is how long SendNow may hold up its caller; what the connection
-// has not taken by then is left to the writer.
+// promptWrite bounds how long SendNow may delay its caller. The writer sends
+// the bytes that the connection has not accepted by then.
 const promptWrite = 2 * time.Millisecond
 
-// SendNow is TrySendFunc for small frames that somebody waits for: where nothing
-// else is being written, the caller's goroutine writes, which saves waking
-// the writer. It holds up the caller for 2 ms at most.
+// SendNow is TrySendFunc for small frames with low latency. If no other
+// goroutine is writing, the caller's goroutine writes, which saves waking the
+// writer. It delays the caller by at most 2 ms.
 func (s *Stream) SendNow(typ byte, build func(dst []byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,7 +335,7 @@ func (s *Stream) SendNow(typ byte, build func(dst []byte) []byte) error {
 	s.written += uint64(n)
 	s.space.Broadcast()
 	switch {
-	case n < len(full): // the writer goes on where this left off
+	case n < len(full): // the writer continues from here
 		s.outbox = append(full[n:], s.outbox...)
 	case cap(full) <= keepBuffer:
 		s.spare = full[:0]
@@ -318,7 +346,8 @@ func (s *Stream) SendNow(typ byte, build func(dst []byte) []byte) error {
 	return nil
 }
 
-// write writes buf whole, however slowly the peer takes it, as long as it takes some of it every WriteTimeout.
+// write writes all of buf, as long as the peer accepts at least a byte per
+// WriteTimeout.
 func (s *Stream) write(buf []byte) error {
 	for len(buf) > 0 {
 		if err := s.conn.SetWriteDeadline(time.Now().Add(s.writeTimeout)); err != nil {
@@ -343,8 +372,8 @@ func (s *Stream) write(buf []byte) error {
 	return nil
 }
 
-// TrySendFunc is SendFunc for callers that may not wait: where that would wait
-// for room in the queue, it fails with ErrQueueFull and sends nothing.
+// TrySendFunc is SendFunc for callers that must not wait. If it would have to
+// wait for room in the queue, it fails with ErrQueueFull and sends nothing.
 func (s *Stream) TrySendFunc(typ byte, build func(dst []byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

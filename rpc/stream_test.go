@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// pair connects two nodes on a virtual network and returns both ends of a stream.
+// pair connects two nodes on a virtual network and returns both ends of a
+// stream.
 func pair(t *testing.T, change func(dialler, acceptor *rpc.Config)) (ours, theirs *rpc.Stream) {
 	t.Helper()
 	network := newVirtualNet()
@@ -161,7 +162,8 @@ func TestSend_BlocksWhileTheQueueIsFull(t *testing.T) {
 		}()
 		synctest.Wait()
 		mu.Lock()
-		// The eleventh finds exactly 1000 bytes and may pass; the twelfth waits.
+		// The eleventh frame finds exactly 1000 bytes and may pass. The twelfth
+		// waits.
 		if got, want := sent, 11; got != want {
 			t.Errorf("got %d frames sent, want %d", got, want)
 		}
@@ -280,7 +282,9 @@ func TestRecv_EOF(t *testing.T) {
 	})
 }
 
-// What a handler sent before it returned arrives, over TCP even while the dialler's bytes lie unread.
+// TestHandle_LastFramesAreDelivered checks that the frames that a handler sent
+// before it returned arrive. Over TCP this holds even while bytes of the dialer
+// are unread.
 func TestHandle_LastFramesAreDelivered(t *testing.T) {
 	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
 	want := bytes.Repeat([]byte("bye "), 1<<18)
@@ -293,7 +297,7 @@ func TestHandle_LastFramesAreDelivered(t *testing.T) {
 		}
 	})
 	stream := dial(t, a, b.Addr().String(), rpc.ServiceAdmin, "b")
-	for range 5 { // one is read, four stay behind
+	for range 5 { // one is read, and four remain unread
 		if err := stream.Send(1, make([]byte, 50_000)); err != nil {
 			t.Fatalf("send: %v", err)
 		}
@@ -335,7 +339,7 @@ func TestHandle_PeerThatNeverReadsDoesNotHoldTheStream(t *testing.T) {
 func TestWriteTimeout_NoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, _ := pair(t, nil)
-		time.Sleep(time.Hour) // an idle stream lives on
+		time.Sleep(time.Hour) // an idle stream stays open
 		if err := ours.Err(); err != nil {
 			t.Fatalf("idle stream ended: %v", err)
 		}
@@ -351,7 +355,8 @@ func TestWriteTimeout_NoProgress(t *testing.T) {
 	})
 }
 
-// A peer that reads slowly but does read is not cut off, however long one write takes.
+// TestWriteTimeout_SlowProgress checks that a peer that reads slowly, but does
+// read, is not disconnected, however long one write takes.
 func TestWriteTimeout_SlowProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var raw net.Conn
@@ -470,7 +475,7 @@ func TestSend_FramesCoalesce(t *testing.T) {
 		})
 		raw.gate = make(chan struct{})
 		mustSend(t, ours, 0, "first")
-		synctest.Wait() // the writer is at the gate with the first frame
+		synctest.Wait() // the writer waits at the gate with the first frame
 		for i := range 1000 {
 			mustSend(t, ours, 1, fmt.Sprint(i))
 		}
@@ -510,8 +515,9 @@ func TestSend_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-// SendNow writes from the caller, must not hold it up when the peer does not
-// read, and must keep frames whole and in order among other senders.
+// TestSendNow checks that SendNow writes from the caller's goroutine, does not
+// block the caller when the peer does not read, and keeps frames whole and in
+// order among other senders.
 func TestSendNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := pair(t, nil)
@@ -519,7 +525,7 @@ func TestSendNow(t *testing.T) {
 			return ours.SendNow(1, func(dst []byte) []byte { return append(dst, text...) })
 		}
 		begun := time.Now()
-		if err := now("nobody reads yet"); err != nil { // a pipe takes nothing before somebody does
+		if err := now("nobody reads yet"); err != nil { // a pipe takes no bytes before its peer reads
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took > 5*time.Millisecond {
@@ -541,7 +547,7 @@ func TestSendNow(t *testing.T) {
 
 func TestSendNow_AmongOthers(t *testing.T) {
 	var sent sync.WaitGroup
-	t.Cleanup(sent.Wait) // when the streams are closed, which frees a sender of a test that failed
+	t.Cleanup(sent.Wait) // when the streams are closed, which releases a sender of a test that failed
 	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
 	streams := make(chan *rpc.Stream, 1)
 	b.Handle(rpc.ServiceWrite, handOver(streams))
@@ -574,5 +580,5 @@ func TestSendNow_AmongOthers(t *testing.T) {
 		}
 		next[typ]++
 	}
-	sent.Wait() // the last frames may be here before the calls that sent them return
+	sent.Wait() // the last frames may arrive before the calls that sent them return
 }
