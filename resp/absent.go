@@ -2,11 +2,14 @@ package resp
 
 import "github.com/holdfast-kv/holdfast/fsm"
 
-// absentRows are commands of a Redis server that make no sense here, and that an
-// operator may try: the answer says what to do instead. COMMAND does not list
-// them. What a client may probe for is not among them: it gets the answer for an
-// unknown command, by which clients detect missing features. (SENTINEL above all:
-// StackExchange.Redis takes a node that answers it for a sentinel.)
+// absentRows are the commands of a Redis server that have no function here but
+// that an operator may try. The reply says what to do instead. COMMAND does not
+// list them.
+//
+// Commands that a client library may probe for are not in this list. They get
+// the reply for an unknown command, because client libraries detect missing
+// features by that reply. SENTINEL is the main example: StackExchange.Redis
+// treats a node that answers SENTINEL as a sentinel.
 var absentRows = []row{
 	absent("replicaof", "nodes replicate by themselves, see HOLDFAST STATUS"),
 	absent("slaveof", "nodes replicate by themselves, see HOLDFAST STATUS"),

@@ -11,29 +11,123 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// ACL works on the users of the replicated state (users.go), whichever node is
-// asked; ACL LOG is this node's.
+// aclRows are the subcommands of ACL. They work on the users of the replicated
+// state (users.go), whichever node receives the command. Only ACL LOG is local
+// to this node.
 var aclRows = []row{
 	{cmd: fsm.Command{Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about users"}, sub: []row{
-		{cmd: fsm.Command{Name: "whoami", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Name of this connection's user"}, words: "noscript loading stale", run: aclWhoami},
-		{cmd: fsm.Command{Name: "users", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Names of the users"}, words: "admin noscript loading stale", run: aclUsers},
-		{cmd: fsm.Command{Name: "list", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "The users and their rules"}, words: "admin noscript loading stale", run: aclList},
-		{cmd: fsm.Command{Name: "getuser", Arity: 3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username", Doc: "The rules of a user"}, words: "admin noscript loading stale", run: aclGetuser},
-		{cmd: fsm.Command{Name: "cat", Arity: -2, Since: "6.0.0", Complexity: "O(N) where N is the number of commands", Syntax: "[categoryname]", Doc: "The categories, or the commands of one"}, words: "noscript loading stale", run: aclCat},
-		{cmd: fsm.Command{Name: "genpass", Arity: -2, Since: "6.0.0", Complexity: "O(1)", Syntax: "[bits]", Doc: "Make up a password"}, words: "noscript loading stale", run: aclGenpass},
-		{cmd: fsm.Command{Name: "setuser", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username [rule [rule ...]]", Doc: "Make or change a user, on all nodes"}, words: "admin noscript loading stale", run: aclSetuser},
-		{cmd: fsm.Command{Name: "deluser", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "username [username ...]", Doc: "Delete users and close their connections, on all nodes"}, words: "admin noscript loading stale", run: aclDeluser},
-		{cmd: fsm.Command{Name: "dryrun", Arity: -4, Since: "7.0.0", Complexity: "O(1)", Syntax: "username command [arg [arg ...]]", Doc: "Say whether a user may run a command, without running it"}, words: "admin noscript loading stale", run: aclDryrun},
-		{cmd: fsm.Command{Name: "load", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Refused: users are part of the replicated state"}, words: "admin noscript loading stale", run: aclNoFile},
-		{cmd: fsm.Command{Name: "save", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Refused: users are part of the replicated state"}, words: "admin noscript loading stale", run: aclNoFile},
-		{cmd: fsm.Command{Name: "log", Arity: -2, Since: "6.0.0", Complexity: "O(1)", Syntax: "[count | RESET]", Doc: "What this node has refused lately"}, words: "admin noscript loading stale", run: aclShowLog},
+		{
+			cmd: fsm.Command{
+				Name: "whoami", Arity: 2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Doc:        "Return the name of this connection's user",
+			},
+			run: aclWhoami, words: "noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "users", Arity: 2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Doc:        "List the names of the users",
+			},
+			run: aclUsers, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "list", Arity: 2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Doc:        "List the users and their rules",
+			},
+			run: aclList, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "getuser", Arity: 3, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "username",
+				Doc:        "Return the rules of a user",
+			},
+			run: aclGetuser, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "cat", Arity: -2, Since: "6.0.0",
+				Complexity: "O(N) where N is the number of commands",
+				Syntax:     "[categoryname]",
+				Doc:        "List the categories, or the commands of one",
+			},
+			run: aclCat, words: "noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "genpass", Arity: -2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "[bits]",
+				Doc:        "Generate a password",
+			},
+			run: aclGenpass, words: "noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "setuser", Arity: -3, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "username [rule [rule ...]]",
+				Doc:        "Create or change a user, on all nodes",
+			},
+			run: aclSetuser, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "deluser", Arity: -3, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "username [username ...]",
+				Doc:        "Delete users and close their connections, on all nodes",
+			},
+			run: aclDeluser, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "dryrun", Arity: -4, Since: "7.0.0",
+				Complexity: "O(1)",
+				Syntax:     "username command [arg [arg ...]]",
+				Doc:        "Report whether a user may run a command, without running it",
+			},
+			run: aclDryrun, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "load", Arity: 2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Doc:        "Refused: users are part of the replicated state",
+			},
+			run: aclNoFile, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "save", Arity: 2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Doc:        "Refused: users are part of the replicated state",
+			},
+			run: aclNoFile, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "log", Arity: -2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "[count | RESET]",
+				Doc:        "List what this node has refused recently",
+			},
+			run: aclShowLog, words: "admin noscript loading stale",
+		},
 		helpRow("6.0.0"),
 	}},
 }
 
 func aclWhoami(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.info.user) }
 
-// current returns the users as they are now, not only as this node has heard.
+// current returns the current users of the cluster. It first brings this node's
+// copy up to date, which may lag behind. If that fails, the set is nil and the
+// reply is the error for the client.
 func (c *conn) current() (*userSet, fsm.Reply) {
 	if err := c.refreshUsers(); err != nil {
 		return nil, fsm.Error(errorText(err))
@@ -97,7 +191,9 @@ func aclSetuser(c *conn, args [][]byte) fsm.Reply {
 	for _, a := range args[3:] {
 		rules = append(rules, string(a))
 	}
-	err := c.changeUser(name, func(u *acl.User) (*acl.User, error) { return u.Apply(c.srv.catalog, rules, c.srv.aclOptions()) })
+	err := c.changeUser(name, func(u *acl.User) (*acl.User, error) {
+		return u.Apply(c.srv.catalog, rules, c.srv.aclOptions())
+	})
 	if err != nil {
 		return fsm.Error(errorText(err))
 	}
@@ -112,7 +208,8 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 		}
 		names = append(names, string(a))
 	}
-	// Who deletes himself is told of it before the connection ends.
+	// A client that deletes its own user gets the reply before its connection
+	// is closed.
 	c.deleting.Store(true)
 	defer func() {
 		c.deleting.Store(false)
@@ -131,7 +228,8 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(n))
 }
 
-// settleSelf ends the connection after its replies if its user is gone.
+// settleSelf ends the connection after its replies if its user no longer
+// exists.
 func (c *conn) settleSelf() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

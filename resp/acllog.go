@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// aclLog is what this node has refused: ACL LOG.
+// aclLog contains the commands and logins that this node has refused recently.
+// ACL LOG prints it. It is safe for concurrent use.
 type aclLog struct {
 	mu      sync.Mutex
-	max     int         // entries that are kept: acllog-max-len
+	max     int         // maximum number of entries: acllog-max-len
 	entries []*aclEntry // newest first
 }
 
@@ -20,11 +21,13 @@ type aclEntry struct {
 	count                         int
 	reason, context, object, user string
 	client                        string
-	at                            time.Time // of the latest
+	at                            time.Time // time of the latest denial that the entry counts
 }
 
-// As Redis has them: the default of acllog-max-len, how old an entry may be to
-// count another denial of the same kind, and how many entries are looked at.
+// These values are the ones of Redis. aclLogMax is the default of
+// acllog-max-len. A denial is counted with an older entry of the same kind only
+// if that entry is at most aclLogGroup old and among the aclLogScan newest
+// entries.
 const (
 	aclLogMax   = 128
 	aclLogGroup = time.Minute
@@ -33,7 +36,7 @@ const (
 
 var aclReasons = map[acl.Reason]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedChannel: "channel"}
 
-// denied notes a command that was refused.
+// denied adds a command that was refused.
 func (l *aclLog) denied(c *conn, v acl.Verdict, context string) {
 	l.note(c, entryOf(v, context, c.info.user))
 }
@@ -46,8 +49,8 @@ func entryOf(v acl.Verdict, context, user string) aclEntry {
 	return aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: user}
 }
 
-// script notes what a script was refused. Its client may be another node's: no
-// more is known of it than its user.
+// script adds a command that a script was refused. The client of the script may
+// be connected to another node, so only its user is known.
 func (l *aclLog) script(user string, v acl.Verdict) {
 	e := entryOf(v, "lua", user)
 	e.client = "user=" + user
@@ -61,13 +64,14 @@ func (l *aclLog) note(c *conn, e aclEntry) {
 	l.add(e)
 }
 
-// add adds an entry, or counts it with one of the same kind.
+// add adds an entry, or counts it with an existing entry of the same kind.
 func (l *aclLog) add(e aclEntry) {
 	e.count, e.at = 1, time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, old := range l.entries[:min(aclLogScan, len(l.entries))] {
-		if old.reason == e.reason && old.context == e.context && old.object == e.object && old.user == e.user && e.at.Sub(old.at) <= aclLogGroup {
+		same := old.reason == e.reason && old.context == e.context && old.object == e.object && old.user == e.user
+		if same && e.at.Sub(old.at) <= aclLogGroup {
 			e.count += old.count
 			l.entries = slices.Delete(l.entries, i, i+1)
 			break
@@ -103,7 +107,7 @@ func (l *aclLog) setLimit(n int) {
 	l.mu.Unlock()
 }
 
-// reply prints the n newest entries.
+// reply returns the n newest entries, as ACL LOG prints them.
 func (l *aclLog) reply(n int64, now time.Time) fsm.Reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,34 +4,40 @@ import (
 	"math"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// blocked is a connection whose command waits.
+// blocked is the state of a connection whose blocking command waits. Other
+// goroutines use it to end the wait.
 type blocked struct {
-	wake chan wakeUp // capacity 1: whoever takes the blocked from its conn may send
+	wake chan wakeUp // capacity 1: only the goroutine that took the blocked from its conn may send
+	// rules signals that the rules of the connection's user have changed. It
+	// has capacity 1, and a full channel is enough.
+	rules chan struct{}
 }
 
-// wakeUp says why somebody else ends a wait.
+// wakeUp is the reason for which another connection ends a wait.
 type wakeUp int
 
 const (
-	wakeTimeout wakeUp = iota // CLIENT UNBLOCK: as if its time were over
+	wakeTimeout wakeUp = iota // CLIENT UNBLOCK: like the end of the timeout
 	wakeError                 // CLIENT UNBLOCK … ERROR
 	wakeKilled                // CLIENT KILL
 )
 
 const msgUnblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
-// block runs a blocking command, and returns when it is answered or the
-// connection ends. It is a group of its own: what came before it is answered
-// first, what follows it in the pipeline waits.
+// block runs a blocking command. It returns when the command is answered or the
+// connection ends. The command is a group of its own: the commands before it
+// are answered first, and the commands behind it in the pipeline wait.
 func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	c.flush()
 	if c.ended() {
 		return
 	}
 	c.show(cmd, c.db, args)
+	c.claim(c.info.user) // a change of this user ends the wait
 	c.group.Command(c.srv.table.Waits(cmd, args), c.db, args)
 	c.cmds, c.first = append(c.cmds, cmd), args
 	c.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
@@ -46,6 +52,7 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 		c.waiter = pos
 		if resume, changed := fsm.ResumeArgs(args, out); changed {
 			c.group.Reset(c.proto, c.id)
+			c.group.As(c.info.user)
 			c.group.Command(c.srv.table.Waits(cmd, resume), c.db, resume)
 		}
 		var over <-chan time.Time
@@ -57,32 +64,35 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 		c.edit(func(i *clientInfo) { i.blocked = true })
 		c.srv.blocked.Add(1)
 		for out = nil; err == nil && out == nil && !c.done; {
-			out, err = c.await(over)
+			out, err = c.await(args, over)
 		}
 		c.srv.blocked.Add(-1)
 		c.edit(func(i *clientInfo) { i.blocked = false })
 	}
 	if own && err == nil && !c.done {
 		c.hear()
-		if c.waiter != 0 { // the reply is not of the group that was sent last
+		if c.waiter != 0 { // the reply does not belong to the group that was sent last
 			c.heard = cause{}
 		}
 	}
 	c.answerGroup(out, err, ran)
 }
 
-// await waits until the wait that is under way has ended. It returns nothing if the
-// connection has: then done is set.
-func (c *conn) await(over <-chan time.Time) (reply []byte, err error) {
-	// What came before in the pipeline is answered before, and what the connection
-	// did not ask for need not wait. redcon keeps the error and ends the connection
-	// by it.
+// await waits for the end of a blocking command that is suspended in the state
+// machine, for its timeout, or for another reason to end it. It returns nil if
+// the caller must call it again, or if the connection has ended. In the latter
+// case, c.done is set.
+func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err error) {
+	// Replies of earlier commands in the pipeline are sent before the
+	// connection waits. From here on, messages that the connection did not ask
+	// for may be sent too. redcon keeps the error and ends the connection with
+	// it.
 	_ = c.out.endBefore(c.waiter)
 	defer c.out.begin()
-	b := &blocked{wake: make(chan wakeUp, 1)}
+	b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 	c.blocked.Store(b)
 	defer c.blocked.Store(nil)
-	if c.killed.Load() { // before there was anybody to wake
+	if c.killed.Load() { // CLIENT KILL found no blocked to wake
 		c.abandon()
 		return nil, nil
 	}
@@ -97,13 +107,26 @@ func (c *conn) await(over <-chan time.Time) (reply []byte, err error) {
 		gone = left
 	}
 	instead := fsm.NullArray
+	if refusal := c.waitRefused(args); refusal != "" { // the rules changed before c.blocked was set
+		return c.endWait(fsm.Error(refusal))
+	}
 	select {
 	case reply = <-c.exec.Waited():
 		if reply != nil {
 			return reply, nil
 		}
-		// The cluster has forgotten this node's waiters while it had no way to the
-		// leader: the client does not need to know.
+		// An empty result has one of two causes. The cluster has dropped this
+		// node's waiters while the node was not connected to the leader; the
+		// client need not know that, and the command waits again. Or the
+		// cluster has ended the waits of this user because the user's rules
+		// have changed. This node may not have applied that change yet, so it
+		// reads the current users first.
+		if err := c.refreshUsers(); err != nil {
+			c.srv.log.Debug("cannot read users before a blocking command waits again", "client", c.id, "error", err)
+		}
+		if refusal := c.waitRefused(args); refusal != "" {
+			return fsm.Error(refusal).Append(nil, c.proto), nil
+		}
 		if reply, err = c.exec.Block(&c.group, c.id, c.hears()); err != nil {
 			return nil, err
 		}
@@ -115,6 +138,11 @@ func (c *conn) await(over <-chan time.Time) (reply []byte, err error) {
 	case <-gone:
 		c.abandon()
 		return nil, nil
+	case <-b.rules:
+		if refusal := c.waitRefused(args); refusal != "" {
+			return c.endWait(fsm.Error(refusal))
+		}
+		return nil, nil
 	case <-over:
 	case why := <-b.wake:
 		switch why {
@@ -125,26 +153,57 @@ func (c *conn) await(over <-chan time.Time) (reply []byte, err error) {
 			instead = fsm.Error(msgUnblocked)
 		}
 	case <-c.srv.stopping:
-		c.done = true // a client that is served all the same is told before
+		c.done = true // if the command was served nevertheless, the client gets its reply before
 		reply, err := c.exec.Unblock()
 		if err != nil {
-			c.srv.log.Debug("wait of a client not ended", "client", c.id, "error", err)
+			c.srv.log.Debug("cannot end blocking command", "client", c.id, "error", err)
 		}
 		return reply, nil
 	}
+	return c.endWait(instead)
+}
+
+// endWait ends the current wait. If the state machine has already served the
+// command, endWait returns its reply, otherwise instead.
+func (c *conn) endWait(instead fsm.Reply) (reply []byte, err error) {
 	if reply, err = c.exec.Unblock(); err != nil || reply != nil {
 		return reply, err
 	}
 	return instead.Append(nil, c.proto), nil
 }
 
-// abandon ends the wait of a client that is gone.
+// waitRefused returns the error for a connection whose user may no longer run
+// the command that waits, or "" if the user may.
+func (c *conn) waitRefused(args [][]byte) (refusal string) {
+	v := c.verdict(args)
+	if v.Reason == acl.Allowed {
+		return ""
+	}
+	c.srv.acllog.denied(c, v, c.context())
+	return "NOPERM " + v.Denial()
+}
+
+// recheckWait makes a connection that waits check its user's rules again. It
+// may be called by any goroutine.
+func (c *conn) recheckWait() {
+	b := c.blocked.Load()
+	if b == nil {
+		return
+	}
+	select {
+	case b.rules <- struct{}{}:
+	default:
+	}
+}
+
+// abandon ends the wait of a client whose connection is closed.
 func (c *conn) abandon() {
 	c.exec.Abandon()
 	c.done = true
 }
 
-// wakeBlocked ends a wait, and reports whether there was one.
+// wakeBlocked ends the connection's wait, and reports whether it was waiting.
+// It may be called by any goroutine.
 func (c *conn) wakeBlocked(why wakeUp) bool {
 	b := c.blocked.Swap(nil)
 	if b == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// blockedClients reads INFO.
+// blockedClients returns blocked_clients of INFO.
 func blockedClients(c *client) string {
 	info := c.do("INFO clients")
 	_, rest, _ := strings.Cut(info, "blocked_clients:")
@@ -19,7 +19,7 @@ func blockedClients(c *client) string {
 	return n
 }
 
-// awaitBlocked waits until so many clients wait.
+// awaitBlocked waits until n clients wait in blocking commands.
 func awaitBlocked(t testing.TB, c *client, n string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -51,8 +51,8 @@ func TestBlock(t *testing.T) {
 	other.expect("LRANGE q 0 -1", "*1\n$1\n2", "BLPOP q 0", "*2\n$1\nq\n$1\n2")
 }
 
-// TestBlock_Resume: a client whose wait the cluster has forgotten is sent the
-// entries that came since it began to wait.
+// TestBlock_Resume: the cluster has dropped the waiter of a client. The client
+// receives the entries that were added since it began to wait.
 func TestBlock_Resume(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -62,7 +62,7 @@ func TestBlock_Resume(t *testing.T) {
 	awaitBlocked(t, other, "1")
 	var g fsm.Group
 	g.Reset(2, 0)
-	for _, line := range []string{fsm.HoldCommand + " 1 n1 1 end", "XADD s 2-1 k new"} {
+	for _, line := range []string{fsm.SuspendCommand + " 1 n1 1 end", "XADD s 2-1 k new"} {
 		var args [][]byte
 		for _, word := range strings.Fields(line) {
 			args = append(args, []byte(word))
@@ -75,8 +75,8 @@ func TestBlock_Resume(t *testing.T) {
 	a.want("*1\n*2\n$1\ns\n*1\n*2\n$3\n2-1\n*2\n$1\nk\n$3\nnew")
 }
 
-// What stands before a command that waits is answered before it, what follows
-// after it, and in order.
+// Commands before a blocking command are answered before it waits. Commands
+// behind it are answered after it, in order.
 func TestBlock_Pipeline(t *testing.T) {
 	s := serve(t, newFake(t))
 	a, other := dial(t, s), dial(t, s)
@@ -120,7 +120,7 @@ func TestBlock_Unblock(t *testing.T) {
 	}
 }
 
-// A client that leaves, or is made to, takes nothing.
+// A client that disconnects or is killed receives no element.
 func TestBlock_Gone(t *testing.T) {
 	s := serve(t, newFake(t))
 	other := dial(t, s)
@@ -145,7 +145,7 @@ func TestBlock_Gone(t *testing.T) {
 	}
 }
 
-// A server that stops ends the waits, and closes the connections.
+// A server that stops ends the waits and closes the connections.
 func TestBlock_Stop(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -166,7 +166,7 @@ func TestBlock_Stop(t *testing.T) {
 	}
 }
 
-// No deadline of the guard holds for a client that waits.
+// No deadline of the guard applies to a client that waits.
 func TestBlock_Deadlines(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"), func(c *resp.Config) {
 		c.Limits.CommandTimeout = time.Second
@@ -185,4 +185,56 @@ func TestBlock_Deadlines(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want("+PONG")
+}
+
+// TestBlock_Revoked: a client that waits gets an error when its user loses the
+// permission for the command. It takes no element, so the next client in the
+// queue gets it. A change that keeps the permission does not end the wait.
+func TestBlock_Revoked(t *testing.T) {
+	s := serve(t, newFake(t))
+	admin, second := dial(t, s), dial(t, s)
+	const denied = "-NOPERM this user has no permissions to run the 'blpop' command"
+	for _, tc := range []struct{ name, before, change, want string }{
+		{"command", "on nopass ~* +@all -del", "-blpop", denied},
+		{"command of a user without limits", "on nopass ~* &* +@all", "-blpop", denied},
+		{"key", "on nopass ~* +@all -del", "resetkeys ~other", "-NOPERM this user has no permissions to access one of the keys used as arguments"},
+		{"another command", "on nopass ~* +@all -del", "-get", ""},
+		{"another command of a user without limits", "on nopass ~* &* +@all", "-get", ""},
+		{"all granted", "on nopass ~* +@all -del", "+@all &*", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			admin.expect("ACL SETUSER bob reset "+tc.before, "+OK")
+			first := dial(t, s)
+			first.expect("AUTH bob any", "+OK")
+			first.send("BLPOP q 0")
+			awaitBlocked(t, admin, "1")
+			second.send("BLPOP q 0")
+			awaitBlocked(t, admin, "2")
+			admin.expect("ACL SETUSER bob "+tc.change, "+OK")
+			if tc.want != "" {
+				first.want(tc.want)
+				awaitBlocked(t, admin, "1")
+				admin.expect("RPUSH q x", ":1")
+				second.want("*2\n$1\nq\n$1\nx")
+				if log := admin.do("ACL LOG 1"); !strings.Contains(log, "bob") {
+					t.Errorf("ACL LOG: %q", log)
+				}
+				first.expect("PING", "+PONG")
+				return
+			}
+			// Its wait was started again, behind the wait of the other client.
+			admin.expect("RPUSH q x y", ":2")
+			second.want("*2\n$1\nq\n$1\nx")
+			first.want("*2\n$1\nq\n$1\ny")
+			first.expect("PING", "+PONG")
+		})
+	}
+	admin.expect("ACL SETUSER bob reset on nopass ~* +@all -del", "+OK")
+	first := dial(t, s)
+	first.expect("AUTH bob any", "+OK")
+	first.send("BLPOP q 0")
+	awaitBlocked(t, admin, "1")
+	admin.expect("ACL DELUSER bob", ":1")
+	awaitBlocked(t, admin, "0")
+	admin.expect("RPUSH q x", ":1", "LLEN q", ":1")
 }

@@ -10,28 +10,168 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
 var clientRows = []row{
 	{cmd: fsm.Command{Name: "client", Arity: -2, Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.", Doc: "Commands about connections"}, sub: []row{
-		{cmd: fsm.Command{Name: "id", Arity: 2, Since: "5.0.0", Complexity: "O(1)", Doc: "Number of this connection on this node"}, words: "noscript loading stale", acl: "connection", run: clientID},
-		{cmd: fsm.Command{Name: "getname", Arity: 2, Since: "2.6.9", Complexity: "O(1)", Doc: "Name of this connection"}, words: "noscript loading stale", acl: "connection", run: clientGetname},
-		{cmd: fsm.Command{Name: "setname", Arity: 3, Since: "2.6.9", Complexity: "O(1)", Syntax: "connection-name", Doc: "Name this connection"}, words: "noscript loading stale", acl: "connection", run: clientSetname},
-		{cmd: fsm.Command{Name: "setinfo", Arity: 4, Since: "7.2.0", Complexity: "O(1)", Syntax: "<LIB-NAME libname | LIB-VER libver>", Doc: "Say which client library this is"}, words: "noscript loading stale", acl: "connection", run: clientSetinfo},
-		{cmd: fsm.Command{Name: "info", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "Describe this connection"}, words: "noscript loading stale", acl: "connection", tips: "nondeterministic_output", run: clientInfoLine},
-		{cmd: fsm.Command{Name: "list", Arity: -2, Since: "2.4.0", Complexity: "O(N) where N is the number of connections", Syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]", Doc: "Describe the connections of this node"}, words: "admin noscript loading stale", acl: "connection", tips: "nondeterministic_output", run: clientList},
-		{cmd: fsm.Command{Name: "kill", Arity: -3, Since: "2.4.0", Complexity: "O(N) where N is the number of connections", Syntax: "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no] [MAXAGE seconds]>", Doc: "Close connections of this node"}, words: "admin noscript loading stale", acl: "connection", run: clientKill},
-		{cmd: fsm.Command{Name: "no-evict", Arity: 3, Since: "7.0.0", Complexity: "O(1)", Syntax: "<ON | OFF>", Doc: "Accepted and shown in CLIENT LIST; connections are not evicted here"}, words: "admin noscript loading stale", acl: "connection", run: clientNoEvict},
-		{cmd: fsm.Command{Name: "no-touch", Arity: 3, Since: "7.2.0", Complexity: "O(1)", Syntax: "<ON | OFF>", Doc: "Accepted and shown in CLIENT LIST; reads never touch keys here"}, words: "noscript loading stale", acl: "connection", run: clientNoTouch},
-		{cmd: fsm.Command{Name: "reply", Arity: 3, Since: "3.2.0", Complexity: "O(1)", Syntax: "<ON | OFF | SKIP>", Doc: "Have replies sent, not sent, or not sent for the next command"}, words: "noscript loading stale", acl: "connection", run: clientReply, noMulti: true},
-		{cmd: fsm.Command{Name: "unblock", Arity: -3, Since: "5.0.0", Complexity: "O(1)", Syntax: "client-id [TIMEOUT | ERROR]", Doc: "Wake a connection that waits in a blocking command"}, words: "admin noscript loading stale", acl: "connection", run: clientUnblock},
-		{cmd: fsm.Command{Name: "pause", Arity: -3, Since: "2.9.50", Complexity: "O(1)", Syntax: "timeout [WRITE | ALL]", Doc: "Hold up the clients of this node for some milliseconds"}, words: "admin noscript loading stale", acl: "connection", run: clientPause},
-		{cmd: fsm.Command{Name: "unpause", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "End CLIENT PAUSE"}, words: "admin noscript loading stale", acl: "connection", run: clientUnpause},
-		{cmd: fsm.Command{Name: "tracking", Arity: -3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]", Doc: "Be told when keys change that this connection has read"}, words: "noscript loading stale", acl: "connection", run: clientTracking},
-		{cmd: fsm.Command{Name: "trackinginfo", Arity: 2, Since: "6.2.0", Complexity: "O(1)", Doc: "Describe the tracking of this connection"}, words: "noscript loading stale", acl: "connection", run: clientTrackinginfo},
-		{cmd: fsm.Command{Name: "getredir", Arity: 2, Since: "6.0.0", Complexity: "O(1)", Doc: "Number of the connection that is told in place of this one, 0 for none, -1 without tracking"}, words: "noscript loading stale", acl: "connection", run: clientGetredir},
-		{cmd: fsm.Command{Name: "caching", Arity: 3, Since: "6.0.0", Complexity: "O(1)", Syntax: "<YES | NO>", Doc: "Track, or do not track, what the next command reads"}, words: "noscript loading stale", acl: "connection", run: clientCaching},
-		{cmd: fsm.Command{Name: "capa", Arity: -3, Since: "valkey 8.0", Complexity: "O(1)", Syntax: "capability [capability ...]", Doc: "Accepted and ignored: no node redirects"}, words: "noscript loading stale", acl: "connection", run: clientCapa},
+		{
+			cmd: fsm.Command{
+				Name: "id", Arity: 2, Since: "5.0.0",
+				Complexity: "O(1)",
+				Doc:        "Return the number of this connection, which is unique in the cluster",
+			},
+			run: clientID, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "getname", Arity: 2, Since: "2.6.9",
+				Complexity: "O(1)",
+				Doc:        "Return the name of this connection",
+			},
+			run: clientGetname, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "setname", Arity: 3, Since: "2.6.9",
+				Complexity: "O(1)",
+				Syntax:     "connection-name",
+				Doc:        "Name this connection",
+			},
+			run: clientSetname, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "setinfo", Arity: 4, Since: "7.2.0",
+				Complexity: "O(1)",
+				Syntax:     "<LIB-NAME libname | LIB-VER libver>",
+				Doc:        "Set the name or the version of the client library",
+			},
+			run: clientSetinfo, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "info", Arity: 2, Since: "6.2.0",
+				Complexity: "O(1)",
+				Doc:        "Describe this connection",
+			},
+			run: clientInfoLine, words: "noscript loading stale", acl: "connection", tips: "nondeterministic_output",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "list", Arity: -2, Since: "2.4.0",
+				Complexity: "O(N) where N is the number of connections",
+				Syntax:     "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+				Doc:        "Describe the connections of this node",
+			},
+			run: clientList, words: "admin noscript loading stale", acl: "connection",
+			tips: "nondeterministic_output",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "kill", Arity: -3, Since: "2.4.0",
+				Complexity: "O(N) where N is the number of connections",
+				Syntax:     "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no] [MAXAGE seconds]>",
+				Doc:        "Close connections of this node",
+			},
+			run: clientKill, words: "admin noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "no-evict", Arity: 3, Since: "7.0.0",
+				Complexity: "O(1)",
+				Syntax:     "<ON | OFF>",
+				Doc:        "Accepted and shown in CLIENT LIST; connections are not evicted here",
+			},
+			run: clientNoEvict, words: "admin noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "no-touch", Arity: 3, Since: "7.2.0",
+				Complexity: "O(1)",
+				Syntax:     "<ON | OFF>",
+				Doc:        "Accepted and shown in CLIENT LIST; reads never touch keys here",
+			},
+			run: clientNoTouch, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "reply", Arity: 3, Since: "3.2.0",
+				Complexity: "O(1)",
+				Syntax:     "<ON | OFF | SKIP>",
+				Doc:        "Turn replies on, off, or off for the next command",
+			},
+			run: clientReply, words: "noscript loading stale", acl: "connection", noMulti: true,
+		},
+		{
+			cmd: fsm.Command{
+				Name: "unblock", Arity: -3, Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "client-id [TIMEOUT | ERROR]",
+				Doc:        "Wake a connection that waits in a blocking command",
+			},
+			run: clientUnblock, words: "admin noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "pause", Arity: -3, Since: "2.9.50",
+				Complexity: "O(1)",
+				Syntax:     "timeout [WRITE | ALL]",
+				Doc:        "Suspend the clients of this node for some milliseconds",
+			},
+			run: clientPause, words: "admin noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "unpause", Arity: 2, Since: "6.2.0",
+				Complexity: "O(1)",
+				Doc:        "End CLIENT PAUSE",
+			},
+			run: clientUnpause, words: "admin noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "tracking", Arity: -3, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+				Doc:        "Send this connection invalidations when keys change that it has read",
+			},
+			run: clientTracking, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "trackinginfo", Arity: 2, Since: "6.2.0",
+				Complexity: "O(1)",
+				Doc:        "Describe the tracking of this connection",
+			},
+			run: clientTrackinginfo, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "getredir", Arity: 2, Since: "6.0.0",
+				Complexity: "O(1)",
+				Doc:        "Return the number of the connection that gets the invalidations of this one, 0 for none, -1 without tracking",
+			},
+			run: clientGetredir, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "caching", Arity: 3, Since: "6.0.0",
+				Complexity: "O(1)",
+				Syntax:     "<YES | NO>",
+				Doc:        "Track, or do not track, the keys that the next command reads",
+			},
+			run: clientCaching, words: "noscript loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "capa", Arity: -3, Since: "valkey 8.0",
+				Complexity: "O(1)",
+				Syntax:     "capability [capability ...]",
+				Doc:        "Accepted and ignored: no node sends redirects of this kind",
+			},
+			run: clientCapa, words: "noscript loading stale", acl: "connection",
+		},
 		withACL(helpRow("5.0.0"), "connection"),
 	}},
 }
@@ -41,7 +181,7 @@ func withACL(r row, acl string) row {
 	return r
 }
 
-// clientInfo is what CLIENT LIST shows of a connection.
+// clientInfo contains the properties of a connection that CLIENT LIST shows.
 type clientInfo struct {
 	name, user       string
 	libName, libVer  string
@@ -49,33 +189,35 @@ type clientInfo struct {
 	authed, local    bool
 	blocked          bool
 	noEvict, noTouch bool
-	monitor          bool // see feed
+	monitor          bool // the connection is in MONITOR mode
 
-	subs                    [3]int // subscriptions by kind
+	subs                    [3]int // number of subscriptions by kind
 	tracking, bcast, broken bool
 	redirect                int64
 }
 
-// replyMode is what CLIENT REPLY chose.
+// replyMode is the mode that CLIENT REPLY has set.
 type replyMode int
 
 const (
 	replyOn replyMode = iota
 	replyOff
-	replySkipNext // CLIENT REPLY SKIP was the last command
-	replySkip     // and this is the one after it
+	replySkipNext // the last command was CLIENT REPLY SKIP
+	replySkip     // the current command is the one after CLIENT REPLY SKIP
 )
 
 func (c *conn) silent() bool { return c.replay == replyOff || c.replay == replySkip }
 
-// edit changes what CLIENT LIST shows.
+// edit changes the connection's clientInfo with c.mu locked. Only the
+// connection's own goroutine calls it.
 func (c *conn) edit(f func(i *clientInfo)) {
 	c.mu.Lock()
 	f(&c.info)
 	c.mu.Unlock()
 }
 
-// userName is the name of the connection's user, for other connections.
+// userName returns the name of the connection's user. Any goroutine may call
+// it.
 func (c *conn) userName() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +226,8 @@ func (c *conn) userName() string {
 
 func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name }) }
 
-// validName reports whether a client name has no blank, line break or other
-// byte outside printable ASCII.
+// validName reports whether a client name consists only of printable ASCII
+// without spaces.
 func validName(name []byte) bool {
 	for _, b := range name {
 		if b < '!' || b > '~' {
@@ -130,9 +272,9 @@ func clientSetinfo(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// line describes the connection as CLIENT LIST does. Any goroutine may call it.
-// What this server does not keep, because redcon and the executor own the
-// buffers, is 0.
+// line returns the connection's line of CLIENT LIST. Any goroutine may call it.
+// Fields that this server does not measure are 0: redcon and the executor own
+// those buffers.
 func (c *conn) line(now time.Time) string {
 	c.mu.Lock()
 	i := c.info
@@ -141,7 +283,10 @@ func (c *conn) line(now time.Time) string {
 	for _, f := range []struct {
 		letter string
 		on     bool
-	}{{"O", i.monitor}, {"P", i.subscribed()}, {"x", i.multi >= 0}, {"b", i.blocked}, {"t", i.tracking}, {"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch}} {
+	}{
+		{"O", i.monitor}, {"P", i.subscribed()}, {"x", i.multi >= 0}, {"b", i.blocked}, {"t", i.tracking},
+		{"R", i.broken}, {"B", i.bcast}, {"r", i.local}, {"e", i.noEvict}, {"T", i.noTouch},
+	} {
 		if f.on {
 			flags += f.letter
 		}
@@ -194,14 +339,14 @@ func (c *conn) line(now time.Time) string {
 	return b.String()
 }
 
-// descriptor returns the number of c's file descriptor, -1 if it has none.
+// descriptor returns the number of c's file descriptor, or -1 if it has none.
 func descriptor(c net.Conn) int64 {
 	for {
 		if s, ok := c.(syscall.Conn); ok {
 			fd := int64(-1)
 			raw, err := s.SyscallConn()
 			if err != nil || raw.Control(func(n uintptr) { fd = int64(n) }) != nil {
-				return -1 // closed meanwhile
+				return -1 // closed in the meantime
 			}
 			return fd
 		}
@@ -215,8 +360,8 @@ func descriptor(c net.Conn) int64 {
 
 func clientInfoLine(c *conn, args [][]byte) fsm.Reply { return fsm.Verbatim(c.line(time.Now())) }
 
-// clientType reads a TYPE filter. All connections of this port are normal ones
-// or subscribers: nodes use another port.
+// clientType parses a TYPE filter. All connections of this port are of type
+// normal or pubsub: nodes use another port.
 func clientType(b []byte) (typ string, ok bool) {
 	switch typ = strings.ToLower(string(b)); typ {
 	case "normal", "master", "replica", "slave", "pubsub":
@@ -225,13 +370,14 @@ func clientType(b []byte) (typ string, ok bool) {
 	return "", false
 }
 
-// isType reports whether the connection is of a type. Any goroutine may call it.
+// isType reports whether the connection has the given type. Any goroutine may
+// call it.
 func (c *conn) isType(typ string) bool {
 	return c.subscribed() && typ == "pubsub" || !c.subscribed() && typ == "normal"
 }
 
-// subscribed reports whether the connection has subscribed to anything. Any
-// goroutine may call it.
+// subscribed reports whether the connection has any subscription. Any goroutine
+// may call it.
 func (c *conn) subscribed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +401,7 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 	case len(args) > 3 && strings.EqualFold(string(args[2]), "id"):
 		ids := make(map[uint64]bool)
 		for _, a := range args[3:] {
-			id, ok := fsm.ParseInt(a)
+			id, ok := number.ParseInt(a)
 			if !ok {
 				return fsm.Error("ERR Invalid client ID")
 			}
@@ -275,8 +421,8 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Verbatim(b.String())
 }
 
-// killFilter says which connections CLIENT KILL is about. Zero fields do not
-// filter.
+// killFilter selects the connections that CLIENT KILL closes. A field with the
+// zero value does not filter.
 type killFilter struct {
 	id          uint64
 	addr, laddr string
@@ -300,12 +446,13 @@ func (f *killFilter) match(c, me *conn, now time.Time) bool {
 	return true
 }
 
-// read takes one option, and returns an error reply if it is none.
+// read parses one option with its value. If it is invalid, read returns the
+// error reply and false.
 func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bool) {
 	text := string(value)
 	switch strings.ToUpper(option) {
 	case "ID":
-		id, ok := fsm.ParseInt(value)
+		id, ok := number.ParseInt(value)
 		if !ok || id <= 0 {
 			return fsm.Error("ERR client-id should be greater than 0"), false
 		}
@@ -332,7 +479,7 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 			return fsm.Error(msgSyntax), false
 		}
 	case "MAXAGE":
-		seconds, ok := fsm.ParseInt(value)
+		seconds, ok := number.ParseInt(value)
 		if !ok {
 			return fsm.Error("ERR maxage is not an integer or out of range"), false
 		}
@@ -347,7 +494,7 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 }
 
 func clientKill(c *conn, args [][]byte) fsm.Reply {
-	if len(args) == 3 { // the form of old: one address, and it may be one's own
+	if len(args) == 3 { // the old form has one address, which may be the caller's own
 		if c.srv.kill(&killFilter{addr: string(args[2])}, c) == 0 {
 			return fsm.Error("ERR No such client")
 		}
@@ -368,8 +515,8 @@ func clientKill(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(c.srv.kill(&f, c)))
 }
 
-// kill closes the connections that f matches and returns their number. The one
-// that asks is closed after its reply.
+// kill closes the connections that match f and returns their number. If the
+// calling connection matches, it is closed after its reply.
 func (s *Server) kill(f *killFilter, me *conn) int {
 	n := 0
 	now := time.Now()
@@ -385,13 +532,13 @@ func (s *Server) kill(f *killFilter, me *conn) int {
 		c.killed.Store(true)
 		c.wakeBlocked(wakeKilled)
 		if err := ignoreClosed(c.net.Close()); err != nil {
-			s.log.Debug("close killed connection", "client", c.id, "error", err)
+			s.log.Debug("cannot close killed connection", "client", c.id, "error", err)
 		}
 	}
 	return n
 }
 
-// onOff reads an argument that is ON or OFF.
+// onOff parses the argument ON or OFF.
 func onOff(b []byte) (on, ok bool) {
 	switch strings.ToUpper(string(b)) {
 	case "ON":
@@ -457,16 +604,16 @@ func clientUnblock(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Bool(d != nil && d.wakeBlocked(why))
 }
 
-// timeoutArg reads a timeout in milliseconds.
+// timeoutArg parses a timeout in milliseconds.
 func timeoutArg(b []byte) (d time.Duration, refusal fsm.Reply, ok bool) {
-	ms, isInt := fsm.ParseInt(b)
+	ms, isInt := number.ParseInt(b)
 	switch {
 	case !isInt:
 		return 0, fsm.Error("ERR timeout is not an integer or out of range"), false
 	case ms < 0:
 		return 0, fsm.Error("ERR timeout is negative"), false
 	}
-	ms = min(ms, math.MaxInt64/int64(time.Millisecond)) // nobody lives to see the difference
+	ms = min(ms, math.MaxInt64/int64(time.Millisecond)) // a timeout of 292 years is long enough
 	return time.Duration(ms) * time.Millisecond, fsm.Reply{}, true
 }
 

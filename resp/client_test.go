@@ -2,6 +2,7 @@ package resp_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -85,7 +88,8 @@ func TestClient_Kill(t *testing.T) {
 		"CLIENT KILL TYPE NORMAL", ":2", "PING", "+PONG")
 	c.wantEOF()
 	d.wantEOF()
-	// Oneself: the reply comes, then the end; the rest of the pipeline is dropped.
+	// A client that kills its own connection gets the reply before the
+	// connection is closed. The rest of the pipeline is dropped.
 	me.send("CLIENT KILL ID "+myID+" SKIPME no", "SET a 1")
 	me.want(":1")
 	me.wantEOF()
@@ -101,7 +105,7 @@ func TestClient_Kill(t *testing.T) {
 		"CLIENT KILL FOO 1 SKIPME no", "-ERR syntax error")
 }
 
-// metric reads one value of a server's metrics.
+// metric returns one value of a server's metrics.
 func metric(t testing.TB, s *resp.Server, name string, labels ...string) float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -212,13 +216,13 @@ func TestHooks(t *testing.T) {
 		fmt.Fprint(c.conn, "*1\r\n+PING\r\n")
 		c.want("-ERR Protocol error: expected '$', got '+'")
 		c.wantEOF()
-		_ = c.conn.Close() // the guard waits for it, a second at most
-		eventually(t, "the place is free", func() bool { return metric(t, s, "holdfast_clients") == 0 })
+		_ = c.conn.Close() // the guard waits for it, for a second at most
+		eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	}
 	c := dial(t, s)
 	fmt.Fprint(c.conn, "POST / HTTP/1.1\r\n")
 	c.wantEOF()
-	eventually(t, "the place is free", func() bool { return metric(t, s, "holdfast_clients") == 0 })
+	eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	dial(t, s).expect("PING", "+PONG")
 	dial(t, s).expect("PING", "+PONG")
 	c = dial(t, s)
@@ -230,7 +234,7 @@ func TestHooks(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for message, most := range map[string]int{"client sent a bad frame": 4, "client sent HTTP": 1, "client turned away": 1} {
+	for message, most := range map[string]int{"protocol error": 4, "client sent HTTP": 1, "connection refused or closed because of a limit": 1} {
 		if n := strings.Count(log.String(), message); n < 1 || n > most {
 			t.Errorf("%q was logged %d times, want 1 to %d:\n%s", message, n, most, &log)
 		}
@@ -288,7 +292,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestReplicas: INFO, ROLE and WAIT count the same.
+// TestReplicas: INFO, ROLE and WAIT report the same number of replicas.
 func TestReplicas(t *testing.T) {
 	f := newFake(t)
 	f.state = resp.State{Applied: 42, Replicas: []resp.Replica{{Host: "10.0.0.2", Port: "6379"}}}
@@ -324,6 +328,49 @@ func TestConfig(t *testing.T) {
 	c.expect("CONFIG GET replica-read-only", "%1\n$17\nreplica-read-only\n$3\nyes", "CONFIG GET nope", "%0")
 }
 
+// TestConfig_NoLeader: without a leader, CONFIG GET waits once, and then
+// returns what its node knows, at any feature version.
+func TestConfig_NoLeader(t *testing.T) {
+	for _, features := range []int{fsm.FeatureMend - 1, fsm.MaxFeatures} {
+		f := newFake(t)
+		f.machine = fsm.New(fsm.NewTable())
+		if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Features: features})); err != nil {
+			t.Fatal(err)
+		}
+		waits := 0
+		f.before = func(*fsm.Group) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.locals[len(f.locals)-1] {
+				return nil
+			}
+			waits++
+			return cluster.ErrNoLeader
+		}
+		dial(t, serve(t, f)).expect("CONFIG GET notify-keyspace-events", "*2\n$22\nnotify-keyspace-events\n$0\n")
+		f.mu.Lock()
+		waits += f.featureWaits
+		f.mu.Unlock()
+		if waits != 1 {
+			t.Errorf("feature version %d: CONFIG GET waited for a leader %d times, want 1", features, waits)
+		}
+	}
+}
+
+// TestAdmin_Outcome: the error for a change of members with an unknown outcome
+// contains its own advice. The error for a change that was not made has a code
+// after which clients retry.
+func TestAdmin_Outcome(t *testing.T) {
+	f := newFake(t)
+	var fails error
+	f.admin = func([]string) (string, error) { return "", fmt.Errorf("remove n3: %w", fails) }
+	c := dial(t, serve(t, f))
+	fails = cluster.ChangeUnknown(errors.New("leadership lost"))
+	c.expect("HOLDFAST REMOVE n3", "-UNKNOWN the outcome of the change is unknown: leadership lost; run \"holdfast status\" to see the members before you try again")
+	fails = cluster.ErrNoLeader
+	c.expect("HOLDFAST REMOVE n3", "-CLUSTERDOWN no leader, the command was not executed")
+}
+
 func TestSnapshots(t *testing.T) {
 	f := newFake(t)
 	asked, leave := make(chan string, 10), make(chan struct{})
@@ -348,7 +395,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestAbsent: what is not here says so, in words that clients understand.
+// TestAbsent: commands that are not supported return errors that clients
+// understand.
 func TestAbsent(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	for _, name := range []string{"SENTINEL MASTERS", "REPLCONF x", "MIGRATE x 0"} {

@@ -9,38 +9,58 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// In Clustered mode the nodes describe themselves as a Redis Cluster of one shard
-// that has all slots: the leader is its master. In the other modes there are no
-// slots, and every node takes every command; the rows make the subcommands known
-// all the same, so that the answer is the one by which clients know a plain server.
+// clusterRows are the commands of Redis Cluster. In Clustered mode, the nodes
+// describe themselves as a Redis Cluster with one shard that has all slots; the
+// leader is its master. In the other modes there are no slots, and every node
+// accepts every command. The subcommands are known in those modes too, so that
+// clients get the error by which they recognize a server without cluster
+// support.
 var clusterRows = []row{
-	{cmd: fsm.Command{Name: "cluster", Arity: -2, Group: "cluster", Since: "3.0.0", Complexity: "Depends on subcommand.", Doc: "Describe the cluster to clients of Redis Cluster, with --cluster-mode"}, sub: clusterSubs()},
-	{cmd: fsm.Command{Name: "asking", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Accepted with --cluster-mode; slots do not move"}, words: "fast", acl: "connection", run: inCluster(func(*conn, [][]byte) fsm.Reply { return fsm.OK })},
+	{
+		cmd: fsm.Command{
+			Name: "cluster", Arity: -2,
+			Group: "cluster", Since: "3.0.0",
+			Complexity: "Depends on subcommand.",
+			Doc:        "Describe the cluster to clients of Redis Cluster, with --cluster-mode",
+		},
+		sub: clusterSubs(),
+	},
+	{
+		cmd: fsm.Command{
+			Name: "asking", Arity: 1,
+			Group: "cluster", Since: "3.0.0",
+			Complexity: "O(1)",
+			Doc:        "Accepted with --cluster-mode; slots do not move",
+		},
+		run: inCluster(func(*conn, [][]byte) fsm.Reply { return fsm.OK }), words: "fast", acl: "connection",
+	},
 }
 
 func clusterSubs() []row {
 	const admin, change, varies = "admin stale", "admin stale no_async_loading", "nondeterministic_output"
 	rows := []row{
-		clusterSub("count-failure-reports", 3, admin, varies, "node-id", "Answer 0: failures are found by Raft", clusterFailureReports),
+		clusterSub("count-failure-reports", 3, admin, varies, "node-id", "Return 0: Raft detects failures", clusterFailureReports),
 		clusterSub("countkeysinslot", 3, "stale", "", "slot", "Count the keys of a hash slot, on this node", clusterCountkeysinslot),
-		clusterSub("failover", -2, change, "", "[FORCE | TAKEOVER]", "Hand leadership over to this node", clusterFailover),
-		clusterSub("getkeysinslot", 4, "stale", varies, "slot count", "Some keys of a hash slot, on this node", clusterGetkeysinslot),
+		clusterSub("failover", -2, change, "", "[FORCE | TAKEOVER]", "Transfer leadership to this node", clusterFailover),
+		clusterSub("getkeysinslot", 4, "stale", varies, "slot count", "Return keys of a hash slot, on this node", clusterGetkeysinslot),
 		clusterSub("help", 2, "loading stale", "", "", "Print the subcommands", help),
-		clusterSub("info", 2, "stale", varies, "", "State of the cluster", clusterInfo),
-		clusterSub("keyslot", 3, "stale", "", "key", "Hash slot of a key", clusterKeyslot),
-		clusterSub("links", 2, "stale", varies, "", "Answer none: nodes do not speak Redis' cluster bus", func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
-		clusterSub("myid", 2, "stale", "", "", "Id of this node", clusterMyid),
-		clusterSub("nodes", 2, "stale", varies, "", "The nodes, as lines", clusterNodes),
-		clusterSub("replicas", 3, admin, varies, "node-id", "The replicas of a node, as lines", clusterReplicas),
-		clusterSub("shards", 2, "stale", varies, "", "The shard and its nodes", clusterShards),
-		clusterSub("slaves", 3, admin, varies, "node-id", "The replicas of a node, as lines", clusterReplicas),
-		clusterSub("slots", 2, "stale", varies, "", "The hash slots and who has them", clusterSlots),
+		clusterSub("info", 2, "stale", varies, "", "Describe the state of the cluster", clusterInfo),
+		clusterSub("keyslot", 3, "stale", "", "key", "Return the hash slot of a key", clusterKeyslot),
+		clusterSub("links", 2, "stale", varies, "", "Return an empty list: nodes do not use Redis' cluster bus",
+			func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
+		clusterSub("myid", 2, "stale", "", "", "Return the id of this node", clusterMyid),
+		clusterSub("nodes", 2, "stale", varies, "", "List the nodes, one on each line", clusterNodes),
+		clusterSub("replicas", 3, admin, varies, "node-id", "List the replicas of a node, one on each line", clusterReplicas),
+		clusterSub("shards", 2, "stale", varies, "", "Describe the shard and its nodes", clusterShards),
+		clusterSub("slaves", 3, admin, varies, "node-id", "List the replicas of a node, one on each line", clusterReplicas),
+		clusterSub("slots", 2, "stale", varies, "", "List the hash slots and the nodes that serve them", clusterSlots),
 	}
 	for _, s := range []struct {
 		name  string
 		arity int
 	}{
-		{"addslots", -3}, {"addslotsrange", -4}, {"bumpepoch", 2}, {"delslots", -3}, {"delslotsrange", -4}, {"flushslots", 2}, {"forget", 3},
+		{"addslots", -3}, {"addslotsrange", -4}, {"bumpepoch", 2}, {"delslots", -3},
+		{"delslotsrange", -4}, {"flushslots", 2}, {"forget", 3},
 		{"meet", -4}, {"replicate", 3}, {"reset", -2}, {"saveconfig", 2}, {"set-config-epoch", 3}, {"setslot", -4},
 	} {
 		words, tips := change, ""
@@ -50,8 +70,10 @@ func clusterSubs() []row {
 		case "bumpepoch":
 			tips = varies
 		}
-		text := "ERR CLUSTER " + upper(s.name) + " is not supported: there is one shard, and nodes join and leave by themselves, see HOLDFAST STATUS"
-		rows = append(rows, clusterSub(s.name, s.arity, words, tips, "", "Refused: there is one shard, with all slots", func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }))
+		text := "ERR CLUSTER " + upper(s.name) +
+			" is not supported: there is one shard, and HOLDFAST ADD and HOLDFAST REMOVE change the members"
+		refuse := func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }
+		rows = append(rows, clusterSub(s.name, s.arity, words, tips, "", "Refused: there is one shard, with all slots", refuse))
 	}
 	return rows
 }
@@ -63,7 +85,7 @@ func clusterSub(name string, arity int, words, tips, syntax, doc string, run fun
 	}
 }
 
-// inCluster refuses a command in other modes.
+// inCluster refuses a command in the other modes.
 func inCluster(run func(*conn, [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Reply {
 	return func(c *conn, args [][]byte) fsm.Reply {
 		if c.srv.cfg.Mode != Clustered {
@@ -73,33 +95,33 @@ func inCluster(run func(*conn, [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Re
 	}
 }
 
-// shard is the cluster as its clients are to see it at one moment.
+// shard is a snapshot of the cluster as its clients should see it.
 type shard struct {
-	master Place // the leader, or the last one; zero before the first
-	up     bool  // and it is there
-	places []Place
+	master Peer // the current leader, or the last known one; the zero Peer before the first
+	up     bool // master currently leads
+	peers  []Peer
 	epoch  uint64
 }
 
-// shard returns the members that clients can be sent to.
+// shard returns the current view, with the members that clients can connect to.
 func (s *Server) shard() shard {
 	t := s.cfg.Topology
 	sh := shard{epoch: t.Term()}
 	sh.master, sh.up = t.Leader()
-	for _, p := range t.Places() {
+	for _, p := range t.Peers() {
 		if p.known() {
-			sh.places = append(sh.places, p)
+			sh.peers = append(sh.peers, p)
 		}
 	}
 	return sh
 }
 
-func (sh *shard) leads(p Place) bool { return p.ID == sh.master.ID }
+func (sh *shard) leads(p Peer) bool { return p.ID == sh.master.ID }
 
-// replicas returns the members that follow.
-func (sh *shard) replicas() []Place {
-	var out []Place
-	for _, p := range sh.places {
+// replicas returns the members that do not lead.
+func (sh *shard) replicas() []Peer {
+	var out []Peer
+	for _, p := range sh.peers {
 		if !sh.leads(p) {
 			out = append(out, p)
 		}
@@ -108,13 +130,13 @@ func (sh *shard) replicas() []Place {
 }
 
 // find returns the member with an id.
-func (sh *shard) find(id []byte) (Place, bool) {
-	for _, p := range sh.places {
+func (sh *shard) find(id []byte) (Peer, bool) {
+	for _, p := range sh.peers {
 		if p.ID == string(id) {
 			return p, true
 		}
 	}
-	return Place{}, false
+	return Peer{}, false
 }
 
 func clusterSlots(c *conn, args [][]byte) fsm.Reply {
@@ -122,12 +144,12 @@ func clusterSlots(c *conn, args [][]byte) fsm.Reply {
 	if !sh.master.known() {
 		return fsm.Array(nil)
 	}
-	entry := func(p Place) fsm.Reply {
-		return fsm.Array([]fsm.Reply{fsm.Bulk(p.Host), fsm.Int(number(p.Port)), fsm.Bulk(p.ID), fsm.Map(nil)})
+	entry := func(p Peer) fsm.Reply {
+		return fsm.Array([]fsm.Reply{fsm.Bulk(p.Host), fsm.Int(portNumber(p.Port)), fsm.Bulk(p.ID), fsm.Map(nil)})
 	}
 	out := []fsm.Reply{fsm.Int(0), fsm.Int(slots - 1), entry(sh.master)}
 	for _, p := range sh.replicas() {
-		if p.Alive && p.Voter { // one that is catching up has old data
+		if p.Alive && p.Voter { // a member that is catching up has old data
 			out = append(out, entry(p))
 		}
 	}
@@ -140,7 +162,7 @@ func clusterShards(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Array(nil)
 	}
 	var nodes []fsm.Reply
-	add := func(p Place, role string) {
+	add := func(p Peer, role string) {
 		health := "online"
 		switch {
 		case !p.Alive:
@@ -150,7 +172,7 @@ func clusterShards(c *conn, args [][]byte) fsm.Reply {
 		}
 		nodes = append(nodes, fsm.Map([]fsm.Reply{
 			fsm.Bulk("id"), fsm.Bulk(p.ID),
-			fsm.Bulk("port"), fsm.Int(number(p.Port)),
+			fsm.Bulk("port"), fsm.Int(portNumber(p.Port)),
 			fsm.Bulk("ip"), fsm.Bulk(p.Host),
 			fsm.Bulk("endpoint"), fsm.Bulk(p.Host),
 			fsm.Bulk("role"), fsm.Bulk(role),
@@ -168,8 +190,8 @@ func clusterShards(c *conn, args [][]byte) fsm.Reply {
 	})})
 }
 
-// line is a line of CLUSTER NODES.
-func (sh *shard) line(p Place) string {
+// line returns a member's line of CLUSTER NODES.
+func (sh *shard) line(p Peer) string {
 	flags, master, link, heard, slots := "slave", "-", "connected", p.Heard.UnixMilli(), ""
 	if sh.master.known() {
 		master = sh.master.ID
@@ -183,13 +205,14 @@ func (sh *shard) line(p Place) string {
 	case !p.Alive:
 		flags, link = flags+",fail", "disconnected"
 	}
-	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s", p.ID, p.addr(), number(p.BusPort), flags, master, heard, sh.epoch, link, slots)
+	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s",
+		p.ID, p.addr(), portNumber(p.BusPort), flags, master, heard, sh.epoch, link, slots)
 }
 
 func clusterNodes(c *conn, args [][]byte) fsm.Reply {
 	sh := c.srv.shard()
 	var b strings.Builder
-	for _, p := range sh.places {
+	for _, p := range sh.peers {
 		b.WriteString(sh.line(p) + "\n")
 	}
 	return fsm.Verbatim(b.String())
@@ -232,7 +255,7 @@ func clusterInfo(c *conn, args [][]byte) fsm.Reply {
 	line("cluster_slots_ok", slots)
 	line("cluster_slots_pfail", 0)
 	line("cluster_slots_fail", 0)
-	line("cluster_known_nodes", len(sh.places))
+	line("cluster_known_nodes", len(sh.peers))
 	line("cluster_size", 1)
 	line("cluster_current_epoch", sh.epoch)
 	line("cluster_my_epoch", sh.epoch)
@@ -242,32 +265,33 @@ func clusterInfo(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Verbatim(b.String())
 }
 
-// self returns this node's place; the zero Place before raft runs.
-func (s *Server) self() Place {
-	for _, p := range s.cfg.Topology.Places() {
+// self returns this node, or the zero Peer before Raft runs.
+func (s *Server) self() Peer {
+	for _, p := range s.cfg.Topology.Peers() {
 		if p.Self {
 			return p
 		}
 	}
-	return Place{}
+	return Peer{}
 }
 
 func clusterMyid(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.srv.self().ID) }
 
 func clusterKeyslot(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(slotOf(args[2]))) }
 
-// takeOverLimit bounds how long a change of leader that a client asked for may
-// take.
+// takeOverLimit bounds how long a transfer of leadership at a client's request
+// may take.
 const takeOverLimit = 5 * time.Second
 
-// handTo has leadership handed over to a node, or to the most suitable one if
-// node is "".
+// handTo transfers leadership to a node. If node is "", the leader chooses the
+// most suitable one.
 func (c *conn) handTo(node string) fsm.Reply {
 	return c.handOver(node, takeOverLimit)
 }
 
 func clusterFailover(c *conn, args [][]byte) fsm.Reply {
-	if len(args) > 3 || len(args) == 3 && !strings.EqualFold(string(args[2]), "force") && !strings.EqualFold(string(args[2]), "takeover") {
+	if len(args) > 3 ||
+		len(args) == 3 && !strings.EqualFold(string(args[2]), "force") && !strings.EqualFold(string(args[2]), "takeover") {
 		return fsm.Error(msgSyntax)
 	}
 	if c.srv.cfg.Topology.Leads() {
@@ -316,9 +340,9 @@ func clusterGetkeysinslot(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Strings(keys...)
 }
 
-// eachKeyIn calls f with the keys of a slot in database 0 of this node, until f
-// returns false. It looks through all keys: there is no index by slot, which
-// would cost memory for something that only people ask.
+// eachKeyIn calls f with each key of a slot in database 0, as this node stores
+// it, until f returns false. It scans all keys. An index by slot would cost
+// memory, and only operators use these commands.
 func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, ok bool) {
 	scan := c.srv.table.Find([]byte("scan"))
 	cursor := "0"
@@ -344,7 +368,8 @@ func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, 
 	}
 }
 
-// bulks returns the bulk strings in a reply, at whatever depth, at least one.
+// bulks returns all bulk strings in a reply, at any depth. It returns an error
+// if there is none.
 func bulks(reply []byte) ([]string, error) {
 	var out []string
 	for rest := reply; len(rest) > 0; {
@@ -358,7 +383,7 @@ func bulks(reply []byte) ([]string, error) {
 		rest = rest[head+payload:]
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("unexpected answer %s", strconv.Quote(string(reply[:min(len(reply), 64)])))
+		return nil, fmt.Errorf("unexpected reply %s", strconv.Quote(string(reply[:min(len(reply), 64)])))
 	}
 	return out, nil
 }

@@ -9,12 +9,59 @@ import (
 
 var commandRows = []row{
 	{cmd: fsm.Command{Name: "command", Arity: -1, Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands", Doc: "Describe all commands"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandAll, sub: []row{
-		{cmd: fsm.Command{Name: "count", Arity: 2, Since: "2.8.13", Complexity: "O(1)", Doc: "Number of commands"}, words: "loading stale", acl: "connection", run: commandCount},
-		{cmd: fsm.Command{Name: "info", Arity: -2, Since: "2.8.13", Complexity: "O(N) where N is the number of commands asked for", Syntax: "[command-name [command-name ...]]", Doc: "Describe commands for programs"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandInfo},
-		{cmd: fsm.Command{Name: "docs", Arity: -2, Since: "7.0.0", Complexity: "O(N) where N is the number of commands asked for", Syntax: "[command-name [command-name ...]]", Doc: "Describe commands for people"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandDocs},
-		{cmd: fsm.Command{Name: "list", Arity: -2, Since: "7.0.0", Complexity: "O(N) where N is the number of commands", Syntax: "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", Doc: "Names of the commands"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandList},
-		{cmd: fsm.Command{Name: "getkeys", Arity: -4, Since: "2.8.13", Complexity: "O(N) where N is the number of arguments", Syntax: "command [arg [arg ...]]", Doc: "Find the keys in a command"}, words: "loading stale", acl: "connection", run: commandGetkeys},
-		{cmd: fsm.Command{Name: "getkeysandflags", Arity: -4, Since: "7.0.0", Complexity: "O(N) where N is the number of arguments", Syntax: "command [arg [arg ...]]", Doc: "Find the keys in a command, and what it does to them"}, words: "loading stale", acl: "connection", run: commandGetkeysandflags},
+		{
+			cmd: fsm.Command{
+				Name: "count", Arity: 2, Since: "2.8.13",
+				Complexity: "O(1)",
+				Doc:        "Return the number of commands",
+			},
+			run: commandCount, words: "loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "info", Arity: -2, Since: "2.8.13",
+				Complexity: "O(N) where N is the number of commands asked for",
+				Syntax:     "[command-name [command-name ...]]",
+				Doc:        "Describe commands for programs",
+			},
+			run: commandInfo, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "docs", Arity: -2, Since: "7.0.0",
+				Complexity: "O(N) where N is the number of commands asked for",
+				Syntax:     "[command-name [command-name ...]]",
+				Doc:        "Describe commands for people",
+			},
+			run: commandDocs, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "list", Arity: -2, Since: "7.0.0",
+				Complexity: "O(N) where N is the number of commands",
+				Syntax:     "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+				Doc:        "List the names of the commands",
+			},
+			run: commandList, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "getkeys", Arity: -4, Since: "2.8.13",
+				Complexity: "O(N) where N is the number of arguments",
+				Syntax:     "command [arg [arg ...]]",
+				Doc:        "Find the keys in a command",
+			},
+			run: commandGetkeys, words: "loading stale", acl: "connection",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "getkeysandflags", Arity: -4, Since: "7.0.0",
+				Complexity: "O(N) where N is the number of arguments",
+				Syntax:     "command [arg [arg ...]]",
+				Doc:        "Find the keys in a command, and what it does to them",
+			},
+			run: commandGetkeysandflags, words: "loading stale", acl: "connection",
+		},
 		withACL(helpRow("5.0.0"), "connection"),
 	}},
 }
@@ -44,10 +91,10 @@ func commandInfo(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Array(out)
 }
 
-// info is the entry of COMMAND INFO.
+// info returns the command's entry of COMMAND INFO.
 func (s *spec) info() fsm.Reply {
 	k := s.cmd.Keys
-	subs := fsm.Set(nil) // an array only if there are any: so from Redis
+	subs := fsm.Set(nil) // Redis sends an empty set, and an array only if there are subcommands
 	if len(s.subs) > 0 {
 		list := make([]fsm.Reply, len(s.subs))
 		for i, sub := range s.subs {
@@ -58,7 +105,7 @@ func (s *spec) info() fsm.Reply {
 	return fsm.Array([]fsm.Reply{
 		fsm.Bulk(s.name),
 		fsm.Int(int64(s.cmd.Arity)),
-		statusSet(s.cmd.FlagWords()),
+		statusSet(s.cmd.FlagNames()),
 		fsm.Int(int64(k.First)), fsm.Int(int64(k.Last)), fsm.Int(int64(k.Step)),
 		statusSet(s.cmd.ACLCategories()),
 		bulkSet(s.cmd.Tips),
@@ -67,7 +114,7 @@ func (s *spec) info() fsm.Reply {
 	})
 }
 
-// statusSet is a set of status lines.
+// statusSet returns a set of simple strings.
 func statusSet(ss []string) fsm.Reply {
 	out := make([]fsm.Reply, len(ss))
 	for i, s := range ss {
@@ -84,8 +131,9 @@ func bulkSet(ss []string) fsm.Reply {
 	return fsm.Set(out)
 }
 
-// keySpecs says where the keys are. Commands whose keys move with the arguments
-// say that it is not known, and clients ask COMMAND GETKEYS.
+// keySpecs returns the key specifications of COMMAND INFO. For a command whose
+// key positions depend on its arguments, the specification is "unknown", and
+// clients use COMMAND GETKEYS.
 func (s *spec) keySpecs() fsm.Reply {
 	var out []fsm.Reply
 	for _, k := range s.cmd.KeySpecs() {
@@ -96,16 +144,24 @@ func (s *spec) keySpecs() fsm.Reply {
 		if k.NumKeys {
 			out = append(out, keySpec(k.Access,
 				searchStep("index", fsm.Bulk("index"), fsm.Int(int64(k.Keys.First))),
-				searchStep("keynum", fsm.Bulk("keynumidx"), fsm.Int(0), fsm.Bulk("firstkey"), fsm.Int(1), fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)))))
+				searchStep("keynum",
+					fsm.Bulk("keynumidx"), fsm.Int(0),
+					fsm.Bulk("firstkey"), fsm.Int(1),
+					fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)))))
 			continue
 		}
 		if k.Keyword != "" {
 			out = append(out, keySpec(k.Access,
-				searchStep("keyword", fsm.Bulk("keyword"), fsm.Bulk(k.Keyword), fsm.Bulk("startfrom"), fsm.Int(int64(k.Keys.First))),
-				searchStep("range", fsm.Bulk("lastkey"), fsm.Int(int64(k.Keys.Last)), fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)), fsm.Bulk("limit"), fsm.Int(int64(k.Part)))))
+				searchStep("keyword",
+					fsm.Bulk("keyword"), fsm.Bulk(k.Keyword),
+					fsm.Bulk("startfrom"), fsm.Int(int64(k.Keys.First))),
+				searchStep("range",
+					fsm.Bulk("lastkey"), fsm.Int(int64(k.Keys.Last)),
+					fsm.Bulk("keystep"), fsm.Int(int64(k.Keys.Step)),
+					fsm.Bulk("limit"), fsm.Int(int64(k.Part)))))
 			continue
 		}
-		last := k.Keys.Last // counts from the first key, or from the end if negative
+		last := k.Keys.Last // Redis counts from the first key, or from the end if negative
 		if last >= 0 {
 			last -= k.Keys.First
 		}
@@ -131,7 +187,10 @@ func keySpec(access fsm.Access, begin, find fsm.Reply) fsm.Reply {
 	if access.Notes != "" {
 		spec = append(spec, fsm.Bulk("notes"), fsm.Bulk(access.Notes))
 	}
-	return fsm.Map(append(spec, fsm.Bulk("flags"), accessSet(access), fsm.Bulk("begin_search"), begin, fsm.Bulk("find_keys"), find))
+	return fsm.Map(append(spec,
+		fsm.Bulk("flags"), accessSet(access),
+		fsm.Bulk("begin_search"), begin,
+		fsm.Bulk("find_keys"), find))
 }
 
 func searchStep(typ string, details ...fsm.Reply) fsm.Reply {
@@ -159,7 +218,7 @@ func commandDocs(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Map(out)
 }
 
-// docs is the entry of COMMAND DOCS.
+// docs returns the command's entry of COMMAND DOCS.
 func (s *spec) docs() fsm.Reply {
 	d := []fsm.Reply{
 		fsm.Bulk("summary"), fsm.Bulk(s.cmd.Doc),
@@ -207,7 +266,7 @@ func commandList(c *conn, args [][]byte) fsm.Reply {
 		case "aclcat":
 			keep = func(s *spec) bool { return s.in(strings.ToLower(value)) }
 		case "pattern":
-			keep = func(s *spec) bool { return glob(value, s.name) }
+			keep = func(s *spec) bool { return matchName(value, s.name) }
 		default:
 			return fsm.Error(msgSyntax)
 		}
@@ -215,9 +274,9 @@ func commandList(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Strings(names(c.srv.allSpecs(), keep)...)
 }
 
-// glob matches names, without regard to case. They hold no slash, the one byte
-// that path.Match treats in another way than Redis.
-func glob(pattern, name string) bool {
+// matchName reports whether a name matches a pattern, ignoring case. path.Match
+// differs from Redis' matching only for slashes, and the names contain none.
+func matchName(pattern, name string) bool {
 	ok, err := path.Match(strings.ToLower(pattern), strings.ToLower(name))
 	return ok && err == nil
 }
@@ -246,7 +305,8 @@ func commandGetkeysandflags(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Array(out)
 }
 
-// keysIn finds the keys of a whole command, or says why not.
+// keysIn returns the positions of the keys of a complete command, or the error
+// reply.
 func (s *Server) keysIn(args [][]byte) (found *spec, keys []int, refusal string) {
 	found = s.findSpec(string(args[0]))
 	if found != nil && len(found.subs) > 0 && len(args) > 1 {

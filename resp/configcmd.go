@@ -16,17 +16,49 @@ import (
 
 var configRows = []row{
 	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
-		{cmd: fsm.Command{Name: "get", Arity: -3, Since: "2.0.0", Complexity: "O(N) where N is the number of patterns", Syntax: "parameter [parameter ...]", Doc: "Settings whose names match patterns"}, words: "admin noscript loading stale", run: configGet},
-		{cmd: fsm.Command{Name: "set", Arity: -4, Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Syntax: "parameter value [parameter value ...]", Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; other parameters of Redis are kept without effect or refused: see docs/config.md"}, words: "admin noscript loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: configSet},
-		{cmd: fsm.Command{Name: "resetstat", Arity: 2, Since: "2.0.0", Complexity: "O(1)", Doc: "Make the statistics of INFO count from zero"}, words: "admin noscript loading stale", run: configResetstat},
-		{cmd: fsm.Command{Name: "rewrite", Arity: 2, Since: "2.8.0", Complexity: "O(1)", Doc: "Refused: there is no configuration file"}, words: "admin noscript loading stale", run: configRewrite},
+		{
+			cmd: fsm.Command{
+				Name: "get", Arity: -3, Since: "2.0.0",
+				Complexity: "O(N) where N is the number of patterns",
+				Syntax:     "parameter [parameter ...]",
+				Doc:        "Return the settings whose names match patterns",
+			},
+			run: configGet, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "set", Arity: -4, Since: "2.0.0",
+				Complexity: "O(N) where N is the number of settings",
+				Syntax:     "parameter value [parameter value ...]",
+				Doc:        "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; other parameters of Redis are kept without effect or refused: see docs/config.md",
+			},
+			run: configSet, words: "admin noscript loading stale",
+			tips: "request_policy:all_nodes response_policy:all_succeeded",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "resetstat", Arity: 2, Since: "2.0.0",
+				Complexity: "O(1)",
+				Doc:        "Reset the statistics of INFO to zero",
+			},
+			run: configResetstat, words: "admin noscript loading stale",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "rewrite", Arity: 2, Since: "2.8.0",
+				Complexity: "O(1)",
+				Doc:        "Refused: there is no configuration file",
+			},
+			run: configRewrite, words: "admin noscript loading stale",
+		},
 		helpRow("5.0.0"),
 	}},
 }
 
-// settings are what CONFIG GET prints: all parameters of Redis 7.0.15, with the value
-// by which this server behaves, if it has one. Those that the cluster keeps are as
-// they are at first: see replicated.
+// settings returns what CONFIG GET prints: all parameters of Redis 7.0.15, with
+// the value that this server effectively uses if it has one, and the limits
+// that flags of the program set. For settings that are part of the replicated
+// state it returns the initial values: replicated returns the current ones.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port)
@@ -38,27 +70,30 @@ func (s *Server) settings() map[string]string {
 		all[name] = p.start
 	}
 	maps.Copy(all, map[string]string{
-		"acl-pubsub-default":         channelDefaults[s.openChannels.Load()],
-		"appendfsync":                "always",
-		"appendonly":                 "yes",
-		"bind":                       bind,
-		"client-output-buffer-limit": fmt.Sprintf("normal 0 0 0 slave 0 0 0 pubsub %d %d %d", l.PushHard, l.PushSoft, int(l.PushSoftTime.Seconds())),
-		"client-query-buffer-limit":  strconv.Itoa(l.MaxCommand),
-		"cluster-enabled":            yesNo(s.cfg.Mode == Clustered),
-		"databases":                  strconv.Itoa(fsm.Databases),
-		"dir":                        s.cfg.DataDir,
-		"maxclients":                 strconv.Itoa(l.MaxClients),
-		"notify-keyspace-events":     "",
-		"port":                       port,
-		"proto-max-bulk-len":         strconv.Itoa(l.MaxBulk),
-		"protected-mode":             "no",
-		"requirepass":                s.requirePass(),
-		"tracking-table-max-keys":    strconv.Itoa(trackingTableMaxKeys),
-		"tcp-keepalive":              strconv.Itoa(int(guardKeepAlive.Seconds())),
+		"acl-pubsub-default": channelDefaults[s.openChannels.Load()],
+		"appendfsync":        "always",
+		"appendonly":         "yes",
+		"bind":               bind,
+		"client-output-buffer-limit": fmt.Sprintf("normal 0 0 0 slave 0 0 0 pubsub %d %d %d",
+			l.PushHard, l.PushSoft, int(l.PushSoftTime.Seconds())),
+		"client-query-buffer-limit": strconv.Itoa(l.MaxCommand),
+		"cluster-enabled":           yesNo(s.cfg.Mode == Clustered),
+		"databases":                 strconv.Itoa(fsm.Databases),
+		"dir":                       s.cfg.DataDir,
+		"maxclients":                strconv.Itoa(l.MaxClients),
+		"maxmemory-clients":         strconv.FormatInt(s.clientMem.max, 10),
+		"notify-keyspace-events":    "",
+		"port":                      port,
+		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),
+		"protected-mode":            "no",
+		"requirepass":               s.requirePass(),
+		"tracking-table-max-keys":   strconv.Itoa(trackingTableMaxKeys),
+		"tcp-keepalive":             strconv.Itoa(int(guardKeepAlive.Seconds())),
 	})
 	for name, b := range boundedSettings {
 		all[name] = strconv.FormatInt(b.get(s), 10)
 	}
+	maps.Copy(all, s.limitSettings())
 	return all
 }
 
@@ -66,7 +101,7 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 	all := c.srv.settings()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.ContainsFunc(args[2:], func(p []byte) bool { return glob(string(p), name) }) {
+		if slices.ContainsFunc(args[2:], func(p []byte) bool { return matchName(string(p), name) }) {
 			names = append(names, name)
 		}
 	}
@@ -89,30 +124,27 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Map(out)
 }
 
-// replicated reads the settings of the whole cluster that were ever changed:
-// linearizably, or as this node knows them while there is no leader.
+// replicated returns the settings of the whole cluster that were ever changed.
+// It reads them linearizably or, if there is no leader, from this node's state.
 func (c *conn) replicated() (map[string]string, error) {
-	words := [][]byte{[]byte(fsm.GetSettingsCommand)}
-	if c.srv.cluster.FeatureVersion(fsm.FeatureMend) < fsm.FeatureMend {
-		words = [][]byte{[]byte(fsm.GetSettingCommand), []byte(fsm.SettingNotify)}
+	if c.srv.cluster.FeatureVersion(0) < fsm.FeatureMend {
+		// FeatureVersion(0) returns what this node knows. FeatureVersion with a
+		// version would wait for a leader, and the read after it would wait
+		// again. So the read that every feature version knows comes first: if
+		// it fails, there is no leader.
+		kept, err := c.notifySetting(false)
+		if err != nil {
+			return c.notifySetting(true)
+		}
+		if c.srv.cluster.FeatureVersion(fsm.FeatureMend) < fsm.FeatureMend {
+			return kept, nil
+		}
 	}
-	get := func(local bool) ([]byte, error) {
-		c.group.Command(c.srv.table.Find(words[0]), c.db, words)
-		defer c.reset()
-		return c.do(local)
-	}
-	out, err := get(false)
+	out, err := c.setting(false, fsm.GetSettingsCommand)
 	if err != nil {
-		if out, err = get(true); err != nil {
+		if out, err = c.setting(true, fsm.GetSettingsCommand); err != nil {
 			return nil, err
 		}
-	}
-	if len(words) > 1 {
-		value, rest, ok := cutBulk(out)
-		if !ok || len(rest) > 0 {
-			return nil, fmt.Errorf("read %s: unexpected answer %q", words[1], out)
-		}
-		return map[string]string{fsm.SettingNotify: value}, nil
 	}
 	head, _, n := replyHead(out)
 	rest, all := out[head:], make(map[string]string)
@@ -127,12 +159,39 @@ func (c *conn) replicated() (map[string]string, error) {
 		all[name] = value
 	}
 	if n != 0 || head == 0 {
-		return nil, fmt.Errorf("read settings: unexpected answer %q", out)
+		return nil, fmt.Errorf("read settings: unexpected reply %q", out)
 	}
 	return all, nil
 }
 
-// cutBulk takes a bulk string from the beginning of replies.
+// setting runs a command that reads settings of the cluster, and returns its
+// encoded reply.
+func (c *conn) setting(local bool, words ...string) ([]byte, error) {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	c.group.Command(c.srv.table.Find(args[0]), c.db, args)
+	defer c.reset()
+	return c.do(local)
+}
+
+// notifySetting reads notify-keyspace-events, the only setting of the cluster
+// below fsm.FeatureMend.
+func (c *conn) notifySetting(local bool) (map[string]string, error) {
+	out, err := c.setting(local, fsm.GetSettingCommand, fsm.SettingNotify)
+	if err != nil {
+		return nil, err
+	}
+	value, rest, ok := cutBulk(out)
+	if !ok || len(rest) > 0 {
+		return nil, fmt.Errorf("read %s: unexpected reply %q", fsm.SettingNotify, out)
+	}
+	return map[string]string{fsm.SettingNotify: value}, nil
+}
+
+// cutBulk splits the first reply, a bulk string, off encoded replies. It
+// returns false if the first reply is not a bulk string.
 func cutBulk(b []byte) (value string, rest []byte, ok bool) {
 	n := replyLen(b)
 	head, payload, _ := replyHead(b)
@@ -142,9 +201,10 @@ func cutBulk(b []byte) (value string, rest []byte, ok bool) {
 	return string(b[head : head+payload-2]), b[n:], true
 }
 
-// replicate changes settings of the whole cluster, given as names and values: all or
-// none. refusal is why the cluster does not take them. Programs from before
-// fsm.FeatureMend know notify-keyspace-events only.
+// replicate changes settings of the whole cluster, all or none. pairs are names
+// and values in turn. refusal is the reason if the state machine rejects them.
+// Programs older than fsm.FeatureMend know notify-keyspace-events only, so a
+// change of that setting alone uses the older command.
 func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	command := fsm.SetSettingsCommand
 	if len(pairs) == 2 && string(pairs[0]) == fsm.SettingNotify {
@@ -162,7 +222,7 @@ func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	return "", nil
 }
 
-// configSet changes all parameters or none.
+// configSet changes all given parameters or none.
 func configSet(c *conn, args [][]byte) fsm.Reply {
 	if len(args)%2 != 0 {
 		return fsm.Error(msgSyntax)
@@ -172,20 +232,26 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	}
 	all := c.srv.settings()
 	changes := make(map[string]string)
-	for i := 2; i < len(args); i += 2 { // first what is wrong with the names, as in Redis
+	for i := 2; i < len(args); i += 2 { // all names are checked before any value, as in Redis
 		name := settingName(args[i])
 		if _, known := all[name]; !known {
 			return fsm.Error("ERR Unknown option or number of arguments for CONFIG SET - '" + string(args[i]) + "'")
 		}
 		if p := parameterNames[name]; p != nil && p.class >= immutable {
-			return failed(string(args[i]), map[parameterClass]string{immutable: "can't set immutable config", protected: "can't set protected config"}[p.class])
+			return failed(string(args[i]), map[parameterClass]string{
+				immutable: "can't set immutable config",
+				protected: "can't set protected config",
+			}[p.class])
+		}
+		if why := limitRefusal(name); why != "" {
+			return failed(string(args[i]), why)
 		}
 		if _, twice := changes[name]; twice {
 			return failed(string(args[i]), "duplicate parameter")
 		}
 		changes[name] = string(args[i+1])
 	}
-	var pairs [][]byte // that the cluster keeps
+	var pairs [][]byte // settings that the cluster keeps
 	for i := 2; i < len(args); i += 2 {
 		name := settingName(args[i])
 		value, wrong := checkSetting(name, changes[name], all[name])
@@ -197,19 +263,19 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	if text := withoutEffect(changes); text != "" {
-		c.srv.log.Info("settings without effect", "client", c.id, "settings", text)
+		c.srv.log.Info("changed settings that have no effect", "client", c.id, "settings", text)
 	}
-	// First what can fail.
+	// Changes that can fail come first.
 	if len(pairs) > 0 {
 		refusal, err := c.replicate(pairs)
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		if refusal != "" { // the only one that the cluster itself checks
+		if refusal != "" { // notify-keyspace-events is the only setting that the state machine checks
 			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
 		}
 	}
-	var incomplete error // of what was executed all the same
+	var incomplete error // the error of a change that was executed nevertheless
 	if pass, ok := changes["requirepass"]; ok {
 		incomplete = c.setRequirePass(pass)
 		if cluster.OutcomeOf(incomplete) != cluster.OutcomeExecuted {
@@ -218,7 +284,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	}
 	for name, b := range boundedSettings {
 		if value, ok := changes[name]; ok {
-			n, _ := b.check(value) // as above
+			n, _ := b.check(value) // the value was checked above
 			b.set(c.srv, n)
 		}
 	}
@@ -231,7 +297,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// settingName is the name under which a parameter is kept.
+// settingName returns the main name of a parameter, given any of its names.
 func settingName(word []byte) string {
 	name := strings.ToLower(string(word))
 	if p := parameterNames[name]; p != nil {
@@ -240,7 +306,8 @@ func settingName(word []byte) string {
 	return name
 }
 
-// withoutEffect lists what is kept and has no effect.
+// withoutEffect returns the names of the changed parameters that are stored but
+// have no effect, separated by spaces.
 func withoutEffect(changes map[string]string) string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
@@ -251,11 +318,12 @@ func withoutEffect(changes map[string]string) string {
 	return strings.Join(names, " ")
 }
 
-// maxTuning bounds a value that the cluster keeps: see fsm.SetSettingsCommand.
+// maxTuning is the maximum length in bytes of a value that the cluster keeps:
+// see fsm.SetSettingsCommand.
 const maxTuning = 512
 
-// checkSetting reads a value of a setting that can be changed, or says why it is
-// refused.
+// checkSetting checks a new value of a setting. It returns the value in
+// canonical form, or the reason why it is rejected.
 func checkSetting(name, value, current string) (canonical, wrong string) {
 	number, isNumber := boundedSettings[name]
 	switch {
@@ -272,14 +340,15 @@ func checkSetting(name, value, current string) (canonical, wrong string) {
 	return parameterNames[name].check(value, current)
 }
 
-// maxACLLog bounds acllog-max-len: an entry may hold a key.
+// maxACLLog bounds acllog-max-len, because an entry may contain a key.
 const maxACLLog = 10000
 
-// channelDefaults are the values of acl-pubsub-default.
+// channelDefaults are the values of acl-pubsub-default, by whether new users
+// may use all channels.
 var channelDefaults = map[bool]string{true: "allchannels", false: "resetchannels"}
 
-// setRequirePass makes pass the only password of the default user, on all nodes;
-// connections that have authenticated stay so.
+// setRequirePass makes pass the only password of the default user, on all
+// nodes. Connections that have authenticated stay authenticated.
 func (c *conn) setRequirePass(pass string) error {
 	err := c.changeUser(acl.DefaultUser, func(u *acl.User) (*acl.User, error) {
 		u = u.Clone()
@@ -294,8 +363,9 @@ func (c *conn) setRequirePass(pass string) error {
 	return err
 }
 
-// requirePass is what this node was told of the default user's password, as long
-// as it is true: of a password that was set elsewhere, only the hash is known.
+// requirePass returns the default user's password if it was set on this node
+// and is still valid, otherwise "". Of a password that was set on another node,
+// this node knows only the hash.
 func (s *Server) requirePass() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

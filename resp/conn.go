@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Limits of a group: a pipeline longer than this is run in pieces.
+// Limits of a group. A longer pipeline is executed as several groups.
 const (
 	maxGroupBytes = 64 << 10
 	maxGroupOps   = 1024
 )
 
 // conn is one client connection. Its fields belong to the goroutine that serves
-// it, save those that say otherwise.
+// it, except for those whose comments say otherwise.
 type conn struct {
 	srv  *Server
 	rc   redcon.Conn
@@ -31,64 +31,82 @@ type conn struct {
 
 	proto int
 	db    int
-	local bool // READONLY: reads may be stale
+	local bool // after READONLY: reads may be stale
 	multi *multi
 	watch []fsm.Watch
-	// weaving: session commands of a transaction are run whose other replies have
-	// not been written yet: see weave.
-	weaving bool
+	// interleaving is true while EXEC runs the session commands of a
+	// transaction whose other replies have not been written yet: see
+	// interleave.
+	interleaving bool
 
 	group  fsm.Group
-	cmds   []*fsm.Command // of the group's operations, for metrics
-	first  [][]byte       // the first of them, for the slow log
+	cmds   []*fsm.Command // commands of the group, for metrics
+	first  [][]byte       // arguments of the group's first command, for the slow log
 	replay replyMode
-	done   bool // no further command is read: the connection ends after its replies
-	// subscribedTo is what the connection has subscribed to, by kind.
-	subscribedTo [3]map[string]struct{}
+	done   bool // the connection reads no further command and ends after its replies
+	// subscribedTo contains the connection's subscriptions by kind.
+	subscribedTo [3]map[string]membership
+	matching     matchAccount // matching steps of its patterns
 	tracking     trackMode
-	reads        []string // keys that the group reads, while they are to be remembered
+	reads        []string // keys that the group reads and that tracking will remember
+	apart        apart
 	out          *outbox
-	// heard says where in the log the group is whose replies are to be written next,
-	// with the messages that it caused between them: see writeGroup.
-	heard   cause
-	early   early
-	sent    int // bytes of replies of this pipeline
-	strikes int // failed AUTHs: see auth
+	// heard is the position in the log of the group whose replies are written
+	// next. The messages that the group caused are sent between these replies:
+	// see writeGroup.
+	heard  cause
+	early  early
+	sent   int // bytes of replies of this pipeline
+	unsent int // the part of sent that redcon has buffered
+	front  fsm.Front
+	// mem is the connection's share of the memory for clients. reserved is its
+	// part for the large reply that is being sent, queuedMem the part for
+	// commands that are queued after MULTI.
+	mem            *held
+	reserved       int64
+	queuedMem      share
+	wrongPasswords int // failed AUTHs: see auth
 
 	created time.Time
 	killed  atomic.Bool // CLIENT KILL has closed the socket
 	blocked atomic.Pointer[blocked]
-	waiter  fsm.Pos // names the blocking command that waits
-	// What other connections may see of this one (CLIENT LIST). info.authed is
-	// changed by this connection only, which therefore reads it without mu, as it
-	// does with info.user.
+	waiter  fsm.Pos // identifies the blocking command that waits
+	// Other connections read the following fields, for example for CLIENT LIST.
+	// mu guards info. Only this connection changes info.authed and info.user,
+	// so it reads them without mu.
 	mu    sync.Mutex
 	info  clientInfo
 	born  fsm.Pos                // of its user: see account
-	last  atomic.Int64           // unix nanoseconds of the last command
+	last  atomic.Int64           // Unix nanoseconds of the last command
 	doing atomic.Pointer[string] // name of the last command
 
-	// limits is what the connection's user may do, nil if that is everything.
+	// limits contains the rules of the connection's user. It is nil for a user
+	// with all permissions.
 	limits   atomic.Pointer[acl.User]
-	deleting atomic.Bool // it runs ACL DELUSER: see orphaned
+	deleting atomic.Bool // the connection is running ACL DELUSER: see orphaned
 }
 
 func newConn(s *Server, rc redcon.Conn) *conn {
 	now := time.Now()
-	c := &conn{srv: s, rc: rc, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()}, id: s.nextID.Add(1), proto: 2, created: now}
+	c := &conn{
+		srv: s, rc: rc, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()},
+		id: s.cluster.ClientID(), proto: 2, created: now,
+	}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
+	c.mem = s.clientMem.holder(c.evict)
 	c.early.send = c.sendEarly
 	def := s.users.Load().def
 	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
 	if g, ok := c.net.(*Guard); ok {
+		g.mem = c.mem
 		g.SetAuthenticated(c.info.authed)
 	}
 	c.group.Reset(2, c.id)
 	return c
 }
 
-// serve runs a pipeline. What follows QUIT in it is dropped, as Redis does.
+// serve runs a pipeline. Commands behind QUIT are dropped, as in Redis.
 func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.last.Store(time.Now().UnixNano())
 	c.out.begin()
@@ -106,21 +124,22 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.srv.metrics.bytesOut.Add(uint64(c.sent))
 	c.sent = 0
 	c.group.Release(2 * maxGroupBytes)
-	c.group.Reset(c.proto, c.id) // a released group has lost its head too
+	c.group.Reset(c.proto, c.id) // a released group has lost its header too
 	if c.ended() {
 		c.hangUp()
 		return
 	}
-	// redcon would flush as soon as handle has returned, but then Stop might come
-	// in between, and what the connection has not asked for. redcon keeps the error
-	// and ends the connection by it.
+	// redcon would flush only after handle has returned. Before that, Stop
+	// could end the connection, or another goroutine could send a message ahead
+	// of the replies. redcon keeps the error and ends the connection with it.
 	_ = c.out.end()
 }
 
 // ended reports whether the connection runs no further command.
 func (c *conn) ended() bool { return c.done || c.killed.Load() }
 
-// command takes one command, and ends what was said for it alone.
+// command runs one command. Then it ends the effects of CLIENT REPLY SKIP and
+// CLIENT CACHING, which apply to one command.
 func (c *conn) command(args [][]byte) {
 	if len(args) == 0 {
 		return
@@ -142,7 +161,7 @@ func (c *conn) command(args [][]byte) {
 	}
 }
 
-// take takes one command: data commands join the group, the rest are done
+// take runs one command. A data command joins the group. Any other command runs
 // at once, after the group.
 func (c *conn) take(args [][]byte) {
 	cmd := c.srv.table.Find(args[0])
@@ -151,7 +170,7 @@ func (c *conn) take(args [][]byte) {
 		return
 	}
 	stats := c.srv.metrics.byCommand[cmd.ID()]
-	switch { // in the order of Redis: what is no command at all is not a matter of passwords
+	switch { // Redis' order: an invalid command is reported even without authentication
 	case !cmd.ArityOK(len(args)):
 		c.refuse(stats, fsm.WrongArity(cmd.Name))
 	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
@@ -172,13 +191,14 @@ func (c *conn) take(args [][]byte) {
 		c.block(cmd, args)
 	default:
 		c.show(cmd, c.db, args)
-		if c.group.Ops() > 0 && (c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes) {
+		row, logged := c.forLog(cmd, args)
+		if c.group.Ops() > 0 &&
+			(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.keptApart(row, logged)) {
 			c.flush()
 		}
 		if c.group.Ops() == 0 {
 			c.first = args
 		}
-		row, logged := c.forLog(cmd, args)
 		c.group.Command(row, c.db, logged)
 		c.cmds = append(c.cmds, cmd)
 		if c.tracking.reads() {
@@ -187,7 +207,9 @@ func (c *conn) take(args [][]byte) {
 	}
 }
 
-// knownSub checks the subcommand of a container such as OBJECT.
+// knownSub checks the subcommand of a container command such as OBJECT. If it
+// is unknown or has a wrong number of arguments, knownSub refuses it and
+// returns false.
 func (c *conn) knownSub(cmd *fsm.Command, args [][]byte, stats *series) bool {
 	sub := cmd.FindSub(args[1])
 	switch {
@@ -201,7 +223,7 @@ func (c *conn) knownSub(cmd *fsm.Command, args [][]byte, stats *series) bool {
 	return false
 }
 
-// session runs a command that concerns the connection.
+// session runs a command about the connection or the node.
 func (c *conn) session(args [][]byte) {
 	r := c.srv.findRow(args[0])
 	if r == nil {
@@ -239,8 +261,9 @@ func (c *conn) session(args [][]byte) {
 	}
 }
 
-// tooNew refuses a command that the feature version of the cluster does not include.
-// It must not get into the log, at which members with an older program would stop.
+// tooNew refuses a command that the cluster's feature version does not include,
+// and reports whether it did. Such a command must not be logged: members with
+// an older program would stop at its entry.
 func (c *conn) tooNew(cmd *fsm.Command, args [][]byte, stats *series) bool {
 	need := cmd.Needs(args)
 	if need == 0 {
@@ -253,7 +276,8 @@ func (c *conn) tooNew(cmd *fsm.Command, args [][]byte, stats *series) bool {
 	return present < need
 }
 
-// refusedElsewhere refuses a command that another node has to run.
+// refusedElsewhere refuses a command that another node has to run, and reports
+// whether it did.
 func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) bool {
 	text := c.elsewhere(cmd, args)
 	if text != "" {
@@ -265,19 +289,28 @@ func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) 
 // answer runs a session command and writes its reply.
 func (c *conn) answer(r *row, args [][]byte) {
 	c.exec.begin()
-	reply := c.run(r, args).Append(nil, c.proto)
+	proto := c.proto
+	reply := c.run(r, args)
+	if r.cmd.Name != "exec" { // the reply to HELLO uses the new version; in a transaction, the next reply does
+		proto = c.proto
+	}
 	c.heard = cause{} // the command has one reply: see writeGroup
 	c.show(&r.cmd, c.db, args)
-	if c.info.monitor { // its own line comes next
+	if c.info.monitor { // the line about this MONITOR command comes right after its reply
 		defer c.out.drain()
 	}
-	if r.loud {
-		c.sent += len(reply)
-		c.rc.WriteRaw(reply)
+	switch {
+	case r.loud:
+		c.put(reply.Append(nil, proto))
 		return
+	case reply.Exceeds(pieceBytes):
+		c.room(reply.Held())
+		c.stream(&reply, proto)
+		c.room(0)
+	default:
+		c.write(reply.Append(nil, proto))
 	}
-	c.write(reply)
-	if r.cmd.Name == "exec" { // what the transaction caused comes behind it
+	if r.cmd.Name == "exec" { // messages that the transaction caused follow its reply
 		c.out.drain()
 	}
 }
@@ -294,9 +327,10 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	return reply
 }
 
-// refuse answers a command that is not run. That spoils a transaction being
-// queued, and if it is EXEC the transaction is over: none ends halfway. stats are
-// those of the command, nil if it is not known.
+// refuse answers a command that is not run with an error. A transaction that is
+// being queued becomes invalid; if the command is EXEC, the transaction ends,
+// so that it is never executed in part. stats belongs to the command and is nil
+// if the command is unknown.
 func (c *conn) refuse(stats *series, text string) {
 	if stats != nil && stats.name == "exec" {
 		c.setMulti(nil)
@@ -318,22 +352,27 @@ func (c *conn) flush() {
 	if c.group.Ops() == 0 {
 		return
 	}
-	if c.ended() { // killed meanwhile: nobody would hear of it
+	if c.ended() { // killed in the meantime: the client would get no replies
 		c.reset()
 		return
 	}
 	c.doing.Store(&c.srv.metrics.byCommand[c.cmds[len(c.cmds)-1].ID()].name)
 	c.exec.begin()
+	if !c.group.Write {
+		c.runReads()
+		return
+	}
 	start := time.Now()
 	tracked := c.track()
-	// What is read while keys are watched is what a transaction will be made from.
-	out, err := c.do(c.local && len(c.watch) == 0)
+	out, err := c.do(false)
+	c.keepApart(len(out))
 	out = c.tracked(tracked, out, err)
 	c.answerGroup(out, err, time.Since(start))
 }
 
-// answerGroup writes the replies of the group, which took d, or the error in
-// place of each of them, and empties it.
+// answerGroup writes the replies of the group and empties it. If err is not
+// nil, it writes the error for each command instead. d is how long the group
+// took.
 func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 	if err != nil {
 		text := errorText(err)
@@ -359,36 +398,35 @@ func (c *conn) reset() {
 	c.cmds, c.first, c.reads = c.cmds[:0], nil, c.reads[:0]
 }
 
-// do runs the group, once clients are not paused.
+// do runs the group, after any CLIENT PAUSE has ended.
 func (c *conn) do(local bool) ([]byte, error) {
 	c.waitPause(c.group.Write)
 	if !c.group.Write || !c.hears() {
 		return c.exec.Do(&c.group, local, c.early.now())
 	}
-	out, err := c.exec.Do(&c.group, local, nil) // never early: see own.go
+	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
 	if err == nil {
 		c.hear()
 	}
 	return out, err
 }
 
-// reply writes one reply, after those of the group that came before it.
+// reply writes one reply, after the replies of the group before it.
 func (c *conn) reply(r fsm.Reply) {
 	c.flush()
 	c.write(r.Append(nil, c.proto))
 }
 
-// write hands encoded replies to redcon's writer, which sends them when the
-// pipeline has been served.
+// write writes encoded replies, unless CLIENT REPLY has turned replies off.
+// They are sent at the end of the pipeline at the latest: see put.
 func (c *conn) write(b []byte) {
 	if c.silent() {
 		return
 	}
-	c.sent += len(b)
-	c.rc.WriteRaw(b)
+	c.put(b)
 }
 
-// setProto changes the RESP version for what follows.
+// setProto changes the RESP version for the following commands.
 func (c *conn) setProto(proto int) {
 	c.proto = proto
 	c.group.Reset(proto, c.id)
@@ -402,7 +440,7 @@ func (c *conn) setDB(db int) {
 	c.edit(func(i *clientInfo) { i.db = db })
 }
 
-// setLocal says whether reads may be stale.
+// setLocal sets whether reads may be stale.
 func (c *conn) setLocal(local bool) {
 	c.local = local
 	c.edit(func(i *clientInfo) { i.local = local })
@@ -411,22 +449,23 @@ func (c *conn) setLocal(local bool) {
 	}
 }
 
-// setMulti starts or ends a transaction being queued.
+// setMulti starts or ends the queuing of a transaction.
 func (c *conn) setMulti(m *multi) {
 	c.multi = m
+	c.queuedMem.set(c.mem, m.memory())
 	c.edit(func(i *clientInfo) { i.multi = m.len() })
 }
 
-// hangUp closes the connection once what has been written is sent.
+// hangUp closes the connection after the written replies have been sent.
 func (c *conn) hangUp() {
 	c.done = true
 	if err := c.out.hangUp(); err != nil {
-		c.srv.log.Debug("close connection", "client", c.id, "error", err)
+		c.srv.log.Debug("cannot close connection", "client", c.id, "error", err)
 	}
 }
 
-// recover keeps a mistake in serving one connection from ending the process:
-// the connection is closed, the state machine is not involved.
+// recover closes the connection after a panic, so that a bug in serving one
+// connection does not end the process. The state machine is not affected.
 func (c *conn) recover() {
 	if r := recover(); r != nil {
 		c.srv.metrics.Panics.Inc()

@@ -6,22 +6,103 @@ import (
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
 var connectionRows = []row{
-	{cmd: fsm.Command{Name: "ping", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[message]", Doc: "Ping the server"}, words: "fast", acl: "connection", tips: "request_policy:all_shards response_policy:all_succeeded", run: ping, subscribed: true},
-	{cmd: fsm.Command{Name: "echo", Arity: 2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "message", Doc: "Answer the message"}, words: "loading stale fast", acl: "connection", run: echo},
-	{cmd: fsm.Command{Name: "auth", Arity: -2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "[username] password", Doc: "Authenticate the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: auth},
-	{cmd: fsm.Command{Name: "hello", Arity: -1, Group: "connection", Since: "6.0.0", Complexity: "O(1)", Syntax: "[protover [AUTH username password] [SETNAME clientname]]", Doc: "Choose the protocol, authenticate and name the connection in one go"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: hello},
-	{cmd: fsm.Command{Name: "select", Arity: 2, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Syntax: "index", Doc: "Choose the database of the connection"}, words: "loading stale fast", acl: "connection", run: selectDB},
-	{cmd: fsm.Command{Name: "quit", Arity: -1, Group: "connection", Since: "1.0.0", Complexity: "O(1)", Doc: "End the connection"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: quit, subscribed: true, inMulti: true},
-	{cmd: fsm.Command{Name: "reset", Arity: 1, Group: "connection", Since: "6.2.0", Complexity: "O(1)", Doc: "Bring the connection back to where a new one starts"}, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", run: reset, subscribed: true, inMulti: true},
-	{cmd: fsm.Command{Name: "readonly", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Let reads on this connection be answered by this node, however old its state is"}, words: "loading stale fast", acl: "connection", run: readonly},
-	{cmd: fsm.Command{Name: "readwrite", Arity: 1, Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Doc: "Take READONLY back: reads are linearizable again"}, words: "loading stale fast", acl: "connection", run: readwrite},
+	{
+		cmd: fsm.Command{
+			Name: "ping", Arity: -1,
+			Group: "connection", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[message]",
+			Doc:        "Ping the server",
+		},
+		run: ping, words: "fast", acl: "connection", tips: "request_policy:all_shards response_policy:all_succeeded",
+		subscribed: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "echo", Arity: 2,
+			Group: "connection", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "message",
+			Doc:        "Return the message",
+		},
+		run: echo, words: "loading stale fast", acl: "connection",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "auth", Arity: -2,
+			Group: "connection", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[username] password",
+			Doc:        "Authenticate the connection",
+		},
+		run: auth, words: "noscript loading stale fast no_auth allow_busy", acl: "connection",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "hello", Arity: -1,
+			Group: "connection", Since: "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[protover [AUTH username password] [SETNAME clientname]]",
+			Doc:        "Choose the protocol, and optionally authenticate and name the connection",
+		},
+		run: hello, words: "noscript loading stale fast no_auth allow_busy", acl: "connection",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "select", Arity: 2,
+			Group: "connection", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "index",
+			Doc:        "Choose the database of the connection",
+		},
+		run: selectDB, words: "loading stale fast", acl: "connection",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "quit", Arity: -1,
+			Group: "connection", Since: "1.0.0",
+			Complexity: "O(1)",
+			Doc:        "Close the connection",
+		},
+		run: quit, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", subscribed: true,
+		inMulti: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "reset", Arity: 1,
+			Group: "connection", Since: "6.2.0",
+			Complexity: "O(1)",
+			Doc:        "Reset the connection to the state of a new one",
+		},
+		run: reset, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", subscribed: true,
+		inMulti: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "readonly", Arity: 1,
+			Group: "cluster", Since: "3.0.0",
+			Complexity: "O(1)",
+			Doc:        "Let this node answer the reads of this connection from its own state, however old that is",
+		},
+		run: readonly, words: "loading stale fast", acl: "connection",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "readwrite", Arity: 1,
+			Group: "cluster", Since: "3.0.0",
+			Complexity: "O(1)",
+			Doc:        "Undo READONLY: reads are linearizable again",
+		},
+		run: readwrite, words: "loading stale fast", acl: "connection",
+	},
 }
 
 func ping(c *conn, args [][]byte) fsm.Reply {
-	if c.restricted() && len(args) <= 2 { // looks like a message
+	if c.restricted() && len(args) <= 2 { // cannot be distinguished from a message
 		text := ""
 		if len(args) == 2 {
 			text = string(args[1])
@@ -39,17 +120,17 @@ func ping(c *conn, args [][]byte) fsm.Reply {
 
 func echo(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(string(args[1])) }
 
-// A connection that guesses passwords is made to wait before its second wrong
-// guess is answered, twice as long at each further one, and is closed after the
-// tenth.
+// After a wrong password, a connection waits before its next wrong password is
+// answered, twice as long each time, up to maxPenalty. After maxWrongPasswords,
+// it is closed.
 const (
-	maxStrikes   = 10
-	firstPenalty = 100 * time.Millisecond
-	maxPenalty   = 2 * time.Second
+	maxWrongPasswords = 10
+	firstPenalty      = 100 * time.Millisecond
+	maxPenalty        = 2 * time.Second
 )
 
-// login makes the connection one of a user, or returns the error to answer. word
-// is the command that asks, as the client wrote it.
+// login authenticates the connection as a user, or returns the error reply.
+// word is the name of the command, as the client wrote it.
 func (c *conn) login(word []byte, name, password string) (refusal string) {
 	s, addr := c.srv, c.net.RemoteAddr()
 	wait, ok := s.logins.reserve(addr, name, time.Now())
@@ -66,7 +147,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 	}
 	a := c.srv.users.Load().find(name)
 	if a == nil || !a.Authenticate(password) {
-		// The user, or the password, may be newer than this node knows.
+		// The user or its password may be newer than this node's state.
 		known := a != nil
 		err := c.refreshUsers()
 		a = c.srv.users.Load().find(name)
@@ -78,30 +159,30 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 				outcome = loginUnchecked
 				return errorText(err)
 			}
-			c.strike()
+			c.wrongPassword()
 			if err != nil {
 				return errorText(err)
 			}
 			return msgWrongPass
 		}
 	}
-	c.strikes = 0
+	c.wrongPasswords = 0
 	outcome = loginSucceeded
 	c.become(a, true)
 	return ""
 }
 
-// strike notes a wrong guess.
-func (c *conn) strike() {
+// wrongPassword counts a wrong password and delays the reply.
+func (c *conn) wrongPassword() {
 	s := c.srv
 	s.metrics.AuthFailures.Inc()
 	s.metrics.authFails.Add(1)
 	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.rc.RemoteAddr())
-	if c.strikes++; c.strikes >= maxStrikes {
+	if c.wrongPasswords++; c.wrongPasswords >= maxWrongPasswords {
 		c.done = true
 	}
-	if n := c.strikes - 1; n > 0 {
-		s.sleep(min(firstPenalty<<min(n-1, maxStrikes), maxPenalty))
+	if n := c.wrongPasswords - 1; n > 0 {
+		s.sleep(min(firstPenalty<<min(n-1, maxWrongPasswords), maxPenalty))
 	}
 }
 
@@ -136,7 +217,7 @@ func auth(c *conn, args [][]byte) fsm.Reply {
 func hello(c *conn, args [][]byte) fsm.Reply {
 	proto := c.proto
 	if len(args) > 1 {
-		n, ok := fsm.ParseInt(args[1])
+		n, ok := number.ParseInt(args[1])
 		if !ok {
 			return fsm.Error("ERR Protocol version is not an integer or out of range")
 		}
@@ -181,17 +262,17 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 		fsm.Bulk("id"), fsm.Int(int64(c.id)),
 		fsm.Bulk("mode"), fsm.Bulk(c.srv.cfg.Mode.String()),
 	}
-	if c.srv.cfg.Mode != Sentinel { // as Redis
+	if c.srv.cfg.Mode != Sentinel { // as Redis does
 		role := "master"
 		if _, _, follows := c.srv.follows(); follows {
-			role = "replica" // HELLO alone says so, as in Redis: others say slave
+			role = "replica" // as in Redis, only HELLO uses this word; other commands say slave
 		}
 		out = append(out, fsm.Bulk("role"), fsm.Bulk(role))
 	}
 	return fsm.Map(append(out, fsm.Bulk("modules"), fsm.Array(nil)))
 }
 
-// databases is how many databases SELECT can choose from.
+// databases returns the number of databases that SELECT accepts.
 func (s *Server) databases() int {
 	if s.cfg.Mode == Clustered {
 		return 1
@@ -222,16 +303,16 @@ func quit(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// reset brings the connection back to where a new one starts, except for what
-// CLIENT SETINFO has set, which Redis keeps too.
+// reset returns the connection to the state of a new one, except for what
+// CLIENT SETINFO has set. Redis keeps that too.
 func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setMulti(nil)
 	c.watch = nil
 	c.leaveAll()
 	c.monitorEnd()
 	c.trackingOff()
-	c.out.drain()             // a message behind the reply would be taken for the next reply
-	if c.replay == replyOff { // after CLIENT REPLY SKIP not even this is answered
+	c.out.drain()             // a client would read a message behind this reply as its next reply
+	if c.replay == replyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
 		c.replay = replyOn
 	}
 	c.setLocal(false)

@@ -10,16 +10,25 @@ import (
 )
 
 var debugRows = []row{
-	{cmd: fsm.Command{Name: "debug", Arity: -2, Group: "server", Since: "1.0.0", Complexity: "Depends on subcommand.", Syntax: "<SLEEP seconds | ERROR text | LOG text | PROTOCOL type | HELP>", Doc: "For tests of clients: hold this connection up, answer an error or a reply of a type, write to the log; the rest of DEBUG is refused"}, words: "admin noscript loading stale", run: debugCommand},
+	{
+		cmd: fsm.Command{
+			Name: "debug", Arity: -2,
+			Group: "server", Since: "1.0.0",
+			Complexity: "Depends on subcommand.",
+			Syntax:     "<SLEEP seconds | ERROR text | LOG text | PROTOCOL type | HELP>",
+			Doc:        "For tests of clients: delay this connection, return an error or a reply of a type, write to the node's log; other subcommands are refused",
+		},
+		run: debugCommand, words: "admin noscript loading stale",
+	},
 }
 
 var debugHelp = []string{
 	"DEBUG <subcommand> [<arg> ...]. Subcommands are:",
-	"SLEEP <seconds>", "    Hold this connection up, a minute at most.",
-	"ERROR <text>", "    Answer an error.",
+	"SLEEP <seconds>", "    Delay this connection, by at most a minute.",
+	"ERROR <text>", "    Return an error.",
 	"LOG <text>", "    Write a line to this node's log.",
-	"PROTOCOL <type>", "    Answer a value of a type: " + strings.ReplaceAll(debugTypes, "|", ", ") + ".",
-	"HELP", "    Print this.",
+	"PROTOCOL <type>", "    Return a value of a type: " + strings.ReplaceAll(debugTypes, "|", ", ") + ".",
+	"HELP", "    Print this help.",
 }
 
 func debugCommand(c *conn, args [][]byte) fsm.Reply {
@@ -34,7 +43,7 @@ func debugCommand(c *conn, args [][]byte) fsm.Reply {
 	case len(args) != 3:
 	case word == "sleep":
 		return debugSleep(c, args[2])
-	case word == "error": // in one line, whatever the text
+	case word == "error": // an error is one line
 		return fsm.Error(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(args[2])))
 	case word == "log":
 		c.srv.log.Warn("DEBUG LOG", "text", string(args[2]), "client", c.id)
@@ -45,12 +54,12 @@ func debugCommand(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try DEBUG HELP.")
 }
 
-// debugSleep holds up this connection only, at most a minute at a time, and not a
-// stopping server.
+// debugSleep delays only this connection, for at most a minute. It returns
+// early if the server stops.
 func debugSleep(c *conn, arg []byte) fsm.Reply {
 	seconds, err := strconv.ParseFloat(string(arg), 64)
 	if err != nil || math.IsNaN(seconds) || seconds < 0 {
-		seconds = 0 // what Redis makes of it
+		seconds = 0 // Redis also treats an invalid number as 0
 	}
 	c.srv.sleep(time.Duration(min(seconds, 60) * float64(time.Second)))
 	return fsm.OK
@@ -59,10 +68,11 @@ func debugSleep(c *conn, arg []byte) fsm.Reply {
 // debugTypes are the types of DEBUG PROTOCOL.
 const debugTypes = "string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false"
 
-// debugProtocol answers the value of a type that Redis answers.
+// debugProtocol returns the same value of the given type as Redis.
 func debugProtocol(c *conn, typ string) fsm.Reply {
 	numbers := []fsm.Reply{fsm.Int(0), fsm.Int(1), fsm.Int(2)}
-	const popularity, usage = "|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n", ">2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n"
+	const popularity = "|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n"
+	const usage = ">2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n"
 	switch typ {
 	case "string":
 		return fsm.Bulk("Hello World")
@@ -79,7 +89,9 @@ func debugProtocol(c *conn, typ string) fsm.Reply {
 	case "set":
 		return fsm.Set(numbers)
 	case "map":
-		return fsm.Map([]fsm.Reply{fsm.Int(0), fsm.Boolean(false), fsm.Int(1), fsm.Boolean(true), fsm.Int(2), fsm.Boolean(false)})
+		return fsm.Map([]fsm.Reply{
+			fsm.Int(0), fsm.Boolean(false), fsm.Int(1), fsm.Boolean(true), fsm.Int(2), fsm.Boolean(false),
+		})
 	case "attrib":
 		real := fsm.Bulk("Some real reply following the attribute")
 		if c.proto == 2 {

@@ -1,13 +1,14 @@
-// Package resp hears clients: it speaks RESP2 and RESP3 on the client port,
-// keeps what belongs to a connection (protocol, database, name, transaction
-// being queued) and answers. What a command means is in package fsm, who may run
-// it and how fresh is the Executor's concern.
+// Package resp implements the client port. It speaks RESP2 and RESP3, keeps the
+// state of each connection (protocol, database, name, queued transaction) and
+// sends the replies. Package fsm defines what data commands do. An Executor
+// decides where they are executed and how current their results are.
 //
-// A connection's current pipeline becomes a group: all data commands up to a
-// limit travel and run together. Commands about the connection and the node
-// itself (the rows that sessionFamilies lists) run here, in their place in the
-// order.
+// The data commands of a client's pipeline become a group, up to a limit. The
+// commands of a group are forwarded and executed together. The connection
+// itself runs the commands about the connection and the node (the rows that
+// sessionFamilies lists), in the order of the pipeline.
 //
-// The path of a byte: socket, Guard (limits, whole commands only), redcon
-// (parsing), conn.serve (grouping), Executor, redcon's writer, socket.
+// A byte of a command passes these parts: socket, Guard (checks limits, passes
+// only complete commands), redcon (parses), conn.serve (groups), Executor. The
+// reply passes redcon's writer and the socket.
 package resp

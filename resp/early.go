@@ -4,25 +4,30 @@ import (
 	"syscall"
 )
 
-// early lets whoever answers the clients of a log entry, one after the other, send
-// the replies of a connection's group in place of its goroutine, which waits for
-// them (see Executor.Do). Its fields belong to that goroutine but while it is in
-// Do: then to sendEarly.
+// early lets the goroutine that delivers the results of a log entry write the
+// replies of a group to the client's socket. The connection's goroutine waits
+// for the replies at that time (see Executor.Do). The replies of many clients
+// are written one after the other before any of these goroutines is woken:
+// docs/architecture.md, "Sending replies", has the reason.
+//
+// The fields belong to the connection's goroutine. While that goroutine is in
+// Do, they belong to sendEarly.
 type early struct {
-	send func(replies []byte) // sendEarly
-	may  bool                 // of the group that is being run
-	sent int                  // bytes that the socket took
+	send func(replies []byte) // sendEarly, bound to the connection
+	may  bool                 // the replies of the current group may be sent early
+	sent int                  // bytes that the socket has accepted
 }
 
-// flushLast is flush for what ends a pipeline. If that is a group that writes, and
-// all that the pipeline is answered, its replies may be sent early.
+// flushLast flushes the group at the end of a pipeline. If the group writes,
+// and the pipeline has no other replies, its replies may be sent early.
 func (c *conn) flushLast() {
 	c.early.may = c.sent == 0 && c.group.Write && !c.silent()
 	c.flush()
 	c.early.may = false
 }
 
-// now returns what Do is called with.
+// now returns the function to pass to Do, or nil if replies must not be sent
+// early.
 func (e *early) now() func(replies []byte) {
 	if e.may {
 		return e.send
@@ -30,18 +35,18 @@ func (e *early) now() func(replies []byte) {
 	return nil
 }
 
-// rest returns what is still to be sent of the replies.
+// rest returns the part of the replies that sendEarly has not sent.
 func (e *early) rest(replies []byte) []byte {
 	n := e.sent
 	e.sent = 0
 	return replies[n:]
 }
 
-// sendEarly sends as much as the socket takes at once; the rest, and the outbox,
-// are left to the connection's goroutine.
+// sendEarly sends as many bytes as the socket accepts without waiting. The
+// connection's goroutine sends the rest and then the messages of the outbox.
 func (c *conn) sendEarly(replies []byte) {
 	g, ok := c.net.(*Guard)
-	if !ok || !c.out.writing.TryLock() { // a message is still being sent
+	if !ok || !c.out.writing.TryLock() { // a message is being sent
 		return
 	}
 	defer c.out.writing.Unlock()
@@ -49,8 +54,8 @@ func (c *conn) sendEarly(replies []byte) {
 	c.sent += c.early.sent
 }
 
-// tryWrite sends what the socket takes without waiting, and returns how much that
-// was. Any error shows again in the next Write.
+// tryWrite sends what the socket accepts without waiting, and returns the
+// number of bytes. It ignores errors, because the next Write returns them.
 func (g *Guard) tryWrite(p []byte) (sent int) {
 	if !g.writeMu.TryLock() {
 		return 0
@@ -67,7 +72,7 @@ func (g *Guard) tryWrite(p []byte) (sent int) {
 		}
 	}
 	err := g.raw.Write(func(fd uintptr) bool {
-		sent, _ = syscall.Write(int(fd), p) // an error is met again by who sends the rest
+		sent, _ = syscall.Write(int(fd), p) // the Write of the rest returns the error again
 		return true
 	})
 	if err != nil {

@@ -7,20 +7,20 @@ import (
 	"testing"
 )
 
-// A reply is with the client while the goroutine of its connection still waits for
-// it, and it comes once.
+// The client receives a reply while the connection's goroutine still waits for
+// it, and receives it only once.
 func TestEarly(t *testing.T) {
 	f := newFake(t)
-	held, release := make(chan struct{}), make(chan struct{})
+	waiting, release := make(chan struct{}), make(chan struct{})
 	f.answered = func() {
-		held <- struct{}{}
+		waiting <- struct{}{}
 		<-release
 	}
 	s := serve(t, f)
 	c := dial(t, s)
 	for i := range 3 {
 		c.send("INCR n", "GET n")
-		<-held
+		<-waiting
 		c.want(fmt.Sprintf(":%d", i+1), fmt.Sprintf("$1\n%d", i+1))
 		release <- struct{}{}
 	}
@@ -30,23 +30,24 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// What the socket does not take at once follows, and nothing else comes between.
+// The bytes that the socket does not accept at once follow later, with nothing
+// in between.
 func TestEarly_FullSocket(t *testing.T) {
 	f := newFake(t)
-	held, release := make(chan struct{}), make(chan struct{})
+	waiting, release := make(chan struct{}), make(chan struct{})
 	f.answered = func() {
-		held <- struct{}{}
+		waiting <- struct{}{}
 		<-release
 	}
 	c := dial(t, serve(t, f))
 	value := strings.Repeat("0123456789abcdef", 24<<10)
 	c.send("SET k " + value)
-	<-held
+	<-waiting
 	c.want("+OK")
 	release <- struct{}{}
-	const times = 40 // 15 MiB: more than two sockets hold
+	const times = 40 // 15 MiB, more than the buffers of two sockets
 	c.send(strings.Split(strings.Repeat("GETEX k PERSIST,", times)[:16*times-1], ",")...)
-	<-held
+	<-waiting
 	first := make([]byte, 8)
 	if _, err := io.ReadFull(c.r, first); err != nil {
 		t.Fatal(err)
@@ -70,8 +71,8 @@ func TestEarly_FullSocket(t *testing.T) {
 	c.expect("GET n", "$-1")
 }
 
-// Only what ends a pipeline, and is all that is answered, may go early: else it
-// would overtake what stands before it.
+// A reply may be sent early only if it ends a pipeline and is its only reply.
+// Otherwise it would overtake the replies before it.
 func TestEarly_Order(t *testing.T) {
 	f := newFake(t)
 	early := make(chan struct{}, 10)
@@ -95,7 +96,7 @@ func TestEarly_Order(t *testing.T) {
 	} {
 		c.send(p.lines...)
 		c.want(p.want...)
-		c.send("CLIENT REPLY ON") // its answer says that all before it is over
+		c.send("CLIENT REPLY ON") // its reply shows that all commands before it are done
 		c.want("+OK")
 		got := 0
 		for len(early) > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// Texts that clients match on.
+// These are Redis' error texts, which clients compare.
 const (
 	msgNoAuth          = "NOAUTH Authentication required."
 	msgWrongPass       = "WRONGPASS invalid username-password pair or user is disabled."
@@ -28,13 +28,16 @@ const (
 	msgCrossSlot       = "CROSSSLOT Keys in request don't hash to the same slot"
 )
 
-// errorText is the only place where the cluster's errors become words on the
-// wire. A code that clients repeat on their own (CLUSTERDOWN, LOADING, TRYAGAIN,
-// READONLY, MASTERDOWN, MOVED) may stand only for what certainly did not run. That
-// is decided by the error's type where the error arises: see cluster.OutcomeError.
+// errorText returns the error reply for an error of the cluster. It is the only
+// place that translates these errors. A code after which clients repeat the
+// command (CLUSTERDOWN, LOADING, TRYAGAIN, READONLY, MASTERDOWN, MOVED) may be
+// used only for a command that was certainly not executed. The type of the
+// error decides this, where the error occurs: see cluster.OutcomeError.
 func errorText(err error) string {
 	if o := (*cluster.OutcomeError)(nil); errors.As(err, &o) {
 		switch outcome := cluster.OutcomeOf(err); {
+		case outcome == cluster.OutcomeUnknown && o.Advice() != "":
+			return "UNKNOWN " + o.Reason() + "; " + o.Advice()
 		case outcome == cluster.OutcomeUnknown:
 			return "UNKNOWN outcome of the command is unknown, read the key before you try again"
 		case outcome == cluster.OutcomeExecuted:
@@ -45,7 +48,7 @@ func errorText(err error) string {
 	}
 	var refused refusedError
 	if errors.As(err, &refused) {
-		return refused.Error() // has its code
+		return refused.Error() // contains its own error code
 	}
 	return "ERR " + err.Error()
 }

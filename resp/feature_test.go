@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestFeature: a command that the feature version of the cluster does not include is
-// refused before anything of it reaches the log, alone and in a transaction.
+// TestFeature: a command that the feature version of the cluster does not
+// include is refused before any part of it is logged, alone and in a
+// transaction.
 func TestFeature(t *testing.T) {
 	f := newFake(t)
 	table := f.machine.Table()

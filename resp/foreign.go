@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// foreignNames are commands of Redis 7.0 that need not be here. Rules may name
-// them all the same, without effect, so that the ACL file of a Redis can be taken
-// over as it is. Which of them are here by now does not matter: those are passed
-// over.
+// foreignNames are commands of Redis 7.0 that this server may lack. ACL rules
+// may name them, without effect, so that an ACL file of a Redis server can be
+// used unchanged. Names of commands that do exist here are ignored, so the list
+// need not be updated when a command is added.
 const foreignNames = `bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin dump eval eval_ro
 	evalsha evalsha_ro failover fcall fcall_ro function|delete function|dump function|flush function|help function|kill function|list
 	function|load function|restore function|stats geoadd geodist geohash geopos georadius georadius_ro georadiusbymember
@@ -19,8 +19,9 @@ const foreignNames = `bitcount bitfield bitfield_ro bitop bitpos blmove blmpop b
 	xgroup|delconsumer xgroup|destroy xgroup|help xgroup|setid xinfo|consumers xinfo|groups xinfo|help xinfo|stream xlen xpending xrange
 	xread xreadgroup xrevrange xsetid xtrim zdiff zdiffstore zinter zintercard zmpop zunion`
 
-// addForeign returns rows with those of the foreign commands that are not among
-// them. Subcommands of a container that is here are added to a copy of it.
+// addForeign returns rows and, after them, the foreign commands that rows
+// lacks. A missing subcommand of an existing container is added to a copy of
+// the container.
 func addForeign(rows []*fsm.Command) []*fsm.Command {
 	index := make(map[string]int)
 	for i, cmd := range rows {

@@ -13,121 +13,133 @@ import (
 	"time"
 )
 
-// A Guard is the client's connection as redcon sees it. It stands between the
-// socket and redcon v1.6.4, whose parser a stranger can crash
-// (`*1\r\n$9223372036854775807\r\n`), keep busy (`*9000000000000000000\r\n`; a
-// large command in small packets, which it parses again from the start at each)
-// and make recurse until the stack is full (packets without a command in them),
-// and which has no limits and no deadlines. redcon reads whole, valid, canonical
-// multibulk commands from a Guard and nothing else: every path of its parser that
-// leads to trouble begins with something that a Guard does not pass on.
+// A Guard wraps a client's connection for redcon. It checks all input between
+// the socket and redcon v1.6.4, whose parser has no limits and no deadlines.
+// Without the Guard, any client that can connect could
+//   - crash the parser (`*1\r\n$9223372036854775807\r\n`),
+//   - keep it busy (`*9000000000000000000\r\n`, or a large command in small
+//     packets, which redcon parses again from its start with each packet), and
+//   - make it recurse until the stack overflows (packets that contain no
+//     command).
 //
-// What Redis 7.0.15 does, a Guard does: it ignores empty lines and counts below
-// one, understands inline commands (and rewrites them as multibulk, for redcon
-// has other quoting rules), answers a bad frame with the same text after the
-// replies to everything before it and then closes, and closes without a word when
-// a browser is at the other end. What a client gets to see never depends on how
-// its bytes were cut into packets.
+// redcon reads only complete, valid, canonical multibulk commands from a Guard.
+// Every path of its parser that causes one of these problems begins with input
+// that a Guard does not pass on.
 //
-// One Read returns at most 64 KiB and 1024 commands (redcon asks for 4 KiB), or a
-// piece of one larger command: redcon collects the replies to a Read in memory and
-// flushes them before it asks for more, so a client that sends a million commands
-// and reads no replies blocks the flush of one batch, and its write deadline ends
-// the connection. Until the connection has authenticated a Read returns one
-// command, because the answer to AUTH decides how the next one is judged.
+// A Guard behaves like Redis 7.0.15. It ignores empty lines and counts below
+// one. It understands inline commands, and rewrites them as multibulk, because
+// redcon has other quoting rules. It answers an invalid frame with the same
+// text, after the replies to all commands before it, and then closes the
+// connection. It closes the connection of a web browser without a reply. What a
+// client receives never depends on how its bytes are split into packets.
 //
-// Memory: a claimed length allocates nothing. The guard holds what came of one
-// incomplete command, in a buffer of at most twice the bytes received and no more
-// than MaxCommand and a little, and nothing while the client is silent.
+// One Read returns at most 64 KiB and 1024 commands, or a part of one larger
+// command. (redcon asks for 4 KiB.) redcon collects the replies to a Read in
+// memory and flushes them before the next Read. So if a client sends a million
+// commands and reads no replies, the flush of one batch blocks, and the write
+// deadline ends the connection. Until the connection has authenticated, a Read
+// returns one command, because the result of AUTH decides which limits apply to
+// the next one.
 //
-// Read is for one goroutine, the connection's; all else is safe for concurrent
-// use. The guard owns the deadlines of the connection: do not set them.
+// Memory: a length that a client announces allocates nothing. The guard keeps
+// the received part of one incomplete command, in a buffer of at most twice the
+// bytes received and of little more than MaxCommand. It keeps nothing while the
+// client is silent between commands.
+//
+// Only the connection's goroutine may call Read. All other methods are safe for
+// concurrent use. The guard sets the deadlines of the connection; others must
+// not.
 type Guard struct {
 	net.Conn
 	limits *Limits
 	hooks  *GuardHooks
-	owner  *GuardListener // nil without one
+	owner  *GuardListener // nil without a listener
 
 	auth atomic.Bool
 
-	lifeMu sync.Mutex // guards closed, and auth against the owner's counts
+	lifeMu sync.Mutex // guards closed, and keeps auth consistent with the owner's counts
 	closed bool
 
-	unauthAddr  string        // by which the owner counts it
-	unauthPlace *list.Element // in owner.unauth, which guards it
-	unauthInput int           // bytes charged before authentication; belongs to Read
-	unauthSince atomic.Int64  // since when it has not authenticated, Unix nanoseconds
+	unauthAddr    string        // the key under which the owner counts the connection
+	unauthElement *list.Element // in owner.unauth, which guards it
+	unauthInput   int           // bytes charged before authentication; belongs to Read
+	unauthSince   atomic.Int64  // start of the unauthenticated period, in Unix nanoseconds
 
 	writeMu    sync.Mutex      // one Write at a time; guards the next two
-	writeArmed time.Time       // when the write deadline was moved last
-	raw        syscall.RawConn // for tryWrite, nil before the first
+	writeArmed time.Time       // when the write deadline was last extended
+	raw        syscall.RawConn // for tryWrite; nil before its first call
 
-	// The rest belongs to the goroutine that calls Read.
+	// The following fields belong to the goroutine that calls Read.
 
-	// buf[off:] is what has been received and not been delivered: buf[off:scan]
-	// went through the scanner, buf[scan:] did not. It is nil when empty.
+	// buf[off:] contains the bytes that have been received and not delivered.
+	// The scanner has processed buf[off:scan], but not buf[scan:]. buf is nil
+	// when it is empty.
 	buf       []byte
 	off, scan int
 	scanner   guardScanner
-	found     guardEvent // what ends at scan and waits for room in the next Read
+	found     guardEvent // the event at scan whose command waits for room in the next Read
 
 	big     []byte // rest of a command that did not fit into one Read
-	bigSize int    // its whole size
+	bigSize int    // size of that whole command
 
-	retried bool   // the incomplete command in buf has had its chance in guardRun
-	greeted bool   // a whole command was delivered
-	refused bool   // the input ended in a protocol error or the like: nothing more is read
-	told    bool   // and the client knows
-	reason  string // why, "" for a web request
-	readErr error  // came with the last bytes read
+	retried  bool   // guardRun has already seen the start of the incomplete command in buf
+	greeted  bool   // a complete command was delivered
+	refused  bool   // the input has ended in an error, and nothing more is read
+	reported bool   // the client has been told so
+	reason   string // the error text; "" for a web request
+	readErr  error  // came with the last bytes read
 
 	clock  guardClock
 	relief bool // redcon's buffer is large: see pad
-	owed   bool // the pad's last line is not complete
+	owed   bool // the second half of the pad's last line has not been delivered
 
-	scanned uint64 // bytes looked at, for the test of linear cost
+	mem   *held // charged with buf; nil without a server
+	input share
+
+	scanned uint64 // bytes scanned, for the test of linear cost
 }
 
-// GuardHooks are called, where set, when a Guard or GuardListener does something
-// that somebody may want to log or count. They run on the connection's or the
-// accepting goroutine and must not block.
+// GuardHooks are functions that a Guard or GuardListener calls for logging and
+// metrics. A nil function is not called. They run on the goroutine of the
+// connection or of Accept, and must not block.
 type GuardHooks struct {
-	// ProtocolError reports a bad frame; reason is the text after
+	// ProtocolError reports an invalid frame. reason is the text after
 	// "Protocol error: ".
 	ProtocolError func(g *Guard, reason string)
-	// CrossProtocol reports a connection that was closed because HTTP came in:
-	// a browser may have been made to send commands (the cross-protocol attack
-	// that Redis logs as "Possible SECURITY ATTACK detected").
+	// CrossProtocol reports a connection that was closed because it sent HTTP.
+	// A web page may have made a browser send commands: the attack that Redis
+	// logs as "Possible SECURITY ATTACK detected".
 	CrossProtocol func(g *Guard)
-	// Timeout reports a missed deadline: kind is "handshake", "unauthenticated
+	// Timeout reports a missed deadline. kind is "handshake", "unauthenticated
 	// idle", "login", "command" or "write".
 	Timeout func(g *Guard, kind string)
-	// Refused reports a connection that was turned away because of MaxClients or,
-	// if unauth is true, one that had not authenticated and was closed because of
-	// MaxUnauth or MaxUnauthAddr.
+	// Refused reports a connection that was refused because of MaxClients. If
+	// unauth is true, it reports a connection that had not authenticated and
+	// was closed because of MaxUnauth or MaxUnauthAddr.
 	Refused func(addr net.Addr, unauth bool)
-	// AcceptError reports an error of Accept or of setting up what it returned,
-	// and how long Accept now pauses.
+	// AcceptError reports an error of Accept or of the setup of an accepted
+	// connection. pause is how long Accept waits before it continues.
 	AcceptError func(err error, pause time.Duration)
 }
 
 const (
-	guardBufSize    = 4096     // first size of buf, and what is read at least
-	guardBatch      = 64 << 10 // most bytes that one Read delivers
-	guardCommands   = 1024     // most commands that one Read delivers
+	guardBufSize    = 4096     // first size of buf, and the minimum size of a read into buf
+	guardBatch      = 64 << 10 // maximum number of bytes that one Read delivers
+	guardCommands   = 1024     // maximum number of commands that one Read delivers
 	guardWriteChunk = 1 << 20  // bytes that share one write deadline
 	guardLargeBuf   = 64 << 10 // a larger buf is not kept for the next command
-	guardBigRelief  = 8 << 10  // from here on redcon's buffer is worth freeing
+	guardBigRelief  = 8 << 10  // minimum size of a command after which redcon's buffer is worth freeing
 	guardLingerTime = time.Second
 	guardLingerSize = 256 << 10
 )
 
-// guardBufs holds buffers of guardBufSize between their uses, since most
-// connections need one for a moment only.
+// guardBufs contains unused buffers of guardBufSize bytes. Most connections
+// need one only briefly.
 var guardBufs = sync.Pool{New: func() any { return new([guardBufSize]byte) }}
 
-// NewGuard returns a Guard around c. It has not authenticated yet; a server
-// without a password says SetAuthenticated(true) at once. l must be valid.
+// NewGuard returns a Guard around c. The connection counts as unauthenticated;
+// a server without a password must call SetAuthenticated(true) at once. l must
+// be valid.
 func NewGuard(c net.Conn, l Limits, hooks GuardHooks) *Guard {
 	return newGuard(c, &l, &hooks, nil)
 }
@@ -141,16 +153,16 @@ func newGuard(c net.Conn, l *Limits, hooks *GuardHooks, owner *GuardListener) *G
 	return g
 }
 
-// NetConn returns the connection that the guard was put around, for its TLS state.
+// NetConn returns the wrapped connection, for its TLS state.
 func (g *Guard) NetConn() net.Conn { return g.Conn }
 
-// Authenticated returns what SetAuthenticated said last.
+// Authenticated returns the last value of SetAuthenticated.
 func (g *Guard) Authenticated() bool { return g.auth.Load() }
 
-// SetAuthenticated says whether the client has authenticated, which decides the
-// limits and deadlines from the next command on. When it comes from the command
-// handler, the next command is the one after AUTH; after a change back to false
-// (RESET), commands of the same batch were still let through under the wider
+// SetAuthenticated records whether the client has authenticated. That selects
+// the limits and deadlines from the next command on. If the handler of AUTH
+// calls it, that is the command behind AUTH. If RESET changes it back to false,
+// the later commands of the same batch have already been checked with the wider
 // limits.
 func (g *Guard) SetAuthenticated(auth bool) {
 	if evicted := g.setAuthenticated(auth); evicted != nil {
@@ -192,9 +204,9 @@ func (g *Guard) Close() error {
 	return g.Conn.Close()
 }
 
-// Write sends p whole before any other Write of the connection, or closes the
-// connection: after an error the peer may have half a reply, and nothing that
-// follows would make sense.
+// Write sends p completely before any other Write of the connection, or closes
+// the connection. After an error, the client may have received half a reply and
+// could not interpret any further bytes.
 func (g *Guard) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -216,8 +228,9 @@ func (g *Guard) Write(p []byte) (int, error) {
 }
 
 func (g *Guard) writeLocked(p []byte) (int, error) {
-	// Moving the deadline costs a tenth of a small write, so it is moved only
-	// when it has come nearer by an eighth: a peer has 7/8 to 8/8 of WriteTimeout.
+	// Setting the deadline costs a tenth of a small write. So it is only
+	// extended when more than an eighth of WriteTimeout has passed, and a
+	// client has between 7/8 and 8/8 of WriteTimeout.
 	if limit := g.limits.WriteTimeout; limit > 0 {
 		if now := time.Now(); now.Sub(g.writeArmed) > limit/8 {
 			if err := g.Conn.SetWriteDeadline(now.Add(limit)); err != nil {
@@ -229,9 +242,9 @@ func (g *Guard) writeLocked(p []byte) (int, error) {
 	return g.Conn.Write(p)
 }
 
-// Read delivers commands as the type's comment says. After a protocol error it
-// writes the error line, waits a moment for the peer to take it, and returns
-// io.EOF; after a missed deadline it returns an error that wraps
+// Read delivers commands as the comment of Guard describes. After a protocol
+// error it writes the error line, waits briefly for the client to read it, and
+// returns io.EOF. After a missed deadline it returns an error that wraps
 // os.ErrDeadlineExceeded. redcon closes the connection in both cases.
 func (g *Guard) Read(p []byte) (int, error) {
 	if len(p) == 0 {
@@ -278,7 +291,7 @@ func (g *Guard) deliver(p []byte) (int, error) {
 	}
 }
 
-// delivered starts the deadlines of the next command afresh.
+// delivered resets the deadlines for the next command.
 func (g *Guard) delivered() {
 	g.greeted = true
 	g.retried = false
@@ -288,13 +301,15 @@ func (g *Guard) delivered() {
 	}
 }
 
-// fill reads from the socket, once. It returns commands if it finds them at the
-// front of what is there then; all else is in buf afterwards, for sift. It must
-// be called only when nothing in buf is left to scan.
+// fill reads once from the socket. It returns the number of bytes of complete
+// commands that it has put into p. All other bytes are in buf afterwards, for
+// sift. It may only be called when buf contains nothing that must still be
+// scanned.
 //
-// The bytes go straight into p, behind those of an incomplete command if there
-// is one. If that did not complete it, buf collects the rest: the front of a
-// command is copied to p once, however many packets it comes in.
+// fill reads directly into p, behind the bytes of an incomplete command if
+// there are any. If that does not complete the command, buf collects the rest.
+// So the start of a command is copied into p only once, however many packets it
+// comes in.
 func (g *Guard) fill(p []byte, auth bool) (int, error) {
 	tail := g.buf[g.off:]
 	if len(tail) > 0 && (g.retried || len(tail) > len(p)/2) {
@@ -303,8 +318,8 @@ func (g *Guard) fill(p []byte, auth bool) (int, error) {
 	if len(tail) == 0 {
 		g.release()
 	}
-	held := copy(p, tail)
-	n, err := g.receive(p[held:], held > 0, auth)
+	prefix := copy(p, tail)
+	n, err := g.receive(p[prefix:], prefix > 0, auth)
 	if err == errGuardRelief {
 		return g.pad(p), nil
 	}
@@ -316,7 +331,7 @@ func (g *Guard) fill(p []byte, auth bool) (int, error) {
 		most = 1
 		g.chargeInput(n)
 	}
-	n += held
+	n += prefix
 	end := guardRun(p[:n], most, g.limits, auth)
 	g.scanned += uint64(n)
 	if end > 0 {
@@ -326,12 +341,12 @@ func (g *Guard) fill(p []byte, auth bool) (int, error) {
 		return end, nil
 	}
 	g.retried = true
-	g.grow(n - held)
-	g.buf = append(g.buf, p[held:n]...)
+	g.grow(n - prefix)
+	g.buf = append(g.buf, p[prefix:n]...)
 	return 0, nil
 }
 
-// fillBuf reads more of the incomplete command in buf.
+// fillBuf reads more of the incomplete command into buf.
 func (g *Guard) fillBuf(auth bool) error {
 	g.grow(1)
 	room := g.buf[len(g.buf):cap(g.buf)]
@@ -344,8 +359,8 @@ func (g *Guard) fillBuf(auth bool) error {
 	return err
 }
 
-// grow makes room for at least n more bytes at the end of buf, and at most for
-// as many as it holds.
+// grow makes room for at least n more bytes at the end of buf. The capacity at
+// most doubles, unless n requires more.
 func (g *Guard) grow(n int) {
 	if g.off > 0 {
 		left := copy(g.buf, g.buf[g.off:])
@@ -364,10 +379,11 @@ func (g *Guard) grow(n int) {
 		old := g.buf
 		g.buf = append(make([]byte, 0, max(need, min(2*cap(old), most))), old...)
 		guardFree(old)
+		g.charge(cap(g.buf))
 	}
 }
 
-// keep makes rest, which is not part of buf, the content of buf.
+// keep makes rest the content of buf. rest must not be part of buf.
 func (g *Guard) keep(rest []byte) {
 	if len(rest) == 0 {
 		g.release()
@@ -382,11 +398,19 @@ func (g *Guard) keep(rest []byte) {
 	g.buf = append(g.buf, rest...)
 }
 
-// release gives buf back.
+// release frees buf.
 func (g *Guard) release() {
 	guardFree(g.buf)
+	g.charge(0)
 	g.buf = nil
 	g.off, g.scan = 0, 0
+}
+
+// charge records that the guard has allocated n bytes for input.
+func (g *Guard) charge(n int) {
+	if g.mem != nil {
+		g.input.set(g.mem, int64(n))
+	}
 }
 
 func guardFree(b []byte) {
@@ -395,8 +419,9 @@ func guardFree(b []byte) {
 	}
 }
 
-// sift scans buf and moves whole commands to p as long as they fit. A command
-// larger than p becomes big if it is the first. It returns the bytes moved.
+// sift scans buf and moves complete commands to p as long as they fit. It
+// returns the number of bytes moved. If the first command is larger than p, it
+// becomes big.
 func (g *Guard) sift(p []byte, auth bool) int {
 	moved := 0
 	for count := 0; count < guardCommands && (auth || count == 0); {
@@ -449,7 +474,7 @@ func (g *Guard) sift(p []byte, auth bool) int {
 	return moved
 }
 
-// guardTrimLine takes the line end off.
+// guardTrimLine removes the line end.
 func guardTrimLine(line []byte) []byte {
 	line = line[:len(line)-1]
 	if n := len(line); n > 0 && line[n-1] == '\r' {
@@ -458,9 +483,9 @@ func guardTrimLine(line []byte) []byte {
 	return line
 }
 
-// takeBig delivers the next piece of a command that is larger than one Read.
-// redcon doubles its buffer at each piece, so the work it does again is as much
-// as the command, once.
+// takeBig delivers the next part of a command that is larger than one Read.
+// redcon doubles its buffer with each part, so the bytes that it parses again
+// add up to the size of the command.
 func (g *Guard) takeBig(p []byte) int {
 	n := copy(p, g.big)
 	g.big = g.big[n:]
@@ -474,18 +499,20 @@ func (g *Guard) takeBig(p []byte) int {
 	if cap(g.buf) > guardLargeBuf {
 		rest := g.buf[g.off:]
 		g.buf = nil
+		g.charge(0)
 		g.keep(rest)
 	}
 	g.delivered()
 	return n
 }
 
-// pad makes redcon drop a large buffer when the client has been silent for a
-// while after a large command. redcon cuts its buffer back to 4 KiB by reslicing,
-// which keeps the memory (up to twice MaxCommand) until the buffer grows again
-// and is copied. The pad fills those 4 KiB with empty lines, which redcon skips,
-// and half of one, for which it must grow to 8 KiB. The other half is owed: it
-// goes in front of the next command.
+// pad makes redcon free a large buffer after a large command, once the client
+// has been silent for a while. redcon reslices its buffer to 4 KiB, which keeps
+// the whole memory (up to twice MaxCommand) until the buffer grows again and is
+// copied. The pad fills these 4 KiB with empty lines, which redcon skips, and
+// with the first half of another empty line. For the second half, redcon's
+// buffer must grow to 8 KiB. The guard delivers that half in front of the next
+// command: see owed.
 func (g *Guard) pad(p []byte) int {
 	for i := range p {
 		p[i] = '\n'
@@ -495,8 +522,8 @@ func (g *Guard) pad(p []byte) int {
 	return len(p)
 }
 
-// refuseWith ends the input here; commands that were moved before are still
-// delivered and answered. An empty reason is a web request.
+// refuseWith ends the input. Commands that were moved before are still
+// delivered and answered. An empty reason stands for a web request.
 func (g *Guard) refuseWith(reason string) {
 	g.refused = true
 	g.reason = reason
@@ -504,12 +531,13 @@ func (g *Guard) refuseWith(reason string) {
 	g.release()
 }
 
-// refuse says why the connection ends, and ends it. Later calls only end it.
+// refuse sends the reason to the client and returns the error that ends the
+// connection. It sends the reason only once.
 func (g *Guard) refuse(scratch []byte) error {
-	if g.told {
+	if g.reported {
 		return io.EOF
 	}
-	g.told = true
+	g.reported = true
 	if g.reason == "" {
 		if g.hooks.CrossProtocol != nil {
 			g.hooks.CrossProtocol(g)
@@ -526,10 +554,10 @@ func (g *Guard) refuse(scratch []byte) error {
 	return io.EOF
 }
 
-// guardLinger ends the sending side of c and reads what still comes in, until
-// then at most. A socket that is closed with input unread answers that input with a
-// reset, which can overtake the last line sent. It is a courtesy: errors end it,
-// and the caller closes c in any case.
+// guardLinger closes the sending side of c and reads the remaining input, until
+// the given time at most. If a socket is closed with unread input, the kernel
+// sends a reset, which can destroy the last line before the client has read it.
+// Errors are ignored, because the caller closes c anyway.
 func guardLinger(c net.Conn, scratch []byte, until time.Time) {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.SetReadDeadline(until) != nil {

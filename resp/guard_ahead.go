@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// guardAheadMost bounds what is read ahead of the commands. A client that sends
-// more behind a command that waits is not noticed when it leaves.
+// guardAheadMost bounds the bytes that are read ahead. If a client sends more
+// behind a command that waits, the guard does not notice that it disconnects.
 const guardAheadMost = 1 << 20
 
-// readAhead reads what the client sends while a command of it waits, for the
-// sake of noticing when it leaves: gone is closed then. What was read is delivered
-// by Read later. It is for the goroutine that calls Read, between two calls, and
-// stop must be called before the next one; no deadline holds meanwhile.
+// readAhead reads from the socket while a command of the client waits, in order
+// to notice that the client disconnects: then gone is closed. Read delivers the
+// bytes later.
+//
+// Only the goroutine that calls Read may call it, between two Reads. It must
+// call stop before the next Read. Meanwhile, no read deadline is in effect.
 func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
 	if !g.clock.armed.IsZero() {
 		g.clock.armed = time.Time{}
@@ -27,7 +29,7 @@ func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
 	var stopping atomic.Bool
 	go func() {
 		defer close(finished)
-		var part [512]byte // a client that is silent keeps no more
+		var part [512]byte // small, because a silent client occupies it for the whole wait
 		for g.readErr == nil && len(g.big) == 0 && len(g.buf)-g.off < guardAheadMost {
 			n, err := g.Conn.Read(part[:])
 			if n > 0 {
@@ -44,7 +46,8 @@ func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
 	}()
 	stop = func() {
 		stopping.Store(true)
-		// An error means that the connection is closed, which ends Read as well.
+		// An error means that the connection is closed, which ends Read as
+		// well.
 		_ = g.Conn.SetReadDeadline(time.Unix(1, 0))
 		<-finished
 		_ = g.Conn.SetReadDeadline(time.Time{})

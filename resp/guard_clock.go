@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// errGuardRelief is what receive returns when the client has been silent since a
-// large command. It never leaves the guard.
+// errGuardRelief is the error of receive if the client has been silent since a
+// large command. The guard never returns it to its caller.
 var errGuardRelief = errors.New("silent after a large command")
 
 // guardReliefAfter is how long a client must be silent after a large command
-// before memory is given back: a busy one would need it again at once.
+// before its memory is freed. A busy client would need it again at once.
 const guardReliefAfter = time.Second
 
-// A guardClock holds the times by which the client must have sent something. They
-// are taken when a read first waits for it, not before, so that time that the
-// server spends on earlier commands does not count against the client.
+// A guardClock contains the deadlines for the client's input. A deadline starts
+// when a read first waits for the client, so that the time that the server
+// spends on earlier commands does not count against the client.
 type guardClock struct {
-	command time.Time // the incomplete command must be whole
-	silence time.Time // a client that has not authenticated must have sent a whole command
+	command time.Time // end of the incomplete command's time
+	silence time.Time // a client that has not authenticated must have sent a complete command
 	relief  time.Time // errGuardRelief is due
 
-	armed time.Time // the deadline that the socket has, zero for none
-	kind  string    // what it is for, "" for errGuardRelief
+	armed time.Time // the deadline that is set on the socket; zero for none
+	kind  string    // the reason of armed; "" for errGuardRelief
 }
 
-// restart forgets all times after a whole command.
+// restart clears all deadlines after a complete command.
 func (c *guardClock) restart() {
 	if !c.command.IsZero() {
 		c.command = time.Time{}
@@ -40,9 +40,9 @@ func (c *guardClock) restart() {
 	}
 }
 
-// receive reads from the socket under the deadline that holds: none for whole
-// commands of an authenticated client, and then nothing is set either. partial
-// says that a command is incomplete.
+// receive reads from the socket with the deadline that applies. For complete
+// commands of an authenticated client there is none, and no system call is made
+// to set it. partial reports that a command is incomplete.
 func (g *Guard) receive(p []byte, partial, auth bool) (int, error) {
 	if g.readErr != nil {
 		return 0, g.readErr
@@ -63,7 +63,7 @@ func (g *Guard) receive(p []byte, partial, auth bool) (int, error) {
 	return 0, err
 }
 
-// arm gives the socket the earliest of the times that hold now.
+// arm sets the earliest deadline that applies on the socket.
 func (g *Guard) arm(partial, auth bool) error {
 	c, l := &g.clock, g.limits
 	var at time.Time
@@ -105,7 +105,8 @@ func (g *Guard) arm(partial, auth bool) error {
 	return g.Conn.SetReadDeadline(at)
 }
 
-// missed turns a deadline that has passed into what it means.
+// missed returns the error for a deadline that has passed, and calls the
+// Timeout hook.
 func (g *Guard) missed(err error) error {
 	if g.clock.kind == "" {
 		g.relief = false

@@ -20,16 +20,16 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// A guardCase is one thing that a client sends on a new connection and all that
-// it must get back. Unless stranger is set, no password is needed; with one, the
-// password is "pw".
+// A guardCase is what a client sends on a new connection, and everything that
+// it must receive. Unless stranger is set, the server has no password;
+// otherwise the password is "pw".
 type guardCase struct {
 	name     string
 	in       string
 	want     string
-	closes   bool   // the server ends the connection by itself
+	closes   bool   // the server closes the connection
 	stranger bool   // the server has a password
-	differs  string // why Redis 7.0.15 answers otherwise, "" if it does not
+	differs  string // why Redis 7.0.15 answers differently, "" if it does not
 }
 
 func guardProtocolError(reason string) string { return "-ERR Protocol error: " + reason + "\r\n" }
@@ -41,7 +41,8 @@ const (
 	guard64K  = 64 << 10
 )
 
-// guardCorpus is what hostile and odd clients send. Limits are DefaultLimits.
+// guardCorpus contains input of hostile and unusual clients. The limits are
+// DefaultLimits.
 func guardCorpus() []guardCase {
 	multi, bulk := guardProtocolError(guardBadMulti), guardProtocolError(guardBadBulk)
 	quotes := guardProtocolError(guardBadQuotes)
@@ -200,7 +201,7 @@ func guardCorpus() []guardCase {
 	}
 }
 
-// guardHandler answers the few commands of the corpus as Redis does.
+// guardHandler answers the commands of the corpus as Redis does.
 func guardHandler(password string) func(redcon.Conn, redcon.Command) {
 	return func(c redcon.Conn, cmd redcon.Command) {
 		g := c.NetConn().(*Guard)
@@ -229,7 +230,7 @@ func guardHandler(password string) func(redcon.Conn, redcon.Command) {
 	}
 }
 
-// guardToNUL is what C prints of arg.
+// guardToNUL returns what C's printf prints of arg.
 func guardToNUL(arg []byte) string {
 	before, _, _ := bytes.Cut(arg, []byte{0})
 	return string(before)
@@ -241,10 +242,11 @@ type guardServer struct {
 	addr     string
 	protocol atomic.Int64 // calls of hooks
 	cross    atomic.Int64
-	write    chan struct{} // one for each write timeout
+	write    chan struct{} // receives one value for each write timeout
 }
 
-// guardServe starts a server whose sockets read as much at once as cut says.
+// guardServe starts a server. cut limits the number of bytes of each read from
+// a socket.
 func guardServe(t testing.TB, l Limits, password string, cut func() func() int) *guardServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,7 +283,7 @@ func guardServe(t testing.TB, l Limits, password string, cut func() func() int) 
 
 type guardCutListener struct {
 	net.Listener
-	cut func() func() int // nil: do not cut
+	cut func() func() int // nil: no limit
 }
 
 func (l guardCutListener) Accept() (net.Conn, error) {
@@ -301,7 +303,7 @@ func (c *guardCutConn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p[:min(len(p), c.next())])
 }
 
-// guardOneByte and guardRandom are ways to cut a stream.
+// guardOneByte and guardRandom limit the reads to one byte and to random sizes.
 func guardOneByte() func() int { return func() int { return 1 } }
 
 func guardRandom(seed uint64) func() func() int {
@@ -311,9 +313,10 @@ func guardRandom(seed uint64) func() func() int {
 	}
 }
 
-// guardAsk sends in on a new connection and returns all that comes back. The
-// server is to end the connection if closes is set; if not, guardAsk ends its
-// sending side once as much as want has come back.
+// guardAsk sends in on a new connection and returns everything that it
+// receives. If closes is set, the server must close the connection. Otherwise
+// guardAsk closes its sending side after it has received as many bytes as want
+// has.
 func guardAsk(network, addr, in, want string, closes bool) (string, error) {
 	c, err := net.Dial(network, addr)
 	if err != nil {
@@ -326,7 +329,7 @@ func guardAsk(network, addr, in, want string, closes bool) (string, error) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.WriteString(c, in) // fails if the server refuses the rest
+		_, _ = io.WriteString(c, in) // fails if the server does not read the rest
 	}()
 	var out bytes.Buffer
 	if !closes {
@@ -340,7 +343,7 @@ func guardAsk(network, addr, in, want string, closes bool) (string, error) {
 		_, err = io.Copy(&out, c)
 	}
 	if closes && errors.Is(err, syscall.ECONNRESET) {
-		err = nil // closed with input unread
+		err = nil // closed with unread input
 	}
 	c.Close()
 	<-sent
@@ -410,7 +413,7 @@ func guardPingBystander(t *testing.T, c net.Conn, after string) {
 	}
 }
 
-// guardFindRedis returns the path of a redis-server, or skips the test.
+// guardFindRedis returns the path of redis-server, or skips the test.
 func guardFindRedis(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -427,7 +430,7 @@ func guardFindRedis(t *testing.T) string {
 	return path
 }
 
-// TestGuardAgainstRedis holds the corpus against a Redis of the machine.
+// TestGuardAgainstRedis compares the corpus with a real Redis.
 func TestGuardAgainstRedis(t *testing.T) {
 	path := guardFindRedis(t)
 	open, locked := guardStartRedis(t, path), guardStartRedis(t, path, "--requirepass", "pw")
@@ -446,8 +449,8 @@ func TestGuardAgainstRedis(t *testing.T) {
 	}
 }
 
-// TestGuardRandomAgainstRedis makes input of pieces that mean something to a
-// parser and wants the answer of a Redis of the machine, byte for byte.
+// TestGuardRandomAgainstRedis generates input from pieces that matter to a
+// parser, and requires the same replies as from a real Redis, byte for byte.
 func TestGuardRandomAgainstRedis(t *testing.T) {
 	sock := guardStartRedis(t, guardFindRedis(t))
 	s := guardServe(t, DefaultLimits(), "", guardRandom(11))
@@ -481,11 +484,11 @@ func TestGuardRandomAgainstRedis(t *testing.T) {
 	t.Log(answers)
 }
 
-// guardStartRedis starts a Redis with a limit of 1 MiB an argument and returns
-// the path of its socket.
+// guardStartRedis starts a Redis with a limit of 1 MiB per argument, and
+// returns the path of its socket.
 func guardStartRedis(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "guard") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "guard") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,7 +506,7 @@ func guardStartRedis(t *testing.T, path string, args ...string) string {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // reports the kill
+		_ = cmd.Wait() // returns the error of the kill
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}

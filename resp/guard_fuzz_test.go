@@ -21,16 +21,16 @@ func guardFuzzLimits() Limits {
 	return l
 }
 
-// A guardResult is what comes out of a guard, and of redcon behind it.
+// A guardResult is the output of a guard, and of redcon behind it.
 type guardResult struct {
 	commands [][]byte
 	replies  string // of the guard: protocol errors
 	err      error
 }
 
-// FuzzGuard feeds any input in any packets to redcon through a guard. redcon must
-// not panic, the outcome must be that of the whole input read at once by
-// guardReference, and the guard's memory must be bounded.
+// FuzzGuard sends any input in any packets through a guard to redcon. redcon
+// must not panic. The result must be the one of guardReference, which reads the
+// whole input at once. The guard's memory must be bounded.
 func FuzzGuard(f *testing.F) {
 	for i, c := range guardCorpus() {
 		if len(c.in) < 20000 {
@@ -71,7 +71,7 @@ func guardCompare(t *testing.T, how string, got, want guardResult) {
 	}
 }
 
-// guardThroughRedcon returns the commands that redcon reads.
+// guardThroughRedcon returns the commands that redcon parses.
 func guardThroughRedcon(t *testing.T, in []byte, l Limits, auth bool, next func() int) guardResult {
 	feed := &guardFeed{in: bytes.Clone(in), next: next}
 	g := NewGuard(feed, l, GuardHooks{})
@@ -91,8 +91,8 @@ func guardThroughRedcon(t *testing.T, in []byte, l Limits, auth bool, next func(
 	return res
 }
 
-// guardThroughSizes reads with buffers of all sizes and cuts the commands out of
-// what comes.
+// guardThroughSizes reads with buffers of all sizes, and splits the bytes into
+// commands.
 func guardThroughSizes(t *testing.T, in []byte, l Limits, auth bool, next func() int, seed uint64) guardResult {
 	feed := &guardFeed{in: bytes.Clone(in), next: next}
 	g := NewGuard(feed, l, GuardHooks{})
@@ -130,9 +130,9 @@ func guardBounded(t *testing.T, g *Guard, l Limits, received int) {
 	}
 }
 
-// guardReference reads in as Redis reads a query buffer that is all there:
-// straightforward, with the whole input before its eyes, and with nothing in
-// common with the guard but the splitting of inline commands.
+// guardReference parses in as Redis parses a complete query buffer. It is a
+// simple parser that sees the whole input. It shares only the splitting of
+// inline commands with the guard.
 func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 	res.err = io.EOF
 	fail := func(reason string) { res.replies = guardProtocolError(reason) }
@@ -242,8 +242,8 @@ func guardLineEnd(b []byte, end byte) int {
 	return bytes.IndexByte(b, end)
 }
 
-// guardReferenceNumber is string2ll: a number that is written as it would be
-// printed.
+// guardReferenceNumber is string2ll: it accepts a number only in the form in
+// which it would be printed.
 func guardReferenceNumber(b []byte) (int64, bool) {
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == string(b)

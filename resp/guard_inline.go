@@ -5,14 +5,15 @@ import (
 	"strconv"
 )
 
-// guardSplitInline splits the line of an inline command (without its line end)
-// into arguments, with the quoting rules of sdssplitargs in Redis 7.0: double
-// quotes know \xHH, \n, \r, \t, \b, \a and take any other escaped byte as it is,
-// single quotes know \' only, a closing quote must be followed by a blank or
-// the end. It returns false for unbalanced quotes. A blank line has no arguments.
+// guardSplitInline splits the line of an inline command, without its line end,
+// into arguments. It returns false for unbalanced quotes. A blank line has no
+// arguments.
 //
-// The parser behind the guard has other rules (no quotes inside a word, no \x,
-// no tabs), which is why inline commands never reach it.
+// The quoting rules are those of sdssplitargs in Redis 7.0. Double quotes
+// understand \xHH, \n, \r, \t, \b and \a; any other escaped byte stands for
+// itself. Single quotes understand only \'. A closing quote must be followed by
+// a blank or by the end of the line. redcon has other rules: it has no quotes
+// inside a word, no \x and no tabs. That is why inline commands never reach it.
 func guardSplitInline(line []byte) ([][]byte, bool) {
 	var args [][]byte
 	for i := 0; ; {
@@ -31,14 +32,14 @@ func guardSplitInline(line []byte) ([][]byte, bool) {
 	}
 }
 
-// guardInlineWord reads the one word that starts at line[i] and returns it with
-// the index of the byte after it.
+// guardInlineWord parses the word that starts at line[i]. It returns the word
+// and the index behind it.
 func guardInlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 	word = []byte{}
 	for ; i < len(line); i++ {
 		switch c := line[i]; c {
-		// A vertical tab or form feed separates words only in front of one:
-		// inside, Redis keeps it.
+		// A vertical tab or form feed separates words only in front of a word.
+		// Inside a word, Redis keeps it.
 		case ' ', '\n', '\r', '\t':
 			return word, i, true
 		case '"', '\'':
@@ -53,8 +54,8 @@ func guardInlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 	return word, i, true
 }
 
-// guardInlineQuoted appends the quoted text that opens at line[i] to word and
-// returns it with the index of the byte after the closing quote.
+// guardInlineQuoted appends the quoted text whose opening quote is line[i] to
+// word. It returns the word and the index behind the closing quote.
 func guardInlineQuoted(word, line []byte, i int) ([]byte, int, bool) {
 	quote := line[i]
 	for i++; i < len(line); i++ {
@@ -110,7 +111,7 @@ func guardHex(c byte) int {
 	return -1
 }
 
-// guardIsSpace is isspace of the C locale.
+// guardIsSpace is isspace in the C locale.
 func guardIsSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 // guardEncode appends args as a multibulk command to dst.
@@ -128,9 +129,9 @@ func guardEncode(dst []byte, args [][]byte) []byte {
 	return dst
 }
 
-// guardIsWebWord says whether a command name shows that a browser was talked
-// into sending an HTTP request here: Redis closes the connection at these two
-// (securityWarningCommand).
+// guardIsWebWord reports whether a command name shows that a web browser was
+// made to send an HTTP request to this port. Redis closes the connection for
+// the same two names (securityWarningCommand).
 func guardIsWebWord(name []byte) bool {
 	switch len(name) {
 	case 4:
@@ -141,11 +142,11 @@ func guardIsWebWord(name []byte) bool {
 	return false
 }
 
-// guardIsWebRequest says whether an inline command is the first line of an HTTP
-// request. Redis runs the line as a command and drops the reply when the Host:
-// line arrives in the same packet; here the answer must not depend on packets,
-// so the request line alone decides. None of the methods is a command that takes
-// two arguments, so no valid command is lost.
+// guardIsWebRequest reports whether an inline command is the first line of an
+// HTTP request. Redis executes this line as a command, and drops the reply if
+// the Host: line arrives in the same packet. Here the reply must not depend on
+// packets, so the request line alone decides. None of the methods is a command
+// with two arguments, so no valid command is refused.
 func guardIsWebRequest(args [][]byte) bool {
 	if len(args) > 0 && guardIsWebWord(args[0]) {
 		return true

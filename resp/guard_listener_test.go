@@ -88,14 +88,14 @@ func TestGuardListenerMaxUnauth(t *testing.T) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 	}
-	for range 5 { // these make room as they authenticate
+	for range 5 { // these make room when they authenticate
 		auth(guardDial(t, s))
 	}
 	oldest := guardDial(t, s)
 	guardWaitFor(t, "the first one is counted", func() bool { return s.Unauthenticated() == 1 })
 	second := guardDial(t, s)
 	guardWaitFor(t, "the second one is counted", func() bool { return s.Unauthenticated() == 2 })
-	third := guardDial(t, s) // takes the place of the oldest
+	third := guardDial(t, s) // replaces the oldest
 	if _, err := io.ReadAll(oldest); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the oldest one: %v", err)
 	}
@@ -134,7 +134,7 @@ func TestGuardCloseCountsOnce(t *testing.T) {
 	}
 }
 
-// A guardFakeListener returns what is in its queue.
+// A guardFakeListener returns the values in its queue.
 type guardFakeListener struct {
 	accepts chan any // error or net.Conn
 	calls   atomic.Int64
@@ -156,8 +156,8 @@ func (l *guardFakeListener) Accept() (net.Conn, error) {
 func (l *guardFakeListener) Close() error   { close(l.closed); return nil }
 func (l *guardFakeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestGuardListenerBacksOff: out of file descriptors, Accept pauses for longer
-// and longer, and comes back.
+// TestGuardListenerBacksOff: without free file descriptors, Accept pauses for
+// increasing times, and then continues.
 func TestGuardListenerBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &guardFakeListener{accepts: make(chan any, 100), closed: make(chan struct{})}
@@ -188,7 +188,7 @@ func TestGuardListenerBacksOff(t *testing.T) {
 			t.Errorf("paused %v: %v", got, pauses)
 		}
 
-		// Close ends a pause, and Accept is over.
+		// Close ends a pause, and Accept returns.
 		fake.accepts <- syscall.EMFILE
 		done := make(chan error)
 		go func() {
@@ -209,8 +209,8 @@ func TestGuardListenerBacksOff(t *testing.T) {
 	})
 }
 
-// TestGuardListenerRefusalDoesNotStall: peers that take nothing of the refusal do
-// not keep Accept from the next connection, nor Close from its end.
+// TestGuardListenerRefusalDoesNotStall: clients that do not read the refusal
+// delay neither the Accept of the next connection nor Close.
 func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &guardFakeListener{accepts: make(chan any, 1000), closed: make(chan struct{})}
@@ -256,7 +256,7 @@ func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
 	})
 }
 
-// TestGuardOverTLS: guarded is what was decrypted.
+// TestGuardOverTLS: the guard checks the decrypted bytes.
 func TestGuardOverTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {

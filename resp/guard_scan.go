@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The reasons of protocol errors, as Redis 7.0.15 words them after
-// "-ERR Protocol error: ".
+// The reasons of protocol errors, with the text of Redis 7.0.15 after "-ERR
+// Protocol error: ".
 const (
 	guardBadMulti      = "invalid multibulk length"
 	guardBadBulk       = "invalid bulk length"
@@ -19,16 +19,16 @@ const (
 	guardUnauthMulti   = "unauthenticated multibulk length"
 	guardUnauthBulk    = "unauthenticated bulk length"
 	guardExpectedBulk  = "expected '$', got '%c'"
-	guardTooBigCommand = "too big command, the limit is %d bytes" // ours: Redis closes without a word
+	guardTooBigCommand = "too big command, the limit is %d bytes" // ours: Redis closes the connection without a reply
 )
 
-// A guardEvent is what ended the bytes that guardScanner.next took.
+// A guardEvent is the reason for which guardScanner.next returned.
 type guardEvent uint8
 
 const (
-	guardMore   guardEvent = iota // no more input: the command goes on
-	guardWhole                    // a whole multibulk command
-	guardInline                   // a whole inline command with its line end
+	guardMore   guardEvent = iota // no more input; the command is incomplete
+	guardWhole                    // a complete multibulk command
+	guardInline                   // a complete inline command with its line end
 	guardBlank                    // a command without arguments, which Redis ignores
 	guardWeb                      // a command named POST or Host:
 	guardFail                     // a protocol error: see guardScanner.reason
@@ -39,30 +39,32 @@ type guardState uint8
 const (
 	guardAtStart     guardState = iota // before the first byte of a command
 	guardInLine                        // inside an inline command
-	guardInCount                       // inside *n, its star taken
-	guardAfterCount                    // *n\r taken
+	guardInCount                       // inside *n, after the star
+	guardAfterCount                    // after *n\r
 	guardAtLength                      // before the first byte of $n
 	guardInLength                      // inside $n
-	guardAfterLength                   // $n\r taken
+	guardAfterLength                   // after $n\r
 	guardInBody                        // inside the bytes of an argument or their CRLF
 )
 
-// A guardScanner follows the command in progress byte by byte: it keeps what it
-// has seen as a few numbers, so it never looks back and its cost does not depend
-// on how the input is cut into packets. It reads as Redis does, oddities
-// included: a count or length line ends at the first CR whatever follows it, a
-// NUL before that CR (strchr stops there) makes the line endless, and the two
-// bytes behind an argument are not looked at. What redcon would read otherwise is
-// written over with CR LF in place.
+// A guardScanner parses the current command byte by byte. Its state is a few
+// numbers, so it never reads a byte twice, and its cost does not depend on how
+// the input is split into packets.
+//
+// It parses as Redis does, with three peculiarities. A count or length line
+// ends at the first CR, whatever byte follows. If a NUL precedes that CR, the
+// line has no end, because strchr stops at the NUL. The two bytes behind an
+// argument are not checked. Where redcon would parse such bytes differently,
+// the scanner overwrites them with CR LF in place.
 type guardScanner struct {
 	state  guardState
-	dead   bool // a NUL came before the line's end: only the length limit ends it
+	dead   bool // a NUL precedes the line's end, so only the length limit ends the line
 	first  bool // the next argument is the command's name
 	head   byte // first byte of a length line
 	number guardNumber
 	line   int // bytes of the current line, without its end
-	args   int // arguments still to come
-	body   int // bytes of the argument still to come, CR LF included
+	args   int // number of arguments still to come
+	body   int // bytes of the argument still to come, with CR LF
 	name   int // length of the command's name
 	size   int // bytes of the command so far
 
@@ -70,9 +72,9 @@ type guardScanner struct {
 	char   byte   // the %c of guardExpectedBulk
 }
 
-// next scans b[i:] up to the end of the command in progress and returns the
-// index after the last byte that it took and what it found there. The command's
-// bytes that earlier calls took must lie directly before b[i].
+// next scans b[i:] up to the end of the current command. It returns the index
+// behind the last byte that it has processed, and the event there. The bytes of
+// the command from earlier calls must be directly before b[i].
 func (s *guardScanner) next(b []byte, i int, l *Limits, auth bool) (int, guardEvent) {
 	for i < len(b) {
 		from := i
@@ -125,7 +127,7 @@ func (s *guardScanner) start(b []byte, i int) (int, guardEvent) {
 	return i, guardMore
 }
 
-// inline looks for the line's end. A NUL in front of it hides it.
+// inline searches for the end of the line. A NUL before the end hides the end.
 func (s *guardScanner) inline(b []byte, i int, l *Limits) (int, guardEvent) {
 	rest := b[i:min(len(b), i+l.MaxInline-s.line+1)]
 	if !s.dead {
@@ -146,13 +148,13 @@ func (s *guardScanner) inline(b []byte, i int, l *Limits) (int, guardEvent) {
 	return i + len(rest), guardMore
 }
 
-// digits takes a count or length line up to and with its CR.
+// digits parses a count or length line, including its CR.
 func (s *guardScanner) digits(b []byte, i int, l *Limits) (int, guardEvent) {
 	for ; i < len(b); i++ {
 		switch c := b[i]; {
 		case s.dead:
 		case c == '\r':
-			s.state++ // guardInCount to guardAfterCount, guardInLength to guardAfterLength
+			s.state++ // guardInCount becomes guardAfterCount, guardInLength becomes guardAfterLength
 			return i + 1, guardMore
 		case c == 0:
 			s.dead = true
@@ -170,7 +172,7 @@ func (s *guardScanner) digits(b []byte, i int, l *Limits) (int, guardEvent) {
 	return i, guardMore
 }
 
-// count judges *n.
+// count checks the number of *n against the limits.
 func (s *guardScanner) count(l *Limits, auth bool) guardEvent {
 	n, ok := s.number.value()
 	switch {
@@ -192,7 +194,8 @@ func (s *guardScanner) count(l *Limits, auth bool) guardEvent {
 	return guardMore
 }
 
-// length judges $n; size is the command's size with this line.
+// length checks the number of $n against the limits. size is the size of the
+// command so far, including this line.
 func (s *guardScanner) length(l *Limits, auth bool, size int) guardEvent {
 	n, ok := s.number.value()
 	switch {
@@ -217,7 +220,7 @@ func (s *guardScanner) length(l *Limits, auth bool, size int) guardEvent {
 	return guardMore
 }
 
-// bytes passes over an argument.
+// bytes skips the bytes of an argument.
 func (s *guardScanner) bytes(b []byte, i int) (int, guardEvent) {
 	n := min(s.body, len(b)-i)
 	s.body -= n
@@ -243,7 +246,7 @@ func (s *guardScanner) expectLength() {
 	s.line = 0
 }
 
-// text returns the reason of a guardFail in words.
+// text returns the text of a guardFail.
 func (s *guardScanner) text(l *Limits) string {
 	switch s.reason {
 	case guardTooBigCommand:
@@ -251,16 +254,16 @@ func (s *guardScanner) text(l *Limits) string {
 	case guardExpectedBulk:
 		char := s.char
 		if char == '\r' || char == '\n' {
-			char = ' ' // as Redis does: the error is one line
+			char = ' ' // as in Redis, because the error is one line
 		}
-		// Not %c, which would turn a byte above 127 into two.
+		// %c would encode a byte above 127 as two bytes.
 		return strings.Replace(guardExpectedBulk, "%c", string([]byte{char}), 1)
 	}
 	return s.reason
 }
 
-// A guardNumber reads a decimal number as string2ll of Redis does: no plus, no
-// blanks, no leading zero, no -0, nothing beyond 64 bits.
+// A guardNumber parses a decimal number as Redis' string2ll does: it accepts no
+// plus sign, no blanks, no leading zero, no -0 and nothing beyond 64 bits.
 type guardNumber struct {
 	n      uint64
 	digits int
@@ -294,10 +297,11 @@ func (n *guardNumber) value() (int64, bool) {
 	return int64(n.n), n.n <= math.MaxInt64
 }
 
-// guardRun returns how many bytes at the front of b are whole multibulk commands
-// that can go to redcon as they are, at most most of them. It is the short way for
-// what clients normally send: canonical numbers, CR LF everywhere, nothing beyond
-// a limit. It stops without a verdict at anything else, and a guardScanner decides.
+// guardRun returns the number of bytes at the start of b that are complete
+// multibulk commands which redcon can parse as they are. It accepts at most
+// most commands. It is the fast path for what clients normally send: canonical
+// numbers, CR LF at every line end, and nothing beyond a limit. At anything
+// else it stops without a decision, and a guardScanner decides.
 func guardRun(b []byte, most int, l *Limits, auth bool) int {
 	maxArgs, maxBulk := l.MaxArgs, l.MaxBulk
 	if !auth {
@@ -330,9 +334,9 @@ func guardRun(b []byte, most int, l *Limits, auth bool) int {
 	return end
 }
 
-// guardRunNumber reads mark, a number of at most nine digits without a leading
-// zero, and CR LF at b[i:]. It returns the index behind them and the number, or
-// a number of -1 if something else is there.
+// guardRunNumber parses mark, a number of at most nine digits without a leading
+// zero, and CR LF at b[i:]. It returns the index behind them and the number. If
+// b[i:] contains anything else, the number is -1.
 func guardRunNumber(b []byte, i int, mark byte) (next, n int) {
 	if i >= len(b) || b[i] != mark {
 		return 0, -1

@@ -17,9 +17,9 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// A guardFeed is a connection whose input is fixed. It counts what is done to it.
+// A guardFeed is a connection with fixed input. It counts the calls.
 type guardFeed struct {
-	net.Conn         // nil: nothing else may be called
+	net.Conn         // nil: no other method may be called
 	in        []byte // still to be read
 	next      func() int
 	replies   bytes.Buffer
@@ -44,8 +44,8 @@ func (f *guardFeed) SetReadDeadline(time.Time) error  { f.deadlines++; return ni
 func (f *guardFeed) SetWriteDeadline(time.Time) error { return nil }
 func (f *guardFeed) Close() error                     { f.closed = true; return nil }
 
-// TestGuardLinear counts the bytes that are looked at, and the memory made, when
-// input comes in one byte at a time.
+// TestGuardLinear counts the bytes that are scanned and the memory that is
+// allocated when the input arrives one byte at a time.
 func TestGuardLinear(t *testing.T) {
 	value := strings.Repeat("v", 1<<20)
 	for _, c := range []struct {
@@ -85,8 +85,9 @@ func TestGuardLinear(t *testing.T) {
 			if delivered < len(c.in) {
 				t.Errorf("bytes delivered: got %d, want %d or more", delivered, len(c.in))
 			}
-			// Doubling a buffer makes less than four times its last size, and an
-			// inline command is made three times: as line, as word, as multibulk.
+			// Doubling a buffer allocates less than four times its last size.
+			// An inline command is allocated three times: as line, as word, as
+			// multibulk.
 			if got, most := after.TotalAlloc-before.TotalAlloc, uint64(12*len(c.in)+guard64K); got > most {
 				t.Errorf("bytes allocated: got %d for %d, want at most %d", got, len(c.in), most)
 			}
@@ -113,7 +114,7 @@ func TestGuardThroughReader(t *testing.T) {
 	}
 }
 
-// TestGuardClaimsCostNothing sends the fronts of large commands.
+// TestGuardClaimsCostNothing sends only the starts of large commands.
 func TestGuardClaimsCostNothing(t *testing.T) {
 	for _, in := range []string{
 		"*1048576\r\n",
@@ -131,7 +132,7 @@ func TestGuardClaimsCostNothing(t *testing.T) {
 	}
 }
 
-// TestGuardBuffersAreReturned looks at a guard that waits for the next command.
+// TestGuardBuffersAreReturned checks a guard that waits for the next command.
 func TestGuardBuffersAreReturned(t *testing.T) {
 	value := strings.Repeat("v", 1<<20)
 	for _, in := range []string{
@@ -152,8 +153,9 @@ func TestGuardBuffersAreReturned(t *testing.T) {
 	}
 }
 
-// TestGuardFastPathSetsNoDeadlines: whole commands of an authenticated client
-// come through as they are, in place, with nothing set and nothing made.
+// TestGuardFastPathSetsNoDeadlines: complete commands of an authenticated
+// client are passed unchanged and in place, without a deadline and without
+// allocation.
 func TestGuardFastPathSetsNoDeadlines(t *testing.T) {
 	batch := []byte(strings.Repeat(guardPing, 100))
 	feed := &guardFeed{}
@@ -171,8 +173,8 @@ func TestGuardFastPathSetsNoDeadlines(t *testing.T) {
 	}
 }
 
-// TestGuardBatch: a Read is bounded in bytes and in commands, and is made of
-// whole commands.
+// TestGuardBatch: the bytes and the commands of a Read are bounded, and it
+// contains only complete commands.
 func TestGuardBatch(t *testing.T) {
 	for _, c := range []struct {
 		command string
@@ -194,8 +196,7 @@ func TestGuardBatch(t *testing.T) {
 	}
 }
 
-// TestGuardMaxCommand is exact, on the short way through the guard and on the
-// long one.
+// TestGuardMaxCommand: the limit is exact, on the fast path and in the scanner.
 func TestGuardMaxCommand(t *testing.T) {
 	in := "*3\r\n$4\r\nECHO\r\n$1\r\nx\r\n$20\r\n" + strings.Repeat("v", 20) + "\r\n"
 	for _, next := range []func() int{nil, guardOneByte()} {
@@ -219,8 +220,8 @@ func TestGuardMaxCommand(t *testing.T) {
 	}
 }
 
-// TestGuardLargeBufferIsNotKept: what comes after a large command does not hold
-// the large buffer, and does not fill it.
+// TestGuardLargeBufferIsNotKept: the input behind a large command neither keeps
+// nor fills the large buffer.
 func TestGuardLargeBufferIsNotKept(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	for _, c := range []struct {
@@ -249,15 +250,15 @@ func TestGuardLargeBufferIsNotKept(t *testing.T) {
 	}
 }
 
-// A guardBubble is a guard, the other end of its connection and the goroutine that
-// reads from it, in a bubble of their own time.
+// A guardBubble is a guard, the other end of its connection, and the goroutine
+// that reads from the guard, in a synctest bubble.
 type guardBubble struct {
 	*Guard
 	peer    net.Conn
 	started time.Time
-	timeout string        // what the hook said
-	after   time.Duration // when
-	err     error         // what Read ended with
+	timeout string        // kind in the Timeout hook
+	after   time.Duration // time of the Timeout hook
+	err     error         // the last error of Read
 	got     bytes.Buffer
 	done    chan struct{}
 }
@@ -391,7 +392,7 @@ func TestGuardCommandTimeout(t *testing.T) {
 func TestGuardWriteTimeout(t *testing.T) {
 	guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
 		time.Sleep(time.Minute)
-		n, err := b.Guard.Write([]byte(guardPong)) // nobody reads
+		n, err := b.Guard.Write([]byte(guardPong)) // no one reads from the other end
 		if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(b.started) != 70*time.Second || b.timeout != "write" {
 			t.Errorf("got %d, %v, timeout %q after %v", n, err, b.timeout, time.Since(b.started))
 		}
@@ -404,8 +405,8 @@ func TestGuardWriteTimeout(t *testing.T) {
 	})
 }
 
-// TestGuardLargeWrite: every MiB has its own deadline, so a large reply to a slow
-// reader arrives.
+// TestGuardLargeWrite: each MiB has its own deadline, so a large reply to a
+// slow client is delivered.
 func TestGuardLargeWrite(t *testing.T) {
 	guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
 		reply := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
@@ -434,8 +435,8 @@ func TestGuardLargeWrite(t *testing.T) {
 	})
 }
 
-// TestGuardRelief: a second after a large command, redcon is made to let go of
-// the memory, and the next command is what it would have been.
+// TestGuardRelief: a second after a large command, redcon frees its memory, and
+// the next command is parsed correctly.
 func TestGuardRelief(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	synctest.Test(t, func(t *testing.T) {
@@ -488,13 +489,14 @@ func TestGuardRelief(t *testing.T) {
 
 func guardHeap() uint64 {
 	runtime.GC()
-	runtime.GC() // the first only moves what pools hold
+	runtime.GC() // the first only moves the contents of pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// TestGuardIdleMemory: what an idle guard holds besides redcon's own buffers.
+// TestGuardIdleMemory measures the memory of an idle guard, without redcon's
+// buffers.
 func TestGuardIdleMemory(t *testing.T) {
 	const guards = 10000
 	l, hooks := DefaultLimits(), GuardHooks{}
@@ -552,7 +554,7 @@ func TestGuardRepliesUnread(t *testing.T) {
 	}
 }
 
-// TestGuardWriteIsWhole has many goroutines push to one connection.
+// TestGuardWriteIsWhole writes to one connection from many goroutines.
 func TestGuardWriteIsWhole(t *testing.T) {
 	near, far := net.Pipe()
 	g := NewGuard(near, DefaultLimits(), GuardHooks{})
@@ -587,8 +589,8 @@ func TestGuardWriteIsWhole(t *testing.T) {
 	}
 }
 
-// TestGuardNeverReturnsWithoutCommand: redcon recurses at a Read that holds no
-// whole command, so a stream of nothing must stay in the guard.
+// TestGuardNeverReturnsWithoutCommand: redcon recurses if a Read contains no
+// complete command, so the guard must drop a stream of empty commands.
 func TestGuardNeverReturnsWithoutCommand(t *testing.T) {
 	in := strings.Repeat("\r\n*0\r\n \r\n*-1\r\n", 5000) + guardPing
 	for _, next := range []func() int{nil, guardOneByte(), guardRandom(5)()} {
@@ -616,7 +618,7 @@ func TestGuardHookReasons(t *testing.T) {
 			CrossProtocol: func(*Guard) { got += "cross" },
 		})
 		g.SetAuthenticated(true)
-		for range 3 { // once refused, always refused, told once
+		for range 3 { // the guard refuses all further Reads, and sends the error once
 			if n, err := g.Read(make([]byte, 64)); n != 0 || err != io.EOF {
 				t.Errorf("%q: got %d, %v, want EOF", in, n, err)
 			}
@@ -679,8 +681,8 @@ func TestLimitsValidate(t *testing.T) {
 	}
 }
 
-// BenchmarkGuard reads pipelines of whole commands as redcon does, 4 KiB at a
-// time; ns/op is for one command.
+// BenchmarkGuard reads pipelines of complete commands as redcon does, 4 KiB at
+// a time. ns/op is for one command.
 func BenchmarkGuard(b *testing.B) {
 	for _, c := range []struct{ name, command string }{
 		{"PING", guardPing},

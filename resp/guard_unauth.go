@@ -8,32 +8,33 @@ import (
 )
 
 // unauthConns are the open connections of a listener that have not
-// authenticated. They share a bounded number of places and a bounded rate of
-// input, so that clients that do not log in cannot keep others from it.
+// authenticated. Their number and their rate of input are limited, so that
+// clients that do not log in cannot keep others from logging in.
 //
-// When the places are taken, or those of one address, a new connection takes the
-// place of the oldest one: a client that logs in needs its place for a moment
-// only. It is safe for concurrent use.
+// When the limit on all such connections, or on those of one address, is
+// reached, the listener closes the oldest one in favor of a new connection. A
+// client that logs in is unauthenticated only briefly. unauthConns is safe for
+// concurrent use.
 type unauthConns struct {
 	mu     sync.Mutex
 	n      int
-	byAddr map[string]*list.List // of *Guard, the oldest first
-	// free is when input that is charged now would be paid for: see charge.
+	byAddr map[string]*list.List // values are *Guard, oldest first
+	// free is the time at which all charged input is paid for: see charge.
 	free time.Time
 }
 
-// unauthFree is how many bytes of input a connection may send before it logs in
-// at no charge: several times what any client library sends.
+// unauthFree is how many bytes a connection may send before it logs in without
+// being charged. It is several times what any client library sends.
 const unauthFree = 16 << 10
 
-// unauthCommand is what a command is charged beside its bytes.
+// unauthCommand is what a command is charged in addition to its bytes.
 const unauthCommand = 256
 
-// unauthPause is the longest time for which one read is held up.
+// unauthPause is the maximum delay of one read.
 const unauthPause = time.Second
 
-// add gives g a place. It returns the connection that has to go for it, nil if
-// none has to.
+// add adds g. It returns the connection that must be closed because a limit is
+// reached, or nil.
 func (u *unauthConns) add(g *Guard, l *Limits) (evicted *Guard) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -55,12 +56,13 @@ func (u *unauthConns) add(g *Guard, l *Limits) (evicted *Guard) {
 		all = list.New()
 		u.byAddr[g.unauthAddr] = all
 	}
-	g.unauthPlace = all.PushBack(g)
+	g.unauthElement = all.PushBack(g)
 	u.n++
 	return evicted
 }
 
-// most returns the connections of the address that has the most. u.mu is held.
+// most returns the connections of the address that has the most. The caller
+// must hold u.mu.
 func (u *unauthConns) most() *list.List {
 	var most *list.List
 	for _, all := range u.byAddr {
@@ -71,7 +73,7 @@ func (u *unauthConns) most() *list.List {
 	return most
 }
 
-// remove takes the place of g away, if it has one.
+// remove removes g, if it is present.
 func (u *unauthConns) remove(g *Guard) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -79,12 +81,12 @@ func (u *unauthConns) remove(g *Guard) {
 }
 
 func (u *unauthConns) removeLocked(g *Guard) {
-	if g.unauthPlace == nil {
+	if g.unauthElement == nil {
 		return
 	}
 	all := u.byAddr[g.unauthAddr]
-	all.Remove(g.unauthPlace)
-	g.unauthPlace = nil
+	all.Remove(g.unauthElement)
+	g.unauthElement = nil
 	u.n--
 	if all.Len() == 0 {
 		delete(u.byAddr, g.unauthAddr)
@@ -97,9 +99,10 @@ func (u *unauthConns) len() int {
 	return u.n
 }
 
-// charge counts n bytes against the shared rate, in bytes a second, and returns
-// how long the connection that sent them has to wait: unauthPause at most, so that
-// many connections are one read a second each, and leave no debt to others.
+// charge charges n bytes against the shared rate, in bytes per second, and
+// returns how long the connection that sent them must wait. That is at most
+// unauthPause, so many connections make one read per second each, and leave no
+// debt to others.
 func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +116,7 @@ func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 	return u.free.Sub(now)
 }
 
-// unauthAddrOf returns the address by which connections are counted.
+// unauthAddrOf returns the address under which a connection is counted.
 func unauthAddrOf(addr net.Addr) string {
 	if tcp := throttleAddr(addr); tcp != "" {
 		return tcp
@@ -121,8 +124,8 @@ func unauthAddrOf(addr net.Addr) string {
 	return addr.String()
 }
 
-// chargeInput charges input of a connection that has not authenticated, and holds
-// the connection up if there is too much of it.
+// chargeInput charges n bytes of input of a connection that has not
+// authenticated, and delays the connection if the rate is exceeded.
 func (g *Guard) chargeInput(n int) {
 	if g.owner == nil || g.limits.UnauthRate == 0 {
 		return

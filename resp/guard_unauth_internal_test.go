@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestGuardListenerMaxUnauthAddr: connections that do not log in cannot keep
-// others of their address from it.
+// TestGuardListenerMaxUnauthAddr: connections that do not log in cannot prevent
+// other connections from their address from logging in.
 func TestGuardListenerMaxUnauthAddr(t *testing.T) {
 	l := DefaultLimits()
 	l.MaxUnauthAddr = 3
@@ -39,7 +39,7 @@ func TestGuardListenerMaxUnauthAddr(t *testing.T) {
 	}
 }
 
-// TestUnauthConns_Most: a connection that finds all places taken gets one of the
+// TestUnauthConns_Most: a connection beyond the limit replaces one of the
 // address that has the most.
 func TestUnauthConns_Most(t *testing.T) {
 	l := Limits{MaxUnauth: 5}
@@ -54,13 +54,13 @@ func TestUnauthConns_Most(t *testing.T) {
 	if got := u.add(guard("c"), &l); got != first {
 		t.Errorf("evicted %v, want the oldest of a", got)
 	}
-	u.remove(first) // has no place any more
+	u.remove(first) // was evicted before
 	if u.len() != 5 {
-		t.Errorf("%d places, want 5", u.len())
+		t.Errorf("%d connections, want 5", u.len())
 	}
 }
 
-// pipeAccept is a listener of one end of a pipe.
+// pipeAccept is a listener that accepts the ends of pipes.
 type pipeAccept struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -77,8 +77,8 @@ func (p *pipeAccept) Accept() (net.Conn, error) {
 func (p *pipeAccept) Close() error   { close(p.done); return nil }
 func (p *pipeAccept) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestGuardUnauthRate: what a connection may send before it logs in is free up to
-// a size and then limited in rate, empty lines included.
+// TestGuardUnauthRate: input before login is free up to a size, and then
+// limited in rate. Empty lines count too.
 func TestGuardUnauthRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := DefaultLimits()
@@ -116,4 +116,20 @@ func TestGuardUnauthRate(t *testing.T) {
 		}
 		<-read
 	})
+}
+
+// TestUnauthConns_Debt: the input of some connections is paid for after at most
+// a second, and does not delay others later.
+func TestUnauthConns_Debt(t *testing.T) {
+	var u unauthConns
+	const rate = 1 << 20
+	now := time.Now()
+	for range 1000 {
+		if wait := u.charge(rate, rate, now); wait > unauthPause {
+			t.Fatalf("a read has to wait %v, want %v at most", wait, unauthPause)
+		}
+	}
+	if wait := u.charge(1, rate, now.Add(2*unauthPause)); wait > unauthPause/100 {
+		t.Errorf("another connection has to wait %v after all was quiet", wait)
+	}
 }

@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// hooks counts what the guard refuses, and logs it.
+// hooks returns hooks that count and log what the guard refuses.
 func (s *Server) hooks() GuardHooks {
 	return GuardHooks{
 		ProtocolError: func(g *Guard, reason string) {
-			s.refusal("protocol", "client sent a bad frame", "addr", g.RemoteAddr(), "reason", reason)
+			s.refusal("protocol", "protocol error", "addr", g.RemoteAddr(), "reason", reason)
 		},
 		CrossProtocol: func(g *Guard) {
-			s.refusal("http", "client sent HTTP: a browser may have been made to attack this port", "addr", g.RemoteAddr())
+			s.refusal("http", "client sent HTTP: a web page may be attacking this port through a browser",
+				"addr", g.RemoteAddr())
 		},
 		Timeout: func(g *Guard, kind string) {
-			s.refusal(strings.ReplaceAll(kind, " ", "_")+"_timeout", "client missed a deadline", "addr", g.RemoteAddr(), "kind", kind)
+			s.refusal(strings.ReplaceAll(kind, " ", "_")+"_timeout", "client missed a deadline",
+				"addr", g.RemoteAddr(), "kind", kind)
 		},
 		Refused: func(addr net.Addr, unauth bool) {
 			s.metrics.refused.Add(1)
@@ -25,42 +27,42 @@ func (s *Server) hooks() GuardHooks {
 			if unauth {
 				reason = "max_unauthenticated"
 			}
-			s.refusal(reason, "client turned away", "addr", addr, "limit", reason)
+			s.refusal(reason, "connection refused or closed because of a limit", "addr", addr, "limit", reason)
 		},
 		AcceptError: func(err error, pause time.Duration) {
-			s.refusal("accept", "cannot accept a client", "error", err, "pause", pause)
+			s.refusal("accept", "cannot accept a connection", "error", err, "pause", pause)
 		},
 	}
 }
 
-// refusal counts and logs something that a stranger can bring about as often as
-// he likes.
+// refusal counts and logs an event that any client can cause as often as it
+// wants.
 func (s *Server) refusal(reason, message string, pairs ...any) {
 	s.metrics.Refused.WithLabelValues(reason).Inc()
 	s.warn(reason, message, pairs...)
 }
 
-// warn logs at most one line a second for each reason, and says how many were
-// left out.
+// warn logs at most one line per second for each reason. The line says how many
+// were suppressed before it.
 func (s *Server) warn(reason, message string, pairs ...any) {
 	if left, ok := s.quiet.allow(reason, time.Now()); ok {
 		s.log.Warn(message, append(pairs, "suppressed", left)...)
 	}
 }
 
-// quietTime is the shortest time between two log lines of one reason.
+// quietTime is the minimum time between two log lines for the same reason.
 const quietTime = time.Second
 
-// quiet remembers when a line was logged last, by reason. The reasons are a
-// fixed few.
+// quiet stores when a line was last logged, by reason. There is a fixed number
+// of reasons. It is safe for concurrent use.
 type quiet struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 	left map[string]int
 }
 
-// allow reports whether a line may be logged now, and how many were not since
-// the last.
+// allow reports whether a line may be logged now, and how many lines have been
+// suppressed since the last one.
 func (q *quiet) allow(reason string, now time.Time) (left int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

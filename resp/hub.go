@@ -1,23 +1,28 @@
 package resp
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// Listener is told what the log does on this node: see cluster.Listener, whose
-// words hold here.
+// Listener receives the effects of the log on this node. See cluster.Listener,
+// whose contract applies here too.
 type Listener interface {
 	Applied(index uint64, events []fsm.Event)
 	Missed(index uint64, why string)
 }
 
-// topicKind is what can be subscribed to.
+// topicKind is a kind of topic to which clients can subscribe.
 type topicKind int
 
 const (
@@ -26,42 +31,44 @@ const (
 	shardChannels
 )
 
-// hub knows who of this node's clients has subscribed to what, and hands out
-// what the log says. Its Applied and Missed are called by one goroutine.
+// hub keeps the subscriptions of this node's clients and delivers the messages
+// of the log to them. One goroutine calls Applied and Missed.
+//
+// mu guards the topics and subscriptions. It is held only briefly, however many
+// subscriptions a client has: changes of many topics are made in slices, and
+// channels are matched against patterns without mu.
 type hub struct {
 	srv *Server
-	// publishing says, without the lock, whether anybody has subscribed.
+	// publishing is true while there is any subscription. It is read without
+	// mu.
 	publishing atomic.Bool
+	budget     matchBudget
 
 	mu     sync.RWMutex
 	topics [3]map[string]*topic
-	// order is the topics of patterns as they came: a message goes to them in
-	// this order.
-	order []*topic
-	// local: there is no log behind this port, only announce.
+	// rolls contains the topics by kind. Patterns are in patterns instead, by
+	// their literal prefixes.
+	rolls    [3]roll
+	patterns prefixTree[roll]
+	// seq is the last number that was given to a topic or subscription.
+	seq uint64
+	// subscriptions is the number of subscriptions. bytes is an estimate of the
+	// memory that they and the BCAST prefixes occupy.
+	subscriptions, bytes int
+	// local is true on a port without a log, where only announce sends
+	// messages.
 	local bool
-	// expecting counts subscriptions under way: see expect.
+	// expecting is the number of subscriptions in progress: see expect.
 	expecting int
 	track     tracking
 }
 
-// topic is a channel, pattern or shard channel with subscribers, in the order in
-// which they came.
-type topic struct {
-	name string
-	subs []subscription
-}
-
-// subscription is one connection's. since is the place in the log at which it
-// subscribed: what was published before is not for it, even if this node applies
-// it only now.
-type subscription struct {
-	c     *conn
-	since uint64
-}
+// hubSlice is the number of topics or deliveries that are processed before the
+// lock is released for others.
+const hubSlice = 256
 
 func newHub(s *Server) *hub {
-	h := &hub{srv: s}
+	h := &hub{srv: s, budget: matchBudget{now: time.Now}}
 	for k := range h.topics {
 		h.topics[k] = make(map[string]*topic)
 	}
@@ -69,7 +76,7 @@ func newHub(s *Server) *hub {
 	return h
 }
 
-// wantLocked tells the node which events are needed.
+// wantLocked registers the kinds of events that the hub needs with the node.
 func (h *hub) wantLocked() {
 	if h.local {
 		return
@@ -83,9 +90,9 @@ func (h *hub) wantLocked() {
 	h.srv.cluster.Want(kinds | h.track.wants())
 }
 
-// expect makes sure that messages are told of from now on, so that a place in
-// the log that is read after it can be the beginning of a subscription. done
-// must be called when the subscription has been made, or has failed.
+// expect ensures that the node delivers messages to the hub from now on. So a
+// log index that is read after expect can be the start of a subscription. The
+// caller must call done when the subscription has been made or has failed.
 func (h *hub) expect() (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,128 +106,213 @@ func (h *hub) expect() (done func()) {
 	}
 }
 
-// subscribe adds a connection to a topic. It must have been expected.
-func (h *hub) subscribe(c *conn, kind topicKind, name string, since uint64) {
+// subscriptionBytes is an estimate of the memory of a subscription, without the
+// two copies of its name.
+const subscriptionBytes = 400
+
+func subscriptionSize(name string) int { return subscriptionBytes + 2*len(name) }
+
+// reserve charges the node for new subscriptions. It returns false if they
+// would exceed the limit.
+func (h *hub) reserve(bytes int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.topics[kind][name]
-	if t == nil {
-		t = &topic{name: name}
-		h.topics[kind][name] = t
-		if kind == patterns {
-			h.order = append(h.order, t)
-		}
+	if limit := h.srv.cfg.Limits.SubscriptionBytes; limit > 0 && h.bytes+bytes > limit {
+		return false
 	}
-	t.subs = append(t.subs, subscription{c, since})
-	h.wantLocked()
+	h.bytes += bytes
+	return true
 }
 
-// unsubscribe takes a connection from a topic.
-func (h *hub) unsubscribe(c *conn, kind topicKind, name string) {
+// release returns bytes that reserve has charged.
+func (h *hub) release(bytes int) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.unsubscribeLocked(c, kind, name)
-	h.wantLocked()
+	h.bytes -= bytes
+	h.mu.Unlock()
+}
+
+// subscribe subscribes a connection to topics to which it is not subscribed
+// yet, and adds them to c.subscribedTo. The caller must have called expect and
+// reserve. since is the log index after which the subscriptions receive
+// messages.
+func (h *hub) subscribe(c *conn, kind topicKind, names []string, since uint64) {
+	for piece := range slices.Chunk(names, hubSlice) {
+		h.mu.Lock()
+		for _, name := range piece {
+			h.subscribeLocked(c, kind, name, since)
+		}
+		h.wantLocked()
+		h.mu.Unlock()
+	}
+}
+
+func (h *hub) subscribeLocked(c *conn, kind topicKind, name string, since uint64) {
+	h.seq++
+	t := h.topics[kind][name]
+	if t == nil {
+		t = &topic{name: name, seq: h.seq}
+		h.topics[kind][name] = t
+		if kind == patterns {
+			t.pattern = glob.NewPattern(name)
+			t.payer.Store(c)
+			h.patterns.at(t.pattern.Prefix()).add(t)
+		} else {
+			h.rolls[kind].add(t)
+		}
+	}
+	t.subs = append(t.subs, subscription{c, h.seq, since})
+	h.subscriptions++
+	c.subscribedTo[kind][t.name] = membership{t, h.seq}
+}
+
+// unsubscribe ends a connection's subscriptions to topics, and removes them
+// from c.subscribedTo.
+func (h *hub) unsubscribe(c *conn, kind topicKind, names []string) {
+	for piece := range slices.Chunk(names, hubSlice) {
+		h.mu.Lock()
+		for _, name := range piece {
+			h.unsubscribeLocked(c, kind, name)
+		}
+		h.wantLocked()
+		h.mu.Unlock()
+	}
 }
 
 func (h *hub) unsubscribeLocked(c *conn, kind topicKind, name string) {
-	t := h.topics[kind][name]
-	if t == nil {
+	m, ok := c.subscribedTo[kind][name]
+	if !ok {
 		return
 	}
-	t.subs = slices.DeleteFunc(t.subs, func(s subscription) bool { return s.c == c })
-	if len(t.subs) == 0 {
-		delete(h.topics[kind], name)
-		if kind == patterns {
-			h.order = slices.DeleteFunc(h.order, func(o *topic) bool { return o == t })
-		}
+	delete(c.subscribedTo[kind], name)
+	h.subscriptions--
+	h.bytes -= subscriptionSize(name)
+	t := m.t
+	if t.remove(m.seq); !t.gone.Load() {
+		return
+	}
+	delete(h.topics[kind], name)
+	if kind != patterns {
+		h.rolls[kind].remove()
+		return
+	}
+	r := h.patterns.get(t.pattern.Prefix())
+	if r.remove(); r.empty() {
+		h.patterns.delete(t.pattern.Prefix())
 	}
 }
 
-// leave takes a connection out of everything.
+// leave removes a connection from all topics and from tracking.
 func (h *hub) leave(c *conn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for kind, names := range c.subscribedTo {
-		for name := range names {
-			h.unsubscribeLocked(c, topicKind(kind), name)
-		}
+		h.unsubscribe(c, topicKind(kind), slices.Collect(maps.Keys(names)))
 	}
-	h.track.offLocked(c.id)
-	h.wantLocked()
+	h.untrack(c.id)
 }
 
-// receivers counts who would be sent a message of a channel, each subscription
-// once, as PUBLISH answers.
+// listsLocked returns the patterns that may match a channel: those whose
+// literal prefixes are prefixes of the channel.
+func (h *hub) listsLocked(channel string) (lists [][]*topic) {
+	if h.patterns.len() > 0 {
+		h.patterns.walk(channel, func(_ string, r *roll) { lists = append(lists, r.list()) })
+	}
+	return lists
+}
+
+// receivers returns the number of subscriptions to which a message on a channel
+// would be delivered, as PUBLISH returns it.
 func (h *hub) receivers(channel string, sharded bool) int {
 	if !h.publishing.Load() {
 		return 0
 	}
 	h.mu.RLock()
-	defer h.mu.RUnlock()
 	if sharded {
+		defer h.mu.RUnlock()
 		return h.topics[shardChannels][channel].len()
 	}
-	n := h.topics[channels][channel].len()
-	for _, t := range h.order {
-		if fsm.Glob(t.name, channel) {
+	n, lists := h.topics[channels][channel].len(), h.listsLocked(channel)
+	h.mu.RUnlock()
+	if found := h.match(lists, channel); len(found) > 0 {
+		h.mu.RLock()
+		for _, t := range found {
 			n += len(t.subs)
 		}
+		h.mu.RUnlock()
 	}
 	return n
 }
 
-func (t *topic) len() int {
-	if t == nil {
-		return 0
-	}
-	return len(t.subs)
-}
+// nameSteps bounds the matching steps of one command that lists names.
+const nameSteps = 1 << 24
 
-// names returns the topics of a kind that a pattern matches, sorted.
-func (h *hub) names(kind topicKind, pattern string) []string {
+// names returns the names of the topics of a kind that match a pattern, sorted.
+// It returns false if that takes too many steps. kind must not be patterns.
+func (h *hub) names(kind topicKind, pattern string) (names []string, ok bool) {
 	h.mu.RLock()
-	defer h.mu.RUnlock()
-	names := []string{}
-	for name := range h.topics[kind] {
-		if fsm.Glob(pattern, name) {
-			names = append(names, name)
+	list := h.rolls[kind].list()
+	h.mu.RUnlock()
+	p, steps := glob.NewPattern(pattern), 0
+	names = []string{}
+	for _, t := range list {
+		if t.gone.Load() || !strings.HasPrefix(t.name, p.Prefix()) {
+			continue
+		}
+		matched, n := p.Match(t.name)
+		if steps += n; steps > nameSteps+len(list)*nameShare {
+			return nil, false
+		}
+		if matched {
+			names = append(names, t.name)
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, true
 }
 
-// count returns how many subscribers a topic has.
+// nameShare is the number of additional steps that each name allows.
+const nameShare = 64
+
+// count returns the number of subscribers of a topic.
 func (h *hub) count(kind topicKind, name string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.topics[kind][name].len()
 }
 
-// sizes returns how many topics of each kind there are, and subscriptions.
-func (h *hub) sizes() (topics [3]int, subscriptions int) {
+// hubSizes contains the number of topics of each kind, the number of
+// subscriptions, and an estimate of the bytes that they occupy.
+type hubSizes struct {
+	topics               [3]int
+	subscriptions, bytes int
+}
+
+func (h *hub) sizes() (z hubSizes) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for k, m := range h.topics {
-		topics[k] = len(m)
-		for _, t := range m {
-			subscriptions += len(t.subs)
-		}
+		z.topics[k] = len(m)
 	}
-	return topics, subscriptions
+	z.subscriptions, z.bytes = h.subscriptions, h.bytes
+	return z
 }
 
 // Applied implements Listener.
 func (h *hub) Applied(index uint64, events []fsm.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	tracked := 0 // number of consecutive tracking events processed under the current lock
+	unlock := func() {
+		if tracked > 0 {
+			h.track.sweep()
+			h.mu.Unlock()
+			tracked = 0
+		}
+	}
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case fsm.EventPublish:
+			unlock()
 			h.srv.metrics.Published.Inc()
 			h.publish(index, e, e.Key, string(e.Payload), e.Sharded)
 		case fsm.EventKeyspace:
+			unlock()
 			db := "@" + strconv.Itoa(e.DB) + "__:"
 			if e.Keyspace {
 				h.publish(index, e, "__keyspace"+db+e.Key, e.Name, false)
@@ -228,25 +320,32 @@ func (h *hub) Applied(index uint64, events []fsm.Event) {
 			if e.Keyevent {
 				h.publish(index, e, "__keyevent"+db+e.Name, e.Key, false)
 			}
-		case fsm.EventChanged:
-			h.track.changed(index, e)
-		case fsm.EventFlushed:
-			h.track.flushed(index, e)
-		case fsm.EventTracked:
-			h.track.tracked(index, e)
+		default:
+			if tracked == hubSlice {
+				unlock()
+			}
+			if tracked == 0 {
+				h.mu.Lock()
+			}
+			tracked++
+			h.track.apply(index, e)
 		}
 	}
+	unlock()
 	h.track.entryDone(index)
 }
 
-// Missed implements Listener: nobody may believe that he was told everything.
-// Whoever caches drops what he has; subscribers are closed, for no message says
-// that messages are missing.
+// Missed implements Listener. It is called when events up to index are lost to
+// this node. Connections that track must drop their whole cache. Subscribers
+// that may have missed messages are disconnected, because no message of the
+// protocol reports missing messages.
 func (h *hub) Missed(index uint64, why string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.track.flushed(index, nil)
+	h.mu.Unlock()
 	h.track.entryDone(index)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
 	cut := make(map[*conn]bool)
 	for _, m := range h.topics {
 		for _, t := range m {
@@ -259,60 +358,88 @@ func (h *hub) Missed(index uint64, why string) {
 		}
 	}
 	if len(cut) > 0 {
-		h.srv.log.Warn("subscribers cut off, for they have missed messages", "connections", len(cut), "index", index, "reason", why)
+		h.srv.log.Warn("disconnected subscribers that missed messages",
+			"connections", len(cut), "index", index, "reason", why)
 	}
 }
 
-// publish hands a message to the subscribers of this node. e is the event that it
-// comes from, nil for none.
+// publish delivers a message to the subscribers of this node. e is the event
+// that contains the message; it is nil if the message does not come from the
+// log.
 func (h *hub) publish(index uint64, e *fsm.Event, channel, payload string, sharded bool) {
 	kind, word := channels, "message"
 	if sharded {
 		kind, word = shardChannels, "smessage"
 	}
-	if t := h.topics[kind][channel]; t != nil {
+	h.mu.RLock()
+	t := h.topics[kind][channel]
+	var lists [][]*topic
+	if !sharded {
+		lists = h.listsLocked(channel)
+	}
+	h.mu.RUnlock()
+	if t != nil {
 		h.deliver(index, e, t, word, channel, payload)
 	}
-	if sharded {
-		return
-	}
-	for _, t := range h.order {
-		if fsm.Glob(t.name, channel) {
-			h.deliver(index, e, t, "pmessage", t.name, channel, payload)
-		}
+	for _, t := range h.match(lists, channel) {
+		h.deliver(index, e, t, "pmessage", t.name, channel, payload)
 	}
 }
 
-// announce hands a message of the port's own to its subscribers.
+// announce delivers a message that this port itself generates.
 func (h *hub) announce(channel, payload string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.publish(math.MaxUint64, nil, channel, payload, false)
 }
 
-// deliver sends words as one push to the subscribers of a topic. It is encoded
-// once for each version of RESP.
+// deliver sends words as one push to the subscribers of a topic. It encodes the
+// push once for each RESP version.
 func (h *hub) deliver(index uint64, e *fsm.Event, t *topic, words ...string) {
-	var encoded [2][]byte
-	encode := func(proto int) []byte {
-		b := &encoded[proto-2]
-		if *b == nil {
-			*b = appendPush(nil, proto, len(words))
+	var encoded [2]*payload
+	encode := func(proto int) *payload {
+		p := &encoded[proto-2]
+		if *p == nil {
+			b := appendPush(nil, proto, len(words))
 			for _, w := range words {
-				*b = fsm.Bulk(w).Append(*b, proto)
+				b = fsm.Bulk(w).Append(b, proto)
 			}
+			*p = newPayload(b)
 		}
-		return *b
+		return *p
 	}
-	for _, s := range t.subs {
+	// The lock is held while messages are sent, because a connection must
+	// receive nothing after it has unsubscribed. Between two slices,
+	// subscribers may come and go. next is the number of the subscription to
+	// continue with.
+	for next, more := uint64(0), true; more; {
+		h.mu.RLock()
+		next, more = h.deliverSlice(index, e, t, next, encode)
+		h.mu.RUnlock()
+	}
+}
+
+// deliverSlice sends a push to at most hubSlice subscribers of a topic,
+// starting with subscription number from. It returns the number of the next
+// subscription, and whether there is one. The caller must hold h.mu.
+func (h *hub) deliverSlice(
+	index uint64, e *fsm.Event, t *topic, from uint64, encode func(proto int) *payload,
+) (next uint64, more bool) {
+	i, _ := slices.BinarySearchFunc(t.subs, from, func(s subscription, seq uint64) int {
+		return cmp.Compare(s.seq, seq)
+	})
+	for n, s := range t.subs[i:] {
+		if n == hubSlice {
+			return s.seq, true
+		}
 		if index > s.since {
 			s.c.out.push(causeFor(index, e, s.c.id), encode)
 			h.srv.metrics.Delivered.Inc()
 		}
 	}
+	return 0, false
 }
 
-// appendPush begins a push of n parts, which is an array in RESP2.
+// appendPush appends the head of a push of n elements, which is an array in
+// RESP2.
 func appendPush(dst []byte, proto, n int) []byte {
 	if proto >= 3 {
 		return fsm.AppendHead(dst, '>', int64(n))

@@ -18,13 +18,22 @@ import (
 )
 
 var infoRows = []row{
-	{cmd: fsm.Command{Name: "info", Arity: -1, Group: "server", Since: "1.0.0", Complexity: "O(1)", Syntax: "[section [section ...]]", Doc: "Describe this node and its cluster"}, words: "loading stale", acl: "dangerous", tips: tipsShards, run: info},
+	{
+		cmd: fsm.Command{
+			Name: "info", Arity: -1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[section [section ...]]",
+			Doc:        "Describe this node and its cluster",
+		},
+		run: info, words: "loading stale", acl: "dangerous", tips: tipsShards,
+	},
 }
 
 // infoSection is one section of INFO.
 type infoSection struct {
 	name  string
-	extra bool // only with ALL, EVERYTHING or its own name
+	extra bool // printed only for ALL, EVERYTHING or its own name
 	write func(p *infoPage)
 }
 
@@ -45,10 +54,11 @@ var infoSections = []infoSection{
 	{"holdfast", false, infoHoldfast},
 }
 
-// infoTitles are the headings that are not the section's name with a capital.
+// infoTitles are the headings that differ from the capitalized name of the
+// section.
 var infoTitles = map[string]string{"cpu": "CPU"}
 
-// infoPage is what the sections are written from.
+// infoPage contains the data for all sections and collects their text.
 type infoPage struct {
 	strings.Builder
 	srv   *Server
@@ -87,7 +97,7 @@ func info(c *conn, args [][]byte) fsm.Reply {
 		p.WriteString("# " + title + "\r\n")
 		s.write(p)
 	}
-	if c.srv.cfg.Mode == Sentinel { // as Redis
+	if c.srv.cfg.Mode == Sentinel { // as Redis does
 		return fsm.Bulk(p.String())
 	}
 	return fsm.Verbatim(p.String())
@@ -120,7 +130,8 @@ func infoServer(p *infoPage) {
 	p.line("config_file", "")
 }
 
-// kernel names the operating system as "Linux 6.1.0 x86_64".
+// kernel returns the name of the operating system, such as "Linux 6.1.0
+// x86_64".
 func kernel() string {
 	var u syscall.Utsname
 	if err := syscall.Uname(&u); err != nil {
@@ -129,7 +140,8 @@ func kernel() string {
 	return text(u.Sysname[:]) + " " + text(u.Release[:]) + " " + text(u.Machine[:])
 }
 
-// text reads a string that ends at a zero, of whatever the platform's char is.
+// text converts a string that ends at a zero. The type of a char depends on the
+// platform.
 func text[T int8 | uint8](chars []T) string {
 	var b []byte
 	for _, ch := range chars {
@@ -151,8 +163,8 @@ func infoClients(p *infoPage) {
 	p.line("clients_in_timeout_table", 0)
 }
 
-// memoryUse returns the bytes of live objects, of memory taken from the system,
-// and the process' resident set.
+// memoryUse returns the bytes of live objects, of memory obtained from the
+// system, and of the process' resident set.
 func memoryUse() (used, mapped, resident uint64) {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(samples)
@@ -168,7 +180,7 @@ func memoryUse() (used, mapped, resident uint64) {
 	return used, mapped, resident
 }
 
-// human prints bytes as Redis does: 1.50M.
+// human formats a number of bytes as Redis does, such as 1.50M.
 func human(n uint64) string {
 	units := "BKMGTP"
 	f, i := float64(n), 0
@@ -206,11 +218,12 @@ func infoMemory(p *infoPage) {
 	p.line("maxmemory", 0)
 	p.line("maxmemory_human", "0B")
 	p.line("maxmemory_policy", "noeviction")
+	p.line("mem_clients_normal", p.srv.clientMem.total())
 	p.line("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(used, 1)), 'f', 2, 64))
 	p.line("mem_allocator", "go")
 }
 
-// flag prints a bool as Redis does.
+// flag formats a bool as Redis does.
 func flag(b bool) int {
 	if b {
 		return 1
@@ -220,7 +233,7 @@ func flag(b bool) int {
 
 func infoPersistence(p *infoPage) {
 	saving := flag(p.srv.saving.Load())
-	p.line("loading", 0) // the port opens when the state is there
+	p.line("loading", 0) // the port is opened only after the state has been loaded
 	p.line("async_loading", 0)
 	p.line("rdb_changes_since_last_save", 0) // every acknowledged write is on disk
 	p.line("rdb_bgsave_in_progress", saving)
@@ -250,7 +263,8 @@ func infoStats(p *infoPage) {
 	p.line("rejected_connections", p.stats.refused)
 	p.line("expired_keys", p.state.Expired)
 	p.line("evicted_keys", 0)
-	topics, _ := p.srv.hub.sizes()
+	p.line("evicted_clients", p.srv.metrics.evicted.Load())
+	topics := p.srv.hub.sizes().topics
 	p.line("pubsub_channels", topics[channels])
 	p.line("pubsub_patterns", topics[patterns])
 	p.line("pubsubshard_channels", topics[shardChannels])
@@ -269,9 +283,11 @@ func infoReplication(p *infoPage) {
 	}
 	p.line("connected_slaves", len(p.state.Replicas))
 	for i, r := range p.state.Replicas {
-		p.line("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=0", r.Host, r.Port, p.state.Applied))
+		p.line("slave"+strconv.Itoa(i),
+			fmt.Sprintf("ip=%s,port=%s,state=online,offset=%d,lag=0", r.Host, r.Port, p.state.Applied))
 	}
-	// The id of the history, which is the cluster's: the same on every node.
+	// The replication id is derived from the cluster's id, so it is the same on
+	// every node.
 	id := sha1.Sum([]byte(p.state.ClusterID))
 	p.line("master_failover_state", "no-failover")
 	p.line("master_replid", hex.EncodeToString(id[:]))
@@ -298,8 +314,9 @@ func infoCPU(p *infoPage) {
 	}
 }
 
-// infoCommandstats prints the time of a command as its client sees it: from the
-// pipeline's arrival until its replies, the cluster's round included.
+// infoCommandstats prints the time of a command as its client observes it: from
+// the arrival of the pipeline until the replies, including the exchange with
+// the cluster.
 func infoCommandstats(p *infoPage) {
 	for _, name := range slices.Sorted(maps.Keys(p.stats.series)) {
 		s := p.stats.series[name]
@@ -322,7 +339,8 @@ func infoLatencystats(p *infoPage) {
 			continue
 		}
 		us := func(q float64) float64 { return float64(s.quantile(q).Microseconds()) }
-		p.line("latency_percentiles_usec_"+name, fmt.Sprintf("p50=%.3f,p99=%.3f,p99.9=%.3f", us(0.5), us(0.99), us(0.999)))
+		p.line("latency_percentiles_usec_"+name,
+			fmt.Sprintf("p50=%.3f,p99=%.3f,p99.9=%.3f", us(0.5), us(0.99), us(0.999)))
 	}
 }
 
@@ -336,8 +354,8 @@ func infoKeyspace(p *infoPage) {
 	}
 }
 
-// infoHoldfast must not repeat a name of another section: clients read INFO into
-// one map.
+// infoHoldfast prints the section holdfast. It must not contain a name of
+// another section, because clients read INFO into one map.
 func infoHoldfast(p *infoPage) {
 	st := p.state
 	p.line("node_id", st.NodeID)
@@ -350,4 +368,5 @@ func infoHoldfast(p *infoPage) {
 	p.line("ready", flag(st.Ready))
 	p.line("log_bytes", st.LogBytes)
 	p.line("operations", st.Operations)
+	infoLimits(p)
 }

@@ -9,13 +9,31 @@ import (
 )
 
 var lifecycleRows = []row{
-	{cmd: fsm.Command{Name: "shutdown", Arity: -1, Group: "server", Since: "1.0.0", Complexity: "O(1)", Syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]", Doc: "Stop this node as SIGTERM does: leadership is handed over first"}, words: "admin noscript loading stale no_multi allow_busy", run: shutdown},
-	{cmd: fsm.Command{Name: "failover", Arity: -1, Group: "server", Since: "6.2.0", Complexity: "O(1)", Syntax: "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]", Doc: "Hand leadership over, to the node with a client address or to the most suitable one"}, words: "admin noscript stale", run: failover},
+	{
+		cmd: fsm.Command{
+			Name: "shutdown", Arity: -1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+			Doc:        "Stop this node as SIGTERM does: it transfers leadership first",
+		},
+		run: shutdown, words: "admin noscript loading stale no_multi allow_busy",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "failover", Arity: -1,
+			Group: "server", Since: "6.2.0",
+			Complexity: "O(1)",
+			Syntax:     "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+			Doc:        "Transfer leadership to the node with the given client address, or to the most suitable one",
+		},
+		run: failover, words: "admin noscript stale",
+	},
 }
 
-// shutdown has the node stop, and answers nothing: the connection ends with it. The
-// log is on disk whatever the words about saving say, and replicas are not waited
-// for, because every acknowledged write is on a majority.
+// shutdown stops the node. It sends no reply: the connection ends with the
+// node. It ignores the options about saving and waiting, because the log is
+// already on disk, and every acknowledged write is on a majority.
 func shutdown(c *conn, args [][]byte) fsm.Reply {
 	save, nosave, other, abort := false, false, false, false
 	for _, arg := range args[1:] {
@@ -35,27 +53,29 @@ func shutdown(c *conn, args [][]byte) fsm.Reply {
 	switch {
 	case save && nosave, abort && (save || nosave || other):
 		return fsm.Error(msgSyntax)
-	case abort: // one under way answers nobody any more
+	case abort: // a shutdown in progress cannot be aborted
 		return fsm.Error("ERR No shutdown in progress.")
 	case c.srv.cfg.Shutdown == nil:
 		return fsm.Error("ERR Errors trying to SHUTDOWN. Check logs.")
 	}
-	c.srv.log.Info("a client asks this node to stop", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.info.user)
+	c.srv.log.Info("shutdown requested by client", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.info.user)
 	c.srv.cfg.Shutdown()
 	c.done = true
-	// The connection stays until the node has let go of all: who sees it end knows
-	// that. It is not work that Stop would wait for.
+	// The connection stays open until the node has released all its resources,
+	// so that a client that sees it end knows that the node has stopped. Stop
+	// must not wait for this connection, so it does not count as busy
+	// meanwhile.
 	c.srv.leave()
 	<-c.srv.released
 	c.srv.busy.Add(1)
 	return fsm.None
 }
 
-// failoverOptions are the words of FAILOVER.
+// failoverOptions are the options of FAILOVER.
 type failoverOptions struct {
 	host    string
 	port    int64
-	timeout int64 // milliseconds, 0 for none
+	timeout int64 // in milliseconds, 0 for none
 	force   bool
 }
 
@@ -86,8 +106,8 @@ func (o *failoverOptions) parse(args [][]byte) (refusal fsm.Reply, ok bool) {
 	return fsm.Reply{}, true
 }
 
-// failover hands leadership over before it answers. In Redis it goes on behind the
-// reply; so none is ever in progress here.
+// failover transfers leadership before it replies. In Redis, the failover
+// continues after the reply; here none is ever in progress.
 func failover(c *conn, args [][]byte) fsm.Reply {
 	var o failoverOptions
 	topology := c.srv.cfg.Topology
@@ -108,11 +128,11 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Error("ERR FAILOVER is not valid when server is a replica.")
 	}
 	others, to := 0, ""
-	for _, p := range topology.Places() {
+	for _, p := range topology.Peers() {
 		if p.Self || !p.Voter {
 			continue
 		}
-		if p.Host == o.host && number(p.Port) == o.port {
+		if p.Host == o.host && portNumber(p.Port) == o.port {
 			if to = p.Node; !p.Alive {
 				return fsm.Error("ERR FAILOVER target replica is not online.")
 			}
@@ -136,7 +156,7 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 	return c.handOver(to, limit)
 }
 
-// handOver is handTo with a limit of its own.
+// handOver is like handTo, but with a limit on the time.
 func (c *conn) handOver(node string, limit time.Duration) fsm.Reply {
 	ctx, cancel := context.WithTimeout(c.srv.ctx, limit)
 	defer cancel()

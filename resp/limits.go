@@ -5,93 +5,114 @@ import (
 	"time"
 )
 
-// Limits says what one client connection may ask of the server before a Guard
-// refuses it, and how long it may take. A Guard copies it when it is made, so
-// that a change has no effect on connections that are open.
+// Limits are the limits of a client connection that a Guard enforces. A Guard
+// copies them when it is created, so a change does not affect open connections.
 //
-// Where Redis has such a limit too, the reply to a breach is the text of Redis
-// 7.0.15; the fields name those places.
+// Where Redis has the same limit, the error is the text of Redis 7.0.15. The
+// comments of the fields name these cases.
 type Limits struct {
-	// MaxArgs is the largest number of arguments of one command, its name
-	// included. Over it: "invalid multibulk length". Redis allows 2^31-1, which
-	// no command needs; the parser behind the guard spends time and memory per
-	// claimed argument.
+	// MaxArgs is the maximum number of arguments of one command, including its
+	// name. The error is "invalid multibulk length". Redis allows 2^31-1, which
+	// no command needs. redcon spends time and memory for each announced
+	// argument.
 	MaxArgs int
 
-	// MaxBulk is the largest length in bytes of one argument. Over it:
-	// "invalid bulk length", as Redis answers beyond proto-max-bulk-len.
+	// MaxBulk is the maximum length in bytes of one argument. The error is
+	// "invalid bulk length", as in Redis beyond proto-max-bulk-len.
 	MaxBulk int
 
-	// MaxInline is the longest inline command, and the longest line that
-	// announces a count or a length, in bytes without its line end. Over it:
-	// "too big inline request", "too big mbulk count string" or "too big bulk
-	// count string". Redis has 64 KiB fixed.
+	// MaxInline is the maximum length in bytes of an inline command and of a
+	// line that announces a count or a length, without its line end. The error
+	// is "too big inline request", "too big mbulk count string" or "too big
+	// bulk count string". In Redis, the limit is always 64 KiB.
 	MaxInline int
 
-	// MaxCommand is the largest size in bytes of one whole command as it is on
-	// the wire. It bounds the memory that a connection can pin in the guard.
-	// Redis has client-query-buffer-limit instead and closes without an answer.
+	// MaxCommand is the maximum size in bytes of one complete command as it is
+	// sent. It bounds the memory of the guard for one connection. Redis has
+	// client-query-buffer-limit instead, and closes the connection without an
+	// error.
 	MaxCommand int
 
 	// UnauthArgs and UnauthBulk replace MaxArgs and MaxBulk until the
-	// connection has authenticated. Over them: "unauthenticated multibulk
+	// connection has authenticated. The errors are "unauthenticated multibulk
 	// length" and "unauthenticated bulk length" (redis PR #9588,
 	// CVE-2021-32675).
 	UnauthArgs int
 	UnauthBulk int
 
-	// MaxClients is the number of connections that may be open at once. The
-	// next one is told "max number of clients reached". 0: no limit.
+	// MaxClients is the maximum number of open connections. The next one
+	// receives "max number of clients reached" and is closed. 0: no limit.
 	MaxClients int
 
-	// MaxUnauth is how many of the MaxClients may be connections that have not
-	// authenticated, so that they cannot take the places of clients that have. A
-	// connection beyond it takes the place of the oldest one of the address that
-	// has the most. It must leave room for all clients coming back at once after
-	// a failover. 0: no limit.
+	// MaxUnauth is the maximum number of connections among MaxClients that have
+	// not authenticated, so that they cannot displace clients that have. For a
+	// connection beyond the limit, the oldest one of the address that has the
+	// most is closed. The limit must leave room for all clients that reconnect
+	// at once after a failover. 0: no limit.
 	MaxUnauth int
 
-	// MaxUnauthAddr is how many of them may come from one address. A connection
-	// beyond it takes the place of the oldest one of its address. 0: no limit.
+	// MaxUnauthAddr is the maximum number of unauthenticated connections from
+	// one address. For a connection beyond the limit, the oldest one of its
+	// address is closed. 0: no limit.
 	MaxUnauthAddr int
 
-	// UnauthRate is how many bytes a second all connections that have not
-	// authenticated may send together, a command counting for 256 bytes more.
-	// The first 16 KiB of each are free. While it is exceeded, each of them waits up
-	// to a second before a read. 0: no limit.
+	// UnauthRate is the number of bytes per second that all unauthenticated
+	// connections may send together. A command counts as 256 additional bytes.
+	// The first 16 KiB of each connection are free. While the rate is exceeded,
+	// each of the connections waits up to a second before a read. 0: no limit.
 	UnauthRate int
 
-	// UnauthTotal is how long a connection may stay without authenticating. 0:
-	// for ever.
+	// UnauthTotal is how long a connection may stay unauthenticated. 0: no
+	// limit.
 	UnauthTotal time.Duration
 
-	// HandshakeTimeout is how long a connection that has not authenticated may
-	// take from its first Read until its first whole command. 0: for ever.
+	// HandshakeTimeout is how long an unauthenticated connection may take from
+	// its first Read until its first complete command. 0: no limit.
 	HandshakeTimeout time.Duration
 
-	// UnauthIdle is how long a connection that has not authenticated may stay
-	// silent between two commands after the first. It is long enough for a
-	// person who types AUTH into redis-cli. 0: for ever.
+	// UnauthIdle is how long an unauthenticated connection may be silent
+	// between two later commands. It is long enough for a person who types AUTH
+	// into redis-cli. 0: no limit.
 	UnauthIdle time.Duration
 
-	// CommandTimeout is how long the rest of a command may take once its
-	// first bytes are here, whoever sends it. 0: for ever.
+	// CommandTimeout is how long the rest of a command may take after its first
+	// bytes, on any connection. 0: no limit.
 	CommandTimeout time.Duration
 
-	// WriteTimeout is how long a peer may leave replies unread: every Write, and
-	// every further MiB of a large one, must be taken by the socket within it.
-	// A connection that misses it is closed. 0: for ever.
+	// WriteTimeout is how long a client may leave replies unread. The socket
+	// must accept every Write, and every further 256 KiB of a large reply,
+	// within this time. Otherwise the connection is closed. 0: no limit.
 	WriteTimeout time.Duration
 
-	// PushHard and PushSoft bound, in bytes, what may wait for a connection that
-	// has subscribed or tracks keys: it is closed when more than PushHard waits,
-	// or more than PushSoft for longer than PushSoftTime. They are Redis'
-	// client-output-buffer-limit of pubsub. 0: no limit.
+	// PushHard and PushSoft bound the bytes of messages that wait for a
+	// connection that subscribes or tracks keys. The connection is closed when
+	// more than PushHard wait, or when more than PushSoft wait for longer than
+	// PushSoftTime. They are the pubsub limits of Redis'
+	// client-output-buffer-limit. 0: no limit.
 	PushHard, PushSoft int
 	PushSoftTime       time.Duration
+
+	// MaxTopics is the maximum number of channels, patterns and shard channels
+	// together to which one connection may subscribe. MaxPatterns is the
+	// maximum number of patterns, and of prefixes of CLIENT TRACKING. Redis has
+	// no such limits. 0: no limit.
+	MaxTopics, MaxPatterns int
+
+	// SubscriptionBytes bounds an estimate of the memory of the subscriptions
+	// and prefixes of all connections. 0: no limit.
+	SubscriptionBytes int
+
+	// ClientMemory bounds the bytes that all connections together occupy on the
+	// node: replies that clients have not read, incomplete commands, and queued
+	// transactions. Amounts below 64 KiB are free. Beyond the limit, a large
+	// reply waits for room, and the node closes the connections that occupy
+	// most and whose clients neither read nor send. It is Redis'
+	// maxmemory-clients. 0: an eighth of the memory that the process may use,
+	// or 256 MiB if that is more.
+	ClientMemory int64
 }
 
-// DefaultLimits returns the limits that the server ships with.
+// DefaultLimits returns the default limits of the server.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxArgs:          1024 * 1024,
@@ -112,15 +133,20 @@ func DefaultLimits() Limits {
 		PushHard:         32 << 20,
 		PushSoft:         8 << 20,
 		PushSoftTime:     time.Minute,
+
+		MaxTopics:         100_000,
+		MaxPatterns:       10_000,
+		SubscriptionBytes: 256 << 20,
 	}
 }
 
-// limitsMaxBulk is the largest MaxBulk and MaxCommand that Validate accepts:
-// the default proto-max-bulk-len of Redis, far below any integer overflow in
-// the parser behind the guard.
+// limitsMaxBulk is the maximum of MaxBulk and MaxCommand that Validate accepts.
+// It is Redis' default of proto-max-bulk-len, and far below any integer
+// overflow in redcon.
 const limitsMaxBulk = 512 << 20
 
-// Validate returns an error that names the first field whose value cannot work.
+// Validate returns an error that names the first field with an invalid value,
+// or nil.
 func (l Limits) Validate() error {
 	for _, f := range []struct {
 		name          string
@@ -134,6 +160,9 @@ func (l Limits) Validate() error {
 		{"UnauthBulk", l.UnauthBulk, 1, l.MaxBulk},
 		{"PushHard", l.PushHard, 0, int(^uint(0) >> 1)},
 		{"PushSoft", l.PushSoft, 0, int(^uint(0) >> 1)},
+		{"MaxTopics", l.MaxTopics, 0, int(^uint(0) >> 1)},
+		{"MaxPatterns", l.MaxPatterns, 0, int(^uint(0) >> 1)},
+		{"SubscriptionBytes", l.SubscriptionBytes, 0, int(^uint(0) >> 1)},
 		{"MaxClients", l.MaxClients, 0, int(^uint(0) >> 1)},
 		{"MaxUnauth", l.MaxUnauth, 0, int(^uint(0) >> 1)},
 		{"MaxUnauthAddr", l.MaxUnauthAddr, 0, int(^uint(0) >> 1)},

@@ -15,24 +15,63 @@ import (
 
 var memoryRows = []row{
 	{cmd: fsm.Command{Name: "memory", Arity: -2, Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about this node's memory"}, sub: []row{
-		{cmd: fsm.Command{Name: "usage", Arity: -3, Keys: fsm.Keys{First: 2, Last: 2, Step: 1}, Access: fsm.Access{Mode: "RO"}, Since: "4.0.0", Complexity: "O(N) where N is the number of samples", Syntax: "key [SAMPLES count]", Doc: "Estimate the memory that a key and its value take"}, words: "readonly", run: memoryUsage},
-		{cmd: fsm.Command{Name: "doctor", Arity: 2, Since: "4.0.0", Complexity: "O(1)", Doc: "Say what is unusual about the memory"}, tips: tipsShards, run: memoryDoctor},
-		{cmd: fsm.Command{Name: "malloc-stats", Arity: 2, Since: "4.0.0", Complexity: "Depends on how much memory is allocated, could be slow", Doc: "Figures of Go's allocator"}, tips: tipsShards, run: memoryMallocStats},
-		{cmd: fsm.Command{Name: "purge", Arity: 2, Since: "4.0.0", Complexity: "O(N) where N is the size of the heap", Doc: "Give free memory back to the system"}, tips: "request_policy:all_shards response_policy:all_succeeded", run: memoryPurge},
-		{cmd: fsm.Command{Name: "stats", Arity: 2, Since: "4.0.0", Complexity: "O(1)", Doc: "Figures of the memory, under Redis' names as far as they have a meaning here"}, tips: tipsShards, run: memoryStats},
+		{
+			cmd: fsm.Command{
+				Name: "usage", Arity: -3, Keys: fsm.Keys{First: 2, Last: 2, Step: 1}, Access: fsm.Access{Mode: "RO"},
+				Since:      "4.0.0",
+				Complexity: "O(N) where N is the number of samples",
+				Syntax:     "key [SAMPLES count]",
+				Doc:        "Estimate the memory that a key and its value take",
+			},
+			run: memoryUsage, words: "readonly",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "doctor", Arity: 2, Since: "4.0.0",
+				Complexity: "O(1)",
+				Doc:        "Report what is unusual about the memory",
+			},
+			run: memoryDoctor, tips: tipsShards,
+		},
+		{
+			cmd: fsm.Command{
+				Name: "malloc-stats", Arity: 2, Since: "4.0.0",
+				Complexity: "Depends on how much memory is allocated, could be slow",
+				Doc:        "Show the statistics of Go's allocator",
+			},
+			run: memoryMallocStats, tips: tipsShards,
+		},
+		{
+			cmd: fsm.Command{
+				Name: "purge", Arity: 2, Since: "4.0.0",
+				Complexity: "O(N) where N is the size of the heap",
+				Doc:        "Return free memory to the operating system",
+			},
+			run: memoryPurge, tips: "request_policy:all_shards response_policy:all_succeeded",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "stats", Arity: 2, Since: "4.0.0",
+				Complexity: "O(1)",
+				Doc:        "Show memory statistics, under Redis' names where they apply",
+			},
+			run: memoryStats, tips: tipsShards,
+		},
 		helpRow("4.0.0"),
 	}},
 }
 
-// footprint is the memory of the process at one moment, in bytes.
+// footprint contains the memory of the process at one time, in bytes, and the
+// number of keys.
 type footprint struct {
 	runtime.MemStats
-	resident uint64 // as the system sees it
-	peak     uint64 // most of HeapAlloc that was looked at
+	resident uint64 // resident set, as the system reports it
+	peak     uint64 // maximum of HeapAlloc in all footprints
 	keys     int
 }
 
-// peakHeap is the most that footprint has seen, since the process began.
+// peakHeap is the maximum of HeapAlloc in all footprints since the process
+// started.
 var peakHeap atomic.Uint64
 
 func (s *Server) footprint() *footprint {
@@ -54,7 +93,8 @@ func (s *Server) footprint() *footprint {
 	return f
 }
 
-// resident returns the resident bytes of the process, 0 if the system does not say.
+// resident returns the size of the resident set in bytes, or 0 if the system
+// does not report it.
 func resident() uint64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -71,14 +111,14 @@ func resident() uint64 {
 	return pages * uint64(os.Getpagesize())
 }
 
-// startHeap is about what the process takes before there are data.
+// startHeap is the approximate heap of the process without data.
 const startHeap = 4 << 20
 
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// memoryStats has Redis' names in its order. What there is nothing of is 0. All that
-// the heap holds beyond what a process without data takes counts as data: Go does not
-// tell which of it is.
+// memoryStats prints Redis' fields in Redis' order. Fields that do not apply
+// are 0. The heap beyond that of a process without data counts as data, because
+// Go does not report which part of it is.
 func memoryStats(c *conn, args [][]byte) fsm.Reply {
 	f := c.srv.footprint()
 	var out []fsm.Reply
@@ -137,8 +177,9 @@ func memoryStats(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Map(out)
 }
 
-// keyOverhead is about what a key takes beside its bytes and its value's: the object,
-// its place in the tree, and what the allocator rounds up.
+// keyOverhead is the approximate memory of a key in bytes, beyond the bytes of
+// its name and its value: the object, its node in the tree, and the allocator's
+// rounding.
 const keyOverhead = 160
 
 func memoryUsage(c *conn, args [][]byte) fsm.Reply {
@@ -170,7 +211,7 @@ func memoryUsage(c *conn, args [][]byte) fsm.Reply {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(size)))
 	switch {
 	case bytes.HasPrefix(out, []byte("-")), isSize && err != nil:
-		return fsm.Error("ERR unexpected answer to MEMORY USAGE")
+		return fsm.Error("ERR unexpected reply to MEMORY USAGE")
 	case !isSize:
 		return fsm.Null
 	}
@@ -181,16 +222,18 @@ func memoryDoctor(c *conn, args [][]byte) fsm.Reply {
 	f := c.srv.footprint()
 	var b strings.Builder
 	if f.HeapAlloc < 64<<20 {
-		b.WriteString("This node holds little: its memory says nothing yet.\n")
+		b.WriteString("This node has little data, so its memory use is not meaningful yet.\n")
 	} else {
 		if f.peak > f.HeapAlloc*3/2 {
-			fmt.Fprintf(&b, "The heap was half as large again, %d bytes: MEMORY PURGE gives back to the system what it keeps.\n", f.peak)
+			fmt.Fprintf(&b, "The peak of the heap, %d bytes, was more than 1.5 times its current size: "+
+				"MEMORY PURGE returns free memory to the system.\n", f.peak)
 		}
 		if float64(f.resident) > 2.5*float64(f.HeapAlloc) {
-			fmt.Fprintf(&b, "The process takes %.1f times what its heap holds: a lower GOGC trades processor time for memory.\n", ratio(f.resident, f.HeapAlloc))
+			fmt.Fprintf(&b, "The resident memory is %.1f times the heap: "+
+				"a lower GOGC saves memory and costs processor time.\n", ratio(f.resident, f.HeapAlloc))
 		}
 		if b.Len() == 0 {
-			b.WriteString("Nothing is unusual about this node's memory.\n")
+			b.WriteString("This node's memory use is normal.\n")
 		}
 	}
 	b.WriteString("See MEMORY STATS, INFO memory, and the go_memstats metrics of the HTTP port.\n")
@@ -205,9 +248,12 @@ func memoryMallocStats(c *conn, args [][]byte) fsm.Reply {
 		name string
 		n    uint64
 	}{
-		{"heap_alloc", f.HeapAlloc}, {"heap_inuse", f.HeapInuse}, {"heap_idle", f.HeapIdle}, {"heap_released", f.HeapReleased}, {"heap_sys", f.HeapSys}, {"heap_objects", f.HeapObjects},
-		{"stack_inuse", f.StackInuse}, {"mspan_inuse", f.MSpanInuse}, {"gc_sys", f.GCSys}, {"other_sys", f.OtherSys}, {"sys", f.Sys}, {"resident", f.resident},
-		{"mallocs", f.Mallocs}, {"frees", f.Frees}, {"next_gc", f.NextGC}, {"gc_cycles", uint64(f.NumGC)}, {"gc_pause_total_ns", f.PauseTotalNs},
+		{"heap_alloc", f.HeapAlloc}, {"heap_inuse", f.HeapInuse}, {"heap_idle", f.HeapIdle},
+		{"heap_released", f.HeapReleased}, {"heap_sys", f.HeapSys}, {"heap_objects", f.HeapObjects},
+		{"stack_inuse", f.StackInuse}, {"mspan_inuse", f.MSpanInuse}, {"gc_sys", f.GCSys},
+		{"other_sys", f.OtherSys}, {"sys", f.Sys}, {"resident", f.resident},
+		{"mallocs", f.Mallocs}, {"frees", f.Frees}, {"next_gc", f.NextGC},
+		{"gc_cycles", uint64(f.NumGC)}, {"gc_pause_total_ns", f.PauseTotalNs},
 	} {
 		fmt.Fprintf(&b, "%s:%d\n", l.name, l.n)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Metrics are the client port's measurements. INFO prints them too.
+// Metrics are the metrics of the client port. INFO prints them too. They are
+// safe for concurrent use.
 type Metrics struct {
 	Connections  prometheus.Counter
 	AuthFailures prometheus.Counter
@@ -23,22 +24,26 @@ type Metrics struct {
 	Published, Delivered, Invalidations, CutOff prometheus.Counter
 
 	bytesIn, bytesOut      atomic.Uint64
-	connections, authFails atomic.Uint64 // as the counters above, for INFO
-	refused                atomic.Uint64 // connections turned away: the limits on clients
+	connections, authFails atomic.Uint64 // like the counters above, for INFO
+	refused                atomic.Uint64 // connections refused because of MaxClients or MaxUnauth
+	evicted                atomic.Uint64 // connections closed because of the memory for clients
+	clientMem              *clientMemory // nil until the port is open
+	limits                 map[string]LimitFlag
 	errors                 errorCounts
 
-	byCommand []*series // by fsm.Command.ID
+	byCommand []*series // indexed by fsm.Command.ID
 	all       []*series // sorted by name
 	open      func() int
 	blocked   func() int64
 	hub       *hub // nil until the port is open
 
 	mu   sync.Mutex
-	zero totals // at the last CONFIG RESETSTAT
+	zero totals // values at the last CONFIG RESETSTAT; guarded by mu
 	rate rate
 }
 
-// Latency buckets: 50 µs, doubled seventeen times (6.5 s), and the rest.
+// Latency buckets: the first bound is 50 µs, each further one is twice as
+// large, up to 6.5 s. The last bucket contains all longer latencies.
 const (
 	firstBucket = 50 * time.Microsecond
 	bucketCount = 18
@@ -46,7 +51,7 @@ const (
 
 func bucketBound(i int) time.Duration { return firstBucket << i }
 
-// bucketOf returns the index of the bucket that d falls into.
+// bucketOf returns the index of the bucket that contains d.
 func bucketOf(d time.Duration) int {
 	if d <= 0 {
 		return 0
@@ -54,15 +59,16 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(d-1)/uint64(firstBucket)), bucketCount)
 }
 
-// series measures one command. Any connection may add to it. It is not a
-// prometheus.Histogram because that costs a search and three atomic additions a
-// call, which a pipeline of a thousand commands would pay a thousand times.
+// series contains the metrics of one command. It is safe for concurrent use. It
+// is not a prometheus.Histogram, because that takes a search and three atomic
+// additions per call; a pipeline of a thousand commands would pay them a
+// thousand times.
 type series struct {
 	name     string
 	buckets  [bucketCount + 1]atomic.Uint64
 	nanos    atomic.Uint64
-	failed   atomic.Uint64 // ran and answered an error
-	rejected atomic.Uint64 // did not run: wrong arguments, not authenticated
+	failed   atomic.Uint64 // executed with an error reply
+	rejected atomic.Uint64 // not executed: wrong arguments, not authenticated
 }
 
 func (s *series) add(bucket int, n uint64, d time.Duration) {
@@ -70,7 +76,7 @@ func (s *series) add(bucket int, n uint64, d time.Duration) {
 	s.nanos.Add(n * uint64(max(d, 0)))
 }
 
-// sum is a copy of a series at one moment.
+// sum is a snapshot of a series.
 type sum struct {
 	buckets                 [bucketCount + 1]uint64
 	calls                   uint64
@@ -97,8 +103,8 @@ func (t sum) minus(u sum) sum {
 	return t
 }
 
-// quantile returns the upper bound of the bucket that holds the q-th part of the
-// calls.
+// quantile returns the upper bound of the bucket that contains the q-quantile
+// of the calls.
 func (t sum) quantile(q float64) time.Duration {
 	want := uint64(math.Ceil(q * float64(t.calls)))
 	for i, n := range t.buckets {
@@ -110,15 +116,16 @@ func (t sum) quantile(q float64) time.Duration {
 	return bucketBound(bucketCount)
 }
 
-// totals is everything that CONFIG RESETSTAT sets back, at one moment. The
-// counters themselves go on: a scraper of /metrics must not see them fall.
+// totals is a snapshot of everything that CONFIG RESETSTAT resets. The counters
+// themselves continue, because a scraper of /metrics must not see them
+// decrease.
 type totals struct {
 	series                                  map[string]sum
 	errors                                  map[string]uint64
 	connections, refused, bytesIn, bytesOut uint64
 }
 
-// rate turns a counter into a number a second, between two readings.
+// rate computes the number of events per second from two values of a counter.
 type rate struct {
 	at    time.Time
 	count uint64
@@ -171,8 +178,8 @@ func (m *Metrics) series(name string) *series {
 	return s
 }
 
-// group notes a group that took d: each of its commands took as long. out are
-// the replies, one a command.
+// group records a group that took d. Each of its commands counts as having
+// taken d. out contains the replies, one for each command.
 func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
 	bucket := bucketOf(d)
 	for i := 0; i < len(cmds); {
@@ -199,7 +206,7 @@ func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
 	}
 }
 
-// failed notes a group that has no replies, but an error for every command.
+// failed records a group for which each command got the error text.
 func (m *Metrics) failed(cmds []*fsm.Command, d time.Duration, text string) {
 	m.group(cmds, d, nil)
 	for _, cmd := range cmds {
@@ -208,7 +215,7 @@ func (m *Metrics) failed(cmds []*fsm.Command, d time.Duration, text string) {
 	}
 }
 
-// countErrors counts the error lines in one reply.
+// countErrors counts the errors in one reply.
 func (m *Metrics) countErrors(reply []byte) {
 	if !mayHoldError(reply) {
 		return
@@ -216,7 +223,7 @@ func (m *Metrics) countErrors(reply []byte) {
 	eachError(reply, func(line []byte) { m.errors.add(string(line)) })
 }
 
-// session notes a session command.
+// session records a session command.
 func (m *Metrics) session(r *row, d time.Duration, reply fsm.Reply) {
 	r.stats.add(bucketOf(d), 1, d)
 	if reply.IsError() {
@@ -225,11 +232,12 @@ func (m *Metrics) session(r *row, d time.Duration, reply fsm.Reply) {
 	}
 }
 
-// maxErrorCodes bounds the number of error codes that are told apart: scripts
-// can make up codes.
+// maxErrorCodes bounds the number of error codes that are counted separately,
+// because scripts can return any code.
 const maxErrorCodes = 64
 
-// errorCounts counts errors by their code, the first word.
+// errorCounts counts errors by their code, which is the first word of the text.
+// It is safe for concurrent use.
 type errorCounts struct {
 	mu     sync.RWMutex
 	counts map[string]*atomic.Uint64
@@ -282,11 +290,12 @@ func (e *errorCounts) all() map[string]uint64 {
 	return out
 }
 
-// now reads everything.
+// now returns a snapshot of all values.
 func (m *Metrics) now() totals {
 	t := totals{
 		series: make(map[string]sum, len(m.all)), errors: m.errors.all(),
-		connections: m.connections.Load(), refused: m.refused.Load(), bytesIn: m.bytesIn.Load(), bytesOut: m.bytesOut.Load(),
+		connections: m.connections.Load(), refused: m.refused.Load(),
+		bytesIn: m.bytesIn.Load(), bytesOut: m.bytesOut.Load(),
 	}
 	for _, s := range m.all {
 		if u := s.sum(); u.calls+u.rejected > 0 {
@@ -296,7 +305,8 @@ func (m *Metrics) now() totals {
 	return t
 }
 
-// sinceReset reads everything since the last reset, and the commands a second.
+// sinceReset returns the values since the last reset, and the number of
+// commands per second.
 func (m *Metrics) sinceReset() (totals, float64) {
 	t := m.now()
 	m.mu.Lock()
@@ -327,7 +337,7 @@ func (m *Metrics) sinceReset() (totals, float64) {
 	return t, perSecond
 }
 
-// reset makes sinceReset count from here.
+// reset makes sinceReset count from now on.
 func (m *Metrics) reset() {
 	t := m.now()
 	m.mu.Lock()
@@ -335,31 +345,42 @@ func (m *Metrics) reset() {
 	m.mu.Unlock()
 }
 
-// Collectors returns what is to be registered.
+// Collectors returns the collectors to register with Prometheus.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.Connections, m.AuthFailures, m.Panics, m.Refused, m.Published, m.Delivered, m.Invalidations, m.CutOff, portCollector{m}}
+	return []prometheus.Collector{
+		m.Connections, m.AuthFailures, m.Panics, m.Refused, m.Published, m.Delivered, m.Invalidations, m.CutOff,
+		portCollector{m},
+	}
 }
 
 var (
-	descClients       = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
-	descBlocked       = prometheus.NewDesc("holdfast_blocked_clients", "Client connections that wait in a blocking command.", nil, nil)
-	descSubscriptions = prometheus.NewDesc("holdfast_pubsub_subscriptions", "Subscriptions of this node's clients to channels, patterns and shard channels.", nil, nil)
-	descTrackers      = prometheus.NewDesc("holdfast_tracking_clients", "Client connections that track keys.", nil, nil)
-	descTracked       = prometheus.NewDesc("holdfast_tracking_keys", "Keys that are remembered for connections that track.", nil, nil)
-	descBytesIn       = prometheus.NewDesc("holdfast_client_received_bytes_total", "Bytes of commands received from clients.", nil, nil)
-	descBytesOut      = prometheus.NewDesc("holdfast_client_sent_bytes_total", "Bytes of replies to clients.", nil, nil)
-	descLatency       = prometheus.NewDesc("holdfast_command_seconds", "Seconds from reading a command's pipeline until its replies, by command.", []string{"command"}, nil)
-	descFailed        = prometheus.NewDesc("holdfast_commands_failed_total", "Commands that ran and answered an error, by command.", []string{"command"}, nil)
-	descRejected      = prometheus.NewDesc("holdfast_commands_rejected_total", "Commands that were refused before they ran, by command.", []string{"command"}, nil)
-	descErrors        = prometheus.NewDesc("holdfast_errors_total", "Error replies, by their code.", []string{"code"}, nil)
+	descClients           = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
+	descBlocked           = prometheus.NewDesc("holdfast_blocked_clients", "Client connections that wait in a blocking command.", nil, nil)
+	descSubscriptions     = prometheus.NewDesc("holdfast_pubsub_subscriptions", "Subscriptions of this node's clients to channels, patterns and shard channels.", nil, nil)
+	descSubscriptionBytes = prometheus.NewDesc("holdfast_pubsub_subscription_bytes", "Estimated memory of the subscriptions and BCAST prefixes of this node's clients.", nil, nil)
+	descMatching          = prometheus.NewDesc("holdfast_pubsub_match_steps_total", "Steps taken to match channels against the patterns of this node's clients.", nil, nil)
+	descTrackers          = prometheus.NewDesc("holdfast_tracking_clients", "Client connections that track keys.", nil, nil)
+	descTracked           = prometheus.NewDesc("holdfast_tracking_keys", "Keys that are remembered for connections that track.", nil, nil)
+	descBytesIn           = prometheus.NewDesc("holdfast_client_received_bytes_total", "Bytes of commands received from clients.", nil, nil)
+	descBytesOut          = prometheus.NewDesc("holdfast_client_sent_bytes_total", "Bytes of replies to clients.", nil, nil)
+	descLatency           = prometheus.NewDesc("holdfast_command_seconds", "Seconds from reading a command's pipeline until its replies, by command.", []string{"command"}, nil)
+	descFailed            = prometheus.NewDesc("holdfast_commands_failed_total", "Commands that ran and answered an error, by command.", []string{"command"}, nil)
+	descRejected          = prometheus.NewDesc("holdfast_commands_rejected_total", "Commands that were refused before they ran, by command.", []string{"command"}, nil)
+	descErrors            = prometheus.NewDesc("holdfast_errors_total", "Error replies, by their code.", []string{"code"}, nil)
+	descClientMemory      = prometheus.NewDesc("holdfast_client_memory_bytes", "Bytes that clients make this node hold and that count for --max-client-memory.", nil, nil)
+	descEvicted           = prometheus.NewDesc("holdfast_client_evicted_total", "Client connections closed because they held the most of the memory for clients.", nil, nil)
 )
 
-// portCollector shows Metrics to prometheus.
+// portCollector is a prometheus.Collector of Metrics.
 type portCollector struct{ m *Metrics }
 
 // Describe implements prometheus.Collector.
 func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descClients, descBlocked, descSubscriptions, descTrackers, descTracked, descBytesIn, descBytesOut, descLatency, descFailed, descRejected, descErrors} {
+	for _, d := range []*prometheus.Desc{
+		descClients, descClientMemory, descEvicted, descBlocked, descSubscriptions, descSubscriptionBytes,
+		descMatching, descTrackers, descTracked, descBytesIn, descBytesOut, descLatency, descFailed, descRejected,
+		descErrors, descLimit,
+	} {
 		ch <- d
 	}
 }
@@ -367,12 +388,19 @@ func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	t := p.m.now()
+	collectLimits(p.m.limits, ch)
 	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.open()))
 	ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, float64(p.m.blocked()))
+	if m := p.m.clientMem; m != nil {
+		ch <- prometheus.MustNewConstMetric(descClientMemory, prometheus.GaugeValue, float64(m.total()))
+	}
+	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(p.m.evicted.Load()))
 	if h := p.m.hub; h != nil {
-		_, subscriptions := h.sizes()
+		sizes := h.sizes()
 		tracked, _, _ := h.trackedSizes()
-		ch <- prometheus.MustNewConstMetric(descSubscriptions, prometheus.GaugeValue, float64(subscriptions))
+		ch <- prometheus.MustNewConstMetric(descSubscriptions, prometheus.GaugeValue, float64(sizes.subscriptions))
+		ch <- prometheus.MustNewConstMetric(descSubscriptionBytes, prometheus.GaugeValue, float64(sizes.bytes))
+		ch <- prometheus.MustNewConstMetric(descMatching, prometheus.CounterValue, float64(h.budget.spent.Load()))
 		ch <- prometheus.MustNewConstMetric(descTrackers, prometheus.GaugeValue, float64(h.trackers()))
 		ch <- prometheus.MustNewConstMetric(descTracked, prometheus.GaugeValue, float64(tracked))
 	}

@@ -41,7 +41,7 @@ func TestSum_Quantile(t *testing.T) {
 	}
 }
 
-// TestErrorCounts_Bounded: scripts can make up as many codes as they like.
+// TestErrorCounts_Bounded: scripts can return any number of codes.
 func TestErrorCounts_Bounded(t *testing.T) {
 	var e errorCounts
 	for i := range 1000 {
@@ -78,7 +78,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestMetrics_NoAllocation: the hot path of a group allocates nothing.
+// TestMetrics_NoAllocation: recording a group allocates nothing.
 func TestMetrics_NoAllocation(t *testing.T) {
 	m, cmds, out := metricsGroup(64)
 	if n := testing.AllocsPerRun(100, func() { m.group(cmds, time.Millisecond, out) }); n != 0 {
@@ -109,7 +109,7 @@ func BenchmarkMetrics_Group(b *testing.B) {
 	}
 }
 
-// TestSyntax reads the syntax of every row: nothing may be lost.
+// TestSyntax parses the syntax of every row and checks that no word is lost.
 func TestSyntax(t *testing.T) {
 	var rows []fsm.Command
 	for _, r := range append(SessionRows(), deref(fsm.NewTable().Rows())...) {

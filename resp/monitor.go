@@ -1,311 +1,228 @@
 package resp
 
 import (
-	"context"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// monitor is what a Sentinel port knows of the master, and what it tells its
-// subscribers. One goroutine, run, keeps it up to date; what a question finds out
-// in between goes the same way.
-type monitor struct {
-	name     string // of the master
-	topology Topology
-	publish  func(channel, payload string)
-
-	mu        sync.Mutex
-	master    Place     // the leader confirmed last; zero before the first
-	since     time.Time // when it became the master here
-	confirmed time.Time // when it was confirmed last
-	down      bool      // not confirmed for downAfter
-	seen      map[string]Place
+var monitorRows = []row{
+	{
+		cmd: fsm.Command{
+			Name: "monitor", Arity: 1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Doc:        "Show the commands of this node's connections as they run, except those called by scripts and administrative ones",
+		},
+		run: monitorBegin, words: "admin noscript loading stale",
+	},
 }
 
-const (
-	// confirmLimit is how long a question waits for the leader to be confirmed
-	// before the last one is named: shorter than the 100 ms that clients like to
-	// give a Sentinel, far longer than a round trip.
-	confirmLimit = 75 * time.Millisecond
-	// checkEvery is how often the leader is confirmed when nobody asks.
-	checkEvery = time.Second
-	// downAfter is how long a leader may stay unconfirmed before it is called
-	// down. Elections take less.
-	downAfter = time.Second
-)
+// monitorStream sends the commands of this node's connections to the clients in
+// MONITOR mode. It is safe for concurrent use.
+type monitorStream struct {
+	n atomic.Int32 // number of readers; if it is 0, reading it is the only cost for a command
 
-// run keeps the monitor up to date until ctx ends.
-func (m *monitor) run(ctx context.Context) {
-	changed, stop := m.topology.Watch()
-	defer stop()
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for {
-		m.refresh(ctx, downAfter)
-		select {
-		case <-changed:
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	mu      sync.RWMutex
+	readers map[*conn]struct{}
 }
 
-// refresh asks for the leader and takes in what it learns.
-func (m *monitor) refresh(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	leader, err := m.topology.ConfirmLeader(ctx)
-	m.note(leader, err == nil && leader.known(), m.topology.Places(), time.Now())
+func (f *monitorStream) join(c *conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.readers == nil {
+		f.readers = make(map[*conn]struct{})
+	}
+	f.readers[c] = struct{}{}
+	f.n.Store(int32(len(f.readers)))
 }
 
-// note takes in a leader, if there is one, and the members, and publishes what is
-// new of them, under m.mu: so events come in order.
-func (m *monitor) note(leader Place, ok bool, places []Place, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var moved bool
-	if ok {
-		moved = m.lead(leader, now)
-		m.confirmed = now
-	}
-	m.setDown(!ok && m.master.known() && now.Sub(m.confirmed) > downAfter)
-	if m.seen == nil {
-		m.seen = make(map[string]Place)
-	}
-	for _, p := range places {
-		if !p.known() {
-			continue
-		}
-		before, known := m.seen[p.ID]
-		m.seen[p.ID] = p
-		if p.ID == m.master.ID {
-			m.master.Offset, m.master.RunID = p.Offset, p.RunID
-		} else if p.Voter {
-			m.member("slave", p, before, known && before.Voter && !moved)
-		}
-		if p.SentinelPort != "" && !p.Self {
-			m.member("sentinel", p, before, known && before.SentinelPort != "")
-		}
+func (f *monitorStream) leave(c *conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.readers, c)
+	f.n.Store(int32(len(f.readers)))
+}
+
+// send sends a line to all readers. The outbox of a reader disconnects it if
+// its client does not read.
+func (f *monitorStream) send(line []byte) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	p := newPayload(line)
+	for c := range f.readers {
+		c.out.push(cause{}, func(int) *payload { return p })
 	}
 }
 
-// lead makes a leader the master and reports whether another one was it before.
-func (m *monitor) lead(leader Place, now time.Time) (moved bool) {
-	old := m.master
-	m.master = leader
-	if old.known() && old.addr() == leader.addr() {
-		return false
-	}
-	m.since = now
-	if !old.known() {
-		return false
-	}
-	m.down = false // that was another
-	m.event("+switch-master", fmt.Sprintf("%s %s %s %s %s", m.name, old.Host, old.Port, leader.Host, leader.Port))
-	return true
-}
-
-// setDown says whether the master is to be called down.
-func (m *monitor) setDown(down bool) {
-	if down == m.down {
+// show sends a command of the connection, executed in database db, to the
+// clients in MONITOR mode. It does not send administrative commands, as in
+// Redis.
+func (c *conn) show(cmd *fsm.Command, db int, args [][]byte) {
+	if c.srv.monitors.n.Load() == 0 || cmd.Routed(args).Flags&fsm.Admin != 0 {
 		return
 	}
-	m.down = down
-	sign, quorum := "-", ""
-	if down {
-		sign, quorum = "+", " #quorum 1/1"
-	}
-	m.event(sign+"sdown", m.describe("master", m.master))
-	m.event(sign+"odown", m.describe("master", m.master)+quorum)
+	c.srv.monitors.send(monitorLine(time.Now(), db, c.net.RemoteAddr().String(), args))
 }
 
-// member publishes what is new of a replica or another Sentinel. A replica of
-// another master than before is new.
-func (m *monitor) member(kind string, p, before Place, known bool) {
-	switch {
-	case !known && (kind != "slave" || m.master.known()):
-		m.event("+"+kind, m.describe(kind, p))
-		if !p.Alive {
-			m.event("+sdown", m.describe(kind, p))
-		}
-	case known && before.Alive && !p.Alive:
-		m.event("+sdown", m.describe(kind, p))
-	case known && !before.Alive && p.Alive:
-		if before.RunID != p.RunID {
-			m.event("+reboot", m.describe(kind, p))
-		}
-		m.event("-sdown", m.describe(kind, p))
+// showBlock is show for the commands of a transaction that was executed.
+func (c *conn) showBlock(m *multi) {
+	if c.srv.monitors.n.Load() == 0 {
+		return
 	}
-}
-
-func (m *monitor) event(channel, payload string) {
-	if m.publish != nil {
-		m.publish(channel, payload)
-	}
-}
-
-// describe names a member as events do.
-func (m *monitor) describe(kind string, p Place) string {
-	switch kind {
-	case "master":
-		return fmt.Sprintf("master %s %s %s", m.name, p.Host, p.Port)
-	case "slave":
-		return fmt.Sprintf("slave %s %s %s @ %s %s %s", p.addr(), p.Host, p.Port, m.name, m.master.Host, m.master.Port)
-	}
-	return fmt.Sprintf("sentinel %s %s %s @ %s %s %s", p.ID, p.SentinelHost, p.SentinelPort, m.name, m.master.Host, m.master.Port)
-}
-
-// watch is the master and the rest of the cluster at one moment.
-type watch struct {
-	name      string
-	master    Place
-	down      bool
-	since     time.Time
-	confirmed time.Time
-	replicas  []Place
-	sentinels []Place // the others
-	voters    int
-	epoch     uint64
-	now       time.Time
-}
-
-// watch asks for the leader and returns what the Sentinel then knows. ok is false
-// before any leader was confirmed.
-func (m *monitor) watch(ctx context.Context) (w watch, ok bool) {
-	m.refresh(ctx, confirmLimit)
-	places := m.topology.Places()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w = watch{
-		name: m.name, master: m.master, down: m.down, since: m.since, confirmed: m.confirmed,
-		epoch: m.topology.Term(), now: time.Now(),
-	}
-	for _, p := range places {
-		if p.Voter {
-			w.voters++
-		}
-		if p.Voter && p.known() && p.ID != m.master.ID {
-			w.replicas = append(w.replicas, p)
-		}
-		if p.SentinelPort != "" && !p.Self {
-			w.sentinels = append(w.sentinels, p)
+	for i := range m.cmds {
+		q := &m.cmds[i]
+		switch {
+		case q.refused != "":
+		case q.row != nil:
+			c.show(&q.row.cmd, c.db, q.args)
+		default:
+			c.show(q.cmd, q.db, q.args)
 		}
 	}
-	return w, m.master.known()
 }
 
-// quorum is how many nodes have to agree on a new leader.
-func (w *watch) quorum() int { return w.voters/2 + 1 }
+// maxMonitorLine is the approximate length in bytes at which a line is
+// truncated. Without it, one large value would disconnect all readers.
+const maxMonitorLine = 1 << 20
 
-// usable is the number of Sentinels that answer, this one included.
-func (w *watch) usable() int {
-	n := 1
-	for _, p := range w.sentinels {
-		if p.Alive {
-			n++
+// monitorLine returns the line for a command in the MONITOR stream.
+func monitorLine(now time.Time, db int, addr string, args [][]byte) []byte {
+	b := append(make([]byte, 0, 128), '+')
+	b = strconv.AppendInt(b, now.Unix(), 10)
+	b = append(b, '.')
+	micros := strconv.Itoa(1_000_000 + now.Nanosecond()/1000)
+	b = append(b, micros[1:]...)
+	b = append(b, " ["...)
+	b = strconv.AppendInt(b, int64(db), 10)
+	b = append(b, ' ')
+	b = append(b, addr...)
+	b = append(b, ']')
+	for i, arg := range redacted(args) {
+		if len(b) > maxMonitorLine {
+			b = append(b, " \"... ("...)
+			b = strconv.AppendInt(b, int64(len(args)-i), 10)
+			b = append(b, " more arguments)\""...)
+			break
+		}
+		b = append(b, ' ')
+		b = appendRepr(b, clipped(arg, maxMonitorLine/4))
+	}
+	return append(b, "\r\n"...)
+}
+
+// clipped returns arg, truncated to n bytes with a note of how many bytes are
+// missing.
+func clipped(arg []byte, n int) []byte {
+	if len(arg) <= n {
+		return arg
+	}
+	return append(append(make([]byte, 0, n+32), arg[:n]...), "... ("+strconv.Itoa(len(arg)-n)+" more bytes)"...)
+}
+
+// appendRepr appends s in the quoting that Redis uses in output for people.
+func appendRepr(b, s []byte) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for _, ch := range s {
+		if i := strings.IndexByte("\n\r\t\a\b\\\"", ch); i >= 0 {
+			b = append(b, '\\', `nrtab\"`[i])
+			continue
+		}
+		if ch < ' ' || ch > '~' {
+			b = append(b, '\\', 'x', hex[ch>>4], hex[ch&15])
+			continue
+		}
+		b = append(b, ch)
+	}
+	return append(b, '"')
+}
+
+// redacted returns the command without passwords.
+func redacted(args [][]byte) [][]byte {
+	word := func(i int) string {
+		if i >= len(args) || len(args[i]) > 32 {
+			return ""
+		}
+		return strings.ToLower(string(args[i]))
+	}
+	var out [][]byte
+	hide := func(i int) {
+		if out == nil {
+			out = append(out, args...)
+		}
+		if i < len(out) {
+			out[i] = []byte("(redacted)")
 		}
 	}
-	return n
-}
-
-// item is an entry of SENTINEL MASTERS and its like: names and values, all
-// strings.
-type item struct{ pairs []fsm.Reply }
-
-func (i *item) add(name string, value any) {
-	i.pairs = append(i.pairs, fsm.Bulk(name), fsm.Bulk(fmt.Sprint(value)))
-}
-
-// ago is a moment in milliseconds before now, 0 if there was none.
-func (w *watch) ago(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return max(0, w.now.Sub(t).Milliseconds())
-}
-
-// head adds what all kinds of items begin with.
-func (w *watch) head(kind, name, host, port, runID string, down bool, heard time.Time) *item {
-	flags := []string{kind}
-	if down {
-		flags = []string{"s_down", kind, "disconnected"}
-		if kind == "master" {
-			flags = []string{"s_down", "o_down", kind, "disconnected"}
+	switch word(0) {
+	case "auth":
+		for i := range args[1:] {
+			hide(i + 1)
+		}
+	case "acl":
+		if word(1) == "setuser" {
+			for i := 2; i < len(args); i++ {
+				hide(i)
+			}
+		}
+	case "config":
+		for i := 2; i+1 < len(args) && word(1) == "set"; i += 2 {
+			if word(i) == "requirepass" {
+				hide(i + 1)
+			}
+		}
+	case "hello", "migrate":
+		for i := 1; i < len(args); i++ {
+			switch word(i) {
+			case "setname":
+				i++ // the argument is a name, even if it looks like an option
+			case "auth":
+				hide(i + 1)
+				if i++; word(0) == "hello" {
+					i++
+					hide(i)
+				}
+			case "auth2":
+				hide(i + 1)
+				hide(i + 2)
+				i += 2
+			}
 		}
 	}
-	i := &item{}
-	i.add("name", name)
-	i.add("ip", host)
-	i.add("port", port)
-	i.add("runid", runID)
-	i.add("flags", strings.Join(flags, ","))
-	i.add("link-pending-commands", 0)
-	i.add("link-refcount", 1)
-	silence := w.ago(heard)
-	if down {
-		i.add("last-ping-sent", silence)
-	} else {
-		i.add("last-ping-sent", 0)
+	if out == nil {
+		return args
 	}
-	i.add("last-ok-ping-reply", silence)
-	i.add("last-ping-reply", silence)
-	if down {
-		i.add("s-down-time", silence)
-		if kind == "master" {
-			i.add("o-down-time", silence)
-		}
-	}
-	i.add("down-after-milliseconds", downAfter.Milliseconds())
-	return i
+	return out
 }
 
-func (i *item) reply() fsm.Reply { return fsm.Map(i.pairs) }
+const msgMonitorData = "ERR Replica can't interact with the keyspace"
 
-func (w *watch) masterItem() fsm.Reply {
-	i := w.head("master", w.name, w.master.Host, w.master.Port, w.master.RunID, w.down, w.confirmed)
-	i.add("info-refresh", w.ago(w.confirmed))
-	i.add("role-reported", "master")
-	i.add("role-reported-time", w.ago(w.since))
-	i.add("config-epoch", w.epoch)
-	i.add("num-slaves", len(w.replicas))
-	i.add("num-other-sentinels", len(w.sentinels))
-	i.add("quorum", w.quorum())
-	i.add("failover-timeout", takeOverLimit.Milliseconds())
-	i.add("parallel-syncs", 1)
-	return i.reply()
-}
-
-func (w *watch) replicaItem(p Place) fsm.Reply {
-	i := w.head("slave", p.addr(), p.Host, p.Port, p.RunID, !p.Alive, p.Heard)
-	i.add("info-refresh", w.ago(p.Heard))
-	i.add("role-reported", "slave")
-	i.add("role-reported-time", w.ago(w.since))
-	status, silence := "ok", int64(0)
-	if w.down || !p.Alive {
-		status, silence = "err", w.ago(p.Heard)
-		if w.down {
-			silence = w.ago(w.confirmed)
-		}
+// monitorBegin starts MONITOR mode. If the connection is already in that mode,
+// there is no reply, as in Redis.
+func monitorBegin(c *conn, args [][]byte) fsm.Reply {
+	if c.info.monitor {
+		return fsm.None
 	}
-	i.add("master-link-down-time", silence)
-	i.add("master-link-status", status)
-	i.add("master-host", w.master.Host)
-	i.add("master-port", w.master.Port)
-	i.add("slave-priority", 100)
-	i.add("slave-repl-offset", p.Offset)
-	i.add("replica-announced", 1)
-	return i.reply()
+	c.edit(func(i *clientInfo) { i.monitor = true })
+	c.srv.monitors.join(c)
+	return fsm.OK
 }
 
-func (w *watch) sentinelItem(p Place) fsm.Reply {
-	i := w.head("sentinel", p.ID, p.SentinelHost, p.SentinelPort, p.ID, !p.Alive, p.Heard)
-	i.add("last-hello-message", w.ago(p.Heard))
-	i.add("voted-leader", "?")
-	i.add("voted-leader-epoch", 0)
-	return i.reply()
+// monitorEnd ends MONITOR mode.
+func (c *conn) monitorEnd() {
+	if c.info.monitor {
+		c.edit(func(i *clientInfo) { i.monitor = false })
+		c.srv.monitors.leave(c)
+	}
+}
+
+// listens reports whether the connection may not run a command because it is in
+// MONITOR mode.
+func (c *conn) listens(cmd *fsm.Command, args [][]byte) bool {
+	return c.info.monitor && cmd.Routed(args).Flags&(fsm.Write|fsm.MayWrite|fsm.ReadOnly) != 0
 }

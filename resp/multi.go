@@ -8,46 +8,103 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
 var transactionRows = []row{
-	{cmd: fsm.Command{Name: "multi", Arity: 1, Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Doc: "Start a transaction: queue the commands that follow"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: multiBegin, inMulti: true},
-	{cmd: fsm.Command{Name: "exec", Arity: 1, Group: "transactions", Since: "1.2.0", Complexity: "That of the queued commands", Doc: "Run the queued commands as one, if no watched key has changed"}, words: "noscript loading stale skip_slowlog", acl: "transaction", run: multiExec, inMulti: true},
-	{cmd: fsm.Command{Name: "discard", Arity: 1, Group: "transactions", Since: "2.0.0", Complexity: "O(N) where N is the number of queued commands", Doc: "Forget the queued commands and the watched keys"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: multiDiscard, inMulti: true},
-	{cmd: fsm.Command{Name: "watch", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1}, Access: fsm.Access{Mode: "RO"}, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Syntax: "key [key ...]", Doc: "Make the next transaction depend on keys staying as they are"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: watchKeys, inMulti: true},
-	{cmd: fsm.Command{Name: "unwatch", Arity: 1, Group: "transactions", Since: "2.2.0", Complexity: "O(1)", Doc: "Forget the watched keys"}, words: "noscript loading stale fast allow_busy", acl: "transaction", run: unwatch},
+	{
+		cmd: fsm.Command{
+			Name: "multi", Arity: 1,
+			Group: "transactions", Since: "1.2.0",
+			Complexity: "O(1)",
+			Doc:        "Start a transaction: queue the commands that follow",
+		},
+		run: multiBegin, words: "noscript loading stale fast allow_busy", acl: "transaction", inMulti: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "exec", Arity: 1,
+			Group: "transactions", Since: "1.2.0",
+			Complexity: "That of the queued commands",
+			Doc:        "Execute the queued commands as one operation, if no watched key has changed",
+		},
+		run: multiExec, words: "noscript loading stale skip_slowlog", acl: "transaction", inMulti: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "discard", Arity: 1,
+			Group: "transactions", Since: "2.0.0",
+			Complexity: "O(N) where N is the number of queued commands",
+			Doc:        "Forget the queued commands and the watched keys",
+		},
+		run: multiDiscard, words: "noscript loading stale fast allow_busy", acl: "transaction", inMulti: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "watch", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1}, Access: fsm.Access{Mode: "RO"},
+			Group: "transactions", Since: "2.2.0",
+			Complexity: "O(1) for every key",
+			Syntax:     "key [key ...]",
+			Doc:        "Make the next transaction fail if one of the keys changes before it",
+		},
+		run: watchKeys, words: "noscript loading stale fast allow_busy", acl: "transaction", inMulti: true,
+	},
+	{
+		cmd: fsm.Command{
+			Name: "unwatch", Arity: 1,
+			Group: "transactions", Since: "2.2.0",
+			Complexity: "O(1)",
+			Doc:        "Forget the watched keys",
+		},
+		run: unwatch, words: "noscript loading stale fast allow_busy", acl: "transaction",
+	},
 }
 
-// multi is a transaction being queued.
+// multi is a transaction that is being queued.
 type multi struct {
-	cmds  []queued
-	db    int // as SELECTs in the queue will have left it
-	dirty bool
-	bytes int
+	cmds      []queued
+	db        int // the database after the queued SELECT commands
+	dirty     bool
+	bytes     int
+	footprint int64 // approximate memory in bytes of cmds
 }
 
-// queued is a data command or a session command.
+// memory returns the approximate memory of the queue in bytes, 0 outside of
+// MULTI.
+func (m *multi) memory() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.footprint
+}
+
+// queued is a queued command: a data command or a session command.
 type queued struct {
 	cmd  *fsm.Command
 	db   int
 	row  *row
 	args [][]byte
-	// refused is the error that stands in for the reply of a command that is not
-	// allowed in a transaction, or no longer at all: see recheck.
+	// refused is the error that replaces the reply of a command that is not
+	// allowed in a transaction, or is no longer allowed: see recheck.
 	refused string
-	// answer is that of a session command which has been run already: see
-	// trackFirst.
+	// answer is the reply of a session command that has already been executed:
+	// see trackFirst.
 	answer *fsm.Reply
 }
 
-// Limits of what one connection may queue and watch: it becomes one entry.
+// maxMultiBytes bounds the arguments that one connection may queue, because a
+// transaction becomes one entry. maxWatched bounds the keys that it may watch.
 const (
 	maxMultiBytes = 8 << 20
 	maxWatched    = 64 << 10
 )
 
-// len is the number of queued commands, -1 outside of MULTI, as CLIENT LIST
-// shows it.
+// queuedBytes is the approximate memory of a queued command without its
+// arguments.
+const queuedBytes = 128
+
+// len returns the number of queued commands, -1 outside of MULTI, as CLIENT
+// LIST shows it.
 func (m *multi) len() int {
 	if m == nil {
 		return -1
@@ -55,19 +112,22 @@ func (m *multi) len() int {
 	return len(m.cmds)
 }
 
-// enqueue puts a command into the transaction.
+// enqueue adds a command to the transaction.
 func (c *conn) enqueue(q queued, stats *series) {
 	m := c.multi
 	for _, a := range q.args {
 		m.bytes += len(a) + 16
+		m.footprint += int64(len(a)) + 40 // its slice, and its frame on the wire
 	}
+	m.footprint += queuedBytes
 	if m.bytes > maxMultiBytes {
-		m.cmds = nil
+		m.cmds, m.footprint = nil, 0
+		c.setMulti(m)
 		c.refuse(stats, "ERR transaction is larger than 8 MiB")
 		return
 	}
 	if q.row != nil && q.row.cmd.Name == "select" {
-		if n, ok := fsm.ParseInt(q.args[1]); ok && n >= 0 && n < int64(c.srv.databases()) {
+		if n, ok := number.ParseInt(q.args[1]); ok && n >= 0 && n < int64(c.srv.databases()) {
 			m.db = int(n)
 		}
 	}
@@ -96,15 +156,17 @@ func multiDiscard(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// multiExec runs the block as one operation. Session commands in it are run
-// here, after the data commands took effect, and their replies put in place.
+// multiExec executes the transaction as one operation. The connection runs the
+// session commands in it after the data commands have taken effect, and puts
+// their replies in the right positions.
 func multiExec(c *conn, args [][]byte) fsm.Reply {
 	m, watch := c.multi, c.watch
 	if m == nil {
 		return fsm.Error(msgNoMultiExec)
 	}
-	c.setMulti(nil)
-	c.watch = nil
+	c.multi, c.watch = nil, nil
+	c.edit(func(i *clientInfo) { i.multi = -1 })
+	defer c.queuedMem.set(c.mem, 0) // the commands occupy memory until they have been executed
 	if m.dirty {
 		return fsm.Error(msgExecAbort)
 	}
@@ -133,24 +195,40 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 			}
 		}
 	}
-	if len(data) == 0 && len(watch) == 0 { // no need of the cluster
+	if len(data) == 0 && len(watch) == 0 { // nothing to send to the cluster
 		c.showBlock(m)
-		return fsm.Raw(c.weave(m, []byte("*0\r\n")))
+		return fsm.Raw(c.interleave(m, []byte("*0\r\n")))
 	}
 	start := time.Now()
 	c.group.Transaction(watch, data)
 	tracked := c.track()
+	if !c.group.Write {
+		c.front.Most = pieceBytes
+		c.group.Front = &c.front
+	}
 	out, err := c.do(c.local && len(watch) == 0)
-	out = c.tracked(tracked, out, err)
+	large := c.front.Large
+	c.front.Large = nil
+	if err == nil && c.group.Front.Cut() {
+		if c.front.Ops > 1 {
+			panic("resp: a transaction is one operation")
+		}
+		c.trackedPieces(tracked)
+	} else {
+		out = c.tracked(tracked, out, err)
+	}
 	c.reset()
 	if err != nil {
 		c.untrack(tracking)
 		return fsm.Error(errorText(err))
 	}
+	if large != nil {
+		return c.largeBlock(m, large, start)
+	}
 	head, _, replies := replyHead(out)
 	if replies != len(data) || len(data) == 0 && out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
 		c.untrack(tracking)
-		return fsm.Raw(out) // the watch was broken
+		return fsm.Raw(out) // a watched key has changed
 	}
 	c.showBlock(m)
 	for _, q := range m.cmds {
@@ -165,16 +243,50 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.cmds = c.cmds[:0]
 	if len(data) == len(m.cmds) {
-		return fsm.Raw(out) // nothing to weave in
+		return fsm.Raw(out) // there are no session commands
 	}
-	return fsm.Raw(c.weave(m, out))
+	return fsm.Raw(c.interleave(m, out))
 }
 
-// trackFirst runs what has the reads of the block tracked before the block: CLIENT
-// TRACKING ON and CLIENT CACHING YES. Reads that stand before them are tracked too,
-// which means news that nobody needs, but none that is missing. CACHING NO is left
-// in its place for the same reason, and so is everything if the block turns tracking
-// off as well.
+// largeBlock returns the reply to EXEC for a transaction of reads with large
+// replies, without copying them.
+func (c *conn) largeBlock(m *multi, large *fsm.Reply, start time.Time) fsm.Reply {
+	if large.IsError() {
+		return *large
+	}
+	c.showBlock(m)
+	took := time.Since(start)
+	data := large.Elems()
+	interleaved := make([]fsm.Reply, 0, len(m.cmds))
+	c.interleaving = true
+	defer func() { c.interleaving = false }()
+	for _, q := range m.cmds {
+		switch {
+		case q.refused != "":
+			interleaved = append(interleaved, fsm.Error(q.refused))
+		case q.answer != nil:
+			interleaved = append(interleaved, *q.answer)
+		case q.row != nil:
+			interleaved = append(interleaved, c.run(q.row, q.args))
+		default:
+			stats := c.srv.metrics.byCommand[q.cmd.ID()]
+			if stats.add(bucketOf(took), 1, took); data[0].IsError() {
+				stats.failed.Add(1)
+				c.srv.metrics.errors.add(data[0].Text())
+			}
+			interleaved, data = append(interleaved, data[0]), data[1:]
+		}
+	}
+	c.slow(m.cmds[0].args, len(m.cmds)-1, false, took)
+	return fsm.Array(interleaved)
+}
+
+// trackFirst runs the commands of the transaction that turn on tracking before
+// the transaction itself: CLIENT TRACKING ON and CLIENT CACHING YES. Reads that
+// precede them in the transaction are then tracked too. That causes unneeded
+// invalidations, but none is missed. CLIENT CACHING NO is run in its position,
+// because running it earlier could miss invalidations. If the transaction also
+// turns tracking off, all these commands are run in their positions.
 func (c *conn) trackFirst(m *multi) {
 	var first []*queued
 	for i := range m.cmds {
@@ -196,44 +308,45 @@ func (c *conn) trackFirst(m *multi) {
 	}
 }
 
-// untrack takes back what trackFirst did for a block that was not run: before was
-// whether the connection tracked.
+// untrack undoes the effect of trackFirst for a transaction that was not
+// executed. before is whether the connection tracked before it.
 func (c *conn) untrack(before bool) {
 	if !before {
 		c.trackingOff()
 	}
 }
 
-// weave puts the replies of the block's session commands between those of its
-// data commands, which out holds as one array.
-func (c *conn) weave(m *multi, out []byte) []byte {
-	proto := c.proto // HELLO in the block speaks for what follows the block
-	c.weaving = true
-	defer func() { c.weaving = false }()
+// interleave returns the reply to EXEC: the replies of the data commands, which
+// out contains as one array, with the replies of the session commands in
+// between. It runs the session commands.
+func (c *conn) interleave(m *multi, out []byte) []byte {
+	proto := c.proto // HELLO in the transaction takes effect after the transaction
+	c.interleaving = true
+	defer func() { c.interleaving = false }()
 	head, _, _ := replyHead(out)
-	rest := bytes.Clone(out[head:]) // a session command may use the executor too
-	woven := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
+	rest := bytes.Clone(out[head:]) // copied, because a session command may use the executor too
+	interleaved := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
 	for _, q := range m.cmds {
 		if q.refused != "" {
-			woven = fsm.Error(q.refused).Append(woven, proto)
+			interleaved = fsm.Error(q.refused).Append(interleaved, proto)
 			continue
 		}
 		if q.answer != nil {
-			woven = q.answer.Append(woven, proto)
+			interleaved = q.answer.Append(interleaved, proto)
 			continue
 		}
 		if q.row != nil {
-			woven = c.run(q.row, q.args).Append(woven, proto)
+			interleaved = c.run(q.row, q.args).Append(interleaved, proto)
 			continue
 		}
 		n := replyLen(rest)
 		if n == 0 {
 			panic(fmt.Sprintf("resp: transaction of %d commands answered %q", len(m.cmds), out))
 		}
-		woven = append(woven, rest[:n]...)
+		interleaved = append(interleaved, rest[:n]...)
 		rest = rest[n:]
 	}
-	return woven
+	return interleaved
 }
 
 func watchKeys(c *conn, args [][]byte) fsm.Reply {
@@ -247,7 +360,8 @@ func watchKeys(c *conn, args [][]byte) fsm.Reply {
 	for _, key := range args[1:] {
 		c.group.Command(version, c.db, [][]byte{[]byte(fsm.VersionCommand), key})
 	}
-	// Linearizable also on a READONLY connection: a transaction may follow.
+	// Linearizable even on a READONLY connection, because a transaction may
+	// follow.
 	out, err := c.do(false)
 	c.group.Reset(c.proto, c.id)
 	if err != nil {
@@ -257,7 +371,7 @@ func watchKeys(c *conn, args [][]byte) fsm.Reply {
 		line, rest, ok := bytes.Cut(out, []byte("\r\n"))
 		v, err := strconv.ParseUint(string(bytes.TrimPrefix(line, []byte(":"))), 10, 64)
 		if !ok || err != nil {
-			return fsm.Error(fmt.Sprintf("ERR cannot watch: unexpected answer %q", line))
+			return fsm.Error(fmt.Sprintf("ERR cannot watch: unexpected reply %q", line))
 		}
 		c.watch = append(c.watch, fsm.Watch{DB: c.db, Key: string(key), Version: v})
 		out = rest

@@ -3,6 +3,7 @@ package resp
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -10,89 +11,183 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// outbox holds what a connection is sent without having asked: messages of
-// channels and invalidations. While the connection's goroutine serves a pipeline
-// it alone writes, and puts what has gathered between the replies, so that
-// nothing overtakes the reply that it belongs behind. In between, the outbox's
-// own goroutine writes.
+// outbox queues what the server sends to a connection without a request:
+// messages of channels and invalidations.
+//
+// While the connection's goroutine serves a pipeline, that goroutine alone
+// writes to the socket. It inserts the queued messages between the replies, so
+// that no message overtakes the reply that it must follow. At all other times
+// the outbox's own goroutine writes.
 type outbox struct {
 	c    *conn
-	wake chan struct{} // capacity 1: something is to be sent
+	wake chan struct{} // capacity 1: the queue has messages to send
 	done chan struct{} // closed when the connection has ended
 
-	// writing is held while the socket is written to. It is taken before mu.
+	// writing guards writes to the socket. A goroutine that needs both locks
+	// locks writing before mu.
 	writing sync.Mutex
 
 	mu      sync.Mutex
-	proto   int // RESP version of the connection
-	serving bool
+	proto   int  // RESP version of the connection
+	serving bool // the connection's goroutine serves a pipeline and writes
 	running bool // the goroutine has been started
 	closed  bool
 	queue   []message
-	// waiter names the blocking command that the connection waits for while it is
-	// not serving: what that command caused comes behind its reply. 0 for none.
+	// waiter is the blocking command that the connection waits for while
+	// serving is false. Messages that this command caused stay in the queue
+	// until its reply is written. It is 0 if there is no such command.
 	waiter fsm.Pos
-	size   int       // bytes of queue, and of what is being written
-	over   time.Time // since when size is above the soft limit; zero if it is not
+	size   int // bytes of the messages in queue and of those being written
+	count  int // number of messages in queue and of those being written
+	// ranked is the part of size and count that has been reported to the memory
+	// for clients: see rankLocked.
+	ranked int64
+	// over is when size rose above the soft limit. It is zero while size is
+	// below the limit.
+	over time.Time
 }
 
-// message is one encoded message and what caused it.
+// message is an encoded message and its cause.
 type message struct {
-	b     []byte
+	*payload
 	cause cause
 }
+
+// payload is an encoded message. Several connections may queue the same
+// payload: the memory for clients is charged for it once.
+type payload struct {
+	b      []byte
+	queues atomic.Int32 // number of queues that contain it
+}
+
+func newPayload(b []byte) *payload {
+	if len(b) == 0 {
+		return nil
+	}
+	return &payload{b: b}
+}
+
+const (
+	// messageBytes estimates the memory of a queued message, in bytes, without
+	// its payload.
+	messageBytes = 96
+	// rankBytes is the granularity, in bytes, of the sizes that are reported to
+	// the memory for clients.
+	rankBytes = 4 << 10
+)
 
 func newOutbox(c *conn) *outbox {
 	return &outbox{c: c, proto: 2, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// begin lets the connection's goroutine write alone.
+// begin gives the connection's goroutine the exclusive right to write.
 func (o *outbox) begin() {
 	o.mu.Lock()
 	o.serving, o.waiter = true, 0
 	o.mu.Unlock()
+	o.c.mem.serverTurn()
 }
 
-// end sends the replies, and what has gathered behind them.
+// end sends the replies and the messages that were queued behind them.
 func (o *outbox) end() error { return o.endBefore(0) }
 
-// endBefore is end while the connection waits for a blocking command: what that
-// command causes is kept until begin.
+// endBefore is end for a connection that goes on to wait for a blocking
+// command. Messages that the command causes stay in the queue until begin.
 func (o *outbox) endBefore(waiter fsm.Pos) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
+	o.release(waiter)
+	o.c.unsent = 0
+	o.c.mem.clientTurn()
+	return redcon.BaseWriter(o.c.rc).Flush()
+}
+
+// release writes the queued messages behind the replies. The outbox's goroutine
+// sends the messages that arrive meanwhile; if release sent them too, it might
+// never end in a flood of messages. The caller holds o.writing.
+func (o *outbox) release(waiter fsm.Pos) {
 	o.mu.Lock()
 	o.waiter = waiter
-	o.drainLocked()
-	o.serving = false
+	taken := o.takeLocked()
 	o.mu.Unlock()
-	return redcon.BaseWriter(o.c.rc).Flush()
+	for i := range taken {
+		o.c.putLocked(taken[i].b)
+		o.sent(taken[i : i+1])
+	}
+	o.mu.Lock()
+	o.serving = false
+	if len(o.queue) > 0 && !o.closed {
+		o.runLocked()
+	}
+	o.mu.Unlock()
+}
+
+// sent records that messages taken from the queue have been sent.
+func (o *outbox) sent(taken []message) {
+	o.mu.Lock()
+	o.releaseLocked(taken)
+	d := o.rankLocked()
+	o.mu.Unlock()
+	o.c.mem.rank(d)
+}
+
+// releaseLocked takes back what was charged for messages.
+func (o *outbox) releaseLocked(taken []message) {
+	bytes := 0
+	for i := range taken {
+		p := taken[i].payload
+		o.size -= len(p.b)
+		bytes += messageBytes
+		if p.queues.Add(-1) == 0 {
+			bytes += len(p.b)
+		}
+	}
+	o.count -= len(taken)
+	o.c.srv.clientMem.pushed.Add(-int64(bytes))
+}
+
+// rankLocked returns the change of the outbox's size since the last report to
+// the memory for clients, rounded to rankBytes. The caller passes the result to
+// held.rank after it has released o.mu.
+func (o *outbox) rankLocked() int64 {
+	n := int64(o.size+o.count*messageBytes) / rankBytes * rankBytes
+	d := n - o.ranked
+	o.ranked = n
+	return d
 }
 
 // hangUp sends the replies and closes the connection.
 func (o *outbox) hangUp() error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
+	o.c.mem.clientTurn()
 	return o.c.rc.Close()
 }
 
-// drain puts what has gathered behind the replies so far.
+// drain writes the queued messages behind the replies so far.
 func (o *outbox) drain() {
 	o.mu.Lock()
-	o.drainLocked()
+	taken := o.takeLocked()
 	o.mu.Unlock()
-}
-
-func (o *outbox) drainLocked() {
-	for _, m := range o.takeLocked() {
-		o.c.sent += len(m.b)
-		o.c.rc.WriteRaw(m.b)
-		o.size -= len(m.b)
+	for i := range taken {
+		o.c.put(taken[i].b)
+		o.sent(taken[i : i+1])
 	}
 }
 
-// takeLocked takes what may be sent now from the queue. What follows a message
-// that has to wait, waits too: messages keep their order.
+// drainLocked is drain for callers that must not wait for the network.
+func (o *outbox) drainLocked() {
+	taken := o.takeLocked()
+	for _, m := range taken {
+		o.c.sent += len(m.b)
+		o.c.unsent += len(m.b)
+		o.c.rc.WriteRaw(m.b)
+	}
+	o.releaseLocked(taken)
+}
+
+// takeLocked takes the messages that may be sent now from the queue. A message
+// behind one that must wait also waits: messages keep their order.
 func (o *outbox) takeLocked() []message {
 	n := len(o.queue)
 	if o.waiter != 0 {
@@ -107,14 +202,14 @@ func (o *outbox) takeLocked() []message {
 	return taken
 }
 
-// takeUntil takes the messages that were caused before, or by, the group at a place
-// in the log, up to the first of which that is not known.
+// takeUntil takes the messages that the given group, or an operation before it
+// in the log, caused. It stops at the first message for which this is not
+// known.
 func (o *outbox) takeUntil(group cause) []message {
 	if group.index == 0 {
 		return nil
 	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	n := 0
 	for i := range o.queue {
 		before, in := o.queue[i].cause.relative(group.index, group.position)
@@ -125,43 +220,73 @@ func (o *outbox) takeUntil(group cause) []message {
 	}
 	taken := o.queue[:n:n]
 	o.queue = o.queue[n:]
-	for i := range taken {
-		o.size -= len(taken[i].b)
-	}
+	o.releaseLocked(taken)
+	d := o.rankLocked()
+	o.mu.Unlock()
+	o.c.mem.rank(d)
 	return taken
 }
 
-// push adds a message, which encode makes for the connection's RESP version. It
-// never waits for the network: a connection that does not take what it is sent
-// is closed at a limit.
-func (o *outbox) push(why cause, encode func(proto int) []byte) {
+// push queues a message. encode makes the message for the connection's RESP
+// version, or returns nil for no message. push never waits for the network: a
+// connection that does not read is closed at its own limit or at the limit of
+// the node.
+func (o *outbox) push(why cause, encode func(proto int) *payload) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	if o.closed {
+		o.mu.Unlock()
 		return
 	}
-	b := encode(o.proto)
-	if len(b) == 0 {
-		return
+	charged := o.pushLocked(why, encode)
+	d := o.rankLocked()
+	o.mu.Unlock()
+	o.c.mem.rank(d)
+	if charged {
+		o.c.srv.clientMem.relieve()
 	}
-	if reason := o.limit(len(b), time.Now()); reason != "" {
+}
+
+// pushLocked queues a message. It reports whether the memory for clients was
+// charged.
+func (o *outbox) pushLocked(why cause, encode func(proto int) *payload) bool {
+	p := encode(o.proto)
+	if p == nil {
+		return false
+	}
+	if reason := o.limit(len(p.b), time.Now()); reason != "" {
 		o.cutOffLocked(reason)
-		return
+		return false
 	}
-	o.queue = append(o.queue, message{b, why})
-	o.size += len(b)
+	if o.size == 0 { // from here on the client has something to read
+		o.c.mem.touch()
+	}
+	o.queue = append(o.queue, message{p, why})
+	o.size += len(p.b)
+	o.count++
+	bytes := messageBytes
+	if p.queues.Add(1) == 1 {
+		bytes += len(p.b)
+	}
+	o.c.srv.clientMem.pushed.Add(int64(bytes))
 	if o.serving {
-		return // end sends it
+		return true // end sends the message
 	}
+	o.runLocked()
+	return true
+}
+
+// runLocked starts the outbox's goroutine if necessary and wakes it.
+func (o *outbox) runLocked() {
 	if !o.running {
 		o.running = true
 		o.c.srv.behind.Add(1)
 		go o.run()
 	}
-	poke(o.wake)
+	signal(o.wake)
 }
 
-// limit says which limit n more bytes would break, "" for none.
+// limit returns the name of the limit that n more bytes would exceed, or "" if
+// they exceed none.
 func (o *outbox) limit(n int, now time.Time) string {
 	l := &o.c.srv.cfg.Limits
 	size := o.size + n
@@ -178,7 +303,7 @@ func (o *outbox) limit(n int, now time.Time) string {
 	return ""
 }
 
-// cutOff closes the connection: it would miss messages.
+// cutOff closes the connection, because it would miss messages.
 func (o *outbox) cutOff(reason string) {
 	o.mu.Lock()
 	o.cutOffLocked(reason)
@@ -193,7 +318,7 @@ func (o *outbox) cutOffLocked(reason string) {
 	s := o.c.srv
 	s.metrics.CutOff.Inc()
 	s.warn("slow_subscriber", "subscriber cut off", "client", o.c.id, "addr", o.c.net.RemoteAddr(), "reason", reason, "bytes", o.size)
-	o.queue, o.size = nil, 0
+	o.dropLocked()
 	o.c.killed.Store(true)
 	o.c.wakeBlocked(wakeKilled)
 	if err := ignoreClosed(o.c.net.Close()); err != nil {
@@ -201,7 +326,23 @@ func (o *outbox) cutOffLocked(reason string) {
 	}
 }
 
-// run writes whenever the connection's goroutine does not.
+// dropLocked drops the queued messages.
+func (o *outbox) dropLocked() {
+	o.releaseLocked(o.queue)
+	o.queue = nil
+}
+
+// discard drops the queued messages and refuses further ones. The connection
+// has been closed.
+func (o *outbox) discard() {
+	o.mu.Lock()
+	o.closed = true
+	o.dropLocked()
+	o.mu.Unlock()
+}
+
+// run writes queued messages whenever the connection's goroutine does not
+// write.
 func (o *outbox) run() {
 	defer o.c.srv.behind.Done()
 	for {
@@ -213,7 +354,7 @@ func (o *outbox) run() {
 			return
 		}
 		if err := o.write(); err != nil {
-			// The connection's goroutine finds the socket closed, and ends.
+			// The connection's goroutine finds the socket closed and ends.
 			o.c.srv.log.Debug("write to subscriber", "client", o.c.id, "error", err)
 			return
 		}
@@ -223,65 +364,93 @@ func (o *outbox) run() {
 func (o *outbox) write() error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
-	o.mu.Lock()
-	if o.serving {
-		o.mu.Unlock()
-		return nil
-	}
-	var all []byte
-	if taken := o.takeLocked(); len(taken) == 1 {
-		all = taken[0].b
-	} else {
-		n := 0
-		for _, m := range taken {
-			n += len(m.b)
+	for {
+		all, taken := o.next()
+		if len(taken) == 0 {
+			return nil
 		}
-		all = make([]byte, 0, n)
-		for _, m := range taken {
-			all = append(all, m.b...)
+		err := o.writeAll(all)
+		o.sent(taken)
+		if err != nil {
+			return err
 		}
 	}
-	o.mu.Unlock()
-	if len(all) == 0 {
-		return nil
-	}
-	n, err := o.c.net.Write(all)
-	o.c.srv.metrics.bytesOut.Add(uint64(n))
-	o.mu.Lock()
-	o.size -= len(all)
-	o.mu.Unlock()
-	return err
 }
 
-// close ends the goroutine. The connection has ended.
+func (o *outbox) writeAll(all []byte) error {
+	for len(all) > 0 {
+		n, err := o.c.net.Write(all[:min(len(all), strideBytes)])
+		o.c.srv.metrics.bytesOut.Add(uint64(n))
+		o.c.mem.touch()
+		if err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// next takes what the goroutine writes next: one large message, or a buffer
+// with several small messages. It returns nothing while the connection's
+// goroutine writes.
+func (o *outbox) next() (all []byte, taken []message) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.serving {
+		return nil, nil
+	}
+	taken = o.takeLocked()
+	n, size := 0, 0
+	for n < len(taken) && (n == 0 || size+len(taken[n].b) <= sliceBytes) {
+		size += len(taken[n].b)
+		n++
+	}
+	if n < len(taken) {
+		o.queue = append(taken[n:len(taken):len(taken)], o.queue...)
+	}
+	taken = taken[:n]
+	if n == 1 {
+		return taken[0].b, taken
+	}
+	all = make([]byte, 0, size)
+	for _, m := range taken {
+		all = append(all, m.b...)
+	}
+	return all, taken
+}
+
+// close ends the outbox's goroutine. The caller is the connection's end.
 func (o *outbox) close() {
 	o.mu.Lock()
 	o.closed = true
-	o.queue, o.size = nil, 0
+	o.dropLocked()
 	o.mu.Unlock()
 	close(o.done)
 }
 
-// setProto changes the RESP version of what comes. What has gathered is of the old
-// one, and goes before the reply that speaks the new one.
+// setProto changes the RESP version of further messages. Queued messages were
+// encoded for the old version, so setProto writes them before the reply that
+// uses the new version.
 func (o *outbox) setProto(proto int) {
 	o.mu.Lock()
 	if o.proto != proto {
 		o.drainLocked()
 	}
 	o.proto = proto
+	d := o.rankLocked()
 	o.mu.Unlock()
+	o.c.mem.rank(d)
 }
 
-// held returns how many messages and bytes wait.
+// held returns the number and the bytes of the messages that wait.
 func (o *outbox) held() (messages, bytes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queue), o.size
 }
 
-// poke wakes whoever waits on c.
-func poke(c chan struct{}) {
+// signal wakes the goroutine that waits on c. c has a capacity of 1.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// Messages and replies of one connection interleave, but neither breaks into the
-// other, and both keep their order: under a rain of messages every reply is the
-// one that is due, and every message the next one.
+// TestOutbox_Interleaves checks that messages and replies of one connection
+// interleave without breaking into each other, and that both keep their order.
+// Under a constant stream of messages, every reply is the next reply that is
+// due, and every message is the next message.
 func TestOutbox_Interleaves(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)
@@ -26,7 +27,7 @@ func TestOutbox_Interleaves(t *testing.T) {
 		}
 	})
 	messages, news, counter := 0, 0, 0
-	// next reads until a reply, and checks what comes before it.
+	// next reads until a reply, and checks the messages before it.
 	next := func() string {
 		for {
 			r, err := c.reply()
@@ -84,8 +85,8 @@ func TestOutbox_Interleaves(t *testing.T) {
 	}
 }
 
-// Connections come and go, subscribe and leave, while messages are sent: nobody
-// is left behind in the tables.
+// TestPubSub_Churn opens and closes connections that subscribe and unsubscribe
+// while messages are sent. No connection may remain in the tables.
 func TestPubSub_Churn(t *testing.T) {
 	s := serve(t, newFake(t))
 	var wg sync.WaitGroup

@@ -9,33 +9,34 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// parameterClass says what CONFIG SET does with a parameter of Redis.
+// parameterClass says how CONFIG SET treats a parameter of Redis.
 type parameterClass int
 
 const (
-	// noEffect: the value is checked as Redis checks it and kept for the whole
-	// cluster, so that CONFIG GET prints it, and nothing else depends on it.
+	// noEffect: CONFIG SET checks the value as Redis does, and the cluster
+	// stores it, so that CONFIG GET returns it. The value has no other effect.
 	noEffect parameterClass = iota
-	// refused: only the present value can be set, because another one would promise
-	// what would not happen.
+	// refused: CONFIG SET accepts only the present value. Another value would
+	// promise a behavior that this program does not have.
 	refused
-	// immutable and protected: Redis refuses to change it too.
+	// immutable and protected: Redis refuses to change these parameters too.
 	immutable
 	protected
 )
 
-// parameter is a parameter of Redis that this program has no setting of its own for.
+// parameter is a parameter of Redis for which this program has no setting of
+// its own.
 type parameter struct {
 	name  string
-	alias string // an older name of the same
+	alias string // an older name of the parameter
 	start string
 	class parameterClass
-	why   string // it is refused
+	why   string // why it is refused
 	kind  valueKind
 }
 
-// valueKind checks a value and returns it as CONFIG GET prints it, or says in the
-// words of Redis what is wrong with it.
+// valueKind checks a value. It returns the value as CONFIG GET prints it, or
+// Redis' error text.
 type valueKind func(value string) (canonical, wrong string)
 
 func textKind(value string) (canonical, wrong string) { return value, "" }
@@ -60,7 +61,7 @@ func enumKind(names ...string) valueKind {
 	}
 }
 
-// flagsKind is enumKind for values of several names.
+// flagsKind is enumKind for values that combine several names.
 func flagsKind(names ...string) valueKind {
 	return func(value string) (canonical, wrong string) {
 		words := strings.Fields(strings.ToLower(value))
@@ -82,7 +83,7 @@ func flagsKind(names ...string) valueKind {
 	}
 }
 
-// onlyWord reports whether there is no word but w.
+// onlyWord reports whether every word is w.
 func onlyWord(words []string, w string) bool {
 	return !slices.ContainsFunc(words, func(x string) bool { return x != w })
 }
@@ -104,21 +105,21 @@ func intKind(low, high int64) valueKind {
 	}
 }
 
-// hertzKind is what hz takes: Redis cuts values off at its limits.
+// hertzKind checks the value of hz. Redis clamps it to its bounds.
 func hertzKind(value string) (canonical, wrong string) {
 	if canonical, wrong = intKind(0, math.MaxInt32)(value); wrong != "" {
 		return "", wrong
 	}
-	n, _ := strconv.Atoi(canonical) // as above
+	n, _ := strconv.Atoi(canonical) // intKind has checked it
 	return strconv.Itoa(min(max(n, 1), 500)), ""
 }
 
-// memoryUnits are the units of sizes.
+// memoryUnits maps the units of sizes to bytes.
 var memoryUnits = map[string]uint64{"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 1000 * 1000, "mb": 1 << 20, "g": 1000 * 1000 * 1000, "gb": 1 << 30}
 
 func memoryKind(low uint64) valueKind {
 	return func(value string) (canonical, wrong string) {
-		if value == "" { // as Redis reads it
+		if value == "" { // Redis reads it so
 			value = "0"
 		}
 		digits := len(value) - len(strings.TrimLeft(value, "0123456789"))
@@ -134,16 +135,16 @@ func memoryKind(low uint64) valueKind {
 	}
 }
 
-// backlogKind is what repl-backlog-size takes: Redis raises small values.
+// backlogKind checks the value of repl-backlog-size. Redis raises small values.
 func backlogKind(value string) (canonical, wrong string) {
 	if canonical, wrong = memoryKind(1)(value); wrong != "" {
 		return "", wrong
 	}
-	n, _ := strconv.ParseInt(canonical, 10, 64) // as above
+	n, _ := strconv.ParseInt(canonical, 10, 64) // memoryKind has checked it
 	return strconv.FormatInt(max(n, 16<<10), 10), ""
 }
 
-// percentilesKind is what latency-tracking-info-percentiles takes.
+// percentilesKind checks the value of latency-tracking-info-percentiles.
 func percentilesKind(value string) (canonical, wrong string) {
 	const name = "latency-tracking-info-percentiles"
 	var all []string
@@ -163,7 +164,7 @@ func percentilesKind(value string) (canonical, wrong string) {
 	return strings.Join(all, " "), ""
 }
 
-// oomValuesKind is what oom-score-adj-values takes.
+// oomValuesKind checks the value of oom-score-adj-values.
 func oomValuesKind(value string) (canonical, wrong string) {
 	words := strings.Fields(value)
 	if len(words) != 3 {
@@ -177,8 +178,9 @@ func oomValuesKind(value string) (canonical, wrong string) {
 	return strings.Join(words, " "), ""
 }
 
-// titleKind is what proc-title-template takes: text with the names of variables in
-// braces. The variable title may be empty, and the whole must not be.
+// titleKind checks the value of proc-title-template: text with the names of
+// variables in braces. The variable title may be empty, but the whole text must
+// not be.
 func titleKind(value string) (canonical, wrong string) {
 	const invalid = "template format is invalid or contains unknown variables"
 	if strings.ReplaceAll(value, "{title}", "") == "" {
@@ -198,7 +200,7 @@ func titleKind(value string) (canonical, wrong string) {
 	}
 }
 
-// parameterNames is the parameters by all of their names.
+// parameterNames indexes the parameters by name and alias.
 var parameterNames = indexParameters()
 
 func indexParameters() map[string]*parameter {
@@ -213,13 +215,13 @@ func indexParameters() map[string]*parameter {
 	return names
 }
 
-// isReplicated reports whether the cluster keeps the value of a parameter.
+// isReplicated reports whether the cluster stores the value of a parameter.
 func isReplicated(name string) bool {
 	p := parameterNames[name]
 	return p != nil && p.class == noEffect
 }
 
-// check reads a value that is to be set in place of current.
+// check checks a value that a client wants to set in place of current.
 func (p *parameter) check(value, current string) (canonical, wrong string) {
 	if canonical, wrong = p.kind(value); wrong != "" {
 		return "", wrong
@@ -230,11 +232,12 @@ func (p *parameter) check(value, current string) (canonical, wrong string) {
 	return canonical, ""
 }
 
-// ParametersWithoutEffect returns the names of the parameters of Redis that CONFIG SET
-// accepts and that nothing depends on.
+// ParametersWithoutEffect returns the names of Redis' parameters that CONFIG
+// SET accepts and that have no effect.
 func ParametersWithoutEffect() []string { return namesOf(noEffect) }
 
-// ImmutableParameters returns the names of those that Redis refuses to change too.
+// ImmutableParameters returns the names of the parameters that Redis refuses to
+// change too.
 func ImmutableParameters() []string { return append(namesOf(immutable), namesOf(protected)...) }
 
 func namesOf(class parameterClass) []string {
@@ -250,8 +253,8 @@ func namesOf(class parameterClass) []string {
 	return names
 }
 
-// RefusedParameters returns the names of the parameters that cannot be changed here,
-// with the reason of each.
+// RefusedParameters returns the names of the parameters that this program
+// refuses to change, with the reason of each.
 func RefusedParameters() (names, reasons []string) {
 	for i := range parameters {
 		if p := &parameters[i]; p.class == refused {

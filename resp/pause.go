@@ -4,16 +4,16 @@ import (
 	"time"
 )
 
-// pause is a CLIENT PAUSE in force. It concerns this node's clients only: to
-// hold all writes of a cluster, pause on every node.
+// pause is a CLIENT PAUSE in force. It concerns the clients of this node only:
+// to pause all writes of a cluster, send CLIENT PAUSE to every node.
 type pause struct {
 	until time.Time
-	all   bool          // all commands, not only those that write
-	over  chan struct{} // closed when another pause, or none, takes its place
+	all   bool          // all commands, not only writes
+	over  chan struct{} // closed when another pause, or none, replaces this one
 }
 
-// setPause holds clients up until a moment. A pause in force is neither
-// shortened nor made to let more through, as in Redis.
+// setPause pauses clients until the given time. As in Redis, it neither
+// shortens a pause in force nor relaxes it.
 func (s *Server) setPause(until time.Time, all bool) {
 	next := &pause{until: until, all: all, over: make(chan struct{})}
 	for {
@@ -34,14 +34,15 @@ func (s *Server) setPause(until time.Time, all bool) {
 	}
 }
 
-// endPause lets clients go on.
+// endPause ends the pause in force.
 func (s *Server) endPause() {
 	if old := s.pause.Swap(nil); old != nil {
 		close(old.over)
 	}
 }
 
-// waitPause returns when a command may be run: one that writes, or any other.
+// waitPause returns when the connection may run a command. write says whether
+// the command writes.
 func (c *conn) waitPause(write bool) {
 	for {
 		p := c.srv.pause.Load()
@@ -67,8 +68,8 @@ func (c *conn) waitPause(write bool) {
 	}
 }
 
-// waitPauseBefore is waitPause for a session command. CLIENT UNPAUSE is not held
-// up, or nobody could end a pause of all commands.
+// waitPauseBefore is waitPause for a session command. CLIENT UNPAUSE does not
+// wait; otherwise no client could end a pause of all commands.
 func (c *conn) waitPauseBefore(r *row) {
 	if c.srv.pause.Load() != nil && r.fullName() != "client|unpause" {
 		c.waitPause(false)

@@ -8,24 +8,57 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Every acknowledged write is on disk already. What SAVE and its like do here is
-// to take a snapshot of this node, which shortens its log.
+// Every acknowledged write is on disk already. SAVE and the related commands
+// take a snapshot of this node, which shortens its log.
 var persistenceRows = []row{
-	{cmd: fsm.Command{Name: "lastsave", Arity: 1, Group: "server", Since: "1.0.0", Complexity: "O(1)", Doc: "When a client last had a snapshot taken, or this node started"}, words: "loading stale fast", acl: "admin dangerous", tips: "nondeterministic_output", run: lastsave},
-	{cmd: fsm.Command{Name: "save", Arity: 1, Group: "server", Since: "1.0.0", Complexity: "O(N) where N is the number of keys", Doc: "Take a snapshot of this node"}, words: "admin noscript no_async_loading no_multi", run: save},
-	{cmd: fsm.Command{Name: "bgsave", Arity: -1, Group: "server", Since: "1.0.0", Complexity: "O(1)", Syntax: "[SCHEDULE]", Doc: "Take a snapshot of this node, without waiting for it"}, words: "admin noscript no_async_loading", run: bgsave},
-	{cmd: fsm.Command{Name: "bgrewriteaof", Arity: 1, Group: "server", Since: "1.0.0", Complexity: "O(1)", Doc: "Take a snapshot of this node, without waiting for it"}, words: "admin noscript no_async_loading", run: bgrewriteaof},
+	{
+		cmd: fsm.Command{
+			Name: "lastsave", Arity: 1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Doc:        "Return when a client last had a snapshot taken, or when this node started",
+		},
+		run: lastsave, words: "loading stale fast", acl: "admin dangerous", tips: "nondeterministic_output",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "save", Arity: 1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(N) where N is the number of keys",
+			Doc:        "Take a snapshot of this node",
+		},
+		run: save, words: "admin noscript no_async_loading no_multi",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "bgsave", Arity: -1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[SCHEDULE]",
+			Doc:        "Take a snapshot of this node, without waiting for it",
+		},
+		run: bgsave, words: "admin noscript no_async_loading",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "bgrewriteaof", Arity: 1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Doc:        "Take a snapshot of this node, without waiting for it",
+		},
+		run: bgrewriteaof, words: "admin noscript no_async_loading",
+	},
 }
 
-// snapshotTimeout bounds how long a client may wait for a snapshot.
+// snapshotTimeout bounds a client's wait for a snapshot.
 const snapshotTimeout = time.Minute
 
 func lastsave(c *conn, args [][]byte) fsm.Reply { return fsm.Int(c.srv.saved.Load()) }
 
 const msgSaving = "ERR Background save already in progress"
 
-// snapshot takes one, unless one that a client asked for is under way: s.saving
-// must be this caller's.
+// snapshot takes a snapshot. The caller has set s.saving, which snapshot
+// resets; so at most one snapshot that a client asked for is under way.
 func (s *Server) snapshot() error {
 	defer s.saving.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
@@ -47,7 +80,7 @@ func save(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// snapshotBehind starts a snapshot that Close waits for.
+// snapshotBehind starts a snapshot in the background. Close waits for it.
 func (s *Server) snapshotBehind() bool {
 	if !s.saving.CompareAndSwap(false, true) {
 		return false

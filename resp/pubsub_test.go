@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// push is a message as it is sent in RESP2 (mark "*") or RESP3 (">").
+// push returns a message as it is sent in RESP2 (mark "*") or RESP3 (">").
 func push(mark string, words ...string) string {
 	b := fmt.Sprintf("%s%d", mark, len(words))
 	for _, w := range words {
@@ -32,31 +32,32 @@ func TestPubSub_Delivery(t *testing.T) {
 	b.want(push(">", "message", "news", "hello"))
 	pub.expect("PUBSUB NUMSUB news nobody", "*4\n$4\nnews\n:2\n$6\nnobody\n:0", "PUBSUB NUMPAT", ":1",
 		"PUBSUB CHANNELS", "*2\n$4\nnews\n$5\nsport", "PUBSUB CHANNELS s*", "*1\n$5\nsport", "PUBSUB SHARDCHANNELS", "*1\n$5\nshard", "PUBSUB SHARDNUMSUB shard", "*2\n$5\nshard\n:1")
-	// A transaction, and many messages in one pipeline.
+	// The pipeline holds a transaction and many messages.
 	pub.send("MULTI", "PUBLISH news 1", "SET k v", "PUBLISH news 2", "EXEC", "PUBLISH news 3")
 	pub.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\n:3\n+OK\n:3", ":3")
 	b.want(push(">", "message", "news", "1"), push(">", "message", "news", "2"), push(">", "message", "news", "3"))
 	a.send("UNSUBSCRIBE", "PUNSUBSCRIBE none")
-	for i := 1; i <= 3; i++ { // what came before goes first
+	for i := 1; i <= 3; i++ { // earlier messages arrive first
 		m := fmt.Sprint(i)
 		a.want(push("*", "message", "news", m), push("*", "pmessage", "n*", "news", m))
 	}
 	a.want("*3\n$11\nunsubscribe\n$4\nnews\n:2", "*3\n$11\nunsubscribe\n$5\nsport\n:1", "*3\n$12\npunsubscribe\n$4\nnone\n:1")
-	// The end of a connection is the end of its subscriptions.
+	// When a connection ends, its subscriptions end.
 	if err := b.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "nobody has subscribed to news", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
 }
 
-// A message that was published before a subscription is not delivered to it, even
-// if this node comes to know of it only afterwards.
+// TestPubSub_NothingFromBefore checks that a message that was published before
+// a subscription is not delivered to it, even if this node receives the message
+// only afterwards.
 func TestPubSub_NothingFromBefore(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
 	c := dial(t, s)
 	c.expect("SET k v", "+OK", "SUBSCRIBE news", "*3\n$9\nsubscribe\n$4\nnews\n:1")
-	for index, m := range []string{"old", "old", "old", "new"} { // SET was at 2
+	for index, m := range []string{"old", "old", "old", "new"} { // the log index of SET was 2
 		f.listener.Applied(uint64(index), []fsm.Event{{Kind: fsm.EventPublish, Key: "news", Payload: []byte(m)}})
 	}
 	c.want(push("*", "message", "news", "new"))
@@ -76,13 +77,14 @@ func TestPubSub_Restricted(t *testing.T) {
 	c.do("HELLO 3")
 	c.expect("SUBSCRIBE x", ">3\n$9\nsubscribe\n$1\nx\n:1", "GET k", "_", "PING", "+PONG")
 	c.send("PUBLISH x y")
-	c.want(":1", push(">", "message", "x", "y")) // the reply first, then what it caused
+	c.want(":1", push(">", "message", "x", "y")) // the reply first, then the event that it caused
 	c.send("CLIENT REPLY OFF", "PUBLISH x z", "UNSUBSCRIBE x")
 	c.want(push(">", "message", "x", "z"), ">3\n$11\nunsubscribe\n$1\nx\n:0")
 }
 
-// What was sent for a subscription comes before the reply that ends it, or that
-// changes the protocol: behind it a client could not tell what it is.
+// TestPubSub_NothingBehind checks that messages for a subscription come before
+// the reply that ends it or that changes the protocol. After that reply a
+// client could not recognize them.
 func TestPubSub_NothingBehind(t *testing.T) {
 	for _, c := range []struct{ proto, line, mark, reply string }{
 		{"2", "RESET", "*", "+RESET"},
@@ -113,14 +115,16 @@ func TestPubSub_NothingBehind(t *testing.T) {
 	}
 }
 
-// Whoever does not read is cut off when too much waits, and others are not held up.
+// TestPubSub_SlowSubscriber checks that a subscriber that does not read is
+// disconnected when too much data waits for it, and that it does not delay
+// other subscribers.
 func TestPubSub_SlowSubscriber(t *testing.T) {
 	for _, limit := range []struct {
 		name   string
 		change func(*resp.Config)
 	}{
-		// Room for some messages: the fast one has read a message a moment before
-		// the server knows.
+		// The limit leaves room for some messages, because the fast subscriber
+		// reads a message slightly before the server knows.
 		{"hard", func(c *resp.Config) { c.Limits.PushHard = 512 << 10 }},
 		{"soft", func(c *resp.Config) { c.Limits.PushSoft, c.Limits.PushSoftTime = 64<<10, time.Millisecond }},
 	} {
@@ -147,7 +151,8 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 	}
 }
 
-// After messages were lost on their way, nobody goes on as if he had them all.
+// TestPubSub_Missed checks that after messages were lost on their way, no
+// connection continues as if it had received all of them.
 func TestPubSub_Missed(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

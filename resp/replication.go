@@ -4,20 +4,49 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// A node's replicas are as many others as every write has reached before it is
-// acknowledged. That is half of the voters, which one they are does not matter:
-// INFO, ROLE and WAIT count the same on every node, whoever leads, and while
-// nobody does. Redisson compares them between any two of its commands.
+// A node's replicas are as many other nodes as every write reaches before it is
+// acknowledged: half of the voters. Which voters these are does not matter.
+// INFO, ROLE and WAIT report the same number on every node, whether or not
+// there is a leader. Redisson compares the numbers between any two of its
+// commands.
 //
 // In Standalone mode every node calls itself a master, because every node takes
-// writes: see Mode. A node that calls itself a replica answers WAIT all the same,
-// since writes through it are acknowledged like all others.
+// writes: see Mode. A node that calls itself a replica answers WAIT too, since
+// writes through it are acknowledged like all others.
 var replicationRows = []row{
-	{cmd: fsm.Command{Name: "role", Arity: 1, Group: "server", Since: "2.8.12", Complexity: "O(1)", Doc: "Answer master, the log position and the nodes that acknowledge writes"}, words: "noscript loading stale fast", acl: "admin dangerous", run: role},
-	{cmd: fsm.Command{Name: "wait", Arity: 3, Group: "generic", Since: "3.0.0", Complexity: "O(1)", Syntax: "numreplicas timeout", Doc: "Answer at once on how many other nodes every acknowledged write is"}, words: "noscript", acl: "connection", tips: "request_policy:all_shards response_policy:agg_min", run: wait},
-	{cmd: fsm.Command{Name: "waitaof", Arity: 4, Group: "generic", Since: "7.2.0", Complexity: "O(1)", Syntax: "numlocal numreplicas timeout", Doc: "Answer at once on how many disks every acknowledged write is: this node's and others'"}, words: "noscript", acl: "connection", tips: "request_policy:all_shards response_policy:agg_min", run: waitaof},
+	{
+		cmd: fsm.Command{
+			Name: "role", Arity: 1,
+			Group: "server", Since: "2.8.12",
+			Complexity: "O(1)",
+			Doc:        "Return master, the log position, and the nodes that acknowledge writes",
+		},
+		run: role, words: "noscript loading stale fast", acl: "admin dangerous",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "wait", Arity: 3,
+			Group: "generic", Since: "3.0.0",
+			Complexity: "O(1)",
+			Syntax:     "numreplicas timeout",
+			Doc:        "Return at once the number of other nodes that store every acknowledged write",
+		},
+		run: wait, words: "noscript", acl: "connection", tips: "request_policy:all_shards response_policy:agg_min",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "waitaof", Arity: 4,
+			Group: "generic", Since: "7.2.0",
+			Complexity: "O(1)",
+			Syntax:     "numlocal numreplicas timeout",
+			Doc:        "Return at once on how many disks every acknowledged write is stored: on this node and on others",
+		},
+		run: waitaof, words: "noscript", acl: "connection",
+		tips: "request_policy:all_shards response_policy:agg_min",
+	},
 }
 
 func role(c *conn, args [][]byte) fsm.Reply {
@@ -32,14 +61,15 @@ func role(c *conn, args [][]byte) fsm.Reply {
 		if !up {
 			link = "connect"
 		}
-		return fsm.Array([]fsm.Reply{fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(number(leader.Port)), fsm.Bulk(link), fsm.Int(int64(st.Applied))})
+		return fsm.Array([]fsm.Reply{fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(portNumber(leader.Port)), fsm.Bulk(link), fsm.Int(int64(st.Applied))})
 	}
 	return fsm.Array([]fsm.Reply{fsm.Bulk("master"), fsm.Int(int64(st.Applied)), fsm.Array(replicas)})
 }
 
-// following prints the lines of INFO replication that a replica has. It is not
-// read only where it passes writes on.
-func (p *infoPage) following(leader Place, up bool) {
+// following prints the lines of INFO replication that a replica has.
+// slave_read_only is 1 only in Clustered mode: in Monitored mode a follower
+// forwards writes.
+func (p *infoPage) following(leader Peer, up bool) {
 	p.line("role", "slave")
 	p.line("master_host", leader.Host)
 	p.line("master_port", leader.Port)
@@ -57,17 +87,17 @@ func (p *infoPage) following(leader Place, up bool) {
 	p.line("replica_announced", 1)
 }
 
-// intArg reads an integer argument.
+// intArg parses an integer argument.
 func intArg(b []byte) (n int64, refusal fsm.Reply, ok bool) {
-	if n, ok = fsm.ParseInt(b); !ok {
+	if n, ok = number.ParseInt(b); !ok {
 		return 0, fsm.Error(msgNotInt), false
 	}
 	return n, fsm.Reply{}, true
 }
 
-// wait needs not wait: the writes of this connection were acknowledged before
-// it, hence are on that many other nodes, and no time brings them to more that
-// would count.
+// wait returns at once. The connection's earlier writes were acknowledged,
+// hence are on that many other nodes, and waiting would not change the number
+// that wait reports.
 func wait(c *conn, args [][]byte) fsm.Reply {
 	if _, refusal, ok := intArg(args[1]); !ok {
 		return refusal

@@ -8,36 +8,36 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// row is a command that concerns the connection or the node, not data. The
-// embedded fsm.Command carries what COMMAND prints; its Run stays nil.
+// row is a command that concerns the connection or the node, not data. cmd
+// carries what COMMAND prints; its Run stays nil.
 type row struct {
 	cmd fsm.Command
-	// run answers. A reply of kind none writes nothing. A container without run
-	// needs a subcommand.
+	// run executes the command. A reply of kind none writes nothing. A
+	// container without run requires a subcommand.
 	run func(c *conn, args [][]byte) fsm.Reply
-	// sub are the subcommands of a container, each with its own run.
+	// sub lists the subcommands of a container, each with its own run.
 	sub []row
 
-	// words, acl and tips become Flags, Categories and Tips of cmd; each is
-	// separated by blanks, as COMMAND prints them.
+	// words, acl and tips become Flags, Categories and Tips of cmd. Each is a
+	// list separated by blanks, in the names that COMMAND prints.
 	words, acl, tips string
-	// inMulti rows are run at once inside MULTI instead of being queued.
+	// inMulti rows run at once inside MULTI; they are not queued.
 	inMulti bool
 	// noMulti rows are refused inside MULTI.
 	noMulti bool
-	// loud rows are answered on a connection that wants no replies, too.
+	// loud rows are answered even on a connection that has turned replies off.
 	loud bool
-	// subscribed rows may be run in RESP2 by a connection that has subscribed.
+	// subscribed rows may run in RESP2 on a connection that has subscribed.
 	subscribed bool
-	// hidden rows only say why the server does not do such a thing: COMMAND
-	// does not list them.
+	// hidden rows only explain why the server does not support a command.
+	// COMMAND does not list them.
 	hidden bool
 
-	// What follows is filled in by sessionTable.
+	// prepare fills in the fields below.
 
 	parent *row
 	subs   map[string]*row
-	noAuth bool // may be used before the connection has authenticated
+	noAuth bool // may run before the connection has authenticated
 	stats  *series
 }
 
@@ -57,7 +57,7 @@ func sessionFamilies() [][]row {
 		memoryRows,
 		slowlogRows,
 		latencyRows,
-		feedRows,
+		monitorRows,
 		lifecycleRows,
 		aclRows,
 		pubsubRows,
@@ -67,7 +67,7 @@ func sessionFamilies() [][]row {
 	}
 }
 
-// fullName is the name as COMMAND prints it: "client|list".
+// fullName returns the name as COMMAND prints it: "client|list".
 func (r *row) fullName() string {
 	if r.parent != nil {
 		return r.parent.cmd.Name + "|" + r.cmd.Name
@@ -75,16 +75,16 @@ func (r *row) fullName() string {
 	return r.cmd.Name
 }
 
-// wordFlags are the words that rows use.
-var wordFlags = map[string]fsm.Flags{
+// namedFlags maps the names in row.words to flags.
+var namedFlags = map[string]fsm.Flags{
 	"readonly": fsm.ReadOnly, "admin": fsm.Admin, "noscript": fsm.NoScript, "loading": fsm.Loading, "stale": fsm.Stale, "fast": fsm.Fast,
 	"no_auth": fsm.NoAuth, "no_async_loading": fsm.NoAsyncLoading, "no_multi": fsm.NoMulti, "pubsub": fsm.PubSub, "allow_busy": fsm.AllowBusy, "skip_slowlog": fsm.SkipSlowlog,
 }
 
-// prepare fills in what follows from the rest of the row.
+// prepare computes the fields that follow from the rest of the row.
 func (r *row) prepare() {
 	for _, word := range strings.Fields(r.words) {
-		flag := wordFlags[word]
+		flag := namedFlags[word]
 		if flag == 0 {
 			panic(fmt.Sprintf("resp: command %q has the flag %q, which is none", r.cmd.Name, word))
 		}
@@ -111,16 +111,16 @@ func (r *row) prepare() {
 	}
 }
 
-// sessionTable indexes the session rows of a client port.
+// sessionTable indexes the rows of a client port.
 func sessionTable(table *fsm.Table) map[string]*row { return indexRows(table, sessionFamilies()) }
 
-// indexRows indexes the rows of families. It panics on a name that stands twice
-// or in the machine's table too: a mistake in the program.
+// indexRows indexes the rows of families. It panics if a name occurs twice, or
+// also in the state machine's table: that is a mistake in the program.
 func indexRows(table *fsm.Table, families [][]row) map[string]*row {
 	rows := make(map[string]*row)
 	for _, family := range families {
 		for i := range family {
-			r := family[i] // a copy: the rows in the families stay constant
+			r := family[i] // a copy: the rows of the families stay unchanged
 			if rows[r.cmd.Name] != nil || table.Find([]byte(r.cmd.Name)) != nil {
 				panic(fmt.Sprintf("resp: command %q stands in the tables twice", r.cmd.Name))
 			}
@@ -131,7 +131,7 @@ func indexRows(table *fsm.Table, families [][]row) map[string]*row {
 	return rows
 }
 
-// lookup finds name in any case without allocating.
+// lookup finds the row of a name in any case. It does not allocate.
 func lookup(rows map[string]*row, name []byte) *row {
 	if r := rows[string(name)]; r != nil {
 		return r
@@ -153,7 +153,7 @@ func (s *Server) findRow(name []byte) *row { return lookup(s.rows, name) }
 
 func upper(s string) string { return strings.ToUpper(s) }
 
-// SessionRows returns the rows of the commands that resp answers, for the
+// SessionRows returns the commands that package resp executes, for the
 // documentation.
 func SessionRows() []fsm.Command {
 	var out []fsm.Command
@@ -169,8 +169,8 @@ func SessionRows() []fsm.Command {
 	return out
 }
 
-// helpRow is the HELP of a container: it prints the other subcommands from
-// their rows.
+// helpRow returns the HELP subcommand of a container. It prints the other
+// subcommands from their rows.
 func helpRow(since string) row {
 	return row{cmd: fsm.Command{Name: "help", Arity: 2, Since: since, Complexity: "O(1)", Doc: "Print the subcommands"}, words: "loading stale", run: help}
 }

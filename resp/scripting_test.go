@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// TestSessionCommands_InScripts holds the names that the machine refuses to
-// scripts against the rows: a script must be told that a command is not for it,
-// not that there is none.
+// TestSessionCommands_InScripts compares the names that the machine refuses to
+// scripts with the rows of the command table. A script must get the error that
+// a command is not allowed in scripts, not that the command does not exist.
 func TestSessionCommands_InScripts(t *testing.T) {
 	allowed := map[string]bool{"ping": true, "echo": true, "select": true}
 	for _, cmd := range resp.SessionRows() {

@@ -7,27 +7,53 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// A Sentinel port speaks of one master, the leader, which it does not choose: that
-// is Raft's office. It never names a node that a majority has not confirmed.
+// A Sentinel port reports one master, the leader. Raft elects the leader; the
+// Sentinel has no part in it. The port names a node only after a majority has
+// confirmed it as leader.
 var sentinelRows = []row{
-	{cmd: fsm.Command{Name: "sentinel", Arity: -2, Group: "sentinel", Since: "2.8.4", Complexity: "Depends on subcommand.", Doc: "Questions about the leader and the nodes"}, words: "admin", sub: sentinelSubs()},
-	{cmd: fsm.Command{Name: "role", Arity: 1, Group: "server", Since: "2.8.12", Complexity: "O(1)", Doc: "Answer sentinel and the name of the master"}, words: "noscript loading stale fast", acl: "admin dangerous", run: sentinelRole},
-	{cmd: fsm.Command{Name: "publish", Arity: 3, Group: "pubsub", Since: "2.0.0", Complexity: "O(1)", Syntax: "channel message", Doc: "Refused: Sentinel publishes what happens itself"}, words: "loading stale fast", acl: "pubsub", run: sentinelPublish},
+	{
+		cmd: fsm.Command{
+			Name: "sentinel", Arity: -2,
+			Group: "sentinel", Since: "2.8.4",
+			Complexity: "Depends on subcommand.",
+			Doc:        "Commands about the leader and the nodes",
+		},
+		words: "admin", sub: sentinelSubs(),
+	},
+	{
+		cmd: fsm.Command{
+			Name: "role", Arity: 1,
+			Group: "server", Since: "2.8.12",
+			Complexity: "O(1)",
+			Doc:        "Return sentinel and the name of the master",
+		},
+		run: sentinelRole, words: "noscript loading stale fast", acl: "admin dangerous",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "publish", Arity: 3,
+			Group: "pubsub", Since: "2.0.0",
+			Complexity: "O(1)",
+			Syntax:     "channel message",
+			Doc:        "Refused: only the Sentinel itself publishes events",
+		},
+		run: sentinelPublish, words: "loading stale fast", acl: "pubsub",
+	},
 }
 
 func sentinelSubs() []row {
 	rows := []row{
-		sentinelSub("ckquorum", 3, "master-name", "Are enough Sentinels up to replace the master", sentinelCkquorum),
-		sentinelSub("failover", 3, "master-name", "Hand leadership over to another node", sentinelFailover),
-		sentinelSub("get-master-addr-by-name", 3, "master-name", "Address of the leader", sentinelAddr),
-		sentinelSub("is-master-down-by-addr", 6, "ip port current-epoch runid", "Is the master at an address down", sentinelIsDown),
+		sentinelSub("ckquorum", 3, "master-name", "Report whether enough Sentinels are up to replace the master", sentinelCkquorum),
+		sentinelSub("failover", 3, "master-name", "Transfer leadership to another node", sentinelFailover),
+		sentinelSub("get-master-addr-by-name", 3, "master-name", "Return the address of the leader", sentinelAddr),
+		sentinelSub("is-master-down-by-addr", 6, "ip port current-epoch runid", "Report whether the master at an address is down", sentinelIsDown),
 		sentinelSub("master", 3, "master-name", "Describe the leader", sentinelMaster),
 		sentinelSub("masters", 2, "", "Describe the masters, of which there is one", sentinelMasters),
-		sentinelSub("myid", 2, "", "Id of this Sentinel", func(c *conn, _ [][]byte) fsm.Reply { return fsm.Bulk(c.srv.self().ID) }),
-		sentinelSub("pending-scripts", 2, "", "Answer none: no scripts are run", func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
-		sentinelSub("replicas", 3, "master-name", "Describe the nodes that follow", sentinelReplicas),
+		sentinelSub("myid", 2, "", "Return the id of this Sentinel", func(c *conn, _ [][]byte) fsm.Reply { return fsm.Bulk(c.srv.self().ID) }),
+		sentinelSub("pending-scripts", 2, "", "Return an empty list: Sentinel runs no scripts here", func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
+		sentinelSub("replicas", 3, "master-name", "Describe the followers", sentinelReplicas),
 		sentinelSub("sentinels", 3, "master-name", "Describe the other Sentinels", sentinelSentinels),
-		sentinelSub("slaves", 3, "master-name", "Describe the nodes that follow", sentinelReplicas),
+		sentinelSub("slaves", 3, "master-name", "Describe the followers", sentinelReplicas),
 		helpRow("6.2.0"),
 	}
 	for _, s := range []struct {
@@ -49,8 +75,8 @@ func sentinelSub(name string, arity int, syntax, doc string, run func(*conn, [][
 	}
 }
 
-// sentinelFamilies lists the commands of a Sentinel port. Of those about
-// connections it has a few more than Redis' Sentinel, which knows no QUIT.
+// sentinelFamilies lists the commands of a Sentinel port. It has some
+// connection commands that Redis' Sentinel lacks, such as QUIT.
 func sentinelFamilies() [][]row {
 	pick := func(family []row, names ...string) []row {
 		return slices.DeleteFunc(slices.Clone(family), func(r row) bool { return !slices.Contains(names, r.cmd.Name) })
@@ -66,7 +92,7 @@ func sentinelFamilies() [][]row {
 	}
 }
 
-// sentinelSections is INFO on a Sentinel port.
+// sentinelSections are the sections of INFO on a Sentinel port.
 var sentinelSections = []infoSection{
 	{"server", false, infoServer},
 	{"clients", false, infoClients},
@@ -94,7 +120,8 @@ func infoSentinel(p *infoPage) {
 
 const msgNoMaster = "ERR No such master with that name"
 
-// named returns the master if name is its, and there is one.
+// named returns the state of the master. ok is false if name is not the
+// master's name or no leader has been confirmed yet.
 func (c *conn) named(name []byte) (w watch, ok bool) {
 	if string(name) != c.srv.monitor.name {
 		return watch{}, false
@@ -102,7 +129,7 @@ func (c *conn) named(name []byte) (w watch, ok bool) {
 	return c.srv.monitor.watch(c.srv.ctx)
 }
 
-// ofMaster answers f for the master that args name.
+// ofMaster calls f for the master that args name, and returns its reply.
 func (c *conn) ofMaster(args [][]byte, f func(w *watch) fsm.Reply) fsm.Reply {
 	w, ok := c.named(args[2])
 	if !ok {
@@ -131,10 +158,10 @@ func sentinelMasters(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Array([]fsm.Reply{w.masterItem()})
 }
 
-// items is an array of an item for each place.
-func items(places []Place, item func(Place) fsm.Reply) fsm.Reply {
-	out := make([]fsm.Reply, len(places))
-	for i, p := range places {
+// items returns an array with an item for each peer.
+func items(peers []Peer, item func(Peer) fsm.Reply) fsm.Reply {
+	out := make([]fsm.Reply, len(peers))
+	for i, p := range peers {
 		out[i] = item(p)
 	}
 	return fsm.Array(out)
@@ -158,8 +185,8 @@ func sentinelCkquorum(c *conn, args [][]byte) fsm.Reply {
 	})
 }
 
-// sentinelIsDown is asked by other Sentinels. Votes are not given here: Raft
-// elects.
+// sentinelIsDown answers other Sentinels. It gives no votes, because Raft
+// elects the leader.
 func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 	for _, a := range [][]byte{args[3], args[4]} {
 		if _, refusal, ok := intArg(a); !ok {
@@ -173,7 +200,7 @@ func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 
 func sentinelFailover(c *conn, args [][]byte) fsm.Reply {
 	return c.ofMaster(args, func(w *watch) fsm.Reply {
-		if !slices.ContainsFunc(w.replicas, func(p Place) bool { return p.Alive }) {
+		if !slices.ContainsFunc(w.replicas, func(p Peer) bool { return p.Alive }) {
 			return fsm.Error("NOGOODSLAVE No suitable replica to promote")
 		}
 		return c.handTo("")

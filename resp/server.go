@@ -20,74 +20,81 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// RedisVersion is the Redis whose behaviour this server promises; clients
-// choose their code paths by it.
+// RedisVersion is the version of Redis whose behavior this server provides.
+// Clients choose their code paths by it.
 const RedisVersion = "7.0.15"
 
 // Executor runs groups for one connection, one at a time.
 type Executor interface {
-	// Do runs a group and returns the replies of its operations one after the
-	// other, valid until the next Do. local allows stale reads from this node.
-	// Errors are those that errors.go translates. early, unless nil, may be called
-	// once with what Do is about to return, on another goroutine, which it must not
-	// block.
+	// Do runs a group and returns the replies of its operations, one after the
+	// other; they are valid until the next Do. local allows stale reads from
+	// this node. The errors are those that errors.go translates. Do may call
+	// early, unless it is nil, once, with the replies that it is about to
+	// return. It does so on another goroutine, which early must not block.
 	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
-	// Block runs a group whose only operation is a blocking command of connection
-	// origin. If fsm.Waiting reads the reply, the command waits, and the connection
-	// must hear from Waited, or call Unblock or Abandon, before it goes on. If own is
-	// set, the reply comes when this node has applied the entry that served the
-	// command: then ToldOwn waits for the events of that entry too.
+	// Block runs a group whose only operation is a blocking command of
+	// connection origin. If fsm.Waiting recognizes the reply, the command
+	// waits. The connection must then receive from Waited, or call Unblock or
+	// Abandon, before it goes on. With own, the reply comes after this node has
+	// applied the entry that served the command, so OwnEventsDelivered also
+	// waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
-	// Sent returns the numbers of the first and the last group that the last call of
-	// Do, Block or Unblock sent through the log; they differ if the group was run in
-	// pieces. Both are 0 if it sent none.
+	// Sent returns the numbers of the first and the last group that the last
+	// call of Do, Block or Unblock sent through the log. They differ if the
+	// group was run in pieces. Both are 0 if the call sent no group.
 	Sent() (first, last uint64)
-	// Waited returns the channel on which the reply comes when the present wait is
-	// served, or nil when the command has to be run again.
+	// Waited returns the channel that delivers the reply when the present wait
+	// is served. It delivers nil if the command has to be run again.
 	Waited() <-chan []byte
-	// Unblock ends the present wait. The reply is not nil if it had been served.
+	// Unblock ends the present wait. The reply is not nil if the command had
+	// already been served.
 	Unblock() ([]byte, error)
-	// Abandon ends the present wait of a client that is gone.
+	// Abandon ends the present wait of a client that has disconnected.
 	Abandon()
 }
 
-// Cluster is what the server asks of the node behind it. Calls may come from
-// any goroutine.
+// Cluster is the node behind the server. Its methods may be called from any
+// goroutine.
 type Cluster interface {
 	NewExecutor() Executor
-	// Listen has l told of what the log does on this node, and Want says which
-	// kinds of events l is to be told of from then on.
+	// ClientID returns a number for a new connection. It is unique in the
+	// cluster.
+	ClientID() uint64
+	// Listen registers l as the receiver of the events that the log causes on
+	// this node. Want sets the kinds of events that l receives from then on.
 	Listen(l Listener)
 	Want(kinds fsm.EventKinds)
-	// Told has f called once l has been told of all that the log holds up to index,
-	// or will be told nothing more. f must not block.
-	Told(index uint64, f func())
-	// ToldOwn has f called once l has been told of all that the groups of this node
-	// up to a number did (see Executor.Sent), or will be told nothing more. f is
-	// given where in the log that group is: the index of its entry and its position
-	// in the entry (fsm.Event.Group). The index is 0 if that is not known.
-	ToldOwn(group uint64, f func(index uint64, position int))
-	// FeatureVersion is the feature version of the cluster. It is exact if it is less
-	// than need, and may have to wait for the leader then.
+	// EventsDelivered calls f once l has received all events of the log up to
+	// index, or will receive no more events. f must not block.
+	EventsDelivered(index uint64, f func())
+	// OwnEventsDelivered calls f once l has received all events that this
+	// node's groups up to a number caused (see Executor.Sent), or will receive
+	// no more events. f gets the position of that group in the log: the index
+	// of its entry, and its position in the entry (fsm.Event.Group). The index
+	// is 0 if it is not known.
+	OwnEventsDelivered(group uint64, f func(index uint64, position int))
+	// FeatureVersion returns the feature version of the cluster. A result below
+	// need is exact; to obtain it, the call may have to wait for the leader.
 	FeatureVersion(need int) int
-	// State is this node's view of the cluster, for INFO, ROLE and WAIT.
+	// State returns this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
-	// Admin runs one of the HOLDFAST subcommands that concern the cluster and
-	// returns what it prints.
+	// Admin runs a HOLDFAST subcommand that concerns the cluster and returns
+	// its output.
 	Admin(ctx context.Context, args []string) (string, error)
-	// WatchUsers calls f with the ACL users of this node's state, at once and with
-	// each change; perhaps with an older table after a newer one.
+	// WatchUsers calls f with the ACL users of this node's state, once at the
+	// start and after each change. f may get an older table after a newer one.
 	WatchUsers(f func(*fsm.Users))
-	// WatchDenials has f told of what scripts that this node runs were denied.
+	// WatchDenials makes f the receiver of denials in scripts that this node
+	// runs.
 	WatchDenials(f func(user string, v acl.Verdict))
 }
 
-// State is what INFO and its like print of the cluster.
+// State is the state of the cluster that INFO and related commands print.
 type State struct {
 	NodeID, ClusterID, Role, Leader string
 	Term, Commit, Applied           uint64
-	// Replicas are the nodes whose acknowledgement every write has waited for,
-	// as ip, port; WAIT answers their number.
+	// Replicas are the nodes that acknowledge every write besides this one.
+	// WAIT returns their number.
 	Replicas []Replica
 	Ready    bool
 	Version  string
@@ -95,57 +102,68 @@ type State struct {
 	Keys       [fsm.Databases]DBState
 	Expired    uint64
 	Operations uint64
-	// Scripts are those in the cache, and the bytes that they take.
+	// Scripts is the number of cached scripts; ScriptBytes is their size in
+	// bytes.
 	Scripts, ScriptBytes int
-	// Libraries are those of functions, and the bytes that they take.
+	// Libraries and Functions are the numbers of function libraries and of
+	// their functions; LibraryBytes is the size of the libraries in bytes.
 	Libraries, Functions, LibraryBytes int
 	LogBytes                           int64
 }
 
-// DBState counts one database.
+// DBState holds the key counts of one database.
 type DBState struct{ Keys, Volatile int }
 
-// Replica is a node that a write has reached before it is acknowledged.
+// Replica is a node that every write reaches before it is acknowledged.
 type Replica struct{ Host, Port string }
 
-// Config is what a server is started with.
+// Config is the configuration of a server.
 type Config struct {
-	Addr        string // client port
-	RequirePass string // of the default user, as long as nobody has changed it; "" for none
-	// Users are those of --acl-file: the first of a cluster that has none.
-	Users    []*acl.User
-	DataDir  string // CONFIG GET dir prints it
-	Limits   Limits
-	Logger   hclog.Logger
-	Listener net.Listener // in place of Addr, for tests
+	Addr string // client port
+	// RequirePass is the password of the default user until a client changes
+	// that user. It is "" for no password.
+	RequirePass string
+	// Users are the users of --acl-file. A cluster without users takes them
+	// over.
+	Users   []*acl.User
+	DataDir string // as CONFIG GET dir prints it
+	Limits  Limits
+	// LimitFlags are the flags that limit clients, by name without dashes.
+	LimitFlags map[string]LimitFlag
+	Logger     hclog.Logger
+	Listener   net.Listener // used instead of Addr, for tests
 
-	// Mode is what the port pretends to be. All but Standalone need a Topology.
+	// Mode is the kind of server that the port presents to clients. All modes
+	// but Standalone require a Topology.
 	Mode     Mode
 	Topology Topology
-	// MasterName is what a Sentinel calls the leader.
+	// MasterName is the leader's name on a Sentinel port.
 	MasterName string
-	// Shutdown asks the program to stop this node in good order, and returns at once:
-	// SHUTDOWN. It may be called more than once. nil: SHUTDOWN fails.
+	// Shutdown, for the command SHUTDOWN, asks the program to stop this node
+	// gracefully. It returns at once and may be called more than once. If it is
+	// nil, SHUTDOWN fails.
 	Shutdown func()
-	// RunID names this run of the process, in 40 hex digits; "" for a new one.
+	// RunID identifies this run of the process, in 40 hex digits. If it is "",
+	// Listen creates one.
 	RunID string
 }
 
-// Server is the client port.
+// Server is a client port.
 type Server struct {
-	cfg     Config
-	log     hclog.Logger
-	cluster Cluster
-	table   *fsm.Table
-	rows    map[string]*row
-	metrics *Metrics
-	hub     *hub
-	feed    feed
-	slowlog slowlog
-	spikes  spikes
+	cfg           Config
+	log           hclog.Logger
+	cluster       Cluster
+	table         *fsm.Table
+	rows          map[string]*row
+	metrics       *Metrics
+	hub           *hub
+	clientMem     clientMemory
+	monitors      monitorStream
+	slowlog       slowlog
+	latencyEvents latencyEvents
 
-	// Rows of the machine's table that the server itself uses: see forLog and
-	// position.
+	// Rows of the state machine's table that the server itself uses: see forLog
+	// and position.
 	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
 
 	guard   *GuardListener
@@ -155,45 +173,46 @@ type Server struct {
 	runID   string
 	port    int
 
-	nextID   atomic.Uint64
 	closing  atomic.Bool
-	stopping chan struct{} // closed with closing: ends pauses and sleeps
+	stopping chan struct{} // closed together with closing; ends pauses and sleeps
 	busy     atomic.Int64  // connections that are executing a pipeline
-	idle     chan struct{} // capacity 1: busy came down to 0 while closing
+	idle     chan struct{} // capacity 1: busy reached 0 while closing
 	released chan struct{} // closed by Close: see heldListener
 	release  sync.Once
-	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run, sow
+	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run, bootstrapUsers
 	saving   atomic.Bool
-	blocked  atomic.Int64 // connections whose command waits
+	blocked  atomic.Int64 // connections in a blocking command that waits
 
-	machine      *fsm.Table // the table, of a Sentinel too: for the internal commands
+	// machine is the state machine's table, on a Sentinel port too: for the
+	// internal commands.
+	machine      *fsm.Table
 	catalog      *acl.Catalog
-	seed         []fsm.User // of Config.Users, sorted by name
-	usersMu      sync.Mutex // held while another set of users is installed
+	seed         []fsm.User // Config.Users, sorted by name
+	usersMu      sync.Mutex // serializes install
 	users        atomic.Pointer[userSet]
 	acllog       aclLog
 	logins       loginThrottle
-	openChannels atomic.Bool // acl-pubsub-default allchannels
+	openChannels atomic.Bool // acl-pubsub-default is allchannels
 
-	monitor *monitor // of a Sentinel, else nil
+	monitor *monitor // nil except in mode Sentinel
 
-	maxHear time.Duration // maxHear, but for tests
+	maxHear time.Duration // the constant maxHear, except in tests
 
-	pause atomic.Pointer[pause] // nil when clients are not paused
+	pause atomic.Pointer[pause] // nil while clients are not paused
 	quiet quiet
-	ctx   context.Context // ends with stopping
+	ctx   context.Context // ends when stopping is closed
 	stop  context.CancelFunc
-	saved atomic.Int64 // unix seconds of the last snapshot asked for by a client
+	saved atomic.Int64 // time of the last snapshot that a client asked for, in Unix seconds
 
 	mu    sync.Mutex
 	conns map[uint64]*conn
-	rpass string // what CONFIG GET requirepass prints: see requirePass
+	rpass string // the password that CONFIG GET requirepass prints: see requirePass
 }
 
-// NewRunID returns a name for a run of the process.
+// NewRunID returns a random identifier for a run of the process.
 func NewRunID() string {
 	var id [20]byte
-	rand.Read(id[:]) // never fails: see crypto/rand
+	rand.Read(id[:]) // crypto/rand documents that Read never fails
 	return hex.EncodeToString(id[:])
 }
 
@@ -232,6 +251,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		machine: machine, catalog: NewCatalog(machine), seed: seedOf(cfg.Users), acllog: aclLog{max: aclLogMax},
 		maxHear: maxHear,
 	}
+	s.clientMem = clientMemory{max: clientMemoryLimit(cfg.Limits.ClientMemory), holders: make(map[*held]struct{})}
+	s.metrics.clientMem, s.metrics.limits = &s.clientMem, cfg.LimitFlags
 	s.slowlog.max = startSlowlog
 	s.slowlog.than.Store(startSlowerThan)
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -245,7 +266,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.sort, s.sortRO = table.Find([]byte("sort")), table.Find([]byte("sort_ro"))
 	s.hub = newHub(s)
 	s.metrics.hub = s.hub
-	if cfg.Mode == Sentinel { // has messages of its own only
+	if cfg.Mode == Sentinel { // a Sentinel publishes only its own messages
 		s.hub.local = true
 	} else {
 		cluster.Listen(s.hub)
@@ -256,7 +277,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		cluster.WatchDenials(s.acllog.script)
 	}
 	if len(s.seed) > 0 && cfg.Mode != Sentinel {
-		s.behind.Go(s.sow)
+		s.behind.Go(s.bootstrapUsers)
 	}
 	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
@@ -274,8 +295,9 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	return s, nil
 }
 
-// heldListener keeps redcon from seeing that the port is closed before Close: it
-// would close all connections at once, and Stop has promised them an answer.
+// heldListener hides the closing of the port from redcon until Close. redcon
+// would close all connections at once, but Stop waits until their pipelines are
+// answered.
 type heldListener struct {
 	*GuardListener
 	released <-chan struct{}
@@ -293,11 +315,12 @@ func (l heldListener) Accept() (net.Conn, error) {
 // Addr returns the address of the client port.
 func (s *Server) Addr() net.Addr { return s.guard.Addr() }
 
-// Metrics returns the server's measurements.
+// Metrics returns the server's metrics.
 func (s *Server) Metrics() *Metrics { return s.metrics }
 
-// Stop refuses new connections and new pipelines, and waits until those being
-// executed are answered or ctx is done. Pauses and sleeps end early.
+// Stop refuses new connections and new pipelines. It waits until the pipelines
+// that are being executed are answered, or ctx is done. Pauses and sleeps end
+// early.
 func (s *Server) Stop(ctx context.Context) error {
 	s.refuseWork()
 	err := s.guard.Close()
@@ -311,8 +334,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// Close closes the port and all connections, and waits for a snapshot that a
-// client asked for, and for a Sentinel's monitor.
+// Close closes the port and all connections. It waits for the server's
+// background goroutines: snapshots that a client asked for, outboxes, and the
+// monitor of a Sentinel.
 func (s *Server) Close() error {
 	s.refuseWork()
 	err := s.guard.Close()
@@ -325,7 +349,7 @@ func (s *Server) Close() error {
 	return ignoreClosed(err)
 }
 
-// refuseWork makes handle turn pipelines away.
+// refuseWork makes handle refuse pipelines.
 func (s *Server) refuseWork() {
 	if !s.closing.Swap(true) {
 		close(s.stopping)
@@ -333,8 +357,9 @@ func (s *Server) refuseWork() {
 	}
 }
 
-// enter counts a pipeline in, unless the server is stopping. Of a pipeline and
-// a Stop at the same moment, one sees the other.
+// enter counts a pipeline, unless the server is stopping. It increments busy
+// before it reads closing, and refuseWork sets closing before Stop reads busy.
+// So Stop waits for every pipeline that enter has admitted.
 func (s *Server) enter() bool {
 	s.busy.Add(1)
 	if s.closing.Load() {
@@ -353,7 +378,7 @@ func (s *Server) leave() {
 	}
 }
 
-// connections returns the open connections in the order in which they came.
+// connections returns the open connections, oldest first.
 func (s *Server) connections() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,7 +390,7 @@ func (s *Server) connections() []*conn {
 	return conns
 }
 
-// connection returns the open connection with a number, or nil.
+// connection returns the open connection with an id, or nil.
 func (s *Server) connection(id uint64) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,7 +413,7 @@ func (s *Server) accept(rc redcon.Conn) bool {
 	s.mu.Lock()
 	s.conns[c.id] = c
 	s.mu.Unlock()
-	c.settle() // the users may have changed since newConn looked at them
+	_ = c.settle() // the users may have changed after newConn read them
 	s.metrics.Connections.Inc()
 	s.metrics.connections.Add(1)
 	return true
@@ -405,13 +430,14 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	s.hub.leave(c)
 	c.monitorEnd()
 	c.out.close()
+	c.mem.end()
 	if err != nil {
 		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)
 	}
 }
 
-// handle is called by redcon with the first command of a pipeline; the rest of
-// it is taken here.
+// handle executes a pipeline. redcon calls it with the first command of the
+// pipeline; handle reads the others.
 func (s *Server) handle(rc redcon.Conn, first redcon.Command) {
 	c := rc.Context().(*conn)
 	if !s.enter() {

@@ -22,7 +22,7 @@ import (
 )
 
 // fakeCluster is a machine without a cluster around it. Its executors run
-// groups at once, unless before says otherwise.
+// groups immediately, unless before is set.
 type fakeCluster struct {
 	mu      sync.Mutex
 	machine *fsm.Machine
@@ -30,23 +30,28 @@ type fakeCluster struct {
 	seq     uint64
 	sizes   []int // operations of each group
 	locals  []bool
-	waits   map[uint64]chan []byte // by origin
+	// featureWaits counts the calls of FeatureVersion that would wait for a
+	// leader.
+	featureWaits int
+	waits        map[uint64]chan []byte // by origin
 
-	// before, if set, is called before a group runs; an error stands in for its
-	// outcome. It may block.
+	// before, if set, is called before a group runs. An error that it returns
+	// replaces the group's outcome. It may block.
 	before func(g *fsm.Group) error
 	state  resp.State
 	admin  func(args []string) (string, error)
 
+	clientID atomic.Uint64
 	listener resp.Listener
 	want     atomic.Uint32
 	watchers []func(*fsm.Users)
-	after    func(index uint64) // if set, is called after a read, at that place of the log
+	after    func(index uint64) // if set, is called after a read, at that log index
 	answered func()             // if set, is called when a reply was sent early, before Do returns it
 	late     chan *fsm.Result   // if set, gets the events in place of the listener
-	// told and toldOwn, if set, stand in for Told and ToldOwn.
-	told    func(heard func())
-	toldOwn func(group uint64, heard func(index uint64, position int))
+	// delivered and ownDelivered, if set, replace EventsDelivered and
+	// OwnEventsDelivered.
+	delivered    func(heard func())
+	ownDelivered func(group uint64, heard func(index uint64, position int))
 }
 
 func newFake(t testing.TB) *fakeCluster {
@@ -60,28 +65,29 @@ func newFake(t testing.TB) *fakeCluster {
 }
 
 func (f *fakeCluster) NewExecutor() resp.Executor { return &fakeExecutor{cluster: f} }
+func (f *fakeCluster) ClientID() uint64           { return f.clientID.Add(1) }
 func (f *fakeCluster) Listen(l resp.Listener)     { f.listener = l }
 
-// Told implements resp.Cluster. Events are delivered before Do returns, or by the
-// test.
-func (f *fakeCluster) Told(_ uint64, heard func()) {
-	if f.told != nil {
-		f.told(heard)
+// EventsDelivered implements resp.Cluster. Events are delivered before Do
+// returns, or by the test.
+func (f *fakeCluster) EventsDelivered(_ uint64, heard func()) {
+	if f.delivered != nil {
+		f.delivered(heard)
 		return
 	}
 	heard()
 }
 
-// ToldOwn implements resp.Cluster.
-func (f *fakeCluster) ToldOwn(group uint64, heard func(index uint64, position int)) {
-	if f.toldOwn != nil {
-		f.toldOwn(group, heard)
+// OwnEventsDelivered implements resp.Cluster.
+func (f *fakeCluster) OwnEventsDelivered(group uint64, heard func(index uint64, position int)) {
+	if f.ownDelivered != nil {
+		f.ownDelivered(group, heard)
 		return
 	}
 	heard(f.indexOf(group), 0)
 }
 
-// indexOf returns the log index of a group: each is an entry of its own.
+// indexOf returns the log index of a group. Each group is an entry of its own.
 func (f *fakeCluster) indexOf(group uint64) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,9 +99,12 @@ func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
 func (f *fakeCluster) State() resp.State { return f.state }
 
 // FeatureVersion implements resp.Cluster.
-func (f *fakeCluster) FeatureVersion(int) int {
+func (f *fakeCluster) FeatureVersion(need int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.machine.Features() < need {
+		f.featureWaits++
+	}
 	return f.machine.Features()
 }
 
@@ -128,13 +137,13 @@ func (f *fakeCluster) groups() []int {
 type fakeExecutor struct {
 	cluster *fakeCluster
 	buf     []byte
-	out     chan []byte // of the present wait
+	out     chan []byte // of the current wait
 	origin  uint64
 	pos     fsm.Pos
 	sent    uint64
 }
 
-// fakeSession is whose groups all fake executors send.
+// fakeSession is the session of the groups that all fake executors send.
 var fakeSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 
 func (e *fakeExecutor) Sent() (first, last uint64) { return e.sent, e.sent }
@@ -172,7 +181,7 @@ func (e *fakeExecutor) Abandon() {
 	}
 }
 
-// Do overwrites the replies of the last Do, as the real one may.
+// Do overwrites the replies of the last Do, as the real implementation may.
 func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	f := e.cluster
 	f.mu.Lock()
@@ -202,7 +211,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 		}
 	}()
 	if !g.Write {
-		out, _, err := f.machine.Read(e.buf[:0], fsm.ReadRequest{Body: g.Bytes(), Now: f.machine.Clock().Lease})
+		out, _, err := f.machine.Read(e.buf[:0], fsm.ReadRequest{Body: g.Bytes(), Now: f.machine.Clock().Lease, Front: g.Front})
 		e.buf = out
 		return out, err
 	}
@@ -270,7 +279,7 @@ func withPassword(pass string) func(*resp.Config) {
 	return func(c *resp.Config) { c.RequirePass = pass }
 }
 
-// client speaks raw RESP.
+// client sends and receives raw RESP.
 type client struct {
 	t    testing.TB
 	conn net.Conn
@@ -296,8 +305,8 @@ func dial(t testing.TB, s *resp.Server) *client {
 	return connect(t, "tcp", s.Addr().String())
 }
 
-// encode makes a pipeline of lines whose words are separated by blanks; ” is an
-// empty word, · a blank inside one.
+// encode makes a pipeline of lines whose words are separated by blanks. The
+// character ” is an empty word, and · is a blank inside a word.
 func encode(lines ...string) string {
 	var b strings.Builder
 	for _, line := range lines {
@@ -386,7 +395,8 @@ func (c *client) want(replies ...string) {
 	}
 }
 
-// expect sends lines, each with the reply it must get, one by one.
+// expect sends lines one by one. Each is followed by the reply that it must
+// get.
 func (c *client) expect(pairs ...string) {
 	c.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,7 +25,7 @@ func TestTransaction(t *testing.T) {
 		"DISCARD", "-ERR DISCARD without MULTI",
 		"MULTI", "+OK", "MULTI", "-ERR MULTI calls can not be nested", "WATCH a", "-ERR WATCH inside MULTI is not allowed",
 		"SET a 5", "+QUEUED", "DISCARD", "+OK", "GET a", "$1\n2",
-		// An error at run time stands in its place and undoes nothing.
+		// A runtime error is the reply of its own command and undoes nothing.
 		"MULTI", "+OK", "SET a x", "+QUEUED", "INCR a", "+QUEUED", "SET b 2", "+QUEUED",
 		"EXEC", "*3\n+OK\n-ERR value is not an integer or out of range\n+OK",
 	)
@@ -69,7 +70,7 @@ func TestTransaction_SessionCommandsInPlace(t *testing.T) {
 	c.send("MULTI", "PING", "SET a 1", "SELECT 1", "SET a 2", "ECHO x", "GET a", "SELECT 99", "SELECT 0", "GET a", "CLIENT GETNAME", "EXEC", "GET a")
 	c.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED",
 		"*10\n+PONG\n+OK\n+OK\n+OK\n$1\nx\n$1\n2\n-ERR DB index is out of range\n+OK\n$1\n1\n$-1", "$1\n1")
-	// What is about the connection only needs no cluster.
+	// Commands that concern only the connection need no cluster.
 	n := len(f.groups())
 	c.expect("MULTI", "+OK", "PING", "+QUEUED", "SELECT 3", "+QUEUED", "EXEC", "*2\n+PONG\n+OK")
 	if got := len(f.groups()); got != n {
@@ -80,9 +81,9 @@ func TestTransaction_SessionCommandsInPlace(t *testing.T) {
 	}
 }
 
-// TestTransaction_UsesExecutorInPlace has a session command inside a block that
-// runs a group of its own, after which the block's own replies must still be
-// there.
+// TestTransaction_UsesExecutorInPlace runs a session command inside a block.
+// The command runs a group of its own, and afterwards the block's own replies
+// must still be available.
 func TestTransaction_UsesExecutorInPlace(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	c.send("SET key 12345", "MULTI", "GET key", "MEMORY USAGE key", "GET key", "EXEC")
@@ -95,11 +96,11 @@ func TestWatch(t *testing.T) {
 	for _, proto := range []struct{ hello, broken string }{{"HELLO 2", "*-1"}, {"HELLO 3", "_"}} {
 		c.do(proto.hello)
 		c.expect("SET a 1", "+OK", "WATCH a", "+OK")
-		other.expect("SET a 1", "+OK") // the same value is a change too
+		other.expect("SET a 1", "+OK") // setting the same value is a change too
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "SET a 2", "+QUEUED", "EXEC", proto.broken)
-		// EXEC has forgotten the watch.
+		// EXEC has removed the watch.
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "SET a 3", "+QUEUED", "EXEC", "*2\n+PONG\n+OK")
-		// Nothing but session commands in the block.
+		// The block contains only session commands.
 		c.expect("WATCH a", "+OK")
 		other.expect("SET a 9", "+OK")
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "EXEC", proto.broken)
@@ -116,11 +117,11 @@ func TestWatch(t *testing.T) {
 		c.expect("WATCH a", "+OK", "MULTI", "+OK", "DISCARD", "+OK")
 		other.expect("SET a 6", "+OK")
 		c.expect("MULTI", "+OK", "SET a 7", "+QUEUED", "EXEC", "*1\n+OK")
-		// A key of another database.
+		// The key is in another database.
 		c.expect("SELECT 1", "+OK", "WATCH a", "+OK", "SELECT 0", "+OK")
 		other.expect("SET a 8", "+OK")
 		c.expect("MULTI", "+OK", "SET a 7", "+QUEUED", "EXEC", "*1\n+OK")
-		// One's own write, and many keys.
+		// The connection changes a key itself, and watches many keys.
 		c.expect("WATCH b c a d", "+OK", "SET a own", "+OK", "MULTI", "+OK", "SET a 7", "+QUEUED", "EXEC", proto.broken)
 	}
 }
@@ -131,7 +132,8 @@ func TestWatch_TooMany(t *testing.T) {
 	c.expect("WATCH"+keys, "+OK", "WATCH"+keys, "-ERR too many watched keys", "UNWATCH", "+OK", "WATCH"+keys, "+OK")
 }
 
-// TestPipeline_Order mixes data and session commands; every reply has its place.
+// TestPipeline_Order mixes data commands and session commands. Every reply must
+// be in its position.
 func TestPipeline_Order(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	var lines, replies []string
@@ -174,8 +176,8 @@ func TestPipeline_QuitDropsTheRest(t *testing.T) {
 	dial(t, s).expect("GET a", "$1\n1")
 }
 
-// TestPipeline_Groups says how a pipeline is cut: at session commands, and at
-// 1024 commands or 64 KiB.
+// TestPipeline_Groups checks where a pipeline is cut: at session commands, and
+// at 1024 commands or 64 KiB.
 func TestPipeline_Groups(t *testing.T) {
 	repeat := func(n int, line string) (lines []string) {
 		for range n {
@@ -215,6 +217,53 @@ func TestPipeline_Groups(t *testing.T) {
 	}
 }
 
+// TestPipeline_Apart checks that small reads and writes share a group. Reads
+// and writes are kept apart where sharing would cost other clients too much:
+// see apart.
+func TestPipeline_Apart(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	mixed := []string{"SET k v", "RPUSH l 1", "LRANGE l 0 0", "GET k", "HGETALL h", "SET k v", "GET k"}
+	c := dial(t, s)
+	sizes := func(lines []string) string {
+		before := len(f.groups())
+		c.send(lines...)
+		for range lines {
+			if _, err := c.reply(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return fmt.Sprint(f.groups()[before:])
+	}
+	for _, step := range []struct {
+		what  string
+		lines []string
+		want  string
+	}{
+		{"small", mixed, "[7]"},
+		{"a large reply", []string{"SET big " + strings.Repeat("x", 200_000), "GET big", "GET big"}, "[1 2]"}, // limited by bytes
+		{"large replies beside a write", []string{"SET k v", "GET big", "GET big"}, "[3]"},
+		{"after them", mixed, "[2 3 1 1]"},
+		{"later", slices.Repeat([]string{"SET k v", "GET k"}, 70), "[" + strings.Repeat("1 ", 123) + "17]"},
+		{"later still", mixed, "[7]"},
+	} {
+		if got := sizes(step.lines); got != step.want {
+			t.Errorf("%s: groups of %s operations, want %s", step.what, got, step.want)
+		}
+	}
+	c = dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK")
+	// With tracking, the group of the reads also contains the operation that
+	// asks for the position.
+	if got := sizes([]string{"SET other v", "LRANGE l 0 0", "GET k", "SET other v"}); got != "[1 3 1]" {
+		t.Errorf("costly reads that are tracked: groups of %s operations", got)
+	}
+	if got := sizes([]string{"SET other v", "STRLEN k", "SET other v"}); got != "[3]" {
+		t.Errorf("cheap reads that are tracked: groups of %s operations", got)
+	}
+}
+
 func TestClientReply(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lines []string
@@ -245,7 +294,7 @@ func TestClientReply(t *testing.T) {
 				c.wantEOF()
 				return
 			}
-			// The same, a command a packet.
+			// The same commands are sent in one packet each.
 			d := dial(t, s)
 			for _, line := range tc.lines {
 				d.send(line)
@@ -307,8 +356,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrors_Unclassified: an error without an outcome says nothing of a group with
-// writes, and is the error of a read.
+// TestErrors_Unclassified checks that an error without an outcome leaves the
+// outcome of a group with writes unknown, and that it is the error of a read.
 func TestErrors_Unclassified(t *testing.T) {
 	f := newFake(t)
 	f.before = func(*fsm.Group) error { return errors.New("line\r\nbreak") }
@@ -317,7 +366,7 @@ func TestErrors_Unclassified(t *testing.T) {
 	c.want("-UNKNOWN outcome of the command is unknown, read the key before you try again", "+PONG", "-ERR line  break", "-ERR line  break")
 }
 
-// TestPanic has one connection fail; the others go on.
+// TestPanic makes one connection fail. The other connections continue.
 func TestPanic(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -335,8 +384,8 @@ func TestPanic(t *testing.T) {
 	dial(t, s).expect("PING", "+PONG")
 }
 
-// TestStop has a pipeline under way when the server is stopped: it is answered
-// whole, and others are not begun.
+// TestStop stops the server while a pipeline is under way. The pipeline is
+// answered completely, and no other pipeline begins.
 func TestStop(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -364,7 +413,7 @@ func TestStop(t *testing.T) {
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
-	if err := s.Close(); err != nil { // at once: what was answered has been sent
+	if err := s.Close(); err != nil { // returns at once, because the replies have been sent
 		t.Errorf("Close: %v", err)
 	}
 	c.want("+OK", "+PONG", "$1\n1")
@@ -378,6 +427,7 @@ func TestStop_EndsSleepAndPause(t *testing.T) {
 	eventually(t, "the sleeper sleeps", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=debug ") })
 	pauser.expect("CLIENT PAUSE 60000 WRITE", "+OK")
 	paused.send("SET a 1")
+	eventually(t, "the SET waits for the end of the pause", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=set ") })
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
@@ -434,7 +484,7 @@ func TestAuth(t *testing.T) {
 	e := dial(t, s)
 	e.expect("HELLO 3 AUTH default wrong", "-WRONGPASS invalid username-password pair or user is disabled.", "PING", noauth, "QUIT", "+OK")
 	e.wantEOF()
-	// One pipeline: AUTH decides about what follows it.
+	// In one pipeline, AUTH decides about the commands after it.
 	g := dial(t, s)
 	g.send("GET a", "AUTH secret", "GET a")
 	g.want(noauth, "+OK", "$-1")
@@ -455,9 +505,28 @@ func TestAuth_NoPassword(t *testing.T) {
 		"*1\n$93\nuser default on #11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437 ~* &* +@all")
 }
 
-// TestPipeline_AfterLargeCommand: the buffer of a large group is given back, and
-// the next group begins in a new one.
+// TestPipeline_AfterLargeCommand checks that the buffer of a large group is
+// released, and that the next group begins in a new buffer.
 func TestPipeline_AfterLargeCommand(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	c.expect("SET a "+strings.Repeat("x", 300<<10), "+OK", "SET a 1", "+OK", "GET a", "$1\n1")
+}
+
+// TestCompareRights checks that a command that compares a value with an
+// argument needs the right to read the key, alone and in a transaction, and
+// that COMMAND reports it.
+func TestCompareRights(t *testing.T) {
+	const denied = "-NOPERM this user has no permissions to access one of the keys used as arguments"
+	s := serve(t, newFake(t))
+	admin, c := dial(t, s), dial(t, s)
+	admin.expect("ACL SETUSER w on nopass +@all %W~*", "+OK", "SET k secret", "+OK")
+	c.expect("AUTH w any", "+OK", "SET k 1 IFEQ guess", denied, "SET k 1 IFNE guess", denied, "DELIFEQ k guess", denied,
+		"DELEX k IFEQ guess", denied, "DELEX k IFNE guess", denied, "MULTI", "+OK", "DELIFEQ k guess", denied,
+		"EXEC", "-EXECABORT Transaction discarded because of previous errors.", "DELEX k", ":1")
+	flags := func(words ...string) string {
+		return fmt.Sprintf("*1\n*2\n$1\nk\n*%d\n+%s", len(words), strings.Join(words, "\n+"))
+	}
+	admin.expect("COMMAND GETKEYSANDFLAGS SET k v IFEQ x", flags("RW", "access", "update"), "COMMAND GETKEYSANDFLAGS SET k v", flags("OW", "update"),
+		"COMMAND GETKEYSANDFLAGS DELIFEQ k x", flags("RW", "access", "delete"), "COMMAND GETKEYSANDFLAGS DELEX k", flags("RM", "delete"),
+		"COMMAND GETKEYSANDFLAGS DELEX k IFNE x", flags("RW", "access", "delete"))
 }

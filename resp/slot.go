@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// slots is the number of hash slots of a Redis Cluster. Here one shard has all.
+// slots is the number of hash slots of a Redis Cluster. The only shard has all
+// of them.
 const slots = 16384
 
-// crc16Table is that of CRC-16/XMODEM, polynomial 0x1021.
+// crc16Table is the table of CRC-16/XMODEM, polynomial 0x1021.
 var crc16Table = func() (table [256]uint16) {
 	for i := range table {
 		crc := uint16(i) << 8
@@ -29,8 +31,8 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// slotOf returns the hash slot of a key: of what stands between its first { and
-// the next }, if that is anything, else of all of it.
+// slotOf returns the hash slot of a key. If there is text between the first {
+// and the next }, only that text is hashed.
 func slotOf(key []byte) int {
 	if open := bytes.IndexByte(key, '{'); open >= 0 {
 		if n := bytes.IndexByte(key[open+1:], '}'); n > 0 {
@@ -44,8 +46,9 @@ func slotOf(key []byte) int {
 	return int(crc % slots)
 }
 
-// sameSlot returns the slot of the keys of a command; ok is false if they differ.
-// slot -1 goes in for none so far, and comes out for none.
+// sameSlot returns the slot of a command's keys, given the slot of the keys
+// before them. ok is false if the slots differ. Slot -1 means that there are no
+// keys.
 func sameSlot(slot int, cmd *fsm.Command, args [][]byte) (_ int, ok bool) {
 	if len(cmd.Sub) > 0 && len(args) > 1 {
 		if sub := cmd.FindSub(args[1]); sub != nil {
@@ -62,13 +65,14 @@ func sameSlot(slot int, cmd *fsm.Command, args [][]byte) (_ int, ok bool) {
 	return slot, true
 }
 
-// leaderPause is how long a command with keys waits for a leader before the
-// cluster is said to be down: longer than it takes to replace a leader that died,
-// shorter than clients wait.
+// leaderPause bounds how long a command with keys waits for a leader before it
+// fails with CLUSTERDOWN. It is longer than an election after the death of a
+// leader, and shorter than the timeouts of clients.
 const leaderPause = time.Second
 
-// elsewhere says in Clustered mode why a command cannot be run on this node: where
-// to go instead, or that its keys are not in one slot. "" means that it can.
+// elsewhere returns, in Clustered mode, the error for a command that this node
+// cannot run: a redirection to the leader, or that the keys are not in one
+// slot. It returns "" for a command that the node can run.
 func (c *conn) elsewhere(cmd *fsm.Command, args [][]byte) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""
@@ -80,16 +84,16 @@ func (c *conn) elsewhere(cmd *fsm.Command, args [][]byte) string {
 	if !ok {
 		return msgCrossSlot
 	}
-	// Channels are every node's: sharded pub/sub is not sent away.
+	// Every node serves channels, so sharded pub/sub is not redirected.
 	if slot < 0 || cmd.Flags&fsm.PubSub != 0 {
 		return ""
 	}
 	return c.redirect(slot, cmd.IsWrite())
 }
 
-// blockElsewhere is elsewhere for a transaction about to be run. Its commands were
-// looked at as they were queued, but not beside each other, and the leader may be
-// another by now.
+// blockElsewhere is elsewhere for a transaction. Each command was checked when
+// it was queued. EXEC checks them again, because together they must be in one
+// slot, and because the leader may have changed.
 func (c *conn) blockElsewhere(m *multi) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""
@@ -110,7 +114,8 @@ func (c *conn) blockElsewhere(m *multi) string {
 	return c.redirect(slot, write)
 }
 
-// redirect names the leader, unless this node leads or may answer a read itself.
+// redirect returns the MOVED error that names the leader, or "" if this node
+// leads or may answer a read itself.
 func (c *conn) redirect(slot int, write bool) string {
 	topology := c.srv.cfg.Topology
 	if topology.Leads() || c.local && !write {
@@ -132,20 +137,20 @@ func (c *conn) redirect(slot int, write bool) string {
 	return "MOVED " + strconv.Itoa(slot) + " " + leader.addr()
 }
 
-// ForeignDatabase is foreignDB for scripts: cmd is nil for SELECT, which is known to
-// name a database.
+// ForeignDatabase is foreignDB for scripts. cmd is nil for a SELECT, whose
+// argument has been checked.
 func ForeignDatabase(cmd *fsm.Command, args [][]byte) string {
 	if cmd != nil {
 		return foreignDB(cmd, args)
 	}
-	if n, ok := fsm.ParseInt(args[1]); ok && n != 0 {
+	if n, ok := number.ParseInt(args[1]); ok && n != 0 {
 		return msgSelectClustered
 	}
 	return ""
 }
 
-// foreignDB refuses what would reach a database other than 0: a Redis Cluster has
-// no other.
+// foreignDB returns the error for a command that would use a database other
+// than 0, or "". A Redis Cluster has only database 0.
 func foreignDB(cmd *fsm.Command, args [][]byte) string {
 	switch cmd.Name {
 	case "move", "swapdb":

@@ -8,27 +8,53 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
 var slowlogRows = []row{
-	{cmd: fsm.Command{Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.", Doc: "The log of this node's slow commands"}, sub: []row{
-		{cmd: fsm.Command{Name: "get", Arity: -2, Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned", Syntax: "[count]", Doc: "Entries of the log, the newest first"}, words: "admin loading stale", tips: "request_policy:all_nodes nondeterministic_output", run: slowlogGet},
-		{cmd: fsm.Command{Name: "len", Arity: 2, Since: "2.2.12", Complexity: "O(1)", Doc: "Length of the log"}, words: "admin loading stale", tips: "request_policy:all_nodes response_policy:agg_sum nondeterministic_output", run: slowlogLen},
-		{cmd: fsm.Command{Name: "reset", Arity: 2, Since: "2.2.12", Complexity: "O(N) where N is the number of entries in the log", Doc: "Clear the log"}, words: "admin loading stale", tips: "request_policy:all_nodes response_policy:all_succeeded", run: slowlogReset},
+	{cmd: fsm.Command{Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.", Doc: "Commands about the log of this node's slow commands"}, sub: []row{
+		{
+			cmd: fsm.Command{
+				Name: "get", Arity: -2, Since: "2.2.12",
+				Complexity: "O(N) where N is the number of entries returned",
+				Syntax:     "[count]",
+				Doc:        "Return entries of the log, the newest first",
+			},
+			run: slowlogGet, words: "admin loading stale", tips: "request_policy:all_nodes nondeterministic_output",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "len", Arity: 2, Since: "2.2.12",
+				Complexity: "O(1)",
+				Doc:        "Return the length of the log",
+			},
+			run: slowlogLen, words: "admin loading stale",
+			tips: "request_policy:all_nodes response_policy:agg_sum nondeterministic_output",
+		},
+		{
+			cmd: fsm.Command{
+				Name: "reset", Arity: 2, Since: "2.2.12",
+				Complexity: "O(N) where N is the number of entries in the log",
+				Doc:        "Clear the log",
+			},
+			run: slowlogReset, words: "admin loading stale",
+			tips: "request_policy:all_nodes response_policy:all_succeeded",
+		},
 		helpRow("6.2.0"),
 	}},
 }
 
-// Limits of an entry, as in Redis: what is beyond them is counted.
+// Limits of an entry, as in Redis. Arguments and bytes beyond them are only
+// counted.
 const (
 	slowArgs     = 32
 	slowArgBytes = 128
 )
 
-// slowlog keeps the commands that took long on this node, as far as its clients saw
-// it: writes with the log's way to a majority of disks.
+// slowlog keeps the slow commands of this node's clients. The time of a write
+// includes the time until a majority has it on disk.
 type slowlog struct {
-	than atomic.Int64 // microseconds that are slow; negative for none
+	than atomic.Int64 // threshold in microseconds; negative to log nothing
 
 	mu      sync.Mutex
 	max     int
@@ -36,7 +62,8 @@ type slowlog struct {
 	entries []slowEntry
 }
 
-// slowEntry is one entry, the newest being the last.
+// slowEntry is an entry of the slow log. The newest is the last in
+// slowlog.entries.
 type slowEntry struct {
 	id         int64
 	at         time.Time
@@ -45,22 +72,23 @@ type slowEntry struct {
 	addr, name string
 }
 
-// slow notes that a command took d, if that is long. more is how many others were
-// run with it, in one group, and took as long.
+// slow adds a command that took d to the slow log, if d reaches the threshold.
+// more is the number of other commands that ran in the same group and took the
+// same time.
 func (c *conn) slow(args [][]byte, more int, fast bool, d time.Duration) {
-	c.srv.spikes.note(fast, d)
+	c.srv.latencyEvents.note(fast, d)
 	than := c.srv.slowlog.than.Load()
 	if than < 0 || d.Microseconds() < than || len(args) == 0 {
 		return
 	}
-	e := slowEntry{at: time.Now(), took: d, args: slowWords(redacted(args)), addr: c.net.RemoteAddr().String(), name: c.info.name}
+	e := slowEntry{at: time.Now(), took: d, args: slowCommand(redacted(args)), addr: c.net.RemoteAddr().String(), name: c.info.name}
 	if more > 0 {
 		e.args = append(e.args, "... ("+strconv.Itoa(more)+" more commands of the pipeline)")
 	}
 	c.srv.slowlog.add(e)
 }
 
-func slowWords(args [][]byte) []string {
+func slowCommand(args [][]byte) []string {
 	words := make([]string, 0, min(len(args), slowArgs)+1)
 	for i, arg := range args {
 		if i == slowArgs-1 && len(args) > slowArgs {
@@ -106,7 +134,7 @@ func slowlogGet(c *conn, args [][]byte) fsm.Reply {
 	count := int64(10)
 	if len(args) == 3 {
 		var ok bool
-		if count, ok = fsm.ParseInt(args[2]); !ok || count < -1 {
+		if count, ok = number.ParseInt(args[2]); !ok || count < -1 {
 			return fsm.Error("ERR count should be greater than or equal to -1")
 		}
 	}
@@ -138,14 +166,14 @@ func slowlogReset(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// Settings of what is measured: their bounds and values at the start.
+// Settings of the slow log: bounds and initial values.
 const (
 	maxSlowlog      = 100_000 // slowlog-max-len
 	startSlowlog    = 128
 	startSlowerThan = 10_000
 )
 
-// bounded is a setting of this node that is a whole number.
+// bounded is a setting of this node with an integer value.
 type bounded struct {
 	low, high int64
 	get       func(s *Server) int64
@@ -154,16 +182,16 @@ type bounded struct {
 
 var boundedSettings = map[string]bounded{
 	"acllog-max-len": {0, maxACLLog, func(s *Server) int64 { return int64(s.acllog.limit()) }, func(s *Server, n int64) { s.acllog.setLimit(int(n)) }},
-	"latency-monitor-threshold": {0, maxThreshold, func(s *Server) int64 { return s.spikes.threshold.Load() },
-		func(s *Server, n int64) { s.spikes.threshold.Store(n) }},
+	"latency-monitor-threshold": {0, maxThreshold, func(s *Server) int64 { return s.latencyEvents.threshold.Load() },
+		func(s *Server, n int64) { s.latencyEvents.threshold.Store(n) }},
 	"slowlog-log-slower-than": {-1, maxThreshold, func(s *Server) int64 { return s.slowlog.than.Load() }, func(s *Server, n int64) { s.slowlog.than.Store(n) }},
 	"slowlog-max-len":         {0, maxSlowlog, func(s *Server) int64 { return int64(s.slowlog.limit()) }, func(s *Server, n int64) { s.slowlog.setLimit(int(n)) }},
 }
 
-// maxThreshold is Redis' bound of thresholds.
+// maxThreshold is Redis' upper bound of thresholds.
 const maxThreshold = 1<<63 - 1
 
-// check reads a value, or says in Redis' words what is wrong with it.
+// check parses a value. wrong is Redis' error text, or "".
 func (b bounded) check(value string) (n int64, wrong string) {
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	switch {

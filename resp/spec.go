@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// spec is a command as COMMAND describes it, whichever table it comes from.
+// spec is a command as COMMAND describes it, of either table.
 type spec struct {
 	cmd  *fsm.Command
 	name string // "client|list"
 	subs []*spec
 }
 
-// newSpec describes a command and its subcommands.
+// newSpec returns the spec of a command and its subcommands.
 func newSpec(cmd *fsm.Command) *spec {
 	s := &spec{cmd: cmd, name: cmd.Name}
 	for i := range cmd.Sub {
@@ -24,7 +24,7 @@ func newSpec(cmd *fsm.Command) *spec {
 	return s
 }
 
-// in reports whether the command is of an ACL category.
+// in reports whether the command belongs to an ACL category.
 func (s *spec) in(category string) bool {
 	return slices.Contains(s.cmd.ACLCategories(), "@"+category)
 }
@@ -46,8 +46,8 @@ func (s *Server) allSpecs() []*spec {
 	return out
 }
 
-// findSpec returns the command or subcommand ("client|list") of a name in any
-// case, or nil.
+// findSpec returns the command or subcommand ("client|list") with a name, in
+// any case, or nil.
 func (s *Server) findSpec(name string) *spec {
 	name, sub, isSub := strings.Cut(name, "|")
 	var found *spec
@@ -67,7 +67,7 @@ func (s *Server) findSpec(name string) *spec {
 	return nil
 }
 
-// names returns the names of the specs for which keep says true.
+// names returns the names of the specs that keep accepts.
 func names(specs []*spec, keep func(*spec) bool) []string {
 	out := []string{}
 	for _, s := range specs {

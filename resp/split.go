@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// replyLen returns the length of the first reply in b, 0 if it is not whole or
-// not a reply.
+// replyLen returns the length of the first reply in b. It returns 0 if b does
+// not begin with a complete reply.
 func replyLen(b []byte) int {
 	size := 0
 	for parts := 1; parts > 0; parts-- {
@@ -15,16 +15,16 @@ func replyLen(b []byte) int {
 			return 0
 		}
 		size += head + n
-		if parts += inner; parts > len(b) { // more parts than bytes: not whole
+		if parts += inner; parts > len(b) { // more parts than bytes: incomplete
 			return 0
 		}
 	}
 	return size
 }
 
-// replyHead reads the line that a reply begins with: its length, the bytes of
-// payload behind it, and how many replies follow inside. head is 0 if the line
-// is not whole or makes no sense.
+// replyHead parses the first line of a reply. head is the length of the line,
+// payload the number of bytes behind it, and inner the number of nested
+// replies. head is 0 if the line is incomplete or malformed.
 func replyHead(b []byte) (head, payload, inner int) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 2 || b[end-1] != '\r' {
@@ -39,7 +39,7 @@ func replyHead(b []byte) (head, payload, inner int) {
 		case err != nil || n > len(b):
 			return 0, 0, 0
 		case n < 0:
-			return end + 1, 0, 0 // RESP2's nulls
+			return end + 1, 0, 0 // the nulls of RESP2
 		case b[0] == '$' || b[0] == '=':
 			if last := end + 1 + n; last+1 < len(b) && (b[last] != '\r' || b[last+1] != '\n') {
 				return 0, 0, 0
@@ -53,14 +53,14 @@ func replyHead(b []byte) (head, payload, inner int) {
 	return 0, 0, 0
 }
 
-// mayHoldError reports whether an error line can be in b; the answer is cheap,
-// and seldom wrong.
+// mayHoldError reports whether b may contain an error line. It is cheap and
+// seldom returns true wrongly.
 func mayHoldError(b []byte) bool {
 	return len(b) > 0 && (b[0] == '-' || bytes.Contains(b, []byte("\n-")))
 }
 
-// eachError calls f with every error line of a whole reply, those in arrays
-// included, without the minus sign and the line end.
+// eachError calls f with every error line of a complete reply, including those
+// in arrays, without the minus sign and the line end.
 func eachError(b []byte, f func(line []byte)) {
 	for len(b) > 0 {
 		head, payload, _ := replyHead(b)

@@ -14,7 +14,7 @@ func TestReplyLen(t *testing.T) {
 		{"+OK\r\n", 5}, {"+\r\n", 3}, {"-ERR x\r\nrest", 8}, {":1\r\n", 4}, {"_\r\n", 3}, {",1.5\r\n", 6}, {"#t\r\n", 4}, {"(12\r\n", 5},
 		{"$-1\r\n", 5}, {"*-1\r\n", 5}, {"$0\r\n\r\n", 6}, {"$3\r\nabc\r\n", 9}, {"$3\r\n\r\n\r\r\nx", 9}, {"=7\r\ntxt:abc\r\n", 13},
 		{"*0\r\n", 4}, {"*2\r\n:1\r\n$1\r\na\r\n:9\r\n", 15}, {"%1\r\n+a\r\n~1\r\n_\r\n", 15}, {">1\r\n*1\r\n*0\r\n", 12},
-		// Not whole, or no reply.
+		// These replies are incomplete or invalid.
 		{"", 0}, {"\n", 0}, {"\r\n", 0}, {"+OK\n", 0}, {"+OK", 0}, {"$3\r\nab", 0}, {"$3\r\nabc\r", 0}, {"*2\r\n:1\r\n", 0}, {"$x\r\n", 0}, {"?\r\n", 0},
 		{"*9223372036854775807\r\n", 0}, {"%9223372036854775807\r\n", 0}, {"$9223372036854775807\r\n", 0}, {"*1000000\r\n" + strings.Repeat("+\r\n", 10), 0},
 	} {
@@ -22,13 +22,13 @@ func TestReplyLen(t *testing.T) {
 			t.Errorf("replyLen(%q) = %d, want %d", tc.in, got, tc.want)
 		}
 	}
-	deep := []byte(strings.Repeat("*1\r\n", 1<<20) + ":1\r\n") // must not use up the stack
+	deep := []byte(strings.Repeat("*1\r\n", 1<<20) + ":1\r\n") // must not exhaust the stack
 	if got := replyLen(deep); got != len(deep) {
 		t.Errorf("a deep reply: %d of %d bytes", got, len(deep))
 	}
 }
 
-// slowReplyLen says the same in the simplest way.
+// slowReplyLen computes the same as replyLen in the simplest way.
 func slowReplyLen(b []byte) int {
 	head, payload, inner := replyHead(b)
 	if head == 0 || head+payload > len(b) {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// cachingClient keeps what it reads until it is told that it has changed: the answer
-// of each command by itself, as rueidis does.
+// cachingClient keeps what it reads until it is told that the key has changed.
+// It caches the answer of each command separately, as rueidis does.
 type cachingClient struct {
 	*client
 	rng    *rand.Rand
@@ -28,7 +28,7 @@ func (c *cachingClient) keep(key, command, reply string) {
 	c.cache[key][command] = reply
 }
 
-// next reads until a reply, and drops what is invalid on the way.
+// next reads until a reply, and drops invalidated keys on the way.
 func (c *cachingClient) next() string {
 	for {
 		r, err := c.reply()
@@ -59,7 +59,7 @@ func (c *cachingClient) round(optin bool) {
 	ignore := func(string) {}
 	key := func() string { return fmt.Sprint("k", c.rng.IntN(6)) }
 	changed := func(k string) {
-		if c.noloop { // it is not told, and has to see to it itself
+		if c.noloop { // the server does not tell the client, so the client drops the key itself
 			delete(c.cache, k)
 		}
 	}
@@ -114,8 +114,8 @@ func (c *cachingClient) round(optin bool) {
 	}
 }
 
-// TestTracking_NeverStale: however late the changes come to the node of the
-// client, once they have come it holds nothing that is not so.
+// TestTracking_NeverStale checks that, however late the changes reach the
+// client's node, the client caches no old value once they have arrived.
 func TestTracking_NeverStale(t *testing.T) {
 	for _, mode := range []struct {
 		options       string
@@ -125,7 +125,7 @@ func TestTracking_NeverStale(t *testing.T) {
 			f := newFake(t)
 			f.late = make(chan *fsm.Result, 1000)
 			s := serve(t, f)
-			// Some reads are answered late, so that changes behind them come first.
+			// Some reads are answered late, so that later changes arrive first.
 			var applied atomic.Uint64
 			f.after = func(at uint64) {
 				for n := at % 200; n > 0 && applied.Load() <= at+1; n-- {
@@ -133,7 +133,9 @@ func TestTracking_NeverStale(t *testing.T) {
 				}
 			}
 			delivered := make(chan struct{})
-			go func() { // the node: applies what the leader's machine has done, when it likes
+			// This goroutine is the node. It applies what the leader's machine
+			// has executed, at random times.
+			go func() {
 				defer close(delivered)
 				rng := rand.New(rand.NewPCG(1, 2))
 				var behind []*fsm.Result
@@ -187,7 +189,8 @@ func TestTracking_NeverStale(t *testing.T) {
 			close(f.late)
 			<-delivered
 			f.late, f.after = nil, nil
-			// What it is told of now comes after all that it was to be told before.
+			// What it is told now comes after everything that it should have
+			// been told before.
 			if mode.optin {
 				c.send("CLIENT CACHING YES")
 				c.next()

@@ -2,15 +2,15 @@ package resp
 
 import (
 	"github.com/holdfast-kv/holdfast/cluster"
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// steps is the executor of a connection. Some client commands are several groups:
-// a change and a read behind it, or a blocking command that is run again. The
-// outcome of such a command is not that of its last group, so steps remembers
-// whether the client command has changed anything yet; if it has, or perhaps has,
-// then no later error of the same command says that it was not executed.
+// steps is the executor of a connection. Some client commands run as several
+// groups: a change with a read behind it, or a blocking command that is run
+// again. The outcome of such a command is not that of its last group. So steps
+// remembers whether the client command has changed the state, or may have
+// changed it. After that, no later error of the same command says that it was
+// not executed.
 type steps struct {
 	Executor
 	changed bool
@@ -25,8 +25,8 @@ func (s *steps) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte
 	return out, s.outcome(g, err)
 }
 
-// Block implements Executor. A command that waits counts as a change: the waiter
-// may be served at any time.
+// Block implements Executor. A command that waits counts as a change, because
+// it may be served at any time.
 func (s *steps) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	out, err := s.Executor.Block(g, origin, own)
 	return out, s.outcome(g, err)
@@ -35,13 +35,13 @@ func (s *steps) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 // Unblock implements Executor.
 func (s *steps) Unblock() ([]byte, error) {
 	reply, err := s.Executor.Unblock()
-	if err != nil && !seeded.On(seeded.UnblockRefused) {
+	if err != nil {
 		err = cluster.Unknown(err)
 	}
 	return reply, err
 }
 
-// outcome notes what is known of a group and returns the error to report.
+// outcome records the outcome of a group and returns the error to report.
 func (s *steps) outcome(g *fsm.Group, err error) error {
 	before, outcome := s.changed, cluster.OutcomeOf(err)
 	if g.Write && outcome != cluster.OutcomeNotExecuted {

@@ -18,11 +18,11 @@ import (
 type failing struct {
 	armed  atomic.Bool
 	skip   atomic.Int32 // groups that do not fail yet
-	writes atomic.Int32 // groups with writes that ran since it was armed
+	writes atomic.Int32 // groups with writes that ran since fail was called
 	err    error
 }
 
-// fail makes all groups fail with err that follow the next n.
+// fail makes all groups after the next n fail with err.
 func (f *failing) fail(n int32, err error) {
 	f.err = err
 	f.skip.Store(n)
@@ -43,14 +43,14 @@ func (f *failing) before(g *fsm.Group) error {
 	return nil
 }
 
-// TestSteps has every client command that consists of several groups fail behind
-// each of them: once a group with a write has run, the reply must not say that the
-// command was not executed.
+// TestSteps runs every client command that consists of several groups, and
+// makes it fail after each of them. Once a group with a write has run, the
+// reply must not say that the command was not executed.
 func TestSteps(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup []string
-		run   []string // the replies of the last one are looked at
+		run   []string // the replies of the last one are checked
 		seed  bool     // the node has an ACL file that is not in the cluster yet
 	}{
 		{name: "ACL SETUSER", run: []string{"ACL SETUSER bob on nopass +@all"}},
@@ -95,8 +95,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestSteps_Pipeline: what one command of a pipeline has done is no matter of the
-// next.
+// TestSteps_Pipeline checks that what one command of a pipeline has executed
+// does not affect the outcome of the next.
 func TestSteps_Pipeline(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
@@ -106,8 +106,8 @@ func TestSteps_Pipeline(t *testing.T) {
 	c.want("+OK", "-CLUSTERDOWN no leader, the command was not executed", "-CLUSTERDOWN no leader, the command was not executed")
 }
 
-// TestSteps_Executed: a change of a user that is known to have been executed says
-// so, and the node goes by it.
+// TestSteps_Executed checks that the reply says so if a change of a user is
+// known to have been executed, and that the node applies the change.
 func TestSteps_Executed(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
@@ -121,8 +121,8 @@ func TestSteps_Executed(t *testing.T) {
 	c.expect("CONFIG GET slowlog-max-len", "*2\n$15\nslowlog-max-len\n$1\n7", "CONFIG GET requirepass", "*2\n$11\nrequirepass\n$6\nsecret")
 }
 
-// TestSteps_Block: a blocking command that waits may be served at any time, so
-// nothing that fails later means that it was not executed.
+// TestSteps_Block checks that no later failure means that a blocking command
+// was not executed, because a command that waits may be served at any time.
 func TestSteps_Block(t *testing.T) {
 	for _, tc := range []struct{ name, end string }{
 		{"the wait is ended", "CLIENT UNBLOCK %s"},
@@ -149,7 +149,7 @@ func TestSteps_Block(t *testing.T) {
 	}
 }
 
-// forgetWaiter tells a connection that the cluster no longer knows of its wait.
+// forgetWaiter tells a connection that the cluster has forgotten its wait.
 func (f *fakeCluster) forgetWaiter(t testing.TB, id string) {
 	t.Helper()
 	origin, err := strconv.ParseUint(id, 10, 64)

@@ -7,25 +7,25 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// argument is a part of a command's syntax as COMMAND DOCS describes it;
-// redis-cli makes its hints of it.
+// argument is a part of a command's syntax as COMMAND DOCS describes it.
+// redis-cli derives its hints from it.
 type argument struct {
 	name, typ, token   string
 	optional, multiple bool
-	args               []argument // of a oneof or block
+	args               []argument // of a oneof or a block
 }
 
-// parseSyntax reads the syntax of a row: words in lower case stand for values,
-// in upper case for themselves; [x] may be left out, <a | b> and [a | b] are
-// alternatives, "x [x ...]" may be repeated, and UPPER lower is a value with its
-// token.
+// parseSyntax parses the syntax of a row. A word in lower case stands for a
+// value, a word in upper case for itself. [x] is optional, <a | b> and [a | b]
+// are alternatives, "x [x ...]" may be repeated, and UPPER lower is a value
+// with its token.
 func parseSyntax(s string) []argument {
 	for _, mark := range []string{"[", "]", "<", ">", "|"} {
 		s = strings.ReplaceAll(s, mark, " "+mark+" ")
 	}
 	p := syntaxParser{words: strings.Fields(s)}
 	var out []argument
-	for len(p.words) > 0 { // a closing bracket too many ends a sequence
+	for len(p.words) > 0 { // a surplus closing bracket ends a sequence
 		out = append(out, p.sequence()...)
 		p.next()
 	}
@@ -49,7 +49,7 @@ func (p *syntaxParser) next() string {
 	return w
 }
 
-// sequence reads up to a bracket that closes, or an alternative.
+// sequence parses up to a closing bracket or a bar.
 func (p *syntaxParser) sequence() []argument {
 	var out []argument
 	for {
@@ -71,8 +71,8 @@ func (p *syntaxParser) sequence() []argument {
 	}
 }
 
-// repeats reads the "x ...]" of "x [x ...]" and marks x, which may be the last
-// few arguments: "key value [key value ...]".
+// repeats parses the "x ...]" of "x [x ...]" and marks x as repeatable. x may
+// be several arguments: "key value [key value ...]".
 func (p *syntaxParser) repeats(out *[]argument) bool {
 	end := slices.Index(p.words, "]")
 	if end < 2 || p.words[end-1] != "..." {
@@ -98,7 +98,7 @@ func (p *syntaxParser) repeats(out *[]argument) bool {
 	return true
 }
 
-// alternatives reads a | b | c, or a sequence.
+// alternatives parses a | b | c, or a sequence.
 func (p *syntaxParser) alternatives() argument {
 	var choices []argument
 	for {
@@ -128,7 +128,8 @@ func (p *syntaxParser) alternatives() argument {
 	return argument{name: choices[0].name, typ: "oneof", args: choices}
 }
 
-// value reads a word, and the value behind it if it is a token with one.
+// value parses a word, and the value behind it if the word is a token with a
+// value.
 func (p *syntaxParser) value() argument {
 	w := p.next()
 	if w != strings.ToUpper(w) || strings.ToLower(w) == w {
@@ -138,14 +139,15 @@ func (p *syntaxParser) value() argument {
 	case v == "", strings.ContainsAny(v, "[]<>|"), v == strings.ToUpper(v):
 		return argument{name: strings.ToLower(w), typ: "pure-token", token: w}
 	case len(p.words) > 1 && !strings.ContainsAny(p.words[1], "[]<>|") && p.words[1] != strings.ToUpper(p.words[1]):
-		return argument{name: strings.ToLower(w), typ: "pure-token", token: w} // token with several values: see alternatives
+		// A token with several values: see alternatives.
+		return argument{name: strings.ToLower(w), typ: "pure-token", token: w}
 	}
 	a := p.value()
 	a.token = w
 	return a
 }
 
-// argumentType guesses from a value's name what it is.
+// argumentType derives the type of a value from its name.
 func argumentType(name string) string {
 	switch strings.TrimSuffix(strings.TrimSuffix(name, "1"), "2") {
 	case "key", "newkey", "source", "destination":

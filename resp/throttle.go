@@ -30,6 +30,7 @@ type throttleKey struct {
 	all        bool
 }
 
+// throttleEntry counts the logins of a key.
 type throttleEntry struct {
 	pending  int // logins that are being checked
 	failures int
@@ -39,14 +40,16 @@ type throttleEntry struct {
 }
 
 const (
-	// freeLogins is how many logins of one user may fail from one address within
-	// throttleWindow before further ones wait, and freeLoginsAll how many of all
-	// users: many clients may share an address.
+	// freeLogins is how many logins of one user may fail from one address
+	// within throttleWindow before further ones wait. freeLoginsAll is the same
+	// number for all users of an address, because many clients may share an
+	// address.
 	freeLogins     = 20
 	freeLoginsAll  = 100
 	throttleWindow = time.Minute
-	// throttlePending is the distance of the time slots of logins that are beyond the
-	// free ones only because others are being checked: nothing has failed yet.
+	// throttlePending is the interval between time slots while logins exceed
+	// the free ones only because others are being checked, and none has failed
+	// yet.
 	throttlePending = 10 * time.Millisecond
 	// throttleRefuse is the longest wait. An attempt that would wait longer is
 	// refused.
@@ -98,7 +101,8 @@ func (t *loginThrottle) reserve(addr net.Addr, user string, now time.Time) (wait
 		return 0, false
 	}
 	for i, key := range keys {
-		// Those under way count: else many at once would all be free.
+		// Pending logins count; otherwise many concurrent attempts would all be
+		// free.
 		e := t.entry(key, now)
 		if e.pending++; e.over(i) > 0 && !(i == 1 && trusted) {
 			e.next = now.Add(wait + e.interval(i))
@@ -107,39 +111,39 @@ func (t *loginThrottle) reserve(addr net.Addr, user string, now time.Time) (wait
 	return wait, true
 }
 
-// expire forgets failures before the present window.
+// expire resets the failures if the last one was before the present window.
 func (e *throttleEntry) expire(now time.Time) {
 	if now.Sub(e.last) > throttleWindow {
 		e.failures = 0
 	}
 }
 
-// over returns how many logins there were beyond the free ones. kind is the index of
-// the key in throttleKeys.
+// over returns how many logins there were beyond the free ones. kind is the
+// index of the key in throttleKeys.
 func (e *throttleEntry) over(kind int) int { return e.failures + e.pending - free(kind) }
 
 func free(kind int) int { return [2]int{freeLogins, freeLoginsAll}[kind] }
 
-// interval is the distance of two time slots.
+// interval returns the time between two time slots.
 func (e *throttleEntry) interval(kind int) time.Duration {
 	if e.failures < free(kind) {
 		return throttlePending
 	}
-	return min(firstPenalty<<min(e.over(kind), maxStrikes), maxPenalty)
+	return min(firstPenalty<<min(e.over(kind), maxWrongPasswords), maxPenalty)
 }
 
-// loginOutcome is how a login ended.
+// loginOutcome is the outcome of a login.
 type loginOutcome int
 
 const (
 	loginFailed loginOutcome = iota
 	loginSucceeded
-	loginUnchecked // the user could not be read: nothing was learnt about a password
+	loginUnchecked // the user could not be read, so the password was not checked
 )
 
-// done ends a login that reserve let through. A success makes the failures of
-// the user at the address forgotten. Those of the address stay: a client with one
-// valid password could otherwise go on guessing others.
+// done ends a login that reserve admitted. A success resets the failures of the
+// user at the address. The failures of the address stay; otherwise a client
+// with one valid password could go on guessing others.
 func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, now time.Time) {
 	ip := throttleAddr(addr)
 	if ip == "" {
@@ -149,7 +153,7 @@ func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, n
 	defer t.mu.Unlock()
 	for i, key := range throttleKeys(ip, user) {
 		e := t.by[key]
-		if e == nil { // dropped to make room
+		if e == nil { // dropped by makeRoom
 			continue
 		}
 		e.pending = max(0, e.pending-1)
@@ -166,8 +170,8 @@ func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, n
 	}
 }
 
-// entry returns the entry of a key. Failures before the present window do not
-// count any more.
+// entry returns the entry of a key, without failures before the present window.
+// It creates the entry if there is none.
 func (t *loginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 	e := t.by[key]
 	if e == nil {
@@ -196,9 +200,9 @@ func (t *loginThrottle) makeRoom(now time.Time) {
 	}
 }
 
-// throttleAddr returns the key of a client address, "" for a client that is not
-// limited because it does not come over TCP. Addresses of one IPv6 /64 network
-// count as one: a single host usually has all of them.
+// throttleAddr returns the key of a client address. It returns "" for a client
+// that does not connect over TCP, which is not limited. Addresses of one IPv6
+// /64 network count as one, because a single host usually has all of them.
 func throttleAddr(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	switch {

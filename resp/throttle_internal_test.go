@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestLoginThrottle_ManyConnections: an address that opens a connection for each
-// guess gets no further than one that waits for each answer.
+// TestLoginThrottle_ManyConnections checks that an address that opens a
+// connection for each guess makes no more progress than an address that waits
+// for each answer.
 func TestLoginThrottle_ManyConnections(t *testing.T) {
 	var l loginThrottle
 	now := time.Unix(1000, 0)
@@ -26,7 +27,8 @@ func TestLoginThrottle_ManyConnections(t *testing.T) {
 	}
 }
 
-// TestLoginThrottle_AtOnce: logins that are checked at the same time count.
+// TestLoginThrottle_AtOnce checks that logins that are checked at the same time
+// count.
 func TestLoginThrottle_AtOnce(t *testing.T) {
 	var l loginThrottle
 	now := time.Unix(1000, 0)
@@ -47,7 +49,8 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 	}
 }
 
-// TestLoginThrottle_ManyUsers: guessing for another user each time is limited too.
+// TestLoginThrottle_ManyUsers checks that guessing for another user each time
+// is limited too.
 func TestLoginThrottle_ManyUsers(t *testing.T) {
 	var l loginThrottle
 	now := time.Unix(1000, 0)
@@ -114,8 +117,8 @@ func TestLoginThrottle(t *testing.T) {
 	}
 }
 
-// TestLoginThrottle_OtherClients: a client with a wrong password does not lock out
-// another user that has logged in from the same address.
+// TestLoginThrottle_OtherClients checks that a client with a wrong password
+// does not lock out another user that has logged in from the same address.
 func TestLoginThrottle_OtherClients(t *testing.T) {
 	var l loginThrottle
 	now := time.Unix(1000, 0)
@@ -141,8 +144,8 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 	}
 }
 
-// TestLoginThrottle_Memory: user names of refused logins take no memory, and long
-// ones are not kept.
+// TestLoginThrottle_Memory checks that user names of refused logins take no
+// memory, and that long names are not kept.
 func TestLoginThrottle_Memory(t *testing.T) {
 	var l loginThrottle
 	now := time.Unix(1000, 0)

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// pipeListener hands out the ends of pipes, so that a server can run in a
-// synctest bubble, where only time that nobody needs passes.
+// pipeListener accepts the ends of pipes, so that a server can run in a
+// synctest bubble. Time in the bubble passes only when all of its goroutines
+// are blocked.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -44,7 +45,7 @@ func (l *pipeListener) dial(t testing.TB) *client {
 	return newClient(t, near)
 }
 
-// inBubble runs f with a server whose time is faked.
+// inBubble runs f with a server in a synctest bubble, which has a fake clock.
 func inBubble(t *testing.T, f func(t *testing.T, l *pipeListener), change ...func(*resp.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
@@ -55,8 +56,9 @@ func inBubble(t *testing.T, f func(t *testing.T, l *pipeListener), change ...fun
 	})
 }
 
-// TestAuth_Strikes: guessing gets slower, and ends.
-func TestAuth_Strikes(t *testing.T) {
+// TestAuth_WrongPasswords checks that wrong passwords delay further attempts
+// and finally end the connection.
+func TestAuth_WrongPasswords(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *pipeListener) {
 		const wrong = "-WRONGPASS invalid username-password pair or user is disabled."
 		c := l.dial(t)
@@ -68,7 +70,7 @@ func TestAuth_Strikes(t *testing.T) {
 			}
 		}
 		c.wantEOF()
-		// The right password takes the strikes back.
+		// The right password resets the number of wrong ones.
 		c = l.dial(t)
 		c.expect("AUTH wrong", wrong, "AUTH wrong", wrong, "AUTH right", "+OK")
 		start := time.Now()
@@ -90,20 +92,21 @@ func TestPause(t *testing.T) {
 				t.Errorf("%s took %v, want %v", line, got, want)
 			}
 		}
-		// ALL holds up everything.
+		// ALL delays every command.
 		a.expect("CLIENT PAUSE 1000", "+OK")
 		took(b, "PING", "+PONG", time.Second)
 		took(b, "PING", "+PONG", 0)
 		a.expect("CLIENT PAUSE 1000 all", "+OK")
 		took(b, "GET a", "$-1", time.Second)
-		// WRITE holds up writes only, in transactions too.
+		// WRITE delays only writes, also in transactions.
 		a.expect("CLIENT PAUSE 3000 WRITE", "+OK")
 		took(b, "GET a", "$-1", 0)
 		b.expect("MULTI", "+OK", "GET a", "+QUEUED")
 		took(b, "EXEC", "*1\n$-1", 0)
 		b.expect("MULTI", "+OK", "SET a 1", "+QUEUED")
 		took(b, "EXEC", "*1\n+OK", 3*time.Second)
-		// A later one neither shortens a pause nor lets more through.
+		// A later pause neither shortens a pause nor lets more commands
+		// through.
 		a.expect("CLIENT PAUSE 2000 ALL", "+OK")
 		c := l.dial(t)
 		done := make(chan time.Duration)
@@ -115,7 +118,7 @@ func TestPause(t *testing.T) {
 		}()
 		synctest.Wait()
 		d := l.dial(t)
-		go func() { d.send("CLIENT PAUSE 1 WRITE") }() // is held up itself
+		go func() { d.send("CLIENT PAUSE 1 WRITE") }() // is delayed itself
 		if got := <-done; got != 2*time.Second {
 			t.Errorf("GET took %v, want 2s", got)
 		}
@@ -125,7 +128,7 @@ func TestPause(t *testing.T) {
 		time.Sleep(time.Second) // in the bubble: the pause is over
 		a.expect("CLIENT PAUSE 5000 WRITE", "+OK", "CLIENT PAUSE 10 WRITE", "+OK")
 		took(b, "SET a 2", "+OK", 5*time.Second)
-		// UNPAUSE ends it, even of ALL.
+		// UNPAUSE ends the pause, even a pause of ALL.
 		a.expect("CLIENT PAUSE 60000 ALL", "+OK")
 		go func() {
 			start := time.Now()

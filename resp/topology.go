@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// Mode is what a port pretends to be, for clients that look for the leader by
-// themselves.
+// Mode is the kind of server that a port presents to clients that find the
+// leader by themselves.
 type Mode int
 
 const (
-	// Standalone is a plain server: every node calls itself a master, because
+	// Standalone is a plain server. Every node calls itself a master, because
 	// every node takes writes.
 	Standalone Mode = iota
-	// Monitored is a plain server beside a Sentinel port: the leader calls itself
-	// a master, the others its replicas. All of them still take writes.
+	// Monitored is a plain server beside a Sentinel port. The leader calls
+	// itself a master, the followers call themselves its replicas. All of them
+	// still take writes.
 	Monitored
-	// Clustered is a node of a Redis Cluster with one shard: only the leader takes
-	// commands with keys, the others say where it is.
+	// Clustered is a node of a Redis Cluster with one shard. Only the leader
+	// takes commands with keys; the followers redirect them to the leader.
 	Clustered
 	// Sentinel is a Redis Sentinel. It has no data commands.
 	Sentinel
 )
 
-// String returns the word that INFO and HELLO print.
+// String returns the name that INFO and HELLO print.
 func (m Mode) String() string {
 	switch m {
 	case Clustered:
@@ -35,52 +36,52 @@ func (m Mode) String() string {
 	return "standalone"
 }
 
-// Topology is what the modes other than Standalone ask of the node. Calls may
-// come from any goroutine.
+// Topology is what the modes other than Standalone need from the node. Its
+// methods may be called from any goroutine.
 type Topology interface {
 	// Leads reports whether this node leads.
 	Leads() bool
-	// Leader returns the leader, or while there is none the last one (the zero
-	// Place before the first) and false.
-	Leader() (Place, bool)
-	// AwaitLeader is Leader, but waits for one until ctx ends.
-	AwaitLeader(ctx context.Context) (Place, bool)
-	// ConfirmLeader returns the leader after a majority has confirmed it, later
-	// than the call began.
-	ConfirmLeader(ctx context.Context) (Place, error)
-	// Places returns the members in an order that does not change.
-	Places() []Place
-	// Watch returns a channel that holds a token after a change of what Leader or
-	// Places say, until stop is called.
+	// Leader returns the leader and true. Without a leader it returns the last
+	// one, or the zero Peer before the first, and false.
+	Leader() (Peer, bool)
+	// AwaitLeader is Leader, but waits for a leader until ctx ends.
+	AwaitLeader(ctx context.Context) (Peer, bool)
+	// ConfirmLeader returns the leader after a majority has confirmed it. The
+	// confirmation began after the call.
+	ConfirmLeader(ctx context.Context) (Peer, error)
+	// Peers returns the members in an order that does not change.
+	Peers() []Peer
+	// Watch returns a channel that receives a token after each change of the
+	// results of Leader or Peers, until stop is called.
 	Watch() (changed <-chan struct{}, stop func())
-	// Term counts the changes of leader.
+	// Term returns the current term. It grows with every election.
 	Term() uint64
 }
 
-// Place is a member of the cluster and where it is reached.
-type Place struct {
-	Node string // its name: "n1"
-	ID   string // 40 hex digits, for good
-	// Host and Port are those of its client port, SentinelHost and SentinelPort
-	// of its Sentinel port, BusPort that of its port for other nodes. They are ""
-	// while they are not known, and where there is none.
+// Peer is a member of the cluster with its addresses.
+type Peer struct {
+	Node string // node id: "n1"
+	ID   string // 40 hex digits; it never changes
+	// Host and Port are the address of its client port, SentinelHost and
+	// SentinelPort that of its Sentinel port. BusPort is the port for other
+	// nodes. They are "" if they are not known or do not exist.
 	Host, Port                 string
 	SentinelHost, SentinelPort string
 	BusPort                    string
 	RunID                      string    // of its process
-	Offset                     uint64    // index of the last entry that it had applied
+	Offset                     uint64    // its applied index
 	Heard                      time.Time // when it answered last
 	Voter, Alive, Self         bool
 }
 
-// known reports whether clients can be sent there.
-func (p Place) known() bool { return p.Port != "" }
+// known reports whether clients can be sent to the peer.
+func (p Peer) known() bool { return p.Port != "" }
 
-// addr is host:port as Redis prints it, IPv6 addresses without brackets too.
-func (p Place) addr() string { return p.Host + ":" + p.Port }
+// addr returns host:port as Redis prints it: IPv6 addresses without brackets.
+func (p Peer) addr() string { return p.Host + ":" + p.Port }
 
-// number returns a port as a number, 0 for none.
-func number(port string) int64 {
+// portNumber returns a port as a number, or 0 if it is not known.
+func portNumber(port string) int64 {
 	n, err := strconv.ParseInt(port, 10, 64)
 	if err != nil {
 		return 0
@@ -88,18 +89,18 @@ func number(port string) int64 {
 	return n
 }
 
-// follows reports whether this node calls itself a replica, and of whom: up says
-// that the leader is there.
-func (s *Server) follows() (leader Place, up, yes bool) {
+// follows reports whether this node calls itself a replica, and returns the
+// leader. up reports whether there is a leader at present.
+func (s *Server) follows() (leader Peer, up, yes bool) {
 	if s.cfg.Mode != Monitored && s.cfg.Mode != Clustered || s.cfg.Topology.Leads() {
-		return Place{}, true, false
+		return Peer{}, true, false
 	}
 	leader, up = s.cfg.Topology.Leader()
 	switch {
-	case up && leader.Self: // since the line above
+	case up && leader.Self: // elected after the check above
 		return leader, true, false
-	case leader.Self: // it led until now, and does not follow itself
-		return Place{Port: "0"}, false, true
+	case leader.Self: // this node led until now, and cannot be its own replica
+		return Peer{Port: "0"}, false, true
 	case !leader.known():
 		leader.Port = "0"
 	}

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// trackMode is how a connection tracks keys.
+// trackMode is the tracking mode of a connection.
 type trackMode struct {
 	on, bcast, optin, optout, noloop bool
-	// caching: CLIENT CACHING was the last command, and the next one (or the next
-	// transaction) is, or is not, to be tracked, even if it is refused.
+	// caching: the last command was CLIENT CACHING. It decides whether the next
+	// command or transaction is tracked, even if that command is refused.
 	caching  bool
 	redirect uint64
 	prefixes []string
@@ -24,8 +25,8 @@ func (t *trackMode) reads() bool {
 	return t.on && !t.bcast && (!t.optin || t.caching) && (!t.optout || !t.caching)
 }
 
-// sortedIDs returns the keys of a map in order, so that clients are told in an
-// order that does not change from run to run.
+// sortedIDs returns the sorted keys of a map, so that clients receive messages
+// in a reproducible order.
 func sortedIDs[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func clientTracking(c *conn, args [][]byte) fsm.Reply {
@@ -72,15 +73,25 @@ func clientTracking(c *conn, args [][]byte) fsm.Reply {
 	if text := c.tracking.refuses(&next); text != "" {
 		return fsm.Error(text)
 	}
-	if next.bcast && len(next.prefixes) == 0 {
+	if next.bcast && len(next.prefixes) == 0 && !slices.Contains(c.tracking.prefixes, "") {
 		next.prefixes = []string{""}
+	}
+	l, bytes := &c.srv.cfg.Limits, 0
+	for _, p := range next.prefixes {
+		bytes += subscriptionSize(p)
+	}
+	switch {
+	case l.MaxPatterns > 0 && len(next.prefixes) > 0 && len(c.tracking.prefixes)+len(next.prefixes) > l.MaxPatterns:
+		return fsm.Error("ERR too many prefixes: a connection may track " + strconv.Itoa(l.MaxPatterns) + " (--max-patterns)")
+	case bytes > 0 && !c.srv.hub.reserve(bytes):
+		return fsm.Error(msgSubscriptionBytes)
 	}
 	c.trackingOn(next)
 	return fsm.OK
 }
 
-// refuses says why a connection that tracks as t says cannot go over to next; ""
-// if it can.
+// refuses returns the error for a connection in mode t that cannot change to
+// next, or "" if it can.
 func (t *trackMode) refuses(next *trackMode) string {
 	switch {
 	case !next.bcast && len(next.prefixes) > 0:
@@ -94,42 +105,90 @@ func (t *trackMode) refuses(next *trackMode) string {
 	case next.optin && t.optout || next.optout && t.optin:
 		return "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode."
 	}
-	for i, p := range next.prefixes {
-		for _, old := range t.prefixes {
-			if overlap(p, old) {
-				return "ERR Prefix '" + p + "' overlaps with an existing prefix '" + old + "'. Prefixes for a single client must not overlap."
-			}
-		}
-		for _, other := range next.prefixes[i+1:] {
-			if overlap(p, other) {
-				return "ERR Prefix '" + p + "' overlaps with another provided prefix '" + other + "'. Prefixes for a single client must not overlap."
-			}
+	return overlapRefusal(t.prefixes, next.prefixes)
+}
+
+// overlapRefusal returns the error for a new prefix that overlaps with another
+// prefix of the connection, or "". It names the first new prefix that does, and
+// prefers to name an existing prefix as the other one.
+func overlapRefusal(there, added []string) string {
+	i := firstOverlap(there, added)
+	if i < 0 {
+		return ""
+	}
+	p := added[i]
+	for _, old := range there {
+		if overlap(p, old) {
+			return "ERR Prefix '" + p + "' overlaps with an existing prefix '" + old + "'. Prefixes for a single client must not overlap."
 		}
 	}
-	return ""
+	for _, other := range added[i+1:] {
+		if overlap(p, other) {
+			return "ERR Prefix '" + p + "' overlaps with another provided prefix '" + other + "'. Prefixes for a single client must not overlap."
+		}
+	}
+	panic("resp: a prefix overlaps with none")
+}
+
+// firstOverlap returns the index of the first new prefix that overlaps with
+// another one, or -1. there is sorted, and its prefixes do not overlap, except
+// that it may also contain "". Both lists may be very long.
+func firstOverlap(there, added []string) int {
+	first := len(added)
+	for i, p := range added {
+		at, _ := slices.BinarySearch(there, p)
+		if len(there) > 0 && there[0] == "" || at > 0 && overlap(p, there[at-1]) || at < len(there) && overlap(p, there[at]) {
+			first = i
+			break
+		}
+	}
+	sorted := make([]int, len(added)) // indices of added
+	for i := range sorted {
+		sorted[i] = i
+	}
+	slices.SortFunc(sorted, func(a, b int) int { return strings.Compare(added[a], added[b]) })
+	// All strings that begin with a prefix directly follow it in sorted order,
+	// so the prefixes of the present string form a stack.
+	var above []int
+	for _, i := range sorted {
+		for len(above) > 0 && !strings.HasPrefix(added[i], added[above[len(above)-1]]) {
+			above = above[:len(above)-1]
+		}
+		if len(above) > 0 {
+			first = min(first, i, above[len(above)-1])
+		}
+		above = append(above, i)
+	}
+	if first == len(added) {
+		return -1
+	}
+	return first
 }
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 func (c *conn) trackingOn(next trackMode) {
-	// Changes that were acknowledged before are not reported: this node's hub has
-	// been told of them before the connection begins to track. While the node has no
-	// way to the leader it does not know them, and may report some needlessly.
+	// Changes that were acknowledged before are not reported: this node's hub
+	// processes them before the connection begins to track. A node without a
+	// leader does not know them, and may report some needlessly.
 	if c.srv.cluster.State().Ready {
 		c.hearAll()
 	}
 	next.on, next.caching = true, c.tracking.caching
 	all := next
-	all.prefixes = slices.Concat(c.tracking.prefixes, next.prefixes)
-	slices.Sort(all.prefixes)
+	all.prefixes = c.tracking.prefixes
+	if len(next.prefixes) == 1 {
+		at, _ := slices.BinarySearch(all.prefixes, next.prefixes[0])
+		all.prefixes = slices.Insert(all.prefixes, at, next.prefixes[0])
+	} else {
+		all.prefixes = slices.Concat(all.prefixes, next.prefixes)
+		slices.Sort(all.prefixes)
+	}
 	c.tracking = all
 	c.edit(func(i *clientInfo) {
 		i.tracking, i.bcast, i.broken, i.redirect = true, next.bcast, false, int64(next.redirect)
 	})
-	h := c.srv.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.track.onLocked(c.id, &tracker{c: c, noloop: next.noloop, behind: c.local, bcast: next.bcast, redirect: next.redirect}, next.prefixes)
+	c.srv.hub.trackOn(c.id, &tracker{c: c, noloop: next.noloop, behind: c.local, bcast: next.bcast, redirect: next.redirect}, next.prefixes)
 }
 
 func (c *conn) trackingOff() {
@@ -138,11 +197,7 @@ func (c *conn) trackingOff() {
 	}
 	c.tracking = trackMode{}
 	c.edit(func(i *clientInfo) { i.tracking, i.bcast, i.broken, i.redirect = false, false, false, 0 })
-	h := c.srv.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.track.offLocked(c.id)
-	h.wantLocked()
+	c.srv.hub.untrack(c.id)
 }
 
 func clientCaching(c *conn, args [][]byte) fsm.Reply {
@@ -201,10 +256,10 @@ func clientGetredir(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(c.tracking.redirect))
 }
 
-// track prepares the group for being tracked, if the connection tracks what it
-// reads. Reads that go through the log are remembered on its way back; the keys
-// of others are noted now, and the group then answers the place in the log that
-// it saw, too.
+// track prepares the group for tracking, if the connection tracks its reads.
+// Reads that go through the log are registered when this node applies them. For
+// other reads, track announces the keys, and adds a command that returns the
+// log index that the group has seen.
 func (c *conn) track() (keys []string) {
 	if !c.tracking.reads() {
 		return nil
@@ -221,7 +276,7 @@ func (c *conn) track() (keys []string) {
 	return c.reads
 }
 
-// tracked ends what track has begun and returns the replies without the place.
+// tracked ends what track began. It returns the replies without the log index.
 func (c *conn) tracked(keys []string, out []byte, err error) []byte {
 	if keys == nil {
 		return out
@@ -230,8 +285,8 @@ func (c *conn) tracked(keys []string, out []byte, err error) []byte {
 		c.srv.hub.settle(c.id, keys, 0, false)
 		return out
 	}
-	// A position that cannot be read (the replies grew too large) counts as 0:
-	// too many invalidations, and none too few.
+	// If the log index cannot be parsed (the replies grew too large), it counts
+	// as 0: there may be too many invalidations, but never too few.
 	rest, at, _ := splitPosition(out)
 	c.srv.hub.settle(c.id, keys, at, true)
 	return rest

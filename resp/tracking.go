@@ -5,39 +5,56 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// tracking remembers which connection has read which key, and tells it when the
-// key changes (CLIENT TRACKING). It belongs to the hub and is guarded by its lock.
+// tracking remembers which connection has read which key, and sends the
+// connection an invalidation when the key changes (CLIENT TRACKING). It belongs
+// to the hub, whose lock guards it.
 //
-// That no change between a read and its being remembered is lost hangs on places
-// in the log. A read that goes through the log is remembered when the machine
-// tells of it (fsm.EventTracked), at its place among the changes. Any other read
-// is noted before it runs (arm); its answer comes with the place of the log that
-// it saw, and changes that this node applies meanwhile count if they are behind
-// that place (settle). Until the answer is out, the outbox holds invalidations
-// back: none can overtake the value that it is about.
+// Comparing log indices ensures that no change between a read and its
+// registration is lost:
+//
+//   - A read that goes through the log is registered when the state machine
+//     emits its event (fsm.EventTracked), in the order of the changes.
+//   - Any other read is announced before it runs (arm). Its reply carries the
+//     log index that the read has seen. settle then compares it with the
+//     changes that this node has applied meanwhile.
+//
+// Until the reply is written, the outbox delays invalidations, so that no
+// invalidation overtakes the value that it is about.
 type tracking struct {
 	hub *hub
-	max int // keys remembered at most
+	max int // maximum number of keys to remember
 
-	clients  map[uint64]*tracker            // connections that track, by number
-	keys     map[string]map[uint64]*reading // readers of each key, by connection
-	prefixes map[string]map[uint64]*tracker // of the connections in BCAST mode
+	clients  map[uint64]*tracker            // connections that track, by id
+	keys     map[string]map[uint64]*reading // readers of each key, by connection id
+	prefixes prefixTree[prefixGroup]        // prefixes of the connections in BCAST mode
+	// redirected counts, for each connection, the trackers that redirect to it.
+	redirected map[uint64]int
 
-	// readings is how many there are in keys, and swept how many the last sweep left.
-	// held is how many each connection has.
+	// readings is the number of readings in keys, and swept their number after
+	// the last sweep.
 	readings, swept int
+	sweeping        bool
+	// flushes counts how often all keys were forgotten. flushedAt is the log
+	// index of the last time: see refresh.
+	flushes   int
+	flushedAt uint64
+	// held is the number of readings of each connection. bytes estimates the
+	// memory of keys.
 	held            map[uint64]int
+	bytes, maxBytes int
 
-	// touched are the keys that the present entry changed, with the connection
-	// that alone did it, or 0, while there are connections in BCAST mode. served are
-	// the connections whose blocking commands changed some of them, when they were
-	// served.
+	// touched are the keys that the present entry changed, while there are
+	// connections in BCAST mode. The value is the connection that alone changed
+	// the key, or 0. served are the connections whose blocking commands changed
+	// keys when they were served.
 	touched map[string]uint64
 	served  map[uint64]fsm.Pos
-	// emptied is what the present entry emptied a database by last, nil for nothing.
+	// emptied is the last event in the present entry that emptied a database,
+	// or nil.
 	emptied *fsm.Event
 }
 
@@ -45,43 +62,80 @@ type tracking struct {
 type tracker struct {
 	c      *conn
 	noloop bool
-	// behind: the connection has been READONLY, and what it read then may be of
-	// before a change of its own whose answer it has had. It is told of those too.
+	// behind: the connection has used READONLY. A value that it read then may
+	// be older than a change of its own that was already acknowledged. So it
+	// also receives invalidations for its own changes.
 	behind   bool
 	bcast    bool
-	redirect uint64 // connection that is told instead, 0 for none
-	broken   bool   // it is gone, and the connection has been told so
+	redirect uint64 // connection that receives the invalidations instead, or 0
+	// broken: the connection in redirect is gone, and this connection has been
+	// notified of that.
+	broken bool
+	// prefixes are the prefixes of BCAST mode.
+	prefixes []string
 }
 
-// own reports whether a change by connection by is one that connection id, which
-// tracks as tr says, need not be told of.
+// prefixGroup is a prefix with the connections that track it.
+type prefixGroup struct {
+	prefix string
+	of     map[uint64]struct{}
+	// touched are the keys with the prefix that the present entry changed.
+	touched []string
+}
+
+// own reports whether connection id, which tracks as in tr, needs no
+// invalidation for a change by connection by, because it is its own change.
 func (tr *tracker) own(id, by uint64) bool {
 	return tr != nil && tr.noloop && !tr.behind && id == by
 }
 
-// reading is what is known of a connection's reads of one key.
+// reading is the state of a connection's reads of one key.
 type reading struct {
-	// armed: the connection may hold what it read at the places since to last of the
-	// log, and is told of the first change behind since. The two differ because
-	// several commands may have read the key, each another part of it, and because
-	// answers come from the leader: a change in between may still be to come here.
+	// armed: the connection may cache values that it read at the log indices
+	// since to last, and receives an invalidation for the first change behind
+	// since. The two differ for two reasons: several commands may have read
+	// different parts of the key, and replies come from the leader, so this
+	// node may still have to apply a change in between.
 	armed       bool
 	since, last uint64
-	// pending: a read is under way, and hit is the place of the last change that
-	// was applied here meanwhile.
+	// pending: a read is under way. hit is the log index of the last change
+	// that this node has applied meanwhile.
 	pending bool
 	hit     uint64
+	flushes int // value of tracking.flushes when the reading was refreshed
 }
 
-// trackingTableMaxKeys is Redis' default of tracking-table-max-keys.
-const trackingTableMaxKeys = 1000000
+// Bounds of the table of keys that were read. The first is Redis' default of
+// tracking-table-max-keys. Redis does not bound the bytes.
+const (
+	trackingTableMaxKeys  = 1000000
+	trackingTableMaxBytes = 512 << 20
+)
+
+// Estimated memory of a key and of a reading, in bytes, besides the key's name.
+const (
+	trackedKeyBytes = 120
+	readingBytes    = 100
+)
 
 func (t *tracking) init(h *hub) {
-	t.hub, t.max = h, trackingTableMaxKeys
+	t.hub, t.max, t.maxBytes = h, trackingTableMaxKeys, trackingTableMaxBytes
 	t.clients = make(map[uint64]*tracker)
 	t.keys = make(map[string]map[uint64]*reading)
-	t.prefixes = make(map[string]map[uint64]*tracker)
 	t.held = make(map[uint64]int)
+	t.redirected = make(map[uint64]int)
+}
+
+// apply processes an event.
+func (t *tracking) apply(index uint64, e *fsm.Event) {
+	switch e.Kind {
+	case fsm.EventChanged:
+		t.changed(index, e)
+	case fsm.EventFlushed:
+		t.flushed(index, e)
+	case fsm.EventTracked:
+		t.tracked(index, e)
+	}
 }
 
 // wants returns the kinds of events that tracking needs.
@@ -92,45 +146,98 @@ func (t *tracking) wants() fsm.EventKinds {
 	return fsm.Kinds(fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked)
 }
 
-// onLocked starts tracking for a connection, or changes how it is done.
-func (t *tracking) onLocked(id uint64, tr *tracker, prefixes []string) {
+// onLocked starts tracking for a connection, or changes its mode. The
+// connection keeps its prefixes.
+func (t *tracking) onLocked(id uint64, tr *tracker) {
 	if old := t.clients[id]; old != nil {
 		tr.behind = tr.behind || old.behind
+		tr.prefixes = old.prefixes
+		t.redirectLocked(old.redirect, -1)
 	}
+	t.redirectLocked(tr.redirect, 1)
 	t.clients[id] = tr
-	for _, p := range prefixes {
-		if t.prefixes[p] == nil {
-			t.prefixes[p] = make(map[uint64]*tracker)
-		}
-	}
-	for p, of := range t.prefixes { // the old ones, too, go by the new options
-		if _, old := of[id]; old || slices.Contains(prefixes, p) {
-			of[id] = tr
-		}
-	}
 	t.hub.wantLocked()
 }
 
-// offLocked ends tracking for a connection. That it has read keys is forgotten when
-// they change, or by a sweep.
-func (t *tracking) offLocked(id uint64) {
-	if t.clients[id] == nil {
+// redirectLocked adds n to the number of trackers that redirect to a
+// connection.
+func (t *tracking) redirectLocked(to uint64, n int) {
+	if to == 0 {
 		return
 	}
-	delete(t.clients, id)
-	for p, of := range t.prefixes {
-		if delete(of, id); len(of) == 0 {
-			delete(t.prefixes, p)
-		}
-	}
-	if len(t.clients) == 0 {
-		clear(t.keys)
-		clear(t.held)
-		t.readings, t.swept = 0, 0
+	if t.redirected[to] += n; t.redirected[to] == 0 {
+		delete(t.redirected, to)
 	}
 }
 
-// readsBehind notes that a connection reads without the leader from now on.
+// trackOn starts tracking for a connection, or changes its mode, and adds
+// prefixes to those that it has. The caller has reserved memory for them.
+func (h *hub) trackOn(id uint64, tr *tracker, prefixes []string) {
+	h.mu.Lock()
+	h.track.onLocked(id, tr)
+	h.mu.Unlock()
+	for piece := range slices.Chunk(prefixes, hubSlice) {
+		h.mu.Lock()
+		for _, p := range piece {
+			g := h.track.prefixes.at(p)
+			if g.of == nil {
+				g.prefix, g.of = p, make(map[uint64]struct{})
+			}
+			g.of[id] = struct{}{}
+		}
+		tr.prefixes = append(tr.prefixes, piece...)
+		h.mu.Unlock()
+	}
+}
+
+// untrack ends tracking for a connection.
+func (h *hub) untrack(id uint64) {
+	for more := true; more; {
+		h.mu.Lock()
+		if more = h.track.dropPrefixes(id); !more {
+			h.track.offLocked(id)
+			h.wantLocked()
+		}
+		h.mu.Unlock()
+	}
+}
+
+// dropPrefixes removes up to hubSlice prefixes of a connection. It reports
+// whether more are left.
+func (t *tracking) dropPrefixes(id uint64) (more bool) {
+	tr := t.clients[id]
+	if tr == nil {
+		return false
+	}
+	n := min(len(tr.prefixes), hubSlice)
+	for _, p := range tr.prefixes[:n] {
+		g := t.prefixes.get(p)
+		if delete(g.of, id); len(g.of) == 0 {
+			t.prefixes.delete(p)
+		}
+		t.hub.bytes -= subscriptionSize(p)
+	}
+	tr.prefixes = tr.prefixes[n:]
+	return len(tr.prefixes) > 0
+}
+
+// offLocked ends tracking for a connection that has no prefixes. Its readings
+// are forgotten when their keys change, or by a sweep.
+func (t *tracking) offLocked(id uint64) {
+	tr := t.clients[id]
+	if tr == nil {
+		return
+	}
+	t.redirectLocked(tr.redirect, -1)
+	delete(t.clients, id)
+	if len(t.clients) == 0 {
+		t.keys = make(map[string]map[uint64]*reading) // clearing a large map takes long
+		t.held = make(map[uint64]int)
+		t.readings, t.swept, t.bytes = 0, 0, 0
+	}
+}
+
+// readsBehind records that a connection reads without the leader from now on.
 func (h *hub) readsBehind(id uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,24 +246,65 @@ func (h *hub) readsBehind(id uint64) {
 	}
 }
 
-// sweepReadings is how many readings may come before the first sweep.
+// sweepReadings is the number of readings before the first sweep.
 const sweepReadings = 1 << 16
 
-// sweep forgets the readings of connections that track no more. Without it they would
-// gather at keys that never change. It runs when there are twice as many readings as
-// it left the last time, so that it costs each of them next to nothing.
+// sweep forgets the readings of connections that no longer track. Without it
+// they would accumulate at keys that never change. sweep runs when there are
+// twice as many readings as the last sweep left, plus sweepReadings, so its
+// amortized cost per reading is small. It releases the hub's lock from time to
+// time: see walk.
 func (t *tracking) sweep() {
+	if t.sweeping || t.readings < sweepReadings+2*t.swept {
+		return
+	}
+	t.sweeping = true
+	t.walk(func(key string, id uint64, _ *reading) {
+		if t.clients[id] == nil {
+			t.forget(key, id)
+		}
+	})
+	t.swept, t.sweeping = t.readings, false
+}
+
+// walkSlice is the number of readings that walk visits before it releases the
+// lock once.
+const walkSlice = 1024
+
+// walk visits the readings. It releases the hub's lock after every walkSlice
+// readings, and other goroutines may change the table then. walk may miss
+// readings that they add.
+func (t *tracking) walk(visit func(key string, id uint64, r *reading)) {
+	n := 0
 	for key, readers := range t.keys {
-		for id := range readers {
-			if t.clients[id] == nil {
-				t.forget(key, id)
+		for id, r := range readers {
+			if t.keys[key][id] == r { // the table may have been replaced
+				visit(key, id, r)
+			}
+			if n++; n%walkSlice == 0 {
+				t.hub.mu.Unlock()
+				t.hub.mu.Lock()
 			}
 		}
 	}
-	t.swept = t.readings
 }
 
-// hold notes that the connection may hold what it read at a place of the log.
+// refresh applies to a reading a flush that flushed has not yet applied to it.
+// Every use of a reading calls refresh first, so the progress of flushed makes
+// no difference.
+func (t *tracking) refresh(r *reading) {
+	if r.flushes == t.flushes {
+		return
+	}
+	r.flushes = t.flushes
+	if r.pending {
+		r.hit = t.flushedAt
+	}
+	r.drop(t.flushedAt)
+}
+
+// hold records that the connection may cache a value that it read at a log
+// index.
 func (r *reading) hold(at uint64) {
 	if !r.armed {
 		r.armed, r.since, r.last = true, at, at
@@ -165,57 +313,63 @@ func (r *reading) hold(at uint64) {
 	r.since, r.last = min(r.since, at), max(r.last, at)
 }
 
-// drop notes that the connection holds nothing of before a place of the log. What
-// it has read at that place, or behind it, counts on.
+// drop records that the connection caches no value from before a log index.
+// Values that it read at that index or later still count.
 func (r *reading) drop(index uint64) {
 	r.since = r.last
 	r.armed = r.armed && r.last >= index
 }
 
-// reader returns the entry of a key and a connection, which it makes if need be.
+// reader returns the reading of a key by a connection. It creates the reading
+// if there is none.
 func (t *tracking) reader(key string, id uint64) *reading {
-	if t.readings >= sweepReadings+2*t.swept {
-		t.sweep()
+	if r := t.keys[key][id]; r != nil {
+		t.refresh(r)
+		return r
+	}
+	for len(t.keys) >= t.max && t.keys[key] == nil || t.bytes >= t.maxBytes {
+		if !t.evict() {
+			break
+		}
 	}
 	readers := t.keys[key]
 	if readers == nil {
-		if len(t.keys) >= t.max {
-			t.evict()
-		}
 		readers = make(map[uint64]*reading)
 		t.keys[key] = readers
+		t.bytes += trackedKeyBytes + len(key)
 	}
-	r := readers[id]
-	if r == nil {
-		r = &reading{}
-		readers[id] = r
-		t.readings++
-		t.held[id]++
-	}
+	r := &reading{flushes: t.flushes}
+	readers[id] = r
+	t.readings++
+	t.held[id]++
+	t.bytes += readingBytes
 	return r
 }
 
-// evict forgets some key, whose readers are told that it has changed.
-func (t *tracking) evict() {
+// evict forgets an arbitrary key and sends its readers an invalidation. It
+// returns false if every key has a read under way.
+func (t *tracking) evict() bool {
 	for key, readers := range t.keys {
 		pending := false
 		for id, r := range readers {
+			t.refresh(r)
 			if r.armed {
 				r.armed = false
 				t.invalidate(id, key, cause{})
 			}
 			pending = pending || r.pending
 		}
-		if !pending { // else settle needs the entry
+		if !pending { // otherwise settle still needs the reading
 			for id := range readers {
 				t.forget(key, id)
 			}
-			return
+			return true
 		}
 	}
+	return false
 }
 
-// arm notes that a connection is about to read keys without the log.
+// arm announces that a connection is about to read keys without the log.
 func (h *hub) arm(id uint64, keys []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -223,10 +377,11 @@ func (h *hub) arm(id uint64, keys []string) {
 		r := h.track.reader(key, id)
 		r.pending, r.hit = true, 0
 	}
+	h.track.sweep()
 }
 
-// settle ends what arm began: the keys were read at place at of the log, or not
-// at all.
+// settle ends what arm began. The keys were read at log index at; if read is
+// false, they were not read.
 func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,8 +389,9 @@ func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
 	for _, key := range keys {
 		r := t.keys[key][id]
 		if r == nil || !r.pending {
-			continue // the key stands twice in the group
+			continue // the key occurs twice in the group
 		}
+		t.refresh(r)
 		r.pending = false
 		switch {
 		case !read:
@@ -257,16 +413,18 @@ func (t *tracking) forget(key string, id uint64) {
 		return
 	}
 	t.readings--
+	t.bytes -= readingBytes
 	if t.held[id]--; t.held[id] == 0 {
 		delete(t.held, id)
 	}
 	if delete(readers, id); len(readers) == 0 {
 		delete(t.keys, key)
+		t.bytes -= trackedKeyBytes + len(key)
 	}
 }
 
-// tracked remembers a read that went through the log. Changes before it in its
-// entry have been looked at already, those after it are still to come.
+// tracked registers a read that went through the log. The changes before it in
+// its entry have been processed, and the changes after it are still to come.
 func (t *tracking) tracked(index uint64, e *fsm.Event) {
 	if tr := t.clients[e.Origin]; tr == nil || tr.bcast {
 		return
@@ -274,9 +432,9 @@ func (t *tracking) tracked(index uint64, e *fsm.Event) {
 	t.reader(e.Key, e.Origin).hold(index - 1)
 }
 
-// changed tells the readers of a key that it has changed.
+// changed sends an invalidation to the readers of a key that has changed.
 func (t *tracking) changed(index uint64, e *fsm.Event) {
-	if len(t.prefixes) > 0 {
+	if t.prefixes.len() > 0 {
 		if t.touched == nil {
 			t.touched = make(map[string]uint64)
 		}
@@ -295,6 +453,7 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 	readers := t.keys[e.Key]
 	for _, id := range sortedIDs(readers) {
 		r := readers[id]
+		t.refresh(r)
 		own := t.clients[id].own(id, e.Origin)
 		if r.pending && !own {
 			r.hit = index
@@ -310,8 +469,10 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 	}
 }
 
-// flushed forgets all keys, and tells all who track. e is the event of it, nil if
-// events are missing. A command that empties several databases is told of once.
+// flushed forgets all keys, and sends an invalidation of all keys to every
+// connection that tracks. e is the event that caused it, or nil if events were
+// lost. A command that empties several databases causes one invalidation.
+// flushed forgets the readings piece by piece and releases the lock in between.
 func (t *tracking) flushed(index uint64, e *fsm.Event) {
 	if last := t.emptied; e == nil || last == nil || last.Group != e.Group || last.Op != e.Op {
 		for _, id := range sortedIDs(t.clients) {
@@ -319,51 +480,167 @@ func (t *tracking) flushed(index uint64, e *fsm.Event) {
 		}
 	}
 	t.emptied = e
-	for key, readers := range t.keys {
-		for id, r := range readers {
-			if r.pending {
-				r.hit = index
-			}
-			if r.drop(index); !r.armed && !r.pending {
-				t.forget(key, id)
-			}
+	t.flushes++
+	t.flushedAt = index
+	t.walk(func(key string, id uint64, r *reading) {
+		if t.refresh(r); !r.armed && !r.pending {
+			t.forget(key, id)
 		}
-	}
+	})
 }
 
-// allKeys stands in an invalidation for all keys.
+// allKeys encodes the null that stands for all keys in an invalidation.
 func allKeys(proto int) []byte { return fsm.Null.Append(nil, proto) }
 
-// entryDone sends what waits for the end of an entry: the invalidations of BCAST
-// mode, one for each prefix.
+// entryDone sends what waits for the end of an entry: the invalidations of
+// BCAST mode, one for each prefix. The caller must not hold the hub's lock.
 func (t *tracking) entryDone(index uint64) {
 	t.emptied = nil
 	if len(t.touched) == 0 {
 		return
 	}
-	keys := make([]string, 0, len(t.touched))
-	for key := range t.touched {
-		keys = append(keys, key)
+	origins := make(map[uint64]bool)
+	for _, by := range t.touched {
+		origins[by] = true
 	}
-	slices.Sort(keys)
-	for _, prefix := range sortedIDs(t.prefixes) {
-		for _, id := range sortedIDs(t.prefixes[prefix]) {
-			var of []string
-			for _, key := range keys {
-				if strings.HasPrefix(key, prefix) && !t.clients[id].own(id, t.touched[key]) {
-					of = append(of, key)
+	for _, group := range t.touchedGroups() {
+		b := broadcast{t: t, index: index, group: group, origins: origins}
+		for piece := range slices.Chunk(b.receivers(), hubSlice) {
+			t.hub.mu.Lock()
+			for _, id := range piece {
+				if _, ok := group.of[id]; ok {
+					b.send(id)
 				}
 			}
-			if len(of) > 0 {
-				t.send(id, func(proto int) []byte { return fsm.Strings(of...).Append(nil, proto) }, cause{index: index, position: math.MaxInt, wait: t.served[id]})
-			}
+			t.hub.mu.Unlock()
 		}
+		group.touched = nil
 	}
 	clear(t.touched)
 	clear(t.served)
 }
 
-// invalidate tells a connection that a key has changed.
+// touchedGroups assigns the keys that the present entry changed to the groups
+// of their prefixes. It returns these groups, sorted by prefix.
+func (t *tracking) touchedGroups() (groups []*prefixGroup) {
+	for piece := range slices.Chunk(sortedIDs(t.touched), hubSlice) {
+		t.hub.mu.RLock()
+		for _, key := range piece {
+			t.prefixes.walk(key, func(_ string, g *prefixGroup) {
+				if len(g.touched) == 0 {
+					groups = append(groups, g)
+				}
+				g.touched = append(g.touched, key)
+			})
+		}
+		t.hub.mu.RUnlock()
+	}
+	slices.SortFunc(groups, func(a, b *prefixGroup) int { return strings.Compare(a.prefix, b.prefix) })
+	return groups
+}
+
+// broadcast is the invalidation for one prefix after an entry.
+type broadcast struct {
+	t       *tracking
+	index   uint64
+	group   *prefixGroup
+	origins map[uint64]bool // connections that changed keys
+	// all caches the encoding of all keys of the group for each version of
+	// RESP: nearly every connection receives all of them.
+	all [2][]byte
+	// limited caches the keys that restricted users may read.
+	limited map[*acl.User][]string
+}
+
+func (b *broadcast) receivers() []uint64 {
+	b.t.hub.mu.RLock()
+	defer b.t.hub.mu.RUnlock()
+	return sortedIDs(b.group.of)
+}
+
+// readable returns the keys of a list that a user may read. u is nil for an
+// unrestricted user.
+func (b *broadcast) readable(keys []string, u *acl.User) []string {
+	if u == nil {
+		return keys
+	}
+	if of, ok := b.limited[u]; ok && len(keys) == len(b.group.touched) {
+		return of
+	}
+	var of []string
+	for _, key := range keys {
+		if u.MayRead(key) {
+			of = append(of, key)
+		}
+	}
+	if len(keys) == len(b.group.touched) {
+		if b.limited == nil {
+			b.limited = make(map[*acl.User][]string)
+		}
+		b.limited[u] = of
+	}
+	return of
+}
+
+// send sends a connection the keys of the group. It leaves out the keys that
+// the connection has changed itself, in NOLOOP mode, and the keys that its
+// user, or the user of the connection that it redirects to, may not read.
+func (b *broadcast) send(id uint64) {
+	tr := b.t.clients[id]
+	keys := b.readable(b.group.touched, tr.c.limits.Load())
+	if tr.redirect != 0 {
+		if to := b.t.hub.srv.connection(tr.redirect); to != nil {
+			keys = b.readable(keys, to.limits.Load())
+		}
+	}
+	if b.origins[id] {
+		var others []string
+		for _, key := range keys {
+			if !tr.own(id, b.t.touched[key]) {
+				others = append(others, key)
+			}
+		}
+		keys = others
+	}
+	if len(keys) == 0 {
+		return
+	}
+	b.t.send(id, func(proto int) []byte {
+		if len(keys) < len(b.group.touched) {
+			return fsm.Strings(keys...).Append(nil, proto)
+		}
+		all := &b.all[proto-2]
+		if *all == nil {
+			*all = fsm.Strings(keys...).Append(nil, proto)
+		}
+		return *all
+	}, cause{index: b.index, position: math.MaxInt, wait: b.t.served[id]})
+}
+
+// rightsChanged sends an invalidation of all keys to connections in BCAST mode
+// whose own rights, or the rights of the connection that they redirect to, have
+// changed: from now on they receive invalidations for other keys.
+func (h *hub) rightsChanged(ids map[uint64]bool) {
+	affected := func(id uint64) bool { return h.track.clients[id] != nil || h.track.redirected[id] > 0 }
+	h.mu.RLock()
+	any := false
+	for id := range ids {
+		any = any || affected(id)
+	}
+	h.mu.RUnlock()
+	if !any {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range sortedIDs(h.track.clients) {
+		if tr := h.track.clients[id]; tr.bcast && (ids[id] || ids[tr.redirect]) {
+			h.track.send(id, allKeys, cause{})
+		}
+	}
+}
+
+// invalidate sends a connection an invalidation of a key.
 func (t *tracking) invalidate(id uint64, key string, why cause) {
 	t.send(id, func(proto int) []byte { return fsm.Strings(key).Append(nil, proto) }, why)
 }
@@ -375,10 +652,10 @@ const (
 	invalidateChannel = "__redis__:invalidate"
 )
 
-// send sends the keys of an invalidation to whoever is to be told for a
-// connection: itself, if it speaks RESP3; or the connection it redirects to, by a
-// push, or in RESP2 as a message of a channel, if that one has subscribed to any.
-// why is what caused it.
+// send sends an invalidation for connection id, caused by why. The receiver is
+// the connection itself, if it speaks RESP3, or the connection that it
+// redirects to. That one receives a push in RESP3, and in RESP2 a message of a
+// channel, if it has subscribed to any topic.
 func (t *tracking) send(id uint64, keys func(proto int) []byte, why cause) {
 	tr := t.clients[id]
 	if tr == nil {
@@ -389,21 +666,21 @@ func (t *tracking) send(id uint64, keys func(proto int) []byte, why cause) {
 		if to = t.hub.srv.connection(tr.redirect); to == nil {
 			tr.broken = true
 			tr.c.edit(func(i *clientInfo) { i.broken = true })
-			tr.c.out.push(why, func(proto int) []byte {
+			tr.c.out.push(why, func(proto int) *payload {
 				if proto < 3 {
 					return nil
 				}
 				b := fsm.Bulk(redirBrokenWord).Append(appendPush(nil, proto, 2), proto)
-				return fsm.Int(int64(tr.redirect)).Append(b, proto)
+				return newPayload(fsm.Int(int64(tr.redirect)).Append(b, proto))
 			})
 			return
 		}
 	}
 	if to != tr.c {
-		why.wait = 0 // it is not the blocking command of the connection that is told
+		why.wait = 0 // the receiver is not the connection of the blocking command
 	}
 	subscribed := to.subscribed()
-	to.out.push(why, func(proto int) []byte {
+	to.out.push(why, func(proto int) *payload {
 		var b []byte
 		switch {
 		case proto >= 3:
@@ -412,24 +689,24 @@ func (t *tracking) send(id uint64, keys func(proto int) []byte, why cause) {
 			b = fsm.Bulk("message").Append(appendPush(nil, proto, 3), proto)
 			b = fsm.Bulk(invalidateChannel).Append(b, proto)
 		default:
-			return nil // nothing can be sent to such a connection
+			return nil // no invalidation can be sent to such a connection
 		}
 		t.hub.srv.metrics.Invalidations.Inc()
-		return append(b, keys(proto)...)
+		return newPayload(append(b, keys(proto)...))
 	})
 }
 
-// trackers returns how many connections track.
+// trackers returns the number of connections that track.
 func (h *hub) trackers() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.track.clients)
 }
 
-// trackedSizes returns how many keys and prefixes are remembered, and the readers
-// of the keys.
+// trackedSizes returns the numbers of remembered keys, of their readings, and
+// of prefixes.
 func (h *hub) trackedSizes() (keys, items, prefixes int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return len(h.track.keys), h.track.readings, len(h.track.prefixes)
+	return len(h.track.keys), h.track.readings, h.track.prefixes.len()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// invalid is an invalidation of keys, as RESP3 has it.
+// invalid returns an invalidation of keys in RESP3.
 func invalid(keys ...string) string {
 	return ">2\n$10\ninvalidate\n" + push("*", keys...)
 }
@@ -22,12 +22,13 @@ func TestTracking_Modes(t *testing.T) {
 		c.expect("CLIENT TRACKING "+mode, "+OK")
 		return c
 	}
-	// Each is told once of what it has read, or of all that has its prefix.
+	// Each connection is told once about what it has read, or about every key
+	// that has its prefix.
 	normal, optin, optout, bcast, noloop := client("ON"), client("ON OPTIN"), client("ON OPTOUT"), client("ON BCAST PREFIX a PREFIX b NOLOOP"), client("ON NOLOOP")
 	normal.expect("GET a1", "_", "MGET c1 c2", "*2\n_\n_")
 	optin.expect("GET a1", "_", "CLIENT CACHING YES", "+OK", "GET b1", "_", "GET c1", "_")
 	optout.expect("GET a1", "_", "CLIENT CACHING NO", "+OK", "GET b1", "_", "GET c1", "_")
-	noloop.expect("GET a1", "_", "SET a1 v", "+OK") // forgets it, and does not say so
+	noloop.expect("GET a1", "_", "SET a1 v", "+OK") // drops the key, without an invalidation
 	for _, c := range []*struct {
 		c    interface{ want(...string) }
 		keys []string
@@ -51,8 +52,9 @@ func TestTracking_Modes(t *testing.T) {
 	normal.expect("PING", "+PONG")
 }
 
-// What a connection reads and changes itself, in one pipeline or transaction: a
-// change before the read is no news, one after it is.
+// TestTracking_OwnChanges: a connection reads and changes a key itself, in one
+// pipeline or transaction. It is not told about a change before the read. It is
+// told about a change after the read.
 func TestTracking_OwnChanges(t *testing.T) {
 	s := serve(t, newFake(t))
 	c, w := dial(t, s), dial(t, s)
@@ -60,7 +62,7 @@ func TestTracking_OwnChanges(t *testing.T) {
 	c.expect("CLIENT TRACKING ON", "+OK")
 	c.send("SET k 1", "GET k", "GET k")
 	c.want("+OK", "$1\n1", "$1\n1")
-	c.expect("PING", "+PONG", "SET k 2", "+OK") // and now it is news
+	c.expect("PING", "+PONG", "SET k 2", "+OK") // now the change is reported
 	c.want(invalid("k"))
 	c.send("MULTI", "SET k 3", "GET k", "EXEC")
 	c.want("+OK", "+QUEUED", "+QUEUED", "*2\n+OK\n$1\n3")
@@ -76,12 +78,12 @@ func TestTracking_OwnChanges(t *testing.T) {
 	c.expect("CLIENT CACHING YES", "-ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.", "PING", "+PONG")
 }
 
-// The change comes to this node while the read is on its way, and the read is of
-// before it, or of after it.
+// TestTracking_ReadUnderWay: the change reaches this node while the read is on
+// its way. The read returns the value from before or after the change.
 func TestTracking_ReadUnderWay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change uint64 // place in the log; the read sees place 2
+		change uint64 // log index of the change; the read is at log index 2
 		told   bool
 	}{{"before", 2, false}, {"behind", 3, true}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 			}
 			f.mu.Unlock()
 			r.send("GET k")
-			r.want("$1\nv") // never after the news of its end
+			r.want("$1\nv") // never after the invalidation of the value
 			f.mu.Lock()
 			f.before = nil
 			f.mu.Unlock()
@@ -114,8 +116,9 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 	}
 }
 
-// Of a change of its own a connection in NOLOOP mode is not told, but of another's
-// that is in the same entry.
+// TestTracking_NoloopSameEntry checks that a connection in NOLOOP mode is not
+// told about its own change, but is told about the change of another connection
+// in the same entry.
 func TestTracking_NoloopSameEntry(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))
@@ -133,8 +136,9 @@ func TestTracking_NoloopSameEntry(t *testing.T) {
 	c.expect("PING", "+PONG")
 }
 
-// What a READONLY connection reads may be older than its own last change: it is told
-// of that, then, in NOLOOP mode too.
+// TestTracking_NoloopBehind: what a READONLY connection reads may be older than
+// its own last change. The connection is then told about that change, in NOLOOP
+// mode too.
 func TestTracking_NoloopBehind(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -161,7 +165,8 @@ func TestTracking_NoloopBehind(t *testing.T) {
 	}
 }
 
-// CLIENT CACHING is about the next command, whatever becomes of that.
+// TestTracking_CachingOnce checks that CLIENT CACHING applies to the next
+// command only, whatever the outcome of that command.
 func TestTracking_CachingOnce(t *testing.T) {
 	s := serve(t, newFake(t))
 	c, w := dial(t, s), dial(t, s)
@@ -184,8 +189,9 @@ func TestTracking_CachingOnce(t *testing.T) {
 	c.want(invalid("l"))
 }
 
-// Session commands of a transaction run before its replies are written: they must
-// not let out that a value has changed which is still to be written.
+// TestTracking_ReadInBlock: session commands of a transaction run before its
+// replies are written. They must not report a change of a value that is still
+// to be written.
 func TestTracking_ReadInBlock(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))

@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// account is a user that connections can be of. Born tells it from a user of the
-// same name that was there before.
+// account is a user to which connections can belong. born distinguishes it from
+// an earlier user of the same name.
 type account struct {
 	*acl.User
 	born, version fsm.Pos
 }
 
-// userSet is all users as this node has them. It never changes: another one
-// takes its place.
+// userSet is the set of all users on this node. It is immutable; a change
+// replaces it.
 type userSet struct {
-	table *fsm.Users // from which it was made
+	table *fsm.Users // the table that it was made from
 	list  []*account // sorted by name
-	def   *account   // default
+	def   *account   // the user default
 }
 
 func (u *userSet) find(name string) *account {
@@ -36,8 +36,9 @@ func (u *userSet) find(name string) *account {
 	return u.list[i]
 }
 
-// NewCatalog makes the catalog of all commands: those of the machine's table and
-// those that this package answers, on a Sentinel port too.
+// NewCatalog returns the catalog of all commands: those of the state machine's
+// table and those that this package executes, including those of a Sentinel
+// port.
 func NewCatalog(table *fsm.Table) *acl.Catalog {
 	var all []*fsm.Command
 	for _, cmd := range table.Rows() {
@@ -58,7 +59,7 @@ func NewCatalog(table *fsm.Table) *acl.Catalog {
 	return acl.NewCatalog(addForeign(all))
 }
 
-// seedOf is the form in which the state keeps users.
+// seedOf returns users in the form in which the state stores them.
 func seedOf(users []*acl.User) []fsm.User {
 	var out []fsm.User
 	for _, u := range users {
@@ -70,8 +71,8 @@ func seedOf(users []*acl.User) []fsm.User {
 
 func (s *Server) aclOptions() acl.Options { return acl.Options{AllChannels: s.openChannels.Load()} }
 
-// install makes a table of users the one that this node goes by, unless it has a
-// newer one, and brings all connections in line with it. The goroutine that
+// install makes a table of users the current one on this node, unless the node
+// has a newer one, and applies it to all connections. The goroutine that
 // applies the log calls it, and connections that have asked the leader.
 func (s *Server) install(table *fsm.Users) {
 	s.usersMu.Lock()
@@ -85,17 +86,26 @@ func (s *Server) install(table *fsm.Users) {
 	if old != nil && set.def.version != old.def.version {
 		s.noticePassword(set)
 	}
+	changed := make(map[uint64]bool)
+	subscribed := false
 	for _, c := range s.connections() {
-		c.settle()
+		if c.settle() {
+			changed[c.id] = true
+			subscribed = subscribed || c.subscribed()
+		}
 	}
-	for _, c := range s.hub.forbidden() {
+	s.hub.rightsChanged(changed)
+	if !subscribed {
+		return
+	}
+	for _, c := range s.hub.forbidden(changed) {
 		c.cut("close connection that has subscribed to what its user may not use any more")
 	}
 }
 
-// compile reads the rules of the users that old does not hold already. As long as
-// the cluster has no users of its own, those of this node's --acl-file stand in,
-// and --requirepass is the password of a default user that nobody has written.
+// compile parses the rules of the users that old does not contain. While the
+// cluster has no users, the users of this node's --acl-file count, and
+// --requirepass is the password of a default user that no client has changed.
 func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	set := &userSet{table: table}
 	kept := table.List
@@ -110,7 +120,9 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 		}
 		if a == nil || a.version != k.Version || a.born != k.Born {
 			u, err := acl.Parse(s.catalog, k.Name, k.Rules)
-			if err != nil { // it may do nothing: better than something else than was meant
+			// The user may run nothing: that is safer than rules that were not
+			// intended.
+			if err != nil {
 				s.log.Error("rules of a user cannot be read", "user", k.Name, "error", err)
 				u = acl.NewUser(s.catalog, k.Name, acl.Options{})
 			}
@@ -126,38 +138,43 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	return set
 }
 
-// settle brings the connection in line with the users as they are now: its rules,
-// and its end if its user is gone. Any goroutine may call it.
-func (c *conn) settle() {
+// settle applies the current users to the connection: its rules, and its end if
+// its user is gone. It reports whether the rules have changed; the caller must
+// pass that on to the hub. Any goroutine may call it.
+func (c *conn) settle() (changed bool) {
 	c.mu.Lock()
 	a := c.srv.users.Load().find(c.info.user)
-	if a != nil && c.born == 0 { // was one of the file's, which the cluster has taken over
+	if a != nil && c.born == 0 { // a user of the ACL file, which the cluster has taken over
 		c.born = a.born
 	}
 	gone := a == nil || a.born != c.born && a.Name != acl.DefaultUser
+	var limits *acl.User
 	switch {
 	case gone:
-		c.limits.Store(acl.NewUser(c.srv.catalog, c.info.user, acl.Options{}))
-	case a.Unrestricted():
-		c.limits.Store(nil)
-	default:
-		c.limits.Store(a.User)
+		limits = acl.NewUser(c.srv.catalog, c.info.user, acl.Options{})
+	case !a.Unrestricted():
+		limits = a.User
 	}
+	changed = c.limits.Swap(limits) != limits
 	c.mu.Unlock()
 	if gone {
 		c.orphaned()
 	}
+	if changed && limits != nil {
+		c.recheckWait()
+	}
+	return changed
 }
 
-// orphaned ends the connection of a user that was deleted. If it is the one that
-// deletes, it gets its reply first.
+// orphaned closes the connection of a deleted user. A connection that deletes
+// its own user gets its reply first.
 func (c *conn) orphaned() {
 	if !c.deleting.Load() {
 		c.cut("close connection of a deleted user")
 	}
 }
 
-// cut ends the connection from another goroutine.
+// cut closes the connection from another goroutine.
 func (c *conn) cut(why string) {
 	if c.killed.Swap(true) {
 		return
@@ -167,25 +184,27 @@ func (c *conn) cut(why string) {
 	}
 }
 
-// become makes the connection one of a user.
+// become makes a the user of the connection.
 func (c *conn) become(a *account, authed bool) {
 	c.edit(func(i *clientInfo) {
 		i.user, i.authed = a.Name, authed
 		c.born = a.born
 	})
-	c.settle()
+	if c.settle() {
+		c.srv.hub.rightsChanged(map[uint64]bool{c.id: true})
+	}
 	if g, ok := c.net.(*Guard); ok {
 		g.SetAuthenticated(authed)
 	}
 }
 
-// needsAuth reports whether the connection may run only what does not need a
-// user. One that has not authenticated is of the default user as soon as that
-// one needs no password.
+// needsAuth reports whether the connection may run only commands that need no
+// user. A connection that has not authenticated belongs to the default user as
+// soon as that user needs no password.
 func (c *conn) needsAuth() bool { return !c.info.authed && !c.srv.users.Load().def.Open() }
 
-// refreshUsers learns the users as they are now, whatever this node has applied
-// so far.
+// refreshUsers reads the current users linearizably, whatever this node has
+// applied so far.
 func (c *conn) refreshUsers() error {
 	known := c.srv.users.Load().table
 	out, err := c.ask(fsm.UsersCommand, strconv.FormatUint(uint64(known.Version), 10))
@@ -200,8 +219,8 @@ func (c *conn) refreshUsers() error {
 	return nil
 }
 
-// ask runs one of the machine's internal commands in a group of its own: the
-// connection may have a pipeline that waits in another.
+// ask runs an internal command of the state machine in a group of its own,
+// because the connection may have a pipeline waiting in c.group.
 func (c *conn) ask(name string, args ...string) ([]byte, error) {
 	return run(c.exec, c.srv.machine, name, args...)
 }
@@ -217,7 +236,7 @@ func run(exec Executor, table *fsm.Table, name string, args ...string) ([]byte, 
 	return exec.Do(&g, false, nil)
 }
 
-// askInt is ask for commands that change something and answer an integer.
+// askInt is ask for commands that change the state and return an integer.
 func (c *conn) askInt(name string, args ...string) (int, error) {
 	out, err := c.ask(name, args...)
 	if err != nil {
@@ -233,18 +252,18 @@ func (c *conn) askInt(name string, args ...string) (int, error) {
 	return 0, cluster.Unknown(fmt.Errorf("%s answered %q", name, text))
 }
 
-// refusedError is an error reply of the machine, with its code.
+// refusedError is an error reply of the state machine, with its code.
 type refusedError string
 
 func (e refusedError) Error() string { return string(e) }
 
-// changeTries bounds how often a change of a user is begun anew because somebody
-// else's came first.
+// changeTries bounds how often a change of a user is tried again because
+// another client changed the user first.
 const changeTries = 1000
 
-// changeUser makes or changes a user: edit gets it as it is and returns what is
-// to become of it. Nothing that another connection changes at the same time is
-// lost.
+// changeUser creates or changes a user. edit gets the current user and returns
+// the new one; it may be called several times. No concurrent change of another
+// connection is lost.
 func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) error {
 	for range changeTries {
 		if err := c.beforeChange(); err != nil {
@@ -269,8 +288,8 @@ func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) 
 	return fmt.Errorf("user %q is changed by others all the time", name)
 }
 
-// afterChange brings this node in line with a change of users that has been
-// executed. That this fails takes nothing back.
+// afterChange applies an executed change of users to this node. If it fails,
+// the change still stands.
 func (c *conn) afterChange() error {
 	if err := c.refreshUsers(); err != nil {
 		c.srv.log.Debug("changed users not read", "client", c.id, "error", err)
@@ -279,8 +298,9 @@ func (c *conn) afterChange() error {
 	return nil
 }
 
-// beforeChange learns the users as they are, having written those of the file
-// first: a change must not be the first thing that the log knows of users.
+// beforeChange reads the current users. It first writes the users of the ACL
+// file, if the cluster has none: a change must not be the first that the log
+// knows about users.
 func (c *conn) beforeChange() error {
 	if err := c.refreshUsers(); err != nil {
 		return err
@@ -295,8 +315,8 @@ func (c *conn) beforeChange() error {
 	return c.refreshUsers()
 }
 
-// plant makes the users of this node's --acl-file those of the cluster, if it has
-// none yet.
+// plant makes the users of this node's --acl-file the users of the cluster, if
+// it has none yet.
 func (s *Server) plant(exec Executor) error {
 	var args []string
 	for _, u := range s.seed {
@@ -314,14 +334,15 @@ func (s *Server) plant(exec Executor) error {
 	return nil
 }
 
-// plantEvery is how often the server looks whether the cluster can take users.
-const plantEvery = 50 * time.Millisecond
+// bootstrapEvery is the interval at which the server tries to write the users
+// of the ACL file.
+const bootstrapEvery = 50 * time.Millisecond
 
-// sow plants the users of the file as soon as there is a leader, and ends once
-// the cluster has users.
-func (s *Server) sow() {
+// bootstrapUsers writes the users of the ACL file as soon as there is a leader.
+// It ends once the cluster has users.
+func (s *Server) bootstrapUsers() {
 	exec := s.cluster.NewExecutor()
-	t := time.NewTicker(plantEvery)
+	t := time.NewTicker(bootstrapEvery)
 	defer t.Stop()
 	for s.users.Load().table.Version == 0 {
 		select {
@@ -346,8 +367,8 @@ func (s *Server) sow() {
 	}
 }
 
-// noticePassword says when this node's --requirepass does not count, because the
-// cluster has a default user of its own.
+// noticePassword logs that this node's --requirepass has no effect, if the
+// cluster has a default user with another password.
 func (s *Server) noticePassword(set *userSet) {
 	if pass := s.cfg.RequirePass; pass != "" && set.def.version != 0 && !set.def.HasPassword(pass) {
 		s.warn("requirepass", "the cluster has a default user with another password, requirepass does not count")

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// redis starts a redis-server of our own and returns its socket. Without the
+// redis starts a redis-server for the test and returns its socket. Without the
 // program the test is skipped, unless HOLDFAST_REQUIRE_REDIS is 1.
 func redis(t *testing.T, options ...string) string {
 	t.Helper()
@@ -29,7 +29,7 @@ func redis(t *testing.T, options ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "oracle") // t.TempDir's names are too long for a socket
+	dir, err := os.MkdirTemp("", "redis") // the names of t.TempDir are too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func redis(t *testing.T, options ...string) string {
 		_ = cmd.Wait()
 	})
 	eventually(t, "redis-server answers", func() bool {
-		c, err := net.Dial("unix", socket) // the file is there before anybody listens
+		c, err := net.Dial("unix", socket) // the file exists before the server listens
 		if err != nil {
 			return false
 		}
@@ -58,8 +58,8 @@ func redis(t *testing.T, options ...string) string {
 	return socket
 }
 
-// transcripts are sent to Redis and to us, each on a new connection, and must be
-// answered alike to the byte.
+// transcripts are sent to Redis and to Holdfast, each on a new connection. The
+// replies must be equal to the byte.
 var transcripts = []string{
 	`PING; PING hi; PING a b; ECHO; ECHO hi; FOO bar baz; foo; FOO ”; CLIENT; CLIENT FOO; client|id; CONFIG FOO; CLUSTER FOO; MEMORY FOO; ACL FOO; COMMAND FOO; SLOWLOG FOO; LATENCY FOO; MODULE FOO`,
 	`SELECT 0; SELECT 15; SELECT 16; SELECT -1; SELECT x; SELECT 99999999999; SELECT; SELECT 0 1`,
@@ -94,10 +94,10 @@ var transcripts = []string{
 	`READONLY x; READWRITE x; RESET x; RESET; ECHO a; QUIT`,
 }
 
-// shown is what MONITOR puts before a command, but for the database.
+// shown matches what MONITOR puts before a command, apart from the database.
 var shown = regexp.MustCompile(`\d{10}\.\d{6} \[(\d+) [^ ]+\]`)
 
-func TestOracle_Transcripts(t *testing.T) {
+func TestRecorded_Transcripts(t *testing.T) {
 	socket := redis(t)
 	for _, proto := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
@@ -179,7 +179,7 @@ func (p *parser) texts() []string {
 	return out
 }
 
-// skip returns the bytes of any reply.
+// skip skips one reply of any type and returns its bytes.
 func (p *parser) skip() string {
 	l := p.line()
 	n := 0
@@ -217,16 +217,17 @@ func (p *parser) commands() map[string]described {
 	return out
 }
 
-// permitted are differences from COMMAND INFO of Redis, with their reason.
+// permitted lists the differences from COMMAND INFO of Redis, with their
+// reasons.
 var permitted = map[string]string{}
 
-// newer are commands that Redis 7.0.15 does not have.
+// newer lists the commands that Redis 7.0.15 does not have.
 var newer = map[string]string{
 	"client|setinfo": "7.2", "client|no-touch": "7.2", "client|capa": "valkey 8", "waitaof": "7.2", "delex": "8.4", "msetex": "8.4", "digest": "8.4",
 	"delifeq": "valkey 9", "holdfast": "ours",
 }
 
-func TestOracle_CommandInfo(t *testing.T) {
+func TestRecorded_CommandInfo(t *testing.T) {
 	theirs := commandInfo(t, connect(t, "unix", redis(t)))
 	ours := commandInfo(t, dial(t, serve(t, newFake(t))))
 	if len(ours) < 70 {
@@ -258,9 +259,9 @@ func compareCommands(t *testing.T, ours, theirs map[string]described) {
 	}
 }
 
-// TestOracle_Pause has one connection hold up another, and expects the same of
-// both servers.
-func TestOracle_Pause(t *testing.T) {
+// TestRecorded_Pause pauses one connection from another, and expects equal
+// results from both servers.
+func TestRecorded_Pause(t *testing.T) {
 	socket := redis(t)
 	s := serve(t, newFake(t))
 	for name, open := range map[string]func() *client{
@@ -268,7 +269,7 @@ func TestOracle_Pause(t *testing.T) {
 		"holdfast": func() *client { return dial(t, s) },
 	} {
 		a, b := open(), open()
-		a.expect("SET k 1", "+OK", "CLIENT PAUSE 60000 WRITE", "+OK", "CLIENT PAUSE 50 WRITE", "+OK") // is not shortened
+		a.expect("SET k 1", "+OK", "CLIENT PAUSE 60000 WRITE", "+OK", "CLIENT PAUSE 50 WRITE", "+OK") // the pause is not shortened
 		b.expect("GET k", "$1\n1", "PING", "+PONG", "MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1\n$1\n1")
 		b.send("SET k 2")
 		a.expect("GET k", "$1\n1")

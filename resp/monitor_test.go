@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// watched are commands that another connection is shown, or is not: of passwords
-// and administration nothing may be seen.
+// watched are commands whose lines in MONITOR are compared. Passwords and
+// administrative commands must not appear.
 var watched = []string{
 	`SET k "v·\`, "get K", "GET", "FOO", "AUTH secret", "AUTH default secret", "HELLO 3", "HELLO 2 AUTH default secret SETNAME me", "CONFIG GET x", "CONFIG SET requirepass ”", "ACL SETUSER u >secret", "SELECT 3", "SET k 1", "MULTI", "INCR k", "PING", "GET k", "EXEC",
 	"MULTI", "BAD", "EXEC", "MULTI", "EXEC", "MULTI", "GET k", "DISCARD", "PING", "CLIENT ID", "CLIENT KILL ID 99999", "SUBSCRIBE c", "UNSUBSCRIBE", "PUBLISH c x", "WATCH k", "BLPOP nolist 0.01", "GET k extra", "OBJECT NOSUB", "OBJECT ENCODING k", "SHUTDOWN x", "LPUSH l 2 1", "SORT l", "SORT l STORE m", "INFO nope",
 	"SLOWLOG LEN", "MEMORY USAGE k", "RESET", "COMMAND COUNT", "ROLE", "ECHO ”", "SET k \x00\x01\a\b\t\n\v\f\r\x1b\x7f\xff'", "QUIT",
 }
 
-// TestMonitor_Lines expects the same lines from Redis and from us.
+// TestMonitor_Lines requires the same lines from Redis and from Holdfast.
 func TestMonitor_Lines(t *testing.T) {
 	t.Parallel()
 	lines := func(m, c, last *client) (out []string) {
@@ -58,7 +58,8 @@ func TestMonitor_Lines(t *testing.T) {
 	}
 }
 
-// TestMonitor_Slow: who does not read is cut off, and nobody waits for him.
+// TestMonitor_Slow: a client that does not read is disconnected, and no other
+// client waits for it.
 func TestMonitor_Slow(t *testing.T) {
 	t.Parallel()
 	s := serve(t, newFake(t), func(c *resp.Config) { c.Limits.PushHard = 1 << 20 })
@@ -72,7 +73,7 @@ func TestMonitor_Slow(t *testing.T) {
 	c.expect("SET k v", "+OK")
 }
 
-// TestMonitor_Long: one value does not make a line of any length.
+// TestMonitor_Long: a large value is truncated.
 func TestMonitor_Long(t *testing.T) {
 	t.Parallel()
 	s := serve(t, newFake(t))
@@ -91,7 +92,8 @@ func TestMonitor_Long(t *testing.T) {
 	}
 }
 
-// TestSlowlog compares what is noted with Redis: times and durations apart.
+// TestSlowlog compares the entries with those of Redis, except for times and
+// durations.
 func TestSlowlog(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)
@@ -130,7 +132,7 @@ func TestSlowlog(t *testing.T) {
 	}
 }
 
-// TestSlowlog_Pipeline: what is run as one group is one entry.
+// TestSlowlog_Pipeline: a pipeline that is executed as one group is one entry.
 func TestSlowlog_Pipeline(t *testing.T) {
 	t.Parallel()
 	c := dial(t, serve(t, newFake(t)))
@@ -142,7 +144,7 @@ func TestSlowlog_Pipeline(t *testing.T) {
 	}
 }
 
-func TestLatency_Spikes(t *testing.T) {
+func TestLatency_Events(t *testing.T) {
 	t.Parallel()
 	c := dial(t, serve(t, newFake(t)))
 	c.expect("DEBUG SLEEP 0.02", "+OK", "LATENCY LATEST", "*0", "CONFIG SET latency-monitor-threshold 10", "+OK", "DEBUG SLEEP 0.02", "+OK")
@@ -154,13 +156,13 @@ func TestLatency_Spikes(t *testing.T) {
 	if got := c.do("LATENCY GRAPH command"); !strings.Contains(got, fmt.Sprintf("command - high %d ms, low %d ms (all time high %d ms)\n", ms, ms, most)) {
 		t.Errorf("graph: %q", got)
 	}
-	if got := c.do("LATENCY DOCTOR"); !strings.Contains(got, "command: 1 seconds with spikes") {
+	if got := c.do("LATENCY DOCTOR"); !strings.Contains(got, "command: 1 seconds with events") {
 		t.Errorf("doctor: %q", got)
 	}
 	c.expect("LATENCY RESET other", ":0", "LATENCY RESET other command", ":1", "LATENCY LATEST", "*0")
 }
 
-// TestMemory_Stats has Redis' names in its order.
+// TestMemory_Stats requires Redis' names in Redis' order.
 func TestMemory_Stats(t *testing.T) {
 	t.Parallel()
 	names := func(c *client) string {
@@ -186,8 +188,8 @@ func TestMemory_Stats(t *testing.T) {
 	}
 }
 
-// TestShutdown: the program is asked to stop, and the connection ends with the
-// server, unanswered; it does not hold Stop up.
+// TestShutdown: the program is asked to stop. The connection gets no reply and
+// ends with the server. It does not delay Stop.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 2)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// scene is a monitor and what it has published.
+// scene is a monitor and the events that it has published.
 type scene struct {
 	monitor
 	events []string
@@ -20,23 +20,24 @@ func newScene() *scene {
 	return s
 }
 
-// see lets time pass, tells the monitor what there is, and wants events.
-func (s *scene) see(t *testing.T, after time.Duration, leader *Place, places []Place, want ...string) {
+// see advances the time, passes the current peers to the monitor, and expects
+// events.
+func (s *scene) see(t *testing.T, after time.Duration, leader *Peer, peers []Peer, want ...string) {
 	t.Helper()
 	s.now = s.now.Add(after)
 	s.events = nil
 	if leader == nil {
-		s.note(Place{}, false, places, s.now)
+		s.note(Peer{}, false, peers, s.now)
 	} else {
-		s.note(*leader, true, places, s.now)
+		s.note(*leader, true, peers, s.now)
 	}
 	if !slices.Equal(s.events, want) {
 		t.Errorf("events %q, want %q", s.events, want)
 	}
 }
 
-func place(n string, alive bool) Place {
-	return Place{
+func peer(n string, alive bool) Peer {
+	return Peer{
 		Node: "n" + n, ID: "id" + n, Host: "h" + n, Port: "1", SentinelHost: "h" + n, SentinelPort: "2", RunID: "run" + n,
 		Voter: true, Alive: alive, Self: n == "1",
 	}
@@ -44,51 +45,52 @@ func place(n string, alive bool) Place {
 
 func TestMonitor_Events(t *testing.T) {
 	s := newScene()
-	n1, n2, n3 := place("1", true), place("2", true), place("3", true)
-	// A leader whose address is not known yet is none.
-	s.see(t, 0, nil, []Place{{ID: "id1", Voter: true, Alive: true}})
-	s.see(t, time.Second, &n1, []Place{n1, n2, n3},
+	n1, n2, n3 := peer("1", true), peer("2", true), peer("3", true)
+	// A leader whose address is not known yet counts as no leader.
+	s.see(t, 0, nil, []Peer{{ID: "id1", Voter: true, Alive: true}})
+	s.see(t, time.Second, &n1, []Peer{n1, n2, n3},
 		"+slave slave h2:1 h2 1 @ mymaster h1 1", "+sentinel sentinel id2 h2 2 @ mymaster h1 1",
 		"+slave slave h3:1 h3 1 @ mymaster h1 1", "+sentinel sentinel id3 h3 2 @ mymaster h1 1")
-	s.see(t, time.Second, &n1, []Place{n1, n2, n3})
+	s.see(t, time.Second, &n1, []Peer{n1, n2, n3})
 	// A follower dies and comes back.
-	s.see(t, time.Second, &n1, []Place{n1, place("2", false), n3}, "+sdown slave h2:1 h2 1 @ mymaster h1 1", "+sdown sentinel id2 h2 2 @ mymaster h1 1")
+	s.see(t, time.Second, &n1, []Peer{n1, peer("2", false), n3}, "+sdown slave h2:1 h2 1 @ mymaster h1 1", "+sdown sentinel id2 h2 2 @ mymaster h1 1")
 	again := n2
 	again.RunID = "another"
-	s.see(t, time.Second, &n1, []Place{n1, again, n3},
+	s.see(t, time.Second, &n1, []Peer{n1, again, n3},
 		"+reboot slave h2:1 h2 1 @ mymaster h1 1", "-sdown slave h2:1 h2 1 @ mymaster h1 1",
 		"+reboot sentinel id2 h2 2 @ mymaster h1 1", "-sdown sentinel id2 h2 2 @ mymaster h1 1")
-	// Another leads. Its replicas are told anew.
-	s.see(t, time.Second, &n3, []Place{n1, again, n3},
+	// Another node leads. Its replicas are announced again.
+	s.see(t, time.Second, &n3, []Peer{n1, again, n3},
 		"+switch-master mymaster h1 1 h3 1", "+slave slave h1:1 h1 1 @ mymaster h3 1", "+slave slave h2:1 h2 1 @ mymaster h3 1")
-	// The leader is gone for longer than an election takes, then it is back.
-	s.see(t, downAfter, nil, []Place{n1, again, n3})
+	// The leader is missing for longer than an election takes, and then comes
+	// back.
+	s.see(t, downAfter, nil, []Peer{n1, again, n3})
 	if s.down {
-		t.Error("down although not yet overdue")
+		t.Error("down before its time is over")
 	}
-	s.see(t, time.Millisecond, nil, []Place{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
-	s.see(t, time.Second, nil, []Place{n1, again, n3})
-	s.see(t, time.Second, &n3, []Place{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
-	// It comes back somewhere else: clients must hear of it.
+	s.see(t, time.Millisecond, nil, []Peer{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
+	s.see(t, time.Second, nil, []Peer{n1, again, n3})
+	s.see(t, time.Second, &n3, []Peer{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
+	// It comes back at another address, so clients must be informed.
 	moved := n3
 	moved.Port = "9"
-	s.see(t, time.Second, &moved, []Place{n1, again, moved},
+	s.see(t, time.Second, &moved, []Peer{n1, again, moved},
 		"+switch-master mymaster h3 1 h3 9", "+slave slave h1:1 h1 1 @ mymaster h3 9", "+slave slave h2:1 h2 1 @ mymaster h3 9")
-	// A new node is a replica once it votes.
-	n4 := place("4", true)
+	// A new node is a replica as soon as it votes.
+	n4 := peer("4", true)
 	n4.Voter = false
-	s.see(t, time.Second, &moved, []Place{n1, again, moved, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
+	s.see(t, time.Second, &moved, []Peer{n1, again, moved, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
 	n4.Voter = true
-	s.see(t, time.Second, &moved, []Place{n1, again, moved, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
+	s.see(t, time.Second, &moved, []Peer{n1, again, moved, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
 }
 
 func TestWatch_Items(t *testing.T) {
 	now := time.Unix(1000, 0)
-	down := place("2", false)
+	down := peer("2", false)
 	down.Heard = now.Add(-3 * time.Second)
 	w := watch{
-		name: "mymaster", master: place("1", true), down: true, since: now.Add(-time.Minute), confirmed: now.Add(-2 * time.Second),
-		replicas: []Place{down, place("3", true)}, sentinels: []Place{down, place("3", true)}, voters: 3, epoch: 7, now: now,
+		name: "mymaster", master: peer("1", true), down: true, since: now.Add(-time.Minute), confirmed: now.Add(-2 * time.Second),
+		replicas: []Peer{down, peer("3", true)}, sentinels: []Peer{down, peer("3", true)}, voters: 3, epoch: 7, now: now,
 	}
 	if got, want := w.usable(), 2; got != want {
 		t.Errorf("%d usable Sentinels, want %d", got, want)

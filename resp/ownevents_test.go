@@ -14,13 +14,14 @@ import (
 	"github.com/holdfast-kv/holdfast/test/harness"
 )
 
-// behind makes the fake a node that learns of its entries after the leader has
-// answered them: when told is called, the hub gets the events that are held.
+// behind makes the fake a node that receives its entries after the leader has
+// answered them. When told is called, the hub gets the events that were
+// delayed.
 type behind struct {
 	f *fakeCluster
 
 	mu    sync.Mutex
-	asked func() // called with the first request of ToldOwn
+	asked func() // called with the first request of OwnEventsDelivered
 	marks []func()
 }
 
@@ -29,7 +30,7 @@ func follower(t *testing.T) (*fakeCluster, *behind) {
 	f := newFake(t)
 	f.late = make(chan *fsm.Result, 1000)
 	b := &behind{f: f}
-	f.toldOwn = func(group uint64, told func(index uint64, position int)) {
+	f.ownDelivered = func(group uint64, told func(index uint64, position int)) {
 		index := f.indexOf(group)
 		b.mu.Lock()
 		b.marks = append(b.marks, func() { told(index, 0) })
@@ -56,7 +57,7 @@ func (b *behind) told() {
 	b.marks = nil
 }
 
-// always has everything delivered as soon as a connection waits for it.
+// always delivers everything as soon as a connection waits for it.
 func (b *behind) always() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,8 +70,8 @@ func subscribed(word string, n int) string {
 
 func message(channel, text string) string { return push(">", "message", channel, text) }
 
-// A connection gets what its own commands caused directly behind their replies, also
-// in a pipeline, and before the next reply.
+// TestOwn_Order checks that a connection gets the events of its own commands
+// directly after their replies and before the next reply, also in a pipeline.
 func TestOwn_Order(t *testing.T) {
 	f, b := follower(t)
 	b.always()
@@ -101,7 +102,7 @@ func TestOwn_Order(t *testing.T) {
 	c.want("+OK", "+QUEUED", "+QUEUED", "*2\n:1\n+OK", message("ch", "x"), "+PONG")
 }
 
-// OPTIN, OPTOUT, NOLOOP, BCAST and REDIRECT.
+// TestOwn_Modes covers OPTIN, OPTOUT, NOLOOP, BCAST and REDIRECT.
 func TestOwn_Modes(t *testing.T) {
 	f, b := follower(t)
 	b.always()
@@ -127,8 +128,8 @@ func TestOwn_Modes(t *testing.T) {
 	c.want("+OK", "+OK", "$1\n1", invalid("a", "b"))
 	c.send("SET a 2", "PING")
 	c.want("+OK", invalid("a"), "+PONG")
-	// The connection that is told for another has been told when the other's write is
-	// answered.
+	// When the write of a connection is answered, the connection that receives
+	// events on its behalf has received them.
 	to, from := dial(t, s), dial(t, s)
 	to.do("HELLO 3")
 	id := strings.Trim(to.do("CLIENT ID"), ":\n")
@@ -137,7 +138,8 @@ func TestOwn_Modes(t *testing.T) {
 	to.want(invalid("k"), "+PONG")
 }
 
-// A blocking command that waited is answered before what it caused.
+// TestOwn_Blocking checks that a blocking command that waited is answered
+// before the events that it caused.
 func TestOwn_Blocking(t *testing.T) {
 	f, b := follower(t)
 	b.always()
@@ -156,10 +158,11 @@ func TestOwn_Blocking(t *testing.T) {
 	c.want("$1\ny", invalid("to"), "+PONG")
 }
 
-// Who neither tracks nor subscribes waits for nothing, and neither does who could not
-// be told.
+// TestOwn_OthersDoNotWait checks that a connection that neither tracks nor
+// subscribes does not wait, and that a connection that cannot receive events
+// does not wait either.
 func TestOwn_OthersDoNotWait(t *testing.T) {
-	f, _ := follower(t) // nobody is ever told
+	f, _ := follower(t) // the events are never delivered
 	s := serve(t, f)
 	for _, setup := range [][]string{nil, {"HELLO 3"}, {"CLIENT TRACKING ON"}, {"HELLO 3", "CLIENT TRACKING ON OPTIN", "GET k"}} {
 		c := dial(t, s)
@@ -170,7 +173,8 @@ func TestOwn_OthersDoNotWait(t *testing.T) {
 	}
 }
 
-// The replies are held until the events are here.
+// TestOwn_ReplyWaits checks that replies are delayed until the events have
+// arrived.
 func TestOwn_ReplyWaits(t *testing.T) {
 	f, b := follower(t)
 	asked := make(chan struct{}, 1)
@@ -194,8 +198,9 @@ func TestOwn_ReplyWaits(t *testing.T) {
 	c.want("+OK", invalid("k"), "+PONG")
 }
 
-// A node that does not hear of what the leader has answered holds the reply up for a
-// limited time. Then it tells the connection to drop what it has cached.
+// TestOwn_Bounded: a node does not receive what the leader has answered. It
+// delays the reply for a limited time. Then it tells the connection to drop
+// everything that it has cached.
 func TestOwn_Bounded(t *testing.T) {
 	f, b := follower(t)
 	s := serve(t, f)
@@ -207,17 +212,18 @@ func TestOwn_Bounded(t *testing.T) {
 	c.want("+OK", ">2\n$10\ninvalidate\n_", "+PONG")
 	c.send("PUBLISH ch m", "PING")
 	c.want(":1", ">2\n$10\ninvalidate\n_", "+PONG")
-	b.told() // and what was missing comes after all
+	b.told() // the missing events arrive after all
 	c.want(invalid("k"), message("ch", "m"))
 	c.expect("PING", "+PONG")
 }
 
-// CLIENT TRACKING ON is answered when this node has been told of all that was
-// acknowledged before it, and does not report that.
+// TestOwn_TrackingOn checks that CLIENT TRACKING ON is answered when this node
+// has received everything that was acknowledged before it. The connection then
+// gets no invalidations for those changes.
 func TestOwn_TrackingOn(t *testing.T) {
 	f, b := follower(t)
 	f.state.Ready = true
-	f.told = func(heard func()) {
+	f.delivered = func(heard func()) {
 		b.told()
 		heard()
 	}
@@ -233,17 +239,18 @@ func TestOwn_TrackingOn(t *testing.T) {
 		c.expect("PING", "+PONG")
 		rest.want(invalid("k"), ">2\n$10\ninvalidate\n_")
 	}
-	// While nobody tells, it is answered all the same.
-	f.told = func(func()) {}
+	// It is answered even while no events are delivered.
+	f.delivered = func(func()) {}
 	resp.SetMaxHear(s, 20*time.Millisecond)
 	c := dial(t, s)
 	c.do("HELLO 3")
 	c.expect("CLIENT TRACKING ON", "+OK", "SUBSCRIBE ch", subscribed("subscribe", 1), "UNSUBSCRIBE ch", subscribed("unsubscribe", 0))
 }
 
-// Random pipelines, with events that arrive late and changes by others: what a
-// client has cached is never older than its own last acknowledged write, nor than
-// what it has read or been told before, and in the end it is what the key holds.
+// TestOwn_CacheNeverOld runs random pipelines, with events that arrive late and
+// changes by other clients. What a client has cached is never older than its
+// own last acknowledged write, nor older than what it has read or received
+// before. At the end it equals what the key holds.
 func TestOwn_CacheNeverOld(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {

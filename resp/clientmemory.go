@@ -1,0 +1,381 @@
+package resp
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// clientMemory bounds the bytes that all clients of this node occupy together:
+// replies and messages that they have not read, commands that are incomplete,
+// and commands that are queued for EXEC. Amounts below freeBytes are not
+// counted, except for messages. So ordinary commands are never delayed by the
+// limit and do not use its lock.
+//
+// A reply that would exceed the limit waits for room before the node builds it.
+// To make room, the node closes connections that occupy memory and whose
+// clients have neither read nor sent anything for stalledAfter although the
+// node waits for them. It starts with the connection that occupies most.
+//
+// Bytes that are already in memory when they are counted cannot wait. If they
+// exceed the limit, the node closes the stalled connections, and then the
+// connections that occupy most.
+//
+// A message that waits for several connections is counted once for the node.
+// But each of these connections is ranked with its full size when the node
+// looks for the largest one.
+type clientMemory struct {
+	max int64 // in bytes; 0 for no limit
+	// pushed is the size in bytes of the messages that wait for subscribers,
+	// tracking and MONITOR clients. counted is used minus leaving and closing.
+	// relieve reads both without mu; counted is written with mu locked.
+	pushed, counted atomic.Int64
+
+	mu      sync.Mutex
+	used    int64
+	leaving int64 // the part of used that belongs to connections that are evicted
+	closing int64 // the part of pushed that belongs to connections that are being closed
+	holders map[*held]struct{}
+	waiting []*roomWait // oldest first
+}
+
+// held is the share of one connection in clientMemory.
+type held struct {
+	m     *clientMemory
+	close func(bytes int64) // closes the connection; called without locks
+
+	// m.mu guards the following fields.
+	bytes   int64
+	queued  int64 // bytes of messages, which other connections may share
+	leaving bool  // the connection was chosen for eviction
+	ended   bool
+
+	moved atomic.Int64 // when the client last read or sent something, in Unix nanoseconds
+	// busy is true while the node executes a command for which the client
+	// waits. It is false while the node writes replies to the socket and while
+	// a blocking command waits: what the connection occupies then is data that
+	// the client has not read or has sent too early.
+	busy atomic.Bool
+}
+
+// roomWait is a reply that waits for room.
+type roomWait struct {
+	h     *held
+	n     int64
+	ready chan struct{}
+}
+
+const (
+	freeBytes    = 64 << 10
+	stalledAfter = time.Second
+	roomRetry    = 200 * time.Millisecond
+	// roomTimeout is how long a reply waits for room. By then, the node has
+	// closed the clients that do not read. Clients that read slowly may occupy
+	// the memory for longer.
+	roomTimeout = 5 * time.Second
+)
+
+func (m *clientMemory) holder(close func(bytes int64)) *held { return &held{m: m, close: close} }
+
+// touch records that the client has read or sent something.
+func (h *held) touch() { h.moved.Store(time.Now().UnixNano()) }
+
+// serverTurn records that the node executes a command for which the client
+// waits.
+func (h *held) serverTurn() { h.busy.Store(true) }
+
+// clientTurn records that the node waits for the client to read or to send.
+func (h *held) clientTurn() {
+	h.touch()
+	h.busy.Store(false)
+}
+
+// add counts n bytes that the connection already occupies. A negative n
+// releases bytes.
+func (h *held) add(n int64) {
+	if n == 0 {
+		return
+	}
+	m := h.m
+	if n > 0 {
+		h.touch()
+	}
+	m.mu.Lock()
+	m.addLocked(h, n)
+	m.mu.Unlock()
+	if n > 0 {
+		m.relieve()
+	}
+}
+
+// rank changes by n the bytes of messages with which the connection is ranked
+// for eviction. It does not change the node's total: clientMemory.pushed counts
+// these bytes.
+func (h *held) rank(n int64) {
+	if n == 0 || h.m.max == 0 {
+		return
+	}
+	m := h.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !h.ended {
+		h.queued += n
+		m.noteLocked(h)
+	}
+}
+
+// relieve closes connections if the total exceeds the limit.
+func (m *clientMemory) relieve() {
+	if m.max == 0 || m.counted.Load()+m.pushed.Load() <= m.max {
+		return
+	}
+	m.mu.Lock()
+	evicted := m.evictLocked(m.heldLocked()-m.max, false)
+	m.mu.Unlock()
+	closeAll(evicted)
+}
+
+// heldLocked returns the total in bytes without the connections that are being
+// closed.
+func (m *clientMemory) heldLocked() int64 { return m.used - m.leaving + m.pushed.Load() - m.closing }
+
+// reserve waits until n more bytes fit, and counts them. It returns false if
+// there is no room within roomTimeout or if quit is closed.
+func (h *held) reserve(n int64, quit <-chan struct{}) bool {
+	m := h.m
+	h.touch()
+	m.mu.Lock()
+	if m.max == 0 || len(m.waiting) == 0 && m.fitsLocked(n) {
+		m.addLocked(h, n)
+		m.mu.Unlock()
+		return true
+	}
+	w := &roomWait{h: h, n: n, ready: make(chan struct{})}
+	m.waiting = append(m.waiting, w)
+	evicted := m.makeRoomLocked()
+	m.mu.Unlock()
+	closeAll(evicted)
+	retry := time.NewTicker(roomRetry)
+	defer retry.Stop()
+	late := time.NewTimer(roomTimeout)
+	defer late.Stop()
+	for {
+		select {
+		case <-w.ready:
+			return true
+		case <-retry.C:
+			m.mu.Lock()
+			m.grantLocked() // messages may have been delivered, which does not wake the waiters
+			evicted := m.makeRoomLocked()
+			m.mu.Unlock()
+			closeAll(evicted)
+			continue
+		case <-late.C:
+		case <-quit:
+		}
+		return m.giveUp(w)
+	}
+}
+
+// tryReserve is like reserve but does not wait.
+func (h *held) tryReserve(n int64) bool {
+	m := h.m
+	h.touch()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.max > 0 && (len(m.waiting) > 0 || !m.fitsLocked(n)) {
+		return false
+	}
+	m.addLocked(h, n)
+	return true
+}
+
+// giveUp removes a reply from the waiters. It returns true if the reply was
+// granted room in the meantime.
+func (m *clientMemory) giveUp(w *roomWait) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.waiting {
+		if m.waiting[i] == w {
+			m.waiting = append(m.waiting[:i], m.waiting[i+1:]...)
+			m.grantLocked() // the replies behind it may need less room
+			return false
+		}
+	}
+	return true
+}
+
+// end releases the connection's share. It must be called when the connection
+// has ended; later changes are ignored.
+func (h *held) end() {
+	h.m.mu.Lock()
+	h.queued = 0
+	h.m.addLocked(h, -h.bytes)
+	h.ended = true
+	h.m.mu.Unlock()
+}
+
+// fitsLocked reports whether n more bytes fit. A reply that is larger than the
+// limit is accepted if nothing else is counted.
+func (m *clientMemory) fitsLocked(n int64) bool {
+	return m.used+m.pushed.Load()+n <= m.max || m.used == 0 && n > m.max
+}
+
+func (m *clientMemory) addLocked(h *held, n int64) {
+	if h.ended {
+		return
+	}
+	h.bytes += n
+	m.used += n
+	if h.leaving {
+		m.leaving += n
+	}
+	m.noteLocked(h)
+	if n < 0 {
+		m.grantLocked()
+	}
+}
+
+// noteLocked updates holders and counted after a change of h.
+func (m *clientMemory) noteLocked(h *held) {
+	if h.bytes > 0 || h.queued > 0 {
+		m.holders[h] = struct{}{}
+	} else {
+		delete(m.holders, h)
+	}
+	m.counted.Store(m.used - m.leaving - m.closing)
+}
+
+// grantLocked gives room to the replies that wait, in their order.
+func (m *clientMemory) grantLocked() {
+	for len(m.waiting) > 0 && m.fitsLocked(m.waiting[0].n) {
+		w := m.waiting[0]
+		m.waiting = m.waiting[1:]
+		m.addLocked(w.h, w.n)
+		w.h.touch()
+		close(w.ready)
+	}
+}
+
+// eviction is a connection that is chosen to be closed.
+type eviction struct {
+	h             *held
+	bytes, queued int64
+}
+
+// makeRoomLocked chooses stalled connections to close for the reply that has
+// waited longest.
+func (m *clientMemory) makeRoomLocked() []eviction {
+	if len(m.waiting) == 0 {
+		return nil
+	}
+	return m.evictLocked(m.heldLocked()+m.waiting[0].n-m.max, true)
+}
+
+// evictLocked chooses connections to close until need bytes are free. It
+// chooses stalled connections first, the largest ones before the others. If
+// these are not enough, it chooses connections that are not stalled, unless
+// stalledOnly is set.
+func (m *clientMemory) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
+	before := time.Now().Add(-stalledAfter).UnixNano()
+	for need > 0 {
+		var worst *held
+		stalled := false
+		for h := range m.holders {
+			s := h.moved.Load() < before && !h.busy.Load()
+			if h.leaving || stalledOnly && !s {
+				continue
+			}
+			if worst == nil || s && !stalled || s == stalled && h.bytes+h.queued > worst.bytes+worst.queued {
+				worst, stalled = h, s
+			}
+		}
+		if worst == nil {
+			return chosen
+		}
+		worst.leaving = true
+		m.leaving += worst.bytes
+		m.closing += worst.queued
+		m.noteLocked(worst)
+		need -= worst.bytes + worst.queued
+		chosen = append(chosen, eviction{worst, worst.bytes, worst.queued})
+	}
+	return chosen
+}
+
+// closeAll closes connections. That drops their messages, as far as no other
+// connection shares them. It must be called without m.mu.
+func closeAll(chosen []eviction) {
+	for _, e := range chosen {
+		e.h.close(e.bytes + e.queued)
+		m := e.h.m
+		m.mu.Lock()
+		m.closing -= e.queued
+		m.noteLocked(e.h)
+		m.mu.Unlock()
+	}
+}
+
+// total returns the bytes that are counted.
+func (m *clientMemory) total() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used + m.pushed.Load()
+}
+
+// share counts one kind of memory of a connection in steps of freeBytes, so
+// that small amounts are not counted and changes are rare. It is not safe for
+// concurrent use.
+type share struct{ counted int64 }
+
+// set records that the current size is n bytes.
+func (s *share) set(h *held, n int64) {
+	if n = n / freeBytes * freeBytes; n != s.counted {
+		d := n - s.counted
+		s.counted = n
+		h.add(d)
+	}
+}
+
+// These constants determine the default limit.
+const (
+	clientMemoryPart  = 8 // divisor of the memory that the process may use
+	leastClientMemory = 256 << 20
+)
+
+// clientMemoryLimit returns the limit in bytes for a setting in bytes. Without
+// a setting, it is an eighth of the memory that the process may use, but at
+// least leastClientMemory.
+func clientMemoryLimit(setting int64) int64 {
+	if setting > 0 {
+		return setting
+	}
+	return max(memoryLimit()/clientMemoryPart, leastClientMemory)
+}
+
+// memoryLimit returns how many bytes of memory the process may use: the memory
+// of the machine, or the limit of its control group if that is less. It returns
+// 0 if the system reports neither.
+func memoryLimit() int64 {
+	limit := int64(math.MaxInt64)
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		if b, err := os.ReadFile(name); err == nil {
+			if n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64); err == nil {
+				limit = min(limit, n)
+			}
+		}
+	}
+	var sys syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&sys); err == nil {
+		limit = min(limit, int64(uint64(sys.Totalram)*uint64(sys.Unit)))
+	}
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return limit
+}

@@ -1,0 +1,301 @@
+package resp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/glob"
+)
+
+// newTestHub returns a hub without a log, and with a clock that does not
+// advance.
+func newTestHub() *hub {
+	h := newHub(&Server{cfg: Config{Limits: DefaultLimits()}, metrics: &Metrics{}})
+	h.local = true
+	h.publishing.Store(true)
+	h.budget.now = func() time.Time { return time.Unix(1, 0) }
+	return h
+}
+
+// join subscribes a connection to patterns.
+func (h *hub) join(c *conn, names ...string) {
+	if c.subscribedTo[patterns] == nil {
+		c.subscribedTo[patterns] = make(map[string]membership)
+	}
+	fresh, bytes := c.newTopics(patterns, args(names))
+	if !h.reserve(bytes) {
+		panic("no room")
+	}
+	h.subscribe(c, patterns, fresh, 0)
+}
+
+func args(words []string) (all [][]byte) {
+	for _, w := range words {
+		all = append(all, []byte(w))
+	}
+	return all
+}
+
+// find returns the patterns that match a channel.
+func (h *hub) find(channel string) (names []string) {
+	h.mu.RLock()
+	lists := h.listsLocked(channel)
+	h.mu.RUnlock()
+	for _, t := range h.match(lists, channel) {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// TestHub_Model subscribes and unsubscribes at random. The patterns that match
+// a channel must be found, in the order in which they were subscribed to, and
+// nothing may be left at the end.
+func TestHub_Model(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	word := func(alphabet string) string {
+		b := make([]byte, r.IntN(5))
+		for i := range b {
+			b[i] = alphabet[r.IntN(len(alphabet))]
+		}
+		return string(b)
+	}
+	h := newTestHub()
+	conns := make([]*conn, 5)
+	for i := range conns {
+		conns[i] = &conn{id: uint64(i + 1)}
+	}
+	type pattern struct {
+		name string
+		of   map[*conn]bool
+	}
+	var model []pattern // in the order of subscription
+	drop := func(c *conn, name string) {
+		for i := range model {
+			if model[i].name == name {
+				if delete(model[i].of, c); len(model[i].of) == 0 {
+					model = slices.Delete(model, i, i+1)
+				}
+				return
+			}
+		}
+	}
+	found := 0
+	for step := range 30_000 {
+		c, name := conns[r.IntN(len(conns))], word("aab*?[]")
+		switch op := r.IntN(100); {
+		case op < 40:
+			h.join(c, name, name)
+			i := slices.IndexFunc(model, func(p pattern) bool { return p.name == name })
+			if i < 0 {
+				model = append(model, pattern{name, make(map[*conn]bool)})
+				i = len(model) - 1
+			}
+			model[i].of[c] = true
+		case op < 70:
+			h.unsubscribe(c, patterns, []string{name, name})
+			drop(c, name)
+		case op < 71:
+			h.leave(c)
+			for _, p := range slices.Clone(model) {
+				drop(c, p.name)
+			}
+		default:
+			channel := word("aab")
+			var want []string
+			receivers := 0
+			for _, p := range model {
+				if glob.Match(p.name, channel) {
+					want = append(want, p.name)
+					receivers += len(p.of)
+				}
+			}
+			found += len(want)
+			if got := h.find(channel); !slices.Equal(got, want) {
+				t.Fatalf("step %d: %q goes to %q, want %q", step, channel, got, want)
+			}
+			if got := h.receivers(channel, false); got != receivers {
+				t.Fatalf("step %d: %q has %d receivers, want %d", step, channel, got, receivers)
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d patterns matched: the test says nothing", found)
+	}
+	for _, c := range conns {
+		h.leave(c)
+	}
+	if z := h.sizes(); z != (hubSizes{}) || h.patterns.len() != 0 || len(h.topics[patterns]) != 0 {
+		t.Errorf("an empty hub has %+v, %d beginnings", z, h.patterns.len())
+	}
+}
+
+// A message is matched only against patterns whose literal prefix it has, and
+// in few steps against patterns whose literal suffix differs.
+func TestHub_MatchSteps(t *testing.T) {
+	const n = 10_000
+	for _, c := range []struct {
+		name, pattern, channel string
+		most                   uint64
+	}{
+		{"beginning", "user:%d:*", "user:77:name", 100},
+		{"end", "*" + strings.Repeat("a", 100) + "b%d", strings.Repeat("a", 2000), 32 * n},
+		{"neither", "*%d*", strings.Repeat("a", 10), 64 * n},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newTestHub()
+			var names []string
+			for i := range n {
+				names = append(names, fmt.Sprintf(c.pattern, i))
+			}
+			h.join(&conn{}, names...)
+			h.find(c.channel)
+			if got := h.budget.spent.Load(); got > c.most {
+				t.Errorf("%d steps, want at most %d", got, c.most)
+			}
+		})
+	}
+}
+
+// growth returns the factor by which the time of do per element grows when n is
+// ten times as large. It measures the processor time of the process, because
+// the machine may do other work, and takes the minimum of several attempts.
+func growth(t *testing.T, do func(n int), n int) float64 {
+	used := func() time.Duration {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	least := func(n int) time.Duration {
+		d := time.Hour
+		for range 5 {
+			start := used()
+			do(n)
+			d = min(d, used()-start)
+		}
+		return d
+	}
+	return float64(least(10*n)) / float64(least(n)) / 10
+}
+
+// The time to subscribe and to unsubscribe per pattern does not depend on the
+// number of patterns.
+func TestHub_Linear(t *testing.T) {
+	for _, form := range []string{"p:%d:*", "*%d", "%d*"} {
+		g := growth(t, func(n int) {
+			h, c := newTestHub(), &conn{}
+			names := make([]string, n)
+			for i := range names {
+				names[i] = fmt.Sprintf(form, i)
+			}
+			h.join(c, names...)
+			h.leave(c)
+		}, 2000)
+		if g > 5 { // 10 would be quadratic
+			t.Errorf("%q: ten times as many patterns take %.1f times as long each", form, g)
+		}
+	}
+}
+
+// The cost of a change does not depend on the number of BCAST prefixes.
+func TestTracking_PrefixesLinear(t *testing.T) {
+	g := growth(t, func(n int) {
+		h := newTestHub()
+		var prefixes []string
+		for i := range n {
+			prefixes = append(prefixes, fmt.Sprintf("p:%d:", i))
+		}
+		if refusal := overlapRefusal(nil, prefixes); refusal != "" {
+			t.Fatal(refusal)
+		}
+		h.trackOn(1, &tracker{bcast: true}, prefixes)
+		for i := range n / 10 {
+			var events []fsm.Event
+			for k := range 10 {
+				events = append(events, fsm.Event{Kind: fsm.EventChanged, Key: fmt.Sprintf("q:%d:%d", i, k)})
+			}
+			h.Applied(uint64(i), events)
+		}
+		h.untrack(1)
+		if h.track.prefixes.len() != 0 {
+			t.Errorf("%d prefixes are left", h.track.prefixes.len())
+		}
+	}, 2000)
+	if g > 5 {
+		t.Errorf("with ten times as many prefixes everything takes %.1f times as long", g)
+	}
+}
+
+// The error for overlapping prefixes is the one that a comparison of all pairs
+// gives.
+func TestTracking_Overlap(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	refusals := 0
+	for range 20_000 {
+		var there, added []string
+		for range r.IntN(10) {
+			p := fmt.Sprint(r.IntN(300))
+			if r.IntN(2) == 0 && !slices.ContainsFunc(there, func(q string) bool { return overlap(p, q) }) {
+				there = append(there, p)
+			} else {
+				added = append(added, p)
+			}
+		}
+		slices.Sort(there)
+		want := ""
+		for i, p := range added {
+			for _, q := range there {
+				if want == "" && overlap(p, q) {
+					want = "ERR Prefix '" + p + "' overlaps with an existing prefix '" + q + "'. Prefixes for a single client must not overlap."
+				}
+			}
+			for _, q := range added[i+1:] {
+				if want == "" && overlap(p, q) {
+					want = "ERR Prefix '" + p + "' overlaps with another provided prefix '" + q + "'. Prefixes for a single client must not overlap."
+				}
+			}
+		}
+		if got := overlapRefusal(there, added); got != want {
+			t.Fatalf("%q to %q: %q, want %q", added, there, got, want)
+		}
+		if want != "" {
+			refusals++
+		}
+	}
+	if refusals < 1000 || refusals > 19_000 {
+		t.Errorf("%d refusals: the test says nothing", refusals)
+	}
+}
+
+// The table of keys that were read is bounded in bytes, and its size is counted
+// correctly.
+func TestTracking_TableBytes(t *testing.T) {
+	h := newTestHub()
+	tr := &h.track
+	tr.maxBytes = 1 << 20
+	r := rand.New(rand.NewPCG(9, 10))
+	for id := range uint64(3) {
+		tr.onLocked(id, &tracker{c: &conn{out: &outbox{closed: true}}})
+	}
+	for range 20_000 {
+		key := strings.Repeat("k", 1+r.IntN(2000))
+		tr.reader(key, uint64(r.IntN(3))).hold(1)
+		if tr.bytes > tr.maxBytes+trackedKeyBytes+readingBytes+2000 {
+			t.Fatalf("the table takes %d bytes, want at most %d", tr.bytes, tr.maxBytes)
+		}
+	}
+	bytes := 0
+	for key, readers := range tr.keys {
+		bytes += trackedKeyBytes + len(key) + len(readers)*readingBytes
+	}
+	if bytes != tr.bytes || len(tr.keys) < 100 {
+		t.Errorf("%d keys are said to take %d bytes, and take %d", len(tr.keys), tr.bytes, bytes)
+	}
+}

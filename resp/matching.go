@@ -1,0 +1,183 @@
+package resp
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Matching channels against the patterns of subscribers is charged in steps,
+// which take a few nanoseconds each. All patterns of a node together have a
+// budget of matchRate steps per second, and of matchBurst at once. When the
+// budget is used up, the node closes the connection whose patterns took the
+// most steps in the current second, if they took at least matchShare. So the
+// messages of other clients are not delayed by it. If many connections take
+// less each, the budget is not enforced.
+const (
+	matchRate  = 50_000_000
+	matchBurst = 20_000_000
+	matchShare = matchRate / 50
+	// matchSlice is the number of steps between two reads of the clock.
+	matchSlice = 1 << 16
+)
+
+// matchBudget is the budget of a node for matching. It is safe for concurrent
+// use.
+type matchBudget struct {
+	now   func() time.Time
+	spent atomic.Uint64 // total since the start
+	// pending is the number of steps that have not been subtracted from left
+	// yet.
+	pending atomic.Int64
+	epoch   atomic.Uint32 // number of the current second, counting only seconds with matching
+
+	mu    sync.Mutex
+	left  int64
+	at    time.Time // the time for which left is valid
+	began time.Time // start of the epoch
+	// heavy contains the connections that took at least matchShare steps in the
+	// epoch.
+	heavy []*conn
+}
+
+// spend takes n steps from the budget, and reports whether the budget is used
+// up.
+func (b *matchBudget) spend(n int) (empty bool) {
+	b.spent.Add(uint64(n))
+	if b.pending.Add(int64(n)) < matchSlice {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.now()
+	if b.at.IsZero() {
+		b.left, b.began = matchBurst, t
+	} else if passed := t.Sub(b.at); passed > 0 {
+		b.left = min(b.left+int64(min(passed, time.Second))*matchRate/int64(time.Second), matchBurst)
+	}
+	b.at = t
+	if t.Sub(b.began) >= time.Second {
+		b.began, b.heavy = t, nil
+		b.epoch.Add(1)
+	}
+	// Steps beyond the budget are not subtracted from later budgets.
+	b.left = max(b.left-b.pending.Swap(0), -matchSlice)
+	return b.left < 0
+}
+
+func (b *matchBudget) addHeavy(c *conn) {
+	b.mu.Lock()
+	b.heavy = append(b.heavy, c)
+	b.mu.Unlock()
+}
+
+// heaviest returns the connection that took the most steps in the epoch, or nil
+// if none took matchShare.
+func (b *matchBudget) heaviest() (worst *conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := uint64(matchShare - 1)
+	for _, c := range b.heavy {
+		if steps := c.matching.steps(b.epoch.Load()); steps > most && !c.killed.Load() {
+			worst, most = c, steps
+		}
+	}
+	return worst
+}
+
+// matchAccount counts the steps of a connection's patterns. It packs the epoch
+// and the steps in that epoch into one word.
+type matchAccount struct{ v atomic.Uint64 }
+
+const accountBits = 40 // the low bits contain the steps
+
+// charge adds n steps. It reports whether the steps of the epoch have reached
+// matchShare with this call.
+func (a *matchAccount) charge(epoch uint32, n int) (heavy bool) {
+	for {
+		old, before := a.v.Load(), uint64(0)
+		if uint32(old>>accountBits) == epoch&(1<<(64-accountBits)-1) {
+			before = old & (1<<accountBits - 1)
+		}
+		steps := min(before+uint64(n), 1<<accountBits-1)
+		if a.v.CompareAndSwap(old, uint64(epoch)<<accountBits|steps) {
+			return before < matchShare && steps >= matchShare
+		}
+	}
+}
+
+// steps returns the steps that were charged in an epoch.
+func (a *matchAccount) steps(epoch uint32) uint64 {
+	v := a.v.Load()
+	if uint32(v>>accountBits) != epoch&(1<<(64-accountBits)-1) {
+		return 0
+	}
+	return v & (1<<accountBits - 1)
+}
+
+// match returns the patterns of lists that match a channel, in the order in
+// which they were subscribed to. The caller must not hold h.mu.
+func (h *hub) match(lists [][]*topic, channel string) (found []*topic) {
+	// payer is the connection to which the last n steps are charged.
+	var payer *conn
+	n, slice := 0, 0
+	settle := func() {
+		if payer != nil && n > 0 {
+			if payer.matching.charge(h.budget.epoch.Load(), n) {
+				h.budget.addHeavy(payer)
+			}
+		}
+		slice += n
+		n = 0
+	}
+	for _, list := range lists {
+		for _, t := range list {
+			if t.gone.Load() {
+				continue
+			}
+			p := t.payer.Load()
+			if p == nil || p.killed.Load() {
+				h.mu.RLock()
+				p = t.choosePayer()
+				h.mu.RUnlock()
+				if p == nil { // all subscribers are about to be closed
+					n++
+					continue
+				}
+			}
+			if p != payer {
+				settle()
+				payer = p
+			}
+			ok, steps := t.pattern.Match(channel)
+			if ok {
+				found = append(found, t)
+			}
+			if n += steps; slice+n >= matchSlice {
+				settle()
+				h.spend(slice)
+				slice = 0
+			}
+		}
+	}
+	settle()
+	h.spend(slice)
+	if len(lists) > 1 {
+		slices.SortFunc(found, func(a, b *topic) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	return found
+}
+
+// spend takes n steps of matching from the node's budget. If the budget is used
+// up, it closes the connection whose patterns took the most steps.
+func (h *hub) spend(n int) {
+	if n == 0 || !h.budget.spend(n) {
+		return
+	}
+	if c := h.budget.heaviest(); c != nil {
+		h.srv.metrics.Refused.WithLabelValues("pattern_steps").Inc()
+		c.out.cutOff("its patterns took too many matching steps")
+	}
+}

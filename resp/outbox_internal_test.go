@@ -1,0 +1,42 @@
+package resp
+
+import (
+	"testing"
+
+	"github.com/tidwall/redcon"
+)
+
+// flooded is a connection that receives another message whenever one has been
+// written.
+type flooded struct {
+	redcon.Conn
+	c       *conn
+	written int
+}
+
+func (f *flooded) WriteRaw([]byte) {
+	if f.written++; f.written < 10_000 {
+		f.c.out.push(cause{}, func(int) *payload { return newPayload([]byte("+more\r\n")) })
+	}
+}
+
+// TestOutbox_Flood checks that a pipeline ends although messages arrive faster
+// than they are written.
+func TestOutbox_Flood(t *testing.T) {
+	s := &Server{cfg: Config{Limits: DefaultLimits()}, metrics: &Metrics{}}
+	f := &flooded{}
+	c := &conn{srv: s, rc: f, mem: s.clientMem.holder(nil)}
+	f.c, c.out = c, newOutbox(c)
+	c.out.running = true // otherwise its goroutine would write what is left
+	c.out.begin()
+	c.out.push(cause{}, func(int) *payload { return newPayload([]byte("+first\r\n")) })
+	c.out.writing.Lock()
+	c.out.release(0)
+	c.out.writing.Unlock()
+	if f.written != 1 {
+		t.Errorf("%d messages were written before the pipeline ended, want 1", f.written)
+	}
+	if n, _ := c.out.held(); n != 1 || len(c.out.wake) != 1 {
+		t.Errorf("%d messages are left to the goroutine, which is woken %d times", n, len(c.out.wake))
+	}
+}

@@ -1,0 +1,231 @@
+package resp
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// The replies of a pipeline are sent while the pipeline runs. As soon as
+// sliceBytes are collected, the connection's goroutine sends them before it
+// runs the next command, and waits while the client does not read. So a client
+// that does not read makes the node store little, and its further commands do
+// not run.
+//
+// A group of reads is run in pieces (fsm.Front). A large reply is not copied:
+// it refers to parts of the state, which are written to the socket directly. It
+// is charged to the memory of all clients before it is kept: see clientMemory.
+// The replies of a group that writes, and of a transaction, are complete when
+// they arrive, and are charged then.
+const (
+	sliceBytes  = 64 << 10  // replies that are collected before they are sent
+	pieceBytes  = 256 << 10 // approximate size of the replies of one piece of a group
+	strideBytes = 256 << 10 // part of a large reply that is sent under one deadline
+)
+
+const msgNoRoom = "OOM replies that clients have not taken fill the memory for clients (--max-client-memory): not executed, try again later"
+
+var errEnded = errors.New("connection has ended")
+
+// put adds encoded bytes to the output. It sends the output once sliceBytes are
+// collected.
+func (c *conn) put(b []byte) {
+	if c.unsent+len(b) <= sliceBytes {
+		c.sent += len(b)
+		c.unsent += len(b)
+		c.rc.WriteRaw(b)
+		return
+	}
+	c.out.writing.Lock()
+	defer c.out.writing.Unlock()
+	c.putLocked(b)
+}
+
+// putLocked is put for callers that hold out.writing.
+func (c *conn) putLocked(b []byte) {
+	if c.unsent > 0 && c.unsent+len(b) > sliceBytes {
+		c.sendLocked()
+	}
+	if len(b) <= sliceBytes {
+		c.sent += len(b)
+		c.unsent += len(b)
+		c.rc.WriteRaw(b)
+		return
+	}
+	c.mem.add(int64(len(b)))
+	c.writeLocked(b)
+	c.mem.add(-int64(len(b)))
+}
+
+// sendLocked sends what redcon has collected. An error ends the connection.
+func (c *conn) sendLocked() {
+	c.unsent = 0
+	c.mem.clientTurn()
+	defer c.mem.serverTurn()
+	if err := redcon.BaseWriter(c.rc).Flush(); err != nil {
+		c.done = true
+	}
+}
+
+// writeLocked writes bytes to the socket, past redcon, which would copy them.
+func (c *conn) writeLocked(b []byte) {
+	c.mem.clientTurn()
+	defer c.mem.serverTurn()
+	for len(b) > 0 && !c.done {
+		n, err := c.net.Write(b[:min(len(b), strideBytes)])
+		c.sent += n
+		b = b[n:]
+		c.mem.touch()
+		if err != nil {
+			c.done = true
+		}
+	}
+}
+
+// stream sends a large reply from the memory that it refers to, encoded for a
+// RESP version.
+func (c *conn) stream(r *fsm.Reply, proto int) {
+	if c.silent() {
+		return
+	}
+	c.out.writing.Lock()
+	defer c.out.writing.Unlock()
+	c.sendLocked()
+	err := r.Encode(proto, func(b []byte) error {
+		c.writeLocked(b)
+		if c.done {
+			return errEnded
+		}
+		return nil
+	})
+	if err != nil {
+		c.done = true
+	}
+}
+
+// runReads runs a group of reads in pieces and writes its replies.
+func (c *conn) runReads() {
+	keys := c.track()
+	defer c.room(0)
+	for pieces := 0; ; pieces++ {
+		if pieces > 0 && c.ended() {
+			c.trackedPieces(keys)
+			c.reset()
+			return
+		}
+		c.front.Most = pieceBytes
+		c.group.Front = &c.front
+		start := time.Now()
+		// Reads while keys are watched are the basis of a transaction, so they
+		// must not be stale.
+		out, err := c.do(c.local && len(c.watch) == 0)
+		took := time.Since(start)
+		if err == nil && c.front.Cut() {
+			if c.answerPiece(out, took) {
+				continue
+			}
+			c.trackedPieces(keys)
+			c.reset()
+			c.out.drain()
+			return
+		}
+		if pieces > 0 {
+			c.trackedPieces(keys)
+			if keys != nil && err == nil {
+				out, _, _ = splitPosition(out)
+			}
+		} else {
+			out = c.tracked(keys, out, err)
+		}
+		c.answerGroup(out, err, took)
+		return
+	}
+}
+
+// answerPiece writes the replies of the operations that ran, and removes those
+// operations from the group. It reports whether operations are left.
+func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
+	p := &c.front
+	n, large := p.Ops, p.Large
+	p.Large = nil
+	if large != nil {
+		n--
+	}
+	left = p.Left || large != nil
+	c.write(out)
+	c.srv.metrics.group(c.cmds[:n], took, out)
+	if n > 0 {
+		c.slow(c.first, n-1, c.cmds[0].Flags&fsm.Fast != 0, took)
+		c.first = nil
+	}
+	if large != nil && !c.ended() {
+		size := large.Held()
+		switch {
+		case size <= c.reserved || c.mem.tryReserve(size-c.reserved):
+			c.reserved = max(size, c.reserved)
+			c.stream(large, c.proto)
+		default:
+			// The reply is not kept while there is no room: it is read again
+			// when there is.
+			large = nil
+			c.room(0)
+			if c.mem.reserve(size, c.srv.stopping) {
+				c.reserved = size
+				return c.skip(n, true)
+			}
+			c.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
+			c.srv.metrics.errors.add(msgNoRoom)
+		}
+		c.room(0)
+		c.srv.metrics.group(c.cmds[n:n+1], took, nil)
+		c.slow(c.first, 0, c.cmds[n].Flags&fsm.Fast != 0, took)
+		c.first = nil
+		left = p.Left
+		n++
+	}
+	return c.skip(n, left)
+}
+
+// skip removes n operations that have been answered from the group.
+func (c *conn) skip(n int, left bool) bool {
+	if !left || c.ended() {
+		return false
+	}
+	if err := c.group.Skip(n); err != nil {
+		panic(err) // the connection built the group itself
+	}
+	c.cmds = append(c.cmds[:0], c.cmds[min(n, len(c.cmds)):]...)
+	return true
+}
+
+// room sets the number of bytes that are reserved for the next large reply.
+func (c *conn) room(n int64) {
+	if n != c.reserved {
+		c.mem.add(n - c.reserved)
+		c.reserved = n
+	}
+}
+
+// trackedPieces is tracked for a group that was run in pieces. The pieces read
+// at different log indices, so every change since track counts: there may be
+// too many invalidations, but never too few.
+func (c *conn) trackedPieces(keys []string) {
+	if keys != nil {
+		c.srv.hub.settle(c.id, keys, 0, true)
+	}
+}
+
+// evict closes the connection because of the memory that it takes.
+func (c *conn) evict(bytes int64) {
+	c.srv.metrics.evicted.Add(1)
+	c.srv.refusal("client_memory", "closed a client to free memory for clients", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(), "bytes", bytes, "limit", c.srv.clientMem.max)
+	c.killed.Store(true)
+	c.out.discard()
+	c.wakeBlocked(wakeKilled)
+	if err := ignoreClosed(c.net.Close()); err != nil {
+		c.srv.log.Debug("close client", "client", c.id, "error", err)
+	}
+}

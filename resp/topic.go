@@ -1,0 +1,103 @@
+package resp
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"github.com/holdfast-kv/holdfast/fsm/glob"
+)
+
+// topic is a channel, pattern or shard channel with subscribers.
+type topic struct {
+	name string
+	// seq numbers the topics in order of creation. A message is matched against
+	// patterns in this order.
+	seq     uint64
+	pattern glob.Pattern // set for a pattern only
+	// subs is sorted by seq and guarded by the hub's lock. gone can be read
+	// without the lock: it is set when the last subscription ends, and the
+	// topic gets no further subscriptions then.
+	subs []subscription
+	gone atomic.Bool
+	// payer is the subscriber that is charged for the steps of matching.
+	payer atomic.Pointer[conn]
+}
+
+// subscription is the subscription of one connection. since is the log index at
+// which it subscribed: the connection does not receive messages published
+// before, even if this node applies them later.
+type subscription struct {
+	c     *conn
+	seq   uint64
+	since uint64
+}
+
+// membership is a subscription as its connection stores it.
+type membership struct {
+	t   *topic
+	seq uint64
+}
+
+func (t *topic) len() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.subs)
+}
+
+// remove ends the subscription with sequence number seq.
+func (t *topic) remove(seq uint64) {
+	i, ok := slices.BinarySearchFunc(t.subs, seq, func(s subscription, seq uint64) int { return cmp.Compare(s.seq, seq) })
+	if !ok {
+		return
+	}
+	if t.subs = slices.Delete(t.subs, i, i+1); len(t.subs) == 0 {
+		t.subs = nil
+		t.gone.Store(true)
+	}
+	t.choosePayer()
+}
+
+// choosePayer makes the first subscriber that is not being closed the payer and
+// returns it. It returns nil if there is none.
+func (t *topic) choosePayer() *conn {
+	i := slices.IndexFunc(t.subs, func(s subscription) bool { return !s.c.killed.Load() })
+	if i < 0 {
+		t.payer.Store(nil)
+		return nil
+	}
+	t.payer.Store(t.subs[i].c)
+	return t.subs[i].c
+}
+
+// roll is a list of topics in order of creation. A slice that list has returned
+// does not change when the roll does, so it can be walked without the hub's
+// lock. Topics in such a slice may be gone meanwhile.
+type roll struct {
+	topics []*topic // including topics that are gone
+	gone   int      // number of topics that are gone
+}
+
+func (r *roll) list() []*topic { return r.topics[:len(r.topics):len(r.topics)] }
+
+// add appends a topic. It writes behind the end of every slice that list has
+// returned.
+func (r *roll) add(t *topic) { r.topics = append(r.topics, t) }
+
+// remove counts a topic that is gone. Once half of the topics are gone, remove
+// copies the others into a new list, so its amortized cost is constant.
+func (r *roll) remove() {
+	if r.gone++; 2*r.gone < len(r.topics) {
+		return
+	}
+	kept := make([]*topic, 0, len(r.topics)-r.gone)
+	for _, t := range r.topics {
+		if !t.gone.Load() {
+			kept = append(kept, t)
+		}
+	}
+	r.topics, r.gone = kept, 0
+}
+
+func (r *roll) empty() bool { return len(r.topics) == 0 }
