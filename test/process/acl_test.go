@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"os"
@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// as returns a connection to a node that has authenticated.
-func as(t *testing.T, n *Node, user, password string) redis.Conn {
+// as returns a connection to a node, authenticated as the given user.
+func as(t *testing.T, n *process.Node, user, password string) redis.Conn {
 	t.Helper()
 	c := dial(t, n)
 	if got := show(c, "AUTH", user, password); got != "OK" {
@@ -23,7 +25,7 @@ func as(t *testing.T, n *Node, user, password string) redis.Conn {
 // gone waits until the server has closed a connection.
 func gone(t *testing.T, c redis.Conn, what string) {
 	t.Helper()
-	if err := Poll(within(t, 10*time.Second), what+" to be closed", func() bool {
+	if err := process.Poll(within(t, 10*time.Second), what+" to be closed", func() bool {
 		_, err := c.Do("PING")
 		return err != nil && !strings.HasPrefix(err.Error(), "NOPERM")
 	}); err != nil {
@@ -31,13 +33,14 @@ func gone(t *testing.T, c redis.Conn, what string) {
 	}
 }
 
-// A user made on a follower is good on all nodes from the reply on, what is
-// granted too, and what is taken away is taken from open connections on all
-// nodes; all of it is there after kill -9 of the leader and of everybody.
+// TestACL_IsReplicated changes users through a follower. From the reply on, a
+// new user can log in on all nodes, and a granted permission is valid on all
+// nodes. A revoked permission is revoked from open connections on all nodes.
+// Everything survives kill -9 of the leader, and then kill -9 of all nodes.
 func TestACL_IsReplicated(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]
-	for round := range 20 { // of which a node that is behind would miss some
+	for round := range 20 { // a node that is behind would miss the user of some rounds
 		name := "user" + string(rune('a'+round))
 		want(t, follower, "OK", "ACL", "SETUSER", name, "on", ">secret", "~app:*", "+get", "+@connection")
 		for _, n := range c.Nodes {
@@ -59,7 +62,7 @@ func TestACL_IsReplicated(t *testing.T) {
 	}
 	want(t, follower, "OK", "ACL", "SETUSER", "usera", "-get")
 	for i, conn := range conns {
-		if err := Poll(within(t, 10*time.Second), "GET to be refused by "+c.Nodes[i].ID, func() bool {
+		if err := process.Poll(within(t, 10*time.Second), "GET to be refused by "+c.Nodes[i].ID, func() bool {
 			return strings.HasPrefix(show(conn, "GET", "app:1"), "NOPERM")
 		}); err != nil {
 			t.Error(err)
@@ -88,7 +91,7 @@ func TestACL_IsReplicated(t *testing.T) {
 	check("after kill -9 of the leader")
 	start(t, dead)
 	c.settled()
-	for _, n := range c.Nodes { // from now on the log alone would not do
+	for _, n := range c.Nodes { // the restart below needs the snapshot, not only the log
 		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
 	}
 	for _, n := range c.Nodes {
@@ -98,8 +101,9 @@ func TestACL_IsReplicated(t *testing.T) {
 	check("after a restart of all")
 }
 
-// The users of a file are the cluster's first; later ones, and changes, outlive
-// it. While the cluster has no users, those of the file protect its nodes.
+// TestACL_File checks that the users of a file are the first users of the
+// cluster. Users and changes made later take precedence over the file. While
+// the cluster has no users, the users of the file protect its nodes.
 func TestACL_File(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -135,7 +139,7 @@ func TestACL_File(t *testing.T) {
 		}
 	}
 
-	// A file that cannot be taken is an error before anything is opened.
+	// An invalid file is an error before the node opens anything.
 	n := c.Nodes[0]
 	kill(t, n)
 	write("user app on >secret +nope\n")
@@ -150,14 +154,14 @@ func TestACL_File(t *testing.T) {
 	wantContains(t, "error", refusesToStart(t, n), "--acl-file", file)
 }
 
-// --requirepass is the default user's password until somebody changes the user:
-// then all nodes go by the change.
+// TestACL_RequirePass checks that --requirepass is the default user's password
+// until a client changes the user. After that, all nodes use the changed user.
 func TestACL_RequirePass(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "CONFIG", "SET", "requirepass", "one")
 	for _, n := range c.Nodes {
 		conn := dial(t, n)
-		if err := Poll(within(t, 10*time.Second), n.ID+" to want the password", func() bool {
+		if err := process.Poll(within(t, 10*time.Second), n.ID+" to want the password", func() bool {
 			return strings.HasPrefix(show(dial(t, n), "GET", "a"), "NOAUTH")
 		}); err != nil {
 			t.Error(err)
@@ -171,7 +175,7 @@ func TestACL_RequirePass(t *testing.T) {
 	if err := n.Start("--requirepass", "two"); err != nil {
 		t.Fatal(err)
 	}
-	if err := Poll(within(t, startLimit), n.ID+" to know the password", func() bool {
+	if err := process.Poll(within(t, startLimit), n.ID+" to know the password", func() bool {
 		conn, err := dialAddr(n.Clients, replyLimit)
 		if err != nil {
 			return false

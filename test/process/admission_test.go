@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"fmt"
@@ -8,42 +8,46 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// newcomer makes a node that is not of the cluster, with ports of its own and an
-// empty directory. peers are what it is told beside itself.
-func (c *cluster) newcomer(id string, peers ...*Node) *Node {
+// newcomer makes a node that is not a member of the cluster. It has ports of
+// its own and an empty directory. peers are the nodes that its --peers lists
+// beside itself.
+func (c *cluster) newcomer(id string, peers ...*process.Node) *process.Node {
 	c.t.Helper()
-	base, err := FreePorts(1, 3, 0)
+	base, err := process.FreePorts(1, 3, 0)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	o := c.Nodes[0]
 	dir := filepath.Join(filepath.Dir(o.Dir), fmt.Sprintf("%s-%d", id, base))
-	n := &Node{ID: id, Clients: loopback(base), Peers: loopback(base + 1), HTTP: loopback(base + 2), Dir: dir, LogFile: dir + ".log",
-		program: o.program, env: o.env, starter: o.starter}
+	n := o.Another()
+	n.ID, n.Clients, n.Peers, n.HTTP = id, process.Loopback(base), process.Loopback(base+1), process.Loopback(base+2)
+	n.Dir, n.LogFile = dir, dir+".log"
 	list := id + "=" + n.Peers
 	for _, p := range peers {
 		list += "," + p.ID + "=" + p.Peers
 	}
-	n.args = []string{"serve", "--node-id", id, "--data-dir", dir, "--client-addr", n.Clients, "--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", list}
+	n.Args = []string{"serve", "--node-id", id, "--data-dir", dir, "--client-addr", n.Clients, "--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", list}
 	c.t.Cleanup(func() { kill(c.t, n) })
 	return n
 }
 
-// says waits until a node has printed something.
-func says(t *testing.T, n *Node, text string) {
+// says waits until a node has printed a text.
+func says(t *testing.T, n *process.Node, text string) {
 	t.Helper()
-	if err := Poll(within(t, startLimit), fmt.Sprintf("%s to say %q", n.ID, text), func() bool { return strings.Contains(n.Output(), text) }); err != nil {
+	if err := process.Poll(within(t, startLimit), fmt.Sprintf("%s to say %q", n.ID, text), func() bool { return strings.Contains(n.Output(), text) }); err != nil {
 		t.Fatalf("%v; it says\n%s", err, n.Output())
 	}
 }
 
 var addCommand = regexp.MustCompile(`run \\?"holdfast (member add [^"\\]+)\\?"`)
 
-// A process that only names a member in --peers gets nowhere: it is no member, it
-// has no data, and its end costs nothing. It prints the command that lets it in,
-// and that works.
+// TestMember_Add starts a process that names a member in --peers but is not a
+// member itself. It cannot join: it has no data, and its end has no effect on
+// the cluster. It prints the command that admits it, and the command works.
 func TestMember_Add(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")
@@ -73,7 +77,7 @@ func TestMember_Add(t *testing.T) {
 	if o := invoke(t, nil, strings.Fields(command[1])...); o.code != 0 {
 		t.Fatalf("%s: %+v", command[1], o)
 	}
-	if err := Poll(within(t, startLimit), "n4 to vote", func() bool {
+	if err := process.Poll(within(t, startLimit), "n4 to vote", func() bool {
 		members, _ := status(t, c.Nodes[0])
 		return members["n4"].Voter
 	}); err != nil {
@@ -82,7 +86,7 @@ func TestMember_Add(t *testing.T) {
 	want(t, n, "w", "GET", "k")
 
 	for _, tt := range []struct{ id, addr, says string }{
-		{"n2", loopback(1), `n2 is a member already`},
+		{"n2", process.Loopback(1), `n2 is a member already`},
 		{"n5", c.Nodes[1].Peers, "is in use by the member n2"},
 		{"n5", "nowhere", "missing port"},
 	} {
@@ -94,11 +98,12 @@ func TestMember_Add(t *testing.T) {
 	}
 }
 
-// A second process with the id of a node that lives is told so, and not to remove
-// that node.
+// TestMember_AliveElsewhere starts a second process with the id of a running
+// node. The process says that the node runs elsewhere, and does not advise to
+// remove it.
 func TestMember_AliveElsewhere(t *testing.T) {
 	c := startCluster(t)
-	for _, o := range []*Node{c.settled(), c.others(c.leader())[0]} {
+	for _, o := range []*process.Node{c.settled(), c.others(c.leader())[0]} {
 		double := c.newcomer(o.ID, c.others(o)...)
 		out := refusesToStart(t, double)
 		wantLine(t, out, "holdfast: ", o.ID+" is alive at "+o.Peers, "Do not remove it")
@@ -122,10 +127,10 @@ func TestServe_Hangup(t *testing.T) {
 	stopNode(t, c.Nodes[0])
 }
 
-// Nodes with a secret work together, one with another secret and one with none are
-// kept out, and both sides say why.
+// TestSecret checks that nodes with the same secret work together. A node with
+// another secret and a node without one are rejected, and both sides say why.
 func TestSecret(t *testing.T) {
-	c := newCluster(t, Config{Secret: true})
+	c := newCluster(t, process.Config{Secret: true})
 	c.start()
 	l := newLoad(t, "secret", each(3, c.Nodes)...)
 	l.progress(50)
@@ -148,11 +153,11 @@ func TestSecret(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// Three nodes that are all to create the secret agree on one, though they start at
-// once.
+// TestSecret_Create starts three nodes at the same time that are all configured
+// to create the secret. They agree on one secret.
 func TestSecret_Create(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "shared")
-	c := newCluster(t, Config{Args: []string{"--cluster-secret-file", secret, "--cluster-secret-create"}})
+	c := newCluster(t, process.Config{Args: []string{"--cluster-secret-file", secret, "--cluster-secret-create"}})
 	c.start()
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")
 	info, err := os.Stat(secret)

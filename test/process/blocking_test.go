@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"context"
@@ -11,10 +11,12 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// blockedOn returns how many clients of a node wait.
-func blockedOn(t *testing.T, n *Node) int {
+// blockedOn returns how many clients of a node are blocked.
+func blockedOn(t *testing.T, n *process.Node) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(do(t, n, "INFO", "clients"), "blocked_clients:")
 	text, _, _ := strings.Cut(rest, "\r")
@@ -25,23 +27,25 @@ func blockedOn(t *testing.T, n *Node) int {
 	return count
 }
 
-// popped is what a client got, and when it had begun to wait.
+// popped is the element that a client got, and the time at which the client
+// began to wait.
 type popped struct {
-	node    *Node
+	node    *process.Node
 	element string
 	err     error
 }
 
-// Clients of all three nodes wait for elements of one list, the leader is killed,
-// and the elements are pushed through the others: the clients of the survivors
-// get every one of them, once, in the order in which they came.
+// TestBlocking_KillOfLeader has clients of all three nodes wait for elements of
+// one list. The leader is killed, and the elements are pushed through the other
+// nodes. The clients of the surviving nodes get every element, each once, in
+// the order in which the clients began to wait.
 func TestBlocking_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	const each = 8
 	ctx := within(t, 60*time.Second)
 	var waiting []chan popped
-	var nodes []*Node
+	var nodes []*process.Node
 	for i := range 3 * each {
 		n := c.Nodes[i%3]
 		out := make(chan popped, 1)
@@ -56,7 +60,7 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 			}
 			out <- p
 		}()
-		if err := Poll(ctx, "the client to wait", func() bool { return blockedOn(t, n) == before+1 }); err != nil {
+		if err := process.Poll(ctx, "the client to wait", func() bool { return blockedOn(t, n) == before+1 }); err != nil {
 			t.Fatal(err)
 		}
 		waiting, nodes = append(waiting, out), append(nodes, n)
@@ -86,7 +90,7 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 	t.Logf("all %d served %v after the kill", next, time.Since(begun))
 	want(t, through[0], "(integer) 0", "LLEN", "queue")
 
-	// The node comes back, and its clients wait as before.
+	// The node starts again, and its clients wait as before.
 	start(t, dead)
 	c.settled()
 	cl := goredis.NewClient(&goredis.Options{Addr: dead.Clients, MaxRetries: -1})
@@ -99,7 +103,7 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 		}
 		result <- err
 	}()
-	if err := Poll(ctx, "the client to wait", func() bool { return blockedOn(t, dead) == 1 }); err != nil {
+	if err := process.Poll(ctx, "the client to wait", func() bool { return blockedOn(t, dead) == 1 }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, through[0], "(integer) 1", "RPUSH", "queue", "again")
@@ -108,8 +112,9 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 	}
 }
 
-// A node that is told to stop closes the connections of those who wait, in time,
-// and what is pushed then is nobody's.
+// TestBlocking_Stop stops a node. In time the node closes the connections of
+// its blocked clients. An element that is pushed afterwards goes to none of
+// them.
 func TestBlocking_Stop(t *testing.T) {
 	c := startCluster(t)
 	leaving := c.leader()
@@ -119,7 +124,7 @@ func TestBlocking_Stop(t *testing.T) {
 	defer cl.Close()
 	result := make(chan error, 1)
 	go func() { result <- cl.BLPop(ctx, 0, "queue").Err() }()
-	if err := Poll(ctx, "the client to wait", func() bool { return blockedOn(t, leaving) == 1 }); err != nil {
+	if err := process.Poll(ctx, "the client to wait", func() bool { return blockedOn(t, leaving) == 1 }); err != nil {
 		t.Fatal(err)
 	}
 	if code, err := leaving.Stop(5 * time.Second); code != 0 || err != nil {

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"encoding/json"
@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 func TestFlags_WrongOnesAreNamed(t *testing.T) {
 	t.Parallel()
-	base, err := FreePorts(1, 3, 0)
+	base, err := process.FreePorts(1, 3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := loopback(base + 1)
+	peer := process.Loopback(base + 1)
 	dir := filepath.Join(t.TempDir(), "data")
 	secrets := t.TempDir()
 	secret := func(name, text string, mode os.FileMode) string {
@@ -27,20 +29,20 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		if err := os.Chmod(path, mode); err != nil { // independent of the umask
 			t.Fatal(err)
 		}
 		return path
 	}
 	serve := func(more ...string) []string {
-		return append([]string{"serve", "--node-id", "n1", "--data-dir", dir, "--client-addr", loopback(base),
-			"--peer-addr", peer, "--http-addr", loopback(base + 2), "--peers", "n1=" + peer}, more...)
+		return append([]string{"serve", "--node-id", "n1", "--data-dir", dir, "--client-addr", process.Loopback(base),
+			"--peer-addr", peer, "--http-addr", process.Loopback(base + 2), "--peers", "n1=" + peer}, more...)
 	}
 	for _, tt := range []struct {
 		name string
 		env  []string
 		args []string
-		says []string // all on one line
+		says []string // all parts of one line
 	}{
 		{"no node id", nil, []string{"serve", "--data-dir", dir}, []string{"--node-id is missing"}},
 		{"no data directory", nil, []string{"serve", "--node-id", "n1"}, []string{"--data-dir is missing"}},
@@ -61,7 +63,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"advertised address with port 0", nil, serve("--advertise-peer-addr", "localhost:0"), []string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
 		{"peers with port 0", nil, serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
 		{"two ports at one address", nil, serve("--http-addr", peer), []string{"--peer-addr and --http-addr are both " + peer}},
-		{"Sentinel at the clients' address", nil, serve("--sentinel-addr", loopback(base)), []string{"--client-addr and --sentinel-addr are both " + loopback(base)}},
+		{"Sentinel at the clients' address", nil, serve("--sentinel-addr", process.Loopback(base)), []string{"--client-addr and --sentinel-addr are both " + process.Loopback(base)}},
 		{"heartbeat of nothing", nil, serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
 		{"heartbeat without unit", nil, serve("--heartbeat-timeout", "500"), []string{"--heartbeat-timeout", "unit"}},
 		{"stall timeout below nothing", nil, serve("--disk-stall-timeout", "-1s"), []string{"--disk-stall-timeout", "-1s"}},
@@ -72,7 +74,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"bulk too large", nil, serve("--max-bulk-bytes", "9999999999"), []string{"--max-bulk-bytes", "9999999999"}},
 		{"nothing kept behind a snapshot", nil, serve("--trailing-bytes", "0"), []string{"--trailing-bytes"}},
 		{"snapshot of nothing", nil, serve("--snapshot-bytes", "0"), []string{"--snapshot-bytes"}},
-		{"unknown point", nil, serve("--test-kill-at", "nowhere:3"), []string{"--test-kill-at", `"nowhere"`, "append-torn", "form-told"}},
+		{"unknown point", nil, serve("--test-kill-at", "nowhere:3"), []string{"--test-kill-at", `"nowhere"`, "append-torn", "form-confirmed"}},
 		{"zeroth time at a point", nil, serve("--test-kill-at", "append-synced:0"), []string{"--test-kill-at", `"append-synced:0"`, `"0"`}},
 		{"point in the environment", []string{"HOLDFAST_TEST_KILL_AT=somewhere"}, serve(), []string{"--test-kill-at", `"somewhere"`}},
 		{"peer address in the open", nil, serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", peer),
@@ -96,7 +98,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
 		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
 		{"unknown subcommand of member", nil, []string{"member", "delete", "n2"}, []string{`unknown command "delete"`}},
-		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", loopback(1)}, []string{"addrs", "local"}},
+		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", process.Loopback(1)}, []string{"addrs", "local"}},
 		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +117,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 	}
 }
 
-// wantLine checks that one line of a text holds all parts, in order.
+// wantLine checks that one line of a text contains all parts, in order.
 func wantLine(t *testing.T, text string, parts ...string) {
 	t.Helper()
 lines:
@@ -133,7 +135,7 @@ lines:
 }
 
 func TestServe_AddressInUse(t *testing.T) {
-	c := newCluster(t, Config{Nodes: 1})
+	c := newCluster(t, process.Config{Nodes: 1})
 	n := c.Nodes[0]
 	for _, tt := range []struct{ what, addr, remedy string }{
 		{"cannot bind client address", n.Clients, "choose another --client-addr"},
@@ -145,7 +147,8 @@ func TestServe_AddressInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantLine(t, refusesToStart(t, n), "holdfast: ", tt.what, tt.addr, "address already in use", tt.remedy)
-		// Nothing has been formed: a cluster of one would have been, at once.
+		// The node has not formed a cluster. A cluster of one would
+		// have been formed at once.
 		identity, err := os.ReadFile(filepath.Join(n.Dir, "node.json"))
 		if tt.remedy != "" && !os.IsNotExist(err) {
 			t.Errorf("%s: the data directory was made (%v)", tt.what, err)
@@ -157,20 +160,20 @@ func TestServe_AddressInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.start() // nothing of it has done harm
+	c.start() // the failed starts have done no harm
 	want(t, n, "OK", "SET", "k", "v")
 }
 
-// A node is run by environment variables alone, and a flag wins over its
-// variable.
+// TestServe_Environment runs a node with environment variables alone, and
+// checks that a flag takes precedence over its variable.
 func TestServe_Environment(t *testing.T) {
-	c := newCluster(t, Config{Nodes: 1, Env: []string{"HOLDFAST_LOG_FORMAT=json", "HOLDFAST_REQUIREPASS=secret", "HOLDFAST_LOG_LEVEL=debug"}})
+	c := newCluster(t, process.Config{Nodes: 1, Env: []string{"HOLDFAST_LOG_FORMAT=json", "HOLDFAST_REQUIREPASS=secret", "HOLDFAST_LOG_LEVEL=debug"}})
 	n := c.Nodes[0]
-	for i := 1; i < len(n.args); i += 2 {
-		name := "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(n.args[i], "--"), "-", "_"))
-		n.env = append(n.env, name+"="+n.args[i+1])
+	for i := 1; i < len(n.Args); i += 2 {
+		name := "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(n.Args[i], "--"), "-", "_"))
+		n.Env = append(n.Env, name+"="+n.Args[i+1])
 	}
-	n.args = []string{"serve", "--log-level", "info"}
+	n.Args = []string{"serve", "--log-level", "info"}
 	start(t, n)
 	conn, err := eventually(t, n)
 	if err != nil {
@@ -192,7 +195,7 @@ func TestServe_Environment(t *testing.T) {
 		t.Errorf("HOLDFAST_LOG_LEVEL=debug beats --log-level info:\n%s", out)
 	}
 
-	// The operator's commands read the environment as well.
+	// The operator's commands also read the environment.
 	if o := invoke(t, []string{"HOLDFAST_ADDR=" + n.Clients, "HOLDFAST_PASSWORD=secret"}, "status"); o.code != 0 {
 		t.Errorf("status by environment: %+v", o)
 	}
@@ -204,10 +207,10 @@ func TestServe_Environment(t *testing.T) {
 	}
 }
 
-// eventually connects to a node that has just been started.
-func eventually(t *testing.T, n *Node) (conn redis.Conn, err error) {
+// eventually connects to a node that was started just before.
+func eventually(t *testing.T, n *process.Node) (conn redis.Conn, err error) {
 	t.Helper()
-	pollErr := Poll(within(t, startLimit), n.ID+" to listen", func() bool {
+	pollErr := process.Poll(within(t, startLimit), n.ID+" to listen", func() bool {
 		conn, err = dialAddr(n.Clients, replyLimit)
 		return err == nil || !n.Running()
 	})
@@ -220,7 +223,7 @@ func eventually(t *testing.T, n *Node) (conn redis.Conn, err error) {
 	return conn, err
 }
 
-// member is a node as status --json shows it.
+// member is a node in the output of status --json.
 type member struct {
 	ID         string  `json:"id"`
 	Role       string  `json:"role"`
@@ -239,8 +242,8 @@ type member struct {
 	Reachable  bool    `json:"reachable"`
 }
 
-// status asks a node as the operator does.
-func status(t *testing.T, n *Node) (members map[string]member, code int) {
+// status queries a node with the command that operators use.
+func status(t *testing.T, n *process.Node) (members map[string]member, code int) {
 	t.Helper()
 	o := invoke(t, nil, "status", "--json", "--addr", n.Clients)
 	var list []member
@@ -287,7 +290,7 @@ func TestStatus(t *testing.T) {
 		wantLine(t, o.out, n.ID, n.Clients, n.Peers, n.HTTP)
 	}
 
-	// One node down, and stopped nodes do not hold the answer up for long.
+	// One node is down. A stopped node must not delay the reply for long.
 	dead := c.others(leader)[0]
 	kill(t, dead)
 	members, code := status(t, leader)
@@ -300,10 +303,10 @@ func TestStatus(t *testing.T) {
 		wantLine(t, o.errOut, "holdfast: no status from "+dead.Clients, "refused")
 	}
 
-	// The second down: no leader.
+	// A second node is down: there is no leader.
 	kill(t, leader)
 	last := c.Running()[0]
-	if err := Poll(within(t, 10*time.Second), "the loss of the leader to be seen", func() bool {
+	if err := process.Poll(within(t, 10*time.Second), "the loss of the leader to be seen", func() bool {
 		s, err := last.State()
 		return err == nil && !s.Ready
 	}); err != nil {
@@ -321,21 +324,23 @@ func TestStatus(t *testing.T) {
 	wantLine(t, o.out, last.ID, last.Clients)
 }
 
-// A second process must not touch the data directory of the first.
+// TestDataDir_OneProcessAtATime checks that a second process does not touch the
+// data directory of the first.
 func TestDataDir_OneProcessAtATime(t *testing.T) {
 	c := startCluster(t)
 	n, o := c.Nodes[0], c.Nodes[1]
 	want(t, n, "OK", "SET", "k", "v")
-	// The same command line, on other ports so that they are not what stops it.
-	base, err := FreePorts(1, 3, 0)
+	// The second process has the same command line, but other ports, so
+	// that it does not fail because of the ports.
+	base, err := process.FreePorts(1, 3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := refusesToStart(t, again(n, n.ID), "--client-addr", loopback(base), "--peer-addr", loopback(base+1), "--http-addr", loopback(base+2))
+	out := refusesToStart(t, again(n, n.ID), "--client-addr", process.Loopback(base), "--peer-addr", process.Loopback(base+1), "--http-addr", process.Loopback(base+2))
 	wantLine(t, out, "holdfast: open data directory: ", "in use by another process")
 	want(t, n, "v", "GET", "k")
 
-	// A directory is for the node that it was made for.
+	// A data directory belongs to the node that it was made for.
 	stopNode(t, o)
 	out = refusesToStart(t, again(o, "n3"), "--node-id", "n3", "--peers", "n3="+o.Peers)
 	wantLine(t, out, "holdfast: open data directory: ", "belongs to another node")
@@ -346,15 +351,17 @@ func TestDataDir_OneProcessAtATime(t *testing.T) {
 	want(t, o, "v", "GET", "k")
 }
 
-// again returns a second handle on a node, under an id, which has started
-// nothing yet.
-func again(n *Node, id string) *Node {
-	return &Node{ID: id, Clients: n.Clients, Peers: n.Peers, HTTP: n.HTTP, Dir: n.Dir, LogFile: n.LogFile + ".again." + id,
-		program: n.program, args: n.args, env: n.env, starter: n.starter}
+// again returns a second handle on a node, under the given id. The handle has
+// not started a process yet.
+func again(n *process.Node, id string) *process.Node {
+	o := n.Another()
+	o.ID, o.Clients, o.Peers, o.HTTP, o.Dir, o.LogFile = id, n.Clients, n.Peers, n.HTTP, n.Dir, n.LogFile+".again."+id
+	return o
 }
 
-// A member whose data is gone is not let back in under its name, says what to
-// do, and that works.
+// TestMember_WipedDirectory removes the data of a member. The member is not
+// admitted again under its name. It says what to do, and the described steps
+// work.
 func TestMember_WipedDirectory(t *testing.T) {
 	c := startCluster(t)
 	for i := range 100 {
@@ -377,16 +384,17 @@ func TestMember_WipedDirectory(t *testing.T) {
 	}
 	l.progress(20)
 	l.check(n)
-	// It counts: with another node down the two are a majority.
+	// The new node counts as a voter: with another node down, the remaining
+	// two are a majority.
 	kill(t, c.others(n)[0])
 	c.leader()
 	want(t, n, "v", "GET", "k:7")
 	want(t, n, "OK", "SET", "after", "v")
 }
 
-// replace does what the error texts tell the operator to do with a node whose
-// data cannot be used, and waits until it votes again.
-func (c *cluster) replace(n, live *Node) {
+// replace follows the instructions that the error texts give for a node whose
+// data cannot be used. It waits until the node votes again.
+func (c *cluster) replace(n, live *process.Node) {
 	c.t.Helper()
 	if _, err := os.Stat(n.Dir); err == nil {
 		if err := os.Rename(n.Dir, n.Dir+".away."+time.Now().Format("150405.000000000")); err != nil {
@@ -404,7 +412,7 @@ func (c *cluster) replace(n, live *Node) {
 	}
 	before := c.promotions(n)
 	start(c.t, n)
-	if err := Poll(within(c.t, startLimit), n.ID+" to vote again", func() bool { return c.promotions(n) > before }); err != nil {
+	if err := process.Poll(within(c.t, startLimit), n.ID+" to vote again", func() bool { return c.promotions(n) > before }); err != nil {
 		c.t.Fatal(err)
 	}
 	c.settled()
@@ -413,10 +421,10 @@ func (c *cluster) replace(n, live *Node) {
 	}
 }
 
-// promotions counts how often a leader has said that a node votes now. The
-// status of a new member is no word to go by: while it replays the log it shows
-// the membership of the past, its own former one among it.
-func (c *cluster) promotions(n *Node) int {
+// promotions counts how often a leader has logged that a node now votes. The
+// status of a new member is not reliable for this: while the member replays the
+// log, it shows past memberships, including its own earlier one.
+func (c *cluster) promotions(n *process.Node) int {
 	c.t.Helper()
 	count := 0
 	for _, o := range c.Nodes {
@@ -448,26 +456,29 @@ func TestMember_Errors(t *testing.T) {
 		}
 		wantLine(t, o.errOut, "holdfast: ", "n9 is not a member")
 	}
-	o := invoke(t, nil, "member", "remove", "n1", "--addr", loopback(1))
+	o := invoke(t, nil, "member", "remove", "n1", "--addr", process.Loopback(1))
 	if o.code != 1 {
 		t.Errorf("remove through nobody: %+v", o)
 	}
 	wantLine(t, o.errOut, "holdfast: ", "refused")
 
-	// Leadership goes where it is told to, whoever is asked.
+	// Leadership moves to the requested node, whichever node receives the
+	// command.
 	for _, to := range c.Nodes {
 		via := c.others(to)[0]
 		if o := invoke(t, nil, "member", "transfer", to.ID, "--addr", via.Clients); o.code != 0 {
 			t.Errorf("transfer to %s through %s: %+v", to.ID, via.ID, o)
 		}
-		if err := Poll(within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
+		if err := process.Poll(within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.settled()
 
-	// With a node dead neither a transfer to it nor the removal of one that lives is
-	// begun; the dead one can be removed, and then the leader, which hands over.
+	// With a node dead, the cluster starts neither a transfer to the dead
+	// node nor the removal of a running node. The dead node can be removed.
+	// After that the leader can be removed; it transfers its leadership
+	// first.
 	leader = c.leader()
 	dead, other := c.others(leader)[0], c.others(leader)[1]
 	kill(t, dead)

@@ -1,19 +1,22 @@
-package process
+package process_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// A setting without effect is the same on all nodes, through the death of the leader
-// and a restart.
+// TestConfig_Kept checks that a setting that has no effect has the same value
+// on all nodes, also after the death of the leader and after a restart.
 func TestConfig_Kept(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	rest := c.others(dead)
 	want(t, rest[0], "OK", "CONFIG", "SET", "hz", "33", "repl-backlog-size", "1mb", "notify-keyspace-events", "KEA")
-	holds := func(n *Node) {
+	holds := func(n *process.Node) {
 		t.Helper()
 		got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "hz", "repl-backlog-size", "notify-keyspace-events", "lfu-decay-time"))
 		if err != nil {
@@ -37,4 +40,32 @@ func TestConfig_Kept(t *testing.T) {
 	}
 	c.settled()
 	holds(dead)
+}
+
+// TestConfig_Limits checks that CONFIG GET, INFO and the metrics show a limit
+// as the flag sets it. CONFIG SET says how to change the limit.
+func TestConfig_Limits(t *testing.T) {
+	c := startCluster(t, "--max-subscriptions", "77")
+	n := c.leader()
+	got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "holdfast-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got["holdfast-max-subscriptions"] != "77" || got["holdfast-login-timeout"] == "" {
+		t.Errorf("CONFIG GET holdfast-* is %v", got)
+	}
+	info, err := redis.String(dial(t, n).Do("INFO", "holdfast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(info, "limit_max_subscriptions:77\r\n") {
+		t.Errorf("INFO holdfast is\n%s", info)
+	}
+	if _, text := fetch(t, n, "/metrics"); !strings.Contains(text, "holdfast_limit{flag=\"max-subscriptions\"} 77\n") {
+		t.Error("the metrics do not show --max-subscriptions")
+	}
+	_, err = dial(t, n).Do("CONFIG", "SET", "holdfast-max-subscriptions", "78")
+	if err == nil || !strings.Contains(err.Error(), "it is set by --max-subscriptions when the node starts") {
+		t.Errorf("CONFIG SET of a limit: %v", err)
+	}
 }

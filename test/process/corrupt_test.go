@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"bytes"
@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// A file that does not hold what was written is found when the node starts: it
-// refuses, names the file and the remedy, the others go on, and the remedy works.
+// TestCorruption_IsRefusedAndMended damages a file of a stopped node. The node
+// detects the damage at its start: it refuses to start, and names the file and
+// the remedy. The other nodes continue, and the remedy works.
 func TestCorruption_IsRefusedAndMended(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"wal", "boltdb"} {
@@ -24,7 +27,7 @@ func testCorruption(t *testing.T, store string) {
 	for i := range keys {
 		want(t, c.Nodes[i%3], "OK", "SET", fmt.Sprintf("k:%d", i), marker(i))
 	}
-	log := func(n *Node) string {
+	log := func(n *process.Node) string {
 		if store == "boltdb" {
 			return filepath.Join(n.Dir, "log.db")
 		}
@@ -32,49 +35,50 @@ func testCorruption(t *testing.T, store string) {
 	}
 	for i, tt := range []struct {
 		name   string
-		damage func(t *testing.T, n *Node) (file string)
+		damage func(t *testing.T, n *process.Node) (file string)
 	}{
-		{"a flipped byte in the log", func(t *testing.T, n *Node) string {
+		{"a flipped byte in the log", func(t *testing.T, n *process.Node) string {
 			file := log(n)
 			flipAt(t, file, marker(100))
 			return file
 		}},
-		{"a truncated log", func(t *testing.T, n *Node) string {
+		{"a truncated log", func(t *testing.T, n *process.Node) string {
 			file := log(n)
 			if err := os.Truncate(file, int64(find(t, file, marker(200)))); err != nil {
 				t.Fatal(err)
 			}
 			return file
 		}},
-		{"a missing log", func(t *testing.T, n *Node) string {
+		{"a missing log", func(t *testing.T, n *process.Node) string {
 			file := log(n)
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
 			return file
 		}},
-		{"a flipped byte in the votes", func(t *testing.T, n *Node) string {
+		{"a flipped byte in the votes", func(t *testing.T, n *process.Node) string {
 			file := filepath.Join(n.Dir, "stable.db")
 			flipAt(t, file, "holdfast/raft")
 			return file
 		}},
-		{"a flipped byte in the identity", func(t *testing.T, n *Node) string {
+		{"a flipped byte in the identity", func(t *testing.T, n *process.Node) string {
 			file := filepath.Join(n.Dir, "node.json")
 			flipAt(t, file, `"boot"`)
 			return file
 		}},
-		{"a flipped byte in the snapshot", func(t *testing.T, n *Node) string {
+		{"a flipped byte in the snapshot", func(t *testing.T, n *process.Node) string {
 			file := onlyFile(t, filepath.Join(n.Dir, "snapshots", "*", "state.bin"))
 			flipAt(t, file, "k:200")
 			return file
 		}},
-		{"a flipped byte in the snapshot's description", func(t *testing.T, n *Node) string {
+		{"a flipped byte in the snapshot's description", func(t *testing.T, n *process.Node) string {
 			file := onlyFile(t, filepath.Join(n.Dir, "snapshots", "*", "meta.json"))
 			flipAt(t, file, `"Index"`)
 			return file
 		}},
 	} {
-		// Followers in turn; a leader that is stopped becomes one.
+		// Take the followers in turn. A leader that is stopped becomes
+		// a follower.
 		n := c.Nodes[i%3]
 		if strings.Contains(tt.name, "snapshot") {
 			want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
@@ -87,7 +91,8 @@ func testCorruption(t *testing.T, store string) {
 		if !strings.Contains(out, filepath.Base(file)) {
 			t.Errorf("%s: the message does not name %s:\n%s", tt.name, filepath.Base(file), out)
 		}
-		// It says so again: nothing was repaired.
+		// A second start reports the same error: the node has repaired
+		// nothing.
 		if again := refusesToStart(t, n); lastOf(again) != lastOf(out) {
 			t.Errorf("%s: the second start says %q, the first %q", tt.name, lastOf(again), lastOf(out))
 		}
@@ -105,7 +110,7 @@ func testCorruption(t *testing.T, store string) {
 	}
 }
 
-// marker is a value that can be found in a file.
+// marker returns a value that can be found in a file.
 func marker(i int) string { return fmt.Sprintf("<the value of key number %06d>", i) }
 
 func lastOf(text string) string {
@@ -122,7 +127,7 @@ func onlyFile(t *testing.T, pattern string) string {
 	return files[len(files)-1]
 }
 
-// find returns the offset at which a text first stands in a file.
+// find returns the offset of the first occurrence of a text in a file.
 func find(t *testing.T, file, text string) int {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -136,8 +141,8 @@ func find(t *testing.T, file, text string) int {
 	return at
 }
 
-// flipAt changes one bit wherever a text stands in a file. (A file of bbolt holds
-// old copies of its pages, which nobody reads.)
+// flipAt changes one bit in every occurrence of a text in a file. A bbolt file
+// contains old copies of its pages, which bbolt no longer reads.
 func flipAt(t *testing.T, file, text string) {
 	t.Helper()
 	find(t, file, text)

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // devRun is a running "holdfast dev".
@@ -29,7 +31,7 @@ type devRun struct {
 	out bytes.Buffer
 }
 
-// Write takes what dev prints.
+// Write implements io.Writer for the output of dev.
 func (d *devRun) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +44,7 @@ func (d *devRun) printed() string {
 	return d.out.String()
 }
 
-// devRow is a line of the table that dev prints.
+// devRow matches a line of the table that dev prints.
 var devRow = regexp.MustCompile(`(?m)^(n\d+) +(\d+) +(\S+) +(\S+) +(\S+) +(leader|follower)$`)
 
 func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
@@ -50,9 +52,9 @@ func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{})}
 	d.cmd = exec.Command(binary, append([]string{"dev", "--base-port", strconv.Itoa(base), "--data-dir", dir}, args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
-	d.cmd.Env = cleanEnv()
+	d.cmd.Env = process.CleanEnv()
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	starter, err := common()
+	starter, err := process.CommonStarter()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = d.cmd.Wait() // its exit code is looked at where it matters
+		_ = d.cmd.Wait() // tests that need the exit code check it
 		close(d.exited)
 	}()
 	t.Cleanup(func() {
@@ -75,17 +77,18 @@ func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 	return d
 }
 
-// table waits for the table and returns the pids by node, and the leader.
+// table waits for the table and returns the pids by node, and the id of the
+// leader.
 func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
 	d.t.Helper()
-	if err := Poll(within(d.t, startLimit), "the table of dev", func() bool {
+	if err := process.Poll(within(d.t, startLimit), "the table of dev", func() bool {
 		return strings.Contains(d.printed(), "Ready.") || d.ended()
 	}); err != nil {
 		d.t.Fatal(err)
 	}
 	pids = make(map[string]int)
 	for i, m := range devRow.FindAllStringSubmatch(d.printed(), -1) {
-		if want := []string{loopback(d.base + i), loopback(d.base + 1000 + i), loopback(d.base + 2000 + i)}; m[3] != want[0] || m[4] != want[1] || m[5] != want[2] {
+		if want := []string{process.Loopback(d.base + i), process.Loopback(d.base + 1000 + i), process.Loopback(d.base + 2000 + i)}; m[3] != want[0] || m[4] != want[1] || m[5] != want[2] {
 			d.t.Errorf("addresses of %s: %v, want %v", m[1], m[3:6], want)
 		}
 		pid, err := strconv.Atoi(m[2])
@@ -130,13 +133,13 @@ func (d *devRun) waitEnd() int {
 
 func (d *devRun) waitFor(text string) {
 	d.t.Helper()
-	if err := Poll(within(d.t, startLimit), fmt.Sprintf("dev to say %q", text), func() bool { return strings.Contains(d.printed(), text) }); err != nil {
+	if err := process.Poll(within(d.t, startLimit), fmt.Sprintf("dev to say %q", text), func() bool { return strings.Contains(d.printed(), text) }); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// lives reports whether a process exists and is more than an entry that nobody
-// has asked about yet.
+// lives reports whether a process exists. A zombie, whose parent has not read
+// its exit status, does not count.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -149,19 +152,19 @@ func lives(pid int) bool {
 func waitGone(t *testing.T, pids map[string]int) {
 	t.Helper()
 	for id, pid := range pids {
-		if err := Poll(within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid), func() bool { return !lives(pid) }); err != nil {
+		if err := process.Poll(within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid), func() bool { return !lives(pid) }); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// portsFree waits until nobody listens on the ports of the nodes.
+// portsFree waits until no process listens on the ports of the nodes.
 func (d *devRun) portsFree(nodes int) {
 	d.t.Helper()
 	for i := range nodes {
 		for step := range 3 {
-			addr := loopback(d.base + 1000*step + i)
-			if err := Poll(within(d.t, 10*time.Second), addr+" to be free", func() bool {
+			addr := process.Loopback(d.base + 1000*step + i)
+			if err := process.Poll(within(d.t, 10*time.Second), addr+" to be free", func() bool {
 				ln, err := net.Listen("tcp", addr)
 				return err == nil && ln.Close() == nil
 			}); err != nil {
@@ -173,7 +176,7 @@ func (d *devRun) portsFree(nodes int) {
 
 func TestDev(t *testing.T) {
 	takeSlot(t)
-	base, err := FreePorts(3, 3, 1000)
+	base, err := process.FreePorts(3, 3, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,23 +184,25 @@ func TestDev(t *testing.T) {
 	d := startDev(t, base, dir)
 	pids, leader := d.table(3)
 	wantContains(t, "dev", d.printed(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir, "Ctrl-C")
-	any := &Node{ID: "n1", Clients: loopback(base)}
+	any := &process.Node{ID: "n1", Clients: process.Loopback(base)}
 	want(t, any, "OK", "SET", "lock:a", "me", "NX", "EX", "600")
-	// It has made a secret for the nodes, which authenticate each other by it.
+	// dev has created a secret, which the nodes use to authenticate each
+	// other.
 	if info, err := os.Stat(filepath.Join(dir, "cluster-secret")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("secret of dev: %v, %v", info, err)
 	}
-	// A password that a client sets does not keep dev from finding the leader.
+	// dev still finds the leader after a client sets a password.
 	want(t, any, "OK", "CONFIG", "SET", "requirepass", "secret")
 
-	// The leader is killed: dev says so, says who leads now, and restarts nothing.
+	// The leader is killed. dev reports that, reports the new leader, and
+	// restarts no node.
 	if err := syscall.Kill(pids[leader], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	d.waitFor(fmt.Sprintf("%s (pid %d) is gone: signal: killed", leader, pids[leader]))
 	d.waitFor(" leads\n")
 	if leader == "n1" {
-		any = &Node{ID: "n2", Clients: loopback(base + 1)}
+		any = &process.Node{ID: "n2", Clients: process.Loopback(base + 1)}
 	}
 	conn, err := dialAddr(any.Clients, replyLimit)
 	if err != nil {
@@ -215,14 +220,15 @@ func TestDev(t *testing.T) {
 	}
 	delete(pids, leader)
 
-	// A second one on the same ports does not start, and does not disturb.
+	// A second dev on the same ports does not start, and does not disturb
+	// the first.
 	second := startDev(t, base, filepath.Join(t.TempDir(), "other"))
 	if code := second.waitEnd(); code != 1 {
 		t.Errorf("second dev: exit code %d, want 1", code)
 	}
 	wantLine(t, second.printed(), "holdfast: ", "address already in use", "another cluster running? try --base-port")
 
-	// Ctrl-C.
+	// This is the signal that Ctrl-C sends.
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -232,15 +238,15 @@ func TestDev(t *testing.T) {
 	waitGone(t, pids)
 	d.portsFree(3)
 
-	// The data is still there the next time, whoever was killed. This time dev
-	// itself is killed: its nodes must not stay behind.
+	// The data is still there at the next start, whichever node was killed.
+	// This time dev itself is killed. Its nodes must not keep running.
 	d = startDev(t, base, dir)
 	pids, _ = d.table(3)
 	want(t, any, "me", "GET", "lock:a")
 	killDev(t, d, pids)
 
-	// A node that cannot come back is told of with the reason, and the others are
-	// shown.
+	// dev reports a node that cannot start again, with the reason, and
+	// shows the other nodes.
 	if err := os.RemoveAll(filepath.Join(dir, "n3")); err != nil {
 		t.Fatal(err)
 	}
@@ -248,11 +254,11 @@ func TestDev(t *testing.T) {
 	pids, _ = d.table(2)
 	wantLine(t, d.printed(), "n3 (pid ", " is gone: exit status 2", "n3.log")
 	wantLine(t, d.printed(), "holdfast member remove n3")
-	wantLine(t, d.printed(), "n3", loopback(base+2), "gone")
+	wantLine(t, d.printed(), "n3", process.Loopback(base+2), "gone")
 	killDev(t, d, pids)
 }
 
-// killDev kills dev, but not its nodes.
+// killDev kills dev but not its nodes, and checks that the nodes end too.
 func killDev(t *testing.T, d *devRun, pids map[string]int) {
 	t.Helper()
 	if err := d.cmd.Process.Kill(); err != nil {
@@ -266,14 +272,14 @@ func killDev(t *testing.T, d *devRun, pids map[string]int) {
 func TestDev_OtherNumbersOfNodes(t *testing.T) {
 	takeSlot(t)
 	for _, nodes := range []int{1, 5} {
-		base, err := FreePorts(3, nodes, 1000)
+		base, err := process.FreePorts(3, nodes, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Flags after -- reach the nodes.
+		// The flags after -- are passed to the nodes.
 		d := startDev(t, base, filepath.Join(t.TempDir(), "data"), "--nodes", strconv.Itoa(nodes), "--", "--max-bulk-bytes", "1000")
 		pids, _ := d.table(nodes)
-		last := &Node{ID: "last", Clients: loopback(base + nodes - 1)}
+		last := &process.Node{ID: "last", Clients: process.Loopback(base + nodes - 1)}
 		want(t, last, "OK", "SET", "k", "v")
 		want(t, last, "ERR Protocol error: invalid bulk length", "SET", "k", strings.Repeat("v", 1001))
 		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -286,10 +292,11 @@ func TestDev_OtherNumbersOfNodes(t *testing.T) {
 	}
 }
 
-// Nodes that end by themselves are told of with their reason.
+// TestDev_NodesThatDoNotStart checks that dev reports nodes that end by
+// themselves, with the reason.
 func TestDev_NodesThatDoNotStart(t *testing.T) {
 	takeSlot(t)
-	base, err := FreePorts(3, 3, 1000)
+	base, err := process.FreePorts(3, 3, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"errors"
@@ -10,14 +10,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// The disk of the leader fails or hangs, under load: its process must end within
-// the stall timeout and a second, another leads, clients of the other nodes see a
-// pause and no error, and nothing that was acknowledged is missing.
+// In these tests the disk of the leader fails or hangs under load. The process
+// of the leader must end within the stall timeout plus one second. Another node
+// must become leader. Clients of the other nodes may see a pause but no error.
+// No acknowledged write may be missing.
 //
-// strace makes the fault: it attaches to the running leader and answers its
-// calls, or lets them wait.
+// strace injects the fault: it attaches to the running leader and answers its
+// system calls, or delays them.
 
 // stallTimeout is the nodes' --disk-stall-timeout.
 const stallTimeout = 3 * time.Second
@@ -51,7 +54,8 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 			}
 			c.endsItself(l, leader, begun, tt.limit, tt.says, detach)
 
-			// On a sound disk it comes back with all it had.
+			// On a healthy disk the node starts again with all its
+			// data.
 			start(t, leader)
 			c.settled()
 			l.progress(20)
@@ -62,18 +66,19 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 	}
 }
 
-// failoverLimit is how long the others may take until one of them leads, once
-// the node that led has ended, on a busy machine. A process of which a thread
-// hangs in the kernel keeps its connections, so that heartbeats have to stay away
-// first.
+// failoverLimit is how long the other nodes may take to elect a leader on a
+// busy machine, after the process of the old leader has ended. A process with a
+// thread that hangs in the kernel keeps its connections open. The other nodes
+// then must first miss its heartbeats.
 const failoverLimit = 2 * time.Second
 
-// endsItself waits until the node ends because of its disk, and the load goes on
-// without it. release, if not nil, ends the fault: a thread that hangs in the
-// kernel keeps even a process that has ended from going away.
-func (c *cluster) endsItself(l *load, n *Node, since time.Time, limit time.Duration, says string, release func()) {
+// endsItself waits until the node ends because of its disk, and checks that the
+// load continues without it. release, if not nil, ends the fault: a thread that
+// hangs in the kernel keeps a process from disappearing even after the process
+// has ended.
+func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit time.Duration, says string, release func()) {
 	c.t.Helper()
-	if err := Poll(within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
+	if err := process.Poll(within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
 		return strings.Contains(n.Output(), "holdfast: fatal: ")
 	}); err != nil {
 		c.t.Fatal(err)
@@ -102,9 +107,9 @@ func (c *cluster) endsItself(l *load, n *Node, since time.Time, limit time.Durat
 	wantLine(c.t, n.Output(), "holdfast: fatal: ", says)
 }
 
-// attach makes strace hold the node's system calls until the test ends, the node
-// does, or detach is called. It returns nil if strace may not attach.
-func attach(t *testing.T, n *Node, args ...string) (detach func()) {
+// attach lets strace intercept the node's system calls until the test ends, the
+// node ends, or detach is called. It returns nil if strace may not attach.
+func attach(t *testing.T, n *process.Node, args ...string) (detach func()) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "strace"))
 	if err != nil {
@@ -113,7 +118,7 @@ func attach(t *testing.T, n *Node, args ...string) (detach func()) {
 	defer out.Close()
 	cmd := exec.Command("strace", append([]string{"-f", "-p", fmt.Sprint(n.PID())}, args...)...)
 	cmd.Stderr = out
-	starter, err := common()
+	starter, err := process.CommonStarter()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,7 @@ func attach(t *testing.T, n *Node, args ...string) (detach func()) {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // it ends with the node, or is killed
+		_ = cmd.Wait() // strace ends with the node, or is killed
 		close(exited)
 	}()
 	detach = func() {
@@ -133,7 +138,7 @@ func attach(t *testing.T, n *Node, args ...string) (detach func()) {
 	}
 	t.Cleanup(detach)
 	attached := false
-	if err := Poll(within(t, 10*time.Second), "strace to attach", func() bool {
+	if err := process.Poll(within(t, 10*time.Second), "strace to attach", func() bool {
 		text, err := os.ReadFile(out.Name())
 		attached = err == nil && strings.Contains(string(text), "attached")
 		select {
@@ -151,7 +156,8 @@ func attach(t *testing.T, n *Node, args ...string) (detach func()) {
 	return detach
 }
 
-// The disk of the leader is full: the same, and with space it comes back.
+// TestDisk_Full fills the disk of the leader. The same must happen as when the
+// disk fails, and the node must start again when the disk has space.
 func TestDisk_Full(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to mount a small file system")
@@ -163,8 +169,9 @@ func TestDisk_Full(t *testing.T) {
 	mount := func(flags uintptr, size string) error {
 		return syscall.Mount("tmpfs", disk, "tmpfs", flags, "size="+size)
 	}
-	// In a mount namespace that goes with its thread: no mount can stay behind.
-	starter, err := NewStarter(func() error {
+	// The mount is in a mount namespace that ends with its thread, so no
+	// mount can be left behind.
+	starter, err := process.NewStarter(func() error {
 		if err := syscall.Unshare(syscall.CLONE_NEWNS | syscall.CLONE_FS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
@@ -176,12 +183,12 @@ func TestDisk_Full(t *testing.T) {
 	if err != nil {
 		t.Skipf("cannot mount a small file system here: %v", err)
 	}
-	c := newCluster(t, Config{Starter: starter, Args: []string{"--disk-stall-timeout", stallTimeout.String()}})
-	t.Cleanup(starter.Close) // before the cluster's: it has to be in use by nobody
+	c := newCluster(t, process.Config{Starter: starter, Args: []string{"--disk-stall-timeout", stallTimeout.String()}})
+	t.Cleanup(starter.Close) // runs after the cluster's cleanup: no process may use the mount any more
 	small := c.Nodes[0]
-	for i, a := range small.args {
+	for i, a := range small.Args {
 		if a == small.Dir {
-			small.args[i] = filepath.Join(disk, "n1")
+			small.Args[i] = filepath.Join(disk, "n1")
 		}
 	}
 	c.start()
@@ -189,14 +196,15 @@ func TestDisk_Full(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", small.ID, "--addr", small.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := Poll(within(t, 10*time.Second), "it to lead", func() bool { return c.leader() == small }); err != nil {
+		if err := process.Poll(within(t, 10*time.Second), "it to lead", func() bool { return c.leader() == small }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l := newLoad(t, "full", each(6, c.Nodes)...)
 	l.progress(20)
 	l.excuseNode(small, true)
-	// A segment of 64 MiB is there from the start; the next one does not fit.
+	// A segment of 64 MiB exists from the start. The next segment does not
+	// fit.
 	conn := dial(t, c.others(small)[0])
 	value := strings.Repeat("v", 1<<20)
 	var begun time.Time

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"errors"
@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// hostile sends bytes on a connection of its own and returns what comes back
-// until the server closes it.
-func hostile(t *testing.T, n *Node, bytes string) string {
+// hostile sends bytes on a connection of its own. It returns the bytes that the
+// server sends before the server closes the connection.
+func hostile(t *testing.T, n *process.Node, bytes string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", n.Clients, 5*time.Second)
 	if err != nil {
@@ -37,17 +39,19 @@ func hostile(t *testing.T, n *Node, bytes string) string {
 	return string(reply)
 }
 
-// hungUp reports whether an error says that the other side has closed.
+// hungUp reports whether an error means that the other side has closed the
+// connection.
 func hungUp(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// Bytes that kill or spin the parser behind the guard, and others that nobody
-// means well with: only their own connection ends.
+// TestHostile_OnlyTheirConnectionDies sends bytes that would crash the parser
+// behind the guard or make it loop, and other malicious bytes. Only the
+// connection that sends them ends.
 func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "honest", each(3, c.Nodes)...)
-	pids := make(map[*Node]int)
+	pids := make(map[*process.Node]int)
 	for _, n := range c.Nodes {
 		pids[n] = n.PID()
 	}
@@ -77,7 +81,8 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		}
 	}
 
-	// Half a command, never finished, ends by the deadline; honest clients go on.
+	// A connection with an unfinished command ends by the deadline. Other
+	// clients continue.
 	slow := c.Nodes[0]
 	begun := time.Now()
 	hostile(t, slow, "*2\r\n$3\r\nGET\r\n$5\r\nab")
@@ -85,7 +90,7 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		t.Errorf("half a command was cut off after %v", took)
 	}
 
-	// A client that asks and never reads.
+	// This client sends commands and never reads the replies.
 	deaf, err := net.Dial("tcp", slow.Clients)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +109,7 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		}
 	}
 
-	// The peer port is no place for strangers either.
+	// The peer port must also survive arbitrary bytes.
 	for _, n := range c.Nodes {
 		for _, bytes := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\xff", 1<<16), "\x00", "*1\r\n$4\r\nPING\r\n"} {
 			conn, err := net.DialTimeout("tcp", n.Peers, 5*time.Second)
@@ -131,10 +136,12 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 	l.check(c.Nodes[2])
 }
 
-// Connections that have not authenticated get half of the places. One that finds
-// them taken gets the place of the oldest one, so that nobody is kept from logging in.
+// TestHostile_UnauthenticatedGetHalf checks that connections without
+// authentication get half of --max-clients. When that half is in use, a new
+// connection replaces the oldest unauthenticated one, so that every client can
+// log in.
 func TestHostile_UnauthenticatedGetHalf(t *testing.T) {
-	c := newCluster(t, Config{Nodes: 1, Args: []string{"--max-clients", "6", "--requirepass", "secret"}})
+	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-clients", "6", "--requirepass", "secret"}})
 	n := c.Nodes[0]
 	start(t, n)
 	friend, err := eventually(t, n)

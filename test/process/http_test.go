@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"bytes"
@@ -12,12 +12,14 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// web is a client whose connections are its own.
+// web is an HTTP client with connections of its own.
 var web = &http.Client{Timeout: 5 * time.Second}
 
-func fetch(t *testing.T, n *Node, path string) (code int, body string) {
+func fetch(t *testing.T, n *process.Node, path string) (code int, body string) {
 	t.Helper()
 	res, err := web.Get("http://" + n.HTTP + path)
 	if err != nil {
@@ -32,11 +34,11 @@ func fetch(t *testing.T, n *Node, path string) (code int, body string) {
 }
 
 func TestHTTP_Health(t *testing.T) {
-	c := newCluster(t, Config{Env: []string{"HOLDFAST_LEADER_WAIT=300ms"}})
+	c := newCluster(t, process.Config{Env: []string{"HOLDFAST_LEADER_WAIT=300ms"}})
 	n := c.Nodes[0]
-	// The first of three that must all be up: it lives, and is not ready.
+	// The first of three nodes runs, but is not ready until the others run.
 	start(t, n)
-	if err := Poll(within(t, startLimit), "the http port", func() bool {
+	if err := process.Poll(within(t, startLimit), "the http port", func() bool {
 		res, err := web.Get("http://" + n.HTTP + "/healthz")
 		if err == nil {
 			res.Body.Close()
@@ -45,13 +47,13 @@ func TestHTTP_Health(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	expect := func(n *Node, path string, code int, says string) {
+	expect := func(n *process.Node, path string, code int, says string) {
 		t.Helper()
 		if got, body := fetch(t, n, path); got != code || !strings.Contains(body, says) {
 			t.Errorf("%s of %s: %d %q, want %d and %q", path, n.ID, got, body, code, says)
 		}
 	}
-	health := func(n *Node, code int) {
+	health := func(n *process.Node, code int) {
 		t.Helper()
 		o := invoke(t, nil, "health", "--url", "http://"+n.HTTP+"/readyz")
 		if o.code != code {
@@ -65,7 +67,7 @@ func TestHTTP_Health(t *testing.T) {
 		}
 	}
 	expect(n, "/healthz", 200, "ok")
-	if err := Poll(within(t, startLimit), "the reason", func() bool {
+	if err := process.Poll(within(t, startLimit), "the reason", func() bool {
 		_, body := fetch(t, n, "/readyz")
 		return strings.Contains(body, "waiting for peers: n2, n3")
 	}); err != nil {
@@ -90,7 +92,7 @@ func TestHTTP_Health(t *testing.T) {
 	others := c.others(leader)
 	kill(t, leader)
 	kill(t, others[0])
-	if err := Poll(within(t, 10*time.Second), "not to be ready", func() bool {
+	if err := process.Poll(within(t, 10*time.Second), "not to be ready", func() bool {
 		code, _ := fetch(t, others[1], "/readyz")
 		return code == 503
 	}); err != nil {
@@ -112,7 +114,7 @@ func TestHTTP_Metrics(t *testing.T) {
 	c := startCluster(t, "--pprof")
 	leader := c.leader()
 	want(t, leader, "OK", "SET", "k", "v", "PX", "20")
-	if err := Poll(within(t, 10*time.Second), "the key to expire", func() bool { return do(t, leader, "EXISTS", "k") == "(integer) 0" }); err != nil {
+	if err := process.Poll(within(t, 10*time.Second), "the key to expire", func() bool { return do(t, leader, "EXISTS", "k") == "(integer) 0" }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, leader, "OK", "SET", "lock", "me", "EX", "600")
@@ -160,15 +162,15 @@ func TestHTTP_Metrics(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"holdfast_is_leader", "holdfast_proposer_entries_total", "holdfast_proposer_entry_groups",
-			"holdfast_proposer_entry_bytes", "holdfast_proposer_commit_seconds", "holdfast_offices_total", "holdfast_read_rounds_total",
-			"holdfast_read_groups_total", "holdfast_gateway_resent_total", "holdfast_gateway_unknown_total", "holdfast_duplicate_groups_total"} {
+			"holdfast_proposer_entry_bytes", "holdfast_proposer_commit_seconds", "holdfast_leaderships_total", "holdfast_read_rounds_total",
+			"holdfast_read_groups_total", "holdfast_forwarder_resent_total", "holdfast_forwarder_unknown_total", "holdfast_duplicate_groups_total"} {
 			sum[name] += value(name)
 		}
 		if !strings.Contains(text, `holdfast_command_seconds_count{command="get"}`) {
 			t.Errorf("%s does not measure GET", n.ID)
 		}
 	}
-	for name, want := range map[string]float64{"holdfast_is_leader": 1, "holdfast_gateway_unknown_total": 0} {
+	for name, want := range map[string]float64{"holdfast_is_leader": 1, "holdfast_forwarder_unknown_total": 0} {
 		if sum[name] != want {
 			t.Errorf("sum of %s is %v, want %v", name, sum[name], want)
 		}
@@ -183,11 +185,11 @@ func TestHTTP_Metrics(t *testing.T) {
 	}
 }
 
-// textLine is how every line of a text log begins.
+// textLine matches the beginning of every line of a text log.
 var textLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S* \[(TRACE|DEBUG|INFO|WARN|ERROR)\] +holdfast[.a-z]*: `)
 
-// Logs are one line an event, in both formats, through a life with elections, a
-// hostile client and a stop.
+// TestLog_Formats checks that the logs have one line per event, in both
+// formats, over elections, a hostile client and a stop.
 func TestLog_Formats(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "text"} {
@@ -222,7 +224,7 @@ func TestLog_Formats(t *testing.T) {
 	})
 }
 
-func checkLog(t *testing.T, n *Node, format string) {
+func checkLog(t *testing.T, n *process.Node, format string) {
 	t.Helper()
 	lines, debug := 0, 0
 	for line := range strings.Lines(n.Output()) {

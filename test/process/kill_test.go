@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"math/rand/v2"
@@ -6,10 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Whom a round kills.
+// These constants select the nodes that a round kills.
 const (
 	killLeader = iota
 	killFollower
@@ -17,9 +21,9 @@ const (
 	killAll
 )
 
-// kill -9 of whomever, under load: nothing that was acknowledged is missing
-// afterwards, nothing has run twice, and clients of surviving nodes see no error
-// as long as a majority survives.
+// TestKill_LosesNothing kills nodes with kill -9 under load. Afterwards no
+// acknowledged write is missing, and no write was executed twice. Clients of
+// surviving nodes see no error as long as a majority survives.
 func TestKill_LosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, store := range []struct {
@@ -65,21 +69,31 @@ func TestKill_LosesNothing(t *testing.T) {
 	}
 }
 
-// A process that was told to kills itself at a point of the program, and says so as
-// loudly as it can. What was written and not answered is there all the same. All the
-// points: see verify/attack.
+// TestKill_AtAPoint starts a process with a failpoint set. The process kills
+// itself there, and its log and other outputs clearly announce the failpoint.
+// Data that was written and not acknowledged is there all the same.
+// verify/attack covers all failpoints.
 func TestKill_AtAPoint(t *testing.T) {
-	c := newCluster(t, Config{Nodes: 1})
+	c := newCluster(t, process.Config{Nodes: 1})
 	c.start()
 	n := c.Nodes[0]
 	if _, err := n.Stop(startLimit); err != nil {
 		t.Fatal(err)
 	}
-	n.Use(binary, "HOLDFAST_TEST_KILL_AT="+failpoint.EntryApplied+":3")
+	n.Use(binary, "HOLDFAST_TEST_KILL_AT="+failpoint.EntryApplied+":4")
 	start(t, n)
 	c.leader()
-	written := 0 // the node writes an entry too: that it has started
-	for reply := "OK"; reply == "OK" && written < 3; {
+	// The node also writes entries of its own: that it is leader, and that
+	// it reserves client ids. After it has reserved them, new connections
+	// have small ids.
+	if err := process.Poll(within(t, startLimit), "client ids to be reserved", func() bool {
+		id, err := redis.Uint64(dial(t, n).Do("CLIENT", "ID"))
+		return err == nil && id <= fsm.MaxClientID
+	}); err != nil {
+		t.Fatal(err)
+	}
+	written := 0
+	for reply := "OK"; reply == "OK" && written < 4; {
 		written++
 		reply = do(t, n, "SET", "key", strconv.Itoa(written))
 	}
@@ -87,7 +101,7 @@ func TestKill_AtAPoint(t *testing.T) {
 	if err != nil || code != -1 {
 		t.Fatalf("ended with code %d, %v, want an end by a signal", code, err)
 	}
-	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node is going to kill itself", failpoint.Line(failpoint.EntryApplied, 3)+"\n")
+	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node is going to kill itself", failpoint.Line(failpoint.EntryApplied, 4)+"\n")
 	n.Use(binary)
 	start(t, n)
 	c.leader()
@@ -97,19 +111,19 @@ func TestKill_AtAPoint(t *testing.T) {
 	}
 }
 
-// victims picks nodes for a round.
-func (c *cluster) victims(whom int) []*Node {
+// victims returns the nodes to kill in a round.
+func (c *cluster) victims(whom int) []*process.Node {
 	c.t.Helper()
 	leader := c.settled()
 	others := c.others(leader)
 	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	switch whom {
 	case killLeader:
-		return []*Node{leader}
+		return []*process.Node{leader}
 	case killFollower:
 		return others[:1]
 	case killTwo:
-		return []*Node{leader, others[0]}
+		return []*process.Node{leader, others[0]}
 	}
 	return append(others, leader)
 }

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"errors"
@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// load is a set of clients that write as fast as they are answered, with a short
-// pause, and remember what they were told. Each key is written once, with NX, and
-// each client counts a counter of its own, so that a write which ran twice shows
-// as well as one that got lost.
+// load is a set of clients that write as fast as they get replies, with a short
+// pause, and record the replies. Each key is written once, with NX. Each client
+// also increments a counter of its own. So a write that was executed twice is
+// detected, as is a write that was lost.
 type load struct {
 	t       *testing.T
 	name    string
@@ -24,31 +26,31 @@ type load struct {
 	wg      sync.WaitGroup
 }
 
-// writer is one client. Its lists are its own until the load has stopped.
+// writer is one client. Its lists belong to it until the load has stopped.
 type writer struct {
 	id    int
-	nodes []*Node // it uses the first, and goes on to the next when that fails
+	nodes []*process.Node // it uses the first node, and moves to the next when that fails
 	limit time.Duration
 
-	excused atomic.Bool  // its node is being stopped: errors are no failure now
+	excused atomic.Bool  // its node is being stopped: errors are not failures now
 	acks    atomic.Int64 // writes acknowledged so far
 
 	conn     redis.Conn
-	at       int // in nodes
+	at       int // index in nodes
 	written  int
 	acked    []string
-	refused  []string // certainly not executed, by the reply's word
+	refused  []string // certainly not executed, according to the reply
 	unknown  int
 	count    int64 // last reply to INCR
 	maybe    int64 // INCRs of unknown outcome since then
 	failures []string
 }
 
-// writePause is between two commands of a client.
+// writePause is the pause between two commands of a client.
 const writePause = time.Millisecond
 
 // newLoad starts clients, one for each list of nodes.
-func newLoad(t *testing.T, name string, nodes ...[]*Node) *load {
+func newLoad(t *testing.T, name string, nodes ...[]*process.Node) *load {
 	t.Helper()
 	l := &load{t: t, name: name, stop: make(chan struct{})}
 	for i, list := range nodes {
@@ -75,11 +77,11 @@ func (l *load) end() {
 	l.wg.Wait()
 }
 
-// each returns n lists of one node each, taken in turn.
-func each(n int, nodes []*Node) [][]*Node {
-	var lists [][]*Node
+// each returns n lists with one node each, and takes the nodes in turn.
+func each(n int, nodes []*process.Node) [][]*process.Node {
+	var lists [][]*process.Node
 	for i := range n {
-		lists = append(lists, []*Node{nodes[i%len(nodes)]})
+		lists = append(lists, []*process.Node{nodes[i%len(nodes)]})
 	}
 	return lists
 }
@@ -146,7 +148,7 @@ func (w *writer) step(l *load) {
 	}
 }
 
-func (w *writer) incr(l *load, node *Node) {
+func (w *writer) incr(l *load, node *process.Node) {
 	count, err := redis.Int64(w.conn.Do("INCR", l.counter(w)))
 	switch w.fate(node, "INCR", err) {
 	case unknown:
@@ -161,15 +163,16 @@ func (w *writer) incr(l *load, node *Node) {
 	}
 }
 
-// What can become of a write.
+// These are the outcomes of a write.
 const (
 	acknowledged = iota
 	refused
 	unknown
 )
 
-// fate says what an error means. The connection is given up if it failed.
-func (w *writer) fate(node *Node, what string, err error) int {
+// fate returns the outcome that an error stands for. If the connection failed,
+// fate closes it.
+func (w *writer) fate(node *process.Node, what string, err error) int {
 	if err == nil {
 		return acknowledged
 	}
@@ -199,15 +202,15 @@ func (w *writer) fate(node *Node, what string, err error) int {
 	return unknown
 }
 
-// excuse says for all clients whether errors are expected.
+// excuse sets for all clients whether errors are expected.
 func (l *load) excuse(yes bool) {
 	for _, w := range l.writers {
 		w.excused.Store(yes)
 	}
 }
 
-// excuseNode says it for the clients of one node.
-func (l *load) excuseNode(n *Node, yes bool) {
+// excuseNode sets for the clients of one node whether errors are expected.
+func (l *load) excuseNode(n *process.Node, yes bool) {
 	for _, w := range l.writers {
 		if w.nodes[0] == n {
 			w.excused.Store(yes)
@@ -224,8 +227,9 @@ func (l *load) acks() int64 {
 	return n
 }
 
-// progress waits until n more writes have been acknowledged to every client
-// whose errors are not excused, or to any if all are.
+// progress waits until every client whose errors are not excused has n more
+// acknowledged writes. If all clients are excused, it waits for n more for any
+// of them.
 func (l *load) progress(n int64) {
 	l.t.Helper()
 	var before []int64
@@ -233,7 +237,7 @@ func (l *load) progress(n int64) {
 	for _, w := range l.writers {
 		before = append(before, w.acks.Load())
 	}
-	err := Poll(within(l.t, replyLimit), "writes to be acknowledged", func() bool {
+	err := process.Poll(within(l.t, replyLimit), "writes to be acknowledged", func() bool {
 		some := false
 		for i, w := range l.writers {
 			if w.excused.Load() {
@@ -251,9 +255,9 @@ func (l *load) progress(n int64) {
 	}
 }
 
-// check ends the load and reads, through a node, all that was acknowledged or
-// refused.
-func (l *load) check(n *Node) {
+// check ends the load. Then it reads through a node every key that was
+// acknowledged or refused.
+func (l *load) check(n *process.Node) {
 	l.t.Helper()
 	l.end()
 	conn := dial(l.t, n)

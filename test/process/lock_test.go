@@ -1,19 +1,22 @@
-package process
+package process_test
 
 import (
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// The story of the README: a lock taken through any node is still there, with its
-// owner and its remaining time, after kill -9 of the leader.
+// TestLock_SurvivesKillOfLeader runs the example of the README. A lock taken
+// through any node still exists after kill -9 of the leader, with its owner and
+// its remaining time.
 func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	through := c.others(dead)
-	taken := time.Now() // before the command: the lock holds until 600 s after its reply at least
+	taken := time.Now() // taken is before the command, and the lock holds for at least 600 s after the reply
 	want(t, through[0], "OK", "SET", "lock:a", "me", "NX", "EX", "600")
 	kill(t, dead)
 	begun := time.Now()
@@ -22,7 +25,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	checkTTL(t, through[0], "lock:a", taken, 600*time.Second)
 	want(t, through[1], "me", "GET", "lock:a")
 
-	// The killed node comes back, catches up, and leads with the data.
+	// The killed node starts again, catches up, and leads with all data.
 	start(t, dead)
 	c.settled()
 	want(t, dead, "me", "GET", "lock:a")
@@ -32,7 +35,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", dead.ID, "--addr", next.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := Poll(within(t, 10*time.Second), dead.ID+" to lead", func() bool { return c.leader() == dead }); err != nil {
+		if err := process.Poll(within(t, 10*time.Second), dead.ID+" to lead", func() bool { return c.leader() == dead }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,9 +43,10 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	want(t, dead, "me", "GET", "lock:a")
 	checkTTL(t, dead, "lock:a", taken, 600*time.Second)
 
-	// With the last other one killed there is no majority: no answer is made up.
+	// With the last other node killed there is no majority. The node must
+	// not answer from its own state.
 	kill(t, c.others(dead)[0])
-	if err := Poll(within(t, 10*time.Second), "the leader to step down", func() bool {
+	if err := process.Poll(within(t, 10*time.Second), "the leader to step down", func() bool {
 		s, err := dead.State()
 		return err == nil && s.Role != "leader" && !s.Ready
 	}); err != nil {
@@ -65,14 +69,14 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	want(t, c.others(dead)[0], "OK", "SET", "lock:a", "you", "NX", "EX", "600")
 }
 
-// lateBound is how much a TTL may be too long after a few failovers: each forgets
-// at most what had passed since the last tick of the lease clock, and the time
-// without a leader.
+// lateBound is the largest amount by which a TTL may be too long after a few
+// failovers. Each failover loses at most the time since the last advance of the
+// lease clock, and the time without a leader.
 const lateBound = 30 * time.Second
 
-// checkTTL compares TTL and PTTL with this test's own monotonic clock: what is
-// left is never less than what really is left.
-func checkTTL(t *testing.T, n *Node, key string, taken time.Time, ttl time.Duration) {
+// checkTTL compares TTL and PTTL with this test's own monotonic clock. The
+// reported time is never less than the time that is really left.
+func checkTTL(t *testing.T, n *process.Node, key string, taken time.Time, ttl time.Duration) {
 	t.Helper()
 	for name, unit := range map[string]time.Duration{"PTTL": time.Millisecond, "TTL": time.Second} {
 		begun := time.Now()
@@ -81,7 +85,8 @@ func checkTTL(t *testing.T, n *Node, key string, taken time.Time, ttl time.Durat
 		if err != nil {
 			t.Fatalf("%s %s: %q", name, key, text)
 		}
-		// The command ran after taken, this one before now.
+		// The lock was taken after the time taken, and the TTL was read
+		// before now.
 		low := ttl - time.Since(taken)
 		high := ttl - begun.Sub(taken) + lateBound
 		// TTL rounds to the nearest second, PTTL down to the millisecond.
@@ -92,8 +97,8 @@ func checkTTL(t *testing.T, n *Node, key string, taken time.Time, ttl time.Durat
 	}
 }
 
-// A lock with a short time to live does not run out early because leaders die,
-// and does run out.
+// TestLock_ExpiresLateNotEarly checks that a lock with a short TTL does not
+// expire early because leaders die, and that it does expire.
 func TestLock_ExpiresLateNotEarly(t *testing.T) {
 	c := startCluster(t)
 	const ttl = 4 * time.Second
@@ -126,7 +131,8 @@ func TestLock_ExpiresLateNotEarly(t *testing.T) {
 			t.Fatalf("lock still held %v after its time", late)
 		}
 		if !restarted && time.Since(acked) > ttl/3 {
-			// The second leader goes too, well before the lock runs out.
+			// The second leader is killed too, well before the lock
+			// expires.
 			restarted = true
 			start(t, dead)
 			c.settled()

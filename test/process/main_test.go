@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"bytes"
@@ -15,13 +15,16 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // binary is the program under test.
 var binary string
 
-// slots bounds how many clusters run at the same time: each is three processes
-// that fsync, and timeouts are to be missed because of a fault, not of the load.
+// slots limits how many clusters run at the same time. Each cluster is three
+// processes that fsync. A missed timeout must be the result of a fault, not of
+// the load on the machine.
 var slots = make(chan struct{}, 2)
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
@@ -33,14 +36,14 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binary, err = Build(dir); err != nil {
+	if binary, err = process.Build(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
-// takeSlot marks the test as parallel and waits for a place for a cluster.
+// takeSlot marks the test as parallel and waits for a slot for a cluster.
 func takeSlot(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -48,7 +51,7 @@ func takeSlot(t *testing.T) {
 	t.Cleanup(func() { <-slots })
 }
 
-// within returns a context for a wait.
+// within returns a context with the time limit of a wait.
 func within(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %v", limit))
@@ -56,19 +59,19 @@ func within(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
-// cluster is a Cluster with the test's word for what must not fail.
+// cluster is a process.Cluster with the test that fails on unexpected errors.
 type cluster struct {
-	*Cluster
+	*process.Cluster
 	t *testing.T
 }
 
-// newCluster makes a cluster of which nothing runs, in a directory that goes
-// with the test; if the test fails the logs stay.
-func newCluster(t *testing.T, cfg Config) *cluster {
+// newCluster makes a cluster without running nodes, in a directory that is
+// removed with the test. If the test fails, newCluster keeps the logs.
+func newCluster(t *testing.T, cfg process.Config) *cluster {
 	t.Helper()
 	takeSlot(t)
 	cfg.Program, cfg.Dir = binary, t.TempDir()
-	c, err := New(cfg)
+	c, err := process.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +86,10 @@ func newCluster(t *testing.T, cfg Config) *cluster {
 	return &cluster{c, t}
 }
 
-// startCluster starts a cluster of three and waits until it is ready.
+// startCluster starts a cluster of three nodes and waits until it is ready.
 func startCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
-	c := newCluster(t, Config{Args: args})
+	c := newCluster(t, process.Config{Args: args})
 	c.start()
 	return c
 }
@@ -99,7 +102,7 @@ func (c *cluster) start() {
 	c.settled()
 }
 
-func keepLogs(t *testing.T, c *Cluster) {
+func keepLogs(t *testing.T, c *process.Cluster) {
 	dir, err := os.MkdirTemp("", "holdfast-logs-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
 	if err != nil {
 		t.Errorf("keep logs: %v", err)
@@ -123,7 +126,7 @@ func keepLogs(t *testing.T, c *Cluster) {
 // startLimit is how long a cluster may take until it serves.
 const startLimit = 30 * time.Second
 
-func (c *cluster) leader(without ...*Node) *Node {
+func (c *cluster) leader(without ...*process.Node) *process.Node {
 	c.t.Helper()
 	n, err := c.Leader(within(c.t, startLimit), without...)
 	if err != nil {
@@ -132,8 +135,8 @@ func (c *cluster) leader(without ...*Node) *Node {
 	return n
 }
 
-// settled waits until all that run follow one leader and have caught up.
-func (c *cluster) settled(without ...*Node) (leader *Node) {
+// settled waits until all running nodes follow one leader and have caught up.
+func (c *cluster) settled(without ...*process.Node) (leader *process.Node) {
 	c.t.Helper()
 	n, err := c.Settled(within(c.t, startLimit), without...)
 	if err != nil {
@@ -142,38 +145,38 @@ func (c *cluster) settled(without ...*Node) (leader *Node) {
 	return n
 }
 
-// others returns the running nodes but for n.
-func (c *cluster) others(n *Node) []*Node { return c.Running(n) }
+// others returns the running nodes except n.
+func (c *cluster) others(n *process.Node) []*process.Node { return c.Running(n) }
 
-func kill(t *testing.T, n *Node) {
+func kill(t *testing.T, n *process.Node) {
 	t.Helper()
 	if err := n.Kill(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func start(t *testing.T, n *Node) {
+func start(t *testing.T, n *process.Node) {
 	t.Helper()
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func send(t *testing.T, n *Node, sig syscall.Signal) {
+func send(t *testing.T, n *process.Node, sig syscall.Signal) {
 	t.Helper()
 	if err := n.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// replyLimit is longer than a node keeps a client waiting for anything.
+// replyLimit is longer than a node makes a client wait for any reply.
 const replyLimit = 40 * time.Second
 
 func dialAddr(addr string, limit time.Duration) (redis.Conn, error) {
 	return redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
 }
 
-func dial(t *testing.T, n *Node) redis.Conn {
+func dial(t *testing.T, n *process.Node) redis.Conn {
 	t.Helper()
 	c, err := dialAddr(n.Clients, replyLimit)
 	if err != nil {
@@ -183,9 +186,9 @@ func dial(t *testing.T, n *Node) redis.Conn {
 	return c
 }
 
-// do sends one command to a node and returns its reply as redis-cli would show
-// it: "(nil)", "(integer) 5", the text of a string or of an error.
-func do(t *testing.T, n *Node, args ...string) string {
+// do sends one command to a node. It returns the reply as redis-cli shows it:
+// "(nil)", "(integer) 5", or the text of a string or an error.
+func do(t *testing.T, n *process.Node, args ...string) string {
 	t.Helper()
 	c, err := dialAddr(n.Clients, replyLimit)
 	if err != nil {
@@ -215,20 +218,20 @@ func show(c redis.Conn, args ...string) string {
 	return fmt.Sprint(reply)
 }
 
-func want(t *testing.T, n *Node, reply string, args ...string) {
+func want(t *testing.T, n *process.Node, reply string, args ...string) {
 	t.Helper()
 	if got := do(t, n, args...); got != reply {
 		t.Fatalf("%s through %s: %q, want %q", strings.Join(args, " "), n.ID, got, reply)
 	}
 }
 
-// outcome is what a finished program left.
+// outcome is the result of a program that has ended.
 type outcome struct {
 	code        int
 	out, errOut string
 }
 
-// invoke runs the program to its end, which has to come soon.
+// invoke runs the program until it ends, which must be soon.
 func invoke(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	return invokeWithin(t, 30*time.Second, env, args...)
@@ -239,7 +242,7 @@ func invokeWithin(t *testing.T, limit time.Duration, env []string, args ...strin
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env = append(cleanEnv(), env...)
+	cmd.Env = append(process.CleanEnv(), env...)
 	cmd.Dir = t.TempDir()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -254,7 +257,7 @@ func invokeWithin(t *testing.T, limit time.Duration, env []string, args ...strin
 	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
-// wantContains checks that a text holds each of the parts.
+// wantContains checks that a text contains each of the parts.
 func wantContains(t *testing.T, what, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
@@ -264,9 +267,9 @@ func wantContains(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// refusesToStart starts a node that must end by itself, and returns what it
-// printed.
-func refusesToStart(t *testing.T, n *Node, extra ...string) string {
+// refusesToStart starts a node that must end by itself. It returns the output
+// of the node.
+func refusesToStart(t *testing.T, n *process.Node, extra ...string) string {
 	t.Helper()
 	if err := n.Start(extra...); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"fmt"
@@ -17,9 +17,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/holdfast-kv/holdfast/test/harness"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// raw is a connection of which every byte is compared.
+// raw is a connection whose every byte the tests compare.
 type raw struct {
 	t *testing.T
 	net.Conn
@@ -35,8 +36,8 @@ func dialRaw(t *testing.T, network, addr string) *raw {
 	return &raw{t, c}
 }
 
-// ask sends lines in one pipeline, and ends with an ECHO. It returns all that comes
-// before the answer to that.
+// ask sends lines in one pipeline that ends with an ECHO. It returns all bytes
+// that arrive before the reply to the ECHO.
 func (r *raw) ask(lines ...string) string {
 	r.t.Helper()
 	const end = "$3\r\nend\r\n"
@@ -66,7 +67,8 @@ func (r *raw) ask(lines ...string) string {
 	return strings.TrimSuffix(string(got), end)
 }
 
-// redisSocket starts a redis-server and returns its socket, "" if there is none.
+// redisSocket starts a redis-server and returns the path of its socket, "" if
+// the program is not installed.
 func redisSocket(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -76,8 +78,9 @@ func redisSocket(t *testing.T) string {
 		}
 		return ""
 	}
-	// It must not outlive this process, however that ends. The signal is tied to the
-	// thread that starts it, so this one stays with the test.
+	// The server must not outlive this process, however the process ends.
+	// The death signal is tied to the thread that starts the server, so
+	// this thread stays with the test.
 	runtime.LockOSThread()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "redis.sock")
@@ -87,10 +90,10 @@ func redisSocket(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has nothing to save
+		_ = cmd.Process.Kill() // the server has no data to save
 		_ = cmd.Wait()
 	})
-	if err := Poll(within(t, 30*time.Second), "redis-server", func() bool {
+	if err := process.Poll(within(t, 30*time.Second), "redis-server", func() bool {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
 			return false
@@ -102,15 +105,17 @@ func redisSocket(t *testing.T) string {
 	return socket
 }
 
-// ownSteps are what one connection sends, pipeline by pipeline. A step that begins
-// with @ is sent by another connection; the next step writes, so that what the other
-// one caused is there before its reply.
+// ownSteps lists the steps of one connection, pipeline by pipeline. Another
+// connection sends a step that begins with @. The step after it writes, so that
+// the pushes that the other connection caused arrive before the reply of that
+// write.
 var ownSteps = []struct {
 	name  string
 	setup []string
 	steps []string
-	// pushed: Redis 7.0 sends messages in front of the reply of PUBLISH, and in the
-	// reply of EXEC; later versions, and this program, send them behind it.
+	// pushed marks the cases in which the order differs: Redis 7.0 sends
+	// messages before the reply of PUBLISH, and inside the reply of EXEC.
+	// Later versions, and this program, send them after it.
 	pushed bool
 }{
 	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING", "MGET a b c", "MSET a 1 b 2 c 3|PING", "DEL a|GET a|DEL a b"}},
@@ -127,7 +132,7 @@ var ownSteps = []struct {
 	{name: "PUBLISH", pushed: true, setup: []string{"SUBSCRIBE ch", "PSUBSCRIBE c*"}, steps: []string{"PUBLISH ch m|PING", "PUBLISH ch a|PUBLISH ch b|GET k|PING", "EVAL redis.call('PUBLISH','ch','x')return(7) 0|PING"}},
 }
 
-// behindReplies moves pushes behind the reply that they stand in front of.
+// behindReplies moves each push behind the reply that follows it.
 func behindReplies(text string) string {
 	var b, pushes strings.Builder
 	for text != "" {
@@ -159,9 +164,10 @@ func behindReplies(text string) string {
 	return b.String() + pushes.String()
 }
 
-// A connection is sent what its own commands caused as Redis sends it, at the leader
-// and at a follower: byte for byte, behind the reply of the command and before the
-// next.
+// TestOwn_AsRedis checks that a connection gets the pushes that its own
+// commands caused as Redis sends them, on the leader and on a follower. The
+// bytes are the same. The pushes come after the reply of the command and before
+// the next reply.
 func TestOwn_AsRedis(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
@@ -206,12 +212,12 @@ func TestOwn_AsRedis(t *testing.T) {
 	}
 }
 
-// A blocking command that waited is answered before what it caused is sent, and that
-// before the next reply.
+// TestOwn_BlockedMove checks the order after a blocking command that waited.
+// Its reply comes first, then the pushes that it caused, then the next reply.
 func TestOwn_BlockedMove(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
-	for _, n := range []*Node{leader, c.others(leader)[0]} {
+	for _, n := range []*process.Node{leader, c.others(leader)[0]} {
 		a, other := dialRaw(t, "tcp", n.Clients), dial(t, n)
 		a.ask("HELLO 3", "CLIENT TRACKING ON")
 		for i := range 20 {
@@ -219,7 +225,7 @@ func TestOwn_BlockedMove(t *testing.T) {
 			a.ask("LRANGE " + to + " 0 -1")
 			answer := make(chan string, 1)
 			go func() { answer <- a.ask("BLMOVE from " + to + " LEFT RIGHT 0") }()
-			if err := Poll(within(t, time.Minute), "a client that waits", func() bool {
+			if err := process.Poll(within(t, time.Minute), "a client that waits", func() bool {
 				info, err := redis.String(other.Do("INFO", "clients"))
 				return err == nil && strings.Contains(info, "blocked_clients:1")
 			}); err != nil {
@@ -236,13 +242,14 @@ func TestOwn_BlockedMove(t *testing.T) {
 	}
 }
 
-// CLIENT TRACKING ON does not report what was acknowledged before it, by any node.
+// TestOwn_TrackingOn checks that CLIENT TRACKING ON reports no change that was
+// acknowledged before it, by any node.
 func TestOwn_TrackingOn(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
 	rest := c.others(leader)
 	for i := range 60 {
-		w, n := dialRaw(t, "tcp", []*Node{leader, rest[1]}[i%2].Clients), []*Node{rest[0], leader}[i/2%2]
+		w, n := dialRaw(t, "tcp", []*process.Node{leader, rest[1]}[i%2].Clients), []*process.Node{rest[0], leader}[i/2%2]
 		a := dialRaw(t, "tcp", n.Clients)
 		a.ask("HELLO 3")
 		w.ask("SET k v", "FLUSHDB", "SET k v")
@@ -263,9 +270,10 @@ func TestOwn_TrackingOn(t *testing.T) {
 	}
 }
 
-// Clients that cache, at all nodes, change what they have cached while the leader is
-// killed: no cache is ever older than its client's own last acknowledged write, nor
-// than what the client has been told, and in the end all hold what the keys do.
+// TestOwn_CachesThroughKill runs caching clients on all nodes, which change
+// cached keys while the leader is killed. A cache is never older than its
+// client's own last acknowledged write, nor older than what the client has
+// already received. At the end all caches match the keys.
 func TestOwn_CachesThroughKill(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -295,7 +303,7 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	until := func(n int64) {
 		t.Helper()
 		n += rounds.Load()
-		if err := Poll(within(t, time.Minute), "rounds", func() bool { return rounds.Load() >= n }); err != nil {
+		if err := process.Poll(within(t, time.Minute), "rounds", func() bool { return rounds.Load() >= n }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -306,7 +314,7 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	wg.Wait()
 	other, hits := dial(t, rest[0]), 0
 	for i, cl := range clients {
-		if err := Poll(within(t, time.Minute), "the cache to hold what the keys do", func() bool {
+		if err := process.Poll(within(t, time.Minute), "the cache to hold what the keys do", func() bool {
 			differs, err := cl.Differs(func(key string) int64 {
 				n, err := redis.Int64(other.Do("GET", key))
 				if err != nil && err != redis.ErrNil {
@@ -328,8 +336,9 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	}
 }
 
-// While a follower cannot hear from the leader, nobody waits for events for longer
-// than the bound: a connection that tracks is told to drop what it has cached.
+// TestOwn_Paused stops the leader, so that a follower does not hear from it. No
+// client waits for events longer than the bound: a connection with tracking is
+// told to drop its cache.
 func TestOwn_Paused(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
@@ -339,8 +348,9 @@ func TestOwn_Paused(t *testing.T) {
 	if err := leader.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = leader.Signal(syscall.SIGCONT) }) // it may have been killed
-	// Either the new leader answers, or nobody does in time: both are answers.
+	t.Cleanup(func() { _ = leader.Signal(syscall.SIGCONT) }) // the process may have been killed
+	// Either the new leader answers, or no node answers in time. Both are
+	// valid.
 	for range 20 {
 		if got := a.ask("SET k v", "PING"); !strings.HasSuffix(got, "+PONG\r\n") {
 			t.Fatalf("answered %q", got)

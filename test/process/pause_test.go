@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"errors"
@@ -12,19 +12,22 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // pauseLength is many times the leader's lease.
 const pauseLength = 5 * time.Second
 
-// The leader is stopped for seconds and continued, as a paused virtual machine
-// is: another leads meanwhile, and what the first one was asked before, during
-// and right after its pause must not be answered from the past.
+// TestPause_OfTheLeader stops the leader for seconds and continues it, as a
+// paused virtual machine does. Meanwhile another node leads. The old leader
+// must not answer from its old state any command that it received before,
+// during or right after its pause.
 func TestPause_OfTheLeader(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "pause", each(3, c.Nodes)...)
 	var locks []*mutex
-	for i := range 3 { // a client that is paused while it holds one leaves the others
+	for i := range 3 { // a client that is paused while it holds a lock does not block the other locks
 		locks = append(locks, newMutex(t, fmt.Sprintf("mutex:%d", i), c.Nodes))
 	}
 	r := newRegister(t, c.Nodes)
@@ -32,7 +35,8 @@ func TestPause_OfTheLeader(t *testing.T) {
 		leader := c.settled()
 		l.progress(50)
 		r.follow(c.others(leader)[0])
-		// Nothing in here is excused: a client of the paused node waits, no more.
+		// No error is excused in here: a client of the paused node only
+		// waits.
 		send(t, leader, syscall.SIGSTOP)
 		resume := time.NewTimer(pauseLength)
 		defer resume.Stop()
@@ -41,8 +45,9 @@ func TestPause_OfTheLeader(t *testing.T) {
 		want(t, next, "OK", "SET", held, "new", "NX", "EX", "600")
 		<-resume.C
 
-		// Its socket takes commands although nobody reads them yet: they are the
-		// first thing that it sees.
+		// The socket of the paused node accepts commands although the
+		// process does not read them yet. The node reads them first
+		// when it continues.
 		low := r.acked.Load()
 		var queued []redis.Conn
 		for i := range 20 {
@@ -90,18 +95,18 @@ func TestPause_OfTheLeader(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// mutex is a set of clients that take and give back one lock, and check that no
-// two of them hold it.
+// mutex is a set of clients that take and release one lock, and check that no
+// two of them hold it at a time.
 type mutex struct {
 	t      *testing.T
 	key    string
-	holder atomic.Int64 // client that certainly holds the lock, 0 for none
+	holder atomic.Int64 // the client that certainly holds the lock, 0 for none
 	grants atomic.Int64
 	stop   chan struct{}
 	wg     sync.WaitGroup
 }
 
-func newMutex(t *testing.T, key string, nodes []*Node) *mutex {
+func newMutex(t *testing.T, key string, nodes []*process.Node) *mutex {
 	t.Helper()
 	m := &mutex{t: t, key: key, stop: make(chan struct{})}
 	for i, n := range nodes {
@@ -129,7 +134,7 @@ func (m *mutex) end() {
 	}
 }
 
-func (m *mutex) contend(id int64, n *Node, conn redis.Conn) {
+func (m *mutex) contend(id int64, n *process.Node, conn redis.Conn) {
 	t := time.NewTicker(3 * time.Millisecond)
 	defer t.Stop()
 	for i := 0; ; i++ {
@@ -171,22 +176,22 @@ func (m *mutex) contend(id int64, n *Node, conn redis.Conn) {
 	}
 }
 
-// register is a number that only grows, written by one client and read by some
-// on every node, none of which may see less than was acknowledged before it
-// asked.
+// register is a number that only grows. One client writes it, and several
+// clients on every node read it. No read may return less than the value that
+// was acknowledged before the read was sent.
 type register struct {
 	t     *testing.T
 	key   string
 	acked atomic.Int64
 	reads atomic.Int64
-	next  chan *Node // where to write from now on
+	next  chan *process.Node // node to write to from now on
 	stop  chan struct{}
 	wg    sync.WaitGroup
 }
 
-func newRegister(t *testing.T, nodes []*Node) *register {
+func newRegister(t *testing.T, nodes []*process.Node) *register {
 	t.Helper()
-	r := &register{t: t, key: "register", next: make(chan *Node), stop: make(chan struct{})}
+	r := &register{t: t, key: "register", next: make(chan *process.Node), stop: make(chan struct{})}
 	want(t, nodes[0], "OK", "SET", r.key, "0")
 	r.wg.Add(1)
 	go func() {
@@ -215,9 +220,9 @@ func (r *register) end() {
 	}
 }
 
-// follow moves the writer to a node, and waits until it has written there. The
-// node it is at must live.
-func (r *register) follow(n *Node) {
+// follow moves the writer to a node and waits until it has written there. The
+// node that the writer uses now must be running.
+func (r *register) follow(n *process.Node) {
 	r.t.Helper()
 	select {
 	case r.next <- n:
@@ -225,13 +230,13 @@ func (r *register) follow(n *Node) {
 		r.t.Fatal("the writer of the register hangs")
 	}
 	from := r.acked.Load()
-	if err := Poll(within(r.t, replyLimit), "the register to be written", func() bool { return r.acked.Load() > from+20 }); err != nil {
+	if err := process.Poll(within(r.t, replyLimit), "the register to be written", func() bool { return r.acked.Load() > from+20 }); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// write writes the register, through another node when told.
-func (r *register) write(n *Node) {
+// write writes the register, and changes to another node on request.
+func (r *register) write(n *process.Node) {
 	t := time.NewTicker(2 * time.Millisecond)
 	defer t.Stop()
 	conn, err := dialAddr(n.Clients, replyLimit)
@@ -260,7 +265,7 @@ func (r *register) write(n *Node) {
 	}
 }
 
-// set writes v over v-1.
+// set writes v if the value is v-1.
 func (r *register) set(conn redis.Conn, v int64) error {
 	reply, err := conn.Do("SET", r.key, v, "IFEQ", strconv.FormatInt(v-1, 10))
 	if err == nil && reply == nil {
@@ -269,7 +274,7 @@ func (r *register) set(conn redis.Conn, v int64) error {
 	return err
 }
 
-func (r *register) read(n *Node, conn redis.Conn) {
+func (r *register) read(n *process.Node, conn redis.Conn) {
 	t := time.NewTicker(2 * time.Millisecond)
 	defer t.Stop()
 	for {

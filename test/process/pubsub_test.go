@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"fmt"
@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// subscribe opens a subscriber and returns when it is confirmed.
-func subscribe(t *testing.T, n *Node, channels ...string) *redis.PubSubConn {
+// subscribe opens a subscriber and returns when the subscription is confirmed.
+func subscribe(t *testing.T, n *process.Node, channels ...string) *redis.PubSubConn {
 	t.Helper()
 	psc := &redis.PubSubConn{Conn: dial(t, n)}
 	for _, ch := range channels {
@@ -39,9 +41,9 @@ func next(t *testing.T, psc *redis.PubSubConn) (channel, text string) {
 	return "", ""
 }
 
-// Messages that were published while the leader is killed reach the subscribers of
-// every node that lives, each once and everywhere in the same order; none from
-// before a subscription does.
+// TestPubSub_KillOfLeader publishes messages while the leader is killed. They
+// reach the subscribers of every running node, each once and in the same order
+// everywhere. No message from before a subscription reaches its subscriber.
 func TestPubSub_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -62,7 +64,8 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 						return
 					}
 				}
-				// The receivers are those of the publisher's own node.
+				// The receivers that PUBLISH counts are those
+				// of the publisher's own node.
 				if n, err := redis.Int(p.Do("PUBLISH", "news", fmt.Sprint(i, "-", k))); err != nil || n != 1 {
 					failed <- fmt.Errorf("PUBLISH %d of %d: %d, %w", k, i, n, err)
 					return
@@ -96,13 +99,14 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 	}
 }
 
-// What was published, and answered, before UNSUBSCRIBE was sent is delivered before
-// its answer, whichever nodes the two are connected to.
+// TestPubSub_UnsubscribeComesLater checks that messages acknowledged before
+// UNSUBSCRIBE was sent are delivered before its reply, whichever nodes the
+// publisher and the subscriber are connected to.
 func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
 	other := c.others(leader)
-	for _, at := range [][2]*Node{{leader, leader}, {leader, other[0]}, {other[0], leader}, {other[0], other[0]}, {other[0], other[1]}} {
+	for _, at := range [][2]*process.Node{{leader, leader}, {leader, other[0]}, {other[0], leader}, {other[0], other[0]}, {other[0], other[1]}} {
 		p := dial(t, at[0])
 		psc := &redis.PubSubConn{Conn: dial(t, at[1])}
 		for i := range 40 {
@@ -129,13 +133,13 @@ func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 	}
 }
 
-// notify-keyspace-events set at one node is in force at all, after a restart of
-// all of them too; and a key that expires while the leader is killed says so once
-// at each node.
+// TestNotify_KillOfLeader sets notify-keyspace-events on one node. The setting
+// is in effect on all nodes, also after a restart of all of them. A key that
+// expires while the leader is killed causes one event on each node.
 func TestNotify_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.others(c.leader())[0], "OK", "CONFIG", "SET", "notify-keyspace-events", "Ex$")
-	inForce := func(nodes ...*Node) {
+	inForce := func(nodes ...*process.Node) {
 		t.Helper()
 		for _, n := range nodes {
 			got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "notify-*"))

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"fmt"
@@ -6,18 +6,21 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// What a restart with a million keys may take until commands are served again.
-// All three nodes start at once and share the processors with other tests, so a
-// machine that needed longer to write the keys may need as long to read them.
+// restartLimit is how long a restart with manyKeys keys may take until commands
+// are served again. All three nodes start at once and share the processors with
+// other tests. So a machine that needed longer to write the keys may need as
+// long to read them.
 const (
 	manyKeys     = 1_000_000
 	restartLimit = 10 * time.Second
 )
 
-// All three nodes are killed with a million keys, and serve again within
-// seconds: from the log alone, and from a snapshot.
+// TestRestart_MillionKeys kills all three nodes when they hold a million keys.
+// They serve again within seconds, from the log alone and from a snapshot.
 func TestRestart_MillionKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes a million keys")
@@ -67,8 +70,8 @@ func TestRestart_MillionKeys(t *testing.T) {
 	}
 }
 
-// fill writes n keys with a few connections that pipeline.
-func (c *cluster) fill(through *Node, n int) {
+// fill writes n keys over a few connections with pipelines.
+func (c *cluster) fill(through *process.Node, n int) {
 	c.t.Helper()
 	const conns, pipeline = 8, 500
 	errs := make(chan error)
@@ -82,7 +85,7 @@ func (c *cluster) fill(through *Node, n int) {
 	}
 }
 
-func fillPart(n *Node, from, to, pipeline int) error {
+func fillPart(n *process.Node, from, to, pipeline int) error {
 	conn, err := dialAddr(n.Clients, replyLimit)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"crypto/sha1"
@@ -8,15 +8,18 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// compareAndDelete is no script that the machine knows: it is interpreted.
+// compareAndDelete is a script that the state machine does not recognize, so it
+// is interpreted.
 const compareAndDelete = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('INCR', 'released')
 return redis.call('DEL', KEYS[1])`
 
-// compareAndDeleteLibrary is the same as a function.
+// compareAndDeleteLibrary is the same script as a function.
 const compareAndDeleteLibrary = `#!lua name=locks
 redis.register_function('release', function(keys, args)
 	if redis.call('GET', keys[1]) ~= args[1] then return 0 end
@@ -24,10 +27,10 @@ redis.register_function('release', function(keys, args)
 	return redis.call('DEL', keys[1])
 end)`
 
-// Lock cycles through a follower while the leader is killed, again and again: every
-// SET NX is granted and every compare-and-delete, by a script or a function in turn,
-// finds its token, once, although those that were under way are run by another
-// leader.
+// TestScript_KillOfLeader runs lock cycles through a follower while the leader
+// is killed repeatedly. Every SET NX is granted. Every compare-and-delete, by a
+// script or a function in turn, finds its token once, although a new leader
+// runs the scripts that were under way.
 func TestScript_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]
@@ -67,7 +70,7 @@ func TestScript_KillOfLeader(t *testing.T) {
 	progress := func(n int64) {
 		t.Helper()
 		from := cycles.Load()
-		if err := Poll(within(t, 30*time.Second), "lock cycles", func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
+		if err := process.Poll(within(t, 30*time.Second), "lock cycles", func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +81,7 @@ func TestScript_KillOfLeader(t *testing.T) {
 			if o := invoke(t, nil, "member", "transfer", c.others(follower)[0].ID, "--addr", follower.Clients); o.code != 0 {
 				t.Fatalf("member transfer: %+v", o)
 			}
-			if err := Poll(within(t, 10*time.Second), "another leader", func() bool { return c.leader() != follower }); err != nil {
+			if err := process.Poll(within(t, 10*time.Second), "another leader", func() bool { return c.leader() != follower }); err != nil {
 				t.Fatal(err)
 			}
 			dead = c.leader()
@@ -102,7 +105,8 @@ func TestScript_KillOfLeader(t *testing.T) {
 	t.Logf("%d lock cycles", n)
 }
 
-// A script that loops ends within its time, and a read does not wait for it.
+// TestScript_Loops checks that a script that loops ends within its time limit,
+// and that a read does not wait for it.
 func TestScript_Loops(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")

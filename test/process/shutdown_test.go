@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"errors"
@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// SHUTDOWN on the leader, under load, is SIGTERM: leadership is handed over, and the
-// connection that asked ends without a reply.
+// TestShutdown_LeaderUnderLoad sends SHUTDOWN to the leader under load.
+// SHUTDOWN works like SIGTERM: the leader transfers its leadership, and the
+// connection that sent the command ends without a reply.
 func TestShutdown_LeaderUnderLoad(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "shutdown", each(9, c.Nodes)...)
@@ -33,7 +34,8 @@ func TestShutdown_LeaderUnderLoad(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// FAILOVER hands leadership to the node that it names, and is the leader's to run.
+// TestFailover checks that FAILOVER transfers leadership to the node that it
+// names, and that only the leader accepts it.
 func TestFailover(t *testing.T) {
 	c := startCluster(t)
 	leader := c.settled()

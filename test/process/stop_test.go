@@ -1,16 +1,18 @@
-package process
+package process_test
 
 import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // stopLimit is how long a node may take from SIGTERM to its end.
 const stopLimit = 5 * time.Second
 
-// stopNode stops a node as an operator does.
-func stopNode(t *testing.T, n *Node) {
+// stopNode stops a node in the way an operator does.
+func stopNode(t *testing.T, n *process.Node) {
 	t.Helper()
 	begun := time.Now()
 	code, err := n.Stop(stopLimit)
@@ -23,9 +25,9 @@ func stopNode(t *testing.T, n *Node) {
 	t.Logf("%s stopped in %v", n.ID, time.Since(begun).Round(time.Millisecond))
 }
 
-// SIGTERM on the leader, under load: clients of the other nodes see no error;
-// those of the leader lose their connection, but are told "not executed" only of
-// what was not.
+// TestStop_LeaderUnderLoad sends SIGTERM to the leader under load. Clients of
+// the other nodes see no error. Clients of the leader lose their connection,
+// but get "not executed" only for writes that were not executed.
 func TestStop_LeaderUnderLoad(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "stop", each(12, c.Nodes)...)
@@ -44,12 +46,13 @@ func TestStop_LeaderUnderLoad(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// All nodes restarted one after the other, leader last as the manual says, and
-// then in the worst order: each time the one that leads.
+// TestStop_RollingRestart restarts all nodes one after the other: first with
+// the leader last, as the manual says, and then in the worst order, in which
+// each restart hits the current leader.
 func TestStop_RollingRestart(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "roll", each(9, c.Nodes)...)
-	restart := func(n *Node) {
+	restart := func(n *process.Node) {
 		t.Helper()
 		l.excuseNode(n, true)
 		stopNode(t, n)
@@ -71,8 +74,9 @@ func TestStop_RollingRestart(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// All nodes told to stop at the same moment end in time too, although there is
-// nobody left to hand over to, and come back with everything.
+// TestStop_AllAtOnce stops all nodes at the same moment. They also end in time,
+// although no node is left to receive the leadership, and they start again with
+// all data.
 func TestStop_AllAtOnce(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "all", each(6, c.Nodes)...)

@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"context"
@@ -8,15 +8,19 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// rueidisAt is how a client of rueidis with its defaults connects to one node.
-func rueidisAt(n *Node) rueidis.ClientOption {
+// rueidisAt returns the options with which a client of rueidis connects to one
+// node. Everything else has its default.
+func rueidisAt(n *process.Node) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{n.Clients}, ForceSingleClient: true}
 }
 
-// A client that caches what it reads through a follower never sees an old value
-// for long, whoever changes it, and whichever node is killed.
+// TestTracking_RueidisCache reads through a follower with a client that caches.
+// The client never sees an old value for long, whichever client changes the
+// value, and whichever node is killed.
 func TestTracking_RueidisCache(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -38,7 +42,7 @@ func TestTracking_RueidisCache(t *testing.T) {
 	}
 	until := func(value string) {
 		t.Helper()
-		if err := Poll(ctx, "the cache to hold "+value, func() bool { got, hit := cached(); return got == value && hit }); err != nil {
+		if err := process.Poll(ctx, "the cache to hold "+value, func() bool { got, hit := cached(); return got == value && hit }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,15 +55,16 @@ func TestTracking_RueidisCache(t *testing.T) {
 	until("3")
 	want(t, rest[1], "OK", "SET", "k", "4", "PX", "2000")
 	until("4")
-	if err := Poll(ctx, "the key to be gone from the cache", func() bool {
+	if err := process.Poll(ctx, "the key to be gone from the cache", func() bool {
 		return rueidis.IsRedisNil(client.DoCache(ctx, client.B().Get().Key("k").Cache(), time.Hour).Error())
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// The fields of a hash are cached one by one. What changes one of them, while this
-// node does not know of it yet, counts although another field is read behind it.
+// TestTracking_RueidisFields caches the fields of a hash one by one. If a write
+// changes one field and this node does not know of the write yet, the change
+// must invalidate that field even if the client reads another field afterwards.
 func TestTracking_RueidisFields(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
@@ -90,15 +95,16 @@ func TestTracking_RueidisFields(t *testing.T) {
 		set(2*i + 1)
 		cached("b")
 		for _, field := range []string{"a", "b"} {
-			if err := Poll(ctx, "the cache to hold the new field "+field, func() bool { return cached(field) == fmt.Sprint(2*i+1) }); err != nil {
+			if err := process.Poll(ctx, "the cache to hold the new field "+field, func() bool { return cached(field) == fmt.Sprint(2*i+1) }); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-// rueidislock: a lock that is held stays held while the leader is killed; its
-// holder is told when it is lost, and who waits for it gets it then.
+// TestTracking_RueidisLock uses rueidislock. A held lock stays held while the
+// leader is killed. Its holder is told when the lock is lost, and a waiting
+// client then gets the lock.
 func TestTracking_RueidisLock(t *testing.T) {
 	for _, noloop := range []bool{true, false} {
 		name := "loop"
@@ -109,10 +115,11 @@ func TestTracking_RueidisLock(t *testing.T) {
 			c := startCluster(t)
 			dead := c.leader()
 			rest := c.others(dead)
-			locker := func(n *Node) rueidislock.Locker {
+			locker := func(n *process.Node) rueidislock.Locker {
 				l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 					ClientOption: rueidisAt(n), KeyMajority: 1, NoLoopTracking: noloop,
-					// Long, so that only an invalidation can be what is quick.
+					// These times are long, so that only an
+					// invalidation can be fast.
 					KeyValidity: 2 * time.Minute, ExtendInterval: time.Minute, TryNextAfter: 30 * time.Second,
 				})
 				if err != nil {
@@ -142,7 +149,8 @@ func TestTracking_RueidisLock(t *testing.T) {
 				got <- taken{lock, release, err}
 			}()
 			kill(t, dead)
-			// Something has to go through the new leader before it is known that all is well.
+			// A command must go through the new leader before the
+			// client can tell that the lock is still held.
 			want(t, rest[1], "OK", "SET", "other", "x")
 			select {
 			case <-held.Done():
@@ -169,7 +177,8 @@ func TestTracking_RueidisLock(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal("the waiter does not wake")
 			}
-			// And by release, the other way round.
+			// The lock also changes hands by a release, in the
+			// other direction.
 			go func() {
 				lock, release, err := holder.WithContext(ctx, "job")
 				got <- taken{lock, release, err}

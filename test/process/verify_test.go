@@ -1,4 +1,4 @@
-package process
+package process_test
 
 import (
 	"encoding/json"
@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// verdict is what holdfast verify --json says.
+// verdict is the output of holdfast verify --json.
 type verdict struct {
 	Verdict    string
 	Commands   int
@@ -19,7 +21,7 @@ type verdict struct {
 	Target     []string
 }
 
-// verify runs holdfast verify against a cluster and returns what it says.
+// verify runs holdfast verify against a cluster and returns its output.
 func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, page string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "verify.html")
@@ -38,8 +40,9 @@ func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, pag
 	return o, v, string(b)
 }
 
-// A user's cluster is verified while its leader is killed: all holds, and nothing
-// is left but what was there before.
+// TestVerify_OfALiveCluster verifies a cluster that is in use while its leader
+// is killed. All guarantees hold, and verify leaves behind only the keys that
+// were there before.
 func TestVerify_OfALiveCluster(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "mine", "kept")
@@ -59,7 +62,8 @@ func TestVerify_OfALiveCluster(t *testing.T) {
 	want(t, other, "(integer) 1", "DBSIZE")
 }
 
-// Somebody deletes locks that others hold: that is found, and said.
+// TestVerify_FindsWhatIsBroken deletes locks that other clients hold. verify
+// finds and reports that.
 func TestVerify_FindsWhatIsBroken(t *testing.T) {
 	c := startCluster(t)
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -87,18 +91,19 @@ func TestVerify_FindsWhatIsBroken(t *testing.T) {
 	wantContains(t, "standard error", o.errOut, "VIOLATED")
 }
 
-// What cannot be asked cannot be judged: that is no pass.
+// TestVerify_NothingToBeSaid checks that verify does not pass when it cannot
+// query the cluster.
 func TestVerify_NothingToBeSaid(t *testing.T) {
 	t.Parallel()
-	base, err := FreePorts(1, 1, 0)
+	base, err := process.FreePorts(1, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, args := range map[string][]string{
-		"nobody there":     {"--addrs", loopback(base), "--duration", "1s"},
+		"nobody there":     {"--addrs", process.Loopback(base), "--duration", "1s"},
 		"no address":       {"--addrs", "nonsense"},
 		"no such fault":    {"--local", "--faults", "meteorite"},
-		"no such password": {"--addrs", loopback(base), "--password", "x", "--duration", "1s"},
+		"no such password": {"--addrs", process.Loopback(base), "--password", "x", "--duration", "1s"},
 	} {
 		if o := invoke(t, nil, append([]string{"verify"}, args...)...); o.code != 2 || !strings.Contains(o.errOut, "nothing can be said") {
 			t.Errorf("%s: %+v", what, o)
@@ -106,7 +111,8 @@ func TestVerify_NothingToBeSaid(t *testing.T) {
 	}
 }
 
-// verify --local attacks clusters of its own and leaves nothing behind.
+// TestVerify_Local checks that verify --local attacks clusters of its own and
+// leaves no data behind.
 func TestVerify_Local(t *testing.T) {
 	takeSlot(t)
 	dir := t.TempDir()

@@ -14,19 +14,25 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// cluster is the nodes under attack, and one more that can join.
+// Login is the login of the clients of a cluster under attack. It has a
+// password because some loads of package neighbor are clients without a
+// password.
+var Login = load.Login{Password: "of-the-attack"}
+
+// cluster is the nodes under attack, and one spare node that can join.
 type cluster struct {
 	dir   string
-	nodes []*node // the members at the beginning
+	nodes []*node // the initial members
 	spare *node
 	net   *network
-	disks *diskRoom // nil if no plan needs it
+	disks *diskRoom // nil if no plan needs disks
 }
 
-// clusterConfig says what cluster to make.
+// clusterConfig configures a new cluster.
 type clusterConfig struct {
 	program string
 	dir     string
@@ -42,7 +48,7 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 			err = errors.Join(err, c.close())
 		}
 	}()
-	all := cfg.nodes + 1 // with the spare
+	all := cfg.nodes + 1 // including the spare node
 	base, err := process.FreePorts(2, all, 1000)
 	if err != nil {
 		return c, err
@@ -51,7 +57,7 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 	for i := range all {
 		peers = append(peers, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, base+1000+i))
 	}
-	pc := process.Config{Program: cfg.program, Dir: cfg.dir, Nodes: all,
+	pc := process.Config{Program: cfg.program, Dir: cfg.dir, Nodes: all, Password: Login.Password,
 		Args: append([]string{"--peers", strings.Join(peers[:cfg.nodes], ","), "--leader-wait", "1s", "--resolve-wait", "3s"}, cfg.args...)}
 	if cfg.disks {
 		if c.disks, err = newDiskRoom(cfg.dir); err != nil {
@@ -86,7 +92,7 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 	return c, nil
 }
 
-// joinArgs are the flags with which the spare node joins.
+// joinArgs returns the flags with which the spare node joins.
 func (c *cluster) joinArgs() []string {
 	peers := c.spare.ID + "=" + c.spare.peers.addr
 	for _, n := range c.nodes {
@@ -104,7 +110,7 @@ func (c *cluster) start() error {
 	return nil
 }
 
-// close ends everything; the directory stays.
+// close ends all processes, proxies and disks. It keeps the directory.
 func (c *cluster) close() error {
 	var errs []error
 	for _, n := range c.all() {
@@ -119,10 +125,10 @@ func (c *cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// all are the nodes and the spare one.
+// all returns the nodes and the spare node.
 func (c *cluster) all() []*node { return append(slices.Clip(c.nodes), c.spare) }
 
-// addrs are where clients connect: the proxies.
+// addrs returns the addresses to which clients connect: those of the proxies.
 func (c *cluster) addrs() []string {
 	var all []string
 	for _, n := range c.nodes {
@@ -131,7 +137,7 @@ func (c *cluster) addrs() []string {
 	return all
 }
 
-// live are the nodes whose process runs and is not stopped.
+// live returns the nodes whose process runs and is not stopped.
 func (c *cluster) live() []*node {
 	var all []*node
 	for _, n := range c.nodes {
@@ -145,7 +151,8 @@ func (c *cluster) live() []*node {
 	return all
 }
 
-// states asks nodes at the same time; those that do not answer are missing.
+// states asks the nodes concurrently. Nodes that do not answer are missing from
+// the result.
 func states(ctx context.Context, nodes []*node) map[*node]state {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -165,7 +172,7 @@ func states(ctx context.Context, nodes []*node) map[*node]state {
 	return all
 }
 
-// leader waits for a leader with a way to it from a majority.
+// leader waits for a leader that a majority of the nodes can reach.
 func (c *cluster) leader(ctx context.Context) (leader *node, err error) {
 	err = process.Poll(ctx, "a leader", func() bool {
 		leader = nil
@@ -189,7 +196,7 @@ func (c *cluster) whole(ctx context.Context) (leader *node, err error) {
 	err = process.Poll(ctx, "the cluster to be whole", func() bool {
 		all := states(ctx, c.nodes)
 		if ctx.Err() != nil {
-			return false // what was the matter before is the reason
+			return false // keep the reason from before the deadline
 		}
 		leader = nil
 		var commit uint64
@@ -217,7 +224,7 @@ func (c *cluster) whole(ctx context.Context) (leader *node, err error) {
 	return leader, err
 }
 
-// followers are the live nodes but for the leader.
+// followers returns the live nodes except the leader.
 func (c *cluster) followers(leader *node) []*node {
 	var all []*node
 	for _, n := range c.live() {
@@ -228,7 +235,7 @@ func (c *cluster) followers(leader *node) []*node {
 	return all
 }
 
-// revive starts what does not run.
+// revive continues paused processes and starts nodes that do not run.
 func (c *cluster) revive() error {
 	var errs []error
 	for _, n := range c.nodes {
@@ -248,10 +255,11 @@ func (c *cluster) revive() error {
 	return errors.Join(errs...)
 }
 
-// knowing returns nodes in the order in which to believe what they say of the
-// cluster: who leads the latest term first. One that was removed while it was away
-// does not know that, and goes on naming itself among the members.
-func knowing(nodes []*node, all map[*node]state) []*node {
+// byAuthority returns the nodes in the order in which their statements about
+// the cluster are to be trusted. The leader of the latest term comes first. A
+// node that was removed while it was down does not know of its removal and
+// still lists itself as a member.
+func byAuthority(nodes []*node, all map[*node]state) []*node {
 	rank := func(n *node) uint64 {
 		if s := all[n]; s.Role == "leader" {
 			return s.Term
@@ -263,10 +271,10 @@ func knowing(nodes []*node, all map[*node]state) []*node {
 	return sorted
 }
 
-// members asks the nodes who belongs to the cluster.
+// members asks the nodes for the members of the cluster.
 func (c *cluster) members(ctx context.Context) (all []state, err error) {
 	live := c.live()
-	for _, n := range knowing(live, states(ctx, live)) {
+	for _, n := range byAuthority(live, states(ctx, live)) {
 		var text string
 		if text, err = n.ask(ctx, 3*time.Second, "STATUS"); err == nil {
 			return all, json.Unmarshal([]byte(text), &all)
@@ -275,8 +283,8 @@ func (c *cluster) members(ctx context.Context) (all []state, err error) {
 	return nil, fmt.Errorf("nobody says who the members are: %w", err)
 }
 
-// remove takes a node out of the cluster. It may take a few attempts, because
-// leaders change.
+// remove removes a node from the cluster. It may need several attempts, because
+// the leader may change.
 func (c *cluster) remove(ctx context.Context, n *node) error {
 	var last error
 	err := process.Poll(ctx, n.ID+" to be removed", func() bool {
@@ -303,8 +311,8 @@ func (c *cluster) remove(ctx context.Context, n *node) error {
 	return errors.Join(err, last0(err, last))
 }
 
-// add permits a node to join, as its operator does. Builds that do not know of
-// that let in whoever asks, if such a one leads.
+// add permits a node to join, as an operator does. Older builds do not know
+// this command: a leader of such a build admits every node that asks to join.
 func (c *cluster) add(ctx context.Context, n *node) error {
 	var last error
 	err := process.Poll(ctx, n.ID+" to be added", func() bool {
@@ -322,7 +330,8 @@ func (c *cluster) add(ctx context.Context, n *node) error {
 	return errors.Join(err, last0(err, last))
 }
 
-// last0 is the last attempt's error, if waiting failed.
+// last0 returns the error of the last attempt if waiting failed, and nil
+// otherwise.
 func last0(err, last error) error {
 	if err == nil {
 		return nil
@@ -330,7 +339,7 @@ func last0(err, last error) error {
 	return last
 }
 
-// copyDir copies a data directory; segments are sparse files and stay so.
+// copyDir copies a data directory. Segments are sparse files and remain sparse.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

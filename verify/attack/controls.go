@@ -9,39 +9,40 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// A control is an episode in which a promise is broken on purpose, by means that
-// the shipped binary has: if the oracles do not notice, their silence in the
-// other episodes proves nothing. Bugs that have to be built into the program are
-// the simulator's controls.
+// control is a negative control: an episode that breaks a guarantee on purpose,
+// by means that the released binary offers. If the checkers do not find the
+// violation, the absence of violations in other episodes proves nothing. The
+// controls of the simulator cover bugs that must be injected into the program
+// itself.
 type control struct {
 	what   string
 	load   func(*load.Config)
-	strike func(context.Context, *episode) error
-	finds  []string // one of these checks has to find it
+	inject func(context.Context, *episode) error
+	finds  []string // at least one of these checks must find the violation
 }
 
 var controls = map[string]control{
 	"stale-reads": {
 		what:   "clients that allow stale reads (READONLY), at a node that is cut off",
 		load:   func(c *load.Config) { c.First = []string{"READONLY"} },
-		strike: staleReads,
+		inject: staleReads,
 		finds:  []string{"linearizable", "log replay"},
 	},
 	"fast-clock": {
 		what:   "all nodes' clocks run at four times their speed, so that locks run out early",
 		load:   func(c *load.Config) {},
-		strike: fastClock,
+		inject: fastClock,
 		finds:  []string{"mutual exclusion", "lock not lost", "linearizable"},
 	},
 	"deleted-locks": {
 		what:   "somebody deletes the locks of others",
 		load:   func(c *load.Config) {},
-		strike: deletedLocks,
+		inject: deletedLocks,
 		finds:  []string{"mutual exclusion", "lock not lost", "linearizable"},
 	},
 }
 
-// controlPlans are the plans of all controls.
+// controlPlans returns the plans of all controls.
 func controlPlans(seed uint64) []Plan {
 	var all []Plan
 	for name := range controls {
@@ -51,8 +52,8 @@ func controlPlans(seed uint64) []Plan {
 	return all
 }
 
-// controlled says what found a control's fault, and forgets the violations: they
-// are what was wanted.
+// controlled records in Caught the check that found the violation of a control.
+// The violations of a control are expected, so Report.sum does not count them.
 func (r *EpisodeReport) controlled() {
 	for _, v := range r.Violations {
 		if slices.Contains(controls[r.Plan.Control].finds, v.Check) {
@@ -66,7 +67,7 @@ func staleReads(ctx context.Context, e *episode) error {
 	if err := e.traffic(ctx, e.cfg.Traffic); err != nil {
 		return err
 	}
-	s := &strike{episode: e, rng: rand.New(rand.NewPCG(e.plan.Seed, 4))}
+	s := &injection{episode: e, rng: rand.New(rand.NewPCG(e.plan.Seed, 4))}
 	for range 2 {
 		if _, err := isolateFollower(ctx, s); err != nil {
 			return err
@@ -88,7 +89,7 @@ func fastClock(ctx context.Context, e *episode) error {
 	return e.heal(ctx)
 }
 
-// deletedLocks deletes locks behind the backs of their owners.
+// deletedLocks deletes locks that other clients own.
 func deletedLocks(ctx context.Context, e *episode) error {
 	if err := e.traffic(ctx, e.cfg.Traffic); err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// threads are the ids of a process' threads.
+// threads returns the ids of the threads of a process.
 func threads(pid int) ([]int, error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -33,8 +33,9 @@ func threads(pid int) ([]int, error) {
 	return all, nil
 }
 
-// pin lets a process run on the given processors only. Threads that it makes
-// later inherit that; those that it makes meanwhile are found by looking again.
+// pin restricts a process to the given processors. Threads that the process
+// creates later inherit the restriction. pin lists the threads repeatedly to
+// find those that the process creates in the meantime.
 func pin(pid int, where unix.CPUSet) error {
 	done := make(map[int]bool)
 	for {
@@ -47,7 +48,8 @@ func pin(pid int, where unix.CPUSet) error {
 			if done[tid] {
 				continue
 			}
-			if err := unix.SchedSetaffinity(tid, &where); err != nil && !errors.Is(err, unix.ESRCH) { // a thread may end
+			// ESRCH means that the thread has ended.
+			if err := unix.SchedSetaffinity(tid, &where); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("pin thread %d of process %d: %w", tid, pid, err)
 			}
 			done[tid] = true
@@ -58,9 +60,9 @@ func pin(pid int, where unix.CPUSet) error {
 	}
 }
 
-// turns is what the kernel's scheduler did with a process since it began: how
-// long its threads have run, and how long they could have and had to wait for a
-// processor, all threads added up.
+// turns is the time that the scheduler of the kernel gave a process since the
+// process began: how long its threads have run, and how long they were runnable
+// but waited for a processor. Both are sums over all threads.
 type turns struct{ ran, waited time.Duration }
 
 func (t turns) since(u turns) turns { return turns{t.ran - u.ran, t.waited - u.waited} }
@@ -89,7 +91,8 @@ func turnsOf(pid int) (turns, error) {
 	return sum, nil
 }
 
-// canStarve says why processes cannot be kept from the processor here, or "".
+// canStarve returns why processes cannot be starved of CPU on this machine, or
+// "" if they can.
 func canStarve(Config) string {
 	if runtime.NumCPU() < 2 {
 		return "needs two processors: on one the clients would starve with the nodes"
@@ -103,14 +106,16 @@ func canStarve(Config) string {
 	return ""
 }
 
-// hogNice is the priority of hogs: each weighs as much as three threads of a
-// node. Only root may have it; else they are as good as everybody.
+// hogNice is the priority of hogs. At this priority a hog has the weight of
+// three threads of a node. Only root may set it. For other users hogs run at
+// the default priority.
 const hogNice = -5
 
-// hogs are processes that do nothing as fast as they can.
+// hogs are processes that run a busy loop.
 type hogs []*exec.Cmd
 
-// startHogs starts n of them on the given processors. They die with this process.
+// startHogs starts n hogs on the given processors. They end when this process
+// ends.
 func startHogs(n int, where unix.CPUSet) (hogs, error) {
 	var all hogs
 	for range n {
@@ -132,12 +137,12 @@ func startHogs(n int, where unix.CPUSet) (hogs, error) {
 	return all, nil
 }
 
-// stop ends them and waits until they are gone.
+// stop kills the hogs and waits until they have ended.
 func (h hogs) stop() {
 	for _, cmd := range h {
 		discard(cmd.Process.Kill())
 	}
 	for _, cmd := range h {
-		discard(cmd.Wait()) // killed, as it should be
+		discard(cmd.Wait()) // killed, as expected
 	}
 }

@@ -6,11 +6,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// A process on a processor with hogs waits, which the kernel says, and the hogs
-// are gone afterwards.
+// TestHogs_KeepOthersFromTheProcessor checks that a process on a processor with
+// hogs waits, according to the kernel, and that the hogs have ended afterwards.
 func TestHogs_KeepOthersFromTheProcessor(t *testing.T) {
 	if why := canStarve(Config{}); why != "" {
 		t.Skip(why)

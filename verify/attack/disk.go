@@ -12,29 +12,31 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// diskBytes is the size of a disk: three segments of the log, and snapshots.
+// diskBytes is the size of a disk. It is enough for three segments of the log
+// and for snapshots.
 const diskBytes = 320 << 20
 
-// diskRoom holds disks that can lose their power or be full: files with an ext4
-// in them. They are mounted in a mount namespace that belongs to one thread,
-// which starts the nodes, so that nothing stays mounted whatever happens to this
-// process.
+// diskRoom holds disks that can lose power or run full. Each disk is a file
+// that contains an ext4 file system. The disks are mounted in a mount namespace
+// that belongs to one thread, and that thread starts the nodes. Therefore no
+// mount remains, however this process ends.
 type diskRoom struct {
 	dir     string
 	starter *process.Starter
 	tid     int
 }
 
-// disk is one of them.
+// disk is one disk of a diskRoom.
 type disk struct {
 	room         *diskRoom
 	image, mount string
 }
 
-// canMount says why disks cannot be had, or "".
+// canMount returns why disks cannot be mounted on this machine, or "" if they
+// can.
 func canMount(Config) string {
 	if os.Getuid() != 0 {
 		return "needs root"
@@ -61,7 +63,7 @@ func newDiskRoom(dir string) (*diskRoom, error) {
 	return r, err
 }
 
-// seen is a path on a disk as this process reaches it.
+// seen returns the path by which this process reaches a path on a disk.
 func (r *diskRoom) seen(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/self/task/%d/root", r.tid), path)
 }
@@ -90,7 +92,8 @@ func (r *diskRoom) add(name string) (*disk, error) {
 	return d, d.attach()
 }
 
-// attach mounts the disk: with what its journal says, after a loss of power.
+// attach mounts the disk. After a loss of power, the mount replays the journal
+// of the file system.
 func (d *disk) attach() error {
 	return d.room.starter.Do(func() error {
 		out, err := exec.Command("mount", "-o", "loop,noatime", d.image, d.mount).CombinedOutput()
@@ -101,7 +104,7 @@ func (d *disk) attach() error {
 	})
 }
 
-// detach unmounts it; nobody may use it any more.
+// detach unmounts the disk. No process may use it any more.
 func (d *disk) detach() error {
 	return d.room.starter.Do(func() error {
 		if err := unix.Unmount(d.mount, 0); err != nil {
@@ -111,14 +114,15 @@ func (d *disk) detach() error {
 	})
 }
 
-// fsIocShutdown is FS_IOC_SHUTDOWN; with noLogFlush everything is lost that was
-// not made durable before, as by a loss of power.
+// fsIocShutdown is the ioctl FS_IOC_SHUTDOWN. With the flag noLogFlush,
+// everything that was not made durable before is lost, as in a loss of power.
 const (
 	fsIocShutdown = 0x8004587d
 	noLogFlush    = 2
 )
 
-// cutPower loses what is not durable. Every later access fails.
+// cutPower discards everything that is not durable. Every later access to the
+// disk fails.
 func (d *disk) cutPower() error {
 	f, err := os.Open(d.room.seen(d.mount))
 	if err != nil {
@@ -132,8 +136,8 @@ func (d *disk) cutPower() error {
 	return nil
 }
 
-// fill takes all the space that is left; the file it returns gives it back when
-// it is removed.
+// fill uses all free space of the disk. It returns the file that occupies the
+// space. Removing that file frees the space.
 func (d *disk) fill() (balloon string, err error) {
 	balloon = d.room.seen(filepath.Join(d.mount, "balloon"))
 	f, err := os.Create(balloon)

@@ -1,24 +1,29 @@
-// Package attack runs a cluster of real node processes on this machine, loads
-// it, breaks it in every way that the machine allows, and judges what came of
-// it: episodes, each with a cluster of its own, a load (package load), a plan of
-// faults, and the verdict of the oracles (packages oracle and replay).
+// Package attack runs a cluster of real node processes on this machine, puts
+// load on it, injects faults, and checks the results. A run consists of
+// episodes. Each episode has its own cluster, its own load (package load), a
+// plan of faults, and the verdict of the checkers (packages checker and
+// replay).
 //
 // # Faults
 //
-// A fault is a row in one of the files faults*.go: a class, what it needs, and a
-// function that injects it, lets it last, takes it back, and says what proves
-// that it took effect: bytes that were held up, a process in state T, an error
-// that a node printed. A fault without such a proof counts as NOT RUN.
+// A fault is a row in one of the files faults*.go. The row names the class of
+// the fault, the conditions that the fault needs, and a function. The function
+// injects the fault, waits, removes the fault, and returns the proof that the
+// fault took effect. Examples of a proof are bytes that a proxy blocked, a
+// process in state T, and an error that a node printed. A fault without such a
+// proof counts as NOT RUN.
 //
-// Between nodes, and between clients and nodes, stand proxies (net.go): they
-// hold up, delay, cut and spoil what goes over them, in each direction by
-// itself, since every connection between nodes begins with the name of who opens
-// it. Disks are files with an ext4 in them, in a mount namespace of their own,
-// which goes with this process.
+// Proxies (net.go) carry all traffic between nodes, and between clients and
+// nodes. A proxy can block, delay, cut and corrupt the traffic, in each
+// direction independently. The proxies can tell the nodes apart because every
+// connection between nodes begins with the id of the node that opens it. A disk
+// is a file that contains an ext4 file system. The disks are mounted in a
+// separate mount namespace, which disappears when this process ends.
 //
-// # Chance
+// # Randomness
 //
-// Everything that is drawn comes from one seed: the plan of each episode, and
-// the clients' choices. What the machine makes of it does not: an episode
-// repeats its plan, not its course.
+// One seed determines everything that is chosen at random: the plan of each
+// episode and the choices of the clients. The seed does not determine how the
+// machine schedules the processes. Therefore a second run with the same seed
+// repeats the plan of an episode, but not its exact course.
 package attack

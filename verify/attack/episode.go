@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/load"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
 )
 
 // Event is a fault of an episode.
@@ -19,33 +19,33 @@ type Event struct {
 	Class  string        `json:"class"`
 	From   time.Duration `json:"from_ns"`
 	To     time.Duration `json:"to_ns"`
-	Seen   string        `json:"seen,omitempty"`    // what proves that it took effect
-	NotRun string        `json:"not_run,omitempty"` // why it did not
-	Points []string      `json:"points,omitempty"`  // of killAtPoint: where processes have ended
+	Seen   string        `json:"seen,omitempty"`    // proof that the fault took effect
+	NotRun string        `json:"not_run,omitempty"` // why the fault did not take effect
+	Points []string      `json:"points,omitempty"`  // killAtPoint only: failpoints at which processes ended
 }
 
-// episode is one cluster, its load, and what is done to it.
+// episode is one cluster, its load, and the faults that are injected into it.
 type episode struct {
 	cfg  Config
 	plan Plan
 	dir  string
 	c    *cluster
 	load *load.Load
-	// trailing: a snapshot leaves so little of the log that a node which was down
-	// for a moment needs one.
+	// trailing reports that a snapshot leaves only a small part of the log, so
+	// that a node that was down for a short time needs a snapshot.
 	trailing bool
 	mon      *monitor
 
 	mu         sync.Mutex
-	violations []oracle.Violation
+	violations []checker.Violation
 	events     []Event
-	recoveries []oracle.Recovery
+	recoveries []checker.Recovery
 	families   Check // commands that ran beside the load, in an episode with two builds
-	beside     Check // what the clients of Config.Beside have seen
-	besideBad  []oracle.Violation
-	cutShort   bool     // a fault of the present step could not do all it does
-	points     []string // of the plan, those that no strike has taken yet
-	health     oracle.Health
+	beside     Check // result of the clients of Config.Beside
+	besideBad  []checker.Violation
+	cutShort   bool     // a fault of the current step could not finish
+	points     []string // failpoints of the plan that no fault has used yet
+	health     checker.Health
 }
 
 // Limits of an episode.
@@ -62,7 +62,7 @@ func (e *episode) violation(check, format string, args ...any) {
 	if e.load != nil {
 		now = e.load.Now()
 	}
-	e.violations = append(e.violations, oracle.Violation{Check: check, Text: fmt.Sprintf(format, args...), From: now, To: now})
+	e.violations = append(e.violations, checker.Violation{Check: check, Text: fmt.Sprintf(format, args...), From: now, To: now})
 }
 
 func (e *episode) ill(from, to time.Duration) {
@@ -71,10 +71,10 @@ func (e *episode) ill(from, to time.Duration) {
 	e.health.Add(from, to)
 }
 
-// run plays the plan, calls rest when the load has ended and nothing moves any
-// more, and judge when all nodes are dead. An error means that the harness
-// failed, and says nothing about the cluster.
-func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.History)) (err error) {
+// run plays the plan. It calls rest when the load has ended and the cluster is
+// idle, and checkHistory when all nodes are dead. An error means that the test
+// harness failed. Such an error says nothing about the cluster.
+func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(*load.History)) (err error) {
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
 		return err
 	}
@@ -109,9 +109,12 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 		return err
 	}
 	lc := e.cfg.Load
-	lc.Addrs, lc.Seed = e.c.addrs(), e.plan.Seed
+	lc.Addrs, lc.Login, lc.Seed = e.c.addrs(), Login, e.plan.Seed
 	if e.plan.Control != "" {
 		controls[e.plan.Control].load(&lc)
+	}
+	if e.plan.mixes(e.cfg) { // the older build may lose elements and messages
+		lc.Producers, lc.Consumers, lc.Publishers, lc.Subscribers = 0, 0, 0, 0
 	}
 	if e.load, err = load.Start(ctx, lc); err != nil {
 		return err
@@ -122,14 +125,14 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 	}
 	var families *load.Families
 	if e.plan.mixes(e.cfg) {
-		if families, err = load.StartFamilies(ctx, e.c.addrs(), load.Login{}, "families:", e.plan.Seed); err != nil {
+		if families, err = load.StartFamilies(ctx, e.c.addrs(), Login, "families:", e.plan.Seed); err != nil {
 			e.load.Stop()
 			return err
 		}
 	}
 	e.mon = watch(ctx, e)
 	rng := rand.New(rand.NewPCG(e.plan.Seed, 1))
-	err = e.strikes(ctx, rng)
+	err = e.injectAll(ctx, rng)
 	e.load.Stop()
 	if families != nil {
 		e.families = Check{Name: "two builds: commands of all families", Checked: families.Stop()}
@@ -149,8 +152,9 @@ func (e *episode) run(ctx context.Context, rest func() error, judge func(*load.H
 	for _, n := range e.c.all() {
 		err = errors.Join(err, n.kill())
 	}
-	// Whatever happened: what the clients saw until then must have been right.
-	judge(e.load.History())
+	// Check the history even after an error: everything that the clients
+	// observed up to this point must have been correct.
+	checkHistory(e.load.History())
 	return err
 }
 
@@ -167,14 +171,16 @@ func (e *episode) needsDisks() bool {
 	return false
 }
 
-// strikes plays the steps: traffic first, for a fault without load proves
-// nothing, then the faults, then everything is healed and has to come back.
-func (e *episode) strikes(ctx context.Context, rng *rand.Rand) error {
+// injectAll runs the steps of the plan. Each step waits for traffic first,
+// because a fault without load proves nothing. Then the step injects its
+// faults. At the end of the step injectAll removes all faults, and the cluster
+// must recover.
+func (e *episode) injectAll(ctx context.Context, rng *rand.Rand) error {
 	if c := e.plan.Control; c != "" {
-		return controls[c].strike(ctx, e)
+		return controls[c].inject(ctx, e)
 	}
 	steps := e.plan.Steps
-	if len(steps) == 0 { // a control of the harness itself: nothing is broken
+	if len(steps) == 0 { // a control of the test harness: no fault is injected
 		sleep(ctx, e.cfg.Quiet)
 		return e.heal(ctx)
 	}
@@ -186,11 +192,11 @@ func (e *episode) strikes(ctx context.Context, rng *rand.Rand) error {
 		var wg sync.WaitGroup
 		for _, class := range step {
 			f := find(class)
-			s := &strike{episode: e, rng: rand.New(rand.NewPCG(rng.Uint64(), 2))}
+			s := &injection{episode: e, rng: rand.New(rand.NewPCG(rng.Uint64(), 2))}
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				e.strike(ctx, f, s)
+				e.inject(ctx, f, s)
 			}()
 		}
 		wg.Wait()
@@ -214,8 +220,8 @@ func find(class string) fault {
 	panic("attack: no fault is called " + class)
 }
 
-// strike runs one fault and notes what came of it.
-func (e *episode) strike(ctx context.Context, f fault, s *strike) {
+// inject runs one fault and records the result.
+func (e *episode) inject(ctx context.Context, f fault, s *injection) {
 	ev := Event{Class: f.class, From: e.load.Now()}
 	if f.needs != nil {
 		ev.NotRun = f.needs(e.cfg)
@@ -239,7 +245,7 @@ func (e *episode) strike(ctx context.Context, f fault, s *strike) {
 	e.mu.Unlock()
 }
 
-// traffic waits until the load has got through n commands.
+// traffic waits until the load has completed n commands.
 func (e *episode) traffic(ctx context.Context, n int) error {
 	from := e.load.Count()
 	wait, stop := soon(ctx, 30*time.Second, "traffic")
@@ -252,8 +258,8 @@ func (e *episode) traffic(ctx context.Context, n int) error {
 	return nil
 }
 
-// heal takes back what is still at work, brings back what is down, and sees to it
-// that every node serves again in time.
+// heal removes the faults that are still active, starts the nodes that are
+// down, and checks that every node serves again in time.
 func (e *episode) heal(ctx context.Context) error {
 	e.c.net.clear()
 	var errs []error
@@ -271,8 +277,9 @@ func (e *episode) heal(ctx context.Context) error {
 	e.cutShort = false
 	e.mu.Unlock()
 	if cutShort {
-		// It may have left a node without data, or outside: that joins anew, as its
-		// operator would let it.
+		// The fault may have left a node without data, or a node that is no
+		// longer a member. Such a node joins as a new member, as an operator
+		// would arrange it.
 		wait, stopWaiting := soon(trying, wholeWithin/3, "be whole")
 		_, err := e.c.whole(wait)
 		stopWaiting()
@@ -293,18 +300,18 @@ func (e *episode) heal(ctx context.Context) error {
 	return nil
 }
 
-// readmit lets those nodes join anew that have refused their data or are no
-// members any more.
+// readmit lets nodes join as new members if they have refused their data or are
+// no longer members.
 func (e *episode) readmit(ctx context.Context) error {
 	all, err := e.c.members(ctx)
 	if err != nil {
-		return nil // no node answers: waiting shows whether that ends
+		return nil // no node answers: the caller waits to see whether that ends
 	}
 	voters := make(map[string]bool)
 	for _, m := range all {
 		voters[m.ID] = true
 	}
-	s := &strike{episode: e, rng: rand.New(rand.NewPCG(e.plan.Seed, 3))}
+	s := &injection{episode: e, rng: rand.New(rand.NewPCG(e.plan.Seed, 3))}
 	for _, n := range e.c.nodes {
 		if n.Running() && voters[n.ID] {
 			continue
@@ -316,11 +323,12 @@ func (e *episode) readmit(ctx context.Context) error {
 	return nil
 }
 
-// errLost ends an episode whose cluster did not come back: that is a violation,
-// noted already, and not the harness' failure.
+// errLost ends an episode whose cluster did not recover. The failure to recover
+// is a violation that is already recorded. It is not a failure of the test
+// harness.
 var errLost = errors.New("the cluster did not come back")
 
-// afterwards reads what the nodes hold in the end.
+// afterwards reads the final contents of the nodes.
 func (e *episode) afterwards(ctx context.Context) error {
 	reading, stop := soon(ctx, 60*time.Second, "read the lists")
 	defer stop()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// group is the part of the machine that a fault works on. Faults of the network
-// and of clocks may be at work beside one of another group.
+// group is the part of the machine that a fault affects. A fault of the network
+// or of the clocks may be active at the same time as a fault of another group.
 type group string
 
 const (
@@ -21,63 +21,70 @@ const (
 	disks     group = "disk"
 	members   group = "membership"
 	operators group = "operator"
+
+	neighborGroup group = "neighbor"
 )
 
 // fault is one way to break a cluster.
 type fault struct {
 	class string
 	group group
-	// needs says what this machine or the run lacks for it, "" for nothing. Nil
-	// needs nothing.
+	// needs returns what this machine or the run lacks for the fault, or "" if
+	// nothing is missing. If needs is nil, the fault has no requirements.
 	needs func(Config) string
-	nodes int  // it needs a cluster of so many, 0 for any
-	disk  bool // it needs disks of our own
-	// heavy faults are dealt half as often: they take long.
-	heavy bool
-	// run injects the fault, lets it last, takes it back, and returns what proves
-	// that it took effect; "" if nothing does. An error means that the harness
-	// itself failed.
-	run func(ctx context.Context, s *strike) (seen string, err error)
+	nodes int  // required size of the cluster, 0 for any
+	disk  bool // needs disks from diskRoom
+	// long marks faults that take twelve seconds. They are not combined with
+	// another fault.
+	long bool
+	// run injects the fault, waits, removes the fault, and returns the proof
+	// that the fault took effect, or "" if there is no proof. An error means
+	// that the test harness itself failed.
+	run func(ctx context.Context, s *injection) (seen string, err error)
 }
 
-// strike is one fault at work.
-type strike struct {
+// cutsPower reports whether the fault counts as a power cut.
+func (f fault) cutsPower() bool { return f.disk && f.class != "full disk" }
+
+// injection is one fault while it is active.
+type injection struct {
 	*episode
 	rng *rand.Rand
-	// Of killAtPoint: where it has seen processes end, and what went wrong of what was
-	// to lead there.
+	// points and trouble are used by killAtPoint only. points are the
+	// failpoints at which processes have ended. trouble is the error of a step
+	// that should have led a node to its failpoint.
 	points  []string
 	trouble error
 }
 
 // catalogue returns all faults, in a fixed order.
 func catalogue() []fault {
-	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults, operatorFaults)
+	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults, operatorFaults, neighborFaults)
 }
 
-// last waits for a time between low and high.
-func (s *strike) last(ctx context.Context, low, high time.Duration) {
+// last waits for a random time between low and high.
+func (s *injection) last(ctx context.Context, low, high time.Duration) {
 	sleep(ctx, s.between(low, high))
 }
 
-func (s *strike) between(low, high time.Duration) time.Duration {
+func (s *injection) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.rng.Int64N(int64(high-low)+1))
 }
 
-// soon bounds a wait of a fault for something that has to happen.
+// soon limits how long a fault waits for something that must happen.
 func soon(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s: not within %v", what, d))
 }
 
-// lead returns the present leader.
-func (s *strike) lead(ctx context.Context) (*node, error) {
+// lead returns the current leader.
+func (s *injection) lead(ctx context.Context) (*node, error) {
 	wait, stop := soon(ctx, 20*time.Second, "find a leader")
 	defer stop()
 	return s.c.leader(wait)
 }
 
-// follower returns one of the others.
-func (s *strike) follower(ctx context.Context) (*node, error) {
+// follower returns a random live follower.
+func (s *injection) follower(ctx context.Context) (*node, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return nil, err
@@ -89,16 +96,16 @@ func (s *strike) follower(ctx context.Context) (*node, error) {
 	return all[s.rng.IntN(len(all))], nil
 }
 
-// someone returns the leader, or in one of three cases a follower.
-func (s *strike) someone(ctx context.Context) (*node, error) {
+// someone returns the leader in two of three cases and a follower otherwise.
+func (s *injection) someone(ctx context.Context) (*node, error) {
 	if s.rng.IntN(3) == 0 {
 		return s.follower(ctx)
 	}
 	return s.lead(ctx)
 }
 
-// majority returns the leader and as many others as make a majority.
-func (s *strike) majority(ctx context.Context) ([]*node, error) {
+// majority returns the leader and enough followers to form a majority.
+func (s *injection) majority(ctx context.Context) ([]*node, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Faults of clocks. That they took effect is seen from the node's uptime, which
-// it counts by its wall clock.
+// clockFaults are the faults of clocks. The proof that they took effect is the
+// uptime of the node, because the node measures its uptime with its wall clock.
 var clockFaults = []fault{
 	{class: "wall clock jumps", group: clocks, run: wallJump},
 	{class: "wall clock strobes", group: clocks, run: wallStrobe},
@@ -16,12 +16,12 @@ var clockFaults = []fault{
 	{class: "clock stands still", group: clocks, run: clockFrozen},
 }
 
-// lying makes nodes' clocks lie for a while. seen is how much the wall clock of
-// the first has to be off for the fault to count.
-func (s *strike) lying(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64, low, high time.Duration) (string, error) {
+// lying changes the test clocks of the nodes for a while. The fault counts only
+// if the wall clock of the first node was wrong by at least half of wall.
+func (s *injection) lying(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64, low, high time.Duration) (string, error) {
 	before, err := s.uptime(ctx, nodes[0])
 	if err != nil {
-		return "", nil // it is not up: nothing was injected
+		return "", nil // the node is down: nothing was injected
 	}
 	begun := time.Now()
 	for _, n := range nodes {
@@ -44,7 +44,7 @@ func (s *strike) lying(ctx context.Context, what string, nodes []*node, wall tim
 	return fmt.Sprintf("%s: wall clock of %s off by %v", what, nodes[0].ID, off.Round(time.Millisecond)), nil
 }
 
-func (s *strike) uptime(ctx context.Context, n *node) (time.Duration, error) {
+func (s *injection) uptime(ctx context.Context, n *node) (time.Duration, error) {
 	text, err := n.ask(ctx, time.Second, "STATUS", "LOCAL")
 	if err != nil {
 		return 0, err
@@ -58,8 +58,8 @@ func (s *strike) uptime(ctx context.Context, n *node) (time.Duration, error) {
 	return time.Duration(st[0].Uptime * float64(time.Second)), nil
 }
 
-// liars are one node, the leader, or all.
-func (s *strike) liars(ctx context.Context) ([]*node, error) {
+// liars returns one node, the leader, or all nodes.
+func (s *injection) liars(ctx context.Context) ([]*node, error) {
 	if s.rng.IntN(3) == 0 {
 		return s.c.nodes, nil
 	}
@@ -67,7 +67,7 @@ func (s *strike) liars(ctx context.Context) ([]*node, error) {
 	return []*node{n}, err
 }
 
-func wallJump(ctx context.Context, s *strike) (string, error) {
+func wallJump(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.liars(ctx)
 	if err != nil {
 		return "", err
@@ -79,7 +79,7 @@ func wallJump(ctx context.Context, s *strike) (string, error) {
 	return s.lying(ctx, "jump of "+jump.String(), nodes, jump, 1, 500*time.Millisecond, 2*time.Second)
 }
 
-func wallStrobe(ctx context.Context, s *strike) (string, error) {
+func wallStrobe(ctx context.Context, s *injection) (string, error) {
 	n, err := s.someone(ctx)
 	if err != nil {
 		return "", err
@@ -101,9 +101,10 @@ func wallStrobe(ctx context.Context, s *strike) (string, error) {
 	return seen, nil
 }
 
-// A clock that runs slow or not at all makes locks last longer and never shorter.
-// The wall clock is moved with it, so that it can be seen.
-func clockSlow(ctx context.Context, s *strike) (string, error) {
+// clockSlow lets clocks run slowly or not at all. Such a clock makes locks last
+// longer, never shorter. The wall clock is moved as well, so that the fault can
+// be seen.
+func clockSlow(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.liars(ctx)
 	if err != nil {
 		return "", err
@@ -111,7 +112,7 @@ func clockSlow(ctx context.Context, s *strike) (string, error) {
 	return s.lying(ctx, "half the speed", nodes, 3*time.Second, 0.5, time.Second, 2500*time.Millisecond)
 }
 
-func clockFrozen(ctx context.Context, s *strike) (string, error) {
+func clockFrozen(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.liars(ctx)
 	if err != nil {
 		return "", err

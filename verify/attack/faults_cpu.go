@@ -10,21 +10,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Faults of the processor: nodes live and are connected, and are late with
-// everything.
+// cpuFaults are the faults of the processor. The nodes are up and connected,
+// but everything that they do is late.
 var cpuFaults = []fault{
 	{class: "leader starved of CPU", group: cpus, needs: canStarve, run: starveLeader},
 	{class: "all nodes on one core with hogs", group: cpus, needs: canStarve, run: starveAll},
 	{class: "leader runs in slices", group: cpus, run: inSlices},
-	{class: "garbage collector under pressure", group: cpus, heavy: true, run: collecting},
+	{class: "garbage collector under pressure", group: cpus, run: collecting},
 }
 
-// starved puts nodes on one processor, where hogs are, for a while. It counts if
-// each of them had threads waiting for at least the given part of the time.
-func (s *strike) starved(ctx context.Context, nodes []*node, count int, part float64) (seen string, err error) {
+// starved restricts nodes to one processor, on which hogs run, for a while. The
+// fault counts if the threads of each node waited for at least the given
+// fraction of the time.
+func (s *injection) starved(ctx context.Context, nodes []*node, count int, part float64) (seen string, err error) {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return "", err
@@ -78,7 +79,7 @@ func (s *strike) starved(ctx context.Context, nodes []*node, count int, part flo
 	return fmt.Sprintf("core %d with %d hogs for %v: %s", core, count, took.Round(time.Millisecond), strings.Join(said, ", ")), nil
 }
 
-func starveLeader(ctx context.Context, s *strike) (string, error) {
+func starveLeader(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -86,14 +87,14 @@ func starveLeader(ctx context.Context, s *strike) (string, error) {
 	return s.starved(ctx, []*node{n}, 3+s.rng.IntN(6), 0.5)
 }
 
-func starveAll(ctx context.Context, s *strike) (string, error) {
+func starveAll(ctx context.Context, s *injection) (string, error) {
 	return s.starved(ctx, s.c.live(), 1+s.rng.IntN(3), 0.25)
 }
 
-// inSlices lets the leader run for a part of every 20 to 300 ms only, as a
-// container does that has used up its share: all its threads stop, in the middle
-// of whatever they do.
-func inSlices(ctx context.Context, s *strike) (seen string, err error) {
+// inSlices lets the leader run only for a part of each period of 20 to 300 ms,
+// like a container that has used up its CPU quota. All threads of the leader
+// stop, at arbitrary points of the program.
+func inSlices(ctx context.Context, s *injection) (seen string, err error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -131,13 +132,14 @@ func inSlices(ctx context.Context, s *strike) (seen string, err error) {
 	return fmt.Sprintf("%s in state T %d times, %v of %v", n.ID, stops, stopped.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond)), nil
 }
 
-// fewCollections is how often the collector has to run in a node for the fault
-// to count; with the memory that a node takes otherwise it does not in an episode.
+// fewCollections is how often the garbage collector must run in a node for the
+// fault to count. With the memory that a node usually takes, it does not run
+// that often in an episode.
 const fewCollections = 20
 
-// collecting gives the nodes so little room that the collector runs most of the
-// time.
-func collecting(ctx context.Context, s *strike) (string, error) {
+// collecting gives the nodes so little memory that the garbage collector runs
+// most of the time.
+func collecting(ctx context.Context, s *injection) (string, error) {
 	env := []string{"GODEBUG=gctrace=1", "GOGC=10"}
 	if s.rng.IntN(2) == 0 {
 		env = append(env, "GOMEMLIMIT=12MiB")

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 var diskFaults = []fault{
 	{class: "EIO on fsync", group: disks, needs: canTrace, run: failingFsync},
 	{class: "EIO on write", group: disks, needs: canTrace, run: failingWrite},
 	{class: "slow fsync", group: disks, needs: canTrace, run: slowFsync},
-	{class: "hanging fsync", group: disks, needs: canTrace, heavy: true, run: hangingFsync},
+	{class: "hanging fsync", group: disks, needs: canTrace, run: hangingFsync},
 	{class: "full disk", group: disks, needs: canMount, disk: true, run: fullDisk},
 	{class: "power cut of one", group: disks, needs: canMount, disk: true, run: powerCutOne},
 	{class: "power cut of a majority", group: disks, needs: canMount, disk: true, run: powerCutMajority},
@@ -26,7 +26,8 @@ var diskFaults = []fault{
 
 const syncCalls = "fsync,fdatasync,sync_file_range"
 
-// canTrace says why strace cannot make system calls fail, or "".
+// canTrace returns why strace cannot make system calls fail on this machine, or
+// "" if it can.
 func canTrace(Config) string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace"
@@ -37,9 +38,9 @@ func canTrace(Config) string {
 	return ""
 }
 
-// trace makes strace answer the node's system calls. detach ends that and
-// returns what strace saw.
-func (s *strike) trace(ctx context.Context, n *node, calls, inject string) (detach func() string, err error) {
+// trace attaches strace to the node and makes strace tamper with the node's
+// system calls. detach ends the tracing and returns the output of strace.
+func (s *injection) trace(ctx context.Context, n *node, calls, inject string) (detach func() string, err error) {
 	path := filepath.Join(s.dir, fmt.Sprintf("%s.strace.%d", n.ID, time.Now().UnixNano()))
 	out, err := os.Create(path)
 	if err != nil {
@@ -72,9 +73,9 @@ func (s *strike) trace(ctx context.Context, n *node, calls, inject string) (deta
 	return detach, nil
 }
 
-// endsItself makes a node's disk fail and waits until the node ends for that
-// reason, then starts it on a sound one.
-func (s *strike) endsItself(ctx context.Context, calls, inject, says string, limit time.Duration) (string, error) {
+// endsItself makes the disk of a node fail, waits until the node ends for that
+// reason, and then restarts the node on a working disk.
+func (s *injection) endsItself(ctx context.Context, calls, inject, says string, limit time.Duration) (string, error) {
 	n, err := s.someone(ctx)
 	if err != nil {
 		return "", err
@@ -109,11 +110,11 @@ func (s *strike) endsItself(ctx context.Context, calls, inject, says string, lim
 	return fmt.Sprintf("%s ended after %v: %s", n.ID, took.Round(time.Millisecond), says), nil
 }
 
-func failingFsync(ctx context.Context, s *strike) (string, error) {
+func failingFsync(ctx context.Context, s *injection) (string, error) {
 	return s.endsItself(ctx, syncCalls, "error=EIO", "input/output error", 15*time.Second)
 }
 
-func failingWrite(ctx context.Context, s *strike) (string, error) {
+func failingWrite(ctx context.Context, s *injection) (string, error) {
 	inject, says := "error=EIO", "input/output error"
 	if s.rng.IntN(2) == 0 {
 		inject, says = "error=ENOSPC", "no space left on device"
@@ -121,13 +122,13 @@ func failingWrite(ctx context.Context, s *strike) (string, error) {
 	return s.endsItself(ctx, "pwrite64", inject, says, 15*time.Second)
 }
 
-// hangingFsync lets a write hang for longer than the node's patience with its
-// disk, 3 s.
-func hangingFsync(ctx context.Context, s *strike) (string, error) {
+// hangingFsync lets a write hang for longer than --disk-stall-timeout, which is
+// 3 s by default.
+func hangingFsync(ctx context.Context, s *injection) (string, error) {
 	return s.endsItself(ctx, syncCalls, "delay_enter=15000000", diskStalled, 15*time.Second)
 }
 
-func slowFsync(ctx context.Context, s *strike) (string, error) {
+func slowFsync(ctx context.Context, s *injection) (string, error) {
 	n, err := s.someone(ctx)
 	if err != nil {
 		return "", err
@@ -145,9 +146,10 @@ func slowFsync(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d fsyncs of %s took %v more", count, n.ID, delay.Round(time.Millisecond)), nil
 }
 
-// fullDisk takes all space. The node must end rather than go on without what it
-// could not write, and come back when there is space again.
-func fullDisk(ctx context.Context, s *strike) (string, error) {
+// fullDisk uses up all space on the disk of a node. The node must end rather
+// than continue without the data that it could not write. It must come back
+// when there is free space again.
+func fullDisk(ctx context.Context, s *injection) (string, error) {
 	n, err := s.someone(ctx)
 	if err != nil {
 		return "", err
@@ -159,13 +161,13 @@ func fullDisk(ctx context.Context, s *strike) (string, error) {
 	}
 	wait, stop := soon(ctx, 4*time.Second, "end itself")
 	defer stop()
-	// Until the present segment of the log is full nothing needs new space; a
-	// snapshot does.
+	// Until the current segment of the log is full, the log needs no new space.
+	// A snapshot does need new space.
 	_ = process.Poll(wait, n.ID+" to give up", func() bool {
 		if !n.Running() {
 			return true
 		}
-		_, _ = n.ask(ctx, time.Second, "SNAPSHOT") // refused or not: it writes
+		_, _ = n.ask(ctx, time.Second, "SNAPSHOT") // accepted or refused: the node writes
 		return !n.Running()
 	})
 	ended := !n.Running()
@@ -187,9 +189,9 @@ func fullDisk(ctx context.Context, s *strike) (string, error) {
 	return n.ID + " lived on without a snapshot: no space left on device", nil
 }
 
-// powerCut takes the power from nodes: what was not durable is gone. They come
-// back on what their disks hold.
-func (s *strike) powerCut(ctx context.Context, nodes []*node) (string, error) {
+// powerCut cuts the power of the disks of nodes, so that everything that was
+// not durable is lost. Then the nodes restart with the contents of their disks.
+func (s *injection) powerCut(ctx context.Context, nodes []*node) (string, error) {
 	var lost []string
 	for _, n := range nodes {
 		n.excuse()
@@ -228,7 +230,7 @@ func (s *strike) powerCut(ctx context.Context, nodes []*node) (string, error) {
 	return "disks gone dead, journals replayed: " + strings.Join(lost, ", "), nil
 }
 
-func powerCutOne(ctx context.Context, s *strike) (string, error) {
+func powerCutOne(ctx context.Context, s *injection) (string, error) {
 	n, err := s.someone(ctx)
 	if err != nil {
 		return "", err
@@ -236,7 +238,7 @@ func powerCutOne(ctx context.Context, s *strike) (string, error) {
 	return s.powerCut(ctx, []*node{n})
 }
 
-func powerCutMajority(ctx context.Context, s *strike) (string, error) {
+func powerCutMajority(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.majority(ctx)
 	if err != nil {
 		return "", err
@@ -244,6 +246,6 @@ func powerCutMajority(ctx context.Context, s *strike) (string, error) {
 	return s.powerCut(ctx, nodes)
 }
 
-func powerCutAll(ctx context.Context, s *strike) (string, error) {
+func powerCutAll(ctx context.Context, s *injection) (string, error) {
 	return s.powerCut(ctx, s.c.live())
 }

@@ -9,22 +9,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Faults of membership, and of data directories that are not what they were.
+// memberFaults are faults of membership, and of data directories that have
+// changed while the node was down.
 var memberFaults = []fault{
-	{class: "node joins and leaves", group: members, heavy: true, run: joinAndLeave},
-	{class: "follower replaced", group: members, heavy: true, run: replaced},
+	{class: "node joins and leaves", group: members, run: joinAndLeave},
+	{class: "follower replaced", group: members, run: replaced},
 	{class: "island removes the others", group: members, run: island},
-	{class: "wiped data directory", group: members, heavy: true, run: wiped},
-	{class: "old data directory", group: members, heavy: true, run: oldData},
-	{class: "bit flip on disk", group: members, heavy: true, run: bitFlip},
-	{class: "truncated file", group: members, heavy: true, run: truncated},
+	{class: "wiped data directory", group: members, run: wiped},
+	{class: "old data directory", group: members, run: oldData},
+	{class: "bit flip on disk", group: members, run: bitFlip},
+	{class: "truncated file", group: members, run: truncated},
 }
 
-// voter waits until a node votes.
-func (s *strike) voter(ctx context.Context, n *node) error {
+// voter waits until a node is a voter and is ready.
+func (s *injection) voter(ctx context.Context, n *node) error {
 	wait, stop := soon(ctx, 40*time.Second, n.ID+" votes")
 	defer stop()
 	return process.Poll(wait, n.ID+" to vote", func() bool {
@@ -41,9 +42,9 @@ func (s *strike) voter(ctx context.Context, n *node) error {
 	})
 }
 
-// rejoin removes a node whose data is lost and lets it join anew with an empty
-// directory, as the node's own message tells the operator to.
-func (s *strike) rejoin(ctx context.Context, n *node) error {
+// rejoin removes a node whose data is lost and lets it join as a new member
+// with an empty directory, as the node's own message tells the operator to do.
+func (s *injection) rejoin(ctx context.Context, n *node) error {
 	if err := n.kill(); err != nil {
 		return err
 	}
@@ -64,9 +65,9 @@ func (s *strike) rejoin(ctx context.Context, n *node) error {
 	return s.voter(ctx, n)
 }
 
-// outside waits until a node that was not added says so. Until it does, it may
-// be no member and may serve nothing.
-func (s *strike) outside(ctx context.Context, n *node) error {
+// outside waits until a node that was not added reports that it must be added.
+// Until then the node must not be a member and must not serve.
+func (s *injection) outside(ctx context.Context, n *node) error {
 	wait, stop := soon(ctx, 20*time.Second, "ask for "+n.ID)
 	defer stop()
 	return process.Poll(wait, n.ID+" to ask to be added", func() bool {
@@ -85,7 +86,7 @@ func (s *strike) outside(ctx context.Context, n *node) error {
 	})
 }
 
-func joinAndLeave(ctx context.Context, s *strike) (string, error) {
+func joinAndLeave(ctx context.Context, s *injection) (string, error) {
 	n := s.c.spare
 	if err := n.wipe(); err != nil {
 		return "", err
@@ -106,12 +107,13 @@ func joinAndLeave(ctx context.Context, s *strike) (string, error) {
 		return "", errors.Join(err, n.kill())
 	}
 	s.last(ctx, 100*time.Millisecond, 600*time.Millisecond)
-	// If it leads by now it has to hand over first.
+	// If the node has become leader, it must first hand over.
 	wait, stop := soon(ctx, 30*time.Second, "remove "+n.ID)
 	defer stop()
 	err = process.Poll(wait, n.ID+" to leave", func() bool {
 		if st, err := n.state(ctx); err == nil && st.Role == "leader" {
-			_, _ = n.ask(ctx, 2*time.Second, "TRANSFER") // asked again until it no longer leads
+			// Poll repeats the command until the node no longer leads.
+			_, _ = n.ask(ctx, 2*time.Second, "TRANSFER")
 			return false
 		}
 		return s.c.remove(wait, n) == nil
@@ -122,7 +124,7 @@ func joinAndLeave(ctx context.Context, s *strike) (string, error) {
 	return n.ID + " joined, voted and was removed", nil
 }
 
-func replaced(ctx context.Context, s *strike) (string, error) {
+func replaced(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -133,11 +135,12 @@ func replaced(ctx context.Context, s *strike) (string, error) {
 	return n.ID + " was removed and joined as a new member", nil
 }
 
-// island cuts the leader from all others and tells it to remove them, by force,
-// because it would ask them first: it may not say that this was done. Whether it is done after all, once the others are back,
-// is as open as after any command that was not answered; who was removed then
-// joins anew.
-func island(ctx context.Context, s *strike) (string, error) {
+// island cuts the leader off from all other nodes and tells it to remove them.
+// It uses FORCE, because without FORCE the leader would ask the other nodes
+// first. The leader must not report success. It is undefined whether the
+// removal takes effect when the other nodes are back, as for any command
+// without a reply. Nodes that were removed then join as new members.
+func island(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -169,13 +172,13 @@ func island(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%s, cut off, could not remove %d others", n.ID, refused), nil
 }
 
-// refuses starts a node whose data is not what it should be. It must say so and
-// end. accepted is true if it runs instead.
-func (s *strike) refuses(ctx context.Context, n *node, patience time.Duration) (said string, accepted bool, err error) {
+// refuses starts a node whose data is damaged or old. The node must report that
+// and end. accepted is true if the node runs instead.
+func (s *injection) refuses(ctx context.Context, n *node, timeout time.Duration) (said string, accepted bool, err error) {
 	if err := n.launch(true); err != nil {
 		return "", false, err
 	}
-	wait, stop := soon(ctx, patience, "refuse")
+	wait, stop := soon(ctx, timeout, "refuse")
 	defer stop()
 	if process.Poll(wait, n.ID+" to refuse", func() bool { return !n.Running() }) != nil {
 		return "", true, nil
@@ -183,7 +186,7 @@ func (s *strike) refuses(ctx context.Context, n *node, patience time.Duration) (
 	return n.last(), false, nil
 }
 
-func wiped(ctx context.Context, s *strike) (string, error) {
+func wiped(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -209,9 +212,10 @@ func wiped(ctx context.Context, s *strike) (string, error) {
 	return n.ID + " refused and named the remedy, which worked", nil
 }
 
-// oldData gives a node the data directory of some time ago: it has forgotten
-// votes and entries, and that it has been started since.
-func oldData(ctx context.Context, s *strike) (string, error) {
+// oldData gives a node an older copy of its data directory. In this copy, votes
+// and entries are missing, and so is the record that the node has started
+// since.
+func oldData(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -223,7 +227,7 @@ func oldData(ctx context.Context, s *strike) (string, error) {
 	if err := copyDir(n.files, old); err != nil {
 		return "", err
 	}
-	for range 1 + s.rng.IntN(2) { // one or two starts that the copy does not know of
+	for range 1 + s.rng.IntN(2) { // one or two starts that the copy does not contain
 		if err := n.start(); err != nil {
 			return "", err
 		}
@@ -254,14 +258,17 @@ func oldData(ctx context.Context, s *strike) (string, error) {
 	return n.ID + " noticed that its directory was copied back", nil
 }
 
-// damage is a file of a stopped node that something is done to.
-func (s *strike) damage(ctx context.Context, what string, harm func(path string, used int64) (at int64, err error)) (string, error) {
+// damage calls harm on a file of a stopped node and starts the node, which must
+// refuse its data.
+func (s *injection) damage(ctx context.Context, what string, harm func(path string, used int64) (at int64, err error)) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
 	}
 	if s.rng.IntN(2) == 0 {
-		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT") // so that there is one to damage; without it others are
+		// The snapshot is one more file to damage. If the command fails,
+		// another file is damaged.
+		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT")
 	}
 	if err := n.kill(); err != nil {
 		return "", err
@@ -292,9 +299,9 @@ func (s *strike) damage(ctx context.Context, what string, harm func(path string,
 	}
 	name := filepath.Base(path)
 	if accepted {
-		// Not every bit of a file counts: free pages of a database, an older
-		// snapshot. That nothing wrong was served the oracles say; that the damage was
-		// noticed nobody can.
+		// Not every bit of a file matters: a database has free pages, and there
+		// may be an older snapshot. The checkers verify that the cluster served
+		// no wrong data. No check can verify that the node noticed the damage.
 		return "", errors.Join(s.rejoin(ctx, n), fmt.Errorf("%s in %s at %d of %d bytes was of no consequence", what, name, at, used))
 	}
 	if err := s.rejoin(ctx, n); err != nil {
@@ -306,7 +313,7 @@ func (s *strike) damage(ctx context.Context, what string, harm func(path string,
 	return fmt.Sprintf("%s refused %s in %s, and joined anew", n.ID, what, name), nil
 }
 
-// usedBytes is where the last byte other than zero stands.
+// usedBytes returns the length of a file without the zero bytes at its end.
 func usedBytes(path string) (int64, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -315,7 +322,7 @@ func usedBytes(path string) (int64, error) {
 	return int64(len(strings.TrimRight(string(b), "\x00"))), nil
 }
 
-func bitFlip(ctx context.Context, s *strike) (string, error) {
+func bitFlip(ctx context.Context, s *injection) (string, error) {
 	return s.damage(ctx, "a flipped bit", func(path string, used int64) (at int64, err error) {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
@@ -333,7 +340,7 @@ func bitFlip(ctx context.Context, s *strike) (string, error) {
 	})
 }
 
-func truncated(ctx context.Context, s *strike) (string, error) {
+func truncated(ctx context.Context, s *injection) (string, error) {
 	return s.damage(ctx, "a truncated file", func(path string, used int64) (at int64, err error) {
 		at = used/2 + s.rng.Int64N(max(used/4, 1))
 		return at, os.Truncate(path, at)

@@ -11,6 +11,7 @@ import (
 var linkFaults = []fault{
 	{class: "isolate leader", group: links, run: isolateLeader},
 	{class: "isolate follower", group: links, run: isolateFollower},
+	{class: "isolate follower for long", group: links, long: true, run: isolateForLong},
 	{class: "majorities ring", group: links, nodes: 5, run: ring},
 	{class: "bridge", group: links, run: bridge},
 	{class: "one-way: leader unheard", group: links, run: leaderUnheard},
@@ -24,15 +25,15 @@ var linkFaults = []fault{
 	{class: "bytes spoiled on links", group: links, run: spoiled},
 }
 
-// between reports whether a direction is between nodes.
+// between reports whether a direction is between two nodes.
 func between(h hop) bool { return h.from != clientSide && h.to != clientSide }
 
-// cut holds up directions for a while and heals them.
-func (s *strike) cut(ctx context.Context, what string, match func(hop) bool) (string, error) {
+// cut blocks directions for a while and then restores them.
+func (s *injection) cut(ctx context.Context, what string, match func(hop) bool) (string, error) {
 	return s.disturb(ctx, what, match, effect{block: true}, 400*time.Millisecond, 2500*time.Millisecond)
 }
 
-func (s *strike) disturb(ctx context.Context, what string, match func(hop) bool, e effect, low, high time.Duration) (string, error) {
+func (s *injection) disturb(ctx context.Context, what string, match func(hop) bool, e effect, low, high time.Duration) (string, error) {
 	lift := s.c.net.apply(match, e)
 	s.last(ctx, low, high)
 	n := lift()
@@ -42,7 +43,7 @@ func (s *strike) disturb(ctx context.Context, what string, match func(hop) bool,
 	return fmt.Sprintf("%s: %d chunks touched", what, n), nil
 }
 
-func isolateLeader(ctx context.Context, s *strike) (string, error) {
+func isolateLeader(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -50,7 +51,19 @@ func isolateLeader(ctx context.Context, s *strike) (string, error) {
 	return s.cut(ctx, n.ID+" without the other nodes", func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-func isolateFollower(ctx context.Context, s *strike) (string, error) {
+// isolateForLong cuts a follower off until the leader has dropped the waiters
+// of the clients of that follower, and the follower has told these clients that
+// it finds no leader.
+func isolateForLong(ctx context.Context, s *injection) (string, error) {
+	n, err := s.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	alone := func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) }
+	return s.disturb(ctx, n.ID+" without the other nodes", alone, effect{block: true}, 11*time.Second, 12*time.Second)
+}
+
+func isolateFollower(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -58,8 +71,9 @@ func isolateFollower(ctx context.Context, s *strike) (string, error) {
 	return s.cut(ctx, n.ID+" without the other nodes", func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// apart cuts nodes from each other by their places in the list of nodes.
-func (s *strike) apart(ctx context.Context, what string, cut func(i, j int) bool) (string, error) {
+// apart cuts nodes off from each other, selected by their positions in the list
+// of nodes.
+func (s *injection) apart(ctx context.Context, what string, cut func(i, j int) bool) (string, error) {
 	at := make(map[string]int)
 	for i, n := range s.c.nodes {
 		at[n.ID] = i
@@ -67,9 +81,9 @@ func (s *strike) apart(ctx context.Context, what string, cut func(i, j int) bool
 	return s.cut(ctx, what, func(h hop) bool { return between(h) && cut(at[h.from], at[h.to]) })
 }
 
-// ring lets each node see its two neighbours only: every one is in a majority, and
-// no two in the same.
-func ring(ctx context.Context, s *strike) (string, error) {
+// ring connects each node only with its two neighbors. Every node then reaches
+// a majority, and no two nodes reach the same majority.
+func ring(ctx context.Context, s *injection) (string, error) {
 	n := len(s.c.nodes)
 	return s.apart(ctx, "each node sees its neighbours only", func(i, j int) bool {
 		d := (i - j + n) % n
@@ -77,16 +91,16 @@ func ring(ctx context.Context, s *strike) (string, error) {
 	})
 }
 
-// bridge leaves one node that sees all, between two sides that do not see each
-// other.
-func bridge(ctx context.Context, s *strike) (string, error) {
+// bridge splits the nodes into two sides that cannot reach each other. One node
+// can reach both sides.
+func bridge(ctx context.Context, s *injection) (string, error) {
 	middle := s.rng.IntN(len(s.c.nodes))
 	return s.apart(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
 		return i != middle && j != middle && (i < middle) != (j < middle) || len(s.c.nodes) == 3 && i != middle && j != middle
 	})
 }
 
-func leaderUnheard(ctx context.Context, s *strike) (string, error) {
+func leaderUnheard(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -94,7 +108,7 @@ func leaderUnheard(ctx context.Context, s *strike) (string, error) {
 	return s.cut(ctx, "nobody hears "+n.ID, func(h hop) bool { return between(h) && h.from == n.ID })
 }
 
-func leaderDeaf(ctx context.Context, s *strike) (string, error) {
+func leaderDeaf(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -102,13 +116,13 @@ func leaderDeaf(ctx context.Context, s *strike) (string, error) {
 	return s.cut(ctx, n.ID+" hears nobody", func(h hop) bool { return between(h) && h.to == n.ID })
 }
 
-func shatter(ctx context.Context, s *strike) (string, error) {
+func shatter(ctx context.Context, s *injection) (string, error) {
 	return s.cut(ctx, "every node alone", between)
 }
 
-// forwarderCut leaves raft as it is and cuts only what carries clients' commands
-// from one node to the leader.
-func forwarderCut(ctx context.Context, s *strike) (string, error) {
+// forwarderCut does not touch the traffic of Raft. It cuts only the connection
+// that carries the commands of clients from one node to the leader.
+func forwarderCut(ctx context.Context, s *injection) (string, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -123,7 +137,7 @@ func forwarderCut(ctx context.Context, s *strike) (string, error) {
 	})
 }
 
-func clientsCut(ctx context.Context, s *strike) (string, error) {
+func clientsCut(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -133,9 +147,10 @@ func clientsCut(ctx context.Context, s *strike) (string, error) {
 	})
 }
 
-// slowLinks delays one direction of each pair more than the other, and narrows
-// them.
-func slowLinks(ctx context.Context, s *strike) (string, error) {
+// slowLinks slows down every link between nodes. Each direction gets its own
+// delay or, in one of three cases, a limited bandwidth, so that the two
+// directions of a pair differ.
+func slowLinks(ctx context.Context, s *injection) (string, error) {
 	var lifts []func() int64
 	for _, from := range s.c.nodes {
 		for _, to := range s.c.nodes {
@@ -161,9 +176,9 @@ func slowLinks(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d chunks delayed by 2 to 80 ms or at 128 kbit/s", n), nil
 }
 
-// stall holds up one connection of raft, between the leader and one follower, that
-// stays open.
-func stall(ctx context.Context, s *strike) (string, error) {
+// stall blocks one Raft connection between the leader and one follower. The
+// connection stays open.
+func stall(ctx context.Context, s *injection) (string, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -177,7 +192,7 @@ func stall(ctx context.Context, s *strike) (string, error) {
 	})
 }
 
-func resets(ctx context.Context, s *strike) (string, error) {
+func resets(ctx context.Context, s *injection) (string, error) {
 	total := 0
 	for range 6 {
 		total += s.c.net.reset(func(hop) bool { return s.rng.IntN(3) > 0 })
@@ -189,8 +204,8 @@ func resets(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d connections reset", total), nil
 }
 
-// spoiled changes one bit of every other chunk between nodes. What carries the
-// cluster's life must notice, not believe.
-func spoiled(ctx context.Context, s *strike) (string, error) {
+// spoiled flips one bit of every other chunk between nodes. The receivers must
+// detect the corruption and must not use the data.
+func spoiled(ctx context.Context, s *injection) (string, error) {
 	return s.disturb(ctx, "bits flipped between nodes", between, effect{corrupt: true}, 500*time.Millisecond, 2*time.Second)
 }

@@ -9,30 +9,31 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Faults that operators make: commands at the wrong moment, a process too many,
-// signals, and other flags.
+// operatorFaults are mistakes of operators: commands at the wrong moment, an
+// additional process, signals, and changed flags.
 var operatorFaults = []fault{
 	{class: "transfer to a dead node", group: operators, run: transferToDead},
 	{class: "transfer to a paused node", group: operators, run: transferToPaused},
 	{class: "transfer to a lagging node", group: operators, run: transferToLagging},
 	{class: "target of a transfer dies", group: operators, run: targetDies},
 	{class: "removal that ends the quorum", group: operators, run: removalTooMany},
-	{class: "leader removed", group: operators, heavy: true, run: leaderRemoved},
-	{class: "node added while another is down", group: operators, heavy: true, run: addedWhileDown},
+	{class: "leader removed", group: operators, run: leaderRemoved},
+	{class: "node added while another is down", group: operators, run: addedWhileDown},
 	{class: "second process with the id of a live node", group: operators, run: doubleID},
 	{class: "SIGHUP", group: operators, run: hangUp},
-	{class: "changed flags", group: operators, heavy: true, run: changedFlags},
+	{class: "changed flags", group: operators, run: changedFlags},
 }
 
 // changeLimit is longer than a node takes to answer TRANSFER or REMOVE.
 const changeLimit = 12 * time.Second
 
-// mayNot wants a leader to refuse something, and the cluster to have a leader
-// afterwards: a majority of the nodes lives. It returns what the leader said.
-func (s *strike) mayNot(ctx context.Context, check string, words ...string) (said string, err error) {
+// mayNot sends a command that the leader must refuse. Afterwards the cluster
+// must have a leader, because a majority of the nodes lives. mayNot returns the
+// reply of the leader.
+func (s *injection) mayNot(ctx context.Context, check string, words ...string) (said string, err error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -48,9 +49,9 @@ func (s *strike) mayNot(ctx context.Context, check string, words ...string) (sai
 	return said, err
 }
 
-// transferToDead asks for transfers to a follower that is dead, more than one, and
-// leaves it dead while the cluster has to go on.
-func transferToDead(ctx context.Context, s *strike) (string, error) {
+// transferToDead asks more than once for a transfer of leadership to a dead
+// follower. It leaves the follower dead while the cluster must continue.
+func transferToDead(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -75,7 +76,7 @@ func transferToDead(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d transfers to %s, which was dead, were refused", refused, n.ID), nil
 }
 
-func transferToPaused(ctx context.Context, s *strike) (string, error) {
+func transferToPaused(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -97,9 +98,9 @@ func transferToPaused(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d transfers to %s were refused, %s", refused, n.ID, seen), nil
 }
 
-// transferToLagging asks for transfers to a node from the moment at which it comes
-// back until it leads.
-func transferToLagging(ctx context.Context, s *strike) (string, error) {
+// transferToLagging asks for transfers of leadership to a node that restarts,
+// from its start until it leads.
+func transferToLagging(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -132,8 +133,8 @@ func transferToLagging(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%s led after %d transfers that were refused", n.ID, refused), nil
 }
 
-// targetDies kills the target of a transfer while it is under way.
-func targetDies(ctx context.Context, s *strike) (string, error) {
+// targetDies kills the target of a transfer of leadership during the transfer.
+func targetDies(ctx context.Context, s *injection) (string, error) {
 	var all []string
 	for range 3 {
 		leader, err := s.lead(ctx)
@@ -144,7 +145,7 @@ func targetDies(ctx context.Context, s *strike) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if n == leader { // elected meanwhile
+		if n == leader { // elected in the meantime
 			continue
 		}
 		after := s.between(0, 40*time.Millisecond)
@@ -172,9 +173,9 @@ func targetDies(ctx context.Context, s *strike) (string, error) {
 	return strings.Join(all, ", "), nil
 }
 
-// removalTooMany kills as many followers as the cluster can lose, and asks for the
-// removal of a node that lives.
-func removalTooMany(ctx context.Context, s *strike) (string, error) {
+// removalTooMany kills as many followers as the cluster can lose, and then asks
+// for the removal of a live node.
+func removalTooMany(ctx context.Context, s *injection) (string, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -208,9 +209,9 @@ func removalTooMany(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("removal of %s with %d nodes down was refused", who.ID, lost), nil
 }
 
-// leaderRemoved removes the leader, whoever is asked, and lets it join as a new
-// member.
-func leaderRemoved(ctx context.Context, s *strike) (string, error) {
+// leaderRemoved removes the leader, by a command to any node, and lets the
+// removed node join as a new member.
+func leaderRemoved(ctx context.Context, s *injection) (string, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -218,8 +219,8 @@ func leaderRemoved(ctx context.Context, s *strike) (string, error) {
 	asked := s.c.live()[s.rng.IntN(len(s.c.live()))]
 	leader.excuse()
 	_, refused := asked.ask(ctx, changeLimit, "REMOVE", leader.ID)
-	// A refusal has a reason in what is at work beside this, and rejoin removes the
-	// node in any case.
+	// A refusal can be caused by another fault that is active at the same time.
+	// rejoin removes the node in any case.
 	if err := s.rejoin(ctx, leader); err != nil {
 		return "", errors.Join(err, refused)
 	}
@@ -229,9 +230,9 @@ func leaderRemoved(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%s led, was removed through %s and joined as a new member", leader.ID, asked.ID), nil
 }
 
-// addedWhileDown lets the spare node join while a follower is dead, and removes it
-// before that one is back.
-func addedWhileDown(ctx context.Context, s *strike) (string, error) {
+// addedWhileDown lets the spare node join while a follower is dead, and removes
+// the spare node before the follower is back.
+func addedWhileDown(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -257,9 +258,10 @@ func addedWhileDown(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%s joined, voted and was removed while %s was down", spare.ID, n.ID), nil
 }
 
-// doubleID starts a second process with the id of a live node: with a directory of
-// its own, or with that node's. It may not serve, and the first one goes on.
-func doubleID(ctx context.Context, s *strike) (string, error) {
+// doubleID starts a second process with the id of a live node, with a directory
+// of its own or with the directory of that node. The second process must not
+// serve, and the first one must continue.
+func doubleID(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -309,8 +311,8 @@ func doubleID(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("a second %s was refused: %s", n.ID, said), nil
 }
 
-// hangUp sends SIGHUP to all nodes: nothing may come of it.
-func hangUp(ctx context.Context, s *strike) (string, error) {
+// hangUp sends SIGHUP to all nodes. The signal must have no effect.
+func hangUp(ctx context.Context, s *injection) (string, error) {
 	pids := make(map[*node]int)
 	for _, n := range s.c.live() {
 		pids[n] = n.PID()
@@ -321,14 +323,15 @@ func hangUp(ctx context.Context, s *strike) (string, error) {
 	s.last(ctx, 300*time.Millisecond, time.Second)
 	for n, pid := range pids {
 		if !n.Running() || n.PID() != pid {
-			return "", fmt.Errorf("%s ended", n.ID) // a violation, which the monitor notes
+			// The monitor records this end as a violation.
+			return "", fmt.Errorf("%s ended", n.ID)
 		}
 	}
 	return fmt.Sprintf("%d processes went on", len(pids)), nil
 }
 
-// flags are what operators change between two starts of a node, and what must not
-// matter to the others.
+// flags are the flags that operators change between two starts of a node. They
+// must not affect the other nodes.
 var flags = [][]string{
 	{"--window", "2"}, {"--window", "4"},
 	{"--snapshot-bytes", "65536"}, {"--snapshot-bytes", "1048576"},
@@ -340,8 +343,8 @@ var flags = [][]string{
 	{"--threads", "1"},
 }
 
-// changedFlags restarts one node after the other with other flags.
-func changedFlags(ctx context.Context, s *strike) (string, error) {
+// changedFlags restarts the nodes one after the other with other flags.
+func changedFlags(ctx context.Context, s *injection) (string, error) {
 	var all []string
 	for _, n := range s.c.live() {
 		var args []string

@@ -12,98 +12,101 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// killAtPoint is the class in which processes kill themselves at a point of the
-// program: see cluster/failpoint.
+// killAtPoint is the class in which processes kill themselves at a failpoint:
+// see package cluster/failpoint.
 const killAtPoint = "kill at a point"
 
-// pointsPerStrike is how many processes one strike ends, one after the other.
-const pointsPerStrike = 3
+// pointsPerFault is how many processes one fault ends, one after the other.
+const pointsPerFault = 3
 
-// way is what leads a node to a point. The node is a follower that has been killed.
+// way describes how to lead a node to a failpoint. The node is a follower that
+// has been killed.
 type way struct {
-	most int             // the process ends when it comes there for the 1st to the most-th time
+	most int             // the process ends at its 1st to most-th visit
 	fits func(Plan) bool // nil for all
-	// before is what has to be done while the node is dead, nil for nothing.
-	before func(ctx context.Context, s *strike, n *node, spec string) error
-	// meanwhile is done again and again until the armed node has ended, nil for nothing:
-	// the load leads there.
-	meanwhile func(ctx context.Context, s *strike, n *node)
-	// after tidies up once the node is back, nil for nothing.
-	after func(ctx context.Context, s *strike) error
+	// before runs while the node is dead. If before is nil, nothing runs.
+	before func(ctx context.Context, s *injection, n *node, spec string) error
+	// meanwhile runs repeatedly until the armed node has ended. If meanwhile is
+	// nil, the load alone leads the node to the failpoint.
+	meanwhile func(ctx context.Context, s *injection, n *node)
+	// after cleans up when the node is back. If after is nil, nothing runs.
+	after func(ctx context.Context, s *injection) error
 }
 
-// The ways by point. FormTold has none: it is passed when the cluster is formed.
+// ways holds the way to each failpoint. FormTold has none, because the first
+// node passes it when the cluster is formed.
 var ways = map[string]way{
-	failpoint.AppendTorn:       {most: 40, fits: onWAL},
-	failpoint.AppendWritten:    {most: 40, fits: onWAL},
-	failpoint.AppendSynced:     {most: 40},
-	failpoint.GroupSent:        {most: 40, meanwhile: clientsCome},
-	failpoint.ReplyReceived:    {most: 40, meanwhile: clientsCome},
-	failpoint.SegmentUnlisted:  {most: 2, fits: smallSegments},
-	failpoint.SegmentUndeleted: {most: 2, fits: smallSegments, meanwhile: takesSnapshots},
-	failpoint.SnapshotTorn:     {most: 2, meanwhile: takesSnapshots},
-	failpoint.SnapshotNamed:    {most: 2, meanwhile: takesSnapshots},
-	failpoint.TermWritten:      {most: 2, meanwhile: othersLead},
-	failpoint.VoteUnwritten:    {most: 2, meanwhile: othersLead},
-	failpoint.VoteWritten:      {most: 2, meanwhile: othersLead},
-	failpoint.OfficeUnopened:   {most: 1, meanwhile: leads},
-	failpoint.EntryProposed:    {most: 40, meanwhile: leads},
-	failpoint.EntryOpen:        {most: 40, meanwhile: leads},
-	failpoint.EntryDurable:     {most: 40, meanwhile: leads},
-	failpoint.EntryApplied:     {most: 40, meanwhile: leads},
-	failpoint.TransferBegun:    {most: 1, meanwhile: handsOver},
-	failpoint.MemberProposed:   {most: 3, meanwhile: changesMembers, after: withoutSpare},
-	failpoint.MemberChanged:    {most: 3, meanwhile: changesMembers, after: withoutSpare},
-	failpoint.InstallUncut:     {most: 1, fits: func(p Plan) bool { return p.Trailing < 1<<20 }, before: fallsBehind},
-	failpoint.SuffixUncut:      {most: 1, meanwhile: leadsAlone},
-	failpoint.FileUnnamed:      {most: 5, before: startsAnew},
-	failpoint.JoinNoted:        {most: 1, before: losesData},
-	failpoint.JoinAnswered:     {most: 1, before: losesData},
-	failpoint.JoinedNoted:      {most: 1, before: losesData},
+	failpoint.AppendTorn:         {most: 40, fits: onWAL},
+	failpoint.AppendWritten:      {most: 40, fits: onWAL},
+	failpoint.AppendSynced:       {most: 40},
+	failpoint.GroupSent:          {most: 40, meanwhile: clientsCome},
+	failpoint.ReplyReceived:      {most: 40, meanwhile: clientsCome},
+	failpoint.SegmentUnlisted:    {most: 2, fits: smallSegments},
+	failpoint.SegmentUndeleted:   {most: 2, fits: smallSegments, meanwhile: takesSnapshots},
+	failpoint.SnapshotTorn:       {most: 2, meanwhile: takesSnapshots},
+	failpoint.SnapshotNamed:      {most: 2, meanwhile: takesSnapshots},
+	failpoint.TermWritten:        {most: 2, meanwhile: othersLead},
+	failpoint.VoteUnwritten:      {most: 2, meanwhile: othersLead},
+	failpoint.VoteWritten:        {most: 2, meanwhile: othersLead},
+	failpoint.LeadershipUnopened: {most: 1, meanwhile: leads},
+	failpoint.EntryProposed:      {most: 40, meanwhile: leads},
+	failpoint.EntryOpen:          {most: 40, meanwhile: leads},
+	failpoint.EntryDurable:       {most: 40, meanwhile: leads},
+	failpoint.EntryApplied:       {most: 40, meanwhile: leads},
+	failpoint.TransferBegun:      {most: 1, meanwhile: handsOver},
+	failpoint.MemberProposed:     {most: 3, meanwhile: changesMembers, after: withoutSpare},
+	failpoint.MemberChanged:      {most: 3, meanwhile: changesMembers, after: withoutSpare},
+	failpoint.InstallUncut:       {most: 1, fits: func(p Plan) bool { return p.Trailing < 1<<20 }, before: fallsBehind},
+	failpoint.SuffixUncut:        {most: 1, meanwhile: leadsAlone},
+	failpoint.FileUnnamed:        {most: 5, before: startsAnew},
+	failpoint.JoinNoted:          {most: 1, before: losesData},
+	failpoint.JoinAnswered:       {most: 1, before: losesData},
+	failpoint.JoinedNoted:        {most: 1, before: losesData},
 }
 
 func onWAL(p Plan) bool { return p.LogStore == "wal" }
 
 func smallSegments(p Plan) bool { return onWAL(p) && p.Segment > 0 }
 
-// pointOf is the point of what serve is told by --test-kill-at.
+// pointOf returns the name of the failpoint in a value of --test-kill-at.
 func pointOf(spec string) string {
 	name, _, _ := strings.Cut(spec, ":")
 	return name
 }
 
-// pointDealer deals points to plans, all before one is dealt again.
-type pointDealer struct {
+// pointChooser chooses failpoints for plans. It chooses every failpoint once
+// before it chooses any again.
+type pointChooser struct {
 	rng  *rand.Rand
 	deck []string
-	on   bool // the class is among those of the run
+	on   bool // the class is selected for the run
 }
 
-func newPointDealer(seed uint64, faults []fault) *pointDealer {
+func newPointChooser(seed uint64, faults []fault) *pointChooser {
 	on := slices.ContainsFunc(faults, func(f fault) bool { return f.class == killAtPoint })
-	return &pointDealer{rng: rand.New(rand.NewPCG(seed, 4)), on: on}
+	return &pointChooser{rng: rand.New(rand.NewPCG(seed, 4)), on: on}
 }
 
-func (d *pointDealer) deal(p *Plan) {
+func (d *pointChooser) choose(p *Plan) {
 	for _, step := range p.Steps {
 		if !slices.Contains(step, killAtPoint) {
 			continue
 		}
-		for range pointsPerStrike {
+		for range pointsPerFault {
 			name := d.take(*p)
 			p.Points = append(p.Points, fmt.Sprintf("%s:%d", name, 1+d.rng.IntN(ways[name].most)))
 		}
 	}
 	if d.on && d.rng.IntN(4) == 0 {
-		p.Forms = fmt.Sprintf("%s:%d", failpoint.FormTold, 1+d.rng.IntN(p.Nodes-1))
+		p.Forms = fmt.Sprintf("%s:%d", failpoint.FormConfirmed, 1+d.rng.IntN(p.Nodes-1))
 	}
 }
 
-// take removes and returns the first point that a plan can lead to.
-func (d *pointDealer) take(p Plan) string {
+// take removes and returns the first failpoint that the plan can reach.
+func (d *pointChooser) take(p Plan) string {
 	for {
 		for i, name := range d.deck {
 			if w := ways[name]; w.fits == nil || w.fits(p) {
@@ -117,8 +120,8 @@ func (d *pointDealer) take(p Plan) string {
 	}
 }
 
-// form starts the nodes, of which the first may have to end while it forms the
-// cluster, and go on.
+// form starts the nodes. If the plan says so, the first node ends at a
+// failpoint while it forms the cluster, and must then continue.
 func (e *episode) form(ctx context.Context) error {
 	if e.plan.Forms == "" || e.plan.mixes(e.cfg) {
 		return e.c.start()
@@ -139,11 +142,11 @@ func (e *episode) form(ctx context.Context) error {
 	return errors.Join(first.kill(), first.start())
 }
 
-// killAtPoints has nodes end at the points that the plan says, one after the
+// killAtPoints makes nodes end at the failpoints of the plan, one after the
 // other, and come back.
-func killAtPoints(ctx context.Context, s *strike) (string, error) {
+func killAtPoints(ctx context.Context, s *injection) (string, error) {
 	s.mu.Lock()
-	n := min(pointsPerStrike, len(s.episode.points))
+	n := min(pointsPerFault, len(s.episode.points))
 	todo := s.episode.points[:n]
 	s.episode.points = s.episode.points[n:]
 	s.mu.Unlock()
@@ -166,12 +169,12 @@ func killAtPoints(ctx context.Context, s *strike) (string, error) {
 	return strings.Join(seen, ", "), err
 }
 
-// reachWithin is how long a node may take to come to a point.
+// reachWithin is how long a node may take to reach a failpoint.
 const reachWithin = 15 * time.Second
 
-// killAt has one node end at a point, and come back. It returns the node's id if
-// it ended there.
-func (s *strike) killAt(ctx context.Context, spec string) (id string, err error) {
+// killAt makes one node end at a failpoint and come back. It returns the id of
+// the node if the node ended there.
+func (s *injection) killAt(ctx context.Context, spec string) (id string, err error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -187,22 +190,23 @@ func (s *strike) killAt(ctx context.Context, spec string) (id string, err error)
 		id = n.ID
 		s.last(ctx, 0, 300*time.Millisecond)
 	}
-	s.mon.ends() // before it is started again: see dies
-	// Ended by itself or not: from here on it is not to.
+	s.mon.ends() // before the node starts again: see dies
+	// Whether or not the node has ended by itself: it must not end from here
+	// on.
 	err = errors.Join(err, s.trouble, n.kill(), n.start(), s.voter(ctx, n))
 	if w.after != nil {
 		err = errors.Join(err, w.after(ctx, s))
 	}
 	if err != nil {
 		s.mu.Lock()
-		s.cutShort = true // it may be outside, or without data
+		s.cutShort = true // the node may no longer be a member, or may have no data
 		s.mu.Unlock()
 	}
 	return id, err
 }
 
-// reach arms a node that is dead and leads it to the point.
-func (s *strike) reach(ctx context.Context, w way, n *node, spec string) error {
+// reach arms a dead node and leads it to the failpoint.
+func (s *injection) reach(ctx context.Context, w way, n *node, spec string) error {
 	ctx, stop := soon(ctx, reachWithin, "come there")
 	defer stop()
 	if w.before != nil {
@@ -220,11 +224,11 @@ func (s *strike) reach(ctx context.Context, w way, n *node, spec string) error {
 	})
 }
 
-// armed starts the node's process so that it ends at a point.
+// armed starts the process of the node so that it ends at a failpoint.
 func (n *node) armed(spec string) error { return n.launch(true, "--test-kill-at", spec) }
 
-// dies waits until the process has ended at the point that it was armed for, and
-// goes on doing something meanwhile that leads there.
+// dies waits until the process has ended at the failpoint for which it was
+// armed. While it waits, it calls meanwhile repeatedly to lead the node there.
 func (n *node) dies(ctx context.Context, spec string, meanwhile func()) error {
 	err := process.Poll(ctx, n.ID+" to kill itself at "+spec, func() bool {
 		if n.Running() {
@@ -241,15 +245,15 @@ func (n *node) dies(ctx context.Context, spec string, meanwhile func()) error {
 		return err
 	}
 	if !strings.Contains(n.Output(), failpoint.Line(name, count)+"\n") {
-		n.trust() // for the monitor: nobody planned that
+		n.trust() // the monitor reports an end that was not planned
 		return fmt.Errorf("%s ended before it came to %s: %s", n.ID, spec, n.last())
 	}
 	return nil
 }
 
-// led does something with the present leader, if there is one soon. What comes of
-// it shows in whether the node ends.
-func (s *strike) led(ctx context.Context, f func(leader *node)) {
+// led calls f with the current leader, if it finds one soon. led returns no
+// error, because the effect shows in whether the node ends.
+func (s *injection) led(ctx context.Context, f func(leader *node)) {
 	wait, stop := soon(ctx, 2*time.Second, "find a leader")
 	defer stop()
 	if leader, err := s.c.leader(wait); err == nil {
@@ -257,8 +261,9 @@ func (s *strike) led(ctx context.Context, f func(leader *node)) {
 	}
 }
 
-// hand asks a leader to hand over to a node, or to any if to is nil. It may refuse,
-// or die: then it, or another one, is asked again.
+// hand asks a leader to hand over to a node, or to any node if to is nil. The
+// leader may refuse or die. In that case the caller tries again, possibly with
+// another leader.
 func hand(ctx context.Context, leader, to *node) {
 	words := []string{"TRANSFER"}
 	if to != nil {
@@ -267,9 +272,10 @@ func hand(ctx context.Context, leader, to *node) {
 	_, _ = leader.ask(ctx, 2*time.Second, words...)
 }
 
-// clientsCome has clients come to the node. Those that it had have gone to others
-// when it was killed: these lose them in turn. It must not lead.
-func clientsCome(ctx context.Context, s *strike, n *node) {
+// clientsCome makes clients connect to the node. The clients of the node moved
+// to other nodes when the node was killed. clientsCome resets their connections
+// to those nodes, so that they come back. The node must not be the leader.
+func clientsCome(ctx context.Context, s *injection, n *node) {
 	if st, err := n.state(ctx); err != nil || !st.Ready {
 		return
 	}
@@ -281,14 +287,16 @@ func clientsCome(ctx context.Context, s *strike, n *node) {
 	})
 	wait, stop := soon(ctx, time.Second, "come there")
 	defer stop()
-	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() }) // if not, once more
+	// If it does not end, the caller repeats this.
+	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() })
 }
 
 // leads makes the node the leader.
-func leads(ctx context.Context, s *strike, n *node) { s.leading(ctx, n, func() {}) }
+func leads(ctx context.Context, s *injection, n *node) { s.leading(ctx, n, func() {}) }
 
-// leading makes the node the leader or, if it is, does something with it.
-func (s *strike) leading(ctx context.Context, n *node, f func()) {
+// leading makes the node the leader. If the node leads already, leading calls
+// f.
+func (s *injection) leading(ctx context.Context, n *node, f func()) {
 	s.led(ctx, func(leader *node) {
 		if leader != n {
 			hand(ctx, leader, n)
@@ -298,14 +306,14 @@ func (s *strike) leading(ctx context.Context, n *node, f func()) {
 	})
 }
 
-// handsOver makes the node the leader, and has it hand over.
-func handsOver(ctx context.Context, s *strike, n *node) {
+// handsOver makes the node the leader and then makes it hand over.
+func handsOver(ctx context.Context, s *injection, n *node) {
 	s.leading(ctx, n, func() { hand(ctx, n, nil) })
 }
 
-// othersLead has the leadership go round, so that the node votes for others or
-// stands for election.
-func othersLead(ctx context.Context, s *strike, _ *node) {
+// othersLead moves the leadership among the nodes, so that the node votes for
+// others or campaigns.
+func othersLead(ctx context.Context, s *injection, _ *node) {
 	s.led(ctx, func(leader *node) {
 		if all := s.c.followers(leader); len(all) > 0 {
 			hand(ctx, leader, all[s.rng.IntN(len(all))])
@@ -313,31 +321,34 @@ func othersLead(ctx context.Context, s *strike, _ *node) {
 	})
 }
 
-// takesSnapshots has the node take one when there is something new to be in it.
-func takesSnapshots(ctx context.Context, s *strike, n *node) {
+// takesSnapshots makes the node take a snapshot when there are new entries.
+func takesSnapshots(ctx context.Context, s *injection, n *node) {
 	if s.traffic(ctx, 50) == nil {
-		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT") // it may end on the way, which is what this is for
+		// The node may end during the command, which is the purpose.
+		_, _ = n.ask(ctx, 3*time.Second, "SNAPSHOT")
 	}
 }
 
-// changesMembers makes the node the leader, and has the spare node join, vote and be
-// removed.
-func changesMembers(ctx context.Context, s *strike, n *node) {
+// changesMembers makes the node the leader, lets the spare node join and become
+// a voter, and removes the spare node.
+func changesMembers(ctx context.Context, s *injection, n *node) {
 	spare := s.c.spare
 	s.leading(ctx, n, func() {
 		if !spare.Running() {
 			s.trouble = errors.Join(s.trouble, spare.wipe(), spare.start(s.c.joinArgs()...))
 			return
 		}
-		_, _ = n.ask(ctx, 3*time.Second, "ADD", spare.ID, spare.peers.addr) // asked again if it fails, and refused once it votes
+		// The caller repeats the command if it fails. The leader refuses it
+		// once the spare node is a voter.
+		_, _ = n.ask(ctx, 3*time.Second, "ADD", spare.ID, spare.peers.addr)
 		if st, err := spare.state(ctx); err == nil && st.Voter {
-			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID) // asked again if it fails
+			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID) // repeated if it fails
 		}
 	})
 }
 
-// withoutSpare takes the spare node out again.
-func withoutSpare(ctx context.Context, s *strike) error {
+// withoutSpare removes the spare node from the cluster.
+func withoutSpare(ctx context.Context, s *injection) error {
 	if err := s.c.spare.kill(); err != nil {
 		return err
 	}
@@ -346,8 +357,9 @@ func withoutSpare(ctx context.Context, s *strike) error {
 	return s.c.remove(wait, s.c.spare)
 }
 
-// fallsBehind waits until the log of the others begins behind the node's.
-func fallsBehind(ctx context.Context, s *strike, _ *node, _ string) error {
+// fallsBehind makes the leader take snapshots until its log begins after the
+// last entry that the node can have.
+func fallsBehind(ctx context.Context, s *injection, _ *node, _ string) error {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return err
@@ -356,15 +368,17 @@ func fallsBehind(ctx context.Context, s *strike, _ *node, _ string) error {
 	return err
 }
 
-// leadsAlone makes the node a leader that is cut off from the others, and goes on
-// taking writes that nobody else gets, until there is another one.
-func leadsAlone(ctx context.Context, s *strike, n *node) {
+// leadsAlone makes the node a leader that is cut off from the others. The node
+// continues to accept writes that no other node receives, until there is
+// another leader.
+func leadsAlone(ctx context.Context, s *injection, n *node) {
 	s.leading(ctx, n, func() {
 		lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) }, effect{block: true})
 		defer lift()
 		wait, stop := soon(ctx, 4*time.Second, "another leader")
 		defer stop()
-		_ = process.Poll(wait, "another leader", func() bool { // if none comes, it is tried again
+		// If there is none, the caller repeats this.
+		_ = process.Poll(wait, "another leader", func() bool {
 			for _, st := range states(wait, s.c.followers(n)) {
 				if st.Role == "leader" {
 					return true
@@ -375,17 +389,17 @@ func leadsAlone(ctx context.Context, s *strike, n *node) {
 	})
 }
 
-// losesData removes the node with its data, so that it joins as a new member.
-func losesData(ctx context.Context, s *strike, n *node, _ string) error {
+// losesData removes the node and its data, so that it joins as a new member.
+func losesData(ctx context.Context, s *injection, n *node, _ string) error {
 	if err := errors.Join(s.c.remove(ctx, n), s.c.add(ctx, n)); err != nil {
 		return err
 	}
 	return n.wipe()
 }
 
-// startsAnew has the node start on its data or, for files that are written later
-// than the first, on none.
-func startsAnew(ctx context.Context, s *strike, n *node, spec string) error {
+// startsAnew makes the node start with its data or, for files that are written
+// later than the first, without data.
+func startsAnew(ctx context.Context, s *injection, n *node, spec string) error {
 	if strings.HasSuffix(spec, ":1") {
 		return nil
 	}

@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Every point of the program, on the program: a node ends there, under load, and
-// comes back as a voter; then all oracles are asked, as in make chaos. A point that
-// no process came to is a failure.
+// TestPoints_AreSurvived tests every failpoint on the real program. A node ends
+// there, under load, and comes back as a voter. Then all checkers run, as in
+// make chaos. A failpoint that no process reached fails the test.
 func TestPoints_AreSurvived(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some hundred processes")
@@ -34,15 +34,15 @@ func TestPoints_AreSurvived(t *testing.T) {
 		{"boltdb", []string{"member-proposed:1", "member-changed:2", "member-changed:3", "install-uncut:1", "suffix-uncut:1", "vote-written:1",
 			"entry-open:5", "entry-open:20", "append-synced:9"}},
 		{"wal", []string{"append-torn:9", "append-written:20", "group-sent:30", "reply-received:30", "entry-proposed:5", "entry-durable:5",
-			"entry-applied:5", "transfer-begun:1", "office-unopened:1"}},
+			"entry-applied:5", "transfer-begun:1", "leadership-unopened:1"}},
 		{"wal", []string{"vote-written:2", "term-written:2", "snapshot-torn:1", "snapshot-named:1", "segment-unlisted:1", "vote-unwritten:2",
 			"segment-undeleted:2", "install-uncut:1", "suffix-uncut:1"}},
 		{"wal", []string{"file-unnamed:1", "file-unnamed:2", "file-unnamed:3", "file-unnamed:4", "file-unnamed:5", "join-noted:1", "join-answered:1",
 			"joined-noted:1", "append-synced:9"}},
 	} {
 		p := Plan{Number: i + 1, Seed: uint64(i), Nodes: 3, LogStore: tt.store, Snapshot: 32 << 10, Trailing: 4 << 10, Segment: 32 << 10, Points: tt.points}
-		p.Forms = fmt.Sprintf("%s:%d", failpoint.FormTold, 1+i%2)
-		for range len(p.Points) / pointsPerStrike {
+		p.Forms = fmt.Sprintf("%s:%d", failpoint.FormConfirmed, 1+i%2)
+		for range len(p.Points) / pointsPerFault {
 			p.Steps = append(p.Steps, []string{killAtPoint})
 		}
 		todo = slices.DeleteFunc(todo, func(name string) bool {
@@ -58,7 +58,8 @@ func TestPoints_AreSurvived(t *testing.T) {
 	}
 }
 
-// playPoints plays an episode in which nothing may be left out.
+// playPoints plays an episode in which no failpoint and no check may be left
+// out.
 func playPoints(t *testing.T, program string, p Plan) {
 	cfg := DefaultConfig()
 	cfg.Program, cfg.Traffic = program, 100
@@ -94,7 +95,8 @@ func playPoints(t *testing.T, program string, p Plan) {
 	}
 }
 
-// keepEvidence copies the directory of an episode to where it outlives the test.
+// keepEvidence copies the directory of an episode to a place that outlives the
+// test.
 func keepEvidence(t *testing.T, dir string) {
 	if dir == "" {
 		return
@@ -109,7 +111,8 @@ func keepEvidence(t *testing.T, dir string) {
 	t.Logf("logs and data: %s", kept)
 }
 
-// The report names the points that processes came to, and the table counts them.
+// TestPoints_AreReported checks that the report names the failpoints that
+// processes reached, and that the table counts them.
 func TestPoints_AreReported(t *testing.T) {
 	faults, err := choose([]string{killAtPoint})
 	if err != nil {
@@ -134,16 +137,17 @@ func TestPoints_AreReported(t *testing.T) {
 	}
 }
 
-// Plans deal every point before one is dealt again, each with a way that the
-// cluster has.
-func TestPoints_AreDealt(t *testing.T) {
+// TestPoints_AreChosen checks that plans choose every failpoint once before
+// they choose any again, and that the cluster of each plan can reach its
+// failpoints.
+func TestPoints_AreChosen(t *testing.T) {
 	faults, err := choose([]string{killAtPoint})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dealt := make(map[string]int)
+	chosen := make(map[string]int)
 	for _, p := range plans(7, 60, faults) {
-		if want := len(p.Steps) * pointsPerStrike; len(p.Points) != want {
+		if want := len(p.Steps) * pointsPerFault; len(p.Points) != want {
 			t.Fatalf("%d points for %d steps, want %d", len(p.Points), len(p.Steps), want)
 		}
 		for _, spec := range p.Points {
@@ -151,15 +155,15 @@ func TestPoints_AreDealt(t *testing.T) {
 			if !ok || w.fits != nil && !w.fits(p) {
 				t.Errorf("%s dealt to %v", spec, p)
 			}
-			dealt[pointOf(spec)]++
+			chosen[pointOf(spec)]++
 		}
 		if p.Forms != "" {
-			dealt[pointOf(p.Forms)]++
+			chosen[pointOf(p.Forms)]++
 		}
 	}
 	all := failpoint.All()
 	slices.Sort(all)
-	if got := slices.Sorted(maps.Keys(dealt)); !slices.Equal(got, all) {
+	if got := slices.Sorted(maps.Keys(chosen)); !slices.Equal(got, all) {
 		t.Errorf("dealt %s, want %s", strings.Join(got, ", "), strings.Join(all, ", "))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 var processFaults = []fault{
@@ -19,14 +19,14 @@ var processFaults = []fault{
 	{class: "pause leader", group: processes, run: pauseLeader},
 	{class: "pause majority", group: processes, run: pauseMajority},
 	{class: "pause with acks in flight", group: processes, run: pauseWithAcks},
-	{class: "rolling restart", group: processes, heavy: true, run: rollingRestart},
+	{class: "rolling restart", group: processes, run: rollingRestart},
 	{class: "transfer storm", group: processes, run: transferStorm},
 	{class: "snapshot race", group: processes, run: snapshotRace},
 	{class: killAtPoint, group: processes, run: killAtPoints},
 }
 
-// killed kills nodes, leaves them dead for a while, and starts them.
-func (s *strike) killed(ctx context.Context, nodes []*node, low, high time.Duration) (string, error) {
+// killed kills nodes, leaves them dead for a while, and restarts them.
+func (s *injection) killed(ctx context.Context, nodes []*node, low, high time.Duration) (string, error) {
 	var ids []string
 	for _, n := range nodes {
 		pid := n.PID()
@@ -44,7 +44,7 @@ func (s *strike) killed(ctx context.Context, nodes []*node, low, high time.Durat
 	return "gone: " + strings.Join(ids, ", "), nil
 }
 
-func killLeader(ctx context.Context, s *strike) (string, error) {
+func killLeader(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func killLeader(ctx context.Context, s *strike) (string, error) {
 	return s.killed(ctx, []*node{n}, 50*time.Millisecond, 1500*time.Millisecond)
 }
 
-func killFollower(ctx context.Context, s *strike) (string, error) {
+func killFollower(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -60,7 +60,7 @@ func killFollower(ctx context.Context, s *strike) (string, error) {
 	return s.killed(ctx, []*node{n}, 50*time.Millisecond, 1500*time.Millisecond)
 }
 
-func killMajority(ctx context.Context, s *strike) (string, error) {
+func killMajority(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.majority(ctx)
 	if err != nil {
 		return "", err
@@ -68,12 +68,12 @@ func killMajority(ctx context.Context, s *strike) (string, error) {
 	return s.killed(ctx, nodes, 50*time.Millisecond, time.Second)
 }
 
-func killAll(ctx context.Context, s *strike) (string, error) {
+func killAll(ctx context.Context, s *injection) (string, error) {
 	return s.killed(ctx, s.c.live(), 0, 500*time.Millisecond)
 }
 
 // paused stops nodes by SIGSTOP for a while.
-func (s *strike) paused(ctx context.Context, nodes []*node, low, high time.Duration, meanwhile func()) (string, error) {
+func (s *injection) paused(ctx context.Context, nodes []*node, low, high time.Duration, meanwhile func()) (string, error) {
 	var ids []string
 	for _, n := range nodes {
 		n.mu.Lock()
@@ -107,7 +107,7 @@ func (s *strike) paused(ctx context.Context, nodes []*node, low, high time.Durat
 	return "in state T: " + strings.Join(ids, ", "), errors.Join(errs...)
 }
 
-func pauseLeader(ctx context.Context, s *strike) (string, error) {
+func pauseLeader(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func pauseLeader(ctx context.Context, s *strike) (string, error) {
 	return s.paused(ctx, []*node{n}, 250*time.Millisecond, 3*time.Second, nil)
 }
 
-func pauseMajority(ctx context.Context, s *strike) (string, error) {
+func pauseMajority(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.majority(ctx)
 	if err != nil {
 		return "", err
@@ -123,10 +123,10 @@ func pauseMajority(ctx context.Context, s *strike) (string, error) {
 	return s.paused(ctx, nodes, 250*time.Millisecond, 2*time.Second, nil)
 }
 
-// pauseWithAcks stops the leader while what its followers have said is on its
-// way: when it wakes up, acknowledgements of the past are the first that it
-// reads, and must not make it believe that it still leads.
-func pauseWithAcks(ctx context.Context, s *strike) (string, error) {
+// pauseWithAcks stops the leader while messages from its followers are on their
+// way. When the leader resumes, it reads these old acknowledgements first. They
+// must not make it believe that it still leads.
+func pauseWithAcks(ctx context.Context, s *injection) (string, error) {
 	n, err := s.lead(ctx)
 	if err != nil {
 		return "", err
@@ -141,9 +141,9 @@ func pauseWithAcks(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%s, %d chunks from its followers delayed", seen, held), err
 }
 
-// roll stops nodes one after the other, by SIGTERM, changes something about each,
-// starts it and waits until it serves again.
-func (s *strike) roll(ctx context.Context, nodes []*node, change func(*node)) error {
+// roll stops nodes one after the other by SIGTERM, calls change for each,
+// restarts it, and waits until it serves again.
+func (s *injection) roll(ctx context.Context, nodes []*node, change func(*node)) error {
 	for _, n := range nodes {
 		if err := n.stop(); err != nil {
 			return err
@@ -165,14 +165,14 @@ func (s *strike) roll(ctx context.Context, nodes []*node, change func(*node)) er
 	return nil
 }
 
-func rollingRestart(ctx context.Context, s *strike) (string, error) {
+func rollingRestart(ctx context.Context, s *injection) (string, error) {
 	if err := s.roll(ctx, s.c.live(), func(*node) {}); err != nil {
 		return "", err
 	}
 	return "every node ended with code 0 and came back", nil
 }
 
-func transferStorm(ctx context.Context, s *strike) (string, error) {
+func transferStorm(ctx context.Context, s *injection) (string, error) {
 	done := 0
 	for range 8 {
 		leader, err := s.lead(ctx)
@@ -190,10 +190,10 @@ func transferStorm(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d transfers", done), nil
 }
 
-// snapshotRace has all nodes take snapshots, again and again, while one that was
-// dead for a while needs what the others have thrown away, and dies again in the
-// middle.
-func snapshotRace(ctx context.Context, s *strike) (string, error) {
+// snapshotRace makes all nodes take snapshots repeatedly. Meanwhile, a node
+// that was dead for a while needs entries that the others have deleted, and it
+// dies again while it catches up.
+func snapshotRace(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -204,7 +204,9 @@ func snapshotRace(ctx context.Context, s *strike) (string, error) {
 	taken, before := 0, n.installs()
 	if s.trailing {
 		if leader, err := s.lead(ctx); err == nil {
-			_, _ = s.outrun(ctx, leader) // a fault beside it may make that impossible: then it is a race without one
+			// Another fault may make this impossible. The race then continues
+			// without it.
+			_, _ = s.outrun(ctx, leader)
 		}
 	}
 	for range 3 {

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
 	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Faults of versions: nodes of two builds in one cluster.
+// versionFaults are the faults of versions: nodes of two builds in one cluster.
 var versionFaults = []fault{
-	{class: rollingUp, group: versions, needs: twoBuilds, heavy: true, run: rollingUpgrade},
-	{class: rollingDown, group: versions, needs: twoBuilds, heavy: true, run: rollingDowngrade},
-	{class: takenBack, group: versions, needs: twoBuilds, heavy: true, run: upgradeTakenBack},
+	{class: rollingUp, group: versions, needs: twoBuilds, run: rollingUpgrade},
+	{class: rollingDown, group: versions, needs: twoBuilds, run: rollingDowngrade},
+	{class: takenBack, group: versions, needs: twoBuilds, run: upgradeTakenBack},
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 	takenBack   = "upgrade taken back"
 )
 
-// twoBuilds says why there are no two builds to be mixed, or "".
+// twoBuilds returns why the run cannot mix two builds, or "" if it can.
 func twoBuilds(cfg Config) string {
 	if cfg.Old == "" {
 		return "needs another build: -old, or make upgrade-test"
@@ -43,8 +43,8 @@ func twoBuilds(cfg Config) string {
 	return ""
 }
 
-// begins returns the program with which the nodes of a plan begin: the old one, if
-// they are to be upgraded.
+// begins returns the program with which the nodes of a plan start. It is the
+// old program if the plan upgrades them.
 func (p Plan) begins(cfg Config) string {
 	for _, step := range p.Steps {
 		if (slices.Contains(step, rollingUp) || slices.Contains(step, takenBack)) && twoBuilds(cfg) == "" {
@@ -54,7 +54,7 @@ func (p Plan) begins(cfg Config) string {
 	return cfg.Program
 }
 
-// mixes reports whether two builds are at work in an episode.
+// mixes reports whether an episode runs nodes of two builds.
 func (p Plan) mixes(cfg Config) bool {
 	return cfg.Old != "" && slices.ContainsFunc(p.Steps, func(step []string) bool {
 		return slices.ContainsFunc(step, func(class string) bool { return find(class).group == versions })
@@ -67,23 +67,24 @@ const (
 	secretFlag   = "--cluster-secret-file"
 )
 
-// hasFlag reports whether a build's serve has a flag.
+// hasFlag reports whether the serve command of a build has a flag.
 func hasFlag(program, flag string) bool {
 	out, err := exec.Command(program, "serve", "--help").CombinedOutput()
 	return err == nil && strings.Contains(string(out), flag)
 }
 
-func rollingUpgrade(ctx context.Context, s *strike) (string, error) {
+func rollingUpgrade(ctx context.Context, s *injection) (string, error) {
 	return s.mixed(ctx, s.cfg.Old, s.cfg.Program)
 }
 
-func rollingDowngrade(ctx context.Context, s *strike) (string, error) {
+func rollingDowngrade(ctx context.Context, s *injection) (string, error) {
 	return s.mixed(ctx, s.cfg.Program, s.cfg.Old)
 }
 
-// upgradeTakenBack upgrades all nodes but one, and takes that back. It must be possible
-// as long as one member runs the old program.
-func upgradeTakenBack(ctx context.Context, s *strike) (string, error) {
+// upgradeTakenBack upgrades some of the nodes, at most all but one, and then
+// downgrades them again. The downgrade must be possible as long as one member
+// runs the old program.
+func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
 	things, err := s.furnish(ctx)
 	if err != nil {
 		return "", err
@@ -123,14 +124,14 @@ func upgradeTakenBack(ctx context.Context, s *strike) (string, error) {
 	return fmt.Sprintf("%d nodes upgraded and taken back; %s", count, crossed), nil
 }
 
-// within checks that no node has a feature version in effect that another one does not
-// know.
-func (s *strike) within(ctx context.Context) {
+// within checks that no node has put a feature version into effect that another
+// node does not know.
+func (s *injection) within(ctx context.Context) {
 	known := ""
 	lowest := 0
 	states := s.states(ctx)
 	for _, st := range states {
-		// Programs that report nothing know 1 at most.
+		// Programs that do not report a feature version know version 1 at most.
 		if knows := max(st.Features, 1); known == "" || knows < lowest {
 			known, lowest = st.ID, knows
 		}
@@ -142,8 +143,8 @@ func (s *strike) within(ctx context.Context) {
 	}
 }
 
-// states asks all nodes for their states and leaves out those that do not answer.
-func (s *strike) states(ctx context.Context) []state {
+// states returns the states of all nodes that answer.
+func (s *injection) states(ctx context.Context) []state {
 	var all []state
 	for _, n := range s.c.live() {
 		if st, err := n.state(ctx); err == nil {
@@ -153,9 +154,9 @@ func (s *strike) states(ctx context.Context) []state {
 	return all
 }
 
-// raised waits until all nodes use the feature version that the upgraded program knows,
-// if it reports one.
-func (s *strike) raised(ctx context.Context) {
+// raised waits until all nodes use the feature version that the upgraded
+// program knows, if that program reports one.
+func (s *injection) raised(ctx context.Context) {
 	wait, stop := soon(ctx, 20*time.Second, "raise the feature version")
 	defer stop()
 	var states []state
@@ -168,10 +169,11 @@ func (s *strike) raised(ctx context.Context) {
 	}
 }
 
-// mixed replaces the program of the nodes, one after the other and the leader
-// last, as operators are told to. While one node has the new program, leaders of
-// both builds send a snapshot to a node of the other.
-func (s *strike) mixed(ctx context.Context, from, to string) (string, error) {
+// mixed replaces the program of the nodes one after the other, the leader last,
+// as the documentation tells operators to do. While one node runs the new
+// program, a leader of each build sends a snapshot to a node of the other
+// build.
+func (s *injection) mixed(ctx context.Context, from, to string) (string, error) {
 	for _, n := range s.c.nodes {
 		if n.Program() != from {
 			return "", fmt.Errorf("%s does not run the build to begin with", n.ID)
@@ -187,7 +189,8 @@ func (s *strike) mixed(ctx context.Context, from, to string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		// What the other build finds on the disk is a snapshot too, not a log alone.
+		// Take a snapshot, so that the other build finds a snapshot on the disk
+		// and not only a log.
 		_, _ = n.ask(ctx, 5*time.Second, "SNAPSHOT") // there may be nothing new
 		refused, err := s.replace(ctx, n, to)
 		if refused != "" && to == s.cfg.Program {
@@ -222,9 +225,9 @@ func (s *strike) mixed(ctx context.Context, from, to string) (string, error) {
 	return fmt.Sprintf("all nodes run the other program; %s; %d things of other types still there", strings.Join(crossed, ", "), len(things)), nil
 }
 
-// next returns a node that runs a program: a follower, or the leader if no other is
-// left.
-func (s *strike) next(ctx context.Context, program string) (*node, error) {
+// next returns a live node that runs the given program. It returns the leader
+// only if no follower runs that program.
+func (s *injection) next(ctx context.Context, program string) (*node, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return nil, err
@@ -237,9 +240,10 @@ func (s *strike) next(ctx context.Context, program string) (*node, error) {
 	return nil, fmt.Errorf("no live node runs %s", program)
 }
 
-// replace stops a node and starts it as another program. refused is what it said
-// if it did not take the data of the other build, "" if it serves.
-func (s *strike) replace(ctx context.Context, n *node, program string) (refused string, err error) {
+// replace stops a node and starts it with another program. refused is the
+// message of the node if it refused the data of the other build, or "" if it
+// serves.
+func (s *injection) replace(ctx context.Context, n *node, program string) (refused string, err error) {
 	if err := n.stop(); err != nil {
 		return "", err
 	}
@@ -253,12 +257,13 @@ func (s *strike) replace(ctx context.Context, n *node, program string) (refused 
 	return s.serves(ctx, n, 0)
 }
 
-// otherVersion is how a node says that it cannot read what a newer one wrote.
+// otherVersion is the error of a node that cannot read the data that a newer
+// build wrote.
 const otherVersion = "format version is not known to this program"
 
-// serves waits until a node serves and has applied the log up to index, or says
-// that it cannot read what another build wrote.
-func (s *strike) serves(ctx context.Context, n *node, index uint64) (refused string, err error) {
+// serves waits until a node serves and has applied the log up to index, or
+// reports that it cannot read the data that another build wrote.
+func (s *injection) serves(ctx context.Context, n *node, index uint64) (refused string, err error) {
 	wait, stop := soon(ctx, 20*time.Second, "serve")
 	defer stop()
 	err = process.Poll(wait, n.ID+" to be ready", func() bool {
@@ -281,8 +286,8 @@ func (s *strike) serves(ctx context.Context, n *node, index uint64) (refused str
 	return refused, err
 }
 
-// back gives all nodes the program that they had.
-func (s *strike) back(ctx context.Context, program string) error {
+// back restarts all nodes with the program that they had before.
+func (s *injection) back(ctx context.Context, program string) error {
 	for _, n := range s.c.nodes {
 		if n.Program() == program {
 			continue
@@ -301,9 +306,10 @@ func (s *strike) back(ctx context.Context, program string) error {
 	return nil
 }
 
-// cross has a leader of one build send a snapshot to a follower of the other. A
-// fault beside it may make another node lead meanwhile: then it is tried again.
-func (s *strike) cross(ctx context.Context, leads string) (string, error) {
+// cross makes a leader of one build send a snapshot to a follower of the other.
+// Another fault may cause a change of leader in the meantime. In that case
+// cross tries again.
+func (s *injection) cross(ctx context.Context, leads string) (string, error) {
 	direction := "new to old"
 	if leads == s.cfg.Old {
 		direction = "old to new"
@@ -330,11 +336,12 @@ func (s *strike) cross(ctx context.Context, leads string) (string, error) {
 			s.violation("mixed versions", "%s cannot read the snapshot of an older version: %s", f.ID, refused)
 		}
 		if refused != "" {
-			// It waits for its own upgrade, or, if it is the one downgraded, for the end
-			// of the attempt.
+			// If the follower has the old program, it waits for its own
+			// upgrade. If it is the node that was downgraded, it waits for the
+			// end of the attempt.
 			return fmt.Sprintf("snapshot from %s refused (%s)", direction, refused), nil
 		}
-		// It says so a moment after it serves.
+		// The follower logs this shortly after it begins to serve.
 		saying, stop := soon(ctx, 2*time.Second, "say so")
 		got := process.Poll(saying, f.ID+" to get a snapshot from "+leader.ID, func() bool { return f.installs() > before })
 		stop()
@@ -346,9 +353,9 @@ func (s *strike) cross(ctx context.Context, leads string) (string, error) {
 	return "", fmt.Errorf("no node got a snapshot from %s", direction)
 }
 
-// pair waits until a node of a build leads, and returns it with a follower of the
-// other.
-func (s *strike) pair(ctx context.Context, leads string) (leader, follower *node, err error) {
+// pair waits until a node of the given build leads. It returns this node and a
+// follower of the other build.
+func (s *injection) pair(ctx context.Context, leads string) (leader, follower *node, err error) {
 	wait, stop := soon(ctx, 20*time.Second, "a leader of the wanted build")
 	defer stop()
 	err = process.Poll(wait, "the leadership to go over", func() bool {
@@ -361,7 +368,8 @@ func (s *strike) pair(ctx context.Context, leads string) (leader, follower *node
 		}
 		for _, n := range s.c.live() {
 			if n.Program() == leads {
-				_, _ = leader.ask(ctx, 3*time.Second, "TRANSFER", n.ID) // asked again if it fails
+				// Poll repeats the command if it fails.
+				_, _ = leader.ask(ctx, 3*time.Second, "TRANSFER", n.ID)
 				break
 			}
 		}
@@ -378,20 +386,22 @@ func (s *strike) pair(ctx context.Context, leads string) (leader, follower *node
 	return nil, nil, errors.New("no follower of the other build lives")
 }
 
-// outrun has a leader take snapshots until its log begins behind what a node can
-// have that died just now. It returns the state of the leader before the last one.
-func (s *strike) outrun(ctx context.Context, leader *node) (state, error) {
+// outrun makes a leader take snapshots until its log begins after the last
+// entry that a node that died just now can have. It returns the state of the
+// leader before the last snapshot.
+func (s *injection) outrun(ctx context.Context, leader *node) (state, error) {
 	dead, err := leader.state(ctx)
 	if err != nil {
 		return state{}, err
 	}
-	if !s.trailing { // 16 MiB stay in the log, whatever they are
+	if !s.trailing { // 16 MiB stay in the log, whatever the entries are
 		if err := large(ctx, leader); err != nil {
 			return state{}, err
 		}
 	}
-	// A snapshot leaves as many entries as have the bytes that are to stay, by the
-	// average of all that were there: it takes a few.
+	// A snapshot leaves as many entries as fill --trailing-bytes, computed from
+	// the average size of all entries that were in the log. Therefore it takes
+	// several snapshots.
 	for range 20 {
 		if err := s.traffic(ctx, 100); err != nil {
 			return state{}, err
@@ -415,15 +425,17 @@ func (s *strike) outrun(ctx context.Context, leader *node) (state, error) {
 	return state{}, fmt.Errorf("the snapshots of %s leave too much of its log", leader.ID)
 }
 
-// leaves is how a node says how many entries a snapshot left of its log.
+// leaves is the field in which a node logs how many entries of its log a
+// snapshot left.
 const leaves = "trailing_entries="
 
-// underWay is more than a dead node can have had beyond what was committed.
+// underWay is more than the number of entries that a dead node can have had
+// beyond the commit index.
 const underWay = 32
 
 // large writes 36 MiB to one key.
 func large(ctx context.Context, n *node) error {
-	c, err := load.Dial(ctx, n.Clients, load.Login{}, 10*time.Second)
+	c, err := load.Dial(ctx, n.Clients, Login, 10*time.Second)
 	if err != nil {
 		return err
 	}
@@ -436,8 +448,8 @@ func large(ctx context.Context, n *node) error {
 	return errors.Join(err, c.Close())
 }
 
-// thing is a value of a type that the load does not use, and a command that reads
-// it.
+// thing is a value of a type that the load does not use, and a command that
+// reads it.
 type thing struct {
 	read []string
 	want string
@@ -446,12 +458,12 @@ type thing struct {
 type things []thing
 
 // furnish writes values of all types that the nodes know.
-func (s *strike) furnish(ctx context.Context) (things, error) {
+func (s *injection) furnish(ctx context.Context) (things, error) {
 	leader, err := s.lead(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := load.Dial(ctx, leader.Clients, load.Login{}, 5*time.Second)
+	c, err := load.Dial(ctx, leader.Clients, Login, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -472,7 +484,7 @@ func (s *strike) furnish(ctx context.Context) (things, error) {
 		if v, err := c.Do(split(words.write)...); err != nil {
 			return nil, err
 		} else if v.Err != "" {
-			continue // not a command of this build
+			continue // this build does not have the command
 		}
 		v, err := c.Do(split(words.read)...)
 		if err != nil {
@@ -483,12 +495,12 @@ func (s *strike) furnish(ctx context.Context) (things, error) {
 	return all, nil
 }
 
-// check reads what was furnished through every node.
-func (t things) check(ctx context.Context, s *strike) {
+// check reads the values that furnish wrote, through every node.
+func (t things) check(ctx context.Context, s *injection) {
 	for _, n := range s.c.live() {
-		c, err := load.Dial(ctx, n.Clients, load.Login{}, 5*time.Second)
+		c, err := load.Dial(ctx, n.Clients, Login, 5*time.Second)
 		if err != nil {
-			continue // to come back is asked of it elsewhere
+			continue // another check requires that the node comes back
 		}
 		for _, x := range t {
 			if v, err := c.Do(x.read...); err != nil {

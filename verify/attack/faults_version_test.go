@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Two builds are mixed only if there are two, at most once an episode, and who is
-// upgraded begins with the old one.
+// TestPlans_Versions checks that a plan mixes two builds only if there are two,
+// that it does so at most once per episode, and that nodes that are upgraded
+// start with the old build.
 func TestPlans_Versions(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -33,7 +34,7 @@ func TestPlans_Versions(t *testing.T) {
 	} {
 		cfg := Config{Program: now, Old: tt.old}
 		seen := make(map[string]int)
-		for _, p := range plans(1, 20, dealt(cfg, faults)) {
+		for _, p := range plans(1, 20, chosen(cfg, faults)) {
 			here := 0
 			for _, step := range p.Steps {
 				for _, class := range step {

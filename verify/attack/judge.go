@@ -3,33 +3,33 @@ package attack
 import (
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/load"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// Check is what one oracle looked at.
+// Check is the result of one checker.
 type Check struct {
 	Name    string `json:"name"`
 	Checked int    `json:"checked"`
 	Bad     int    `json:"bad"`
 }
 
-// Verdict is what the oracles say of a history.
+// Verdict is the result of all checkers for a history.
 type Verdict struct {
-	Checks     []Check            `json:"checks"`
-	Violations []oracle.Violation `json:"violations"`
-	Keys       int                `json:"keys"`
-	Grants     int                `json:"grants"`
-	Expired    int                `json:"expired"` // grants that ended by expiry
+	Checks     []Check             `json:"checks"`
+	Violations []checker.Violation `json:"violations"`
+	Keys       int                 `json:"keys"`
+	Grants     int                 `json:"grants"`
+	Expired    int                 `json:"expired"` // grants that ended by expiry
 
-	bad map[string][]*oracle.Op // keys that porcupine refused
+	bad map[string][]*checker.Op // keys that are not linearizable according to porcupine
 }
 
 // checkLimit bounds porcupine's search for one key.
 const checkLimit = 60 * time.Second
 
-func (v *Verdict) note(name string, checked int, bad []oracle.Violation) {
+func (v *Verdict) note(name string, checked int, bad []checker.Violation) {
 	v.Violations = append(v.Violations, bad...)
 	for i := range v.Checks {
 		if c := &v.Checks[i]; c.Name == name {
@@ -41,28 +41,49 @@ func (v *Verdict) note(name string, checked int, bad []oracle.Violation) {
 	v.Checks = append(v.Checks, Check{name, checked, len(bad)})
 }
 
-// Judge asks the oracles that need a history only.
-func Judge(h *load.History, health *oracle.Health) *Verdict {
+// CheckHistory runs the checkers that need only a history.
+func CheckHistory(h *load.History, health *checker.Health) *Verdict {
 	v := &Verdict{}
-	linear := oracle.Linear(h.Ops, health, checkLimit)
+	linear := checker.Linear(h.Ops, health, checkLimit)
 	v.Keys, v.bad = linear.Keys, linear.Bad
 	v.note("linearizable keys: commands", linear.Ops, linear.Violations)
-	locks := oracle.Locks(h.Holds, h.Refusals, health)
+	locks := checker.Locks(h.Holds, h.Refusals, health)
 	v.Grants, v.Expired = locks.Grants, locks.Expired
 	v.note("locks: grants and refusals", len(h.Holds)+len(h.Refusals), locks.Violations)
-	v.note("at most once: appends", len(h.Appends), oracle.Once(h.Appends, h.Lists))
-	checked, bad := oracle.Replies(h.Ops)
-	batches := oracle.Batches(h.Batches)
+	v.note("at most once: appends", len(h.Appends), checker.Once(h.Appends, h.Lists))
+	checked, bad := checker.Replies(h.Ops)
+	batches := checker.Batches(h.Batches)
 	for _, b := range h.Batches {
 		checked += len(b.Numbers)
 	}
 	v.note("reply order: replies", checked, append(bad, batches...))
+	if len(h.Pushes) > 0 {
+		checked, bad = checker.Queues(h.Pushes, h.Takes, h.Queues, health)
+		v.note("queue: pushes and takes", checked, bad)
+	}
+	if len(h.Publishes) > 0 {
+		forgetLeaving(h, health)
+		checked, bad = checker.Messages(h.Publishes, h.Listens, nil)
+		v.note("pub/sub: messages received", checked, bad)
+	}
 	return v
 }
 
-// judgeNodes asks the oracles that need the nodes: their states and their logs.
-func (e *episode) judgeNodes(v *Verdict, h *load.History, commit uint64) {
-	compared, bad := oracle.Chains(e.mon.points)
+// forgetLeaving treats subscribers that left while the cluster was ill as if
+// their connections had been lost. The reason is that a node that finds no
+// leader confirms UNSUBSCRIBE although it does not know the last messages.
+func forgetLeaving(h *load.History, health *checker.Health) {
+	for i := range h.Listens {
+		if l := &h.Listens[i]; l.Left != checker.Forever && !health.Well(l.Left, l.Ended) {
+			l.Left = checker.Forever
+		}
+	}
+}
+
+// checkNodes runs the checkers that need the nodes: their states and their
+// logs.
+func (e *episode) checkNodes(v *Verdict, h *load.History, commit uint64) {
+	compared, bad := checker.Chains(e.mon.points)
 	v.note("replica equality: states", compared, bad)
 	var logs []replay.Log
 	for _, n := range e.c.nodes {
@@ -77,5 +98,9 @@ func (e *episode) judgeNodes(v *Verdict, h *load.History, commit uint64) {
 	v.note("log equality: entries", compared, bad)
 	res := replay.Check(longest, h.Ops, h.Appends)
 	v.note("log replay: writes and reads found", res.Matched+res.Reads, res.Violations)
-	e.judgeOnRedis(v, longest)
+	if longest.Base == nil && len(h.Publishes) > 0 {
+		compared, bad = checker.Messages(h.Publishes, h.Listens, replay.Published(longest))
+		v.note("pub/sub: messages in log order", compared, bad)
+	}
+	e.checkOnRedis(v, longest)
 }

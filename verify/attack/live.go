@@ -9,36 +9,40 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/load"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
 )
 
-// LiveConfig says which running cluster to ask. Nothing of it is broken: its
-// operator may do that meanwhile.
+// LiveConfig configures a check of a running cluster. The check injects no
+// faults. The operator may inject faults while it runs.
 type LiveConfig struct {
 	Load     load.Config   // with addresses, password and prefix
 	Duration time.Duration // of the load
 }
 
-// liveSlack is how late a cluster of which only the clients' view is known may
-// give a lock away: it may be Redis, which looks at its clock when it is asked, or
-// one that has just changed its leader.
+// liveSlack is how late a cluster may release an expired lock when only the
+// clients' observations of it are known. The cluster may be a Redis, which
+// looks at its clock only when it is asked, or it may just have changed its
+// leader.
 const liveSlack = 5 * time.Second
 
-// redisTick is by how much a Redis may count a time to live too short: it looks
-// at its clock once for many commands, and counts in milliseconds.
+// redisTick is how much too early a Redis may expire a key. Redis looks at its
+// clock once for many commands, and its clock has a resolution of one
+// millisecond.
 const redisTick = 5 * time.Millisecond
 
-// fewest is how many commands a history must have to say anything.
+// fewest is the smallest number of commands from which a verdict is possible.
 const fewest = 100
 
-// ErrTooLittle says that the cluster answered too few commands to be judged.
+// ErrTooLittle reports that the cluster answered too few commands for a
+// verdict.
 var ErrTooLittle = errors.New("too little was answered to judge the cluster by")
 
-// Live runs the load against a running cluster, removes what it has written, and
-// judges it. Keys that do not begin with the load's prefix are never touched. The
-// error is not about the cluster's promises, but says why nothing can be said of
-// them; with ErrTooLittle there is a report all the same.
+// Live runs the load against a running cluster, removes the keys that the load
+// has written, and checks the history. It never touches keys that do not begin
+// with the prefix of the load. A returned error does not mean that the cluster
+// broke a guarantee: it is the reason why no verdict is possible. If the error
+// is ErrTooLittle, Live returns a report as well.
 func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	r := &Report{Seed: cfg.Load.Seed, Began: time.Now(), Target: cfg.Load.Addrs}
 	l, err := load.Start(ctx, cfg.Load)
@@ -51,8 +55,8 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 		sleep(ctx, min(250*time.Millisecond, time.Until(until)))
 	}
 	l.Stop()
-	// The end has to be read, and the keys removed, although the user may have had
-	// enough by now.
+	// Read the final state and remove the keys even if the user has canceled
+	// ctx.
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer stop()
 	collected := l.Collect(ending)
@@ -60,13 +64,13 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	cleaned := l.Cleanup(ending)
 
 	h := l.History()
-	health := &oracle.Health{Known: true, Slack: liveSlack, Ill: append(h.Trouble, w.ill...)}
+	health := &checker.Health{Known: true, Slack: liveSlack, Ill: append(h.Trouble, w.ill...)}
 	if l.Foreign() {
 		health.Early = redisTick
 	}
 	ep := EpisodeReport{Commands: h.Commands, Errors: h.Errors, Longest: h.Longest, Took: time.Since(r.Began), Holds: h.Holds, Duration: l.Now(), Failovers: max(len(w.leaders)-1, 0)}
-	ep.Verdict = *Judge(h, health)
-	compared, bad := oracle.Chains(w.points)
+	ep.Verdict = *CheckHistory(h, health)
+	compared, bad := checker.Chains(w.points)
 	ep.note("replica equality: states", compared, bad)
 	for _, s := range merge(h.Trouble) {
 		ep.Events = append(ep.Events, Event{Class: "slow or refused", From: s.From, To: s.To, Seen: "by clients"})
@@ -88,11 +92,11 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	return r, nil
 }
 
-// merge joins spans that overlap, in order of time, without the lead and tail
-// that they were given.
-func merge(spans []oracle.Span) []oracle.Span {
-	var all []oracle.Span
-	spans = slices.SortedFunc(slices.Values(spans), func(a, b oracle.Span) int { return cmp.Compare(a.From, b.From) })
+// merge joins overlapping spans and sorts them by time. First it removes the
+// lead and the tail that the load added to each span.
+func merge(spans []checker.Span) []checker.Span {
+	var all []checker.Span
+	spans = slices.SortedFunc(slices.Values(spans), func(a, b checker.Span) int { return cmp.Compare(a.From, b.From) })
 	for _, s := range spans {
 		s.From = max(s.From+load.TroubleLead, 0)
 		s.To -= load.TroubleTail
@@ -105,21 +109,21 @@ func merge(spans []oracle.Span) []oracle.Span {
 	return all
 }
 
-// onlooker asks the nodes of a running cluster for their states, if they have
-// such: a Redis has not.
+// onlooker asks the nodes of a running cluster for their states. A Redis has no
+// such states and is skipped.
 type onlooker struct {
 	load    *load.Load
 	cfg     load.Config
 	leaders map[uint64]string
-	points  []oracle.Chain
-	ill     []oracle.Span
+	points  []checker.Chain
+	ill     []checker.Span
 }
 
 func (w *onlooker) look(ctx context.Context) {
 	for _, addr := range w.cfg.Addrs {
 		c, err := load.Dial(ctx, addr, w.cfg.Login, time.Second)
 		if err != nil {
-			continue // the clients notice
+			continue // the clients notice this
 		}
 		v, err := c.Do("HOLDFAST", "STATUS", "LOCAL")
 		discard(c.Close())
@@ -129,12 +133,12 @@ func (w *onlooker) look(ctx context.Context) {
 		}
 		s, now := all[0], w.load.Now()
 		if s.StateHash != "" {
-			w.points = append(w.points, oracle.Chain{Node: s.ID, At: now, Index: s.StateIndex, Hash: s.StateHash})
+			w.points = append(w.points, checker.Chain{Node: s.ID, At: now, Index: s.StateIndex, Hash: s.StateHash})
 		}
 		if s.Role == "leader" && w.leaders[s.Term] == "" {
 			w.leaders[s.Term] = s.ID
 			if len(w.leaders) > 1 {
-				w.ill = append(w.ill, oracle.Span{From: now - memory - time.Second, To: now + settle})
+				w.ill = append(w.ill, checker.Span{From: now - memory - time.Second, To: now + settle})
 			}
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// monitor watches the nodes from outside while an episode lasts: who leads which
-// term, what state they show, and whether one has ended that should live. Its
-// goroutine ends with stop.
+// monitor watches the nodes from outside during an episode. It records the
+// leader of each term and the states of the nodes, and it detects a process
+// that has ended although it should be running. Its goroutine ends with stop.
 type monitor struct {
 	e      *episode
 	cancel context.CancelFunc
@@ -24,12 +24,12 @@ type monitor struct {
 	mu        sync.Mutex
 	leaders   map[uint64]string // by term
 	failovers int
-	led       time.Duration // when a leader was seen last
-	points    []oracle.Chain
-	latest    map[string]uint64 // state index last noted, by node
+	led       time.Duration // last time at which a leader was seen
+	points    []checker.Chain
+	latest    map[string]uint64 // last recorded state index, by node
 }
 
-// monitorEvery is how often the nodes are asked.
+// monitorEvery is the interval at which the nodes are asked.
 const monitorEvery = 120 * time.Millisecond
 
 func watch(ctx context.Context, e *episode) *monitor {
@@ -74,14 +74,14 @@ func (m *monitor) ends() {
 	}
 }
 
-// diskStalled is how a node says that it ended because a write hung.
+// diskStalled is the message of a node that ended because a disk write hung.
 const diskStalled = "disk stalled"
 
-// machineStall is the class of an event that is nobody's fault.
+// machineStall is the class of an event that no fault has caused.
 const machineStall = "machine's own disk stalled"
 
-// machineStalled notes that a node has ended, as it should, because the disk of
-// this machine kept everybody waiting, and starts it again.
+// machineStalled records that a node has ended because the disk of this machine
+// stalled, as the node should in that case. It then restarts the node.
 func (e *episode) machineStalled(n *node) {
 	now := e.load.Now()
 	ev := Event{Class: machineStall, From: now, To: now, Seen: n.ID + " ended: " + n.last()}
@@ -104,7 +104,8 @@ func (m *monitor) note(n *node, s state) {
 			m.leaders[s.Term] = n.ID
 			if len(m.leaders) > 1 {
 				m.failovers++
-				m.e.ill(m.led-memory-2*monitorEvery, now+settle) // without a leader time does not count
+				// Without a leader, the lease clock does not advance.
+				m.e.ill(m.led-memory-2*monitorEvery, now+settle)
 			}
 		case other != n.ID:
 			m.e.violation("one leader a term", "%s and %s both lead term %d", other, n.ID, s.Term)
@@ -113,22 +114,23 @@ func (m *monitor) note(n *node, s state) {
 	}
 	if s.StateIndex > m.latest[n.ID] && s.StateHash != "" {
 		m.latest[n.ID] = s.StateIndex
-		m.points = append(m.points, oracle.Chain{Node: n.ID, At: now, Index: s.StateIndex, Hash: s.StateHash})
+		m.points = append(m.points, checker.Chain{Node: n.ID, At: now, Index: s.StateIndex, Hash: s.StateHash})
 	}
 }
 
-// memory is what a change of leader may make the cluster forget of the time that
-// has passed, and settle what it takes until it counts again.
+// memory is the length of elapsed time that a change of leader may make the
+// cluster forget. settle is how long the cluster needs after the change until
+// it counts time again.
 const (
 	memory = 2500 * time.Millisecond
 	settle = time.Second
 )
 
-// restWithin covers the 10 s that an older build, which make upgrade-test mixes in,
-// may let pass before it tries a member again that was away.
+// restWithin exceeds the 10 s that an older build may wait before it contacts a
+// member again that was away. make upgrade-test mixes such builds in.
 const restWithin = 30 * time.Second
 
-// rest waits until all members show the same place of the log, and notes it.
+// rest waits until all members show the same log index, and records it.
 func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
 	wait, stop := soon(ctx, restWithin, "nodes at rest")
 	defer stop()
@@ -137,7 +139,8 @@ func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
 		commit, same := atRest(all)
 		if same && len(all) == len(m.e.c.nodes) {
 			for n, s := range all {
-				delete(m.latest, n.ID) // to be compared, whatever was noted before
+				// Record the state again, whatever was recorded before.
+				delete(m.latest, n.ID)
 				m.note(n, s)
 			}
 			return commit, nil
@@ -148,9 +151,9 @@ func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
 	}
 }
 
-// atRest returns the commit index of the leader, and whether all nodes are at one
-// place. A node that has just been started is at 0 until the leader has told it
-// what is committed.
+// atRest returns the commit index of the leader, and whether all nodes are at
+// the same log index. A node that has just started is at index 0 until the
+// leader has sent it the commit index.
 func atRest(all map[*node]state) (commit uint64, same bool) {
 	low, high := uint64(math.MaxUint64), uint64(0)
 	for _, s := range all {

@@ -6,7 +6,7 @@ func TestAtRest(t *testing.T) {
 	n1, n2, n3 := new(node), new(node), new(node)
 	leader := state{Role: "leader", Commit: 1112, StateIndex: 1112}
 	follower := state{Role: "follower", Commit: 1112, StateIndex: 1112}
-	fresh := state{Role: "follower"} // has read its log, and does not know what is committed
+	fresh := state{Role: "follower"} // has read its log and does not know the commit index
 	for _, tt := range []struct {
 		name string
 		all  map[*node]state
@@ -17,7 +17,7 @@ func TestAtRest(t *testing.T) {
 		{"one that has just been started", map[*node]state{n1: leader, n2: follower, n3: fresh}, false},
 		{"nobody answers", map[*node]state{}, false},
 	} {
-		// Several times: a map begins anywhere.
+		// Repeat the check, because the iteration order of a map is random.
 		for range 50 {
 			commit, same := atRest(tt.all)
 			if same != tt.want || same && commit != leader.Commit {

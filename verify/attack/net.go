@@ -11,33 +11,35 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// clientSide is the name of all clients as an end of a connection.
+// clientSide is the name that stands for all clients as an end of a connection.
 const clientSide = "client"
 
-// hop is one direction of a connection: from whom to whom, and what for.
+// hop is one direction of a connection: its sender, its receiver, and its
+// service.
 type hop struct {
 	from, to string
 	service  rpc.Service // 0 for clients
 	toDialer bool        // replies
 }
 
-// effect is what happens to the bytes of a direction.
+// effect is what a proxy does to the bytes of a direction.
 type effect struct {
 	block   bool
 	delay   time.Duration
-	rate    int  // bytes a second, 0 for no limit
-	corrupt bool // one bit of every other chunk
+	rate    int  // bytes per second, 0 for no limit
+	corrupt bool // flip one bit of every other chunk
 }
 
-// rule is an effect at work. Everything that it touched is counted.
+// rule is an active effect. It counts the chunks that it affects.
 type rule struct {
 	match  func(hop) bool
 	effect effect
 	hits   atomic.Int64 // chunks
 }
 
-// network is the proxies in front of the nodes. Its goroutines, two a
-// connection and direction and one a listener, end with close.
+// network is the set of proxies in front of the nodes. It has two goroutines
+// for each direction of a connection and one for each listener. They end with
+// shut.
 type network struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -45,7 +47,7 @@ type network struct {
 
 	mu      sync.Mutex
 	rules   []*rule
-	changed chan struct{} // closed when rules change
+	changed chan struct{} // closed when the rules change
 	conns   map[*pair]bool
 	fronts  []*front
 }
@@ -54,7 +56,7 @@ type network struct {
 type front struct {
 	net    *network
 	node   string
-	client bool // a client port: dialers do not say who they are
+	client bool // a client port: its clients do not send a node id
 	addr   string
 	behind string // the node's own address
 
@@ -75,7 +77,7 @@ func newNetwork() *network {
 	return n
 }
 
-// front makes a proxy at addr for what listens at behind.
+// front creates a proxy at addr for the listener at behind.
 func (n *network) front(node, addr, behind string, client bool) *front {
 	f := &front{net: n, node: node, addr: addr, behind: behind, client: client}
 	n.mu.Lock()
@@ -84,8 +86,8 @@ func (n *network) front(node, addr, behind string, client bool) *front {
 	return f
 }
 
-// open lets connections in. A port whose node is gone must refuse them, as a
-// port of a dead process does: see close.
+// open makes the proxy accept connections. The port of a dead process refuses
+// connections, so the proxy of a dead node must refuse them too: see close.
 func (f *front) open() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +107,7 @@ func (f *front) open() error {
 	return nil
 }
 
-// close lets nobody in any more.
+// close makes the proxy refuse connections.
 func (f *front) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +117,7 @@ func (f *front) close() {
 	}
 }
 
-// discard is for errors of closing what is given up.
+// discard ignores the error of closing something that is no longer used.
 func discard(error) {}
 
 func (f *front) accept(ln net.Listener) {
@@ -132,7 +134,8 @@ func (f *front) accept(ln net.Listener) {
 	}
 }
 
-// serve joins a connection to the node behind, and carries what goes over it.
+// serve connects c to the node behind the proxy and carries the traffic between
+// them.
 func (f *front) serve(c net.Conn) {
 	p := &pair{dialer: c, from: clientSide, to: f.node}
 	var said []byte
@@ -184,16 +187,16 @@ func (n *network) add(p *pair) bool {
 	return true
 }
 
-// chunk is what was read at once.
+// chunk is the result of one read.
 type chunk struct {
 	at    time.Time
 	bytes []byte
 }
 
-// carry moves bytes from one end to the other until one of them is gone.
+// carry copies bytes from one end to the other until one of them is closed.
 func (n *network) carry(p *pair, from, to net.Conn, h hop, first []byte) {
 	chunks := make(chan chunk, 256)
-	gone := make(chan struct{}) // the writer has given up
+	gone := make(chan struct{}) // closed when the writer has stopped
 	n.wg.Add(1)
 	go func() {
 		defer n.wg.Done()
@@ -256,7 +259,8 @@ func (n *network) deliver(p *pair, to net.Conn, h hop, chunks <-chan chunk) {
 	}
 }
 
-// effects joins the rules for a direction, and returns what tells of a change.
+// effects combines the rules that match a direction. It also returns a channel
+// that is closed when the rules change.
 func (n *network) effects(h hop) (e effect, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -275,8 +279,8 @@ func (n *network) effects(h hop) (e effect, changed <-chan struct{}) {
 	return e, n.changed
 }
 
-// apply puts a rule to work; the returned function takes it back and says how
-// many chunks it touched.
+// apply activates a rule. The returned function removes the rule and returns
+// the number of chunks that the rule affected.
 func (n *network) apply(match func(hop) bool, e effect) (lift func() int64) {
 	r := &rule{match: match, effect: e}
 	n.mu.Lock()
@@ -302,7 +306,7 @@ func (n *network) tellLocked() {
 	n.changed = make(chan struct{})
 }
 
-// reset ends the connections that match with an RST and returns their number.
+// reset closes the matching connections with an RST and returns their number.
 func (n *network) reset(match func(hop) bool) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -322,7 +326,7 @@ func (n *network) reset(match func(hop) bool) int {
 	return count
 }
 
-// shut ends all: connections, listeners, goroutines.
+// shut ends all connections, listeners and goroutines.
 func (n *network) shut() {
 	n.cancel()
 	n.mu.Lock()
@@ -337,7 +341,7 @@ func (n *network) shut() {
 	n.wg.Wait()
 }
 
-// sleep waits for d and reports whether ctx still lives.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -349,7 +353,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// clear takes all rules back.
+// clear removes all rules.
 func (n *network) clear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// behind is a server that sends every line back, and the proxy in front of it.
+// behind starts a server that sends every line back, and a proxy in front of
+// it.
 func behind(t *testing.T) (n *network, f *front) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +64,8 @@ func connect(t *testing.T, f *front) *line {
 	return &line{t, c, bufio.NewReader(c)}
 }
 
-// say sends a line and returns the answer, "" if none comes within the limit.
+// say sends a line and returns the reply, or "" if no reply arrives within the
+// limit.
 func (l *line) say(text string, limit time.Duration) string {
 	l.t.Helper()
 	if _, err := l.Write([]byte(text + "\n")); err != nil {
@@ -87,7 +89,8 @@ func TestNetwork(t *testing.T) {
 		t.Fatalf("open: %q", got)
 	}
 
-	// One direction held up: nothing is lost, it only comes later.
+	// If one direction is blocked, its bytes are not lost. They only arrive
+	// later.
 	lift := n.apply(func(h hop) bool { return h.toDialer }, effect{block: true})
 	if got := c.say("b", short); got != "" {
 		t.Errorf("blocked: %q", got)
@@ -140,19 +143,19 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// The same seed makes the same plans, all classes are dealt, and nothing stands
-// beside a fault of its own group.
+// TestPlans checks that the same seed produces the same plans, that every class
+// is chosen, and that no fault is combined with a fault of its own group.
 func TestPlans(t *testing.T) {
 	faults := catalogue()
 	a, b := plans(7, 20, faults), plans(7, 20, faults)
-	dealt := make(map[string]int)
+	chosen := make(map[string]int)
 	for i := range a {
 		if a[i].String() != b[i].String() || a[i].Seed != b[i].Seed {
 			t.Fatalf("episode %d differs: %v, %v", i+1, a[i], b[i])
 		}
 		for _, step := range a[i].Steps {
 			for _, class := range step {
-				dealt[class]++
+				chosen[class]++
 				if f := find(class); f.nodes != 0 && f.nodes != a[i].Nodes {
 					t.Errorf("%s in a cluster of %d", class, a[i].Nodes)
 				}
@@ -163,7 +166,7 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	for _, f := range faults {
-		if dealt[f.class] == 0 {
+		if chosen[f.class] == 0 {
 			t.Errorf("%s is not dealt in 20 episodes", f.class)
 		}
 	}

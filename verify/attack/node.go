@@ -12,28 +12,29 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
 	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // node is one node of the cluster under attack, behind its proxies.
 type node struct {
 	*process.Node
 	clients, peers *front
-	clock          string // file that its clocks follow
-	data           string // data directory, as its process sees it
-	files          string // the same, as this process sees it
-	disk           *disk  // nil if the data is on the machine's own
+	clock          string // file that controls its test clocks
+	data           string // data directory, as the process of the node sees it
+	files          string // the same directory, as this process sees it
+	disk           *disk  // nil if the data is on the machine's own disk
 
 	mu sync.Mutex
-	// wanted says that the process should live. One that ends while it is
-	// wanted and not excused has crashed.
+	// wanted reports that the process should be running. excused reports that
+	// the process may end by itself. If a process ends while wanted is true and
+	// excused is false, it has crashed.
 	wanted, excused bool
 	paused          bool
-	member          bool // a voter of the cluster, as far as the plan goes
+	member          bool // a voter of the cluster, according to the plan
 }
 
-// state is what a node says of itself: HOLDFAST STATUS LOCAL.
+// state is the node's own state: the reply to HOLDFAST STATUS LOCAL.
 type state struct {
 	ID         string `json:"id"`
 	Role       string `json:"role"`
@@ -46,15 +47,16 @@ type state struct {
 	Voter      bool   `json:"voter"`
 	Ready      bool   `json:"ready"`
 	Reachable  bool   `json:"reachable"`
-	// Features is the highest feature version that the node's program knows, 0 if it
-	// does not say, FeatureVersion that of the cluster.
+	// Features is the highest feature version that the program of the node
+	// knows, or 0 if the node does not report it. FeatureVersion is the feature
+	// version of the cluster.
 	Features       int `json:"features"`
 	FeatureVersion int `json:"feature_version"`
 }
 
-// ask puts an admin question to the node, past its proxies.
-func (n *node) ask(ctx context.Context, patience time.Duration, words ...string) (string, error) {
-	c, err := load.Dial(ctx, n.Clients, load.Login{}, patience)
+// ask sends an admin command directly to the node, not through its proxies.
+func (n *node) ask(ctx context.Context, timeout time.Duration, words ...string) (string, error) {
+	c, err := load.Dial(ctx, n.Clients, Login, timeout)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", n.ID, err)
 	}
@@ -84,7 +86,8 @@ func (n *node) state(ctx context.Context) (state, error) {
 // start starts the process and opens the proxies.
 func (n *node) start(extra ...string) error { return n.launch(false, extra...) }
 
-// launch is start, of a process that may be excused from its beginning.
+// launch does the same as start. If excused is true, the process may end by
+// itself from the beginning.
 func (n *node) launch(excused bool, extra ...string) error {
 	n.mu.Lock()
 	n.wanted, n.excused, n.paused = false, excused, false
@@ -94,12 +97,12 @@ func (n *node) launch(excused bool, extra ...string) error {
 		return err
 	}
 	n.mu.Lock()
-	n.wanted = true // not before: there was no process that could have lived
+	n.wanted = true // only now: before Start there was no process to watch
 	n.mu.Unlock()
 	return errors.Join(n.clients.open(), n.peers.open())
 }
 
-// kill ends the process by SIGKILL; its ports refuse from then on.
+// kill ends the process by SIGKILL. Its ports refuse connections from then on.
 func (n *node) kill() error {
 	n.unwanted()
 	err := n.Kill()
@@ -126,22 +129,22 @@ func (n *node) unwanted() {
 	n.mu.Unlock()
 }
 
-// excuse says that the process may end by itself from now on.
+// excuse records that the process may end by itself from now on.
 func (n *node) excuse() {
 	n.mu.Lock()
 	n.excused = true
 	n.mu.Unlock()
 }
 
-// trust takes back excuse.
+// trust reverses excuse.
 func (n *node) trust() {
 	n.mu.Lock()
 	n.excused = false
 	n.mu.Unlock()
 }
 
-// crashed reports whether the process has ended although nobody ended it and
-// nothing excuses it. It tells once.
+// crashed reports whether the process has ended by itself while it was wanted
+// and not excused. It reports each crash once.
 func (n *node) crashed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,7 +155,7 @@ func (n *node) crashed() bool {
 	return true
 }
 
-// signalled reports whether the process is stopped by SIGSTOP: state T.
+// signalled reports whether SIGSTOP has stopped the process: state T.
 func (n *node) signalled() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID()))
 	if err != nil {
@@ -162,7 +165,8 @@ func (n *node) signalled() bool {
 	return strings.HasPrefix(rest, "T")
 }
 
-// lie sets the node's clocks: wall clock offset, and rate of the monotonic one.
+// lie sets the test clocks of the node: the offset of the wall clock, and the
+// rate of the monotonic clock.
 func (n *node) lie(wall time.Duration, rate float64) error {
 	next := n.clock + ".new"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%v %g", wall, rate), 0o600); err != nil {
@@ -171,14 +175,15 @@ func (n *node) lie(wall time.Duration, rate float64) error {
 	return os.Rename(next, n.clock)
 }
 
-// last is the end of what the node has printed, without what its collector says.
+// last returns the last lines of the output of the node, without the lines of
+// the garbage collector.
 func (n *node) last() string {
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(n.Output()), "\n"), func(l string) bool { return strings.HasPrefix(l, "gc ") })
 	return strings.Join(lines[max(len(lines)-3, 0):], " | ")
 }
 
-// installs counts the snapshots that the node got from others in place of
-// entries, since the episode began.
+// installs counts the snapshots that the node has received from other nodes in
+// place of entries, since the episode began.
 func (n *node) installs() int {
 	b, err := os.ReadFile(n.LogFile)
 	if err != nil {

@@ -7,23 +7,26 @@ import (
 	"strings"
 )
 
-// Plan is what an episode is going to do. It follows from seed and number alone.
+// Plan is the plan of an episode. The seed of the run and the number of the
+// episode determine it.
 type Plan struct {
 	Number   int        `json:"number"`
 	Seed     uint64     `json:"seed"`
 	Nodes    int        `json:"nodes"`
 	LogStore string     `json:"log_store"`
-	Snapshot int        `json:"snapshot_bytes"` // of log, that make one due
-	Trailing int        `json:"trailing_bytes"` // of log, that stay behind one
-	Segment  int        `json:"segment_bytes"`  // of a file of the log, 0 for the usual
-	Steps    [][]string `json:"steps"`          // classes at work at the same time
-	// Points are those at which the strikes of killAtPoint end a process, in order,
-	// each with at which time it comes there.
+	Snapshot int        `json:"snapshot_bytes"` // log size that triggers a snapshot
+	Trailing int        `json:"trailing_bytes"` // log size that a snapshot leaves
+	Segment  int        `json:"segment_bytes"`  // size of a log segment, 0 for the default
+	Steps    [][]string `json:"steps"`          // classes that are active at the same time
+	// Points are the failpoints at which the faults of class killAtPoint end a
+	// process, in order. Each has the form name:count. The process ends when it
+	// reaches the failpoint for the count-th time.
 	Points []string `json:"points,omitempty"`
-	// Forms is the point at which the first node ends while it forms the cluster, ""
-	// for none.
+	// Forms is the failpoint at which the first node ends while it forms the
+	// cluster, or "" for none.
 	Forms string `json:"forms,omitempty"`
-	// Control is "" for an episode that has to hold. The others must be caught: see
+	// Control is "" for an episode that must pass. Any other value names a
+	// negative control, in which the checkers must find a violation: see
 	// controls.go.
 	Control string `json:"control,omitempty"`
 }
@@ -36,15 +39,15 @@ func (p Plan) String() string {
 	return fmt.Sprintf("%d nodes, %s, snapshots by %d bytes that leave %d: %s", p.Nodes, p.LogStore, p.Snapshot, p.Trailing, strings.Join(steps, "; "))
 }
 
-// Steps of an episode, and how many in a hundred of them have two faults at
-// once.
+// stepsPerEpisode is the number of steps in an episode. pairsPerCent is the
+// percentage of the steps that have two faults at once.
 const (
 	stepsPerEpisode = 4
 	pairsPerCent    = 60
 )
 
-// dealer deals classes of faults from shuffled decks, so that all are dealt before
-// one is dealt again.
+// dealer chooses classes of faults from shuffled lists. Every class of a list
+// is chosen once before any class is chosen again.
 type dealer struct {
 	rng    *rand.Rand
 	all    []fault
@@ -52,8 +55,8 @@ type dealer struct {
 	beside []fault
 }
 
-// take removes and returns the first fault of a deck that fits; it shuffles a new
-// deck behind the old one if none does.
+// take removes and returns the first fault of the list that fits. If no fault
+// fits, take appends a newly shuffled list and searches again.
 func (d *dealer) take(deck *[]fault, from []fault, fits func(fault) bool) (fault, bool) {
 	for range 2 {
 		for i, f := range *deck {
@@ -69,22 +72,44 @@ func (d *dealer) take(deck *[]fault, from []fault, fits func(fault) bool) (fault
 	return fault{}, false
 }
 
-// dealt leaves out what a run cannot have for lack of another build. What the
-// machine lacks is dealt, so that a seed plans the same everywhere.
-func dealt(cfg Config, faults []fault) []fault {
+// chosen removes the faults that need a second build if the run has none.
+// Faults that need something else that this machine lacks stay in the list, so
+// that a seed produces the same plan on every machine.
+func chosen(cfg Config, faults []fault) []fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.group == versions && f.needs(cfg) != "" })
 }
 
-// plans makes the plans of a run.
+// Planned returns the plans of the episodes of a run, in order. It does not
+// return the plans of the controls.
+func Planned(cfg Config) ([]Plan, error) {
+	faults, err := choose(cfg.Faults)
+	if err != nil {
+		return nil, err
+	}
+	return plans(cfg.Seed, cfg.Episodes, chosen(cfg, faults)), nil
+}
+
+// Faults returns the number of faults in the plan.
+func (p Plan) Faults() int { return len(slices.Concat(p.Steps...)) }
+
+// PowerCuts returns the number of faults in the plan that count as power cuts.
+func (p Plan) PowerCuts() (n int) {
+	for _, class := range slices.Concat(p.Steps...) {
+		n += b2i(find(class).cutsPower())
+	}
+	return n
+}
+
+// plans returns the plans of a run.
 func plans(seed uint64, episodes int, faults []fault) []Plan {
 	d := &dealer{rng: rand.New(rand.NewPCG(seed, 0)), all: faults}
 	var side []fault
 	for _, f := range faults {
-		if f.group == links || f.group == clocks {
+		if f.group == links && !f.long || f.group == clocks {
 			side = append(side, f)
 		}
 	}
-	points := newPointDealer(seed, faults)
+	points := newPointChooser(seed, faults)
 	var all []Plan
 	for i := range episodes {
 		p := Plan{Number: i + 1, Seed: d.rng.Uint64(), Nodes: 3, LogStore: "wal", Snapshot: 128 << 20, Trailing: 16 << 20}
@@ -107,26 +132,28 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 			}
 			mixed = mixed || main.group == versions
 			step := []string{main.class}
-			if d.rng.IntN(100) < pairsPerCent {
+			if d.rng.IntN(100) < pairsPerCent && main.group != neighborGroup {
 				other, ok := d.take(&d.beside, side, func(f fault) bool {
 					return f.group != main.group && (f.nodes == 0 || f.nodes == p.Nodes)
 				})
-				// Who joins or is replaced needs the others: with the network cut it
-				// would only wait.
+				// A node that joins or is replaced needs the other nodes. If
+				// the network were cut at the same time, the node would only
+				// wait.
 				if ok && (main.group != members || other.group == clocks) {
 					step = append(step, other.class)
 				}
 			}
 			p.Steps = append(p.Steps, step)
 		}
-		points.deal(&p)
+		points.choose(&p)
 		all = append(all, p)
 	}
 	return all
 }
 
-// choose returns the faults whose class has one of the words in it; "all" and
-// "none" are words for themselves.
+// choose returns the faults whose class contains one of the words, or whose
+// group is one of the words. The words "all" and "none" select all faults and
+// no faults.
 func choose(words []string) ([]fault, error) {
 	var chosen []fault
 	all := catalogue()
@@ -149,7 +176,7 @@ func choose(words []string) ([]fault, error) {
 		}
 		if !found {
 			return nil, fmt.Errorf("no class of faults is called %q: all, none, a group (%s) or part of a name: %s",
-				w, "process, cpu, version, network, clock, disk, membership, operator", strings.Join(names(all), ", "))
+				w, "process, cpu, version, network, clock, disk, membership, operator, neighbor", strings.Join(names(all), ", "))
 		}
 	}
 	if len(words) == 0 {

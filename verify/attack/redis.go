@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// judgeOnRedis replays the committed log on a real redis-server, if one is
-// installed, and compares all keys at random indices and at the end.
-func (e *episode) judgeOnRedis(v *Verdict, log replay.Log) {
+// checkOnRedis replays the committed log on a real redis-server, if one is
+// installed. It compares all keys at random log indices and at the end.
+func (e *episode) checkOnRedis(v *Verdict, log replay.Log) {
 	if len(log.Entries) == 0 {
 		return
 	}

@@ -11,67 +11,70 @@ import (
 	"sort"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/load"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
 )
 
-// Config says what to run.
+// Config configures a run.
 type Config struct {
 	Program  string        // the holdfast binary
-	Old      string        // another build of it, to be mixed with that, "" for none
-	Dir      string        // where clusters live, and the evidence of violations stays
-	Seed     uint64        // of all that is drawn
-	Episodes int           // 0: no limit but For
-	For      time.Duration // no episode begins later than that, 0 for no limit
+	Old      string        // another build to mix with Program, "" for none
+	Dir      string        // directory of the clusters and of the evidence of violations
+	Seed     uint64        // of all random choices
+	Episodes int           // 0: limited by For only
+	For      time.Duration // no episode begins after this time, 0 for no limit
 	Faults   []string      // classes: see choose
-	Controls bool          // also run what must be caught
+	Controls bool          // also run the negative controls
 	Load     load.Config   // without addresses
-	// Traffic is the number of commands before each step, Quiet the length of an
-	// episode without faults.
+	// Traffic is the number of commands before each step. Quiet is the length
+	// of an episode without faults.
 	Traffic int
 	Quiet   time.Duration
-	Out     io.Writer // progress, a line an episode
-	// Beside starts more clients at the addresses of each cluster, nil for none.
+	Out     io.Writer // progress, one line per episode
+	// Beside starts additional clients at the addresses of each cluster. If
+	// Beside is nil, there are none.
 	Beside func(ctx context.Context, addrs []string, seed uint64) Companion
 	Keep   bool // keep all directories, not only those of violations
 }
 
-// Companion is clients of another kind beside the load: those of a library.
+// Companion is a set of clients of another kind that run beside the load, for
+// example those of a client library.
 type Companion interface {
-	// Stop ends them, once the cluster is whole again, and returns what they have
-	// seen: how much was checked, and what was wrong. It must not take longer than
-	// ctx.
-	Stop(ctx context.Context) (name string, checked int, bad []oracle.Violation)
+	// Stop ends the clients. It is called when the cluster is whole again. It
+	// returns how many results were checked and which violations were found.
+	// Stop must return before ctx ends.
+	Stop(ctx context.Context) (name string, checked int, bad []checker.Violation)
 }
 
 // DefaultConfig returns a Config for a small machine, without Program and Dir.
 func DefaultConfig() Config {
-	return Config{Load: load.DefaultConfig(), Traffic: 500, Quiet: 6 * time.Second, Out: io.Discard}
+	return Config{Load: load.DefaultConfig().WithQueues(), Traffic: 500, Quiet: 6 * time.Second, Out: io.Discard}
 }
 
-// EpisodeReport is what came of one episode.
+// EpisodeReport is the result of one episode.
 type EpisodeReport struct {
 	Plan      Plan           `json:"plan"`
 	Took      time.Duration  `json:"took_ns"`
 	Commands  int            `json:"commands"`
 	Failovers int            `json:"failovers"`
-	Installs  int            `json:"installs"` // snapshots that nodes got from others
+	Installs  int            `json:"installs"` // snapshots that nodes received from other nodes
 	Events    []Event        `json:"events"`
-	Errors    map[string]int `json:"errors,omitempty"` // what clients were told
-	Longest   time.Duration  `json:"longest_ns"`       // wait of a client
+	Errors    map[string]int `json:"errors,omitempty"` // error replies to clients
+	Longest   time.Duration  `json:"longest_ns"`       // longest wait of a client
 	Evidence  string         `json:"evidence,omitempty"`
-	// Failure says why the harness could not play the plan to its end: what was
-	// not checked then proves nothing.
+	// Failure is the reason why the test harness could not play the plan to its
+	// end. Checks that were not made for that reason prove nothing.
 	Failure string `json:"failure,omitempty"`
-	// Caught is for a control: what found the fault that was built in.
+	// Caught is set for a negative control. It names the check that found the
+	// injected fault.
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds    []oracle.Hold `json:"-"` // to be drawn
-	Duration time.Duration `json:"duration_ns"`
+	Holds    []checker.Hold `json:"-"` // for the chart
+	Duration time.Duration  `json:"duration_ns"`
 }
 
-// ClassTally counts a class of faults over a run.
+// ClassTally counts the faults of one class in a run.
 type ClassTally struct {
 	Class    string `json:"class"`
 	Injected int    `json:"injected"`
@@ -79,40 +82,40 @@ type ClassTally struct {
 	NotRun   string `json:"not_run,omitempty"` // the last reason
 }
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Seed       uint64          `json:"seed"`
-	Target     []string        `json:"target,omitempty"` // addresses of a cluster that was there before
+	Target     []string        `json:"target,omitempty"` // addresses of a cluster that was already running
 	Began      time.Time       `json:"began"`
 	Took       time.Duration   `json:"took_ns"`
 	Episodes   []EpisodeReport `json:"episodes"`
 	Classes    []ClassTally    `json:"classes"`
 	Checks     []Check         `json:"checks"`
-	Histories  int             `json:"histories"` // with three classes of faults seen
+	Histories  int             `json:"histories"` // with at least three classes of faults seen
 	Faults     int             `json:"faults_seen"`
-	Points     map[string]int  `json:"points"` // at which processes killed themselves, how often
+	Points     map[string]int  `json:"points"` // failpoints at which processes killed themselves, with counts
 	Failovers  int             `json:"failovers"`
 	Installs   int             `json:"installs"`
-	Stalls     int             `json:"stalls"` // nodes that ended because this machine's disk hung
+	Stalls     int             `json:"stalls"` // nodes that ended because this machine's disk stalled
 	PowerCuts  int             `json:"power_cuts"`
 	Commands   int             `json:"commands"`
 	Checked    int             `json:"checked"`
 	Grants     int             `json:"grants"`
 	Expired    int             `json:"expired"`
 	Violations int             `json:"violations"`
-	Failures   int             `json:"failures"` // of the harness
+	Failures   int             `json:"failures"` // of the test harness
 	Controls   int             `json:"controls"`
 	Caught     int             `json:"controls_caught"`
 }
 
-// Held reports whether the run is a pass: nothing violated, everything played,
-// every control caught, and, if there were faults to be injected, some that took
-// effect.
-func (r *Report) Held() bool {
+// Passed reports whether the run passed. A run passes if there are no
+// violations, every episode was played, the checkers caught every control, and,
+// if faults were to be injected, at least one took effect.
+func (r *Report) Passed() bool {
 	return (len(r.Classes) == 0 || r.Faults > 0) && r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught && len(r.Episodes) > 0
 }
 
-// Run plays episodes until they are done or ctx ends.
+// Run plays episodes until all are done or ctx ends.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	faults, err := choose(cfg.Faults)
 	if err != nil {
@@ -128,9 +131,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	episodes := cfg.Episodes
 	if episodes == 0 && cfg.For > 0 {
-		episodes = int(cfg.For/time.Second) + 1 // each takes longer than that
+		episodes = int(cfg.For/time.Second) + 1 // an upper bound: an episode takes over 1 s
 	}
-	todo = append(todo, plans(cfg.Seed, episodes, dealt(cfg, faults))...)
+	todo = append(todo, plans(cfg.Seed, episodes, chosen(cfg, faults))...)
 	for _, p := range todo {
 		if cfg.For > 0 && time.Since(r.Began) > cfg.For && len(r.Episodes) > 0 {
 			break
@@ -162,8 +165,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// play runs one episode and judges it. An error means that not even the evidence
-// could be kept.
+// play runs one episode and checks it. An error means that even the evidence
+// could not be kept.
 func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	begun := time.Now()
 	rep := &EpisodeReport{Plan: e.plan}
@@ -173,7 +176,7 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 		commit, err = e.mon.rest(ctx)
 		return err
 	}, func(h *load.History) {
-		e.judge(rep, h, commit)
+		e.checkHistory(rep, h, commit)
 	})
 	rep.Took = time.Since(begun)
 	if failure != nil && !errors.Is(failure, errLost) {
@@ -181,7 +184,7 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	}
 	rep.Events = e.events
 	sort.Slice(rep.Events, func(i, j int) bool { return rep.Events[i].From < rep.Events[j].From })
-	rep.note("recovery: nodes that served again", len(e.recoveries), oracle.Recoveries(e.recoveries, recoverWithin))
+	rep.note("recovery: nodes that served again", len(e.recoveries), checker.Recoveries(e.recoveries, recoverWithin))
 	if e.families.Name != "" {
 		rep.note(e.families.Name, e.families.Checked, nil)
 	}
@@ -200,9 +203,10 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	return rep, e.keep(rep)
 }
 
-// judge asks all oracles. The health of the cluster is known: every fault and
-// every change of leader was noted.
-func (e *episode) judge(rep *EpisodeReport, h *load.History, commit uint64) {
+// checkHistory runs all checkers on the history. The health of the cluster is
+// known completely, because the episode has recorded every fault and every
+// change of leader.
+func (e *episode) checkHistory(rep *EpisodeReport, h *load.History, commit uint64) {
 	e.mu.Lock()
 	health := e.health
 	e.mu.Unlock()
@@ -213,33 +217,33 @@ func (e *episode) judge(rep *EpisodeReport, h *load.History, commit uint64) {
 		rep.Installs += n.installs()
 	}
 	rep.Holds, rep.Duration = h.Holds, e.load.Now()
-	rep.Verdict = *Judge(h, &health)
+	rep.Verdict = *CheckHistory(h, &health)
 	if commit > 0 {
-		e.judgeNodes(&rep.Verdict, h, commit)
+		e.checkNodes(&rep.Verdict, h, commit)
 	}
 	for key, history := range rep.bad {
 		e.draw(key, history, &health)
 	}
 }
 
-// lateBy is how much later than its time a healthy cluster may give a lock away,
-// on a machine that has other things to do.
+// lateBy is how late a healthy cluster may release an expired lock on a machine
+// that also runs other processes.
 const lateBy = 1500 * time.Millisecond
 
 // draw writes porcupine's page about a key that was not linearizable.
-func (e *episode) draw(key string, history []*oracle.Op, health *oracle.Health) {
+func (e *episode) draw(key string, history []*checker.Op, health *checker.Health) {
 	name := fmt.Sprintf("key-%s.html", fileName(key))
 	f, err := os.Create(filepath.Join(e.dir, name))
 	if err != nil {
 		e.violation("evidence", "cannot draw %s: %v", key, err)
 		return
 	}
-	if err := errors.Join(oracle.Draw(f, history, health, checkLimit), f.Close()); err != nil {
+	if err := errors.Join(checker.Draw(f, history, health, checkLimit), f.Close()); err != nil {
 		e.violation("evidence", "cannot draw %s: %v", key, err)
 	}
 }
 
-// fileName is a key as part of a file's name.
+// fileName returns a key in a form that can be part of a file name.
 func fileName(key string) string {
 	b := []byte(key)
 	for i, c := range b {
@@ -250,8 +254,8 @@ func fileName(key string) string {
 	return string(b)
 }
 
-// keep writes what a violation needs to be understood beside the nodes' logs and
-// data: the plan and its course, and the history.
+// keep writes the files that are needed to understand a violation, in addition
+// to the logs and the data of the nodes: the plan, the events and the history.
 func (e *episode) keep(rep *EpisodeReport) error {
 	var errs []error
 	write := func(name string, v any) {
@@ -297,7 +301,7 @@ func (r *EpisodeReport) line() string {
 		what, r.Took.Seconds(), r.Commands, seen, len(r.Events), len(classes), r.Failovers, r.Grants, end)
 }
 
-// sum adds the episodes up.
+// sum adds up the results of the episodes.
 func (r *Report) sum(cfg Config, faults []fault) {
 	r.Points = make(map[string]int)
 	tallies := make(map[string]*ClassTally)
@@ -320,7 +324,7 @@ func (r *Report) sum(cfg Config, faults []fault) {
 		classes := make(map[string]bool)
 		for _, ev := range ep.Events {
 			t := tallies[ev.Class]
-			if t == nil { // nobody's doing: seen from outside
+			if t == nil { // not an injected fault: the monitor observed it
 				r.Stalls += b2i(ev.Class == machineStall)
 				continue
 			}
@@ -335,9 +339,7 @@ func (r *Report) sum(cfg Config, faults []fault) {
 			t.Seen++
 			r.Faults++
 			classes[ev.Class] = true
-			if find(ev.Class).disk && ev.Class != "full disk" {
-				r.PowerCuts++
-			}
+			r.PowerCuts += b2i(find(ev.Class).cutsPower())
 		}
 		r.Histories += b2i(len(classes) >= 3 && ep.Failure == "")
 		r.Failures += b2i(ep.Failure != "")

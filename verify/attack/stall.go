@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// stallProbe writes and syncs a small file beside the nodes' data, again and
-// again, so that it is known how long the machine's own disk keeps everybody
-// waiting. Its goroutine ends with ctx, once the write under way has ended.
+// stallProbe repeatedly writes and syncs a small file beside the data of the
+// nodes. It measures how long the machine's own disk stalls. Its goroutine ends
+// with ctx, after the current write has ended.
 type stallProbe struct {
 	mu    sync.Mutex
-	began time.Time // of the write under way
-	slow  time.Time // end of the latest one that took longer than stalledFor
+	began time.Time // of the current write
+	slow  time.Time // end of the latest write that took longer than stalledFor
 }
 
-// stalledFor is for how long a write has to hang that none of this process'
-// faults touches, for the disk to be the machine's matter: less than the 3 s that
-// nodes wait, for the probe does not begin at the same moment.
+// stalledFor is how long a write of the probe must hang before the machine's
+// own disk counts as stalled. No fault of this process affects the writes of
+// the probe. stalledFor is less than the 3 s that nodes wait, because the probe
+// does not begin its write at the same moment as a node.
 const stalledFor = 1500 * time.Millisecond
 
 func probeDisk(ctx context.Context, dir string) *stallProbe {
@@ -51,7 +52,8 @@ func syncedWrite(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// stalled reports whether the machine's disk hangs, or did so a moment ago.
+// stalled reports whether a write to the machine's disk hangs now, or a slow
+// write ended less than 5 s ago.
 func (p *stallProbe) stalled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

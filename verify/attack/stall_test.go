@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Only a write that hangs now, or did a moment ago, makes the disk the machine's
-// matter.
+// TestStallProbe checks that the disk counts as stalled only if a write hangs
+// now or a slow write ended a moment ago.
 func TestStallProbe(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {

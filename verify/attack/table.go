@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 )
 
-// Table prints the run: seed, faults injected and seen by class, what was
-// checked, and what was violated.
+// Table prints the run: the seed, the faults injected and seen by class, the
+// checks, and the violations.
 func (r *Report) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	if r.Target == nil {
@@ -61,7 +61,8 @@ func (r *Report) Table(out io.Writer) error {
 	return nil
 }
 
-// tableOfFaults prints how often each class was injected and seen, and why not.
+// tableOfFaults prints how often each class was injected and seen, and the
+// reasons for faults that were not run.
 func (r *Report) tableOfFaults(w io.Writer) {
 	fmt.Fprintf(w, "seed %d, %d episodes in %v\n\n", r.Seed, len(r.Episodes)-r.Controls, r.Took.Round(time.Second))
 	fmt.Fprintln(w, "FAULT\tINJECTED\tSEEN\tNOT RUN")

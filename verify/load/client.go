@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// client is one client of a load: one connection, one command or pipeline at a
-// time.
+// client is one client of a load. It has one connection and sends one command
+// or one pipeline at a time.
 type client struct {
 	load *Load
 	id   int
@@ -23,14 +23,15 @@ type client struct {
 
 func (c *client) hangUp() {
 	if c.conn != nil {
-		// Nothing is on its way: an error of closing says nothing about the cluster.
+		// No command is in progress, so an error of Close says nothing about
+		// the cluster.
 		_ = c.conn.Close()
 		c.conn = nil
 	}
 }
 
-// ready reports whether the client is connected and shall go on; it waits a
-// little between commands.
+// ready waits a short time between commands, connects the client if necessary,
+// and reports whether the client is connected and the load continues.
 func (c *client) ready() bool {
 	l := c.load
 	if l.cfg.Pause > 0 && !pause(l.ctx, time.Duration(c.rng.Int64N(int64(l.cfg.Pause)))) {
@@ -40,12 +41,12 @@ func (c *client) ready() bool {
 		if c.conn != nil {
 			return true
 		}
-		conn, err := Dial(l.ctx, c.node(), l.cfg.Login, l.cfg.Patience, l.cfg.First...)
+		conn, err := Dial(l.ctx, c.node(), l.cfg.Login, l.cfg.ReplyTimeout, l.cfg.First...)
 		if err == nil {
 			c.conn = conn
 			return true
 		}
-		c.at++ // try the next one
+		c.at++ // try the next node
 		if !pause(l.ctx, 20*time.Millisecond) {
 			return false
 		}
@@ -55,14 +56,15 @@ func (c *client) ready() bool {
 
 func (c *client) node() string { return c.load.cfg.Addrs[c.at%len(c.load.cfg.Addrs)] }
 
-// unique makes the next value for a key.
+// unique returns the next unique value for a key.
 func (c *client) unique(key string) string {
 	c.n++
-	return oracle.ValueFor(key, c.id, c.n)
+	return checker.ValueFor(key, c.id, c.n)
 }
 
-// send sends a pipeline and returns the replies that came, when it was sent and
-// when the last of them came. After an error the connection is gone.
+// send sends a pipeline and returns the replies that arrived, the time at which
+// it was sent, and the time at which the last reply arrived. After an error the
+// client has no connection.
 func (c *client) send(cmds [][]string) (replies []Value, call, ret time.Duration) {
 	call = c.load.Now()
 	replies, err := c.conn.Pipeline(cmds)
@@ -78,8 +80,8 @@ func (c *client) send(cmds [][]string) (replies []Value, call, ret time.Duration
 	return replies, call, ret
 }
 
-// run runs commands of the history in one pipeline and notes what came of them.
-func (c *client) run(ops []oracle.Op, doubt *rotation) []oracle.Op {
+// run runs commands of the history in one pipeline and records their outcomes.
+func (c *client) run(ops []checker.Op, doubt *rotation) []checker.Op {
 	cmds := make([][]string, len(ops))
 	for i := range ops {
 		cmds[i] = c.load.words(&ops[i])
@@ -89,11 +91,11 @@ func (c *client) run(ops []oracle.Op, doubt *rotation) []oracle.Op {
 	replies, call, ret := c.send(cmds)
 	for i := range ops {
 		o := &ops[i]
-		o.Client, o.Node, o.Call, o.Return, o.Outcome = c.id, node, call, ret, oracle.Unknown
+		o.Client, o.Node, o.Call, o.Return, o.Outcome = c.id, node, call, ret, checker.Unknown
 		if i < len(replies) {
 			c.settle(o, replies[i])
 		}
-		if o.Outcome == oracle.Unknown && !o.Kind.Reads() {
+		if o.Outcome == checker.Unknown && !o.Kind.Reads() {
 			doubt.doubtful()
 		}
 	}
@@ -101,9 +103,9 @@ func (c *client) run(ops []oracle.Op, doubt *rotation) []oracle.Op {
 	return ops
 }
 
-// settle notes a reply.
-func (c *client) settle(o *oracle.Op, v Value) {
-	if o.Outcome = outcomeOf(v); o.Outcome != oracle.Done {
+// settle records a reply.
+func (c *client) settle(o *checker.Op, v Value) {
+	if o.Outcome = outcomeOf(v); o.Outcome != checker.Done {
 		o.Error = v.Err
 		return
 	}
@@ -115,11 +117,11 @@ const (
 	renewScript  = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 )
 
-// words are the command of an Op.
-func (l *Load) words(o *oracle.Op) []string {
+// words returns the command of an Op.
+func (l *Load) words(o *checker.Op) []string {
 	ms := strconv.FormatInt(o.TTL.Milliseconds(), 10)
 	switch o.Kind {
-	case oracle.Set:
+	case checker.Set:
 		args := []string{"SET", o.Key, o.Arg}
 		for _, word := range []struct {
 			on   bool
@@ -133,20 +135,20 @@ func (l *Load) words(o *oracle.Op) []string {
 			}
 		}
 		return args
-	case oracle.SetNX, oracle.GetSet:
+	case checker.SetNX, checker.GetSet:
 		return []string{string(o.Kind), o.Key, o.Arg}
-	case oracle.DelIfEq:
+	case checker.DelIfEq:
 		if l.script {
 			return []string{"EVAL", deleteScript, "1", o.Key, o.Cmp}
 		}
 		return []string{"DELIFEQ", o.Key, o.Cmp}
-	case oracle.PExpire:
+	case checker.PExpire:
 		return []string{"PEXPIRE", o.Key, ms}
 	}
 	return []string{string(o.Kind), o.Key}
 }
 
-// useKeys works on keys until the load stops.
+// useKeys runs commands on keys until the load stops.
 func (c *client) useKeys() {
 	var written []string
 	for c.ready() {
@@ -154,7 +156,7 @@ func (c *client) useKeys() {
 		if c.rng.IntN(5) == 0 {
 			size = 3
 		}
-		ops := make([]oracle.Op, size)
+		ops := make([]checker.Op, size)
 		for i := range ops {
 			key := c.load.keys.take(c.rng, 1)
 			ops[i] = c.random(key, written)
@@ -166,9 +168,9 @@ func (c *client) useKeys() {
 	}
 }
 
-// random makes a command on key. Counters have keys of their own.
-func (c *client) random(key string, written []string) oracle.Op {
-	o := oracle.Op{Key: key}
+// random returns a random command on key. Counters have keys of their own.
+func (c *client) random(key string, written []string) checker.Op {
+	o := checker.Op{Key: key}
 	ttl := time.Duration(50+c.rng.IntN(400)) * time.Millisecond
 	some := "nothing"
 	if len(written) > 0 {
@@ -176,41 +178,41 @@ func (c *client) random(key string, written []string) oracle.Op {
 	}
 	switch c.rng.IntN(20) {
 	case 0, 1, 2, 3, 4, 5:
-		o.Kind = oracle.Get
+		o.Kind = checker.Get
 	case 6, 7:
-		o.Kind, o.Arg = oracle.Set, c.unique(key)
+		o.Kind, o.Arg = checker.Set, c.unique(key)
 	case 8:
-		o.Kind, o.Arg, o.TTL = oracle.Set, c.unique(key), ttl
+		o.Kind, o.Arg, o.TTL = checker.Set, c.unique(key), ttl
 	case 9, 10:
-		o.Kind, o.Arg, o.NX, o.TTL = oracle.Set, c.unique(key), true, ttl
+		o.Kind, o.Arg, o.NX, o.TTL = checker.Set, c.unique(key), true, ttl
 	case 11:
-		o.Kind, o.Arg, o.XX, o.KeepTTL = oracle.Set, c.unique(key), true, true
+		o.Kind, o.Arg, o.XX, o.KeepTTL = checker.Set, c.unique(key), true, true
 	case 12:
-		o.Kind, o.Arg, o.Get = oracle.Set, c.unique(key), true
+		o.Kind, o.Arg, o.Get = checker.Set, c.unique(key), true
 	case 13:
-		o.Kind, o.Arg = oracle.SetNX, c.unique(key)
+		o.Kind, o.Arg = checker.SetNX, c.unique(key)
 	case 14:
-		o.Kind, o.Arg = oracle.GetSet, c.unique(key)
+		o.Kind, o.Arg = checker.GetSet, c.unique(key)
 	case 15:
-		o.Kind = oracle.Del
+		o.Kind = checker.Del
 	case 16:
-		o.Kind, o.Cmp = oracle.DelIfEq, some
+		o.Kind, o.Cmp = checker.DelIfEq, some
 	case 17:
-		o.Kind, o.TTL = oracle.PExpire, ttl
+		o.Kind, o.TTL = checker.PExpire, ttl
 	case 18:
-		o.Kind = []oracle.Kind{oracle.PTTL, oracle.Persist, oracle.GetDel}[c.rng.IntN(3)]
+		o.Kind = []checker.Kind{checker.PTTL, checker.Persist, checker.GetDel}[c.rng.IntN(3)]
 	case 19:
-		o.Kind, o.Key = oracle.Incr, key+":n"
+		o.Kind, o.Key = checker.Incr, key+":n"
 	}
 	return o
 }
 
-// useLists appends unique ids until the load stops.
+// useLists appends unique ids to lists until the load stops.
 func (c *client) useLists() {
 	l := c.load
 	for c.ready() {
 		list := l.mark(l.lists.take(c.rng, 1))
-		a := oracle.Append{List: list, ID: c.unique("id"), Client: c.id, Outcome: oracle.Unknown}
+		a := checker.Append{List: list, ID: c.unique("id"), Client: c.id, Outcome: checker.Unknown}
 		replies, call, ret := c.send([][]string{{"RPUSH", list, a.ID}})
 		a.Call, a.Return = call, ret
 		if len(replies) > 0 {
@@ -220,7 +222,7 @@ func (c *client) useLists() {
 	}
 }
 
-// useCounters sends pipelines of INCR to a counter of this client's own.
+// useCounters sends pipelines of INCR to a counter that only this client uses.
 func (c *client) useCounters() {
 	l := c.load
 	key := l.mark(l.cfg.Prefix + "counter:" + strconv.Itoa(c.id))
@@ -229,14 +231,14 @@ func (c *client) useCounters() {
 		for i := range cmds {
 			cmds[i] = []string{"INCR", key}
 		}
-		b := oracle.Batch{Client: c.id, Key: key, Sent: len(cmds)}
+		b := checker.Batch{Client: c.id, Key: key, Sent: len(cmds)}
 		replies, call, ret := c.send(cmds)
 		b.Call, b.Return = call, ret
 		for _, v := range replies {
 			switch outcomeOf(v) {
-			case oracle.Refused:
-				b.Sent-- // its number will not come
-			case oracle.Done:
+			case checker.Refused:
+				b.Sent-- // the refused command returns no number
+			case checker.Done:
 				b.Numbers = append(b.Numbers, v.Int)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 // Value is a reply of the Redis protocol.
@@ -23,32 +23,33 @@ type Value struct {
 	Elems []Value
 }
 
-func (v Value) reply() oracle.Reply {
+func (v Value) reply() checker.Reply {
 	switch {
 	case v.Null:
-		return oracle.Reply{Null: true}
+		return checker.Reply{Null: true}
 	case v.Err != "":
-		return oracle.Reply{Error: true, Text: v.Err}
+		return checker.Reply{Error: true, Text: v.Err}
 	case v.Text != "":
-		return oracle.Reply{Text: v.Text}
+		return checker.Reply{Text: v.Text}
 	}
-	return oracle.Reply{Int: v.Int}
+	return checker.Reply{Int: v.Int}
 }
 
-// Conn is one connection of one client. It is for one goroutine.
+// Conn is one connection of one client. Only one goroutine may use it.
 type Conn struct {
 	conn    net.Conn
 	r       *bufio.Reader
 	timeout time.Duration
 }
 
-// Login is who a connection is: the zero value is nobody in particular.
+// Login contains the user and the password of a connection. The zero value
+// means that the connection does not log in.
 type Login struct {
 	User     string // the default user if empty
 	Password string
 }
 
-// Command returns the AUTH to send, nil if there is no need of one.
+// Command returns the AUTH command to send, nil if none is needed.
 func (l Login) Command() []string {
 	switch {
 	case l.User != "":
@@ -59,8 +60,9 @@ func (l Login) Command() []string {
 	return nil
 }
 
-// Dial connects, authenticates if login says who, and sends first, if there is
-// any: its reply must not be an error. timeout bounds each exchange from then on.
+// Dial connects to addr. It authenticates if login is not zero, and then sends
+// first if it is not empty. The reply to first must not be an error. timeout
+// bounds each later exchange.
 func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, first ...string) (*Conn, error) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -94,15 +96,12 @@ func (c *Conn) Do(args ...string) (Value, error) {
 	return all[0], nil
 }
 
-// Pipeline sends commands in one go and returns their replies: with an error,
-// those that came before it.
+// Pipeline sends all commands at once and returns their replies. If it returns
+// an error, it also returns the replies that arrived before the error.
 func (c *Conn) Pipeline(cmds [][]string) ([]Value, error) {
 	var b strings.Builder
 	for _, args := range cmds {
-		fmt.Fprintf(&b, "*%d\r\n", len(args))
-		for _, a := range args {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-		}
+		appendCommand(&b, args)
 	}
 	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
@@ -119,6 +118,13 @@ func (c *Conn) Pipeline(cmds [][]string) ([]Value, error) {
 		replies = append(replies, v)
 	}
 	return replies, nil
+}
+
+func appendCommand(b *strings.Builder, args []string) {
+	fmt.Fprintf(b, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(b, "$%d\r\n%s\r\n", len(a), a)
+	}
 }
 
 var errProtocol = errors.New("reply is not of the Redis protocol")
@@ -169,24 +175,26 @@ func (c *Conn) read() (Value, error) {
 	return Value{}, errProtocol
 }
 
-// refusals begin the errors that stand only for what was certainly not executed:
-// Holdfast's, and those of Redis that come before a command is looked at.
+// refusals contains the prefixes of the errors that prove that a command was
+// not executed. These are Holdfast's errors, and the errors that Redis returns
+// before it examines a command.
 var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS", "NOAUTH", "OOM", "BUSY", "ERR max number of clients"}
 
-// outcomeOf says what is known of a command that was answered with v.
-func outcomeOf(v Value) oracle.Outcome {
+// outcomeOf returns what is known about a command with the reply v.
+func outcomeOf(v Value) checker.Outcome {
 	if strings.HasPrefix(v.Err, "UNKNOWN ") {
-		return oracle.Unknown
+		return checker.Unknown
 	}
 	for _, word := range refusals {
 		if strings.HasPrefix(v.Err, word) {
-			return oracle.Refused
+			return checker.Refused
 		}
 	}
-	return oracle.Done
+	return checker.Done
 }
 
-// kindOf is an error without addresses in it, to be counted.
+// kindOf returns the text of an error without addresses, so that equal errors
+// can be counted.
 func kindOf(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); i >= 0 && strings.Contains(text, "tcp") {

@@ -1,17 +1,23 @@
-// Package load runs clients against a cluster and keeps the history of what they
-// saw, for package oracle to judge. It speaks the Redis protocol itself and
-// repeats nothing on its own: a client library that sends a command again after
-// an error would blur what happened once and what twice.
+// Package load runs clients against a cluster and records the history of what
+// they saw, which package checker checks. It implements the Redis protocol
+// itself and never repeats a command on its own. A client library that sends a
+// command again after an error would hide whether the command was executed once
+// or twice.
 //
-// Clients of four kinds work at the same time, each on keys of its kind:
+// Clients of six kinds work at the same time, each on keys of its kind:
 //
-//   - keys: reads, writes, conditions, counters and times to live on a few keys,
-//     alone and in pipelines;
+//   - keys: reads, writes, conditions, counters and times to live on a few
+//     keys, as single commands and in pipelines;
 //   - locks: SET NX PX with a fencing token, renewal, compare-and-delete, and
-//     locks that are left to run out;
-//   - lists: unique ids appended, to be counted at the end;
-//   - counters: pipelines of INCR, whose replies must follow each other.
+//     locks that are left to expire;
+//   - lists: unique ids that are appended and counted at the end;
+//   - counters: pipelines of INCR, whose replies must be consecutive numbers;
+//   - queues: unique elements that are pushed, and taken by commands that
+//     block;
+//   - channels: unique messages that are published, and subscribers that come
+//     and go.
 //
-// All keys begin with Config.Prefix. They are exchanged for new ones before
-// their history grows too long to be checked, or too uncertain.
+// All keys begin with Config.Prefix. The load replaces keys by new ones before
+// their history has too many commands, or too many unknown outcomes, to be
+// checked.
 package load

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// Families is a load without a model: it uses commands of every family, on few keys,
-// so that nodes of two builds compute the same state from everything that the log can
-// hold. What it finds it finds through the nodes: their hash chains differ, one of
-// them ends, or they show different values. To that end most writes run in a
-// transaction with DUMP of the key, whose reply is part of the hash chain.
+// Families is a load without a model. It uses commands of every family on a few
+// keys, so that nodes of two builds compute the same state from all that the
+// log can contain. The nodes show the errors: their hash chains differ, one of
+// them ends, or they return different values. For this reason, most writes run
+// in a transaction with DUMP of the key, because the reply of DUMP is part of
+// the hash chain.
 type Families struct {
 	addrs  []string
 	login  Login
@@ -25,15 +26,15 @@ type Families struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	commands []string // those of familyCommands that the cluster knows
-	reads    string   // the command that shows all of a value
+	commands []string // the familyCommands that the cluster knows
+	reads    string   // the command that shows the whole value
 
-	count atomic.Int64 // commands that were answered, and not with an error
+	count atomic.Int64 // commands that were answered without an error
 }
 
-// familyCommands use all families, the database next to that of the other load, and
-// nothing that another load could notice. # is the prefix, $ a number, and % a word
-// of a few.
+// familyCommands contains commands of all families. They use the database next
+// to that of the other load, and have no effect that another load could notice.
+// In the commands, # is the prefix, $ is a number, and % is one of a few words.
 var familyCommands = []string{
 	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%", "GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
 	"INCR #n%", "INCRBY #n% $", "INCRBYFLOAT #n% 0.1", "DECRBY #n% $",
@@ -58,8 +59,8 @@ var familyCommands = []string{
 
 var familyWords = []string{"a", "b", "c", "dd"}
 
-// StartFamilies starts the clients. Commands that the cluster does not know, because
-// its nodes begin with an older build, are left out for good.
+// StartFamilies starts the clients. Commands that the cluster does not know,
+// because its nodes start with an older build, are left out for the whole load.
 func StartFamilies(ctx context.Context, addrs []string, login Login, prefix string, seed uint64) (*Families, error) {
 	f := &Families{addrs: addrs, login: login, prefix: prefix, reads: "TYPE"}
 	c, err := Dial(ctx, addrs[0], login, 5*time.Second)
@@ -96,7 +97,7 @@ func StartFamilies(ctx context.Context, addrs []string, login Login, prefix stri
 	return f, nil
 }
 
-// Stop ends the clients and returns how many commands were answered, and not with an
+// Stop stops the clients and returns how many commands were answered without an
 // error.
 func (f *Families) Stop() int {
 	f.cancel()
@@ -104,7 +105,7 @@ func (f *Families) Stop() int {
 	return int(f.count.Load())
 }
 
-// args fills in a command.
+// args replaces the placeholders in a command and returns its arguments.
 func (f *Families) args(rng *rand.Rand, text string) []string {
 	words := strings.Split(text, " ")
 	for i, w := range words {
@@ -136,8 +137,8 @@ func (f *Families) args(rng *rand.Rand, text string) []string {
 	return words
 }
 
-// client keeps a connection to a node, the next one after each failure, and lets run
-// use it again and again.
+// client connects to a node and calls run repeatedly. After each failure it
+// connects to the next node.
 func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Rand) error) {
 	for at := id; f.ctx.Err() == nil; at++ {
 		c, err := Dial(f.ctx, f.addrs[at%len(f.addrs)], f.login, 4*time.Second)
@@ -148,11 +149,11 @@ func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Ra
 		for err == nil && f.ctx.Err() == nil {
 			err = run(c, rng)
 		}
-		_ = c.Close() // whatever it says, another one comes
+		_ = c.Close() // an error does not matter: a new connection follows
 	}
 }
 
-// note counts replies, and slows their client down when there is no leader.
+// note counts replies, and delays their client if there is no leader.
 func (f *Families) note(all ...Value) {
 	for _, v := range all {
 		switch {
@@ -164,8 +165,8 @@ func (f *Families) note(all ...Value) {
 	}
 }
 
-// mixed runs a few commands: alone, in a pipeline, or in a transaction that also reads
-// what they left.
+// mixed runs a few commands: alone, in a pipeline, or in a transaction that
+// also reads the values that they left.
 func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	var cmds [][]string
 	for range 1 + rng.IntN(4) {
@@ -182,7 +183,7 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	default:
 		cmds = append(append([][]string{{"MULTI"}}, cmds...), []string{"EXEC"})
 	}
-	if rng.IntN(50) == 0 { // a database of its own, that no other load uses
+	if rng.IntN(50) == 0 { // a database that no other load uses
 		cmds = append(append([][]string{{"SELECT", "8"}, f.args(rng, "SET #s% %")}, cmds...), []string{"SWAPDB", "8", "9"}, []string{"SELECT", "0"})
 	}
 	all, err := c.Pipeline(cmds)
@@ -191,9 +192,9 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	return err
 }
 
-// watch makes a transaction depend on a key that is absent most of the time, and that
-// others set and delete meanwhile. Sometimes it stays open for so long that the leader
-// changes.
+// watch makes a transaction depend on a key that is absent most of the time.
+// Other clients set and delete that key in the meantime. Sometimes the
+// transaction stays open so long that the leader changes.
 func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	key := f.prefix + "w" + strconv.Itoa(rng.IntN(6))
 	steps := [][][]string{{{"WATCH", key}, {"GET", key}}, {{"MULTI"}, {"SET", key, "mine", "PX", "50"}, {f.reads, key}, {"EXEC"}}}
@@ -214,8 +215,9 @@ func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	return nil
 }
 
-// listen reads the messages of a channel, and asks for more subscriptions now and
-// then. A second without any ends the connection, for its node may be down.
+// listen reads the messages of a channel, and now and then subscribes to more.
+// If no message arrives for a second, it ends the connection, because the node
+// may be down.
 func (f *Families) listen(c *Conn, _ *rand.Rand) error {
 	c.timeout = time.Second
 	_, err := c.Do("SUBSCRIBE", f.prefix+"channel")

@@ -4,22 +4,30 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// History is what the clients of a load saw.
+// History is everything that the clients of a load saw.
 type History struct {
-	Ops      []oracle.Op
-	Holds    []oracle.Hold
-	Refusals []oracle.Refusal
-	Appends  []oracle.Append
-	Batches  []oracle.Batch
-	Lists    map[string][]string // content at the end, of those that were appended to
-	Errors   map[string]int      // what went wrong, by kind
-	// Trouble is where commands took long or failed: a cluster that shows nothing
-	// else of its health was ill there.
-	Trouble  []oracle.Span
-	Commands int // sent
+	Ops      []checker.Op
+	Holds    []checker.Hold
+	Refusals []checker.Refusal
+	Appends  []checker.Append
+	Batches  []checker.Batch
+	Lists    map[string][]string // content at the end of the lists that elements were appended to
+	Pushes   []checker.Push
+	Takes    []checker.Take
+	// Queues is the content at the end of the queues, and of the lists that
+	// their elements were moved to.
+	Queues    map[string][]string
+	Publishes []checker.Publish
+	Listens   []checker.Listen
+	Errors    map[string]int // number of errors by kind
+	// Trouble contains the intervals in which commands took long or failed. If
+	// a cluster shows its health in no other way, it counts as ill in these
+	// intervals.
+	Trouble  []checker.Span
+	Commands int // number of commands sent
 	Longest  time.Duration
 }
 
@@ -32,7 +40,7 @@ type recorder struct {
 }
 
 func newRecorder() *recorder {
-	return &recorder{begun: time.Now(), h: History{Errors: make(map[string]int), Lists: make(map[string][]string)}}
+	return &recorder{begun: time.Now(), h: History{Errors: make(map[string]int), Lists: make(map[string][]string), Queues: make(map[string][]string)}}
 }
 
 func (r *recorder) now() time.Duration { return time.Since(r.begun) }
@@ -40,14 +48,15 @@ func (r *recorder) now() time.Duration { return time.Since(r.begun) }
 // troubled is how long a command may take before the cluster counts as ill.
 const troubled = 250 * time.Millisecond
 
-// A stretch of trouble begins so long before the command that met it, and ends so
-// long after.
+// TroubleLead is how long before an affected command an interval of trouble
+// begins, and TroubleTail is how long after the command it ends.
 const (
-	TroubleLead = 2500 * time.Millisecond // what a leader may forget: two seconds between ticks
+	TroubleLead = 2500 * time.Millisecond // what a leader may lose: two seconds between clock entries
 	TroubleTail = 500 * time.Millisecond
 )
 
-// note counts n commands that took from call to ret, and an error.
+// note counts n commands that took from call to ret, and an error if there was
+// one.
 func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +66,7 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 		r.h.Errors[kindOf(err)]++
 	}
 	if err != nil || ret-call > troubled {
-		r.h.Trouble = append(r.h.Trouble, oracle.Span{From: call - TroubleLead, To: ret + TroubleTail})
+		r.h.Trouble = append(r.h.Trouble, checker.Span{From: call - TroubleLead, To: ret + TroubleTail})
 	}
 }
 

@@ -8,49 +8,63 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// Config says what load to run.
+// Config describes the load to run.
 type Config struct {
 	Addrs  []string // client addresses of the nodes
 	Login  Login
-	Prefix string // of all keys, such as "verify:1234:"
-	Seed   uint64 // of the clients' choices
-	// Keys, Lockers, Lists and Counters are the numbers of clients of each kind.
+	Prefix string // prefix of all keys, such as "verify:1234:"
+	Seed   uint64 // seed of the clients' choices
+	// Keys, Lockers, Lists and Counters are the numbers of clients of each
+	// kind.
 	Keys, Lockers, Lists, Counters int
-	LockTTL                        time.Duration
-	Patience                       time.Duration // how long a client waits for a reply
+	// Producers push elements to queues, and Consumers take them with commands
+	// that block. Eight times as many consumers wait for elements that arrive
+	// slowly. Publishers and Subscribers use channels. All four are for
+	// Holdfast: a Redis keeps the guarantees that are checked only if it has no
+	// replicas.
+	Producers, Consumers, Publishers, Subscribers int
+	LockTTL                                       time.Duration
+	ReplyTimeout                                  time.Duration // how long a client waits for a reply
 	// Pause is the longest pause of a client between two commands.
 	Pause time.Duration
-	// First is sent on every connection before anything else; READONLY makes
-	// reads stale, which has to be found.
+	// First is sent on every connection before any other command. READONLY
+	// makes reads stale, and a checker must find that.
 	First []string
 }
 
-// DefaultConfig returns a load that a small machine stands.
+// DefaultConfig returns a load that a small machine can sustain.
 func DefaultConfig() Config {
-	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, LockTTL: 300 * time.Millisecond, Patience: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
+	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, LockTTL: 300 * time.Millisecond, ReplyTimeout: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
 }
 
-// Load is a set of clients at work. Its goroutines end with Stop.
+// WithQueues returns c with clients of queues and channels.
+func (c Config) WithQueues() Config {
+	c.Producers, c.Consumers, c.Publishers, c.Subscribers = 1, 3, 1, 3
+	return c
+}
+
+// Load is a set of running clients. Stop ends its goroutines.
 type Load struct {
 	cfg    Config
 	rec    *recorder
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	script bool // the cluster has no DELIFEQ and SET IFEQ
+	script bool // the cluster does not know DELIFEQ and SET IFEQ, so scripts replace them
 
-	keys  *rotation
-	locks *rotation
-	lists *rotation
+	keys   *rotation
+	locks  *rotation
+	lists  *rotation
+	queues *rotation
 
 	mu   sync.Mutex
 	made map[string]bool // keys that were written
 }
 
-// Start starts the clients once one node has answered.
+// Start starts the clients when one node has answered.
 func Start(ctx context.Context, cfg Config) (*Load, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("no address to connect to")
@@ -59,6 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	l.keys = &rotation{name: cfg.Prefix + "key", width: 4, limit: 4 * 150, doubt: 8}
 	l.locks = &rotation{name: cfg.Prefix + "lock", width: 10, limit: 10 * 250, doubt: 12}
 	l.lists = &rotation{name: cfg.Prefix + "list", width: 2, limit: 2 * 300, doubt: 1 << 30}
+	l.queues = &rotation{name: cfg.Prefix + "queue", width: 2, limit: 2 * 300, doubt: 1 << 30}
 	if err := l.probe(ctx); err != nil {
 		return nil, err
 	}
@@ -67,7 +82,10 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	for _, kind := range []struct {
 		n   int
 		run func(*client)
-	}{{cfg.Keys, (*client).useKeys}, {cfg.Lockers, (*client).useLocks}, {cfg.Lists, (*client).useLists}, {cfg.Counters, (*client).useCounters}} {
+	}{{cfg.Keys, (*client).useKeys}, {cfg.Lockers, (*client).useLocks}, {cfg.Lists, (*client).useLists}, {cfg.Counters, (*client).useCounters},
+		{cfg.Producers, (*client).produce}, {cfg.Producers, (*client).produceSlowly},
+		{cfg.Consumers, (*client).consume}, {8 * cfg.Consumers, (*client).consumeSlowly},
+		{cfg.Publishers, (*client).publish}, {cfg.Subscribers, (*client).subscribe}} {
 		for range kind.n {
 			c := &client{load: l, id: id, at: id, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(id)))}
 			id++
@@ -82,11 +100,11 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	return l, nil
 }
 
-// probe finds out whether the cluster compares and deletes without a script.
+// probe finds out whether the cluster can compare and delete without a script.
 func (l *Load) probe(ctx context.Context) error {
 	var last error
 	for _, addr := range l.cfg.Addrs {
-		c, err := Dial(ctx, addr, l.cfg.Login, l.cfg.Patience, l.cfg.First...)
+		c, err := Dial(ctx, addr, l.cfg.Login, l.cfg.ReplyTimeout, l.cfg.First...)
 		if err != nil {
 			last = fmt.Errorf("%s: %w", addr, err)
 			continue
@@ -96,44 +114,47 @@ func (l *Load) probe(ctx context.Context) error {
 			last = fmt.Errorf("%s: %w", addr, err)
 			continue
 		}
-		l.script = v.Err != "" && outcomeOf(v) == oracle.Done
+		l.script = v.Err != "" && outcomeOf(v) == checker.Done
 		return nil
 	}
 	return fmt.Errorf("no node answers: %w", last)
 }
 
-// Foreign reports whether the cluster is no Holdfast: it has no DELIFEQ.
+// Foreign reports whether the cluster is not Holdfast, because it does not know
+// DELIFEQ.
 func (l *Load) Foreign() bool { return l.script }
 
-// Now is the time of the history.
+// Now returns the time since the start of the history.
 func (l *Load) Now() time.Duration { return l.rec.now() }
 
-// Count returns how many commands were sent so far.
+// Count returns the number of commands sent so far.
 func (l *Load) Count() int {
 	l.rec.mu.Lock()
 	defer l.rec.mu.Unlock()
 	return l.rec.h.Commands
 }
 
-// Stop stops the clients and waits for them: no longer than Config.Patience.
+// Stop stops the clients and waits for them, for at most Config.ReplyTimeout.
+// Clients that wait for an element or a message close their connections.
 func (l *Load) Stop() {
 	l.cancel()
 	l.wg.Wait()
 }
 
-// History returns what was recorded; call it after Stop and Collect.
+// History returns what was recorded. Call it after Stop and Collect.
 func (l *Load) History() *History { return &l.rec.h }
 
-// Recover writes through each node until that is acknowledged, and returns when
-// it was; healed is when the last fault had ended. ctx ends the trying.
-func (l *Load) Recover(ctx context.Context, healed time.Duration) []oracle.Recovery {
-	all := make([]oracle.Recovery, len(l.cfg.Addrs))
+// Recover writes through each node until the node acknowledges a write, and
+// returns the time of that acknowledgement. healed is when the last fault
+// ended. Recover gives up when ctx is done.
+func (l *Load) Recover(ctx context.Context, healed time.Duration) []checker.Recovery {
+	all := make([]checker.Recovery, len(l.cfg.Addrs))
 	var wg sync.WaitGroup
 	for i, addr := range l.cfg.Addrs {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			all[i] = oracle.Recovery{Node: addr, Healed: healed, Served: oracle.Forever}
+			all[i] = checker.Recovery{Node: addr, Healed: healed, Served: checker.Forever}
 			key := l.mark(fmt.Sprintf("%srecover:%d", l.cfg.Prefix, i))
 			for ctx.Err() == nil {
 				v, err := l.once(ctx, addr, time.Second, "SET", key, "x")
@@ -149,9 +170,9 @@ func (l *Load) Recover(ctx context.Context, healed time.Duration) []oracle.Recov
 	return all
 }
 
-// once runs one command on a connection of its own.
-func (l *Load) once(ctx context.Context, addr string, patience time.Duration, args ...string) (Value, error) {
-	c, err := Dial(ctx, addr, l.cfg.Login, patience)
+// once runs one command on a new connection.
+func (l *Load) once(ctx context.Context, addr string, timeout time.Duration, args ...string) (Value, error) {
+	c, err := Dial(ctx, addr, l.cfg.Login, timeout)
 	if err != nil {
 		return Value{}, err
 	}
@@ -159,13 +180,23 @@ func (l *Load) once(ctx context.Context, addr string, patience time.Duration, ar
 	return v, errors.Join(err, c.Close())
 }
 
-// Collect reads the lists as they are at the end. ctx ends the trying.
+// Collect reads the final content of the lists and queues. It gives up when ctx
+// is done.
 func (l *Load) Collect(ctx context.Context) error {
-	lists := make(map[string]bool)
+	into := make(map[string]map[string][]string)
 	for _, a := range l.rec.h.Appends {
-		lists[a.List] = true
+		into[a.List] = l.rec.h.Lists
 	}
-	for list := range lists {
+	for _, p := range l.rec.h.Pushes {
+		into[p.Queue] = l.rec.h.Queues
+	}
+	for _, k := range l.rec.h.Takes {
+		into[k.Queue] = l.rec.h.Queues
+		if k.To != "" {
+			into[k.To] = l.rec.h.Queues
+		}
+	}
+	for list, all := range into {
 		for i := 0; ; i++ {
 			v, err := l.once(ctx, l.cfg.Addrs[i%len(l.cfg.Addrs)], 5*time.Second, "LRANGE", list, "0", "-1")
 			if err == nil && v.Err == "" {
@@ -173,7 +204,7 @@ func (l *Load) Collect(ctx context.Context) error {
 				for _, e := range v.Elems {
 					ids = append(ids, e.Text)
 				}
-				l.rec.h.Lists[list] = ids
+				all[list] = ids
 				break
 			}
 			if ctx.Err() != nil {
@@ -185,7 +216,8 @@ func (l *Load) Collect(ctx context.Context) error {
 	return nil
 }
 
-// Cleanup deletes every key that the load has written. ctx ends the trying.
+// Cleanup deletes every key that the load has written. It gives up when ctx is
+// done.
 func (l *Load) Cleanup(ctx context.Context) error {
 	l.mu.Lock()
 	var keys []string
@@ -208,7 +240,7 @@ func (l *Load) Cleanup(ctx context.Context) error {
 	return nil
 }
 
-// mark remembers a key for Cleanup.
+// mark records a key for Cleanup.
 func (l *Load) mark(key string) string {
 	l.mu.Lock()
 	l.made[key] = true
@@ -216,7 +248,7 @@ func (l *Load) mark(key string) string {
 	return key
 }
 
-// pause waits for d and reports whether ctx still lives.
+// pause waits for d and reports whether ctx is not done.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -228,20 +260,21 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// rotation gives out the keys of a kind: a few at a time, and new ones when the
-// old have seen enough commands, or too many of unknown outcome.
+// rotation provides the keys of one kind. It provides a few keys at a time, and
+// changes to new keys when the old ones have too many commands or too many
+// unknown outcomes.
 type rotation struct {
 	name  string
-	width int // keys at a time
-	limit int // commands on them all
-	doubt int // unknown outcomes on them all
+	width int // number of keys at a time
+	limit int // largest number of commands on all of them
+	doubt int // largest number of unknown outcomes on all of them
 
 	mu            sync.Mutex
 	generation    int
 	used, unknown int
 }
 
-// take returns one of the present keys for n commands.
+// take returns one of the current keys for n commands.
 func (r *rotation) take(rng *rand.Rand, n int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,20 +286,21 @@ func (r *rotation) take(rng *rand.Rand, n int) string {
 	return fmt.Sprintf("%s:%d:%d", r.name, r.generation, rng.IntN(r.width))
 }
 
-// doubtful notes a command of unknown outcome.
+// doubtful counts a command of unknown outcome.
 func (r *rotation) doubtful() {
 	r.mu.Lock()
 	r.unknown++
 	r.mu.Unlock()
 }
 
-// Sabotage deletes the locks of the load behind its back, for a while: what a
-// cluster must never do. The oracles have to notice.
+// Sabotage deletes the locks of the load for a while, without the knowledge of
+// their owners. A cluster must never lose a lock, so the checkers must find
+// this.
 func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	rng := rand.New(rand.NewPCG(l.cfg.Seed, 1<<32))
-	c, err := Dial(ctx, l.cfg.Addrs[0], l.cfg.Login, l.cfg.Patience)
+	c, err := Dial(ctx, l.cfg.Addrs[0], l.cfg.Login, l.cfg.ReplyTimeout)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,11 @@ import (
 )
 
 // content returns everything that a key holds, as text that is equal for equal
-// values. DUMP is not: the order of a large hash or set is that of the server's hash
-// table, which has a random seed; the nodes of a list depend on how it grew; a
-// stream has the wall-clock times of deliveries, and those of ours are from the log.
-// Left out are those times, the number of nodes of a stream, and the count that a
-// HyperLogLog remembers.
+// values. DUMP does not have this property. The order of a large hash or set
+// depends on the random seed of the server's hash table. The nodes of a list
+// depend on how it grew. A stream contains the wall-clock times of deliveries,
+// and the times of our nodes are from the log. content leaves out those times,
+// the number of nodes of a stream, and the count that a HyperLogLog remembers.
 func (r *Redis) content(db int, key string) (string, error) {
 	t, err := r.must(db, "TYPE", key)
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *Redis) content(db int, key string) (string, error) {
 	return t.text + " " + fmt.Sprintf("%q", v.texts()), nil
 }
 
-// hyperLogLog takes the remembered count out of a string that is a HyperLogLog.
+// hyperLogLog removes the remembered count from a string that is a HyperLogLog.
 func hyperLogLog(s string) string {
 	if len(s) >= 16 && strings.HasPrefix(s, "HYLL") {
 		return s[:8] + s[16:]
@@ -57,7 +57,7 @@ func hyperLogLog(s string) string {
 	return s
 }
 
-// pairs sorts groups of n texts.
+// pairs groups the texts by n and sorts the groups.
 func pairs(list []string, n int) string {
 	var groups []string
 	for i := 0; i+n <= len(list); i += n {
@@ -67,11 +67,11 @@ func pairs(list []string, n int) string {
 	return strings.Join(groups, " ")
 }
 
-// Fields of XINFO STREAM FULL that are not compared.
+// untold contains the fields of XINFO STREAM FULL that are not compared.
 var untold = map[string]bool{"radix-tree-keys": true, "radix-tree-nodes": true, "seen-time": true, "active-time": true}
 
-// writeStream writes a part of XINFO STREAM FULL; name is that of the field that
-// holds it.
+// writeStream writes a part of XINFO STREAM FULL. name is the name of the field
+// that contains the part.
 func writeStream(b *strings.Builder, v answer, name string) {
 	switch {
 	case !v.array:

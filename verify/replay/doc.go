@@ -1,15 +1,22 @@
-// Package replay reads the log that a cluster leaves behind and runs it once more,
-// in linear time, against a second model of the commands: one that was written
-// from what the commands mean and shares no code with the machine of the nodes.
-// Then it asks whether the log can explain what the clients saw: every
-// acknowledged write is in it once, with the reply that was given; what was
-// refused is not; what is unknown is there at most once; the order of the log
-// agrees with real time; and every read returned what its key held at some
-// moment while it was under way.
+// Package replay reads the log that a cluster leaves behind. It runs the log
+// again, in linear time, through a second model of the commands. That model was
+// written from the meaning of the commands and shares no code with the nodes'
+// state machine.
 //
-// It has no limit on the length of a history, where porcupine has; but it trusts
-// the log's own order, which porcupine does not. So both are asked.
+// The replay then checks that the log explains what the clients saw:
 //
-// A log whose beginning was compacted is replayed too: keys are unknown until
-// something says what they hold.
+//   - Every acknowledged write is in the log once, with the reply that the
+//     client received.
+//   - A refused write is not in the log.
+//   - A write of unknown outcome is in the log at most once.
+//   - The order of the log agrees with real time.
+//   - Every read returned a value that its key held at some moment between the
+//     call and the return of the read.
+//
+// The replay does not limit the length of a history, and porcupine does. The
+// replay relies on the order of the log, and porcupine does not. The tests
+// therefore use both.
+//
+// The replay also accepts a log whose beginning was compacted. A key is then
+// unknown until an entry shows its value.
 package replay

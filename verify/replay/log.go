@@ -13,13 +13,13 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// Entry is one entry of a raft log.
+// Entry is one entry of a Raft log.
 type Entry struct {
 	Index, Term uint64
-	Command     bool // of the machine: Data is one of its entries
+	Command     bool // of the state machine: Data is one of its entries
 	Data        []byte
 }
 
@@ -27,14 +27,15 @@ type Entry struct {
 type Log struct {
 	Node    string
 	Entries []Entry
-	// Base is the oldest snapshot behind which the entries go on, nil if they begin
-	// at index 1; BaseIndex is the index of its last entry.
+	// Base is the oldest snapshot after which the entries continue, nil if they
+	// begin at index 1. BaseIndex is the log index of the last entry in Base.
 	Base      []byte
 	BaseIndex uint64
 }
 
-// ReadDir reads the log of a stopped node, after the checks that the node itself
-// makes at start. The directory stays usable; its count of starts grows by one.
+// ReadDir reads the log of a stopped node, after the checks that the node
+// itself makes when it starts. The directory remains usable. Its count of
+// starts grows by one.
 func ReadDir(dir, node, kind string) (log Log, err error) {
 	failed := make(chan error, 1)
 	s, err := storage.Open(storage.Config{Dir: dir, NodeID: node, LogKind: kind, Logger: hclog.NewNullLogger(), Fatal: func(err error) { failed <- err }})
@@ -67,10 +68,10 @@ func ReadDir(dir, node, kind string) (log Log, err error) {
 	return log, nil
 }
 
-// readBase reads the oldest snapshot behind which the log goes on without a gap, if
-// the log has entries.
+// readBase reads the oldest snapshot after which the log continues without a
+// gap, if the log has entries.
 func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byte, err error) {
-	list, err := snaps.List() // the newest first
+	list, err := snaps.List() // newest first
 	if err != nil {
 		return 0, nil, err
 	}
@@ -88,13 +89,17 @@ func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byt
 	return 0, nil, nil
 }
 
-// Compare checks that the logs hold the same entry wherever two of them reach, up
-// to commit, and that no index and term stand for two entries anywhere; that one
-// node at most opened an office in a term; and that the lease clock never went
-// back. It returns the longest log up to commit.
-func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []oracle.Violation) {
+// Compare checks the following:
+//
+//   - The logs hold the same entry wherever two of them overlap, up to commit.
+//   - No index and term stand for two different entries in any of the logs.
+//   - At most one node began a leadership in a term.
+//   - The lease clock never went back.
+//
+// Compare returns the longest log up to commit.
+func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []checker.Violation) {
 	say := func(format string, args ...any) {
-		bad = append(bad, oracle.Violation{Check: "log equality", Text: fmt.Sprintf(format, args...)})
+		bad = append(bad, checker.Violation{Check: "log equality", Text: fmt.Sprintf(format, args...)})
 	}
 	type place struct{ index, term uint64 }
 	type held struct {
@@ -135,14 +140,15 @@ func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []oracle
 	if longest.Entries == nil && commit > 0 {
 		say("no log reaches up to the commit index %d", commit)
 	}
-	return longest, compared, append(bad, offices(longest)...)
+	return longest, compared, append(bad, leaderships(longest)...)
 }
 
-// offices checks what leaders stamped on the entries of a committed log.
-func offices(log Log) []oracle.Violation {
-	var bad []oracle.Violation
+// leaderships checks the terms and clocks that leaders wrote into the entries
+// of a committed log.
+func leaderships(log Log) []checker.Violation {
+	var bad []checker.Violation
 	say := func(format string, args ...any) {
-		bad = append(bad, oracle.Violation{Check: "one leader a term", Text: fmt.Sprintf(format, args...)})
+		bad = append(bad, checker.Violation{Check: "one leader a term", Text: fmt.Sprintf(format, args...)})
 	}
 	leader := make(map[uint64]string)
 	clock := int64(0)
@@ -156,7 +162,7 @@ func offices(log Log) []oracle.Violation {
 			return bad
 		}
 		if rec.Header.Term != e.Term {
-			continue // fenced
+			continue // skipped by the term fence
 		}
 		if t := rec.TermStart; t != nil {
 			if other, ok := leader[e.Term]; ok && other != t.NodeID {

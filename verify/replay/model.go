@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// value is what a key holds, as far as the log says. The zero value is an absent
-// key.
+// value is what a key holds, as far as the log shows it. The zero value is an
+// absent key.
 type value struct {
-	unknown bool // the log began later than the key
+	unknown bool // the key may be older than the beginning of the log
 	present bool
 	text    string
 	list    int   // length, for a list
@@ -20,10 +20,10 @@ type value struct {
 	dies    int64 // lease clock, 0 for never
 }
 
-// model is the second meaning of the commands.
+// model is the second model of the commands.
 type model struct {
 	keys      map[string]value
-	volatile  map[string]int64 // keys with a time to live, and when it ends
+	volatile  map[string]int64 // keys with a time to live, and when it ends on the lease clock
 	compacted bool             // keys that were not seen yet are unknown
 	clock     int64            // lease clock of the entry
 	changed   func(key string, v value)
@@ -50,7 +50,7 @@ func (m *model) put(key string, v value) {
 	m.changed(key, v)
 }
 
-// tick moves the lease clock, and takes away the keys whose time is over.
+// tick moves the lease clock and removes the keys whose time to live is over.
 func (m *model) tick(clock int64) {
 	m.clock = max(m.clock, clock)
 	for key, dies := range m.volatile {
@@ -61,7 +61,7 @@ func (m *model) tick(clock int64) {
 }
 
 // parse reads the arguments of a command that the model knows.
-func parse(args []string) (o oracle.Op, ok bool) {
+func parse(args []string) (o checker.Op, ok bool) {
 	if len(args) < 2 {
 		return o, false
 	}
@@ -73,18 +73,18 @@ func parse(args []string) (o oracle.Op, ok bool) {
 		}
 		return ""
 	}
-	switch kind := oracle.Kind(name); kind {
-	case oracle.Set:
+	switch kind := checker.Kind(name); kind {
+	case checker.Set:
 		o.Kind, o.Arg = kind, arg(2)
 		return o, parseOptions(&o, args[3:])
-	case oracle.SetNX, oracle.GetSet:
+	case checker.SetNX, checker.GetSet:
 		o.Kind, o.Arg = kind, arg(2)
-	case oracle.Get, oracle.GetDel, oracle.Del, oracle.Incr, oracle.Persist, oracle.PTTL:
+	case checker.Get, checker.GetDel, checker.Del, checker.Incr, checker.Persist, checker.PTTL:
 		o.Kind = kind
 		return o, len(args) == 2
-	case oracle.DelIfEq:
+	case checker.DelIfEq:
 		o.Kind, o.Cmp = kind, arg(2)
-	case oracle.PExpire:
+	case checker.PExpire:
 		n, err := strconv.ParseInt(arg(2), 10, 64)
 		if err != nil || len(args) != 3 {
 			return o, false
@@ -99,10 +99,11 @@ func parse(args []string) (o oracle.Op, ok bool) {
 	return o, true
 }
 
-// rpush is known to the replay alone: porcupine is not asked about lists.
-const rpush oracle.Kind = "RPUSH"
+// rpush is a command that only the replay models: porcupine does not check
+// lists.
+const rpush checker.Kind = "RPUSH"
 
-func parseOptions(o *oracle.Op, words []string) bool {
+func parseOptions(o *checker.Op, words []string) bool {
 	for i := 0; i < len(words); i++ {
 		next := ""
 		if i+1 < len(words) {
@@ -145,57 +146,57 @@ func (m *model) deadline(ttl time.Duration) int64 {
 }
 
 var (
-	ok   = oracle.Reply{Text: "OK"}
-	null = oracle.Reply{Null: true}
+	ok   = checker.Reply{Text: "OK"}
+	null = checker.Reply{Null: true}
 )
 
-func number(n int64) oracle.Reply { return oracle.Reply{Int: n} }
+func number(n int64) checker.Reply { return checker.Reply{Int: n} }
 
-// run runs a command on the keys. sure is false if the reply depends on what the
-// log does not say.
-func (m *model) run(o oracle.Op, key string) (reply oracle.Reply, sure bool) {
+// run runs a command on the keys. sure is false if the reply depends on state
+// that the log does not show.
+func (m *model) run(o checker.Op, key string) (reply checker.Reply, sure bool) {
 	v := m.get(key)
 	old, sure := null, !v.unknown
 	if v.present {
-		old = oracle.Reply{Text: v.text}
+		old = checker.Reply{Text: v.text}
 	}
 	wrong := v.isList != (o.Kind == rpush) && v.present
 	switch o.Kind {
-	case oracle.Del: // of any type
-	case oracle.Set:
+	case checker.Del: // deletes a key of any type
+	case checker.Set:
 		wrong = wrong && (o.Get || o.Cmp != "")
-	case oracle.SetNX, oracle.PExpire, oracle.Persist, oracle.PTTL:
+	case checker.SetNX, checker.PExpire, checker.Persist, checker.PTTL:
 		wrong = false
 	}
 	if wrong {
-		return oracle.Reply{Error: true}, sure
+		return checker.Reply{Error: true}, sure
 	}
 	switch o.Kind {
-	case oracle.Get:
+	case checker.Get:
 		return old, sure
-	case oracle.Set:
+	case checker.Set:
 		return m.set(o, key, v, old, sure)
-	case oracle.SetNX:
+	case checker.SetNX:
 		return m.setnx(o, key, v)
-	case oracle.GetSet:
+	case checker.GetSet:
 		m.put(key, value{present: true, text: o.Arg})
 		return old, sure
-	case oracle.GetDel, oracle.Del:
+	case checker.GetDel, checker.Del:
 		m.put(key, value{})
-		if o.Kind == oracle.GetDel {
+		if o.Kind == checker.GetDel {
 			return old, sure
 		}
 		return flag(v.present), sure
-	case oracle.DelIfEq:
+	case checker.DelIfEq:
 		if v.unknown {
-			return number(0), false // still unknown
+			return number(0), false // the key is still unknown
 		}
 		if !v.present || v.text != o.Cmp {
 			return number(0), true
 		}
 		m.put(key, value{})
 		return number(1), true
-	case oracle.Incr:
+	case checker.Incr:
 		return m.incr(key, v)
 	case rpush:
 		if v.unknown {
@@ -203,14 +204,14 @@ func (m *model) run(o oracle.Op, key string) (reply oracle.Reply, sure bool) {
 		}
 		m.put(key, value{present: true, isList: true, list: v.list + 1, dies: v.dies})
 		return number(int64(v.list + 1)), true
-	case oracle.PExpire, oracle.Persist:
-		if v.unknown || !v.present || o.Kind == oracle.Persist && v.dies == 0 {
+	case checker.PExpire, checker.Persist:
+		if v.unknown || !v.present || o.Kind == checker.Persist && v.dies == 0 {
 			return number(0), sure
 		}
 		v.dies = m.deadline(o.TTL)
 		m.put(key, v)
 		return number(1), true
-	case oracle.PTTL:
+	case checker.PTTL:
 		switch {
 		case !v.present:
 			return number(-2), sure
@@ -222,14 +223,14 @@ func (m *model) run(o oracle.Op, key string) (reply oracle.Reply, sure bool) {
 	panic("replay: the model does not know " + string(o.Kind))
 }
 
-func flag(b bool) oracle.Reply {
+func flag(b bool) checker.Reply {
 	if b {
 		return number(1)
 	}
 	return number(0)
 }
 
-func (m *model) setnx(o oracle.Op, key string, v value) (oracle.Reply, bool) {
+func (m *model) setnx(o checker.Op, key string, v value) (checker.Reply, bool) {
 	if v.unknown {
 		return number(0), false
 	}
@@ -239,7 +240,7 @@ func (m *model) setnx(o oracle.Op, key string, v value) (oracle.Reply, bool) {
 	return flag(!v.present), true
 }
 
-func (m *model) incr(key string, v value) (oracle.Reply, bool) {
+func (m *model) incr(key string, v value) (checker.Reply, bool) {
 	if v.unknown {
 		return number(0), false
 	}
@@ -247,14 +248,14 @@ func (m *model) incr(key string, v value) (oracle.Reply, bool) {
 	if v.present {
 		var err error
 		if n, err = strconv.ParseInt(v.text, 10, 64); err != nil {
-			return oracle.Reply{Error: true}, true
+			return checker.Reply{Error: true}, true
 		}
 	}
 	m.put(key, value{present: true, text: strconv.FormatInt(n+1, 10), dies: v.dies})
 	return number(n + 1), true
 }
 
-func (m *model) set(o oracle.Op, key string, v value, old oracle.Reply, sure bool) (oracle.Reply, bool) {
+func (m *model) set(o checker.Op, key string, v value, old checker.Reply, sure bool) (checker.Reply, bool) {
 	holds := true
 	switch {
 	case o.NX:
@@ -265,7 +266,7 @@ func (m *model) set(o oracle.Op, key string, v value, old oracle.Reply, sure boo
 		holds = v.present && v.text == o.Cmp
 	}
 	if v.unknown && (o.NX || o.XX || o.Cmp != "") {
-		m.put(key, value{unknown: true}) // written or not
+		m.put(key, value{unknown: true}) // the command may have written or not
 		return null, false
 	}
 	if holds {

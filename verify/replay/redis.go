@@ -21,20 +21,21 @@ var ErrNoRedis = errors.New("redis-server is not installed (Debian: apt-get inst
 // redisTimeout bounds one exchange with the redis-server.
 const redisTimeout = time.Minute
 
-// Redis is a redis-server of our own, on a socket in a directory of its own, and
-// the one connection to it.
+// Redis is a redis-server process of this package and the only connection to
+// it. The server listens on a socket in a directory of its own.
 type Redis struct {
 	cmd  *exec.Cmd
 	dir  string
 	conn net.Conn
 	r    *bufio.Reader
 	w    *bufio.Writer
-	db   int // selected
+	db   int // selected database
 
 	closed chan struct{}
 }
 
-// StartRedis starts a redis-server. It keeps nothing on disk and serves no network.
+// StartRedis starts a redis-server. The server stores nothing on disk and
+// listens on no network port.
 func StartRedis() (*Redis, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -67,8 +68,9 @@ func StartRedis() (*Redis, error) {
 	return r, nil
 }
 
-// start starts the process, which must not outlive this one, however that ends. The
-// kernel ties that to the thread that started it, so the thread stays until Close.
+// start starts the process. The process must not outlive this process, however
+// this process ends. The kernel ties the child to the thread that started it,
+// so that thread stays until Close.
 func (r *Redis) start() error {
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -91,7 +93,7 @@ func (r *Redis) Close() error {
 	if r.conn != nil {
 		errs = append(errs, r.conn.Close())
 	}
-	errs = append(errs, r.cmd.Process.Kill()) // it has nothing to save
+	errs = append(errs, r.cmd.Process.Kill()) // the server has nothing to save
 	var exit *exec.ExitError
 	if err := r.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		errs = append(errs, err)
@@ -106,7 +108,7 @@ type answer struct {
 	text  string // simple or bulk string, or the digits of an integer
 	elems []answer
 	array bool
-	raw   []byte // as it came
+	raw   []byte // the bytes as received
 }
 
 // send queues a command. The caller reads its reply with receive, in order.
@@ -121,7 +123,7 @@ func (r *Redis) send(args ...string) error {
 	return err
 }
 
-// receive sends what is queued and reads the next reply.
+// receive sends the queued commands and reads the next reply.
 func (r *Redis) receive() (answer, error) {
 	if err := r.conn.SetDeadline(time.Now().Add(redisTimeout)); err != nil {
 		return answer{}, err
@@ -134,8 +136,8 @@ func (r *Redis) receive() (answer, error) {
 	return readValue(r.r)
 }
 
-// do runs one command in a database. A reply that is an error is not an error of
-// do.
+// do runs one command in a database. If the reply is an error, do returns it in
+// the answer and not as an error.
 func (r *Redis) do(db int, args ...string) (answer, error) {
 	if db != r.db {
 		if err := r.send("SELECT", strconv.Itoa(db)); err != nil {
@@ -156,7 +158,7 @@ func (r *Redis) do(db int, args ...string) (answer, error) {
 	return v, nil
 }
 
-// must is do for a command that cannot fail.
+// must calls do for a command that cannot fail.
 func (r *Redis) must(db int, args ...string) (answer, error) {
 	v, err := r.do(db, args...)
 	if err == nil && v.err != "" {
@@ -211,7 +213,7 @@ func readValue(r *bufio.Reader) (v answer, err error) {
 	return v, nil
 }
 
-// texts returns the texts of the elements.
+// texts returns the texts of the elements of an array.
 func (v answer) texts() []string {
 	list := make([]string, len(v.elems))
 	for i, e := range v.elems {

@@ -31,7 +31,8 @@ func needRedis(t testing.TB) *Redis {
 	return r
 }
 
-// family draws commands on a few keys, of every type and some of the wrong one.
+// family generates commands on a few keys, for every type. Some of the keys
+// have the wrong type.
 type family struct {
 	rng *rand.Rand
 	n   int
@@ -68,12 +69,12 @@ func (f *family) some(prefix []string, n int, each func() []string) []string {
 }
 func (f *family) id() string { return f.num(12) + "-" + f.num(5) }
 
-// score is a number for sorted sets.
+// score returns a random score for sorted sets.
 func (f *family) score() string {
 	return f.pick(f.num(20), "-"+f.num(20), f.num(9)+"."+f.num(99), "inf", "1e"+f.num(15))
 }
 
-// draw draws one command.
+// draw returns one random command.
 func (f *family) draw() []string {
 	switch f.rng.IntN(11) {
 	case 0, 1:
@@ -97,7 +98,7 @@ func (f *family) draw() []string {
 func (f *family) strings() []string {
 	k := f.of("str")
 	if strings.HasSuffix(k, ":hll") {
-		k = f.key() + ":str" // nobody defines what becomes of a HyperLogLog that is overwritten in part
+		k = f.key() + ":str" // the effect of overwriting a part of a HyperLogLog is undefined
 	}
 	switch f.rng.IntN(20) {
 	case 0, 1, 2:
@@ -265,8 +266,8 @@ func (f *family) streams() []string {
 	return []string{"xdel", k, f.lastID(), f.lastID()}
 }
 
-// lastID is the id of an entry that may exist: "*" draws from the entry's clock,
-// which is that of the recorder below.
+// lastID returns the id of an entry that may exist. The id "*" is computed from
+// the entry's clock, which the recorder below sets.
 func (f *family) lastID() string {
 	return strconv.Itoa(10*f.rng.IntN(max(f.n, 1))+wallStart) + "-0"
 }
@@ -315,11 +316,11 @@ func (f *family) others() []string {
 	return []string{"eval", "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end", "1", f.of("str"), f.val()}
 }
 
-// wallStart is the wall clock of the first entry, milliseconds.
+// wallStart is the wall clock of the first entry, in milliseconds.
 const wallStart = 1_000_000
 
-// write puts groups of commands of all families, alone and in transactions, from
-// two connections, into the log, some of which wait.
+// writer writes groups of commands of all families into the log, from two
+// connections. Some groups are transactions, and some commands wait.
 type writer struct {
 	*recorder
 	family
@@ -334,7 +335,7 @@ func (w *writer) entry() {
 	var b fsm.BatchBuilder
 	for range 1 + w.rng.IntN(3) {
 		var g fsm.Group
-		w.origin++ // a new connection each: one that waits sends nothing
+		w.origin++ // each uses a new connection: a connection that waits sends nothing
 		g.Reset(2+w.rng.IntN(2), w.origin)
 		db := w.rng.IntN(8) / 7
 		for range 1 + w.rng.IntN(3) {
@@ -342,7 +343,7 @@ func (w *writer) entry() {
 				if cmd, args := w.command(); cmd.Flags&fsm.Blocking == 0 || g.Ops() == 0 {
 					g.Command(cmd, db, args)
 					if cmd.Flags&fsm.Blocking != 0 {
-						break // it may wait
+						break // the command may wait
 					}
 				}
 				continue
@@ -401,7 +402,7 @@ func newWriter(t *testing.T, seed uint64) *writer {
 	return w
 }
 
-// A log whose beginning is gone is replayed from a snapshot.
+// This test replays a log whose beginning is gone from a snapshot.
 func TestRedis_FromSnapshot(t *testing.T) {
 	redis := needRedis(t)
 	w := newWriter(t, 100)
@@ -416,7 +417,7 @@ func TestRedis_FromSnapshot(t *testing.T) {
 	for range 300 {
 		w.entry()
 	}
-	log.Entries = w.log.Entries[log.BaseIndex-20:] // some of them are in the snapshot
+	log.Entries = w.log.Entries[log.BaseIndex-20:] // the snapshot contains some of these entries
 	res, err := CheckRedis(log, redis, w.rng)
 	if err != nil || len(res.Violations) > 0 || res.Entries != 300 || res.Compared == 0 {
 		t.Errorf("%+v, %v", res, err)
@@ -427,15 +428,15 @@ func TestRedis_FromSnapshot(t *testing.T) {
 	}
 }
 
-// A command that does something else than in Redis is found, by its reply or by
-// what it leaves.
+// A command that does not do what it does in Redis must be found, by its reply
+// or by the state that it leaves.
 func TestRedis_Finds(t *testing.T) {
 	redis := needRedis(t)
 	for _, tc := range []struct{ name, by string }{{"rpush", "lpush"}, {"smove", "sismember"}, {"zincrby", "zrank"}, {"xack", "xdel"}, {"expire", "exists"}} {
 		w := newWriter(t, 7)
 		table := fsm.NewTable()
 		table.Find([]byte(tc.name)).Run = table.Find([]byte(tc.by)).Run
-		if tc.name == "expire" { // a key that outlives its time
+		if tc.name == "expire" { // a key that outlives its time to live
 			table.Find([]byte("del")).Run = table.Find([]byte("exists")).Run
 		}
 		s, err := NewShadow(redis, fsm.New(table))
@@ -462,7 +463,8 @@ func TestRedis_Finds(t *testing.T) {
 	}
 }
 
-// Random commands of all families do to a real Redis what they do to the machine.
+// Random commands of all families must have the same effect on a real Redis as
+// on the state machine.
 func TestRedis_RandomCommands(t *testing.T) {
 	redis := needRedis(t)
 	seeds := uint64(6)

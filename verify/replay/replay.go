@@ -8,30 +8,30 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// Result is what Check found.
+// Result is the result of Check.
 type Result struct {
 	Entries    int // entries replayed
-	Executed   int // commands in them that ran
+	Executed   int // commands in them that were executed
 	Matched    int // writes of the history that were found in the log
 	Reads      int // reads of the history that the log explains
-	Unmodelled int // commands that the model does not know; their keys are left out
-	Violations []oracle.Violation
+	Unmodelled int // commands that the model does not know; their keys are not checked
+	Violations []checker.Violation
 }
 
-// Check replays a committed log and compares it with the history. Keys of the
-// history are in database 0.
-func Check(log Log, ops []oracle.Op, appends []oracle.Append) Result {
+// Check replays a committed log and compares it with the history. The keys of
+// the history are in database 0.
+func Check(log Log, ops []checker.Op, appends []checker.Append) Result {
 	r := &replay{byWhat: make(map[string][]*execution), past: make(map[string][]change)}
 	r.m = model{keys: make(map[string]value), volatile: make(map[string]int64), compacted: len(log.Entries) > 0 && log.Entries[0].Index > 1, changed: r.note}
 	r.run(log)
 	for _, a := range appends {
-		ops = append(ops, oracle.Op{Client: a.Client, Kind: rpush, Key: a.List, Arg: a.ID, Call: a.Call, Return: a.Return, Outcome: a.Outcome, Reply: anyReply})
+		ops = append(ops, checker.Op{Client: a.Client, Kind: rpush, Key: a.List, Arg: a.ID, Call: a.Call, Return: a.Return, Outcome: a.Outcome, Reply: anyReply})
 	}
 	if r.compacted() {
-		// Writes before the beginning of the log cannot be found in it.
+		// The log does not contain the writes from before its beginning.
 		r.res.Matched = 0
 	} else {
 		r.match(ops)
@@ -40,29 +40,29 @@ func Check(log Log, ops []oracle.Op, appends []oracle.Append) Result {
 	return r.res
 }
 
-// anyReply marks an acknowledgement whose reply was not kept.
-var anyReply = oracle.Reply{Text: "\x00any"}
+// anyReply stands for an acknowledgement whose reply was not recorded.
+var anyReply = checker.Reply{Text: "\x00any"}
 
 type replay struct {
 	res    Result
 	m      model
-	at     int // place of the command that runs: counts all commands of the log
+	at     int // position of the command that runs, among all commands of the log
 	execs  []*execution
 	byWhat map[string][]*execution
 	past   map[string][]change // by key, in the order of the log
 }
 
-// execution is a command that the log made run.
+// execution is the execution of one command of the log.
 type execution struct {
 	at    int
 	what  string
-	reply oracle.Reply
+	reply checker.Reply
 	sure  bool
 	taken bool
-	op    *oracle.Op
+	op    *checker.Op
 }
 
-// change is what a key holds from a place of the log on.
+// change is a value that a key holds from a position in the log on.
 type change struct {
 	at int
 	v  value
@@ -74,8 +74,8 @@ func (r *replay) note(key string, v value) {
 	r.past[key] = append(r.past[key], change{r.at, v})
 }
 
-func (r *replay) say(o *oracle.Op, format string, args ...any) {
-	v := oracle.Violation{Check: "log replay", Text: fmt.Sprintf(format, args...)}
+func (r *replay) say(o *checker.Op, format string, args ...any) {
+	v := checker.Violation{Check: "log replay", Text: fmt.Sprintf(format, args...)}
 	if o != nil {
 		v.Key, v.From, v.To = o.Key, o.Call, o.Return
 	}
@@ -96,9 +96,10 @@ func (r *replay) run(log Log) {
 	}
 }
 
-// Commands calls f for each command that the log makes run, in order; those of
-// transactions with watches, of which it is not known whether they ran, included.
-// Entries behind one that cannot be read are left out: Check tells of it.
+// Commands calls f for each command that the log executes, in order. It
+// includes the commands of transactions with watches, although it is not known
+// whether they were executed. It leaves out the entries after an unreadable
+// entry. Check reports that entry.
 func Commands(log Log, f func(fsm.RecordCommand)) {
 	_ = walk(log, len(log.Entries) > 0 && log.Entries[0].Index > 1, func(int64) {}, func(op fsm.RecordOp) {
 		for _, c := range op.Commands {
@@ -107,19 +108,32 @@ func Commands(log Log, f func(fsm.RecordCommand)) {
 	})
 }
 
-// session is what the log says of one start of a node.
-type session struct {
-	boot, last uint64
-	superseded bool // by a later start in the entry that is walked over
+// Published returns the messages of each channel in the order of the log.
+func Published(log Log) map[string][]string {
+	messages := make(map[string][]string)
+	Commands(log, func(c fsm.RecordCommand) {
+		if c.Args[0] == fsm.PublishCommand && len(c.Args) > 2 {
+			messages[c.Args[1]] = append(messages[c.Args[1]], c.Args[2])
+		}
+	})
+	return messages
 }
 
-// walk goes over the entries: fences, the clock, each session's numbers,
-// operations. entry is called with the stamp of an entry that counts, -1 for others.
+// session is what the log shows about one start of a node.
+type session struct {
+	boot, last uint64
+	superseded bool // by a later start in the entry that walk reads
+}
+
+// walk reads the entries in order. It applies the term fence, the clock, and
+// the numbers of each session, and calls operation for each operation that is
+// executed. It calls entry with the lease clock of each entry that counts, and
+// with -1 for each other entry.
 func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
 	sessions := make(map[string]*session) // by node
 	features := 0
 	if compacted {
-		features = fsm.FeatureMend // what it was raised to is not known; logs that are compared are not compacted
+		features = fsm.FeatureMend // the earlier feature version is not known; logs that are compared are not compacted
 	}
 	for _, e := range log.Entries {
 		if !e.Command {
@@ -137,11 +151,11 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 			continue
 		}
 		entry(rec.Header.Stamp)
-		named := make(map[fsm.SessionID]*session) // nil for one that a later start has replaced
+		named := make(map[fsm.SessionID]*session) // nil for a session that a later start has replaced
 		for _, id := range rec.Sessions {
 			s := sessions[id.NodeID]
 			switch {
-			case s == nil && compacted: // its earlier groups are in the part that is gone
+			case s == nil && compacted: // its earlier groups are in the compacted part
 				last, any := before(rec, id)
 				if !any {
 					continue
@@ -172,8 +186,8 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 	return nil
 }
 
-// before returns the number before that of a session's first group in an entry, if
-// it has any.
+// before returns the number before that of a session's first group in an entry,
+// if the session has a group there.
 func before(rec fsm.Record, id fsm.SessionID) (last uint64, any bool) {
 	for _, g := range rec.Groups {
 		if g.Session == id {
@@ -183,8 +197,8 @@ func before(rec fsm.Record, id fsm.SessionID) (last uint64, any bool) {
 	return 0, false
 }
 
-// raised returns the feature version that an operation raises the cluster to, 0 for
-// none.
+// raised returns the feature version that an operation raises the cluster to, 0
+// for none.
 func raised(op fsm.RecordOp) int {
 	if len(op.Commands) != 1 || op.Commands[0].Args[0] != fsm.FeaturesCommand || len(op.Commands[0].Args) != 3 {
 		return 0
@@ -198,7 +212,8 @@ func raised(op fsm.RecordOp) int {
 
 func (r *replay) operation(op fsm.RecordOp) {
 	if len(op.Watches) > 0 {
-		// Whether it ran depends on versions, which this model does not keep.
+		// Versions of keys decide whether the transaction was executed. This
+		// model does not keep them.
 		for _, c := range op.Commands {
 			r.forget(c)
 		}
@@ -214,7 +229,7 @@ func (r *replay) operation(op fsm.RecordOp) {
 		}
 		reply, sure := r.m.run(o, o.Key)
 		if op.Effects {
-			continue // a script's, not a client's
+			continue // comes from a script and not from a client
 		}
 		x := &execution{at: r.at, what: what(&o), reply: reply, sure: sure}
 		r.execs = append(r.execs, x)
@@ -222,7 +237,8 @@ func (r *replay) operation(op fsm.RecordOp) {
 	}
 }
 
-// forget makes the keys of a command unknown that the model does not know.
+// forget marks the keys of a command as unknown, because the model does not
+// know the command.
 func (r *replay) forget(c fsm.RecordCommand) {
 	r.res.Unmodelled++
 	for _, arg := range c.Args[1:] {
@@ -232,17 +248,17 @@ func (r *replay) forget(c fsm.RecordCommand) {
 	}
 }
 
-// what names a command with all that it says: equal commands cannot be told
-// apart, and need not be.
-func what(o *oracle.Op) string {
+// what returns a text that identifies a command by all its arguments. Equal
+// commands cannot be distinguished, and need not be.
+func what(o *checker.Op) string {
 	return fmt.Sprintf("%s %q %q %q %v %v %v %v %d", o.Kind, o.Key, o.Arg, o.Cmp, o.NX, o.XX, o.Get, o.KeepTTL, o.TTL.Milliseconds())
 }
 
 // match finds each write of the history in the log.
-func (r *replay) match(ops []oracle.Op) {
+func (r *replay) match(ops []checker.Op) {
 	type tally struct {
 		acked, unknown, refused int
-		op                      *oracle.Op
+		op                      *checker.Op
 	}
 	tallies := make(map[string]*tally)
 	var order []string
@@ -259,14 +275,14 @@ func (r *replay) match(ops []oracle.Op) {
 			order = append(order, w)
 		}
 		switch o.Outcome {
-		case oracle.Done:
+		case checker.Done:
 			t.acked++
 			if !o.Reply.Error {
 				r.take(o, w)
 			}
-		case oracle.Unknown:
+		case checker.Unknown:
 			t.unknown++
-		case oracle.Refused:
+		case checker.Refused:
 			t.refused++
 		}
 	}
@@ -282,9 +298,9 @@ func (r *replay) match(ops []oracle.Op) {
 	r.order()
 }
 
-// take finds the execution whose reply the client was given. One that may have
-// given any reply is left for a client that no other explains.
-func (r *replay) take(o *oracle.Op, w string) {
+// take finds the execution whose reply the client received. An execution with
+// an uncertain reply is used only if no other execution matches.
+func (r *replay) take(o *checker.Op, w string) {
 	all := r.byWhat[w]
 	for _, sure := range []bool{true, false} {
 		for _, x := range all {
@@ -294,7 +310,7 @@ func (r *replay) take(o *oracle.Op, w string) {
 			x.taken = true
 			r.res.Matched++
 			if len(all) == 1 {
-				x.op = o // only where there is no doubt which one it was
+				x.op = o // only if it is certain which execution it was
 			}
 			return
 		}
@@ -308,10 +324,10 @@ func (r *replay) take(o *oracle.Op, w string) {
 	}
 }
 
-// order checks that the log agrees with real time: what stands later must not have
-// been answered before what stands earlier was asked.
+// order checks that the log agrees with real time. A command that is later in
+// the log must not have been answered before an earlier one was sent.
 func (r *replay) order() {
-	var latest *oracle.Op
+	var latest *checker.Op
 	for _, x := range r.execs {
 		if x.op == nil {
 			continue
@@ -325,15 +341,16 @@ func (r *replay) order() {
 	}
 }
 
-// reads checks that each value read was there between two places of the log: the
-// last that was certainly executed before the read was sent, and the first that
-// was certainly not yet when it was answered.
-func (r *replay) reads(ops []oracle.Op) {
+// reads checks that the key of each read held the value between two positions
+// in the log. The first is the last command that was certainly executed before
+// the read was sent. The second is the first command that was certainly not
+// executed yet when the read was answered.
+func (r *replay) reads(ops []checker.Op) {
 	type moment struct {
 		time time.Duration
 		at   int
 	}
-	var before, after []moment // executions by their answer, by their call
+	var before, after []moment // executions by return time and by call time
 	for _, x := range r.execs {
 		if x.op != nil {
 			before = append(before, moment{x.op.Return, x.at})
@@ -350,7 +367,7 @@ func (r *replay) reads(ops []oracle.Op) {
 	}
 	for i := range ops {
 		o := &ops[i]
-		if o.Kind != oracle.Get || o.Outcome != oracle.Done || o.Reply.Error {
+		if o.Kind != checker.Get || o.Outcome != checker.Done || o.Reply.Error {
 			continue
 		}
 		low, high := 0, r.at
@@ -368,8 +385,9 @@ func (r *replay) reads(ops []oracle.Op) {
 	}
 }
 
-// held reports whether the key held what was read, somewhere from low to high.
-func (r *replay) held(o *oracle.Op, low, high int) bool {
+// held reports whether the key held the value that was read at a position from
+// low to high.
+func (r *replay) held(o *checker.Op, low, high int) bool {
 	past := r.past[o.Key]
 	i := sort.Search(len(past), func(i int) bool { return past[i].at > low }) - 1
 	if i < 0 {

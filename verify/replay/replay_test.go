@@ -11,17 +11,17 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// recorder runs commands on the nodes' machine and keeps the log and the history
-// that one client would have seen, a command each 10 ms.
+// recorder runs commands on the nodes' state machine, one every 10 ms. It
+// records the log and the history that one client would have seen.
 type recorder struct {
 	t       *testing.T
 	table   *fsm.Table
 	machine *fsm.Machine
 	log     Log
-	ops     []oracle.Op
+	ops     []checker.Op
 	seq     uint64
 	stamp   int64
 	now     time.Duration
@@ -46,11 +46,11 @@ func (r *recorder) append(data []byte) *fsm.Result {
 	return res
 }
 
-// words are an Op's command as a client sends it.
-func words(o *oracle.Op) []string {
+// words returns the command of an Op as a client sends it.
+func words(o *checker.Op) []string {
 	args := []string{strings.ToLower(string(o.Kind)), o.Key}
 	switch o.Kind {
-	case oracle.Set:
+	case checker.Set:
 		args = append(args, o.Arg)
 		for _, w := range []struct {
 			on   bool
@@ -63,18 +63,18 @@ func words(o *oracle.Op) []string {
 				args = append(args, w.args...)
 			}
 		}
-	case oracle.SetNX, oracle.GetSet, rpush:
+	case checker.SetNX, checker.GetSet, rpush:
 		args = append(args, o.Arg)
-	case oracle.DelIfEq:
+	case checker.DelIfEq:
 		args = append(args, o.Cmp)
-	case oracle.PExpire:
+	case checker.PExpire:
 		args = append(args, strconv.FormatInt(o.TTL.Milliseconds(), 10))
 	}
 	return args
 }
 
-// do runs one command and notes what the client saw.
-func (r *recorder) do(o oracle.Op) oracle.Op {
+// do runs one command and records what the client saw.
+func (r *recorder) do(o checker.Op) checker.Op {
 	r.t.Helper()
 	args := words(&o)
 	cmd := r.table.Find([]byte(args[0]))
@@ -99,71 +99,71 @@ func (r *recorder) do(o oracle.Op) oracle.Op {
 	return o
 }
 
-func parseReply(t *testing.T, b []byte) oracle.Reply {
+func parseReply(t *testing.T, b []byte) checker.Reply {
 	t.Helper()
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
 	switch line[0] {
 	case '+':
-		return oracle.Reply{Text: string(line[1:])}
+		return checker.Reply{Text: string(line[1:])}
 	case '-':
-		return oracle.Reply{Error: true, Text: string(line[1:])}
+		return checker.Reply{Error: true, Text: string(line[1:])}
 	case ':':
 		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return oracle.Reply{Int: n}
+		return checker.Reply{Int: n}
 	case '$':
 		if string(line) == "$-1" {
-			return oracle.Reply{Null: true}
+			return checker.Reply{Null: true}
 		}
-		return oracle.Reply{Text: string(bytes.TrimSuffix(rest, []byte("\r\n")))}
+		return checker.Reply{Text: string(bytes.TrimSuffix(rest, []byte("\r\n")))}
 	}
 	t.Fatalf("reply %q", b)
-	return oracle.Reply{}
+	return checker.Reply{}
 }
 
-// random is a history of n commands of all kinds on a few keys.
+// random returns a history of n commands of all kinds on a few keys.
 func random(t *testing.T, seed uint64, n int) *recorder {
 	t.Helper()
 	r := newRecorder(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	values := []string{"none"}
 	for i := range n {
-		o := oracle.Op{Key: fmt.Sprintf("k%d", rng.IntN(3))}
+		o := checker.Op{Key: fmt.Sprintf("k%d", rng.IntN(3))}
 		value := fmt.Sprintf("v%d", i)
 		some := values[max(len(values)-1-rng.IntN(3), 0)]
 		ttl := time.Duration(10+rng.IntN(80)) * time.Millisecond
 		switch rng.IntN(14) {
 		case 0, 1:
-			o.Kind, o.Arg = oracle.Set, value
+			o.Kind, o.Arg = checker.Set, value
 			if rng.IntN(2) == 0 {
 				o.TTL = ttl
 			}
 		case 2:
-			o.Kind, o.Arg, o.NX, o.TTL = oracle.Set, value, true, ttl
+			o.Kind, o.Arg, o.NX, o.TTL = checker.Set, value, true, ttl
 		case 3:
-			o.Kind, o.Arg, o.XX, o.KeepTTL = oracle.Set, value, true, true
+			o.Kind, o.Arg, o.XX, o.KeepTTL = checker.Set, value, true, true
 		case 4:
-			o.Kind, o.Arg, o.Cmp, o.Get = oracle.Set, value, some, true
+			o.Kind, o.Arg, o.Cmp, o.Get = checker.Set, value, some, true
 		case 5:
-			o.Kind, o.Arg = oracle.SetNX, value
+			o.Kind, o.Arg = checker.SetNX, value
 		case 6:
-			o.Kind, o.Arg = oracle.GetSet, value
+			o.Kind, o.Arg = checker.GetSet, value
 		case 7:
-			o.Kind = oracle.GetDel
+			o.Kind = checker.GetDel
 		case 8:
-			o.Kind = oracle.Del
+			o.Kind = checker.Del
 		case 9:
-			o.Kind, o.Cmp = oracle.DelIfEq, some
+			o.Kind, o.Cmp = checker.DelIfEq, some
 		case 10:
-			o.Kind, o.Key = oracle.Incr, "n"
+			o.Kind, o.Key = checker.Incr, "n"
 		case 11:
-			o.Kind, o.TTL = oracle.PExpire, ttl
+			o.Kind, o.TTL = checker.PExpire, ttl
 		case 12:
-			o.Kind = []oracle.Kind{oracle.Persist, oracle.PTTL}[rng.IntN(2)]
+			o.Kind = []checker.Kind{checker.Persist, checker.PTTL}[rng.IntN(2)]
 		case 13:
-			o.Kind = oracle.Get
+			o.Kind = checker.Get
 		}
 		if o.Arg != "" {
 			values = append(values, o.Arg)
@@ -173,8 +173,9 @@ func random(t *testing.T, seed uint64, n int) *recorder {
 	return r
 }
 
-// Two models that were written apart from each other agree on random histories:
-// this one with the machine of the nodes, and both with porcupine's.
+// Models that were written independently must agree on random histories: the
+// model of this package with the nodes' state machine, and both with
+// porcupine's model.
 func TestCheck_AgreesWithTheMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		r := random(t, seed, 400)
@@ -185,14 +186,15 @@ func TestCheck_AgreesWithTheMachine(t *testing.T) {
 		if res.Matched < 300 || res.Reads < 10 {
 			t.Errorf("seed %d: only %d writes and %d reads compared", seed, res.Matched, res.Reads)
 		}
-		health := &oracle.Health{Known: true, Slack: 20 * time.Millisecond}
-		if bad := oracle.Linear(r.ops, health, 10*time.Second).Violations; len(bad) != 0 {
+		health := &checker.Health{Known: true, Slack: 20 * time.Millisecond}
+		if bad := checker.Linear(r.ops, health, 10*time.Second).Violations; len(bad) != 0 {
 			t.Fatalf("seed %d: porcupine: %v", seed, bad)
 		}
 	}
 }
 
-// A log whose beginning is gone explains no less than it can.
+// A log whose beginning is gone must still explain all that its entries can
+// explain.
 func TestCheck_CompactedLog(t *testing.T) {
 	r := random(t, 7, 400)
 	r.log.Entries = r.log.Entries[200:]
@@ -202,9 +204,9 @@ func TestCheck_CompactedLog(t *testing.T) {
 }
 
 func TestCheck_Finds(t *testing.T) {
-	set := func(key, v string) oracle.Op { return oracle.Op{Kind: oracle.Set, Key: key, Arg: v} }
-	get := func(key string) oracle.Op { return oracle.Op{Kind: oracle.Get, Key: key} }
-	push := func(id string) oracle.Op { return oracle.Op{Kind: rpush, Key: "l", Arg: id} }
+	set := func(key, v string) checker.Op { return checker.Op{Kind: checker.Set, Key: key, Arg: v} }
+	get := func(key string) checker.Op { return checker.Op{Kind: checker.Get, Key: key} }
+	push := func(id string) checker.Op { return checker.Op{Kind: rpush, Key: "l", Arg: id} }
 	for _, tc := range []struct {
 		what  string
 		spoil func(r *recorder)
@@ -213,28 +215,28 @@ func TestCheck_Finds(t *testing.T) {
 		{"nothing", func(r *recorder) {}, ""},
 		{"acknowledged, not in the log", func(r *recorder) {
 			o := set("k", "ghost")
-			o.Reply = oracle.Reply{Text: "OK"}
+			o.Reply = checker.Reply{Text: "OK"}
 			r.ops = append(r.ops, o)
 		}, "is 0 times in the log"},
-		{"refused, in the log", func(r *recorder) { r.ops[0].Outcome = oracle.Refused }, "1 refused"},
-		{"unknown, in the log", func(r *recorder) { r.ops[0].Outcome = oracle.Unknown }, ""},
+		{"refused, in the log", func(r *recorder) { r.ops[0].Outcome = checker.Refused }, "1 refused"},
+		{"unknown, in the log", func(r *recorder) { r.ops[0].Outcome = checker.Unknown }, ""},
 		{"executed twice", func(r *recorder) { again(r, set("k", "a")) }, "ran 2 times"},
 		{"appended again, not executed", func(r *recorder) {
 			e := r.log.Entries[1]
 			e.Index = uint64(len(r.log.Entries) + 1)
 			r.log.Entries = append(r.log.Entries, e)
 		}, ""},
-		{"another reply", func(r *recorder) { r.ops[2].Reply = oracle.Reply{Int: 9} }, "the log gives 1"},
+		{"another reply", func(r *recorder) { r.ops[2].Reply = checker.Reply{Int: 9} }, "the log gives 1"},
 		{"against time", func(r *recorder) {
 			r.ops[0].Call, r.ops[0].Return = time.Hour, time.Hour+1
 		}, "stands in the log behind"},
-		{"stale read", func(r *recorder) { r.ops[4].Reply = oracle.Reply{Text: "a"} }, "held nothing of the kind"},
-		{"read that lost a write", func(r *recorder) { r.ops[4].Reply = oracle.Reply{Null: true} }, "held nothing of the kind"},
+		{"stale read", func(r *recorder) { r.ops[4].Reply = checker.Reply{Text: "a"} }, "held nothing of the kind"},
+		{"read that lost a write", func(r *recorder) { r.ops[4].Reply = checker.Reply{Null: true} }, "held nothing of the kind"},
 	} {
 		r := newRecorder(t)
 		r.do(set("k", "a"))
 		r.do(push("x"))
-		r.do(oracle.Op{Kind: oracle.SetNX, Key: "n", Arg: "1"})
+		r.do(checker.Op{Kind: checker.SetNX, Key: "n", Arg: "1"})
 		r.do(set("k", "b"))
 		r.do(get("k"))
 		tc.spoil(r)
@@ -242,14 +244,15 @@ func TestCheck_Finds(t *testing.T) {
 		switch {
 		case tc.want == "" && len(res.Violations) > 0:
 			t.Errorf("%s: %v", tc.what, res.Violations)
-		case tc.want != "" && !slices.ContainsFunc(res.Violations, func(v oracle.Violation) bool { return strings.Contains(v.Text, tc.want) }):
+		case tc.want != "" && !slices.ContainsFunc(res.Violations, func(v checker.Violation) bool { return strings.Contains(v.Text, tc.want) }):
 			t.Errorf("%s: %v, want one that says %q", tc.what, res.Violations, tc.want)
 		}
 	}
 }
 
-// again puts a command into the log a second time, behind the client's back.
-func again(r *recorder, o oracle.Op) {
+// again puts a command into the log a second time, without the client's
+// knowledge.
+func again(r *recorder, o checker.Op) {
 	n := len(r.ops)
 	r.do(o)
 	r.ops = r.ops[:n]
@@ -282,11 +285,12 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Two equal commands were under way together, and the replay knows the reply of
-// one of them only: whichever is asked about first, both are explained.
+// Two equal commands are in progress at the same time, and the replay knows the
+// reply of only one of them. The replay must explain both, in whichever order
+// it looks for them.
 func TestCheck_EqualCommands(t *testing.T) {
 	r := newRecorder(t)
-	r.do(oracle.Op{Kind: oracle.Set, Key: "k", Arg: "v"})
+	r.do(checker.Op{Kind: checker.Set, Key: "k", Arg: "v"})
 	var g fsm.Group
 	g.Reset(2, 1)
 	g.Command(r.table.Find([]byte("delex")), 0, [][]byte{[]byte("delex"), []byte("k"), []byte("ifeq"), []byte("other")}) // the model does not know it
@@ -294,19 +298,21 @@ func TestCheck_EqualCommands(t *testing.T) {
 	var b fsm.BatchBuilder
 	b.Add(fsm.SessionID{NodeID: "n1@i", Boot: 1}, 0, r.seq, g.Bytes())
 	r.append(b.Encode(fsm.Header{Term: 1, Stamp: r.stamp}))
-	one, two := r.do(oracle.Op{Kind: oracle.GetDel, Key: "k"}), r.do(oracle.Op{Kind: oracle.GetDel, Key: "k"})
+	one, two := r.do(checker.Op{Kind: checker.GetDel, Key: "k"}), r.do(checker.Op{Kind: checker.GetDel, Key: "k"})
 	if one.Reply.Text != "v" || !two.Reply.Null {
 		t.Fatalf("replies %v and %v", one.Reply, two.Reply)
 	}
-	for _, ops := range [][]oracle.Op{{one, two}, {two, one}} {
+	for _, ops := range [][]checker.Op{{one, two}, {two, one}} {
 		if bad := Check(r.log, ops, nil).Violations; len(bad) > 0 {
 			t.Error(bad)
 		}
 	}
 }
 
-// The groups of a start behind a later start in the same entry run below
-// FeatureMend and not from it on, as in the machine.
+// One entry contains groups of two starts of a node, and the groups of the
+// earlier start are behind those of the later. The earlier start's groups must
+// be executed below FeatureMend, and not from FeatureMend on, as in the state
+// machine.
 func TestCommands_Superseded(t *testing.T) {
 	for _, features := range []int{0, fsm.FeatureMend} {
 		r := &recorder{t: t, table: fsm.NewTable()}

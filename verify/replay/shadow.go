@@ -8,29 +8,30 @@ import (
 	"os"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// Shadow applies entries to a machine of the nodes and runs what they do on a real
-// redis-server too. Their keys must be equal at any time.
+// Shadow applies entries to a state machine of the nodes and runs the same
+// changes on a real redis-server. The keys of both must be equal at any time.
 type Shadow struct {
 	redis  *Redis
 	m      *fsm.Machine
 	t      translator
-	chains map[uint64]uint64 // hash chain of the machine, by index
+	chains map[uint64]uint64 // hash chain of the state machine, by log index
 
-	Commands int // run on the redis-server
-	Compared int // keys
-	Equal    int // keys whose DUMP was the same to the byte
-	bad      []oracle.Violation
+	Commands int // number of commands run on the redis-server
+	Compared int // number of keys compared
+	Equal    int // number of keys whose DUMP was the same to the byte
+	bad      []checker.Violation
 	err      error // of the redis-server
 	index    uint64
 }
 
-// maxShadowViolations is where a Shadow gives up: what follows a difference differs.
+// maxShadowViolations is how many violations end the replay. After one
+// difference, later differences are expected.
 const maxShadowViolations = 10
 
-// NewShadow empties the redis-server and gives it the keys of m.
+// NewShadow empties the redis-server and copies the keys of m to it.
 func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
 		if _, err := redis.must(0, cmd...); err != nil {
@@ -61,20 +62,21 @@ func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 	return s, nil
 }
 
-// Machine returns the machine.
+// Machine returns the state machine.
 func (s *Shadow) Machine() *fsm.Machine { return s.m }
 
 func (s *Shadow) say(key, format string, args ...any) {
-	s.bad = append(s.bad, oracle.Violation{Check: "log on a real Redis", Key: key, Text: fmt.Sprintf("log index %d: ", s.index) + fmt.Sprintf(format, args...)})
+	s.bad = append(s.bad, checker.Violation{Check: "log on a real Redis", Key: key, Text: fmt.Sprintf("log index %d: ", s.index) + fmt.Sprintf(format, args...)})
 }
 
-// Violations returns what was found so far, and an error of the redis-server.
-func (s *Shadow) Violations() ([]oracle.Violation, error) { return s.bad, s.err }
+// Violations returns the violations found so far, and an error of the
+// redis-server.
+func (s *Shadow) Violations() ([]checker.Violation, error) { return s.bad, s.err }
 
-// done reports whether going on makes no sense.
+// done reports whether the replay must stop.
 func (s *Shadow) done() bool { return s.err != nil || len(s.bad) >= maxShadowViolations }
 
-// Apply applies an entry.
+// Apply applies an entry to both.
 func (s *Shadow) Apply(e Entry) error {
 	s.index = e.Index
 	if !e.Command {
@@ -154,7 +156,7 @@ func (s *Shadow) one(db int, c command) {
 	}
 }
 
-// read runs a read on the machine.
+// read runs a read on the state machine.
 func (s *Shadow) read(db int, args ...string) ([]byte, error) {
 	raw := make([][]byte, len(args))
 	for i, a := range args {
@@ -185,11 +187,13 @@ func (s *Shadow) dump(db int, key string) (payload string, known bool, err error
 	return v.text, !v.null, err
 }
 
-// scratchKey is where a DUMP of ours is restored. No history has such a key.
+// scratchKey is the key to which a DUMP of ours is restored. No history has
+// such a key.
 const scratchKey = "\x00replay\x00scratch"
 
-// Compare compares all keys. Two values are equal if their DUMP is, or else if the
-// redis-server, having restored our DUMP, reads the same from both: see content.
+// Compare compares all keys. Two values are equal if their DUMP is equal.
+// Otherwise the redis-server restores our DUMP, and the values are equal if
+// content returns the same for both.
 func (s *Shadow) Compare() error {
 	for db := 0; db < fsm.Databases && !s.done(); db++ {
 		ours, err := s.keys(db)
@@ -265,7 +269,8 @@ func (s *Shadow) compareKey(db int, key string) error {
 	return nil
 }
 
-// unknown is the error for a key that KEYS lists and DUMP does not find.
+// unknown returns an error unless known is true. The error is for a key that
+// KEYS lists and DUMP does not find.
 func (s *Shadow) unknown(known bool, key string) error {
 	if known {
 		return nil
@@ -273,15 +278,15 @@ func (s *Shadow) unknown(known bool, key string) error {
 	return fmt.Errorf("no DUMP of key %q", key)
 }
 
-// RedisResult is what CheckRedis did.
+// RedisResult is the result of CheckRedis.
 type RedisResult struct {
 	Entries, Commands int
-	Compared, Equal   int // keys; those with the same DUMP to the byte
-	Violations        []oracle.Violation
+	Compared, Equal   int // keys, and those with the same DUMP to the byte
+	Violations        []checker.Violation
 }
 
-// OnRedis is CheckRedis on a redis-server that it starts. The error is ErrNoRedis if
-// there is none and RequireRedis does not ask for one.
+// OnRedis starts a redis-server and calls CheckRedis on it. The error is
+// ErrNoRedis if redis-server is not installed and RequireRedis returns false.
 func OnRedis(log Log, rng *rand.Rand) (res RedisResult, err error) {
 	redis, err := StartRedis()
 	if errors.Is(err, ErrNoRedis) && RequireRedis() {
@@ -294,12 +299,13 @@ func OnRedis(log Log, rng *rand.Rand) (res RedisResult, err error) {
 	return res, errors.Join(err, redis.Close())
 }
 
-// comparisons is at how many random indices CheckRedis compares, at most.
+// comparisons limits the number of random indices at which CheckRedis compares.
 const comparisons = 8
 
-// CheckRedis replays a committed log, from its snapshot on if its beginning is
-// gone, on a redis-server, and compares all keys at random indices and at the end.
-// An error is one of the check and not of the log.
+// CheckRedis replays a committed log on a redis-server. If the beginning of the
+// log is gone, it starts from the snapshot. It compares all keys at random log
+// indices and at the end. An error means that the check failed, and says
+// nothing about the log.
 func CheckRedis(log Log, redis *Redis, rng *rand.Rand) (res RedisResult, err error) {
 	m := fsm.New(fsm.NewTable())
 	if log.Base != nil {
@@ -342,5 +348,6 @@ func CheckRedis(log Log, redis *Redis, rng *rand.Rand) (res RedisResult, err err
 	return res, err
 }
 
-// RequireRedis reports whether the absence of a redis-server is a failure.
+// RequireRedis reports whether a test must fail if redis-server is not
+// installed.
 func RequireRedis() bool { return os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" }

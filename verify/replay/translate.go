@@ -9,37 +9,39 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// command is a command for the redis-server, and what is known of its reply.
+// command is a command for the redis-server, and what is known about its reply.
 type command struct {
 	args []string
-	// reply is what the redis-server must answer, nil for no error.
+	// reply is the reply that the redis-server must return, nil for any reply
+	// that is not an error.
 	reply []byte
-	fails bool // it must answer an error; which one, test/compat compares
-	// together: the command and those behind it run at one moment, until one
-	// without the mark.
+	fails bool // must return an error; test/compat compares which one
+	// together says that this command and the next one run at one moment. A
+	// sequence ends with a command without the mark.
 	together bool
 }
 
-// translator turns what the machine ran into commands that do the same to a Redis
-// that knows no time to live. Most commands stay as they are. Translated are
+// translator translates the commands that the state machine executed. The
+// translated commands have the same effect on a Redis in which no key has a
+// time to live. Most commands stay as they are. These are translated:
 //
-//   - what would set a time to live: the key is deleted when the log says that its
-//     time is over;
-//   - what draws at random, reads the clock, or compares with the idle time of a
-//     pending entry: it is told the outcome;
-//   - what waits: it is told what it was served;
-//   - what only Holdfast, or a later Redis, has: a script stands for it.
+//   - A command that would set a time to live: the key is deleted when the log
+//     says that its time is over.
+//   - A command that uses random numbers, reads the clock, or compares the idle
+//     time of a pending entry: the translation contains the outcome.
+//   - A command that waits: the translation contains what it was served.
+//   - A command that only Holdfast or a later Redis has: a script replaces it.
 //
 // Reads are left out.
 type translator struct {
 	table  *fsm.Table
 	script func(sha string) (text string, known bool)
-	wall   int64 // wall clock of the entry, milliseconds
+	wall   int64 // wall clock of the entry, in milliseconds
 }
 
 const (
-	// scriptIfEqual and scriptIfDifferent run a command if the string at KEYS[1] is
-	// ARGV[1], or is not.
+	// scriptIfEqual runs a command if the string at KEYS[1] is ARGV[1].
+	// scriptIfDifferent runs a command if it is not.
 	scriptIfEqual = `local v = redis.call('GET', KEYS[1])
 if v == ARGV[1] then return redis.call(unpack(ARGV, 2)) end
 return false`
@@ -48,7 +50,7 @@ if v ~= ARGV[1] then return redis.call(unpack(ARGV, 2)) end
 return false`
 )
 
-// ran translates a command that ran.
+// ran translates a command that was executed.
 func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	row := t.table.Find(raw[0])
 	if row == nil {
@@ -58,7 +60,7 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	args := texts(raw)
 	name := strings.ToLower(args[0])
 	switch {
-	case strings.HasPrefix(name, "_"): // internal
+	case strings.HasPrefix(name, "_"): // internal command
 		return nil
 	case name == "eval" || name == "evalsha":
 		return t.native(args, reply)
@@ -74,8 +76,8 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	default: // scripts, functions, users, messages, settings
 		return nil
 	}
-	// A command that waits changes nothing, although there may be something for it: it
-	// stands behind the waiters of a node that is cut off.
+	// A command that waits changes nothing, even if its key has an element for
+	// it. It may be behind the suspended waiters of a node that is cut off.
 	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw {
 		return nil
 	}
@@ -85,7 +87,7 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	}
 	if reply.IsError() {
 		if row.Flags&fsm.Blocking != 0 {
-			return nil // the redis-server would wait if it were of another opinion
+			return nil // the redis-server would wait if its state differed
 		}
 		return []command{{args: args, fails: true}}
 	}
@@ -98,7 +100,7 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	return []command{asIs}
 }
 
-// special are the commands that are not sent as they are, if they succeeded.
+// special contains the commands that are not sent unchanged if they succeeded.
 var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs command) []command
 
 func init() {
@@ -120,12 +122,12 @@ func texts(raw [][]byte) []string {
 	return args
 }
 
-// is reports whether an argument is one of some words.
+// is reports whether an argument is one of the words.
 func is(arg string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(arg, w) })
 }
 
-// over reports whether a time to live has ended before it began. The command has
+// over reports whether a time to live was over when it was set. The command has
 // accepted the number.
 func (t *translator) over(unit, number string) bool {
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -140,7 +142,7 @@ func (t *translator) over(unit, number string) bool {
 	return n <= 0
 }
 
-// withoutLife takes the options about time to live out of args[from:].
+// withoutLife removes the options for the time to live from args[from:].
 func (t *translator) withoutLife(args []string, from int) (kept []string, over bool) {
 	kept = slices.Clone(args[:from])
 	for i := from; i < len(args); i++ {
@@ -164,7 +166,7 @@ func (t *translator) set(args []string, reply fsm.Reply, asIs command) []command
 	var script, want string
 	wrote, get := reply.Kind() == fsm.KindSimple, false
 	cmd := slices.Clone(plain[:3])
-	old := reply.Kind() == fsm.KindBulk // with GET
+	old := reply.Kind() == fsm.KindBulk // the option GET
 	cond := func(bool) bool { return true }
 	for i := 3; i < len(plain); i++ {
 		switch {
@@ -195,7 +197,7 @@ func (t *translator) set(args []string, reply fsm.Reply, asIs command) []command
 	if script != "" {
 		out.args = append([]string{"EVAL", script, "1", args[1], want}, cmd...)
 		if get {
-			out.reply = nil // the script answers null if it does not write
+			out.reply = nil // the script returns null if it does not write
 		}
 	}
 	if over && wrote {
@@ -267,7 +269,7 @@ func (t *translator) delifeq(args []string, reply fsm.Reply, _ command) []comman
 	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[2], "DEL", args[1]}, reply: didDelete(reply)}}
 }
 
-// didDelete is the reply of a script around DEL.
+// didDelete returns the reply of a script that runs DEL.
 func didDelete(reply fsm.Reply) []byte {
 	if reply.Int64() == 1 {
 		return []byte(":1\r\n")
@@ -303,7 +305,7 @@ func (t *translator) spop(args []string, reply fsm.Reply, _ command) []command {
 
 func (t *translator) xadd(args []string, reply fsm.Reply, asIs command) []command {
 	if reply.Kind() != fsm.KindBulk {
-		return nil // NOMKSTREAM
+		return nil // the option NOMKSTREAM
 	}
 	cmd := slices.Clone(args)
 	for i := 2; i < len(cmd); i++ {
@@ -324,11 +326,12 @@ func (t *translator) xadd(args []string, reply fsm.Reply, asIs command) []comman
 	return nil
 }
 
-// neverIdle is an idle time that no pending entry has: claiming by it only drops
-// pending entries that are not in the stream any more.
+// neverIdle is an idle time that no pending entry has. A claim with it only
+// drops the pending entries that are not in the stream any more.
 const neverIdle = "9000000000000000"
 
-// xclaim is told what was claimed.
+// xclaim translates XCLAIM to a command that drops the entries that are not in
+// the stream any more, and a command that names the claimed entries.
 func (t *translator) xclaim(args []string, reply fsm.Reply, _ command) []command {
 	ids, last := args[5:], len(args)
 	for i := 5; i < len(args); i++ {
@@ -360,7 +363,7 @@ func (t *translator) xclaim(args []string, reply fsm.Reply, _ command) []command
 	return []command{{args: drop}, {args: claim}}
 }
 
-// claimed are the ids in a reply: those of entries, or ids alone.
+// claimed returns the ids in a reply, which contains entries or only ids.
 func claimed(reply fsm.Reply) (ids []string) {
 	for _, e := range reply.Elems() {
 		if list := e.Elems(); len(list) > 0 {
@@ -380,7 +383,8 @@ func isStreamID(s string) bool {
 	return err == nil
 }
 
-// xautoclaim is told what was claimed, and what was dropped.
+// xautoclaim translates XAUTOCLAIM to commands that name the claimed and the
+// dropped entries.
 func (t *translator) xautoclaim(args []string, reply fsm.Reply, _ command) []command {
 	parts := reply.Elems()
 	if len(parts) != 3 {
@@ -410,7 +414,7 @@ func withoutBlock(args []string) []string {
 		if is(args[i], "STREAMS") {
 			return append(out, args[i:]...)
 		}
-		if i > 3 && is(args[i], "BLOCK") { // behind GROUP, group and consumer
+		if i > 3 && is(args[i], "BLOCK") { // after GROUP, group and consumer
 			i++
 			continue
 		}
@@ -430,17 +434,18 @@ func (t *translator) flush(args []string, _ fsm.Reply, asIs command) []command {
 	return []command{{args: args[:1], reply: asIs.reply}}
 }
 
-// native translates a script that the machine ran itself: the redis-server's
-// interpreter runs its text. What it gives a time to live loses it at once.
+// native translates a script that the state machine ran in its native form. The
+// interpreter of the redis-server runs the text of the script. A key that gets
+// a time to live from it loses that time at once.
 func (t *translator) native(args []string, reply fsm.Reply) []command {
 	if reply.IsError() {
-		return nil // such a script has written nothing: see fsm/nativescript.go
+		return nil // the script has written nothing: see fsm/nativescript.go
 	}
 	text := args[1]
 	if strings.EqualFold(args[0], "evalsha") {
 		known := false
 		if text, known = t.script(strings.ToLower(args[1])); !known {
-			return []command{{args: args}} // it is found that this fails
+			return []command{{args: args}} // the comparison finds that this fails
 		}
 	}
 	n, err := strconv.Atoi(args[2])
@@ -454,7 +459,7 @@ func (t *translator) native(args []string, reply fsm.Reply) []command {
 	return cmds
 }
 
-// served translates a blocking command by what it was given.
+// served translates a blocking command by what it was served.
 func served(args []string, reply fsm.Reply) []command {
 	given := reply.Elems()
 	key := func() string { return given[0].Text() }
@@ -485,7 +490,7 @@ func served(args []string, reply fsm.Reply) []command {
 	return nil
 }
 
-// servedGroup is XREADGROUP for those of its streams that gave something.
+// servedGroup returns XREADGROUP for the streams that served an entry.
 func servedGroup(args []string, reply fsm.Reply) []string {
 	plain := withoutBlock(args)
 	at := slices.IndexFunc(plain[4:], func(a string) bool { return is(a, "STREAMS") }) + 5
@@ -513,7 +518,8 @@ func servedGroup(args []string, reply fsm.Reply) []string {
 	return append(out, wanted...)
 }
 
-// agrees reports whether the redis-server's reply is what the machine's says.
+// agrees reports whether the redis-server's reply agrees with the state
+// machine's.
 func (c command) agrees(v answer) bool {
 	switch {
 	case c.fails:

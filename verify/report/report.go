@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/attack"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 //go:embed page.html
@@ -22,8 +22,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"join":    strings.Join,
 }).Parse(pageText))
 
-// Write writes the page of a report. failure says why nothing can be said of the
-// cluster, "" if something can.
+// Write writes the page of a report. failure is the reason why no verdict about
+// the cluster is possible, or "" if one is possible.
 func Write(w io.Writer, r *attack.Report, version, failure string) error {
 	v := view{Report: r, Version: version, Failure: failure}
 	for i := range r.Episodes {
@@ -37,7 +37,7 @@ func Write(w io.Writer, r *attack.Report, version, failure string) error {
 	return page.Execute(w, v)
 }
 
-// view is what the page shows.
+// view is the data of the page.
 type view struct {
 	*attack.Report
 	Version  string
@@ -46,12 +46,12 @@ type view struct {
 	Controls []*attack.EpisodeReport
 }
 
-// Verdict is the word at the top.
+// Verdict returns the word at the top of the page.
 func (v view) Verdict() string {
 	switch {
 	case v.Report.Violations > 0:
 		return "violated"
-	case v.Failure != "" || !v.Held():
+	case v.Failure != "" || !v.Passed():
 		return "not decided"
 	}
 	return "held"
@@ -68,7 +68,7 @@ type count struct {
 	N    int
 }
 
-// told lists what clients were told, most frequent first.
+// told lists the error replies to clients, most frequent first.
 func told(errors map[string]int) []count {
 	var all []count
 	for what, n := range errors {
@@ -89,7 +89,7 @@ func number(n int) string {
 	return text
 }
 
-// Sizes of a chart, in pixels.
+// Sizes of a chart, in pixels. mostRows is the maximum number of rows.
 const (
 	left, right = 90, 20
 	width       = 1120
@@ -98,8 +98,8 @@ const (
 	mostRows    = 24
 )
 
-// chart is a time line: a row for each lock, bands for faults, marks for
-// violations.
+// chart is a timeline with a row for each lock, a band for each fault, and a
+// mark for each violation.
 type chart struct {
 	Width, Height int
 	Left, Plot    float64
@@ -109,7 +109,7 @@ type chart struct {
 	Bands         []band
 	Marks         []mark
 	Ticks         []tick
-	Hidden        int // locks that are not shown
+	Hidden        int // number of locks that are not shown
 }
 
 type row struct {
@@ -146,7 +146,8 @@ type tick struct {
 	Label string
 }
 
-// draw lays the chart of an episode out; nil if there is nothing to draw.
+// draw computes the chart of an episode. It returns nil if there is nothing to
+// draw.
 func draw(ep *attack.EpisodeReport) *chart {
 	if ep.Duration <= 0 {
 		return nil
@@ -183,7 +184,7 @@ func draw(ep *attack.EpisodeReport) *chart {
 	return c
 }
 
-// next is the next larger step of the scale: 1, 2, 5, 10, 20, …
+// next returns the next larger step of the scale: 1, 2, 5, 10, 20, …
 func next(step time.Duration) time.Duration {
 	lead := step
 	for lead >= 10*time.Second {
@@ -195,13 +196,15 @@ func next(step time.Duration) time.Duration {
 	return step * 2
 }
 
-// bands stacks the faults above the rows, those that overlap below each other.
+// bands places the faults above the rows. Bands that overlap are placed below
+// each other.
 func (c *chart) bands(ep *attack.EpisodeReport, x func(time.Duration) float64) {
 	var free []float64 // end of the last label in each line
 	for _, ev := range ep.Events {
 		b := band{X: x(ev.From), W: max(x(ev.To)-x(ev.From), 2), Label: ev.Class, Seen: ev.Seen != ""}
 		b.LabelX = b.X + 3
-		// A label at the right edge begins further left, so that it can be read.
+		// A label near the right edge starts further left, so that it stays
+		// readable.
 		if room := float64(7 * len(b.Label)); b.LabelX+room > width {
 			b.LabelX = width - room
 		}
@@ -220,7 +223,8 @@ func (c *chart) bands(ep *attack.EpisodeReport, x func(time.Duration) float64) {
 	c.Top = 10 + len(free)*bandHeight
 }
 
-// rows gives the locks with violations a row, and those that were held most often.
+// rows gives a row to each lock with violations, and then to the locks with the
+// most grants.
 func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 	grants := make(map[string]int)
 	for i := range ep.Holds {
@@ -255,19 +259,20 @@ func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 	return at
 }
 
-// hold draws a grant from when its owner heard of it until it gave it back, or
-// could no longer rely on it.
-func (c *chart) hold(h *oracle.Hold, y int, x func(time.Duration) float64, end time.Duration) {
+// hold draws a grant as a box. The box begins when the owner learned of the
+// grant. It ends when the owner released the lock or could no longer rely on
+// it.
+func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end time.Duration) {
 	b := box{Y: y + 2, H: rowHeight - 5, Class: "expired", Colour: h.Client % 8}
 	from, to := h.Granted, h.Call+h.TTL
 	for _, r := range h.Renewals {
-		if r.Outcome == oracle.Done && r.Mine {
+		if r.Outcome == checker.Done && r.Mine {
 			to = r.Call + h.TTL
 		}
 	}
 	how := "left to run out"
 	switch {
-	case h.Granted == oracle.Forever:
+	case h.Granted == checker.Forever:
 		b.Class, how, from, to = "unknown", "nobody knows whether it was granted", h.Call, min(h.Call+h.TTL, end)
 	case h.Release != nil:
 		b.Class, how, to = "released", "given back", min(to, h.Release.Call)
@@ -281,5 +286,5 @@ func (c *chart) hold(h *oracle.Hold, y int, x func(time.Duration) float64, end t
 	c.Holds = append(c.Holds, b)
 }
 
-// Tall is the height of the rows together.
+// Tall returns the total height of the rows.
 func (c *chart) Tall() int { return c.Bottom - c.Top }

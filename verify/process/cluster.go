@@ -11,21 +11,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
 )
 
-// Config says what cluster New makes.
+// Config describes the cluster that New makes.
 type Config struct {
 	Program string // path of the binary: see Build
-	Dir     string // holds the nodes' data directories and logs
+	Dir     string // directory for the nodes' data directories and logs
 	Nodes   int    // default 3
-	// Sentinel has every node serve Redis Sentinel too.
+	// Sentinel makes every node serve Redis Sentinel too.
 	Sentinel bool
-	// Secret has the nodes authenticate each other by a secret in a file of Dir.
-	Secret  bool
-	Args    []string // further arguments of "serve", for all nodes
-	Env     []string // environment of the nodes, beside this process' own
-	Starter *Starter // default: one for all clusters of this process
+	// Secret makes the nodes authenticate each other by a secret in a file of
+	// Dir.
+	Secret bool
+	// Password is the password of the default user on all nodes, "" for none.
+	Password string
+	Args     []string // further arguments of "serve", for all nodes
+	Env      []string // environment of the nodes, in addition to that of this process
+	Starter  *Starter // default: one for all clusters of this process
 }
 
 // Cluster is a set of nodes on loopback.
@@ -33,16 +36,16 @@ type Cluster struct {
 	Nodes []*Node
 }
 
-// New makes a cluster of which nothing runs yet. Its client ports follow each
-// other, as do its peer, its http and its Sentinel ports, 1000, 2000 and 3000
-// above.
+// New makes a cluster and starts no process. The client ports of the nodes are
+// consecutive. The peer, HTTP and Sentinel ports are consecutive too, and are
+// 1000, 2000 and 3000 above the client ports.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
 	}
 	if cfg.Starter == nil {
 		var err error
-		if cfg.Starter, err = common(); err != nil {
+		if cfg.Starter, err = CommonStarter(); err != nil {
 			return nil, err
 		}
 	}
@@ -64,33 +67,36 @@ func New(cfg Config) (*Cluster, error) {
 	for i := range cfg.Nodes {
 		id := "n" + strconv.Itoa(i+1)
 		n := &Node{
-			ID: id, Clients: loopback(base + i), Peers: loopback(base + 1000 + i), HTTP: loopback(base + 2000 + i),
+			ID: id, Clients: Loopback(base + i), Peers: Loopback(base + 1000 + i), HTTP: Loopback(base + 2000 + i),
 			Dir: filepath.Join(cfg.Dir, id), LogFile: filepath.Join(cfg.Dir, id+".log"),
-			program: cfg.Program, env: append(cleanEnv(), cfg.Env...), starter: cfg.Starter,
+			password: cfg.Password, program: cfg.Program, Env: append(CleanEnv(), cfg.Env...), starter: cfg.Starter,
 		}
 		if cfg.Sentinel {
-			n.Sentinel = loopback(base + 3000 + i)
+			n.Sentinel = Loopback(base + 3000 + i)
 		}
 		c.Nodes = append(c.Nodes, n)
 		peers = append(peers, id+"="+n.Peers)
 	}
 	for _, n := range c.Nodes {
-		n.args = []string{"serve", "--node-id", n.ID, "--data-dir", n.Dir, "--client-addr", n.Clients,
+		n.Args = []string{"serve", "--node-id", n.ID, "--data-dir", n.Dir, "--client-addr", n.Clients,
 			"--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", strings.Join(peers, ",")}
 		if n.Sentinel != "" {
-			n.args = append(n.args, "--sentinel-addr", n.Sentinel)
+			n.Args = append(n.Args, "--sentinel-addr", n.Sentinel)
 		}
 		if cfg.Secret {
-			n.args = append(n.args, "--cluster-secret-file", secret)
+			n.Args = append(n.Args, "--cluster-secret-file", secret)
 		}
-		n.args = append(n.args, cfg.Args...)
+		if cfg.Password != "" {
+			n.Args = append(n.Args, "--requirepass", cfg.Password)
+		}
+		n.Args = append(n.Args, cfg.Args...)
 	}
 	return c, nil
 }
 
-// cleanEnv is this process' environment without what would set flags of the
-// program.
-func cleanEnv() []string {
+// CleanEnv returns the environment of this process without the variables that
+// would set flags of the program.
+func CleanEnv() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "HOLDFAST_") {
@@ -100,7 +106,7 @@ func cleanEnv() []string {
 	return env
 }
 
-// Start starts the processes of all nodes that have none.
+// Start starts the processes of all nodes that are not running.
 func (c *Cluster) Start() error {
 	for _, n := range c.Nodes {
 		if !n.Running() {
@@ -112,7 +118,7 @@ func (c *Cluster) Start() error {
 	return nil
 }
 
-// Close kills what runs.
+// Close kills the processes of all nodes.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {
@@ -121,7 +127,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Running returns the nodes whose process lives, but for those in without.
+// Running returns the nodes whose process is alive, except those in without.
 func (c *Cluster) Running(without ...*Node) []*Node {
 	var nodes []*Node
 	for _, n := range c.Nodes {
@@ -136,29 +142,28 @@ func (c *Cluster) Running(without ...*Node) []*Node {
 	return nodes
 }
 
-// State is what a node says of itself.
+// State is what a node reports about itself.
 type State struct {
 	Role, Leader          string
 	Term, Commit, Applied uint64
 	Ready                 bool
 }
 
-// State asks the node for its state. A node that has stopped answers nothing:
-// the limit is a second.
+// State asks the node for its state. A stopped process does not reply, so State
+// waits for at most a second.
 func (n *Node) State() (State, error) {
-	conn, err := redis.Dial("tcp", n.Clients, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second))
-	if err != nil {
-		return State{}, err
-	}
-	defer conn.Close()
-	text, err := redis.String(conn.Do("INFO", "holdfast"))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: n.Clients, Password: n.password, MaxRetries: -1, Protocol: 2, DisableIdentity: true})
+	defer client.Close()
+	text, err := client.Info(ctx, "holdfast").Result()
 	if err != nil {
 		return State{}, err
 	}
 	var s State
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		number, _ := strconv.ParseUint(value, 10, 64) // 0 for what is none
+		number, _ := strconv.ParseUint(value, 10, 64) // 0 if the value is not a number
 		switch name {
 		case "raft_role":
 			s.Role = value
@@ -177,7 +182,8 @@ func (n *Node) State() (State, error) {
 	return s, nil
 }
 
-// states asks nodes at the same time; those that do not answer are missing.
+// states asks all nodes at the same time. Nodes that do not reply are missing
+// from the result.
 func states(nodes []*Node) map[*Node]State {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -197,8 +203,8 @@ func states(nodes []*Node) map[*Node]State {
 	return all
 }
 
-// Leader waits until one of the running nodes, but for those in without, leads
-// and a majority of the cluster has a way to it.
+// Leader waits until one of the running nodes, except those in without, is
+// leader and a majority of the cluster can reach it.
 func (c *Cluster) Leader(ctx context.Context, without ...*Node) (leader *Node, err error) {
 	err = Poll(ctx, "a leader", func() bool {
 		leader = nil
@@ -216,8 +222,8 @@ func (c *Cluster) Leader(ctx context.Context, without ...*Node) (leader *Node, e
 	return leader, err
 }
 
-// Settled waits until all running nodes, but for those in without, follow the
-// same leader and have applied what it has committed.
+// Settled waits until all running nodes, except those in without, follow the
+// same leader and have applied all that it has committed.
 func (c *Cluster) Settled(ctx context.Context, without ...*Node) (leader *Node, err error) {
 	if leader, err = c.Leader(ctx, without...); err != nil {
 		return nil, err
@@ -241,10 +247,11 @@ func (c *Cluster) Settled(ctx context.Context, without ...*Node) (leader *Node, 
 	return leader, err
 }
 
-// pollEvery is how often Poll looks.
+// pollEvery is the interval at which Poll calls f.
 const pollEvery = 10 * time.Millisecond
 
-// Poll waits until f returns true, or for ctx. what says what is waited for.
+// Poll waits until f returns true or ctx is done. what names the condition for
+// the error.
 func Poll(ctx context.Context, what string, f func() bool) error {
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Build builds the program of this tree as it is shipped, statically, into dir
-// and returns its path.
+// Build builds the program of this source tree as it is released, statically
+// linked, into dir. It returns the path of the program.
 func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "holdfast")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/holdfast-kv/holdfast/cmd/holdfast")

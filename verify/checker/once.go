@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Append is an attempt to add a unique id to the end of a list.
+// Append is an attempt to append a unique id to a list.
 type Append struct {
 	List, ID     string
 	Client       int
@@ -14,10 +14,11 @@ type Append struct {
 	Outcome      Outcome
 }
 
-// Once checks what became of appends, given the lists as they are at the end:
-// acknowledged ones are there once, refused ones never, unknown ones at most
-// once, in an order that agrees with time, and nothing else is. A list that is
-// not among them could not be read: nothing is said of it.
+// Once checks the outcome of appends against the final content of the lists. An
+// acknowledged id is in its list once, a refused one never, and one of unknown
+// outcome at most once. The order of the ids agrees with real time, and the
+// lists contain nothing else. A list that is missing from lists could not be
+// read, and Once does not check it.
 func Once(appends []Append, lists map[string][]string) []Violation {
 	var bad []Violation
 	say := func(a Append, format string, args ...any) {
@@ -40,7 +41,7 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 		}
 	}
 	tried := make(map[string]map[string]bool)
-	placed := make(map[string][]Append) // acknowledged ones that are there
+	placed := make(map[string][]Append) // acknowledged appends that are in the list
 	for _, a := range appends {
 		if _, read := lists[a.List]; !read {
 			continue
@@ -71,8 +72,8 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 				say(Append{List: list}, "%s is there, which nobody appended", id)
 			}
 		}
-		// In the order of the list no element may have been acknowledged before one
-		// that stands in front of it was sent.
+		// In the order of the list, no element may have been acknowledged
+		// before an element in front of it was sent.
 		ids := placed[list]
 		at := func(a Append) int { return found[list][a.ID].at }
 		sort.Slice(ids, func(i, j int) bool { return at(ids[i]) < at(ids[j]) })

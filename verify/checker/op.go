@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// Forever is the time of what has not ended, or need not end.
+// Forever is the end of an operation that has not ended, or that need not end.
 const Forever = time.Duration(math.MaxInt64)
 
 // Kind is the command of an Op.
 type Kind string
 
-// The commands that the model knows. Their replies are those of Redis.
+// These are the commands that the model knows. Their replies are those of
+// Redis.
 const (
 	Set     Kind = "SET"     // with NX, XX, IFEQ (Cmp), GET, KEEPTTL and PX as the Op says
-	SetNX   Kind = "SETNX"   // answers 1 or 0
+	SetNX   Kind = "SETNX"   // replies 1 or 0
 	Get     Kind = "GET"     //
 	GetSet  Kind = "GETSET"  //
 	GetDel  Kind = "GETDEL"  //
 	Del     Kind = "DEL"     //
-	DelIfEq Kind = "DELIFEQ" // compare Cmp and delete; answers 1 or 0
+	DelIfEq Kind = "DELIFEQ" // compares with Cmp and deletes; replies 1 or 0
 	Incr    Kind = "INCR"    //
 	PExpire Kind = "PEXPIRE" //
 	Persist Kind = "PERSIST" //
@@ -31,19 +32,20 @@ const (
 // Reads reports whether the command changes nothing.
 func (k Kind) Reads() bool { return k == Get || k == PTTL }
 
-// Outcome is what a client knows of its command.
+// Outcome is what a client knows about its command.
 type Outcome byte
 
 const (
-	// Done: it was executed once, and this is its reply.
+	// Done means that the command was executed once and that the reply is
+	// known.
 	Done Outcome = iota
-	// Refused: the error says for certain that it was not executed.
+	// Refused means that the error proves that the command was not executed.
 	Refused
-	// Unknown: it was executed once, now or later, or never.
+	// Unknown means that the command was executed once, now or later, or never.
 	Unknown
 )
 
-// Reply is the answer to a command that is Done.
+// Reply is the reply to a command that is Done.
 type Reply struct {
 	Null  bool
 	Int   int64
@@ -63,27 +65,28 @@ func (r Reply) String() string {
 	return fmt.Sprint(r.Int)
 }
 
-// Op is one command on one key as its client saw it. Values that are written
-// must be unique in the history, so that a reply says which write it saw.
+// Op is one command on one key, as its client saw it. Values that are written
+// must be unique in the history, so that a reply identifies the write that it
+// saw.
 type Op struct {
 	Client int
-	Node   string // through which node, for reports
+	Node   string // id of the node that the client used, for reports
 	Kind   Kind
 	Key    string
 	Arg    string // value written
 	Cmp    string // value compared with, "" for none
 	NX, XX bool
-	// Get is SET's option GET. KeepTTL likewise.
+	// Get is the option GET of SET, and KeepTTL is its option KEEPTTL.
 	Get, KeepTTL bool
 	TTL          time.Duration // PX, or the argument of PEXPIRE; 0 for none
 
 	Call, Return time.Duration // Return counts only for Done and Refused
 	Outcome      Outcome
 	Reply        Reply
-	Error        string // of what is not Done
+	Error        string // error text, if not Done
 }
 
-// end is when the command had been executed at the latest.
+// end returns the latest time at which the command had been executed.
 func (o *Op) end() time.Duration {
 	if o.Outcome == Unknown {
 		return Forever
@@ -116,9 +119,9 @@ func (o *Op) String() string {
 	return b.String()
 }
 
-// Violation is a promise that was seen broken.
+// Violation is a guarantee that the history does not keep.
 type Violation struct {
-	Check string        `json:"check"` // the oracle that found it
+	Check string        `json:"check"` // the checker that found it
 	Key   string        `json:"key,omitempty"`
 	Text  string        `json:"text"` // one sentence
 	From  time.Duration `json:"from_ns"`

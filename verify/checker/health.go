@@ -1,42 +1,46 @@
-package oracle
+package checker
 
 import (
 	"sort"
 	"time"
 )
 
-// Span is a stretch of the history.
+// Span is an interval of the history.
 type Span struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
 }
 
-// Health says when the cluster could be expected to count time and to expire
-// keys. A time to live counts only while there is a leader, and each change of
-// leader forgets a little, so what must be gone by when depends on it. The zero
-// value and nil say nothing at all: no key has ever to be gone.
+// Health says when the cluster can be expected to count time and to expire
+// keys. A time to live counts down only while there is a leader, and each
+// change of leader loses a little of the counted time. The latest time at which
+// a key must be gone therefore depends on the health of the cluster. The zero
+// value and nil say nothing: no key ever has to be gone.
 type Health struct {
-	// Slack is what a healthy cluster may be late by, the measuring included.
+	// Slack is how late a healthy cluster may be, including the error of the
+	// measurement.
 	Slack time.Duration
-	// Ill are the stretches that do not count: from before each fault or change
-	// of leader (what the old leader had not logged is forgotten) until the
-	// cluster is whole again. They may overlap.
+	// Ill contains the intervals that do not count. Each begins before a fault
+	// or a change of leader, because the time that the old leader had not
+	// logged is lost, and ends when the cluster is whole again. The intervals
+	// may overlap.
 	Ill []Span
-	// Known says that Ill is complete: without it nothing has ever to be gone.
+	// Known says that Ill is complete. Without it, no key ever has to be gone.
 	Known bool
-	// Early is by how much a cluster may count a time to live too short: 0 for
-	// Holdfast, whose clock has no steps; Redis counts in milliseconds that it
-	// looks up now and then.
+	// Early is how much shorter than requested a time to live may be. It is 0
+	// for Holdfast, whose clock has no steps. Redis counts in milliseconds and
+	// reads its clock only now and then.
 	Early time.Duration
 
 	merged []Span
 }
 
-// driftPPM is by how much the cluster's clock may run slow.
+// driftPPM is how much slower than real time the cluster's clock may run.
 const driftPPM = 1000
 
-// Gone returns when a key whose time to live was given by a command that
-// returned at ret must be gone: when so much healthy time has passed.
+// Gone returns the time at which a key must be gone if the command that set its
+// time to live returned at ret. That is the time at which the cluster has been
+// healthy for the time to live, with slack and drift added.
 func (h *Health) Gone(ret, ttl time.Duration) time.Duration {
 	if h == nil || !h.Known {
 		return Forever
@@ -70,7 +74,7 @@ func (h *Health) early() time.Duration {
 	return h.Early
 }
 
-// Add adds an ill stretch.
+// Add adds an interval in which the cluster was ill.
 func (h *Health) Add(from, to time.Duration) {
 	h.Ill = append(h.Ill, Span{from, to})
 	h.merged = nil
@@ -89,8 +93,8 @@ func (h *Health) merge() {
 	}
 }
 
-// Well reports whether nothing is known to have been wrong from one time to
-// another.
+// Well reports whether the cluster is known to have been healthy between two
+// times.
 func (h *Health) Well(from, to time.Duration) bool {
 	if h == nil || !h.Known {
 		return false

@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"testing"
@@ -81,7 +81,8 @@ func TestMessages(t *testing.T) {
 		return Publish{Channel: "c", ID: id, Call: millis(call), Return: millis(ret)}
 	}
 	with := func(p Publish, o Outcome) Publish { p.Outcome = o; return p }
-	// A subscription confirmed at 10, left at 100 or lost then.
+	// listen returns a subscription that was confirmed at 10, and that was left
+	// or lost at 100.
 	listen := func(left bool, ids ...string) Listen {
 		l := Listen{Channel: "c", Node: "n1", Call: millis(8), Since: millis(10), Left: Forever, Ended: millis(100)}
 		if left {
@@ -115,6 +116,9 @@ func TestMessages(t *testing.T) {
 		{"out of order", []Publish{a, b}, listen(true, "b", "a"), log("a", "b"), false},
 		{"out of order, without the log", []Publish{a, b}, listen(true, "b", "a"), nil, false},
 		{"twice", []Publish{a}, listen(true, "a", "a"), log("a"), false},
+		{"twice in the log", []Publish{a}, listen(true, "a"), log("a", "a"), false},
+		{"twice in the log, of other clients", []Publish{a}, listen(true, "a"),
+			map[string][]string{"c": {"a"}, "other": {"m", "m"}}, true},
 		{"from nobody", []Publish{a}, listen(true, "a", "x"), log("a"), false},
 		{"from before the subscription", []Publish{publish("a", 1, 2)}, listen(true, "a"), log("a"), false},
 		{"from during the subscription, missing", []Publish{publish("a", 7, 9)}, listen(true), log("a"), true},

@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -9,19 +9,19 @@ import (
 // Added is an attempt to add an entry with a unique value to a stream.
 type Added struct {
 	Stream, Value string
-	ID            string // that the cluster gave it, if Done
+	ID            string // the id that the cluster returned, if Done
 	Client        int
 	Call, Return  time.Duration
 	Outcome       Outcome
 }
 
-// GroupRead is what one client was given by a read for a consumer group, or by a
-// claim of what was pending for another consumer.
+// GroupRead is the result of one client's read for a consumer group, or of its
+// claim of entries that were pending for another consumer.
 type GroupRead struct {
 	Stream, Consumer string
 	Client           int
 	Claim            bool
-	Values           map[string]string // by entry
+	Values           map[string]string // by entry id
 	Call, Return     time.Duration
 	Outcome          Outcome
 }
@@ -30,31 +30,35 @@ type GroupRead struct {
 type GroupAck struct {
 	Stream       string
 	IDs          []string
-	Acked        int64 // the reply: how many were pending until then
+	Acked        int64 // the reply: how many of the entries were pending until then
 	Client       int
 	Call, Return time.Duration
 	Outcome      Outcome
 }
 
-// GroupEnd is the state of a stream and its one consumer group at the end.
+// GroupEnd is the final state of a stream and of its one consumer group.
 type GroupEnd struct {
 	Stream  string
 	Entries []GroupEntry
-	Last    string          // last entry that was delivered, "0-0" for none
+	Last    string          // id of the last entry that was delivered, "0-0" for none
 	Pending map[string]bool // entries that were delivered and not acknowledged
 }
 
 // GroupEntry is an entry of a stream.
 type GroupEntry struct{ ID, Value string }
 
-// Groups checks streams that are only added to, each with one consumer group.
+// Groups checks streams to which clients only add entries. Each stream has one
+// consumer group.
 //
-//   - An acknowledged entry is there once, a refused one never, one of unknown
-//     outcome at most once, in an order that agrees with time.
-//   - Every entry is not delivered yet, pending, or acknowledged by a client.
-//   - A read that is not a claim gives an entry to one client only, and what a
-//     client was given is what was added.
-//   - What was acknowledged is not pending any more, and was not acknowledged twice.
+//   - An acknowledged entry is in the stream once, a refused one never, and one
+//     of unknown outcome at most once. The order of the entries agrees with
+//     real time.
+//   - Every entry is either not delivered yet, or pending, or acknowledged by a
+//     client.
+//   - A read that is not a claim delivers an entry to one client only, and a
+//     client receives only what was added.
+//   - An acknowledged entry is not pending any more, and was not acknowledged
+//     twice.
 func Groups(added []Added, reads []GroupRead, acks []GroupAck, ends []GroupEnd) (checked int, bad []Violation) {
 	for _, end := range ends {
 		g := &groupCheck{end: end, at: make(map[string]int), byID: make(map[string]string)}
@@ -81,7 +85,7 @@ func (g *groupCheck) say(from, to time.Duration, format string, args ...any) {
 	g.bad = append(g.bad, Violation{"stream group", g.end.Stream, fmt.Sprintf(format, args...), from, to})
 }
 
-// additions checks the entries of the stream against what was added.
+// additions checks the entries of the stream against the attempts to add them.
 func (g *groupCheck) additions(added []Added) {
 	times, place := make(map[string]int), make(map[string]int)
 	for i, e := range g.end.Entries {
@@ -127,7 +131,7 @@ func (g *groupCheck) additions(added []Added) {
 	}
 }
 
-// reads checks what clients were given.
+// reads checks the entries that clients received.
 func (g *groupCheck) reads(reads []GroupRead) {
 	given := make(map[string]*GroupRead)
 	for i := range reads {
@@ -168,7 +172,7 @@ func sortedIDs[T any](m map[string]T) []string {
 	return ids
 }
 
-// acks checks that every entry that was delivered is pending or acknowledged.
+// acks checks that every delivered entry is pending or acknowledged.
 func (g *groupCheck) acks(acks []GroupAck) {
 	sure, maybe := make(map[string]int), make(map[string]bool)
 	for i := range acks {

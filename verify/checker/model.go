@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// cell is a key: absent, or a value that may have a time to live. When exactly
-// that ends nobody outside the cluster can know; from and to bound it.
+// cell is the state of a key: absent, or a value that may have a time to live.
+// A client cannot know exactly when that time ends; from and to bound it.
 type cell struct {
 	present  bool
 	value    string
@@ -18,7 +18,7 @@ type cell struct {
 	ttl      time.Duration
 }
 
-// keyModel is the sequential meaning of the commands on one key.
+// keyModel returns the sequential model of the commands on one key.
 func keyModel(health *Health) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{cell{}} },
@@ -50,8 +50,8 @@ func keyModel(health *Health) porcupine.Model {
 	return m.ToModel()
 }
 
-// seenBy lists what a command may have found: a key past its earliest end may be
-// gone, and one past its latest must be.
+// seenBy returns the states that a command may have found. A key past its
+// earliest end may be gone, and a key past its latest end must be gone.
 func (c cell) seenBy(o *Op) []cell {
 	if !c.present || !c.volatile {
 		return []cell{c}
@@ -66,7 +66,7 @@ func (c cell) seenBy(o *Op) []cell {
 	return all
 }
 
-// step runs a command on the key and compares its reply, if it has one.
+// step runs a command on the key and compares the reply, if there is one.
 func (c cell) step(o *Op, health *Health) (cell, bool) {
 	want, after := c.run(o, health)
 	if o.Outcome != Done {
@@ -82,8 +82,9 @@ func (c cell) step(o *Op, health *Health) (cell, bool) {
 	return after, got == want
 }
 
-// agrees reports whether a PTTL reply can be what was left: never less than is
-// really left, never more than was given, nor more than would outlast to.
+// agrees reports whether a PTTL reply can be the remaining time. The reply is
+// never less than the time that really remains. It is never more than the time
+// to live that was set, and never so much that the key would outlast to.
 func (c cell) agrees(o *Op) bool {
 	left := time.Duration(o.Reply.Int) * time.Millisecond
 	if o.Reply.Int < 0 || left > c.ttl+time.Millisecond {
@@ -92,7 +93,8 @@ func (c cell) agrees(o *Op) bool {
 	return left >= c.from-o.Return
 }
 
-// put is the key with a value and the life that the command gives it.
+// put returns the key with a new value and the time to live that the command
+// sets.
 func (c cell) put(o *Op, value string, health *Health) cell {
 	after := cell{present: true, value: value}
 	switch {
@@ -180,9 +182,9 @@ func (c cell) run(o *Op, health *Health) (Reply, cell) {
 		case !c.volatile:
 			return Reply{Int: -1}, c
 		}
-		return Reply{Int: 1}, c // what it really is: see agrees
+		return Reply{Int: 1}, c // agrees checks the real number
 	}
-	panic("oracle: the model does not know " + string(o.Kind))
+	panic("checker: the model does not know " + string(o.Kind))
 }
 
 func (c cell) set(o *Op, health *Health) (Reply, cell) {

@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ const (
 	second = time.Second
 )
 
-// at places a command in time, in milliseconds.
+// at sets the call and return times of a command, in milliseconds.
 func at(o Op, call, ret int) Op {
 	o.Call, o.Return = time.Duration(call)*ms, time.Duration(ret)*ms
 	return o
@@ -21,7 +21,8 @@ func at(o Op, call, ret int) Op {
 
 func text(s string) Reply { return Reply{Text: s} }
 
-// healthy is a cluster that is never ill and may be 100 ms late.
+// healthy returns the health of a cluster that is never ill and may be 100 ms
+// late.
 func healthy() *Health { return &Health{Known: true, Slack: 100 * ms} }
 
 func TestLinear(t *testing.T) {
@@ -85,7 +86,7 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// A history that cannot be checked is not a good one.
+// A history that cannot be checked counts as a violation.
 func TestLinear_UndecidedIsBad(t *testing.T) {
 	var ops []Op
 	for i := range MaxOpsPerKey + 1 {
@@ -94,7 +95,8 @@ func TestLinear_UndecidedIsBad(t *testing.T) {
 	if res := Linear(ops, nil, second); len(res.Violations) != 1 {
 		t.Errorf("too long: %v", res.Violations)
 	}
-	// Writes that overlap each other all, and a value that none of them wrote.
+	// These writes all overlap each other, and none of them wrote the value
+	// that is read.
 	rng := rand.New(rand.NewPCG(1, 2))
 	ops = nil
 	for i := range 60 {
@@ -144,7 +146,7 @@ func TestLocks(t *testing.T) {
 		what    string
 		holds   []Hold
 		refused []Refusal
-		want    string // checks that fail
+		want    string // names of the checks that fail
 	}{
 		{"one after the other", []Hold{released(hold("a", 1*s, 2*s, 10*s), 3*s, true), hold("b", 1*s, 4*s, 10*s)}, nil, ""},
 		{"after its time", []Hold{hold("a", 1*s, 2*s, 3*s), hold("b", 2*s, 4*s, 10*s)}, nil, ""},

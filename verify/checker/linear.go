@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -9,28 +9,30 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// MaxOpsPerKey bounds the history of one key: the checker's memory grows with
-// its square, and its time worse. Who records histories uses a new key before.
+// MaxOpsPerKey limits the history of one key. The checker's memory grows with
+// the square of the length, and its time grows faster. A recorder must change
+// to a new key before it reaches the limit.
 const MaxOpsPerKey = 400
 
-// LinearResult is what Linear found.
+// LinearResult is the result of Linear.
 type LinearResult struct {
 	Keys, Ops  int
 	Violations []Violation
-	// Bad are the histories of the keys that were not linearizable, or not
-	// decided in time: for Draw.
+	// Bad contains the histories of the keys that were not linearizable or not
+	// decided in time. Draw draws them.
 	Bad map[string][]*Op
 }
 
 // Linear checks that each key is linearizable. limit bounds the search for one
-// key. health says when keys have to be gone at the latest.
+// key. health determines when a key must be gone.
 func Linear(ops []Op, health *Health, limit time.Duration) LinearResult {
 	byKey := make(map[string][]*Op)
 	var keys []string
 	for i := range ops {
 		o := &ops[i]
-		// What was refused did not happen: if its value is seen all the same, no
-		// write explains it. A read without an answer says nothing.
+		// A refused command was not executed. If a read returns its value all
+		// the same, no write explains that value. A read without a reply says
+		// nothing.
 		if o.Outcome == Refused || o.Outcome == Unknown && o.Kind.Reads() {
 			continue
 		}
@@ -84,10 +86,10 @@ func span(history []*Op) (from, to time.Duration) {
 	return from, to
 }
 
-// Draw writes porcupine's page about one key: the longest order that explains
-// its history, and where it ends. Clients whose command stayed open are given
-// other names for what they did afterwards, since a client does one thing at a
-// time there.
+// Draw writes porcupine's page about one key. The page shows the longest order
+// that explains the history, and where that order ends. In porcupine a client
+// does one thing at a time. Draw therefore gives a client whose command has no
+// outcome another name for its later commands.
 func Draw(w io.Writer, history []*Op, health *Health, limit time.Duration) error {
 	model := keyModel(health)
 	all := operations(history)

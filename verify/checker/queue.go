@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Push is an attempt to add a unique element to the end of a queue, which is a
-// list.
+// Push is an attempt to append a unique element to a queue. A queue is a list.
 type Push struct {
 	Queue, ID    string
 	Client       int
@@ -16,22 +15,22 @@ type Push struct {
 	Outcome      Outcome
 }
 
-// Take is an attempt to take the first element of a queue, by a command that
-// blocks or by one that does not.
+// Take is an attempt to take the first element of a queue, with a blocking or a
+// nonblocking command.
 type Take struct {
 	Queue        string
 	To           string // the list that the element is moved to, "" if it is only removed
-	ID           string // what the client got, "" for nothing
+	ID           string // the element that the client received, "" for none
 	Client       int
 	Node         string
 	Call, Return time.Duration // Return counts only for Done and Refused
 	Outcome      Outcome
-	// Blocks says that the command waits if there is nothing to take.
+	// Blocks says that the command waits if the queue is empty.
 	Blocks bool
-	// Waiting is a time at which the cluster is known to have had the client
-	// among those who wait, 0 if none is known.
+	// Waiting is a time at which the client is known to have been a waiter in
+	// the cluster, 0 if no such time is known.
 	Waiting time.Duration
-	Error   string // of what is not Done
+	Error   string // error text, if not Done
 }
 
 func (k *Take) String() string {
@@ -47,18 +46,21 @@ func (k *Take) String() string {
 	return fmt.Sprintf("client %d at %s, from %v to %v, %s", k.Client, k.Node, k.Call, k.Return, what)
 }
 
-// Queues checks queues from which elements are only taken by takes. left are the
-// lists as they are at the end, those that elements were moved to included; a
-// queue that is not among them is not checked.
+// Queues checks queues from which clients take elements only with the recorded
+// takes. left is the final content of the lists, including the lists that
+// elements were moved to. Queues does not check a queue that is missing from
+// left.
 //
-//   - An acknowledged element is taken once or is left. It may be missing only if
-//     a client that could have been given it does not know what it took.
-//   - A refused push or take has no effect, one of unknown outcome at most one.
-//   - Of two elements the one that was pushed first is not taken last.
-//   - A client that waits gets an element that is there. health counts here too.
-//   - Of two clients that wait the one that came first is served first. health
+//   - An acknowledged element was taken once or is left. It may be missing only
+//     if a client that could have received it does not know what it took.
+//   - A refused push or take has no effect, and one of unknown outcome has at
+//     most one.
+//   - Of two elements, the one that was pushed first is not taken last.
+//   - A waiting client receives an element that is in the queue. health applies
+//     here too.
+//   - Of two waiting clients, the one that came first is served first. health
 //     says when clients may lose their positions: during faults and changes of
-//     leader. Without it the order of clients is not checked.
+//     leader. Without health, the order of clients is not checked.
 func Queues(pushes []Push, takes []Take, left map[string][]string, health *Health) (checked int, bad []Violation) {
 	for _, q := range queuesOf(pushes, takes) {
 		if _, read := left[q.name]; !read {
@@ -73,7 +75,7 @@ func Queues(pushes []Push, takes []Take, left map[string][]string, health *Healt
 	return checked, bad
 }
 
-// queue is what is known of one queue.
+// queue is what the history says about one queue.
 type queue struct {
 	name   string
 	pushes map[string]*Push
@@ -81,9 +83,9 @@ type queue struct {
 	left   map[string][]string
 	health *Health
 
-	removed map[string][]*Take  // by element, of the takes that only remove
-	moved   map[string][]*Take  // by element
-	stays   map[string][]string // lists that hold the element at the end
+	removed map[string][]*Take  // by element: takes that only removed it
+	moved   map[string][]*Take  // by element: takes that moved it
+	stays   map[string][]string // by element: lists that contain it at the end
 	bad     []Violation
 }
 
@@ -131,7 +133,7 @@ func (q *queue) check() {
 	q.firstComeFirstServed()
 }
 
-// index notes what became of each element.
+// index records the outcome of each element.
 func (q *queue) index() {
 	lists := map[string]bool{q.name: true}
 	for _, k := range q.takes {
@@ -164,7 +166,7 @@ func sortedNames(set map[string]bool) []string {
 	return names
 }
 
-// elements checks each element that was seen anywhere.
+// elements checks each element that appears anywhere.
 func (q *queue) elements() {
 	seen := make(map[string]bool)
 	for id := range q.removed {
@@ -201,7 +203,8 @@ func (q *queue) elements() {
 			}
 		}
 	}
-	// What was moved without an acknowledgement needs a move of unknown outcome.
+	// An element that was moved without an acknowledgement needs a move of
+	// unknown outcome.
 	var unknown []*Take
 	for _, k := range q.takes {
 		if k.Outcome == Unknown && k.To != "" {
@@ -213,8 +216,8 @@ func (q *queue) elements() {
 	}
 }
 
-// missing finds acknowledged elements that are nowhere, and that no client can
-// have taken without knowing it.
+// missing finds acknowledged elements that are in no list and that no take of
+// unknown outcome can have removed.
 func (q *queue) missing() {
 	var ids []string
 	for id, p := range q.pushes {
@@ -235,8 +238,8 @@ func (q *queue) missing() {
 	}
 }
 
-// deadline is when an element had been taken at the latest: one that was pushed
-// behind it had been taken.
+// deadline returns the latest time at which an element had been taken, which is
+// when an element pushed after it had been taken.
 func (q *queue) deadline(p *Push) time.Duration {
 	end := Forever
 	for _, all := range []map[string][]*Take{q.removed, q.moved} {
@@ -249,8 +252,9 @@ func (q *queue) deadline(p *Push) time.Duration {
 	return end
 }
 
-// unmatched returns the elements that are left when as many as possible are
-// explained by a take of their own: one that had begun when the element was taken.
+// unmatched matches as many elements as possible with one take each, and
+// returns the elements that remain. A take can match an element if it had begun
+// when the element was taken.
 func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
 	by := make(map[*Take]string)
 	deadlines := make(map[string]time.Duration)
@@ -281,7 +285,7 @@ func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
 	return left
 }
 
-// delivery is an element of which it is known who got it.
+// delivery is an element with the take that is known to have received it.
 type delivery struct {
 	p *Push
 	k *Take
@@ -300,9 +304,9 @@ func (q *queue) deliveries() []delivery {
 	return all
 }
 
-// fifo checks that no element was taken, and that taking answered, before one
-// that was in front of it was asked for. Elements of unknown pushes may have come
-// at any time.
+// fifo checks the order in which elements were taken. It finds an element whose
+// take was answered before the take of an element in front of it was sent.
+// Elements of unknown pushes may have entered the queue at any time.
 func (q *queue) fifo() {
 	all := q.deliveries()
 	for _, a := range all {
@@ -314,10 +318,10 @@ func (q *queue) fifo() {
 	}
 }
 
-// inVain finds clients that waited and got nothing, though an element was there
-// all the time.
+// inVain finds clients that waited and received nothing, although an element
+// was in the queue all the time.
 func (q *queue) inVain() {
-	gone := make(map[string]time.Duration) // when an element was taken at the latest
+	gone := make(map[string]time.Duration) // latest time at which each element was taken
 	for _, d := range q.deliveries() {
 		gone[d.p.ID] = d.k.Call
 	}
@@ -337,9 +341,10 @@ func (q *queue) inVain() {
 	}
 }
 
-// firstComeFirstServed checks the order of clients that wait. Client a waits
-// before client b if the cluster had a waiting before b asked. If b gets an element
-// that was pushed before that of a was, b was served first.
+// firstComeFirstServed checks the order of waiting clients. Client a waits
+// before client b if the cluster had a waiting before b sent its command. If b
+// receives an element that was pushed before the element of a, then b was
+// served first.
 func (q *queue) firstComeFirstServed() {
 	all := q.deliveries()
 	for _, a := range all {

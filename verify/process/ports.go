@@ -10,9 +10,10 @@ import (
 	"sync"
 )
 
-// Ports of clusters lie below the range from which the system takes the local
-// ports of outgoing connections: a node that is restarted must find its port
-// free, and no client of somebody else's may sit on it meanwhile.
+// The ports of clusters are between lowestPort and highestPort. This is below
+// the range from which the system takes the local ports of outgoing
+// connections. A node that is restarted must find its port free, so no outgoing
+// connection of another program may take the port in the meantime.
 const (
 	lowestPort  = 10240
 	highestPort = 30000
@@ -20,11 +21,12 @@ const (
 
 var (
 	portsMu  sync.Mutex
-	portsOut = make(map[int]bool) // given to somebody in this process
+	portsOut = make(map[int]bool) // reserved in this process
 )
 
-// FreePorts returns the first of n runs of ports, each count long and step
-// apart, that nobody listens on. They stay reserved in this process.
+// FreePorts returns the first port of n ranges in which no program listens.
+// Each range has count ports, and the ranges begin step apart. The ports stay
+// reserved in this process.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -59,7 +61,7 @@ func allFree(ports []int) bool {
 		if portsOut[p] {
 			return false
 		}
-		ln, err := net.Listen("tcp", loopback(p))
+		ln, err := net.Listen("tcp", Loopback(p))
 		if err != nil {
 			return false
 		}
@@ -70,4 +72,5 @@ func allFree(ports []int) bool {
 	return true
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// Loopback returns the address of a port on 127.0.0.1.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

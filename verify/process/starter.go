@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// Starter starts processes from one operating system thread of its own. A
-// process dies with the thread that started it (PR_SET_PDEATHSIG goes by the
-// thread), so none is left behind when this process is killed, panics or runs
-// into a time limit. And what the thread has made its own, such as a mount
-// namespace, the processes share.
+// Starter starts processes from one operating system thread of its own.
+//
+// A process is killed when the thread that started it ends, because
+// PR_SET_PDEATHSIG applies to the thread. No process is therefore left behind
+// when this process is killed, panics, or runs into a time limit. The processes
+// also share what the thread has set for itself, such as a mount namespace.
 type Starter struct {
 	calls chan func()
 	quit  chan struct{}
@@ -23,13 +24,14 @@ type Starter struct {
 // errStarterClosed is returned by a Starter after Close.
 var errStarterClosed = errors.New("starter is closed")
 
-// NewStarter makes a Starter. If prepare is not nil it runs on the thread
-// first.
+// NewStarter makes a Starter. If prepare is not nil, NewStarter first runs it
+// on the thread.
 func NewStarter(prepare func() error) (*Starter, error) {
 	s := &Starter{calls: make(chan func()), quit: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with this goroutine.
+		// The goroutine never unlocks the thread, so the thread ends with the
+		// goroutine.
 		runtime.LockOSThread()
 		if prepare != nil {
 			if err := prepare(); err != nil {
@@ -64,7 +66,7 @@ func (s *Starter) Do(f func() error) error {
 	}
 }
 
-// Start starts a process that dies with the Starter.
+// Start starts a process that ends with the Starter.
 func (s *Starter) Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -73,15 +75,17 @@ func (s *Starter) Start(cmd *exec.Cmd) error {
 	return s.Do(cmd.Start)
 }
 
-// Close ends the thread, and with it, by SIGKILL, what it has started.
+// Close ends the thread. The kernel then ends the processes that the thread has
+// started, with SIGKILL.
 func (s *Starter) Close() { s.once.Do(func() { close(s.quit) }) }
 
-// common is the Starter of all that ask for no other.
-var common = sync.OnceValues(func() (*Starter, error) { return NewStarter(nil) })
+// CommonStarter returns the Starter that all callers without a Starter of their
+// own share.
+var CommonStarter = sync.OnceValues(func() (*Starter, error) { return NewStarter(nil) })
 
-// Start starts a process that dies with this one.
+// Start starts a process that ends with this process.
 func Start(cmd *exec.Cmd) error {
-	s, err := common()
+	s, err := CommonStarter()
 	if err != nil {
 		return err
 	}

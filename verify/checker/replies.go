@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// ValueFor makes the value of a write: it begins with its key, so that a reply
-// that was meant for another request shows it.
+// ValueFor returns the value for a write. The value begins with its key, so
+// that a reply that belongs to another request is recognized.
 func ValueFor(key string, client, n int) string { return fmt.Sprintf("%s|%d.%d", key, client, n) }
 
-// Replies checks that values that were read belong to the key that was asked
-// for. Counters are numbers and say nothing.
+// Replies checks that each value that was read belongs to the requested key. It
+// skips counters, because a number does not name its key.
 func Replies(ops []Op) (checked int, bad []Violation) {
 	for i := range ops {
 		o := &ops[i]
@@ -27,24 +27,24 @@ func Replies(ops []Op) (checked int, bad []Violation) {
 	return checked, bad
 }
 
-// Batch is a pipeline of INCR on a counter that only this client writes: its
-// replies are numbers that follow each other, or the replies are not in order, or
-// a command ran twice.
+// Batch is a pipeline of INCR on a counter that only this client writes. The
+// replies must be consecutive numbers. Otherwise the replies are out of order,
+// or a command was executed twice.
 type Batch struct {
 	Client       int
 	Key          string
 	Call, Return time.Duration
-	Sent         int     // commands
-	Numbers      []int64 // replies
+	Sent         int     // number of commands
+	Numbers      []int64 // the replies
 }
 
-// Batches checks the pipelines of a history. Between two pipelines of a counter
-// there may be a gap, if replies of the one before are missing: as many numbers
-// as commands without a reply.
+// Batches checks the pipelines of a history. If replies of one pipeline are
+// missing, there may be a gap before the next pipeline of the same counter. The
+// gap has at most as many numbers as there are commands without a reply.
 func Batches(batches []Batch) []Violation {
 	var bad []Violation
-	next := make(map[string]int64) // lowest number that may come next
-	open := make(map[string]int64) // commands without a reply before
+	next := make(map[string]int64) // lowest number that may follow
+	open := make(map[string]int64) // earlier commands without a reply
 	for _, b := range batches {
 		say := func(format string, args ...any) {
 			bad = append(bad, Violation{"reply order", b.Key, fmt.Sprintf(format, args...), b.Call, b.Return})
@@ -64,8 +64,8 @@ func Batches(batches []Batch) []Violation {
 	return bad
 }
 
-// Chain is a point of a replica's hash chain: the same index must mean the same
-// hash on all of them.
+// Chain is a point of a replica's hash chain. The same log index must have the
+// same hash on all replicas.
 type Chain struct {
 	Node  string
 	At    time.Duration
@@ -73,7 +73,8 @@ type Chain struct {
 	Hash  string
 }
 
-// Chains compares the replicas wherever two were seen at the same index.
+// Chains compares the replicas at each log index at which two of them were
+// seen.
 func Chains(points []Chain) (compared int, bad []Violation) {
 	first := make(map[uint64]Chain)
 	for _, p := range points {
@@ -92,14 +93,15 @@ func Chains(points []Chain) (compared int, bad []Violation) {
 	return compared, bad
 }
 
-// Recovery is how long after the last fault of an episode a client was served
-// through a node: Served is when its write was acknowledged, Forever if never.
+// Recovery is the recovery of one node after the last fault of an episode.
+// Healed is when that fault ended. Served is when a client's write through the
+// node was acknowledged, Forever if never.
 type Recovery struct {
 	Node           string
 	Healed, Served time.Duration
 }
 
-// Recoveries checks that all were served within limit.
+// Recoveries checks that all nodes served a client within limit.
 func Recoveries(all []Recovery, limit time.Duration) []Violation {
 	var bad []Violation
 	for _, r := range all {

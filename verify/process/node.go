@@ -12,31 +12,33 @@ import (
 	"time"
 )
 
-// Node is one node of a cluster: an identity, addresses and a data directory,
-// and, from Start until it ends, a process.
+// Node is one node of a cluster. It has an identity, addresses and a data
+// directory. From Start until the process ends, it also has a process.
 type Node struct {
 	ID                   string
 	Clients, Peers, HTTP string // addresses
 	Sentinel             string // address, "" for none
 	Dir                  string // data directory
-	LogFile              string // all that its processes have printed
+	LogFile              string // output of all its processes
 
-	program string
-	args    []string
-	env     []string
-	starter *Starter
+	Args []string // arguments of the program
+	Env  []string // environment of its processes
+
+	password string
+	program  string
+	starter  *Starter
 
 	mu     sync.Mutex
-	extra  []string // more of the environment, guarded by mu, as is program
+	extra  []string // additional environment, guarded by mu, as is program
 	run    *run     // nil before the first Start
 	logged int64    // size of LogFile at the latest Start
 }
 
-// run is one process.
+// run is one process of a node.
 type run struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
-	err    error // of Wait, once exited is closed
+	err    error // result of Wait, valid once exited is closed
 }
 
 func (r *run) alive() bool {
@@ -51,18 +53,24 @@ func (r *run) alive() bool {
 	}
 }
 
-// errRunning and errNotRunning are returned for a node in the wrong state.
+// errRunning and errNotRunning are returned if the node is in the wrong state.
 var (
 	errRunning    = errors.New("node is running")
 	errNotRunning = errors.New("node is not running")
 )
 
-// Use makes later starts run another program, with more variables in its
-// environment than the others have.
-func (n *Node) Use(program string, env ...string) {
+// Another returns a node with the same program, password, arguments and
+// environment. The new node has no process, no id and no addresses yet.
+func (n *Node) Another() *Node {
+	return &Node{Args: n.Args, Env: n.Env, password: n.password, program: n.Program(), starter: n.starter}
+}
+
+// Use makes later starts run another program. Env adds variables to the
+// environment of this node's processes.
+func (n *Node) Use(program string, Env ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.program, n.extra = program, env
+	n.program, n.extra = program, Env
 }
 
 // Program returns the path of the program that the next start runs.
@@ -72,8 +80,8 @@ func (n *Node) Program() string {
 	return n.program
 }
 
-// Start starts the node's process, with extra arguments behind the usual ones.
-// It does not wait until the node answers.
+// Start starts the node's process. It appends extra to the usual arguments. It
+// does not wait until the node replies.
 func (n *Node) Start(extra ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,14 +92,15 @@ func (n *Node) Start(extra ...string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has a descriptor of its own
 	if n.logged, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
-	r := &run{cmd: exec.Command(n.program, append(append([]string{}, n.args...), extra...)...), exited: make(chan struct{})}
+	r := &run{cmd: exec.Command(n.program, append(append([]string{}, n.Args...), extra...)...), exited: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
-	r.cmd.Env = append(slices.Clone(n.env), n.extra...)
-	// A group of its own: Ctrl-C for a test or benchmark is not for the node.
+	r.cmd.Env = append(slices.Clone(n.Env), n.extra...)
+	// The process gets its own process group, so that Ctrl-C for a test or a
+	// benchmark does not reach the node.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := n.starter.Start(r.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", n.ID, err)
@@ -110,7 +119,7 @@ func (n *Node) current() *run {
 	return n.run
 }
 
-// Running reports whether the node's process lives.
+// Running reports whether the node's process is alive.
 func (n *Node) Running() bool { return n.current().alive() }
 
 // PID returns the process id of the latest Start, 0 before the first.
@@ -130,7 +139,8 @@ func (n *Node) Signal(sig syscall.Signal) error {
 	return r.cmd.Process.Signal(sig)
 }
 
-// Kill ends the process by SIGKILL, if it lives, and waits until it is gone.
+// Kill ends the process with SIGKILL, if it is alive, and waits until it is
+// gone.
 func (n *Node) Kill() error {
 	r := n.current()
 	if !r.alive() {
@@ -160,7 +170,7 @@ func (n *Node) Wait(limit time.Duration) (exitCode int, err error) {
 	}
 }
 
-// Stop ends the process by SIGTERM and returns its exit code.
+// Stop ends the process with SIGTERM and returns its exit code.
 func (n *Node) Stop(limit time.Duration) (exitCode int, err error) {
 	if err := n.Signal(syscall.SIGTERM); err != nil {
 		return 0, err
@@ -168,7 +178,7 @@ func (n *Node) Stop(limit time.Duration) (exitCode int, err error) {
 	return n.Wait(limit)
 }
 
-// Output returns what the latest process has printed.
+// Output returns the output of the latest process.
 func (n *Node) Output() string {
 	n.mu.Lock()
 	from := n.logged

@@ -1,4 +1,4 @@
-package oracle
+package checker
 
 import (
 	"fmt"
@@ -11,31 +11,31 @@ type Hold struct {
 	Lock, Token string
 	Client      int
 	TTL         time.Duration
-	Call        time.Duration // the acquiring command was sent
-	Granted     time.Duration // and answered; Forever if its outcome is unknown
-	Renewals    []Step        // in order
-	Release     *Step         // nil if the owner let it run out
+	Call        time.Duration // when the acquiring command was sent
+	Granted     time.Duration // when it was answered; Forever if its outcome is unknown
+	Renewals    []Step        // in the order in which they were sent
+	Release     *Step         // nil if the owner let the lock expire
 	Fence       int64         // fencing token, 0 for none
 }
 
-// Step is what an owner did with its lock later: it renewed it for the same
-// time, or gave it back.
+// Step is what an owner did with its lock later: it renewed the lock for the
+// same time, or released it.
 type Step struct {
 	Call, Return time.Duration
 	Outcome      Outcome
 	Mine         bool // the reply, if Done: the lock was still this owner's
 }
 
-// Refusal is an attempt to take a lock that was answered "somebody has it".
+// Refusal is an attempt to take a lock that another owner had.
 type Refusal struct {
 	Lock         string
 	Client       int
 	Call, Return time.Duration
 }
 
-// sure returns until when the owner could rely on the lock at least: a time to
-// live counts from when a leader stamped it, which is after the command was
-// sent. A renewal counts if it was granted.
+// sure returns the time until which the owner could rely on the lock. A time to
+// live counts from the moment at which a leader stamped it, which is after the
+// command was sent. A renewal counts if it was granted.
 func (h *Hold) sure(health *Health) time.Duration {
 	end := h.Call + h.TTL
 	for _, r := range h.Renewals {
@@ -50,7 +50,7 @@ func (h *Hold) sure(health *Health) time.Duration {
 	return end
 }
 
-// possible returns until when the lock may have been held at most.
+// possible returns the latest time until which the owner may have had the lock.
 func (h *Hold) possible(health *Health) time.Duration {
 	if h.Granted == Forever {
 		return Forever
@@ -59,22 +59,22 @@ func (h *Hold) possible(health *Health) time.Duration {
 	for _, r := range h.Renewals {
 		switch {
 		case r.Outcome == Unknown:
-			return Forever // it may be executed whenever it likes
+			return Forever // the command may be executed at any later time
 		case r.Outcome == Done && r.Mine:
 			end = max(end, health.Gone(r.Return, h.TTL))
 		}
 	}
-	// A release that is Done and found the lock gone proves as much as one that
-	// freed it.
+	// A release that is Done and found the lock gone proves as much as a
+	// release that freed it.
 	if h.Release != nil && h.Release.Outcome == Done {
 		end = min(end, h.Release.Return)
 	}
 	return end
 }
 
-// LockResult is what Locks found.
+// LockResult is the result of Locks.
 type LockResult struct {
-	Grants, Expired int // Expired: grants that were left to run out
+	Grants, Expired int // Expired counts the grants that were left to expire
 	Violations      []Violation
 }
 
@@ -117,14 +117,14 @@ func Locks(holds []Hold, refusals []Refusal, health *Health) LockResult {
 	return res
 }
 
-// overlaps finds owners that were both sure of the lock at one moment: it was
-// granted twice, or ran out early.
+// overlaps finds two owners that could both rely on the lock at one moment. The
+// lock was granted twice, or it expired early.
 func overlaps(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	var longest *Hold
 	for _, h := range all {
 		if h.Granted == Forever || h.sure(health) <= h.Granted {
-			continue // over before the owner heard of it
+			continue // the lock had ended before the owner received the reply
 		}
 		if p := longest; p != nil && h.Granted < p.sure(health) {
 			bad = append(bad, Violation{"mutual exclusion", h.Lock,
@@ -137,8 +137,8 @@ func overlaps(all []*Hold, health *Health) []Violation {
 	return bad
 }
 
-// lost finds owners that were told that the lock is not theirs, before their
-// time was over.
+// lost finds owners that received a reply that the lock was not theirs before
+// their time was over.
 func lost(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	for _, h := range all {
@@ -174,7 +174,7 @@ func fences(all []*Hold) []Violation {
 			byCall = append(byCall, h)
 		}
 	}
-	byGrant := append([]*Hold{}, byCall...) // all is in order of grants
+	byGrant := append([]*Hold{}, byCall...) // all is sorted by the time of the grant
 	sort.Slice(byCall, func(i, j int) bool { return byCall[i].Call < byCall[j].Call })
 	var highest *Hold
 	seen := make(map[int64]*Hold)
@@ -197,8 +197,8 @@ func fences(all []*Hold) []Violation {
 	return bad
 }
 
-// late finds refusals for which no hold can be the reason any more: a lock whose
-// time is long over is still kept.
+// late finds refusals that no grant can explain any more: the cluster still
+// kept a lock whose time was over long before.
 func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 	if health == nil || !health.Known {
 		return nil

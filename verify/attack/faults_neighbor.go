@@ -1,0 +1,103 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/neighbor"
+)
+
+// neighborFaults are clients whose commands harm the other clients of their
+// node the most. There is one class for each load of package neighbor. No other
+// fault is active at the same time, so an election during such a fault is
+// caused by the load.
+var neighborFaults = neighbors()
+
+func neighbors() []fault {
+	var all []fault
+	for _, l := range neighbor.All() {
+		all = append(all, fault{class: "neighbor: " + l.Name, group: neighborGroup, run: func(ctx context.Context, s *injection) (string, error) { return s.neighbor(ctx, l) }})
+	}
+	return all
+}
+
+// neighborScale divides the sizes of the loads. Chaos runs them at half the
+// size of make bench, because an episode takes snapshots all the time and
+// compares every key with a real Redis at its end.
+const neighborScale = 2
+
+// neighborWait is how long a victim may wait for one lock. It is far longer
+// than the wait that make bench accepts, because the machine may have no free
+// processor for the node for a while. It is far shorter than the stalls that
+// occur without a budget.
+const neighborWait = 2 * time.Second
+
+// neighbor runs a load against a node and takes locks through the same node.
+func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, error) {
+	leader, err := s.lead(ctx)
+	if err != nil {
+		return "", err
+	}
+	n, err := s.someone(ctx)
+	if err != nil {
+		return "", err
+	}
+	before, err := leader.state(ctx)
+	if err != nil {
+		return "", err
+	}
+	began, err := s.c.usage()
+	if err != nil {
+		return "", err
+	}
+	to := neighbor.Target{Addr: n.Clients, Login: Login, Scale: neighborScale, Prefix: "neighbor:"}
+	running, err := neighbor.Start(ctx, l, to)
+	if err != nil {
+		return "", err
+	}
+	times, failed := s.victim(ctx, to)
+	effect := running.Stop()
+	if ctx.Err() != nil {
+		return "", nil
+	}
+	ended, err := s.c.usage()
+	if err != nil {
+		return "", err
+	}
+	if others := ended.others(began); others > maxOthers {
+		return "", errors.Join(neighbor.Clean(ctx, to), fmt.Errorf("other processes of this machine used %.0f %% of its processors", 100*others))
+	}
+	if failed != nil {
+		s.violation("neighbor", "%s at %s: %v", l.Name, n.ID, failed)
+	}
+	if longest := times.At(1); longest > neighborWait {
+		s.violation("neighbor", "%s at %s: a lock of another client took %v, at most %v is accepted", l.Name, n.ID, longest.Round(time.Millisecond), neighborWait)
+	}
+	after, err := leader.state(ctx)
+	if err != nil {
+		return "", err
+	}
+	if after.Term != before.Term {
+		s.violation("neighbor", "%s at %s: %s led in term %d, and the term is %d afterwards", l.Name, n.ID, leader.ID, before.Term, after.Term)
+	}
+	if err := neighbor.Clean(ctx, to); err != nil {
+		return "", err
+	}
+	if effect.Rounds+effect.Closed == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: %v; %d locks of another client, the slowest after %v", n.ID, effect, len(times), times.At(1).Round(time.Millisecond)), nil
+}
+
+func (s *injection) victim(ctx context.Context, to neighbor.Target) (times neighbor.Times, err error) {
+	v, err := neighbor.NewVictim(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	lasting, stop := context.WithTimeout(ctx, s.between(1500*time.Millisecond, 3500*time.Millisecond))
+	defer stop()
+	return v.Run(lasting)
+}

@@ -1,0 +1,24 @@
+// Package checker decides whether a history keeps the guarantees of Holdfast.
+// It does not use the product's code, and it does not depend on how the history
+// was recorded. The simulator, the attack on real processes, and holdfast
+// verify record the same types and use the same checkers.
+//
+// Times are durations since the start of the history. The program that records
+// the history reads them from one monotonic clock. A checker never assumes that
+// an operation took less time than was measured.
+//
+//   - Linear: each key by itself is linearizable (porcupine), with values,
+//     conditions, counters and times to live. A check that ran out of time has
+//     proved nothing, so it is a violation too.
+//   - Locks: a lock never has two owners at once. No lock is lost or granted
+//     again before its time is over, none is kept long after it, and fencing
+//     tokens grow.
+//   - Once: an acknowledged command was executed once, a refused one never, and
+//     one of unknown outcome at most once. The order of execution agrees with
+//     the order of the acknowledgements.
+//   - Replies: no reply belongs to another request.
+//   - Chains: replicas at the same log index hold the same state.
+//   - Recoveries: after the last fault, every client is served again in time.
+//
+// Package replay runs the log again through a second model of the commands.
+package checker

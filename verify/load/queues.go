@@ -1,0 +1,134 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/checker"
+)
+
+// takeTimeout is how long a client waits for the reply of a blocking command
+// after the time for which the command may block. It is longer than the time
+// for which a node looks for a leader before it reports that there is none.
+const takeTimeout = 10 * time.Second
+
+// slowQueues is the number of queues with so few elements that many clients
+// wait for them at a time. When a node is cut off, some of its clients are
+// served in the meantime and some are not.
+const slowQueues = 2
+
+func (c *client) slowQueue() string {
+	return fmt.Sprintf("%sslow:%d", c.load.cfg.Prefix, c.rng.IntN(slowQueues))
+}
+
+// produce pushes unique elements to queues until the load stops.
+func (c *client) produce() {
+	for c.ready() {
+		c.push(c.load.queues.take(c.rng, 1))
+	}
+}
+
+// produceSlowly is produce for the slow queues.
+func (c *client) produceSlowly() {
+	for c.ready() {
+		c.push(c.slowQueue())
+		pause(c.load.ctx, time.Duration(c.rng.Int64N(int64(time.Second))))
+	}
+}
+
+func (c *client) push(queue string) {
+	l := c.load
+	p := checker.Push{Queue: l.mark(queue), ID: c.unique("element"), Client: c.id, Outcome: checker.Unknown}
+	replies, call, ret := c.send([][]string{{"RPUSH", queue, p.ID}})
+	p.Call, p.Return = call, ret
+	if len(replies) > 0 {
+		p.Outcome = outcomeOf(replies[0])
+	}
+	l.rec.add(func(h *History) { h.Pushes = append(h.Pushes, p) })
+}
+
+// consume takes elements with blocking commands until the load stops.
+func (c *client) consume() {
+	for c.ready() {
+		c.take(c.load.queues.take(c.rng, 0), time.Duration(100+c.rng.IntN(4900))*time.Millisecond)
+	}
+}
+
+// consumeSlowly is consume for the slow queues. When a node that was cut off is
+// connected again, some of its clients still wait, and others do not.
+func (c *client) consumeSlowly() {
+	for c.ready() {
+		block := 20 * time.Second
+		if c.rng.IntN(2) == 0 {
+			block = time.Duration(1000+c.rng.IntN(7000)) * time.Millisecond
+		}
+		c.take(c.slowQueue(), block)
+	}
+}
+
+// take takes an element. Some clients close the connection while they wait. A
+// command that the end of the load interrupts has an unknown outcome.
+func (c *client) take(queue string, block time.Duration) {
+	l := c.load
+	k := checker.Take{Queue: l.mark(queue), Client: c.id, Node: c.node(), Blocks: true, Outcome: checker.Unknown}
+	seconds := strconv.FormatFloat(block.Seconds(), 'f', 3, 64)
+	cmd := []string{"BLPOP", queue, seconds}
+	if c.rng.IntN(3) == 0 {
+		k.To = l.mark(queue + ":moved")
+		cmd = []string{"BLMOVE", queue, k.To, "LEFT", "RIGHT", seconds}
+	}
+	limit := block + takeTimeout
+	if c.rng.IntN(30) == 0 {
+		limit = time.Duration(1 + c.rng.Int64N(int64(min(block, time.Second))))
+	}
+	v, call, ret, err := c.await(cmd, limit)
+	k.Call, k.Return = call, ret
+	if err == nil {
+		settleTake(&k, v)
+	}
+	l.rec.add(func(h *History) { h.Takes = append(h.Takes, k) })
+}
+
+// await sends one command whose reply may take as long as limit. It waits for
+// the reply, but not beyond the end of the load. Such a wait does not mean that
+// the cluster is ill.
+func (c *client) await(cmd []string, limit time.Duration) (v Value, call, ret time.Duration, err error) {
+	l := c.load
+	conn := c.conn
+	conn.timeout = limit
+	call = l.Now()
+	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // this only makes the read fail
+	replies, err := conn.Pipeline([][]string{cmd})
+	stop()
+	ret = l.Now()
+	conn.timeout = l.cfg.ReplyTimeout
+	l.rec.note(1, ret, ret, nil)
+	if err != nil {
+		c.hangUp()
+		if l.ctx.Err() == nil {
+			c.at++
+		}
+		return Value{}, call, ret, err
+	}
+	return replies[0], call, ret, nil
+}
+
+// settleTake records a reply. An error that is not a refusal does not show what
+// happened to the element.
+func settleTake(k *checker.Take, v Value) {
+	switch {
+	case v.Err != "":
+		k.Error = v.Err
+		if outcomeOf(v) == checker.Refused {
+			k.Outcome = checker.Refused
+		}
+		return
+	case k.To != "":
+		k.ID = v.Text
+	case len(v.Elems) == 2:
+		k.ID = v.Elems[1].Text
+	}
+	k.Outcome = checker.Done
+}

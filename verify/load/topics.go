@@ -1,0 +1,151 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/checker"
+)
+
+// channels is the number of channels that messages are published to.
+const channels = 2
+
+func (c *client) channel() string {
+	return fmt.Sprintf("%schannel:%d", c.load.cfg.Prefix, c.rng.IntN(channels))
+}
+
+// publish publishes unique messages until the load stops.
+func (c *client) publish() {
+	l := c.load
+	for c.ready() {
+		p := checker.Publish{Channel: c.channel(), ID: c.unique("message"), Client: c.id, Outcome: checker.Unknown}
+		replies, call, ret := c.send([][]string{{"PUBLISH", p.Channel, p.ID}})
+		p.Call, p.Return = call, ret
+		if len(replies) > 0 {
+			p.Outcome = outcomeOf(replies[0])
+		}
+		l.rec.add(func(h *History) { h.Publishes = append(h.Publishes, p) })
+	}
+}
+
+// subscribe subscribes to a channel for a while and then unsubscribes, until
+// the load stops.
+func (c *client) subscribe() {
+	l := c.load
+	for c.ready() {
+		s := &subscriber{client: c, heard: checker.Listen{Channel: c.channel(), Client: c.id, Node: c.node(), Left: checker.Forever}}
+		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
+		s.heard.Ended = l.Now()
+		if err != nil {
+			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // the node may be down: other clients record that
+			c.hangUp()
+			if l.ctx.Err() == nil {
+				c.at++
+			}
+		}
+		if s.confirmed {
+			l.rec.add(func(h *History) { h.Listens = append(h.Listens, s.heard) })
+		}
+	}
+}
+
+// subscriber is one subscription of one connection.
+type subscriber struct {
+	*client
+	heard           checker.Listen
+	confirmed, left bool
+}
+
+// listen subscribes, receives messages for at most d, and unsubscribes.
+func (s *subscriber) listen(d time.Duration) error {
+	l, conn := s.load, s.conn
+	defer context.AfterFunc(l.ctx, func() { _ = conn.Close() })() // this only makes the read fail
+	s.heard.Call = l.Now()
+	if err := conn.write([]string{"SUBSCRIBE", s.heard.Channel}); err != nil {
+		return err
+	}
+	if err := s.take(l.cfg.ReplyTimeout, func() bool { return s.confirmed }); err != nil {
+		return err
+	}
+	if !s.confirmed {
+		return errors.New("no confirmation")
+	}
+	if err := s.take(d, func() bool { return false }); err != nil {
+		return err
+	}
+	call := l.Now()
+	if err := conn.write([]string{"UNSUBSCRIBE", s.heard.Channel}); err != nil {
+		return err
+	}
+	if err := s.take(takeTimeout, func() bool { return s.left }); err != nil {
+		return err
+	}
+	if !s.left {
+		return errors.New("no confirmation")
+	}
+	s.heard.Left = call
+	return nil
+}
+
+// take receives messages for at most d, or until enough returns true.
+func (s *subscriber) take(d time.Duration, enough func() bool) error {
+	for end := time.Now().Add(d); !enough(); {
+		v, err := s.conn.next(end)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil:
+			return err
+		case v.Err != "":
+			return errors.New(v.Err)
+		case len(v.Elems) != 3:
+			return fmt.Errorf("%w: %+v to a subscriber", errProtocol, v)
+		}
+		switch word := v.Elems[0].Text; word {
+		case "subscribe":
+			s.confirmed, s.heard.Since = true, s.load.Now()
+		case "unsubscribe":
+			s.left = true
+		case "message":
+			s.heard.Heard = append(s.heard.Heard, checker.Heard{ID: v.Elems[2].Text, At: s.load.Now()})
+		default:
+			return fmt.Errorf("%w: %q to a subscriber", errProtocol, word)
+		}
+	}
+	return nil
+}
+
+// next reads a value whose first byte arrives before a given time. If none
+// arrives, it fails with os.ErrDeadlineExceeded, and nothing is lost.
+func (c *Conn) next(before time.Time) (Value, error) {
+	if err := c.conn.SetReadDeadline(before); err != nil {
+		return Value{}, err
+	}
+	if _, err := c.r.Peek(1); err != nil {
+		return Value{}, err
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
+		return Value{}, err
+	}
+	v, err := c.read()
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		err = errors.New("a value did not come to its end")
+	}
+	return v, err
+}
+
+// write sends a command and does not wait for a reply.
+func (c *Conn) write(args []string) error {
+	var b strings.Builder
+	appendCommand(&b, args)
+	if err := c.conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		return err
+	}
+	_, err := c.conn.Write([]byte(b.String()))
+	return err
+}

@@ -1,0 +1,62 @@
+package neighbor
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"time"
+)
+
+// replyLoads contains loads that request large replies and do not read them.
+var replyLoads = []Load{
+	{Name: "large replies not read", workers: 10, prepare: writeLarge(largeKey, 8<<20), attack: askWithoutReading(largeKey, 5)},
+	{Name: "many replies not read", workers: 10, prepare: writeLarge(megabyteKey, 1<<20), attack: askWithoutReading(megabyteKey, 45)},
+}
+
+// These are the names of the keys of all loads, without the prefix.
+const (
+	largeKey    = "large"
+	megabyteKey = "megabyte"
+	leftKey     = "left"
+	rightKey    = "right"
+	longLeft    = "long-left"
+	longRight   = "long-right"
+	firstSet    = "first-set"
+	secondSet   = "second-set"
+	writtenKey  = "written"
+)
+
+var keys = []string{largeKey, megabyteKey, leftKey, rightKey, longLeft, longRight, firstSet, secondSet, writtenKey}
+
+// writeLarge writes a string of size bytes.
+func writeLarge(name string, size int) func(ctx context.Context, t *target) error {
+	return func(ctx context.Context, t *target) error {
+		c, err := t.client(ctx, prepareLimit)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.do("SETRANGE", t.key(name), strconv.Itoa(t.size(size)-1), "x")
+		return err
+	}
+}
+
+// unreadFor is how long a connection leaves its replies unread. Then it is
+// closed, and another connection begins.
+const unreadFor = 2 * time.Second
+
+// askWithoutReading sends count GETs in one pipeline and reads no reply.
+func askWithoutReading(name string, count int) func(ctx context.Context, t *target, worker int) error {
+	return func(ctx context.Context, t *target, _ int) error {
+		c, err := t.member(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.send(bytes.Repeat(encode("GET", t.key(name)), count)); err != nil {
+			return err
+		}
+		wait(ctx, unreadFor)
+		return nil
+	}
+}
