@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// clusterAdapter shows a node to the client port as resp wants to see it.
+// clusterAdapter adapts a node to resp.Cluster and resp.Topology.
 type clusterAdapter struct{ *cluster.Node }
 
 // NewExecutor implements resp.Cluster.
@@ -29,7 +29,7 @@ func (a clusterAdapter) State() resp.State {
 	}
 	for _, c := range a.Acknowledging() {
 		host, port := hostPort(c.ClientAddr)
-		if port == "" { // not known yet: WAIT counts it all the same
+		if port == "" { // not known yet, but WAIT must count it
 			host, port = "0.0.0.0", "0"
 		}
 		s.Replicas = append(s.Replicas, resp.Replica{Host: host, Port: port})

@@ -14,14 +14,15 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// client asks a node's client port, one command at a time: all that the
-// operator's subcommands need of the Redis protocol.
+// client sends commands to a node's client port, one at a time. It implements
+// the part of the Redis protocol that the operator's subcommands need.
 type client struct {
 	conn net.Conn
 	r    *bufio.Reader
 }
 
-// dialNode connects and authenticates if login says who.
+// dialNode connects to a node. It authenticates if login names a user or a
+// password.
 func dialNode(ctx context.Context, addr string, login load.Login) (*client, error) {
 	conn, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {

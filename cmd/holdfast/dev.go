@@ -30,7 +30,7 @@ type devOptions struct {
 	dataDir         string
 	sentinel        bool
 	clusterMode     bool
-	args            []string // passed on to every node
+	args            []string // passed to every node
 }
 
 func devCommand() *cobra.Command {
@@ -38,12 +38,12 @@ func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [-- SERVE-FLAG...]",
 		Short: "Run a whole cluster on this machine",
-		Long: `Run a cluster of real node processes on loopback: client ports from --base-port
-on, peer ports 1000 above, http ports 2000 above, with --sentinel also Sentinel
-ports 20000 above. Data stays in --data-dir from one run to the next.
+		Long: `Run a cluster of node processes on the loopback interface. The client ports begin
+at --base-port. Peer ports are 1000 higher, HTTP ports 2000 higher, and with
+--sentinel, Sentinel ports 20000 higher. --data-dir keeps the data between runs.
 
-A node that dies is not restarted: kill one and see what happens. Ctrl-C stops
-all. Flags after -- are passed on to every node.`,
+A node that dies is not restarted, so you can kill one and see how the others
+continue. Ctrl-C stops all nodes. Flags after -- are passed to every node.`,
 		Example: `  holdfast dev
   redis-cli -p 6380 SET lock:a me NX EX 600
 
@@ -65,28 +65,28 @@ all. Flags after -- are passed on to every node.`,
 	}
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes")
 	cmd.Flags().IntVar(&o.basePort, "base-port", 6379, "client port of the first node")
-	cmd.Flags().BoolVar(&o.sentinel, "sentinel", false, "serve Redis Sentinel too, on ports 20000 above the client ports")
-	cmd.Flags().BoolVar(&o.clusterMode, "cluster-mode", false, "speak to clients as a Redis Cluster of one shard")
+	cmd.Flags().BoolVar(&o.sentinel, "sentinel", false, "also serve Redis Sentinel, on ports 20000 above the client ports")
+	cmd.Flags().BoolVar(&o.clusterMode, "cluster-mode", false, "act as a Redis Cluster of one shard")
 	cmd.MarkFlagsMutuallyExclusive("sentinel", "cluster-mode")
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"), "directory for the nodes' data and logs")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"), "directory for the data and logs of the nodes")
 	return cmd
 }
 
-// devNode is one node process.
+// devNode is a node process.
 type devNode struct {
 	id, clients, peers, http string
 	sentinel                 string // "" for none
 	log                      string
 	cmd                      *exec.Cmd
 	exited                   chan struct{}
-	err                      error // after exited is closed
+	err                      error // valid after exited is closed
 }
 
-// sentinelOffset is how far the Sentinel ports are above the client ports: from
-// 6379 on they are those that everybody knows.
+// sentinelOffset is the difference between Sentinel ports and client ports.
+// From 6379 it leads to the usual ports of Sentinel.
 const sentinelOffset = 20000
 
-// discovery returns the flags by which clients find the leader by themselves.
+// discovery returns the flags for clients that find the leader by themselves.
 func (n *devNode) discovery(o devOptions) []string {
 	var args []string
 	if n.sentinel != "" {
@@ -98,7 +98,7 @@ func (n *devNode) discovery(o devOptions) []string {
 	return args
 }
 
-// secretFile is where the secret of the cluster is kept.
+// secretFile returns the path of the file with the cluster secret.
 func (o devOptions) secretFile() string { return filepath.Join(o.dataDir, "cluster-secret") }
 
 func (n *devNode) alive() bool {
@@ -111,7 +111,7 @@ func (n *devNode) alive() bool {
 }
 
 func dev(ctx context.Context, o devOptions, out io.Writer) error {
-	// A terminal that is closed stops the nodes in order, as Ctrl-C does.
+	// Closing the terminal stops the nodes in order, as Ctrl-C does.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	highest := o.basePort + 2000
@@ -151,8 +151,9 @@ func dev(ctx context.Context, o devOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// A child must not outlive this process, however it ends. PR_SET_PDEATHSIG
-	// is tied to the thread that forked, so one thread does it and stays.
+	// A child must not outlive this process, however this process ends.
+	// PR_SET_PDEATHSIG is tied to the thread that forked. So one thread starts
+	// all nodes and lives until the end.
 	errs := make(chan error)
 	stay := make(chan struct{})
 	defer close(stay)
@@ -168,7 +169,7 @@ func dev(ctx context.Context, o devOptions, out io.Writer) error {
 	return errors.Join(err, stopNodes(nodes, out))
 }
 
-// portFree reports an address that something listens on already.
+// portFree returns an error if another process listens on an address.
 func portFree(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -189,8 +190,8 @@ func startNodes(self string, nodes []*devNode, peers string, o devOptions) error
 		args = append(args, o.args...)
 		n.cmd = exec.Command(self, args...)
 		n.cmd.Stdout, n.cmd.Stderr = log, log
-		// A group of its own: Ctrl-C in the terminal reaches this process only,
-		// which then stops the nodes in order.
+		// Each node has its own process group, so Ctrl-C in the terminal
+		// reaches only this process, which then stops the nodes in order.
 		n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		err = n.cmd.Start()
 		if closeErr := log.Close(); err == nil {
@@ -208,12 +209,12 @@ func startNodes(self string, nodes []*devNode, peers string, o devOptions) error
 	return nil
 }
 
-// watchNodes prints the table once the cluster has a leader, and then what
-// changes, until ctx ends or no node is left.
+// watchNodes prints the table once the cluster has a leader, and then every
+// change, until ctx ends or no node is left.
 func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writer) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	leader, shown := "", false
 	for {
 		select {
@@ -225,8 +226,8 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 		for _, n := range nodes {
 			if n.alive() {
 				living++
-			} else if !told[n.id] {
-				told[n.id] = true
+			} else if !reported[n.id] {
+				reported[n.id] = true
 				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.id, n.cmd.Process.Pid, n.err, n.log)
 				if last := lastLine(n.log); last != "" {
 					fmt.Fprintf(out, "    %s\n", last)
@@ -253,12 +254,12 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 	}
 }
 
-// lastLine returns the last line of a log, which says why a node has ended by
-// itself; "" if there is none.
+// lastLine returns the last line of a log, which usually says why the node
+// ended; "" if there is none.
 func lastLine(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "" // the path has been printed
+		return "" // the caller has printed the path
 	}
 	text := strings.TrimRight(string(b), "\n")
 	return text[strings.LastIndexByte(text, '\n')+1:]
@@ -266,8 +267,8 @@ func lastLine(path string) string {
 
 func clock() string { return time.Now().Format("15:04:05.000") }
 
-// devStatus asks each living node for itself, on its HTTP port: the client port may
-// want a password, and a client can change that at any time.
+// devStatus asks each running node for its own status, on its HTTP port. The
+// client port may require a password, which clients can change.
 func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -281,7 +282,9 @@ func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if st, err := askNode(ctx, n); err == nil { // not up yet, or just dying: seen at the next tick
+			// A node that does not answer is starting or ending; the next call
+			// will see it.
+			if st, err := askNode(ctx, n); err == nil {
 				mu.Lock()
 				all = append(all, st)
 				mu.Unlock()
@@ -351,8 +354,8 @@ func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o de
 	fmt.Fprintf(out, "Data and logs: %s. Ctrl-C stops all nodes.\n\n", o.dataDir)
 }
 
-// stopNodes sends SIGTERM to all that live and waits; what does not stop in
-// time is killed.
+// stopNodes sends SIGTERM to all running nodes and waits. It kills the nodes
+// that do not stop in time.
 func stopNodes(nodes []*devNode, out io.Writer) error {
 	var errs []error
 	fmt.Fprintln(out, "stopping")

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// discovery are the flags about how clients find the leader by themselves.
+// discovery holds the flags about how clients find the leader by themselves.
 type discovery struct {
 	sentinelAddr, advertiseSentinel string
 	masterName                      string
@@ -19,14 +19,14 @@ type discovery struct {
 }
 
 func (d *discovery) flags(f *pflag.FlagSet) {
-	f.StringVar(&d.sentinelAddr, "sentinel-addr", "", "where clients that use Redis Sentinel connect; none if empty")
-	f.StringVar(&d.advertiseSentinel, "advertise-sentinel-addr", "", "Sentinel address that others are told (default: --sentinel-addr)")
-	f.StringVar(&d.masterName, "sentinel-master-name", "mymaster", "what Sentinel calls the leader")
-	f.BoolVar(&d.clusterMode, "cluster-mode", false, "speak to clients as a Redis Cluster of one shard: followers send them to the leader (MOVED)")
+	f.StringVar(&d.sentinelAddr, "sentinel-addr", "", "address for clients that use Redis Sentinel; empty for none")
+	f.StringVar(&d.advertiseSentinel, "advertise-sentinel-addr", "", "Sentinel address that this node announces to clients and other nodes (default: --sentinel-addr)")
+	f.StringVar(&d.masterName, "sentinel-master-name", "mymaster", "name of the master that Sentinel clients ask for")
+	f.BoolVar(&d.clusterMode, "cluster-mode", false, "act as a Redis Cluster of one shard: followers redirect clients to the leader (MOVED)")
 }
 
-// validate names the first flag that cannot work. What clients are sent to must be
-// an address that they can reach.
+// validate returns an error about the first flag that cannot work. Addresses
+// that are announced to clients must be reachable for them.
 func (d *discovery) validate(clientAddr, advertiseClient string) error {
 	if d.sentinelAddr == "" && !d.clusterMode {
 		return nil
@@ -50,14 +50,14 @@ func (d *discovery) validate(clientAddr, advertiseClient string) error {
 		return errors.New("--sentinel-master-name is empty")
 	}
 	for _, b := range []byte(d.masterName) {
-		if b <= ' ' || b > '~' { // it stands between blanks in events
-			return fmt.Errorf("--sentinel-master-name is %q: only letters, digits and signs may stand in it", d.masterName)
+		if b <= ' ' || b > '~' { // events separate it by blanks
+			return fmt.Errorf("--sentinel-master-name is %q: use only letters, digits and punctuation", d.masterName)
 		}
 	}
 	return reachable("advertise-sentinel-addr", d.advertised())
 }
 
-// reachable checks an address that clients are told.
+// reachable checks an address that is announced to clients.
 func reachable(flag, addr string) error {
 	if err := checkAddr(addr); err != nil {
 		return fmt.Errorf("--%s is %q: %w", flag, addr, err)
@@ -67,12 +67,12 @@ func reachable(flag, addr string) error {
 		return err
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return fmt.Errorf("--%s: %q is no address that a client can connect to, and clients are sent there", flag, addr)
+		return fmt.Errorf("--%s: clients cannot connect to %q, which this node announces to them", flag, addr)
 	}
 	return nil
 }
 
-// advertised is where the others are told that the Sentinel is, "" for none.
+// advertised returns the announced address of the Sentinel, or "" for none.
 func (d *discovery) advertised() string {
 	if d.sentinelAddr == "" || d.advertiseSentinel == "" {
 		return d.sentinelAddr
@@ -80,7 +80,7 @@ func (d *discovery) advertised() string {
 	return d.advertiseSentinel
 }
 
-// mode is what the client port pretends to be.
+// mode returns the mode of the client port.
 func (d *discovery) mode() resp.Mode {
 	switch {
 	case d.clusterMode:
@@ -91,10 +91,10 @@ func (d *discovery) mode() resp.Mode {
 	return resp.Standalone
 }
 
-// sentinelPort is the Sentinel port, if there is one.
+// sentinelPort is the Sentinel port; Server is nil if there is none.
 type sentinelPort struct{ *resp.Server }
 
-// Close closes the port.
+// Close closes the port, if there is one.
 func (p sentinelPort) Close() error {
 	if p.Server == nil {
 		return nil
@@ -102,8 +102,8 @@ func (p sentinelPort) Close() error {
 	return p.Server.Close()
 }
 
-// listen serves the Sentinel port. What it shares with the client port (limits,
-// password) is in port.
+// listen serves the Sentinel port, if there is one. port is the configuration
+// of the client port; the Sentinel port shares its limits and password.
 func (d *discovery) listen(port resp.Config, ln net.Listener, node clusterAdapter, table *fsm.Table) (sentinelPort, error) {
 	if d.sentinelAddr == "" {
 		return sentinelPort{}, nil

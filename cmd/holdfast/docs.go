@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// commandsDocCommand is how docs/commands.md is made: see the Makefile.
+// commandsDocCommand returns the command that prints docs/commands.md: see the
+// Makefile.
 func commandsDocCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "commands",
@@ -26,8 +29,8 @@ func commandsDocCommand() *cobra.Command {
 	}
 }
 
-// publicRows are the rows that clients may call: those of the machine and those
-// that the client port answers by itself.
+// publicRows returns the commands that clients may call: those of the state
+// machine, and those that the client port executes itself.
 func publicRows() []fsm.Command {
 	var rows []fsm.Command
 	for _, cmd := range fsm.NewTable().Rows() {
@@ -39,45 +42,76 @@ func publicRows() []fsm.Command {
 	return rows
 }
 
-// docFamilies are the families in the order in which a reader wants them, with
-// what is to be said of each. A family that is missing here follows at the end.
+// docFamilies are the families in the order of the page, each with an
+// introduction. A family that is missing here follows at the end.
 var docFamilies = []struct{ name, title, text string }{
-	{"string", "Strings", "Locks live here: `SET key token NX PX milliseconds` takes one, `DELIFEQ` or `DELEX key IFEQ token` gives it back."},
-	{"generic", "Keys", "What concerns keys of any type, times to live among it."},
-	{"transactions", "Transactions", "The connection queues; `EXEC` sends all of it as one operation, which goes through the log whole if anything in it writes, and is a read otherwise. `WATCH` reads the versions of its keys; the operation checks them."},
-	{"connection", "Connection", "Answered by the node that holds the connection."},
-	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The others are for clients of Redis Cluster and want nodes with `--cluster-mode`; without it every node takes every key, and they answer as a Redis does that is no cluster."},
-	{"server", "Server", "Answered by the node that holds the connection, save what reads or changes keys."},
+	{"string", "Strings", "`SET key token NX PX milliseconds` takes a lock; `DELIFEQ` or `DELEX key IFEQ token` releases it."},
+	{"generic", "Keys", "Commands for keys of any type, including their times to live."},
+	{"transactions", "Transactions", "The connection queues the commands. `EXEC` sends all of them as one operation, which goes through the log if any of them writes, and is a read otherwise. `WATCH` reads the versions of its keys, and the operation checks them."},
+	{"connection", "Connection", "The node that holds the connection answers these commands."},
+	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The other commands are for clients of Redis Cluster and require nodes with `--cluster-mode`. Without it every node accepts every key, and these commands answer like a Redis without cluster support."},
+	{"server", "Server", "The node that holds the connection answers these commands, except those that read or change keys."},
 	{"hash", "Hashes", ""},
-	{"list", "Lists", "What waits (`BLPOP` and its kin) waits in one queue for each key, for the clients of all nodes."},
+	{"list", "Lists", "Each key has one queue for the clients of all nodes that wait in blocking commands such as `BLPOP`."},
 	{"set", "Sets", ""},
 	{"sorted-set", "Sorted sets", ""},
 	{"stream", "Streams", ""},
 	{"bitmap", "Bitmaps", ""},
-	{"pubsub", "Pub/sub", "Messages reach the subscribers of every node in the order of the log. The numbers are those of the node that is asked."},
-	{"scripting", "Scripts and functions", "What may write is run once, by the leader, all or nothing; the read-only forms (`EVAL_RO` and its kin) are reads."},
-	{"hyperloglog", "HyperLogLog", "Values are those of Redis to the byte, and so are counts. One thing is different: `PFCOUNT` is a read and leaves the value alone, where Redis notes the count in bytes 8 to 15 of it. So it wakes no `WATCH` and no cache, `CLIENT PAUSE WRITE` does not hold it up, and a script that may not write may call it."},
-	{"geo", "Geo", "Scores, places and the order of results are those of Redis. Distances are the same to the bit on every machine here, and those of Redis but for the last bit of about one in 600, which `STOREDIST` stores; of those that are answered, with four decimals, about one in a million is one unit off. (The C library below Redis rounds its sines not quite correctly, and differently from processor to processor.) Of members that are equally far, `COUNT` takes the first in the order of results. A search looks at 4194304 members at the most."},
+	{"pubsub", "Pub/sub", "Messages reach the subscribers of every node in the order of the log. Numbers of subscribers and receivers are those of the node that answers."},
+	{"scripting", "Scripts and functions", "A script that may write runs once, on the leader, and either completely or not at all. The read-only forms, such as `EVAL_RO`, are reads."},
+	{"hyperloglog", "HyperLogLog", "Values and counts are those of Redis, to the byte. There is one difference: `PFCOUNT` is a read and does not change the value, while Redis stores the count in bytes 8 to 15 of the value. So `PFCOUNT` makes no `WATCH` fail and invalidates no cache, `CLIENT PAUSE WRITE` does not delay it, and a read-only script may call it."},
+	{"geo", "Geo", "Scores, coordinates and the order of results are those of Redis. Distances are the same to the bit on every machine. They differ from those of Redis in the last bit of about one in 600, because the C library that Redis uses does not always round sines correctly, and not equally on all processors. `STOREDIST` stores that bit. Replies have four decimals, and about one in a million differs by one in the last. If members are equally far away, `COUNT` takes the first in the order of results. A search looks at no more than 4194304 members."},
 }
 
 const commandsDocHead = `# Commands
 
 <!-- Made by "make docs" from the command table. Do not edit: change the row. -->
 
-Replies, errors, arity and options are those of Redis %s, for these commands; every other name gets Redis' own
-"unknown command" error. *Since* is the first Redis version with the command ("valkey …" where it is Valkey's, "holdfast" where it
-is ours). *Arity* counts the name; a negative one means "at least". Where a command goes:
+These commands have the replies, errors, arity and options of Redis %s. Any
+other name gets Redis' own "unknown command" error.
 
-| word | what it means |
+*Since* is the first version of Redis that has the command; "valkey …" names the
+version of Valkey, and "holdfast" marks our own commands. *Arity* counts the
+name of the command; a negative number means "at least". *Kind* says which path
+a command takes:
+
+| kind | meaning |
 |---|---|
-| write | goes through the log: acknowledged once it is on disk on a majority |
+| write | goes through the log, and is acknowledged when a majority has it on disk |
 | read | linearizable on every node; local, and possibly old, after ` + "`READONLY`" + ` on the connection |
-| node | answered by the node that holds the connection, from its own state |
+| node | the node that holds the connection answers it from its own state |
 
 `
 
-// writeCommandsDoc prints the page: one table a family, one line a command and
-// one a subcommand.
+// docWidth is the width of the text in the pages under docs, in characters.
+const docWidth = 80
+
+// docWord matches a word of a page. Code in backquotes is one word.
+var docWord = regexp.MustCompile("(?:`[^`]*`|[^\\s`])+")
+
+// wrapText breaks a paragraph into lines of at most docWidth characters.
+func wrapText(text string) string {
+	var b strings.Builder
+	width := 0
+	for _, word := range docWord.FindAllString(text, -1) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case width == 0:
+		case width+1+n > docWidth:
+			b.WriteByte('\n')
+			width = 0
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(word)
+		width += n
+	}
+	return b.String()
+}
+
+// writeCommandsDoc prints the page: one table per family, with one line per
+// command and subcommand.
 func writeCommandsDoc(out io.Writer, rows []fsm.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, commandsDocHead, resp.RedisVersion)
@@ -101,9 +135,9 @@ func writeCommandsDoc(out io.Writer, rows []fsm.Command) error {
 			title, text = docFamilies[i].title, docFamilies[i].text
 		}
 		if text != "" {
-			text += "\n\n"
+			text = wrapText(text) + "\n\n"
 		}
-		fmt.Fprintf(&b, "## %s\n\n%s| command | arguments | arity | since | goes | what it does |\n|---|---|---|---|---|---|\n", title, text)
+		fmt.Fprintf(&b, "## %s\n\n%s| command | arguments | arity | since | kind | what it does |\n|---|---|---|---|---|---|\n", title, text)
 		for i := range byFamily[family] {
 			cmd := &byFamily[family][i]
 			writeCommandDoc(&b, cmd.Name, cmd, cmd)
@@ -123,7 +157,7 @@ func writeCommandDoc(b *strings.Builder, name string, cmd, container *fsm.Comman
 	if cmd.DeprecatedSince != "" {
 		doc += " (deprecated since " + cmd.DeprecatedSince
 		if cmd.ReplacedBy != "" {
-			// Redis' own words, in which ! marks the name of an argument.
+			// This is Redis' text, in which ! marks the name of an argument.
 			doc += ": " + strings.ReplaceAll(cmd.ReplacedBy, "`!", "`")
 		}
 		doc += ")"
@@ -146,8 +180,8 @@ func codeCell(s string) string {
 	return "`" + s + "`"
 }
 
-// route says where a command is carried out. Rows without a function belong to
-// the client port.
+// route returns the kind of a command. Rows without a function belong to the
+// client port.
 func route(cmd, container *fsm.Command) string {
 	switch {
 	case cmd.IsWrite() || container.IsWrite():

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// surviveHangup keeps SIGHUP, which many programs take as a request to reload,
-// from ending the process, until stop is called.
+// surviveHangup makes the process ignore SIGHUP, except for a log line, until
+// stop is called. Many programs take SIGHUP as a request to reload.
 func surviveHangup(log hclog.Logger) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

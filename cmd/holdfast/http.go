@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// serveHTTP serves health, status and metrics. /healthz says that the process
-// lives, /readyz that it has a way to a leader, /status what "holdfast status
-// --json" shows of this node.
+// serveHTTP serves health, status and metrics. /healthz reports that the
+// process runs, /readyz that it is connected to a leader, and /status returns
+// this node's part of "holdfast status --json".
 func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPprof bool, log hclog.Logger) *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -64,7 +64,7 @@ func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPp
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          log.StandardLogger(nil),
 	}
-	if !withPprof { // a profile takes as long as its client asks for
+	if !withPprof { // a profile takes as long as the client requests
 		srv.WriteTimeout = 30 * time.Second
 	}
 	go func() {

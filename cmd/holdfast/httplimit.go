@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// maxHTTPConns is how many connections the HTTP port has open at a time.
+// maxHTTPConns is the maximum number of open connections of the HTTP port.
 const maxHTTPConns = 256
 
 // httpConns bounds the open connections of an HTTP server, whose ConnState hook
-// is its state method. A connection beyond the bound takes the place of the one
-// that has been idle, or without a request, for the longest time; if all are
-// being served, it is closed.
+// is the method state. At the bound, a new connection replaces the one that has
+// been idle, or without a request, for the longest time. If no connection is
+// idle, it replaces the one that has been busy for the longest time.
 type httpConns struct {
 	most int
 
 	mu   sync.Mutex
 	open int
 	idle list.List // of net.Conn, the longest idle first
-	busy list.List // of those that are being served, the longest first
-	at   map[net.Conn]httpPlace
+	busy list.List // of net.Conn, the longest busy first
+	at   map[net.Conn]httpPosition
 }
 
-// httpPlace is where a connection stands.
-type httpPlace struct {
+// httpPosition is a connection's element in one of the two lists.
+type httpPosition struct {
 	list *list.List
 	e    *list.Element
 }
@@ -33,7 +33,7 @@ type httpPlace struct {
 // state implements http.Server.ConnState.
 func (h *httpConns) state(c net.Conn, s http.ConnState) {
 	if victim := h.note(c, s); victim != nil {
-		victim.Close() // the server notices, and reports it as closed
+		victim.Close() // the server notices, and reports the connection as closed
 	}
 }
 
@@ -41,7 +41,7 @@ func (h *httpConns) note(c net.Conn, s http.ConnState) (victim net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at == nil {
-		h.at = make(map[net.Conn]httpPlace)
+		h.at = make(map[net.Conn]httpPosition)
 	}
 	switch s {
 	case http.StateNew:
@@ -60,7 +60,8 @@ func (h *httpConns) note(c net.Conn, s http.ConnState) (victim net.Conn) {
 	return victim
 }
 
-// oldest takes out the connection that has to go. h.mu is held.
+// oldest removes the connection that is to be closed from its list and returns
+// it. The caller holds h.mu.
 func (h *httpConns) oldest() net.Conn {
 	from := &h.idle
 	if from.Len() == 0 {
@@ -74,14 +75,14 @@ func (h *httpConns) oldest() net.Conn {
 	return victim
 }
 
-// move puts a connection at the end of a list, or takes it out if that is nil. h.mu
-// is held.
+// move puts a connection at the end of a list, or removes it if to is nil. The
+// caller holds h.mu.
 func (h *httpConns) move(c net.Conn, to *list.List) {
 	if p, ok := h.at[c]; ok {
 		p.list.Remove(p.e)
 		delete(h.at, c)
 	}
 	if to != nil {
-		h.at[c] = httpPlace{to, to.PushBack(c)}
+		h.at[c] = httpPosition{to, to.PushBack(c)}
 	}
 }

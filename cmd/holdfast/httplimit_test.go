@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestHTTPConns: connections that ask for nothing cannot keep a health check from
-// the port.
+// TestHTTPConns checks that connections without requests cannot block a health
+// check.
 func TestHTTPConns(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	conns := &httpConns{most: 4}
@@ -34,7 +34,7 @@ func TestHTTPConns(t *testing.T) {
 	var silent []net.Conn
 	for i := range 20 {
 		c := dial()
-		if i%2 == 1 { // the body never comes
+		if i%2 == 1 { // the body never follows
 			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}

@@ -33,26 +33,27 @@ func main() {
 	}
 }
 
-// exitCode is an error that has already been explained to the user.
+// exitCode is an error whose message has already been printed.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
 
-// run executes one invocation of the program; ctx ends when it should stop.
+// run runs the program with the given arguments. The end of ctx stops it.
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Redis-protocol locks that survive failover",
-		Long: `Holdfast is a Raft-replicated key-value cluster that speaks the Redis protocol.
-Any Redis client can talk to any node; a lock taken with SET NX EX stays taken,
-with its owner and its remaining time, whichever node dies.
+		Long: `Holdfast is a key-value cluster that speaks the Redis protocol and replicates
+all data with Raft. Redis clients can use any node. A lock that a client takes
+with SET NX EX remains taken, with its owner and its remaining time, when any
+one of three nodes fails.
 
-Every flag can also be set by an environment variable: --data-dir is
-HOLDFAST_DATA_DIR. A flag on the command line wins.`,
-		Example: `  holdfast dev                        three nodes on this machine, ready for redis-cli
-  holdfast status                     what every node is doing
-  holdfast verify                     test a cluster's promises
-  holdfast serve --node-id n1 …       one node of a cluster`,
+An environment variable can set each flag: HOLDFAST_DATA_DIR sets --data-dir.
+A flag on the command line takes precedence.`,
+		Example: `  holdfast dev                        run three nodes on this machine, for redis-cli
+  holdfast status                     show the state of every node
+  holdfast verify                     test the guarantees of a cluster
+  holdfast serve --node-id n1 …       run one node of a cluster`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
@@ -66,7 +67,8 @@ HOLDFAST_DATA_DIR. A flag on the command line wins.`,
 	return root.ExecuteContext(ctx)
 }
 
-// flagsFromEnv sets the flags that the command line has not, from HOLDFAST_….
+// flagsFromEnv sets each flag that the command line does not set from its
+// environment variable, if that exists.
 func flagsFromEnv(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {

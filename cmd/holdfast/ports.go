@@ -6,9 +6,9 @@ import (
 	"net"
 )
 
-// ports are the addresses that the program listens on, except the peer address,
-// which package cluster binds. They are bound before the node is opened: once it
-// is, it forms a cluster or joins one, and must not end after that because an
+// ports are the listeners of the program, except that of the peer address,
+// which package cluster binds. They are bound before the node is opened: an
+// open node forms or joins a cluster, and must not fail afterwards because an
 // address is in use.
 type ports struct{ clients, sentinel, http net.Listener }
 
@@ -34,7 +34,8 @@ func (o *serveOptions) bind() (*ports, error) {
 	return p, nil
 }
 
-// cause leaves out what the address in the message says already.
+// cause removes the address from the error of Listen, because the message
+// already contains it.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -43,7 +44,8 @@ func cause(err error) error {
 	return err
 }
 
-// close closes the ports that nothing has been made of.
+// close closes the listeners. Those that a server has closed already are
+// skipped.
 func (p *ports) close() error {
 	var errs []error
 	for _, ln := range []net.Listener{p.clients, p.sentinel, p.http} {

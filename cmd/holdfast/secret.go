@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// secretOptions are the flags about who is trusted on the peer port.
+// secretOptions holds the flags about authentication on the peer port.
 type secretOptions struct {
 	file     string
 	create   bool
@@ -26,18 +26,18 @@ type secretOptions struct {
 }
 
 func (o *secretOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.file, "cluster-secret-file", "", "file with the secret by which the nodes of the cluster recognize each other; the same on every node")
-	f.BoolVar(&o.create, "cluster-secret-create", false, "create that file, with a random secret, if it does not exist")
-	f.BoolVar(&o.insecure, "insecure", false, "allow a peer address that other hosts can reach without a cluster secret; with a secret: also accept nodes that have none")
+	f.StringVar(&o.file, "cluster-secret-file", "", "file with the secret by which the nodes of the cluster authenticate each other; its content must be the same on every node")
+	f.BoolVar(&o.create, "cluster-secret-create", false, "create the file of --cluster-secret-file with a random secret, if it does not exist")
+	f.BoolVar(&o.insecure, "insecure", false, "without a cluster secret: allow a peer address that other hosts can reach; with a secret: also accept nodes that have none")
 }
 
-// makeSecret says how to make the file.
+// makeSecret tells the operator how to make the file.
 const makeSecret = "make one with: (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to every node"
 
-// maxSecret is the largest file that is read.
+// maxSecret is the maximum size of the file in bytes.
 const maxSecret = 4096
 
-// read returns the secret, nil if there is to be none.
+// read returns the secret, or nil if none is configured.
 func (o *secretOptions) read() ([]byte, error) {
 	if o.file == "" {
 		if o.create {
@@ -91,9 +91,9 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// createSecret makes a file with a random secret unless there is one. Of several
-// processes that do this at once one succeeds, and no process sees a part of the
-// file: it gets its name only when it is complete.
+// createSecret makes a file with a random secret unless the file exists. If
+// several processes do this at once, one succeeds. No process sees a partial
+// file, because the file gets its name when it is complete.
 func createSecret(path string) (err error) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err // nil if it exists
@@ -119,8 +119,8 @@ func createSecret(path string) (err error) {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// admit refuses peer ports that other hosts can reach and that trust whoever
-// does, unless the operator wants that.
+// admit returns an error if other hosts can reach the peer port and there is no
+// cluster secret, unless the operator has set --insecure.
 func (o *secretOptions) admit(cfg *cluster.Config, log hclog.Logger) error {
 	exposed := exposedPeer(cfg)
 	switch {
@@ -129,16 +129,16 @@ func (o *secretOptions) admit(cfg *cluster.Config, log hclog.Logger) error {
 		log.Warn("nodes without the cluster secret are accepted (--insecure): restart without it when every node has the secret")
 	case cfg.Secret != nil || exposed == "":
 	case o.insecure:
-		log.Warn("whoever reaches the peer port can join and change the cluster (--insecure)", "addr", exposed)
+		log.Warn("any host that reaches the peer port can join and change the cluster (--insecure)", "addr", exposed)
 	default:
-		return fmt.Errorf("%s can be reached from other hosts and there is no cluster secret: whoever reaches the peer port could read and change everything. "+
+		return fmt.Errorf("%s can be reached from other hosts and there is no cluster secret: any host that reaches the peer port could read and change everything. "+
 			"Set --cluster-secret-file, the same on every node ("+makeSecret+"), or accept the risk with --insecure", exposed, "cluster-secret")
 	}
 	return nil
 }
 
-// exposedPeer returns the first peer address that is not on loopback, with its
-// flag, "" if there is none.
+// exposedPeer returns the first peer address that is not on the loopback
+// interface, with its flag, or "" if there is none.
 func exposedPeer(cfg *cluster.Config) string {
 	if !loopback(cfg.PeerAddr) {
 		return "--peer-addr " + cfg.PeerAddr

@@ -15,12 +15,12 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/cluster/script"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/script"
 )
 
-// serveOptions are the flags of serve.
+// serveOptions holds the flags of serve.
 type serveOptions struct {
 	nodeID, dataDir, logStore   string
 	clientAddr, advertiseClient string
@@ -34,13 +34,14 @@ type serveOptions struct {
 	logLevel, logFormat         string
 	options                     cluster.Options
 	limits                      resp.Limits
+	limitFlags                  map[string]resp.LimitFlag
 	pprof                       bool
 	threads                     int
 	testClock, testKillAt       string
 }
 
-// stopTimeout is how long a stopping node may take for handing over and for
-// what is in flight; the process exits within 5 s of SIGTERM.
+// stopTimeout bounds the transfer of leadership and the commands in flight when
+// a node stops. The process exits within 5 s of SIGTERM.
 const stopTimeout = 4 * time.Second
 
 func serveCommand() *cobra.Command {
@@ -50,70 +51,80 @@ func serveCommand() *cobra.Command {
 		Short: "Run one node",
 		Long: `Run one node of a cluster.
 
-On empty data directories the nodes named in --peers form the cluster by
-themselves, in whatever order they are started; all of them must be started once
-with the same --peers. A node that is restarted comes back with its data and its
-place. --peers with one name is a cluster of one node.
+If the data directories of all nodes in --peers are empty, the nodes form a
+cluster when all of them have been started, in any order, with the same --peers.
+A restarted node continues with its data and its membership. If --peers names
+only one node, that node is a cluster of its own.
 
-Where other hosts can reach the peer port, every node needs the same secret: see
---cluster-secret-file. A node that is to join later has to be added first: see
-"holdfast member add --help".
+If other hosts can reach the peer port, every node needs the same secret: see
+--cluster-secret-file. A node that joins an existing cluster must be added
+first: see "holdfast member --help".
 
-SIGTERM hands leadership over, finishes what is in flight and exits. SIGHUP
-changes nothing.`,
+On SIGTERM the node transfers leadership, completes the commands in flight, and
+exits. It ignores SIGHUP.`,
 		Example: `  holdfast serve --node-id n1 --data-dir /var/lib/holdfast \
     --client-addr 10.0.0.1:6379 --peer-addr 10.0.0.1:7379 --http-addr 127.0.0.1:8379 \
     --peers n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379 \
     --cluster-secret-file /etc/holdfast/cluster-secret`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.limitFlags = limitFlags(cmd.Flags())
+			return serve(cmd.Context(), o)
+		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.nodeID, "node-id", "", "name of this node, for good")
-	f.StringVar(&o.dataDir, "data-dir", "", "directory for log, votes and snapshots; one process at a time")
-	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "where Redis clients connect")
-	f.StringVar(&o.advertiseClient, "advertise-client-addr", "", "client address that others are told (default: --client-addr)")
-	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "where the other nodes connect")
-	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "", "peer address that others are told; may be a DNS name (default: this node's in --peers, else --peer-addr)")
-	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "where /healthz, /readyz and /metrics are served")
+	f.StringVar(&o.nodeID, "node-id", "", "name of this node; it cannot be changed later")
+	f.StringVar(&o.dataDir, "data-dir", "", "directory for the log, votes and snapshots; only one process may use it")
+	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "address for Redis clients")
+	f.StringVar(&o.advertiseClient, "advertise-client-addr", "", "client address that this node announces to clients and other nodes (default: --client-addr)")
+	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "address for the other nodes")
+	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "", "peer address that this node announces to other nodes; may be a DNS name (default: this node's address in --peers, else --peer-addr)")
+	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for /healthz, /readyz and /metrics")
 	o.discovery.flags(f)
 	o.secret.flags(f)
-	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster: n1=host:port,n2=host:port,… (peer addresses)")
-	f.StringVar(&o.requirePass, "requirepass", "", "password of the default user, as long as the cluster has none of its own (ACL SETUSER, CONFIG SET requirepass); none if empty")
-	f.StringVar(&o.aclFile, "acl-file", "", "file of ACL users in Redis' form, which become the cluster's if it has none yet")
-	f.StringVar(&o.logStore, "log-store", "wal", "library that keeps the raft log: wal or boltdb; cannot be changed for a data directory")
-	f.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
-	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
-	f.IntVar(&o.limits.MaxClients, "max-clients", o.limits.MaxClients, "client connections at a time")
-	f.IntVar(&o.limits.MaxUnauthAddr, "max-unauth-per-address", o.limits.MaxUnauthAddr, "connections of one address that have not authenticated, 0 for no limit")
-	f.IntVar(&o.limits.UnauthRate, "max-unauth-rate", o.limits.UnauthRate, "bytes a second of input that all connections that have not authenticated may send together, 0 for no limit")
-	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal, "time in which a connection must authenticate, 0 for no limit")
-	f.IntVar(&o.limits.MaxBulk, "max-bulk-bytes", o.limits.MaxBulk, "largest argument of a command, in bytes")
-	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout, "how long a follower waits for its leader before an election; well above the slowest fsync")
-	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout, "how long a disk write may take before the process ends, so that another node leads")
+	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster, with their peer addresses: n1=host:port,n2=host:port,…")
+	f.StringVar(&o.requirePass, "requirepass", "", "password of the default user, until ACL SETUSER or CONFIG SET requirepass sets one for the cluster; empty for none")
+	f.StringVar(&o.aclFile, "acl-file", "", "file of ACL users in Redis' format; the cluster takes them over if it has no users yet")
+	f.StringVar(&o.logStore, "log-store", "wal", "library that stores the Raft log: wal or boltdb; it cannot be changed for an existing data directory")
+	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: trace, debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "format of log lines: text or json")
+	f.IntVar(&o.limits.MaxClients, "max-clients", o.limits.MaxClients, "maximum number of client connections")
+	f.IntVar(&o.limits.MaxUnauthAddr, "max-unauth-per-address", o.limits.MaxUnauthAddr, "maximum number of connections from one address that have not authenticated; 0 for no limit")
+	f.Int64Var(&o.limits.ClientMemory, "max-client-memory", o.limits.ClientMemory, "bytes that the node holds for all clients together: replies that they have not read, incomplete commands, and commands that wait for EXEC; 0 for an eighth of the memory, but at least 256 MiB")
+	f.IntVar(&o.limits.UnauthRate, "max-unauth-rate", o.limits.UnauthRate, "bytes per second that all connections together may send before they authenticate; 0 for no limit")
+	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal, "time within which a connection must authenticate; 0 for no limit")
+	f.IntVar(&o.limits.MaxBulk, "max-bulk-bytes", o.limits.MaxBulk, "maximum size of an argument of a command, in bytes")
+	f.IntVar(&o.limits.MaxTopics, "max-subscriptions", o.limits.MaxTopics, "maximum number of channels, patterns and shard channels to which one connection subscribes; 0 for no limit")
+	f.IntVar(&o.limits.MaxPatterns, "max-patterns", o.limits.MaxPatterns, "maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST mode; 0 for no limit")
+	f.IntVar(&o.limits.SubscriptionBytes, "max-subscription-bytes", o.limits.SubscriptionBytes, "estimated bytes of memory for the subscriptions and BCAST prefixes of all clients; 0 for no limit")
+	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout, "how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
+	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout, "how long a disk write may take before the process ends, so that another node can lead")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait, "how long a command waits for a leader before it is refused (CLUSTERDOWN)")
-	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the outcome of a command that was sent may stay open (UNKNOWN)")
-	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long one Lua script may run before it ends with an error; past 10ms it is tried out beside the writes of others first")
-	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log that make a snapshot due")
-	f.Int64Var(&o.options.TrailingBytes, "trailing-bytes", o.options.TrailingBytes, "bytes of log kept behind a snapshot, for nodes that are a little behind")
-	f.IntVar(&o.options.Window, "window", o.options.Window, "log entries under way at a time")
-	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "stand for election at once when the leader's process is seen to be gone")
-	f.IntVar(&o.threads, "threads", 0, "processors that the program uses at a time; 0 for all of the machine's but one")
-	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof on the http address")
-	f.StringVar(&o.testClock, "test-clock", "", "file that says how this node's clocks lie, for tests: never in production")
-	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes, "size of a file of the log, for tests of what happens where two of them meet; 0 for the usual")
-	f.StringVar(&o.testKillAt, "test-kill-at", "", "point of the program at which it kills itself, and at which time, for tests: append-synced:3")
+	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
+	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long a Lua script may run before it ends with an error; one that needs more than 10ms gets a dry run first, beside the writes of other clients")
+	f.DurationVar(&o.options.MaxWriteTime, "max-write-time", o.options.MaxWriteTime, "how long one command or transaction that writes may take on every node, estimated from the sizes of its keys, before it is refused (BUSY)")
+	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime, "how long a pipeline of reads may run before it ends with an error (BUSY)")
+	f.Int64Var(&o.options.SlowReadMemory, "max-slow-read-memory", o.options.SlowReadMemory, "bytes for the intermediate results and replies of all slow reads of the node; a read that needs more ends with an error (OOM)")
+	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log after which the node takes a snapshot")
+	f.Int64Var(&o.options.TrailingBytes, "trailing-bytes", o.options.TrailingBytes, "bytes of log that are kept after a snapshot, for followers that are a little behind")
+	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
+	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "campaign at once when the leader's port refuses connections, which means that its process is gone")
+	f.IntVar(&o.threads, "threads", 0, "number of processors that the program uses; 0 for all of the machine's but one")
+	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof at --http-addr")
+	f.StringVar(&o.testClock, "test-clock", "", "file with offset and rate of this node's clocks, for tests: never in production")
+	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes, "size of a segment of the log, for tests; 0 for the default")
+	f.StringVar(&o.testKillAt, "test-kill-at", "", "failpoint at which the program kills itself, and at which pass, for tests: append-synced:3")
 	for _, hidden := range []string{"test-clock", "test-segment-bytes", "test-kill-at"} {
 		if err := f.MarkHidden(hidden); err != nil {
-			panic(err) // the flags are defined on the lines above
+			panic(err) // the flags are defined above
 		}
 	}
 	return cmd
 }
 
-// validate names the first flag with a value that cannot work. It runs before
-// anything is opened: a node must not leave a data directory or a formed cluster
-// behind because of a flag that shows itself to be wrong only later.
+// validate returns an error about the first flag with a value that cannot work.
+// It runs before anything is opened: a wrong flag must not leave a data
+// directory or a formed cluster behind.
 func (o *serveOptions) validate() error {
 	for _, a := range []struct{ flag, addr string }{
 		{"client-addr", o.clientAddr}, {"peer-addr", o.peerAddr}, {"http-addr", o.httpAddr},
@@ -141,6 +152,8 @@ func (o *serveOptions) validate() error {
 		{"leader-wait", o.options.LeaderWait, time.Millisecond},
 		{"resolve-wait", o.options.ResolveWait, time.Millisecond},
 		{"script-time", o.options.ScriptTime, time.Millisecond},
+		{"slow-read-time", o.options.SlowReadTime, time.Millisecond},
+		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
 	} {
 		if d.value < d.want {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
@@ -152,23 +165,25 @@ func (o *serveOptions) validate() error {
 	}{
 		{"window", int64(o.options.Window), 1, 1024},
 		{"threads", int64(o.threads), 0, 1024},
+		{"max-slow-read-memory", o.options.SlowReadMemory, 1 << 20, 1 << 50},
 		{"snapshot-bytes", o.options.SnapshotBytes, 1, 1 << 50},
 		{"trailing-bytes", o.options.TrailingBytes, 1, 1 << 50},
 		{"max-clients", int64(o.limits.MaxClients), 1, 1 << 30},
+		{"max-client-memory", o.limits.ClientMemory, 0, 1 << 50},
 		{"max-bulk-bytes", int64(o.limits.MaxBulk), 1, maxBulk},
 	} {
 		if n.value < n.low || n.value > n.high {
 			return fmt.Errorf("--%s is %d, must be %d to %d", n.flag, n.value, n.low, n.high)
 		}
 	}
-	// The other limits follow the one that can be set.
+	// The other limits follow from the flags.
 	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)
 	o.limits.MaxCommand = max(o.limits.MaxCommand, 2*o.limits.MaxBulk)
-	o.limits.MaxUnauth = max(o.limits.MaxClients/2, 1) // 0 would be no limit
+	o.limits.MaxUnauth = max(o.limits.MaxClients/2, 1) // 0 would mean no limit
 	return o.limits.Validate()
 }
 
-// checkListeners reports two ports that are given the same address.
+// checkListeners returns an error if two ports have the same address.
 func (o *serveOptions) checkListeners() error {
 	flags := make(map[string]string)
 	for _, a := range []struct{ flag, addr string }{
@@ -182,8 +197,8 @@ func (o *serveOptions) checkListeners() error {
 	return nil
 }
 
-// maxBulk is the largest --max-bulk-bytes: a command of two such arguments still
-// fits into a frame between nodes.
+// maxBulk is the maximum of --max-bulk-bytes: a command with two such arguments
+// still fits into a frame between nodes.
 const maxBulk = 16 << 20
 
 func checkAddr(addr string) error {
@@ -229,8 +244,8 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 	return cfg, nil
 }
 
-// newInterpreter returns the interpreter of scripts. limit, which the cluster
-// holds scripts to, is also the backstop of the interpreter itself.
+// newInterpreter returns the interpreter of scripts. The cluster enforces limit
+// itself; the interpreter's own limit of twice that time is a backstop.
 func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
 	c := script.DefaultConfig()
 	c.Limits = script.LimitsFor(2 * limit)
@@ -258,10 +273,9 @@ func newLogger(level, format string) (hclog.Logger, error) {
 	return hclog.New(&hclog.LoggerOptions{Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr}), nil
 }
 
-// serve runs a node until ctx ends. The order of starting: all addresses are
-// bound, then the node is opened, then clients and the HTTP port are served.
-// Stopping is the reverse, except that clients are kept until their commands
-// have an outcome.
+// serve runs a node until ctx ends. It first binds all addresses, then opens
+// the node, then serves clients and the HTTP port. It stops them in the reverse
+// order, except that it keeps clients until their commands have an outcome.
 func serve(ctx context.Context, o serveOptions) error {
 	log, err := newLogger(o.logLevel, o.logFormat)
 	if err != nil {
@@ -274,7 +288,8 @@ func serve(ctx context.Context, o serveOptions) error {
 	tuneMemory()
 	useThreads(o.threads)
 	cfg, err := o.config(log, func(err error) {
-		// Said at once and without cleaning up: a stalled disk would hang that.
+		// Print at once and do not clean up: on a stalled disk, cleaning up
+		// would hang.
 		fmt.Fprintln(os.Stderr, "holdfast: fatal:", err)
 		os.Exit(2)
 	})
@@ -301,14 +316,14 @@ func serve(ctx context.Context, o serveOptions) error {
 		if err := failpoint.Arm(o.testKillAt); err != nil {
 			return fmt.Errorf("--test-kill-at is %q: %w", o.testKillAt, err)
 		}
-		log.Error("this node is going to kill itself, as a test says: it must hold no data of worth", "point", o.testKillAt)
+		log.Error("this node is going to kill itself (--test-kill-at): not for production", "point", o.testKillAt)
 	}
 	if o.testClock != "" {
 		clock, err := newTestClock(o.testClock)
 		if err != nil {
 			return err
 		}
-		log.Error("this node's clocks lie, as a test says: it must hold no data of worth", "file", o.testClock)
+		log.Error("test clock enabled (--test-clock): not for production", "file", o.testClock)
 		cfg.Clock = clock
 		following, stopFollowing := context.WithCancel(ctx)
 		followed := make(chan struct{})
@@ -333,7 +348,7 @@ func serve(ctx context.Context, o serveOptions) error {
 	defer shutdown()
 	port := resp.Config{
 		Shutdown: shutdown,
-		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, Logger: log.Named("resp"),
+		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"),
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())
@@ -352,8 +367,8 @@ func serve(ctx context.Context, o serveOptions) error {
 	begun := time.Now()
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	// New commands stop coming, those under way get their outcome from the next
-	// leader.
+	// New commands are refused. Commands in flight get their outcome from the
+	// next leader.
 	handedOver := make(chan struct{})
 	go func() {
 		defer close(handedOver)
@@ -361,20 +376,22 @@ func serve(ctx context.Context, o serveOptions) error {
 	}()
 	err = clients.Stop(stopping)
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Nobody is left who could tell them the outcome, as when all nodes are
-		// stopped at once: they are told that it is unknown, and this is a clean stop.
-		log.Warn("clients still wait for an outcome, stopping without it", "error", err)
+		// No leader is left that could report the outcomes, as when all nodes
+		// are stopped at once. The clients are told that the outcome is
+		// unknown, and the stop counts as clean.
+		log.Warn("stopping although clients still wait for an outcome", "error", err)
 		err = nil
 	}
 	<-handedOver
-	// The Sentinel port stays until here: its subscribers have heard of the new leader.
+	// The Sentinel port closes last, so that its subscribers receive the event
+	// of the new leader.
 	err = errors.Join(err, sentinel.Close(), clients.Close(), web.Close(), node.Close())
 	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
 	return err
 }
 
-// tuneMemory trades memory for less garbage collection, unless the operator has
-// said otherwise: a node's heap is small beside what a machine has.
+// tuneMemory trades memory for less garbage collection, unless GOGC is set: a
+// node's heap is small compared with a machine's memory.
 func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

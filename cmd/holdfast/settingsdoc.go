@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// settingsDocCommand is how docs/config.md is made: see the Makefile.
+// settingsDocCommand returns the command that prints docs/config.md: see the
+// Makefile.
 func settingsDocCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "settings",
@@ -25,40 +26,53 @@ const settingsDocHead = `# CONFIG
 
 <!-- Made by "make docs" from the tables of CONFIG. Do not edit: change resp/parametertable.go. -->
 
-A node is set up by its flags ("holdfast serve --help"). Clients and tools of Redis also use CONFIG. "CONFIG GET" knows all parameters of
-Redis %s. "CONFIG SET" changes all parameters of one call or none, and finds what is wrong in the order of Redis. "CONFIG REWRITE" is
-refused, because there is no configuration file; "CONFIG RESETSTAT" makes the statistics of INFO count from zero.
+The flags of a node configure it ("holdfast serve --help"). Clients and tools of
+Redis also use CONFIG. "CONFIG GET" returns all parameters of Redis %s.
+"CONFIG SET" changes all parameters of one call or none, and reports errors in
+the order in which Redis does. "CONFIG REWRITE" is refused, because there is no
+configuration file. "CONFIG RESETSTAT" resets the statistics of INFO to zero.
 
-## With an effect
+## Parameters with an effect
 
-"notify-keyspace-events" and "requirepass" are in force on all nodes and survive restarts. The others concern the node that is asked, until it is
-restarted.
-
-%s
-
-## Without effect
-
-Tuning of Redis that has no meaning here. A value is checked as Redis checks it and kept for the whole cluster, so that "CONFIG GET" prints it on every
-node and after a restart. Nothing else depends on it; the log of the node says so when it is set. They need feature version 2 of the cluster (every
-node upgraded).
+"notify-keyspace-events" and "requirepass" apply to all nodes and survive
+restarts. The others apply to the node that executes the command, until that
+node restarts.
 
 %s
 
-## Refused
+## Parameters without effect
 
-What "CONFIG SET" promises would not happen. Only the present value is accepted.
+These parameters tune parts of Redis that Holdfast does not have. Holdfast
+checks a value as Redis does and keeps it for the whole cluster, so that
+"CONFIG GET" returns it on every node and after a restart. The value has no
+other effect, and the log of the node says so when a client sets it. These
+parameters need feature version 2 of the cluster, which the cluster has when all
+nodes have been upgraded.
+
+%s
+
+## Refused parameters
+
+Holdfast cannot do what these parameters promise. "CONFIG SET" accepts only the
+present value.
 
 | parameter | why |
 |---|---|
 %s
-## Refused by Redis too
+## Parameters that Redis also refuses
 
 %s
+
+## Limits of Holdfast
+
+"CONFIG GET holdfast-*" returns the flags that limit clients, with "holdfast-"
+before their names. A node reads them from its command line when it starts, so
+"CONFIG SET" refuses them. [limits.md](limits.md) describes them.
 `
 
 // writeSettingsDoc prints the page.
 func writeSettingsDoc(out io.Writer) error {
-	list := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`." }
+	list := func(names []string) string { return wrapText("`" + strings.Join(names, "`, `") + "`.") }
 	var refused strings.Builder
 	names, reasons := resp.RefusedParameters()
 	for i := range names {

@@ -21,7 +21,7 @@ import (
 
 // Exit codes of status, for scripts.
 const (
-	exitUnreachable = exitCode(3) // the node asked does not answer
+	exitUnreachable = exitCode(3) // the node does not answer
 	exitNoLeader    = exitCode(4) // the cluster has no leader
 )
 
@@ -31,11 +31,13 @@ func statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what every node is doing",
-		Long: `Show every member: id, role, term, commit and applied index, lag, addresses,
-feature version of the cluster, version, uptime. Any node may be asked.
+		Short: "Show the state of every node",
+		Long: `Show every member: id, role, term, commit index and applied index, lag,
+addresses, feature version of the cluster, version of the program, uptime. Any
+node can answer.
 
-Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no leader.`,
+Exit codes: 0 the node answered and there is a leader; 3 the node cannot be
+reached; 4 there is no leader.`,
 		Example: `  holdfast status --addr 127.0.0.1:6380
   holdfast status --json | jq '.[] | select(.role=="leader").id'`,
 		Args: cobra.NoArgs,
@@ -68,14 +70,14 @@ Exit code: 0 all is well, 3 the node asked cannot be reached, 4 there is no lead
 	return cmd
 }
 
-// loginFlags has flags say who a command logs in as.
+// loginFlags defines the flags for the user and the password of a command.
 func loginFlags(f *pflag.FlagSet, login *load.Login) {
-	f.StringVar(&login.User, "user", "", "user of the client port, if not the default one; it needs HOLDFAST, or @admin")
-	f.StringVar(&login.Password, "password", "", "password of the client port")
+	f.StringVar(&login.User, "user", "", "user at the client port, if not the default user; the user needs the command HOLDFAST, or @admin")
+	f.StringVar(&login.Password, "password", "", "password at the client port")
 }
 
-// askStatus asks a node for the status of all nodes, or with the words STATUS
-// LOCAL for its own.
+// askStatus asks a node for the status of all nodes, or, with the arguments
+// STATUS LOCAL, for its own.
 func askStatus(ctx context.Context, addr string, login load.Login, words ...string) ([]cluster.NodeStatus, error) {
 	c, err := dialNode(ctx, addr, login)
 	if err != nil {
@@ -93,8 +95,8 @@ func askStatus(ctx context.Context, addr string, login load.Login, words ...stri
 	return nodes, nil
 }
 
-// leaderOf returns the id of the leader that leads the highest term, "" if
-// there is none. A deposed leader that has not noticed counts for less.
+// leaderOf returns the id of the leader with the highest term, or "" if there
+// is none. A deposed leader that has not noticed has a lower term.
 func leaderOf(nodes []cluster.NodeStatus) string {
 	leader, term := "", uint64(0)
 	for _, n := range nodes {
@@ -135,20 +137,21 @@ func memberCommand() *cobra.Command {
 	var login load.Login
 	cmd := &cobra.Command{
 		Use:   "member",
-		Short: "Change who belongs to the cluster",
-		Long: `Change who belongs to the cluster. Any live node may be asked.
+		Short: "Change the members or the leader of the cluster",
+		Long: `Change the members of the cluster, or transfer leadership. Any live node accepts
+these commands.
 
-A new node joins after "member add": start it with an empty directory and with
---peers naming itself and at least one member, before or after that. It votes
-once it has caught up.`,
+To add a node, run "member add", and start the node with an empty data directory
+and with --peers naming itself and at least one member. The order does not
+matter. The node becomes a voter when it has caught up.`,
 		Example: `  holdfast member add n4 10.0.0.4:7379 --addr 10.0.0.1:6379
   holdfast member remove n2 --addr 10.0.0.1:6379`,
-		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a wish for help
+		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a request for help
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
 	loginFlags(cmd.PersistentFlags(), &login)
-	// admin asks the node, and prints what was done.
+	// admin sends a HOLDFAST command to the node and prints the reply.
 	admin := func(cmd *cobra.Command, args ...string) error {
 		c, err := dialNode(cmd.Context(), addr, login)
 		if err != nil {
@@ -163,18 +166,18 @@ once it has caught up.`,
 		return err
 	}
 	add := &cobra.Command{
-		Use: "add NODE PEER-ADDR", Short: "Permit a node to join, under that id and at that peer address", Args: cobra.ExactArgs(2),
+		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "ADD", args[0], args[1]) },
 	}
 	var force bool
 	remove := &cobra.Command{
-		Use: "remove NODE", Short: "Remove a node that is gone for good, or whose data is lost", Args: cobra.ExactArgs(1),
-		Long: `Remove a node that is gone for good, or whose data is lost. A leader hands over
-first.
+		Use: "remove NODE", Short: "Remove a node that will not come back, or whose data is lost", Args: cobra.ExactArgs(1),
+		Long: `Remove a node that will not come back, or whose data is lost. If the node leads,
+it transfers leadership first.
 
-The voters that remain are asked before the removal: it is refused if fewer of
-them answer than make a majority, because the cluster could not write then.
---force removes the node all the same.`,
+The leader asks the remaining voters before it removes the node. If fewer than a
+majority of them answer, it refuses, because the cluster could not write
+afterwards. --force removes the node anyway.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := []string{"REMOVE", args[0]}
 			if force {
@@ -183,12 +186,12 @@ them answer than make a majority, because the cluster could not write then.
 			return admin(cmd, words...)
 		},
 	}
-	remove.Flags().BoolVar(&force, "force", false, "remove the node even if too few of the others answer to go on without it")
+	remove.Flags().BoolVar(&force, "force", false, "remove the node even if the remaining voters that answer are no majority")
 	cmd.AddCommand(add, remove, &cobra.Command{
-		Use: "transfer [NODE]", Short: "Hand leadership over", Args: cobra.MaximumNArgs(1),
-		Long: `Hand leadership over to NODE, or to the most up-to-date voter that answers.
-A node that does not answer, is not a voter, or is too far behind is refused, and
-the leader goes on leading.`,
+		Use: "transfer [NODE]", Short: "Transfer leadership", Args: cobra.MaximumNArgs(1),
+		Long: `Transfer leadership to NODE, or to the most up-to-date voter that answers. If
+the node does not answer, is not a voter, or is too far behind, the transfer is
+refused and the leader continues to lead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return admin(cmd, append([]string{"TRANSFER"}, args...)...)
 		},
@@ -196,7 +199,8 @@ the leader goes on leading.`,
 	return cmd
 }
 
-// healthCommand is for containers without a shell or curl.
+// healthCommand returns the health check for containers that have no shell and
+// no curl.
 func healthCommand() *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
@@ -222,6 +226,6 @@ func healthCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz", "health address of the node")
+	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz", "address of the health check of the node")
 	return cmd
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// testClock is a clock that lies, for tests of what clocks may do to a cluster.
-// A file says how: "<wall offset> <rate>", such as "-1h 0.5", where rate is how
-// fast the monotonic clock runs, 0 to stop it. No program can make the system's
-// own clock lie to one process: a static binary reads it without a library that
-// could be replaced, and moving it would move it for all.
+// testClock is a clock with an offset and a rate, for tests of clock faults. A
+// file contains "<wall offset> <rate>", such as "-1h 0.5". The rate is that of
+// the monotonic clock; 0 stops it. It is part of the program because the system
+// clock cannot be changed for one process: a static binary reads it without a
+// shared library that a test could replace.
 type testClock struct {
 	path string
 
 	mu     sync.Mutex
-	said   string        // the file, as last understood
+	said   string        // content of the file when it was last parsed
 	offset time.Duration // of the wall clock
 	rate   float64
-	base   time.Duration // monotonic clock shown at since
+	base   time.Duration // reading of the monotonic clock at since
 	since  time.Time
 }
 
-// testClockEvery is how often the file is looked at.
+// testClockEvery is the interval at which the file is read.
 const testClockEvery = 10 * time.Millisecond
 
 func newTestClock(path string) (*testClock, error) {
@@ -54,7 +54,7 @@ func (c *testClock) Wall() time.Time {
 	return time.Now().Add(c.offset)
 }
 
-// read makes the clock lie as the file says.
+// read sets offset and rate from the file.
 func (c *testClock) read() error {
 	b, err := os.ReadFile(c.path)
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *testClock) read() error {
 	return nil
 }
 
-// follow reads the file until ctx ends. One that cannot be read, because it is
-// just being written, leaves the clock as it is.
+// follow reads the file until ctx ends. If the file cannot be parsed, because
+// it is being written, the clock stays as it is.
 func (c *testClock) follow(ctx context.Context) {
 	t := time.NewTicker(testClockEvery)
 	defer t.Stop()

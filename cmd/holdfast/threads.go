@@ -5,12 +5,14 @@ import (
 	"runtime"
 )
 
-// useThreads lets Go code run on n processors at a time. For 0 it leaves one of
-// the machine's to the kernel's network, the disk and whoever else runs there,
-// unless GOMAXPROCS says what is wanted. A node is a pipeline (socket, log, disk,
-// machine, socket) that a second processor speeds up less than the clients, who are
-// kept off it: on two cores, with clients and all nodes on them, linearizable reads
-// were a fifth faster with one, and pipelined writes a tenth slower.
+// useThreads lets Go code run on n processors at a time. For 0, and without
+// GOMAXPROCS, it leaves one of the machine's processors to the kernel's network
+// stack, the disk and other programs.
+//
+// A node is a pipeline (socket, log, disk, state machine, socket), to which a
+// second processor adds less speed than the clients lose by it. Measured on two
+// cores, with clients and all nodes on them, one processor made linearizable
+// reads a fifth faster and pipelined writes a tenth slower.
 func useThreads(n int) {
 	if n == 0 {
 		if os.Getenv("GOMAXPROCS") != "" {

@@ -17,29 +17,29 @@ func (a clusterAdapter) Leads() bool {
 }
 
 // Leader implements resp.Topology.
-func (a clusterAdapter) Leader() (resp.Place, bool) {
+func (a clusterAdapter) Leader() (resp.Peer, bool) {
 	id, ok := a.Node.Leader()
-	return a.place(id), ok
+	return a.peer(id), ok
 }
 
 // AwaitLeader implements resp.Topology.
-func (a clusterAdapter) AwaitLeader(ctx context.Context) (resp.Place, bool) {
+func (a clusterAdapter) AwaitLeader(ctx context.Context) (resp.Peer, bool) {
 	id, ok := a.Node.AwaitLeader(ctx)
-	return a.place(id), ok
+	return a.peer(id), ok
 }
 
 // ConfirmLeader implements resp.Topology.
-func (a clusterAdapter) ConfirmLeader(ctx context.Context) (resp.Place, error) {
+func (a clusterAdapter) ConfirmLeader(ctx context.Context) (resp.Peer, error) {
 	id, err := a.Node.ConfirmLeader(ctx)
-	return a.place(id), err
+	return a.peer(id), err
 }
 
-// Places implements resp.Topology.
-func (a clusterAdapter) Places() []resp.Place {
-	contacts := a.Contacts()
-	out := make([]resp.Place, len(contacts))
+// Peers implements resp.Topology.
+func (a clusterAdapter) Peers() []resp.Peer {
+	contacts := a.PeerHealth()
+	out := make([]resp.Peer, len(contacts))
 	for i, c := range contacts {
-		out[i] = a.placeOf(c)
+		out[i] = a.peerOf(c)
 	}
 	return out
 }
@@ -47,20 +47,21 @@ func (a clusterAdapter) Places() []resp.Place {
 // Term implements resp.Topology.
 func (a clusterAdapter) Term() uint64 { return a.Status().Term }
 
-// place returns the place of a member, the zero Place if there is none.
-func (a clusterAdapter) place(id string) resp.Place {
-	for _, c := range a.Contacts() {
+// peer returns the member with an id, or the zero Peer if there is none.
+func (a clusterAdapter) peer(id string) resp.Peer {
+	for _, c := range a.PeerHealth() {
 		if c.ID == id {
-			return a.placeOf(c)
+			return a.peerOf(c)
 		}
 	}
-	return resp.Place{}
+	return resp.Peer{}
 }
 
-func (a clusterAdapter) placeOf(c cluster.Contact) resp.Place {
-	// The same on every node, and through restarts and losses of the data.
+func (a clusterAdapter) peerOf(c cluster.PeerHealth) resp.Peer {
+	// The id is equal on every node, and survives restarts and the loss of
+	// data.
 	id := sha1.Sum([]byte(a.ClusterID() + "/" + c.ID))
-	p := resp.Place{
+	p := resp.Peer{
 		Node: c.ID, ID: hex.EncodeToString(id[:]), RunID: c.RunID, Offset: c.Applied, Heard: c.Heard,
 		Voter: c.Voter, Alive: c.Alive, Self: c.ID == a.ID(),
 	}
@@ -70,7 +71,7 @@ func (a clusterAdapter) placeOf(c cluster.Contact) resp.Place {
 	return p
 }
 
-// hostPort splits an address; both parts are "" if it is not known.
+// hostPort splits an address. Both parts are "" if the address is not known.
 func hostPort(addr string) (host, port string) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

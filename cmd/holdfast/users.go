@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// users reads --acl-file. It is read before anything is opened, so that a mistake
-// in it leaves nothing behind.
+// users reads --acl-file. serve calls it before it opens anything, so that a
+// mistake in the file leaves nothing behind.
 func (o *serveOptions) users() ([]*acl.User, error) {
 	if o.aclFile == "" {
 		return nil, nil
@@ -31,7 +31,7 @@ func (o *serveOptions) users() ([]*acl.User, error) {
 	return users, nil
 }
 
-// open reports whether a client needs no password, as far as the flags say.
+// open reports whether the flags let clients in without a password.
 func (o *serveOptions) open(users []*acl.User) bool {
 	i := slices.IndexFunc(users, func(u *acl.User) bool { return u.Name == acl.DefaultUser })
 	if i >= 0 {

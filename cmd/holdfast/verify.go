@@ -21,8 +21,8 @@ import (
 
 // Exit codes of verify, for scripts; 0 is a pass.
 const (
-	exitViolated  = exitCode(1) // a promise was seen broken
-	exitUndecided = exitCode(2) // nothing can be said
+	exitViolated  = exitCode(1) // a guarantee was violated
+	exitUndecided = exitCode(2) // no verdict
 )
 
 type verifyOptions struct {
@@ -41,22 +41,23 @@ func verifyCommand() *cobra.Command {
 	o := verifyOptions{seed: rand.Uint64() >> 1}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Test a cluster's promises, and tell what was broken",
-		Long: `Run clients against a cluster, keep the history of what they saw, and check it:
-every key is linearizable, no lock has two owners or is lost before its time,
-what was acknowledged happened once and what was refused never, replies are in
-order, replicas hold the same state.
+		Short: "Test the guarantees of a cluster, and report violations",
+		Long: `Run clients against a cluster, record the history of their commands and replies,
+and check it: every key is linearizable; no lock has two owners or ends before
+its time; an acknowledged command took effect once, and a refused one never;
+replies are in order; all replicas hold the same state.
 
-With --addrs the cluster is yours and is not harmed: only keys that begin with a
-prefix of this run's own are touched, and they are removed in the end. Kill a node
-meanwhile and see. It may also be a Redis.
+With --addrs, verify tests an existing cluster and does it no harm. It uses only
+keys that begin with a prefix of its own, and removes them at the end. You can
+kill a node meanwhile. The servers may also be Redis.
 
-With --local a cluster of three or five nodes is started on this machine, attacked
-by the faults of --faults, and replaced by the next until --duration is over or
---episodes are played. Faults of disks need root, and some of them strace; what
-cannot be done here is listed as not run.
+With --local, verify starts a cluster of three or five nodes on this machine and
+injects the faults of --faults. Then it starts the next cluster, until
+--duration is over or --episodes clusters have been tested. Disk faults need
+root, and some of them need strace. The report lists faults that cannot be
+injected here as not run.
 
-Exit code: 0 all held, 1 a promise was broken, 2 nothing can be said.`,
+Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
 		Example: `  holdfast verify --addrs 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 --duration 60s --report verify.html
   holdfast verify --local --faults all --report verify.html
   holdfast verify --local --faults 'kill,pause,network' --episodes 5`,
@@ -66,29 +67,30 @@ Exit code: 0 all held, 1 a promise was broken, 2 nothing can be said.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.addrs, "addrs", "127.0.0.1:6379", "client addresses of the nodes, by comma")
+	f.StringVar(&o.addrs, "addrs", "127.0.0.1:6379", "client addresses of the nodes, separated by commas")
 	loginFlags(f, &o.login)
-	f.DurationVar(&o.duration, "duration", time.Minute, "how long clients run; with --local no episode begins later")
-	f.StringVar(&o.prefix, "prefix", "", "what all keys begin with (default: holdfast-verify: and a number of this run)")
-	f.BoolVar(&o.local, "local", false, "start a cluster on this machine and attack it")
-	f.StringVar(&o.faults, "faults", "all", "with --local, by comma: all, none, process, cpu, network, clock, disk, membership, or parts of the names of faults")
-	f.IntVar(&o.episodes, "episodes", 0, "with --local: clusters to attack, instead of --duration")
-	f.Uint64Var(&o.seed, "seed", o.seed, "seed of faults and clients: the same seed plans the same")
-	f.StringVar(&o.dir, "dir", "", "with --local: where the nodes' data lives and what is left of a violation stays (default: a new directory for temporary files)")
-	f.StringVar(&o.html, "report", "", "write a page that shows the history to this file")
-	f.StringVar(&o.summary, "json", "", "write a summary for programs to this file, - for standard output")
-	// Drawn anew at each start, so it must not stand in the help as a default.
+	f.DurationVar(&o.duration, "duration", time.Minute, "how long clients run; with --local, no cluster is started after that time")
+	f.StringVar(&o.prefix, "prefix", "", "prefix of all keys (default: holdfast-verify: and a number of this run)")
+	f.BoolVar(&o.local, "local", false, "start clusters on this machine and inject faults")
+	f.StringVar(&o.faults, "faults", "all", "with --local, separated by commas: all, none, process, cpu, network, clock, disk, membership, operator, neighbor, or parts of the names of faults")
+	f.IntVar(&o.episodes, "episodes", 0, "with --local: number of clusters to test, instead of --duration")
+	f.Uint64Var(&o.seed, "seed", o.seed, "seed of the plan of faults and clients; the same seed gives the same plan")
+	f.StringVar(&o.dir, "dir", "", "with --local: directory for the data of the nodes; the data of a run with a violation is kept (default: a new temporary directory)")
+	f.StringVar(&o.html, "report", "", "write an HTML page with the history to this file")
+	f.StringVar(&o.summary, "json", "", "write a summary in JSON to this file; - for standard output")
+	// The seed is drawn anew at each start, so the help must not print it as
+	// the default.
 	f.Lookup("seed").DefValue = "random"
 	cmd.MarkFlagsMutuallyExclusive("local", "addrs")
 	return cmd
 }
 
-// verify runs the verification, writes its reports, and makes the verdict the
-// exit code.
+// verify runs the verification, writes its reports, and returns the verdict as
+// an exit code.
 func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
 	talk := out
 	if o.summary == "-" {
-		talk = errOut // standard output is the program's that reads the summary
+		talk = errOut // standard output is for the program that reads the summary
 	}
 	var r *attack.Report
 	var err error
@@ -98,7 +100,8 @@ func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
 		r, err = verifyLive(ctx, o, talk)
 	}
 	if r != nil {
-		// Written even if the run was cut short: it may have found something.
+		// Write the reports even if the run was cut short: it may have found a
+		// violation.
 		if werr := writeReports(o, r, err, out); werr != nil {
 			return undecided(errOut, errors.Join(err, werr))
 		}
@@ -109,11 +112,11 @@ func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
 	}
 	switch {
 	case r != nil && r.Violations > 0:
-		fmt.Fprintf(talk, "\nVIOLATED: %d promises broken (seed %d)\n", r.Violations, r.Seed)
+		fmt.Fprintf(talk, "\nVIOLATED: %d guarantees violated (seed %d)\n", r.Violations, r.Seed)
 		return exitViolated
 	case err != nil:
 		return undecided(errOut, err)
-	case !r.Held():
+	case !r.Passed():
 		return undecided(errOut, errors.New("an episode could not be played to its end, or no fault took effect"))
 	}
 	fmt.Fprintf(talk, "\nheld: %d commands, %d checks, no violation (seed %d)\n", r.Commands, r.Checked, r.Seed)
@@ -163,8 +166,8 @@ func verifyLocal(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.
 	fmt.Fprintf(talk, "attacking clusters of this program in %s, seed %d\n", o.dir, o.seed)
 	r, err := attack.Run(ctx, cfg)
 	if made {
-		// Only an empty directory goes: episodes leave theirs when there is something
-		// to be seen.
+		// Remove only removes an empty directory. Episodes leave their data
+		// there after a violation.
 		_ = os.Remove(o.dir)
 	}
 	return r, err
@@ -203,12 +206,12 @@ func writeReports(o verifyOptions, r *attack.Report, failure error, out io.Write
 	return os.WriteFile(o.summary, b, 0o644)
 }
 
-// verdictOf is the verdict in one word: held, violated, undecided.
+// verdictOf returns the verdict: held, violated or undecided.
 func verdictOf(r *attack.Report, failure error) string {
 	switch {
 	case r.Violations > 0:
 		return "violated"
-	case failure != nil || !r.Held():
+	case failure != nil || !r.Passed():
 		return "undecided"
 	}
 	return "held"

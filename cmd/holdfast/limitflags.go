@@ -1,0 +1,32 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// timeLimits are the flags that limit clients and do not begin with "max-".
+var timeLimits = []string{"login-timeout", "max-write-time", "script-time", "slow-read-time"}
+
+// limitFlags returns the flags that limit clients, with their values.
+func limitFlags(flags *pflag.FlagSet) map[string]resp.LimitFlag {
+	all := make(map[string]resp.LimitFlag)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !strings.HasPrefix(f.Name, "max-") && !slices.Contains(timeLimits, f.Name) {
+			return
+		}
+		value := f.Value.String()
+		number, err := strconv.ParseFloat(value, 64)
+		if d, bad := time.ParseDuration(value); err != nil && bad == nil {
+			number = d.Seconds()
+		}
+		all[f.Name] = resp.LimitFlag{Value: value, Number: number}
+	})
+	return all
+}
