@@ -12,17 +12,19 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// cycle is a row of lock cycles: SET NX PX, then compare-and-delete by EVALSHA,
-// one after the other on each connection. redis-benchmark knows only one command
-// at a time, so these rows have a load of their own, the same for both systems.
+// cycle is a kind of row that measures lock cycles: SET NX PX, then
+// compare-and-delete by EVALSHA, one after the other on each connection.
+// redis-benchmark sends only one kind of command at a time, so these rows have
+// a load generator of their own. It is the same for both systems.
 type cycle struct {
 	sha string
-	// load brings the script into the cache.
+	// load puts the script into the script cache.
 	load func(addr string) error
 }
 
 // redsyncRelease is the script with which redsync releases a lock. The library
-// brings it itself, by releasing one; Holdfast knows it by its SHA1.
+// loads the script itself when it releases a lock. Holdfast recognizes the
+// script by its SHA1.
 var redsyncRelease = &cycle{sha: "e950836ed1e694540c503ef9972b8de518044d3b", load: func(addr string) error {
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	defer pool.Close()
@@ -36,8 +38,8 @@ var redsyncRelease = &cycle{sha: "e950836ed1e694540c503ef9972b8de518044d3b", loa
 	return nil
 }}
 
-// ownText is what a program without a library might send: a script that nobody
-// knows by its SHA1, so that it is interpreted.
+// ownText is a script as a program without a library might send it. Holdfast
+// does not recognize its SHA1, so Holdfast interprets it.
 const ownText = `local held = redis.call('GET', KEYS[1]) == ARGV[1]
 return held and redis.call('DEL', KEYS[1]) or 0`
 

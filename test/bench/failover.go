@@ -10,21 +10,21 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 const (
 	failoverName  = "failover"
-	failoverFloor = time.Second // the median of the longest gaps, at most
+	failoverFloor = time.Second // upper limit for the median of the longest gaps
 
-	// writePause is between an answer and the next write.
+	// writePause is the time between a reply and the next write.
 	writePause = time.Millisecond
-	// around is how long is written before a kill and after the first answer
-	// behind it.
+	// around is how long the writer writes before a kill, and again after
+	// the first reply that follows the kill.
 	around = 700 * time.Millisecond
 )
 
-// measureFailover kills the leader again and again, under a loop of writes through
+// measureFailover kills the leader repeatedly. Meanwhile a loop writes through
 // a node that survives.
 func measureFailover(ctx context.Context, out io.Writer, dir, program string, o options) (missed bool, err error) {
 	c, err := startCluster(ctx, program, dir, o)
@@ -77,12 +77,12 @@ func measureFailover(ctx context.Context, out io.Writer, dir, program string, o 
 	return missed, nil
 }
 
-// writer writes keys, each once, and remembers which were acknowledged.
+// writer writes keys, each once, and records which writes were acknowledged.
 type writer struct {
 	conn    redis.Conn
 	name    string
 	acked   []string
-	refused int // with a word that they were not executed
+	refused int // errors that say that the write was not executed
 }
 
 func newWriter(addr string, i int) (*writer, error) {
@@ -116,7 +116,7 @@ func (w *writer) overKill(ctx context.Context, leader *process.Node) (gap time.D
 		var refusal redis.Error
 		switch {
 		case errors.As(err, &refusal):
-			w.refused++ // no acknowledgement: the gap goes on
+			w.refused++ // no acknowledgement: the gap continues
 		case err != nil:
 			return 0, err
 		case reply == nil:

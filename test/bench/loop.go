@@ -11,34 +11,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is the load of the lock cycles: one thread that waits for all connections
-// at once, as redis-benchmark is. A goroutine a connection would cost the machine
-// more for each command than redis-benchmark does, and where load and systems share
-// the processors, that is taken from whoever needs them most.
+// loop generates the load of the lock cycles. One thread waits for all
+// connections at once, as redis-benchmark does. One goroutine for each
+// connection would cost the machine more per command than redis-benchmark does.
+// Where the load and the systems share the processors, that cost would slow
+// down the system that needs the processors most.
 type loop struct {
 	cycle *cycle
 	lanes []*lane
-	each  int // cycles a lane
+	each  int // cycles per lane
 	epoll int
 	out   []byte // the command that is being sent
 	times []time.Duration
 }
 
-// lane is a connection with one command on its way.
+// lane is a connection with one command under way.
 type lane struct {
 	fd      int
 	prefix  string
-	done    int // cycles
+	done    int // cycles completed
 	key     string
-	begun   time.Time // of the cycle
-	release bool      // the command on its way is the second of the cycle
-	in      [64]byte  // what has come of its reply
+	begun   time.Time // beginning of the cycle
+	release bool      // the command under way is the second one of the cycle
+	in      [64]byte  // the part of the reply that has arrived
 	n       int
 }
 
 const loopToken = "holder-0123456789"
 
-// What the two commands of a cycle are answered, and nothing else.
+// These are the only valid replies to the two commands of a cycle.
 const (
 	granted  = "+OK\r\n"
 	released = ":1\r\n"
@@ -67,8 +68,9 @@ func newLoop(c *cycle, addr string, clients int, prefix string, each int) (*loop
 	return l, nil
 }
 
-// dial opens a socket that package net knows nothing of: one of its own would be
-// watched by Go's poller too, which wakes a second thread for every reply.
+// dial opens a socket that package net does not know. Go's poller would also
+// watch a socket of package net, and would wake a second thread for every
+// reply.
 func dial(to *net.TCPAddr) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -95,7 +97,7 @@ func (l *loop) close() error {
 	return err
 }
 
-// run runs all cycles, and checks every reply.
+// run runs all cycles and checks every reply.
 func (l *loop) run(ctx context.Context) error {
 	open := len(l.lanes)
 	for _, ln := range l.lanes {
@@ -125,8 +127,8 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// heard reads what has come, and sends the next command if it was a reply. ended
-// is true once a lane has run all its cycles.
+// heard reads the data that has arrived. If the reply is complete, heard sends
+// the next command. ended reports whether the lane has run all its cycles.
 func (l *loop) heard(ln *lane) (ended bool, err error) {
 	n, err := unix.Read(ln.fd, ln.in[ln.n:])
 	switch {
@@ -143,7 +145,7 @@ func (l *loop) heard(ln *lane) (ended bool, err error) {
 		want = released
 	}
 	if len(got) < len(want) && got == want[:len(got)] {
-		return false, nil // the rest is under way
+		return false, nil // the rest has not arrived yet
 	}
 	if got != want {
 		return false, fmt.Errorf("got %q, want %q", got, want)

@@ -1,11 +1,15 @@
-// Command bench measures a cluster of three node processes on loopback beside a
-// redis-server with appendfsync always: the same machine, the same disk, the same
-// redis-benchmark, in turns. Both fsync before they answer; the cluster does so on
-// a majority. It also kills the leader under a write loop, again and again, and
-// takes the longest time without an acknowledged write.
+// Command bench compares a cluster of three node processes on loopback with a
+// redis-server that runs with appendfsync always. Both run on the same machine
+// and the same disk, with the same redis-benchmark, in turns. Both fsync before
+// they answer; the cluster does so on a majority. The program also kills the
+// leader repeatedly under a write loop, and measures the longest time without
+// an acknowledged write. The rows named "fairness" measure how long one client
+// waits for its locks while another client sends the load that harms other
+// clients most. The row "overload" measures 5,000 clients, which is more than
+// the cluster can carry.
 //
-// The figures mean something only as ratios, and only on a machine that does
-// nothing else. It exits 1 if a floor is missed.
+// The figures are meaningful only as ratios, and only on a machine that runs
+// nothing else. The program exits with 1 if a floor is missed.
 package main
 
 import (
@@ -23,7 +27,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/neighbor"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 func main() {
@@ -38,7 +43,7 @@ func main() {
 	}
 }
 
-// options are the flags.
+// options holds the values of the flags.
 type options struct {
 	quick    bool
 	only     string
@@ -50,14 +55,15 @@ type options struct {
 	place    bool
 }
 
-// errFloor is returned when everything was measured and something is too slow.
+// errFloor is returned when every measurement is complete and one of them
+// missed its floor.
 var errFloor = errors.New("a floor was missed")
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var o options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(out)
-	fs.BoolVar(&o.quick, "quick", false, "one repetition and three kills")
+	fs.BoolVar(&o.quick, "quick", false, "one repetition and three kills; no rows of fairness and overload unless -only names them")
 	fs.StringVar(&o.only, "only", "", "measure only rows whose name contains one of these words, separated by commas: "+strings.Join(rowNames(), ", "))
 	fs.StringVar(&o.pprofDir, "pprof-dir", "", "write CPU profiles of the leader, one for each row, into this directory")
 	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about")
@@ -77,7 +83,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	rows := o.selected()
 	failover := o.wants(failoverName)
-	if len(rows) == 0 && !failover {
+	var neighbors []neighbor.Load
+	overload := false
+	if !o.quick || o.only != "" {
+		neighbors, overload = o.neighbors(), o.wants(overloadName)
+	}
+	if len(rows) == 0 && len(neighbors) == 0 && !failover && !overload {
 		return fmt.Errorf("-only %s: no such row; there are: %s", o.only, strings.Join(rowNames(), ", "))
 	}
 	tools, err := findTools()
@@ -117,6 +128,20 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		missed = missed || miss
 	}
+	if len(neighbors) > 0 {
+		miss, err := measureFairness(ctx, out, filepath.Join(dir, "fairness"), program, o, neighbors)
+		if err != nil {
+			return err
+		}
+		missed = missed || miss
+	}
+	if overload {
+		miss, err := measureOverload(ctx, out, filepath.Join(dir, "overload"), program, o)
+		if err != nil {
+			return err
+		}
+		missed = missed || miss
+	}
 	fmt.Fprintf(out, "\nmeasured in %v\n", time.Since(begun).Round(time.Second))
 	if missed {
 		return errFloor
@@ -134,7 +159,7 @@ func (o *options) wants(name string) bool {
 	})
 }
 
-// selected returns the rows to be measured.
+// selected returns the rows to measure.
 func (o *options) selected() []row {
 	var rows []row
 	for _, r := range allRows {
@@ -150,10 +175,13 @@ func rowNames() []string {
 	for _, r := range allRows {
 		names = append(names, r.name)
 	}
-	return append(names, failoverName)
+	for _, l := range neighbor.All() {
+		names = append(names, fairnessName+l.Name)
+	}
+	return append(names, failoverName, overloadName)
 }
 
-// tools are the programs that this one needs.
+// tools holds the paths of the programs that bench needs.
 type tools struct{ server, benchmark string }
 
 func findTools() (t tools, err error) {

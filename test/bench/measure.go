@@ -19,10 +19,10 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// bench measures rows on a redis-server and a cluster that run.
+// bench measures rows on a running redis-server and a running cluster.
 type bench struct {
 	tools   tools
 	o       options
@@ -33,27 +33,27 @@ type bench struct {
 	runs    int
 }
 
-// sample is one run of redis-benchmark.
+// sample is the result of one run of redis-benchmark.
 type sample struct{ rps, p50, p99 float64 }
 
-// result is a row as measured: a sample a repetition.
+// result holds the measurements of a row: one sample per repetition.
 type result struct {
 	row
 	redis, leader, follower []sample
 }
 
-// target is where a run goes.
+// target is a server that a run sends its commands to.
 type target struct {
 	name    string
 	addr    string
 	pid     int
-	leader  *process.Node // to be profiled, nil for none
+	leader  *process.Node // node to profile, nil for none
 	samples *[]sample
-	count   int // commands a run
+	count   int // commands per run
 }
 
-// measure runs one row: a short run on each target to learn how many commands fill
-// the time, then the repetitions, in turns.
+// measure measures one row. A short run on each target finds how many commands
+// fill the time. Then measure runs the repetitions on the targets in turns.
 func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	res := result{row: r}
 	leader, err := b.cluster.Settled(ctx)
@@ -68,7 +68,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 		f := b.cluster.Running(leader)[0]
 		targets = append(targets, &target{name: "follower", addr: f.Clients, pid: f.PID(), samples: &res.follower})
 	}
-	// Every row begins with empty systems.
+	// The systems are empty when a row begins.
 	for _, addr := range []string{b.redis.addr, leader.Clients} {
 		if _, err := ask(addr, "FLUSHALL"); err != nil {
 			return res, fmt.Errorf("empty %s: %w", addr, err)
@@ -76,7 +76,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	}
 	for _, t := range targets {
 		count := 200 * r.pipeline * min(r.clients, 50)
-		for range 4 { // a slower guess first, until a run is long enough to tell
+		for range 4 { // raise the count until a run is long enough to measure the rate
 			s, took, err := b.once(ctx, r, t, count)
 			if err != nil {
 				return res, err
@@ -106,7 +106,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 			fmt.Fprintf(b.out, "%-19s %-9s %d/%d  %8.0f/s  p50 %.3f ms  p99 %.3f ms\n", r.name, t.name, rep+1, b.o.reps, s.rps, s.p50, s.p99)
 		}
 	}
-	// A change of leader in the middle would have measured something else.
+	// After a change of leader the row would have measured another setup.
 	now, err := b.cluster.Settled(ctx)
 	if err != nil {
 		return res, err
@@ -117,8 +117,8 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	return res, nil
 }
 
-// once runs redis-benchmark, and checks that what it counted as done was done: it
-// counts error replies as well.
+// once runs redis-benchmark and checks that the commands it counted were
+// executed. redis-benchmark also counts error replies.
 func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample, took time.Duration, err error) {
 	servers := []int{b.redis.cmd.Process.Pid}
 	for _, n := range b.cluster.Nodes {
@@ -170,14 +170,14 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	if err != nil {
 		return s, 0, err
 	}
-	// redis-benchmark itself asks once for something that need not be there.
+	// redis-benchmark itself sends one command that may fail.
 	if failed := errorsAfter - errorsBefore; failed > 5 {
 		return s, 0, fmt.Errorf("%d of %d commands at %s were answered by an error", failed, count, addr)
 	}
 	return s, took, nil
 }
 
-// parse reads what redis-benchmark prints with --csv: a heading and a line.
+// parse reads the output of redis-benchmark --csv: a heading and one line.
 func parse(text string) (s sample, err error) {
 	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(lines) != 2 {
@@ -195,7 +195,7 @@ func parse(text string) (s sample, err error) {
 	return s, nil
 }
 
-// profile writes a CPU profile of a node, as long as a repetition takes.
+// profile writes a CPU profile of a node over the time of one repetition.
 func (b *bench) profile(ctx context.Context, r row, n *process.Node) error {
 	if err := os.MkdirAll(b.o.pprofDir, 0o755); err != nil {
 		return err

@@ -11,22 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placement says which processors who runs on, on a machine that has two: the
-// server that the load goes to on one of them; the load, and all that this server
-// talks to, on the other. Both systems are placed so.
+// placement assigns processes to processors on a machine that has two. The
+// server that the load goes to runs on one of them. The load, and every process
+// that this server talks to, run on the other. Both systems are placed in this
+// way.
 //
-// Left to itself the kernel puts whoever is woken by a message beside who sent it,
-// and with both processors nearly busy it does not look for the idle one: four
-// processes then share one processor for milliseconds while the other has nothing
-// to do, for a fifth of the time. A Redis and its load, which are two, come to
-// rest on a processor each. That is a property of three nodes on two processors,
-// not of three nodes; with more processors, or a machine each, there is nothing
-// to place.
+// Without a placement, the kernel puts a process that a message wakes on the
+// processor of the sender. When both processors are nearly busy, the kernel
+// does not look for the idle one. Four processes then share one processor for
+// milliseconds while the other is idle, for a fifth of the time. A Redis and
+// its load are two processes, and they settle on one processor each. The cause
+// is three nodes on two processors, not three nodes as such. With more
+// processors, or with one machine per node, a placement is not needed.
 type placement struct {
 	all, asked, rest unix.CPUSet
 }
 
-// newPlacement returns nil if nothing is to be placed.
+// newPlacement returns nil if no process is to be placed.
 func newPlacement(wanted bool) (*placement, error) {
 	if !wanted || runtime.NumCPU() != 2 {
 		return nil, nil
@@ -48,7 +49,7 @@ func newPlacement(wanted bool) (*placement, error) {
 	return p, nil
 }
 
-// String is what is printed of it.
+// String describes the placement for the report.
 func (p *placement) String() string {
 	if p == nil {
 		return "as the kernel likes"
@@ -56,8 +57,8 @@ func (p *placement) String() string {
 	return "the server that the load goes to on one processor; the load and other nodes on the other (-place=false: as the kernel likes)"
 }
 
-// place moves asked to its processor, and all others, this process included, to
-// the other.
+// place moves the process asked to its own processor. It moves all others,
+// including this process, to the other one.
 func (p *placement) place(asked int, others ...int) error {
 	if p == nil {
 		return nil
@@ -72,7 +73,8 @@ func (p *placement) place(asked int, others ...int) error {
 	return move(asked, &p.asked)
 }
 
-// free lets this process, and what it starts, run everywhere again.
+// free lets this process, and the processes that it starts, run on all
+// processors again.
 func (p *placement) free() error {
 	if p == nil {
 		return nil
@@ -81,8 +83,8 @@ func (p *placement) free() error {
 }
 
 // move sets the processors of all threads of a process. A new thread inherits
-// those of its maker, so a pass that finds no other than the last has seen them
-// all.
+// the processors of the thread that creates it. So move has reached all threads
+// after two passes in a row that find no thread to move.
 func move(pid int, to *unix.CPUSet) error {
 	for last := -1; ; {
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))

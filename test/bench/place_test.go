@@ -17,7 +17,7 @@ func TestMove(t *testing.T) {
 		if err := c.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = c.Wait() // killed
+		_ = c.Wait() // Wait reports the kill
 	})
 	var all, one, got unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -41,7 +41,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// Without a placement everything stays where it is.
+// TestPlacement_None checks that without a placement no process is moved.
 func TestPlacement_None(t *testing.T) {
 	p, err := newPlacement(false)
 	if p != nil || err != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// printMachine says on what and how was measured.
+// printMachine describes the machine and the conditions of the measurement.
 func printMachine(ctx context.Context, out io.Writer, dir, program string, t tools, o options, place *placement) error {
 	commit := "unknown"
 	if b, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--tags").Output(); err == nil {
@@ -69,7 +69,7 @@ func quoted(words []string) []string {
 	return words
 }
 
-// version returns the first line that a program prints for --version.
+// version returns the first line of a program's --version output.
 func version(ctx context.Context, program string) string {
 	b, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -82,7 +82,7 @@ func version(ctx context.Context, program string) string {
 	return line
 }
 
-// fsyncTime is what the disk charges for one small durable write.
+// fsyncTime returns how long the disk needs for one small durable write.
 func fsyncTime(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
@@ -105,8 +105,8 @@ func fsyncTime(dir string) (time.Duration, error) {
 	return median(took).Round(time.Microsecond), nil
 }
 
-// fileSystem names the file system of a directory, and says whether it keeps its
-// files in memory.
+// fileSystem returns the name of the file system of a directory. volatile
+// reports whether the file system keeps its files in memory.
 func fileSystem(dir string) (name string, volatile bool, err error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -153,7 +153,7 @@ func loadAverage() string {
 	return strings.Join(strings.Fields(string(b))[:3], " ") + " (other work on this machine spoils the figures)"
 }
 
-// charsOf reads a string that ends at a zero.
+// charsOf returns a zero-terminated string as a Go string.
 func charsOf[T int8 | uint8](chars []T) string {
 	var b []byte
 	for _, c := range chars {
@@ -165,7 +165,7 @@ func charsOf[T int8 | uint8](chars []T) string {
 	return string(b)
 }
 
-// median of sorted values.
+// median returns the median of sorted values.
 func median[T int64 | float64 | time.Duration](sorted []T) T {
 	n := len(sorted)
 	if n%2 == 1 {
@@ -174,7 +174,7 @@ func median[T int64 | float64 | time.Duration](sorted []T) T {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// rates returns the sorted commands a second of samples.
+// rates returns the commands per second of the samples, sorted.
 func rates(samples []sample) []float64 {
 	var r []float64
 	for _, s := range samples {
@@ -184,7 +184,7 @@ func rates(samples []sample) []float64 {
 	return r
 }
 
-// printResults prints the table, and reports whether a floor was missed.
+// printResults prints the table and reports whether a floor was missed.
 func printResults(out io.Writer, results []result) (missed bool, err error) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "\nROW\tTHROUGH\tOPS/S\tMIN-MAX\tP50 MS\tP99 MS\tOF REDIS\tFLOOR\tOF OUR LEADER\tFLOOR\t")
@@ -222,7 +222,7 @@ func printResults(out io.Writer, results []result) (missed bool, err error) {
 	return missed, w.Flush()
 }
 
-// middle returns the median of one figure of samples.
+// middle returns the median of one figure of the samples.
 func middle(samples []sample, of func(sample) float64) float64 {
 	var all []float64
 	for _, s := range samples {

@@ -1,27 +1,29 @@
 package main
 
-// row is one kind of load, on all systems.
+// row is one kind of load, measured on all systems.
 type row struct {
 	name     string
 	clients  int
 	pipeline int
 	command  []string
-	cycle    *cycle // in place of command
-	writes   bool   // every command must make a key
-	follower bool   // measured through a follower too
+	cycle    *cycle // used in place of command
+	writes   bool   // every command must create a key
+	follower bool   // also measured through a follower
 
-	// Floors: the leader and the follower as a share of Redis, and the follower as
-	// a share of our own leader. 0 for none.
+	// These are the floors. leaderFloor and followerFloor are shares of the
+	// rate of Redis. ownFloor is the follower's share of the rate of our
+	// own leader. 0 means no floor.
 	leaderFloor, followerFloor, ownFloor float64
 }
 
-// Keys are drawn from a thousand million, so that nearly every SETNX makes one: a
-// SETNX that fails costs Redis no fsync, but a replicated log an entry.
+// keyspace is the range that keys are drawn from. It is so large that nearly
+// every SETNX creates a key. A SETNX that fails costs Redis no fsync, but it
+// costs a replicated log an entry.
 const keyspace = "1000000000"
 
-// runMark in a key becomes the number of the run: redis-benchmark seeds its
-// numbers with the time and its process id, and now and then one run draws the
-// keys of another.
+// runMark in a key is replaced by the number of the run. redis-benchmark seeds
+// its random numbers with the time and its process id, so a run sometimes draws
+// the same keys as an earlier one.
 const runMark = "<run>"
 
 var (
@@ -29,8 +31,9 @@ var (
 	get   = []string{"GET", "lock:" + runMark + ":__rand_int__"}
 )
 
-// allRows are those with a floor, which are those of the project's milestones, and
-// the lock cycle by a script that has to be interpreted, to be read beside the other.
+// allRows lists the rows with a floor, which are the rows of the project's
+// milestones. It also lists the lock cycle with a script that has to be
+// interpreted, for comparison with the other lock cycle.
 var allRows = []row{
 	{name: "SETNX c1", clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
 	{name: "SETNX c50", clients: 50, pipeline: 1, command: setnx, writes: true, follower: true, leaderFloor: 0.33, ownFloor: 0.7},

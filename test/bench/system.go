@@ -14,20 +14,21 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // startLimit is how long a system may take until it serves.
 const startLimit = 30 * time.Second
 
-// redisServer is the yardstick: one redis-server that fsyncs before it answers.
+// redisServer is the reference system: one redis-server that fsyncs before it
+// answers.
 type redisServer struct {
 	addr   string
 	cmd    *exec.Cmd
 	exited chan error
 }
 
-// redisFlags make it durable, and nothing else run beside it.
+// redisFlags make redis-server durable and turn off its background work.
 var redisFlags = []string{"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-percentage", "0"}
 
 func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) {
@@ -57,7 +58,7 @@ func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) 
 	return r, nil
 }
 
-// close kills it: what it has is thrown away.
+// close kills the server. Its data is discarded.
 func (r *redisServer) close() error {
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop redis-server: %w", err)
@@ -67,11 +68,18 @@ func (r *redisServer) close() error {
 }
 
 func startCluster(ctx context.Context, program, dir string, o options) (*process.Cluster, error) {
+	return startClusterWith(ctx, process.Config{Program: program, Dir: dir}, o)
+}
+
+// startClusterWith starts a cluster with the flags of the bench and waits until
+// it serves.
+func startClusterWith(ctx context.Context, cfg process.Config, o options) (*process.Cluster, error) {
 	args := strings.Fields(o.serve)
 	if o.pprofDir != "" {
 		args = append(args, "--pprof")
 	}
-	c, err := process.New(process.Config{Program: program, Dir: dir, Args: args})
+	cfg.Args = append(cfg.Args, args...)
+	c, err := process.New(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +94,8 @@ func startCluster(ctx context.Context, program, dir string, o options) (*process
 	return c, nil
 }
 
-// showLogs prints the last words of the nodes, which go with their directory.
+// showLogs prints the last lines of the nodes' logs, which are removed with
+// their directory.
 func showLogs(c *process.Cluster) error {
 	for _, n := range c.Nodes {
 		text := n.Output()

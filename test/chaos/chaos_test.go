@@ -1,16 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/test/process"
 	"github.com/holdfast-kv/holdfast/verify/attack"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// A short attack, so that every run of the tests has one: make chaos is the long
-// one. The controls have to be caught, or the rest proves nothing.
+// TestAttack is a short attack that is part of every run of the tests. make
+// chaos is the long attack. The attack must detect the negative controls;
+// otherwise its other results prove nothing.
 func TestAttack(t *testing.T) {
 	dir, err := os.MkdirTemp("", "holdfast-chaos-test")
 	if err != nil {
@@ -31,7 +34,7 @@ func TestAttack(t *testing.T) {
 		t.Error(err)
 	}
 	t.Log(said.String())
-	if !r.Held() {
+	if !r.Passed() {
 		t.Errorf("%d violations, %d failures, %d of %d controls caught; see %s", r.Violations, r.Failures, r.Caught, r.Controls, dir)
 		return
 	}
@@ -43,7 +46,39 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// A run with another build proves nothing if no cluster was upgraded.
+// TestPlan checks that the seed of CI plans at least what a run of CI must
+// reach, and the faults that the checkers of queues need.
+func TestPlan(t *testing.T) {
+	ci, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`make chaos SEED=(\d+) EPISODES=(\d+)`).FindSubmatch(ci)
+	if m == nil {
+		t.Fatal(".ci/run has no make chaos with a seed")
+	}
+	var cfg attack.Config
+	if _, err := fmt.Sscan(string(m[1])+" "+string(m[2]), &cfg.Seed, &cfg.Episodes); err != nil {
+		t.Fatal(err)
+	}
+	plans, err := attack.Planned(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, cuts, long := 0, 0, 0
+	for _, p := range plans {
+		faults += p.Faults()
+		cuts += p.PowerCuts()
+		long += strings.Count(p.String(), "isolate follower for long")
+	}
+	if faults <= wantFaults || cuts <= wantPowerCuts || long == 0 {
+		t.Errorf("seed %d: %d faults, %d power cuts, %d long isolations planned; want more than %d, more than %d, and one",
+			cfg.Seed, faults, cuts, long, wantFaults, wantPowerCuts)
+	}
+}
+
+// TestUpgraded checks that a run with another build fails if no cluster was
+// upgraded, because then it proves nothing.
 func TestUpgraded(t *testing.T) {
 	for _, tt := range []struct {
 		seen int
@@ -56,7 +91,8 @@ func TestUpgraded(t *testing.T) {
 	}
 }
 
-// What a run of CI has to reach is missed by a run that reached nothing.
+// TestFigures checks that an empty run misses every figure that a run of CI
+// must reach.
 func TestFigures(t *testing.T) {
 	if err := figures(&attack.Report{}); err == nil || len(strings.Split(err.Error(), "\n")) != 7 {
 		t.Errorf("figures of an empty run: %v", err)

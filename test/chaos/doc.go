@@ -1,4 +1,5 @@
-// Command chaos attacks clusters of the shipped binary and judges what came of
-// it: make chaos. The attack itself is verify/attack, which holdfast verify
-// --local runs too; here are the figures that a run of CI has to reach.
+// Command chaos attacks clusters of the shipped binary and checks their
+// histories. See make chaos. The attack itself is package verify/attack, which
+// holdfast verify --local runs too. This package has the figures that a run of
+// CI must reach.
 package main

@@ -11,14 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-kv/holdfast/verify/attack"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// library is clients of go-redis with its defaults, which repeat commands on
-// their own: what they were told must hold all the same. They add unique ids to
-// sets, of which none that was acknowledged may be missing, and take locks, of
-// which none may have two sure owners. How often a command ran is not asked: that
-// a library repeats it is its own decision.
+// library runs clients of go-redis with its default options. These clients
+// repeat commands on their own. The replies that they return must be true all
+// the same. The clients add unique ids to sets; no acknowledged id may be
+// missing. They also take locks; no lock may have two certain owners at a time.
+// library does not check how often a command was executed, because go-redis
+// itself decides to repeat it.
 type library struct {
 	begun  time.Time
 	cancel context.CancelFunc
@@ -26,20 +27,20 @@ type library struct {
 	addrs  []string
 
 	mu    sync.Mutex
-	acked map[string][]string // by set
-	holds []oracle.Hold
+	acked map[string][]string // acknowledged ids by set
+	holds []checker.Hold
 }
 
 const libraryTTL = 400 * time.Millisecond
 
-// quiet takes what go-redis prints about connections that are refused: that they
-// are is the plan.
+// quiet discards the messages that go-redis prints about refused connections.
+// The attack causes these refusals.
 type quiet struct{}
 
 // Printf implements the logger of go-redis.
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// withLibrary starts the clients, one a node and one more.
+// withLibrary starts the clients: one for each node, and one more.
 func withLibrary(ctx context.Context, addrs []string, seed uint64) attack.Companion {
 	redis.SetLogger(quiet{})
 	l := &library{begun: time.Now(), addrs: addrs, acked: make(map[string][]string)}
@@ -55,7 +56,7 @@ func withLibrary(ctx context.Context, addrs []string, seed uint64) attack.Compan
 }
 
 func (l *library) client(ctx context.Context, id int, rng *rand.Rand) {
-	c := redis.NewClient(&redis.Options{Addr: l.addrs[id%len(l.addrs)]})
+	c := redis.NewClient(&redis.Options{Addr: l.addrs[id%len(l.addrs)], Password: attack.Login.Password})
 	defer c.Close()
 	set := fmt.Sprintf("library:set:%d", id)
 	for n := 0; ctx.Err() == nil; n++ {
@@ -69,22 +70,24 @@ func (l *library) client(ctx context.Context, id int, rng *rand.Rand) {
 	}
 }
 
-// lock takes a lock if it is free, and gives it back after a while, or not.
+// lock takes a lock if it is free. Later it releases the lock, or leaves it to
+// expire.
 func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string, rng *rand.Rand) {
-	h := oracle.Hold{Lock: lock, Token: token, TTL: libraryTTL, Call: time.Since(l.begun)}
+	h := checker.Hold{Lock: lock, Token: token, TTL: libraryTTL, Call: time.Since(l.begun)}
 	got, err := c.SetNX(ctx, lock, token, libraryTTL).Result()
 	h.Granted = time.Since(l.begun)
 	if err != nil || !got {
-		return // false may be its own, of an attempt whose answer was lost: then it runs out
+		return // the token may be its own, from an attempt whose reply was lost; then the lock expires
 	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Duration(rng.Int64N(int64(libraryTTL) / 2))):
 	}
 	if rng.IntN(4) > 0 && ctx.Err() == nil {
-		r := &oracle.Step{Call: time.Since(l.begun), Outcome: oracle.Unknown}
-		// Repeated after a lost answer it finds its own work done, so that its answer
-		// says nothing about whose the lock was.
+		r := &checker.Step{Call: time.Since(l.begun), Outcome: checker.Unknown}
+		// After a lost reply go-redis repeats the command, and the
+		// repeated command finds the lock already deleted. So the reply
+		// does not tell which client owned the lock.
 		_ = c.Do(ctx, "DELIFEQ", lock, token).Err()
 		h.Release = r
 	}
@@ -94,30 +97,30 @@ func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string,
 }
 
 // Stop implements attack.Companion.
-func (l *library) Stop(ctx context.Context) (name string, checked int, bad []oracle.Violation) {
+func (l *library) Stop(ctx context.Context) (name string, checked int, bad []checker.Violation) {
 	l.cancel()
 	l.wg.Wait()
 	for set, acked := range l.acked {
 		there, err := l.members(ctx, set)
 		if err != nil {
-			bad = append(bad, oracle.Violation{Check: "go-redis", Key: set, Text: "cannot be read in the end: " + err.Error()})
+			bad = append(bad, checker.Violation{Check: "go-redis", Key: set, Text: "cannot be read in the end: " + err.Error()})
 			continue
 		}
 		for _, id := range acked {
 			checked++
 			if !there[id] {
-				bad = append(bad, oracle.Violation{Check: "go-redis", Key: set, Text: id + " was acknowledged and is missing"})
+				bad = append(bad, checker.Violation{Check: "go-redis", Key: set, Text: id + " was acknowledged and is missing"})
 			}
 		}
 	}
-	locks := oracle.Locks(l.holds, nil, nil)
+	locks := checker.Locks(l.holds, nil, nil)
 	return "go-redis: acknowledged ids and locks", checked + locks.Grants, append(bad, locks.Violations...)
 }
 
 func (l *library) members(ctx context.Context, set string) (map[string]bool, error) {
 	var last error
 	for _, addr := range l.addrs {
-		c := redis.NewClient(&redis.Options{Addr: addr})
+		c := redis.NewClient(&redis.Options{Addr: addr, Password: attack.Login.Password})
 		ids, err := c.SMembers(ctx, set).Result()
 		if err = errors.Join(err, c.Close()); err != nil {
 			last = err

@@ -13,15 +13,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
 	"github.com/holdfast-kv/holdfast/verify/attack"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 type options struct {
 	program, old, dir, faults, summary string
 	seed                               uint64
 	episodes                           int
-	controls, keep, figures            bool
+	controls, keep, figures, plan      bool
 	library                            bool
 }
 
@@ -30,7 +30,7 @@ func main() {
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
 	flag.StringVar(&o.old, "old", "", "another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade, upgrade taken back")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"), "where clusters live, and what is left of a violation")
-	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership, operator), or parts of names")
+	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership, operator, neighbor), or parts of names")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")
@@ -38,6 +38,7 @@ func main() {
 	flag.BoolVar(&o.library, "library", true, "also run clients of go-redis with its defaults")
 	flag.BoolVar(&o.keep, "keep", false, "keep what every episode leaves, not only violations")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
+	flag.BoolVar(&o.plan, "plan", false, "print the plans of the episodes, and run nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -48,11 +49,30 @@ func main() {
 	}
 }
 
+// printPlan prints what a run with these options would do.
+func printPlan(o options) error {
+	plans, err := attack.Planned(attack.Config{Seed: o.seed, Episodes: o.episodes, Old: o.old, Faults: strings.Split(o.faults, ",")})
+	if err != nil {
+		return err
+	}
+	faults, cuts := 0, 0
+	for _, p := range plans {
+		fmt.Printf("episode %d: %v\n", p.Number, p)
+		faults += p.Faults()
+		cuts += p.PowerCuts()
+	}
+	_, err = fmt.Printf("seed %d: %d episodes, %d faults, %d of them power cuts\n", o.seed, len(plans), faults, cuts)
+	return err
+}
+
 func run(ctx context.Context, o options) error {
+	if o.plan {
+		return printPlan(o)
+	}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
 	}
-	// Runs beside each other keep apart.
+	// Runs at the same time use separate directories.
 	dir, err := os.MkdirTemp(o.dir, fmt.Sprintf("seed-%d-", o.seed))
 	if err != nil {
 		return err
@@ -93,7 +113,7 @@ func run(ctx context.Context, o options) error {
 	if err := tidy(dir, o); err != nil {
 		return err
 	}
-	if !report.Held() {
+	if !report.Passed() {
 		return fmt.Errorf("%d violations, %d episodes not played, %d of %d controls caught", report.Violations, report.Failures, report.Caught, report.Controls)
 	}
 	if o.old != "" {
@@ -115,7 +135,7 @@ func writeJSON(path string, v any) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// tidy removes the directory of a run that left nothing but the program.
+// tidy removes the directory of a run in which only the program is left.
 func tidy(dir string, o options) error {
 	left, err := os.ReadDir(dir)
 	if err != nil || o.keep {
@@ -123,13 +143,14 @@ func tidy(dir string, o options) error {
 	}
 	for _, e := range left {
 		if e.IsDir() {
-			return nil // evidence
+			return nil // keep the evidence
 		}
 	}
 	return os.RemoveAll(dir)
 }
 
-// upgraded says what was not proved about the other build that was given.
+// upgraded returns an error that names what the run did not prove about the
+// other build.
 func upgraded(r *attack.Report) error {
 	for _, c := range r.Classes {
 		if c.Class == "rolling upgrade" && c.Seen == 0 {
@@ -139,8 +160,17 @@ func upgraded(r *attack.Report) error {
 	return nil
 }
 
-// figures are what one run of CI has to reach, or it has proved too little. They
-// go up when a machine gives more, never down.
+// wantPowerCuts is the number of power cuts that a run of CI must have.
+// wantFaults is the number of faults. TestPlan checks that the seed of .ci/run
+// plans more.
+const (
+	wantPowerCuts = 4
+	wantFaults    = 80
+)
+
+// figures checks the figures that one run of CI must reach. A run that misses
+// one proves too little. The figures may be raised when a machine does more;
+// they are never lowered.
 func figures(r *attack.Report) error {
 	var errs []error
 	for _, f := range []struct {
@@ -148,9 +178,9 @@ func figures(r *attack.Report) error {
 		got, want int
 	}{
 		{"histories with three classes of faults", r.Histories, 20},
-		{"faults seen", r.Faults, 80},
+		{"faults seen", r.Faults, wantFaults},
 		{"failovers", r.Failovers, 30},
-		{"power cuts", r.PowerCuts, 4},
+		{"power cuts", r.PowerCuts, wantPowerCuts},
 		{"checked operations", r.Checked, 100_000},
 		{"lock grants", r.Grants, 3_000},
 		{"lock grants ended by expiry", r.Expired, 300},

@@ -53,7 +53,7 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command, info, docs []any) {
 		return out
 	}
 	check("arity", int64(cmd.Arity), info[1])
-	check("flags", cmd.FlagWords(), words(info[2]))
+	check("flags", cmd.FlagNames(), words(info[2]))
 	check("first key", int64(cmd.Keys.First), info[3])
 	check("last key", int64(cmd.Keys.Last), info[4])
 	check("step", int64(cmd.Keys.Step), info[5])

@@ -16,16 +16,16 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// composeProject is deploy/compose.yml as it runs under a project name and on
-// ports of its own.
+// composeProject is deploy/compose.yml, run under a project name and on ports
+// of its own.
 type composeProject struct {
 	t       *testing.T
 	command []string // docker-compose, or docker compose
 	name    string
-	addrs   map[string]string // client address by service
+	addrs   map[string]string // client addresses by service
 }
 
-// TestCompose kills the leader's container and looks for the lock.
+// TestCompose kills the leader's container and checks that the lock survives.
 func TestCompose(t *testing.T) {
 	if os.Getenv("HOLDFAST_COMPOSE_TEST") == "" {
 		t.Skip("HOLDFAST_COMPOSE_TEST is not set: make compose-test")
@@ -97,7 +97,7 @@ func newComposeProject(t *testing.T) *composeProject {
 			}
 		}
 	})
-	t.Cleanup(func() { // before the other
+	t.Cleanup(func() { // runs before the cleanup above
 		if t.Failed() {
 			t.Logf("logs:\n%s", p.compose("logs", "--no-color", "--tail", "60"))
 		}
@@ -105,7 +105,7 @@ func newComposeProject(t *testing.T) *composeProject {
 	return p
 }
 
-// compose runs a Compose command of the project and returns what it prints.
+// compose runs a Compose command of the project and returns its output.
 func (p *composeProject) compose(args ...string) string {
 	p.t.Helper()
 	args = append(append(p.command[1:len(p.command):len(p.command)], "-p", p.name, "-f", "../../deploy/compose.yml"), args...)
@@ -117,7 +117,7 @@ func (p *composeProject) docker(args ...string) string {
 	return run(p.t, 30*time.Second, "docker", args...)
 }
 
-// run returns what a command prints, without the last line end.
+// run returns the output of a command without the final newline.
 func run(t *testing.T, limit time.Duration, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -141,7 +141,8 @@ func (p *composeProject) container(service string) string {
 	return id
 }
 
-// waitHealthy waits until the image's own health check says so.
+// waitHealthy waits until the health check of the image reports the services as
+// healthy.
 func (p *composeProject) waitHealthy(services ...string) {
 	p.t.Helper()
 	for _, s := range services {
@@ -153,7 +154,7 @@ func (p *composeProject) waitHealthy(services ...string) {
 	}
 }
 
-// waitFor polls a condition that no event tells of.
+// waitFor polls a condition for which there is no event.
 func waitFor(t *testing.T, limit time.Duration, what string, f func() (state string, ok bool)) {
 	t.Helper()
 	deadline := time.After(limit)
@@ -236,8 +237,8 @@ func (p *composeProject) leader(addr string) string {
 	return ""
 }
 
-// waitCaughtUp waits until a node has applied all that the cluster had
-// committed when it was asked.
+// waitCaughtUp waits until a node has applied every entry that was committed
+// when waitCaughtUp asked.
 func (p *composeProject) waitCaughtUp(service string) {
 	p.t.Helper()
 	waitFor(p.t, 30*time.Second, service+" has caught up", func() (string, bool) {
@@ -252,7 +253,8 @@ func (p *composeProject) waitCaughtUp(service string) {
 	})
 }
 
-// checkLock finds the lock with its owner, and with no less time than is left.
+// checkLock checks the owner of the lock and its remaining time, which must not
+// be less than the time that is really left.
 func (p *composeProject) checkLock(service string, taken time.Time) {
 	p.t.Helper()
 	if got, want := p.ask(service, "GET", "lock:a"), "me"; got != want {
@@ -269,7 +271,8 @@ func (p *composeProject) checkLock(service string, taken time.Time) {
 	p.t.Logf("%s: the lock is mine for %.1f s, %.1f s really are left", service, left/1000, least)
 }
 
-// checkOwnState reads what the node missed from its own copy of the data.
+// checkOwnState reads the keys that the node missed from the node's own copy of
+// the data.
 func (p *composeProject) checkOwnState(service string) {
 	p.t.Helper()
 	c := p.dial(p.addrs[service])
@@ -282,7 +285,7 @@ func (p *composeProject) checkOwnState(service string) {
 	}
 }
 
-// freePorts returns ports of loopback that nobody listens on.
+// freePorts returns loopback ports on which no process listens.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
@@ -291,7 +294,7 @@ func freePorts(t *testing.T, n int) []int {
 		if err != nil {
 			t.Fatalf("find a free port: %v", err)
 		}
-		defer ln.Close() // together, so that none is given out twice
+		defer ln.Close() // closed together at the end, so that no port is returned twice
 		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
 	}
 	return ports

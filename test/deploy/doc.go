@@ -1,5 +1,5 @@
-// Package deploy tests what is shipped around the program: that the files of
-// deploy/ and docs/operations.md speak of flags and metrics that the program
-// has, and that deploy/compose.yml keeps a lock when the leader's container is
-// killed.
+// Package deploy tests the files that are shipped with the program. The files
+// in deploy/ and docs/operations.md must name only flags and metrics that the
+// program has. deploy/compose.yml must keep a lock when the leader's container
+// is killed.
 package deploy

@@ -21,7 +21,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// tmp is a directory for all tests.
+// tmp is a directory shared by all tests.
 var tmp string
 
 func TestMain(m *testing.M) {
@@ -73,8 +73,8 @@ func flags(t *testing.T, command ...string) []string {
 	return names
 }
 
-// checkCommandLine reports flags of a "serve" or other command line that the
-// program does not have.
+// checkCommandLine reports flags in the command line of serve or of another
+// command that the program does not have.
 func checkCommandLine(t *testing.T, where string, words []string) {
 	t.Helper()
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
@@ -101,8 +101,8 @@ func checkVariable(t *testing.T, where, name string) {
 	}
 }
 
-// metricNames starts a node, uses it a little, and returns the names that its
-// /metrics declares: those of holdfast, and those of the Go process.
+// metricNames starts a node, sends it a few commands, and returns the names
+// that its /metrics declares: those of Holdfast and those of the Go process.
 var metricNames = sync.OnceValues(func() (names []string, err error) {
 	path, err := program()
 	if err != nil {
@@ -132,7 +132,7 @@ var metricNames = sync.OnceValues(func() (names []string, err error) {
 	}
 	defer func() {
 		cancel()
-		_ = cmd.Wait() // what it printed is on our standard error
+		_ = cmd.Wait() // the output of the program is on our standard error
 	}()
 	if err := useNode(ctx, addrs[0], addrs[2]); err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ var metricNames = sync.OnceValues(func() (names []string, err error) {
 	return names, nil
 })
 
-// useNode waits until the node is ready, writes a key, and has a connection
-// refused by the guard, so that every labelled metric has a value.
+// useNode waits until the node is ready, writes a key, and makes the guard
+// refuse a connection, so that every metric with labels has a value.
 func useNode(ctx context.Context, clients, web string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

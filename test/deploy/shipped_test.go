@@ -88,7 +88,7 @@ var (
 )
 
 func TestDashboardAndAlerts_NameMetricsThatExist(t *testing.T) {
-	known := append([]string{"up"}, metrics(t)...) // Prometheus' own
+	known := append([]string{"up"}, metrics(t)...) // up is a metric of Prometheus itself
 	check := func(where, expr string) {
 		t.Helper()
 		names := metricWord.FindAllString(expr, -1)
@@ -133,7 +133,8 @@ func TestDashboardAndAlerts_NameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// The page for operators lists the metrics and the flags: all, and no others.
+// TestOperationsPage_IsComplete checks that the page for operators lists
+// exactly the metrics and the flags of the program.
 func TestOperationsPage_IsComplete(t *testing.T) {
 	page := read(t, "../../docs/operations.md")
 	var ours []string

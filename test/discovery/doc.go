@@ -1,8 +1,9 @@
-// Package discovery has real client libraries find the leader by themselves, by
-// Redis Sentinel and as clients of Redis Cluster, in clusters of three real
-// processes whose leader is killed in the middle; and compares what the nodes
-// answer to the questions of such clients with a real Sentinel and a real cluster
-// of one shard, byte for byte.
+// Package discovery tests how real client libraries find the leader by
+// themselves, as clients of Redis Sentinel and as clients of Redis Cluster.
+// They use clusters of three real processes whose leader is killed during the
+// test. The package also compares the replies of the nodes to the queries of
+// such clients with the replies of a real Sentinel and of a real cluster of one
+// shard, byte for byte.
 //
-// Which libraries are needed is said in package clients.
+// Package clients says which libraries the tests need.
 package discovery

@@ -16,19 +16,21 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // client is a client library with one long-lived client object.
 type client interface {
 	// set writes a key.
 	set(ctx context.Context, key, value string) error
-	// port is the client port of the node that its writes go to.
+	// port returns the client port of the node that receives the client's
+	// writes.
 	port(ctx context.Context) (string, error)
 }
 
-// follow has a client write before and after the leader is killed. It must find the
-// new leader by itself, and what was acknowledged must be there.
+// follow has a client write before and after the leader is killed. The client
+// must find the new leader by itself, and every acknowledged write must be
+// there.
 func follow(t *testing.T, c *cluster, lib client) {
 	t.Helper()
 	ctx := within(t)
@@ -52,7 +54,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	begun := time.Now()
 	var first time.Duration
 	var failed []string
-	pause := time.NewTicker(10 * time.Millisecond) // between attempts, as programs make them
+	pause := time.NewTicker(10 * time.Millisecond) // between attempts, as in real programs
 	defer pause.Stop()
 	for i, streak := 0, 0; streak < 20; i++ {
 		if err := write(fmt.Sprint("after", i)); err != nil {
@@ -73,7 +75,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follows := func() bool { // the last leader may have been replaced once more
+	follows := func() bool { // the first new leader may have been replaced since
 		port, err := lib.port(ctx)
 		return err == nil && port == portOf(t, leader.Clients)
 	}
@@ -92,7 +94,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	}
 }
 
-// tcpPort finds the port in INFO.
+// tcpPort returns the port in the output of INFO.
 func tcpPort(info string) (string, error) {
 	for line := range strings.Lines(info) {
 		if port, ok := strings.CutPrefix(strings.TrimSpace(line), "tcp_port:"); ok {
@@ -102,7 +104,8 @@ func tcpPort(info string) (string, error) {
 	return "", fmt.Errorf("no tcp_port in %.100q", info)
 }
 
-// need skips the test, or fails it if all clients are required.
+// need skips the test if err is not nil. If all clients are required, it fails
+// the test instead.
 func need(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -114,24 +117,25 @@ func need(t *testing.T, what string, err error) {
 	t.Skipf("%s is not installed: %v", what, err)
 }
 
-// script is a client in another language: a program that reads "set KEY VALUE" and
-// "port" from its standard input and answers each with a line, "ok …" or "error …".
+// script is a client in another language. It is a program that reads "set KEY
+// VALUE" and "port" from its standard input and answers each with a line, "ok
+// …" or "error …".
 type script struct {
 	in   io.Writer
 	out  *bufio.Reader
 	pipe deadliner
 }
 
-// deadliner is the end of a pipe.
+// deadliner is the part of a pipe that sets the deadline of reads.
 type deadliner interface{ SetReadDeadline(time.Time) error }
 
-// startScript runs a script of testdata with the addresses as its arguments. probe
-// ends well where the library is installed.
+// startScript runs a script of testdata with the addresses as its arguments.
+// The probe command succeeds if the library is installed.
 func startScript(t *testing.T, library, program, probe, file string, args ...string) *script {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	need(t, library, err)
-	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs") // a Node that is not Debian's looks elsewhere
+	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs") // a Node.js that is not Debian's looks for libraries elsewhere
 	flag := map[string]string{"php": "-r", "/usr/bin/python3": "-c"}[program]
 	if flag == "" {
 		flag = "-e"
@@ -155,7 +159,7 @@ func startScript(t *testing.T, library, program, probe, file string, args ...str
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close() // ends the script
+		_ = in.Close() // ends the script's process
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()
 		select {

@@ -39,10 +39,11 @@ func TestSentinel_GoRedis(t *testing.T) {
 	follow(t, c, goRedis{client, func(ctx context.Context) (string, error) { return client.Info(ctx, "server").Result() }})
 }
 
-// TestSentinel_GoRedisCluster reads from replicas and writes to the master. It is
-// told of the followers' Sentinels only: go-redis 9.23 looks for the master again
-// when its Sentinel says so, and otherwise once a minute, so it is that slow when
-// its Sentinel dies together with the master.
+// TestSentinel_GoRedisCluster reads from replicas and writes to the master. The
+// client gets only the addresses of the followers' Sentinels. go-redis 9.23
+// looks for the master again when its Sentinel says so, and otherwise once a
+// minute. So it needs up to a minute if its Sentinel dies together with the
+// master.
 func TestSentinel_GoRedisCluster(t *testing.T) {
 	c := sentinels(t)
 	client := goredis.NewFailoverClusterClient(&goredis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: c.addrs(sentinelOf)[:2], RouteRandomly: true})
@@ -53,15 +54,15 @@ func TestSentinel_GoRedisCluster(t *testing.T) {
 	}
 }
 
-// TestCluster_GoRedis sets the interval at which go-redis 9.23 asks for the shards
-// again when no MOVED tells it to: with the default, a minute, it stays that long
-// with a master that died, if there is no other.
+// TestCluster_GoRedis sets the interval at which go-redis 9.23 queries the
+// shards again when no MOVED tells it to. With the default, a minute, go-redis
+// stays that long with a master that died, if it knows no other master.
 func TestCluster_GoRedis(t *testing.T) {
 	c := shard(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ClusterStateReloadInterval: time.Second})
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
-	// A transaction, with its keys in one slot as Redis Cluster wants it.
+	// A transaction has its keys in one slot, as Redis Cluster requires.
 	_, err := client.TxPipelined(within(t), func(p goredis.Pipeliner) error {
 		p.Set(t.Context(), "{a}1", 1, 0)
 		p.Incr(t.Context(), "{a}1")
@@ -78,14 +79,15 @@ func TestCluster_GoRedisReplicas(t *testing.T) {
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ReadOnly: true, RouteRandomly: true, ClusterStateReloadInterval: time.Second})
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
-	for range 20 { // whichever node it is
+	for range 20 { // each read goes to a random node
 		if got, err := client.Get(within(t), "before0").Result(); err != nil || got != "before0" {
 			t.Errorf("read from any node: %q, %v", got, err)
 		}
 	}
 }
 
-// masterInfo asks the node to which a cluster client writes.
+// masterInfo returns a function that queries the node to which a cluster client
+// writes.
 func masterInfo(client *goredis.ClusterClient) func(ctx context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		node, err := client.MasterForKey(ctx, "any")
@@ -96,8 +98,8 @@ func masterInfo(client *goredis.ClusterClient) func(ctx context.Context) (string
 	}
 }
 
-// rueidisClient is a client of rueidis of either kind. Errors while there is no
-// leader are retried by the library until ctx ends.
+// rueidisClient is a client of rueidis of either kind. While there is no
+// leader, the library retries after errors until ctx ends.
 type rueidisClient struct{ rueidis.Client }
 
 func (r rueidisClient) set(ctx context.Context, key, value string) error {
@@ -106,8 +108,8 @@ func (r rueidisClient) set(ctx context.Context, key, value string) error {
 	return r.Do(ctx, r.B().Set().Key(key).Value(value).Build()).Error()
 }
 
-// port asks on the connection that writes go over: WAIT and CONFIG have no keys, so
-// a cluster client would send them anywhere.
+// port sends its query on the connection that writes use. WAIT and CONFIG have
+// no keys, so a cluster client would send them to any node.
 func (r rueidisClient) port(ctx context.Context) (string, error) {
 	var info string
 	err := r.Dedicated(func(d rueidis.DedicatedClient) (err error) {
@@ -143,8 +145,8 @@ func TestCluster_Rueidis(t *testing.T) {
 	follow(t, c, rueidisClient{client})
 }
 
-// redigo has no cluster client: this is what a program does by hand. It goes where
-// MOVED says, and to any node after an error.
+// redigo does by hand what programs must do because redigo has no cluster
+// client. It follows MOVED, and tries any node after an error.
 type redigo struct {
 	addrs []string
 	conn  redis.Conn
@@ -201,7 +203,8 @@ func TestCluster_Redigo(t *testing.T) {
 	follow(t, c, r)
 }
 
-// redigo by Sentinel: ask one, check that the node says that it is the master.
+// redigoSentinel uses redigo with Sentinel. It asks one Sentinel for the
+// master, and checks that the node says that it is the master.
 type redigoSentinel struct {
 	*redigo
 	sentinels []string

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // binary is the program under test.
@@ -42,21 +42,22 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// cluster is three running nodes, and their leader when they started.
+// cluster is three running nodes, and the node that was leader when they
+// started.
 type cluster struct {
 	*process.Cluster
 	leader *process.Node
 }
 
 // sentinels starts nodes with Sentinel ports and waits until each of them knows
-// the others; further arguments are for all nodes.
+// the others. All nodes get args as further arguments.
 func sentinels(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	c := startCluster(t, process.Config{Sentinel: true, Args: args})
 	for _, n := range c.Nodes {
 		known := func() bool {
 			slaves, others := ask(t, n.Sentinel, "SENTINEL", "SLAVES", "mymaster"), ask(t, n.Sentinel, "SENTINEL", "SENTINELS", "mymaster")
-			a, _ := redis.Values(slaves, nil) // an error is: not yet
+			a, _ := redis.Values(slaves, nil) // an error means: not yet
 			b, _ := redis.Values(others, nil)
 			return len(a) == 2 && len(b) == 2
 		}
@@ -67,7 +68,8 @@ func sentinels(t *testing.T, args ...string) *cluster {
 	return c
 }
 
-// shard starts nodes in cluster mode and waits until each of them knows the others.
+// shard starts nodes in cluster mode and waits until each of them knows the
+// others.
 func shard(t *testing.T) *cluster {
 	t.Helper()
 	c := startCluster(t, process.Config{Args: []string{"--cluster-mode"}})
@@ -125,7 +127,7 @@ func (c *cluster) killLeader(t *testing.T) {
 	}
 }
 
-// addrs returns an address of every node, a follower's first.
+// addrs returns an address of every node. A follower's is first.
 func (c *cluster) addrs(of func(*process.Node) string) []string {
 	var out []string
 	for _, n := range c.Nodes {
@@ -139,7 +141,7 @@ func (c *cluster) addrs(of func(*process.Node) string) []string {
 func clientsOf(n *process.Node) string  { return n.Clients }
 func sentinelOf(n *process.Node) string { return n.Sentinel }
 
-// ask sends one command on a connection of its own; the reply may be an error.
+// ask sends one command on a connection of its own. The reply may be an error.
 func ask(t *testing.T, addr string, words ...string) any {
 	t.Helper()
 	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit))

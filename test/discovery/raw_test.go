@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// rawConn speaks RESP and shows replies as they are: every type, every element.
+// rawConn speaks RESP and shows replies as they are, with every type and every
+// element.
 type rawConn struct {
 	t    *testing.T
 	conn net.Conn
@@ -55,8 +56,8 @@ func (c *rawConn) do(line string) string {
 	return c.reply()
 }
 
-// reply reads one reply. The lengths of strings are left out: they follow from the
-// strings.
+// reply reads one reply. It leaves out the lengths of strings, because they
+// follow from the strings.
 func (c *rawConn) reply() string {
 	c.t.Helper()
 	if err := c.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
@@ -97,7 +98,7 @@ func (c *rawConn) read() (string, error) {
 	return strings.Join(parts, "\n"), nil
 }
 
-// realRedis starts Redis servers of our own on loopback and waits until they
+// realRedis starts Redis servers for the test on loopback and waits until they
 // answer.
 func realRedis(t *testing.T, args ...[]string) (addrs []string) {
 	t.Helper()
@@ -124,7 +125,7 @@ func realRedis(t *testing.T, args ...[]string) (addrs []string) {
 	return addrs
 }
 
-// answers reports whether somebody listens.
+// answers reports whether a server listens at an address.
 func answers(addr string) bool {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -136,15 +137,15 @@ func answers(addr string) bool {
 var (
 	hexID    = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
 	loopback = regexp.MustCompile(`127\.0\.0\.1`)
-	// What differs from moment to moment, or is configuration.
+	// These values depend on time or on the configuration.
 	moment = regexp.MustCompile(`(\$(?:last-ok-ping-reply|last-ping-reply|info-refresh|role-reported-time|config-epoch|last-hello-message|slave-repl-offset|down-after-milliseconds|failover-timeout|quorum|id|replication-offset)\n[$:])\d+`)
 	epoch  = regexp.MustCompile(`(?m)^(cluster_(?:current|my)_epoch:)\d+`)
 	bus    = regexp.MustCompile(`(?m)^(?:cluster_stats_messages_\w+):\d+\r\n`)
 	nodes  = regexp.MustCompile(`(?m)( (?:-|ID)) 0 \d+ \d+ (connected|disconnected)`)
 )
 
-// normal makes replies of two servers comparable: names stands for the ports of
-// either.
+// normal makes the replies of two servers comparable. names maps the ports of
+// either to names.
 func normal(reply string, names map[string]string) string {
 	reply = hexID.ReplaceAllString(reply, "ID")
 	for port, name := range names {
@@ -157,8 +158,8 @@ func normal(reply string, names map[string]string) string {
 	return loopback.ReplaceAllString(reply, "HOST")
 }
 
-// compare sends lines to both on new connections, in RESP2 and RESP3, and wants the
-// same answers.
+// compare sends lines to both servers on new connections, in RESP2 and RESP3,
+// and requires the same replies.
 func compare(t *testing.T, redis, holdfast string, redisNames, holdfastNames map[string]string, lines ...string) {
 	t.Helper()
 	for proto := 2; proto <= 3; proto++ {
@@ -166,7 +167,7 @@ func compare(t *testing.T, redis, holdfast string, redisNames, holdfastNames map
 		for _, line := range lines {
 			want, got := normal(theirs.do(line), redisNames), normal(ours.do(line), holdfastNames)
 			if strings.HasPrefix(line, "CLUSTER NODES") || strings.HasPrefix(line, "CLUSTER REPLICAS") {
-				want, got = sortedLines(want), sortedLines(got) // in no order
+				want, got = sortedLines(want), sortedLines(got) // these replies have no order
 			}
 			if got != want {
 				t.Errorf("RESP%d %s\n  redis    %q\n  holdfast %q", proto, line, want, got)
@@ -182,7 +183,8 @@ func sortedLines(text string) string {
 	return strings.TrimSuffix(text, body) + strings.Join(lines, "\n")
 }
 
-// portNames names ports by role, so that the two clusters' may be compared.
+// portNames maps ports to roles, so that the replies of the two clusters can be
+// compared.
 func portNames(t *testing.T, addrs []string, names ...string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
@@ -192,7 +194,7 @@ func portNames(t *testing.T, addrs []string, names ...string) map[string]string 
 	return out
 }
 
-// leaderFirst returns an address of every node, the leader's first.
+// leaderFirst returns an address of every node. The leader's is first.
 func (c *cluster) leaderFirst(of func(*process.Node) string) []string {
 	all := c.addrs(of)
 	return append(all[len(all)-1:], all[:len(all)-1]...)
@@ -238,7 +240,7 @@ func TestSentinel_AnswersAsRedis(t *testing.T) {
 		"SUBSCRIBE +switch-master", "PSUBSCRIBE *", "UNSUBSCRIBE", "PUNSUBSCRIBE", "UNSUBSCRIBE",
 	}
 	compare(t, theirs[0], c.leader.Sentinel, redisNames, ourNames, lines...)
-	compare(t, theirs[1], c.addrs(sentinelOf)[0], redisNames, ourNames, lines...) // a follower says the same
+	compare(t, theirs[1], c.addrs(sentinelOf)[0], redisNames, ourNames, lines...) // a follower gives the same replies
 }
 
 func TestCluster_AnswersAsRedis(t *testing.T) {

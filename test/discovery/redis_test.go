@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 func lookRedis() (path string, err error) { return exec.LookPath("redis-server") }
 
-// needRedis skips the test without a redis-server, or fails it if that is required.
+// needRedis skips the test if there is no redis-server. If redis-server is
+// required, it fails the test instead.
 func needRedis(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -37,14 +38,14 @@ func startRedis(t *testing.T, path string, args []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has nothing to save
+		_ = cmd.Process.Kill() // the server has no data to save
 		_ = cmd.Wait()
 		starter.Close()
 	})
 }
 
-// realSentinel starts a Sentinel that monitors as directive says, which is a
-// sentinel line of its configuration.
+// realSentinel starts a Sentinel. directive holds the words after "sentinel" in
+// the line of its configuration that says which master it monitors.
 func realSentinel(t *testing.T, directive []string) (addr string) {
 	t.Helper()
 	path, err := lookRedis()

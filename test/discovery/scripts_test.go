@@ -2,15 +2,15 @@ package discovery
 
 import "testing"
 
-// library is a client library of another language, with a script in testdata for
-// each way to find the leader.
+// library is a client library of another language. It has a script in testdata
+// for each way to find the leader.
 type library struct{ name, program, probe, sentinel, cluster string }
 
 var libraries = []library{
 	{"python3-redis", "/usr/bin/python3", "import redis", "sentinel.py", "cluster.py"},
 	{"ruby-redis", "ruby", "require 'redis'", "sentinel.rb", "cluster.rb"},
 	{"php-redis", "php", "exit(class_exists('Redis') ? 0 : 1);", "sentinel.php", "cluster.php"},
-	{"node-redis", "node", "require('redis')", "", "cluster.js"}, // 4.5 has no Sentinel
+	{"node-redis", "node", "require('redis')", "", "cluster.js"}, // node-redis 4.5 does not support Sentinel
 }
 
 func TestSentinel_Scripts(t *testing.T) {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestReplicas_CountAgreesAlways asks every node over and over, while the leader
-// hands over and then dies, how many replicas it says it has, and how many WAIT
-// answers: Redisson takes its lock for lost if they differ.
+// TestReplicas_CountAgreesAlways queries every node repeatedly, while the
+// leader transfers its leadership and then dies. The number of replicas that
+// the node lists must equal the number that WAIT answers. Redisson considers
+// its lock lost if they differ.
 func TestReplicas_CountAgreesAlways(t *testing.T) {
 	c := sentinels(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +31,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 				if quarrel != "" {
 					t.Errorf("%s: %s", n.ID, quarrel)
 				}
-				if err != nil { // killed; a living one is missed below
+				if err != nil { // the node was killed; the check below detects a running node that does not answer
 					return
 				}
 				select {
@@ -40,7 +41,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 			}
 		})
 	}
-	// seen waits until every node in nodes has been asked n times more.
+	// seen waits until every node in nodes has been queried n more times.
 	seen := func(nodes []*process.Node, n int) {
 		t.Helper()
 		left := make(map[*process.Node]int)
@@ -78,7 +79,8 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 	wg.Wait()
 }
 
-// agrees asks a node on a connection of its own, and says where its answers differ.
+// agrees queries a node on a connection of its own. quarrel describes how its
+// answers differ.
 func agrees(n *process.Node) (quarrel string, err error) {
 	conn, err := redis.Dial("tcp", n.Clients, redis.DialReadTimeout(limit))
 	if err != nil {
@@ -113,8 +115,8 @@ func agrees(n *process.Node) (quarrel string, err error) {
 	return "", nil
 }
 
-// TestSentinel_SwitchMaster: every Sentinel tells its subscribers of every change
-// of leader, and names the new one from then on.
+// TestSentinel_SwitchMaster checks that every Sentinel tells its subscribers of
+// every change of leader, and names the new leader from then on.
 func TestSentinel_SwitchMaster(t *testing.T) {
 	c := sentinels(t)
 	subs := make(map[*process.Node]*rawConn)
@@ -142,7 +144,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 		}
 		return leader
 	}
-	// RESP3 subscribers may go on asking.
+	// RESP3 subscribers may still send commands.
 	if got := subs[c.leader].do("SENTINEL CKQUORUM mymaster"); got != "+OK 3 usable Sentinels. Quorum and failover authorization can be reached" {
 		t.Errorf("CKQUORUM: %q", got)
 	}
@@ -157,7 +159,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	c.leader = next
 	c.killLeader(t)
 	last := change(next)
-	// The dead one is flagged.
+	// The dead node is flagged.
 	flagged := func() bool {
 		text := dialRaw(t, last.Sentinel, 2).do("SENTINEL REPLICAS mymaster") + dialRaw(t, last.Sentinel, 2).do("SENTINEL SENTINELS mymaster")
 		return strings.Contains(text, "$s_down,slave,disconnected") && strings.Contains(text, "$s_down,sentinel,disconnected")
@@ -165,7 +167,8 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	if err := process.Poll(within(t), "the dead node to be flagged", flagged); err != nil {
 		t.Error(err)
 	}
-	// Without a majority nobody leads: the last leader is named, and said to be down.
+	// Without a majority there is no leader. The Sentinels name the last
+	// leader and report it as down.
 	for _, n := range c.Running(last) {
 		if err := n.Kill(); err != nil {
 			t.Fatal(err)

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Cacher is a client with a cache, as libraries for client-side caching have one
-// (RESP3, CLIENT TRACKING ON). It sends random pipelines and checks that what it has
-// cached is never older than its own last acknowledged write, nor than what it has
-// been answered or told before. The keys are counters that only grow, so a value says
-// how old it is.
+// Cacher is a client with a cache, like the clients of libraries for
+// client-side caching (RESP3, CLIENT TRACKING ON). It sends random pipelines
+// and checks its cached values. A cached value must never be older than the
+// client's own last acknowledged write, nor older than any value that an
+// earlier reply or push has shown. The keys are counters that only grow, so a
+// value tells its own age.
 type Cacher struct {
 	t     testing.TB
 	conn  net.Conn
@@ -26,24 +27,26 @@ type Cacher struct {
 	rnd   *rand.Rand
 	keys  string
 	cache map[string]int64
-	// least is what a value of each key must not be below: the last that the client
-	// has written or seen.
+	// least has the lower bound of the value of each key: the last value
+	// that the client has written or seen.
 	least map[string]int64
 	asked []request
-	last  request // the one that was answered last
-	// Hits counts the keys that were cached when the client changed them itself.
+	last  request // the last request that was answered
+	// Hits counts the keys that were in the cache when the client itself
+	// changed them.
 	Hits int
 }
 
 // request is a command that is not answered yet.
 type request struct {
 	line  string
-	reads []string // keys whose values the reply is
-	wrote string   // key whose new value the reply is
+	reads []string // keys whose values are in the reply
+	wrote string   // key whose new value is in the reply
 	exec  []request
 }
 
-// NewCacher connects a client to a port. keys is a prefix of its keys' names.
+// NewCacher connects a client to a port. keys is the prefix of the names of its
+// keys.
 func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -64,7 +67,7 @@ func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 	return c
 }
 
-// send writes commands whose words are separated by blanks, in one piece.
+// send writes commands in one piece. Blanks separate the words of a command.
 func (c *Cacher) send(lines ...string) error {
 	var b strings.Builder
 	for _, line := range lines {
@@ -78,7 +81,7 @@ func (c *Cacher) send(lines ...string) error {
 	return err
 }
 
-// reply reads a reply, or a push, as its lines.
+// reply reads a reply or a push, and returns its lines.
 func (c *Cacher) reply() ([]string, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return nil, err
@@ -135,8 +138,8 @@ func (c *Cacher) one() request {
 	}
 }
 
-// Pipeline sends a random pipeline and takes in what comes. An error is that of the
-// connection.
+// Pipeline sends a random pipeline and handles the replies and pushes. It
+// returns the error of the connection, if any.
 func (c *Cacher) Pipeline() error {
 	c.t.Helper()
 	c.asked = c.asked[:0]
@@ -157,7 +160,7 @@ func (c *Cacher) Pipeline() error {
 	return c.run()
 }
 
-// run sends what is to be asked, and a PING behind it.
+// run sends the waiting requests and a PING after them.
 func (c *Cacher) run() error {
 	c.asked = append(c.asked, request{line: "PING"})
 	lines := make([]string, len(c.asked))
@@ -176,14 +179,14 @@ func (c *Cacher) run() error {
 			c.invalidated(words)
 			continue
 		}
-		c.settled(c.last) // what it caused has come, or never will
+		c.settled(c.last) // its invalidation has arrived, or none will
 		c.last, c.asked = c.asked[0], c.asked[1:]
 		c.answered(c.last, words)
 	}
 	return nil
 }
 
-// invalidated takes an invalidation.
+// invalidated handles an invalidation.
 func (c *Cacher) invalidated(words []string) {
 	c.t.Helper()
 	if words[0] != ">2" || words[2] != "invalidate" {
@@ -198,8 +201,8 @@ func (c *Cacher) invalidated(words []string) {
 	}
 }
 
-// answered takes the reply of a command. An error is no reply: the client does not
-// know then what became of the command.
+// answered handles the reply of a command. An error is not a reply: the client
+// then does not know the outcome of the command.
 func (c *Cacher) answered(r request, words []string) {
 	c.t.Helper()
 	switch {
@@ -207,7 +210,7 @@ func (c *Cacher) answered(r request, words []string) {
 	case len(r.exec) > 0:
 		words = words[1:]
 		for _, q := range r.exec {
-			n := 1 // of an integer
+			n := 1 // for an integer
 			if len(q.reads) > 0 {
 				n = 0
 				if len(q.reads) > 1 {
@@ -248,7 +251,7 @@ func (c *Cacher) answered(r request, words []string) {
 	}
 }
 
-// valueWords is how many lines a value, or null, takes.
+// valueWords returns how many lines a value, or null, has.
 func valueWords(words []string) int {
 	if words[0] == "_" {
 		return 1
@@ -256,7 +259,8 @@ func valueWords(words []string) int {
 	return 2
 }
 
-// see notes a value that must not be older than what was seen before.
+// see records a value. The value must not be older than a value that was seen
+// before.
 func (c *Cacher) see(r request, key string, n int64) {
 	c.t.Helper()
 	if n < c.least[key] {
@@ -265,7 +269,8 @@ func (c *Cacher) see(r request, key string, n int64) {
 	c.least[key] = n
 }
 
-// settled checks the cache after a command, and all that it caused, was heard of.
+// settled checks the cache after a command, when its reply and all
+// invalidations that it caused have arrived.
 func (c *Cacher) settled(r request) {
 	c.t.Helper()
 	for _, q := range append(slices.Clone(r.exec), r) {
@@ -275,8 +280,9 @@ func (c *Cacher) settled(r request) {
 	}
 }
 
-// Differs takes in what has come and returns the first key whose value is not what
-// the cache holds, "" for none. value reads a key on another connection.
+// Differs handles the pushes that have arrived. It returns the first key whose
+// value differs from the cache, or "" if there is none. value reads a key on
+// another connection.
 func (c *Cacher) Differs(value func(key string) int64) (key string, err error) {
 	c.asked = c.asked[:0]
 	if err := c.run(); err != nil {

@@ -1,5 +1,6 @@
-// Package harness runs Holdfast nodes inside a test's process, wired as
-// cmd/holdfast wires them, on loopback ports that the system chooses.
+// Package harness runs Holdfast nodes inside a test's process. It wires them as
+// cmd/holdfast does. The nodes listen on loopback ports that the system
+// chooses.
 package harness
 
 import (
@@ -12,9 +13,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/cluster"
-	"github.com/holdfast-kv/holdfast/cluster/script"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/script"
 )
 
 // Node is a running node and its client port.
@@ -23,12 +24,13 @@ type Node struct {
 	Clients *resp.Server
 }
 
-// Addr returns where clients connect.
+// Addr returns the address of the client port.
 func (n *Node) Addr() string { return n.Clients.Addr().String() }
 
 // Single starts a cluster of one node and waits until it answers. The node is
-// stopped when the test ends. limits are those of the client port; options come
-// from cluster.DefaultOptions with timeouts that suit one node.
+// stopped when the test ends. limits are the limits of the client port. The
+// options are those of cluster.DefaultOptions, with timeouts that suit one
+// node.
 func Single(t testing.TB, limits resp.Limits) *Node {
 	t.Helper()
 	n, stop, err := Open(t.TempDir(), limits)
@@ -43,8 +45,8 @@ func Single(t testing.TB, limits resp.Limits) *Node {
 	return n
 }
 
-// Open is Single for callers without a test, such as TestMain: stop must be
-// called once.
+// Open is Single for callers without a test, such as TestMain. The caller must
+// call stop once.
 func Open(dir string, limits resp.Limits) (n *Node, stop func() error, err error) {
 	peer, err := freeAddr()
 	if err != nil {
@@ -75,7 +77,7 @@ func Open(dir string, limits resp.Limits) (n *Node, stop func() error, err error
 	return &Node{node, clients}, stop, nil
 }
 
-// freeAddr returns an address that nobody listened on a moment ago.
+// freeAddr returns an address that was free when freeAddr looked.
 func freeAddr() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +86,7 @@ func freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// adapter shows a node to the client port, as cmd/holdfast does.
+// adapter presents a node to the client port, as cmd/holdfast does.
 type adapter struct{ *cluster.Node }
 
 func (a adapter) NewExecutor() resp.Executor { return a.NewSession() }

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// content is what a file holds: blocks that are not there are zeros. A block is
-// never changed, so that copies are cheap.
+// content is what a file holds. A block that is missing holds zeros. A block is
+// never changed in place, so copies are cheap.
 type content struct {
 	size   int64
 	blocks map[int64][]byte
@@ -26,7 +26,7 @@ const (
 
 func (c *content) clone() *content { return &content{c.size, maps.Clone(c.blocks)} }
 
-// write puts b at off. It does not grow the file.
+// write puts b at offset off. It does not change the size of the file.
 func (c *content) write(off int64, b []byte) {
 	for len(b) > 0 {
 		n := off / blockSize
@@ -42,7 +42,7 @@ func (c *content) write(off int64, b []byte) {
 	}
 }
 
-// resize cuts the file or adds zeros.
+// resize sets the size of the file. It cuts the file or adds zeros.
 func (c *content) resize(size int64) {
 	if size < c.size {
 		for n := range c.blocks {
@@ -57,51 +57,55 @@ func (c *content) resize(size int64) {
 	c.size = size
 }
 
-// change is one that is not durable: of a file, or of the names in a directory.
+// change is a change that is not durable yet. It changes a file or the names in
+// a directory.
 type change struct {
 	ended bool // the call has returned
-	life  int  // number of the process that made it
+	life  int  // number of the process that made the change
 
-	// Of a file: data at off, or, if data is nil, a new size.
+	// For a file: data at offset off. If data is nil, off is the new size.
 	off  int64
 	data []byte
 	size int64
 
-	// Of a directory: name stands for node from now on, for nothing if node is nil.
-	name, old string // old is the name that a rename takes away, "" if none
+	// For a directory: name refers to node from now on. If node is nil, the
+	// name is removed.
+	name, old string // the name that a rename removes, "" if none
 	node      *node
 }
 
 // node is a file or a directory.
 type node struct {
 	dir     bool
-	durable content          // of a file
-	names   map[string]*node // of a directory: durable
-	pending []*change        // since then, in order
+	durable content          // for a file
+	names   map[string]*node // for a directory: the durable names
+	pending []*change        // changes since then, in order
 
-	live   map[string]*node // of a directory, as the processes see it
+	live   map[string]*node // for a directory: the names as the processes see them
 	parent *node
-	grown  int64 // size of a file, as the processes see it
+	grown  int64 // size of a file as the processes see it
 }
 
 func newDir(parent *node) *node {
 	return &node{dir: true, names: make(map[string]*node), live: make(map[string]*node), parent: parent}
 }
 
-// disk is the file system of one machine, of which the data directory counts and
-// the directory that it is in.
+// disk models the file system of one machine. Only the data directory and its
+// parent directory count.
 type disk struct {
-	root string // the directory above
-	own  string // "/" and the name of the data directory
+	root string // the parent of the data directory
+	own  string // "/" followed by the name of the data directory
 	top  *node
-	at   map[string]int64 // places in open files, by descriptor
-	// forgets, if set, says of which files fsync is a lie: a control.
+	at   map[string]int64 // offsets in open files, by descriptor
+	// forgets, if set, reports for which files fsync has no effect.
+	// Controls set it.
 	forgets func(path string) bool
 	syncing map[*call][]func()
 	writing map[*call]*change
-	// touched is set when a step changed something, or made it durable.
+	// touched is set when a step changed something or made something
+	// durable.
 	touched string
-	life    int // number of the process that runs, or will run next
+	life    int // number of the process that runs now or runs next
 }
 
 func newDisk(dataDir string) *disk {
@@ -110,13 +114,14 @@ func newDisk(dataDir string) *disk {
 		at: make(map[string]int64), syncing: make(map[*call][]func()), writing: make(map[*call]*change)}
 }
 
-// inside returns the path below root, if it is this node's.
+// inside returns the path below root. ok reports whether the path belongs to
+// this node.
 func (d *disk) inside(p string) (rel string, ok bool) {
 	rel, ok = strings.CutPrefix(path.Clean(p), d.root)
 	return rel, ok && (rel == "" || rel == d.own || strings.HasPrefix(rel, d.own+"/"))
 }
 
-// find walks the names as the processes see them.
+// find looks up a path through the names as the processes see them.
 func (d *disk) find(rel string) *node {
 	n := d.top
 	for _, name := range strings.Split(strings.Trim(rel, "/"), "/") {
@@ -127,7 +132,7 @@ func (d *disk) find(rel string) *node {
 	return n
 }
 
-// place returns the directory of a path and the name in it.
+// place returns the directory of a path and the last name of the path.
 func (d *disk) place(rel string) (dir *node, name string, err error) {
 	if dir = d.find(path.Dir(rel)); dir == nil || !dir.dir {
 		return nil, "", fmt.Errorf("%s: no such directory in the recording", rel)
@@ -135,7 +140,7 @@ func (d *disk) place(rel string) (dir *node, name string, err error) {
 	return dir, path.Base(rel), nil
 }
 
-// play takes one step of a process.
+// play applies one step of a process.
 func (d *disk) play(s step) error {
 	d.touched = ""
 	if s.call.failed() {
@@ -151,7 +156,8 @@ func (d *disk) play(s step) error {
 	return d.finish(s.call)
 }
 
-// begin is the moment from which a call may have its effect.
+// begin handles the beginning of a call. From then on the call may have its
+// effect.
 func (d *disk) begin(c *call) error {
 	switch c.name {
 	case "write", "pwrite64":
@@ -190,7 +196,7 @@ func (d *disk) begin(c *call) error {
 		}
 		n := d.find(rel)
 		if n == nil {
-			return nil // a file without a name: nothing of it can be found again
+			return nil // a file without a name: no later process can find its content
 		}
 		d.touched = kindOf(rel) + " begin of " + c.name
 		d.several(n)
@@ -204,7 +210,7 @@ func (d *disk) begin(c *call) error {
 
 const severalOpen = ", several writes open"
 
-// several adds to touched that more than one write of a file is not durable.
+// several extends touched if more than one write of a file is not durable.
 func (d *disk) several(n *node) {
 	writes := 0
 	for _, c := range n.pending {
@@ -217,7 +223,8 @@ func (d *disk) several(n *node) {
 	}
 }
 
-// syncs returns what makes durable what a file or directory is now.
+// syncs returns a function that makes durable the changes whose calls have
+// returned by now.
 func (n *node) syncs() func() {
 	var done []*change
 	for _, c := range n.pending {
@@ -232,7 +239,7 @@ func (n *node) syncs() func() {
 	}
 }
 
-// syncsName returns what makes the way to n durable.
+// syncsName returns functions that make the path to n durable.
 func (n *node) syncsName() (all []func()) {
 	for ; n.parent != nil; n = n.parent {
 		up, last := n.parent, -1
@@ -251,7 +258,7 @@ func (n *node) syncsName() (all []func()) {
 	return all
 }
 
-// settle makes a change durable, if another fsync has not done it already.
+// settle makes a change durable, unless another fsync has done so already.
 func (n *node) settle(c *change) {
 	i := slices.Index(n.pending, c)
 	if i < 0 {
@@ -270,7 +277,7 @@ func (n *node) settle(c *change) {
 	n.durable.write(c.off, c.data)
 }
 
-// rename makes a change of names.
+// rename applies a change of names.
 func (c *change) rename(names map[string]*node) {
 	if c.old != "" {
 		delete(names, c.old)
@@ -282,7 +289,7 @@ func (c *change) rename(names map[string]*node) {
 	}
 }
 
-// finish is the moment at which a call has had its effect.
+// finish handles the end of a call. From then on the call has had its effect.
 func (d *disk) finish(c *call) error {
 	switch c.name {
 	case "write", "pwrite64":
@@ -330,9 +337,10 @@ func (d *disk) finish(c *call) error {
 		}
 		return nil
 	case "close", "sync_file_range":
-		return nil // sync_file_range promises nothing
+		return nil // sync_file_range promises no durability
 	}
-	// Nothing else may concern the disk, or the recording is not whole.
+	// No other call may touch the disk. Otherwise the recording is
+	// incomplete.
 	for _, a := range c.args {
 		_, p := fd(a)
 		if strings.HasPrefix(a, `"`) {
@@ -345,7 +353,7 @@ func (d *disk) finish(c *call) error {
 	return nil
 }
 
-// join returns the path that a call like openat names.
+// join returns the path that a call such as openat names.
 func join(dirfd, arg string) string {
 	p := string(unhex(strings.Trim(arg, `"`)))
 	if filepath.IsAbs(p) {
@@ -411,7 +419,7 @@ func (d *disk) resized(c *call) error {
 	return nil
 }
 
-// named gives a name to what is made, or takes it away.
+// named adds a name to the object that a call makes, or removes the name.
 func (d *disk) named(c *call, dirfd, arg string, made func(dir *node, name string) *node) error {
 	rel, ok := d.inside(join(dirfd, arg))
 	if !ok {
@@ -449,7 +457,8 @@ func (d *disk) renamed(c *call) error {
 	return nil
 }
 
-// kindOf is what sort of file a path is, for drawing all of them.
+// kindOf returns the kind of file of a path. Moments are drawn by kind, so that
+// every kind is covered.
 func kindOf(rel string) string {
 	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json", "state.bin", "snapshots", "wal"} {
 		if strings.Contains(rel, k) {
@@ -459,9 +468,9 @@ func kindOf(rel string) string {
 	return "directory"
 }
 
-// died says that the process is gone, and that left is a copy of its directory:
-// what it had begun and not ended may have had its effect, and what is really
-// there decides. All else has to be as it was recorded.
+// died records that the process has ended. left is a copy of its directory. A
+// call that had begun and not ended may have had its effect: the copy decides.
+// Everything else must be as it was recorded.
 func (d *disk) died(unfinished []*call, left string) error {
 	defer func() { d.life++ }()
 	for _, c := range unfinished {
@@ -494,8 +503,8 @@ func (d *disk) died(unfinished []*call, left string) error {
 	return d.check(left)
 }
 
-// inherited names something that an earlier process left behind and nobody has made
-// durable since, "" if there is nothing.
+// inherited returns the name of a change that an earlier process left behind
+// and that no process has made durable since. It returns "" if there is none.
 func (d *disk) inherited() string {
 	own := d.find(d.own)
 	if own == nil {
@@ -518,7 +527,7 @@ func (n *node) inherited(name string, life int) string {
 	return ""
 }
 
-// liveContent is what the processes see in a file.
+// liveContent returns the content of a file as the processes see it.
 func (n *node) liveContent() *content {
 	c := n.durable.clone()
 	for _, ch := range n.pending {
@@ -532,8 +541,8 @@ func (n *node) liveContent() *content {
 	return c
 }
 
-// check compares what the processes see with a copy of the directory: a recording
-// that is not whole would prove nothing.
+// check compares the state that the processes see with a copy of the directory.
+// An incomplete recording would prove nothing.
 func (d *disk) check(left string) error {
 	own := d.find(d.own)
 	if own == nil {

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// What an image may differ in from what the processes saw. An image counts for
-// each that it has.
+// These are the ways in which an image may differ from the state that the
+// processes saw. An image counts once for each difference that it has.
 const (
 	writeMissing  = "write missing"
 	writeTorn     = "write torn"
@@ -31,36 +31,37 @@ var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resize
 type artist struct {
 	rng   *rand.Rand
 	marks map[string]bool
-	open  bool // something was not durable
-	// Which of the open writes and names are there: see below.
+	open  bool // some change was not durable
+	// data and names select which of the changes that are not durable reach
+	// the image: see the constants below.
 	data, names int
 }
 
-// The ways to choose.
+// These are the ways to select changes.
 const (
 	none    = iota
-	all     // every one
-	front   // a part from the front, the last of them torn
-	back    // a part from the end
-	some    // each or not
-	sectors // each sector or not
+	all     // every change
+	front   // a prefix, the last change of it torn
+	back    // a suffix
+	some    // each change or not, at random
+	sectors // each sector or not, at random
 	ways
 )
 
 // drawn is a file or directory of an image.
 type drawn struct {
-	content *content          // of a file
-	names   map[string]*drawn // of a directory
+	content *content          // for a file
+	names   map[string]*drawn // for a directory
 }
 
-// image is what a loss of power leaves of the data directories, by node.
+// image holds the data directories that a loss of power leaves, by node.
 type image struct {
-	dirs  []*drawn // nil for one that is not there
+	dirs  []*drawn // nil for a directory that does not exist
 	marks []string
 	sum   uint64
 }
 
-// draw makes an image of all machines.
+// draw makes an image of the disks of all machines.
 func draw(rng *rand.Rand, disks []*disk) *image {
 	a := &artist{rng: rng, marks: make(map[string]bool)}
 	im := &image{}
@@ -126,8 +127,9 @@ func (a *artist) file(n *node) *content {
 	c := n.durable.clone()
 	pending := n.pending
 	cut := a.rng.IntN(len(pending) + 1)
-	// last is, by sector, the last write that has reached the disk; the writes to
-	// that sector before it have done so with it.
+	// last maps each sector to the last write that has reached the disk
+	// there. The earlier writes to that sector have reached the disk with
+	// it.
 	last := make(map[int64]int)
 	lost := false
 	for i, ch := range pending {
@@ -192,7 +194,7 @@ func (a *artist) mark(what string, is bool) {
 	}
 }
 
-// keeps reports whether the change i of a file is there.
+// keeps reports whether change i of a file reaches the image.
 func (a *artist) keeps(i, cut int) bool {
 	switch a.data {
 	case none:
@@ -207,7 +209,7 @@ func (a *artist) keeps(i, cut int) bool {
 	return true
 }
 
-// hash tells images apart.
+// hash writes the image to a hash, which distinguishes images.
 func (d *drawn) hash(write func([]byte) (int, error)) {
 	number := func(n int64) { write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
 	switch {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // needStrace skips a test that records processes.
@@ -28,7 +26,8 @@ func needStrace(t *testing.T) {
 	}
 }
 
-// A short run, so that every run of the tests has one: make images is the long one.
+// TestImages is a short run that is part of every run of the tests. make images
+// is the long run.
 func TestImages(t *testing.T) {
 	needStrace(t)
 	dir := t.TempDir()
@@ -36,7 +35,7 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := perform(t.Context(), plan{program: program, dir: dir, seed: 1, images: 24, controls: 6, judges: 2, specs: specs[:1]})
+	r, err := perform(t.Context(), plan{program: program, dir: dir, seed: 1, images: 24, controls: 6, checkers: 2, specs: specs[:1]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,33 +50,11 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// A program that does not sync its log is found out by what its images lack.
-func TestControl_SkippedFsync(t *testing.T) {
-	if !seeded.Possible {
-		t.Skip("built without -tags seededbug: make controls")
-	}
-	needStrace(t)
-	dir := t.TempDir()
-	program := filepath.Join(dir, "holdfast")
-	build := exec.Command("go", "build", "-tags", "seededbug", "-o", program, "github.com/holdfast-kv/holdfast/cmd/holdfast")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	p := plan{program: program, dir: dir, seed: 1, images: 40, judges: 2, specs: specs[:1], env: []string{"HOLDFAST_SEEDED_BUG=" + seeded.SkippedFsync}}
-	r, err := perform(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Violations) == 0 {
-		t.Errorf("%s was not found in %d images", seeded.SkippedFsync, r.Images)
-		return
-	}
-	fmt.Printf("%-20s %d of %d images: %s\n", seeded.SkippedFsync, len(r.Violations), r.Images, r.Violations[0].What[0])
-}
-
-// A node that is killed while it syncs its log finds the append whole when it starts
-// again, because the kernel still has it. Before the node builds on it, it has to be
-// durable: else a loss of power takes it from under what was acknowledged later.
+// TestKilledDuringSync kills a node while it syncs its log. At the next start
+// the node finds the complete append, because the kernel still has it. The node
+// must make the append durable before it builds on it. Otherwise a loss of
+// power removes the append although later writes that depend on it were
+// acknowledged.
 func TestKilledDuringSync(t *testing.T) {
 	needStrace(t)
 	dir := t.TempDir()
@@ -104,7 +81,7 @@ func TestKilledDuringSync(t *testing.T) {
 				}
 				return nil
 			}}
-			r, err := perform(t.Context(), plan{program: program, dir: filepath.Join(dir, kind), seed: 1, images: 30, judges: 2, specs: []spec{killed}})
+			r, err := perform(t.Context(), plan{program: program, dir: filepath.Join(dir, kind), seed: 1, images: 30, checkers: 2, specs: []spec{killed}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +92,8 @@ func TestKilledDuringSync(t *testing.T) {
 	}
 }
 
-// What CI has to reach is missed by a run that reached nothing.
+// TestFigures checks that an empty run misses every figure that a run of CI
+// must reach.
 func TestFigures(t *testing.T) {
 	if err := figures(&report{}); err == nil || len(strings.Split(err.Error(), "\n")) != 4 {
 		t.Errorf("figures of an empty run: %v", err)
@@ -157,18 +135,19 @@ func TestParseCall(t *testing.T) {
 	}
 }
 
-// What strace prints once the process has been killed is not all true.
+// TestReadTrace_Killed checks that readTrace drops the false lines that strace
+// prints after the process has been killed.
 func TestReadTrace_Killed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace")
 	const reply, file = `write(13<\x73\x6f>, "\x2b\x4f\x4b", 3`, `pwrite64(9<\x2f\x61>, "\x61\x62", 2, 4096`
 	lines := []string{
 		"7 100.000001 " + reply + ") = 3 <0.000010>",
-		"7 100.000100 " + reply + ") = 3 <0.000010>", // the same answer, to the next command
+		"7 100.000100 " + reply + ") = 3 <0.000010>", // the same reply, to the next command
 		"8 100.000200 " + file + " <unfinished ...>",
 		"8 100.000300 <... pwrite64 resumed>) = 2 <0.000100>",
 		"8 100.000400 " + file + " <unfinished ...>",
 		"7 100.000500 " + reply + " <unfinished ...>",
-		// killed here
+		// the process was killed here
 		"9 100.000600 " + reply + " <unfinished ...>",
 		"6 100.000610 " + reply + " <unfinished ...>",
 		"8 100.000620 <... pwrite64 resumed>) = 3 <0.000220>",
@@ -200,7 +179,7 @@ func TestReadTrace_Killed(t *testing.T) {
 	}
 }
 
-// script plays calls, one after the other, into a new disk.
+// script plays calls, one after the other, into a new disk model.
 func script(t *testing.T, lines ...string) *disk {
 	t.Helper()
 	d := newDisk("/m/n1")
@@ -241,8 +220,8 @@ func pwrite(p, data string, at int) string {
 	return fmt.Sprintf(`pwrite64(7<%s>, "%s", %d, %d) = %d`, hexed(p), hexed(data), len(data), at, len(data))
 }
 
-// seen draws a disk many times and returns what there was at a path, "" if there
-// was nothing.
+// seen draws a disk many times and counts what is at a path. The result ""
+// stands for no file.
 func seen(d *disk, path ...string) map[string]int {
 	found := make(map[string]int)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -292,7 +271,8 @@ func TestDisk_WhatIsNotSyncedMayBeThere(t *testing.T) {
 	wantSeen(t, d, "f", "=old", "=new")
 }
 
-// Two writes to one sector: never the second without the first. To two sectors: in
+// TestDisk_Sectors checks the order of writes. Of two writes to one sector, the
+// second never appears without the first. Two writes to two sectors appear in
 // any order, or with zeros in place of the first.
 func TestDisk_Sectors(t *testing.T) {
 	start := []string{mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f")}
@@ -309,12 +289,15 @@ func TestDisk_Names(t *testing.T) {
 		create("/m/n1/f.tmp"), pwrite("/m/n1/f.tmp", "new", 0), fsync("/m/n1/f.tmp"), rename("/m/n1/f.tmp", "/m/n1/f")}
 	wantSeen(t, script(t, start...), "f", "=old", "=new")
 	wantSeen(t, script(t, append(start, fsync("/m/n1"))...), "f", "=new")
-	// A name that nobody synced goes, and with it what is in the directory.
+	// A name that was never synced is lost, and with it the content of the
+	// directory.
 	wantSeen(t, script(t, mkdir("/m/n1"), fsync("/m"), mkdir("/m/n1/d"), create("/m/n1/d/f")), "d/f", "", "=")
 	wantSeen(t, script(t, mkdir("/m/n1"), mkdir("/m/n1/d"), create("/m/n1/d/f"), fsync("/m/n1/d/f")), "d/f", "=")
 }
 
-// fsync covers what had returned when it began, and a lie nothing.
+// TestDisk_WriteDuringSync checks that fsync covers the writes that had
+// returned when it began. An fsync that the control makes ineffective covers no
+// write.
 func TestDisk_WriteDuringSync(t *testing.T) {
 	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f"))
 	parse := func(line string) *call {

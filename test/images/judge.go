@@ -12,21 +12,21 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// trial is an image with what must be true of it.
+// trial is an image and the promise that must hold on it.
 type trial struct {
 	image   *image
 	promise *promise
 	spec    spec
-	about   string // where it is from
-	control bool   // the image is a lie, and has to be found out
+	about   string // where the image is from
+	control bool   // the image comes from a disk that ignores fsync, and a check must fail
 }
 
-// verdict is what became of it.
+// verdict is the result of a trial.
 type verdict struct {
-	refused    []string // last words of nodes that did not start
+	refused    []string // last lines of nodes that did not start
 	violations []string
 	checks     int
 	took       time.Duration
@@ -36,7 +36,7 @@ func (v *verdict) violate(format string, args ...any) {
 	v.violations = append(v.violations, fmt.Sprintf(format, args...))
 }
 
-// want counts a check, and a violation if it does not hold.
+// want counts a check, and records a violation if ok is false.
 func (v *verdict) want(ok bool, format string, args ...any) {
 	v.checks++
 	if !ok {
@@ -44,23 +44,23 @@ func (v *verdict) want(ok bool, format string, args ...any) {
 	}
 }
 
-// judge starts nodes on images, one image at a time. Ports and processes are its
-// own.
-type judge struct {
+// checker starts nodes on images, one image at a time. It has ports and
+// processes of its own.
+type checker struct {
 	dir      string
 	program  string
 	clusters map[string]*process.Cluster // by kind of cluster
 }
 
-func newJudge(dir, program string) *judge {
-	return &judge{dir: dir, program: program, clusters: make(map[string]*process.Cluster)}
+func newChecker(dir, program string) *checker {
+	return &checker{dir: dir, program: program, clusters: make(map[string]*process.Cluster)}
 }
 
-// startLimit is how long a cluster may take to serve on an image. A machine with
-// other work is slow.
+// startLimit is how long a cluster may take to serve on an image. It allows for
+// a machine that does other work.
 const startLimit = 30 * time.Second
 
-func (j *judge) cluster(sp spec) (*process.Cluster, error) {
+func (j *checker) cluster(sp spec) (*process.Cluster, error) {
 	if c := j.clusters[sp.name]; c != nil {
 		return c, nil
 	}
@@ -76,8 +76,9 @@ func (j *judge) cluster(sp spec) (*process.Cluster, error) {
 	return c, err
 }
 
-// try starts the program on an image. An error says that nothing was judged.
-func (j *judge) try(ctx context.Context, t *trial) (*verdict, error) {
+// try starts the program on an image. An error means that the image was not
+// checked.
+func (j *checker) try(ctx context.Context, t *trial) (*verdict, error) {
 	begun := time.Now()
 	c, err := j.cluster(t.spec)
 	if err != nil {
@@ -100,7 +101,7 @@ func (j *judge) try(ctx context.Context, t *trial) (*verdict, error) {
 	return v, err
 }
 
-func (j *judge) examine(ctx context.Context, c *process.Cluster, t *trial, v *verdict) error {
+func (j *checker) examine(ctx context.Context, c *process.Cluster, t *trial, v *verdict) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
@@ -129,7 +130,8 @@ func (j *judge) examine(ctx context.Context, c *process.Cluster, t *trial, v *ve
 	}
 	for _, n := range c.Nodes {
 		for _, line := range complaints.FindAllString(n.Output(), -1) {
-			// A peer that is not up yet, and an election, are errors to raft.
+			// For Raft, a peer that is not up yet and an election
+			// are errors.
 			if !strings.Contains(line, "raft: failed to ") && !strings.Contains(line, "raft: peer has newer term") {
 				v.violate("%s says: %s", n.ID, line)
 			}
@@ -138,11 +140,13 @@ func (j *judge) examine(ctx context.Context, c *process.Cluster, t *trial, v *ve
 	return nil
 }
 
-// complaints are lines of a node's log that a loss of power does not explain.
+// complaints matches lines of a node's log that a loss of power does not
+// explain.
 var complaints = regexp.MustCompile(`(?m)^.*(\[ERROR\]|panic:|is corrupt).*$`)
 
-// serving waits until the nodes serve. One that ends itself has refused the image.
-func (j *judge) serving(ctx context.Context, c *process.Cluster, v *verdict) (*process.Node, error) {
+// serving waits until the nodes serve. A node that ends by itself has refused
+// the image.
+func (j *checker) serving(ctx context.Context, c *process.Cluster, v *verdict) (*process.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	gone, stop := context.WithCancelCause(ctx)
@@ -185,13 +189,14 @@ func (j *judge) serving(ctx context.Context, c *process.Cluster, v *verdict) (*p
 	return nil, nil
 }
 
-// lastWords is the last line that a node has printed.
+// lastWords returns the last line that a node has printed.
 func lastWords(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return lines[len(lines)-1]
 }
 
-// check reads all that was promised through one connection, and then writes.
+// check reads everything that was promised through one connection, and then
+// writes.
 func (pr *promise) check(conn redis.Conn, v *verdict) error {
 	var sent []string
 	for _, s := range pr.sessions {
@@ -230,7 +235,8 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 	for _, s := range pr.sessions {
 		s.compare(there, v)
 	}
-	// The locks of the dead are held, and tokens go on.
+	// Locks of clients that died are still held, and fencing tokens
+	// continue to grow.
 	for key, owner := range there {
 		if !strings.Contains(key, ":lock") {
 			continue
@@ -239,14 +245,15 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 		v.want(errors.Is(err, redis.ErrNil), "lock %s of %s was taken by somebody else (%v)", key, owner, err)
 		left, err := redis.Int64(conn.Do("PTTL", key))
 		v.want(err == nil && left > 0 && left <= lockMs, "lock %s has %d ms to live (%v)", key, left, err)
-		break // the rest is alike, and images are many
+		break // the other locks are alike, and there are many images
 	}
 	next, err := redis.Int64(conn.Do("INCR", fenceKey))
 	v.want(err == nil && next > pr.fence, "next fencing token is %d (%v), but %d was given out", next, err, pr.fence)
 	return nil
 }
 
-// receive reads the value of a key; that of a list with blanks in it.
+// receive reads the value of a key. It returns a list as its elements separated
+// by blanks.
 func receive(conn redis.Conn) (text string, found bool, err error) {
 	switch r, err := conn.Receive(); r := r.(type) {
 	case []byte:
@@ -259,7 +266,7 @@ func receive(conn redis.Conn) (text string, found bool, err error) {
 	}
 }
 
-// compare looks for a state of the session that explains what is there.
+// compare looks for a state of the session that matches what the node holds.
 func (p promised) compare(there state, v *verdict) {
 	keys := p.session.keys()
 	why := ""

@@ -14,24 +14,25 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// session is one connection of one client. Its keys begin with its name and are
-// written by nobody else, and it sends a group of commands only after the group
-// before it has been answered: so what its keys hold is the state after some
-// number of its commands, and replies say how many that are at least.
+// session is one connection of one client. The names of its keys begin with the
+// name of the session, and no other session writes them. The session sends a
+// group of commands only after the previous group has been answered. So its
+// keys hold the state after some number of its commands, and the replies give
+// the minimum of that number.
 type session struct {
 	name    string
-	node    int  // that it talks to
-	monitor bool // only asks the node for its state
+	node    int  // the node that the session is connected to
+	monitor bool // the session only asks the node for its state
 	cmds    []command
 	got     int // replies that the client has read
 
-	answers []answer // as the node began to send them, from the recording
-	partial []byte   // of a reply
+	answers []answer // answers as the node began to send them, from the recording
+	partial []byte   // an incomplete reply
 }
 
 type command struct {
 	args  []string
-	group int // number of commands when the group that this one belongs to has been sent
+	group int // number of commands of the session up to the end of the group of this command
 }
 
 // answer is a reply and the step of the recording at which it was sent.
@@ -42,13 +43,13 @@ type answer struct {
 
 const (
 	fenceKey  = "images:fence"
-	lockMs    = 3_600_000 // no lock runs out in the course of a run
+	lockMs    = 3_600_000 // no lock expires during a run
 	keysOfOne = 6
 	ioTimeout = 5 * time.Second
 )
 
-// work sends groups of commands until stop is closed, or the connection ends, or
-// the outcome of one is unknown.
+// work sends groups of commands until stop is closed, the connection ends, or
+// the outcome of a group is unknown.
 func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan struct{}) error {
 	c := redis.NewConn(conn, ioTimeout, ioTimeout)
 	defer c.Close()
@@ -90,7 +91,7 @@ func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan st
 			}
 			s.got++
 			if strings.HasPrefix(string(said), "UNKNOWN") {
-				return err // it may still be executed: nothing more with these keys
+				return err // the group may still be executed: use these keys no more
 			}
 		}
 	}
@@ -100,7 +101,7 @@ func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan st
 // next returns the next group of commands.
 func (s *session) next(rng *rand.Rand, locks *int) [][]string {
 	if len(s.cmds) == 0 {
-		return [][]string{{"ECHO", s.name}} // so that the recording knows whose connection it is
+		return [][]string{{"ECHO", s.name}} // tells the recording which session the connection belongs to
 	}
 	if s.monitor {
 		return [][]string{{"INFO", "holdfast"}}
@@ -147,11 +148,11 @@ func (s *session) next(rng *rand.Rand, locks *int) [][]string {
 	return [][]string{single()}
 }
 
-// state is what the keys of a session hold; a list with blanks between its
-// elements.
+// state maps the keys of a session to their values. A list is its elements
+// separated by blanks.
 type state map[string]string
 
-// run makes one command. queue holds those of a MULTI.
+// run executes one command. In a MULTI it queues the command.
 func (st state) run(s *session, args []string) {
 	key := args[1]
 	if !s.owns(key) {
@@ -171,15 +172,16 @@ func (st state) run(s *session, args []string) {
 			delete(st, key)
 		}
 	case "INCR":
-		n, _ := strconv.Atoi(old) // "" counts from 0
+		n, _ := strconv.Atoi(old) // "" counts as 0
 		st[key] = strconv.Itoa(n + 1)
 	case "RPUSH":
 		st[key] = strings.TrimSpace(old + " " + args[2])
 	}
 }
 
-// states returns what the session's keys may hold at a step of the recording,
-// where at least the answered commands have been executed.
+// states returns the states that the session's keys may have at a step of the
+// recording. In each of them at least the answered commands have been executed.
+// acked is the number of answered commands.
 func (s *session) states(step int) (all []state, acked int) {
 	for acked < len(s.answers) && s.answers[acked].step <= step {
 		acked++
@@ -199,7 +201,7 @@ func (s *session) states(step int) (all []state, acked int) {
 			return all, acked
 		}
 		if i < len(s.answers) && s.answers[i].reply.err != "" && !strings.HasPrefix(s.answers[i].reply.err, "UNKNOWN") {
-			continue // refused: never executed
+			continue // refused: not executed
 		}
 		switch args := s.cmds[i].args; {
 		case args[0] == "MULTI":
@@ -225,7 +227,7 @@ func (st state) copy() state {
 	return out
 }
 
-// owns reports whether a key is the session's.
+// owns reports whether a key belongs to the session.
 func (s *session) owns(key string) bool { return strings.HasPrefix(key, s.name+":") }
 
 // keys returns all keys that the session ever wrote.
@@ -240,7 +242,7 @@ func (s *session) keys() (keys []string) {
 	return keys
 }
 
-// sent takes what the node began to send at a step.
+// sent adds the data that the node began to send at a step.
 func (s *session) sent(step int, data []byte) error {
 	s.partial = append(s.partial, data...)
 	for len(s.partial) > 0 {
@@ -257,7 +259,7 @@ func (s *session) sent(step int, data []byte) error {
 	return nil
 }
 
-// reply is one of the Redis protocol.
+// reply is one reply of the Redis protocol.
 type reply struct {
 	err   string
 	text  string
@@ -309,7 +311,7 @@ func parseReply(b []byte) (r reply, n int, err error) {
 	return r, 0, fmt.Errorf("reply %.40q is of no known kind", line)
 }
 
-// crowd is the clients of a recording.
+// crowd runs the clients of a recording.
 type crowd struct {
 	mu       sync.Mutex
 	sessions []*session
@@ -317,8 +319,8 @@ type crowd struct {
 	stop     chan struct{}
 }
 
-// enter brings a client to a node. It has a new session after each that ended,
-// until leave, or until it has sent enough groups.
+// enter connects a client to a node. When a session ends, the client starts a
+// new one, until leave is called or the client has sent enough groups.
 func (c *crowd) enter(node int, addr string, monitor bool, seed uint64, groups int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	c.wg.Add(1)
@@ -333,7 +335,7 @@ func (c *crowd) enter(node int, addr string, monitor bool, seed uint64, groups i
 				}
 				groups -= len(s.cmds)
 			}
-			select { // the node is dead, or does not know its leader
+			select { // the node is dead or knows no leader
 			case <-c.stop:
 				return
 			case <-time.After(20 * time.Millisecond):

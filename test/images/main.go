@@ -16,13 +16,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 type options struct {
 	program, dir, summary, only string
 	seed                        uint64
-	images, controls, judges    int
+	images, controls, checkers  int
 	keep, figures               bool
 }
 
@@ -31,11 +31,11 @@ func main() {
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
 	flag.StringVar(&o.dir, "dir", defaultDir(), "where clusters live, and what is left of a violation")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
-	flag.StringVar(&o.only, "only", "", "only the kinds of clusters whose name contains this")
+	flag.StringVar(&o.only, "only", "", "only the kind of clusters of this name; if there is none, those whose name contains it")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of clients, moments and images")
 	flag.IntVar(&o.images, "images", 600, "images to start")
 	flag.IntVar(&o.controls, "controls", 10, "images of disks that lie about fsync, of which one at least has to be caught")
-	flag.IntVar(&o.judges, "judges", runtime.NumCPU()+1, "images that are started at a time")
+	flag.IntVar(&o.checkers, "judges", runtime.NumCPU()+1, "images that are started at a time")
 	flag.BoolVar(&o.keep, "keep", false, "keep the recordings")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
 	flag.Parse()
@@ -55,8 +55,8 @@ func main() {
 	}
 }
 
-// defaultDir is in memory where there is such a place: the disk of this machine
-// has no part in what is judged.
+// defaultDir returns a directory in memory if the machine has one. The disk of
+// this machine does not influence the checks.
 func defaultDir() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm/holdfast-images"
@@ -82,7 +82,7 @@ func run(ctx context.Context, o options) error {
 	}
 	fmt.Printf("seed %d; again with: make images SEED=%d IMAGES=%d\n", o.seed, o.seed, o.images)
 	rep, err := perform(ctx, plan{
-		program: o.program, dir: dir, seed: o.seed, images: o.images, controls: o.controls, judges: o.judges,
+		program: o.program, dir: dir, seed: o.seed, images: o.images, controls: o.controls, checkers: o.checkers,
 		specs: chosen(o.only),
 	})
 	if err != nil {
@@ -120,6 +120,9 @@ func run(ctx context.Context, o options) error {
 
 func chosen(only string) (list []spec) {
 	for _, s := range specs {
+		if s.name == only {
+			return []spec{s}
+		}
 		if strings.Contains(s.name, only) {
 			list = append(list, s)
 		}
@@ -127,7 +130,8 @@ func chosen(only string) (list []spec) {
 	return list
 }
 
-// figures are what one run of CI has to reach, or it has proved too little.
+// figures checks the figures that one run of CI must reach. A run that misses
+// one proves too little.
 func figures(r *report) error {
 	var errs []error
 	for _, f := range []struct {
@@ -146,9 +150,10 @@ func figures(r *report) error {
 	return errors.Join(errs...)
 }
 
-// pick draws a moment: first what happened, so that what is rare has its turn, and
-// then when. One of three has several writes of a file open, which are what can come
-// in another order.
+// pick draws a moment. It first draws the kind of event, so that rare kinds are
+// chosen too, and then the moment. One draw in three is a moment at which
+// several writes of a file are not durable, because only such writes can reach
+// the disk in another order.
 func pick(rng *rand.Rand, found map[string][]int) int {
 	kinds := sortedKeys(found)
 	if rng.IntN(3) == 0 {

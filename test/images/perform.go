@@ -13,26 +13,25 @@ import (
 	"time"
 )
 
-// plan is one run.
+// plan holds the parameters of one run.
 type plan struct {
-	program                  string
-	dir                      string
-	seed                     uint64
-	images, controls, judges int
-	specs                    []spec
-	env                      []string // of the recorded nodes
+	program                    string
+	dir                        string
+	seed                       uint64
+	images, controls, checkers int
+	specs                      []spec
 }
 
-// perform records clusters, one after the other, and judges the images of one
-// while the next is recorded.
+// perform records clusters, one after the other. While it records one cluster,
+// it checks the images of the previous one.
 func perform(ctx context.Context, p plan) (*report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	rep := &report{Seed: p.seed, Program: p.program, Mutations: make(map[string]int), Kinds: make(map[string]int), Refused: make(map[string]int), began: time.Now()}
-	trials := make(chan *trial, p.judges)
+	trials := make(chan *trial, p.checkers)
 	var wg sync.WaitGroup
-	for i := range p.judges {
-		j := newJudge(filepath.Join(p.dir, fmt.Sprintf("judge%d", i)), p.program)
+	for i := range p.checkers {
+		j := newChecker(filepath.Join(p.dir, fmt.Sprintf("judge%d", i)), p.program)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -59,7 +58,7 @@ func perform(ctx context.Context, p plan) (*report, error) {
 	return rep, err
 }
 
-// produce records and draws.
+// produce records clusters and draws images.
 func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) error {
 	total := 0
 	for _, s := range p.specs {
@@ -68,7 +67,7 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 	seen := make(map[uint64]bool)
 	for i, s := range p.specs {
 		dir := filepath.Join(p.dir, fmt.Sprintf("recording%d", i))
-		rec, err := record(ctx, s, p.program, dir, p.env, p.seed+uint64(i))
+		rec, err := record(ctx, s, p.program, dir, p.seed+uint64(i))
 		if err != nil {
 			return err
 		}
@@ -86,7 +85,8 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 			return err
 		}
 		if s.nodes == 1 && p.controls > 0 {
-			// The log is what no other file can stand for.
+			// The log is the one file whose content no other file
+			// has.
 			forgets := func(path string) bool { return strings.HasSuffix(path, ".wal") || strings.HasSuffix(path, "log.db") }
 			if err := p.lie(ctx, rng, t, found, forgets, trials); err != nil {
 				return err
@@ -116,7 +116,7 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 				}
 			}
 			if seen[im.sum] {
-				again++ // made up for at another moment
+				again++ // another moment makes up for it
 				continue
 			}
 			seen[im.sum] = true
@@ -131,8 +131,8 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 	return nil
 }
 
-// lie makes images of a disk that answers fsync and does not do it, each right
-// after something was acknowledged.
+// lie makes images of a disk that answers fsync without doing it. Each image is
+// taken right after the node acknowledged a command.
 func (p plan) lie(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, forgets func(string) bool, trials chan<- *trial) error {
 	at := make(map[int]bool)
 	for _, i := range found["reply"] {
@@ -162,7 +162,7 @@ func submit(ctx context.Context, trials chan<- *trial, t *trial) error {
 	}
 }
 
-// about says where an image is from.
+// about describes where an image is from.
 func (t *tape) about(i int) string {
 	s := t.steps[i]
 	what := "death of the process"
@@ -180,7 +180,7 @@ func (t *tape) about(i int) string {
 	return fmt.Sprintf("%s, step %d of %d: n%d, %s", t.rec.spec.name, i, len(t.steps), s.node+1, what)
 }
 
-// report is what a run found.
+// report is the result of a run.
 type report struct {
 	Seed       uint64
 	Program    string
@@ -189,21 +189,21 @@ type report struct {
 	Images     int
 	Distinct   int
 	Kinds      map[string]int // images by kind of cluster
-	Mutations  map[string]int // images that have it
+	Mutations  map[string]int // images by difference from what the processes saw
 	Started    int
-	Refused    map[string]int // images, by the words of the node
+	Refused    map[string]int // images by the last line of the node
 	Checks     int
 	Acked      int // acknowledged commands, summed over the images
-	Controls   int // images of disks that lie
-	Caught     int // those that were caught
+	Controls   int // images of disks that ignore fsync
+	Caught     int // those that a check detected
 	Violations []violation
 
-	mu    sync.Mutex
-	began time.Time
-	judge time.Duration
+	mu      sync.Mutex
+	began   time.Time
+	checker time.Duration
 }
 
-// recorded says what a recording holds.
+// recorded describes the content of a recording.
 type recorded struct {
 	Kind                       string
 	Steps, Syncs, Replies      int
@@ -218,7 +218,7 @@ type violation struct {
 	About string
 	Marks []string
 	What  []string
-	Image string // where the image is kept
+	Image string // where the image is stored
 }
 
 func (r *report) recorded(rec *recording, t *tape, found map[string][]int, bad []string) {
@@ -245,11 +245,11 @@ func (r *report) recorded(rec *recording, t *tape, found map[string][]int, bad [
 
 var digits = regexp.MustCompile(`[0-9]+|/[^ ]*/`)
 
-// count adds a verdict. The image of a violation is kept.
+// count adds a verdict. If the verdict has a violation, count keeps the image.
 func (r *report) count(t *trial, v *verdict, dir string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.judge += v.took
+	r.checker += v.took
 	if t.control {
 		r.Controls++
 		if len(v.violations) > 0 {
@@ -313,7 +313,7 @@ func (r *report) table(w *os.File) error {
 	line("acknowledged commands in them", r.Acked)
 	line("control: images of disks that lie, caught", fmt.Sprintf("%d of %d", r.Caught, r.Controls))
 	if r.Images > 0 {
-		line("a start took", (r.judge / time.Duration(r.Images+r.Controls)).Round(time.Millisecond))
+		line("a start took", (r.checker / time.Duration(r.Images+r.Controls)).Round(time.Millisecond))
 	}
 	line("violations", len(r.Violations))
 	for _, v := range r.Violations[:min(len(r.Violations), 20)] {

@@ -11,15 +11,17 @@ import (
 	"time"
 )
 
-// tape is a recording in one order: the steps of all nodes. What one node did
-// because of another comes behind it, because strace stamps the end of a call
-// before the process sees it, and the begin before the kernel does.
+// tape is a recording in one order: the steps of all nodes. If a step of one
+// node caused a step of another, the cause comes first. strace stamps the end
+// of a call before the process sees it, and the beginning before the kernel
+// does.
 type tape struct {
 	rec   *recording
 	steps []placed
 }
 
-// placed is a step of a node, or, if step.call is nil, the end of its process.
+// placed is a step of a node. If step.call is nil, it is the end of the node's
+// process.
 type placed struct {
 	step
 	node, life int
@@ -39,7 +41,9 @@ func readTape(rec *recording) (*tape, error) {
 				return nil, fmt.Errorf("%s does not reach the end of the process", l.trace)
 			}
 			for _, s := range steps {
-				// Within one trace the order of the lines decides, not the last digit of a time.
+				// Within one trace the order of the lines
+				// decides, because the times are not precise
+				// enough.
 				s.at = max(s.at, last)
 				last = s.at
 				t.steps = append(t.steps, placed{s, node, i})
@@ -56,8 +60,8 @@ type player struct {
 	tape    *tape
 	disks   []*disk
 	begun   []map[*call]bool      // by node: calls that have not returned
-	clients []map[string]*session // by node: whose replies a socket carries
-	named   map[string]*session   // sessions whose replies are noted
+	clients []map[string]*session // by node: the session that a socket carries replies for
+	named   map[string]*session   // sessions whose replies are recorded
 }
 
 func (t *tape) player(forgets func(string) bool) *player {
@@ -72,7 +76,7 @@ func (t *tape) player(forgets func(string) bool) *player {
 	return p
 }
 
-// play takes step i and says what it touched.
+// play plays step i and returns what the step touched.
 func (p *player) play(i int) (touched string, err error) {
 	s := p.tape.steps[i]
 	d := p.disks[s.node]
@@ -104,12 +108,12 @@ func (p *player) play(i int) (touched string, err error) {
 	return d.touched, err
 }
 
-// replies notes what is sent to clients. A session is known by its first reply, which
-// is its name.
+// replies records what the nodes send to clients. The first reply of a session
+// is its name and identifies it.
 func (p *player) replies(i int, s placed) (replied bool, err error) {
 	_, socket := fd(s.call.arg(0))
 	if s.call.name == "close" && !s.end {
-		delete(p.clients[s.node], socket) // its number may come again
+		delete(p.clients[s.node], socket) // its number may be used again
 	}
 	if s.call.name != "write" || s.end || !strings.HasPrefix(socket, "socket:") {
 		return false, nil
@@ -120,15 +124,15 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 	}
 	switch n, err := strconv.Atoi(s.call.ret); {
 	case s.call.failed():
-		return false, nil // nothing was sent, or it follows once more
+		return false, nil // nothing was sent, or the call is repeated
 	case err == nil && n < len(data):
-		data = data[:n] // the rest follows
+		data = data[:n] // a later call sends the rest
 	}
 	from := p.clients[s.node][socket]
 	if from == nil {
 		first, _, err := parseReply(data)
 		if err != nil || p.named[first.text] == nil {
-			return false, nil // another node, or somebody who only waits for a leader
+			return false, nil // another node, or a client that only waits for a leader
 		}
 		from = p.named[first.text]
 		p.clients[s.node][socket] = from
@@ -138,10 +142,11 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 	return len(from.answers) > before && !from.monitor, err
 }
 
-// moments plays all and returns the steps after which an image can be of interest,
-// by what happened there. It fails if the recording is not whole. bad says which
-// processes answered clients before they had made durable what they inherited: by
-// then they rely on it.
+// moments plays the whole tape. found holds the steps after which an image can
+// be of interest, by the kind of event. moments fails if the recording is
+// incomplete. bad names the processes that answered clients before they had
+// made durable what they inherited: from their first answer on, they rely on
+// it.
 func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	p := t.player(nil)
 	answered := make(map[[2]int]bool)
@@ -189,12 +194,13 @@ func sortedKeys[V any](m map[string]V) []string {
 type promise struct {
 	sessions []promised
 	acked    int      // answered commands
-	fence    int64    // highest fencing token that was given out
-	terms    []uint64 // by node: highest term that it has said to be in
-	led      uint64   // highest term in which a node has said to lead
+	fence    int64    // highest fencing token that a client received
+	terms    []uint64 // by node: highest term that the node has reported
+	led      uint64   // highest term in which a node has reported to be leader
 }
 
-// promised is what the keys of one session may hold: one of these states.
+// promised holds the states that the keys of one session may have. One of them
+// must match.
 type promised struct {
 	session *session
 	states  []state
@@ -202,7 +208,7 @@ type promised struct {
 
 var infoTerm = regexp.MustCompile(`(?m)^raft_term:(\d+)`)
 
-// promisedAt says what was promised until a step.
+// promisedAt returns what the nodes had promised up to a step.
 func (t *tape) promisedAt(i int) *promise {
 	pr := &promise{terms: make([]uint64, len(t.rec.dirs))}
 	for _, s := range t.rec.sessions {
@@ -214,7 +220,7 @@ func (t *tape) promisedAt(i int) *promise {
 				}
 				term, err := strconv.ParseUint(m[1], 10, 64)
 				if err != nil {
-					continue // no number of a term
+					continue // not the number of a term
 				}
 				pr.terms[s.node] = max(pr.terms[s.node], term)
 				if strings.Contains(a.reply.text, "raft_role:leader") {

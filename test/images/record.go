@@ -15,33 +15,34 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // spec is a kind of cluster to record.
 type spec struct {
 	name   string
 	nodes  int
-	share  int // of the images, in percent
+	share  int // percentage of the images
 	args   []string
 	play   func(ctx context.Context, r *recorder) error
-	groups int // that each client sends in one life of the cluster
-	delay  int // of each fsync, in µs
+	groups int // groups that each client sends in one life of the cluster
+	delay  int // delay of each fsync, in µs
 }
 
-// small has files of the log, snapshots and the log behind them so small that a
-// short load sees many of each.
+// small are flags that make log segments, snapshots and the log behind a
+// snapshot small, so that a short load produces many of each.
 var small = []string{"--snapshot-bytes", "65536", "--test-segment-bytes", "32768", "--trailing-bytes", "1"}
 
 var specs = []spec{
 	{name: "one node, wal", nodes: 1, share: 35, args: small, play: lives, groups: 70, delay: 1000},
 	{name: "one node, boltdb", nodes: 1, share: 20, args: append([]string{"--log-store", "boltdb"}, small...), play: lives, groups: 50, delay: 1000},
 	{name: "one node, wal as shipped", nodes: 1, share: 10, play: lives, groups: 25, delay: 1000},
-	{name: "three nodes, wal", nodes: 3, share: 25, args: small, play: offices, groups: 60, delay: 1000},
-	{name: "three nodes, boltdb", nodes: 3, share: 10, args: append([]string{"--log-store", "boltdb"}, small...), play: offices, groups: 40, delay: 1000},
+	{name: "three nodes, wal", nodes: 3, share: 25, args: small, play: leaderships, groups: 60, delay: 1000},
+	{name: "three nodes, boltdb", nodes: 3, share: 10, args: append([]string{"--log-store", "boltdb"}, small...), play: leaderships, groups: 40, delay: 1000},
 }
 
-// recording is all that a cluster did with its disks, and what it told whom.
+// recording is everything that a cluster did with its disks, and every reply
+// that it sent.
 type recording struct {
 	spec     spec
 	lives    [][]life // by node
@@ -52,9 +53,9 @@ type recording struct {
 
 // life is one process of a node.
 type life struct {
-	trace  string        // what strace wrote
-	left   string        // copy of the data directory after its end
-	killed time.Duration // when SIGKILL was sent, since the epoch; 0 if it was not
+	trace  string        // file that strace wrote
+	left   string        // copy of the data directory after the process ended
+	killed time.Duration // when SIGKILL was sent, since the epoch; 0 if it was not sent
 }
 
 // recorder runs a cluster under strace.
@@ -69,15 +70,15 @@ type recorder struct {
 	lives   [][]life
 }
 
-// wrapper is the program that the cluster is told to start: it becomes the node,
-// with strace beside it. Every fsync takes a moment longer, so that a kill or a loss of
-// power has something to fall into.
+// wrapper is the program that the cluster starts. It becomes the node, with
+// strace beside it. Every fsync is delayed, so that a kill or a loss of power
+// can happen during it.
 const wrapper = `#!/bin/sh
 exec strace -D -f --seccomp-bpf -y -xx -ttt -T -s 33554432 -e signal=KILL -e trace=%s \
 	-e inject=fsync,fdatasync:delay_enter=%d -o %s/"$3".$$.trace %s "$@"
 `
 
-// why says why nothing can be recorded here, or "".
+// why returns the reason why this machine cannot record, or "".
 func why() string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace"
@@ -88,8 +89,8 @@ func why() string {
 	return ""
 }
 
-// record runs a cluster of a kind.
-func record(ctx context.Context, sp spec, program, dir string, env []string, seed uint64) (rec *recording, err error) {
+// record runs a cluster of the given kind and records it.
+func record(ctx context.Context, sp spec, program, dir string, seed uint64) (rec *recording, err error) {
 	begun := time.Now()
 	r := &recorder{spec: sp, dir: dir, program: program, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), lives: make([][]life, sp.nodes)}
 	r.crowd.stop = make(chan struct{})
@@ -101,7 +102,7 @@ func record(ctx context.Context, sp spec, program, dir string, env []string, see
 		return nil, err
 	}
 	args := append([]string{"--heartbeat-timeout", "200ms", "--disk-stall-timeout", "30s"}, sp.args...)
-	r.cluster, err = process.New(process.Config{Program: start, Dir: dir, Nodes: sp.nodes, Args: args, Env: env})
+	r.cluster, err = process.New(process.Config{Program: start, Dir: dir, Nodes: sp.nodes, Args: args})
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +122,8 @@ func record(ctx context.Context, sp spec, program, dir string, env []string, see
 	return rec, nil
 }
 
-// end ends a node's process, waits until strace has written all, and copies what
-// it left.
+// end ends a node's process, waits until strace has written everything, and
+// copies the data directory.
 func (r *recorder) end(ctx context.Context, i int, sig syscall.Signal) error {
 	n := r.cluster.Nodes[i]
 	if !n.Running() {
@@ -157,8 +158,8 @@ func (r *recorder) end(ctx context.Context, i int, sig syscall.Signal) error {
 
 var lastWord = regexp.MustCompile(`(?m)^(\d+) +\d+\.\d+ \+\+\+ .*\+\+\+$`)
 
-// tailEnds reports whether strace has noted the end of a process: its first thread
-// is the last that it hears of.
+// tailEnds reports whether strace has recorded the end of a process. The first
+// thread of the process is the last one whose end strace sees.
 func tailEnds(path string, pid int) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -177,7 +178,7 @@ func tailEnds(path string, pid int) bool {
 	return len(all) > 0 && string(all[len(all)-1][1]) == strconv.Itoa(pid)
 }
 
-// copyDir copies files without their holes.
+// copyDir copies a directory. It stores runs of zeros as holes.
 func copyDir(from, to string) error {
 	if out, err := exec.Command("cp", "-r", "--sparse=always", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %s: %w: %s", from, err, out)
@@ -185,7 +186,7 @@ func copyDir(from, to string) error {
 	return nil
 }
 
-// enter brings clients to a node.
+// enter connects clients to a node.
 func (r *recorder) enter(i, clients int) {
 	n := r.cluster.Nodes[i]
 	for range clients {
@@ -193,12 +194,12 @@ func (r *recorder) enter(i, clients int) {
 	}
 }
 
-// watch brings somebody who only asks the node for its state.
+// watch connects a client that only asks the node for its state.
 func (r *recorder) watch(i int) {
 	r.crowd.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
 }
 
-// pause is how long something is left to itself.
+// pause lets the cluster run for d.
 func (r *recorder) pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -208,8 +209,8 @@ func (r *recorder) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lives is the story of a single node: it is killed under load, stopped, and killed
-// again, and starts anew each time.
+// lives is the scenario of a single node. The node is killed under load,
+// stopped, and killed again. It starts again each time.
 func lives(ctx context.Context, r *recorder) error {
 	for life := range 5 {
 		if err := r.cluster.Start(); err != nil {
@@ -241,9 +242,9 @@ func lives(ctx context.Context, r *recorder) error {
 	return nil
 }
 
-// offices is the story of three nodes: leadership is handed on, leaders die, and one
-// of them with entries that the others never saw.
-func offices(ctx context.Context, r *recorder) error {
+// leaderships is the scenario of three nodes. Leadership is transferred, and
+// leaders die, one of them with entries that the other nodes never received.
+func leaderships(ctx context.Context, r *recorder) error {
 	settle := func() (*process.Node, error) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
@@ -261,14 +262,16 @@ func offices(ctx context.Context, r *recorder) error {
 		r.watch(i)
 	}
 	r.pause(ctx, 1500*time.Millisecond)
-	// On a slow machine it may run out of time; then the old leader goes on.
+	// On a slow machine the transfer may time out. Then the old leader
+	// continues.
 	if out, err := exec.CommandContext(ctx, r.program, "member", "transfer", "--addr", leader.Clients).CombinedOutput(); err != nil && !bytes.Contains(out, []byte("timeout")) {
 		return fmt.Errorf("transfer: %w: %s", err, bytes.TrimSpace(out))
 	}
 	if leader, err = settle(); err != nil {
 		return err
 	}
-	// The leader goes on alone for a moment, and dies with what nobody else has.
+	// The leader runs alone for a short time, and dies with entries that no
+	// other node has.
 	i := r.index(leader)
 	for j, n := range r.cluster.Nodes {
 		if j != i {
@@ -301,7 +304,7 @@ func offices(ctx context.Context, r *recorder) error {
 	if leader, err = settle(); err != nil {
 		return err
 	}
-	// All die, one after the other, and come back.
+	// All nodes die, one after the other, and start again.
 	r.enter((r.index(leader)+1)%3, 3)
 	r.pause(ctx, 100*time.Millisecond)
 	for j := range r.cluster.Nodes {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// calls are the system calls that are recorded: all that can change a file, and so
-// those by which clients are answered.
+// calls are the system calls that are recorded: every call that can change a
+// file, and the calls by which a node answers clients.
 const calls = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,lseek,fsync,fdatasync,sync_file_range,sync,syncfs,msync," +
 	"truncate,ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,link,linkat,symlink,symlinkat," +
 	"copy_file_range,sendfile,splice,mmap,close"
@@ -24,31 +24,32 @@ const calls = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,
 type call struct {
 	name string
 	args []string // as strace prints them
-	ret  string   // "" if the process died before it returned
+	ret  string   // "" if the process died before the call returned
 }
 
-// step is the begin or the end of a call. Between the two it may have had its
-// effect or not.
+// step is the beginning or the end of a call. Between the two, the call may
+// have had its effect or not.
 type step struct {
-	at   time.Duration // by the machine's clock
+	at   time.Duration // on the machine's clock
 	call *call
 	end  bool
 }
 
-// readTrace reads what strace wrote of one process. killed is when it was sent
-// SIGKILL, since the epoch, 0 if it was not: from then on strace may say of a call
-// how another one ended (see phantom), so its outcome counts as not known. ended
-// says whether strace has seen the process end, and so has written all.
+// readTrace reads the file that strace wrote about one process. killed is the
+// time when SIGKILL was sent to the process, since the epoch, or 0 if it was
+// not sent. From that time on, strace may print the result of another call (see
+// phantom), so the outcome of a call counts as unknown. ended reports whether
+// strace has seen the process end, and so has written everything.
 func readTrace(path string, killed time.Duration) (steps []step, ended bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
-	open := make(map[string]string) // begun calls, by thread: what was printed of them
+	open := make(map[string]string) // calls that have begun, by thread: the text printed so far
 	begun := make(map[string]*call)
 	threads := make(map[string]bool)
-	made := make(map[*call]string) // by which thread
+	made := make(map[*call]string) // by which thread the call was made
 	returned := func(at time.Duration, c *call) {
 		if killed > 0 && at >= killed {
 			c.ret = ""
@@ -115,10 +116,10 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 	return withoutPhantoms(steps, made), ended, nil
 }
 
-// withoutPhantoms leaves out the calls that nobody made. threads says which call
-// is whose.
+// withoutPhantoms removes the calls that no thread made. threads maps each call
+// to its thread.
 func withoutPhantoms(steps []step, threads map[*call]string) []step {
-	var last *call // the last to begin that is none
+	var last *call // the last real call that began
 	return slices.DeleteFunc(steps, func(s step) bool {
 		if s.end {
 			return false
@@ -131,12 +132,13 @@ func withoutPhantoms(steps []step, threads map[*call]string) []step {
 	})
 }
 
-// phantom reports whether a call is one that strace took from what it had learnt of
-// another. strace 6.1 asks the kernel which call a stopped thread is at. The kernel
-// does not say it of a thread that a SIGKILL has woken, and strace prints what it
-// was told last: the call that began before, once more (other says that it is
-// another thread's), or one whose number is what another call returned, and whose
-// first argument is whether that had failed. A phantom never ends.
+// phantom reports whether strace made up a call from the data of another call.
+// strace 6.1 asks the kernel which call a stopped thread is in. The kernel does
+// not answer for a thread that a SIGKILL has woken, and strace prints the data
+// of its last answer. That is one of two calls. The first is the call that
+// began before, a second time (other reports that it belongs to another
+// thread). The second is a call whose number is what another call returned, and
+// whose first argument is whether that call had failed. A phantom never ends.
 func phantom(c, before *call, other bool) bool {
 	if c.ret != "" {
 		return false
@@ -148,7 +150,8 @@ func phantom(c, before *call, other bool) bool {
 	return c.name == "???" || other && before.ret == "" && c.name == before.name && slices.Equal(c.args, before.args)
 }
 
-// took is how long a call took, which strace prints behind it.
+// took returns how long a call took. strace prints the duration at the end of
+// the line.
 func took(text string) time.Duration {
 	i := strings.LastIndexByte(text, '<')
 	if i < 0 {
@@ -161,7 +164,7 @@ func took(text string) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// parseCall reads "name(args) = ret", of which the end may be missing.
+// parseCall reads "name(args) = ret". The end may be missing.
 func parseCall(text string) (*call, error) {
 	name, rest, ok := strings.Cut(text, "(")
 	if !ok {
@@ -193,10 +196,10 @@ func parseCall(text string) (*call, error) {
 			}
 			c.args = append(c.args, strings.TrimSpace(rest[from:i]))
 			switch _, after, ok := strings.Cut(rest[i:], "= "); {
-			case strings.HasPrefix(after, "? ERESTART"): // a signal came: the kernel, or the program, calls again
+			case strings.HasPrefix(after, "? ERESTART"): // a signal arrived: the kernel or the program repeats the call
 				c.ret = "-ERESTART"
-			case strings.HasPrefix(after, "-1 (errno "): // no error that there is: see phantom
-			case ok && !strings.HasPrefix(after, "?"): // else the process died in it
+			case strings.HasPrefix(after, "-1 (errno "): // no real error has this number: see phantom
+			case ok && !strings.HasPrefix(after, "?"): // otherwise the process died in the call
 				c.ret, _, _ = strings.Cut(after, " ")
 			}
 			return c, nil
@@ -218,8 +221,9 @@ func (c *call) arg(i int) string {
 
 func (c *call) number(i int) (int64, error) { return strconv.ParseInt(c.arg(i), 0, 64) }
 
-// fd splits "9<\x2f...>" into the number and what it stands for: nothing for a
-// file whose name is gone, for it is lost with its descriptor.
+// fd splits "9<\x2f...>" into the descriptor and its path. The path is empty
+// for a file that has lost its name, because its content is lost when the
+// descriptor is closed.
 func fd(arg string) (number, path string) {
 	number, rest, _ := strings.Cut(arg, "<")
 	if strings.HasSuffix(rest, "(deleted)") {
@@ -228,8 +232,8 @@ func fd(arg string) (number, path string) {
 	return number, string(unhex(strings.TrimSuffix(rest, ">")))
 }
 
-// text is the content of a quoted argument. One that strace has cut short is an
-// error.
+// text returns the content of a quoted argument. It fails if strace has cut the
+// argument short.
 func (c *call) text(i int) ([]byte, error) {
 	arg := c.arg(i)
 	if len(arg) < 2 || arg[0] != '"' || arg[len(arg)-1] != '"' {
@@ -238,7 +242,7 @@ func (c *call) text(i int) ([]byte, error) {
 	return unhex(arg[1 : len(arg)-1]), nil
 }
 
-// unhex undoes strace's -xx.
+// unhex decodes the output of strace -xx.
 func unhex(s string) []byte {
 	if !strings.HasPrefix(s, `\x`) {
 		return []byte(s)

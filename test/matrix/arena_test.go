@@ -11,30 +11,31 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// arena is a cluster that a library is tried on.
+// arena is a cluster that a library is tested on.
 type arena struct {
 	t       *testing.T
 	cluster *process.Cluster
-	// sentinels are the addresses of the nodes' Sentinel ports, if they have them.
+	// sentinels are the addresses of the nodes' Sentinel ports, if the
+	// nodes have them.
 	sentinels []string
 
-	// entry is the client address of a follower, nodes are all client addresses,
-	// the follower's first.
+	// entry is the client address of a follower. nodes are all client
+	// addresses. The follower's is first.
 	entry string
 	nodes []string
-	// half kills the leader with kill -9 and returns when another one leads. The
-	// second call does nothing.
+	// half kills the leader with kill -9 and returns when another node
+	// leads. The second call does nothing.
 	half func()
 	hurt atomic.Bool // half has been called
 }
 
-// limit is for one entry of the matrix on a slow machine.
+// limit is the time limit of one entry of the matrix on a slow machine.
 const limit = 2 * time.Minute
 
-// Modes in which nodes are run.
+// These are the modes in which nodes run.
 const (
 	standalone  = ""
 	sentinel    = "Sentinel"
@@ -71,7 +72,7 @@ func newArena(t *testing.T, mode string) *arena {
 	return a
 }
 
-// start starts the nodes that do not run.
+// start starts the nodes that are not running.
 func (a *arena) start(t *testing.T) {
 	t.Helper()
 	for i, n := range a.cluster.Nodes {
@@ -87,7 +88,8 @@ func (a *arena) start(t *testing.T) {
 	}
 }
 
-// ready makes the arena whole and empty again, and chooses whom to talk to.
+// ready starts all nodes, removes all data, and chooses the nodes that clients
+// connect to.
 func (a *arena) ready(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.start(t)
@@ -138,8 +140,9 @@ func do(addr, command string) error {
 	return nil
 }
 
-// contend lets workers take turns: lock returns what gives the lock back. It fails
-// when two are inside at once, and kills the leader while somebody is.
+// contend lets workers take a lock in turn. lock returns the function that
+// releases it. contend fails when two workers hold the lock at once. It kills
+// the leader while a worker holds it.
 func contend(ctx context.Context, a *arena, workers, rounds int, lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,8 +1,10 @@
-// Package matrix runs client and lock libraries against a real three-node cluster,
-// connected to a follower, while the leader is killed with kill -9, and writes what
-// it saw into docs/compatibility.md (go test ./test/matrix -update; make matrix).
+// Package matrix runs client and lock libraries against a real cluster of three
+// nodes. The libraries connect to a follower, and the leader is killed with
+// kill -9 while they run. The results go into docs/compatibility.md (go test
+// ./test/matrix -update; make matrix).
 //
-// Libraries that cannot be installed here are replayed: what they send is sent, in
-// their order, and what they look at in the replies is looked at. Their scripts are
-// written anew from what they do.
+// Libraries that cannot be installed here are replayed. The tests send the
+// commands that the library sends, in its order, and check the parts of the
+// replies that the library checks. The scripts of these libraries are written
+// anew from their behavior.
 package matrix

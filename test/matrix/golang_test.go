@@ -25,7 +25,7 @@ var golangEntries = []entry{
 	{lib: "bsm/redislock", module: "github.com/bsm/redislock", mode: "standalone", what: "Obtain, Refresh, TTL, Release among four", run: bsmRedislock},
 	{lib: "redigo", module: "github.com/gomodule/redigo", mode: "standalone", what: "SET NX PX, script, SETNX and GETSET, WATCH", run: redigoLock},
 	{lib: "rueidis", module: "github.com/redis/rueidis", mode: "standalone, defaults (RESP3, client-side caching)", what: "DoCache is invalidated, scripts, SET NX", run: rueidisDefaults},
-	{lib: "rueidislock", module: "github.com/redis/rueidis", mode: "standalone, defaults", what: "WithContext among three; a lost lock cancels its context", run: rueidisLock},
+	{lib: "rueidislock", module: "github.com/redis/rueidis", mode: "standalone, defaults", what: "WithContext with a deadline among three; a lost lock cancels its context", run: rueidisLock},
 }
 
 var cad = goredis9.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
@@ -78,8 +78,9 @@ func goRedis(ctx context.Context, a *arena) error {
 	return nil
 }
 
-// setnx is a lock by hand over any go-redis client, which repeats by itself: a SET NX
-// that finds its own token has been granted.
+// setnx is a lock written by hand over any go-redis client. The client repeats
+// commands by itself, so a SET NX that fails and finds its own token has been
+// granted.
 func setnx(c goredis9.UniversalClient, key string) func(ctx context.Context, worker int) (func() error, error) {
 	return func(ctx context.Context, worker int) (func() error, error) {
 		token := fmt.Sprint("worker-", worker)
@@ -119,7 +120,7 @@ func goRedisCluster(ctx context.Context, a *arena) error {
 	return contend(ctx, a, 3, 10, setnx(c, "lock"))
 }
 
-// redsyncLock is the library's own example, with an extension.
+// redsyncLock is the example of the library itself, with an extension.
 func redsyncLock(rs *redsync.Redsync) func(ctx context.Context, worker int) (func() error, error) {
 	return func(ctx context.Context, worker int) (func() error, error) {
 		m := rs.NewMutex("lock", redsync.WithExpiry(20*time.Second), redsync.WithTries(5000), redsync.WithRetryDelay(5*time.Millisecond))
@@ -237,13 +238,13 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 			a.half()
 		}
 		value := fmt.Sprint("v", i)
-		if _, err := cached(); err != nil { // now it is in the cache
+		if _, err := cached(); err != nil { // now the value is in the cache
 			return err
 		}
 		if _, err := other.Do("SET", "cached", value); err != nil {
 			return err
 		}
-		for got := ""; got != value; { // the invalidation is on its way
+		for got := ""; got != value; { // the invalidation is under way
 			if got, err = cached(); err != nil {
 				return err
 			}
@@ -258,6 +259,25 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 	return nil
 }
 
+// rueidisWait takes the lock. rueidislock 1.0.79 may never wake a waiter: a
+// goroutine that counts a failed attempt can run before the attempt is marked
+// as failed, and then the waiter is no longer registered. Three workers that
+// contend for a lock on a Redis 7.0.15 under load reproduce it. So each attempt
+// has a deadline, which leaves more than enough time for a change of leader.
+func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.Context, release, cancel context.CancelFunc, err error) {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 15*time.Second)
+		held, release, err := locker.WithContext(attempt, "lock")
+		if err == nil {
+			return held, release, cancel, nil
+		}
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return nil, nil, nil, err
+		}
+	}
+}
+
 func rueidisLock(ctx context.Context, a *arena) error {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{a.entry}}, KeyMajority: 1, KeyValidity: 10 * time.Second,
@@ -267,11 +287,12 @@ func rueidisLock(ctx context.Context, a *arena) error {
 	}
 	defer locker.Close()
 	err = contend(ctx, a, 3, 6, func(ctx context.Context, worker int) (func() error, error) {
-		held, release, err := locker.WithContext(ctx, "lock")
+		held, release, cancel, err := rueidisWait(ctx, locker)
 		if err != nil {
 			return nil, err
 		}
 		return func() error {
+			defer cancel()
 			defer release()
 			if held.Err() != nil {
 				return fmt.Errorf("lock lost: %w", context.Cause(held))
@@ -282,7 +303,7 @@ func rueidisLock(ctx context.Context, a *arena) error {
 	if err != nil {
 		return err
 	}
-	// The lock is taken away from outside: its holder has to hear of it.
+	// The test deletes the lock from outside. Its holder must be told.
 	held, release, err := locker.WithContext(ctx, "stolen")
 	if err != nil {
 		return err

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/test/process"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 var (
-	program string // the binary under test
+	program string // path of the binary under test
 	update  = flag.Bool("update", false, "write docs/compatibility.md")
 )
 
@@ -40,14 +40,15 @@ func TestMain(m *testing.M) {
 type entry struct {
 	lib   string
 	mode  string
-	what  string // what was done
+	what  string // what the entry tests
 	run   func(ctx context.Context, a *arena) error
 	nodes string // mode of the nodes: standalone, sentinel or clusterMode
 
-	// Where the version comes from: a Go module, a Debian package, or, for a library
-	// that is replayed, what its description was made from.
+	// The version comes from one of these: a Go module, a Debian package,
+	// or, for a replayed library, the date of the description that the
+	// replay was made from.
 	module, deb, replay string
-	// probe ends well where the library is installed.
+	// probe is a command that succeeds if the library is installed.
 	probe []string
 }
 
@@ -55,7 +56,7 @@ func (e entry) name() string {
 	return strings.Trim(regexp.MustCompile(`[^A-Za-z0-9.]+`).ReplaceAllString(e.lib+"_"+e.mode, "-"), "-")
 }
 
-// version returns the version that is tried.
+// version returns the version of the library that is tested.
 func (e entry) version() (string, error) {
 	switch {
 	case e.module != "":
@@ -74,16 +75,17 @@ func (e entry) version() (string, error) {
 	return e.replay, nil
 }
 
-// entries are all rows, in the order of the page.
+// entries returns all rows, in the order of the page.
 func entries() []entry {
 	return slices.Concat(golangEntries, programEntries, replayEntries)
 }
 
-// TestMatrix runs every entry and compares with, or writes, docs/compatibility.md.
+// TestMatrix runs every entry. It compares the results with
+// docs/compatibility.md, or writes that page.
 func TestMatrix(t *testing.T) {
-	arenas := make(map[string]*arena) // by mode: entries with the same share a cluster
+	arenas := make(map[string]*arena) // by mode: entries with the same mode share a cluster
 	rows := make(map[string]string)
-	top := t // arenas live as long as the whole test
+	top := t // arenas last as long as the whole test
 	for _, e := range entries() {
 		t.Run(e.name(), func(t *testing.T) {
 			if len(e.probe) > 0 {
@@ -123,8 +125,8 @@ func TestMatrix(t *testing.T) {
 
 const page = "../../docs/compatibility.md"
 
-// checkPage compares the page with the rows that were seen. Versions may differ:
-// another machine has other packages.
+// checkPage compares the page with the rows of this run. Versions may differ,
+// because another machine has other packages.
 func checkPage(t *testing.T, rows map[string]string) {
 	var b strings.Builder
 	b.WriteString(pageHead)
@@ -173,12 +175,18 @@ func checkPage(t *testing.T, rows map[string]string) {
 }
 
 const pageHead = "# Compatibility\n" + `
-Written by ` + "`make matrix`" + `, which runs all of it: three node processes, the client connected to a follower (or to whatever it finds by itself, in the
-Sentinel and cluster modes), and the leader killed with ` + "`kill -9`" + ` in the middle, while a lock is held. "works" means that the library did what its
-documentation says, that no lock had two owners, and that no command failed that was sent through a node that lived.
+` + "`make matrix`" + ` runs everything on this page and writes it. Each test starts three
+node processes and connects the client to a follower, or in the Sentinel and
+cluster modes to the node that the client finds. In the middle it kills the
+leader with ` + "`kill -9`" + `, while the client holds a lock. "works" means three
+things: the library did what its documentation says, no lock had two owners, and
+no command failed that was sent through a surviving node.
 `
 
 const pageFoot = `
-For these the version is that of the sources, or their year, from which was learnt what they send; their scripts are written anew from what they do, so that the SHA1 of a replayed script is not that of
-the library. Scripts that are recognised by their SHA1 are tested beside the interpreter and a redis-server in ` + "`test/compat`" + `.
+For replayed libraries, the version is that of the sources that show what the
+library sends, or their year. The tests contain scripts that were written anew
+and do the same, so a replayed script does not have the SHA1 of the library's
+script. ` + "`test/compat`" + ` compares the scripts that Holdfast recognizes by their
+SHA1 with the interpreter and with a redis-server.
 `

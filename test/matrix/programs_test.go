@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// Programs of other languages get the address of a follower, those of the
-// Sentinels and that of the former leader's; they print "half" in their middle and
-// wait for a line then, and "ok" at their end.
+// programEntries are programs in other languages. Each gets the address of a
+// follower, the addresses of the Sentinels, and the address of the former
+// leader. At its middle the program prints "half" and waits for a line. At its
+// end it prints "ok".
 var programEntries = []entry{
 	{lib: "redis-py", deb: "python3-redis", mode: "standalone", what: "Lock: acquire, extend, reacquire, release among four threads", run: script("/usr/bin/python3", "lock.py"), probe: []string{"/usr/bin/python3", "-c", "import redis"}},
 	{lib: "redis-py", deb: "python3-redis", mode: "Sentinel", what: "master_for, Lock; follows the leader", run: script("/usr/bin/python3", "sentinel.py"), nodes: sentinel, probe: []string{"/usr/bin/python3", "-c", "import redis.sentinel"}},
@@ -26,18 +27,18 @@ var programEntries = []entry{
 	{lib: "hiredis", deb: "libhiredis-dev", mode: "standalone", what: "SET NX PX, EVAL compare-and-delete, pipelines", run: hiredis, probe: []string{"sh", "-c", "command -v gcc && test -e /usr/include/hiredis/hiredis.h"}},
 }
 
-// script runs a program from testdata.
+// script returns a function that runs a program from testdata.
 func script(interpreter, file string, args ...string) func(context.Context, *arena) error {
 	return func(ctx context.Context, a *arena) error {
 		return a.program(ctx, interpreter, append([]string{filepath.Join("testdata", file)}, args...)...)
 	}
 }
 
-// programEnv is the environment of programs: a Node that is not Debian's looks for
-// libraries elsewhere.
+// programEnv returns the environment of the programs. A Node.js that is not
+// Debian's looks for libraries elsewhere.
 func programEnv() []string { return append(os.Environ(), "NODE_PATH=/usr/share/nodejs") }
 
-// program runs a program and kills the leader when it says that it is half done.
+// program runs a program, and kills the leader when the program prints "half".
 func (a *arena) program(ctx context.Context, name string, args ...string) error {
 	host, port, err := net.SplitHostPort(a.entry)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Redisson keeps a lock in a hash: the field names the holder, its value counts
-// entries. A lock answers nil when it is taken, else how long to wait.
+// Redisson keeps a lock in a hash. The field names the holder, and its value
+// counts how often the holder has entered the lock. A lock script answers nil
+// when the lock is granted, and otherwise how long to wait.
 const (
 	redissonTake = `
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
@@ -29,8 +30,8 @@ for i = 1, #KEYS do
   end
 end
 return renewed`
-	// The answer of an unlock is kept under the latch for a repeated one; the command
-	// that publishes comes as an argument.
+	// The reply of an unlock is kept under the latch, for an unlock that is
+	// repeated. The command that publishes is an argument.
 	redissonFree = `
 local before = redis.call('get', KEYS[3])
 if before ~= false then return tonumber(before) end
@@ -73,7 +74,7 @@ func redissonLock(ctx context.Context, a *arena) error {
 	})
 }
 
-// redissonFenced is RFencedLock: the grant carries a number that grows.
+// redissonFenced replays RFencedLock: the grant includes a number that grows.
 func redissonFenced(w *wire) error {
 	const take = `
 if redis.call('exists', KEYS[1]) == 0 then
@@ -86,8 +87,8 @@ return {redis.call('pttl', KEYS[1]), -1}`
 	return errors.Join(w.call(true, "[:-1 :1]", take, keys, 30000, "u:1"), w.call(true, "[:* :-1]", take, keys, 30000, "u:2"), w.want(":1", "DEL", "fenced"), w.call(true, "[:-1 :2]", take, keys, 30000, "u:2"))
 }
 
-// redissonWait ends every script with WAIT for the replicas that INFO lists, and
-// gives the lock up when fewer have it.
+// redissonWait ends every script with WAIT for the replicas that INFO lists. It
+// gives the lock up when fewer replicas acknowledge.
 func redissonWait(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		check := func(key string) error {
@@ -117,8 +118,9 @@ func redissonWait(ctx context.Context, a *arena) error {
 }
 
 func redissonReadLock(ctx context.Context, a *arena) error {
-	// Timeout keys of the holders are built from an argument, not declared; the
-	// renewal counts down from what hget answers, which is a string.
+	// The timeout keys of the holders are built from an argument and are
+	// not declared. The renewal counts down from the result of hget, which
+	// is a string.
 	const take = `
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// replayEntries are libraries that could not be installed.
+// replayEntries are the libraries that cannot be installed here.
 var replayEntries = []entry{
 	{lib: "Redisson", replay: "2026-08", mode: "single server, RLock", what: "lock, re-entry, watchdog, pub/sub wake-up, unlock with latch", run: redissonLock},
 	{lib: "Redisson", replay: "2026-08", mode: "WAIT after every script", what: "connected_slaves and WAIT agree, also after the kill", run: redissonWait},
@@ -49,7 +49,8 @@ func replay(ctx context.Context, a *arena, f func(w *wire) error) error {
 	return errors.Join(f(w), w.close())
 }
 
-// call is EVALSHA and, the first time, what the library does about NOSCRIPT.
+// call sends EVALSHA. The first time, it also does what the library does about
+// NOSCRIPT.
 func (w *wire) call(load bool, pattern, script string, keys []string, args ...any) error {
 	tail := []any{len(keys)}
 	for _, k := range keys {
@@ -189,7 +190,8 @@ func stackExchange(ctx context.Context, a *arena) error {
 		}
 		a.half()
 		return w.all(
-			// LockExtend of the owner, then of another, as condition and transaction
+			// LockExtend of the owner, then of another client, as
+			// condition and transaction
 			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"), words("EXPIRE lock 90", "+QUEUED"), words("EXEC", "[:1]"),
 			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("UNWATCH", "+OK"),
 			// The same for a server that has the conditional commands
@@ -370,7 +372,7 @@ func rubySemaphore(ctx context.Context, a *arena) error {
 			return err
 		}
 		defer other.close()
-		if err := w.send("BLPOP", "SEMAPHORE:s:AVAILABLE", "0"); err != nil { // waits through the kill
+		if err := w.send("BLPOP", "SEMAPHORE:s:AVAILABLE", "0"); err != nil { // waits while the leader is killed
 			return err
 		}
 		a.half()

@@ -19,7 +19,8 @@ type wire struct {
 	addr string
 }
 
-// dialWire connects. The deadline of ctx holds for all that follows.
+// dialWire connects to addr. The deadline of ctx applies to everything that is
+// sent and received later.
 func dialWire(ctx context.Context, addr string) (*wire, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -36,10 +37,10 @@ func dialWire(ctx context.Context, addr string) (*wire, error) {
 
 func (w *wire) close() error { return w.conn.Close() }
 
-// splitWords cuts a command at blanks.
+// splitWords splits a command at blanks.
 func splitWords(line string) []string { return strings.Fields(line) }
 
-// send sends a command. An argument that is not a string is printed.
+// send sends a command. It formats an argument that is not a string.
 func (w *wire) send(args ...any) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -51,8 +52,9 @@ func (w *wire) send(args ...any) error {
 	return err
 }
 
-// recv reads a reply and returns it as one line: "+OK", ":1", "$abc", "nil", "-ERR
-// …", "[:1 $a]" for arrays, "~[…]", "%[…]" and ">[…]" for RESP3's.
+// recv reads a reply and returns it as one line: "+OK", ":1", "$abc", "nil",
+// "-ERR …", "[:1 $a]" for arrays, and "~[…]", "%[…]" and ">[…]" for the types
+// of RESP3.
 func (w *wire) recv() (string, error) {
 	line, err := w.r.ReadString('\n')
 	if err != nil {
@@ -113,7 +115,7 @@ func (w *wire) ask(args ...any) (string, error) {
 	return w.recv()
 }
 
-// want asks and compares the reply with a pattern as path.Match has it.
+// want sends a command and compares the reply with a pattern of path.Match.
 func (w *wire) want(pattern string, args ...any) error {
 	got, err := w.ask(args...)
 	if err != nil {
@@ -122,7 +124,7 @@ func (w *wire) want(pattern string, args ...any) error {
 	return w.like(pattern, got, args)
 }
 
-// expect reads one more reply, or push.
+// expect reads one more reply or push, and compares it with a pattern.
 func (w *wire) expect(pattern string) error {
 	got, err := w.recv()
 	if err != nil {
@@ -132,7 +134,7 @@ func (w *wire) expect(pattern string) error {
 }
 
 func (w *wire) like(pattern, got string, args []any) error {
-	flat := strings.NewReplacer("/", "|", "\n", "|", "\r", "|") // path.Match stops at slashes
+	flat := strings.NewReplacer("/", "|", "\n", "|", "\r", "|") // path.Match treats slashes as separators
 	quote := strings.NewReplacer("[", `\[`, "]", `\]`)
 	ok, err := path.Match(quote.Replace(flat.Replace(pattern)), flat.Replace(got))
 	if err != nil {
@@ -144,13 +146,13 @@ func (w *wire) like(pattern, got string, args []any) error {
 	return nil
 }
 
-// script is one step of a replayed session.
+// step is one step of a replayed session.
 type step struct {
 	pattern string
 	args    []any
 }
 
-// all runs steps until one fails.
+// all runs the steps until one fails.
 func (w *wire) all(steps ...step) error {
 	for _, s := range steps {
 		if err := w.want(s.pattern, s.args...); err != nil {
@@ -162,7 +164,7 @@ func (w *wire) all(steps ...step) error {
 
 func on(pattern string, args ...any) step { return step{pattern, args} }
 
-// words is on for commands whose arguments hold no blanks.
+// words returns a step for a command whose arguments contain no blanks.
 func words(command, pattern string) step {
 	var args []any
 	for _, w := range splitWords(command) {

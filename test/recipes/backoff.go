@@ -11,10 +11,10 @@ import (
 
 // page: begin
 
-// patience is how long to wait before the n-th next try: it doubles up to a limit,
-// is never longer than the time that the lock has left, and is drawn at random so
-// that those who wait do not come back together.
-func patience(ctx context.Context, c *redis.Client, key string, n int) (time.Duration, error) {
+// backoff returns how long to wait before try number n. The wait doubles up to a
+// limit and is never longer than the time that the lock has left. It is random, so
+// that waiting clients do not all try again at the same moment.
+func backoff(ctx context.Context, c *redis.Client, key string, n int) (time.Duration, error) {
 	const first, limit = 2 * time.Millisecond, 200 * time.Millisecond
 	d := min(first<<min(n, 10), limit)
 	var left time.Duration
@@ -25,7 +25,7 @@ func patience(ctx context.Context, c *redis.Client, key string, n int) (time.Dur
 	if err != nil {
 		return 0, err
 	}
-	if left > 0 { // -1 and -2 say that there is no time, or no lock
+	if left > 0 { // -1 and -2 mean that there is no TTL, or no lock
 		d = min(d, left)
 	}
 	return time.Millisecond + rand.N(d), nil
@@ -36,7 +36,7 @@ func acquirePatiently(ctx context.Context, c *redis.Client, key string, ttl time
 		if l, err = acquire(ctx, c, key, ttl); err != nil || l != nil {
 			return l, tries, err
 		}
-		d, err := patience(ctx, c, key, tries)
+		d, err := backoff(ctx, c, key, tries)
 		if err != nil {
 			return nil, tries, err
 		}

@@ -11,8 +11,8 @@ import (
 
 // page: begin
 
-// arrive says that me has reached the barrier, and waits until all n have. A set
-// counts each once, however often it says so.
+// arrive reports that me has reached the barrier, and waits until all n have. A set
+// counts each participant once, however often it reports.
 func arrive(ctx context.Context, c *redis.Client, key, me string, n int64) error {
 	err := persist(ctx, func() error { return c.SAdd(ctx, key, me).Err() })
 	for err == nil {

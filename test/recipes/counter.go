@@ -10,9 +10,9 @@ import (
 
 // page: begin
 
-// nextNumber returns first, first+1, … to all who ask: SET NX gives the counter its
-// first value, whoever comes first, and INCR counts. Both go in one transaction, so
-// that nobody sees the counter in between.
+// nextNumber returns first, first+1, … to its callers. SET NX gives the counter its
+// first value, if it has none yet, and INCR counts. Both are in one transaction, so
+// no client sees the counter in between.
 func nextNumber(ctx context.Context, c *redis.Client, key string, first int64) (n int64, err error) {
 	var count *redis.IntCmd
 	_, err = c.TxPipelined(ctx, func(p redis.Pipeliner) error {

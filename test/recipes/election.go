@@ -12,8 +12,9 @@ import (
 
 // page: begin
 
-// campaign leads whenever it is elected: lead runs with a context that ends when
-// the office is lost. It returns when ctx ends or lead fails.
+// campaign calls lead whenever this process is elected. The context of lead ends
+// when the process is the leader no more. campaign returns when ctx ends or lead
+// fails.
 func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration, lead func(ctx context.Context) error) error {
 	for {
 		l, err := acquire(ctx, c, key, ttl)
@@ -61,7 +62,7 @@ func electionDemo(ctx context.Context, e *Env) error {
 	return err
 }
 
-// ignoreLost: a leader that loses its office stops, which is no failure.
+// ignoreLost: a leader that loses its leadership stops, which is no failure.
 func ignoreLost(err error) error {
 	if errors.Is(err, errLost) {
 		return nil

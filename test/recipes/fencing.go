@@ -12,15 +12,15 @@ import (
 // page: begin
 
 // fenced takes the lock and draws a number in the same step: numbers grow from
-// grant to grant. It answers 0 if the lock is taken.
+// grant to grant. It returns 0 if the lock is taken.
 var fenced = redis.NewScript(`
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
 	return redis.call("incr", KEYS[2])
 end
 return 0`)
 
-// store is what the lock protects: it takes a write only with a number at least as
-// high as the highest that it has seen. That check is the store's, not the lock's:
+// store is what the lock protects. It accepts a write only with a number that is at
+// least as high as the highest that it has seen. The store must check this, because
 // only the store can know that a writer comes too late.
 type store struct {
 	mu      sync.Mutex

@@ -23,9 +23,10 @@ func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) 
 	return now, err
 }
 
-// tryGetset takes the lock if it is free, or if its time is over and nobody was
-// quicker: GETSET tells exactly one of those who try which value was replaced. It
-// returns the value it wrote and the value it replaced, none if the lock was free.
+// tryGetset takes the lock if it is free, or if its time is over and no other client
+// was faster: GETSET returns the replaced value to exactly one of the clients that
+// try. tryGetset returns the value that it wrote and the value that it replaced,
+// none if the lock was free.
 func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine, old string, taken bool, err error) {
 	now, err := serverNow(ctx, c)
 	if err != nil {
@@ -46,7 +47,7 @@ func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Durat
 	if now.UnixNano() < until {
 		return "", "", false, nil
 	}
-	// By its name: newer clients have only SET with GET, which is the same.
+	// Sent by name: newer client libraries have only SET with GET, which is the same.
 	replaced, err := c.Do(ctx, "GETSET", key, mine).Text()
 	if err != nil {
 		return "", "", false, ignoreNil(err)

@@ -13,7 +13,7 @@ import (
 
 // Locking /a/b excludes /a/b, everything above it and everything below it. Every
 // path has two keys: "lock" with the owner's token, and "below" with the locks that
-// are held underneath, each as "token key". A script looks at all of them in one step.
+// are held underneath, each as "token key". A script checks all of them in one step.
 var hierarchyScript = redis.NewScript(`
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local leaf = #KEYS / 2

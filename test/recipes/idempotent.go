@@ -13,21 +13,20 @@ import (
 // page: begin
 
 // handleOnce runs handle unless the message was handled before. A message is marked
-// in two steps: "working" with a time to live while somebody is at it, so that
-// another may take over from one that died, and "done" for as long as the message
-// may come again.
+// in two steps. "working" has a time to live, so that another client can take over
+// from one that died. "done" lasts for as long as the message may come again.
 func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember time.Duration, handle func() error) (handled bool, err error) {
 	key := "recipe:idempotent:" + id
 	l, err := acquire(ctx, c, key, work)
 	if err != nil || l == nil {
-		return false, err // done already, or somebody is at it
+		return false, err // done already, or another client is working on it
 	}
 	if err := handle(); err != nil {
 		return false, errors.Join(err, l.release(ctx)) // the next delivery may try again
 	}
-	// From "working" to "done" only if the mark is still ours: otherwise somebody
-	// took over because we were slow, and handles it too. The comparison may be
-	// repeated, as long as it is the same.
+	// Change "working" to "done" only if the mark is still ours. Otherwise another
+	// client took over because we were slow, and handles the message too. The same
+	// comparison may be repeated.
 	err = persist(ctx, func() error {
 		err := c.Do(ctx, "SET", key, "done:"+l.token, "PX", remember.Milliseconds(), "IFEQ", l.token).Err()
 		if err == redis.Nil {

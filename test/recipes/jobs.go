@@ -12,9 +12,9 @@ import (
 
 // page: begin
 
-// Jobs wait in a sorted set by the moment at which they are due. claimScript takes
-// one that is due by moving its moment into the future: if the worker dies, the job
-// is due again. The moment is also the worker's proof that the job is still its own.
+// A sorted set holds the jobs with the moments at which they are due. claimScript
+// takes a job that is due and moves its moment into the future: if the worker dies,
+// the job is due again. The moment also proves that the job is still the worker's.
 var claimScript = redis.NewScript(`
 local t = redis.call("time")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -42,9 +42,9 @@ func schedule(ctx context.Context, c *redis.Client, key, job string, in time.Dur
 	return persist(ctx, func() error { return c.ZAddNX(ctx, key, due).Err() })
 }
 
-// claim returns a job that is due, "" if there is none, and what finish wants.
-func claim(ctx context.Context, c *redis.Client, key string, patience time.Duration) (job, proof string, err error) {
-	got, err := claimScript.Run(ctx, c, []string{key}, patience.Milliseconds()).StringSlice()
+// claim returns a job that is due, "" if there is none, and the moment that finish needs.
+func claim(ctx context.Context, c *redis.Client, key string, limit time.Duration) (job, proof string, err error) {
+	got, err := claimScript.Run(ctx, c, []string{key}, limit.Milliseconds()).StringSlice()
 	if err != nil {
 		return "", "", ignoreNil(err)
 	}
@@ -63,7 +63,7 @@ func finish(ctx context.Context, c *redis.Client, key, job, proof string) (mine 
 // page: end
 
 func jobsDemo(ctx context.Context, e *Env) error {
-	const key, workers, jobs, patience = "recipe:jobs", 4, 30, 20 * time.Second
+	const key, workers, jobs, limit = "recipe:jobs", 4, 30, 20 * time.Second
 	begun := make(map[string]time.Time)
 	for n := range jobs {
 		job := "job-" + strconv.Itoa(n)
@@ -83,13 +83,13 @@ func jobsDemo(ctx context.Context, e *Env) error {
 			if finished {
 				return nil
 			}
-			job, proof, err := claim(ctx, c, key, patience)
+			job, proof, err := claim(ctx, c, key, limit)
 			if err != nil {
 				if isReply(err) || ctx.Err() != nil {
 					return err
 				}
 				mu.Lock()
-				lost++ // perhaps claimed, and due again after patience
+				lost++ // perhaps claimed, and due again after script budget
 				mu.Unlock()
 				continue
 			}

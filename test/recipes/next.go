@@ -12,8 +12,9 @@ import (
 
 // page: begin
 
-// Those who want the lock stand in a list; whose token is at its head has it. To
-// leave is to take oneself out, and whoever is next finds itself at the head.
+// A list holds the tokens of the clients that want the lock. The client whose token
+// is at the head has the lock. A client that leaves removes its token, and the next
+// one finds itself at the head.
 //
 // queueUp joins the end of the list, once: it may be repeated. Each waiter shows
 // with a key of its own that it lives, from here on.
@@ -24,8 +25,9 @@ if not redis.call("lpos", KEYS[1], ARGV[1]) then
 end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
-// myTurn answers the place in the list, and shows that the waiter still lives. Who
-// has not for a while is taken out, so that the dead hold up nobody.
+// myTurn returns the position in the list, and shows that the waiter is still alive.
+// It removes waiters that have not shown this for a while, so that dead clients do
+// not delay others.
 var myTurn = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 local head = redis.call("lindex", KEYS[1], 0)
@@ -43,7 +45,7 @@ func standInLine(ctx context.Context, c *redis.Client, key, me string, alive tim
 	return place, err
 }
 
-// awaitTurn waits until me is at the head. redis.Nil means that me was taken out,
+// awaitTurn waits until me is at the head. redis.Nil means that me was removed,
 // because it has not asked for longer than alive.
 func awaitTurn(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) error {
 	for {

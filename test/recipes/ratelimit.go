@@ -12,7 +12,8 @@ import (
 // page: begin
 
 // allowScript lets limit calls pass in any window of time: a sorted set holds the
-// moment of each, on the server's clock, and those that have left the window go.
+// moment of each call by the server's clock, and calls that have left the window are
+// removed.
 var allowScript = redis.NewScript(`
 local t = redis.call("time")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -28,7 +29,7 @@ redis.call("zadd", KEYS[1], now, ARGV[3])
 redis.call("pexpire", KEYS[1], window)
 return 1`)
 
-// allow asks whether a call may pass. The call's id makes asking again harmless.
+// allow reports whether a call may pass. The call's id makes it safe to ask again.
 func allow(ctx context.Context, c *redis.Client, key, id string, limit int, window time.Duration) (ok bool, err error) {
 	err = persist(ctx, func() error {
 		n, err := allowScript.Run(ctx, c, []string{key}, window.Milliseconds(), limit, id).Int()

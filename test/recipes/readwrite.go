@@ -11,7 +11,7 @@ import (
 // page: begin
 
 // A hash with a field for each holder: its value is "r" or "w". One writer, or any
-// number of readers; the time to live is that of the holder who came last.
+// number of readers; the time to live is that of the latest holder.
 var (
 	readScript = redis.NewScript(`
 for _, mode in ipairs(redis.call("hvals", KEYS[1])) do
@@ -24,7 +24,7 @@ redis.call("pexpire", KEYS[1], ARGV[2])
 return 1`)
 
 	// writeScript also upgrades: a reader that is the only holder becomes the writer
-	// without letting anybody in between.
+	// without letting another client in between.
 	writeScript = redis.NewScript(`
 local holders = redis.call("hkeys", KEYS[1])
 if #holders > 1 or #holders == 1 and holders[1] ~= ARGV[1] then

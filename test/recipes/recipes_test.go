@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/test/process"
 	"github.com/holdfast-kv/holdfast/test/recipes"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // python is Debian's: another one on the path does not have Debian's libraries.

@@ -12,7 +12,7 @@ import (
 
 // A hash: the owner, how often it has entered (depth), and the last step's id.
 var (
-	// enterScript answers the depth reached, 0 if somebody else is inside. Each entry
+	// enterScript returns the depth reached, 0 if another owner is inside. Each entry
 	// has an id, so that repeating one after a broken connection counts it once.
 	enterScript = redis.NewScript(`
 local owner = redis.call("hget", KEYS[1], "owner")
@@ -26,7 +26,7 @@ end
 redis.call("pexpire", KEYS[1], ARGV[2])
 return tonumber(redis.call("hget", KEYS[1], "depth"))`)
 
-	// leaveScript answers the depth that is left, -1 if the lock is not the caller's.
+	// leaveScript returns the depth that is left, -1 if the lock is not the caller's.
 	leaveScript = redis.NewScript(`
 if redis.call("hget", KEYS[1], "owner") ~= ARGV[1] then
 	return -1

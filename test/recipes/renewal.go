@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,8 +22,8 @@ end
 return 0`)
 
 // keep renews the lock, which was taken for ttl, every third of ttl while work runs.
-// It cancels work's context when the lock is gone, or has to be feared gone: ttl
-// after the last good renewal was sent, whatever the connection is doing.
+// It cancels the context of work when the lock is gone or may be gone: that is ttl
+// after the last successful renewal was sent, whatever the connection does.
 func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,8 +58,20 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx conte
 // renewalDemo holds a lock of one second through several seconds of work and a
 // dead leader, while others try to get it; then it stops renewing and somebody
 // else has to get it.
+//
+// A machine that stands still for one TTL loses the lock, and its owner is told so.
+// Then all is done again with a longer TTL.
 func renewalDemo(ctx context.Context, e *Env) error {
-	const key, ttl = "recipe:renewal", 2 * time.Second
+	for ttl := 2 * time.Second; ; ttl *= 2 {
+		if err := renewed(ctx, e, ttl); ttl > 5*time.Second || !errors.Is(err, errLost) {
+			return err
+		}
+		e.middle = sync.Once{} // this time, too, a leader dies
+	}
+}
+
+func renewed(ctx context.Context, e *Env, ttl time.Duration) error {
+	const key = "recipe:renewal"
 	mine, err := take(ctx, e.Client(0), key, ttl)
 	if err != nil {
 		return err

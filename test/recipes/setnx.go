@@ -10,15 +10,15 @@ import (
 
 // page: begin
 
-// lockSetnx takes a lock that has no time to live: it waits until SETNX answers 1.
+// lockSetnx takes a lock that has no time to live: it waits until SETNX returns 1.
 func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	doubt := false
 	for {
 		taken, err := c.SetNX(ctx, key, me, 0).Result()
 		doubt = doubt || err != nil
 		if doubt && !taken {
-			// A connection broke before the answer came. That command may have been
-			// executed, or may be yet, so ask whose the lock is instead of guessing.
+			// The connection broke before the reply came. The command may have been
+			// executed, or may be executed later, so read the lock's owner.
 			err = persist(ctx, func() error {
 				owner, err := c.Get(ctx, key).Result()
 				taken = owner == me
@@ -37,8 +37,8 @@ func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	}
 }
 
-// unlockSetnx gives it back. DEL may be repeated: until it is answered, nobody else
-// has taken the lock, unless it was this DEL that freed it.
+// unlockSetnx releases the lock. DEL may be repeated: until it is answered, no other
+// client has taken the lock, unless this DEL has freed it.
 func unlockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	_, err := c.Del(ctx, key).Result()
 	for err != nil {

@@ -18,11 +18,11 @@ type lease struct {
 	sent  time.Time // when it was asked for, which is before the cluster counts from
 }
 
-// acquire tries to take the lock for ttl. A random token says whose it is.
+// acquire tries to take the lock for ttl. A random token identifies the owner.
 func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
 	l := &lease{c: c, key: key, token: token(), sent: time.Now()}
 	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()
-	if err != nil { // broken connection: the lock may be ours all the same
+	if err != nil { // broken connection: the lock may be ours nevertheless
 		err = persist(ctx, func() error {
 			owner, err := c.Get(ctx, key).Result()
 			taken = owner == l.token
@@ -42,8 +42,8 @@ if redis.call("get", KEYS[1]) == ARGV[1] then
 end
 return 0`)
 
-// release gives the lock back if it is still ours. It may be repeated: a second
-// time it finds another token, or none.
+// release releases the lock if it is still ours. It may be repeated: the second time
+// it finds another token, or none.
 func (l *lease) release(ctx context.Context) error {
 	return persist(ctx, func() error {
 		return compareAndDelete.Run(ctx, l.c, []string{l.key}, l.token).Err()

@@ -14,21 +14,22 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// audit compares what the nodes write and say of themselves, across all of them
-// and through all their lives, with what Raft promises:
+// audit compares the entries that the nodes write and the states that they
+// report, across all nodes and all their starts, with the guarantees of Raft:
 //
-//   - an index and a term name one entry (log matching),
-//   - what one node has committed at an index, no other commits differently,
-//   - a term has one leader,
-//   - machines that have applied the same entries have the same hash.
+//   - An index and a term identify one entry (log matching).
+//   - An entry that one node has committed at an index is the entry that every
+//     other node commits there.
+//   - A term has at most one leader.
+//   - State machines that have applied the same entries have the same hash.
 type audit struct {
 	mu        sync.Mutex
 	sums      map[position]uint32
 	committed map[uint64]*raft.Log
 	leaders   map[uint64]string
 	hashes    map[uint64]hashSeen
-	snapshots int   // read back
-	compared  int64 // hashes of one index from different nodes or moments
+	snapshots int   // snapshots that were read back
+	compared  int64 // hashes of one index, from different nodes
 	bad       []string
 }
 
@@ -43,14 +44,15 @@ func newAudit() *audit {
 	return &audit{sums: make(map[position]uint32), committed: make(map[uint64]*raft.Log), leaders: make(map[uint64]string), hashes: make(map[uint64]hashSeen)}
 }
 
-// violate notes that a promise was broken.
+// violate records a violation.
 func (a *audit) violate(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.violateLocked(format, args...)
 }
 
-// maxViolations is what one history may list: the first ones tell.
+// maxViolations is the highest number of violations that one history lists. The
+// first ones are enough to find the cause.
 const maxViolations = 20
 
 func (a *audit) violateLocked(format string, args ...any) {
@@ -69,7 +71,7 @@ func sumOf(l *raft.Log) uint32 {
 	return crc32.Update(uint32(l.Type), castagnoli, l.Data)
 }
 
-// appended is told of every entry that a node writes to its log.
+// appended checks and records the entries that a node writes to its log.
 func (a *audit) appended(node string, logs []*raft.Log) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,7 +84,7 @@ func (a *audit) appended(node string, logs []*raft.Log) {
 	}
 }
 
-// commit is told of entries that a node knows to be committed.
+// commit checks and records the entries that a node knows to be committed.
 func (a *audit) commit(node string, logs []*raft.Log) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +99,7 @@ func (a *audit) commit(node string, logs []*raft.Log) {
 	}
 }
 
-// led is told that a node leads a term.
+// led checks and records that a node leads a term.
 func (a *audit) led(node string, term uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +109,7 @@ func (a *audit) led(node string, term uint64) {
 	a.leaders[term] = node
 }
 
-// hash is told of a machine's state hash at an index.
+// hash checks and records the hash of a node's state machine at an index.
 func (a *audit) hash(node string, index, hash uint64) {
 	if index == 0 {
 		return
@@ -126,8 +128,8 @@ func (a *audit) hash(node string, index, hash uint64) {
 	}
 }
 
-// readBack checks that a snapshot of a machine can be read, and gives the same
-// state.
+// readBack checks that a snapshot of a state machine can be read and yields the
+// same state.
 func (a *audit) readBack(node string, m *fsm.Machine, sessions fsm.Sessions) {
 	index, hash := m.Hash()
 	var b bytes.Buffer
@@ -148,8 +150,9 @@ func (a *audit) readBack(node string, m *fsm.Machine, sessions fsm.Sessions) {
 	}
 }
 
-// waiters checks that a machine holds no waiters but those of the sessions that it
-// names: a node that has restarted has one session, and its waiters no other.
+// waiters checks that every waiter of a state machine belongs to one of the
+// sessions that the state machine lists. A node that has restarted has one
+// session, and no waiter of the node belongs to another one.
 func (a *audit) waiters(node string, m *fsm.Machine) {
 	waiting := 0
 	for _, s := range m.WaitSessions() {
@@ -164,8 +167,8 @@ func (a *audit) waiters(node string, m *fsm.Machine) {
 	}
 }
 
-// log returns the committed entries in order, and the first index that no node
-// was seen to have, 0 if there is none.
+// log returns the committed entries in order. gap is the first index for which
+// no node's entry was seen, or 0 if there is none.
 func (a *audit) log() (log replay.Log, gap uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -182,7 +185,7 @@ func (a *audit) log() (log replay.Log, gap uint64) {
 	return log, 0
 }
 
-// failovers counts the terms that had a leader, but the first.
+// failovers returns the number of terms that had a leader, without the first.
 func (a *audit) failovers() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,9 +9,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// book keeps what the nodes log, for a history that fails. Levels below
-// warnings cost more time than the rest of a history, so they are kept only
-// when HOLDFAST_SIM_LOG=debug asks for them.
+// book keeps the log lines of the nodes, to be shown when a history fails.
+// Logging takes more time than the rest of a history, so the book keeps log
+// lines only if the environment variable HOLDFAST_SIM_LOG names a level, such
+// as debug.
 type book struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -31,7 +32,7 @@ func (b *book) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// tail returns the last lines.
+// tail returns the last lines of the book.
 func (b *book) tail(lines int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 const cachedKeys = 4
 
-// cacher is a client with a cache of its own that CLIENT TRACKING keeps true.
+// cacher is a client with a cache of its own. CLIENT TRACKING keeps the cache
+// consistent with the cluster.
 type cacher struct {
 	*remote
-	held map[string]string // "" for an absent key
+	held map[string]string // value by key, "" for an absent key
 	n    int
 }
 
-// cacheUser reads keys through its cache and writes them.
+// cacheUser runs a client that reads keys through its cache and writes them.
 func (c *remote) cacheUser() {
 	u := &cacher{remote: c, held: make(map[string]string)}
 	c.h.served.mu.Lock()
@@ -42,7 +43,8 @@ func (c *remote) cacheUser() {
 	}
 }
 
-// invalidated drops what the server says has changed.
+// invalidated removes the keys that the server reports as changed from the
+// cache.
 func (u *cacher) invalidated(v value) {
 	switch {
 	case len(v.Array) != 2 || v.Array[0].Text != "invalidate":
@@ -56,56 +58,58 @@ func (u *cacher) invalidated(v value) {
 	}
 }
 
-func (u *cacher) event(kind oracle.CacheKind, key, val string) {
+func (u *cacher) event(kind checker.CacheKind, key, val string) {
 	u.h.served.mu.Lock()
 	defer u.h.served.mu.Unlock()
-	u.h.served.cached = append(u.h.served.cached, oracle.CacheEvent{Kind: kind, Client: u.id, Node: u.home, Key: key, Value: val, At: u.h.w.elapsed()})
+	u.h.served.cached = append(u.h.served.cached, checker.CacheEvent{Kind: kind, Client: u.id, Node: u.home, Key: key, Value: val, At: u.h.w.elapsed()})
 }
 
-// read reads a key from the cache, or from the cluster into it.
+// read reads a key from the cache. If the key is not cached, read gets it from
+// the cluster and caches it.
 func (u *cacher) read(key string) {
 	if val, ok := u.held[key]; ok {
-		u.event(oracle.CacheUse, key, val)
+		u.event(checker.CacheUse, key, val)
 		return
 	}
 	x := u.do(command{"get", key})
-	if x.outcome != oracle.Done || u.conn == nil {
+	if x.outcome != checker.Done || u.conn == nil {
 		return
 	}
 	u.held[key] = x.first().Text
-	u.event(oracle.CacheFill, key, x.first().Text)
+	u.event(checker.CacheFill, key, x.first().Text)
 }
 
-// write writes a key, and reads its own write through the cache once the reply to
-// another command has come behind that of the write.
+// write writes a key, and then reads the key through the cache. The read comes
+// after the reply to a second command, because only that reply proves that the
+// invalidation caused by the write has arrived.
 func (u *cacher) write(key string) {
 	u.n++
 	val := fmt.Sprintf("%d.%d", u.id, u.n)
 	other := number("uncached", u.r.IntN(cachedKeys))
-	if x := u.do(command{"set", key, val}); x.outcome != oracle.Done || u.conn == nil {
+	if x := u.do(command{"set", key, val}); x.outcome != checker.Done || u.conn == nil {
 		return
 	}
-	if x := u.do(command{"get", other}); x.outcome != oracle.Done || u.conn == nil {
-		return // the invalidation need not have come
+	if x := u.do(command{"get", other}); x.outcome != checker.Done || u.conn == nil {
+		return // the invalidation may not have arrived
 	}
-	u.event(oracle.CacheWrite, key, val)
+	u.event(checker.CacheWrite, key, val)
 	u.read(key)
 }
 
-// drain takes what has been pushed meanwhile.
+// drain receives the pushes that have arrived since the last command.
 func (u *cacher) drain() {
 	u.do(command{"ping"})
 }
 
-// finish notes what is still cached at the end.
+// finish records the keys that are still cached at the end.
 func (u *cacher) finish() {
 	if u.conn == nil {
 		return
 	}
 	<-time.After(100 * time.Millisecond)
-	if x := u.do(command{"get", "uncached0"}); x.outcome == oracle.Done {
+	if x := u.do(command{"get", "uncached0"}); x.outcome == checker.Done {
 		for _, key := range sortedKeys(u.held) {
-			u.event(oracle.CacheHeld, key, u.held[key])
+			u.event(checker.CacheHeld, key, u.held[key])
 		}
 	}
 	u.close()

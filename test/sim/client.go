@@ -8,18 +8,18 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// client is one connection to one node at a time. What the connection itself
-// can do to a request is not simulated: the client stands inside its node, as the
-// goroutine of a connection does.
+// client is a connection to one node at a time. The effects that the connection
+// itself can have on a request are not simulated: the client calls the node
+// directly, as the goroutine that serves a connection does.
 type client struct {
 	w    *world
 	h    *history
 	id   int
 	r    *rand.Rand
-	home string // the node that it is connected to
+	home string // the node that the client is connected to
 
 	proc *process
 	s    *cluster.Session
@@ -30,7 +30,7 @@ func (h *history) client(id int, purpose string) *client {
 	return &client{w: h.w, h: h, id: id, r: stream(h.w.seed, fmt.Sprintf("%s %d", purpose, id))}
 }
 
-// connect finds a node that runs, and reports false when the history is over.
+// connect chooses a running node. It reports false when the history is over.
 func (c *client) connect() bool {
 	for !c.h.ended() {
 		if c.home == "" {
@@ -51,7 +51,7 @@ func (c *client) connect() bool {
 	return false
 }
 
-// leave makes the client connect elsewhere next.
+// leave makes the client connect to a node chosen at random next time.
 func (c *client) leave() { c.home = "" }
 
 type command []string
@@ -79,7 +79,7 @@ func args(cmd command) [][]byte {
 	return raw
 }
 
-// do sends commands as one group, on a connection that is there.
+// do sends commands as one group. The client must be connected.
 func (c *client) do(cmds ...command) exchange {
 	c.build(cmds)
 	return c.send()
@@ -96,14 +96,14 @@ func (c *client) transaction(watches []fsm.Watch, cmds ...command) exchange {
 	return c.send()
 }
 
-// exchange is a request and what became of it.
+// exchange is a request and its result.
 type exchange struct {
 	node         string
 	call, ret    time.Duration
-	outcome      oracle.Outcome
+	outcome      checker.Outcome
 	replies      []value
 	err          error
-	disconnected bool // the node died
+	disconnected bool // the node's process died
 }
 
 func (c *client) send() exchange {
@@ -113,38 +113,40 @@ func (c *client) send() exchange {
 	c.h.count(err)
 	switch {
 	case c.proc.dead.Load():
-		// A dead process answers nothing, whatever its goroutines went on to do.
-		x.outcome, x.disconnected, x.err = oracle.Unknown, true, errors.New("connection closed")
+		// A dead process answers nothing, even if its goroutines went
+		// on and completed the request.
+		x.outcome, x.disconnected, x.err = checker.Unknown, true, errors.New("connection closed")
 		c.leave()
 		return x
 	case err == nil:
-		x.outcome = oracle.Done
+		x.outcome = checker.Done
 		if x.replies, err = parse(string(raw)); err != nil {
 			c.w.audit.violate("client %d: %v", c.id, err)
 		}
 		return x
 	case errors.Is(err, cluster.ErrNoLeader), errors.Is(err, cluster.ErrClosed):
-		x.outcome = oracle.Refused
+		x.outcome = checker.Refused
 	case errors.Is(err, cluster.ErrUnknown), errors.Is(err, cluster.ErrReplyLost):
-		x.outcome = oracle.Unknown
+		x.outcome = checker.Unknown
 	default:
 		c.w.audit.violate("client %d: %v", c.id, err)
-		x.outcome = oracle.Unknown
+		x.outcome = checker.Unknown
 	}
 	x.err = err
 	c.leave()
 	return x
 }
 
-// finish puts an exchange into an operation.
-func (x *exchange) finish(o *oracle.Op, client int) {
+// finish copies the result of an exchange to an operation.
+func (x *exchange) finish(o *checker.Op, client int) {
 	o.Client, o.Node, o.Call, o.Return, o.Outcome = client, x.node, x.call, x.ret, x.outcome
 	if x.err != nil {
 		o.Error = x.err.Error()
 	}
 }
 
-// first is the reply to the first command, if there is one.
+// first returns the reply to the first command, or a zero value if there is
+// none.
 func (x *exchange) first() (v value) {
 	if len(x.replies) > 0 {
 		v = x.replies[0]

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// clock is a node's clock. Its two hands run with the bubble's time until a
-// fault makes them run otherwise. They are a machine's, not a process's: a crash
-// does not set them right.
+// clock is a node's clock. Its monotonic and its wall reading follow the time
+// of the bubble until a fault changes them. The clock belongs to a machine and
+// not to a process, so a crash does not correct it.
 type clock struct {
 	mu   sync.Mutex
-	at   time.Time     // when the hands were last set
-	mono time.Duration // then
+	at   time.Time     // when the readings were last updated
+	mono time.Duration // reading of the monotonic clock at that time
 	wall time.Time
-	rate float64 // of the monotonic hand; the wall hand runs at the same rate
+	rate float64 // of both the monotonic and the wall clock; 1 is the bubble's rate
 	seen struct{ jumps, drifts int64 }
 }
 
-// newClock returns a clock whose monotonic hand counts from its own moment: no
-// node may take another's for its own.
+// newClock returns a clock whose monotonic reading starts at mono. Every node
+// gets a different start, so that a monotonic time of one node is never valid
+// on another.
 func newClock(mono time.Duration) *clock {
 	return &clock{at: time.Now(), mono: mono, wall: time.Now(), rate: 1}
 }
@@ -45,7 +46,7 @@ func (c *clock) Wall() time.Time {
 	return c.wall
 }
 
-// jump moves the wall clock.
+// jump moves the wall clock by the given duration.
 func (c *clock) jump(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (c *clock) jump(by time.Duration) {
 	c.seen.jumps++
 }
 
-// drift makes both hands run at a rate: 0 stops them.
+// drift makes both readings advance at the given rate; 0 stops them.
 func (c *clock) drift(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

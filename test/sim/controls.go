@@ -5,28 +5,27 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/cluster/seeded"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Control is a mistake and the schedules among which it has to be found.
-type Control struct {
-	Bug   string
-	Plans []*Schedule
+// drills lists the injected bugs for which planFor has schedules. Each of them
+// is a patch in test/controls.
+var drills = []string{
+	"crossed-replies", "double-apply", "early-expiry", "hold-forgets", "late-expiry", "leader-raises", "lost-sessions",
+	"no-term-start", "no-watch", "old-snapshot", "own-disk", "own-late", "skipped-fsync", "snapshot-clock", "stale-read",
+	"superseded-runs", "token-reset", "unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
 }
 
-// Controls lists all mistakes.
-func Controls() []Control {
-	var all []Control
-	for _, bug := range seeded.All() {
-		all = append(all, Control{bug, plansFor(bug)})
+// Drills returns the names of the injected bugs that have schedules.
+func Drills() []string { return slices.Clone(drills) }
+
+// Drill returns the schedules that are made for an injected bug, or nil if the
+// bug is not in Drills. The conditions under which the bug shows come often in
+// these schedules. Random schedules would find the bug too, but later.
+func Drill(bug string) []*Schedule {
+	if !slices.Contains(drills, bug) {
+		return nil
 	}
-	return all
-}
-
-// plansFor returns schedules that are made for a mistake: what it needs to be
-// seen comes often in them. Drawn ones would find it too, but later.
-func plansFor(bug string) []*Schedule {
 	var plans []*Schedule
 	for seed := uint64(1); seed <= 8; seed++ {
 		p := planFor(bug, seed)
@@ -39,8 +38,8 @@ func plansFor(bug string) []*Schedule {
 	return plans
 }
 
-// drill is a schedule that does the same again and again: faults, whose times
-// count from the beginning of each round.
+// drill returns a schedule that repeats the same faults. The times of the
+// faults count from the beginning of each repetition.
 func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Schedule {
 	p := &Schedule{Seed: seed, Nodes: 3, Clients: 8, Length: settle + time.Duration(rounds)*every + quiet}
 	for i := range rounds {
@@ -52,8 +51,8 @@ func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Sched
 	return p
 }
 
-// queueDrill lets the clients of a schedule use queues, and little else. There are fewer
-// elements than clients who wait for them.
+// queueDrill makes the clients of a schedule use queues, and little else. It
+// leaves fewer elements than clients that wait for them.
 func queueDrill(p *Schedule) *Schedule {
 	p.Work, p.Clients, p.Think = []string{"queues"}, 2, 700*ms
 	return p
@@ -63,9 +62,10 @@ func planFor(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	leader, follower := "leader", "follower"
 	switch bug {
-	case seeded.SupersededRuns:
-		// While an entry is held up, groups of two starts of a node come for the next.
-		// What then waits shows in a snapshot, which the next start has to read.
+	case "superseded-runs":
+		// While one entry is delayed, groups of two starts of a node
+		// arrive for the next entry. The waiters that result are in the
+		// snapshot, and the next start has to read it.
 		p := drill(seed, 6, 6*second,
 			Fault{Kind: "transfer", Who: "n1"},
 			Fault{Kind: quickRestart, At: 1500 * ms, For: 60 * ms, Who: "n2", Much: int64(1200 * ms)},
@@ -74,76 +74,83 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "power failure of all", At: 4500 * ms, For: 500 * ms})
 		p.Work = []string{"queues"}
 		return p
-	case seeded.UnblockRefused:
-		// Elements are given to clients of a node that is cut off. Their time is over,
-		// and nobody has told them, before it is back.
+	case "unblock-as-refused":
+		// The leader gives elements to waiters of a node that is cut
+		// off. Their timeouts end before the node is back, and before
+		// their clients get the elements.
 		return queueDrill(drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 6 * second, Who: follower}))
-	case seeded.HoldForgets:
-		// The same, and the leader gives the node up before it is back, while they
-		// still wait.
+	case "hold-forgets":
+		// As above, but the leader declares the node disconnected
+		// before the node is back, and while its clients still wait.
 		return queueDrill(drill(seed, 10, 5*second, Fault{Kind: "isolation", For: 2800 * ms, Who: follower}))
-	case seeded.OwnLate:
+	case "own-late":
 		p := drill(seed, 4, 4*second, Fault{Kind: "kill", For: second, Who: follower})
 		p.Work = []string{"tracking"}
 		return p
-	case seeded.LeaderRaises:
+	case "leader-raises":
 		p := drill(seed, 6, 4*second, Fault{Kind: "transfer", Who: "n1"}, Fault{Kind: "transfer", At: 2 * second, Who: "n2"})
 		p.Features = map[string]int{"n1": fsm.FeatureMend - 1, "n3": fsm.FeatureMend - 1}
 		return p
-	case seeded.SkippedFsync:
+	case "skipped-fsync":
 		return &Schedule{Seed: seed, Scenario: powerCutScenario}
-	case seeded.NoTermStart:
-		// Disks so slow that the first entry of a term takes its time, and reads that do
-		// not wait for it. The last entry of the term before is acknowledged, and the
-		// others do not hear of that.
+	case "no-term-start":
+		// The disks are so slow that the first entry of a term takes
+		// long, and reads come that do not wait for it. The last entry
+		// of the previous term is acknowledged, but the other nodes do
+		// not learn that it is committed.
 		return drill(seed, 10, 3500*ms,
 			Fault{Kind: "slow disk", For: 3499 * ms, Who: "all", Much: int64(100 * ms)},
 			Fault{Kind: "one-way loss out", At: 1750 * ms, For: 300 * ms, Who: leader},
 			Fault{Kind: "kill", At: 2 * second, For: second, Who: leader})
-	case seeded.VerifyLeader:
-		// Acknowledgements are kept on their way while another leader comes, on a
-		// node that does not give up for long.
+	case "verify-leader":
+		// Acknowledgements are delayed on the network until another
+		// node leads. They go to a node that does not step down for a
+		// long time.
 		p := drill(seed, 6, 6*second,
 			Fault{Kind: "transfer", Who: "n2"},
 			Fault{Kind: "slow answers", At: 1500 * ms, For: 400 * ms, Who: "n2", Much: int64(1400 * ms)},
 			Fault{Kind: "isolation", At: 1900 * ms, For: 2800 * ms, Who: "n2"})
 		p.Sluggish = map[string]int{"n2": 30}
 		return p
-	case seeded.OwnDisk:
-		// What the leader has acknowledged with one of the others, and not written, goes
-		// with its power; the third, who was away, and it form the next majority.
+	case "own-disk":
+		// The leader acknowledges entries that one follower has stored
+		// and that the leader itself has not written to its disk. The
+		// kill of the leader loses them there. The leader and the third
+		// node, which was cut off, then form the next majority.
 		return drill(seed, 4, 6*second,
 			Fault{Kind: "transfer", Who: "n1"},
 			Fault{Kind: "isolation", At: 1500 * ms, For: 1000 * ms, Who: "n3"},
 			Fault{Kind: "slow disk", At: 1900 * ms, For: 600 * ms, Who: "n1", Much: int64(400 * ms)},
 			Fault{Kind: "kill", At: 2400 * ms, For: 200 * ms, Who: "n1"},
 			Fault{Kind: "isolation", At: 2401 * ms, For: 2500 * ms, Who: "n2"})
-	case seeded.UnknownRefused:
-		// Requests get through and their replies do not, for longer than a client
-		// is kept waiting.
+	case "unknown-as-refused":
+		// Requests reach the leader and their replies do not reach the
+		// follower, for longer than a client waits.
 		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
-	case seeded.OldSnapshot:
+	case "old-snapshot":
 		return &Schedule{Seed: seed, Scenario: lateSnapshotScenario}
-	case seeded.DoubleApply:
-		// Requests wait in a connection that is given up, and come while those that
-		// were sent again are under way, for as long as the disks need.
+	case "double-apply":
+		// Requests wait in a connection that the forwarder gives up.
+		// They arrive while the groups that were sent again are being
+		// executed, which takes as long as the disks need.
 		return drill(seed, 4, 8*second,
 			Fault{Kind: "slow disk", For: 7999 * ms, Who: "all", Much: int64(20 * ms)},
 			Fault{Kind: "one-way loss out", For: 5500 * ms, Who: follower})
-	case seeded.WallExpiry:
+	case "wall-expiry":
 		return drill(seed, 8, 3*second, Fault{Kind: "clock jump", At: second, For: second, Who: leader, Much: int64(5 * second)})
-	case seeded.SnapshotClock:
+	case "snapshot-clock":
 		return drill(seed, 4, 6*second,
 			Fault{Kind: "snapshot", At: 2 * second, Who: leader},
 			Fault{Kind: "power failure of all", At: 2*second + 10*ms, For: second})
-	case seeded.LostSessions, seeded.TokenReset:
+	case "lost-sessions", "token-reset":
 		return drill(seed, 3, 9*second, Fault{Kind: "kill", For: 7 * second, Who: follower})
-	case seeded.LateExpiry:
-		// Long times of health, with which alone a key has to be gone.
+	case "late-expiry":
+		// A key must expire on time only while the cluster is healthy,
+		// so the healthy periods are long.
 		return drill(seed, 2, 12*second, Fault{Kind: "kill", For: second, Who: follower})
-	case seeded.EarlyExpiry:
+	case "early-expiry":
 		return drill(seed, 8, 3*second, Fault{Kind: "kill", For: second, Who: leader})
-	case seeded.StaleRead:
+	case "stale-read":
 		return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: 3 * second, Who: "leader"})
 	}
 	return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: second, Who: "leader"}, Fault{Kind: "kill", At: 2 * second, For: second, Who: follower})

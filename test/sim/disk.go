@@ -19,11 +19,12 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// disk is what a node keeps through its crashes. It stands for cluster/storage,
-// which cannot be used here: real files do not know the bubble's time. It keeps
-// the promises that package makes and no more: what StoreLogs, Set and a
-// snapshot's Close have returned for is there after a crash, and of what was
-// under way a part may be.
+// disk is the data that a node keeps through its crashes. It replaces
+// cluster/storage, which cannot be used here because real files do not follow
+// the time of the bubble. A disk gives the guarantees of cluster/storage and no
+// more: after a crash, everything is there for which StoreLogs, Set or the
+// Close of a snapshot had returned. A part of the writes that had not returned
+// may be there too.
 type disk struct {
 	rng   *rand.Rand
 	audit *audit
@@ -32,36 +33,36 @@ type disk struct {
 	node     string
 	instance string
 	cluster  string
-	joins    bool // of cluster
+	joins    bool // the node joins the cluster; it did not form it
 	joinedAt uint64
 	joinedIn uint64
 	boot     uint64
-	made     int // counts the instances: a wiped disk is a new one
+	made     int // number of instances so far; wipe makes a new one
 
-	log     []*raft.Log // entries from first on, those not yet durable included
-	durable int         // how many of log would survive a crash
+	log     []*raft.Log // consecutive entries, including those that are not yet durable
+	durable int         // how many entries of log survive a crash for certain
 	term    uint64
 	vote    uint64
 	voted   []byte
 	has     map[string]bool
 	snaps   []*image // oldest first
 
-	fsync time.Duration // of a healthy disk: this much, and up to as much again
-	slow  time.Duration // added
-	hang  chan struct{} // not nil: writes wait until it is closed
+	fsync time.Duration // time of a write on a healthy disk: this, plus up to as much again at random
+	slow  time.Duration // added to the time of a write
+	hang  chan struct{} // if not nil, writes wait until it is closed
 
-	current *stores // of the running process, nil while there is none
+	current *stores // of the running process; nil while there is none
 	seen    diskEffects
 }
 
-// diskEffects counts what a fault did.
+// diskEffects counts the effects of faults on a disk.
 type diskEffects struct {
-	lost    int64 // entries written, not yet durable, and gone after a crash
-	kept    int64 // such that survived
-	late    int64 // writes that a slow or hanging disk delayed
-	snaps   int64 // snapshots completed, those of another node included
-	gaps    int64 // appends refused because they would have left a gap
-	deleted int64 // logs deleted as a whole after a snapshot from the leader
+	lost    int64 // entries that a crash lost because they were not yet durable
+	kept    int64 // entries that survived a crash although they were not yet durable
+	late    int64 // writes that a slow or stalled disk delayed
+	snaps   int64 // snapshots completed, including those from another node
+	gaps    int64 // appends refused because they would have left a gap in the log
+	deleted int64 // times that the whole log was deleted, after a snapshot from the leader
 }
 
 // image is a snapshot on disk.
@@ -76,7 +77,7 @@ func newDisk(node string, rng *rand.Rand, a *audit) *disk {
 	return d
 }
 
-// wipe makes the disk a new one.
+// wipe replaces the disk with an empty one that has a new instance name.
 func (d *disk) wipe() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,8 +89,8 @@ func (d *disk) wipe() {
 	d.term, d.vote, d.voted, d.has = 0, 0, nil, make(map[string]bool)
 }
 
-// crash takes the disk away from the process that has it. Of the entries that
-// were being written, a part from the front may survive.
+// crash detaches the disk from the process that uses it. A random number of the
+// first entries that were being written survives.
 func (d *disk) crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +111,8 @@ func (d *disk) crash() {
 	}
 }
 
-// stall makes writes wait until the function it returns is called. It returns
-// nil if they wait already.
+// stall makes writes wait until the returned function is called. It returns nil
+// if writes are stalled already.
 func (d *disk) stall() (resume func()) {
 	hang := make(chan struct{})
 	d.mu.Lock()
@@ -130,14 +131,14 @@ func (d *disk) stall() (resume func()) {
 	}
 }
 
-// slowDown adds to the time of every write, 0 for none.
+// slowDown sets the delay that is added to every write; 0 means none.
 func (d *disk) slowDown(by time.Duration) {
 	d.mu.Lock()
 	d.slow = by
 	d.mu.Unlock()
 }
 
-// upTo returns the entries up to an index.
+// upTo returns the entries of the log up to and including an index.
 func (d *disk) upTo(index uint64) []*raft.Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +154,7 @@ func (d *disk) effects() diskEffects {
 	return d.seen
 }
 
-// sync waits as long as an fsync takes. d.mu is not held.
+// sync waits as long as an fsync takes. The caller must not hold d.mu.
 func (d *disk) sync() {
 	d.mu.Lock()
 	wait, hang := d.fsync+time.Duration(d.rng.Int64N(int64(d.fsync))), d.hang
@@ -170,20 +171,21 @@ func (d *disk) sync() {
 	}
 }
 
-// stores is the disk as one start of the node has it open: cluster.Stores. Once
-// the disk was taken away, writes go nowhere, as those of a dead process do. Its
-// goroutines go on here until they notice; they see the log that was theirs, for
-// raft panics if an entry that it has written is not there.
+// stores is the disk as opened by one start of the node. It implements
+// cluster.Stores. After a crash has detached the disk, writes have no effect on
+// it, as those of a dead process. The process's goroutines go on in the
+// simulator until they notice. They must still see the log that they have
+// written, because raft panics if an entry that it has written is missing.
 type stores struct {
 	d     *disk
 	cache *raft.LogCache
 	fatal func(error)
 	id    storage.Identity // ClusterID and Joins guarded by d.mu
 	bytes int64            // guarded by d.mu
-	ghost []*raft.Log      // the log, once the disk was taken away; guarded by d.mu
+	ghost []*raft.Log      // copy of the log after the disk was detached; guarded by d.mu
 }
 
-// entries returns the log that this start sees. d.mu is held.
+// entries returns the log that this start sees. The caller must hold d.mu.
 func (s *stores) entries() []*raft.Log {
 	if s.d.current == s {
 		return s.d.log
@@ -196,7 +198,7 @@ var (
 	_ raft.MonotonicLogStore = logStore{}
 )
 
-// open starts the disk for a process.
+// open opens the disk for a new start of the node.
 func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,7 +207,8 @@ func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 	for _, l := range d.log {
 		s.bytes += int64(len(l.Data))
 	}
-	// A crash between the installation of a snapshot and the deletion of the log.
+	// The process crashed between the installation of a snapshot and the
+	// deletion of the log.
 	if n := len(d.snaps); n > 0 && len(d.log) > 0 && d.log[len(d.log)-1].Index < d.snaps[n-1].meta.Index {
 		d.log, d.durable, s.bytes = nil, 0, 0
 	}
@@ -281,7 +284,7 @@ func (s *stores) SetJoined(index, term uint64) error {
 // Close implements cluster.Stores.
 func (s *stores) Close() error { return nil }
 
-// logStore is the log of one start.
+// logStore is the log as one start sees it.
 type logStore struct{ s *stores }
 
 // IsMonotonic implements raft.MonotonicLogStore, as cluster/storage does.
@@ -327,7 +330,8 @@ func (l logStore) GetLog(index uint64, out *raft.Log) error {
 // StoreLog implements raft.LogStore.
 func (l logStore) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// errGap is what cluster/storage ends the process with, too.
+// errGap is the error of an append that would leave a gap. cluster/storage ends
+// the process in this case too.
 var errGap = errors.New("log would have a gap")
 
 // StoreLogs implements raft.LogStore.
@@ -370,7 +374,8 @@ func (l logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore: from the front, from the end, or all.
+// DeleteRange implements raft.LogStore. It deletes entries from the front, from
+// the end, or all of them.
 func (l logStore) DeleteRange(lo, hi uint64) error {
 	s, d := l.s, l.s.d
 	d.sync()
@@ -393,7 +398,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 			d.seen.deleted++
 		}
 		n := int(hi - first + 1)
-		if hi < last { // cut behind a snapshot of this node, so all of it is committed
+		if hi < last { // a snapshot of this node covers them, so they are committed
 			d.audit.commit(d.node, d.log[:n])
 		}
 		d.durable = max(0, d.durable-n)
@@ -411,8 +416,8 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 	return nil
 }
 
-// stableStore keeps term and vote, the latter in one write as cluster/storage
-// does: see stable.go there.
+// stableStore keeps the term and the vote. It writes the vote in one step, as
+// cluster/storage does: see stable.go there.
 type stableStore struct {
 	s      *stores
 	voting uint64
@@ -424,7 +429,7 @@ const (
 	keyLastVoteCand = "LastVoteCand"
 )
 
-// write makes a change durable, or not, if the crash comes first.
+// write makes a change durable, unless the node crashes first.
 func (t *stableStore) write(change func(d *disk)) error {
 	d := t.s.d
 	d.sync()
@@ -495,7 +500,7 @@ func (t snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, 
 	}}, nil
 }
 
-// List implements raft.SnapshotStore, the newest first.
+// List implements raft.SnapshotStore. The newest snapshot comes first.
 func (t snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	d := t.s.d
 	d.mu.Lock()
@@ -536,7 +541,8 @@ func (k *snapshotSink) ID() string { return k.meta.ID }
 // Write implements raft.SnapshotSink.
 func (k *snapshotSink) Write(b []byte) (int, error) { return k.buf.Write(b) }
 
-// Written returns a reader of what was written, before the snapshot is complete.
+// Written returns a reader of the data written so far. The snapshot need not be
+// complete.
 func (k *snapshotSink) Written() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(k.buf.Bytes())), nil
 }
@@ -569,8 +575,8 @@ func (k *snapshotSink) Close() error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// session is the name that the present start of the node has in the log: see
-// cluster's sessionOf.
+// session returns the session ID that the current start of the node has in the
+// log: see sessionOf in package cluster.
 func (d *disk) session() fsm.SessionID {
 	d.mu.Lock()
 	defer d.mu.Unlock()

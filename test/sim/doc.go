@@ -1,20 +1,30 @@
 // Package sim attacks simulated clusters. A history is a cluster of three or
-// five nodes in one testing/synctest bubble: the product's own raft library, rpc,
-// cluster and fsm code, over a network, disks and clocks in memory, in virtual
-// time, of which a slow processor makes more than a hundred seconds a second.
-// Clients write, read, and take locks while faults come in combinations that a
-// seed decides; then the oracles of verify/oracle and verify/replay judge.
+// five nodes in one testing/synctest bubble. It runs the raft library that the
+// product uses, and the product's own rpc, cluster and fsm code, over a
+// network, disks and clocks in memory. Time is virtual: a slow processor
+// simulates more than a hundred seconds per second. Clients write, read and
+// take locks while faults come in combinations that a seed decides. Afterwards
+// the checkers of verify/checker and verify/replay examine the history.
 //
-// What is real: elections, replication, snapshots and their installation through
-// raft.NetworkTransport, the port of package rpc with its handshakes and streams,
-// gateways, sessions, read rounds, offices, the machine. What is not: TCP and the
-// kernel, the files of cluster/storage (a disk here keeps what was synced and may
-// lose the rest), and processes: a crash ends a node between two of its
-// steps, and a node that is stalled hears nothing and writes nothing, but its
-// timers go on. In one history of three clients outside the nodes speak the Redis
-// protocol to package resp, over the same network: see workloads. Scripts are those
-// of a stand-in, because an interpreter takes no virtual time.
+// The following parts are real: elections, replication, snapshots and their
+// installation through raft.NetworkTransport, the port of package rpc with its
+// handshakes and streams, forwarders, sessions, ReadIndex rounds, leaderships
+// and the state machine.
 //
-// A schedule repeats exactly, the order of ready goroutines does not: see
-// Schedule. make sim runs it; docs/testing.md says what it proves.
+// The following parts are simulated:
+//
+//   - TCP and the kernel.
+//   - The files of cluster/storage. A simulated disk keeps the data that was
+//     synced and may lose the rest.
+//   - Processes. A crash ends a node between two of its steps. A stalled node
+//     receives nothing and writes nothing, but its timers go on.
+//   - Scripts. A stand-in runs them, because an interpreter takes no virtual
+//     time.
+//
+// In one of three histories, clients outside the nodes speak the Redis protocol
+// to package resp over the same network: see workloads.
+//
+// A schedule repeats exactly; the order in which ready goroutines run does not:
+// see Schedule. The command "make sim" runs the simulator, and docs/testing.md
+// says what it proves.
 package sim

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// blow is a fault that is being run.
+// blow is a running fault.
 type blow struct {
 	w *world
 	f Fault
 	r *rand.Rand
 }
 
-// strike runs a fault from its beginning to its end. It reports whether it bit:
-// whether something is different that would have been otherwise.
-func (w *world) strike(f Fault) (bit bool) {
+// inject runs a fault from its beginning to its end. It reports whether the
+// fault took effect, that is, whether it changed anything.
+func (w *world) inject(f Fault) (bit bool) {
 	b := &blow{w: w, f: f, r: rand.New(rand.NewPCG(f.Seed, 1))}
 	switch f.Kind {
 	case "isolation":
@@ -93,7 +93,8 @@ func (w *world) strike(f Fault) (bit bool) {
 	panic("sim: no such fault: " + f.Kind)
 }
 
-// pick resolves the role that a fault is for, "" if nobody plays it.
+// pick returns the node that the fault is for. It resolves a role such as
+// "leader", and returns "" if no node has that role.
 func (b *blow) pick() string {
 	leader := b.w.leader()
 	switch b.f.Who {
@@ -122,10 +123,10 @@ func without(ids []string, id string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(x string) bool { return x == id })
 }
 
-// wait lets the fault last.
+// wait waits for the duration of the fault.
 func (b *blow) wait() { <-time.After(b.f.For) }
 
-// all lists the directions between two nodes that a rule picks.
+// all returns the directions between two nodes for which rule reports true.
 func (b *blow) all(rule func(from, to string) bool) []direction {
 	var ds []direction
 	ids := b.w.ids()
@@ -151,15 +152,15 @@ func (b *blow) to(id string) []direction {
 	return b.all(func(_, to string) bool { return to == id })
 }
 
-// split makes two parts.
+// split cuts the cluster into two parts.
 func (b *blow) split() []direction {
 	ids := b.shuffled()
 	part := ids[:1+b.r.IntN(len(ids)-1)]
 	return b.all(func(from, to string) bool { return slices.Contains(part, from) != slices.Contains(part, to) })
 }
 
-// ring lets each node see its two neighbours only: every node sees a majority,
-// and no two the same.
+// ring connects each node with only its two neighbors in a ring. With five
+// nodes, every node reaches a majority, and no two nodes reach the same one.
 func (b *blow) ring() []direction {
 	ids := b.shuffled()
 	return b.all(func(from, to string) bool {
@@ -168,7 +169,7 @@ func (b *blow) ring() []direction {
 	})
 }
 
-// bridge makes two halves that only one node sees both of.
+// bridge makes two halves that only one node, the bridge, can both reach.
 func (b *blow) bridge() []direction {
 	ids := b.shuffled()
 	half := len(ids) / 2
@@ -201,7 +202,7 @@ func (b *blow) slowLinks() bool {
 	ds := b.all(func(from, to string) bool { return who == "all" || from == who || to == who })
 	before := b.w.net.effects().late
 	for _, d := range ds {
-		by := time.Duration(b.r.Int64N(b.f.Much + 1)) // as different as the ways of a real network
+		by := time.Duration(b.r.Int64N(b.f.Much + 1)) // as different as the paths of a real network
 		b.w.net.slow(d, by)
 	}
 	b.wait()
@@ -211,8 +212,9 @@ func (b *blow) slowLinks() bool {
 	return b.w.net.effects().late > before
 }
 
-// slowAnswers delays all that comes to a node, for longer than it takes to elect
-// another: acknowledgements arrive when they are no longer true.
+// slowAnswers delays everything that is sent to a node, for longer than the
+// election of another leader takes. Acknowledgements then arrive when they are
+// no longer true.
 func (b *blow) slowAnswers() bool {
 	id := b.pick()
 	ds := b.to(id)
@@ -243,7 +245,7 @@ func (b *blow) crash(loud bool, ids ...string) bool {
 	return bit
 }
 
-// upgrade stops a node and starts the newest program in its place.
+// upgrade stops a node and starts it again with the newest program.
 func (b *blow) upgrade() bool {
 	nd := b.w.node(b.f.Who)
 	bit := b.w.crash(nd.id, true)
@@ -255,9 +257,9 @@ func (b *blow) upgrade() bool {
 	return bit
 }
 
-// quickRestart kills a node while an entry is held up on the leader's disk, and
-// starts it again before that entry is done, so that groups of both of its starts
-// can come into the next one.
+// quickRestart kills a follower while a slow disk delays an entry on the
+// leader, and starts the follower again before that entry is complete. Groups
+// of both starts can then be in the next entry.
 func (b *blow) quickRestart() bool {
 	leader := b.w.leader()
 	id := b.pick()
@@ -276,8 +278,8 @@ func (b *blow) quickRestart() bool {
 	return bit && d.effects().late > late
 }
 
-// stall keeps a node from being heard, from hearing, and from writing, for a
-// time that goes on for its timers: a machine under a load that is far too high.
+// stall keeps a node from sending, receiving and writing, while its timers go
+// on. It simulates a machine under far too much load.
 func (b *blow) stall() bool {
 	id := b.pick()
 	if id == "" {
@@ -316,7 +318,7 @@ func (b *blow) slowDisk() bool {
 	return late > 0
 }
 
-// clockJump moves the wall clock, and moves it back.
+// clockJump moves the wall clock, and moves it back at the end of the fault.
 func (b *blow) clockJump() bool {
 	id := b.pick()
 	if id == "" {
@@ -331,9 +333,9 @@ func (b *blow) clockJump() bool {
 	return moved == time.Duration(b.f.Much)
 }
 
-// clockDrift makes a clock run at another rate: slower without a limit, since
-// that may only make times to live longer, and faster within what the product
-// says it allows for.
+// clockDrift makes a clock run at another rate. The clock may be slower without
+// a limit, because that only makes keys live longer. It is faster only within
+// the drift that the product tolerates.
 func (b *blow) clockDrift() bool {
 	id := b.pick()
 	if id == "" {
@@ -348,7 +350,8 @@ func (b *blow) clockDrift() bool {
 	return off != 0
 }
 
-// askEvery paces requests of the fault injector to the cluster.
+// askEvery is the interval between the fault injector's requests to the
+// cluster.
 const askEvery = 200 * time.Millisecond
 
 func (b *blow) transfers() bool {
@@ -364,7 +367,7 @@ func (b *blow) transfers() bool {
 	return bit
 }
 
-// transfer makes one node leader.
+// transfer transfers the leadership to a given node.
 func (b *blow) transfer() bool {
 	for range removeTries {
 		leader := b.w.leader()
@@ -373,7 +376,7 @@ func (b *blow) transfer() bool {
 		}
 		if leader != "" {
 			if p := b.w.node(leader).running(); p != nil {
-				_ = p.n.TransferLeadership(b.f.Who) // who leads is seen above
+				_ = p.n.TransferLeadership(b.f.Who) // the next iteration sees which node leads
 			}
 		}
 		<-time.After(askEvery / 2)
@@ -381,7 +384,7 @@ func (b *blow) transfer() bool {
 	return false
 }
 
-// removal removes a member, throws its disk away, and lets it join anew.
+// removal removes a member, discards its disk, and lets the node join again.
 func (b *blow) removal() bool {
 	id := b.pick()
 	return id != "" && b.w.renew(id, b.f.For)
@@ -392,17 +395,18 @@ func (b *blow) addition() bool {
 	if len(ids) > 5 {
 		return false
 	}
-	const newcomer = "o1" // behind the others in their order
+	const newcomer = "o1" // sorts after the IDs of the other nodes
 	if slices.Contains(ids, newcomer) {
-		return false // one is enough
+		return false // one added node is enough
 	}
 	b.w.join(newcomer)
 	return true
 }
 
-// island cuts the leader off and then has it remove all others. Of two voters it
-// may remove the other one alone, of more it may not: a removal that came about
-// all the same would show as two histories of one log.
+// island cuts the leader off and then makes it remove all other nodes. With two
+// voters the leader may remove the other one on its own; with more voters it
+// may not. If such a removal took effect, one log would get two histories, and
+// the audit would see them.
 func (b *blow) island() bool {
 	leader := b.w.leader()
 	if leader == "" {
@@ -416,15 +420,16 @@ func (b *blow) island() bool {
 	var removals sync.WaitGroup
 	for _, id := range without(b.w.ids(), leader) {
 		removals.Go(func() {
-			// By force, because the leader would ask the others first. What became of it is
-			// the audit's to see.
+			// The removal is forced, because the leader would ask
+			// the other nodes first. Its result is ignored: the
+			// audit finds a removal that should not have happened.
 			_, _ = p.n.Remove(context.Background(), id, true)
 		})
 	}
 	b.wait()
 	heal()
-	// One that comes through after the cut is a removal of a healthy node: the
-	// cluster is not to be repaired before.
+	// A removal that succeeds after the cut is a removal from a healthy
+	// cluster. Wait for it, because repair must not start before.
 	removals.Wait()
 	return true
 }
@@ -437,7 +442,7 @@ func (b *blow) snapshot() bool {
 	d := b.w.node(id).disk
 	before := d.effects().snaps
 	if p := b.w.node(id).running(); p != nil {
-		_ = p.n.Snapshot() // that it was taken is seen on the disk
+		_ = p.n.Snapshot() // the disk's counter shows whether the snapshot was taken
 	}
 	return d.effects().snaps > before
 }

@@ -15,17 +15,16 @@ import (
 	"time"
 )
 
-// Fleet runs histories in processes of their own: one that panics, hangs or
-// leaves goroutines behind is a history that failed, not the end of the run, and
-// each process has one processor, so that as little as possible depends on
-// which of them runs what.
+// Fleet runs histories in processes of their own. A history that panics, hangs
+// or leaves goroutines behind then counts as failed and does not end the run.
+// Each process uses one processor, so that as little as possible depends on the
+// assignment of goroutines to processors.
 type Fleet struct {
-	// Program runs the schedules that stand as JSON on its standard input, one a
-	// line: it writes begin before each and the Result after it to file
-	// descriptor 3.
+	// Program runs the schedules that it reads as JSON from standard input,
+	// one per line. To file descriptor 3 it writes a line with begin before
+	// each schedule, and the Result after it.
 	Program string
 	Args    []string
-	Env     []string
 	Workers int
 	// Limit is the real time that one history may take.
 	Limit time.Duration
@@ -33,7 +32,8 @@ type Fleet struct {
 
 const begin = "begin"
 
-// Run runs schedules until there are none left or each says that it is enough.
+// Run runs schedules until there are none left or until each returns true. Run
+// never calls each concurrently.
 func (f *Fleet) Run(plans []*Schedule, each func(*Result) (enough bool)) error {
 	queue := make(chan *Schedule)
 	stop := make(chan struct{})
@@ -72,7 +72,7 @@ func (f *Fleet) Run(plans []*Schedule, each func(*Result) (enough bool)) error {
 	return errors.Join(errs...)
 }
 
-// work keeps one process busy, and replaces it when it ends.
+// work runs schedules in one process, and replaces the process when it ends.
 func (f *Fleet) work(queue <-chan *Schedule, each func(*Result)) error {
 	var w *worker
 	defer func() {
@@ -101,7 +101,7 @@ type worker struct {
 	cmd     *exec.Cmd
 	plans   io.WriteCloser
 	results *bufio.Reader
-	said    bytes.Buffer // standard output and error
+	said    bytes.Buffer // standard output and standard error
 }
 
 func (f *Fleet) start() (*worker, error) {
@@ -111,9 +111,9 @@ func (f *Fleet) start() (*worker, error) {
 	}
 	w := &worker{results: bufio.NewReaderSize(r, 1<<20)}
 	w.cmd = exec.Command(f.Program, f.Args...)
-	// One processor a process; the rest makes the scheduler's choices fewer.
+	// GOMAXPROCS=1 gives the process one processor. The other settings
+	// reduce the number of choices that the scheduler has.
 	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400", "GODEBUG=randseednop=0,asyncpreemptoff=1")
-	w.cmd.Env = append(w.cmd.Env, f.Env...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
 	w.cmd.ExtraFiles = []*os.File{out}
 	if w.plans, err = w.cmd.StdinPipe(); err != nil {
@@ -125,20 +125,20 @@ func (f *Fleet) start() (*worker, error) {
 	return w, out.Close()
 }
 
-// end lets the process end by itself.
+// end closes the process's input and waits until the process has ended.
 func (w *worker) end() {
-	_ = w.plans.Close() // a process that is gone already is fine
+	_ = w.plans.Close() // a process that has already ended is fine
 	_ = w.cmd.Wait()
 }
 
-// run runs one schedule. ok is false when the process is gone.
+// run runs one schedule. ok is false if the process has ended.
 func (w *worker) run(plan *Schedule, limit time.Duration) (r *Result, ok bool) {
 	line, err := json.Marshal(plan)
 	if err == nil {
 		_, err = w.plans.Write(append(line, '\n'))
 	}
 	timer := time.AfterFunc(limit, func() {
-		// The runtime then prints where everything stands.
+		// SIGQUIT makes the runtime print the stacks of all goroutines.
 		_ = w.cmd.Process.Signal(syscall.SIGQUIT)
 	})
 	r = &Result{Schedule: plan}
@@ -159,7 +159,8 @@ func (w *worker) run(plan *Schedule, limit time.Duration) (r *Result, ok bool) {
 	return r, false
 }
 
-// tail cuts a text's front off, but keeps its first line: that of a panic.
+// tail shortens a text to about n bytes by cutting out its middle. The
+// beginning stays, because it contains the message of a panic.
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -167,7 +168,8 @@ func tail(s string, n int) string {
 	return s[:n/2] + "\n…\n" + s[len(s)-n/2:]
 }
 
-// Serve is the other end of a Fleet: it runs the schedules that it reads.
+// Serve is the worker side of a Fleet. It runs the schedules that it reads from
+// in and writes the results to out.
 func Serve(in io.Reader, out io.Writer, run func(*Schedule) *Result) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
@@ -187,9 +189,10 @@ func Serve(in io.Reader, out io.Writer, run func(*Schedule) *Result) error {
 	return lines.Err()
 }
 
-// Shrink drops faults from a schedule one at a time for as long as what is left
-// still fails. A history does not repeat exactly, so each attempt is made
-// several times before a fault counts as needed.
+// Shrink removes faults from a schedule one at a time, as long as the remaining
+// schedule still fails. A history does not repeat exactly, so Shrink runs each
+// smaller schedule several times before it keeps the fault. It starts no new
+// attempt after budget.
 func Shrink(f *Fleet, plan *Schedule, tries int, budget time.Duration, say func(string)) *Schedule {
 	fails := func(s *Schedule) bool {
 		again := make([]*Schedule, tries)

@@ -7,29 +7,29 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// history is one run of a schedule: the world, what the clients saw of it, and
-// when it was well.
+// history is one run of a schedule: the simulated cluster, the observations of
+// the clients, and the periods in which the cluster was healthy.
 type history struct {
 	w    *world
 	plan *Schedule
-	done chan struct{} // closed when the clients are to stop
+	done chan struct{} // closed when the clients must stop
 
 	registers, counters, watched, scripted, typed *family // guarded by mu
 
 	served served
 
 	mu       sync.Mutex
-	ops      []oracle.Op
-	written  []oracle.Op // ops and attempts at locks, as they stand in the log
-	holds    []oracle.Hold
-	refusals []oracle.Refusal
-	appends  []oracle.Append
-	batches  []oracle.Batch
-	health   oracle.Health
+	ops      []checker.Op
+	written  []checker.Op // ops and attempts at locks, as they are in the log
+	holds    []checker.Hold
+	refusals []checker.Refusal
+	appends  []checker.Append
+	batches  []checker.Batch
+	health   checker.Health
 	outcomes map[string]int
 	injected map[string]int
 	seen     map[string]int
@@ -44,7 +44,7 @@ func (h *history) ended() bool {
 	}
 }
 
-// pause waits, and reports false when the history is over.
+// pause waits for d. It reports false when the history is over.
 func (h *history) pause(d time.Duration) bool {
 	select {
 	case <-h.done:
@@ -64,24 +64,24 @@ func (h *history) count(err error) {
 	}
 }
 
-func (h *history) op(f *family, o oracle.Op) {
+func (h *history) op(f *family, o checker.Op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, o)
-	if o.Outcome == oracle.Unknown && !o.Kind.Reads() {
+	if o.Outcome == checker.Unknown && !o.Kind.Reads() {
 		f.open[o.Key]++
 	}
 }
 
-// write keeps an operation as it stands in the log, for the replay.
-func (h *history) write(o oracle.Op, cmd command, transaction bool) {
+// write records an operation as it is in the log, for the replay.
+func (h *history) write(o checker.Op, cmd command, transaction bool) {
 	switch {
 	case len(cmd) > 0 && cmd[0] == "delex":
-		return // the replay's model does not know the word
+		return // the replay's model does not know this command
 	case transaction:
-		o.Kind = oracle.Set
-		if o.Outcome == oracle.Done {
-			o.Reply = oracle.Reply{Text: "OK"}
+		o.Kind = checker.Set
+		if o.Outcome == checker.Done {
+			o.Reply = checker.Reply{Text: "OK"}
 		}
 	}
 	h.mu.Lock()
@@ -89,52 +89,56 @@ func (h *history) write(o oracle.Op, cmd command, transaction bool) {
 	h.written = append(h.written, o)
 }
 
-func (h *history) hold(x oracle.Hold) {
+func (h *history) hold(x checker.Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.holds = append(h.holds, x)
 }
 
-func (h *history) refusal(x oracle.Refusal) {
+func (h *history) refusal(x checker.Refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.refusals = append(h.refusals, x)
 }
 
-func (h *history) append(x oracle.Append) {
+func (h *history) append(x checker.Append) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.appends = append(h.appends, x)
 }
 
-func (h *history) batch(x oracle.Batch) {
+func (h *history) batch(x checker.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.batches = append(h.batches, x)
 }
 
-// How often the world is looked at, and for how long before a fault or a change
-// of leader its time is not counted: what the old leader had not logged yet
-// (TickEvery), and since when it may have been alone.
+// lookEvery is the interval between two observations of the cluster.
 const lookEvery = 50 * time.Millisecond
 
+// forgets returns how long before a fault or a change of leader the cluster no
+// longer counts as healthy. It covers the time that the old leader had not
+// logged yet (ClockEntryEvery) and the time for which the old leader may have
+// been cut off (LeaseTimeout).
 func (h *history) forgets() time.Duration {
 	slow := 1
 	for _, by := range h.plan.Sluggish {
 		slow = max(slow, by)
 	}
 	o := h.w.opts
-	return o.TickEvery + o.LeaseTimeout*time.Duration(slow) + 4*lookEvery
+	return o.ClockEntryEvery + o.LeaseTimeout*time.Duration(slow) + 4*lookEvery
 }
 
-// ill notes that times to live may not count on a stretch of the history.
+// ill excludes a stretch of the history from the checks that need a healthy
+// cluster, such as the expiry of keys. The excluded stretch begins earlier than
+// from, by the duration that forgets returns.
 func (h *history) ill(from, to time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.health.Add(max(0, from-h.forgets()), to)
 }
 
-// observe looks at the world until the history is over.
+// observe looks at the cluster until stop is closed.
 func (h *history) observe(stop <-chan struct{}) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
@@ -155,7 +159,8 @@ func (h *history) observe(stop <-chan struct{}) {
 			h.w.readBack()
 		}
 		now := h.w.elapsed()
-		// A key is expired by a leader whose office is open and whose term goes on.
+		// Only a leader that is ready expires keys, and only as long as
+		// its term goes on.
 		if !ready || is != term {
 			h.ill(last, now+lookEvery)
 		}
@@ -163,10 +168,11 @@ func (h *history) observe(stop <-chan struct{}) {
 	}
 }
 
-// recovery is what a cluster has to be whole again in after the last fault.
+// recovery is the time within which a cluster must recover fully after the last
+// fault.
 const recovery = 10 * time.Second
 
-// run runs a schedule. It is called in a bubble.
+// run runs a schedule. It must be called in a bubble.
 func run(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, plan.Nodes)
 	h := &history{
@@ -174,12 +180,12 @@ func run(plan *Schedule) *Result {
 		registers: newFamily("r", 4), counters: newFamily("c", 2), watched: newFamily("w", 2), scripted: newFamily("s", 2), typed: newFamily("t", 1),
 		outcomes: make(map[string]int), injected: make(map[string]int), seen: make(map[string]int),
 	}
-	h.served.waiting = make(map[waiterName]*oracle.Take)
+	h.served.waiting = make(map[waiterName]*checker.Take)
 	w.ports = len(plan.Work) > 0
 	if plan.Window > 0 {
 		w.opts.Window = plan.Window
 	}
-	h.health = oracle.Health{Known: true, Slack: 2*w.opts.HeartbeatTimeout + 500*time.Millisecond}
+	h.health = checker.Health{Known: true, Slack: 2*w.opts.HeartbeatTimeout + 500*time.Millisecond}
 	for id, by := range plan.Sluggish {
 		w.node(id).sluggish = by
 	}
@@ -207,7 +213,7 @@ func run(plan *Schedule) *Result {
 		faults.Go(func() {
 			<-time.After(f.At - w.elapsed())
 			begun := w.elapsed()
-			bit := w.strike(f)
+			bit := w.inject(f)
 			h.ill(begun, w.elapsed()+2*time.Second)
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -225,8 +231,8 @@ func run(plan *Schedule) *Result {
 	if rest := plan.Length - w.elapsed(); rest > 0 {
 		<-time.After(rest)
 	}
-	// Some time in which nothing happens to the cluster: locks that nobody gives
-	// back have to go in it.
+	// The cluster then runs for some time without faults. Locks that no
+	// client releases must expire in this time.
 	<-time.After(recovery)
 	close(h.done)
 	clients.Wait()
@@ -241,26 +247,26 @@ func run(plan *Schedule) *Result {
 	w.commits()
 	length := w.elapsed()
 	w.end()
-	return h.judge(length, recoveries, lists)
+	return h.check(length, recoveries, lists)
 }
 
-// recover asks for a write through every node, and through every node for a
-// write of every key.
-func (h *history) recover(healed time.Duration) []oracle.Recovery {
+// recover writes through every node until the node has served one write, for at
+// most twice the recovery time, and returns when each node served its write.
+func (h *history) recover(healed time.Duration) []checker.Recovery {
 	var mu sync.Mutex
-	var all []oracle.Recovery
+	var all []checker.Recovery
 	var wg sync.WaitGroup
 	for i, id := range h.w.ids() {
 		c := h.client(1000+i, "recovery")
 		wg.Go(func() {
-			r := oracle.Recovery{Node: id, Healed: healed, Served: oracle.Forever}
-			for h.w.elapsed() < healed+2*recovery && r.Served == oracle.Forever {
+			r := checker.Recovery{Node: id, Healed: healed, Served: checker.Forever}
+			for h.w.elapsed() < healed+2*recovery && r.Served == checker.Forever {
 				c.home = id
 				if p := h.w.node(id).running(); p == nil || !c.connect() {
 					<-time.After(lookEvery)
 					continue
 				}
-				if x := c.do(command{"set", "recovered", id}); x.outcome == oracle.Done {
+				if x := c.do(command{"set", "recovered", id}); x.outcome == checker.Done {
 					r.Served = x.ret
 				}
 			}
@@ -270,11 +276,11 @@ func (h *history) recover(healed time.Duration) []oracle.Recovery {
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(all, func(a, b oracle.Recovery) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b checker.Recovery) int { return cmp.Compare(a.Node, b.Node) })
 	return all
 }
 
-// converge waits until all nodes have applied the same, and compares.
+// converge waits until all nodes have applied the same index.
 func (h *history) converge() {
 	begun := h.w.elapsed()
 	for h.w.elapsed() < begun+recovery {
@@ -287,7 +293,7 @@ func (h *history) converge() {
 	h.w.audit.violate("the nodes did not come to the same index within %v of the end: %s", recovery, h.w.describe())
 }
 
-// lists reads what the appenders wrote.
+// lists reads the list that the appenders wrote.
 func (h *history) lists() map[string][]string {
 	c := h.client(2000, "reader")
 	lists := make(map[string][]string)
@@ -300,7 +306,7 @@ func (h *history) lists() map[string][]string {
 			}
 			c.home, c.proc, c.s = id, p, p.n.NewSession()
 			x := c.do(command{"lrange", "list", "0", "-1"})
-			if x.outcome == oracle.Done {
+			if x.outcome == checker.Done {
 				lists["list"] = []string{}
 				for _, v := range x.first().Array {
 					lists["list"] = append(lists["list"], v.Text)
@@ -313,29 +319,29 @@ func (h *history) lists() map[string][]string {
 	return nil
 }
 
-// judge asks the oracles.
-func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, lists map[string][]string) *Result {
+// check runs the checkers on the history and returns the result.
+func (h *history) check(length time.Duration, recoveries []checker.Recovery, lists map[string][]string) *Result {
 	r := &Result{
 		Schedule: h.plan, Virtual: length, Injected: h.injected, Seen: h.seen, Outcomes: h.outcomes, Exits: h.w.exits,
 		Failovers: h.w.audit.failovers(), Hashes: int(h.w.audit.compared), Checks: make(map[string]int),
 		Log: h.w.book.tail(5000),
 	}
 	r.Violations = append(r.Violations, h.w.audit.violations()...)
-	add := func(bad []oracle.Violation) {
+	add := func(bad []checker.Violation) {
 		for _, v := range bad[:min(len(bad), maxViolations)] {
 			r.Violations = append(r.Violations, fmt.Sprintf("%s (%v to %v)", v, v.From, v.To))
 		}
 	}
-	linear := oracle.Linear(h.ops, &h.health, checkLimit)
+	linear := checker.Linear(h.ops, &h.health, checkLimit)
 	add(linear.Violations)
 	r.Keys, r.Checks["linearizable"] = linear.Keys, linear.Ops
 	r.bad = linear.Bad
-	locks := oracle.Locks(h.holds, h.refusals, &h.health)
+	locks := checker.Locks(h.holds, h.refusals, &h.health)
 	add(locks.Violations)
 	r.Grants, r.Expired = locks.Grants, locks.Expired
 	r.Checks["locks"] = len(h.holds) + len(h.refusals)
 	if lists != nil {
-		add(oracle.Once(h.appends, lists))
+		add(checker.Once(h.appends, lists))
 		r.Checks["at most once"] = len(h.appends)
 	}
 	log, gap := h.w.audit.log()
@@ -348,22 +354,23 @@ func (h *history) judge(length time.Duration, recoveries []oracle.Recovery, list
 		r.Checks["replay NOT RUN: entries were not seen"]++
 	}
 	if h.w.ports {
-		h.judgeServed(r, log, gap == 0, add)
+		h.checkServed(r, log, gap == 0, add)
 	}
-	add(oracle.Batches(h.batches))
-	checked, bad := oracle.Replies(h.ops)
+	add(checker.Batches(h.batches))
+	checked, bad := checker.Replies(h.ops)
 	add(bad)
 	r.Checks["reply order"] = checked
 	for _, b := range h.batches {
 		r.Checks["reply order"] += b.Sent
 		r.Ops += b.Sent
 	}
-	add(oracle.Recoveries(recoveries, recovery))
+	add(checker.Recoveries(recoveries, recovery))
 	r.Checks["recovery"] = len(recoveries)
 	r.Checks["replica equality"] = r.Hashes
 	r.Ops += len(h.ops) + len(h.holds) + len(h.refusals) + len(h.appends)
 	return r
 }
 
-// checkLimit bounds the search for an order of one key's history.
+// checkLimit is the time limit of the search for a linearization of one key's
+// history.
 const checkLimit = 30 * time.Second

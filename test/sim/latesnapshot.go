@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// lateSnapshotScenario names it in a Schedule.
+// lateSnapshotScenario is the name of the scenario in a Schedule.
 const lateSnapshotScenario = "late snapshots"
 
-// until waits for a condition, a minute at most.
+// until waits for a condition, for at most one minute of virtual time. It
+// records a violation if the condition does not become true.
 func (w *world) until(what string, cond func() bool) bool {
 	for begun := w.elapsed(); w.elapsed() < begun+time.Minute; <-time.After(10 * ms) {
 		if cond() {
@@ -20,10 +21,10 @@ func (w *world) until(what string, cond func() bool) bool {
 	return false
 }
 
-// lateSnapshots lets a follower fall behind until it gets a snapshot, and then
-// plays to it again all that its leader has sent it. A snapshot that was under
-// way for so long that newer entries came before it must not take a follower
-// back, nor its log.
+// lateSnapshots lets a follower fall behind until the leader sends it a
+// snapshot. It then replays to the follower everything that the leader has sent
+// it. A snapshot that is delivered so late that newer entries came first must
+// not move the follower or its log back.
 func lateSnapshots(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 3)
 	for _, id := range w.ids() {

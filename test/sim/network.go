@@ -13,46 +13,48 @@ import (
 	"time"
 )
 
-// network joins the nodes of one history. A connection is two byte queues in
-// memory, one a direction. Like TCP it loses, doubles and reorders nothing within
-// a connection; what a link does is to delay bytes, or to keep them for as long
-// as it is cut. Time is the bubble's.
+// network connects the nodes of one history. A connection is two byte queues in
+// memory, one per direction. Like TCP, a connection does not lose, duplicate or
+// reorder bytes. A link only delays bytes, or keeps them for as long as the
+// link is cut. Time is the bubble's.
 //
-// One mutex guards everything. It is never held while anything waits, because a
-// bubble's time stands still while a goroutine waits for a mutex.
+// One mutex guards everything. No goroutine may hold it while it waits for
+// anything else, because the bubble's time stands still while a goroutine waits
+// for a mutex.
 type network struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
-	hosts map[string]*listener // absent: the port is refused
+	hosts map[string]*listener // by host; dials to an absent host are refused
 	links map[direction]*link
-	conns map[*conn]bool // the dialling and the accepting end of each
+	conns map[*conn]bool // the dialing and the accepting end of each
 	tapes []*tape
 	seen  effects
 }
 
-// effects counts what the network did to bytes: a fault that has none is not
-// counted as one.
+// effects counts the effects of the network on connections. A fault without an
+// effect does not count as seen.
 type effects struct {
-	held      int64 // writes that met a cut
-	unreached int64 // dials that met a cut
-	refused   int64 // dials that met a closed port
+	held      int64 // writes to a link that was cut
+	unreached int64 // dials over a link that was cut
+	refused   int64 // dials to a closed port
 	late      int64 // writes that a slow link delayed
 	broken    int64 // connections that a crash or a reset ended
 	replayed  int64 // old requests that were played to their receiver again
 }
 
-// direction is a link, one way.
+// direction names one direction of a link by its two hosts.
 type direction struct{ from, to string }
 
-// link is the state of one direction. The zero value is a healthy one.
+// link is the state of one direction. The zero value is a healthy link.
 type link struct {
-	cuts int           // by how many faults; bytes pass while there is none
-	slow time.Duration // added to each delivery, at random up to twice that
+	cuts int           // number of faults that cut the link; bytes pass if it is 0
+	slow time.Duration // added to each delivery, plus up to as much again at random
 }
 
 const (
-	latency = 150 * time.Microsecond // one way, plus as much again at random
-	// retransmit bounds how long after the end of a cut the kept bytes arrive.
+	latency = 150 * time.Microsecond // of one direction, plus up to as much again at random
+	// retransmit is the longest time after the end of a cut until the kept
+	// bytes arrive.
 	retransmit = 200 * time.Millisecond
 )
 
@@ -69,7 +71,7 @@ func (n *network) link(d direction) *link {
 	return l
 }
 
-// cut cuts directions until the function that it returns is called.
+// cut cuts directions until the returned function is called.
 func (n *network) cut(ds []direction) (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,7 +99,7 @@ func (n *network) mend(d direction) {
 	}
 }
 
-// slow adds to the delay of one direction, 0 for none.
+// slow sets the delay that is added to one direction; 0 means none.
 func (n *network) slow(d direction, by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,7 +113,8 @@ func (n *network) effects() effects {
 	return n.seen
 }
 
-// reset breaks the connections that pass between two nodes; "" stands for all.
+// reset breaks the connections between nodes a and b, or all connections of a
+// if b is "".
 func (n *network) reset(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,9 +126,10 @@ func (n *network) reset(a, b string) {
 	}
 }
 
-// unplug ends a node for the others. Loudly, as when a process is killed: its
-// port is refused from now on and its connections are reset. Silently, as when
-// the power fails: nothing answers until it is plugged in again.
+// unplug disconnects a node from the others. If loud is true, it behaves like a
+// killed process: the port refuses connections from now on, and the connections
+// are reset. Otherwise it behaves like a machine without power: nothing answers
+// until the node listens again.
 func (n *network) unplug(id string, loud bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,13 +148,14 @@ func (n *network) unplug(id string, loud bool) {
 			c.breakOff(net.ErrClosed)
 		case c.out.dir.to == id && loud && n.link(c.in.dir).cuts == 0:
 			c.breakOff(syscall.ECONNRESET)
-		case c.out.dir.to == id: // nobody is told: it finds out when the host is back
+		case c.out.dir.to == id: // the peer gets no reset; its connection breaks when the host is back
 			c.in.lost, c.out.lost = true, true
 		}
 	}
 }
 
-// listen plugs a node in. What is left of its former connections breaks.
+// listen connects a node to the network and opens its port. The remaining
+// connections of the node's former process break.
 func (n *network) listen(id string) net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,26 +172,26 @@ func (n *network) listen(id string) net.Listener {
 
 // listener is a node's port.
 type listener struct {
-	n       *network
-	id      string
-	dark    bool // a host without power: it does not even refuse
-	closed  bool
-	backlog []net.Conn
-	changed sync.Cond
+	n           *network
+	id          string
+	dark        bool // a host without power, which does not even refuse connections
+	closed      bool
+	asyncWriter []net.Conn
+	changed     sync.Cond
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
-	for !l.closed && len(l.backlog) == 0 {
+	for !l.closed && len(l.asyncWriter) == 0 {
 		l.changed.Wait()
 	}
 	if l.closed {
 		return nil, net.ErrClosed
 	}
-	c := l.backlog[0]
-	l.backlog = l.backlog[1:]
+	c := l.asyncWriter[0]
+	l.asyncWriter = l.asyncWriter[1:]
 	return c, nil
 }
 
@@ -220,10 +225,11 @@ func hostOf(addr string) string {
 	return host
 }
 
-// dialPoll is how often a dial that meets a cut looks again.
+// dialPoll is the interval at which a dial over a cut link tries again.
 const dialPoll = 50 * time.Millisecond
 
-// dialer is the network as one start of a node sees it.
+// dialer returns the dial function of one start of a node. The function blocks
+// while alive returns false.
 func (n *network) dialer(from string, alive func() bool) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := hostOf(addr)
@@ -231,7 +237,8 @@ func (n *network) dialer(from string, alive func() bool) func(context.Context, s
 		for {
 			n.mu.Lock()
 			l := n.hosts[to]
-			// A handshake needs both directions. A node reaches itself always.
+			// A handshake needs both directions. A node can always
+			// reach itself.
 			blocked := from != to && (n.link(direction{from, to}).cuts > 0 || n.link(direction{to, from}).cuts > 0) || l != nil && l.dark || !alive()
 			wait := 2 * (latency + n.link(direction{from, to}).slow)
 			if blocked {
@@ -263,7 +270,7 @@ func (n *network) dialer(from string, alive func() bool) func(context.Context, s
 			}
 			near, far := n.pair(from, to)
 			near.out.tape = n.newTape(from, to)
-			l.backlog = append(l.backlog, far)
+			l.asyncWriter = append(l.asyncWriter, far)
 			l.changed.Broadcast()
 			n.mu.Unlock()
 			return near, nil
@@ -271,7 +278,7 @@ func (n *network) dialer(from string, alive func() bool) func(context.Context, s
 	}
 }
 
-// pair makes a connection. n.mu is held.
+// pair makes a connection and returns its two ends. The caller must hold n.mu.
 func (n *network) pair(from, to string) (near, far *conn) {
 	there, back := newHalf(n, direction{from, to}), newHalf(n, direction{to, from})
 	near = &conn{n: n, in: back, out: there}
@@ -281,7 +288,7 @@ func (n *network) pair(from, to string) (near, far *conn) {
 	return near, far
 }
 
-// half carries bytes one way.
+// half is one direction of a connection.
 type half struct {
 	n       *network
 	dir     direction
@@ -289,12 +296,12 @@ type half struct {
 	held    []chunk // written while the link was cut
 	last    time.Time
 	changed sync.Cond
-	lost    bool // the other end has no power: bytes go nowhere
-	shut    bool // an end of file is on its way
+	lost    bool // the other end has no power; bytes are dropped
+	shut    bool // an end of file was written
 	tape    *tape
 }
 
-// chunk is one write. nil data is the end of the stream.
+// chunk is one write. Nil data marks the end of the stream.
 type chunk struct {
 	at   time.Time
 	data []byte
@@ -306,7 +313,7 @@ func newHalf(n *network, d direction) *half {
 	return h
 }
 
-// push puts bytes on their way. n.mu is held.
+// push sends bytes. The caller must hold n.mu.
 func (h *half) push(data []byte) {
 	if h.lost {
 		return
@@ -338,7 +345,8 @@ func (h *half) schedule(data []byte, at time.Time) {
 	})
 }
 
-// release sends on what a cut has kept.
+// release sends the bytes that were kept during a cut. The caller must hold
+// n.mu.
 func (h *half) release(rng *rand.Rand) {
 	at := time.Now().Add(latency + time.Duration(rng.Int64N(int64(retransmit))))
 	for _, c := range h.held {
@@ -353,13 +361,14 @@ type conn struct {
 	in, out *half
 	peer    *conn
 	closed  bool
-	err     error // why it was closed, if not by its owner
+	err     error // the reason if the connection was broken, nil if the owner closed it
 
-	readBy, writeBy time.Time // deadlines, zero for none
+	readBy, writeBy time.Time // deadlines; zero means none
 	wake            *time.Timer
 }
 
-// breakOff ends this end of the connection with an error. n.mu is held.
+// breakOff ends this end of the connection with an error. The caller must hold
+// n.mu.
 func (c *conn) breakOff(err error) {
 	if c.closed {
 		return
@@ -399,7 +408,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write implements net.Conn. It never waits: the socket's buffer is without end.
+// Write implements net.Conn. It never waits, because the simulated socket
+// buffer has no limit.
 func (c *conn) Write(b []byte) (int, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -421,7 +431,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// CloseWrite ends the direction away from here.
+// CloseWrite ends the outgoing direction.
 func (c *conn) CloseWrite() error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -472,7 +482,7 @@ func (c *conn) deadline(t time.Time, read, write bool) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if write {
-		c.writeBy = t // writes do not wait, so nobody has to be woken
+		c.writeBy = t // writes do not wait, so there is nothing to wake
 	}
 	if !read {
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What operators do at the wrong moment.
+// Actions of operators at a bad time.
 const (
 	transferToDead    = "transfer to a dead node"
 	transferToDying   = "target of a transfer dies"
@@ -18,8 +18,9 @@ const (
 
 var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging, removalTooMany, removalOfLeader}
 
-// operate draws what operators do. It is drawn from a stream of its own: a seed
-// kept its other faults when this was added.
+// operate adds operator actions to the schedule. It draws them from a random
+// stream of its own, so the other faults of a seed stayed the same when operate
+// was added.
 func (s *Schedule) operate(span time.Duration) {
 	r := stream(s.Seed, "operator")
 	for range r.IntN(3) {
@@ -34,7 +35,8 @@ func (s *Schedule) operate(span time.Duration) {
 	}
 }
 
-// operate runs a fault of an operator. known is false if the fault is another one.
+// operate runs a fault that is an operator action. known is false if the fault
+// is of another kind.
 func (b *blow) operate() (bit, known bool) {
 	switch b.f.Kind {
 	case transferToDead:
@@ -53,8 +55,8 @@ func (b *blow) operate() (bit, known bool) {
 	return false, false
 }
 
-// sides returns the process that leads and the name of another node, nil and "" if
-// nobody leads.
+// sides returns the leader's process and the ID of another node. It returns nil
+// and "" if no node leads.
 func (b *blow) sides() (leader *process, other string) {
 	id := b.w.leader()
 	if id == "" {
@@ -67,7 +69,8 @@ func (b *blow) sides() (leader *process, other string) {
 	return leader, other
 }
 
-// transferToDead asks for transfers to a node that is down, until it is up again.
+// transferToDead crashes a node and requests transfers of leadership to it for
+// the duration of the fault.
 func (b *blow) transferToDead() bool {
 	leader, dead := b.sides()
 	if leader == nil || !b.w.crash(dead, b.r.IntN(2) == 0) {
@@ -83,8 +86,8 @@ func (b *blow) transferToDead() bool {
 	return refused
 }
 
-// transferToDying crashes the target of a transfer a moment after that was asked
-// for.
+// transferToDying requests a transfer of leadership and crashes the target a
+// moment later.
 func (b *blow) transferToDying() bool {
 	leader, target := b.sides()
 	if leader == nil {
@@ -92,7 +95,7 @@ func (b *blow) transferToDying() bool {
 	}
 	over := make(chan struct{})
 	go func() {
-		_ = leader.n.TransferLeadership(target) // whoever leads then is right
+		_ = leader.n.TransferLeadership(target) // any result is right
 		close(over)
 	}()
 	<-time.After(time.Duration(b.f.Much))
@@ -103,8 +106,8 @@ func (b *blow) transferToDying() bool {
 	return bit
 }
 
-// transferToSlow asks for transfers to a node whose disk is slow, so that its vote
-// may come too late.
+// transferToSlow requests transfers of leadership to a node with a slow disk,
+// so that the node's vote may come too late.
 func (b *blow) transferToSlow() bool {
 	leader, target := b.sides()
 	if leader == nil {
@@ -114,14 +117,14 @@ func (b *blow) transferToSlow() bool {
 	late := d.effects().late
 	d.slowDown(time.Duration(b.f.Much))
 	for begun := time.Now(); time.Since(begun) < b.f.For; <-time.After(askEvery) {
-		_ = leader.n.TransferLeadership(target) // it may work, and then this node leads no more
+		_ = leader.n.TransferLeadership(target) // may succeed; this node then no longer leads
 	}
 	d.slowDown(0)
 	return d.effects().late > late
 }
 
-// transferToLagging cuts a node off, and asks for a transfer to it as soon as it is
-// back.
+// transferToLagging cuts a node off, and requests a transfer of leadership to
+// it as soon as the cut ends.
 func (b *blow) transferToLagging() bool {
 	_, target := b.sides()
 	if target == "" || !b.partition(b.isolated(target)) {
@@ -131,12 +134,12 @@ func (b *blow) transferToLagging() bool {
 	if leader == nil {
 		return false
 	}
-	_ = leader.n.TransferLeadership(target) // whoever leads then is right
+	_ = leader.n.TransferLeadership(target) // any result is right
 	return true
 }
 
-// removalTooMany crashes as many nodes as the cluster can lose, and asks for the
-// removal of one that is up.
+// removalTooMany crashes as many nodes as the cluster tolerates, and requests
+// the removal of one that is up.
 func (b *blow) removalTooMany() bool {
 	leader, _ := b.sides()
 	if leader == nil {
@@ -163,7 +166,8 @@ func (b *blow) removalTooMany() bool {
 	return refused
 }
 
-// removalOfLeader removes the leader, which hands over, and lets it join anew.
+// removalOfLeader removes the leader, which transfers its leadership first, and
+// lets the node join again.
 func (b *blow) removalOfLeader() bool {
 	leader, other := b.sides()
 	if leader == nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// What the simulator is made of must not be kinder than the world.
+// The tests in this file check that the parts of the simulator are not more
+// reliable than real networks, disks and clocks.
 
 func TestPlan_Repeats(t *testing.T) {
 	kinds := make(map[string]bool)
@@ -39,7 +40,7 @@ func TestPlan_Repeats(t *testing.T) {
 	}
 }
 
-// pipe is a connection from a to b.
+// pipe returns the two ends of a connection from a to b.
 func pipe(t *testing.T, n *network) (near, far *conn) {
 	t.Helper()
 	l := n.listen("b")
@@ -172,7 +173,7 @@ func TestDisk_LosesOnlyWhatIsNotSynced(t *testing.T) {
 			}
 			done := make(chan error)
 			go func() { done <- log.StoreLogs(entries(6, 12)) }()
-			synctest.Wait() // it is being synced
+			synctest.Wait() // the write is waiting for its sync
 			d.crash()
 			if err := <-done; err != nil {
 				t.Errorf("a dead process's write: %v", err)

@@ -9,16 +9,17 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// Connections of clients to the client port pass through the same network as
-// those between nodes, between hosts of their own: faults that cut nodes off from
-// each other leave them alone.
+// clientHost is the host of the clients. Their connections to the client ports
+// pass through the same network as those between nodes, but between hosts of
+// their own. Faults that cut nodes off from each other therefore do not affect
+// the clients.
 const clientHost = "clients"
 
-// portHost is the host of a node's client port.
+// portHost returns the host of a node's client port.
 func portHost(id string) string { return "port-" + id }
 
-// openPort serves the client port of a process: package resp over the simulated
-// network.
+// openPort serves the client port of a process with package resp over the
+// simulated network.
 func (w *world) openPort(p *process) error {
 	var err error
 	p.port, err = resp.Listen(resp.Config{
@@ -27,7 +28,7 @@ func (w *world) openPort(p *process) error {
 	return err
 }
 
-// portCluster shows a node to its client port, as cmd/holdfast does.
+// portCluster adapts a node to resp.Cluster, as cmd/holdfast does.
 type portCluster struct{ *cluster.Node }
 
 // NewExecutor implements resp.Cluster.
@@ -36,7 +37,8 @@ func (a portCluster) NewExecutor() resp.Executor { return a.NewSession() }
 // Listen implements resp.Cluster.
 func (a portCluster) Listen(l resp.Listener) { a.Node.Listen(l) }
 
-// State implements resp.Cluster. No client of a history asks for more.
+// State implements resp.Cluster. It fills only the fields that clients of a
+// history use.
 func (a portCluster) State() resp.State {
 	st := a.Status()
 	s := resp.State{NodeID: st.ID, Role: st.Role, Leader: st.Leader, Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready}

@@ -14,18 +14,19 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// A power cut under the real cluster/storage, with real files: what was written
-// to the segments of the log and not synced is taken back, as a disk does that
-// had it in its cache only.
+// This file simulates power cuts with the real cluster/storage on real files. A
+// power cut reverts the writes to log segments that were not synced, like a
+// disk that had them only in its cache.
 
-// powerFS is the system's file system, and remembers what is not synced.
+// powerFS is the system's file system. It remembers the writes that are not
+// synced.
 type powerFS struct {
 	*fs.FS
 	mu   sync.Mutex
 	undo []undone
 }
 
-// undone is a write that a power cut takes back.
+// undone is a write that a power cut reverts.
 type undone struct {
 	path string
 	at   int64
@@ -51,7 +52,7 @@ func (p *powerFS) wrap(f types.WritableFile, err error, dir, name string) (types
 	return &powerFile{f, p, filepath.Join(dir, name)}, nil
 }
 
-// powerFile is a file of it.
+// powerFile is a file of a powerFS.
 type powerFile struct {
 	types.WritableFile
 	p    *powerFS
@@ -88,8 +89,8 @@ func (f *powerFile) Sync() error {
 	return nil
 }
 
-// cut takes back what was not synced, the last write first, and returns how
-// many writes that were.
+// cut reverts the writes that were not synced, the last one first, and returns
+// their number.
 func (p *powerFS) cut() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +113,8 @@ func (p *powerFS) cut() (int, error) {
 	return n, nil
 }
 
-// powerCuts appends to a log and cuts the power, again and again. Every entry
-// that was acknowledged has to be there afterwards.
+// powerCuts repeatedly appends to a log and cuts the power. After each cut,
+// every acknowledged entry must be readable.
 func powerCuts(plan *Schedule) *Result {
 	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int), Checks: make(map[string]int)}
 	if err := r.powerCuts(); err != nil {
@@ -122,7 +123,7 @@ func powerCuts(plan *Schedule) *Result {
 	return r
 }
 
-// powerCutScenario names it in a Schedule.
+// powerCutScenario is the name of the scenario in a Schedule.
 const powerCutScenario = "power cuts of real files"
 
 const (
@@ -143,7 +144,7 @@ func (r *Result) powerCuts() (err error) {
 		power := &powerFS{FS: fs.New()}
 		s, err := storage.Open(storage.Config{
 			Dir: filepath.Join(dir, "n1"), NodeID: "n1", SegmentBytes: 16 << 10, SegmentFS: power,
-			Fatal: func(error) {}, // the methods return it, too
+			Fatal: func(error) {}, // the methods return the error, too
 		})
 		if err != nil {
 			return fmt.Errorf("start after %d acknowledged entries: %w", len(acked), err)
@@ -173,8 +174,9 @@ func (r *Result) powerCuts() (err error) {
 		}
 		r.Injected["power cut of real files"]++
 		r.Ops = len(acked)
-		// The process is gone at this moment; closing what it had open must not add
-		// to what it wrote, so the files are set back afterwards.
+		// The power fails here. Closing the storage releases its files;
+		// the writes that Close makes must not survive, so the unsynced
+		// writes are reverted after Close.
 		if err := s.Close(); err != nil {
 			return fmt.Errorf("close: %w", err)
 		}

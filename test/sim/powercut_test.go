@@ -18,7 +18,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// A power cut that takes nothing back would prove nothing.
+// A power cut that reverts no writes would prove nothing.
 func TestPowerFS_TakesBack(t *testing.T) {
 	dir := t.TempDir()
 	p := &powerFS{FS: fs.New()}

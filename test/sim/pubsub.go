@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 const channels = 2
@@ -12,7 +12,7 @@ const channels = 2
 // publisher publishes unique messages.
 func (c *remote) publisher() {
 	for n := 0; c.think() && c.connect(); n++ {
-		p := oracle.Publish{Channel: number("channel", c.r.IntN(channels)), ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		p := checker.Publish{Channel: number("channel", c.r.IntN(channels)), ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
 		x := c.do(command{"publish", p.Channel, p.ID})
 		p.Call, p.Return, p.Outcome = x.call, x.ret, x.outcome
 		c.h.served.mu.Lock()
@@ -24,7 +24,7 @@ func (c *remote) publisher() {
 	}
 }
 
-// subscriber subscribes to a channel, listens for a while, and leaves it again.
+// subscriber subscribes to a channel, listens for a while, and unsubscribes.
 func (c *remote) subscriber() {
 	if c.r.IntN(2) == 0 {
 		c.setup = []command{{"hello", "3"}}
@@ -35,7 +35,7 @@ func (c *remote) subscriber() {
 }
 
 func (c *remote) listen() {
-	l := oracle.Listen{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home, Left: oracle.Forever}
+	l := checker.Listen{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home, Left: checker.Forever}
 	confirmed, left := false, false
 	c.pushed = func(v value) {
 		if len(v.Array) != 3 {
@@ -48,22 +48,24 @@ func (c *remote) listen() {
 		case "unsubscribe":
 			left = true
 		case "message":
-			l.Heard = append(l.Heard, oracle.Heard{ID: v.Array[2].Text, At: c.h.w.elapsed()})
+			l.Heard = append(l.Heard, checker.Heard{ID: v.Array[2].Text, At: c.h.w.elapsed()})
 		}
 	}
 	defer func() { c.pushed = nil }()
 	x := c.send(command{"subscribe", l.Channel})
 	l.Call = x.call
-	ok := x.outcome == oracle.Done && c.hear(patience, func() bool { return confirmed })
+	ok := x.outcome == checker.Done && c.hear(replyTimeout, func() bool { return confirmed })
 	if ok {
 		until := c.h.w.elapsed() + time.Duration(c.r.Int64N(int64(15*time.Second)))
 		ok = c.hear(until-c.h.w.elapsed(), func() bool { return c.h.ended() })
 	}
 	if ok {
 		x = c.send(command{"unsubscribe", l.Channel})
-		// Without a leader UNSUBSCRIBE waits for one, and then leaves what it cannot
-		// know of.
-		if x.outcome == oracle.Done && c.hear(patience, func() bool { return left }) && left && c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
+		// Without a leader, UNSUBSCRIBE waits for one for LeaderWait.
+		// It then unsubscribes, although the node may not know of all
+		// messages that were acknowledged before. The last messages may
+		// then be missing, so Left is not set.
+		if x.outcome == checker.Done && c.hear(replyTimeout, func() bool { return left }) && left && c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
 			l.Left = x.call
 		}
 	}
@@ -77,8 +79,8 @@ func (c *remote) listen() {
 	c.h.served.mu.Unlock()
 }
 
-// hear takes pushes until enough or the end of the time, and reports whether the
-// connection is still there.
+// hear receives pushes until enough returns true or the time is over. It
+// reports whether the connection is still open.
 func (c *remote) hear(d time.Duration, enough func() bool) bool {
 	end := time.Now().Add(d)
 	for !enough() && time.Now().Before(end) {
@@ -90,10 +92,11 @@ func (c *remote) hear(d time.Duration, enough func() bool) bool {
 			c.leave()
 			return false
 		}
-		v, _, err := readValue(c.br) // of RESP2, messages are arrays
+		v, _, err := readValue(c.br) // in RESP2, messages are arrays
 		switch {
 		case isDeadline(err):
-			// Nothing is cut in two: what the server sends in one go arrives so.
+			// The deadline cuts no value in two, because data that
+			// the server sends in one write also arrives together.
 		case err != nil:
 			c.leave()
 			return false

@@ -5,12 +5,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 const queues = 2
 
-// queueLists returns the queues and the lists that their elements are moved to.
+// queueLists returns the names of the queues and of the lists to which their
+// elements are moved.
 func queueLists() []string {
 	var lists []string
 	for i := range queues {
@@ -22,7 +23,7 @@ func queueLists() []string {
 // producer pushes unique elements to queues.
 func (c *remote) producer() {
 	for n := 0; c.think() && c.connect(); n++ {
-		p := oracle.Push{Queue: number("queue", c.r.IntN(queues)), ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		p := checker.Push{Queue: number("queue", c.r.IntN(queues)), ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
 		x := c.do(command{"rpush", p.Queue, p.ID})
 		p.Call, p.Return, p.Outcome = x.call, x.ret, x.outcome
 		c.h.served.mu.Lock()
@@ -34,13 +35,13 @@ func (c *remote) producer() {
 	}
 }
 
-// consumer takes elements with commands that block, and sometimes goes away while
-// it waits.
+// consumer takes elements with blocking commands. It sometimes leaves while it
+// waits.
 func (c *remote) consumer() {
 	c.setup = []command{{"client", "id"}}
 	for c.h.pause(time.Duration(c.r.Int64N(int64(60*time.Millisecond)))) && c.connect() {
 		i := c.r.IntN(queues)
-		k := &oracle.Take{Queue: number("queue", i), Client: c.id, Node: c.home, Blocks: true}
+		k := &checker.Take{Queue: number("queue", i), Client: c.id, Node: c.home, Blocks: true}
 		timeout := time.Duration(1+c.r.IntN(4)) * 100 * time.Millisecond
 		if c.r.IntN(3) > 0 {
 			timeout *= 10
@@ -55,13 +56,14 @@ func (c *remote) consumer() {
 	}
 }
 
-// impatient waits for elements that never come, and goes away again and again: a
-// node that is held up, or has just started, soon has a new waiter of it.
+// impatient waits for elements that never come, and disconnects again and
+// again. A node that is delayed or has just started therefore soon has a new
+// waiter.
 func (c *remote) impatient() {
 	for c.h.pause(time.Duration(c.r.Int64N(int64(20*time.Millisecond)))) && c.connect() {
 		home := c.home
 		x := c.send(command{"blpop", "nothing", "0"})
-		if x.outcome == oracle.Done {
+		if x.outcome == checker.Done {
 			c.receiveOrLeave(x, time.Duration(c.r.Int64N(int64(600*time.Millisecond))))
 		}
 		if c.r.IntN(8) > 0 {
@@ -70,7 +72,7 @@ func (c *remote) impatient() {
 	}
 }
 
-func (c *remote) take(k *oracle.Take, cmd command, timeout time.Duration) {
+func (c *remote) take(k *checker.Take, cmd command, timeout time.Duration) {
 	s := &c.h.served
 	name := waiterName{c.proc.session, c.origin}
 	s.mu.Lock()
@@ -78,9 +80,9 @@ func (c *remote) take(k *oracle.Take, cmd command, timeout time.Duration) {
 	s.waiting[name] = k
 	s.mu.Unlock()
 	x := c.send(cmd)
-	if x.outcome == oracle.Done {
-		limit := timeout + patience
-		if c.r.IntN(8) == 0 { // it is gone before, or while it is being answered
+	if x.outcome == checker.Done {
+		limit := timeout + replyTimeout
+		if c.r.IntN(8) == 0 { // the client leaves while it waits, or while it is being answered
 			limit = time.Duration(c.r.Int64N(int64(timeout)))
 			x = c.receiveOrLeave(x, limit)
 		} else {
@@ -94,7 +96,7 @@ func (c *remote) take(k *oracle.Take, cmd command, timeout time.Duration) {
 	if x.err != nil {
 		k.Error = x.err.Error()
 	}
-	if x.outcome != oracle.Done {
+	if x.outcome != checker.Done {
 		return
 	}
 	switch v := x.first(); {

@@ -7,12 +7,13 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// redisShare: the log of one history in so many is replayed on a real redis-server.
+// redisShare is the sampling rate: the log of one history in redisShare is
+// replayed on a real redis-server.
 const redisShare = 4
 
-// replayOnRedis replays the committed log on a real redis-server, for a share of the
-// seeds and if one is installed. It runs outside the bubble: the server has a real
-// clock.
+// replayOnRedis replays the committed log on a real redis-server, for a share
+// of the seeds and only if redis-server is installed. It must run outside the
+// bubble, because the server has a real clock.
 func (r *Result) replayOnRedis() {
 	if r.Schedule.Seed%redisShare != 0 || len(r.committed.Entries) == 0 {
 		return

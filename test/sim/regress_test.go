@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestLateSnapshot was found by seed 18 of 60 s, by a replay of old requests:
-// raft installed a snapshot once more, the follower answered for entries that it
-// had deleted, and its process ended with a panic.
+// TestLateSnapshot reproduces a bug that seed 18 of 60 s found with a replay of
+// old requests: raft installed a snapshot once more, the follower answered for
+// entries that it had deleted, and its process ended with a panic.
 func TestLateSnapshot(t *testing.T) {
 	r := inBubble(t, &Schedule{Seed: 1, Scenario: lateSnapshotScenario})
 	for _, bad := range r.Violations {
@@ -20,13 +20,13 @@ func TestLateSnapshot(t *testing.T) {
 	}
 }
 
-// TestLaggingMember has what was left of seed 650 when it was made smaller: a
-// node that had been removed was refused, because the member that it asked had
-// not heard of it.
+// TestLaggingMember runs the faults that were left of seed 650 after shrinking.
+// The bug was that a removed node was refused, because the member that it asked
+// did not know yet about the removal.
 func TestLaggingMember(t *testing.T) {
 	plan := Plan(650, time.Minute)
 	plan.Faults = slices.DeleteFunc(plan.Faults, func(f Fault) bool { return f.Kind != "removal" && f.Kind != "one-way loss out" })
-	for range 3 { // what the scheduler decides is different each time
+	for range 3 { // the scheduler's choices differ each time
 		r := inBubble(t, plan)
 		for _, bad := range r.Violations {
 			t.Error(bad)
@@ -37,9 +37,10 @@ func TestLaggingMember(t *testing.T) {
 	}
 }
 
-// A member that was away for long gets what it missed as soon as it is back.
-// hashicorp/raft doubles the pause after each attempt in vain, up to ten seconds,
-// and nothing ended it when the member came back.
+// TestReturningMember checks that a member that was away for a long time gets
+// the entries that it missed as soon as it is back. hashicorp/raft doubles the
+// pause after each failed attempt, up to ten seconds, and nothing ended the
+// pause when the member came back.
 func TestReturningMember(t *testing.T) {
 	for _, loud := range []bool{true, false} {
 		for _, away := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second} {

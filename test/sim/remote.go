@@ -12,42 +12,43 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// remote is a client outside the nodes: it speaks the Redis protocol over a
+// remote is a client outside the nodes. It speaks the Redis protocol over a
 // connection to one node's client port, and outlives that node. If the
-// connection is lost, the outcome of what was under way is unknown.
+// connection is lost, the outcome of the commands under way is unknown.
 type remote struct {
 	h    *history
 	id   int
 	r    *rand.Rand
-	home string // the node that it prefers
+	home string // the node that the client prefers
 
 	conn    net.Conn
 	br      *bufio.Reader
-	proc    *process    // that serves the connection
-	origin  uint64      // number of the connection there, if setup asks for it
-	setup   []command   // sent on every connection first
+	proc    *process    // the process that serves the connection
+	origin  uint64      // the connection's ID on that process, if setup asks for it
+	setup   []command   // sent first on every connection
 	pushed  func(value) // called for each push, in the order of the stream
 	dropped func()      // called when a connection is lost or closed
-	stays   bool        // the connection is kept when the client has ended
+	stays   bool        // keep the connection open when the client has ended
 }
 
 func (h *history) remote(id int, purpose string) *remote {
 	return &remote{h: h, id: id, r: stream(h.w.seed, fmt.Sprintf("%s %d", purpose, id))}
 }
 
-// patience is how long a client waits for the reply to a command that does not
-// block: for longer than the cluster may take to say that it does not know.
-const patience = 20 * time.Second
+// replyTimeout is how long a client waits for the reply to a command that does
+// not block. It is longer than the time after which the cluster must answer
+// that the outcome is unknown.
+const replyTimeout = 20 * time.Second
 
-// think waits between two commands.
+// think waits between two commands. It reports false when the history is over.
 func (c *remote) think() bool {
 	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * c.h.plan.think()))))
 }
 
-// connect makes sure that there is a connection, and reports false when the
+// connect makes sure that there is a connection. It reports false when the
 // history is over.
 func (c *remote) connect() bool {
 	for !c.h.ended() {
@@ -61,8 +62,8 @@ func (c *remote) connect() bool {
 		if c.dial() {
 			return true
 		}
-		// A client tries the same node again more often than not: one that has
-		// only been restarted is back soon.
+		// A client usually tries the same node again, because a node
+		// that was only restarted is back soon.
 		if c.r.IntN(4) == 0 {
 			c.home = ""
 		}
@@ -89,7 +90,7 @@ func (c *remote) dial() bool {
 		return true
 	}
 	x := c.do(c.setup...)
-	if x.outcome != oracle.Done {
+	if x.outcome != checker.Done {
 		c.leave()
 		return false
 	}
@@ -104,7 +105,7 @@ func (c *remote) dial() bool {
 	return true
 }
 
-// leave closes the connection; the next one may be to another node.
+// leave closes the connection. The next connection may be to another node.
 func (c *remote) leave() {
 	c.close()
 	if c.r.IntN(2) == 0 {
@@ -117,23 +118,25 @@ func (c *remote) close() {
 	if c.conn == nil {
 		return
 	}
-	_ = c.conn.Close() // a connection that is broken already is as good
+	_ = c.conn.Close() // the connection may be broken already
 	c.conn = nil
 	if c.dropped != nil {
 		c.dropped()
 	}
 }
 
-// do sends commands in one go and waits for their replies.
+// do sends commands in one pipeline and waits for their replies.
 func (c *remote) do(cmds ...command) exchange {
 	x := c.send(cmds...)
-	if x.outcome != oracle.Done {
+	if x.outcome != checker.Done {
 		return x
 	}
-	return c.receive(x, len(cmds), patience)
+	return c.receive(x, len(cmds), replyTimeout)
 }
 
-// send sends commands and returns what is known of them until receive is called.
+// send sends commands and returns the exchange without waiting for replies. Its
+// outcome is Done if the commands were sent; receive then determines the final
+// outcome.
 func (c *remote) send(cmds ...command) exchange {
 	x := exchange{node: c.home, call: c.h.w.elapsed()}
 	var b strings.Builder
@@ -149,7 +152,7 @@ func (c *remote) send(cmds ...command) exchange {
 	return x
 }
 
-// receive waits for n replies to what was sent.
+// receive waits for n replies to an exchange.
 func (c *remote) receive(x exchange, n int, limit time.Duration) exchange {
 	deadline := time.Now().Add(limit)
 	for len(x.replies) < n {
@@ -163,7 +166,7 @@ func (c *remote) receive(x exchange, n int, limit time.Duration) exchange {
 	x.ret = c.h.w.elapsed()
 	if v := x.replies[0]; v.Error {
 		x.outcome = outcomeOf(v.Text)
-		if x.outcome != oracle.Done {
+		if x.outcome != checker.Done {
 			x.err = errors.New(v.Text)
 		}
 	}
@@ -171,24 +174,24 @@ func (c *remote) receive(x exchange, n int, limit time.Duration) exchange {
 	return x
 }
 
-// receiveOrLeave waits for a reply, and leaves if it takes too long.
+// receiveOrLeave waits for a reply, and leaves if it takes longer than limit.
 func (c *remote) receiveOrLeave(x exchange, limit time.Duration) exchange {
 	v, err := c.read(time.Now().Add(limit))
 	if err == nil {
 		x.replies = append(x.replies, v)
 		return c.receive(x, 1, 0)
 	}
-	x.ret, x.outcome, x.err = c.h.w.elapsed(), oracle.Unknown, errors.New("left without waiting for the reply")
+	x.ret, x.outcome, x.err = c.h.w.elapsed(), checker.Unknown, errors.New("left without waiting for the reply")
 	c.h.count(x.err)
 	c.leave()
 	return x
 }
 
-// lost notes that the connection ended before the replies had come.
+// lost records that the connection ended before the replies arrived.
 func (c *remote) lost(x *exchange, err error) {
-	x.ret, x.outcome, x.err, x.disconnected = c.h.w.elapsed(), oracle.Unknown, errors.New("connection lost"), true
-	if isDeadline(err) && !c.proc.dead.Load() { // the end of a host without power is not heard of
-		c.h.w.audit.violate("client %d: no reply from %s within its patience, sent at %v", c.id, x.node, x.call)
+	x.ret, x.outcome, x.err, x.disconnected = c.h.w.elapsed(), checker.Unknown, errors.New("connection lost"), true
+	if isDeadline(err) && !c.proc.dead.Load() { // a host without power causes timeouts
+		c.h.w.audit.violate("client %d: no reply from %s within its timeout, sent at %v", c.id, x.node, x.call)
 	}
 	c.h.count(x.err)
 	c.leave()
@@ -199,18 +202,20 @@ func isDeadline(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// outcomeOf says what an error reply means for the command: see resp/errors.go.
-func outcomeOf(text string) oracle.Outcome {
+// outcomeOf returns what an error reply says about the command: see
+// resp/errors.go.
+func outcomeOf(text string) checker.Outcome {
 	switch {
 	case strings.HasPrefix(text, "CLUSTERDOWN "):
-		return oracle.Refused
+		return checker.Refused
 	case strings.HasPrefix(text, "UNKNOWN "):
-		return oracle.Unknown
+		return checker.Unknown
 	}
-	return oracle.Done
+	return checker.Done
 }
 
-// read returns the next reply; pushes that come before it are handed to pushed.
+// read returns the next reply. It passes pushes that come before the reply to
+// pushed.
 func (c *remote) read(deadline time.Time) (value, error) {
 	for {
 		if err := c.conn.SetReadDeadline(deadline); err != nil {

@@ -5,16 +5,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 // value is a decoded reply.
 type value struct {
-	oracle.Reply
+	checker.Reply
 	Array []value
 }
 
-// parse decodes the replies of a group, one after the other.
+// parse decodes the replies of a group.
 func parse(raw string) ([]value, error) {
 	var all []value
 	for len(raw) > 0 {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Report adds up the results of a run.
+// Report is the sum of the results of a run.
 type Report struct {
 	Histories int            `json:"histories"`
 	Virtual   time.Duration  `json:"virtual_ns"`
 	Real      time.Duration  `json:"real_ns"` // of the whole run
 	Injected  map[string]int `json:"injected"`
 	Seen      map[string]int `json:"seen"`
-	NotRun    map[string]int `json:"not_run"` // injected, but nothing was different for it
+	NotRun    map[string]int `json:"not_run"` // injected, but without an effect
 	Outcomes  map[string]int `json:"outcomes"`
 	Exits     map[string]int `json:"exits"`
 	Checks    map[string]int `json:"checks"`
@@ -26,7 +26,7 @@ type Report struct {
 	Failed    []Failure      `json:"failed,omitempty"`
 }
 
-// Failure is a history that broke a promise.
+// Failure is a history with violations.
 type Failure struct {
 	Seed       uint64    `json:"seed"`
 	Violations []string  `json:"violations"`
@@ -42,7 +42,7 @@ func NewReport() *Report {
 	return r
 }
 
-// Add counts a history.
+// Add adds the result of a history.
 func (r *Report) Add(h *Result) {
 	r.Histories++
 	r.Virtual += h.Virtual
@@ -76,7 +76,7 @@ func total(m map[string]int) int {
 	return n
 }
 
-// Violations counts them.
+// Violations returns the number of violations in all histories.
 func (r *Report) Violations() int {
 	n := 0
 	for _, f := range r.Failed {
@@ -85,7 +85,7 @@ func (r *Report) Violations() int {
 	return n
 }
 
-// Print writes the table.
+// Print writes the report as a table.
 func (r *Report) Print(w io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	line("%-30s %8s %8s %8s", "fault", "injected", "seen", "NOT RUN")

@@ -3,30 +3,30 @@ package sim
 import (
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// Result is what became of one history.
+// Result is the result of one history.
 type Result struct {
 	Schedule   *Schedule      `json:"schedule"`
 	Virtual    time.Duration  `json:"virtual_ns"`
 	Real       time.Duration  `json:"real_ns"`
 	Injected   map[string]int `json:"injected"`
-	Seen       map[string]int `json:"seen"` // of those injected, the ones that made a difference
+	Seen       map[string]int `json:"seen"` // injected faults that took effect
 	Outcomes   map[string]int `json:"outcomes"`
-	Exits      map[string]int `json:"exits"` // of processes, as the product is made to
+	Exits      map[string]int `json:"exits"` // exits of processes that the product plans, by reason
 	Failovers  int            `json:"failovers"`
 	Ops        int            `json:"ops"`
 	Keys       int            `json:"keys"`
 	Grants     int            `json:"grants"`
-	Expired    int            `json:"expired"` // grants that ended because their time was over
-	Hashes     int            `json:"hashes"`  // states of replicas compared
-	Entries    int            `json:"entries"` // of the log, replayed
+	Expired    int            `json:"expired"` // grants that ended by expiry
+	Hashes     int            `json:"hashes"`  // state hashes of replicas compared
+	Entries    int            `json:"entries"` // log entries replayed
 	Checks     map[string]int `json:"checks"`
 	Violations []string       `json:"violations,omitempty"`
 	Log        string         `json:"log,omitempty"` // of the nodes, if it was kept
 
-	bad       map[string][]*oracle.Op
-	committed replay.Log // without gaps, or empty
+	bad       map[string][]*checker.Op
+	committed replay.Log // the whole log, or empty if it has gaps
 }

@@ -10,43 +10,48 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Schedule is everything about a history that chance decides beforehand: the
-// same seed gives the same schedule, always. What cannot be decided beforehand is
-// the order in which ready goroutines run: that is the Go scheduler's, so a
-// history that is run again from its schedule is alike, not identical.
+// Schedule contains every random choice of a history that can be made in
+// advance. The same seed always gives the same schedule. The Go scheduler
+// chooses the order in which ready goroutines run, so a second history from the
+// same schedule is similar, but not identical.
 type Schedule struct {
 	Seed    uint64        `json:"seed"`
 	Nodes   int           `json:"nodes"`
-	Length  time.Duration `json:"length_ns"` // of virtual time, without recovery
+	Length  time.Duration `json:"length_ns"` // in virtual time, without the recovery
 	Clients int           `json:"clients"`
-	// Think is how long a client waits between two commands on average; busy if 0.
+	// Think is how long a client waits between two commands on average; 0
+	// means busy.
 	Think time.Duration `json:"think_ns,omitempty"`
-	// Sluggish says by how much the timers of raft are slower on a node.
+	// Sluggish is the factor by which the timers of raft are slower, by
+	// node.
 	Sluggish map[string]int `json:"sluggish,omitempty"`
 	Faults   []Fault        `json:"faults"`
-	// Window is how many entries may be on their way through the log, 0 for the
+	// Window is how many entries may be on their way at a time; 0 means the
 	// default.
 	Window int `json:"window,omitempty"`
-	// Features are the feature versions that the programs of nodes claim to know, if
-	// they are older ones.
+	// Features is the feature version that a node's program claims to know,
+	// for nodes that start with an older program.
 	Features map[string]int `json:"features,omitempty"`
-	// Work names the workloads of remote clients: see workloads.
+	// Work contains the names of the workloads of remote clients: see
+	// workloads.
 	Work []string `json:"work,omitempty"`
-	// Scenario names what is run instead of a history: see scenarios.
+	// Scenario names a scenario to run instead of a history, such as
+	// lateSnapshotScenario.
 	Scenario string `json:"scenario,omitempty"`
 }
 
-// Fault is one blow. Whom it hits is a role where that says more than a name:
-// the leader is whoever leads when it comes.
+// Fault is one fault. Its target is a role or a node. A role is resolved when
+// the fault begins: "leader" is the node that leads at that time.
 type Fault struct {
 	Kind string        `json:"kind"`
 	At   time.Duration `json:"at_ns"`
 	For  time.Duration `json:"for_ns"`
-	Who  string        `json:"who,omitempty"` // leader, follower, or a node's name
-	// Much is how strong it is: nanoseconds for delays and jumps, a rate in
-	// millionths for drifts.
+	Who  string        `json:"who,omitempty"` // a role ("leader", "follower"), "all", or a node's ID
+	// Much is the strength of the fault: nanoseconds for delays and jumps,
+	// a rate in millionths for drifts.
 	Much int64 `json:"much,omitempty"`
-	// Seed decides what is left to decide when it comes.
+	// Seed determines the random choices that the fault makes when it
+	// begins.
 	Seed uint64 `json:"seed"`
 }
 
@@ -88,16 +93,17 @@ func (s *Schedule) String() string {
 	return b.String()
 }
 
-// settle is how long a cluster has to form before the first blow, and quiet how
-// long before the end the last one comes.
+// settle is the time that a cluster has to form before the first fault. quiet
+// is the time between the end of the last fault and the end of the history.
 const (
 	settle = 3 * time.Second
 	quiet  = 5 * time.Second
 )
 
-// How long clients think. Where there is much to do, an append tells a node soon
-// what it has missed, and a late tick is never alone: what depends on heartbeats,
-// ticks and times to live is seen where there is little to do.
+// busy and sparse are average think times. With busy clients, an append soon
+// brings a node the entries that it missed, and other entries follow a late
+// clock entry at once. Effects that depend on heartbeats, clock entries and TTLs
+// therefore show only with sparse clients.
 const (
 	busy   = 300 * time.Millisecond
 	sparse = 1500 * time.Millisecond
@@ -110,8 +116,9 @@ func (s *Schedule) think() time.Duration {
 	return s.Think
 }
 
-// mix makes some nodes those of an older program, which are upgraded later. Below
-// fsm.FeatureMend the waiters of two starts can mix, so no client waits.
+// mix makes some nodes start with an older program, and upgrades them later.
+// Below fsm.FeatureMend the waiters of two starts of a node can mix, so mix
+// removes the workloads with blocking commands.
 func (s *Schedule) mix(r *rand.Rand, span time.Duration) {
 	s.Work = slices.DeleteFunc(s.Work, func(w string) bool { return w == "queues" || w == "streams" })
 	s.Features = make(map[string]int)
@@ -122,11 +129,11 @@ func (s *Schedule) mix(r *rand.Rand, span time.Duration) {
 	}
 }
 
-// recipe is a kind of fault: how it is drawn.
+// recipe describes how a kind of fault is drawn.
 type recipe struct {
 	kind     string
 	weight   int
-	five     bool // needs five nodes
+	five     bool // requires five nodes
 	min, max time.Duration
 	who      []string
 	much     func(r *rand.Rand) int64
@@ -134,12 +141,13 @@ type recipe struct {
 
 var anyRole = []string{"leader", "leader", "follower"}
 
-// between draws from lo to hi, small values as likely as large ones.
+// between draws a duration from lo to hi. The distribution is logarithmic, so
+// that small values are as likely as large ones.
 func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
 	span := float64(hi) / float64(lo)
 	f := r.Float64()
 	d := float64(lo)
-	for range 8 { // lo × span^f without math.Pow's last digit, which may differ between machines
+	for range 8 { // computes lo × span^f; the last digit of math.Pow may differ between machines
 		if f *= 2; f >= 1 {
 			f--
 			d *= root(span)
@@ -149,7 +157,8 @@ func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
 	return time.Duration(d)
 }
 
-// root is a square root by Newton's method, the same on every machine.
+// root returns the square root by Newton's method. The result is the same on
+// every machine.
 func root(x float64) float64 {
 	y := x
 	for range 40 {
@@ -203,10 +212,12 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 	if r.IntN(5) == 0 {
 		s.Nodes = 5
 	}
-	// From a stream of its own: a seed kept its faults when this was added.
+	// The think time comes from a random stream of its own, so that a seed
+	// kept its faults when the think time was added.
 	s.Think = [...]time.Duration{busy, sparse}[stream(seed, "pace").IntN(2)]
 	if r.IntN(2) == 0 {
-		// Not the first, which alone can lead until the cluster has formed.
+		// The first node must not be slow, because it alone can lead
+		// until the cluster has formed.
 		s.Sluggish[fmt.Sprintf("n%d", 2+r.IntN(s.Nodes-1))] = [...]int{2, 4, 12, 30}[r.IntN(4)]
 	}
 	var pot []recipe
@@ -241,13 +252,14 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 	return s
 }
 
-// serve draws what the remote clients do, and what is done to them. It is drawn
-// from a stream of its own: a seed kept its other faults when this was added.
+// serve draws the workloads of the remote clients and the faults that go with
+// them. It draws from a random stream of its own, so that a seed kept its other
+// faults when serve was added.
 func (s *Schedule) serve(span time.Duration) {
 	r := stream(s.Seed, "served")
 	s.Window = 1 + r.IntN(4)
 	if r.IntN(3) > 0 {
-		return // client ports and their clients take as much time as the rest
+		return // client ports and their clients take as much processor time as everything else
 	}
 	for _, i := range r.Perm(len(workloads))[:1+r.IntN(3)] {
 		s.Work = append(s.Work, workloads[i].name)
@@ -263,13 +275,13 @@ func (s *Schedule) serve(span time.Duration) {
 	}
 }
 
-// These are drawn by serve.
+// These kinds of faults are drawn by serve and mix.
 const (
 	quickRestart = "quick restart"
 	upgrade      = "upgrade"
 )
 
-// Kinds lists the kinds of faults in order.
+// Kinds returns all kinds of faults in a fixed order.
 func Kinds() []string {
 	kinds := []string{quickRestart, upgrade}
 	for _, c := range recipes {

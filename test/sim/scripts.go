@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// runner stands in for the interpreter, whose scripts take processor time and no
-// virtual time. Its language has two commands: "incr", which increments KEYS[1] by
-// a read and a write and returns the result, and "nap N", which takes N
-// milliseconds first.
+// runner replaces the interpreter, whose scripts take processor time and no
+// virtual time. Its language has two commands: "incr" increments KEYS[1] by a
+// read and a write and returns the result; "nap N" waits N milliseconds and
+// then does the same.
 type runner struct{}
 
 // CompileScript implements fsm.ScriptRunner.
@@ -52,14 +52,14 @@ func (runner) RunScript(call fsm.ScriptCall) fsm.Reply {
 
 var errScript = errors.New("script ended without effect")
 
-// scripter increments counters by scripts that are quick.
+// scripter increments counters with scripts that end quickly.
 func (c *remote) scripter() {
 	for c.think() && c.connect() {
 		c.script("incr")
 	}
 }
 
-// napper does the same by scripts that hold up the proposer of the leader.
+// napper increments counters with scripts that delay the leader's proposer.
 func (c *remote) napper() {
 	for c.h.pause(time.Duration(c.r.Int64N(int64(8*time.Second)))) && c.connect() {
 		c.script("nap " + strconv.Itoa(20+c.r.IntN(380)))
@@ -70,17 +70,17 @@ func (c *remote) script(body string) {
 	c.h.mu.Lock()
 	key := c.h.scripted.key(c.r.IntN)
 	c.h.mu.Unlock()
-	o := oracle.Op{Key: key, Kind: oracle.Incr}
+	o := checker.Op{Key: key, Kind: checker.Incr}
 	x := c.do(command{"eval", body, "1", key})
 	o.Reply = x.first().Reply
 	x.finish(&o, c.id)
 	c.h.mu.Lock()
-	if o.Outcome == oracle.Unknown {
+	if o.Outcome == checker.Unknown {
 		c.h.scripted.open[key]++
 	}
 	c.h.mu.Unlock()
-	if o.Outcome == oracle.Done && o.Reply.Error {
-		// A script that was cut has done nothing.
+	if o.Outcome == checker.Done && o.Reply.Error {
+		// A script that was interrupted has no effect.
 		c.h.count(errScript)
 		return
 	}

@@ -8,43 +8,44 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// served is what the remote clients of a history saw: those that use what more is
-// served than keys and locks. Each of its workloads is in some of the histories.
+// served records the observations of the remote clients of a history. These
+// clients use what the nodes serve besides plain keys and locks. Each history
+// runs some of the workloads, or none.
 type served struct {
 	mu        sync.Mutex
-	pushes    []oracle.Push
-	takes     []*oracle.Take
-	publishes []oracle.Publish
-	listens   []oracle.Listen
-	cached    []oracle.CacheEvent
-	added     []oracle.Added
-	reads     []oracle.GroupRead
-	acks      []oracle.GroupAck
-	ops       []oracle.Op // on what can be seen as a register or a counter
+	pushes    []checker.Push
+	takes     []*checker.Take
+	publishes []checker.Publish
+	listens   []checker.Listen
+	cached    []checker.CacheEvent
+	added     []checker.Added
+	reads     []checker.GroupRead
+	acks      []checker.GroupAck
+	ops       []checker.Op // operations on data that behaves like a register or a counter
 
-	waiting map[waiterName]*oracle.Take // blocking commands that are under way
+	waiting map[waiterName]*checker.Take // blocking commands that are under way
 	caches  []*cacher
 	lists   map[string][]string
-	ends    []oracle.GroupEnd
+	ends    []checker.GroupEnd
 }
 
-// waiterName is how the machine names a waiter.
+// waiterName identifies a waiter in the state machine.
 type waiterName struct {
 	session fsm.SessionID
 	origin  uint64
 }
 
-// workload is a kind of clients.
+// workload is a group of clients of one kind.
 type workload struct {
 	name string
 	runs []func(*remote) // one client each
 }
 
-// workloads lists all, in an order that schedules depend on.
+// workloads lists all workloads. Schedules depend on the order.
 var workloads = []workload{
 	{"queues", []func(*remote){(*remote).producer, (*remote).producer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).impatient, (*remote).impatient}},
 	{"streams", []func(*remote){(*remote).adder, (*remote).groupReader, (*remote).groupReader, (*remote).groupReader}},
@@ -55,7 +56,7 @@ var workloads = []workload{
 	{"transactions", []func(*remote){(*remote).transactor, (*remote).transactor}},
 }
 
-// Workloads lists their names.
+// Workloads returns the names of the workloads.
 func Workloads() []string {
 	var names []string
 	for _, w := range workloads {
@@ -86,8 +87,8 @@ func (h *history) startServed(clients *sync.WaitGroup) {
 
 func (h *history) works(name string) bool { return slices.Contains(h.plan.Work, name) }
 
-// observeWaiters notes which of the blocking commands under way the leader's
-// machine has among its waiters.
+// observeWaiters records which of the blocking commands under way are waiters
+// in the leader's state machine.
 func (h *history) observeWaiters() {
 	leader := h.w.leader()
 	if leader == "" || !h.works("queues") {
@@ -111,8 +112,8 @@ func (h *history) observeWaiters() {
 	})
 }
 
-// finishServed reads what the checkers need of the end, when all clients have
-// ended and all nodes have applied the same.
+// finishServed reads the final state for the checkers. It is called when all
+// clients have ended and all nodes have applied the same index.
 func (h *history) finishServed() {
 	for _, c := range h.served.caches {
 		c.finish()
@@ -141,7 +142,7 @@ func texts(v value) []string {
 	return all
 }
 
-// ask runs commands at the end of a history, when nothing is wrong any more.
+// ask runs commands at the end of a history, when no fault is active.
 func (h *history) ask(cmds ...command) (exchange, bool) {
 	c := h.remote(2500, "asker")
 	for begun := h.w.elapsed(); h.w.elapsed() < begun+recovery; <-time.After(lookEvery) {
@@ -151,7 +152,7 @@ func (h *history) ask(cmds ...command) (exchange, bool) {
 			}
 			x := c.do(cmds...)
 			c.close()
-			if x.outcome == oracle.Done {
+			if x.outcome == checker.Done {
 				return x, true
 			}
 		}
@@ -160,39 +161,40 @@ func (h *history) ask(cmds ...command) (exchange, bool) {
 	return exchange{}, false
 }
 
-// judgeServed asks the checkers of what the remote clients saw.
-func (h *history) judgeServed(r *Result, log replay.Log, complete bool, add func([]oracle.Violation)) {
+// checkServed runs the checkers on the observations of the remote clients.
+func (h *history) checkServed(r *Result, log replay.Log, complete bool, add func([]checker.Violation)) {
 	s := &h.served
-	note := func(what string, checked int, bad []oracle.Violation) {
+	note := func(what string, checked int, bad []checker.Violation) {
 		r.Checks[what] += checked
 		r.Ops += checked
 		add(bad)
 	}
-	takes := make([]oracle.Take, len(s.takes))
+	takes := make([]checker.Take, len(s.takes))
 	for i, k := range s.takes {
 		takes[i] = *k
 	}
-	checked, bad := oracle.Queues(s.pushes, takes, s.lists, &h.health)
+	checked, bad := checker.Queues(s.pushes, takes, s.lists, &h.health)
 	note("queue", checked, bad)
-	checked, bad = oracle.Groups(s.added, s.reads, s.acks, s.ends)
+	checked, bad = checker.Groups(s.added, s.reads, s.acks, s.ends)
 	note("stream group", checked, bad)
 	var messages, values map[string][]string
 	if complete {
 		messages, values = written(log)
 	}
-	checked, bad = oracle.Messages(s.publishes, s.listens, messages)
+	checked, bad = checker.Messages(s.publishes, s.listens, messages)
 	note("pub/sub", checked, bad)
 	if complete {
-		checked, bad = oracle.Caches(s.cached, values)
+		checked, bad = checker.Caches(s.cached, values)
 		note("client-side cache", checked, bad)
 	}
-	linear := oracle.Linear(s.ops, &h.health, checkLimit)
+	linear := checker.Linear(s.ops, &h.health, checkLimit)
 	note("scripts, users, transactions", linear.Ops, linear.Violations)
 	maps.Copy(r.bad, linear.Bad)
 }
 
-// written returns what the log says that is not in the machine at the end: the
-// messages of each channel, and the values of each key that caches hold.
+// written returns the data from the log that the final state does not contain:
+// the messages of each channel, and the values of each key that caches may
+// contain.
 func written(log replay.Log) (messages, values map[string][]string) {
 	messages, values = make(map[string][]string), make(map[string][]string)
 	replay.Commands(log, func(c fsm.RecordCommand) {
@@ -208,5 +210,5 @@ func written(log replay.Log) (messages, values map[string][]string) {
 
 func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// number is the key of one of n.
+// number returns the name of the i-th key, channel or user.
 func number(name string, i int) string { return name + strconv.Itoa(i) }

@@ -32,14 +32,14 @@ var (
 // limit is the real time that one history may take on a slow and busy machine.
 const limit = 5 * time.Minute
 
-func fleet(env ...string) *Fleet {
+func fleet() *Fleet {
 	return &Fleet{
 		Program: os.Args[0], Args: []string{"-test.run=^TestServe$", "-test.timeout=0", "-serve"},
-		Env: env, Workers: *workersFlag, Limit: limit,
+		Workers: *workersFlag, Limit: limit,
 	}
 }
 
-// TestServe is the other end of a fleet.
+// TestServe is the worker side of a Fleet.
 func TestServe(t *testing.T) {
 	if !*serveFlag {
 		t.Skip("only for the processes of a fleet")
@@ -49,18 +49,18 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// inBubble runs a schedule in a bubble of its own. Goroutines that are left when
-// everything has been closed end the process with their stacks.
+// inBubble runs a schedule in a bubble of its own. If goroutines are left after
+// everything has been closed, the process ends and prints their stacks.
 func inBubble(t *testing.T, plan *Schedule) (r *Result) {
 	history := run
 	switch plan.Scenario {
 	case powerCutScenario:
-		return powerCuts(plan) // real files, so no bubble
+		return powerCuts(plan) // real files need real time, so there is no bubble
 	case lateSnapshotScenario:
 		history = lateSnapshots
 	}
-	// raft draws its timeouts from here. The seed makes them the same again, as
-	// long as goroutines ask in the same order.
+	// raft draws its timeouts from math/rand. The seed makes them repeat as
+	// long as goroutines draw them in the same order.
 	//lint:ignore SA1019 there is no other way to seed a library's use of it
 	mathrand.Seed(int64(plan.Seed))
 	begun := time.Now()
@@ -88,7 +88,9 @@ func TestSim(t *testing.T) {
 		plans[i] = Plan(*firstFlag+uint64(i), *virtualFlag)
 	}
 	if *drillFlag != "" {
-		plans = plansFor(*drillFlag)
+		if plans = Drill(*drillFlag); plans == nil {
+			t.Fatalf("no schedules are made for %q, only for %q", *drillFlag, Drills())
+		}
 	}
 	if *workFlag != "" {
 		for _, p := range plans {
@@ -105,12 +107,13 @@ func TestSim(t *testing.T) {
 			fmt.Printf("%d of %d seeds, %d failed\n", report.Histories, len(plans), len(report.Failed))
 		}
 		if len(r.Violations) > 0 {
-			// At once: a run may take a night.
+			// Print the failure at once, because a run may take a
+			// night.
 			fmt.Printf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed, r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
 			t.Errorf("seed %d fails", r.Schedule.Seed)
 		}
 		late := *budgetFlag > 0 && time.Since(begun) > *budgetFlag
-		return late || len(report.Failed) >= 5 // enough to look at
+		return late || len(report.Failed) >= 5 // five failures are enough to examine
 	})
 	report.Real = time.Since(begun)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
 const (
@@ -13,13 +13,14 @@ const (
 	streamGroup = "group"
 )
 
-// createGroup is sent on every connection: of several only one creates the group.
+// createGroup creates the group. Every groupReader sends it, and the first one
+// that arrives creates the group.
 var createGroup = command{"xgroup", "create", streamKey, streamGroup, "0", "mkstream"}
 
 // adder adds entries with unique values to the stream.
 func (c *remote) adder() {
 	for n := 0; c.think() && c.connect(); n++ {
-		a := oracle.Added{Stream: streamKey, Value: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		a := checker.Added{Stream: streamKey, Value: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
 		x := c.do(command{"xadd", streamKey, "*", "v", a.Value})
 		a.Call, a.Return, a.Outcome, a.ID = x.call, x.ret, x.outcome, x.first().Text
 		c.h.served.mu.Lock()
@@ -28,24 +29,24 @@ func (c *remote) adder() {
 	}
 }
 
-// groupReader reads entries for the group, acknowledges most of them, and claims
-// what others have left pending.
+// groupReader reads entries for the group, acknowledges most of them, and
+// claims entries that other consumers have left pending.
 func (c *remote) groupReader() {
 	name := strconv.Itoa(c.id)
 	for created := false; c.think() && c.connect(); {
 		if !created {
 			x := c.do(createGroup)
-			created = x.outcome == oracle.Done // made now or before
+			created = x.outcome == checker.Done // created by this command or an earlier one
 			continue
 		}
-		g := oracle.GroupRead{Stream: streamKey, Consumer: name, Client: c.id, Claim: c.r.IntN(5) == 0}
+		g := checker.GroupRead{Stream: streamKey, Consumer: name, Client: c.id, Claim: c.r.IntN(5) == 0}
 		cmd := command{"xreadgroup", "group", streamGroup, name, "count", "4", "block", strconv.Itoa(100 + c.r.IntN(2000)), "streams", streamKey, ">"}
 		if g.Claim {
 			cmd = command{"xautoclaim", streamKey, streamGroup, name, "1000", "0-0", "count", "4"}
 		}
 		x := c.do(cmd)
 		g.Call, g.Return, g.Outcome = x.call, x.ret, x.outcome
-		if x.outcome == oracle.Done {
+		if x.outcome == checker.Done {
 			if x.first().Error {
 				c.h.w.audit.violate("client %d: %v answered %s", c.id, cmd, x.first().Text)
 			}
@@ -63,7 +64,7 @@ func (c *remote) groupReader() {
 	}
 }
 
-// groupEntries reads the entries in the reply of XREADGROUP or XAUTOCLAIM.
+// groupEntries returns the entries in the reply of XREADGROUP or XAUTOCLAIM.
 func groupEntries(v value, claim bool) map[string]string {
 	var list []value
 	switch {
@@ -85,7 +86,7 @@ func (c *remote) acknowledge(values map[string]string) {
 	if !c.h.pause(time.Duration(c.r.Int64N(int64(300*time.Millisecond)))) || !c.connect() {
 		return
 	}
-	a := oracle.GroupAck{Stream: streamKey, Client: c.id}
+	a := checker.GroupAck{Stream: streamKey, Client: c.id}
 	cmd := command{"xack", streamKey, streamGroup}
 	for _, id := range sortedKeys(values) {
 		a.IDs = append(a.IDs, id)
@@ -98,16 +99,16 @@ func (c *remote) acknowledge(values map[string]string) {
 	c.h.served.mu.Unlock()
 }
 
-// readGroup reads the stream and its group at the end.
+// readGroup reads the stream and its group at the end of the history.
 func (h *history) readGroup() {
 	x, ok := h.ask(createGroup, command{"xrange", streamKey, "-", "+"}, command{"xpending", streamKey, streamGroup, "-", "+", "100000"}, command{"xinfo", "groups", streamKey})
 	if !ok || len(x.replies) != 4 {
 		return
 	}
-	end := oracle.GroupEnd{Stream: streamKey, Pending: make(map[string]bool)}
+	end := checker.GroupEnd{Stream: streamKey, Pending: make(map[string]bool)}
 	for _, e := range x.replies[1].Array {
 		if len(e.Array) == 2 && len(e.Array[1].Array) == 2 {
-			end.Entries = append(end.Entries, oracle.GroupEntry{ID: e.Array[0].Text, Value: e.Array[1].Array[1].Text})
+			end.Entries = append(end.Entries, checker.GroupEntry{ID: e.Array[0].Text, Value: e.Array[1].Array[1].Text})
 		}
 	}
 	for _, e := range x.replies[2].Array {

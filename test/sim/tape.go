@@ -7,10 +7,11 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// tape is the beginning of what a node sent on one raft connection: the
-// handshake, then requests. Played on a connection of its own, later, it is what
-// a network does that delivers a message twice, late, and out of order with
-// all others. TCP does not do that; a proxy in between may.
+// tape is a recording of the first bytes that a node sent on one connection:
+// the handshake and then requests. Playing the tape later on a new connection
+// simulates a network that delivers a message twice, late, and out of order
+// with all others. TCP does not do that, but a proxy may. Only tapes of raft
+// connections are played.
 type tape struct {
 	dir  direction
 	data []byte
@@ -20,11 +21,12 @@ type tape struct {
 const (
 	tapeBytes = 64 << 10
 	maxTapes  = 64
-	// serviceAt is where the dialler's first bytes name the service: see package rpc.
+	// serviceAt is the offset of the byte with which the dialer names the
+	// service: see package rpc.
 	serviceAt = 7
 )
 
-// newTape starts a recording. n.mu is held.
+// newTape starts a recording. The caller must hold n.mu.
 func (n *network) newTape(from, to string) *tape {
 	t := &tape{dir: direction{from, to}}
 	if n.tapes = append(n.tapes, t); len(n.tapes) > maxTapes {
@@ -33,8 +35,8 @@ func (n *network) newTape(from, to string) *tape {
 	return t
 }
 
-// record keeps whole writes only: a request that is cut off would be an error
-// of the recording.
+// record adds a write to the tape. It records whole writes only, because a
+// truncated request would be an error of the recording.
 func (t *tape) record(b []byte) {
 	if t.full || len(t.data)+len(b) > tapeBytes {
 		t.full = true
@@ -47,8 +49,8 @@ func (t *tape) raft() bool {
 	return len(t.data) > serviceAt && rpc.Service(t.data[serviceAt]) == rpc.ServiceRaft
 }
 
-// replay plays an old raft connection's requests to their receiver again. It
-// reports false when there is none to play.
+// replay sends the recorded requests of an old raft connection to their
+// receiver again. It reports false if there is no recording to play.
 func (n *network) replay(pick func(int) int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -67,11 +69,11 @@ func (n *network) replay(pick func(int) int) bool {
 	near.out.push(slices.Clone(t.data))
 	near.shutLocked()
 	l := n.hosts[t.dir.to]
-	l.backlog = append(l.backlog, far)
+	l.asyncWriter = append(l.asyncWriter, far)
 	l.changed.Broadcast()
 	n.seen.replayed++
 	go func() {
-		// The answers belong to nobody; they only have to be taken.
+		// The answers are read and discarded.
 		_, _ = io.Copy(io.Discard, near)
 		near.Close()
 	}()

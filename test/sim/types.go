@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// transactor writes one value into keys of several types in a transaction, and
-// reads all of them in another: the two are what SET and GET are on a register.
+// transactor writes one value to keys of several types in one transaction, and
+// reads all of them in another. Together the keys behave like one register: the
+// transactions correspond to SET and GET.
 func (c *remote) transactor() {
 	for n := 0; c.think() && c.connect(); n++ {
 		c.h.mu.Lock()
@@ -18,17 +19,17 @@ func (c *remote) transactor() {
 			c.readTypes(key)
 			continue
 		}
-		o := oracle.Op{Key: key, Kind: oracle.Set, Arg: fmt.Sprintf("%d.%d", c.id, n)}
+		o := checker.Op{Key: key, Kind: checker.Set, Arg: fmt.Sprintf("%d.%d", c.id, n)}
 		x := c.do(typesWrite(key, o.Arg)...)
 		x.last()
-		if x.outcome == oracle.Done {
+		if x.outcome == checker.Done {
 			if v := x.replies[len(x.replies)-1]; len(v.Array) != 7 {
 				c.h.w.audit.violate("client %d: EXEC answered %+v", c.id, v)
 			}
 		}
-		o.Reply = oracle.Reply{Text: "OK"}
+		o.Reply = checker.Reply{Text: "OK"}
 		x.finish(&o, c.id)
-		if o.Outcome == oracle.Unknown {
+		if o.Outcome == checker.Unknown {
 			c.h.mu.Lock()
 			c.h.typed.open[key]++
 			c.h.mu.Unlock()
@@ -63,24 +64,24 @@ func typesRead(key string) []command {
 	}
 }
 
-// last makes the outcome that of the last command, EXEC, whose error need not be
-// that of MULTI.
+// last sets the outcome to that of the last command, EXEC. The error of EXEC
+// may differ from that of MULTI.
 func (x *exchange) last() {
-	if x.outcome != oracle.Done || len(x.replies) == 0 {
+	if x.outcome != checker.Done || len(x.replies) == 0 {
 		return
 	}
 	if v := x.replies[len(x.replies)-1]; v.Error {
-		if x.outcome = outcomeOf(v.Text); x.outcome != oracle.Done {
+		if x.outcome = outcomeOf(v.Text); x.outcome != checker.Done {
 			x.err = fmt.Errorf("%s", v.Text)
 		}
 	}
 }
 
-// readTypes reads all keys: they hold the same value.
+// readTypes reads all keys and checks that they have the same value.
 func (c *remote) readTypes(key string) {
 	x := c.do(typesRead(key)...)
 	x.last()
-	if x.outcome != oracle.Done {
+	if x.outcome != checker.Done {
 		return
 	}
 	seen := x.replies[len(x.replies)-1].Array
@@ -88,10 +89,10 @@ func (c *remote) readTypes(key string) {
 		c.h.w.audit.violate("client %d: EXEC answered %+v", c.id, x.replies)
 		return
 	}
-	o := oracle.Op{Key: key, Kind: oracle.Get, Reply: seen[0].Reply}
+	o := checker.Op{Key: key, Kind: checker.Get, Reply: seen[0].Reply}
 	all := []string{}
 	for _, v := range seen {
-		for len(v.Array) > 0 { // of the stream: the last word of the only entry
+		for len(v.Array) > 0 { // for the stream: the last field of the only entry
 			v = v.Array[len(v.Array)-1]
 		}
 		all = append(all, v.Text)
@@ -106,7 +107,7 @@ func (c *remote) readTypes(key string) {
 	c.h.served.op(o)
 }
 
-func (s *served) op(o oracle.Op) {
+func (s *served) op(o checker.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ops = append(s.ops, o)
@@ -114,14 +115,15 @@ func (s *served) op(o oracle.Op) {
 
 const users = 2
 
-// administrator changes users of the ACL and reads their rules. Each change gives
-// a user another pattern of keys, so a user is a register too.
+// administrator changes users of the ACL. Each change gives a user a new key
+// pattern, so the pattern of a user behaves like a register. readUsers reads
+// the rules at the end.
 func (c *remote) administrator() {
 	for n := 0; c.h.pause(time.Duration(c.r.Int64N(int64(4*time.Second)))) && c.connect(); n++ {
 		user := number("user", c.r.IntN(users))
-		o := oracle.Op{Key: user, Kind: oracle.Set, Arg: fmt.Sprintf("~%d.%d", c.id, n), Reply: oracle.Reply{Text: "OK"}}
+		o := checker.Op{Key: user, Kind: checker.Set, Arg: fmt.Sprintf("~%d.%d", c.id, n), Reply: checker.Reply{Text: "OK"}}
 		x := c.do(command{"acl", "setuser", user, "resetkeys", o.Arg})
-		if x.outcome == oracle.Done && x.first().Error {
+		if x.outcome == checker.Done && x.first().Error {
 			c.h.w.audit.violate("client %d: ACL SETUSER answered %s", c.id, x.first().Text)
 		}
 		x.finish(&o, c.id)
@@ -129,14 +131,14 @@ func (c *remote) administrator() {
 	}
 }
 
-// readUsers reads the rules of the users at the end.
+// readUsers reads the rules of the users at the end of the history.
 func (h *history) readUsers() {
 	for i := range users {
 		x, ok := h.ask(command{"acl", "getuser", number("user", i)})
 		if !ok {
 			continue
 		}
-		o := oracle.Op{Key: number("user", i), Kind: oracle.Get, Reply: oracle.Reply{Null: true}}
+		o := checker.Op{Key: number("user", i), Kind: checker.Get, Reply: checker.Reply{Null: true}}
 		for j, e := range x.first().Array {
 			if e.Text == "keys" && j+1 < len(x.first().Array) {
 				o.Reply = x.first().Array[j+1].Reply

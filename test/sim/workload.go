@@ -6,17 +6,20 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/oracle"
+	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// Keys live for a generation: what checks a key's history takes memory with the
-// square of its length, and time with the number of its open commands.
+// Keys are replaced by new ones after opsPerKey operations, or after
+// unknownPerKey operations with an unknown outcome. The checker's memory grows
+// with the square of the length of a key's history, and its time with the
+// number of commands whose outcome is unknown.
 const (
 	opsPerKey     = 120
 	unknownPerKey = 6
 )
 
-// family is a set of keys of one use, with the generation it is in.
+// family is a set of keys for one use. Each generation of a family has new
+// keys.
 type family struct {
 	name string
 	keys int
@@ -29,7 +32,7 @@ func newFamily(name string, keys int) *family {
 	return &family{name: name, keys: keys, uses: make(map[string]int), open: make(map[string]int)}
 }
 
-// key draws a key. h.mu is held.
+// key draws a key. The caller must hold h.mu.
 func (f *family) key(draw func(int) int) string {
 	for {
 		key := fmt.Sprintf("%s%d.%d", f.name, f.gen, draw(f.keys))
@@ -47,37 +50,38 @@ func (c *client) key(f *family) string {
 	return f.key(c.r.IntN)
 }
 
-// think waits between two commands: as long as the schedule says, on average.
+// think waits between two commands, on average for as long as the schedule
+// says. It reports false when the history is over.
 func (c *client) think() bool {
 	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * c.h.plan.think()))))
 }
 
 // register runs random commands on keys that all clients share.
 func (c *client) register() {
-	recent := []string{"none"} // values to compare with
+	recent := []string{"none"} // values for the commands that compare
 	for n := 0; c.think() && c.connect(); n++ {
 		f := c.h.registers
 		if c.r.IntN(6) == 0 {
 			f = c.h.counters
 		}
-		o := oracle.Op{Key: c.key(f)}
-		fresh := oracle.ValueFor(o.Key, c.id, n)
+		o := checker.Op{Key: c.key(f)}
+		fresh := checker.ValueFor(o.Key, c.id, n)
 		cmp := recent[c.r.IntN(len(recent))]
 		ttl := time.Duration(1+c.r.IntN(40)) * 100 * time.Millisecond
 		var cmd command
 		switch {
 		case f == c.h.counters && c.r.IntN(4) == 0:
-			o.Kind, cmd = oracle.Get, command{"get", o.Key}
+			o.Kind, cmd = checker.Get, command{"get", o.Key}
 		case f == c.h.counters:
-			o.Kind, cmd = oracle.Incr, command{"incr", o.Key}
+			o.Kind, cmd = checker.Incr, command{"incr", o.Key}
 		default:
 			cmd = c.draw(&o, fresh, cmp, ttl)
 		}
 		var x exchange
-		transaction := o.Kind == oracle.GetSet && c.r.IntN(2) == 0
-		if transaction { // the same, in two commands
+		transaction := o.Kind == checker.GetSet && c.r.IntN(2) == 0
+		if transaction { // GETSET as a transaction of two commands
 			x = c.transaction(nil, command{"get", o.Key}, command{"set", o.Key, fresh})
-			if x.outcome == oracle.Done {
+			if x.outcome == checker.Done {
 				if v := x.first(); len(v.Array) == 2 {
 					o.Reply = v.Array[0].Reply
 				} else {
@@ -91,10 +95,10 @@ func (c *client) register() {
 		x.finish(&o, c.id)
 		c.h.op(f, o)
 		c.h.write(o, cmd, transaction)
-		if o.Outcome == oracle.Done && o.Arg != "" {
+		if o.Outcome == checker.Done && o.Arg != "" {
 			recent = append(recent, o.Arg)
 		}
-		if o.Kind == oracle.Get && o.Reply.Text != "" {
+		if o.Kind == checker.Get && o.Reply.Text != "" {
 			recent = append(recent, o.Reply.Text)
 		}
 		recent = recent[max(0, len(recent)-6):]
@@ -104,57 +108,57 @@ func (c *client) register() {
 	}
 }
 
-// draw picks a command on a register.
-func (c *client) draw(o *oracle.Op, fresh, cmp string, ttl time.Duration) command {
+// draw picks a random command on a register.
+func (c *client) draw(o *checker.Op, fresh, cmp string, ttl time.Duration) command {
 	px := strconv.FormatInt(ttl.Milliseconds(), 10)
 	switch c.r.IntN(17) {
 	case 0, 1, 2, 3:
-		o.Kind = oracle.Get
+		o.Kind = checker.Get
 		return command{"get", o.Key}
 	case 4, 5:
-		o.Kind, o.Arg = oracle.Set, fresh
+		o.Kind, o.Arg = checker.Set, fresh
 		return command{"set", o.Key, fresh}
 	case 6, 7:
-		o.Kind, o.Arg, o.NX, o.TTL = oracle.Set, fresh, true, ttl
+		o.Kind, o.Arg, o.NX, o.TTL = checker.Set, fresh, true, ttl
 		return command{"set", o.Key, fresh, "nx", "px", px}
 	case 8:
-		o.Kind, o.Arg = oracle.GetSet, fresh
+		o.Kind, o.Arg = checker.GetSet, fresh
 		return command{"getset", o.Key, fresh}
 	case 9:
-		o.Kind = oracle.Del
+		o.Kind = checker.Del
 		return command{"del", o.Key}
 	case 10:
-		o.Kind, o.Cmp = oracle.DelIfEq, cmp
+		o.Kind, o.Cmp = checker.DelIfEq, cmp
 		return command{"delifeq", o.Key, cmp}
 	case 11:
-		o.Kind, o.Cmp = oracle.DelIfEq, cmp
+		o.Kind, o.Cmp = checker.DelIfEq, cmp
 		return command{"delex", o.Key, "ifeq", cmp}
 	case 12:
-		o.Kind, o.Arg, o.Cmp, o.TTL = oracle.Set, fresh, cmp, ttl
+		o.Kind, o.Arg, o.Cmp, o.TTL = checker.Set, fresh, cmp, ttl
 		return command{"set", o.Key, fresh, "ifeq", cmp, "px", px}
 	case 13:
-		o.Kind, o.TTL = oracle.PExpire, ttl
+		o.Kind, o.TTL = checker.PExpire, ttl
 		return command{"pexpire", o.Key, px}
 	case 14, 15:
-		o.Kind = oracle.PTTL
+		o.Kind = checker.PTTL
 		return command{"pttl", o.Key}
 	}
-	o.Kind = oracle.GetDel
+	o.Kind = checker.GetDel
 	return command{"getdel", o.Key}
 }
 
-// watcher changes keys by WATCH, MULTI and EXEC. On keys that nothing else
-// writes, and where all values differ, that succeeds exactly when a SET that
-// compares would.
+// watcher changes keys with WATCH, MULTI and EXEC. No other command writes
+// these keys, and all values differ. EXEC therefore succeeds exactly when a SET
+// that compares the value would succeed.
 func (c *client) watcher() {
 	for n := 0; c.think() && c.connect(); n++ {
-		o := oracle.Op{Key: c.key(c.h.watched)}
+		o := checker.Op{Key: c.key(c.h.watched)}
 		x := c.do(command{fsm.VersionCommand, o.Key}, command{"get", o.Key})
-		if x.outcome != oracle.Done || len(x.replies) != 2 {
+		if x.outcome != checker.Done || len(x.replies) != 2 {
 			continue
 		}
 		version, held := uint64(x.replies[0].Int), x.replies[1].Reply
-		read := oracle.Op{Key: o.Key, Kind: oracle.Get, Reply: held}
+		read := checker.Op{Key: o.Key, Kind: checker.Get, Reply: held}
 		x.finish(&read, c.id)
 		c.h.op(c.h.watched, read)
 		if !c.h.pause(time.Duration(c.r.Int64N(int64(100 * time.Millisecond)))) {
@@ -163,10 +167,10 @@ func (c *client) watcher() {
 		if !c.connect() {
 			return
 		}
-		o.Kind, o.Arg, o.Cmp, o.NX = oracle.Set, oracle.ValueFor(o.Key, c.id, n), held.Text, held.Null
+		o.Kind, o.Arg, o.Cmp, o.NX = checker.Set, checker.ValueFor(o.Key, c.id, n), held.Text, held.Null
 		x = c.transaction([]fsm.Watch{{Key: o.Key, Version: version}}, command{"set", o.Key, o.Arg})
 		switch v := x.first(); {
-		case x.outcome != oracle.Done:
+		case x.outcome != checker.Done:
 		case v.Null:
 			o.Reply.Null = true
 		case len(v.Array) == 1:
@@ -179,32 +183,32 @@ func (c *client) watcher() {
 	}
 }
 
-// locker takes locks, holds them for a while, sometimes renews them, and gives
-// them back or lets them run out.
+// locker takes locks and owns them for a while. It sometimes renews them, and
+// then releases them or lets them expire.
 func (c *client) locker() {
 	for n := 0; c.think() && c.connect(); n++ {
-		h := oracle.Hold{
+		h := checker.Hold{
 			Lock: fmt.Sprintf("lock%d", c.r.IntN(3)), Token: fmt.Sprintf("t%d.%d", c.id, n), Client: c.id,
 			TTL: time.Duration(5+c.r.IntN(20)) * 100 * time.Millisecond,
 		}
 		px := strconv.FormatInt(h.TTL.Milliseconds(), 10)
 		x := c.do(command{"set", h.Lock, h.Token, "nx", "px", px}, command{fsm.VersionCommand, h.Lock})
 		h.Call, h.Granted = x.call, x.ret
-		o := oracle.Op{Kind: oracle.Set, Key: h.Lock, Arg: h.Token, NX: true, TTL: h.TTL, Reply: x.first().Reply}
+		o := checker.Op{Kind: checker.Set, Key: h.Lock, Arg: h.Token, NX: true, TTL: h.TTL, Reply: x.first().Reply}
 		x.finish(&o, c.id)
 		c.h.write(o, nil, false)
 		switch {
-		case x.outcome == oracle.Refused:
+		case x.outcome == checker.Refused:
 			continue
-		case x.outcome == oracle.Unknown:
-			h.Granted = oracle.Forever
+		case x.outcome == checker.Unknown:
+			h.Granted = checker.Forever
 			c.h.hold(h)
 			continue
 		case len(x.replies) != 2:
 			c.w.audit.violate("client %d: two commands got %d replies", c.id, len(x.replies))
 			continue
 		case x.first().Null:
-			c.h.refusal(oracle.Refusal{Lock: h.Lock, Client: c.id, Call: x.call, Return: x.ret})
+			c.h.refusal(checker.Refusal{Lock: h.Lock, Client: c.id, Call: x.call, Return: x.ret})
 			continue
 		}
 		h.Fence = x.replies[1].Int
@@ -213,55 +217,55 @@ func (c *client) locker() {
 	}
 }
 
-// own is what the owner of a lock does with it.
-func (c *client) own(h *oracle.Hold, px string) {
+// own renews and releases a lock as its owner does.
+func (c *client) own(h *checker.Hold, px string) {
 	c.h.pause(time.Duration(c.r.Int64N(int64(h.TTL))))
 	for range c.r.IntN(3) {
 		if !c.connect() {
 			return
 		}
 		x := c.do(command{"set", h.Lock, h.Token, "ifeq", h.Token, "px", px})
-		if x.outcome == oracle.Refused {
+		if x.outcome == checker.Refused {
 			continue
 		}
-		h.Renewals = append(h.Renewals, oracle.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Text == "OK"})
-		if x.outcome != oracle.Done || x.first().Null {
+		h.Renewals = append(h.Renewals, checker.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Text == "OK"})
+		if x.outcome != checker.Done || x.first().Null {
 			break
 		}
 		c.h.pause(time.Duration(c.r.Int64N(int64(h.TTL))))
 	}
 	if c.r.IntN(3) == 0 || !c.connect() {
-		return // it runs out
+		return // the lock expires
 	}
 	x := c.do(command{"delifeq", h.Lock, h.Token})
-	if x.outcome == oracle.Refused {
+	if x.outcome == checker.Refused {
 		return
 	}
-	h.Release = &oracle.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Int == 1}
+	h.Release = &checker.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Int == 1}
 }
 
 // appender adds unique ids to a list.
 func (c *client) appender() {
 	for n := 0; c.think() && c.connect(); n++ {
-		a := oracle.Append{List: "list", ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		a := checker.Append{List: "list", ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
 		x := c.do(command{"rpush", a.List, a.ID})
 		a.Call, a.Return, a.Outcome = x.call, x.ret, x.outcome
 		c.h.append(a)
 	}
 }
 
-// pipeliner sends pipelines of INCR on a counter that is its own.
+// pipeliner sends pipelines of INCR on a counter that no other client uses.
 func (c *client) pipeliner() {
 	key := fmt.Sprintf("pipe%d", c.id)
 	for c.think() && c.connect() {
-		b := oracle.Batch{Client: c.id, Key: key, Sent: 1 + c.r.IntN(8)}
+		b := checker.Batch{Client: c.id, Key: key, Sent: 1 + c.r.IntN(8)}
 		cmds := make([]command, b.Sent)
 		for i := range cmds {
 			cmds[i] = command{"incr", key}
 		}
 		x := c.do(cmds...)
 		b.Call, b.Return = x.call, x.ret
-		if x.outcome == oracle.Refused {
+		if x.outcome == checker.Refused {
 			continue
 		}
 		for _, v := range x.replies {

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// world is a cluster in a bubble, and what can be done to it. It lives inside
-// one synctest bubble and is used from there only.
+// world is a simulated cluster with the operations on it. It lives inside one
+// synctest bubble and must be used only from there.
 type world struct {
 	seed  uint64
 	begun time.Time
@@ -29,33 +29,36 @@ type world struct {
 	book  *book
 	opts  cluster.Options
 	peers []cluster.Peer
-	// ports: nodes have client ports, over which the clients of remote.go speak.
+	// ports says that the nodes have client ports, which the clients in
+	// remote.go use.
 	ports bool
 
-	wg    sync.WaitGroup // crashed processes that are being taken down, and the supervisor's restarts
-	over  atomic.Bool    // nothing is restarted any more
-	exits map[string]int // planned exits of processes by reason; guarded by mu
+	wg    sync.WaitGroup // crashed processes that are being closed, and restarts by the supervisor
+	over  atomic.Bool    // set at the end: no node is restarted any more
+	exits map[string]int // planned exits of processes, by reason; guarded by mu
 
 	mu    sync.Mutex
 	nodes map[string]*node
 }
 
-// node is a place for a process: disk and clock outlive it.
+// node is the machine of a process. Its disk and its clock outlive the process.
 type node struct {
 	id    string
 	disk  *disk
 	clock *clock
 	peers []cluster.Peer
-	// sluggish multiplies the timeouts of raft on this node: its timers run slow,
-	// as those of a process do that does not get its share of a processor.
+	// sluggish multiplies the timeouts of raft on this node. Its timers run
+	// slow, like those of a process that does not get enough processor
+	// time.
 	sluggish int
-	// features is the highest feature version that its program claims to know, 0
-	// for the newest.
+	// features is the highest feature version that the node's program
+	// claims to know; 0 means the newest.
 	features int
 
 	mu   sync.Mutex
 	proc *process // nil while it is down
-	// out is set while somebody works on the node's disk: it must not start.
+	// out is set while renew replaces the node's disk. The node must not
+	// start in this time.
 	out bool
 }
 
@@ -64,12 +67,13 @@ type process struct {
 	id      string
 	n       *cluster.Node
 	session fsm.SessionID
-	port    *resp.Server // nil in a history whose clients need none
-	dead    atomic.Bool  // nothing that it does from here on has happened
+	port    *resp.Server // nil in a history whose clients do not need it
+	dead    atomic.Bool  // set when the process crashes or stops; its later actions do not count
 }
 
-// options are the product's own, save what would only cost processor time, and
-// limits that let a history of a minute see what a cluster sees in a month.
+// options returns the product's default options, with two kinds of changes:
+// timeouts that would only cost processor time, and limits that let a history
+// of one minute reach states that a cluster reaches in a month.
 func options() cluster.Options {
 	o := cluster.DefaultOptions()
 	o.CommitTimeout = 50 * time.Millisecond
@@ -94,8 +98,9 @@ func newWorld(seed uint64, nodes int) *world {
 	return w
 }
 
-// stream returns a source of chance of its own for each purpose, so that what
-// one part draws does not depend on what another has drawn.
+// stream returns a separate source of random numbers for each purpose, so that
+// the numbers of one purpose do not depend on how many another purpose has
+// drawn.
 func stream(seed uint64, purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(purpose) {
@@ -104,7 +109,7 @@ func stream(seed uint64, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h))
 }
 
-// place makes a place for a node.
+// place adds a node that is not running.
 func (w *world) place(id string, peers []cluster.Peer) *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +127,7 @@ func (w *world) node(id string) *node {
 	return w.nodes[id]
 }
 
-// ids returns the names of all places in order.
+// ids returns the IDs of all nodes in order.
 func (w *world) ids() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,17 +139,18 @@ func (w *world) ids() []string {
 	return ids
 }
 
-// elapsed is the time since the beginning of the history.
+// elapsed returns the time since the beginning of the history.
 func (w *world) elapsed() time.Duration { return time.Since(w.begun) }
 
-// running returns the process, nil while the node is down.
+// running returns the node's process, or nil while the node is down.
 func (nd *node) running() *process {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
 	return nd.proc
 }
 
-// start starts a node.
+// start starts a node. It does nothing if the node is running or if its disk is
+// being replaced.
 func (w *world) start(id string) error {
 	nd := w.node(id)
 	p := &process{id: id}
@@ -180,15 +186,17 @@ func (w *world) start(id string) error {
 	return nil
 }
 
-// close ends the process: its client port, and then the node behind it.
+// close ends the process. It closes the client port first, and then the node
+// that the port serves.
 func (p *process) close() {
 	if p.port != nil {
-		_ = p.port.Close() // connections that are broken already
+		_ = p.port.Close() // connections may be broken already
 	}
-	_ = p.n.Close() // the same, and disks that are gone
+	_ = p.n.Close() // connections may be broken, and the disk may be gone
 }
 
-// take takes the process away from its place. Whoever gets it takes it down.
+// take removes the process from its node and marks it as dead. The caller must
+// then close the process.
 func (nd *node) take() *process {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
@@ -200,8 +208,9 @@ func (nd *node) take() *process {
 	return p
 }
 
-// crash ends a node between two instructions: loudly as kill -9 does, whose
-// connections the kernel closes, or silently, as a power failure.
+// crash ends a node between two instructions. If loud is true, it behaves like
+// kill -9, where the kernel closes the connections. Otherwise it behaves like a
+// power failure.
 func (w *world) crash(id string, loud bool) bool {
 	nd := w.node(id)
 	p := nd.take()
@@ -221,14 +230,15 @@ func (w *world) buryAfter(nd *node, p *process, loud bool) {
 	w.wg.Go(p.close)
 }
 
-// restartAfter is how long a supervisor waits.
+// restartAfter is how long the supervisor waits before it restarts a process.
 const restartAfter = 300 * time.Millisecond
 
-// planned are the exits that the product is made to take, by what stands in
-// their reasons: hashicorp/raft issue 697, and cluster/staleend.go.
+// planned lists the exits that the product is designed to take, by a part of
+// their error texts: see hashicorp/raft issue 697 and cluster/staleend.go.
 var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
-// exited is what the product calls when a process must end.
+// exited is called by the product when its process must end. It crashes the
+// process and restarts the node, as a supervisor does.
 func (w *world) exited(nd *node, p *process, err error) {
 	if p.dead.Load() || errors.Is(err, context.Canceled) {
 		return
@@ -245,7 +255,7 @@ func (w *world) exited(nd *node, p *process, err error) {
 	if !known {
 		w.audit.violate("%s ended its process: %v", nd.id, err)
 	}
-	w.wg.Go(func() { // not here: the caller may hold locks
+	w.wg.Go(func() { // in another goroutine, because the caller may hold locks
 		nd.mu.Lock()
 		mine := nd.proc == p
 		if mine {
@@ -266,14 +276,15 @@ func (w *world) exited(nd *node, p *process, err error) {
 	})
 }
 
-// stop closes a node in order.
+// stop closes a node in an orderly way.
 func (w *world) stop(id string) {
 	if p := w.node(id).take(); p != nil {
 		p.close()
 	}
 }
 
-// leader returns the id of a node that leads the highest term, "" if none does.
+// leader returns the ID of the node that leads in the highest term, or "" if no
+// node leads.
 func (w *world) leader() string {
 	var found string
 	var term uint64
@@ -287,8 +298,9 @@ func (w *world) leader() string {
 	return found
 }
 
-// look tells the audit what the nodes say of themselves. It returns the highest
-// term that a node leads with its office open, and whether no node knows a higher one.
+// look passes the state that the nodes report to the audit. It returns the
+// highest term in which a leader is ready, and whether no node knows a higher
+// term.
 func (w *world) look() (term uint64, ready bool) {
 	var top uint64
 	for _, id := range w.ids() {
@@ -302,7 +314,8 @@ func (w *world) look() (term uint64, ready bool) {
 		if st.Role == "leader" && st.Ready {
 			term = max(term, st.Term)
 		}
-		// Role and term are not read at one moment: they count when they stay.
+		// Status does not read role and term atomically. They count
+		// only if a second call returns the same.
 		if st.Role == "leader" {
 			if again := p.n.Status(); again.Role == st.Role && again.Term == st.Term {
 				w.audit.led(id, st.Term)
@@ -319,21 +332,21 @@ func (w *world) look() (term uint64, ready bool) {
 	return term, term > 0 && term == top
 }
 
-// readBack writes a snapshot of every node's machine and reads it.
+// readBack writes a snapshot of every node's state machine and reads it back.
 func (w *world) readBack() {
 	for _, id := range w.ids() {
 		p := w.node(id).running()
 		if p == nil {
 			continue
 		}
-		var fork *fsm.Machine
+		var clone *fsm.Machine
 		var sessions fsm.Sessions
-		p.n.View(func(m *fsm.Machine) { fork, sessions = m.Fork(), m.Sessions() })
-		w.audit.readBack(id, fork, sessions)
+		p.n.View(func(m *fsm.Machine) { clone, sessions = m.Clone(), m.Sessions() })
+		w.audit.readBack(id, clone, sessions)
 	}
 }
 
-// commits tells the audit what the nodes have committed.
+// commits passes the entries that the nodes have committed to the audit.
 func (w *world) commits() {
 	for _, id := range w.ids() {
 		nd := w.node(id)
@@ -354,7 +367,7 @@ func (w *world) revive(id string) {
 	}
 }
 
-// end stops all nodes for good and waits for what belongs to them.
+// end stops all nodes for good and waits for their goroutines.
 func (w *world) end() {
 	w.over.Store(true)
 	for _, id := range w.ids() {
@@ -363,15 +376,15 @@ func (w *world) end() {
 	w.wg.Wait()
 }
 
-// join adds a node that knows the first ones.
+// join adds a node that knows the first nodes.
 func (w *world) join(id string) {
 	w.place(id, append(slices.Clone(w.peers), cluster.Peer{ID: id, Addr: address(id)}))
-	w.add(id) // else it waits, and repair does it
+	w.add(id) // if this fails, the node waits until repair adds it
 	w.revive(id)
 }
 
-// members returns the configuration of the leader of the highest term, and
-// that term.
+// members returns the member IDs that the leader of the highest term reports,
+// the leader, and that term.
 func (w *world) members() (ids []string, leader string, term uint64) {
 	leader = w.leader()
 	if leader == "" {
@@ -390,14 +403,16 @@ func (w *world) members() (ids []string, leader string, term uint64) {
 	return ids, leader, term
 }
 
-// repair starts what is down, and lets those join anew that are no members any
-// more, be it that a removal came through after it was given up.
+// repair starts the nodes that are down, and lets nodes that are no longer
+// members join again. A removal can succeed after its caller has given up, so
+// such nodes may exist.
 func (w *world) repair() {
 	for _, id := range w.ids() {
 		w.revive(id)
 	}
-	// A node whose timers are thirty times slower needs half a minute for an election,
-	// and if the others need its vote, one in vain is followed by another.
+	// A node whose timers are thirty times slower needs half a minute for
+	// an election. If the others need its vote, a failed election may be
+	// followed by another.
 	tries := 100
 	for _, id := range w.ids() {
 		tries = max(tries, 15*w.node(id).sluggish)
@@ -408,8 +423,8 @@ func (w *world) repair() {
 		if leader == "" {
 			continue
 		}
-		// What the leader knows of the members is settled once it has committed
-		// something in the same term.
+		// The leader's member list is certain only once the leader has
+		// committed an entry in the same term.
 		p := w.node(leader).running()
 		if p == nil || !settled(p, term) {
 			continue
@@ -420,7 +435,7 @@ func (w *world) repair() {
 		}
 		for _, id := range missing {
 			if p := w.node(id).running(); p != nil && p.n.Status().Role == "starting" {
-				w.add(id) // it waits for this
+				w.add(id) // the node waits to be added
 				continue
 			}
 			w.renew(id, 0)
@@ -430,7 +445,8 @@ func (w *world) repair() {
 	w.audit.violate("membership could not be repaired: %s", w.describe())
 }
 
-// settled writes something and reports whether that was in the given term.
+// settled writes a key and reports whether the write was committed in the given
+// term.
 func settled(p *process, term uint64) bool {
 	var g fsm.Group
 	g.Reset(2, 1)
@@ -457,7 +473,7 @@ func (w *world) level() bool {
 	return true
 }
 
-// describe says how the nodes are.
+// describe returns the states of the nodes as text.
 func (w *world) describe() string {
 	var all []string
 	for _, id := range w.ids() {
@@ -472,8 +488,10 @@ func (w *world) describe() string {
 	return strings.Join(all, "; ")
 }
 
-// renew removes a node, throws its disk away, and lets it join as a new one
-// after a while. It does nothing, and reports false, unless the removal is certain.
+// renew removes a node, discards its disk, and lets the node join as a new one
+// after a while. If the removal is not certain, renew keeps the disk, starts
+// the node again, and reports false. It does nothing and reports false while
+// another renew of the node is running.
 func (w *world) renew(id string, after time.Duration) bool {
 	nd := w.node(id)
 	nd.mu.Lock()
@@ -483,9 +501,9 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if busy {
 		return false
 	}
-	if w.leader() == id { // a leader is not removed, it has to go first
+	if w.leader() == id { // a leader is not removed; it must transfer its leadership first
 		if p := nd.running(); p != nil {
-			_ = p.n.TransferLeadership("") // if it stays: its process ends now
+			_ = p.n.TransferLeadership("") // if the transfer fails, the crash below ends the leadership
 		}
 	}
 	w.crash(id, true)
@@ -493,16 +511,16 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if gone {
 		nd.disk.wipe()
 		<-time.After(after)
-		w.add(id) // else it waits, and repair does it
+		w.add(id) // if this fails, the node waits until repair adds it
 	}
-	var all []cluster.Peer // who may be a member: the first nodes may all have been removed
+	var all []cluster.Peer // possible members; the first nodes may all have been removed
 	for _, other := range w.ids() {
 		all = append(all, cluster.Peer{ID: other, Addr: address(other)})
 	}
 	nd.mu.Lock()
 	if gone {
 		nd.peers = all
-		nd.features = 0 // the cluster may be beyond the old program now
+		nd.features = 0 // the cluster's feature version may now be too high for the old program
 	}
 	nd.out = false
 	nd.mu.Unlock()
@@ -510,7 +528,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	return gone
 }
 
-// add permits a node to join and reports whether that is certain.
+// add permits a node to join, and reports whether that is certain.
 func (w *world) add(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" {
@@ -523,11 +541,11 @@ func (w *world) add(id string) bool {
 	return false
 }
 
-// removeTries is how often a removal or an addition is asked for: a cluster under attack may
-// refuse.
+// removeTries is how often a removal, an addition or a transfer is requested. A
+// cluster with active faults may refuse.
 const removeTries = 10
 
-// remove removes a node that is down from the members and reports whether that
+// remove removes a node that is down from the members, and reports whether that
 // is certain.
 func (w *world) remove(id string) bool {
 	for range removeTries {
@@ -537,8 +555,9 @@ func (w *world) remove(id string) bool {
 				if err == nil {
 					return true
 				}
-				// As far as this leader knows; it is certain once it has committed
-				// something in its term.
+				// The error says only what this leader knows.
+				// It is certain once the leader has committed
+				// an entry in its term.
 				if strings.Contains(err.Error(), "not a member") && settled(p, p.n.Status().Term) {
 					return true
 				}

@@ -1,4 +1,4 @@
-// Package tidy tests the rules that the source itself has to keep: what may
-// import what, what must be documented, and what must not be there. Each rule
-// says in its failure what to do.
+// Package tidy tests the rules that the source itself must keep: which packages
+// a package may import, what must be documented, and what must not occur. Each
+// failure says how to correct it.
 package tidy

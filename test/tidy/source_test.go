@@ -20,7 +20,7 @@ const (
 
 // source is one parsed Go file.
 type source struct {
-	path string // from the root, with slashes
+	path string // from the root of the tree, with slashes
 	ast  *ast.File
 	fset *token.FileSet
 }
@@ -29,13 +29,13 @@ func (s source) dir() string { return path.Dir(s.path) }
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// at is a place in the file for a failure.
+// at returns a position in the file for the text of a failure.
 func (s source) at(p token.Pos) string {
 	pos := s.fset.Position(p)
 	return s.path + ":" + itoa(pos.Line)
 }
 
-// walk lists the files of the tree that somebody wrote by hand.
+// walk lists the files of the tree that are written by hand.
 func walk() ([]string, error) {
 	var paths []string
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {

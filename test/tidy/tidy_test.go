@@ -27,26 +27,30 @@ func TestPackages_HaveComments(t *testing.T) {
 	}
 }
 
-// mayImport says which packages of ours a package may import; a package that is
-// not listed goes by its longest listed parent.
+// mayImport lists, for each package, the packages of this module that it may
+// import. For a package that is not listed, the entry of its longest listed
+// parent applies.
 var mayImport = map[string][]string{
-	"fsm":               {},
+	"fsm/glob":          {},
+	"fsm/hll":           {},
+	"fsm/number":        {},
+	"fsm":               {"fsm/glob", "fsm/hll", "fsm/number"},
 	"rpc":               {},
-	"cluster/seeded":    {},
 	"cluster/failpoint": {},
-	"cluster/storage":   {"cluster/seeded", "cluster/failpoint"},
-	"cluster/script":    {"fsm"},
-	"acl":               {"fsm"},
-	"cluster":           {"acl", "fsm", "rpc", "cluster/seeded", "cluster/failpoint", "cluster/storage"},
-	"resp":              {"acl", "fsm", "cluster", "cluster/seeded"},
-	"verify/oracle":     {},
-	"verify/replay":     {"fsm", "cluster/storage", "verify/oracle"},
-	"verify/load":       {"verify/oracle"},
-	// It runs nodes as the tests of processes do, by the same code.
-	"verify/attack": {"rpc", "cluster/failpoint", "verify/oracle", "verify/replay", "verify/load", "test/process"},
-	"verify/report": {"verify/oracle", "verify/attack"},
-	"cmd":           {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "cluster/script", "resp", "verify/oracle", "verify/load", "verify/attack", "verify/report"},
-	"test":          {"acl", "fsm", "rpc", "cluster", "cluster/script", "cluster/seeded", "cluster/failpoint", "cluster/storage", "resp", "verify/oracle", "verify/replay", "verify/load", "verify/attack", "verify/report", "test/..."},
+	"cluster/storage":   {"cluster/failpoint"},
+	"script":            {"fsm"},
+	"acl":               {"fsm", "fsm/glob"},
+	"cluster":           {"acl", "fsm", "rpc", "cluster/failpoint", "cluster/storage"},
+	"resp":              {"acl", "fsm", "fsm/glob", "fsm/number", "cluster"},
+	"verify/checker":    {},
+	"verify/replay":     {"fsm", "cluster/storage", "verify/checker"},
+	"verify/load":       {"verify/checker"},
+	"verify/process":    {},
+	"verify/neighbor":   {"verify/load", "verify/process"},
+	"verify/attack":     {"rpc", "cluster/failpoint", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process"},
+	"verify/report":     {"verify/checker", "verify/attack"},
+	"cmd":               {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
+	"test":              {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/storage", "resp", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.
@@ -101,8 +105,8 @@ func TestExported_HaveComments(t *testing.T) {
 	}
 }
 
-// exportedReceiver reports whether a function is one of the package's or a
-// method of an exported type.
+// exportedReceiver reports whether a function has no receiver or is a method of
+// an exported type.
 func exportedReceiver(decl *ast.FuncDecl) bool {
 	if decl.Recv == nil {
 		return true
@@ -122,15 +126,15 @@ func exportedReceiver(decl *ast.FuncDecl) bool {
 	}
 }
 
-// conventional reports whether a method is one whose name says all: those of
-// error and fmt.Stringer.
+// conventional reports whether a method needs no comment because its name is
+// conventional: the methods of error and fmt.Stringer.
 func conventional(decl *ast.FuncDecl) bool {
 	name := decl.Name.Name
 	return decl.Recv != nil && (name == "Error" || name == "Unwrap" || name == "String")
 }
 
-// checkSpecs wants a comment at each exported type, and at each exported
-// constant or variable or at the block that it stands in.
+// checkSpecs requires a comment at each exported type. For an exported constant
+// or variable it requires a comment at the name or at its block.
 func checkSpecs(t *testing.T, s source, decl *ast.GenDecl) {
 	t.Helper()
 	for _, spec := range decl.Specs {
@@ -147,8 +151,8 @@ func checkSpecs(t *testing.T, s source, decl *ast.GenDecl) {
 	}
 }
 
-// continued reports whether a spec stands directly below one that has a
-// comment: a list under one sentence.
+// continued reports whether a spec is directly below one that has a comment.
+// Such specs form a list under one sentence.
 func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	for i, other := range decl.Specs {
 		if other == ast.Spec(spec) {
@@ -162,9 +166,11 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// In the program a sleep is a goroutine that cannot be stopped; in a test it is
-// a guess about how fast the machine is. It may stay where it moves the clock of
-// a synctest bubble, or paces a loop that asks for a condition and says so.
+// TestSleep_IsNotSynchronisation allows a sleep in two cases only. In the
+// program, a sleep is a goroutine that cannot be stopped. In a test, a sleep is
+// a guess about how fast the machine is. A sleep may stay where it moves the
+// clock of a synctest bubble, or where it paces a loop that polls a condition
+// and has a comment that says so.
 func TestSleep_IsNotSynchronisation(t *testing.T) {
 	for _, s := range sources(t) {
 		polls := make(map[int]bool) // lines with a comment that says what is polled
@@ -187,7 +193,7 @@ func TestSleep_IsNotSynchronisation(t *testing.T) {
 	}
 }
 
-// bubbles reports whether a test file works with fake time.
+// bubbles reports whether a test file uses fake time.
 func bubbles(s source) bool {
 	return s.test() && slices.ContainsFunc(s.ast.Imports, func(spec *ast.ImportSpec) bool {
 		return spec.Path.Value == `"testing/synctest"`
@@ -226,7 +232,7 @@ func TestPages_AreCurrent(t *testing.T) {
 	}
 }
 
-// markdownLink is a link to a file of the tree.
+// markdownLink matches a link to a file of the tree.
 var markdownLink = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
 
 func TestLinks_LeadSomewhere(t *testing.T) {
@@ -251,7 +257,8 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 	}
 }
 
-// Every target of the Makefile says in "make help" what it is for.
+// TestMakefile_TargetsHaveHelp checks that "make help" describes every target
+// of the Makefile.
 func TestMakefile_TargetsHaveHelp(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

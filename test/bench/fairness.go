@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/neighbor"
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+const (
+	fairnessName = "fairness: "
+
+	// fairnessCeiling is the largest factor by which a neighbor may raise
+	// the victim's p99.
+	fairnessCeiling = 10
+
+	// fairnessPassword is the password of the cluster. Some loads are
+	// clients that do not have it.
+	fairnessPassword = "of-the-bench"
+
+	// quietShare and noisyShare are the lengths of the victim's two runs,
+	// as shares of the length of a repetition.
+	quietShare, noisyShare = 0.5, 1
+)
+
+// neighbors returns the loads to measure.
+func (o *options) neighbors() []neighbor.Load {
+	var loads []neighbor.Load
+	for _, l := range neighbor.All() {
+		if o.wants(fairnessName + l.Name) {
+			loads = append(loads, l)
+		}
+	}
+	return loads
+}
+
+// fairness is one row: a load on a node, and the latencies of a victim on the
+// same node.
+type fairness struct {
+	load         string
+	through      string // "leader" or "follower"
+	quiet, noisy neighbor.Times
+	elections    uint64
+	peak         int // peak resident memory of the node, in MB
+	effect       neighbor.Effect
+	failed       error // error of one of the victim's commands
+}
+
+// slower returns the factor by which the p99 rose.
+func (f *fairness) slower() float64 {
+	return float64(f.noisy.At(0.99)) / float64(f.quiet.At(0.99))
+}
+
+func (f *fairness) missed() bool {
+	return f.failed != nil || f.slower() >= fairnessCeiling || f.elections > 0
+}
+
+// measureFairness runs each load on the leader and on a follower. A victim
+// takes locks through the same node, first alone and then beside the load.
+func measureFairness(ctx context.Context, out io.Writer, dir, program string, o options, loads []neighbor.Load) (missed bool, err error) {
+	c, err := startClusterWith(ctx, process.Config{Program: program, Dir: dir, Password: fairnessPassword}, o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and beside a load of another client on the same node\n")
+	var rows []fairness
+	for _, l := range loads {
+		for _, through := range []string{"leader", "follower"} {
+			f, err := measureNeighbor(ctx, c, l, through, o)
+			if err != nil {
+				return false, errors.Join(fmt.Errorf("%s%s, through the %s: %w", fairnessName, l.Name, through, err), showLogs(c))
+			}
+			missed = missed || f.missed()
+			rows = append(rows, f)
+			fmt.Fprintf(out, "%s through the %s: %v\n", f.load, f.through, f.effect)
+			if f.failed != nil {
+				fmt.Fprintf(out, "%s through the %s: FAILED: %v\n", f.load, f.through, f.failed)
+			}
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "\nNEIGHBOR\tTHROUGH\tQUIET P99 MS\tP99 MS\tMAX MS\tTIMES SLOWER\tCEILING\tELECTIONS\tPEAK MB\t")
+	for _, f := range rows {
+		verdict := "ok"
+		if f.missed() {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%d\t%d\t%d\t%s\n", f.load, f.through, ms(f.quiet.At(0.99)), ms(f.noisy.At(0.99)), ms(f.noisy.At(1)), f.slower(), fairnessCeiling, f.elections, f.peak, verdict)
+	}
+	return missed, w.Flush()
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, through string, o options) (f fairness, err error) {
+	leader, err := c.Settled(ctx)
+	if err != nil {
+		return f, err
+	}
+	n := leader
+	if through == "follower" {
+		n = c.Running(leader)[0]
+	}
+	before, err := n.State()
+	if err != nil {
+		return f, err
+	}
+	to := neighbor.Target{Addr: n.Clients, Login: load.Login{Password: fairnessPassword}, Prefix: "bench:"}
+	f = fairness{load: l.Name, through: through}
+	victim, err := neighbor.NewVictim(ctx, to)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, victim.Close()) }()
+	if f.quiet, err = runFor(ctx, victim, o.seconds*quietShare); err != nil {
+		return f, err
+	}
+	if err := resetPeak(n.PID()); err != nil {
+		return f, err
+	}
+	running, err := neighbor.Start(ctx, l, to)
+	if err != nil {
+		return f, err
+	}
+	f.noisy, f.failed = runFor(ctx, victim, o.seconds*noisyShare)
+	f.effect = running.Stop()
+	if f.effect.Rounds+f.effect.Closed == 0 {
+		return f, errors.New("the load did nothing")
+	}
+	if f.peak, err = peak(n.PID()); err != nil {
+		return f, err
+	}
+	if _, err = c.Settled(ctx); err != nil {
+		return f, err
+	}
+	after, err := n.State()
+	if err != nil {
+		return f, err
+	}
+	f.elections = after.Term - before.Term
+	return f, neighbor.Clean(ctx, to)
+}
+
+func runFor(ctx context.Context, v *neighbor.Victim, seconds float64) (neighbor.Times, error) {
+	ctx, stop := context.WithTimeout(ctx, time.Duration(seconds*float64(time.Second)))
+	defer stop()
+	return v.Run(ctx)
+}
+
+// resetPeak resets the kernel's record of the peak memory of a process.
+func resetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
+// peak returns the peak resident memory of a process, in MB.
+func peak(pid int) (int, error) {
+	text := field(filepath.Join("/proc", strconv.Itoa(pid), "status"), "VmHWM")
+	kb, err := strconv.Atoi(strings.TrimSuffix(text, " kB"))
+	if err != nil {
+		return 0, fmt.Errorf("peak memory of process %d: %w", pid, err)
+	}
+	return kb >> 10, nil
+}

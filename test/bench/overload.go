@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+const (
+	overloadName = "overload"
+
+	overloadClients = 5000
+
+	// starvedShare is the smallest share of the mean that the slowest
+	// client must get.
+	starvedShare = 0.5
+)
+
+// measureOverload lets 5,000 clients take, renew and release locks as fast as
+// they can, without a pause. No client may be starved, no command may be
+// refused, and the memory of the leader must not grow with time.
+func measureOverload(ctx context.Context, out io.Writer, dir, program string, o options) (missed bool, err error) {
+	if err := raiseFiles(overloadClients + 200); err != nil {
+		return false, err
+	}
+	c, err := startClusterWith(ctx, process.Config{Program: program, Dir: dir}, o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	leader, err := c.Settled(ctx)
+	if err != nil {
+		return false, err
+	}
+	before, err := leader.State()
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(out, "\noverload: lock cycles (SET NX PX, PEXPIRE, DELIFEQ) without a pause, of 50 clients and of %d\n", overloadClients)
+	few, err := newRenewing(leader.Clients, "few", 50)
+	if err != nil {
+		return false, err
+	}
+	calm, err := few.runFor(ctx, o.seconds)
+	if err := errors.Join(err, few.close()); err != nil {
+		return false, fmt.Errorf("%s: 50 clients: %w", overloadName, err)
+	}
+	many, err := newRenewing(leader.Clients, "many", overloadClients)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, many.close()) }()
+	// The first run grows the buffers of all connections to their final
+	// sizes.
+	if _, err := many.runFor(ctx, o.seconds); err != nil {
+		return false, fmt.Errorf("%s: %w", overloadName, err)
+	}
+	if err := resetPeak(leader.PID()); err != nil {
+		return false, err
+	}
+	first, err := peak(leader.PID())
+	if err != nil {
+		return false, err
+	}
+	busy, err := many.runFor(ctx, 3*o.seconds)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", overloadName, err)
+	}
+	last, err := peak(leader.PID())
+	if err != nil {
+		return false, err
+	}
+	after, err := leader.State()
+	if err != nil {
+		return false, err
+	}
+	// The memory may grow by a quarter, which is room for the garbage
+	// collector.
+	verdict := "ok"
+	if busy.slowest() < starvedShare || after.Term != before.Term || float64(last) > 1.25*float64(first)+32 {
+		verdict, missed = "MISSED", true
+	}
+	fmt.Fprintf(out, "50 clients: %.0f commands/s, p99 %.1f ms\n", calm.rate(), ms(calm.at(0.99)))
+	fmt.Fprintf(out, "%d clients: %.0f commands/s, p50 %.1f ms, p99 %.1f ms, max %.1f ms; slowest client %.2f of the mean (at least %.2f); memory %d MB, at most %d MB; %d elections; none refused: %s\n",
+		overloadClients, busy.rate(), ms(busy.at(0.5)), ms(busy.at(0.99)), ms(busy.at(1)), busy.slowest(), starvedShare, first, last, after.Term-before.Term, verdict)
+	return missed, nil
+}
+
+// raiseFiles raises the limit of open files to at least n.
+func raiseFiles(n uint64) error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
+	if l.Cur >= n {
+		return nil
+	}
+	if l.Max < n {
+		return fmt.Errorf("%s needs %d open files, the limit is %d (ulimit -n)", overloadName, n, l.Max)
+	}
+	l.Cur = n
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
+}
+
+// span is the result of one run of the renewing clients.
+type span struct {
+	took   time.Duration
+	times  []time.Duration // durations of all commands, sorted
+	counts []int           // commands of each client
+}
+
+func (s *span) rate() float64 { return float64(len(s.times)) / s.took.Seconds() }
+
+func (s *span) at(share float64) time.Duration {
+	if len(s.times) == 0 {
+		return 0
+	}
+	return s.times[int(share*float64(len(s.times)-1))]
+}
+
+// slowest returns the number of commands of the client that completed fewest,
+// as a share of the mean.
+func (s *span) slowest() float64 {
+	least, all := s.counts[0], 0
+	for _, n := range s.counts {
+		least = min(least, n)
+		all += n
+	}
+	return float64(least) * float64(len(s.counts)) / float64(max(all, 1))
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// renewing runs clients that take, renew and release locks of their own. As in
+// loop, one thread serves all connections.
+type renewing struct {
+	clients []*renewer
+	epoll   int
+	out     []byte
+}
+
+// renewer is one client with at most one command under way.
+type renewer struct {
+	fd    int
+	key   string
+	step  int // position in the cycle of the command under way
+	sent  time.Time
+	in    [64]byte
+	n     int
+	count int
+}
+
+// renewalReplies are the replies to the commands of a cycle.
+var renewalReplies = [...]string{"+OK\r\n", ":1\r\n", ":1\r\n"}
+
+func newRenewing(addr, prefix string, clients int) (*renewing, error) {
+	to, err := net.ResolveTCPAddr("tcp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &renewing{}
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	for i := range clients {
+		fd, err := dial(to)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), l.close())
+		}
+		l.clients = append(l.clients, &renewer{fd: fd, key: "overload:" + prefix + ":" + strconv.Itoa(i)})
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+			return nil, errors.Join(fmt.Errorf("epoll: %w", err), l.close())
+		}
+	}
+	return l, nil
+}
+
+func (l *renewing) close() error {
+	err := unix.Close(l.epoll)
+	for _, c := range l.clients {
+		err = errors.Join(err, unix.Close(c.fd))
+	}
+	return err
+}
+
+// maxReplyWait is how long a client may wait for a reply.
+const maxReplyWait = 60 * time.Second
+
+// runFor runs cycles for the given number of seconds. Then it waits for the
+// replies that are still under way. It checks every reply.
+func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
+	s := &span{}
+	begun := time.Now()
+	end := begun.Add(time.Duration(seconds * float64(time.Second)))
+	open := 0
+	for _, c := range l.clients {
+		c.count = 0
+		if err := l.send(c); err != nil {
+			return nil, err
+		}
+		open++
+	}
+	events := make([]unix.EpollEvent, 1024)
+	for open > 0 {
+		n, err := unix.EpollWait(l.epoll, events, 100)
+		if err != nil && err != unix.EINTR {
+			return nil, fmt.Errorf("epoll: %w", err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		now := time.Now()
+		if now.After(end.Add(maxReplyWait)) {
+			return nil, fmt.Errorf("%d clients have waited for a reply for %v", open, maxReplyWait)
+		}
+		for _, e := range events[:max(n, 0)] {
+			c := l.clients[e.Fd]
+			heard, err := c.heard()
+			if err != nil {
+				return nil, fmt.Errorf("client %d: %w", e.Fd, err)
+			}
+			if !heard {
+				continue
+			}
+			s.times = append(s.times, now.Sub(c.sent))
+			if now.After(end) {
+				open--
+				continue
+			}
+			c.count++
+			if err := l.send(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.took = time.Since(begun)
+	for _, c := range l.clients {
+		s.counts = append(s.counts, c.count)
+	}
+	slices.Sort(s.times)
+	return s, nil
+}
+
+// heard reads the data that has arrived and reports whether the reply is
+// complete.
+func (c *renewer) heard() (bool, error) {
+	n, err := unix.Read(c.fd, c.in[c.n:])
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return false, nil
+	case err != nil:
+		return false, err
+	case n == 0:
+		return false, errors.New("the connection was closed")
+	}
+	c.n += n
+	got, want := string(c.in[:c.n]), renewalReplies[c.step]
+	if len(got) < len(want) && got == want[:len(got)] {
+		return false, nil // the rest has not arrived yet
+	}
+	if got != want {
+		return false, fmt.Errorf("got %q, want %q", got, want)
+	}
+	c.n, c.step = 0, (c.step+1)%len(renewalReplies)
+	return true, nil
+}
+
+// send sends the command of the client's current step.
+func (l *renewing) send(c *renewer) error {
+	var words []string
+	switch c.step {
+	case 0:
+		words = []string{"SET", c.key, loopToken, "NX", "PX", "30000"}
+	case 1:
+		words = []string{"PEXPIRE", c.key, "30000"}
+	default:
+		words = []string{"DELIFEQ", c.key, loopToken}
+	}
+	l.out = append(strconv.AppendInt(append(l.out[:0], '*'), int64(len(words)), 10), "\r\n"...)
+	for _, w := range words {
+		l.out = append(strconv.AppendInt(append(l.out, '$'), int64(len(w)), 10), "\r\n"...)
+		l.out = append(append(l.out, w...), "\r\n"...)
+	}
+	c.sent = time.Now()
+	n, err := unix.Write(c.fd, l.out)
+	if err == nil && n < len(l.out) {
+		err = fmt.Errorf("the socket took %d of %d bytes, with nothing on its way", n, len(l.out))
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/sim"
+)
+
+// limit is the real time that one history may take on a slow and busy machine.
+const limit = 5 * time.Minute
+
+// runner runs schedules. It is a sim.Fleet, or a substitute in the tests.
+type runner interface {
+	Run(plans []*sim.Schedule, each func(*sim.Result) (enough bool)) error
+}
+
+func fleet(program string, workers int) runner {
+	return &sim.Fleet{
+		Program: program, Args: []string{"-test.run=^TestServe$", "-test.timeout=0", "-serve"},
+		Workers: workers, Limit: limit,
+	}
+}
+
+// outcome is the result of a control that has passed.
+type outcome struct {
+	histories, clean int
+	by               string // the violation that the expected checker reported
+}
+
+// simulate runs schedules with the bug until a violation matches want. Then it
+// runs the same schedules without the bug. A violation that another checker
+// reports is not enough.
+func simulate(
+	ctx context.Context, plans []*sim.Schedule, want *regexp.Regexp, bug, clean runner,
+) (o outcome, err error) {
+	if len(plans) == 0 {
+		return o, errors.New("test/sim/controls.go has no schedules for it")
+	}
+	var ran []*sim.Schedule
+	var others []string
+	err = bug.Run(plans, func(r *sim.Result) bool {
+		ran = append(ran, r.Schedule)
+		for _, v := range r.Violations {
+			if o.by == "" && want.MatchString(v) {
+				o.by = v
+			}
+		}
+		others = append(others, r.Violations...)
+		return o.by != "" || ctx.Err() != nil
+	})
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return o, err
+	}
+	o.histories = len(ran)
+	if o.by == "" {
+		return o, fmt.Errorf("NOT FOUND in %d histories: no violation matches %q; reported were: %s",
+			o.histories, want, firstLines(others))
+	}
+	var errs []error
+	err = clean.Run(ran, func(r *sim.Result) bool {
+		if len(r.Violations) > 0 {
+			errs = append(errs, fmt.Errorf("without the bug the schedule of seed %d fails too:\n%v\n%s",
+				r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n")))
+		} else {
+			o.clean++
+		}
+		return len(errs) > 0 || ctx.Err() != nil
+	})
+	return o, errors.Join(append(errs, err, ctx.Err())...)
+}
+
+// firstLines shortens a list of violations.
+func firstLines(all []string) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	var lines []string
+	for _, v := range all[:min(len(all), 5)] {
+		lines = append(lines, firstLine(v))
+	}
+	return strings.Join(lines, "; ")
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s[:min(len(s), 150)]
+}
+
+// errNotRun means that this machine lacks a program that test/images needs.
+var errNotRun = errors.New("not run")
+
+// startImages starts the program with the bug on crash images of its own data.
+func startImages(ctx context.Context, program, holdfast, dir string, want *regexp.Regexp) (string, error) {
+	summary := filepath.Join(dir, "images.json")
+	cmd := exec.CommandContext(ctx, program,
+		"-program", holdfast, "-dir", filepath.Join(dir, "clusters"), "-json", summary,
+		"-seed", "1", "-images", "40", "-controls", "0", "-judges", "2", "-only", "one node, wal")
+	out, ranErr := cmd.CombinedOutput()
+	text, err := os.ReadFile(summary)
+	if errors.Is(err, os.ErrNotExist) {
+		if ranErr == nil { // strace is missing, and it is not required
+			return "", fmt.Errorf("%w: %s", errNotRun, strings.TrimSpace(string(out)))
+		}
+		return "", fmt.Errorf("test/images: %w\n%s", ranErr, out)
+	}
+	if err != nil {
+		return "", err
+	}
+	var report struct {
+		Images     int
+		Violations []struct{ What []string }
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return "", fmt.Errorf("read the summary of test/images: %w", err)
+	}
+	var others []string
+	for _, v := range report.Violations {
+		for _, what := range v.What {
+			if want.MatchString(what) {
+				return fmt.Sprintf("%d of %d images: %s", len(report.Violations), report.Images, firstLine(what)), nil
+			}
+		}
+		others = append(others, v.What...)
+	}
+	return "", fmt.Errorf("NOT FOUND in %d images: no violation matches %q; reported were: %s",
+		report.Images, want, firstLines(others))
+}

@@ -1,0 +1,33 @@
+// Program controls proves that the checkers find bugs. See make controls and
+// docs/testing.md, "Negative controls".
+//
+// Each file NAME.patch in this directory puts one bug into the product. The
+// program copies the tree and applies one patch after the other to the copy.
+// For each patch it builds the simulator from the copy and runs the schedules
+// that test/sim/controls.go has for the bug. The expected checker must report a
+// violation. The program also runs the same schedules with the simulator of the
+// unchanged tree. That run must report no violation.
+//
+// # Format of a patch
+//
+// The first line is a comment. It says what the patch breaks and which checker
+// must find the bug. The next lines name the programs that run the control.
+// Each has a regular expression that one of the reported violations must match:
+//
+//	# Every read is local, also those that must be linearizable: porcupine must find it.
+//	# sim: ^linearizable
+//	diff --git a/cluster/call.go b/cluster/call.go
+//	...
+//
+// The programs are sim (test/sim) and images (test/images). The rest is the
+// output of git diff -U2. The context is small, so that a patch survives
+// changes nearby.
+//
+// # A patch that no longer applies
+//
+// TestPatches_Apply fails as soon as the source has changed at a place that a
+// patch needs. To refresh the patch, commit the change and put the bug into the
+// working tree by hand. Then run go run ./test/controls -refresh NAME, which
+// writes the patch anew and keeps its comment. Restore the source with git
+// checkout.
+package main

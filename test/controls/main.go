@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/sim"
+)
+
+type options struct {
+	root, only, refresh string
+	workers             int
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.root, "root", ".", "the tree")
+	flag.StringVar(&o.only, "only", "", "only the patches whose name matches this regular expression")
+	flag.StringVar(&o.refresh, "refresh", "", "write the changes of the working tree to this patch, and run nothing")
+	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "histories at a time")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "controls:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if o.refresh != "" {
+		return refresh(ctx, o.root, o.refresh)
+	}
+	list, err := chosen(o)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "holdfast-controls-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(controls(ctx, o, list, dir), os.RemoveAll(dir))
+}
+
+// chosen returns the patches to run.
+func chosen(o options) ([]patch, error) {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	all, err := patches(o.root)
+	if err != nil {
+		return nil, err
+	}
+	var list []patch
+	for _, p := range all {
+		if only.MatchString(p.name) {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no patch in %s matches %q", folder, o.only)
+	}
+	return list, nil
+}
+
+// controls runs the controls of the patches. While it runs the schedules of one
+// patch, it builds the program of the next.
+func controls(ctx context.Context, o options, list []patch, dir string) error {
+	begun := time.Now()
+	b := builder{tree: filepath.Join(dir, "tree"), out: dir}
+	if err := copyTree(o.root, b.tree); err != nil {
+		return fmt.Errorf("copy the tree: %w", err)
+	}
+	cleanSim, imagesProgram, err := b.clean(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	built := make(chan programs)
+	go func() {
+		defer close(built)
+		for _, p := range list {
+			select {
+			case built <- b.build(ctx, p):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() { // the builder must end before its directory is removed
+		cancel()
+		for range built {
+		}
+	}()
+	fmt.Printf("%-20s %-9s %-9s %s\n", "injected bug", "histories", "control", "found by")
+	var failed []error
+	for made := range built {
+		if made.err != nil {
+			failed = append(failed, made.err)
+			fmt.Printf("%-20s %v\n", made.patch.name, made.err)
+			if !errors.Is(made.err, errStale) {
+				break // the copy may have changed
+			}
+			continue
+		}
+		failed = append(failed, o.control(ctx, made, cleanSim, imagesProgram, dir)...)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	fmt.Printf("controls: %d injected bugs in %.0f s\n", len(list), time.Since(begun).Seconds())
+	return errors.Join(failed...)
+}
+
+// control runs the controls of one patch, prints a line for each, and removes
+// its programs.
+func (o options) control(ctx context.Context, made programs, cleanSim, imagesProgram, dir string) (failed []error) {
+	p := made.patch
+	fail := func(err error) {
+		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
+		fmt.Printf("%-20s %v\n", p.name, err)
+	}
+	remove := func(path string) {
+		if err := os.Remove(path); err != nil {
+			fail(err)
+		}
+	}
+	if made.sim != "" {
+		bug, clean := fleet(made.sim, o.workers), fleet(cleanSim, o.workers)
+		r, err := simulate(ctx, sim.Drill(p.name), p.found[simulator], bug, clean)
+		if err != nil {
+			fail(err)
+		} else {
+			fmt.Printf("%-20s %-9d %-9s %s\n", p.name, r.histories, fmt.Sprintf("%d clean", r.clean), firstLine(r.by))
+		}
+		remove(made.sim)
+	}
+	if made.holdfast != "" {
+		by, err := startImages(ctx, imagesProgram, made.holdfast, dir, p.found[images])
+		switch {
+		case errors.Is(err, errNotRun):
+			fmt.Printf("%-20s %v\n", p.name, err)
+		case err != nil:
+			fail(err)
+		default:
+			fmt.Printf("%-20s %s\n", p.name, by)
+		}
+		remove(made.holdfast)
+	}
+	return failed
+}

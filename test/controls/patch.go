@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// These are the programs that run a control.
+const (
+	simulator = "sim"
+	images    = "images"
+)
+
+// folder is the directory of the patches, relative to the root of the tree.
+const folder = "test/controls"
+
+// patch is one injected bug.
+type patch struct {
+	name   string // name of the bug, and of the file without .patch
+	path   string // absolute
+	header string // the comment lines at the head of the file
+	// found maps each program that runs the control to a pattern for the
+	// violation that the expected checker must report.
+	found map[string]*regexp.Regexp
+}
+
+// patches reads all patches of the tree at root, ordered by name.
+func patches(root string) ([]patch, error) {
+	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.patch"))
+	if err != nil {
+		return nil, err
+	}
+	var all []patch
+	for _, path := range paths {
+		p, err := readPatch(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// readPatch reads the comment of a patch.
+func readPatch(path string) (patch, error) {
+	p := patch{name: strings.TrimSuffix(filepath.Base(path), ".patch"), found: make(map[string]*regexp.Regexp)}
+	var err error
+	if p.path, err = filepath.Abs(path); err != nil {
+		return p, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return p, err
+	}
+	for i, line := range strings.SplitAfter(string(text), "\n") {
+		comment, ok := strings.CutPrefix(line, "# ")
+		if !ok {
+			break
+		}
+		p.header += line
+		if i == 0 {
+			continue // for readers
+		}
+		program, pattern, _ := strings.Cut(strings.TrimSpace(comment), ": ")
+		if program != simulator && program != images {
+			return p, fmt.Errorf("%s: line %d names the program %q, want %s or %s", path, i+1, program, simulator, images)
+		}
+		if p.found[program], err = regexp.Compile(pattern); err != nil {
+			return p, fmt.Errorf("%s: line %d: %w", path, i+1, err)
+		}
+	}
+	if len(p.found) == 0 {
+		return p, fmt.Errorf("%s: no line says which program runs the control and what its checker reports", path)
+	}
+	return p, nil
+}
+
+// errStale is part of the error for a patch that does not fit the source.
+var errStale = errors.New("the source has changed at a place that this patch needs. " +
+	"To refresh the patch, commit your change, put the bug that the first line of the patch describes " +
+	"into the working tree by hand, run go run ./test/controls -refresh with the name of the patch, and restore the source with git checkout")
+
+// check reports whether the patch fits the tree in dir, and changes nothing.
+func (p patch) check(ctx context.Context, dir string) error { return p.git(ctx, dir, "--check") }
+
+// apply puts the bug into the tree in dir.
+func (p patch) apply(ctx context.Context, dir string) error { return p.git(ctx, dir) }
+
+// revert removes the bug from the tree in dir.
+func (p patch) revert(ctx context.Context, dir string) error { return p.git(ctx, dir, "--reverse") }
+
+func (p patch) git(ctx context.Context, dir string, options ...string) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return err
+	}
+	args := append([]string{"apply", "--whitespace=nowarn"}, options...)
+	cmd := exec.CommandContext(ctx, "git", append(args, p.path)...)
+	cmd.Dir = dir
+	// In a subdirectory of a repository, git apply silently ignores all
+	// files outside of that subdirectory. So git must not find a repository
+	// that contains dir.
+	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && ctx.Err() == nil {
+		return fmt.Errorf("cannot apply %s/%s.patch: %s\n%w", folder, p.name, bytes.TrimSpace(out), errStale)
+	}
+	return err
+}
+
+// refresh writes the changes of the working tree's Go files into a patch as its
+// new content, and keeps the comment of the patch.
+func refresh(ctx context.Context, root, name string) error {
+	p, err := readPatch(filepath.Join(root, filepath.FromSlash(folder), name+".patch"))
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "git", "diff", "--no-ext-diff", "--no-color", "-U2", "HEAD", "--", "*.go")
+	cmd.Dir = root
+	diff, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("git diff: %w", err)
+	}
+	if len(diff) == 0 {
+		return errors.New("the working tree has no change that could be the bug")
+	}
+	content := p.header
+	for line := range strings.Lines(string(diff)) {
+		if !strings.HasPrefix(line, "index ") { // hashes, which git apply does not need
+			content += line
+		}
+	}
+	return os.WriteFile(p.path, []byte(content), 0o644)
+}
