@@ -11,7 +11,7 @@ BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VE
 STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
 TEST_TIMEOUT ?= 9m
 RACE_TIMEOUT ?= 12m
-RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./cmd/...
+RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
 # Long loops of a single goroutine, in which there is nothing to race with.
 RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestGlob_Steps)$$
 FUZZTIME     ?= 10s
@@ -30,6 +30,8 @@ FAULTS       ?= all
 HOURS        ?= 8
 CHAOS        ?=
 IMAGES       ?= 600
+# The injected bugs of make controls, as a regular expression; all if it is empty.
+ONLY         ?=
 # What make upgrade-test mixes with this tree: the latest release, or, while there is
 # none, the last commit before feature version 2 (see fsm/feature.go). It is the newest
 # program that reports no feature version and knows none of the new meanings of entries.
@@ -127,11 +129,8 @@ sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL ea
 	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(WORK),-work '$(WORK)') $(if $(SEED),-seed $(SEED),-first $(FIRST) -seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: controls
-controls: ## put mistakes into the product, one at a time, and see that the simulator finds each of them
-	@mkdir -p bin
-	$(GO) test -c -tags seededbug -o bin/controls.test ./test/sim
-	bin/controls.test -test.run '^TestControls$$' -test.timeout 20m
-	$(GO) test -count=1 -tags seededbug -run '^TestControl_SkippedFsync$$' -v ./test/images
+controls: ## put bugs into a copy of the product, one at a time, and see that a checker finds each of them (ONLY=)
+	$(GO) run ./test/controls -only '$(ONLY)'
 
 .PHONY: images
 images: build ## start the program on IMAGES (600) of what a loss of power may leave of its data (SEED=; needs strace)
