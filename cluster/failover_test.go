@@ -439,6 +439,9 @@ func TestFailover_SlowVote(t *testing.T) {
 				c.net.refuse(rpc.ServiceRaft, "n1")
 			}
 			c.client("n2").want(t, ok, "SET", "k", "2")
+			if !test.behind {
+				c.caughtUp() // otherwise n1 may lack an entry that n2 has
+			}
 			term := c.node("n3").Status().Term
 			c.net.reset(rpc.ServiceRaft, "n2", "n2")
 			c.net.hold("n2", "n3") // n2 does not notice yet that n3 has died
