@@ -106,14 +106,13 @@ func (u *Union) Count() int64 {
 	return g.count()
 }
 
-// The extent of the self-test, which takes some hundredths of a second, and
-// what it charges, in the steps of fsm.
+// The self-test takes some hundredths of a second.
 const (
-	testRegistersSteps = 4096
-	testElementSteps   = 32
+	testRounds   = 16      // rounds of reading and writing registers
+	testElements = 100_000 // elements that are counted
 
-	testRounds   = 16
-	testElements = 100_000
+	testRegistersSteps = 4096 // steps charged per round
+	testElementSteps   = 32   // steps charged per element
 )
 
 // SelfTest checks that registers are read as they were written, that a sparse

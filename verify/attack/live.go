@@ -36,7 +36,7 @@ const fewest = 100
 
 // ErrTooLittle reports that the cluster answered too few commands for a
 // verdict.
-var ErrTooLittle = errors.New("too little was answered to judge the cluster by")
+var ErrTooLittle = errors.New("too few commands were answered to judge the cluster")
 
 // Live runs the load against a running cluster, removes the keys that the load
 // has written, and checks the history. It never touches keys that do not begin

@@ -1,0 +1,153 @@
+// Command draw prints a random sample of the project's prose, for a reader who
+// looks for sentences that need a second reading: comments, texts of logs and
+// errors, and paragraphs of the documentation.
+//
+//	go run ./test/tidy/draw -seed 7
+//
+// The same seed draws the same sample from the same tree.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 1, "seed of the draw")
+	comments := flag.Int("comments", 40, "number of comments")
+	texts := flag.Int("texts", 20, "number of texts of logs and errors")
+	paragraphs := flag.Int("paragraphs", 20, "number of paragraphs of the documentation")
+	root := flag.String("root", ".", "top folder of the project")
+	flag.Parse()
+	p, err := gather(*root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "draw:", err)
+		os.Exit(1)
+	}
+	rnd := rand.New(rand.NewPCG(*seed, 0))
+	for _, part := range []struct {
+		name  string
+		items []item
+		count int
+	}{{"comments", p.comments, *comments}, {"texts", p.texts, *texts}, {"paragraphs", p.paragraphs, *paragraphs}} {
+		fmt.Printf("==== %s: %d of %d\n", part.name, min(part.count, len(part.items)), len(part.items))
+		rnd.Shuffle(len(part.items), func(i, j int) { part.items[i], part.items[j] = part.items[j], part.items[i] })
+		for _, it := range part.items[:min(part.count, len(part.items))] {
+			fmt.Printf("\n%s\n%s\n", it.at, it.text)
+		}
+		fmt.Println()
+	}
+}
+
+// item is a piece of prose and its file and line.
+type item struct{ at, text string }
+
+// prose is all prose of a tree, in the order of its files.
+type prose struct{ comments, texts, paragraphs []item }
+
+// minWords is the number of words below which a piece of prose is not drawn.
+const minWords = 5
+
+func gather(root string) (*prose, error) {
+	p := &prose{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if path != root && strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		switch filepath.Ext(name) {
+		case ".go":
+			return p.source(path)
+		case ".md":
+			return p.page(path)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// source adds the comments of a Go file, and the texts that it passes to a
+// logger or makes an error of.
+func (p *prose) source(path string) error {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+	if err != nil || ast.IsGenerated(f) {
+		return err
+	}
+	add := func(to *[]item, pos token.Pos, text string) {
+		if len(strings.Fields(text)) >= minWords {
+			*to = append(*to, item{set.Position(pos).String(), strings.TrimSpace(text)})
+		}
+	}
+	for _, c := range f.Comments {
+		add(&p.comments, c.Pos(), c.Text())
+	}
+	if strings.HasSuffix(path, "_test.go") {
+		return nil
+	}
+	spoken := []string{"Debug", "Info", "Warn", "Error", "New", "Errorf", "Fprintf", "Fprintln", "Printf", "Println"}
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if fun, ok := call.Fun.(*ast.SelectorExpr); !ok || !slices.Contains(spoken, fun.Sel.Name) {
+			return true
+		}
+		for _, arg := range call.Args {
+			if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil {
+					add(&p.texts, lit.Pos(), text)
+				}
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// page adds the paragraphs of a Markdown page, without blocks of code.
+func (p *prose) page(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	begin, code := 0, false
+	end := func() {
+		if text := strings.Join(lines, "\n"); len(strings.Fields(text)) >= minWords {
+			p.paragraphs = append(p.paragraphs, item{fmt.Sprintf("%s:%d", path, begin), text})
+		}
+		lines = nil
+	}
+	for i, line := range strings.Split(string(b), "\n") {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if fence || code || strings.TrimSpace(line) == "" {
+			end()
+			code = code != fence
+			continue
+		}
+		if len(lines) == 0 {
+			begin = i + 1
+		}
+		lines = append(lines, line)
+	}
+	end()
+	return nil
+}
