@@ -487,16 +487,24 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 	return groups
 }
 
+// expireAgain divides Options.ExpireEvery: see keepTime. Between two entries that
+// only expire keys, the writes of clients have most of the time.
+const expireAgain = 5
+
 // keepTime tends the waiters and commits clock entries while keys have a TTL.
 // It commits one when a key has expired, so that the key is removed and its
-// events are delivered. It also commits one at least every ClockEntryEvery,
-// which bounds how much elapsed time a failover loses.
+// events are delivered. One entry removes a bounded number of keys (see
+// fsm.FeatureExpiry), so keepTime commits the next one soon if keys are left.
+// It also commits one at least every ClockEntryEvery, which bounds how much
+// elapsed time a failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
 	t := time.NewTicker(ld.opts.ExpireEvery)
 	defer t.Stop()
-	pending := make(chan struct{}, 1)
-	pending <- struct{}{}
+	again := time.NewTimer(ld.opts.ExpireEvery)
+	defer again.Stop()
+	pending := false // at most one clock entry of keepTime at a time
+	applied := make(chan struct{}, 1)
 	for {
 		select {
 		case <-ld.done:
@@ -504,20 +512,24 @@ func (ld *leadership) keepTime() {
 		case <-ld.links:
 			ld.tend()
 			continue
+		case <-applied:
+			pending = false
+			if due := ld.machine.deadline.Load(); due != 0 && due <= ld.machineLease() {
+				again.Reset(ld.opts.ExpireEvery / expireAgain)
+			}
+			continue
+		case <-again.C:
 		case <-t.C:
+			ld.tend()
+			ld.reads.watch()
 		}
-		ld.tend()
-		ld.reads.watch()
 		due := ld.machine.deadline.Load()
 		now := ld.now()
-		if due == 0 || (due > now && now-ld.machineLease() < int64(ld.opts.ClockEntryEvery)) {
+		if pending || due == 0 || (due > now && now-ld.machineLease() < int64(ld.opts.ClockEntryEvery)) {
 			continue
 		}
-		select {
-		case <-pending: // at most one clock entry of keepTime at a time
-			ld.awaitClockEntry(func() { pending <- struct{}{} })
-		default:
-		}
+		pending = true
+		ld.awaitClockEntry(func() { applied <- struct{}{} })
 	}
 }
 

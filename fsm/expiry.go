@@ -2,10 +2,28 @@ package fsm
 
 import "github.com/tidwall/btree"
 
-// expiryPerEntry bounds the keys that one entry expires, so that a million keys
-// with the same deadline do not delay the log. The remaining keys are invisible
-// anyway, because every access compares the deadline.
-const expiryPerEntry = 20000
+// These constants bound what one entry expires, so that a million keys with the
+// same deadline do not delay the log. The keys beyond the bound are invisible
+// anyway, because every access compares the deadline. Following entries remove
+// them. The constants are part of the meaning of an entry: all nodes must stop
+// at the same key.
+const (
+	// expiryWork bounds the work of expiring keys in one entry, in steps, from
+	// FeatureExpiry on.
+	expiryWork = 400_000
+	// expiryKeyWork is the work of expiring a key apart from its name, in steps.
+	// It is what the removal takes after a clone of the machine was made: both
+	// the tree and the index then copy the nodes that change. Without a clone
+	// the removal takes a third of it. The size of the value does not matter,
+	// because the garbage collector frees the value, outside of Apply.
+	expiryKeyWork = 128
+	// expiryNameBytes is the number of bytes of a key's name that take a step:
+	// the events of the removal contain the name.
+	expiryNameBytes = 64
+
+	// expiryPerEntry bounds the keys that one entry expires below FeatureExpiry.
+	expiryPerEntry = 20000
+)
 
 // expiry orders the keys that have a deadline. It is an index: ReadSnapshot
 // rebuilds it from the databases.
@@ -97,13 +115,14 @@ func (e *expiry) of(db int) []due {
 }
 
 // expireDue removes keys whose deadline has passed, in the order of (deadline,
-// database, key), at most expiryPerEntry of them.
+// database, key), until their work reaches the bound for one entry.
 func (c *Ctx) expireDue() {
-	for n := 0; n < expiryPerEntry; n++ {
+	for work, n := 0, 0; c.mayExpire(work, n); n++ {
 		d, ok := c.m.expiry.tree.Min()
 		if !ok || d.deadline > c.now {
 			return
 		}
+		work += expiryKeyWork + len(d.obj.key)/expiryNameBytes
 		c.charge(2 * stepsPut)
 		c.db = d.db
 		c.tracedExpiry(d.db, d.obj.key)
@@ -112,4 +131,13 @@ func (c *Ctx) expireDue() {
 		c.m.stats.Expired++
 	}
 	c.tracedPendingExpiry()
+}
+
+// mayExpire reports whether the entry may expire another key after n keys that
+// took the given work.
+func (c *Ctx) mayExpire(work, n int) bool {
+	if c.m.features < FeatureExpiry {
+		return n < expiryPerEntry
+	}
+	return work < expiryWork
 }

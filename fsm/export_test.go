@@ -13,7 +13,12 @@ func RunOn(m *Machine, body []byte) ([]byte, error) {
 }
 
 // ExpiryPerEntry is the number of keys that one entry expires at most.
-const ExpiryPerEntry = expiryPerEntry
+const (
+	ExpiryPerEntry  = expiryPerEntry
+	ExpiryWork      = expiryWork
+	ExpiryKeyWork   = expiryKeyWork
+	ExpiryNameBytes = expiryNameBytes
+)
 
 // MaxKeptReply is the size of the largest reply that a session keeps.
 const MaxKeptReply = maxKeptReply

@@ -42,8 +42,13 @@ const (
 	//   - Nodes reserve numbers for client connections (see ClientIDsCommand).
 	FeatureBudget = 3
 
+	// FeatureExpiry changes the meaning of entries in this way:
+	//   - One entry expires keys up to an amount of work (see expiryWork). Below
+	//     this version it expires up to expiryPerEntry keys, of any size.
+	FeatureExpiry = 4
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureBudget
+	MaxFeatures = FeatureExpiry
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its
