@@ -494,7 +494,7 @@ const expireAgain = 5
 // keepTime tends the waiters and commits clock entries while keys have a TTL.
 // It commits one when a key has expired, so that the key is removed and its
 // events are delivered. One entry removes a bounded number of keys (see
-// fsm.FeatureExpiry), so keepTime commits the next one soon if keys are left.
+// fsm.FeatureBudget), so keepTime commits the next one soon if keys are left.
 // It also commits one at least every ClockEntryEvery, which bounds how much
 // elapsed time a failover loses.
 func (ld *leadership) keepTime() {

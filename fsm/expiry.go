@@ -9,7 +9,7 @@ import "github.com/tidwall/btree"
 // at the same key.
 const (
 	// expiryWork bounds the work of expiring keys in one entry, in steps, from
-	// FeatureExpiry on.
+	// FeatureBudget on.
 	expiryWork = 400_000
 	// expiryKeyWork is the work of expiring a key apart from its name, in steps.
 	// It is what the removal takes after a clone of the machine was made: both
@@ -21,7 +21,7 @@ const (
 	// the events of the removal contain the name.
 	expiryNameBytes = 64
 
-	// expiryPerEntry bounds the keys that one entry expires below FeatureExpiry.
+	// expiryPerEntry bounds the keys that one entry expires below FeatureBudget.
 	expiryPerEntry = 20000
 )
 
@@ -136,7 +136,7 @@ func (c *Ctx) expireDue() {
 // mayExpire reports whether the entry may expire another key after n keys that
 // took the given work.
 func (c *Ctx) mayExpire(work, n int) bool {
-	if c.m.features < FeatureExpiry {
+	if c.m.features < FeatureBudget {
 		return n < expiryPerEntry
 	}
 	return work < expiryWork

@@ -37,8 +37,8 @@ func numbered(n int, filler string) []string {
 // invisible at the same time, and several entries remove them.
 func TestExpiry_Mass(t *testing.T) {
 	for features, perEntry := range map[int]int{
-		fsm.FeatureBudget: fsm.ExpiryPerEntry,
-		fsm.FeatureExpiry: fsm.ExpiryWork / fsm.ExpiryKeyWork,
+		fsm.FeatureScriptCache: fsm.ExpiryPerEntry,
+		fsm.FeatureBudget:      fsm.ExpiryWork / fsm.ExpiryKeyWork,
 	} {
 		t.Run(fmt.Sprint(features), func(t *testing.T) { expiryMass(t, features, perEntry) })
 	}
@@ -95,13 +95,13 @@ func expiryMass(t *testing.T, features, perEntry int) {
 	}
 }
 
-// TestExpiry_LongNames: from FeatureExpiry on, an entry expires fewer keys if
+// TestExpiry_LongNames: from FeatureBudget on, an entry expires fewer keys if
 // their names are long, and at least one.
 func TestExpiry_LongNames(t *testing.T) {
 	const length = 32 << 10
 	const perKey = fsm.ExpiryKeyWork + length/fsm.ExpiryNameBytes
 	const perEntry = (fsm.ExpiryWork + perKey - 1) / perKey
-	for features, want := range map[int]int{fsm.FeatureBudget: 0, fsm.FeatureExpiry: 1000 - perEntry} {
+	for features, want := range map[int]int{fsm.FeatureScriptCache: 0, fsm.FeatureBudget: 1000 - perEntry} {
 		f := newFeed(t)
 		f.level(features)
 		f.expiring(numbered(1000, strings.Repeat("x", length))...)
@@ -118,13 +118,13 @@ func TestExpiry_LongNames(t *testing.T) {
 // The feature version is raised between two of the entries.
 func TestExpiry_Restored(t *testing.T) {
 	f := newFeed(t)
-	f.level(fsm.FeatureBudget)
+	f.level(fsm.FeatureScriptCache)
 	f.expiring(numbered(2*fsm.ExpiryPerEntry, "")...)
 	f.stamp += 1_000_000_000
 	f.do("SET a 1")
-	f.do(fsm.FeaturesCommand + " 1 " + fmt.Sprint(fsm.FeatureExpiry))
+	f.do(fsm.FeaturesCommand + " 1 " + fmt.Sprint(fsm.FeatureBudget))
 	left := f.m.Len()
-	if left == 0 || f.m.Features() != fsm.FeatureExpiry {
+	if left == 0 || f.m.Features() != fsm.FeatureBudget {
 		t.Fatalf("%d keys are left at feature version %d", left, f.m.Features())
 	}
 	for entries := 0; f.m.Volatile() > 0; entries++ {
@@ -168,7 +168,7 @@ func BenchmarkExpiry_Mass(b *testing.B) {
 			defer runtime.UnlockOSThread()
 			for range b.N {
 				f := newFeed(b)
-				f.level(fsm.FeatureExpiry)
+				f.level(fsm.FeatureBudget)
 				f.expiring(numbered(1_000_000, "")...)
 				f.m.Want(fsm.Kinds(fsm.EventChanged))
 				f.stamp += 1_000_000_000

@@ -22,33 +22,29 @@ const (
 	FeatureAbsent = 1
 	// FeatureMend changes the meaning of entries in these ways:
 	//   - If an entry contains two starts of a node, the groups of the earlier
-	//     start
-	//     are not executed after the later start.
+	//     start are not executed after the later start.
 	//   - WATCH of an absent key notices SWAPDB.
 	//   - The reply that was served to a waiter is kept until its node has
-	//     received
-	//     it, or has started again, or was removed from the cluster.
+	//     received it, or has started again, or was removed from the cluster.
 	//   - ZUNIONSTORE and the related commands keep a score of -0 in every
-	//     large
-	//     result.
+	//     large result.
 	//   - The cluster has settings other than notify-keyspace-events.
 	FeatureMend = 2
 
-	// FeatureBudget changes the meaning of entries in these ways:
+	// FeatureScriptCache changes the meaning of entries in this way:
 	//   - The script cache evicts the scripts that were not used for the
-	//     longest time
-	//     (see scriptCache).
+	//     longest time (see scriptCache).
+	FeatureScriptCache = 3
+
+	// FeatureBudget changes the meaning of entries in these ways:
 	//   - A change of a user ends the waits of that user.
 	//   - Nodes reserve numbers for client connections (see ClientIDsCommand).
-	FeatureBudget = 3
-
-	// FeatureExpiry changes the meaning of entries in this way:
 	//   - One entry expires keys up to an amount of work (see expiryWork). Below
 	//     this version it expires up to expiryPerEntry keys, of any size.
-	FeatureExpiry = 4
+	FeatureBudget = 4
 
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureExpiry
+	MaxFeatures = FeatureBudget
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

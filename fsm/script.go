@@ -276,9 +276,9 @@ func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) 
 }
 
 // scriptClock returns the lease clock for recording uses of scripts, and 0
-// before FeatureBudget.
+// before FeatureScriptCache.
 func (c *Ctx) scriptClock() int64 {
-	if c.m.features < FeatureBudget {
+	if c.m.features < FeatureScriptCache {
 		return 0
 	}
 	return max(c.now, 1)

@@ -10,12 +10,12 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// These limits bound the script cache. From FeatureBudget on, a new script
+// These limits bound the script cache. From FeatureScriptCache on, a new script
 // evicts the scripts that were not used for the longest time, no matter whether
 // EVAL or SCRIPT LOAD added them. A program that builds a new script for every
 // call, or loads scripts without end, must neither fill the memory of all nodes
 // nor keep the scripts of other programs out of the cache. Before
-// FeatureBudget, only scripts of EVAL were evicted, the oldest first; those of
+// FeatureScriptCache, only scripts of EVAL were evicted, the oldest first; those of
 // SCRIPT LOAD stayed until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
@@ -56,7 +56,7 @@ type cachedScript struct {
 	body   string
 	at     Pos   // log position at which it was added, unique among the scripts
 	pinned bool  // added by SCRIPT LOAD
-	used   int64 // lease clock of the last recorded use, 0 before FeatureBudget
+	used   int64 // lease clock of the last recorded use, 0 before FeatureScriptCache
 }
 
 // scriptUse is the position of a script in the order of use.
@@ -97,7 +97,7 @@ func (s *scriptCache) stale(sha string, now, every int64) bool {
 
 // add puts a script into the cache. ok is false if there is no room. changed is
 // false if the cache already contains it in the same way. now is the lease
-// clock from FeatureBudget on, and 0 before.
+// clock from FeatureScriptCache on, and 0 before.
 func (s *scriptCache) add(sha, body string, at Pos, pinned bool, now int64) (changed, ok bool) {
 	used := now
 	if e, known := s.bodies.Get(sha); known {
@@ -199,7 +199,7 @@ func (l *snapshotLoader) script(d *decoder) error {
 		return fmt.Errorf("script: %w", d.err)
 	}
 	sha := SHA1(body)
-	if mark > scriptPinned|scriptUsed || mark&scriptUsed != 0 && (e.used <= 0 || l.m.features < FeatureBudget) {
+	if mark > scriptPinned|scriptUsed || mark&scriptUsed != 0 && (e.used <= 0 || l.m.features < FeatureScriptCache) {
 		return fmt.Errorf("script %s with mark %d: %w", sha, mark, ErrFormat)
 	}
 	s := &l.m.scripts

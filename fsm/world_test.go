@@ -56,7 +56,10 @@ type world struct {
 	checkEvery  int  // entries between two comparisons of snapshots
 
 	entries [][]byte // the last ones, for the report of a failure
-	events  worldEvents
+	// recorded receives all entries and hashes: see TestRecorded. It is nil if
+	// they are not recorded.
+	recorded *[]byte
+	events   worldEvents
 }
 
 // worldEvents count what has happened, so that a test can check that it has
@@ -86,9 +89,11 @@ type keptClone struct {
 	state []byte
 }
 
-func newWorld(t testing.TB, d draws) *world {
+func newWorld(t testing.TB, d draws) *world { return newRecordedWorld(t, d, nil) }
+
+func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	table := fsm.NewTable()
-	w := &world{t: t, draws: d, table: table, machine: fsm.New(table), replica: fsm.New(table), stamp: 1, wall: 1_700_000_000_000_000, checkEvery: 2}
+	w := &world{t: t, draws: d, table: table, machine: fsm.New(table), replica: fsm.New(table), stamp: 1, wall: 1_700_000_000_000_000, checkEvery: 2, recorded: recorded}
 	w.listen()
 	for _, id := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
@@ -580,7 +585,11 @@ func (w *world) internal(id fsm.SessionID) []string {
 		return []string{name, fmt.Sprint(1 + w.draws.IntN(4)), "7"}
 	case 6:
 		if !w.one(4) {
-			return []string{fsm.SetuserCommand, "u", "0", w.pick([]string{"on +@all ~*", "off"})}
+			version := uint64(0)
+			if u := w.machine.Users().Find("u"); u != nil && !w.one(4) {
+				version = uint64(u.Version)
+			}
+			return []string{fsm.SetuserCommand, "u", fmt.Sprint(version), w.pick([]string{"on +@all ~*", "off"})}
 		}
 		return []string{fsm.FeaturesCommand, fmt.Sprint(w.term), fmt.Sprint(w.draws.IntN(fsm.MaxFeatures + 1))}
 	}
@@ -616,6 +625,9 @@ func (w *world) apply(entry []byte) *fsm.Result {
 	_, a := w.machine.Hash()
 	if _, b := w.replica.Hash(); a != b {
 		w.fatalf("hashes differ at %d", index)
+	}
+	if w.recorded != nil {
+		*w.recorded = appendRecorded(*w.recorded, recordedEntry{index, w.term, entry, a})
 	}
 	if w.machine.Features() > before {
 		w.events.Raised++
