@@ -49,7 +49,9 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 		t.Skip("copies hundreds of megabytes")
 	}
 	t.Parallel()
-	c := start(t, 3, slowElections)
+	c := start(t, 3, func(o *cluster.Options) { // the links must not change with the leader
+		o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 6*time.Second, 6*time.Second, 30*time.Second
+	})
 	leader := c.leader()
 	follower := c.others(leader)[0]
 	value := strings.Repeat("x", 1<<20)
