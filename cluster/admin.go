@@ -317,7 +317,7 @@ func (n *Node) Status() NodeStatus {
 		SnapshotError: n.snapshots.text(),
 		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
 	}
-	n.machine.view(func(m *fsm.Machine) {
+	n.machine.View(func(m *fsm.Machine) {
 		st.Keys = m.Len()
 		index, hash := m.Hash()
 		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
@@ -340,7 +340,7 @@ func (n *Node) Status() NodeStatus {
 	_, leader := r.LeaderWithID()
 	st.Leader = string(leader)
 	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), n.committed(), r.LastIndex()
-	st.Applied = n.machine.applied.Load()
+	st.Applied = n.machine.Applied()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {
 			// While a node reads the log from its start, it sees its former

@@ -20,7 +20,7 @@ import (
 //
 // A node with an empty directory is admitted if it is a non-voter: since it was
 // added, no vote and no acknowledgment of an entry by it has counted. What it
-// may have done before an earlier removal is covered in voteguard.go. If the
+// may have done before an earlier removal is covered in raftlog/votes.go. If the
 // node is a voter, its directory has been wiped: see form.go.
 
 // committedMembers returns the committed members. Any other answer may turn out
@@ -38,7 +38,7 @@ func (n *Node) committedMembers(ctx context.Context) (members []Member, index ui
 		return nil, 0, errNotLed
 	}
 	// raft would take index 0 to mean "no index given".
-	if index = n.machine.configured.Load(); index == 0 {
+	if index = n.machine.Configured(); index == 0 {
 		return nil, 0, errNotLed
 	}
 	members = membersOf(ld.raft)
@@ -201,7 +201,7 @@ func (n *Node) aliveAs(ctx context.Context, m Member, instance string) string {
 
 // takeIn answers opJoin: it admits a node that has been added. It commits an
 // entry that changes no member but proves that the node is a non-voter at the
-// entry's index. The reply names that index: see voteguard.go. If a reply is
+// entry's index. The reply names that index: see raftlog/votes.go. If a reply is
 // lost, the node asks again.
 func (n *Node) takeIn(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)

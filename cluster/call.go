@@ -115,7 +115,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 			req: fsm.ReadRequest{
 				Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 			},
-			index: n.machine.applied.Load(), done: n.ctx.Done(), who: workerOf(n.session, c.body),
+			index: n.machine.Applied(), done: n.ctx.Done(), who: workerOf(n.session, c.body),
 		}
 		reply, _, err := n.reads.read(s.buf[:0], run)
 		if errors.Is(err, errSlotLost) {
@@ -167,7 +167,7 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 	at := c.at
 	c.at = 0
 	ready := make(chan bool, 1)
-	n.machine.whenApplied(at, func(ok bool) { ready <- ok })
+	n.machine.WhenApplied(at, func(ok bool) { ready <- ok })
 	t := time.NewTimer(n.cfg.Options.ResolveWait)
 	defer t.Stop()
 	select {

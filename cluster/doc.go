@@ -42,7 +42,7 @@
 // the link when the leader changes), keepLinked (the link and, below it, a
 // goroutine per stream of a remoteLink), keepSnapshots, keepMembers (makes
 // non-voters that have caught up voters, and learns addresses), and
-// asyncWriter.write, which ends after raft. A leadership owns propose and
+// the asynchronous log writer of raftlog, which ends after raft. A leadership owns propose and
 // keepTime. The mux owns one goroutine for each stream that it serves.
 //
 // # Requirements on the caller

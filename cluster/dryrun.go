@@ -109,9 +109,7 @@ func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
 		t.exceeded = t.work > t.limit
 		return []byte{dryRunEnded}, err
 	}
-	ld.machine.mu.Lock()
-	clone := ld.machine.m.Clone()
-	ld.machine.mu.Unlock()
+	clone := ld.machine.Clone()
 	h := fsm.Header{Term: ld.term, Stamp: ld.now(), Wall: ld.wall(), Seed: rand.Uint64()}
 	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.yield)
 	switch {
@@ -148,7 +146,7 @@ func (ld *leadership) yield() error {
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call
 	c.early = nil
-	todo := s.node.machine.table.Pieces(c.body)
+	todo := s.node.machine.Table().Pieces(c.body)
 	whole := len(todo) == 1
 	slices.Reverse(todo) // the next piece is last
 	var replies []byte

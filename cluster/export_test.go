@@ -82,7 +82,7 @@ func (n *Node) ApplyLate(term uint64, key string) error {
 
 // Configured returns the log index of the last configuration that this node has
 // applied.
-func (n *Node) Configured() uint64 { return n.machine.configured.Load() }
+func (n *Node) Configured() uint64 { return n.machine.Configured() }
 
 // Vote makes a node a voter, as keepMembers does after it has read the
 // configuration at index.
@@ -92,7 +92,7 @@ func (n *Node) Vote(m Member, index uint64) error { return n.vote(m, index) }
 // waits for the call.
 func (n *Node) Raise(next int) {
 	ld := n.currentLeadership()
-	ld.forwarder.command(n.machine.table, [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
+	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
 }
 
 // Admit admits a node whose program knows the given feature version.

@@ -103,7 +103,11 @@ func (n *Node) campaign(last *lastLeader, after int) {
 			return
 		}
 	}
-	if err := n.awaitRaft(); err != nil {
+	// raft handles a vote request in several steps: it forgets the leader, then
+	// stores the term, then the vote. Each write takes as long as the disk, and
+	// between the steps the result of voted may belong to another term, or miss
+	// a vote that is about to be stored.
+	if err := n.transport.AwaitRaft(); err != nil {
 		n.log.Warn("cannot campaign, raft does not respond", "error", err)
 		return
 	}
@@ -127,7 +131,7 @@ func (n *Node) campaign(last *lastLeader, after int) {
 	}
 	n.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
 	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
-	if err := n.timeoutNow(n.self, self); err != nil {
+	if err := n.transport.StartElection(n.self, self); err != nil {
 		n.log.Warn("failed to start an election", "error", err)
 	}
 }
@@ -205,25 +209,10 @@ func (n *Node) othersCampaign(lost raft.ServerID) bool {
 	return false
 }
 
-// awaitRaft waits until raft has handled all requests that it received before.
-// raft handles a vote request in several steps: it forgets the leader, then
-// stores the term, then the vote. Each write takes as long as the disk, and
-// between the steps the result of voted may belong to another term, or miss a
-// vote that is about to be stored. awaitRaft sends an append request of term 0:
-// it passes through raft's main loop after the earlier requests, and raft
-// ignores it.
-func (n *Node) awaitRaft() error {
-	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
-	req := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: n.transport.EncodePeer(n.self, self),
-	}}
-	return n.transport.NetworkTransport.AppendEntries(n.self, self, req, &raft.AppendEntriesResponse{})
-}
-
 // voted reports whether this node has voted in the current term. It is valid
-// only after awaitRaft.
+// only after transport.Transport.AwaitRaft.
 func (n *Node) voted() bool {
-	term, err := n.stores.Stable().GetUint64([]byte(keyLastVoteTerm))
+	term, err := n.raftLog.LastVoteTerm()
 	return err == nil && term >= n.raft.CurrentTerm()
 }
 

@@ -71,7 +71,7 @@ func (n *Node) reports() int {
 // Features returns the feature version of the cluster as of the last entry that
 // this node has applied. From fsm.FeatureMend on it never goes down, so every
 // member knows the commands that it includes.
-func (n *Node) Features() int { return int(n.machine.features.Load()) }
+func (n *Node) Features() int { return n.machine.Features() }
 
 // FeatureVersion returns Features, but first makes sure that a result below
 // need is current. If Features is below need, this node may only be behind.
@@ -95,7 +95,7 @@ func (n *Node) FeatureVersion(need int) int {
 		return n.Features()
 	}
 	applied := make(chan bool, 1)
-	n.machine.whenApplied(index, func(ok bool) { applied <- ok })
+	n.machine.WhenApplied(index, func(ok bool) { applied <- ok })
 	wait := time.NewTimer(n.cfg.Options.LeaderWait)
 	defer wait.Stop()
 	select {
@@ -119,7 +119,7 @@ func (n *Node) termFeatures() (int, error) {
 		return 0, err
 	}
 	var cluster string
-	n.machine.view(func(m *fsm.Machine) { cluster = m.ClusterID() })
+	n.machine.View(func(m *fsm.Machine) { cluster = m.ClusterID() })
 	if cluster != "" {
 		return n.Features(), nil
 	}
@@ -147,14 +147,14 @@ func (n *Node) raiseFeatures() {
 	// Asking the members takes a second if a member is silent. It is done
 	// without the lock, because otherwise nodes could hardly ever join. If a
 	// node is admitted meanwhile, the index of the configuration changes.
-	index := n.machine.configured.Load()
+	index := n.machine.Configured()
 	asked := n.ClusterStatus(n.ctx)
 	f := &n.features
 	if !f.mu.TryLock() {
 		return // keepMembers calls again
 	}
 	defer f.mu.Unlock()
-	if f.raisingLocked() || n.machine.configured.Load() != index {
+	if f.raisingLocked() || n.machine.Configured() != index {
 		return
 	}
 	// Read the members again: a request may have added a member after its
@@ -165,7 +165,7 @@ func (n *Node) raiseFeatures() {
 		return
 	}
 	n.log.Info("raising the cluster's feature version, every member knows a newer one", "from", current, "to", next)
-	f.raising = ld.forwarder.command(n.machine.table,
+	f.raising = ld.forwarder.command(n.machine.Table(),
 		[][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
 }
 

@@ -35,7 +35,7 @@ import (
 // The node makes the leader's answer durable before it asks to be admitted, and
 // the leader admits only non-voters. So if an empty directory says that it
 // joins, its node has not taken part in the cluster yet, and may ask again.
-// What the node may do while it reads the log is described in voteguard.go.
+// What the node may do while it reads the log is described in raftlog/votes.go.
 
 // probeEvery is the time between attempts to form or join a cluster.
 const probeEvery = 200 * time.Millisecond
@@ -68,16 +68,6 @@ func (n *Node) form() (*raft.Configuration, error) {
 		}
 	}
 }
-
-// unformed is the stable store of a node that is about to form its cluster.
-// raft writes the first term and then the first entry, and treats a stored term
-// as a sign that the cluster exists. After a crash between the two writes, the
-// node could neither form the cluster nor lead it. unformed hides the term;
-// form has made sure that the node has no other data.
-type unformed struct{ raft.StableStore }
-
-// GetUint64 implements raft.StableStore. raft only asks for the current term.
-func (unformed) GetUint64([]byte) (uint64, error) { return 0, nil }
 
 func (n *Node) setPhase(text string) {
 	n.mu.Lock()

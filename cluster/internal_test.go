@@ -1,19 +1,15 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -128,122 +124,6 @@ func TestScriptHost_Slots(t *testing.T) {
 	enter("slow", msgScriptLost)
 }
 
-// A waiter for an entry that is never applied is woken when the node stops.
-func TestMachine_Stop(t *testing.T) {
-	m := newMachine(fsm.NewTable())
-	var got []bool
-	note := func(ok bool) { got = append(got, ok) }
-	m.whenApplied(0, note)
-	m.whenApplied(5, note)
-	m.stop()
-	m.whenApplied(6, note)
-	if len(got) != 3 || !got[0] || got[1] || got[2] {
-		t.Errorf("waiters received %v, want true, false, false", got)
-	}
-}
-
-// The time that entries take is added up, to decide when a snapshot is due, and
-// is reported for each entry.
-func TestMachine_Spent(t *testing.T) {
-	m := newMachine(fsm.NewTable())
-	var now time.Duration
-	step := time.Millisecond
-	m.mono = func() time.Duration { now += step; return now }
-	m.onApply = func(uint64, uint64, *fsm.Result) {}
-	m.onTermStart = func(uint64, uint64, fsm.TermStart, int64) {}
-	var reports []time.Duration
-	m.onEntry = func(e *appliedEntry) { reports = append(reports, e.took) }
-	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1"})
-	for i := range uint64(3) {
-		m.Apply(&raft.Log{Index: i + 1, Term: 1, Type: raft.LogCommand, Data: entry})
-		step *= 2
-	}
-	if got, want := time.Duration(m.spent.Load()), 21*time.Millisecond; got != want { // three steps each
-		t.Errorf("spent %v, want %v", got, want)
-	}
-	if want := []time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}; !slices.Equal(reports, want) {
-		t.Errorf("reported %v, want %v", reports, want)
-	}
-}
-
-// The log describes the content of a slow entry, but does not report each of
-// many.
-func TestEntryWatch(t *testing.T) {
-	var out bytes.Buffer
-	stats := newCounters()
-	w := &entryWatch{log: hclog.New(&hclog.LoggerOptions{Output: &out}), stats: &stats}
-	table := fsm.NewTable()
-	var b fsm.BatchBuilder
-	var g fsm.Group
-	g.Reset(2, 1)
-	for _, line := range []string{"SET a b", "SADD s a", "SET a b"} {
-		args := bytes.Fields([]byte(line))
-		g.Command(table.Find(args[0]), 0, args)
-	}
-	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, g.Bytes())
-	entry := &appliedEntry{index: 7, data: b.Encode(fsm.Header{}), steps: 3, took: slowEntry}
-	w.applied(entry, 0) // just quick enough
-	if entry.took++; out.Len() > 0 {
-		t.Errorf("logged %s", out.String())
-	}
-	for i := range 12 {
-		w.applied(entry, time.Duration(i)*time.Second)
-	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `commands="1 groups, 2 set, 1 sadd"`) || !strings.Contains(lines[1], "others_since_last_line=10") {
-		t.Errorf("logged %q", lines)
-	}
-}
-
-// At a start, raft tries its snapshots from the newest on. If this program
-// cannot read the newest one, an older one must not replace it, because the log
-// after the older one has been removed.
-func TestMachine_NewerSnapshotAtStart(t *testing.T) {
-	var image bytes.Buffer
-	if err := fsm.New(fsm.NewTable()).WriteSnapshot(&image, fsm.Sessions{}); err != nil {
-		t.Fatal(err)
-	}
-	good := image.Bytes()
-	newer := bytes.Replace(good, []byte{fsm.SnapshotVersion}, []byte{fsm.SnapshotVersion + 1}, 1)
-	restore := func(m *machine, snapshot []byte) error { return m.Restore(io.NopCloser(bytes.NewReader(snapshot))) }
-
-	m := newMachine(fsm.NewTable())
-	m.starting = true
-	for _, snapshot := range [][]byte{newer, good} {
-		if err := restore(m, snapshot); !errors.Is(err, fsm.ErrVersion) {
-			t.Errorf("at the start: %v, want %v", err, fsm.ErrVersion)
-		}
-	}
-
-	// Later, such a snapshot comes from the leader, which may send another one.
-	m = newMachine(fsm.NewTable())
-	if err := restore(m, newer); !errors.Is(err, fsm.ErrVersion) {
-		t.Errorf("from the leader: %v, want %v", err, fsm.ErrVersion)
-	}
-	if err := restore(m, good); err != nil {
-		t.Errorf("the next one: %v", err)
-	}
-}
-
-// A listener that is too slow is notified that it has missed events, and
-// receives all later ones.
-func TestEventQueue_Overflow(t *testing.T) {
-	q := newEventQueue()
-	publish := func(index uint64, size int) {
-		q.applied(&fsm.Result{Index: index, Events: []fsm.Event{{Kind: fsm.EventPublish, Session: -1, Payload: make([]byte, size)}}})
-	}
-	publish(1, 10)
-	publish(2, maxQueuedEvents)
-	publish(3, 10)
-	got := q.take()
-	if len(got) != 2 || got[0].index != 2 || got[0].missed == "" || got[1].index != 3 || got[1].missed != "" {
-		t.Errorf("queue holds %+v", got)
-	}
-	if q.bytes != 0 || len(q.take()) != 0 {
-		t.Error("queue is not empty after take")
-	}
-}
-
 // numbers is a link that records the numbers of groups.
 type numbers []uint64
 
@@ -328,47 +208,35 @@ func TestChangeError(t *testing.T) {
 	}
 }
 
-// A node that cannot read the snapshots of a newer program reports that once,
-// not for each snapshot that it receives.
-func TestMachine_NewerSnapshot(t *testing.T) {
-	var now time.Duration
-	var reports []error
-	newer := newMachine(fsm.NewTable())
-	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1, Wall: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures})
-	if _, err := newer.m.Apply(1, 1, entry); err != nil {
-		t.Fatal(err)
-	}
-	var snapshot bytes.Buffer
-	if err := newer.m.WriteSnapshot(&snapshot, newer.m.Sessions()); err != nil {
-		t.Fatal(err)
-	}
-	m := newMachine(fsm.NewTable())
-	m.mono, m.known, m.onNewer = func() time.Duration { return now }, fsm.MaxFeatures-1, func(err error) { reports = append(reports, err) }
-	for i, want := range []int{1, 1, 2} {
-		if err := m.Restore(io.NopCloser(bytes.NewReader(snapshot.Bytes()))); !errors.Is(err, fsm.ErrVersion) {
-			t.Fatalf("restore of a newer snapshot: %v", err)
+// TestConfirmations checks how many voters, in addition to the leader, make a
+// majority with it.
+func TestConfirmations(t *testing.T) {
+	for _, c := range []struct {
+		voters string // one letter for each voter; the leader is a
+		others string
+		want   int
+	}{
+		{"a", "", 0},
+		{"ab", "", 1},
+		{"abc", "", 1},
+		{"abcd", "", 2},
+		{"abcde", "", 2},
+		{"abc", "d", 1},
+		{"b", "a", 1},
+		{"bc", "a", 2},
+		{"bcd", "", 2},
+		{"bcd", "a", 2},
+		{"bcde", "", 3},
+	} {
+		var servers []raft.Server
+		for _, id := range c.voters {
+			servers = append(servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter})
 		}
-		if len(reports) != want {
-			t.Errorf("after %d snapshots, %d reports, want %d", i+1, len(reports), want)
+		for _, id := range c.others {
+			servers = append(servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Nonvoter})
 		}
-		now += repeatEvery * 2 / 3
-	}
-	if err := m.Restore(io.NopCloser(bytes.NewReader(snapshot.Bytes()[:10]))); err == nil || len(reports) != 2 {
-		t.Errorf("damaged snapshot: %v, %d reports", err, len(reports))
-	}
-}
-
-// The note that events are missing comes before the marks: a mark means that
-// the events before it were delivered or reported as missing.
-func TestEvents_MissedBeforeMarks(t *testing.T) {
-	q := newEventQueue()
-	q.self = fsm.SessionID{NodeID: "n1", Boot: 1}
-	marked := 0
-	q.mark(func() { marked++ })
-	q.markOwn(7, func(uint64, int) { marked++ })
-	q.restored(5, 7)
-	got := q.take()
-	if len(got) != 3 || got[0].missed == "" || got[1].mark == nil || got[2].mark == nil {
-		t.Errorf("after a snapshot there wait %+v, want the missed events and two marks behind them", got)
+		if got := confirmations(servers, "a"); got != c.want {
+			t.Errorf("voters %s, non-voters %q: %d confirmations, want %d", c.voters, c.others, got, c.want)
+		}
 	}
 }

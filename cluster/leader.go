@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 )
 
@@ -91,38 +90,5 @@ func (n *Node) AwaitLeader(ctx context.Context) (id string, ok bool) {
 		case <-ctx.Done():
 			return id, false
 		}
-	}
-}
-
-// watchers are the channels that Watch returned.
-type watchers struct {
-	mu  sync.Mutex
-	all map[chan struct{}]struct{}
-}
-
-func (w *watchers) signal() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for ch := range w.all {
-		signal(ch)
-	}
-}
-
-// Watch returns a channel that receives a token after the leader or the result
-// of Contacts has changed. Changes in quick succession may share a token. stop
-// removes the channel.
-func (n *Node) Watch() (changed <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
-	w := &n.watchers
-	w.mu.Lock()
-	if w.all == nil {
-		w.all = make(map[chan struct{}]struct{})
-	}
-	w.all[ch] = struct{}{}
-	w.mu.Unlock()
-	return ch, func() {
-		w.mu.Lock()
-		delete(w.all, ch)
-		w.mu.Unlock()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -32,7 +33,7 @@ type leadership struct {
 
 	raft      *raft.Raft
 	committed func() uint64
-	machine   *machine
+	machine   *machine.Machine
 	forwarder *forwarder // of this node: see tend
 	clock     Clock
 	opts      Options
@@ -197,7 +198,7 @@ func (ld *leadership) attach(
 		return 0, nil, errNotLeader
 	}
 	var st fsm.SessionState
-	ld.machine.view(func(m *fsm.Machine) { st = m.Session(id) })
+	ld.machine.View(func(m *fsm.Machine) { st = m.Session(id) })
 	if st.Stale {
 		return 0, nil, ErrStaleSession
 	}
@@ -232,7 +233,7 @@ func without[T comparable](s []T, v T) []T {
 // submit adds a group to the next entry. It copies body.
 func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
 	limit := ld.opts.workLimits().Entry
-	steps, depends := ld.machine.table.Weigh(body)
+	steps, depends := ld.machine.Table().Weigh(body)
 	ld.mu.Lock()
 	if ld.closed {
 		ld.mu.Unlock()
@@ -278,7 +279,7 @@ func (ld *leadership) propose() {
 			return
 		}
 		header := fsm.Header{Term: ld.term, Stamp: ld.stamp(), Wall: ld.wall(), Seed: rand.Uint64()}
-		ld.machine.view(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		ld.machine.View(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
 		var err error
 		if b.Depends() {
 			b, err = ld.divide(b)
@@ -405,7 +406,7 @@ func (ld *leadership) stamp() int64 {
 	now := max(ld.now(), ld.lastEntryStamp)
 	if now-ld.lastEntryStamp > maxAdvance {
 		// Without a TTL, no clock entries are committed, and no key can expire.
-		if ld.machine.deadline.Load() != 0 {
+		if ld.machine.Deadline() != 0 {
 			ld.log.Error("lease clock jumped, step cut",
 				"step", time.Duration(now-ld.lastEntryStamp), "cut_to", time.Duration(maxAdvance))
 		}
@@ -514,7 +515,7 @@ func (ld *leadership) keepTime() {
 			continue
 		case <-applied:
 			pending = false
-			if due := ld.machine.deadline.Load(); due != 0 && due <= ld.machineLease() {
+			if due := ld.machine.Deadline(); due != 0 && due <= ld.machineLease() {
 				again.Reset(ld.opts.ExpireEvery / expireAgain)
 			}
 			continue
@@ -523,7 +524,7 @@ func (ld *leadership) keepTime() {
 			ld.tend()
 			ld.reads.watch()
 		}
-		due := ld.machine.deadline.Load()
+		due := ld.machine.Deadline()
 		now := ld.now()
 		if pending || due == 0 || (due > now && now-ld.machineLease() < int64(ld.opts.ClockEntryEvery)) {
 			continue
@@ -535,7 +536,7 @@ func (ld *leadership) keepTime() {
 
 func (ld *leadership) machineLease() int64 {
 	var lease int64
-	ld.machine.view(func(m *fsm.Machine) { lease = m.Clock().Lease })
+	ld.machine.View(func(m *fsm.Machine) { lease = m.Clock().Lease })
 	return lease
 }
 

@@ -167,7 +167,7 @@ func (n *Node) vote(m Member, index uint64) error {
 // 1.7.3). listed reads the index before the members. If the index is then too
 // low, raft refuses the change and keepMembers tries again.
 func (n *Node) listed(m Member) (index uint64, err error) {
-	if index = n.machine.configured.Load(); index == 0 {
+	if index = n.machine.Configured(); index == 0 {
 		return 0, errors.New("no configuration has been applied yet")
 	}
 	if slices.Contains(membersOf(n.raft), m) && !m.Voter {
@@ -231,7 +231,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descSlowRun, float64(c.n.reads.running.Load()))
 	gauge(descSlowWait, float64(c.n.reads.waiting.Load()))
 	gauge(descSlowHeld, float64(c.n.reads.held.Load()))
-	c.n.machine.view(func(m *fsm.Machine) {
+	c.n.machine.View(func(m *fsm.Machine) {
 		stats := m.Stats()
 		gauge(descKeys, float64(m.Len()))
 		gauge(descVolatile, float64(m.Volatile()))

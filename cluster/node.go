@@ -13,8 +13,13 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/cluster/clientid"
+	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/cluster/transport"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -27,18 +32,20 @@ type Node struct {
 	self    raft.ServerID
 	session fsm.SessionID
 
-	stores      Stores
-	mux         *rpc.Mux
-	asyncWriter *asyncWriter // nil until raft is made
-	transport   serialTransport
-	machine     *machine
-	forwarder   *forwarder
-	scripts     *scriptHost
-	reads       *readHost
-	waits       *waits
-	clientIDs   *clientIDs
-	raft        *raft.Raft
-	stats       Counters
+	table     *fsm.Table
+	stores    Stores
+	mux       *rpc.Mux
+	raftLog   *raftlog.Log
+	events    *events.Queue
+	transport *transport.Transport // nil until the node has formed or joined its cluster
+	machine   *machine.Machine
+	forwarder *forwarder
+	scripts   *scriptHost
+	reads     *readHost
+	waits     *waits
+	clientIDs *clientid.Allocator
+	raft      *raft.Raft
+	stats     Counters
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -82,6 +89,7 @@ func Open(cfg Config) (*Node, error) {
 		log:           cfg.Logger,
 		clock:         cfg.Clock,
 		self:          raft.ServerID(cfg.NodeID),
+		table:         fsm.NewTable(),
 		notify:        make(chan bool, 16),
 		leaderChanged: make(chan struct{}, 1),
 		formed:        make(chan struct{}),
@@ -111,26 +119,14 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n.stores = stores
 	n.session = sessionOf(n.hello())
-	n.machine = newMachine(fsm.NewTable())
-	n.machine.mono, n.machine.known = n.clock.Mono, cfg.Features
-	watch := &entryWatch{log: n.log, stats: &n.stats}
-	n.machine.onEntry = func(e *appliedEntry) { watch.applied(e, n.clock.Mono()) }
-	n.machine.onNewer = func(err error) {
-		n.log.Error("this node cannot read the leader's snapshot and stays behind: upgrade this node to the version of the leader", "this_version", cfg.Version, "error", err)
-	}
-	n.machine.fatal = n.fatal
-	n.machine.events.self = n.session
-	n.machine.onApply = n.onApply
-	n.machine.onTermStart = n.onTermStart
+	n.raftLog = n.openRaftLog()
+	n.events = events.NewQueue(n.session)
+	n.machine = n.newMachine()
 	n.forwarder = newForwarder(n)
 	n.scripts = newScriptHost(n)
 	n.reads = newReadHost(n)
 	n.waits = newWaits(n.machine, n.forwarder)
-	n.clientIDs = newClientIDs(n.machine, n.forwarder)
-	n.machine.onRestore = func() {
-		n.waits.restored()
-		n.snapshotDone(nil)
-	}
+	n.clientIDs = clientid.New(n.session, n.reserveClientIDs)
 
 	rcfg := rpc.DefaultConfig()
 	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
@@ -144,6 +140,7 @@ func Open(cfg Config) (*Node, error) {
 	rcfg.Logger = n.log.Named("rpc")
 	if n.mux, err = rpc.Listen(rcfg); err != nil {
 		n.cancel()
+		n.raftLog.Close()
 		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), stores.Close())
 	}
 	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
@@ -170,47 +167,72 @@ func (n *Node) run() {
 	}
 }
 
+// openRaftLog returns what raft must not forget, over the stores of the data
+// directory.
+func (n *Node) openRaftLog() *raftlog.Log {
+	return raftlog.Open(raftlog.Config{
+		Entries:   n.stores.Log(),
+		Stable:    n.stores.Stable(),
+		Snapshots: n.stores.Snapshots(),
+		Table:     n.table,
+		Leads:     n.leads,
+		Joined: func() (term uint64, joins bool) {
+			id := n.stores.Identity()
+			return id.JoinTerm, id.Joins
+		},
+		Settling: n.settling,
+		Refused:  n.snapshotDone,
+		Fatal:    n.fatal,
+	})
+}
+
+// newMachine returns the state machine of this node. Its functions are called
+// once raft runs.
+func (n *Node) newMachine() *machine.Machine {
+	return machine.New(machine.Config{
+		Table:       n.table,
+		Features:    n.cfg.Features,
+		Log:         n.raftLog,
+		Events:      n.events,
+		Mono:        n.clock.Mono,
+		Metrics:     machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
+		Logger:      n.log,
+		Applied:     n.onApply,
+		TermStarted: n.onTermStart,
+		Restored: func() {
+			n.waits.restored()
+			n.snapshotDone(nil)
+		},
+		Newer: func(err error) {
+			n.log.Error("this node cannot read the leader's snapshot and stays behind: upgrade this node to the version of the leader", "this_version", n.cfg.Version, "error", err)
+		},
+		Fatal: n.fatal,
+	})
+}
+
+// newTransport returns the transport that raft uses.
+func (n *Node) newTransport() *transport.Transport {
+	self := raft.ServerAddress(n.cfg.AdvertisePeerAddr)
+	return transport.New(n.ctx, transport.Config{
+		Mux:          n.mux,
+		Addresses:    addressProvider{n},
+		Self:         n.self,
+		SelfAddr:     n.addressOf(n.self, self),
+		Leads:        n.leadsTerm,
+		ReplicatesTo: n.replicatesTo,
+		Durable:      n.raftLog.Durable,
+		Closing:      n.closing.Load,
+		Logger:       n.log.Named("transport"),
+	})
+}
+
+// startRaft starts raft, and the goroutines that need it. If bootstrap is not
+// nil, this node forms the cluster with that configuration.
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
-	ended := &endedLog{LogStore: n.stores.Log(), snaps: n.stores.Snapshots(), fatal: n.fatal, leads: n.leads}
-	n.asyncWriter = newAsyncWriter(ended, n.leads)
-	n.machine.await = n.asyncWriter.await
-	n.transport = newTransport(n.mux, addressProvider{n}, n.leadsTerm, n.asyncWriter, newPeerProbe(n.ctx, n.replicatesTo), closingLogger{n.log.Named("transport"), &n.closing})
-	rc := n.cfg.raftConfig(n.notify, newRepeatLogger(n.log.Named("raft")))
-	log, stable, snaps := n.asyncWriter, raft.StableStore(singleVote{heldTerm{n.stores.Stable(), n.asyncWriter}}), checkedSnapshots{metaSnapshots{n.stores.Snapshots()}, n.machine.table, n.snapshotDone}
-	if n.stores.Identity().Joins {
-		stable = voteGuard{stable, n}
-	}
-	n.machine.keeps = func(meta *raft.SnapshotMeta) (bool, error) { return keeps(ended, snaps, meta) }
-	own, err := snaps.List()
+	n.transport = n.newTransport()
+	r, err := n.newRaft(bootstrap)
 	if err != nil {
-		return errors.Join(fmt.Errorf("list snapshots: %w", err), n.transport.Close())
-	}
-	n.machine.starting = len(own) > 0
-	if bootstrap != nil {
-		if err := raft.BootstrapCluster(rc, log, unformed{stable}, snaps, n.transport, *bootstrap); err != nil {
-			return errors.Join(fmt.Errorf("form cluster: %w", err), n.transport.Close())
-		}
-	}
-	last, err := log.LastIndex()
-	if err != nil {
-		return errors.Join(fmt.Errorf("read log: %w", err), n.transport.Close())
-	}
-	if len(own) > 0 {
-		last = max(last, own[0].Index)
-	}
-	var transport raft.Transport = n.transport
-	if last < n.stores.Identity().JoinIndex { // the node is settling
-		silent := silentTransport{n.transport, make(chan raft.RPC)}
-		n.wg.Add(1)
-		go n.hear(silent)
-		transport = silent
-	}
-	r, err := raft.NewRaft(rc, n.machine, log, stable, snaps, transport)
-	if err != nil {
-		if n.machine.unread != nil { // raft only says that no snapshot could be read
-			err = fmt.Errorf("%w: %w", err, n.machine.unread)
-		}
-		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
+		return errors.Join(err, n.transport.Close())
 	}
 	n.mu.Lock()
 	if n.ctx.Err() != nil { // Close was called first and has not seen this raft
@@ -236,6 +258,45 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	go n.keepMembers()
 	go n.keepPeerHealth()
 	return nil
+}
+
+// newRaft creates raft on this node's log, from which raft restores the state.
+func (n *Node) newRaft(bootstrap *raft.Configuration) (*raft.Raft, error) {
+	rc := n.cfg.raftConfig(n.notify, transport.RaftLogger(n.log.Named("raft")))
+	log, snaps := n.raftLog.Entries(), n.raftLog.Snapshots()
+	own, err := snaps.List()
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(own) > 0 {
+		n.machine.Starting()
+	}
+	if bootstrap != nil {
+		if err := raft.BootstrapCluster(rc, log, n.raftLog.Founding(), snaps, n.transport, *bootstrap); err != nil {
+			return nil, fmt.Errorf("form cluster: %w", err)
+		}
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	if len(own) > 0 {
+		last = max(last, own[0].Index)
+	}
+	var trans raft.Transport = n.transport
+	if last < n.stores.Identity().JoinIndex { // the node is settling
+		silent := n.transport.Silent(n.settling)
+		n.wg.Go(func() { silent.Run(n.ctx) })
+		trans = silent
+	}
+	r, err := raft.NewRaft(rc, n.machine, log, n.raftLog.Stable(), snaps, trans)
+	if err != nil {
+		if unread := n.machine.Unread(); unread != nil { // raft only says that no snapshot could be read
+			err = fmt.Errorf("%w: %w", err, unread)
+		}
+		return nil, fmt.Errorf("start raft: %w", err)
+	}
+	return r, nil
 }
 
 // HandOver transfers leadership to another voter if this node leads. It returns
@@ -282,12 +343,10 @@ func (n *Node) Close() error {
 	if down != nil {
 		errs = append(errs, down.Error())
 	}
-	n.machine.stop()
+	n.machine.Stop()
 	n.wg.Wait()
 	n.reads.yields.close()
-	if n.asyncWriter != nil {
-		n.asyncWriter.close()
-	}
+	n.raftLog.Close()
 	errs = append(errs, n.stores.Close())
 	return errors.Join(errs...)
 }
@@ -309,6 +368,17 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 	}
 }
 
+// settling reports whether this node's log ends before the change that added
+// the node.
+func (n *Node) settling() bool {
+	joined := n.stores.Identity().JoinIndex
+	if joined == 0 {
+		return false
+	}
+	r := n.running()
+	return r == nil || r.LastIndex() < joined
+}
+
 // running returns raft, or nil before raft runs.
 func (n *Node) running() *raft.Raft {
 	n.mu.Lock()
@@ -317,8 +387,8 @@ func (n *Node) running() *raft.Raft {
 }
 
 // committed returns the commit index as far as other parts may rely on it. See
-// asyncWriter.
-func (n *Node) committed() uint64 { return n.asyncWriter.durable(n.raft.CommitIndex()) }
+// raftlog.Log.Durable.
+func (n *Node) committed() uint64 { return n.raftLog.Durable(n.raft.CommitIndex()) }
 
 // leads reports whether raft says that this node leads.
 func (n *Node) leads() bool {
@@ -345,6 +415,19 @@ func (n *Node) fatal(err error) {
 
 func (n *Node) seed() uint64 { return rand.Uint64() }
 
+// ClientID returns the number for a new connection. Once this start of the node
+// has reserved its first block of numbers, they ascend.
+func (n *Node) ClientID() uint64 { return n.clientIDs.Take() }
+
+// reserveClientIDs implements clientid.Reserve.
+func (n *Node) reserveClientIDs(count uint64) *clientid.Reservation {
+	if n.Features() < fsm.FeatureBudget {
+		return nil
+	}
+	c := n.forwarder.command(n.table, [][]byte{[]byte(fsm.ClientIDsCommand), decimal(count)})
+	return &clientid.Reservation{Done: c.done, Result: func() ([]byte, error) { return c.reply, c.err }}
+}
+
 // ID returns the name of this node.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
@@ -353,11 +436,11 @@ func (n *Node) ID() string { return n.cfg.NodeID }
 func (n *Node) ClusterID() string { return n.stores.Identity().ClusterID }
 
 // Table returns the command table.
-func (n *Node) Table() *fsm.Table { return n.machine.table }
+func (n *Node) Table() *fsm.Table { return n.table }
 
 // View calls f with the state machine under the read lock. f must be short and
 // must not keep m.
-func (n *Node) View(f func(m *fsm.Machine)) { n.machine.view(f) }
+func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
 
 // Snapshot takes a snapshot of this node's state now and truncates its log.
 func (n *Node) Snapshot() error {
@@ -514,7 +597,7 @@ func (n *Node) sweepCalls() {
 		case <-sweep.C:
 			n.forwarder.sweep()
 			n.waits.sweep()
-			n.clientIDs.sweep()
+			n.clientIDs.Sweep()
 		}
 	}
 }

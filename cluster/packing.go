@@ -21,7 +21,7 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 	ld.mu.Unlock()
 	var refused int
 	var err error
-	ld.machine.view(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, ld.opts.workLimits()) })
+	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, ld.opts.workLimits()) })
 	if err != nil {
 		// Table.Check has accepted every group before speculative execution.
 		return nil, fmt.Errorf("divide a batch: %w", err)
@@ -35,7 +35,7 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 func (ld *leadership) writeTime(body []byte) (time.Duration, error) {
 	var steps int
 	var err error
-	ld.machine.view(func(m *fsm.Machine) { steps, err = m.GroupWork(body) })
+	ld.machine.View(func(m *fsm.Machine) { steps, err = m.GroupWork(body) })
 	if err != nil {
 		return 0, fmt.Errorf("weigh a group: %w", err)
 	}

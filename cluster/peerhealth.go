@@ -89,7 +89,7 @@ func (n *Node) PeerHealth() []PeerHealth {
 	for _, m := range members {
 		c := n.peerHealth[m.ID]
 		if m.ID == n.cfg.NodeID {
-			c = PeerHealth{ClientAddr: n.cfg.ClientAddr, SentinelAddr: n.cfg.SentinelAddr, RunID: n.cfg.RunID, Applied: n.machine.applied.Load(), Heard: n.clock.Wall(), Alive: true}
+			c = PeerHealth{ClientAddr: n.cfg.ClientAddr, SentinelAddr: n.cfg.SentinelAddr, RunID: n.cfg.RunID, Applied: n.machine.Applied(), Heard: n.clock.Wall(), Alive: true}
 		}
 		c.ID, c.PeerAddr, c.Voter = m.ID, m.Addr, m.Voter
 		out = append(out, c)

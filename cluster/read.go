@@ -219,7 +219,7 @@ func (r *readIndex) finish(rd *readIndexRound) {
 		lose(done)
 		return
 	}
-	r.ld.machine.whenApplied(rd.index, func(ok bool) {
+	r.ld.machine.WhenApplied(rd.index, func(ok bool) {
 		if !ok {
 			lose(done)
 			return

@@ -53,7 +53,7 @@ func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminR
 	}
 	// Passing this index makes raft refuse the removal if the membership has
 	// changed since checkRemoval checked it.
-	index := n.machine.configured.Load()
+	index := n.machine.Configured()
 	if index == 0 { // raft would take 0 for "no condition"
 		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, errBusy)
 	}

@@ -69,7 +69,7 @@ const (
 func newScriptHost(n *Node) *scriptHost {
 	catalog := n.cfg.Catalog
 	if catalog == nil {
-		catalog = acl.ScriptCatalog(n.machine.table)
+		catalog = acl.ScriptCatalog(n.machine.Table())
 	}
 	slots := runtime.GOMAXPROCS(0) + 1 // at least 2
 	return &scriptHost{mostWork: n.cfg.Options.workLimits().Operation, runner: n.cfg.Scripts, rules: n.cfg.ScriptRules, clock: n.clock, limit: n.cfg.Options.ScriptTime, brief: min(n.cfg.Options.BriefScriptTime, n.cfg.Options.ScriptTime),
@@ -404,9 +404,7 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
 	ld.mu.Unlock()
-	ld.machine.mu.Lock()
-	sp := ld.machine.m.Speculate(h, b, ld.scripts)
-	ld.machine.mu.Unlock()
+	sp := ld.machine.Speculate(h, b, ld.scripts)
 	begun := ld.clock.Mono()
 	err := sp.Run(out, rest, func() bool { return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.BriefScriptTime })
 	if err != nil {

@@ -111,7 +111,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 			return errFrame
 		}
 		body := payload[k+k2:]
-		if err := n.machine.table.CheckAt(n.Features(), body, false); err != nil {
+		if err := n.machine.Table().CheckAt(n.Features(), body, false); err != nil {
 			// The client is not at fault: its node accepted the command, so the
 			// node must run another version. The number must not be missing
 			// from the session, because the state machine would then execute no
@@ -121,7 +121,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 			body = noop
 		} else if n.Features() < fsm.FeatureBudget {
 			// the node may run a program that does not mark groups
-			body = n.machine.table.Mark(body)
+			body = n.machine.Table().Mark(body)
 		}
 		if err := ld.submit(id, floor, seq, body); err != nil {
 			return err
@@ -226,7 +226,7 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			}
 			kind := rest[0] &^ readPiece
 			dryRun := kind == readDryRun
-			if err := n.machine.table.Check(rest[1:], !dryRun); err != nil {
+			if err := n.machine.Table().Check(rest[1:], !dryRun); err != nil {
 				n.log.Error("read refused, the node must run another version", "from", id, "error", err)
 				return err
 			}
@@ -283,7 +283,7 @@ func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, er
 	case expiryPending:
 		ld.awaitClockEntry(func() { ld.reads.add(r) })
 	case r.call.front.Cut():
-		r.answer(answerHere, fsm.AppendPosition(nil, ld.machine.applied.Load(), r.call.now))
+		r.answer(answerHere, fsm.AppendPosition(nil, ld.machine.Applied(), r.call.now))
 	default:
 		r.answer(answerOK, reply)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -17,7 +18,7 @@ import (
 // again as a slow read: on a copy-on-write clone, once it has a slot. If the
 // last read of a connection was slow, the next one starts as a slow read.
 type readHost struct {
-	machine *machine
+	machine *machine.Machine
 	clock   Clock
 	opts    Options
 	stats   *Counters
@@ -120,13 +121,7 @@ func (h *readHost) quick(dst []byte, run *readRun, steps uint64) (reply []byte, 
 	q.begun, q.budget.Steps = 0, steps
 	req := run.req
 	req.Budget = &q.budget
-	func() {
-		h.machine.mu.RLock()
-		// deferred: the connection recovers from a panic, and the node must
-		// continue
-		defer h.machine.mu.RUnlock()
-		reply, expiryPending, err = h.machine.m.Read(dst, req)
-	}()
+	reply, expiryPending, err = h.machine.Read(dst, req)
 	h.quicks.Put(q)
 	if errors.Is(err, fsm.ErrSteps) {
 		err = errSlow
@@ -290,9 +285,7 @@ func (h *readHost) cloned(index uint64) *fsm.Machine {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.clone == nil || h.clone.Applied() < index {
-		h.machine.mu.Lock()
-		h.clone = h.machine.m.Clone()
-		h.machine.mu.Unlock()
+		h.clone = h.machine.Clone()
 	}
 	return h.clone
 }

@@ -9,9 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -32,17 +35,28 @@ type slowWorld struct {
 	entries uint64
 }
 
+// durable is a log that is on disk and has no snapshots.
+type durable struct{}
+
+func (durable) Await(uint64) bool                 { return true }
+func (durable) Outdated(*raft.SnapshotMeta) error { return nil }
+
 func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld {
 	options := DefaultOptions()
 	options.SlowReadWait = time.Second
 	change(&options)
 	stats := newCounters()
-	n := &Node{machine: newMachine(fsm.NewTable()), clock: clock, stats: stats, cfg: Config{Options: options}}
+	n := &Node{table: fsm.NewTable(), clock: clock, stats: stats, cfg: Config{Options: options, Features: fsm.MaxFeatures}}
+	n.machine = machine.New(machine.Config{
+		Table: n.table, Features: fsm.MaxFeatures, Log: durable{}, Events: events.NewQueue(n.session), Mono: func() time.Duration { return 0 },
+		Metrics:     machine.Metrics{Seconds: stats.ApplySeconds, Steps: stats.ApplySteps, Slow: stats.SlowEntries},
+		Applied:     func(uint64, uint64, *fsm.Result) {},
+		TermStarted: func(uint64, uint64, fsm.TermStart, int64) {},
+		Logger:      hclog.NewNullLogger(),
+		Fatal:       func(err error) { t.Error(err) },
+	})
 	w := &slowWorld{t: t, h: newReadHost(n)}
 	w.h.slots = newSlots(1, slowSlice, clock)
-	n.machine.onApply = func(uint64, uint64, *fsm.Result) {}
-	n.machine.onTermStart = func(uint64, uint64, fsm.TermStart, int64) {}
-	n.machine.fatal = func(err error) { t.Error(err) }
 	w.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1, Wall: 1}, fsm.TermStart{NodeID: "n", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures}))
 	w.write([]string{"set", "text", strings.Repeat("ab", 2000)}, []string{"set", "other", strings.Repeat("ba", 2000)}, []string{"set", "bits", strings.Repeat("x", 100_000)})
 	for from := 0; from < 30_000; from += 1000 {
@@ -68,7 +82,7 @@ func (w *slowWorld) group(commands ...[]string) []byte {
 		for i := range words {
 			args[i] = []byte(words[i])
 		}
-		g.Command(w.h.machine.table.Find(args[0]), 0, args)
+		g.Command(w.h.machine.Table().Find(args[0]), 0, args)
 	}
 	return g.Bytes()
 }

@@ -83,7 +83,7 @@ func (n *Node) keepSnapshots() {
 			return
 		case <-t.C:
 		}
-		if n.stores.LogBytes() < n.cfg.Options.SnapshotBytes && n.machine.spent.Load() < int64(snapshotAfter) {
+		if n.stores.LogBytes() < n.cfg.Options.SnapshotBytes && n.machine.Spent() < snapshotAfter {
 			continue
 		}
 		if n.snapshots.waits(n.clock.Mono()) {
@@ -131,10 +131,10 @@ func (n *Node) takeSnapshot() error {
 	if err := n.raft.ReloadConfig(rc); err != nil {
 		return err
 	}
-	begun, spent := n.clock.Mono(), n.machine.spent.Load()
+	begun, spent := n.clock.Mono(), n.machine.Spent()
 	err = n.raft.Snapshot().Error()
 	if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		n.machine.spent.Add(-spent)
+		n.machine.Forget(spent)
 	}
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil

@@ -43,7 +43,7 @@ func (ld *leadership) tend() {
 	}
 	var waiting []fsm.WaitSession
 	var features int
-	ld.machine.view(func(m *fsm.Machine) { waiting, features = m.WaitSessions(), m.Features() })
+	ld.machine.View(func(m *fsm.Machine) { waiting, features = m.WaitSessions(), m.Features() })
 	h.keep(waiting)
 	now := ld.clock.Mono()
 	var cmds [][][]byte
@@ -56,7 +56,7 @@ func (ld *leadership) tend() {
 		}
 	}
 	if cmds != nil {
-		h.pending = ld.forwarder.command(ld.machine.table, cmds...)
+		h.pending = ld.forwarder.command(ld.machine.Table(), cmds...)
 	}
 }
 

@@ -256,7 +256,7 @@ func (n *Node) transferTo(ctx context.Context, ld *leadership, m Member) error {
 	}
 	sent := make(chan error, 1)
 	go func() {
-		sent <- n.timeoutNow(raft.ServerID(m.ID), n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+		sent <- n.transport.StartElection(raft.ServerID(m.ID), n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 	}()
 	failpoint.Hit(failpoint.TransferBegun)
 	limit = 2 * n.cfg.Options.HeartbeatTimeout
@@ -280,7 +280,7 @@ func (n *Node) transferTo(ctx context.Context, ld *leadership, m Member) error {
 	}
 }
 
-// untold returns an error with the outcome of a failed timeoutNow. A connection
+// untold returns an error with the outcome of a failed StartElection. A connection
 // that was refused has carried nothing. After any other error the target may
 // have received the message, or may receive it later.
 func untold(target string, err error) error {
@@ -288,16 +288,6 @@ func untold(target string, err error) error {
 		return &OutcomeError{outcome: OutcomeNotExecuted, retryable: true, text: fmt.Sprintf("%s could not be asked to campaign: %v", target, err)}
 	}
 	return ChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
-}
-
-// timeoutNow makes a node campaign immediately.
-func (n *Node) timeoutNow(id raft.ServerID, addr raft.ServerAddress) error {
-	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
-	return n.transport.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax,
-		ID:              []byte(n.self),
-		Addr:            n.transport.EncodePeer(n.self, self),
-	}}, &raft.TimeoutNowResponse{})
 }
 
 // elected waits until this node, which led, knows the present leader.

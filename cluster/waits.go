@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"sync"
 
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -20,7 +21,7 @@ import (
 // waits any more, because the reply has arrived or the client has disconnected.
 // sweep sends a group that removes them.
 type waits struct {
-	machine   *machine
+	machine   *machine.Machine
 	forwarder *forwarder
 	id        fsm.SessionID
 
@@ -47,7 +48,7 @@ type wait struct {
 	out chan []byte // capacity 1: receives the reply, nil if the waiter is gone
 }
 
-func newWaits(m *machine, fw *forwarder) *waits {
+func newWaits(m *machine.Machine, fw *forwarder) *waits {
 	return &waits{machine: m, forwarder: fw, id: fw.id, live: make(map[uint64]*wait)}
 }
 
@@ -98,7 +99,7 @@ func (ws *waits) look(origin uint64) {
 	ws.mu.Unlock()
 	var state fsm.WaitState
 	var reply []byte
-	ws.machine.view(func(m *fsm.Machine) {
+	ws.machine.View(func(m *fsm.Machine) {
 		if state = fsm.WaitOpen; m.Applied() >= pos.Index() {
 			state, reply = m.Waiter(ws.id, origin, pos)
 		}
@@ -179,7 +180,7 @@ func (ws *waits) sweep() {
 	}
 	ws.sweeps++
 	var names []fsm.WaiterInfo
-	ws.machine.view(func(m *fsm.Machine) { names = m.WaitersOf(ws.id) })
+	ws.machine.View(func(m *fsm.Machine) { names = m.WaitersOf(ws.id) })
 	if len(names) == 0 {
 		return
 	}
@@ -198,7 +199,7 @@ func (ws *waits) sweep() {
 	if arrived := len(args) / 2; arrived == 0 || !urgent && arrived < keepArrived && ws.sweeps%keepSweeps != 0 {
 		return
 	}
-	ws.forget = ws.forwarder.command(ws.machine.table, args)
+	ws.forget = ws.forwarder.command(ws.machine.Table(), args)
 }
 
 // Block executes a group whose only operation is a blocking command of
@@ -240,7 +241,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	defer func() { ws.end(s.origin, w, left) }()
 	var g fsm.Group
 	g.Reset(2, s.origin)
-	g.Command(ws.machine.table.Find([]byte(fsm.UnwaitCommand)), 0, [][]byte{nil, decimal(s.origin), decimal(uint64(w.pos))})
+	g.Command(ws.machine.Table().Find([]byte(fsm.UnwaitCommand)), 0, [][]byte{nil, decimal(s.origin), decimal(uint64(w.pos))})
 	answer, err := s.Do(&g, false, nil)
 	if err == nil {
 		reply, gone, err := fsm.Unwaited(answer)
@@ -268,7 +269,7 @@ func (s *Session) Unblock() ([]byte, error) {
 func (s *Session) Abandon() {
 	ws := s.node.waits
 	ws.end(s.origin, s.wait, true)
-	ws.forwarder.command(ws.machine.table, [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))})
+	ws.forwarder.command(ws.machine.Table(), [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))})
 }
 
 // command submits internal commands and returns without waiting for their

@@ -234,7 +234,7 @@ func (w *world) buryAfter(nd *node, p *process, loud bool) {
 const restartAfter = 300 * time.Millisecond
 
 // planned lists the exits that the product is designed to take, by a part of
-// their error texts: see hashicorp/raft issue 697 and cluster/staleend.go.
+// their error texts: see hashicorp/raft issue 697 and cluster/raftlog/staleend.go.
 var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
 // exited is called by the product when its process must end. It crashes the

@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 // connection. hashicorp/raft 1.7.3 installs it nevertheless. That would set the
 // state machine back and delete the log that follows the snapshot, including
 // entries that this node has acknowledged. The Raft paper (figure 13, step 6)
-// keeps the log if it contains the snapshot's last entry. The function keeps
-// does the same.
+// keeps the log if it contains the snapshot's last entry. Outdated does the
+// same.
 
 // errOldSnapshot makes raft reject a snapshot instead of installing it. Usually
 // the sender has given up long before. A sender that has not continues with the
@@ -40,9 +40,9 @@ func (s metaSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error
 	return meta, metaReader{r, meta}, nil
 }
 
-// metaOf returns the metadata of the snapshot that r reads, or nil if r carries
+// MetaOf returns the metadata of the snapshot that r reads, or nil if r carries
 // none. It unwraps the readers that raft puts around r.
-func metaOf(r io.ReadCloser) *raft.SnapshotMeta {
+func MetaOf(r io.ReadCloser) *raft.SnapshotMeta {
 	for {
 		switch x := r.(type) {
 		case metaReader:
@@ -53,6 +53,16 @@ func metaOf(r io.ReadCloser) *raft.SnapshotMeta {
 			return nil
 		}
 	}
+}
+
+// Outdated returns an error if the log, or a later snapshot, contains everything
+// that the snapshot of meta contains, and more. raft's main loop is blocked
+// while Outdated runs. The error makes raft reject the snapshot.
+func (l *Log) Outdated(meta *raft.SnapshotMeta) error {
+	if keeps, err := keeps(l.ended, l.snapshots, meta); err != nil || keeps {
+		return errors.Join(errOldSnapshot, err)
+	}
+	return nil
 }
 
 // keeps reports whether the log, or a later snapshot, contains everything that

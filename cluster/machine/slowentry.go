@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -19,6 +20,13 @@ const slowEntry = 10 * time.Millisecond
 
 // slowEntryEvery is the minimum time between two log lines about slow entries.
 const slowEntryEvery = 10 * time.Second
+
+// Metrics are the metrics of the entries that a Machine applies.
+type Metrics struct {
+	Seconds prometheus.Observer // time that an entry took
+	Steps   prometheus.Counter  // steps that the entries took
+	Slow    prometheus.Counter  // entries that took longer than 10 ms
+}
 
 // appliedEntry is an entry that the machine has applied, with its cost.
 type appliedEntry struct {
@@ -31,8 +39,8 @@ type appliedEntry struct {
 // entryWatch measures the entries that are applied. Only raft's FSM goroutine
 // may use it.
 type entryWatch struct {
-	log   hclog.Logger
-	stats *Counters
+	log     hclog.Logger
+	metrics Metrics
 
 	logged time.Duration // monotonic time of the last line, 0 before the first
 	silent int           // slow entries since the last line that were not logged
@@ -40,17 +48,18 @@ type entryWatch struct {
 
 // applied records an entry. now is the monotonic time.
 func (w *entryWatch) applied(e *appliedEntry, now time.Duration) {
-	w.stats.ApplySeconds.Observe(e.took.Seconds())
-	w.stats.ApplySteps.Add(float64(e.steps))
+	w.metrics.Seconds.Observe(e.took.Seconds())
+	w.metrics.Steps.Add(float64(e.steps))
 	if e.took <= slowEntry {
 		return
 	}
-	w.stats.SlowEntries.Add(1)
+	w.metrics.Slow.Add(1)
 	if w.logged != 0 && now-w.logged < slowEntryEvery {
 		w.silent++
 		return
 	}
-	w.log.Warn("entry was slow to apply: clients waited", "index", e.index, "took", e.took, "steps", e.steps, "bytes", len(e.data), "commands", contents(e.data), "others_since_last_line", w.silent)
+	w.log.Warn("entry was slow to apply: clients waited", "index", e.index, "took", e.took, "steps", e.steps,
+		"bytes", len(e.data), "commands", contents(e.data), "others_since_last_line", w.silent)
 	w.logged, w.silent = max(now, 1), 0
 }
 

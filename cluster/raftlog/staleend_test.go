@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func (restoreOnly) Apply(*raft.Log) any                 { return nil }
 func (restoreOnly) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("not here") }
 func (f restoreOnly) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	if keep, err := keeps(f.log, f.snaps, metaOf(r)); keep || err != nil {
+	if keep, err := keeps(f.log, f.snaps, MetaOf(r)); keep || err != nil {
 		return errors.Join(errOldSnapshot, err)
 	}
 	_, err := io.Copy(io.Discard, r)

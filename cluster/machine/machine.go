@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"errors"
@@ -10,33 +10,24 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// machine adapts fsm.Machine to raft.BatchingFSM and holds the lock of the
-// state machine.
+// newerEvery is the minimum time between two calls of Config.Newer.
+const newerEvery = 30 * time.Second
+
+// Machine adapts fsm.Machine to raft.BatchingFSM and holds the lock of the
+// state machine. Its other methods are safe for concurrent use.
 //
 // It must implement BatchingFSM, because raft passes configuration entries only
 // to such a machine. Without them the applied index would stay below the commit
 // index after a change of the membership, and a read that waits for the commit
 // index would wait forever.
-type machine struct {
-	// The hooks are set before raft starts and do not change afterwards.
-	onApply     func(index, term uint64, res *fsm.Result)
-	onRestore   func()
-	onTermStart func(index, term uint64, t fsm.TermStart, lease int64)
-	fatal       func(error)
-	// await waits until the log is on this node's disk up to index, and reports
-	// whether it is. See asyncWriter.
-	await  func(index uint64) bool
-	events *eventQueue
-	// mono returns the monotonic time since an arbitrary starting point.
-	// onEntry is called for each entry that was applied, without mu held.
-	mono    func() time.Duration
-	onEntry func(e *appliedEntry)
-	// keeps reports whether this node already has everything that a snapshot
-	// contains. See restore.go.
-	keeps func(*raft.SnapshotMeta) (bool, error)
+type Machine struct {
+	cfg   Config
+	watch func(e *appliedEntry) // called for each entry, without mu held
+
 	// starting is set while raft is being created. The first snapshot that raft
 	// restores then is this node's own.
 	starting bool
@@ -46,17 +37,12 @@ type machine struct {
 	// deleted.
 	unread error
 
-	table *fsm.Table
-	// onNewer is called when the leader sends a snapshot that this program
-	// cannot read. It is called at most once in repeatEvery.
-	onNewer   func(err error)
-	newerSaid bool          // onNewer has been called
+	newerSaid bool          // Config.Newer has been called
 	newerAt   time.Duration // monotonic time of that call
 
-	known int // highest feature version that this node claims to know
-
-	// mu guards m. Apply, Clone and Restore need the write lock; reads need the
-	// read lock.
+	// mu guards m. Whatever changes the state or makes a clone needs the write
+	// lock, because a clone changes which parts of the state m may write in
+	// place. Reads need the read lock.
 	mu sync.RWMutex
 	m  *fsm.Machine
 	// dead is set when an entry could not be applied. No further entry may be
@@ -94,20 +80,23 @@ type appliedWaiter struct {
 	f     func(ok bool)
 }
 
-func newMachine(table *fsm.Table) *machine {
-	return &machine{table: table, known: fsm.MaxFeatures, m: fsm.New(table), events: newEventQueue(), onRestore: func() {}, await: func(uint64) bool { return true },
-		mono: func() time.Duration { return 0 }, onEntry: func(*appliedEntry) {}, onNewer: func(error) {}}
+// New returns a machine with an empty state.
+func New(cfg Config) *Machine {
+	a := &Machine{cfg: cfg, m: fsm.New(cfg.Table)}
+	watch := &entryWatch{log: cfg.Logger, metrics: cfg.Metrics}
+	a.watch = func(e *appliedEntry) { watch.applied(e, cfg.Mono()) }
+	return a
 }
 
 // Apply implements raft.FSM. Only raft.RecoverCluster calls it.
-func (a *machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
+func (a *Machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch implements raft.BatchingFSM.
-func (a *machine) ApplyBatch(logs []*raft.Log) []any {
+func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 	out := make([]any, len(logs))
-	durable := a.await(logs[len(logs)-1].Index)
+	durable := a.cfg.Log.Await(logs[len(logs)-1].Index)
 	a.mu.Lock()
-	begun := a.mono()
+	begun := a.cfg.Mono()
 	took := make([]time.Duration, len(logs))
 	a.dead = a.dead || !durable // the disk has failed; the failure has been reported
 	for i, l := range logs {
@@ -121,25 +110,25 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 			a.m.Advance(l.Index)
 			continue
 		}
-		since := a.mono()
+		since := a.cfg.Mono()
 		a.m.Want(fsm.EventKinds(a.wanted.Load()))
 		res, err := a.m.Apply(l.Index, l.Term, l.Data)
 		if err == nil {
 			err = a.checkChain(res)
 		}
 		if err == nil {
-			err = a.m.CheckFeatures(a.known)
+			err = a.m.CheckFeatures(a.cfg.Features)
 		}
 		if err != nil {
 			a.dead = true
-			a.fatal(fmt.Errorf("state machine stopped: %w", err))
+			a.cfg.Fatal(fmt.Errorf("state machine stopped: %w", err))
 			break
 		}
 		out[i] = res
-		took[i] = a.mono() - since
-		a.events.applied(res) // before a.applied is set: see eventQueue.mark
+		took[i] = a.cfg.Mono() - since
+		a.cfg.Events.Applied(res) // before a.applied is set: see events.Queue.Mark
 		if res.TermStart != nil {
-			a.onTermStart(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
+			a.cfg.TermStarted(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}
 	}
 	// Set features before applied: a goroutine that has waited for an entry
@@ -148,18 +137,18 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 	a.applied.Store(a.m.Applied())
 	a.deadline.Store(a.m.NextDeadline())
 	users := a.m.Users()
-	a.spent.Add(int64(a.mono() - begun))
+	a.spent.Add(int64(a.cfg.Mono() - begun))
 	a.mu.Unlock()
 	a.users.see(users)
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
-			a.onApply(l.Index, l.Term, res)
+			a.cfg.Applied(l.Index, l.Term, res)
 		}
 	}
 	a.wake()
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
-			a.onEntry(&appliedEntry{index: l.Index, data: l.Data, steps: res.Steps, took: took[i]})
+			a.watch(&appliedEntry{index: l.Index, data: l.Data, steps: res.Steps, took: took[i]})
 		}
 	}
 	return out
@@ -168,8 +157,9 @@ func (a *machine) ApplyBatch(logs []*raft.Log) []any {
 // checkChain compares the leader's point of the hash chain, which the entry
 // carries, with the point that this node computed at the same index. A
 // difference means that the two nodes no longer hold the same state.
-func (a *machine) checkChain(res *fsm.Result) error {
-	if p := a.points[res.HashIndex%uint64(len(a.points))]; res.HashIndex != 0 && p.index == res.HashIndex && p.hash != res.Hash {
+func (a *Machine) checkChain(res *fsm.Result) error {
+	p := a.points[res.HashIndex%uint64(len(a.points))]
+	if res.HashIndex != 0 && p.index == res.HashIndex && p.hash != res.Hash {
 		return fmt.Errorf("state differs from the leader's at index %d: hash %#x, leader's %#x", p.index, p.hash, res.Hash)
 	}
 	index, hash := a.m.Hash()
@@ -177,11 +167,11 @@ func (a *machine) checkChain(res *fsm.Result) error {
 	return nil
 }
 
-// whenApplied calls f once the entry at index has been applied: immediately if
+// WhenApplied calls f once the entry at index has been applied: immediately if
 // it has been, and otherwise from the goroutine that applies it. ok is false if
 // the entry will not be applied because the node is stopping. The caller must
 // not hold waitMu.
-func (a *machine) whenApplied(index uint64, f func(ok bool)) {
+func (a *Machine) WhenApplied(index uint64, f func(ok bool)) {
 	if a.applied.Load() < index {
 		a.waitMu.Lock()
 		stopped := a.stopped
@@ -199,10 +189,10 @@ func (a *machine) whenApplied(index uint64, f func(ok bool)) {
 	f(true)
 }
 
-// stop calls the waiting functions of whenApplied with ok set to false. raft
+// Stop calls the waiting functions of WhenApplied with ok set to false. raft
 // does not apply all committed entries before it shuts down, so those functions
 // would otherwise never be called.
-func (a *machine) stop() {
+func (a *Machine) Stop() {
 	a.waitMu.Lock()
 	a.stopped = true
 	wait := a.wait
@@ -213,7 +203,7 @@ func (a *machine) stop() {
 	}
 }
 
-func (a *machine) wake() {
+func (a *Machine) wake() {
 	applied := a.applied.Load()
 	var ready []appliedWaiter
 	a.waitMu.Lock()
@@ -232,17 +222,9 @@ func (a *machine) wake() {
 	}
 }
 
-// view calls f with the state machine under the read lock. f must be short,
-// because the next entry waits for it.
-func (a *machine) view(f func(m *fsm.Machine)) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	f(a.m)
-}
-
 // Snapshot implements raft.FSM. It makes a copy-on-write clone, which takes
 // constant time.
-func (a *machine) Snapshot() (raft.FSMSnapshot, error) {
+func (a *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.dead {
@@ -253,20 +235,20 @@ func (a *machine) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore implements raft.FSM. It replaces the state only after it has read the
 // whole snapshot and has found it valid.
-func (a *machine) Restore(r io.ReadCloser) error {
+func (a *Machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	meta := metaOf(r)
+	meta := raftlog.MetaOf(r)
 	if meta != nil && !a.starting {
-		if keeps, err := a.keeps(meta); err != nil || keeps {
-			return errors.Join(errOldSnapshot, err)
+		if err := a.cfg.Log.Outdated(meta); err != nil {
+			return err
 		}
 	}
 	if a.unread != nil {
 		return a.unread
 	}
-	m, err := fsm.ReadSnapshot(r, a.table)
+	m, err := fsm.ReadSnapshot(r, a.cfg.Table)
 	if err == nil {
-		err = m.CheckFeatures(a.known)
+		err = m.CheckFeatures(a.cfg.Features)
 	}
 	if err != nil {
 		if a.starting {
@@ -282,7 +264,7 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.points = [4096]chainPoint{}
 	index, hash := m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
-	a.events.restored(m.Applied(), m.Session(a.events.self).LastSeq)
+	a.cfg.Events.Restored(m)
 	a.features.Store(int32(m.Features()))
 	if meta != nil {
 		a.configured.Store(meta.ConfigurationIndex)
@@ -291,26 +273,22 @@ func (a *machine) Restore(r io.ReadCloser) error {
 	a.deadline.Store(m.NextDeadline())
 	a.mu.Unlock()
 	a.users.see(m.Users())
-	a.onRestore()
+	a.cfg.Restored()
 	a.wake()
 	return nil
 }
 
 // tooNew reports a snapshot that a newer program wrote, at most once in
-// repeatEvery, because the leader sends the snapshot again and again. It needs
+// newerEvery, because the leader sends the snapshot again and again. It needs
 // no lock: raft calls Restore from one goroutine.
-func (a *machine) tooNew(err error) {
-	now := a.mono()
-	if a.newerSaid && now-a.newerAt < repeatEvery {
+func (a *Machine) tooNew(err error) {
+	now := a.cfg.Mono()
+	if a.newerSaid && now-a.newerAt < newerEvery {
 		return
 	}
 	a.newerSaid, a.newerAt = true, now
-	a.onNewer(err)
+	a.cfg.Newer(err)
 }
-
-// want sets the kinds of events that the machine notes when it applies an
-// entry.
-func (a *machine) want(kinds fsm.EventKinds) { a.wanted.Store(uint32(kinds)) }
 
 // snapshot is a raft.FSMSnapshot.
 type snapshot struct {
@@ -319,12 +297,9 @@ type snapshot struct {
 }
 
 // Persist implements raft.FSMSnapshot. Closing the sink reads the snapshot
-// back. See snapcheck.go.
+// back. See package raftlog.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
-	if checked, ok := sink.(*checkedSink); ok {
-		info := s.clone.SnapshotInfo(s.sessions)
-		checked.own = &info
-	}
+	raftlog.Expect(sink, s.clone.SnapshotInfo(s.sessions))
 	if err := s.clone.WriteSnapshot(sink, s.sessions); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}

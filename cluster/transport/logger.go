@@ -1,4 +1,4 @@
-package cluster
+package transport
 
 import (
 	"fmt"
@@ -23,6 +23,10 @@ type repeatLogger struct {
 	mu   sync.Mutex
 	last map[string]time.Time // time of the last line, by message and peer
 }
+
+// RaftLogger returns the logger for raft: log, with few lines about each member
+// that does not answer.
+func RaftLogger(log hclog.Logger) hclog.Logger { return newRepeatLogger(log) }
 
 func newRepeatLogger(log hclog.Logger) *repeatLogger {
 	return &repeatLogger{Logger: log, last: make(map[string]time.Time)}
@@ -52,4 +56,21 @@ func (l *repeatLogger) repeated(msg string, args []any) bool {
 	}
 	l.last[key] = now
 	return false
+}
+
+// closingLogger logs errors at the debug level once the node is closing,
+// because the transport reports an error for every connection that the node
+// closes then.
+type closingLogger struct {
+	hclog.Logger
+	closing func() bool
+}
+
+// Error implements hclog.Logger.
+func (l closingLogger) Error(msg string, args ...any) {
+	if l.closing() {
+		l.Debug(msg, args...)
+		return
+	}
+	l.Logger.Error(msg, args...)
 }

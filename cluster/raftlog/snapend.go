@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -20,17 +20,14 @@ import (
 // lead. On a leader GetLog must report that the entry is missing, so that the
 // leader sends the snapshot instead.
 
-// snapshotEnd is the type of the entry that GetLog returns for the last entry
-// of the newest snapshot. Its index and term are valid. Its content is unknown.
-const snapshotEnd raft.LogType = 255
-
-// errNoEntry prevents such an entry from being sent to other nodes. A node that
-// has just lost its leadership may still read its log in order to replicate it.
-// See serialTransport.AppendEntries.
-var errNoEntry = errors.New("the entry is in a snapshot only")
+// SnapshotEnd is the type of the entry that GetLog returns for the last entry
+// of the newest snapshot. Its index and term are valid. Its content is unknown,
+// so the entry must not be sent to other nodes. A node that has just lost its
+// leadership may still read its log in order to replicate it.
+const SnapshotEnd raft.LogType = 255
 
 // GetLog implements raft.LogStore. On a node that does not lead it also returns
-// the last entry of the newest snapshot, with the type snapshotEnd.
+// the last entry of the newest snapshot, with the type SnapshotEnd.
 func (l *endedLog) GetLog(index uint64, log *raft.Log) error {
 	err := l.LogStore.GetLog(index, log)
 	if !errors.Is(err, raft.ErrLogNotFound) || l.leads() {
@@ -43,6 +40,6 @@ func (l *endedLog) GetLog(index uint64, log *raft.Log) error {
 	if len(list) == 0 || list[0].Index != index {
 		return err
 	}
-	*log = raft.Log{Index: index, Term: list[0].Term, Type: snapshotEnd}
+	*log = raft.Log{Index: index, Term: list[0].Term, Type: SnapshotEnd}
 	return nil
 }

@@ -1,6 +1,11 @@
-package cluster
+// Package events delivers the events of the log, such as published messages and
+// changed keys, to a node's client port. The goroutine that applies the log
+// must not wait, so it puts the events into a Queue, and another goroutine
+// passes them to the Listener.
+package events
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -10,7 +15,7 @@ import (
 // Listener receives the events of the log entries that this node applies, in
 // log order, on one goroutine. A slow Listener delays only its own events. It
 // must still not wait for the network, because the events that may wait for it
-// are limited: see maxQueuedEvents.
+// are limited: see maxQueued.
 type Listener interface {
 	// Applied is called for every entry with events of the kinds that Want
 	// selects. Origin is 0 in events that no connection of this node caused.
@@ -22,14 +27,14 @@ type Listener interface {
 	Missed(index uint64, why string)
 }
 
-// maxQueuedEvents is how many bytes of events, estimated, may wait for the
+// maxQueued is how many bytes of events, estimated, may wait for the
 // listener. When there are more, they are dropped and Missed is called.
-const maxQueuedEvents = 64 << 20
+const maxQueued = 64 << 20
 
-// eventQueue passes events from raft's FSM goroutine, which must not wait, to
-// the listener.
-type eventQueue struct {
-	self  fsm.SessionID // set before raft starts
+// Queue passes events from raft's FSM goroutine, which must not wait, to the
+// listener. It is safe for concurrent use.
+type Queue struct {
+	self  fsm.SessionID // this node's session
 	ready chan struct{} // capacity 1
 
 	mu      sync.Mutex
@@ -59,7 +64,7 @@ type ownMark struct {
 }
 
 // entryEvents is an element of the queue: the events of one entry, a note that
-// events are missing, or a mark (see eventQueue.mark).
+// events are missing, or a mark (see Queue.Mark).
 type entryEvents struct {
 	index  uint64
 	events []fsm.Event
@@ -67,12 +72,13 @@ type entryEvents struct {
 	mark   func()
 }
 
-func newEventQueue() *eventQueue {
-	return &eventQueue{ready: make(chan struct{}, 1)}
+// NewQueue returns an empty queue for the node with the given session.
+func NewQueue(self fsm.SessionID) *Queue {
+	return &Queue{self: self, ready: make(chan struct{}, 1)}
 }
 
-// applied adds the events of an applied entry.
-func (q *eventQueue) applied(res *fsm.Result) {
+// Applied adds the events of an applied entry.
+func (q *Queue) Applied(res *fsm.Result) {
 	keep := res.Events[:0]
 	for _, e := range res.Events {
 		if own := e.Session >= 0 && res.Sessions[e.Session] == q.self; !own {
@@ -89,7 +95,7 @@ func (q *eventQueue) applied(res *fsm.Result) {
 	q.mu.Lock()
 	switch bytes := fsm.EventBytes(keep); {
 	case len(keep) == 0:
-	case q.bytes+bytes > maxQueuedEvents:
+	case q.bytes+bytes > maxQueued:
 		q.missLocked(res.Index, "more events than can be delivered")
 	default:
 		q.entries = append(q.entries, entryEvents{index: res.Index, events: keep})
@@ -107,13 +113,13 @@ func (q *eventQueue) applied(res *fsm.Result) {
 	wake := len(q.entries) > 0
 	q.mu.Unlock()
 	if wake {
-		signal(q.ready)
+		q.signal()
 	}
 }
 
 // insertMarksLocked inserts the marks whose groups have been executed. mu must
 // be held.
-func (q *eventQueue) insertMarksLocked() {
+func (q *Queue) insertMarksLocked() {
 	q.ownMarks = slices.DeleteFunc(q.ownMarks, func(m ownMark) bool {
 		if m.group > q.group {
 			return false
@@ -124,7 +130,7 @@ func (q *eventQueue) insertMarksLocked() {
 }
 
 // ownMarkLocked returns the mark for an executed group. mu must be held.
-func (q *eventQueue) ownMarkLocked(m ownMark) func() {
+func (q *Queue) ownMarkLocked(m ownMark) func() {
 	r := q.ran[m.group%uint64(len(q.ran))]
 	if r.group != m.group { // overwritten by later groups, or executed before a snapshot
 		r = ranGroup{}
@@ -132,31 +138,35 @@ func (q *eventQueue) ownMarkLocked(m ownMark) func() {
 	return func() { m.f(r.index, r.position) }
 }
 
-// restored notes that a snapshot up to index has replaced the state, and that
-// group is the last group of this node's session in the snapshot.
-func (q *eventQueue) restored(index, group uint64) {
+// Restored notes that a snapshot up to index has replaced the state. m is the
+// new state.
+func (q *Queue) Restored(m *fsm.Machine) { q.restored(m.Applied(), m.Session(q.self).LastSeq) }
+
+// restored is Restored for a state up to index, in which group is the last
+// group of this node's session.
+func (q *Queue) restored(index, group uint64) {
 	q.mu.Lock()
 	q.missLocked(index, "a snapshot replaced the log")
 	q.group = max(q.group, group)
 	q.insertMarksLocked()
 	q.mu.Unlock()
-	signal(q.ready)
+	q.signal()
 }
 
 // missLocked replaces the waiting events by a note that events up to index are
 // missing, which include the waiting ones. The note comes before the marks,
 // because a mark means that the events before it have been delivered. mu must
 // be held.
-func (q *eventQueue) missLocked(index uint64, why string) {
+func (q *Queue) missLocked(index uint64, why string) {
 	marks := slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil })
 	q.entries = slices.Insert(marks, 0, entryEvents{index: index, missed: why})
 	q.bytes = 0
 }
 
-// mark adds a mark after everything that waits now. The delivering goroutine
-// calls f when it reaches the mark. If nothing is delivered any more, mark
+// Mark adds a mark after everything that waits now. The delivering goroutine
+// calls f when it reaches the mark. If nothing is delivered any more, Mark
 // calls f itself.
-func (q *eventQueue) mark(f func()) {
+func (q *Queue) Mark(f func()) {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
@@ -165,12 +175,12 @@ func (q *eventQueue) mark(f func()) {
 	}
 	q.entries = append(q.entries, entryEvents{mark: f})
 	q.mu.Unlock()
-	signal(q.ready)
+	q.signal()
 }
 
-// markOwn adds a mark after the events of a group of this node, which may not
+// MarkOwn adds a mark after the events of a group of this node, which may not
 // have been executed yet.
-func (q *eventQueue) markOwn(group uint64, f func(index uint64, position int)) {
+func (q *Queue) MarkOwn(group uint64, f func(index uint64, position int)) {
 	m := ownMark{group, f}
 	q.mu.Lock()
 	if group > q.group && !q.closed {
@@ -180,11 +190,11 @@ func (q *eventQueue) markOwn(group uint64, f func(index uint64, position int)) {
 	}
 	mark := q.ownMarkLocked(m)
 	q.mu.Unlock()
-	q.mark(mark)
+	q.Mark(mark)
 }
 
 // close stops the queue and calls the marks that have not been reached.
-func (q *eventQueue) close() {
+func (q *Queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	entries, own := q.entries, q.ownMarks
@@ -201,7 +211,7 @@ func (q *eventQueue) close() {
 }
 
 // take removes and returns everything that waits.
-func (q *eventQueue) take() []entryEvents {
+func (q *Queue) take() []entryEvents {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entries := q.entries
@@ -209,54 +219,32 @@ func (q *eventQueue) take() []entryEvents {
 	return entries
 }
 
-// Listen sets the node's listener. It must be called once, before Want and
-// Close.
-func (n *Node) Listen(l Listener) {
-	n.wg.Add(1)
-	go n.deliverEvents(l)
+// signal wakes Deliver.
+func (q *Queue) signal() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
 }
 
-// Want selects the kinds of events that the listener receives. The selection
-// applies to all entries that are applied after Want has returned.
-func (n *Node) Want(kinds fsm.EventKinds) { n.machine.want(kinds) }
-
-// EventsDelivered calls f once the listener has received all events up to the
-// given log index. It also calls f when the node stops and delivers no more
-// events. f must not block.
-func (n *Node) EventsDelivered(index uint64, f func()) {
-	n.machine.whenApplied(index, func(bool) { n.machine.events.mark(f) })
-}
-
-// OwnEventsDelivered calls f once the listener has received the events of this
-// node's groups up to group (see Session.Sent). It also calls f when the node
-// stops and delivers no more events.
-//
-// f receives the log index of the group's entry and the group's position in
-// Result.Groups. The index is 0 if the position is not known. A node that is
-// cut off from the leader may apply the entry much later than the leader
-// answered the group. f must not block.
-func (n *Node) OwnEventsDelivered(group uint64, f func(index uint64, position int)) {
-	n.machine.events.markOwn(group, f)
-}
-
-// deliverEvents passes events to the listener until the node closes.
-func (n *Node) deliverEvents(l Listener) {
-	defer n.wg.Done()
-	defer n.machine.events.close()
+// Deliver passes events to the listener until ctx ends, and then calls the
+// marks that it has not reached. It calls missed before each call of
+// Listener.Missed. It must be called at most once.
+func (q *Queue) Deliver(ctx context.Context, l Listener, missed func(index uint64, why string)) {
+	defer q.close()
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			return
-		case <-n.machine.events.ready:
+		case <-q.ready:
 		}
-		for _, e := range n.machine.events.take() {
+		for _, e := range q.take() {
 			if e.mark != nil {
 				e.mark()
 				continue
 			}
 			if e.missed != "" {
-				n.stats.EventsMissed.Inc()
-				n.log.Warn("events were not delivered", "index", e.index, "reason", e.missed)
+				missed(e.index, e.missed)
 				l.Missed(e.index, e.missed)
 				continue
 			}

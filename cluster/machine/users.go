@@ -1,10 +1,9 @@
-package cluster
+package machine
 
 import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -33,8 +32,8 @@ func (w *userWatch) see(u *fsm.Users) {
 // each change. The goroutine that applies the log calls f, so f must not wait
 // for that goroutine. Two goroutines may call f at the same time, and f may
 // receive an older table after a newer one.
-func (n *Node) WatchUsers(f func(*fsm.Users)) {
-	w := &n.machine.users
+func (a *Machine) WatchUsers(f func(*fsm.Users)) {
+	w := &a.users
 	for {
 		old := w.watchers.Load()
 		var all []func(*fsm.Users)
@@ -47,11 +46,6 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) {
 		}
 	}
 	var now *fsm.Users
-	n.machine.view(func(m *fsm.Machine) { now = m.Users() })
+	a.View(func(m *fsm.Machine) { now = m.Users() })
 	f(now)
 }
-
-// WatchDenials sets the function that is called when a script that this node
-// runs, for a client of any node, is denied a command. There is one such
-// function; a later call replaces it.
-func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.guard.OnDenied(f) }

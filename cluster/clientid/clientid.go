@@ -1,4 +1,7 @@
-package cluster
+// Package clientid assigns numbers to the connections of a node's clients. A
+// number is unique in the cluster, across all nodes and all their starts: each
+// start of a node reserves blocks of numbers in the log.
+package clientid
 
 import (
 	"hash/fnv"
@@ -9,24 +12,34 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// clientIDs assigns numbers to the connections of this node's clients. A number
-// is unique in the cluster, across all nodes and all their starts: each start
-// of a node reserves blocks of numbers in the log.
+// Allocator assigns the numbers of one start of a node. All of its methods
+// except Sweep are safe for concurrent use.
 //
 // A connection that arrives before the first block is reserved gets a number
 // above fsm.MaxClientID. That number is made from a 31-bit hash of the node's
 // identity and the number of its starts, so it is unique unless two such hashes
 // are equal.
-type clientIDs struct {
-	machine   *machine
-	forwarder *forwarder
+type Allocator struct {
+	reserve Reserve
 
 	mu        sync.Mutex
 	early     uint64 // last number that was assigned without a block
 	last, end uint64 // current block: the last assigned number, and the block's last number
 	next      uint64 // first number of the next block, or 0 if none is reserved
 
-	asked *call // reservation under way, or nil; only sweep uses it
+	asked *Reservation // under way, or nil; only Sweep uses it
+}
+
+// Reserve submits the command that reserves a number of client ids in the log,
+// and does not wait for its reply. It returns nil if the cluster does not know
+// the command yet.
+type Reserve func(count uint64) *Reservation
+
+// Reservation is a command that reserves client ids. Result may be called once
+// Done has delivered a value.
+type Reservation struct {
+	Done   <-chan struct{}
+	Result func() (reply []byte, err error)
 }
 
 const (
@@ -39,17 +52,16 @@ const (
 	earlyBits = 21
 )
 
-func newClientIDs(m *machine, fw *forwarder) *clientIDs {
+// New returns an allocator for the node's start that has the given session.
+func New(session fsm.SessionID, reserve Reserve) *Allocator {
 	h := fnv.New64a()
-	h.Write([]byte(fw.id.String()))
-	return &clientIDs{machine: m, forwarder: fw, early: fsm.MaxClientID + h.Sum64()>>(64-52+earlyBits)<<earlyBits}
+	h.Write([]byte(session.String()))
+	return &Allocator{reserve: reserve, early: fsm.MaxClientID + h.Sum64()>>(64-52+earlyBits)<<earlyBits}
 }
 
-// ClientID returns the number for a new connection. Once this start of the node
-// has reserved its first block, its numbers ascend.
-func (n *Node) ClientID() uint64 { return n.clientIDs.take() }
-
-func (ids *clientIDs) take() uint64 {
+// Take returns the number for a new connection. Once this start of the node has
+// reserved its first block, its numbers ascend.
+func (ids *Allocator) Take() uint64 {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	if ids.last == ids.end {
@@ -64,39 +76,33 @@ func (ids *clientIDs) take() uint64 {
 }
 
 // low reports whether another block should be reserved.
-func (ids *clientIDs) low() bool {
+func (ids *Allocator) low() bool {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	return ids.next == 0 && ids.end-ids.last < clientBlock/2
 }
 
-// sweep reserves a block when one is needed. The node calls it periodically,
+// Sweep reserves a block when one is needed. The node calls it periodically,
 // always on the same goroutine.
-func (ids *clientIDs) sweep() {
+func (ids *Allocator) Sweep() {
 	if ids.asked != nil {
 		select {
-		case <-ids.asked.done:
+		case <-ids.asked.Done:
 		default:
 			return
 		}
-		ids.reserved(ids.asked.reply, ids.asked.err)
+		ids.reserved(ids.asked.Result())
 		ids.asked = nil
 	}
-	if !ids.low() {
-		return
+	if ids.low() {
+		ids.asked = ids.reserve(clientBlock)
 	}
-	features := 0
-	ids.machine.view(func(m *fsm.Machine) { features = m.Features() })
-	if features < fsm.FeatureBudget {
-		return
-	}
-	ids.asked = ids.forwarder.command(ids.machine.table, [][]byte{[]byte(fsm.ClientIDsCommand), decimal(clientBlock)})
 }
 
 // reserved handles the reply to a reservation. If the reservation failed, its
-// numbers stay unused in case it was executed, and sweep reserves another
+// numbers stay unused in case it was executed, and Sweep reserves another
 // block.
-func (ids *clientIDs) reserved(reply []byte, err error) {
+func (ids *Allocator) reserved(reply []byte, err error) {
 	text, isInt := strings.CutPrefix(strings.TrimSuffix(string(reply), "\r\n"), ":")
 	first, notInt := strconv.ParseUint(text, 10, 64)
 	if err != nil || !isInt || notInt != nil {

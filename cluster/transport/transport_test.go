@@ -1,4 +1,4 @@
-package cluster
+package transport
 
 import (
 	"context"
@@ -9,21 +9,28 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 )
 
-// newTestTransport returns a serialTransport on loopback. Its node leads as
+// noFSM accepts everything and keeps nothing.
+type noFSM struct{}
+
+func (noFSM) Apply(*raft.Log) any                 { return nil }
+func (noFSM) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
+func (noFSM) Restore(r io.ReadCloser) error       { return r.Close() }
+
+// newTestTransport returns a Transport on loopback. Its node leads as
 // long as leads reports true.
-func newTestTransport(t *testing.T, leads func(term uint64) bool) serialTransport {
+func newTestTransport(t *testing.T, leads func(term uint64) bool) *Transport {
 	t.Helper()
 	n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 10*time.Second, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.Close() })
-	entries := newAsyncWriter(raft.NewInmemStore(), func() bool { return false })
-	t.Cleanup(entries.close)
-	peerProbe := newPeerProbe(context.Background(), func(raft.ServerID, uint64) bool { return true })
-	return serialTransport{NetworkTransport: n, leads: leads, log: entries, peerProbe: peerProbe}
+	probe := newPeerProbe(context.Background(), func(raft.ServerID, uint64) bool { return true })
+	return &Transport{NetworkTransport: n, leads: leads, durable: func(index uint64) uint64 { return index }, probe: probe}
 }
 
 func logOf(term, first, last uint64) (list []*raft.Log) {
@@ -40,7 +47,7 @@ func logOf(term, first, last uint64) (list []*raft.Log) {
 func TestTransport_CommitIndex(t *testing.T) {
 	t.Parallel()
 	store := raft.NewInmemStore()
-	if err := errors.Join(store.StoreLogs(logOf(1, 1, 5)), store.StoreLogs(logOf(2, 6, 9)), store.SetUint64([]byte(keyCurrentTerm), 2)); err != nil {
+	if err := errors.Join(store.StoreLogs(logOf(1, 1, 5)), store.StoreLogs(logOf(2, 6, 9)), store.SetUint64([]byte("CurrentTerm"), 2)); err != nil {
 		t.Fatal(err)
 	}
 	cfg := raft.DefaultConfig()
@@ -104,35 +111,13 @@ func TestTransport_Deposed(t *testing.T) {
 	}
 }
 
-// TestConfirmations checks how many voters, in addition to the leader, make a
-// majority with it.
-func TestConfirmations(t *testing.T) {
-	for _, c := range []struct {
-		voters string // one letter for each voter; the leader is a
-		others string
-		want   int
-	}{
-		{"a", "", 0},
-		{"ab", "", 1},
-		{"abc", "", 1},
-		{"abcd", "", 2},
-		{"abcde", "", 2},
-		{"abc", "d", 1},
-		{"b", "a", 1},
-		{"bc", "a", 2},
-		{"bcd", "", 2},
-		{"bcd", "a", 2},
-		{"bcde", "", 3},
-	} {
-		var servers []raft.Server
-		for _, id := range c.voters {
-			servers = append(servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter})
-		}
-		for _, id := range c.others {
-			servers = append(servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Nonvoter})
-		}
-		if got := confirmations(servers, "a"); got != c.want {
-			t.Errorf("voters %s, non-voters %q: %d confirmations, want %d", c.voters, c.others, got, c.want)
-		}
+// TestTransport_SnapshotEnd checks that the stand-in for the last entry of a
+// snapshot is not sent.
+func TestTransport_SnapshotEnd(t *testing.T) {
+	t.Parallel()
+	leads := newTestTransport(t, func(uint64) bool { return true })
+	req := raft.AppendEntriesRequest{PrevLogEntry: 8, Entries: []*raft.Log{{Index: 9}, {Index: 10, Type: raftlog.SnapshotEnd}}}
+	if err := leads.AppendEntries("b", "", &req, nil); !errors.Is(err, errNoEntry) {
+		t.Errorf("sent: %v, want %v", err, errNoEntry)
 	}
 }

@@ -1,6 +1,7 @@
-package cluster
+package clientid
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -9,10 +10,10 @@ import (
 
 // The numbers continue in the block that was reserved in time, and a reply
 // without a block changes nothing.
-func TestClientIDs_Blocks(t *testing.T) {
-	ids := newClientIDs(nil, &forwarder{id: fsm.SessionID{NodeID: "n1", Boot: 7}})
-	other := newClientIDs(nil, &forwarder{id: fsm.SessionID{NodeID: "n1", Boot: 8}})
-	if a, b := ids.take(), other.take(); a <= fsm.MaxClientID || a >= 1<<53 || a>>earlyBits == b>>earlyBits {
+func TestAllocator_Blocks(t *testing.T) {
+	ids := New(fsm.SessionID{NodeID: "n1", Boot: 7}, nil)
+	other := New(fsm.SessionID{NodeID: "n1", Boot: 8}, nil)
+	if a, b := ids.Take(), other.Take(); a <= fsm.MaxClientID || a >= 1<<53 || a>>earlyBits == b>>earlyBits {
 		t.Errorf("early numbers %d and %d", a, b)
 	}
 	for _, reply := range []string{"", "-ERR the numbers of clients are used up\r\n", ":x\r\n", "$1\r\n5\r\n"} {
@@ -20,7 +21,7 @@ func TestClientIDs_Blocks(t *testing.T) {
 			t.Fatalf("a block from %q", reply)
 		}
 	}
-	if ids.reserved([]byte(":1\r\n"), ErrUnknown); ids.next != 0 {
+	if ids.reserved([]byte(":1\r\n"), errors.New("outcome unknown")); ids.next != 0 {
 		t.Fatal("a block from an error")
 	}
 	for _, first := range []uint64{1, 1 + 5*clientBlock} {
@@ -29,7 +30,7 @@ func TestClientIDs_Blocks(t *testing.T) {
 		}
 		ids.reserved(fmt.Appendf(nil, ":%d\r\n", first), nil)
 		for i := range uint64(clientBlock) {
-			if got := ids.take(); got != first+i {
+			if got := ids.Take(); got != first+i {
 				t.Fatalf("number %d is %d", first+i, got)
 			}
 			if low := i > clientBlock/2; i < clientBlock-1 && ids.low() != low && i != clientBlock/2 {
@@ -37,7 +38,7 @@ func TestClientIDs_Blocks(t *testing.T) {
 			}
 		}
 	}
-	if got := ids.take(); got <= fsm.MaxClientID {
+	if got := ids.Take(); got <= fsm.MaxClientID {
 		t.Errorf("number %d was not reserved", got)
 	}
 }

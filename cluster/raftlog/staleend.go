@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -23,7 +23,8 @@ import (
 // The problem needs a leader that has no entries before a snapshot of its own,
 // because it received that snapshot from another leader. Any other leader sends
 // the entries, which replace such an end correctly.
-var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: the node must start again to go on behind it")
+var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: " +
+	"the node must start again to go on behind it")
 
 // endedLog is a log that notices when a snapshot has emptied it in that way,
 // and that knows the entry before its first one: see snapend.go.

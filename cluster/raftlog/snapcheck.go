@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -40,6 +40,14 @@ type checkedSnapshots struct {
 	// refused is called with the reason why a snapshot that the leader sent was
 	// not accepted.
 	refused func(error)
+}
+
+// Expect says what the snapshot that is written to a sink must contain. It must
+// be called before the sink is closed, for a snapshot of this node's own state.
+func Expect(sink raft.SnapshotSink, info fsm.SnapshotInfo) {
+	if checked, ok := sink.(*checkedSink); ok {
+		checked.own = &info
+	}
 }
 
 // Create implements raft.SnapshotStore.

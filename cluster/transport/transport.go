@@ -1,20 +1,25 @@
-package cluster
+// Package transport carries the messages of hashicorp/raft 1.7.3 over the peer
+// port (package rpc), and adds what raft's own transport does not guarantee. It
+// also probes members that do not answer, and keeps raft's log lines about them
+// few.
+package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// serialTransport is the transport that raft uses. It differs from
+// Transport is the transport that raft uses. It differs from
 // raft.NetworkTransport as follows.
 //
 //   - It hides the fast path for heartbeats. With the fast path, a heartbeat of
@@ -27,20 +32,68 @@ import (
 //     ended. See AppendEntries.
 //   - The commit index that it sends does not exceed the entries that the
 //     follower shares with the leader once the request has succeeded (see
-//     commitFor), nor the entries that the leader's disk has (see asyncWriter).
+//     commitFor), nor the entries that the leader's disk has (see
+//     raftlog.Log.Durable).
 //   - It delays entries for a member that does not answer. See peerProbe.
 //   - It repeats a request for a vote on another connection if the connection
 //     that it had kept was broken. See RequestVote.
-type serialTransport struct {
+type Transport struct {
 	*raft.NetworkTransport
-	leads     func(term uint64) bool // leads reports whether this node leads a term
-	log       *asyncWriter
-	peerProbe *peerProbe
+	self     raft.ServerID
+	selfAddr raft.ServerAddress
+	leads    func(term uint64) bool
+	durable  func(index uint64) uint64
+	probe    *peerProbe
+}
+
+// Config is what a Transport needs. All fields are required.
+type Config struct {
+	Mux       *rpc.Mux
+	Addresses raft.ServerAddressProvider
+	// Self and SelfAddr are this node's id and the address at which other nodes
+	// reach it.
+	Self     raft.ServerID
+	SelfAddr raft.ServerAddress
+
+	// Leads reports whether this node leads a term.
+	Leads func(term uint64) bool
+	// ReplicatesTo reports whether this node leads a term and has that member.
+	ReplicatesTo func(id raft.ServerID, term uint64) bool
+	// Durable is raftlog.Log.Durable.
+	Durable func(index uint64) uint64
+
+	// Closing reports whether this node is stopping. From then on, errors are
+	// logged at the debug level only.
+	Closing func() bool
+	Logger  hclog.Logger
+}
+
+// New returns the transport of raft over the peer port. ctx ends with the node.
+// MaxRPCsInFlight is 1 because with pipelining a follower can remain stuck
+// after one refused append (hashicorp/raft issue 612).
+func New(ctx context.Context, cfg Config) *Transport {
+	return &Transport{
+		self: cfg.Self, selfAddr: cfg.SelfAddr,
+		leads: cfg.Leads, durable: cfg.Durable, probe: newPeerProbe(ctx, cfg.ReplicatesTo),
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			ServerAddressProvider:   cfg.Addresses,
+			Logger:                  closingLogger{cfg.Logger, cfg.Closing},
+			Stream:                  cfg.Mux.RaftLayer(),
+			MaxPool:                 maxIdle,
+			MaxRPCsInFlight:         1,
+			Timeout:                 3 * time.Second,
+			MsgpackUseNewTimeFormat: true,
+		}),
+	}
 }
 
 // errDeposed prevents a request from being sent whose entries may not be those
 // of this leader.
 var errDeposed = errors.New("this node no longer leads the term of the request")
+
+// errNoEntry prevents the stand-in for the last entry of a snapshot from being
+// sent to other nodes.
+var errNoEntry = errors.New("the entry is in a snapshot only")
 
 // AppendEntries implements raft.Transport.
 //
@@ -57,22 +110,25 @@ var errDeposed = errors.New("this node no longer leads the term of the request")
 // everything was read. raft changes the state and the term before it changes
 // the log, so in that case the log was not replaced while it was read. This
 // also excludes the stand-in for the last entry of a snapshot, because GetLog
-// returns it only on a node that does not lead (see snapend.go). AppendEntries
-// searches the whole request for the stand-in nevertheless.
-func (t serialTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+// returns it only on a node that does not lead (see raftlog.SnapshotEnd).
+// AppendEntries searches the whole request for the stand-in nevertheless.
+func (t *Transport) AppendEntries(
+	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse,
+) error {
 	if args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0 { // a heartbeat
 		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-		t.peerProbe.heard(id, err)
+		t.probe.heard(id, err)
 		return err
 	}
 	if !t.leads(args.Term) {
 		return errDeposed
 	}
-	if slices.ContainsFunc(args.Entries, func(l *raft.Log) bool { return l.Type == snapshotEnd }) {
+	if slices.ContainsFunc(args.Entries, func(l *raft.Log) bool { return l.Type == raftlog.SnapshotEnd }) {
 		return errNoEntry
 	}
-	return t.peerProbe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
-		args.LeaderCommitIndex = t.log.durable(commitFor(args))
+	return t.probe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
+		args.LeaderCommitIndex = t.durable(commitFor(args))
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	})
 }
@@ -90,7 +146,9 @@ func commitFor(args *raft.AppendEntriesRequest) uint64 {
 
 // heartbeat returns a function that sends the same request as raft's
 // heartbeats.
-func (t serialTransport) heartbeat(id raft.ServerID, target raft.ServerAddress, header raft.RPCHeader, term uint64) func() error {
+func (t *Transport) heartbeat(
+	id raft.ServerID, target raft.ServerAddress, header raft.RPCHeader, term uint64,
+) func() error {
 	return func() error {
 		req := raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 		return t.NetworkTransport.AppendEntries(id, target, &req, &raft.AppendEntriesResponse{})
@@ -99,8 +157,11 @@ func (t serialTransport) heartbeat(id raft.ServerID, target raft.ServerAddress, 
 
 // InstallSnapshot implements raft.Transport. Like AppendEntries, it waits until
 // the member can be reached.
-func (t serialTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.peerProbe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
+func (t *Transport) InstallSnapshot(
+	id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader,
+) error {
+	return t.probe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
 		return t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
 	})
 }
@@ -115,16 +176,22 @@ const maxIdle = 4
 // once in an election, so the vote would be lost, and perhaps the election with
 // it. So RequestVote repeats the request. This can only help. A voter that has
 // not read the request answers the repetition. A voter that has already granted
-// its vote refuses a second request in the term (see singleVote); the vote is
+// its vote refuses a second request in the term (see package raftlog); the vote is
 // then lost as it would have been without the repetition. raft counts one
 // answer per voter.
-func (t serialTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *Transport) RequestVote(
+	id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse,
+) error {
 	return again(func() error { return t.NetworkTransport.RequestVote(id, target, args, resp) })
 }
 
 // RequestPreVote implements raft.WithPreVote. It repeats requests as
 // RequestVote does.
-func (t serialTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(
+	id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse,
+) error {
 	return again(func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
 }
 
@@ -143,36 +210,26 @@ func again(request func() error) error {
 
 // SetHeartbeatHandler implements raft.Transport. It does nothing, so that raft
 // has no fast path for heartbeats.
-func (serialTransport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (*Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// closingLogger logs errors at the debug level once the node is closing,
-// because the transport reports an error for every connection that the node
-// closes then.
-type closingLogger struct {
-	hclog.Logger
-	closing *atomic.Bool
-}
-
-// Error implements hclog.Logger.
-func (l closingLogger) Error(msg string, args ...any) {
-	if l.closing.Load() {
-		l.Debug(msg, args...)
-		return
+// header returns the header of a request that this node sends besides raft.
+func (t *Transport) header() raft.RPCHeader {
+	return raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.self), Addr: t.EncodePeer(t.self, t.selfAddr),
 	}
-	l.Logger.Error(msg, args...)
 }
 
-// newTransport returns the transport of raft over the peer port.
-// MaxRPCsInFlight is 1 because with pipelining a follower can remain stuck
-// after one refused append (hashicorp/raft issue 612).
-func newTransport(mux *rpc.Mux, addresses raft.ServerAddressProvider, leads func(term uint64) bool, entries *asyncWriter, peerProbe *peerProbe, log hclog.Logger) serialTransport {
-	return serialTransport{leads: leads, log: entries, peerProbe: peerProbe, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider:   addresses,
-		Logger:                  log,
-		Stream:                  mux.RaftLayer(),
-		MaxPool:                 maxIdle,
-		MaxRPCsInFlight:         1,
-		Timeout:                 3 * time.Second,
-		MsgpackUseNewTimeFormat: true,
-	})}
+// StartElection makes a node campaign immediately. It sends TimeoutNow, the
+// message with which Raft transfers leadership (Raft dissertation, 3.10). The
+// node may be this one.
+func (t *Transport) StartElection(id raft.ServerID, addr raft.ServerAddress) error {
+	return t.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: t.header()}, &raft.TimeoutNowResponse{})
+}
+
+// AwaitRaft waits until raft has handled all requests that it received before.
+// It sends an append request of term 0: the request passes through raft's main
+// loop after the earlier ones, and raft ignores it.
+func (t *Transport) AwaitRaft() error {
+	req := &raft.AppendEntriesRequest{RPCHeader: t.header()}
+	return t.NetworkTransport.AppendEntries(t.self, t.selfAddr, req, &raft.AppendEntriesResponse{})
 }

@@ -1,0 +1,48 @@
+// Package machine runs the state machine (package fsm) on a node. It applies the
+// entries that raft has committed, restores snapshots, and lets the other parts
+// of the node read the state.
+package machine
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Config is what a Machine needs. All fields are required.
+type Config struct {
+	Table    *fsm.Table
+	Features int           // highest feature version that this node claims to know
+	Log      Log           // the log whose entries are applied
+	Events   *events.Queue // receives the events of the entries
+	Mono     func() time.Duration
+	Metrics  Metrics
+	Logger   hclog.Logger
+
+	// Applied is called for each entry that was applied, in log order.
+	Applied func(index, term uint64, res *fsm.Result)
+	// TermStarted is called when a TermStart is applied, with the lock of the
+	// machine held. lease is the lease clock.
+	TermStarted func(index, term uint64, t fsm.TermStart, lease int64)
+	// Restored is called after a snapshot has replaced the state.
+	Restored func()
+	// Newer is called when the leader sends a snapshot that this program cannot
+	// read. It is called at most once in newerEvery.
+	Newer func(err error)
+	// Fatal is called when the machine has stopped. It must end the process.
+	Fatal func(error)
+}
+
+// Log is the part of raftlog.Log that a Machine uses.
+type Log interface {
+	// Await waits until the log is on this node's disk up to index, and reports
+	// whether it is.
+	Await(index uint64) bool
+	// Outdated returns an error if a snapshot must not be installed, because the
+	// node already has everything that it contains.
+	Outdated(meta *raft.SnapshotMeta) error
+}

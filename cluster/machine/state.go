@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Starting says that raft is being created, and that it restores this node's
+// own snapshot first. It must be called before that, if at all.
+func (a *Machine) Starting() { a.starting = true }
+
+// Unread returns the reason why the snapshot of Starting could not be read, or
+// nil.
+func (a *Machine) Unread() error { return a.unread }
+
+// Table returns the command table.
+func (a *Machine) Table() *fsm.Table { return a.cfg.Table }
+
+// Applied returns the log index of the last entry that was applied.
+func (a *Machine) Applied() uint64 { return a.applied.Load() }
+
+// Configured returns the log index of the last configuration that has been
+// applied and is therefore committed. 0 means that it is not known yet.
+func (a *Machine) Configured() uint64 { return a.configured.Load() }
+
+// Features returns the feature version of the cluster as of the last entry that
+// was applied.
+func (a *Machine) Features() int { return int(a.features.Load()) }
+
+// Deadline returns the earliest deadline of a key, on the lease clock in
+// nanoseconds. 0 means that no key has a deadline.
+func (a *Machine) Deadline() int64 { return a.deadline.Load() }
+
+// Spent returns the time that entries have taken since the last snapshot. It
+// approximates how long a restart takes to apply them again.
+func (a *Machine) Spent() time.Duration { return time.Duration(a.spent.Load()) }
+
+// Forget subtracts an earlier result of Spent, because a snapshot contains the
+// state after these entries.
+func (a *Machine) Forget(spent time.Duration) { a.spent.Add(-int64(spent)) }
+
+// View calls f with the state machine under the read lock. f must be short,
+// because the next entry waits for it.
+func (a *Machine) View(f func(m *fsm.Machine)) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	f(a.m)
+}
+
+// Read executes a group that only reads, under the read lock.
+func (a *Machine) Read(dst []byte, req fsm.ReadRequest) (reply []byte, expiryPending bool, err error) {
+	a.mu.RLock()
+	// deferred: the caller may recover from a panic, and the node must continue
+	defer a.mu.RUnlock()
+	return a.m.Read(dst, req)
+}
+
+// Clone returns a copy-on-write clone of the state. Making it takes constant
+// time, and reading it needs no lock. The next writes copy what they change.
+func (a *Machine) Clone() *fsm.Machine {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.m.Clone()
+}
+
+// Speculate begins the speculative execution of a batch on a clone of the
+// state.
+func (a *Machine) Speculate(h fsm.Header, b *fsm.BatchBuilder, scripts fsm.ScriptRunner) *fsm.Speculation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.m.Speculate(h, b, scripts)
+}
+
+// Want sets the kinds of events that the machine notes when it applies an
+// entry.
+func (a *Machine) Want(kinds fsm.EventKinds) { a.wanted.Store(uint32(kinds)) }

@@ -1,0 +1,116 @@
+// Package raftlog stores what a node of a Raft group must not forget: its log,
+// its term and vote, and its snapshots. A Log puts the guarantees that Holdfast
+// needs, and hashicorp/raft 1.7.3 does not give, between raft and the stores of
+// a data directory (package cluster/storage).
+//
+// # Entries
+//
+// A leader's entries are written to its disk while raft already sends them to
+// the followers. An entry counts as committed only when the leader's disk has
+// it too: see Durable and Await.
+//
+// # Term and vote
+//
+// A node votes at most once in a term. A node that has joined gives no vote
+// before its log contains the change that admitted it. No term and no vote is
+// stored before all earlier entries are on disk.
+//
+// # Snapshots
+//
+// A snapshot is read back before it counts as complete, because raft then
+// deletes the log that it replaces. A snapshot that is older than the log is
+// not installed (see Outdated). A node that received a snapshot knows the entry
+// at which the snapshot ends. A snapshot that takes the place of entries that no
+// other node has ends the process, because raft then remembers a wrong end of
+// its log until it starts again.
+package raftlog
+
+import (
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Config is what a Log consists of and depends on. All fields are required.
+type Config struct {
+	// Entries, Stable and Snapshots are the stores of the data directory. A
+	// sink of Snapshots must have the method Written() (io.ReadCloser, error),
+	// which returns a reader of everything that was written to the sink.
+	Entries   raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+
+	// Table is the command table with which snapshots are read.
+	Table *fsm.Table
+	// Leads reports whether this node leads. It must be exact on raft's main
+	// loop.
+	Leads func() bool
+	// Joined returns the term of the leader that admitted this node. joins is
+	// false for a node that was a member when the cluster was formed.
+	Joined func() (term uint64, joins bool)
+	// Settling reports whether the log ends before the change that admitted
+	// this node. Such a node gives no vote.
+	Settling func() bool
+
+	// Refused is called with the reason why a snapshot that the leader sent was
+	// not accepted.
+	Refused func(error)
+	// Fatal is called when only a restart of the process repairs the state of
+	// raft. It must end the process.
+	Fatal func(error)
+}
+
+// Log is the durable state of a node, as raft and the state machine see it. All
+// of its methods are safe for concurrent use.
+type Log struct {
+	writer    *asyncWriter
+	ended     *endedLog
+	raw       raft.StableStore // without the guards
+	stable    raft.StableStore
+	snapshots checkedSnapshots
+}
+
+// Open returns a Log over the stores of cfg, and starts the goroutine that
+// writes a leader's entries. Close ends it.
+func Open(cfg Config) *Log {
+	ended := &endedLog{LogStore: cfg.Entries, snaps: cfg.Snapshots, fatal: cfg.Fatal, leads: cfg.Leads}
+	writer := newAsyncWriter(ended, cfg.Leads)
+	stable := singleVote{heldTerm{cfg.Stable, writer}}
+	return &Log{
+		writer:    writer,
+		ended:     ended,
+		raw:       cfg.Stable,
+		stable:    voteGuard{StableStore: stable, joined: cfg.Joined, settling: cfg.Settling},
+		snapshots: checkedSnapshots{metaSnapshots{cfg.Snapshots}, cfg.Table, cfg.Refused},
+	}
+}
+
+// Entries returns the log.
+func (l *Log) Entries() raft.LogStore { return l.writer }
+
+// Stable returns the store of the term and the vote.
+func (l *Log) Stable() raft.StableStore { return l.stable }
+
+// Founding returns the stable store for a node that is about to form its
+// cluster and has no other data.
+func (l *Log) Founding() raft.StableStore { return unformed{l.stable} }
+
+// Snapshots returns the store of the snapshots.
+func (l *Log) Snapshots() raft.SnapshotStore { return l.snapshots }
+
+// Durable returns the commit index on which other parts may rely if raft
+// considers the log committed up to index: it ends before the first entry that
+// is not on this node's disk.
+func (l *Log) Durable(index uint64) uint64 { return l.writer.durable(index) }
+
+// Await waits until the log is on this node's disk up to index. It returns
+// false if a write has failed, because then it never will be.
+func (l *Log) Await(index uint64) bool { return l.writer.await(index) }
+
+// LastVoteTerm returns the term of the last vote that this node has given. It
+// fails if the node has not voted yet.
+func (l *Log) LastVoteTerm() (uint64, error) { return l.raw.GetUint64([]byte(keyLastVoteTerm)) }
+
+// Close writes the remaining entries to disk and ends the goroutine. It must be
+// called after raft has shut down, and does not close the stores of Config.
+func (l *Log) Close() { l.writer.close() }

@@ -1,0 +1,54 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/hashicorp/raft"
+)
+
+// Silent is the transport of a node that is settling when it starts: its log
+// ends before the change that admitted it. Silent refuses pre-votes until the
+// node has settled.
+//
+// raft does not ask the store before it grants a pre-vote. A candidate that has
+// the pre-vote of a node without a leader raises the term again and again, and
+// so deposes the leader that this node waits for.
+type Silent struct {
+	*Transport
+	settling func() bool
+	heard    chan raft.RPC
+}
+
+// Silent returns a transport that refuses pre-votes while settling reports
+// true. The caller must call Run.
+func (t *Transport) Silent(settling func() bool) *Silent {
+	return &Silent{Transport: t, settling: settling, heard: make(chan raft.RPC)}
+}
+
+// Consumer implements raft.Transport.
+func (t *Silent) Consumer() <-chan raft.RPC { return t.heard }
+
+// Run passes requests to raft until ctx ends, which must be when the node
+// stops. Until the node's next start, each request thus passes through one more
+// channel.
+func (t *Silent) Run(ctx context.Context) {
+	for {
+		var r raft.RPC
+		select {
+		case r = <-t.Transport.Consumer():
+		case <-ctx.Done():
+			return
+		}
+		if _, pre := r.Command.(*raft.RequestPreVoteRequest); pre && t.settling() {
+			r.Respond(&raft.RequestPreVoteResponse{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+			}, nil)
+			continue
+		}
+		select {
+		case t.heard <- r:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
