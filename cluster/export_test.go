@@ -35,9 +35,7 @@ func (n *Node) ReadsWaiting() int {
 	if ld == nil {
 		return 0
 	}
-	ld.reads.mu.Lock()
-	defer ld.reads.mu.Unlock()
-	return len(ld.reads.waiting)
+	return ld.reads.Waiting()
 }
 
 // Swept returns the time of the forwarder's last sweep.

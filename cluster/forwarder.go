@@ -244,8 +244,8 @@ func (c *call) confirmed(ld *leadership, now int64, index uint64) {
 	c.done <- struct{}{}
 }
 
-// lost implements reader. It passes the read back to the forwarder.
-func (c *call) lost() { c.forwarder.requeue(c) }
+// Lost implements reader. It passes the read back to the forwarder.
+func (c *call) Lost() { c.forwarder.requeue(c) }
 
 // readLinked makes l the link for reads and sends the waiting reads. A nil l
 // removes the link.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/readindex"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -41,7 +42,7 @@ type leadership struct {
 	// time is the starting point of the leadership's clock: see now.
 	time atomic.Pointer[timeBase]
 
-	reads   readIndex
+	reads   *readindex.Rounds[reader]
 	readers *readHost
 	host    *scriptHost
 	scripts fsm.ScriptRunner // of host, until the leadership ends
@@ -127,7 +128,12 @@ func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
 	}
 	ld.scripts = ld.host.until(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
-	ld.reads.init(ld)
+	ld.reads = readindex.New(readindex.Config[reader]{
+		Term: term, Self: n.self, Raft: n.raft, Committed: n.committed,
+		WhenApplied: n.machine.WhenApplied, Confirmed: ld.confirm,
+		Mono: ld.clock.Mono, Retry: ld.opts.ConfirmRetry,
+		Rounds: n.stats.ReadIndexRounds, Reads: n.stats.ReadGroups,
+	})
 	ld.wg.Add(2)
 	go ld.propose()
 	go ld.keepTime()
@@ -154,7 +160,7 @@ func (ld *leadership) close() {
 	for _, f := range clockWaits {
 		f()
 	}
-	ld.reads.close()
+	ld.reads.Close()
 }
 
 // join waits for the leadership's goroutines to end.
@@ -522,7 +528,7 @@ func (ld *leadership) keepTime() {
 		case <-again.C:
 		case <-t.C:
 			ld.tend()
-			ld.reads.watch()
+			ld.reads.Watch()
 		}
 		due := ld.machine.Deadline()
 		now := ld.now()
@@ -538,6 +544,37 @@ func (ld *leadership) machineLease() int64 {
 	var lease int64
 	ld.machine.View(func(m *fsm.Machine) { lease = m.Clock().Lease })
 	return lease
+}
+
+// reader is a read that waits for its ReadIndex round.
+type reader interface {
+	// confirmed is called once the read may run on the current state of the
+	// machine. now is the lease clock that decides expiry; it is read once for
+	// all reads of a round. index is the lowest log index that the read must
+	// include; the machine has applied it. confirmed must be short, because the
+	// goroutine may be the one that applies the log.
+	confirmed(ld *leadership, now int64, index uint64)
+	// Lost is called when the leadership ended before the read ran.
+	Lost()
+}
+
+// maxInline is how many remote reads confirm runs on its own goroutine. Each of
+// them may take as long as inlineSteps permit.
+const maxInline = 16
+
+// confirm executes the reads. After maxInline remote reads it passes the rest
+// to another goroutine, which does the same.
+func (ld *leadership) confirm(readers []reader, index uint64) {
+	now, inline := ld.now(), 0
+	for i, reader := range readers {
+		if _, remote := reader.(*remoteRead); remote {
+			if inline++; inline > maxInline {
+				go ld.confirm(readers[i:], index)
+				return
+			}
+		}
+		reader.confirmed(ld, now, index)
+	}
 }
 
 // runRead runs a read for a client of any node, after the read's round has been

@@ -80,7 +80,7 @@ func (l *localLink) deliver(groups []fsm.GroupResult) {
 // state machine wakes its clients.
 func (l *localLink) served(*fsm.Woken) {}
 
-func (l *localLink) read(c *call) { l.ld.reads.add(c) }
+func (l *localLink) read(c *call) { l.ld.reads.Add(c) }
 
 // remoteLink is the link to a leader on another node. It has one stream for
 // writes and one for reads, so that a leadership confirmation never waits

@@ -170,8 +170,8 @@ type readServer struct {
 	stream *rpc.Stream
 }
 
-// confirm asks the node to confirm that it follows this leader in the term.
-func (r *readServer) confirm(term, nonce uint64) {
+// Confirm asks the node to confirm that it follows this leader in the term.
+func (r *readServer) Confirm(term, nonce uint64) {
 	// a lost question counts as no confirmation
 	_ = r.stream.SendNow(frameConfirm, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, term)
@@ -194,8 +194,8 @@ func (n *Node) readStream(s *rpc.Stream) error {
 	}
 	id := raft.ServerID(s.Peer().NodeID)
 	r := &readServer{n: n, ld: ld, stream: s}
-	ld.reads.attach(id, r)
-	defer ld.reads.detach(id, r)
+	ld.reads.Attach(id, r)
+	defer ld.reads.Detach(id, r)
 	defer closeWith(ld, s)()
 	for {
 		typ, payload, err := s.Recv()
@@ -219,7 +219,7 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			if k <= 0 || k+1 != len(rest) {
 				return errFrame
 			}
-			ld.reads.ack(id, first, nonce, rest[k] == 1)
+			ld.reads.Ack(id, first, nonce, rest[k] == 1)
 		case frameRead:
 			if len(rest) == 0 || rest[0]&^readPiece > readDryRun {
 				return errFrame
@@ -234,7 +234,7 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			if rest[0]&readPiece != 0 {
 				c.front = &fsm.Front{Most: remotePiece}
 			}
-			ld.reads.add(&remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())})
+			ld.reads.Add(&remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())})
 		default:
 			return errFrame
 		}
@@ -275,13 +275,13 @@ func (r *remoteRead) run(ld *leadership, now int64) {
 func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, err error) {
 	switch {
 	case errors.Is(err, errSlotLost):
-		r.lost()
+		r.Lost()
 	case errors.Is(err, fsm.ErrUnlogged):
 		r.answer(answerLog, nil)
 	case err != nil:
 		r.answer(answerError, []byte(err.Error()))
 	case expiryPending:
-		ld.awaitClockEntry(func() { ld.reads.add(r) })
+		ld.awaitClockEntry(func() { ld.reads.Add(r) })
 	case r.call.front.Cut():
 		r.answer(answerHere, fsm.AppendPosition(nil, ld.machine.Applied(), r.call.now))
 	default:
@@ -289,8 +289,8 @@ func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, er
 	}
 }
 
-// lost implements reader.
-func (r *remoteRead) lost() { r.answer(answerRetry, nil) }
+// Lost implements reader.
+func (r *remoteRead) Lost() { r.answer(answerRetry, nil) }
 
 func (r *remoteRead) answer(kind byte, reply []byte) {
 	s := r.server.stream
@@ -306,7 +306,7 @@ func (r *remoteRead) answer(kind byte, reply []byte) {
 		// this read again when the queue has room.
 		go func() {
 			if s.Flush() == nil {
-				r.server.ld.reads.add(r)
+				r.server.ld.reads.Add(r)
 			}
 		}()
 	} else if err != nil {

@@ -71,7 +71,7 @@ func newReadHost(n *Node) *readHost {
 type readRun struct {
 	req fsm.ReadRequest
 	who worker
-	// index is the lowest log index that the state must include: see readIndex.
+	// index is the lowest log index that the state must include: see package readindex.
 	index uint64
 	// done is closed when the replies are no longer needed.
 	done <-chan struct{}

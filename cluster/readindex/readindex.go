@@ -1,0 +1,311 @@
+// Package readindex makes reads linearizable with ReadIndex rounds (Raft
+// dissertation, 6.4). A leader's waiting reads share one round, and a second
+// round may run behind the first: see roundAhead. A round has these steps:
+//
+//  1. Note the commit index.
+//  2. Ask the voters to confirm that they follow this leader in this term. Each
+//     question carries a nonce, so that only the answer to a question that was
+//     asked after the reads arrived counts.
+//  3. Wait until a majority of the voters has confirmed, including this node if
+//     it is a voter. Then no later leader can have existed before step 1: a
+//     later leader needs a majority that has stored a higher term, and any two
+//     majorities have a node in common.
+//  4. Wait until this node's state machine has applied the noted index, and
+//     read.
+//
+// Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
+// also acknowledgements of heartbeats that were sent before the call
+// (hashicorp/raft; the same class of bug as etcd issue 20418).
+package readindex
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config is what the rounds of one leadership need. All fields are required.
+type Config[R Reader] struct {
+	Term uint64
+	Self raft.ServerID
+	Raft *raft.Raft
+	// Committed returns the commit index as far as reads may rely on it.
+	Committed func() uint64
+	// WhenApplied calls f once this node's state machine has applied an index.
+	// ok is false if that will not happen, because the node is stopping.
+	WhenApplied func(index uint64, f func(ok bool))
+	// Confirmed is called with the reads of a confirmed round, which may now
+	// run on the state of the machine. index is the lowest log index that they
+	// must include; the machine has applied it. Confirmed must be short,
+	// because the goroutine may be the one that applies the log.
+	Confirmed func(readers []R, index uint64)
+
+	Mono  func() time.Duration
+	Retry time.Duration // see Watch
+
+	Rounds prometheus.Counter // counts the confirmed rounds
+	Reads  prometheus.Counter // counts the reads that Confirmed has received
+}
+
+// Reader is a read that waits for its round.
+type Reader interface {
+	// Lost is called when the leadership ended before the read ran.
+	Lost()
+}
+
+// Voter is a stream to a node that reads through this leader and confirms its
+// leadership.
+type Voter interface {
+	// Confirm asks the node to confirm that it follows this leader in the term.
+	// It must not block.
+	Confirm(term, nonce uint64)
+}
+
+// Rounds are the ReadIndex rounds of one leadership. All methods are safe for
+// concurrent use.
+type Rounds[R Reader] struct {
+	cfg Config[R]
+
+	mu     sync.Mutex
+	closed bool
+	// streams contains the streams of the nodes that read through this leader.
+	// A node may have several, because a stream that a node gave up can arrive
+	// after the stream that it opened next, and the leader cannot tell which of
+	// them the node still reads.
+	streams map[raft.ServerID][]Voter
+	waiting []R         // reads that are not in a round yet
+	rounds  []*round[R] // running rounds, oldest first, at most maxRounds
+	nonce   uint64
+	// prefer is the voter that answered last. While it answers, a round asks no
+	// more voters than it needs.
+	prefer raft.ServerID
+}
+
+// A round takes a round trip to another process, most of which is waiting time.
+// A second round starts behind the first when at least roundAhead reads wait
+// for it. Fewer reads do not justify another message.
+const (
+	maxRounds  = 2
+	roundAhead = 8
+)
+
+// round is one running ReadIndex round. It is guarded by Rounds.mu.
+type round[R Reader] struct {
+	readers []R
+	nonce   uint64
+	index   uint64
+	acks    []raft.ServerID
+	need    int // confirmations that the round needs in addition to this node's own
+	started time.Duration
+}
+
+// New returns the rounds of a leadership. None is running.
+func New[R Reader](cfg Config[R]) *Rounds[R] {
+	return &Rounds[R]{cfg: cfg, streams: make(map[raft.ServerID][]Voter)}
+}
+
+// Attach adds a stream of the node with the given id.
+func (r *Rounds[R]) Attach(id raft.ServerID, v Voter) {
+	r.mu.Lock()
+	r.streams[id] = append(r.streams[id], v)
+	r.mu.Unlock()
+}
+
+// Detach removes a stream of the node with the given id.
+func (r *Rounds[R]) Detach(id raft.ServerID, v Voter) {
+	r.mu.Lock()
+	left := slices.DeleteFunc(r.streams[id], func(x Voter) bool { return x == v })
+	if len(left) > 0 {
+		r.streams[id] = left
+	} else {
+		delete(r.streams, id)
+	}
+	r.mu.Unlock()
+	r.repeat(0) // the question may have been lost with the stream
+}
+
+// Add puts a read into the next round.
+func (r *Rounds[R]) Add(rd R) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		rd.Lost()
+		return
+	}
+	r.waiting = append(r.waiting, rd)
+	done := r.startNext()
+	r.mu.Unlock()
+	r.finish(done)
+}
+
+// startNext starts a round with all waiting reads, unless maxRounds are running
+// or too few reads wait. It returns the round if no other node has to confirm
+// it. The caller holds r.mu and passes the result to finish after unlocking it.
+func (r *Rounds[R]) startNext() (done *round[R]) {
+	if n := len(r.rounds); len(r.waiting) == 0 || n >= maxRounds || n > 0 && len(r.waiting) < roundAhead {
+		return nil
+	}
+	rd := &round[R]{readers: r.waiting, index: r.cfg.Committed()}
+	r.waiting = nil
+	r.rounds = append(r.rounds, rd)
+	return r.ask(rd, false)
+}
+
+// ask sends the questions of a round under a new nonce. If all is false, it
+// asks as many voters as are needed, beginning with the voter that answered
+// last. The voters are those of the latest configuration, committed or not. The
+// caller holds r.mu.
+func (r *Rounds[R]) ask(rd *round[R], all bool) (done *round[R]) {
+	r.nonce++
+	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.cfg.Mono()
+	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
+	rd.need = confirmations(servers, r.cfg.Self)
+	if rd.need == 0 {
+		return r.end(rd)
+	}
+	asked := 0
+	question := func(s raft.Server) {
+		streams := r.streams[s.ID]
+		if len(streams) == 0 || s.Suffrage != raft.Voter || s.ID == r.cfg.Self {
+			return
+		}
+		for _, v := range streams {
+			v.Confirm(r.cfg.Term, rd.nonce)
+		}
+		asked++
+	}
+	for _, s := range servers {
+		if s.ID == r.prefer {
+			question(s)
+		}
+	}
+	for _, s := range servers {
+		if s.ID != r.prefer && (all || asked < rd.need) {
+			question(s)
+		}
+	}
+	return nil
+}
+
+// confirmations returns how many voters other than self are needed for a
+// majority. A leader is not a voter from the moment its own removal is in its
+// log until the removal is committed. During that time its own confirmation
+// does not count, and the others must form the whole majority.
+func confirmations(servers []raft.Server, self raft.ServerID) int {
+	voters, own := 0, 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if s.ID == self {
+			own = 1
+		}
+	}
+	return voters/2 + 1 - own
+}
+
+// end removes a confirmed round from the running rounds. The caller holds r.mu.
+func (r *Rounds[R]) end(rd *round[R]) *round[R] {
+	r.rounds = slices.DeleteFunc(r.rounds, func(x *round[R]) bool { return x == rd })
+	r.cfg.Rounds.Add(1)
+	return rd
+}
+
+// Ack counts the answer of a voter.
+func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok bool) {
+	r.mu.Lock()
+	i := slices.IndexFunc(r.rounds, func(rd *round[R]) bool { return rd.nonce == nonce })
+	if r.closed || term != r.cfg.Term || i < 0 || !ok || slices.Contains(r.rounds[i].acks, from) {
+		r.mu.Unlock()
+		return
+	}
+	rd := r.rounds[i]
+	rd.acks = append(rd.acks, from) // only voters were asked: see ask
+	r.prefer = from
+	if len(rd.acks) < rd.need {
+		r.mu.Unlock()
+		return
+	}
+	done := r.end(rd)
+	next := r.startNext()
+	r.mu.Unlock()
+	r.finish(done)
+	r.finish(next)
+}
+
+// finish executes the reads of a confirmed round once the machine has applied
+// the round's index. This node's own confirmation counts only if the node still
+// leads the term, so finish checks that first. The caller must not hold r.mu.
+func (r *Rounds[R]) finish(rd *round[R]) {
+	if rd == nil {
+		return
+	}
+	done := rd.readers
+	if r.cfg.Raft.State() != raft.Leader || r.cfg.Raft.CurrentTerm() != r.cfg.Term {
+		lose(done)
+		return
+	}
+	r.cfg.WhenApplied(rd.index, func(ok bool) {
+		if !ok {
+			lose(done)
+			return
+		}
+		r.cfg.Reads.Add(float64(len(done)))
+		r.cfg.Confirmed(done, rd.index)
+	})
+}
+
+// Watch asks again in rounds that have not been answered for Config.Retry,
+// because a stream may have been lost together with the question. The
+// leadership calls it periodically.
+func (r *Rounds[R]) Watch() { r.repeat(r.cfg.Retry) }
+
+// repeat asks all voters again in every round that is at least age old.
+func (r *Rounds[R]) repeat(age time.Duration) {
+	r.mu.Lock()
+	var done []*round[R]
+	if !r.closed {
+		now := r.cfg.Mono()
+		for _, rd := range slices.Clone(r.rounds) {
+			if now-rd.started >= age {
+				done = append(done, r.ask(rd, true))
+			}
+		}
+		done = append(done, r.startNext())
+	}
+	r.mu.Unlock()
+	for _, rd := range done {
+		r.finish(rd)
+	}
+}
+
+// Waiting returns how many reads wait for the next round, while another round
+// is under way.
+func (r *Rounds[R]) Waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting)
+}
+
+// Close ends the rounds, and calls Lost for the reads that wait.
+func (r *Rounds[R]) Close() {
+	r.mu.Lock()
+	r.closed = true
+	lost := r.waiting
+	for _, rd := range r.rounds {
+		lost = append(lost, rd.readers...)
+	}
+	r.rounds, r.waiting = nil, nil
+	r.mu.Unlock()
+	lose(lost)
+}
+
+func lose[R Reader](readers []R) {
+	for _, rd := range readers {
+		rd.Lost()
+	}
+}
