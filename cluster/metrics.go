@@ -1,6 +1,12 @@
 package cluster
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
 
 // Counters are the metrics of a node. Collectors returns them for registration.
 type Counters struct {
@@ -77,4 +83,78 @@ func newCounters() Counters {
 
 func (c *Counters) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries, c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts, c.ScriptsRefused, c.WritesRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused, c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures}
+}
+
+// nodeCollector reports the state of the node at the time of the scrape.
+type nodeCollector struct{ n *Node }
+
+var (
+	descTerm     = prometheus.NewDesc("holdfast_raft_term", "Current raft term.", nil, nil)
+	descCommit   = prometheus.NewDesc("holdfast_raft_commit_index", "Raft commit index.", nil, nil)
+	descApplied  = prometheus.NewDesc("holdfast_raft_applied_index", "Index of the last entry that this node's machine has applied.", nil, nil)
+	descLast     = prometheus.NewDesc("holdfast_raft_last_index", "Index of the last entry in this node's log.", nil, nil)
+	descLeader   = prometheus.NewDesc("holdfast_is_leader", "1 on the node that leads, 0 elsewhere.", nil, nil)
+	descReady    = prometheus.NewDesc("holdfast_ready", "1 while the node is connected to a leader.", nil, nil)
+	descKeys     = prometheus.NewDesc("holdfast_keys", "Keys in all databases.", nil, nil)
+	descVolatile = prometheus.NewDesc("holdfast_keys_with_ttl", "Keys with a time to live.", nil, nil)
+	descExpired  = prometheus.NewDesc("holdfast_expired_keys_total", "Keys expired by the log.", nil, nil)
+	descOps      = prometheus.NewDesc("holdfast_logged_operations_total", "Operations run by the log.", nil, nil)
+	descLease    = prometheus.NewDesc("holdfast_lease_clock_seconds", "Lease clock of the last entry, seconds since the cluster was formed.", nil, nil)
+	descDup      = prometheus.NewDesc("holdfast_duplicate_groups_total", "Groups that arrived twice and ran once.", nil, nil)
+	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
+	descFeatures = prometheus.NewDesc("holdfast_feature_version", "Feature version of the cluster, as far as this node has applied the log.", nil, nil)
+	descBlocked  = prometheus.NewDesc("holdfast_feature_version_blocked", "On the leader, by node: 1 for a member that keeps the feature version from being raised, because it does not answer or its program is older.", []string{"node"}, nil)
+	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
+	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running", "Slow reads that have begun and have not ended.", nil, nil)
+	descSlowWait = prometheus.NewDesc("holdfast_slow_reads_waiting", "Slow reads that wait for their first slot.", nil, nil)
+	descSlowHeld = prometheus.NewDesc("holdfast_slow_read_bytes", "Bytes of intermediate results and replies that slow reads are charged.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(c, ch)
+}
+
+// Collect implements prometheus.Collector.
+func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) { ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	count := func(d *prometheus.Desc, v uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	st := c.n.Status()
+	gauge(descTerm, float64(st.Term))
+	gauge(descCommit, float64(st.Commit))
+	gauge(descApplied, float64(st.Applied))
+	gauge(descLast, float64(st.LastIndex))
+	gauge(descLeader, number(st.Role == "leader"))
+	gauge(descReady, number(st.Ready))
+	gauge(descLog, float64(st.LogBytes))
+	gauge(descFeatures, float64(st.FeatureVersion))
+	if st.Role == "leader" {
+		blocked := c.n.featuresBlocked()
+		for _, m := range membersOf(c.n.running()) {
+			blocks := slices.ContainsFunc(blocked, func(b blocker) bool { return b.id == m.ID })
+			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)
+		}
+	}
+	gauge(descSlowRun, float64(c.n.reads.running.Load()))
+	gauge(descSlowWait, float64(c.n.reads.waiting.Load()))
+	gauge(descSlowHeld, float64(c.n.reads.held.Load()))
+	c.n.machine.View(func(m *fsm.Machine) {
+		stats := m.Stats()
+		gauge(descKeys, float64(m.Len()))
+		gauge(descVolatile, float64(m.Volatile()))
+		gauge(descLease, float64(m.Clock().Lease)/1e9)
+		gauge(descSessions, float64(m.SessionCount()))
+		count(descExpired, stats.Expired)
+		count(descOps, stats.Ops)
+		count(descDup, stats.Duplicates)
+	})
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

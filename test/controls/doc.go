@@ -16,7 +16,7 @@
 //
 //	# Every read is local, also those that must be linearizable: porcupine must find it.
 //	# sim: ^linearizable
-//	diff --git a/cluster/call.go b/cluster/call.go
+//	diff --git a/cluster/session.go b/cluster/session.go
 //	...
 //
 // The programs are sim (test/sim) and images (test/images). The rest is the

@@ -21,7 +21,7 @@ import (
 // A node with an empty directory is admitted if it is a non-voter: since it was
 // added, no vote and no acknowledgment of an entry by it has counted. What it
 // may have done before an earlier removal is covered in raftlog/votes.go. If the
-// node is a voter, its directory has been wiped: see form.go.
+// node is a voter, its directory has been wiped: see member_form.go.
 
 // committedMembers returns the committed members. Any other answer may turn out
 // to be wrong: a node that does not lead may not have received the latest

@@ -25,7 +25,7 @@ import (
 // cluster's id to all nodes, and they make the id durable.
 //
 // A node that finds an existing cluster joins it if an operator has added the
-// node: see admission.go. If the cluster counts the node as a voter, its
+// node: see member_admit.go. If the cluster counts the node as a voter, its
 // directory has been wiped, and with it the record of its votes. If such a node
 // came back under its old name, a leader could be elected that lacks
 // acknowledged entries. Only the leader can say whether the node is a voter,

@@ -1,0 +1,282 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// submit adds a group to the next entry. It copies body.
+func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
+	limit := ld.opts.workLimits().Entry
+	steps, depends := ld.machine.Table().Weigh(body)
+	ld.mu.Lock()
+	if ld.closed {
+		ld.mu.Unlock()
+		return errNotLeader
+	}
+	groups, bytes := ld.filling.Len()
+	if groups > 0 && (bytes+len(body) > ld.opts.MaxEntryBytes || groups >= ld.opts.MaxEntryGroups || ld.filling.Work()+steps > limit) {
+		ld.full = append(ld.full, ld.filling)
+		ld.filling = ld.spareBuilder()
+	}
+	ld.filling.Add(id, ackFloor, seq, body)
+	ld.filling.Weighed(steps, depends || steps > limit)
+	ld.accepted[id] = max(ld.accepted[id], seq)
+	wake := groups+1 >= ld.commitWait.enough
+	ld.mu.Unlock()
+	if wake {
+		signal(ld.work)
+	}
+	return nil
+}
+
+// awaitClockEntry calls f once an entry whose stamp is newer than this call has
+// been applied, or once the leadership has closed.
+func (ld *leadership) awaitClockEntry(f func()) {
+	ld.mu.Lock()
+	if ld.closed {
+		ld.mu.Unlock()
+		f()
+		return
+	}
+	ld.clockWaits = append(ld.clockWaits, f)
+	ld.mu.Unlock()
+	signal(ld.work)
+}
+
+// propose builds entries and passes them to raft. At most opts.Window entries
+// are in flight at a time.
+func (ld *leadership) propose() {
+	defer ld.wg.Done()
+	for {
+		b, p, ok := ld.next()
+		if !ok {
+			return
+		}
+		header := fsm.Header{Term: ld.term, Stamp: ld.stamp(), Wall: ld.wall(), Seed: rand.Uint64()}
+		ld.machine.View(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		var err error
+		if b.Depends() {
+			b, err = ld.divide(b)
+		}
+		if err == nil && b.Scripts() {
+			b, err = ld.speculate(b, header)
+		}
+		if err != nil {
+			ld.fatal(err)
+			for _, f := range p.clockWaits {
+				f()
+			}
+			return
+		}
+		entry := b.Encode(header)
+		groups, _ := b.Len()
+		b.Reset(2 * ld.opts.MaxEntryBytes)
+		p.stamped = ld.clock.Mono()
+
+		ld.mu.Lock()
+		if ld.closed {
+			ld.mu.Unlock()
+			for _, f := range p.clockWaits {
+				f()
+			}
+			return
+		}
+		ld.inflight, ld.taken = append(ld.inflight, p), false
+		ld.spare = append(ld.spare, b)
+		ld.mu.Unlock()
+		ld.stats.Entries.Add(1)
+		ld.stats.EntryGroups.Observe(float64(groups))
+		ld.stats.EntryBytes.Observe(float64(len(entry)))
+		// Ignore the future: the state machine delivers the results in log
+		// order. A future that fails means that the node is no longer leader,
+		// and then the leadership is closed. Apply returns when raft's main
+		// loop has taken the entry.
+		ld.raft.Apply(entry, 0)
+		if groups > 0 {
+			failpoint.Hit(failpoint.EntryProposed)
+		}
+	}
+}
+
+// next waits until there is work and room in the window, and then takes the
+// work. It takes it as late as possible, so that the entry contains all groups
+// that have arrived.
+func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
+	for {
+		ld.mu.Lock()
+		groups, _ := ld.filling.Len()
+		work := groups > 0 || len(ld.full) > 0 || len(ld.clockWaits) > 0
+		switch {
+		case ld.closed:
+			ld.mu.Unlock()
+			return nil, proposal{}, false
+		case ld.paused:
+			ld.mu.Unlock()
+			<-ld.work
+		case work && len(ld.inflight) < ld.windowLocked():
+			if len(ld.full) == 0 && len(ld.clockWaits) == 0 && len(ld.inflight) == 0 {
+				if wait := ld.commitWait.begin(groups); wait > 0 {
+					ld.commitWaitLocked(wait)
+					continue
+				}
+			}
+			ld.commitWait.proposed(groups)
+			p := proposal{clockWaits: ld.clockWaits}
+			ld.clockWaits = nil
+			var b *fsm.BatchBuilder
+			if len(ld.full) > 0 {
+				b = ld.full[0]
+				ld.full = ld.full[1:]
+			} else {
+				b, ld.filling = ld.filling, ld.spareBuilder()
+			}
+			ld.taken = true
+			ld.mu.Unlock()
+			return b, p, true
+		case work:
+			ld.waitSlot = true
+			ld.mu.Unlock()
+			<-ld.slot
+		default:
+			ld.mu.Unlock()
+			<-ld.work
+		}
+	}
+}
+
+// commitWaitLocked waits until the expected number of groups has arrived, or
+// until there is other work to do. mu must be held; commitWaitLocked releases
+// it.
+func (ld *leadership) commitWaitLocked(wait time.Duration) {
+	select { // discard an earlier token
+	case <-ld.work:
+	default:
+	}
+	ld.mu.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ld.work:
+	case <-t.C:
+	}
+	ld.mu.Lock()
+	groups, _ := ld.filling.Len()
+	ld.commitWait.waited(groups)
+	ld.mu.Unlock()
+}
+
+func (ld *leadership) spareBuilder() *fsm.BatchBuilder {
+	if n := len(ld.spare); n > 0 {
+		b := ld.spare[n-1]
+		ld.spare = ld.spare[:n-1]
+		return b
+	}
+	return &fsm.BatchBuilder{}
+}
+
+// pause stops the proposer until resume is called. It closes quiet once no
+// entry of this leadership is in flight. From then on this node's log ends with
+// the last entry that its state machine has applied, unless raft appends a
+// change of the members. The leadership still accepts groups. They wait for
+// resume, or go to the next leader if the leadership closes first. ok is false
+// if the leadership has closed.
+//
+// Only one caller at a time may pause a leadership. Node.transferring enforces
+// this.
+func (ld *leadership) pause() (quiet <-chan struct{}, ok bool) {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	if ld.closed {
+		return nil, false
+	}
+	c := make(chan struct{})
+	ld.paused, ld.quiet = true, c
+	ld.checkQuietLocked()
+	return c, true
+}
+
+func (ld *leadership) resume() {
+	ld.mu.Lock()
+	ld.paused, ld.quiet = false, nil
+	ld.mu.Unlock()
+	signal(ld.work)
+}
+
+// checkQuietLocked closes the channel that pause returned if no entry is in
+// flight. The caller holds ld.mu.
+func (ld *leadership) checkQuietLocked() {
+	if ld.quiet != nil && len(ld.inflight) == 0 && !ld.taken {
+		close(ld.quiet)
+		ld.quiet = nil
+	}
+}
+
+// workLimits returns the bounds of what entries cost to apply, in steps.
+func (o *Options) workLimits() fsm.WorkLimits {
+	return fsm.WorkLimits{Entry: int(o.EntryWork / fsm.StepNanos), Operation: int(o.MaxWriteTime / fsm.StepNanos)}
+}
+
+// divide takes the front of a batch for the next entry, as much of it as may be
+// applied in one entry, and leaves the remainder for later entries. No entry is
+// on its way through the log while divide runs: see windowLocked.
+func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
+	ld.mu.Lock()
+	out, rest := ld.spareBuilder(), ld.spareBuilder()
+	ld.mu.Unlock()
+	var refused int
+	var err error
+	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, ld.opts.workLimits()) })
+	if err != nil {
+		// Table.Check has accepted every group before speculative execution.
+		return nil, fmt.Errorf("divide a batch: %w", err)
+	}
+	ld.stats.WritesRefused.Add(float64(refused))
+	ld.later(b, rest)
+	return out, nil
+}
+
+// writeTime returns approximately how long applying a group takes.
+func (ld *leadership) writeTime(body []byte) (time.Duration, error) {
+	var steps int
+	var err error
+	ld.machine.View(func(m *fsm.Machine) { steps, err = m.GroupWork(body) })
+	if err != nil {
+		return 0, fmt.Errorf("weigh a group: %w", err)
+	}
+	return time.Duration(steps) * fsm.StepNanos, nil
+}
+
+// later returns a builder to the spare builders, because its groups are now in
+// other builders. Of those, rest holds the groups for the next entry.
+func (ld *leadership) later(b, rest *fsm.BatchBuilder) {
+	b.Reset(2 * ld.opts.MaxEntryBytes)
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	ld.spare = append(ld.spare, b)
+	if groups, _ := rest.Len(); groups > 0 {
+		ld.full = append([]*fsm.BatchBuilder{rest}, ld.full...)
+	} else {
+		ld.spare = append(ld.spare, rest)
+	}
+}
+
+// windowLocked returns how many entries may be on their way before the next one
+// is proposed. A batch with scripts is executed speculatively on the state that
+// it will be applied to, and a batch whose work depends on the state is weighed
+// on that state. In both cases no other entry may be on its way. The caller
+// holds ld.mu.
+func (ld *leadership) windowLocked() int {
+	next := ld.filling
+	if len(ld.full) > 0 {
+		next = ld.full[0]
+	}
+	if next.Scripts() || next.Depends() {
+		return 1
+	}
+	return ld.opts.Window
+}

@@ -1,0 +1,277 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// NodeStatus is the state that one node reports about itself.
+type NodeStatus struct {
+	ID         string  `json:"id"`
+	ClusterID  string  `json:"cluster_id,omitempty"`
+	Role       string  `json:"role"` // leader, follower, candidate, starting, unreachable
+	Voter      bool    `json:"voter"`
+	Leader     string  `json:"leader,omitempty"`
+	Term       uint64  `json:"term"`
+	Commit     uint64  `json:"commit_index"`
+	Applied    uint64  `json:"applied_index"`
+	LastIndex  uint64  `json:"last_index"`
+	Lag        uint64  `json:"lag"` // entries behind the highest known commit index
+	ClientAddr string  `json:"client_addr,omitempty"`
+	Sentinel   string  `json:"sentinel_addr,omitempty"`
+	PeerAddr   string  `json:"peer_addr"`
+	HTTPAddr   string  `json:"http_addr,omitempty"`
+	Version    string  `json:"version,omitempty"`
+	Uptime     float64 `json:"uptime_seconds"`
+	Keys       int     `json:"keys"`
+	LogBytes   int64   `json:"log_bytes"`
+	// StateIndex and StateHash are one point of the hash chain over everything
+	// that the node has applied. Nodes that report the same index must report
+	// the same hash.
+	StateIndex uint64 `json:"state_index"`
+	StateHash  string `json:"state_hash,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
+	Reachable  bool   `json:"reachable"`
+	Ready      bool   `json:"ready"` // the node has a link to a leader
+	Detail     string `json:"detail,omitempty"`
+	// SnapshotError says why no snapshot can be taken, and since when.
+	SnapshotError string `json:"snapshot_error,omitempty"`
+	// Features is the highest feature version that the node's program knows, or
+	// 0 if the program does not report it. FeatureVersion is the feature
+	// version of the cluster as of the last entry that the node has applied. On
+	// the leader, FeaturesBlocked says why the feature version cannot be
+	// raised.
+	Features        int    `json:"features,omitempty"`
+	FeatureVersion  int    `json:"feature_version"`
+	FeaturesBlocked string `json:"features_blocked,omitempty"`
+	// Settling is set until the node's log contains the change that admitted
+	// the node.
+	Settling bool `json:"settling,omitempty"`
+	// Stopping is set from the beginning of an orderly stop. A node that is
+	// stopping must not become leader.
+	Stopping bool `json:"stopping,omitempty"`
+}
+
+// Status returns this node's own state.
+func (n *Node) Status() NodeStatus {
+	id := n.stores.Identity()
+	st := NodeStatus{
+		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting",
+		ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
+		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version,
+		Uptime:   n.clock.Wall().Sub(n.started).Seconds(),
+		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
+		Settling: n.settling(), Stopping: n.stopping.Load(),
+		SnapshotError: n.snapshots.text(),
+		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
+	}
+	n.machine.View(func(m *fsm.Machine) {
+		st.Keys = m.Len()
+		index, hash := m.Hash()
+		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
+	})
+	n.mu.Lock()
+	r := n.raft
+	st.Detail = n.phase
+	n.mu.Unlock()
+	if r == nil {
+		return st
+	}
+	switch r.State() {
+	case raft.Leader:
+		st.Role = "leader"
+	case raft.Candidate:
+		st.Role = "candidate"
+	case raft.Follower:
+		st.Role = "follower"
+	}
+	_, leader := r.LeaderWithID()
+	st.Leader = string(leader)
+	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), n.committed(), r.LastIndex()
+	st.Applied = n.machine.Applied()
+	for _, m := range membersOf(r) {
+		if m.ID == id.NodeID {
+			// While a node reads the log from its start, it sees its former
+			// memberships, so raft's configuration may name it a voter.
+			st.Voter = m.Voter && !st.Settling
+		}
+	}
+	return st
+}
+
+// ClusterStatus asks every member for its state, at the same time, and reports
+// a member as unreachable if it does not answer within a second.
+func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
+	var members []Member
+	if r := n.running(); r != nil {
+		members = membersOf(r)
+	}
+	if len(members) == 0 {
+		for _, p := range n.cfg.Peers {
+			members = append(members, Member{ID: p.ID, Addr: p.Addr, Voter: true})
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	out := make([]NodeStatus, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		if m.ID == n.cfg.NodeID {
+			out[i] = n.Status()
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			addr := string(n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+			var r adminReply
+			if err := n.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil || r.Status == nil {
+				detail := "no status in the answer"
+				if err != nil {
+					detail = err.Error()
+				}
+				out[i] = NodeStatus{ID: m.ID, Role: "unreachable", PeerAddr: addr, Voter: m.Voter, Detail: detail}
+				return
+			}
+			out[i] = *r.Status
+			// Use the configuration of this node, not the other node's own
+			// view: a node that joins again replays past configurations, in
+			// which it may have been a voter.
+			out[i].Voter = m.Voter
+		}()
+	}
+	wg.Wait()
+	var commit uint64
+	for _, st := range out {
+		commit = max(commit, st.Commit)
+	}
+	for i := range out {
+		if out[i].Reachable {
+			out[i].Lag = commit - min(out[i].Applied, commit)
+		}
+	}
+	return out
+}
+
+// PeerHealth is what a member of the cluster answered when this node last asked
+// it: that it is up, and where clients reach it. The log contains only the
+// addresses for peers. ClientAddr, SentinelAddr and RunID are empty until the
+// member has answered once.
+type PeerHealth struct {
+	ID           string
+	PeerAddr     string
+	ClientAddr   string
+	SentinelAddr string    // "" if the member serves none
+	RunID        string    // RunID identifies the member's process.
+	Applied      uint64    // applied index
+	Heard        time.Time // when the member last answered, by this node's wall clock
+	Voter        bool
+	Alive        bool // the member answered the latest request
+}
+
+// peerHealthEvery is how often this node asks the members. It bounds how long a
+// node that has died is still listed as alive.
+const peerHealthEvery = time.Second
+
+// keepPeerHealth asks the members for their health until the node stops.
+func (n *Node) keepPeerHealth() {
+	defer n.wg.Done()
+	t := time.NewTicker(peerHealthEvery)
+	defer t.Stop()
+	for {
+		n.learnPeerHealth()
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		case <-n.relearn:
+		}
+	}
+}
+
+func (n *Node) learnPeerHealth() {
+	status := n.ClusterStatus(n.ctx)
+	n.mu.Lock()
+	changed := false
+	for _, st := range status {
+		known := n.peerHealth[st.ID]
+		now := known
+		now.ID, now.Alive = st.ID, st.Reachable
+		if st.Reachable {
+			now.ClientAddr, now.SentinelAddr, now.RunID, now.Applied = st.ClientAddr, st.Sentinel, st.RunID, st.Applied
+			now.Heard = n.clock.Wall()
+		}
+		n.peerHealth[st.ID] = now
+		// ignore the fields that always change
+		known.Applied, known.Heard = now.Applied, now.Heard
+		changed = changed || now != known
+	}
+	n.mu.Unlock()
+	if changed {
+		n.watchers.signal()
+	}
+}
+
+// silent records that a member is down because its process has been found dead.
+// It does not wait for the next request.
+func (n *Node) silent(id string) {
+	n.mu.Lock()
+	c := n.peerHealth[id]
+	c.ID, c.Alive = id, false
+	n.peerHealth[id] = c
+	n.mu.Unlock()
+	n.watchers.signal()
+}
+
+// PeerHealth returns the members of the latest configuration, ordered by id.
+// Information about this node is current; information about peers is as last
+// reported.
+func (n *Node) PeerHealth() []PeerHealth {
+	r := n.running()
+	if r == nil {
+		return nil
+	}
+	members := membersOf(r)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]PeerHealth, 0, len(members))
+	for _, m := range members {
+		c := n.peerHealth[m.ID]
+		if m.ID == n.cfg.NodeID {
+			c = PeerHealth{ClientAddr: n.cfg.ClientAddr, SentinelAddr: n.cfg.SentinelAddr, RunID: n.cfg.RunID, Applied: n.machine.Applied(), Heard: n.clock.Wall(), Alive: true}
+		}
+		c.ID, c.PeerAddr, c.Voter = m.ID, m.Addr, m.Voter
+		out = append(out, c)
+	}
+	return out
+}
+
+// Acknowledging returns a list of other voters, as many as must have a write on
+// disk before the write is acknowledged. Voters that answer come first and the
+// leader comes last. Different writes are acknowledged by different voters. The
+// length of the list depends only on the membership, so it is the same on every
+// node, with or without a leader.
+func (n *Node) Acknowledging() []PeerHealth {
+	leader, _ := n.Leader()
+	var alive, silent, leads []PeerHealth
+	for _, c := range n.PeerHealth() {
+		switch {
+		case !c.Voter || c.ID == n.cfg.NodeID:
+		case c.ID == leader:
+			leads = append(leads, c)
+		case c.Alive:
+			alive = append(alive, c)
+		default:
+			silent = append(silent, c)
+		}
+	}
+	others := append(append(alive, silent...), leads...)
+	return others[:(len(others)+1)/2]
+}
