@@ -192,19 +192,19 @@ func (n *Node) serveAdmin(s *rpc.Stream) {
 func (n *Node) answer(ctx context.Context, req adminRequest, reply *adminReply) error {
 	switch req.Op {
 	case opProbe:
-		return n.answerProbe(reply)
+		return n.former.answerProbe(reply)
 	case opForm:
-		return n.answerForm(req)
+		return n.former.answerForm(req)
 	case opVacant:
-		return n.answerVacant(req, reply)
+		return n.members.answerVacant(req, reply)
 	case opAdd:
-		return n.addMember(ctx, req, reply)
+		return n.members.addMember(ctx, req, reply)
 	case opJoin:
-		return n.admit(ctx, req, reply)
+		return n.members.admit(ctx, req, reply)
 	case opRemove:
-		return n.removeMember(ctx, req, reply)
+		return n.members.removeMember(ctx, req, reply)
 	case opTransfer:
-		return n.transfer(ctx, req.Node, reply)
+		return n.transfers.transfer(ctx, req.Node, reply)
 	case opStatus:
 		st := n.Status()
 		reply.Status = &st
@@ -213,7 +213,8 @@ func (n *Node) answer(ctx context.Context, req adminRequest, reply *adminReply) 
 	return fmt.Errorf("unknown request %q", req.Op)
 }
 
-func (n *Node) answerProbe(reply *adminReply) error {
+func (f *former) answerProbe(reply *adminReply) error {
+	n := f.node
 	empty, err := n.stores.Empty()
 	if err != nil {
 		return err
@@ -232,7 +233,8 @@ func (n *Node) answerProbe(reply *adminReply) error {
 	return nil
 }
 
-func (n *Node) answerForm(req adminRequest) error {
+func (f *former) answerForm(req adminRequest) error {
+	n := f.node
 	empty, err := n.stores.Empty()
 	if err != nil {
 		return err
@@ -241,7 +243,7 @@ func (n *Node) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, n.cfg.NodeID)
 	}
-	n.found(req.Features) // before the id is stored, because then this node starts
+	n.members.found(req.Features) // before the id is stored, because then this node starts
 	return n.stores.SetClusterID(req.ClusterID, false)
 }
 

@@ -84,7 +84,7 @@ func (n *Node) Configured() uint64 { return n.machine.Configured() }
 
 // Vote makes a node a voter, as keepMembers does after it has read the
 // configuration at index.
-func (n *Node) Vote(m Member, index uint64) error { return n.vote(m, index) }
+func (n *Node) Vote(m Member, index uint64) error { return n.members.vote(m, index) }
 
 // Raise proposes to raise the feature version, as a leader does that no longer
 // waits for the call.
@@ -95,13 +95,13 @@ func (n *Node) Raise(next int) {
 
 // Admit admits a node whose program knows the given feature version.
 func (n *Node) Admit(id, addr string, features int) error {
-	return n.admit(n.ctx, adminRequest{Op: opJoin, Node: id, Addr: addr, Features: features}, &adminReply{})
+	return n.members.admit(n.ctx, adminRequest{Op: opJoin, Node: id, Addr: addr, Features: features}, &adminReply{})
 }
 
 // Admitting reports whether a node is being admitted.
 func (n *Node) Admitting() bool {
-	if n.features.mu.TryLock() {
-		n.features.mu.Unlock()
+	if n.members.features.mu.TryLock() {
+		n.members.features.mu.Unlock()
 		return false
 	}
 	return true
@@ -109,11 +109,11 @@ func (n *Node) Admitting() bool {
 
 // LockMembers delays all changes of the members until unlock is called.
 func (n *Node) LockMembers(ctx context.Context) (unlock func(), err error) {
-	return n.members.unlock, n.members.lock(ctx)
+	return n.members.changes.unlock, n.members.changes.lock(ctx)
 }
 
 // Expel removes a node, as the leader does after it has read the configuration
 // at index.
 func (n *Node) Expel(ctx context.Context, id string, index uint64) error {
-	return n.expel(ctx, id, index)
+	return n.members.expel(ctx, id, index)
 }

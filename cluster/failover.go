@@ -20,6 +20,9 @@ const failoverStep = 100 * time.Millisecond
 // request of another voter that is already a candidate.
 const maxCandidateWaits = 10
 
+// campaigner starts an election when the leader's process has ended.
+type campaigner struct{ node *Node }
+
 // lastLeader is the last leader that raft named. raft forgets its leader when
 // it receives a message of a higher term, for instance from a candidate that
 // cannot win.
@@ -34,7 +37,8 @@ type lastLeader struct {
 // than its rank requires. If the last leader accepts the connection, it is
 // alive, and the election is left to raft's timers. The caller dials again only
 // if the dial got no answer.
-func (n *Node) seekLast(last *lastLeader) {
+func (c *campaigner) seekLast(last *lastLeader) {
+	n := c.node
 	if last.id == "" || last.id == n.self || !n.cfg.Options.FastFailover {
 		return
 	}
@@ -56,7 +60,7 @@ func (n *Node) seekLast(last *lastLeader) {
 				*last = lastLeader{}
 			case errors.Is(err, syscall.ECONNREFUSED):
 				n.silent(string(last.id))
-				n.campaign(last, 1)
+				c.campaign(last, 1)
 			}
 			return
 		case <-n.leaderChanged:
@@ -81,25 +85,26 @@ func (n *Node) seekLast(last *lastLeader) {
 // A wrong suspicion is safe, because an election still needs a majority and an
 // up-to-date log. The election is started by the TimeoutNow message that raft
 // uses for a transfer of leadership, which the node sends to itself.
-func (n *Node) campaign(last *lastLeader, after int) {
+func (c *campaigner) campaign(last *lastLeader, after int) {
+	n := c.node
 	id, addr := last.id, last.addr
 	*last = lastLeader{}
-	rank, ok := n.candidateOrder(id)
+	rank, ok := c.candidateOrder(id)
 	if !n.cfg.Options.FastFailover || !ok || n.stopping.Load() {
 		return
 	}
-	if !n.awaitCampaign(id, time.Duration(rank+after)*failoverStep) {
+	if !c.awaitCampaign(id, time.Duration(rank+after)*failoverStep) {
 		return
 	}
 	// A candidate with a slow disk sends its vote requests late. If two nodes
 	// are candidates in one term, they split the vote, and then both wait for
 	// raft's timers.
 	for range maxCandidateWaits {
-		if _, leader := n.raft.LeaderWithID(); leader != id || !n.othersCampaign(id) {
+		if _, leader := n.raft.LeaderWithID(); leader != id || !c.othersCampaign(id) {
 			break
 		}
 		n.log.Info("another voter campaigns already, waiting for its vote request", "leader", id)
-		if !n.awaitCampaign(id, failoverStep) {
+		if !c.awaitCampaign(id, failoverStep) {
 			return
 		}
 	}
@@ -123,7 +128,7 @@ func (n *Node) campaign(last *lastLeader, after int) {
 		// would leave the cluster without a leader. A follower forgets its
 		// leader only after its term has risen, so a vote of this term is not
 		// the vote that elected the lost leader.
-		if n.voted() {
+		if c.voted() {
 			return
 		}
 	default:
@@ -138,7 +143,8 @@ func (n *Node) campaign(last *lastLeader, after int) {
 
 // awaitCampaign waits for d. It returns false if the node stops, or if another
 // leader than the lost one becomes known.
-func (n *Node) awaitCampaign(lost raft.ServerID, d time.Duration) bool {
+func (c *campaigner) awaitCampaign(lost raft.ServerID, d time.Duration) bool {
+	n := c.node
 	due := time.After(d)
 	for {
 		select {
@@ -167,7 +173,8 @@ const candidateAsk = 250 * time.Millisecond
 //
 // othersCampaign stops waiting when as many voters have answered as an election
 // needs votes, so a silent voter does not delay the election.
-func (n *Node) othersCampaign(lost raft.ServerID) bool {
+func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
+	n := c.node
 	ctx, cancel := context.WithTimeout(n.ctx, candidateAsk)
 	term := n.raft.CurrentTerm()
 	all := slices.DeleteFunc(membersOf(n.raft), func(m Member) bool { return !m.Voter })
@@ -211,7 +218,8 @@ func (n *Node) othersCampaign(lost raft.ServerID) bool {
 
 // voted reports whether this node has voted in the current term. It is valid
 // only after transport.Transport.AwaitRaft.
-func (n *Node) voted() bool {
+func (c *campaigner) voted() bool {
+	n := c.node
 	term, err := n.raftLog.LastVoteTerm()
 	return err == nil && term >= n.raft.CurrentTerm()
 }
@@ -219,7 +227,8 @@ func (n *Node) voted() bool {
 // candidateOrder returns this node's position, from 0, among the voters without
 // the lost leader, in the order of ids. voter is false if this node is not a
 // voter.
-func (n *Node) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
+func (c *campaigner) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
+	n := c.node
 	for _, m := range membersOf(n.raft) {
 		if !m.Voter || m.ID == string(lost) {
 			continue

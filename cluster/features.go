@@ -48,9 +48,9 @@ type features struct {
 	mu      sync.Mutex
 	raising *call // raise whose outcome is not known, or nil; guarded by mu
 
-	// The fields below are guarded by Node.mu.
-	founding int       // highest feature version that all founding nodes reported
-	blocked  []blocker // why the leader cannot raise the feature version
+	known    sync.Mutex // guards the fields below, and is held only briefly
+	founding int        // highest feature version that all founding nodes reported
+	blocked  []blocker  // why the leader cannot raise the feature version
 }
 
 // errBusy asks the node to send the same request again shortly.
@@ -107,7 +107,8 @@ func (n *Node) FeatureVersion(need int) int {
 
 // termFeatures returns the feature version to write into the TermStart of this
 // node's term.
-func (n *Node) termFeatures() (int, error) {
+func (ms *membership) termFeatures() (int, error) {
+	n := ms.node
 	if n.cfg.Features < fsm.FeatureMend {
 		return n.cfg.Features, nil
 	}
@@ -123,25 +124,26 @@ func (n *Node) termFeatures() (int, error) {
 	if cluster != "" {
 		return n.Features(), nil
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.features.founding, nil
+	ms.features.known.Lock()
+	defer ms.features.known.Unlock()
+	return ms.features.founding, nil
 }
 
 // found stores the highest feature version that all founding nodes reported.
-func (n *Node) found(features int) {
-	n.mu.Lock()
-	n.features.founding = features
-	n.mu.Unlock()
+func (ms *membership) found(features int) {
+	ms.features.known.Lock()
+	ms.features.founding = features
+	ms.features.known.Unlock()
 }
 
 // raiseFeatures raises the feature version of the cluster if this node leads
 // and every member knows a higher one. keepMembers calls it periodically.
-func (n *Node) raiseFeatures() {
+func (ms *membership) raiseFeatures() {
+	n := ms.node
 	ld := n.currentLeadership()
 	current := n.Features()
 	if ld == nil || current >= n.reports() {
-		n.setBlocked(nil)
+		ms.setBlocked(nil)
 		return
 	}
 	// Asking the members takes a second if a member is silent. It is done
@@ -149,7 +151,7 @@ func (n *Node) raiseFeatures() {
 	// node is admitted meanwhile, the index of the configuration changes.
 	index := n.machine.Configured()
 	asked := n.ClusterStatus(n.ctx)
-	f := &n.features
+	f := &ms.features
 	if !f.mu.TryLock() {
 		return // keepMembers calls again
 	}
@@ -160,7 +162,7 @@ func (n *Node) raiseFeatures() {
 	// Read the members again: a request may have added a member after its
 	// sender stopped waiting for it.
 	next, blocked := nextFeatures(membersOf(ld.raft), asked, current)
-	n.setBlocked(blocked)
+	ms.setBlocked(blocked)
 	if len(blocked) > 0 || n.ctx.Err() != nil {
 		return
 	}
@@ -215,11 +217,12 @@ func knows(features int) string {
 
 // setBlocked stores why the feature version is not raised, and logs the reasons
 // when they have changed.
-func (n *Node) setBlocked(blocked []blocker) {
-	n.mu.Lock()
-	changed := !slices.Equal(blocked, n.features.blocked)
-	n.features.blocked = blocked
-	n.mu.Unlock()
+func (ms *membership) setBlocked(blocked []blocker) {
+	n := ms.node
+	ms.features.known.Lock()
+	changed := !slices.Equal(blocked, ms.features.blocked)
+	ms.features.blocked = blocked
+	ms.features.known.Unlock()
 	if changed && len(blocked) > 0 {
 		n.log.Info("feature version of the cluster cannot be raised yet", "present", n.Features(),
 			"this_node_knows", n.reports(), "blocked_by", describe(blocked))
@@ -236,19 +239,19 @@ func describe(blocked []blocker) string {
 
 // featuresBlocked returns what kept the feature version from being raised when
 // this node last tried.
-func (n *Node) featuresBlocked() []blocker {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.features.blocked
+func (ms *membership) featuresBlocked() []blocker {
+	ms.features.known.Lock()
+	defer ms.features.known.Unlock()
+	return ms.features.blocked
 }
 
 // admit admits a node that has been added, as takeIn does, if its program knows
 // the feature version of the cluster.
-func (n *Node) admit(ctx context.Context, req adminRequest, reply *adminReply) error {
-	if n.currentLeadership() == nil {
+func (ms *membership) admit(ctx context.Context, req adminRequest, reply *adminReply) error {
+	if ms.node.currentLeadership() == nil {
 		return errNotLed
 	}
-	f := &n.features
+	f := &ms.features
 	if !f.mu.TryLock() {
 		return fmt.Errorf("another member is being admitted or checked: %w", errBusy)
 	}
@@ -256,15 +259,16 @@ func (n *Node) admit(ctx context.Context, req adminRequest, reply *adminReply) e
 	if f.raisingLocked() {
 		return fmt.Errorf("the feature version of the cluster is being raised: %w", errBusy)
 	}
-	if err := n.knowsFeatures(req); err != nil {
+	if err := ms.knowsFeatures(req); err != nil {
 		return err
 	}
-	return n.takeIn(ctx, req, reply)
+	return ms.takeIn(ctx, req, reply)
 }
 
 // knowsFeatures returns an error if the program of a joining node does not know
 // the feature version of the cluster.
-func (n *Node) knowsFeatures(req adminRequest) error {
+func (ms *membership) knowsFeatures(req adminRequest) error {
+	n := ms.node
 	if now := n.Features(); now >= fsm.FeatureMend && req.Features < now {
 		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
 			"install version %s or a newer one", now, req.Node, knows(req.Features), n.cfg.Version)

@@ -186,7 +186,7 @@ func (ld *leadership) spareBuilder() *fsm.BatchBuilder {
 // resume, or go to the next leader if the leadership closes first. ok is false
 // if the leadership has closed.
 //
-// Only one caller at a time may pause a leadership. Node.transferring enforces
+// Only one caller at a time may pause a leadership. transfers.busy enforces
 // this.
 func (ld *leadership) pause() (quiet <-chan struct{}, ok bool) {
 	ld.mu.Lock()

@@ -62,7 +62,7 @@ func (n *Node) openLeadership() {
 
 // startTerm proposes the TermStart of a term and waits until it is applied.
 func (n *Node) startTerm(term uint64) error {
-	features, err := n.termFeatures()
+	features, err := n.members.termFeatures()
 	if err != nil {
 		return err
 	}

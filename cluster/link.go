@@ -428,7 +428,7 @@ func (n *Node) keepLinked() {
 func (n *Node) linkOnce(last *lastLeader) error {
 	addr, id := n.raft.LeaderWithID()
 	if id == "" {
-		n.seekLast(last)
+		n.failover.seekLast(last)
 		return errLeaderless
 	}
 	*last = lastLeader{id, addr}
@@ -447,7 +447,7 @@ func (n *Node) linkOnce(last *lastLeader) error {
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			n.silent(string(id))
-			n.campaign(last, 0)
+			n.failover.campaign(last, 0)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
 	}

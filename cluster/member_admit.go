@@ -32,7 +32,8 @@ import (
 // index is the log index of the configuration, or a lower one. A change that
 // relies on the answer must pass index to raft, which refuses the change if
 // there is a later configuration.
-func (n *Node) committedMembers(ctx context.Context) (members []Member, index uint64, err error) {
+func (ms *membership) committedMembers(ctx context.Context) (members []Member, index uint64, err error) {
+	n := ms.node
 	ld := n.currentLeadership()
 	if ld == nil {
 		return nil, 0, errNotLed
@@ -50,7 +51,7 @@ func (n *Node) committedMembers(ctx context.Context) (members []Member, index ui
 	case <-ctx.Done():
 		return nil, 0, errUnconfirmed
 	}
-	if !n.ledSince(ld) || ld.committed() <= last {
+	if !ms.ledSince(ld) || ld.committed() <= last {
 		return nil, 0, errNotLed
 	}
 	return members, index, nil
@@ -58,8 +59,8 @@ func (n *Node) committedMembers(ctx context.Context) (members []Member, index ui
 
 // ledSince reports whether this node has led without interruption since it
 // opened the leadership: it still leads, in the same term.
-func (n *Node) ledSince(ld *leadership) bool {
-	return n.currentLeadership() == ld && ld.raft.State() == raft.Leader && ld.raft.CurrentTerm() == ld.term
+func (ms *membership) ledSince(ld *leadership) bool {
+	return ms.node.currentLeadership() == ld && ld.raft.State() == raft.Leader && ld.raft.CurrentTerm() == ld.term
 }
 
 // find returns the member with the given id.
@@ -87,7 +88,8 @@ func (n *Node) Add(ctx context.Context, id, addr string) (done string, err error
 
 // addMember answers opAdd. It reports success if the node has been added
 // already with the same address.
-func (n *Node) addMember(ctx context.Context, req adminRequest, reply *adminReply) error {
+func (ms *membership) addMember(ctx context.Context, req adminRequest, reply *adminReply) error {
+	n := ms.node
 	if err := checkNodeID(req.Node); err != nil {
 		return err
 	}
@@ -96,7 +98,7 @@ func (n *Node) addMember(ctx context.Context, req adminRequest, reply *adminRepl
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	members, index, err := n.committedMembers(ctx)
+	members, index, err := ms.committedMembers(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func (n *Node) addMember(ctx context.Context, req adminRequest, reply *adminRepl
 			"add it with that address, or change --peers of all nodes first", n.cfg.NodeID, p.ID, p.Addr)
 	}
 	added := n.raft.AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
-	if err := n.changed(ctx, added); err != nil {
+	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", req.Node, err)
 	}
 	n.log.Info("member added as non-voter, becomes a voter when it has caught up", "node", req.Node, "address", req.Addr)
@@ -128,7 +130,8 @@ func (n *Node) addMember(ctx context.Context, req adminRequest, reply *adminRepl
 
 // notAdded returns the error for a node that is not a member. It tells the
 // operator how to add the node.
-func (n *Node) notAdded(req adminRequest) error {
+func (ms *membership) notAdded(req adminRequest) error {
+	n := ms.node
 	command := fmt.Sprintf("holdfast member add %s %s", req.Node, req.Addr)
 	if n.cfg.ClientAddr != "" {
 		command += " --addr " + n.cfg.ClientAddr
@@ -146,26 +149,27 @@ func elsewhere(m Member, addr string) error {
 // answerVacant answers opVacant: whether a node with an empty directory may
 // join. It sets reply.Known if the node's directory has been wiped, and
 // reply.Alive if another process runs under the node's id.
-func (n *Node) answerVacant(req adminRequest, reply *adminReply) error {
+func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
+	n := ms.node
 	// A refusal needs no committed members. The node repeats the request
 	// several times a second, and that must not make the log grow.
 	if ld := n.currentLeadership(); ld != nil {
 		if _, ok := find(membersOf(ld.raft), req.Node); !ok {
-			return n.notAdded(req)
+			return ms.notAdded(req)
 		}
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
 	defer cancel()
-	members, _, err := n.committedMembers(ctx)
+	members, _, err := ms.committedMembers(ctx)
 	reply.ClusterID = n.stores.Identity().ClusterID
 	if err != nil {
 		return err
 	}
 	m, ok := find(members, req.Node)
 	if !ok {
-		return n.notAdded(req)
+		return ms.notAdded(req)
 	}
-	if reply.Alive = n.aliveAs(ctx, m, req.Instance); reply.Alive != "" {
+	if reply.Alive = ms.aliveAs(ctx, m, req.Instance); reply.Alive != "" {
 		return fmt.Errorf("another process runs as %s at %s", m.ID, reply.Alive)
 	}
 	reply.Known = m.Voter
@@ -181,7 +185,8 @@ const aliveTimeout = time.Second
 
 // aliveAs returns the address of member m if a process answers there with
 // another data directory than instance. Otherwise it returns "".
-func (n *Node) aliveAs(ctx context.Context, m Member, instance string) string {
+func (ms *membership) aliveAs(ctx context.Context, m Member, instance string) string {
+	n := ms.node
 	if m.ID == n.cfg.NodeID { // this node
 		return n.cfg.AdvertisePeerAddr
 	}
@@ -203,24 +208,25 @@ func (n *Node) aliveAs(ctx context.Context, m Member, instance string) string {
 // entry that changes no member but proves that the node is a non-voter at the
 // entry's index. The reply names that index: see raftlog/votes.go. If a reply is
 // lost, the node asks again.
-func (n *Node) takeIn(ctx context.Context, req adminRequest, reply *adminReply) error {
+func (ms *membership) takeIn(ctx context.Context, req adminRequest, reply *adminReply) error {
+	n := ms.node
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	term := n.raft.CurrentTerm()
-	members, index, err := n.committedMembers(ctx)
+	members, index, err := ms.committedMembers(ctx)
 	if err != nil {
 		return err
 	}
 	// Since admit checked the feature version, a raise may have been applied
 	// whose call did not learn its outcome. The entry that committedMembers has
 	// committed is after it, so check again.
-	if err := n.knowsFeatures(req); err != nil {
+	if err := ms.knowsFeatures(req); err != nil {
 		return err
 	}
 	m, ok := find(members, req.Node)
 	switch {
 	case !ok:
-		return n.notAdded(req)
+		return ms.notAdded(req)
 	case m.Voter:
 		reply.Known = true
 		return fmt.Errorf("%s votes already", m.ID)
@@ -228,7 +234,7 @@ func (n *Node) takeIn(ctx context.Context, req adminRequest, reply *adminReply) 
 		return elsewhere(m, req.Addr)
 	}
 	added := n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
-	if err := n.changed(ctx, added); err != nil {
+	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("admit %s: %w", req.Node, err)
 	}
 	// The reply must name the term of the entry, so the term must not have
@@ -255,7 +261,8 @@ func checkPeerAddr(addr string) error {
 
 // joinError converts the leader's refusal of a node with an empty directory
 // into an error of this node that tells the operator what to do.
-func (n *Node) joinError(answer adminReply, err error) error {
+func (f *former) joinError(answer adminReply, err error) error {
+	n := f.node
 	id, addr := n.cfg.NodeID, n.cfg.AdvertisePeerAddr
 	switch {
 	case answer.Alive != "":

@@ -28,11 +28,24 @@ func (n *Node) replicatesTo(id raft.ServerID, term uint64) bool {
 		slices.ContainsFunc(membersOf(r), func(m Member) bool { return m.ID == string(id) })
 }
 
+// membership changes the members of the cluster, and the feature version that
+// depends on what the members know. Only the leader makes changes; see askLeader
+// for requests at other nodes.
+type membership struct {
+	node     *Node
+	changes  changeLock
+	features features // see features.go
+}
+
+func newMembership(n *Node) *membership {
+	return &membership{node: n, changes: newChangeLock()}
+}
+
 // changed waits until raft has committed a change of the members, whose future
 // is f. The error says whether the change was made. See OutcomeError.
-func (n *Node) changed(ctx context.Context, f raft.Future) error {
+func (ms *membership) changed(ctx context.Context, f raft.Future) error {
 	failpoint.Hit(failpoint.MemberProposed)
-	err := n.await(ctx, f)
+	err := ms.node.await(ctx, f)
 	if err == nil {
 		failpoint.Hit(failpoint.MemberChanged)
 	}
@@ -97,7 +110,8 @@ func (n *Node) askLeader(ctx context.Context, req adminRequest) (adminReply, err
 
 // keepMembers makes non-voters voters once they have caught up, and raises the
 // feature version. It runs until the node stops.
-func (n *Node) keepMembers() {
+func (ms *membership) keepMembers() {
+	n := ms.node
 	defer n.wg.Done()
 	t := time.NewTicker(500 * time.Millisecond)
 	defer t.Stop()
@@ -107,13 +121,13 @@ func (n *Node) keepMembers() {
 			return
 		case <-t.C:
 		}
-		n.raiseFeatures()
+		ms.raiseFeatures()
 		if n.currentLeadership() == nil {
 			continue
 		}
 		for _, m := range membersOf(n.raft) {
 			if !m.Voter {
-				if err := n.promote(m); err != nil && n.ctx.Err() == nil {
+				if err := ms.promote(m); err != nil && n.ctx.Err() == nil {
 					n.log.Debug("member does not vote yet", "node", m.ID, "error", err)
 				}
 			}
@@ -129,8 +143,9 @@ const promotionLag = 256
 // of the latest configuration before it asks the node, and raft refuses the
 // change if the log contains another configuration by then. Otherwise AddVoter
 // would add again a node that was removed meanwhile.
-func (n *Node) promote(m Member) error {
-	index, err := n.listed(m)
+func (ms *membership) promote(m Member) error {
+	n := ms.node
+	index, err := ms.listed(m)
 	if err != nil {
 		return err
 	}
@@ -146,13 +161,14 @@ func (n *Node) promote(m Member) error {
 	if commit := n.committed(); r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
-	return n.vote(m, index)
+	return ms.vote(m, index)
 }
 
 // vote makes a member a voter. It fails if a later configuration than the one
 // at index exists.
-func (n *Node) vote(m Member, index uint64) error {
-	if err := n.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)); err != nil {
+func (ms *membership) vote(m Member, index uint64) error {
+	n := ms.node
+	if err := ms.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)); err != nil {
 		return err
 	}
 	n.log.Info("member votes", "node", m.ID)
@@ -164,7 +180,8 @@ func (n *Node) vote(m Member, index uint64) error {
 // machine, because the one of raft.GetConfiguration is always 0 (hashicorp/raft
 // 1.7.3). listed reads the index before the members. If the index is then too
 // low, raft refuses the change and keepMembers tries again.
-func (n *Node) listed(m Member) (index uint64, err error) {
+func (ms *membership) listed(m Member) (index uint64, err error) {
+	n := ms.node
 	if index = n.machine.Configured(); index == 0 {
 		return 0, errors.New("no configuration has been applied yet")
 	}

@@ -40,9 +40,13 @@ import (
 // probeEvery is the time between attempts to form or join a cluster.
 const probeEvery = 200 * time.Millisecond
 
+// former forms the cluster, or joins it.
+type former struct{ node *Node }
+
 // form waits until raft may start. It returns a configuration if this node is
 // the one that writes the first configuration, and nil otherwise.
-func (n *Node) form() (*raft.Configuration, error) {
+func (f *former) form() (*raft.Configuration, error) {
+	n := f.node
 	empty, err := n.stores.Empty()
 	if err != nil {
 		return nil, fmt.Errorf("read data directory: %w", err)
@@ -52,7 +56,7 @@ func (n *Node) form() (*raft.Configuration, error) {
 	}
 	var complained string
 	for {
-		c, done, err := n.formOnce()
+		c, done, err := f.formOnce()
 		if err != nil && !errors.Is(err, errWaiting) || done {
 			return c, err
 		}
@@ -77,7 +81,8 @@ func (n *Node) setPhase(text string) {
 
 var errWaiting = errors.New("waiting")
 
-func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
+func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
+	n := f.node
 	mine := n.stores.Identity()
 	var absent []string
 	var refused error // refusal of the members that were found
@@ -99,7 +104,7 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 			}
 			absent = append(absent, p.ID)
 		case r.Member:
-			err := n.join(p, r)
+			err := f.join(p, r)
 			if !errors.Is(err, errWaiting) {
 				return nil, err == nil, err
 			}
@@ -141,7 +146,7 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 	if clusterID == "" {
 		clusterID = newClusterID()
 	}
-	n.found(features)
+	n.members.found(features)
 	if err := n.stores.SetClusterID(clusterID, false); err != nil {
 		return nil, false, err
 	}
@@ -163,7 +168,8 @@ func (n *Node) formOnce() (c *raft.Configuration, done bool, err error) {
 }
 
 // join asks the cluster that peer p belongs to for membership.
-func (n *Node) join(p Peer, r adminReply) error {
+func (f *former) join(p Peer, r adminReply) error {
+	n := f.node
 	mine := n.stores.Identity()
 	known := slices.ContainsFunc(r.Members, func(m Member) bool { return m.ID == n.cfg.NodeID })
 	switch {
@@ -184,7 +190,7 @@ func (n *Node) join(p Peer, r adminReply) error {
 	}
 	if mine.ClusterID == "" {
 		vacant, err := ask(opVacant)
-		if err := n.joinError(vacant, err); err != nil {
+		if err := f.joinError(vacant, err); err != nil {
 			return err
 		}
 		if err := n.stores.SetClusterID(vacant.ClusterID, true); err != nil {
@@ -193,7 +199,7 @@ func (n *Node) join(p Peer, r adminReply) error {
 		failpoint.Hit(failpoint.JoinNoted)
 	}
 	joined, err := ask(opJoin)
-	if err := n.joinError(joined, err); err != nil {
+	if err := f.joinError(joined, err); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.JoinAnswered)

@@ -30,21 +30,22 @@ func (n *Node) RemoveMember(id string) error {
 }
 
 // removeMember removes a node. Only the leader executes it.
-func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminReply) error {
+func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply *adminReply) error {
+	n := ms.node
 	if !n.leads() {
 		return errNotLed
 	}
 	if req.Node == n.cfg.NodeID {
-		return n.removeSelf(ctx, req, reply)
+		return ms.removeSelf(ctx, req, reply)
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	if err := n.members.lock(ctx); err != nil {
+	if err := ms.changes.lock(ctx); err != nil {
 		return err
 	}
 	// A removal that is not committed in time may be committed later. Unlocking
 	// before that is safe, because raft refuses the next change until then.
-	defer n.members.unlock()
+	defer ms.changes.unlock()
 	// This node may have lost its leadership while it waited for the lock. The
 	// membership that a deposed leader knows is no reason to refuse a removal,
 	// and even less to advise --force.
@@ -57,10 +58,10 @@ func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminR
 	if index == 0 { // raft would take 0 for "no condition"
 		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, errBusy)
 	}
-	if err := n.checkRemoval(ctx, req); err != nil {
+	if err := ms.checkRemoval(ctx, req); err != nil {
 		return err
 	}
-	if err := n.expel(ctx, req.Node, index); err != nil {
+	if err := ms.expel(ctx, req.Node, index); err != nil {
 		return fmt.Errorf("remove %s: %w", req.Node, err)
 	}
 	n.log.Info("member removed", "node", req.Node, "force", req.Force)
@@ -70,18 +71,19 @@ func (n *Node) removeMember(ctx context.Context, req adminRequest, reply *adminR
 
 // expel removes a node. It fails if a later configuration than the one at index
 // exists.
-func (n *Node) expel(ctx context.Context, id string, index uint64) error {
-	return n.changed(ctx, n.raft.RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
+func (ms *membership) expel(ctx context.Context, id string, index uint64) error {
+	return ms.changed(ctx, ms.node.raft.RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
 }
 
 // removeSelf transfers leadership and asks the next leader to remove this node.
-func (n *Node) removeSelf(ctx context.Context, req adminRequest, reply *adminReply) error {
+func (ms *membership) removeSelf(ctx context.Context, req adminRequest, reply *adminReply) error {
+	n := ms.node
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err := n.checkRemoval(ctx, req); err != nil {
+	if err := ms.checkRemoval(ctx, req); err != nil {
 		return err
 	}
-	if err := n.transfer(ctx, "", reply); err != nil {
+	if err := n.transfers.transfer(ctx, "", reply); err != nil {
 		return fmt.Errorf("%s leads and has to hand over before it is removed: %w", req.Node, err)
 	}
 	next, err := n.askLeader(ctx, req)
@@ -105,7 +107,8 @@ func halfRemoved(done, id string, err error) string {
 
 // checkRemoval fails if a removal would leave fewer live voters than a majority
 // of the remaining voters.
-func (n *Node) checkRemoval(ctx context.Context, req adminRequest) error {
+func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error {
+	n := ms.node
 	members := membersOf(n.raft)
 	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == req.Node })
 	if i < 0 {
@@ -122,7 +125,7 @@ func (n *Node) checkRemoval(ctx context.Context, req adminRequest) error {
 		return nil
 	}
 	need := len(left)/2 + 1
-	live, reasons := n.live(ctx, left, need)
+	live, reasons := ms.live(ctx, left, need)
 	switch {
 	case live >= need:
 	case ctx.Err() != nil:
@@ -144,12 +147,12 @@ func (n *Node) checkRemoval(ctx context.Context, req adminRequest) error {
 // It returns as soon as need voters have answered. A leader that has just lost
 // another voter may be about to lose its lease, which the removal of that voter
 // prevents.
-func (n *Node) live(ctx context.Context, voters []Member, need int) (live int, reasons []string) {
+func (ms *membership) live(ctx context.Context, voters []Member, need int) (live int, reasons []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	answers := make(chan error, len(voters))
 	for _, m := range voters {
-		go func() { answers <- n.keepsUp(ctx, m) }()
+		go func() { answers <- ms.keepsUp(ctx, m) }()
 	}
 	for range voters {
 		if err := <-answers; err != nil {
@@ -164,12 +167,13 @@ func (n *Node) live(ctx context.Context, voters []Member, need int) (live int, r
 
 // keepsUp returns an error unless the voter answers and is at most transferLag
 // entries behind.
-func (n *Node) keepsUp(ctx context.Context, m Member) error {
+func (ms *membership) keepsUp(ctx context.Context, m Member) error {
+	n := ms.node
 	last := n.raft.LastIndex()
 	if m.ID == n.cfg.NodeID {
 		return nil
 	}
-	index, err := n.logEnd(ctx, m)
+	index, err := n.transfers.logEnd(ctx, m)
 	if err == nil && index+transferLag < last {
 		err = fmt.Errorf("%s is %d entries behind", m.ID, last-index)
 	}

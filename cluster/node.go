@@ -67,11 +67,11 @@ type Node struct {
 	// Guarded by mu.
 	peerHealth map[string]PeerHealth
 
-	members changeLock
+	former    *former
+	members   *membership
+	transfers *transfers
+	failover  *campaigner
 
-	transferring atomic.Bool // a transfer of leadership is in progress
-
-	features features      // see features.go
 	leading  leading       // the leader that the forwarder is connected to
 	relearn  chan struct{} // capacity 1: ask the members for their health now
 	watchers watchers
@@ -97,8 +97,9 @@ func Open(cfg Config) (*Node, error) {
 		peerHealth:    make(map[string]PeerHealth),
 		relearn:       make(chan struct{}, 1),
 		phase:         "starting",
-		members:       newChangeLock(),
 	}
+	n.former, n.failover = &former{n}, &campaigner{n}
+	n.members, n.transfers = newMembership(n), &transfers{node: n}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	stores, err := cfg.OpenStores(storage.Config{
 		Dir:          cfg.DataDir,
@@ -154,7 +155,7 @@ func Open(cfg Config) (*Node, error) {
 // run forms or joins the cluster and starts raft.
 func (n *Node) run() {
 	defer n.wg.Done()
-	bootstrap, err := n.form()
+	bootstrap, err := n.former.form()
 	if err != nil {
 		if n.ctx.Err() == nil {
 			n.fatal(err)
@@ -254,7 +255,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	go n.watchLeader(observations)
 	go n.keepLinked()
 	go n.keepSnapshots()
-	go n.keepMembers()
+	go n.members.keepMembers()
 	go n.keepPeerHealth()
 	return nil
 }
@@ -308,7 +309,7 @@ func (n *Node) HandOver(ctx context.Context) {
 	}
 	n.stopping.Store(true)
 	if r.State() == raft.Leader && n.voters() > 1 {
-		n.giveUpLeadership(ctx)
+		n.transfers.giveUpLeadership(ctx)
 	}
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()

@@ -70,7 +70,7 @@ func (n *Node) Status() NodeStatus {
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
 		Settling: n.settling(), Stopping: n.stopping.Load(),
 		SnapshotError: n.snapshots.text(),
-		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.featuresBlocked()),
+		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.members.featuresBlocked()),
 	}
 	n.machine.View(func(m *fsm.Machine) {
 		st.Keys = m.Len()

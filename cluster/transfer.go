@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -69,6 +70,12 @@ var errAllStopping = errors.New("every other voter is being stopped")
 
 var errTransferring = errors.New("leadership is being transferred already")
 
+// transfers transfers the leadership of a node to another voter.
+type transfers struct {
+	node *Node
+	busy atomic.Bool // a transfer is in progress
+}
+
 // Transfer transfers leadership to the node to, or to the most up-to-date live
 // voter if to is "". It returns a description of what was done. It works on any
 // node. A transfer to the node that already leads succeeds immediately.
@@ -84,8 +91,9 @@ func (n *Node) TransferLeadership(to string) error {
 }
 
 // transfer transfers leadership. Only the leader executes it.
-func (n *Node) transfer(ctx context.Context, to string, reply *adminReply) error {
-	ld, err := n.awaitLeadership(ctx)
+func (t *transfers) transfer(ctx context.Context, to string, reply *adminReply) error {
+	n := t.node
+	ld, err := t.awaitLeadership(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,20 +101,20 @@ func (n *Node) transfer(ctx context.Context, to string, reply *adminReply) error
 		reply.Done = to + " leads already"
 		return nil
 	}
-	if !n.transferring.CompareAndSwap(false, true) {
+	if !t.busy.CompareAndSwap(false, true) {
 		return errTransferring
 	}
-	defer n.transferring.Store(false)
-	target, err := n.target(ctx, to)
+	defer t.busy.Store(false)
+	target, err := t.target(ctx, to)
 	if err != nil {
 		return err
 	}
 	n.log.Info("transferring leadership", "to", target.ID, "term", ld.term)
-	if err := n.transferTo(ctx, ld, target); err != nil {
+	if err := t.transferTo(ctx, ld, target); err != nil {
 		n.log.Warn("leadership not transferred", "to", target.ID, "error", err)
 		return err
 	}
-	leader, err := n.elected(ctx)
+	leader, err := t.elected(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -121,14 +129,15 @@ func (n *Node) transfer(ctx context.Context, to string, reply *adminReply) error
 
 // awaitLeadership returns the leadership of this node. It waits, because the
 // leadership opens shortly after the node was elected.
-func (n *Node) awaitLeadership(ctx context.Context) (*leadership, error) {
+func (t *transfers) awaitLeadership(ctx context.Context) (*leadership, error) {
+	n := t.node
 	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
 	defer cancel()
 	for n.leads() {
 		if ld := n.currentLeadership(); ld != nil {
 			return ld, nil
 		}
-		if err := n.pace(ctx); err != nil {
+		if err := t.pace(ctx); err != nil {
 			return nil, fmt.Errorf("this node was elected and cannot lead yet: %w", err)
 		}
 	}
@@ -136,7 +145,8 @@ func (n *Node) awaitLeadership(ctx context.Context) (*leadership, error) {
 }
 
 // pace waits for transferPoll. It fails when ctx or the node ends.
-func (n *Node) pace(ctx context.Context) error {
+func (t *transfers) pace(ctx context.Context) error {
+	n := t.node
 	select {
 	case <-time.After(transferPoll):
 		return nil
@@ -149,7 +159,8 @@ func (n *Node) pace(ctx context.Context) error {
 
 // target returns the voter that is to become leader, after that voter has
 // answered. If to is "", target chooses the voter with the longest log.
-func (n *Node) target(ctx context.Context, to string) (Member, error) {
+func (t *transfers) target(ctx context.Context, to string) (Member, error) {
+	n := t.node
 	voters := slices.DeleteFunc(membersOf(n.raft), func(m Member) bool {
 		return m.ID == n.cfg.NodeID || to != "" && m.ID != to
 	})
@@ -174,7 +185,7 @@ func (n *Node) target(ctx context.Context, to string) (Member, error) {
 	answers := make(chan answer, len(voters))
 	for _, m := range voters {
 		go func() {
-			index, err := n.logEnd(asking, m)
+			index, err := t.logEnd(asking, m)
 			answers <- answer{m, index, err}
 		}()
 	}
@@ -209,7 +220,8 @@ func (n *Node) target(ctx context.Context, to string) (Member, error) {
 
 // logEnd asks a voter for the index of the last entry of its log. It fails if
 // the voter is stopping or has only just started.
-func (n *Node) logEnd(ctx context.Context, m Member) (index uint64, err error) {
+func (t *transfers) logEnd(ctx context.Context, m Member) (index uint64, err error) {
+	n := t.node
 	var r adminReply
 	addr := n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
 	if err := n.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
@@ -226,7 +238,8 @@ func (n *Node) logEnd(ctx context.Context, m Member) (index uint64, err error) {
 
 // transferTo makes a voter campaign. It returns nil when the term of the
 // leadership is over.
-func (n *Node) transferTo(ctx context.Context, ld *leadership, m Member) error {
+func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) error {
+	n := t.node
 	quiet, ok := ld.pause()
 	if !ok {
 		return errNotLed
@@ -243,14 +256,14 @@ func (n *Node) transferTo(ctx context.Context, ld *leadership, m Member) error {
 		return fmt.Errorf("entries in flight were not committed within %v: %w", limit, preparing.Err())
 	}
 	for last := ld.raft.LastIndex(); ; {
-		index, err := n.logEnd(preparing, m)
+		index, err := t.logEnd(preparing, m)
 		if err != nil {
 			return err
 		}
 		if index >= last {
 			break
 		}
-		if err := n.pace(preparing); err != nil {
+		if err := t.pace(preparing); err != nil {
 			return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
 		}
 	}
@@ -291,14 +304,15 @@ func untold(target string, err error) error {
 }
 
 // elected waits until this node, which led, knows the present leader.
-func (n *Node) elected(ctx context.Context) (string, error) {
+func (t *transfers) elected(ctx context.Context) (string, error) {
+	n := t.node
 	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
 	defer cancel()
 	for {
 		if _, id := n.raft.LeaderWithID(); id != "" {
 			return string(id), nil
 		}
-		if err := n.pace(ctx); err != nil {
+		if err := t.pace(ctx); err != nil {
 			return "", ChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", n.cfg.NodeID, err))
 		}
 	}
@@ -306,11 +320,12 @@ func (n *Node) elected(ctx context.Context) (string, error) {
 
 // giveUpLeadership transfers leadership to any live voter. It tries again while
 // the transfer fails for a reason that may pass, until ctx or the node ends.
-func (n *Node) giveUpLeadership(ctx context.Context) {
+func (t *transfers) giveUpLeadership(ctx context.Context) {
+	n := t.node
 	n.log.Info("handing over leadership")
 	logged := ""
 	for n.leads() && ctx.Err() == nil {
-		err := n.transfer(ctx, "", &adminReply{})
+		err := t.transfer(ctx, "", &adminReply{})
 		if err == nil {
 			return
 		}
