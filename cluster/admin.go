@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,50 +88,6 @@ type Member struct {
 
 // adminTimeout bounds one request, including a change of the configuration.
 const adminTimeout = 5 * time.Second
-
-// ask sends one request to a node and waits up to adminTimeout for the reply.
-func (n *Node) ask(addr, id string, req adminRequest, reply *adminReply) error {
-	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
-	defer cancel()
-	return n.askContext(ctx, addr, id, req, reply)
-}
-
-func (n *Node) askContext(ctx context.Context, addr, id string, req adminRequest, reply *adminReply) error {
-	s, err := n.mux.Dial(ctx, addr, rpc.ServiceAdmin, id)
-	if err != nil {
-		if req.changes() {
-			return unreached(id, err)
-		}
-		return err
-	}
-	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.Close() })()
-	payload, err := json.Marshal(req)
-	if err != nil {
-		return err
-	}
-	// From here on, the other node may have executed the request.
-	unanswered := func(err error) error {
-		if req.changes() {
-			return ChangeUnknown(fmt.Errorf("%s has not answered: %w", cmp.Or(id, addr), err))
-		}
-		return err
-	}
-	if err := s.Send(frameAsk, payload); err != nil {
-		return unanswered(err)
-	}
-	_, payload, err = s.Recv()
-	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err() // the cancellation closed the stream
-		}
-		return unanswered(err)
-	}
-	if err := json.Unmarshal(payload, reply); err != nil {
-		return unanswered(fmt.Errorf("answer of %s: %w", addr, err))
-	}
-	return reply.failure()
-}
 
 // changes reports whether the request makes the leader change the members or
 // transfer leadership.
@@ -228,7 +183,7 @@ func (f *former) answerProbe(reply *adminReply) error {
 	if r := n.running(); r != nil {
 		reply.Members = membersOf(r)
 		addr, id := r.LeaderWithID()
-		reply.Leader, reply.LeaderAddr = string(id), string(n.addressOf(id, addr))
+		reply.Leader, reply.LeaderAddr = string(id), string(n.peers.addressOf(id, addr))
 	}
 	return nil
 }

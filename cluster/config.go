@@ -113,19 +113,7 @@ type Peer struct {
 
 // Options are the node's timings and sizes. DefaultOptions sets all of them.
 type Options struct {
-	// HeartbeatTimeout is the minimum time that a follower waits for its leader
-	// before it campaigns; the maximum is twice as long. Failover after a loss
-	// of the network takes 1 to 2 of them. It must stay well above the slowest
-	// fsync of a healthy disk, because heartbeats wait for fsyncs.
-	HeartbeatTimeout time.Duration
-	// LeaseTimeout is how long a leader continues without a majority before it
-	// steps down. It must be at most HeartbeatTimeout.
-	LeaseTimeout time.Duration
-	// CommitTimeout is how long a leader may wait before it sends a new commit
-	// index to the followers when it has nothing else to send.
-	CommitTimeout time.Duration
-	// StallTimeout is how long a disk write may take before the process ends.
-	StallTimeout time.Duration
+	RaftOptions
 
 	// Window is how many entries may be in flight in the log at a time.
 	Window int
@@ -177,6 +165,34 @@ type Options struct {
 	// kept: see fsm.HoldEnd.
 	WaiterGrace time.Duration
 
+	SnapshotOptions
+
+	// FastFailover lets a node campaign at once when its leader's process has
+	// ended, that is, when the connection is closed and the port refuses new
+	// ones.
+	FastFailover bool
+}
+
+// RaftOptions are the timings of elections and of the disk.
+type RaftOptions struct {
+	// HeartbeatTimeout is the minimum time that a follower waits for its leader
+	// before it campaigns; the maximum is twice as long. Failover after a loss
+	// of the network takes 1 to 2 of them. It must stay well above the slowest
+	// fsync of a healthy disk, because heartbeats wait for fsyncs.
+	HeartbeatTimeout time.Duration
+	// LeaseTimeout is how long a leader continues without a majority before it
+	// steps down. It must be at most HeartbeatTimeout.
+	LeaseTimeout time.Duration
+	// CommitTimeout is how long a leader may wait before it sends a new commit
+	// index to the followers when it has nothing else to send.
+	CommitTimeout time.Duration
+	// StallTimeout is how long a disk write may take before the process ends.
+	StallTimeout time.Duration
+}
+
+// SnapshotOptions are the sizes of the log and of what remains of it after a
+// snapshot.
+type SnapshotOptions struct {
 	// SnapshotBytes is the size of the log, in bytes, at which a snapshot is
 	// taken. TrailingBytes of the log are kept for followers that are slightly
 	// behind.
@@ -184,41 +200,41 @@ type Options struct {
 	// SegmentBytes is the size of the files of a raft-wal log, or 0 for the
 	// default of cluster/storage.
 	SegmentBytes int
-	// FastFailover lets a node campaign at once when its leader's process has
-	// ended, that is, when the connection is closed and the port refuses new
-	// ones.
-	FastFailover bool
 }
 
 // DefaultOptions returns the options for a local network and solid-state disks.
 func DefaultOptions() Options {
 	return Options{
-		HeartbeatTimeout: 500 * time.Millisecond,
-		LeaseTimeout:     400 * time.Millisecond,
-		CommitTimeout:    5 * time.Millisecond,
-		StallTimeout:     3 * time.Second,
-		Window:           1,
-		MaxEntryBytes:    256 << 10,
-		MaxEntryGroups:   4096,
-		EntryWork:        4 * time.Millisecond,
-		MaxWriteTime:     time.Second,
-		LeaderWait:       5 * time.Second,
-		ResolveWait:      30 * time.Second,
-		RelinkEvery:      20 * time.Millisecond,
-		DialTimeout:      time.Second,
-		ConfirmRetry:     20 * time.Millisecond,
-		ExpireEvery:      50 * time.Millisecond,
-		ClockEntryEvery:  2 * time.Second,
-		ScriptTime:       500 * time.Millisecond,
-		BriefScriptTime:  10 * time.Millisecond,
-		QuickRead:        500 * time.Microsecond,
-		SlowReadWait:     5 * time.Second,
-		SlowReadTime:     10 * time.Second,
-		SlowReadMemory:   256 << 20,
-		WaiterGrace:      time.Second,
-		SnapshotBytes:    128 << 20,
-		TrailingBytes:    16 << 20,
-		FastFailover:     true,
+		RaftOptions: RaftOptions{
+			HeartbeatTimeout: 500 * time.Millisecond,
+			LeaseTimeout:     400 * time.Millisecond,
+			CommitTimeout:    5 * time.Millisecond,
+			StallTimeout:     3 * time.Second,
+		},
+		Window:          1,
+		MaxEntryBytes:   256 << 10,
+		MaxEntryGroups:  4096,
+		EntryWork:       4 * time.Millisecond,
+		MaxWriteTime:    time.Second,
+		LeaderWait:      5 * time.Second,
+		ResolveWait:     30 * time.Second,
+		RelinkEvery:     20 * time.Millisecond,
+		DialTimeout:     time.Second,
+		ConfirmRetry:    20 * time.Millisecond,
+		ExpireEvery:     50 * time.Millisecond,
+		ClockEntryEvery: 2 * time.Second,
+		ScriptTime:      500 * time.Millisecond,
+		BriefScriptTime: 10 * time.Millisecond,
+		QuickRead:       500 * time.Microsecond,
+		SlowReadWait:    5 * time.Second,
+		SlowReadTime:    10 * time.Second,
+		SlowReadMemory:  256 << 20,
+		WaiterGrace:     time.Second,
+		FastFailover:    true,
+		SnapshotOptions: SnapshotOptions{
+			SnapshotBytes: 128 << 20,
+			TrailingBytes: 16 << 20,
+		},
 	}
 }
 

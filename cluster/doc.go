@@ -40,7 +40,7 @@
 // waits for these goroutines: sweepCalls (ends calls that have waited too
 // long), watchLeadership (opens and closes leaderships), watchLeader (signals
 // the link when the leader changes), keepLinked (the link and, below it, a
-// goroutine per stream of a remoteLink), keepSnapshots, keepMembers (makes
+// goroutine per stream of a remoteLink), snapshotter.keep, keepMembers (makes
 // non-voters that have caught up voters, and learns addresses), and
 // the asynchronous log writer of raftlog, which ends after raft. A leadership owns propose and
 // keepTime. The mux owns one goroutine for each stream that it serves.

@@ -12,7 +12,7 @@ import (
 
 // Campaign makes the node campaign now, as Node.campaign does.
 func (n *Node) Campaign() error {
-	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
+	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: n.transport.EncodePeer(n.self, self),
 	}}

@@ -46,7 +46,7 @@ func (c *campaigner) seekLast(last *lastLeader) {
 	defer cancel()
 	dialled := make(chan error, 1)
 	go func() {
-		s, err := n.mux.Dial(ctx, string(n.addressOf(last.id, last.addr)), rpc.ServiceWrite, string(last.id))
+		s, err := n.mux.Dial(ctx, string(n.peers.addressOf(last.id, last.addr)), rpc.ServiceWrite, string(last.id))
 		if err == nil {
 			s.Close()
 		}
@@ -59,7 +59,7 @@ func (c *campaigner) seekLast(last *lastLeader) {
 			case err == nil:
 				*last = lastLeader{}
 			case errors.Is(err, syscall.ECONNREFUSED):
-				n.silent(string(last.id))
+				n.health.silent(string(last.id))
 				c.campaign(last, 1)
 			}
 			return
@@ -135,7 +135,7 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 		return // another node has won already
 	}
 	n.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
-	self := n.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
+	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	if err := n.transport.StartElection(n.self, self); err != nil {
 		n.log.Warn("failed to start an election", "error", err)
 	}
@@ -187,8 +187,8 @@ func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
 	for _, m := range voters {
 		go func() {
 			var r adminReply
-			addr := n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
-			err := n.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
+			addr := n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+			err := n.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
 			heard := err == nil && r.Status != nil
 			answers <- answer{heard, heard && r.Status.Role == "candidate" && r.Status.Term > term}
 		}()

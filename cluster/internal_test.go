@@ -21,14 +21,17 @@ import (
 func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 	stats := newCounters()
 	called := 0
-	ld := &leadership{start: 10, clock: systemClock{}, stats: &stats, slot: make(chan struct{}, 1), filling: &fsm.BatchBuilder{}}
-	ld.inflight = []proposal{{clockWaits: []func(){func() { called++ }}, stamped: time.Second}}
+	ld := &leadership{
+		start: 10, leaderParts: leaderParts{clock: systemClock{}, stats: &stats},
+		slot: make(chan struct{}, 1), batches: batches{filling: &fsm.BatchBuilder{}},
+	}
+	ld.pipeline.inflight = []proposal{{clockWaits: []func(){func() { called++ }}, stamped: time.Second}}
 	ld.applied(&fsm.Result{Index: 9})
-	if len(ld.inflight) != 1 || called != 0 {
+	if len(ld.pipeline.inflight) != 1 || called != 0 {
 		t.Fatal("an entry of the earlier leadership was counted for this one")
 	}
 	ld.applied(&fsm.Result{Index: 11})
-	if len(ld.inflight) != 0 || called != 1 {
+	if len(ld.pipeline.inflight) != 0 || called != 1 {
 		t.Fatal("an entry of this leadership was not counted")
 	}
 }

@@ -20,7 +20,7 @@ func (n *Node) lead(id string) {
 	n.leading.last.Store(&id)
 	n.leading.now.Store(&id)
 	n.watchers.signal()
-	signal(n.relearn) // the previous leader may have died
+	signal(n.health.now) // the previous leader may have died
 }
 
 // unlead records that the link has ended.

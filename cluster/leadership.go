@@ -29,41 +29,24 @@ type leadership struct {
 	// start is the log index of the TermStart. Entries before it do not belong
 	// to this leadership, although they may be of the same term.
 	start uint64
-	log   hclog.Logger
-	self  raft.ServerID
-
-	raft      *raft.Raft
-	committed func() uint64
-	machine   *machine.Machine
-	forwarder *forwarder // of this node: see tend
-	clock     Clock
-	opts      Options
+	leaderParts
 
 	// time is the starting point of the leadership's clock: see now.
 	time atomic.Pointer[timeBase]
 
 	reads   *readindex.Rounds[reader]
-	readers *readHost
-	host    *scriptHost
 	scripts fsm.ScriptRunner // of host, until the leadership ends
-	fatal   func(error)
 
 	suspender suspender     // used only by keepTime
 	links     chan struct{} // capacity 1: a link has begun or ended
 
-	mu             sync.Mutex
+	mu             sync.Mutex // guards the fields up to lastEntryStamp
 	closed         bool
-	filling        *fsm.BatchBuilder   // groups that arrive now
-	full           []*fsm.BatchBuilder // builders that reached their size limit, in order
-	spare          []*fsm.BatchBuilder
+	batches        batches
+	pipeline       pipeline
 	clockWaits     []func() // called after an entry with a newer stamp
 	accepted       map[fsm.SessionID]uint64
 	receivers      map[fsm.SessionID][]resultReceiver
-	inflight       []proposal    // proposed and not applied, in log order
-	waitSlot       bool          // propose waits for room in the window
-	taken          bool          // propose has taken an entry that is not in inflight yet
-	paused         bool          // nothing is proposed: see pause
-	quiet          chan struct{} // of pause: closed when no entry is in flight; nil if pause does not wait
 	commitWait     commitWait
 	lastEntryStamp int64 // stamp of the last entry, in lease clock nanoseconds
 
@@ -71,8 +54,22 @@ type leadership struct {
 	slot chan struct{} // capacity 1: there is room in the window, or the leadership ended
 	done chan struct{} // closed by close
 	wg   sync.WaitGroup
+}
 
-	stats *Counters
+// leaderParts are the parts of a node that its leadership uses.
+type leaderParts struct {
+	log       hclog.Logger
+	self      raft.ServerID
+	raft      *raft.Raft
+	committed func() uint64
+	machine   *machine.Machine
+	forwarder *forwarder // of this node: see tend
+	readers   *readHost
+	host      *scriptHost
+	clock     Clock
+	opts      Options
+	stats     *Counters
+	fatal     func(error)
 }
 
 // proposal is an entry that has been proposed and not applied yet.
@@ -102,29 +99,31 @@ const maxAdvance = int64(10 * time.Minute)
 
 func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
 	ld := &leadership{
-		term:           term,
-		start:          start,
-		log:            n.log.Named("leadership"),
-		self:           n.self,
-		raft:           n.raft,
-		committed:      n.committed,
-		machine:        n.machine,
-		forwarder:      n.forwarder,
+		term:  term,
+		start: start,
+		leaderParts: leaderParts{
+			log:       n.log.Named("leadership"),
+			self:      n.self,
+			raft:      n.raft,
+			committed: n.committed,
+			machine:   n.machine,
+			forwarder: n.forwarder,
+			readers:   n.reads,
+			host:      n.scripts,
+			clock:     n.clock,
+			opts:      n.cfg.Options,
+			stats:     &n.stats,
+			fatal:     n.fatal,
+		},
 		suspender:      suspender{gone: make(map[fsm.SessionID]time.Duration)},
 		links:          make(chan struct{}, 1),
-		clock:          n.clock,
-		opts:           n.cfg.Options,
-		host:           n.scripts,
-		readers:        n.reads,
-		fatal:          n.fatal,
-		filling:        &fsm.BatchBuilder{},
+		batches:        batches{filling: &fsm.BatchBuilder{}},
 		accepted:       make(map[fsm.SessionID]uint64),
 		receivers:      make(map[fsm.SessionID][]resultReceiver),
 		lastEntryStamp: lease,
 		work:           make(chan struct{}, 1),
 		slot:           make(chan struct{}, 1),
 		done:           make(chan struct{}),
-		stats:          &n.stats,
 	}
 	ld.scripts = ld.host.until(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
@@ -150,10 +149,10 @@ func (ld *leadership) close() {
 	ld.closed = true
 	close(ld.done)
 	clockWaits := ld.clockWaits
-	for _, p := range ld.inflight {
+	for _, p := range ld.pipeline.inflight {
 		clockWaits = append(clockWaits, p.clockWaits...)
 	}
-	ld.clockWaits, ld.inflight, ld.receivers = nil, nil, nil
+	ld.clockWaits, ld.pipeline.inflight, ld.receivers = nil, nil, nil
 	ld.mu.Unlock()
 	signal(ld.work)
 	signal(ld.slot)
@@ -257,20 +256,20 @@ func (ld *leadership) stamp() int64 {
 // every such entry, in log order.
 func (ld *leadership) applied(res *fsm.Result) {
 	ld.mu.Lock()
-	if ld.closed || res.Index <= ld.start || len(ld.inflight) == 0 {
+	if ld.closed || res.Index <= ld.start || len(ld.pipeline.inflight) == 0 {
 		ld.mu.Unlock()
 		return
 	}
-	p := ld.inflight[0]
-	ld.inflight = ld.inflight[1:]
+	p := ld.pipeline.inflight[0]
+	ld.pipeline.inflight = ld.pipeline.inflight[1:]
 	took := ld.clock.Mono() - p.stamped
-	if len(ld.inflight) == 0 {
-		waiting, _ := ld.filling.Len()
+	if len(ld.pipeline.inflight) == 0 {
+		waiting, _ := ld.batches.filling.Len()
 		ld.commitWait.applied(waiting, took)
 	}
 	ld.checkQuietLocked()
-	if ld.waitSlot {
-		ld.waitSlot = false
+	if ld.pipeline.waitSlot {
+		ld.pipeline.waitSlot = false
 		signal(ld.slot)
 	}
 	receivers := make([][]resultReceiver, len(res.Sessions))

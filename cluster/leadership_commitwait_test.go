@@ -61,10 +61,13 @@ func TestCommitWait_NotTaken(t *testing.T) {
 	if u.begin(4) != 0 || u.enough != 0 {
 		t.Errorf("without a time to wait for, the proposer waits for %d groups", u.enough)
 	}
-	ld := &leadership{filling: &fsm.BatchBuilder{}, clockWaits: []func(){func() {}}, opts: Options{Window: 1}}
+	ld := &leadership{
+		leaderParts: leaderParts{opts: Options{Window: 1}},
+		batches:     batches{filling: &fsm.BatchBuilder{}}, clockWaits: []func(){func() {}},
+	}
 	ld.commitWait.proposed(4)
 	ld.commitWait.applied(4, time.Millisecond)
-	ld.filling.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, noop)
+	ld.batches.filling.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, noop)
 	if b, _, ok := ld.next(); !ok || b == nil || ld.commitWait.enough != 0 {
 		t.Errorf("while a clock entry is due, the proposer waits for %d groups", ld.commitWait.enough)
 	}

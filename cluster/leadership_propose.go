@@ -9,6 +9,23 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
+// batches are the groups that wait for an entry.
+type batches struct {
+	filling *fsm.BatchBuilder   // groups that arrive now
+	full    []*fsm.BatchBuilder // builders that reached their size limit, in order
+	spare   []*fsm.BatchBuilder // empty
+}
+
+// pipeline is what the proposer knows about the entries on their way through the
+// log.
+type pipeline struct {
+	inflight []proposal    // proposed and not applied, in log order
+	waitSlot bool          // propose waits for room in the window
+	taken    bool          // propose has taken an entry that is not in inflight yet
+	paused   bool          // nothing is proposed: see pause
+	quiet    chan struct{} // of pause: closed when no entry is in flight; nil if pause does not wait
+}
+
 // submit adds a group to the next entry. It copies body.
 func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
 	limit := ld.opts.workLimits().Entry
@@ -18,13 +35,13 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 		ld.mu.Unlock()
 		return errNotLeader
 	}
-	groups, bytes := ld.filling.Len()
-	if groups > 0 && (bytes+len(body) > ld.opts.MaxEntryBytes || groups >= ld.opts.MaxEntryGroups || ld.filling.Work()+steps > limit) {
-		ld.full = append(ld.full, ld.filling)
-		ld.filling = ld.spareBuilder()
+	groups, bytes := ld.batches.filling.Len()
+	if groups > 0 && (bytes+len(body) > ld.opts.MaxEntryBytes || groups >= ld.opts.MaxEntryGroups || ld.batches.filling.Work()+steps > limit) {
+		ld.batches.full = append(ld.batches.full, ld.batches.filling)
+		ld.batches.filling = ld.spareBuilder()
 	}
-	ld.filling.Add(id, ackFloor, seq, body)
-	ld.filling.Weighed(steps, depends || steps > limit)
+	ld.batches.filling.Add(id, ackFloor, seq, body)
+	ld.batches.filling.Weighed(steps, depends || steps > limit)
 	ld.accepted[id] = max(ld.accepted[id], seq)
 	wake := groups+1 >= ld.commitWait.enough
 	ld.mu.Unlock()
@@ -86,8 +103,8 @@ func (ld *leadership) propose() {
 			}
 			return
 		}
-		ld.inflight, ld.taken = append(ld.inflight, p), false
-		ld.spare = append(ld.spare, b)
+		ld.pipeline.inflight, ld.pipeline.taken = append(ld.pipeline.inflight, p), false
+		ld.batches.spare = append(ld.batches.spare, b)
 		ld.mu.Unlock()
 		ld.stats.Entries.Add(1)
 		ld.stats.EntryGroups.Observe(float64(groups))
@@ -109,17 +126,17 @@ func (ld *leadership) propose() {
 func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 	for {
 		ld.mu.Lock()
-		groups, _ := ld.filling.Len()
-		work := groups > 0 || len(ld.full) > 0 || len(ld.clockWaits) > 0
+		groups, _ := ld.batches.filling.Len()
+		work := groups > 0 || len(ld.batches.full) > 0 || len(ld.clockWaits) > 0
 		switch {
 		case ld.closed:
 			ld.mu.Unlock()
 			return nil, proposal{}, false
-		case ld.paused:
+		case ld.pipeline.paused:
 			ld.mu.Unlock()
 			<-ld.work
-		case work && len(ld.inflight) < ld.windowLocked():
-			if len(ld.full) == 0 && len(ld.clockWaits) == 0 && len(ld.inflight) == 0 {
+		case work && len(ld.pipeline.inflight) < ld.windowLocked():
+			if len(ld.batches.full) == 0 && len(ld.clockWaits) == 0 && len(ld.pipeline.inflight) == 0 {
 				if wait := ld.commitWait.begin(groups); wait > 0 {
 					ld.commitWaitLocked(wait)
 					continue
@@ -129,17 +146,17 @@ func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 			p := proposal{clockWaits: ld.clockWaits}
 			ld.clockWaits = nil
 			var b *fsm.BatchBuilder
-			if len(ld.full) > 0 {
-				b = ld.full[0]
-				ld.full = ld.full[1:]
+			if len(ld.batches.full) > 0 {
+				b = ld.batches.full[0]
+				ld.batches.full = ld.batches.full[1:]
 			} else {
-				b, ld.filling = ld.filling, ld.spareBuilder()
+				b, ld.batches.filling = ld.batches.filling, ld.spareBuilder()
 			}
-			ld.taken = true
+			ld.pipeline.taken = true
 			ld.mu.Unlock()
 			return b, p, true
 		case work:
-			ld.waitSlot = true
+			ld.pipeline.waitSlot = true
 			ld.mu.Unlock()
 			<-ld.slot
 		default:
@@ -165,15 +182,15 @@ func (ld *leadership) commitWaitLocked(wait time.Duration) {
 	case <-t.C:
 	}
 	ld.mu.Lock()
-	groups, _ := ld.filling.Len()
+	groups, _ := ld.batches.filling.Len()
 	ld.commitWait.waited(groups)
 	ld.mu.Unlock()
 }
 
 func (ld *leadership) spareBuilder() *fsm.BatchBuilder {
-	if n := len(ld.spare); n > 0 {
-		b := ld.spare[n-1]
-		ld.spare = ld.spare[:n-1]
+	if n := len(ld.batches.spare); n > 0 {
+		b := ld.batches.spare[n-1]
+		ld.batches.spare = ld.batches.spare[:n-1]
 		return b
 	}
 	return &fsm.BatchBuilder{}
@@ -195,14 +212,14 @@ func (ld *leadership) pause() (quiet <-chan struct{}, ok bool) {
 		return nil, false
 	}
 	c := make(chan struct{})
-	ld.paused, ld.quiet = true, c
+	ld.pipeline.paused, ld.pipeline.quiet = true, c
 	ld.checkQuietLocked()
 	return c, true
 }
 
 func (ld *leadership) resume() {
 	ld.mu.Lock()
-	ld.paused, ld.quiet = false, nil
+	ld.pipeline.paused, ld.pipeline.quiet = false, nil
 	ld.mu.Unlock()
 	signal(ld.work)
 }
@@ -210,9 +227,9 @@ func (ld *leadership) resume() {
 // checkQuietLocked closes the channel that pause returned if no entry is in
 // flight. The caller holds ld.mu.
 func (ld *leadership) checkQuietLocked() {
-	if ld.quiet != nil && len(ld.inflight) == 0 && !ld.taken {
-		close(ld.quiet)
-		ld.quiet = nil
+	if ld.pipeline.quiet != nil && len(ld.pipeline.inflight) == 0 && !ld.pipeline.taken {
+		close(ld.pipeline.quiet)
+		ld.pipeline.quiet = nil
 	}
 }
 
@@ -257,11 +274,11 @@ func (ld *leadership) later(b, rest *fsm.BatchBuilder) {
 	b.Reset(2 * ld.opts.MaxEntryBytes)
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
-	ld.spare = append(ld.spare, b)
+	ld.batches.spare = append(ld.batches.spare, b)
 	if groups, _ := rest.Len(); groups > 0 {
-		ld.full = append([]*fsm.BatchBuilder{rest}, ld.full...)
+		ld.batches.full = append([]*fsm.BatchBuilder{rest}, ld.batches.full...)
 	} else {
-		ld.spare = append(ld.spare, rest)
+		ld.batches.spare = append(ld.batches.spare, rest)
 	}
 }
 
@@ -271,9 +288,9 @@ func (ld *leadership) later(b, rest *fsm.BatchBuilder) {
 // on that state. In both cases no other entry may be on its way. The caller
 // holds ld.mu.
 func (ld *leadership) windowLocked() int {
-	next := ld.filling
-	if len(ld.full) > 0 {
-		next = ld.full[0]
+	next := ld.batches.filling
+	if len(ld.batches.full) > 0 {
+		next = ld.batches.full[0]
 	}
 	if next.Scripts() || next.Depends() {
 		return 1

@@ -442,11 +442,11 @@ func (n *Node) linkOnce(last *lastLeader) error {
 		return n.linkLocal(ctx, ld)
 	}
 	dialCtx, stop := context.WithTimeout(ctx, n.cfg.Options.DialTimeout)
-	l, accepted, err := n.dialLeader(dialCtx, n.addressOf(id, addr), id)
+	l, accepted, err := n.dialLeader(dialCtx, n.peers.addressOf(id, addr), id)
 	stop()
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			n.silent(string(id))
+			n.health.silent(string(id))
 			n.failover.campaign(last, 0)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)

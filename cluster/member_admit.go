@@ -111,7 +111,7 @@ func (ms *membership) addMember(ctx context.Context, req adminRequest, reply *ad
 			m.ID, m.Addr, m.ID)
 	}
 	for _, m := range members {
-		if req.Addr == m.Addr || req.Addr == string(n.addressOf(raft.ServerID(m.ID), "")) {
+		if req.Addr == m.Addr || req.Addr == string(n.peers.addressOf(raft.ServerID(m.ID), "")) {
 			return fmt.Errorf("address %s is in use by the member %s", req.Addr, m.ID)
 		}
 	}
@@ -192,7 +192,7 @@ func (ms *membership) aliveAs(ctx context.Context, m Member, instance string) st
 	}
 	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	addr := string(n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+	addr := string(n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 	s, err := n.mux.Dial(ctx, addr, rpc.ServiceAdmin, m.ID)
 	if err != nil {
 		return "" // no process answers there

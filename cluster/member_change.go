@@ -105,7 +105,7 @@ func (n *Node) askLeader(ctx context.Context, req adminRequest) (adminReply, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	return reply, n.askContext(ctx, string(n.addressOf(id, addr)), string(id), req, &reply)
+	return reply, n.peers.askContext(ctx, string(n.peers.addressOf(id, addr)), string(id), req, &reply)
 }
 
 // keepMembers makes non-voters voters once they have caught up, and raises the
@@ -152,7 +152,7 @@ func (ms *membership) promote(m Member) error {
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 	defer cancel()
 	var r adminReply
-	if err := n.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
+	if err := n.peers.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return err
 	}
 	// A node that has applied nothing has nothing on its disk either. As a

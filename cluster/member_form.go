@@ -94,7 +94,7 @@ func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
 			continue
 		}
 		var r adminReply
-		err := n.ask(p.Addr, p.ID, adminRequest{Op: opProbe}, &r)
+		err := n.peers.ask(p.Addr, p.ID, adminRequest{Op: opProbe}, &r)
 		features = min(features, r.Features)
 		switch {
 		case err != nil:
@@ -158,7 +158,7 @@ func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
 			continue
 		}
 		req := adminRequest{Op: opForm, ClusterID: clusterID, Features: features}
-		if err := n.ask(p.Addr, p.ID, req, &adminReply{}); err != nil {
+		if err := n.peers.ask(p.Addr, p.ID, req, &adminReply{}); err != nil {
 			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
 		}
 		failpoint.Hit(failpoint.FormConfirmed)
@@ -185,7 +185,7 @@ func (f *former) join(p Peer, r adminReply) error {
 	}
 	ask := func(op string) (answer adminReply, err error) {
 		req := adminRequest{Op: op, Node: n.cfg.NodeID, Addr: n.cfg.AdvertisePeerAddr, Features: n.reports()}
-		err = n.ask(r.LeaderAddr, r.Leader, req, &answer)
+		err = n.peers.ask(r.LeaderAddr, r.Leader, req, &answer)
 		return answer, err
 	}
 	if mine.ClusterID == "" {

@@ -23,58 +23,67 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Node is one member of a cluster.
+// Node is one member of a cluster. Its methods are safe for concurrent use.
 type Node struct {
 	cfg     Config
 	log     hclog.Logger
 	clock   Clock
 	self    raft.ServerID
 	session fsm.SessionID
+	started time.Time // by the wall clock
+	stats   Counters
 
-	table     *fsm.Table
-	stores    Stores
-	mux       *rpc.Mux
-	raftLog   *raftlog.Log
-	events    *events.Queue
-	transport *transport.Transport // nil until the node has formed or joined its cluster
-	machine   *machine.Machine
-	forwarder *forwarder
-	scripts   *scriptHost
-	reads     *readHost
-	waits     *waits
-	clientIDs *clientid.Allocator
-	raft      *raft.Raft
-	stats     Counters
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // the node's goroutines: see Open and startRaft
+	parts
+	lifetime
 
 	notify chan bool // raft reports gained and lost leadership here, in order
 	// capacity 1: the leader has changed, or a leadership has opened
 	leaderChanged chan struct{}
-	started       time.Time
-	snapshots     snapshotHealth
-	fatalOnce     sync.Once
-	closing       atomic.Bool
-	stopping      atomic.Bool // HandOver has begun: this node must not become leader
 
-	mu         sync.Mutex
+	leading  leading // the leader that the forwarder is connected to
+	watchers watchers
+
+	mu         sync.Mutex // guards the fields below
+	raft       *raft.Raft // nil before it runs; does not change afterwards
 	leadership *leadership
-	formed     chan struct{} // closed when raft runs
-	phase      string        // what the node waits for until it has joined; "" afterwards
-	// peerHealth is what the members last reported about themselves, by id.
-	// Guarded by mu.
-	peerHealth map[string]PeerHealth
+	phase      string // what the node waits for until it has joined; "" afterwards
+}
+
+// parts are the objects that a node connects. Open makes all of them except the
+// transport, which the node has once it has formed or joined its cluster.
+type parts struct {
+	table     *fsm.Table
+	stores    Stores
+	raftLog   *raftlog.Log
+	machine   *machine.Machine
+	snapshots *snapshotter
+	events    *events.Queue
+
+	forwarder *forwarder
+	reads     *readHost
+	scripts   *scriptHost
+	waits     *waits
+	clientIDs *clientid.Allocator
+
+	mux       *rpc.Mux
+	transport *transport.Transport
+	peers     *peers
+	health    *healthBook
 
 	former    *former
 	members   *membership
 	transfers *transfers
 	failover  *campaigner
+}
 
-	leading  leading       // the leader that the forwarder is connected to
-	relearn  chan struct{} // capacity 1: ask the members for their health now
-	watchers watchers
+// lifetime is how a node ends.
+type lifetime struct {
+	ctx       context.Context // ends when Close begins
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup // the node's goroutines: see Open and startRaft
+	fatalOnce sync.Once
+	stopping  atomic.Bool // HandOver has begun: this node must not become leader
+	closing   atomic.Bool // Close has begun
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -88,16 +97,14 @@ func Open(cfg Config) (*Node, error) {
 		log:           cfg.Logger,
 		clock:         cfg.Clock,
 		self:          raft.ServerID(cfg.NodeID),
-		table:         fsm.NewTable(),
 		notify:        make(chan bool, 16),
 		leaderChanged: make(chan struct{}, 1),
-		formed:        make(chan struct{}),
 		started:       cfg.Clock.Wall(),
 		stats:         newCounters(),
-		peerHealth:    make(map[string]PeerHealth),
-		relearn:       make(chan struct{}, 1),
 		phase:         "starting",
 	}
+	n.table = fsm.NewTable()
+	n.health = newHealthBook(n.clock.Wall, n.watchers.signal)
 	n.former, n.failover = &former{n}, &campaigner{n}
 	n.members, n.transfers = newMembership(n), &transfers{node: n}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -122,6 +129,7 @@ func Open(cfg Config) (*Node, error) {
 	n.raftLog = n.openRaftLog()
 	n.events = events.NewQueue(n.session)
 	n.machine = n.newMachine()
+	n.snapshots = newSnapshotter(n)
 	n.forwarder = newForwarder(n)
 	n.scripts = newScriptHost(n)
 	n.reads = newReadHost(n)
@@ -133,7 +141,8 @@ func Open(cfg Config) (*Node, error) {
 	rcfg.Self = n.hello
 	rcfg.Authorize = n.authorize
 	rcfg.Verify = n.sameCluster
-	rcfg.RaftPeer = n.idAt
+	book := addressBook{&n.cfg, n.running}
+	rcfg.RaftPeer = book.idAt
 	rcfg.MaxFrame = 64 << 20
 	rcfg.Secret, rcfg.SecretOptional = cfg.Secret, cfg.SecretOptional
 	rcfg.Listener, rcfg.Dialer = cfg.PeerListener, cfg.PeerDialer
@@ -143,6 +152,7 @@ func Open(cfg Config) (*Node, error) {
 		n.raftLog.Close()
 		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), stores.Close())
 	}
+	n.peers = &peers{book, n.mux, n.ctx}
 	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
 	n.wg.Add(2)
 	go n.run()
@@ -181,7 +191,7 @@ func (n *Node) openRaftLog() *raftlog.Log {
 			return id.JoinTerm, id.Joins
 		},
 		Settling: n.settling,
-		Refused:  n.snapshotDone,
+		Refused:  func(err error) { n.snapshots.done(err) },
 		Fatal:    n.fatal,
 	})
 }
@@ -201,7 +211,7 @@ func (n *Node) newMachine() *machine.Machine {
 		TermStarted: n.onTermStart,
 		Restored: func() {
 			n.waits.restored()
-			n.snapshotDone(nil)
+			n.snapshots.done(nil)
 		},
 		Newer: func(err error) {
 			n.log.Error("this node cannot read the leader's snapshot and stays behind: upgrade this node to the version of the leader", "this_version", n.cfg.Version, "error", err)
@@ -215,9 +225,9 @@ func (n *Node) newTransport() *transport.Transport {
 	self := raft.ServerAddress(n.cfg.AdvertisePeerAddr)
 	return transport.New(n.ctx, transport.Config{
 		Mux:          n.mux,
-		Addresses:    addressProvider{n},
+		Addresses:    n.peers,
 		Self:         n.self,
-		SelfAddr:     n.addressOf(n.self, self),
+		SelfAddr:     n.peers.addressOf(n.self, self),
 		Leads:        n.leadsTerm,
 		ReplicatesTo: n.replicatesTo,
 		Durable:      n.raftLog.Durable,
@@ -247,16 +257,15 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	close(n.formed)
 	n.mux.Handle(rpc.ServiceWrite, n.serveWrite)
 	n.mux.Handle(rpc.ServiceRead, n.serveRead)
-	n.wg.Add(6)
+	n.wg.Add(4)
 	go n.watchLeadership()
 	go n.watchLeader(observations)
 	go n.keepLinked()
-	go n.keepSnapshots()
 	go n.members.keepMembers()
-	go n.keepPeerHealth()
+	n.wg.Go(n.snapshots.keep)
+	n.wg.Go(func() { n.health.keep(n.ctx, n.ClusterStatus) })
 	return nil
 }
 
@@ -447,7 +456,7 @@ func (n *Node) Snapshot() error {
 	if n.running() == nil {
 		return ErrNoLeader
 	}
-	return n.snapshot()
+	return n.snapshots.snapshot()
 }
 
 // Collectors returns the node's metrics.
@@ -482,49 +491,4 @@ func (n *Node) voters() int {
 		}
 	}
 	return v
-}
-
-// addressProvider resolves the address of a member. It uses --peers first, so
-// that a restart can change addresses, and then the configuration in the log.
-type addressProvider struct{ n *Node }
-
-// ServerAddr implements raft.ServerAddressProvider.
-func (p addressProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if peer, ok := p.n.cfg.peer(string(id)); ok {
-		return raft.ServerAddress(peer.Addr), nil
-	}
-	if r := p.n.running(); r != nil {
-		for _, s := range r.GetConfiguration().Configuration().Servers {
-			if s.ID == id {
-				return s.Address, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("no address for node %s", id)
-}
-
-// idAt returns the id of the member at an address, or "" if there is none. raft
-// dials by address alone, and must not accept an acknowledgement from another
-// node that now has that address.
-func (n *Node) idAt(addr string) string {
-	for _, p := range n.cfg.Peers {
-		if p.Addr == addr {
-			return p.ID
-		}
-	}
-	if r := n.running(); r != nil {
-		for _, s := range r.GetConfiguration().Configuration().Servers {
-			if string(s.Address) == addr {
-				return string(s.ID)
-			}
-		}
-	}
-	return ""
-}
-
-func (n *Node) addressOf(id raft.ServerID, fallback raft.ServerAddress) raft.ServerAddress {
-	if peer, ok := n.cfg.peer(string(id)); ok {
-		return raft.ServerAddress(peer.Addr)
-	}
-	return fallback
 }

@@ -46,7 +46,7 @@ func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld
 	options.SlowReadWait = time.Second
 	change(&options)
 	stats := newCounters()
-	n := &Node{table: fsm.NewTable(), clock: clock, stats: stats, cfg: Config{Options: options, Features: fsm.MaxFeatures}}
+	n := &Node{parts: parts{table: fsm.NewTable()}, clock: clock, stats: stats, cfg: Config{Options: options, Features: fsm.MaxFeatures}}
 	n.machine = machine.New(machine.Config{
 		Table: n.table, Features: fsm.MaxFeatures, Log: durable{}, Events: events.NewQueue(n.session), Mono: func() time.Duration { return 0 },
 		Metrics:     machine.Metrics{Seconds: stats.ApplySeconds, Steps: stats.ApplySteps, Slow: stats.SlowEntries},

@@ -1,16 +1,20 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 )
 
 // snapshotAfter is how long the entries since the last snapshot may have taken
-// to apply before keepSnapshots takes a snapshot. It bounds how long a few
+// to apply before keep takes a snapshot. It bounds how long a few
 // costly entries can delay a restart.
 const snapshotAfter = 10 * time.Second
 
@@ -29,7 +33,7 @@ type snapshotHealth struct {
 	failed int           // attempts that failed since the last success
 	err    error         // error of the last attempt, nil if it succeeded
 	since  time.Time     // wall clock at the first of these failures
-	again  time.Duration // monotonic time of the next attempt of keepSnapshots
+	again  time.Duration // monotonic time of the next attempt of keep
 }
 
 // note records the outcome of an attempt, at the given monotonic and wall time.
@@ -69,79 +73,98 @@ func (h *snapshotHealth) text() string {
 	return fmt.Sprintf("snapshots have failed since %s, the log is kept: %v", h.since.UTC().Format(time.RFC3339), h.err)
 }
 
-// keepSnapshots takes a snapshot when the log has grown by SnapshotBytes, or
+// snapshotter takes the snapshots of a node.
+type snapshotter struct {
+	ctx     context.Context // ends with the node
+	opts    Options
+	stores  Stores
+	machine *machine.Machine
+	raft    func() *raft.Raft
+	clock   Clock
+	log     hclog.Logger
+	stats   *Counters
+	health  snapshotHealth
+}
+
+func newSnapshotter(n *Node) *snapshotter {
+	return &snapshotter{
+		ctx: n.ctx, opts: n.cfg.Options, stores: n.stores, machine: n.machine, raft: n.running,
+		clock: n.clock, log: n.log, stats: &n.stats,
+	}
+}
+
+// keep takes a snapshot when the log has grown by SnapshotBytes, or
 // when the entries since the last snapshot took snapshotAfter to apply. raft by
 // itself counts entries, although an entry can have a hundred bytes or 256 KiB,
-// and take a microsecond or a second. keepSnapshots runs until the node stops.
-func (n *Node) keepSnapshots() {
-	defer n.wg.Done()
+// and take a microsecond or a second. keep runs until the node stops.
+func (s *snapshotter) keep() {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-s.ctx.Done():
 			return
 		case <-t.C:
 		}
-		if n.stores.LogBytes() < n.cfg.Options.SnapshotBytes && n.machine.Spent() < snapshotAfter {
+		if s.stores.LogBytes() < s.opts.SnapshotBytes && s.machine.Spent() < snapshotAfter {
 			continue
 		}
-		if n.snapshots.waits(n.clock.Mono()) {
+		if s.health.waits(s.clock.Mono()) {
 			continue
 		}
-		_ = n.snapshot() // snapshot records, logs and counts an error
+		_ = s.snapshot() // snapshot records, logs and counts an error
 	}
 }
 
 // snapshot takes a snapshot now and truncates the log behind it to about
 // TrailingBytes. If it fails, the log and the earlier snapshots remain.
-func (n *Node) snapshot() error {
-	err := n.takeSnapshot()
-	if n.ctx.Err() == nil {
-		n.snapshotDone(err)
+func (s *snapshotter) snapshot() error {
+	err := s.take()
+	if s.ctx.Err() == nil {
+		s.done(err)
 	}
 	return err
 }
 
-// snapshotDone records the outcome of an attempt to get a snapshot, either of
+// done records the outcome of an attempt to get a snapshot, either of
 // this node's own state or from the leader.
-func (n *Node) snapshotDone(err error) {
-	wait := n.snapshots.note(err, n.clock.Mono(), n.clock.Wall())
+func (s *snapshotter) done(err error) {
+	wait := s.health.note(err, s.clock.Mono(), s.clock.Wall())
 	if err != nil {
-		n.stats.SnapshotFailures.Inc()
-		n.log.Error("snapshot failed, the log and the snapshots before it are kept", "error", err, "log_bytes", n.stores.LogBytes(), "retry_in", wait)
+		s.stats.SnapshotFailures.Inc()
+		s.log.Error("snapshot failed, the log and the snapshots before it are kept", "error", err, "log_bytes", s.stores.LogBytes(), "retry_in", wait)
 	}
 }
 
-func (n *Node) takeSnapshot() error {
-	first, err := n.stores.Log().FirstIndex()
+func (s *snapshotter) take() error {
+	first, err := s.stores.Log().FirstIndex()
 	if err != nil {
 		return err
 	}
-	last, err := n.stores.Log().LastIndex()
+	last, err := s.stores.Log().LastIndex()
 	if err != nil {
 		return err
 	}
 	if last <= first {
 		return nil
 	}
-	average := max(n.stores.LogBytes()/int64(last-first), 1)
-	rc := n.raft.ReloadableConfig()
-	rc.TrailingLogs = uint64(min(max(n.cfg.Options.TrailingBytes/average, 64), 10240))
-	if err := n.raft.ReloadConfig(rc); err != nil {
+	average := max(s.stores.LogBytes()/int64(last-first), 1)
+	rc := s.raft().ReloadableConfig()
+	rc.TrailingLogs = uint64(min(max(s.opts.TrailingBytes/average, 64), 10240))
+	if err := s.raft().ReloadConfig(rc); err != nil {
 		return err
 	}
-	begun, spent := n.clock.Mono(), n.machine.Spent()
-	err = n.raft.Snapshot().Error()
+	begun, spent := s.clock.Mono(), s.machine.Spent()
+	err = s.raft().Snapshot().Error()
 	if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		n.machine.Forget(spent)
+		s.machine.Forget(spent)
 	}
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
 	if err == nil {
-		n.stats.Snapshots.Inc()
-		n.log.Info("snapshot taken", "took", n.clock.Mono()-begun, "log_bytes_before", average*int64(last-first), "log_bytes", n.stores.LogBytes(), "trailing_entries", rc.TrailingLogs)
+		s.stats.Snapshots.Inc()
+		s.log.Info("snapshot taken", "took", s.clock.Mono()-begun, "log_bytes_before", average*int64(last-first), "log_bytes", s.stores.LogBytes(), "trailing_entries", rc.TrailingLogs)
 	}
 	return err
 }

@@ -13,24 +13,17 @@ import (
 
 // NodeStatus is the state that one node reports about itself.
 type NodeStatus struct {
-	ID         string  `json:"id"`
-	ClusterID  string  `json:"cluster_id,omitempty"`
-	Role       string  `json:"role"` // leader, follower, candidate, starting, unreachable
-	Voter      bool    `json:"voter"`
-	Leader     string  `json:"leader,omitempty"`
-	Term       uint64  `json:"term"`
-	Commit     uint64  `json:"commit_index"`
-	Applied    uint64  `json:"applied_index"`
-	LastIndex  uint64  `json:"last_index"`
-	Lag        uint64  `json:"lag"` // entries behind the highest known commit index
-	ClientAddr string  `json:"client_addr,omitempty"`
-	Sentinel   string  `json:"sentinel_addr,omitempty"`
-	PeerAddr   string  `json:"peer_addr"`
-	HTTPAddr   string  `json:"http_addr,omitempty"`
-	Version    string  `json:"version,omitempty"`
-	Uptime     float64 `json:"uptime_seconds"`
-	Keys       int     `json:"keys"`
-	LogBytes   int64   `json:"log_bytes"`
+	ID        string `json:"id"`
+	ClusterID string `json:"cluster_id,omitempty"`
+	Role      string `json:"role"` // leader, follower, candidate, starting, unreachable
+	Voter     bool   `json:"voter"`
+	Leader    string `json:"leader,omitempty"`
+	LogStatus
+	Endpoints
+	Version  string  `json:"version,omitempty"`
+	Uptime   float64 `json:"uptime_seconds"`
+	Keys     int     `json:"keys"`
+	LogBytes int64   `json:"log_bytes"`
 	// StateIndex and StateHash are one point of the hash chain over everything
 	// that the node has applied. Nodes that report the same index must report
 	// the same hash.
@@ -43,14 +36,7 @@ type NodeStatus struct {
 	Detail     string `json:"detail,omitempty"`
 	// SnapshotError says why no snapshot can be taken, and since when.
 	SnapshotError string `json:"snapshot_error,omitempty"`
-	// Features is the highest feature version that the node's program knows, or
-	// 0 if the program does not report it. FeatureVersion is the feature
-	// version of the cluster as of the last entry that the node has applied. On
-	// the leader, FeaturesBlocked says why the feature version cannot be
-	// raised.
-	Features        int    `json:"features,omitempty"`
-	FeatureVersion  int    `json:"feature_version"`
-	FeaturesBlocked string `json:"features_blocked,omitempty"`
+	FeatureStatus
 	// Settling is set until the node's log contains the change that admitted
 	// the node.
 	Settling bool `json:"settling,omitempty"`
@@ -59,18 +45,53 @@ type NodeStatus struct {
 	Stopping bool `json:"stopping,omitempty"`
 }
 
+// LogStatus is how far a node is in the log.
+type LogStatus struct {
+	Term      uint64 `json:"term"`
+	Commit    uint64 `json:"commit_index"`
+	Applied   uint64 `json:"applied_index"`
+	LastIndex uint64 `json:"last_index"`
+	Lag       uint64 `json:"lag"` // entries behind the highest known commit index
+}
+
+// Endpoints are the addresses of a node.
+type Endpoints struct {
+	ClientAddr string `json:"client_addr,omitempty"`
+	Sentinel   string `json:"sentinel_addr,omitempty"`
+	PeerAddr   string `json:"peer_addr"`
+	HTTPAddr   string `json:"http_addr,omitempty"`
+}
+
+// FeatureStatus is what a node knows about feature versions.
+type FeatureStatus struct {
+	// Features is the highest feature version that the node's program knows, or
+	// 0 if the program does not report it. FeatureVersion is the feature
+	// version of the cluster as of the last entry that the node has applied. On
+	// the leader, FeaturesBlocked says why the feature version cannot be
+	// raised.
+	Features        int    `json:"features,omitempty"`
+	FeatureVersion  int    `json:"feature_version"`
+	FeaturesBlocked string `json:"features_blocked,omitempty"`
+}
+
 // Status returns this node's own state.
 func (n *Node) Status() NodeStatus {
 	id := n.stores.Identity()
 	st := NodeStatus{
 		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting",
-		ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr, PeerAddr: n.cfg.AdvertisePeerAddr,
-		RunID: n.cfg.RunID, HTTPAddr: n.cfg.HTTPAddr, Version: n.cfg.Version,
+		Endpoints: Endpoints{
+			ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr,
+			PeerAddr: n.cfg.AdvertisePeerAddr, HTTPAddr: n.cfg.HTTPAddr,
+		},
+		RunID: n.cfg.RunID, Version: n.cfg.Version,
 		Uptime:   n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
 		Settling: n.settling(), Stopping: n.stopping.Load(),
-		SnapshotError: n.snapshots.text(),
-		Features:      n.reports(), FeatureVersion: n.Features(), FeaturesBlocked: describe(n.members.featuresBlocked()),
+		SnapshotError: n.snapshots.health.text(),
+		FeatureStatus: FeatureStatus{
+			Features: n.reports(), FeatureVersion: n.Features(),
+			FeaturesBlocked: describe(n.members.featuresBlocked()),
+		},
 	}
 	n.machine.View(func(m *fsm.Machine) {
 		st.Keys = m.Len()
@@ -130,14 +151,16 @@ func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			addr := string(n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+			addr := string(n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 			var r adminReply
-			if err := n.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil || r.Status == nil {
+			if err := n.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil || r.Status == nil {
 				detail := "no status in the answer"
 				if err != nil {
 					detail = err.Error()
 				}
-				out[i] = NodeStatus{ID: m.ID, Role: "unreachable", PeerAddr: addr, Voter: m.Voter, Detail: detail}
+				out[i] = NodeStatus{
+					ID: m.ID, Role: "unreachable", Endpoints: Endpoints{PeerAddr: addr}, Voter: m.Voter, Detail: detail,
+				}
 				return
 			}
 			out[i] = *r.Status
@@ -180,54 +203,73 @@ type PeerHealth struct {
 // node that has died is still listed as alive.
 const peerHealthEvery = time.Second
 
-// keepPeerHealth asks the members for their health until the node stops.
-func (n *Node) keepPeerHealth() {
-	defer n.wg.Done()
+// healthBook is what the members last reported about themselves.
+type healthBook struct {
+	wall    func() time.Time
+	changed func()        // called without mu held
+	now     chan struct{} // capacity 1: ask the members now
+
+	mu   sync.Mutex
+	last map[string]PeerHealth // by id
+}
+
+func newHealthBook(wall func() time.Time, changed func()) *healthBook {
+	return &healthBook{wall: wall, changed: changed, now: make(chan struct{}, 1), last: make(map[string]PeerHealth)}
+}
+
+// keep asks the members for their status until ctx ends.
+func (b *healthBook) keep(ctx context.Context, ask func(context.Context) []NodeStatus) {
 	t := time.NewTicker(peerHealthEvery)
 	defer t.Stop()
 	for {
-		n.learnPeerHealth()
+		b.learn(ask(ctx))
 		select {
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-t.C:
-		case <-n.relearn:
+		case <-b.now:
 		}
 	}
 }
 
-func (n *Node) learnPeerHealth() {
-	status := n.ClusterStatus(n.ctx)
-	n.mu.Lock()
+func (b *healthBook) learn(status []NodeStatus) {
+	b.mu.Lock()
 	changed := false
 	for _, st := range status {
-		known := n.peerHealth[st.ID]
+		known := b.last[st.ID]
 		now := known
 		now.ID, now.Alive = st.ID, st.Reachable
 		if st.Reachable {
 			now.ClientAddr, now.SentinelAddr, now.RunID, now.Applied = st.ClientAddr, st.Sentinel, st.RunID, st.Applied
-			now.Heard = n.clock.Wall()
+			now.Heard = b.wall()
 		}
-		n.peerHealth[st.ID] = now
+		b.last[st.ID] = now
 		// ignore the fields that always change
 		known.Applied, known.Heard = now.Applied, now.Heard
 		changed = changed || now != known
 	}
-	n.mu.Unlock()
+	b.mu.Unlock()
 	if changed {
-		n.watchers.signal()
+		b.changed()
 	}
 }
 
 // silent records that a member is down because its process has been found dead.
 // It does not wait for the next request.
-func (n *Node) silent(id string) {
-	n.mu.Lock()
-	c := n.peerHealth[id]
+func (b *healthBook) silent(id string) {
+	b.mu.Lock()
+	c := b.last[id]
 	c.ID, c.Alive = id, false
-	n.peerHealth[id] = c
-	n.mu.Unlock()
-	n.watchers.signal()
+	b.last[id] = c
+	b.mu.Unlock()
+	b.changed()
+}
+
+// of returns what a member last reported.
+func (b *healthBook) of(id string) PeerHealth {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last[id]
 }
 
 // PeerHealth returns the members of the latest configuration, ordered by id.
@@ -239,13 +281,14 @@ func (n *Node) PeerHealth() []PeerHealth {
 		return nil
 	}
 	members := membersOf(r)
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	out := make([]PeerHealth, 0, len(members))
 	for _, m := range members {
-		c := n.peerHealth[m.ID]
+		c := n.health.of(m.ID)
 		if m.ID == n.cfg.NodeID {
-			c = PeerHealth{ClientAddr: n.cfg.ClientAddr, SentinelAddr: n.cfg.SentinelAddr, RunID: n.cfg.RunID, Applied: n.machine.Applied(), Heard: n.clock.Wall(), Alive: true}
+			c = PeerHealth{
+				ClientAddr: n.cfg.ClientAddr, SentinelAddr: n.cfg.SentinelAddr, RunID: n.cfg.RunID,
+				Applied: n.machine.Applied(), Heard: n.clock.Wall(), Alive: true,
+			}
 		}
 		c.ID, c.PeerAddr, c.Voter = m.ID, m.Addr, m.Voter
 		out = append(out, c)

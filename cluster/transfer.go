@@ -223,8 +223,8 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 func (t *transfers) logEnd(ctx context.Context, m Member) (index uint64, err error) {
 	n := t.node
 	var r adminReply
-	addr := n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
-	if err := n.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
+	addr := n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+	if err := n.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return 0, fmt.Errorf("%s does not answer: %w", m.ID, err)
 	}
 	if r.Status != nil && r.Status.Stopping {
@@ -269,7 +269,7 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 	}
 	sent := make(chan error, 1)
 	go func() {
-		sent <- n.transport.StartElection(raft.ServerID(m.ID), n.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+		sent <- n.transport.StartElection(raft.ServerID(m.ID), n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 	}()
 	failpoint.Hit(failpoint.TransferBegun)
 	limit = 2 * n.cfg.Options.HeartbeatTimeout

@@ -33,7 +33,7 @@ var mayClaim = map[string]string{
 	"cluster/member_form.go:Ready":             "it only waits",
 	"cluster/member_change.go:askLeader":       "the request was never sent",
 	"cluster/outcome.go:unreached":             "only its callers claim",
-	"cluster/admin.go:askContext":              "the request was never sent",
+	"cluster/peers.go:askContext":              "the request was never sent",
 	"cluster/member_admit.go:committedMembers": "it only asks, before a change",
 	"cluster/features.go:admit":                "nothing was proposed",
 	"cluster/member_change.go:lock":            "the change has not begun",

@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/rpc"
+)
+
+// addressBook knows the addresses of the members. It uses --peers first, so that
+// a restart can change addresses, and then the configuration in the log.
+type addressBook struct {
+	cfg     *Config
+	running func() *raft.Raft // returns nil before raft runs
+}
+
+// ServerAddr implements raft.ServerAddressProvider.
+func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if peer, ok := b.cfg.peer(string(id)); ok {
+		return raft.ServerAddress(peer.Addr), nil
+	}
+	if r := b.running(); r != nil {
+		for _, s := range r.GetConfiguration().Configuration().Servers {
+			if s.ID == id {
+				return s.Address, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no address for node %s", id)
+}
+
+// idAt returns the id of the member at an address, or "" if there is none. raft
+// dials by address alone, and must not accept an acknowledgement from another
+// node that now has that address.
+func (b addressBook) idAt(addr string) string {
+	for _, p := range b.cfg.Peers {
+		if p.Addr == addr {
+			return p.ID
+		}
+	}
+	if r := b.running(); r != nil {
+		for _, s := range r.GetConfiguration().Configuration().Servers {
+			if string(s.Address) == addr {
+				return string(s.ID)
+			}
+		}
+	}
+	return ""
+}
+
+// addressOf returns the address of a member: the one in --peers, or else
+// fallback.
+func (b addressBook) addressOf(id raft.ServerID, fallback raft.ServerAddress) raft.ServerAddress {
+	if peer, ok := b.cfg.peer(string(id)); ok {
+		return raft.ServerAddress(peer.Addr)
+	}
+	return fallback
+}
+
+// peers sends requests to the other nodes, on the admin stream.
+type peers struct {
+	addressBook
+	mux *rpc.Mux
+	ctx context.Context // ends with the node
+}
+
+// ask sends one request to a node and waits up to adminTimeout for the reply.
+func (p *peers) ask(addr, id string, req adminRequest, reply *adminReply) error {
+	ctx, cancel := context.WithTimeout(p.ctx, adminTimeout)
+	defer cancel()
+	return p.askContext(ctx, addr, id, req, reply)
+}
+
+// askContext is ask with another time limit.
+func (p *peers) askContext(ctx context.Context, addr, id string, req adminRequest, reply *adminReply) error {
+	s, err := p.mux.Dial(ctx, addr, rpc.ServiceAdmin, id)
+	if err != nil {
+		if req.changes() {
+			return unreached(id, err)
+		}
+		return err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	payload, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	// From here on, the other node may have executed the request.
+	unanswered := func(err error) error {
+		if req.changes() {
+			return ChangeUnknown(fmt.Errorf("%s has not answered: %w", cmp.Or(id, addr), err))
+		}
+		return err
+	}
+	if err := s.Send(frameAsk, payload); err != nil {
+		return unanswered(err)
+	}
+	_, payload, err = s.Recv()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err() // the cancellation closed the stream
+		}
+		return unanswered(err)
+	}
+	if err := json.Unmarshal(payload, reply); err != nil {
+		return unanswered(fmt.Errorf("answer of %s: %w", addr, err))
+	}
+	return reply.failure()
+}
