@@ -313,7 +313,8 @@ func (c *Config) Validate() error {
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
 	case o.EntryWork < fsm.StepNanos || o.MaxWriteTime < o.EntryWork:
-		return fmt.Errorf("work of an entry is %v, of one command %v: the first must be more than 0, the second no less", o.EntryWork, o.MaxWriteTime)
+		return fmt.Errorf("work of an entry is %v, of one command %v: the first must be more than 0, the second no less",
+			o.EntryWork, o.MaxWriteTime)
 	case o.ScriptTime <= 0 || o.BriefScriptTime <= 0:
 		return fmt.Errorf("script time is %v, script budget without a dry run is %v: both must be more than 0",
 			o.ScriptTime, o.BriefScriptTime)
@@ -369,7 +370,7 @@ func (c *Config) peer(id string) (Peer, bool) {
 //   - BatchApplyCh is off, so that Apply returns when raft has taken the entry.
 //   - ShutdownOnRemove is off: a removed node keeps running and reports its
 //     removal to its operator.
-//   - Snapshots are taken by the log's bytes (see snapshots.go), not by raft's
+//   - Snapshots are taken by the log's bytes (see snapshotter), not by raft's
 //     count of entries.
 func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc := raft.DefaultConfig()

@@ -3,6 +3,23 @@
 // that a read sees. It joins raft, the peer port (package rpc), the data
 // directory (package storage) and the state machine (package fsm) into a Node.
 //
+// The packages below it can be understood by themselves: raftlog (what raft must
+// not forget), transport (raft's messages), machine (the state machine on a
+// node), readindex (confirmation of reads), events and clientid. Here is what
+// connects them:
+//
+//   - leadership*.go: what only a leader has. It stamps and proposes entries.
+//   - session.go, forwarder.go, link.go, serve.go, waits.go: the way of a
+//     client's group to the leader, and of its replies back.
+//   - slowread.go, slots.go, yield.go: reads, quick and slow.
+//   - scripts.go, dryrun.go, lane.go: scripts, and what they may cost others.
+//   - member_*.go, features.go: forming, joining, adding and removing, and the
+//     feature version that the members allow.
+//   - failover.go, transfer.go, leader.go: elections that do not wait for raft's
+//     timers, transfers of leadership, and which node leads.
+//   - node.go, admin.go, peers.go, status.go, snapshots.go, watch.go: the node
+//     itself, requests between nodes, and what a node reports.
+//
 // # Life of a write
 //
 // A client connection's Session passes a group to the node's forwarder. The
@@ -41,9 +58,10 @@
 // long), watchLeadership (opens and closes leaderships), watchLeader (signals
 // the link when the leader changes), keepLinked (the link and, below it, a
 // goroutine per stream of a remoteLink), snapshotter.keep, keepMembers (makes
-// non-voters that have caught up voters, and learns addresses), and
-// the asynchronous log writer of raftlog, which ends after raft. A leadership owns propose and
-// keepTime. The mux owns one goroutine for each stream that it serves.
+// non-voters that have caught up voters), healthBook.keep (asks the members for
+// their status), and the asynchronous log writer of raftlog, which ends after
+// raft. A leadership owns propose and keepTime. The mux owns one goroutine for
+// each stream that it serves.
 //
 // # Requirements on the caller
 //

@@ -36,7 +36,8 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 		return errNotLeader
 	}
 	groups, bytes := ld.batches.filling.Len()
-	if groups > 0 && (bytes+len(body) > ld.opts.MaxEntryBytes || groups >= ld.opts.MaxEntryGroups || ld.batches.filling.Work()+steps > limit) {
+	if groups > 0 && (bytes+len(body) > ld.opts.MaxEntryBytes || groups >= ld.opts.MaxEntryGroups ||
+		ld.batches.filling.Work()+steps > limit) {
 		ld.batches.full = append(ld.batches.full, ld.batches.filling)
 		ld.batches.filling = ld.spareBuilder()
 	}

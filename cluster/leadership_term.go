@@ -80,7 +80,8 @@ func (n *Node) startTerm(term uint64) error {
 // clock of the leadership starts from the lease clock at exactly this log
 // index.
 func (n *Node) onTermStart(index, term uint64, t fsm.TermStart, lease int64) {
-	if t.NodeID != n.cfg.NodeID || t.Instance != n.stores.Identity().Instance || t.Boot != n.session.Boot || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+	own := t.NodeID == n.cfg.NodeID && t.Instance == n.stores.Identity().Instance && t.Boot == n.session.Boot
+	if !own || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 		return
 	}
 	n.mu.Lock()

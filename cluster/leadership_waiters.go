@@ -49,10 +49,13 @@ func (ld *leadership) tend() {
 	var cmds [][][]byte
 	for _, s := range waiting {
 		if state := ld.nextState(s, features, now); state != "" {
-			ld.log.Debug("changing the state of a session's waiters", "session", s.ID, "state", state, "open", s.Open, "served", s.Served)
+			ld.log.Debug("changing the state of a session's waiters", "session", s.ID,
+				"state", state, "open", s.Open, "served", s.Served)
 			// The command names the term, because what this leadership observed
 			// means nothing in the next term.
-			cmds = append(cmds, [][]byte{[]byte(fsm.SuspendCommand), decimal(ld.term), []byte(s.ID.NodeID), decimal(s.ID.Boot), []byte(state)})
+			cmds = append(cmds, [][]byte{
+				[]byte(fsm.SuspendCommand), decimal(ld.term), []byte(s.ID.NodeID), decimal(s.ID.Boot), []byte(state),
+			})
 		}
 	}
 	if cmds != nil {

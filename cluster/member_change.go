@@ -158,7 +158,8 @@ func (ms *membership) promote(m Member) error {
 	// A node that has applied nothing has nothing on its disk either. As a
 	// voter it would wait for a leader that may need its vote: see join. A node
 	// that is settling gives no votes.
-	if commit := n.committed(); r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
+	commit := n.committed()
+	if r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
 	return ms.vote(m, index)
@@ -168,7 +169,8 @@ func (ms *membership) promote(m Member) error {
 // at index exists.
 func (ms *membership) vote(m Member, index uint64) error {
 	n := ms.node
-	if err := ms.changed(n.ctx, n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)); err != nil {
+	added := n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
+	if err := ms.changed(n.ctx, added); err != nil {
 		return err
 	}
 	n.log.Info("member votes", "node", m.ID)

@@ -100,7 +100,8 @@ func (ms *membership) removeSelf(ctx context.Context, req adminRequest, reply *a
 // and its removal has failed or has an unknown outcome.
 func halfRemoved(done, id string, err error) string {
 	if errors.Is(err, ErrUnknown) {
-		return fmt.Sprintf("%s, but it is unknown whether %s was removed: %v; run \"holdfast status\" to see the members", done, id, err)
+		return fmt.Sprintf("%s, but it is unknown whether %s was removed: %v; "+
+			"run \"holdfast status\" to see the members", done, id, err)
 	}
 	return fmt.Sprintf("%s, but %s is still a member: %v", done, id, err)
 }
@@ -134,7 +135,8 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 	case !n.leads():
 		return errNotLed
 	default:
-		return fmt.Errorf("removing %s would leave %s, %d of them reachable: writes would need %d (%s); bring these back or remove them first, or use --force",
+		return fmt.Errorf("removing %s would leave %s, %d of them reachable: writes would need %d (%s); "+
+			"bring these back or remove them first, or use --force",
 			req.Node, count(len(left), "voter"), live, need, strings.Join(reasons, "; "))
 	}
 	return nil

@@ -45,34 +45,56 @@ func newCounters() Counters {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "holdfast", Name: name, Help: help, Buckets: buckets})
+		opts := prometheus.HistogramOpts{Namespace: "holdfast", Name: name, Help: help, Buckets: buckets}
+		return prometheus.NewHistogram(opts)
 	}
 	seconds := prometheus.ExponentialBuckets(0.0001, 2, 16) // 0.1 ms … 3.3 s
 	c := Counters{
-		Entries:          counter("proposer_entries_total", "Log entries proposed by this node."),
-		EntryGroups:      histogram("proposer_entry_groups", "Groups (pipelines of clients) per proposed entry.", prometheus.ExponentialBuckets(1, 2, 13)),
-		EntryBytes:       histogram("proposer_entry_bytes", "Bytes per proposed entry.", prometheus.ExponentialBuckets(64, 4, 10)),
-		CommitSeconds:    histogram("proposer_commit_seconds", "Seconds from building an entry until it was applied here.", seconds),
-		ApplySeconds:     histogram("apply_entry_seconds", "Seconds that this node took to apply a log entry.", seconds),
-		ApplySteps:       counter("apply_steps_total", "Steps that the entries which this node applied cost: about ten nanoseconds each."),
-		SlowEntries:      counter("apply_slow_entries_total", "Log entries that this node took longer than 10 ms to apply."),
-		ReadIndexRounds:  counter("read_rounds_total", "Confirmation rounds for linearizable reads led by this node."),
-		ReadGroups:       counter("read_groups_total", "Groups of reads answered after a confirmation round led by this node."),
-		Resent:           counter("forwarder_resent_total", "Groups of this node's clients sent again to a new leader."),
-		Unknown:          counter("forwarder_unknown_total", "Groups of this node's clients whose outcome stayed unknown."),
-		Leaderships:      counter("leaderships_total", "Times that this node began to lead."),
-		EventsMissed:     counter("events_missed_total", "Times that events of the log could not be delivered to this node's clients one by one."),
-		Scripts:          counter("scripts_total", "Scripts, functions and libraries run by this node's interpreter."),
-		WritesRefused:    counter("writes_refused_total", "Writes that this node, as leader, did not execute because they would take too long on every node (--max-write-time), or because other heavy writes took all places."),
-		ScriptsRefused:   counter("scripts_refused_total", "Slow scripts that this node did not run because others took all places."),
-		ScriptSeconds:    histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
-		SlowReads:        counter("slow_reads_total", "Groups of reads that took longer than a quick read may, and ran on a copy-on-write clone."),
-		SlowReadSeconds:  histogram("slow_read_seconds", "Seconds that a slow read ran, without the time that others had its place.", seconds),
-		SlowReadsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "slow_reads_refused_total", Help: "Slow reads that ended with an error, by reason (no_place, time, memory)."}, []string{"reason"}),
-		Snapshots:        counter("snapshots_total", "Snapshots that this node took of its state."),
-		SnapshotFailures: counter("snapshot_failures_total", "Snapshots, taken here or sent by the leader, that could not be written or read back."),
+		Entries: counter("proposer_entries_total", "Log entries proposed by this node."),
+		EntryGroups: histogram("proposer_entry_groups",
+			"Groups (pipelines of clients) per proposed entry.", prometheus.ExponentialBuckets(1, 2, 13)),
+		EntryBytes: histogram("proposer_entry_bytes",
+			"Bytes per proposed entry.", prometheus.ExponentialBuckets(64, 4, 10)),
+		CommitSeconds: histogram("proposer_commit_seconds",
+			"Seconds from building an entry until it was applied here.", seconds),
+		ApplySeconds: histogram("apply_entry_seconds",
+			"Seconds that this node took to apply a log entry.", seconds),
+		ApplySteps: counter("apply_steps_total",
+			"Steps that the entries which this node applied cost: about ten nanoseconds each."),
+		SlowEntries: counter("apply_slow_entries_total",
+			"Log entries that this node took longer than 10 ms to apply."),
+		ReadIndexRounds: counter("read_rounds_total", "Confirmation rounds for linearizable reads led by this node."),
+		ReadGroups: counter("read_groups_total",
+			"Groups of reads answered after a confirmation round led by this node."),
+		Resent: counter("forwarder_resent_total",
+			"Groups of this node's clients sent again to a new leader."),
+		Unknown: counter("forwarder_unknown_total",
+			"Groups of this node's clients whose outcome stayed unknown."),
+		Leaderships: counter("leaderships_total", "Times that this node began to lead."),
+		EventsMissed: counter("events_missed_total",
+			"Times that events of the log could not be delivered to this node's clients one by one."),
+		Scripts: counter("scripts_total", "Scripts, functions and libraries run by this node's interpreter."),
+		WritesRefused: counter("writes_refused_total",
+			"Writes that this node, as leader, did not execute because they would take too long on every "+
+				"node (--max-write-time), or because other heavy writes took all places."),
+		ScriptsRefused: counter("scripts_refused_total",
+			"Slow scripts that this node did not run because others took all places."),
+		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
+		SlowReads: counter("slow_reads_total",
+			"Groups of reads that took longer than a quick read may, and ran on a copy-on-write clone."),
+		SlowReadSeconds: histogram("slow_read_seconds",
+			"Seconds that a slow read ran, without the time that others had its place.", seconds),
+		SlowReadsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "holdfast", Name: "slow_reads_refused_total",
+			Help: "Slow reads that ended with an error, by reason (no_place, time, memory).",
+		}, []string{"reason"}),
+		Snapshots: counter("snapshots_total", "Snapshots that this node took of its state."),
+		SnapshotFailures: counter("snapshot_failures_total",
+			"Snapshots, taken here or sent by the leader, that could not be written or read back."),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "holdfast", Name: "disk_write_seconds", Help: "Seconds of a durable write, by operation (append, stable).", Buckets: seconds,
+			Namespace: "holdfast", Name: "disk_write_seconds",
+			Help:    "Seconds of a durable write, by operation (append, stable).",
+			Buckets: seconds,
 		}, []string{"op"}),
 	}
 	for _, reason := range []string{"no_place", "time", "memory"} { // shown from the start, as 0
@@ -82,32 +104,47 @@ func newCounters() Counters {
 }
 
 func (c *Counters) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries, c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts, c.ScriptsRefused, c.WritesRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused, c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures}
+	return []prometheus.Collector{
+		c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries,
+		c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
+		c.ScriptsRefused, c.WritesRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused, c.SlowReadSeconds,
+		c.DiskSeconds, c.Snapshots, c.SnapshotFailures,
+	}
 }
 
 // nodeCollector reports the state of the node at the time of the scrape.
 type nodeCollector struct{ n *Node }
 
 var (
-	descTerm     = prometheus.NewDesc("holdfast_raft_term", "Current raft term.", nil, nil)
-	descCommit   = prometheus.NewDesc("holdfast_raft_commit_index", "Raft commit index.", nil, nil)
-	descApplied  = prometheus.NewDesc("holdfast_raft_applied_index", "Index of the last entry that this node's machine has applied.", nil, nil)
-	descLast     = prometheus.NewDesc("holdfast_raft_last_index", "Index of the last entry in this node's log.", nil, nil)
+	descTerm    = prometheus.NewDesc("holdfast_raft_term", "Current raft term.", nil, nil)
+	descCommit  = prometheus.NewDesc("holdfast_raft_commit_index", "Raft commit index.", nil, nil)
+	descApplied = prometheus.NewDesc("holdfast_raft_applied_index",
+		"Index of the last entry that this node's machine has applied.", nil, nil)
+	descLast = prometheus.NewDesc("holdfast_raft_last_index",
+		"Index of the last entry in this node's log.", nil, nil)
 	descLeader   = prometheus.NewDesc("holdfast_is_leader", "1 on the node that leads, 0 elsewhere.", nil, nil)
 	descReady    = prometheus.NewDesc("holdfast_ready", "1 while the node is connected to a leader.", nil, nil)
 	descKeys     = prometheus.NewDesc("holdfast_keys", "Keys in all databases.", nil, nil)
 	descVolatile = prometheus.NewDesc("holdfast_keys_with_ttl", "Keys with a time to live.", nil, nil)
 	descExpired  = prometheus.NewDesc("holdfast_expired_keys_total", "Keys expired by the log.", nil, nil)
 	descOps      = prometheus.NewDesc("holdfast_logged_operations_total", "Operations run by the log.", nil, nil)
-	descLease    = prometheus.NewDesc("holdfast_lease_clock_seconds", "Lease clock of the last entry, seconds since the cluster was formed.", nil, nil)
-	descDup      = prometheus.NewDesc("holdfast_duplicate_groups_total", "Groups that arrived twice and ran once.", nil, nil)
+	descLease    = prometheus.NewDesc("holdfast_lease_clock_seconds",
+		"Lease clock of the last entry, seconds since the cluster was formed.", nil, nil)
+	descDup = prometheus.NewDesc("holdfast_duplicate_groups_total",
+		"Groups that arrived twice and ran once.", nil, nil)
 	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
-	descFeatures = prometheus.NewDesc("holdfast_feature_version", "Feature version of the cluster, as far as this node has applied the log.", nil, nil)
-	descBlocked  = prometheus.NewDesc("holdfast_feature_version_blocked", "On the leader, by node: 1 for a member that keeps the feature version from being raised, because it does not answer or its program is older.", []string{"node"}, nil)
+	descFeatures = prometheus.NewDesc("holdfast_feature_version",
+		"Feature version of the cluster, as far as this node has applied the log.", nil, nil)
+	descBlocked = prometheus.NewDesc("holdfast_feature_version_blocked",
+		"On the leader, by node: 1 for a member that keeps the feature version from being raised, because "+
+			"it does not answer or its program is older.", []string{"node"}, nil)
 	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
-	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running", "Slow reads that have begun and have not ended.", nil, nil)
-	descSlowWait = prometheus.NewDesc("holdfast_slow_reads_waiting", "Slow reads that wait for their first slot.", nil, nil)
-	descSlowHeld = prometheus.NewDesc("holdfast_slow_read_bytes", "Bytes of intermediate results and replies that slow reads are charged.", nil, nil)
+	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running",
+		"Slow reads that have begun and have not ended.", nil, nil)
+	descSlowWait = prometheus.NewDesc("holdfast_slow_reads_waiting",
+		"Slow reads that wait for their first slot.", nil, nil)
+	descSlowHeld = prometheus.NewDesc("holdfast_slow_read_bytes",
+		"Bytes of intermediate results and replies that slow reads are charged.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

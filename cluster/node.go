@@ -214,7 +214,8 @@ func (n *Node) newMachine() *machine.Machine {
 			n.snapshots.done(nil)
 		},
 		Newer: func(err error) {
-			n.log.Error("this node cannot read the leader's snapshot and stays behind: upgrade this node to the version of the leader", "this_version", n.cfg.Version, "error", err)
+			n.log.Error("this node cannot read the leader's snapshot and stays behind: "+
+				"upgrade this node to the version of the leader", "this_version", n.cfg.Version, "error", err)
 		},
 		Fatal: n.fatal,
 	})

@@ -132,7 +132,8 @@ func (s *snapshotter) done(err error) {
 	wait := s.health.note(err, s.clock.Mono(), s.clock.Wall())
 	if err != nil {
 		s.stats.SnapshotFailures.Inc()
-		s.log.Error("snapshot failed, the log and the snapshots before it are kept", "error", err, "log_bytes", s.stores.LogBytes(), "retry_in", wait)
+		s.log.Error("snapshot failed, the log and the snapshots before it are kept",
+			"error", err, "log_bytes", s.stores.LogBytes(), "retry_in", wait)
 	}
 }
 
@@ -164,7 +165,8 @@ func (s *snapshotter) take() error {
 	}
 	if err == nil {
 		s.stats.Snapshots.Inc()
-		s.log.Info("snapshot taken", "took", s.clock.Mono()-begun, "log_bytes_before", average*int64(last-first), "log_bytes", s.stores.LogBytes(), "trailing_entries", rc.TrailingLogs)
+		s.log.Info("snapshot taken", "took", s.clock.Mono()-begun,
+			"log_bytes_before", average*int64(last-first), "log_bytes", s.stores.LogBytes(), "trailing_entries", rc.TrailingLogs)
 	}
 	return err
 }

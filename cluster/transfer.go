@@ -201,7 +201,7 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 		case a.err != nil:
 			refusals = append(refusals, a.err.Error())
 		case a.index+transferLag < last:
-			refusals = append(refusals, fmt.Sprintf("%s is too far behind: its log ends at index %d, that of the leader at %d", a.m.ID, a.index, last))
+			refusals = append(refusals, behind(a.m, a.index, last).Error())
 		case a.index >= last:
 			return a.m, nil // others may not answer; do not wait for them
 		case a.index >= best.index:
@@ -216,6 +216,12 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 		return Member{}, errors.New(strings.Join(refusals, "; "))
 	}
 	return best.m, nil
+}
+
+// behind is the error of a target whose log ends at index, when that of the
+// leader ends at last.
+func behind(m Member, index, last uint64) error {
+	return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
 }
 
 // logEnd asks a voter for the index of the last entry of its log. It fails if
@@ -264,12 +270,13 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 			break
 		}
 		if err := t.pace(preparing); err != nil {
-			return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
+			return behind(m, index, last)
 		}
 	}
 	sent := make(chan error, 1)
 	go func() {
-		sent <- n.transport.StartElection(raft.ServerID(m.ID), n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+		id := raft.ServerID(m.ID)
+		sent <- n.transport.StartElection(id, n.peers.addressOf(id, raft.ServerAddress(m.Addr)))
 	}()
 	failpoint.Hit(failpoint.TransferBegun)
 	limit = 2 * n.cfg.Options.HeartbeatTimeout
@@ -298,7 +305,8 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 // have received the message, or may receive it later.
 func untold(target string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return &OutcomeError{outcome: OutcomeNotExecuted, retryable: true, text: fmt.Sprintf("%s could not be asked to campaign: %v", target, err)}
+		return &OutcomeError{outcome: OutcomeNotExecuted, retryable: true,
+			text: fmt.Sprintf("%s could not be asked to campaign: %v", target, err)}
 	}
 	return ChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
 }
@@ -313,7 +321,8 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 			return string(id), nil
 		}
 		if err := t.pace(ctx); err != nil {
-			return "", ChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", n.cfg.NodeID, err))
+			return "", ChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w",
+				n.cfg.NodeID, err))
 		}
 	}
 }

@@ -241,7 +241,8 @@ func (s *Session) Unblock() ([]byte, error) {
 	defer func() { ws.end(s.origin, w, left) }()
 	var g fsm.Group
 	g.Reset(2, s.origin)
-	g.Command(ws.machine.Table().Find([]byte(fsm.UnwaitCommand)), 0, [][]byte{nil, decimal(s.origin), decimal(uint64(w.pos))})
+	row := ws.machine.Table().Find([]byte(fsm.UnwaitCommand))
+	g.Command(row, 0, [][]byte{nil, decimal(s.origin), decimal(uint64(w.pos))})
 	answer, err := s.Do(&g, false, nil)
 	if err == nil {
 		reply, gone, err := fsm.Unwaited(answer)
@@ -269,7 +270,8 @@ func (s *Session) Unblock() ([]byte, error) {
 func (s *Session) Abandon() {
 	ws := s.node.waits
 	ws.end(s.origin, s.wait, true)
-	ws.forwarder.command(ws.machine.Table(), [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))})
+	unwait := [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))}
+	ws.forwarder.command(ws.machine.Table(), unwait)
 }
 
 // command submits internal commands and returns without waiting for their

@@ -68,7 +68,7 @@ func (w *watchers) signal() {
 }
 
 // Watch returns a channel that receives a token after the leader or the result
-// of Contacts has changed. Changes in quick succession may share a token. stop
+// of PeerHealth has changed. Changes in quick succession may share a token. stop
 // removes the channel.
 func (n *Node) Watch() (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
