@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -159,6 +160,34 @@ func TestForwarder_StartIsOwed(t *testing.T) {
 	}
 }
 
+// singleRaft returns a raft in memory that leads a cluster of one node.
+func singleRaft(t *testing.T) *raft.Raft {
+	t.Helper()
+	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	addr, trans := raft.NewInmemTransport("")
+	cfg := raft.DefaultConfig()
+	cfg.LocalID, cfg.Logger = "n1", hclog.NewNullLogger()
+	const soon = 50 * time.Millisecond
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = soon, soon, soon
+	only := raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: addr}}}
+	if err := raft.BootstrapCluster(cfg, store, store, snaps, trans, only); err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(cfg, &raft.MockFSM{}, store, store, snaps, trans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Shutdown().Error(); err != nil {
+			t.Error(err)
+		}
+	})
+	if !<-r.LeaderCh() {
+		t.Fatal("the only node does not lead")
+	}
+	return r
+}
+
 // The outcome of a change that raft has ended with an error.
 func TestChangeError(t *testing.T) {
 	for err, want := range map[error]Outcome{
@@ -179,9 +208,8 @@ func TestChangeError(t *testing.T) {
 		t.Error(err)
 	}
 	// raft has no error value for this text.
-	r, transport := raft.MakeCluster(1, t, nil), ChangeUnknown(raft.ErrLeadershipLost)
-	defer r.Close()
-	stale := r.Leader().AddNonvoter("x", "x:1", 1<<40, 0).Error()
+	transport := ChangeUnknown(raft.ErrLeadershipLost)
+	stale := singleRaft(t).AddNonvoter("x", "x:1", 1<<40, 0).Error()
 	if got := changeError(stale); OutcomeOf(got) != OutcomeNotExecuted {
 		t.Errorf("change of an older configuration: %v, outcome %d", stale, OutcomeOf(got))
 	}
