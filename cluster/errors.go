@@ -23,6 +23,11 @@ var (
 	// the log index that a large read must see.
 	ErrBehind error = &OutcomeError{outcome: OutcomeNotExecuted, retryable: true,
 		text: "this node is too far behind the leader to answer a large read"}
+	// errClientLeft is the error of a read whose client has closed its
+	// connection. It differs from errSlotLost, after which a session asks the
+	// next leader.
+	errClientLeft error = &OutcomeError{outcome: OutcomeNotExecuted,
+		text: "the client has closed its connection, the read was ended"}
 	// ErrUnknown means that the group was sent and its outcome could not be
 	// determined within Config.ResolveWait.
 	ErrUnknown error = &OutcomeError{outcome: OutcomeUnknown, text: msgUnknown}

@@ -38,6 +38,39 @@ func (n *Node) ReadsWaiting() int {
 	return ld.reads.Waiting()
 }
 
+// OccupySlowReads takes all slots for slow reads of the node.
+func (n *Node) OccupySlowReads() error {
+	for n.reads.slots.anyFree() {
+		if _, err := n.reads.slots.enter(worker{}, 0, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *slots) anyFree() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.free > 0
+}
+
+// SlowReadsWaiting returns how many slow reads wait for a slot on this node.
+func (n *Node) SlowReadsWaiting() int64 { return n.reads.waiting.Load() }
+
+// ReadsSent returns how many reads of this node's clients have no answer of the
+// leader yet.
+func (n *Node) ReadsSent() int {
+	n.forwarder.readMu.Lock()
+	l, _ := n.forwarder.reads.(*remoteLink)
+	n.forwarder.readMu.Unlock()
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.calls)
+}
+
 // Swept returns the time of the forwarder's last sweep.
 func (n *Node) Swept() time.Duration { return time.Duration(n.forwarder.coarse.Load()) }
 

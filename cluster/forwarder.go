@@ -53,6 +53,9 @@ type link interface {
 // reply or by passing the call back to the forwarder with requeue.
 type readLink interface {
 	read(c *call)
+	// forget gives up a read, whose call then does not end. It returns false if
+	// the link does not have the read.
+	forget(c *call) bool
 }
 
 func newForwarder(n *Node) *forwarder {

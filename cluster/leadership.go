@@ -406,18 +406,9 @@ func (ld *leadership) confirm(readers []reader, index uint64) {
 	}
 }
 
-// runRead runs a read for a client of any node, after the read's round has been
-// confirmed. It returns errSlotLost if the leadership ended first.
-func (ld *leadership) runRead(
-	dst []byte, c *call, now int64, from fsm.SessionID,
-) (reply []byte, expiryPending bool, err error) {
-	if c.dryRun {
-		reply, err = ld.runDry(c.body)
-		return reply, false, err
-	}
-	return ld.readers.read(dst, ld.readRun(c, now, from))
-}
-
+// readRun returns the read of a call for a client of any node, to be run after
+// the read's round has been confirmed. Its error is errSlotLost if the
+// leadership ends first.
 func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) readRun {
 	req := fsm.ReadRequest{
 		Body: c.body, Now: now, Wall: ld.wall(), Seed: rand.Uint64(),

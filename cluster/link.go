@@ -30,6 +30,7 @@ const (
 	frameServed  = 'V' // leader: connection | waiter | reply
 	// Read stream:
 	frameRead      = 'Q' // node: id | kind, see readQuick | group
+	frameCancel    = 'X' // node: id; the read is not answered
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	frameConfirmed = 'c' // node: term | nonce | ok
@@ -92,7 +93,9 @@ type remoteLink struct {
 	reads  *rpc.Stream
 	raft   *raft.Raft
 	leader raft.ServerID
-	pieces func() bool // reports whether the leader knows readPiece
+	// pieces and cancels report whether the leader knows readPiece and
+	// frameCancel.
+	pieces, cancels func() bool
 
 	writesUnheard, readsUnheard atomic.Int32 // pings sent since the last received frame
 
@@ -126,7 +129,8 @@ func (n *Node) dialLeader(
 	l := &remoteLink{
 		fw: n.forwarder, waits: n.waits, writes: writes, reads: reads,
 		raft: n.raft, leader: id, calls: make(map[uint64]*call),
-		pieces: func() bool { return n.Features() >= fsm.FeatureBudget },
+		pieces:  func() bool { return n.Features() >= fsm.FeatureBudget },
+		cancels: func() bool { return n.Features() >= fsm.FeatureBudget },
 	}
 	return l, accepted, nil
 }
@@ -349,9 +353,12 @@ func (l *remoteLink) answer(payload []byte) error {
 	}
 	kind, rest := payload[k], payload[k+1:]
 	l.mu.Lock()
-	c := l.calls[id]
+	c, sent := l.calls[id], id <= l.next
 	delete(l.calls, id)
 	l.mu.Unlock()
+	if c == nil && sent {
+		return nil // given up: see forget
+	}
 	if c == nil {
 		return fmt.Errorf("answer to read %d, which was not asked: %w", id, errFrame)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -168,6 +169,9 @@ type readServer struct {
 	n      *Node
 	ld     *leadership
 	stream *rpc.Stream
+
+	mu    sync.Mutex
+	asked map[uint64]*remoteRead // by id: reads that have no answer yet
 }
 
 // Confirm asks the node to confirm that it follows this leader in the term.
@@ -193,7 +197,8 @@ func (n *Node) readStream(s *rpc.Stream) error {
 		return errNotLeader
 	}
 	id := raft.ServerID(s.Peer().NodeID)
-	r := &readServer{n: n, ld: ld, stream: s}
+	r := &readServer{n: n, ld: ld, stream: s, asked: make(map[uint64]*remoteRead)}
+	defer r.cancelAll()
 	ld.reads.Attach(id, r)
 	defer ld.reads.Detach(id, r)
 	defer closeWith(ld, s)()
@@ -234,7 +239,11 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			if rest[0]&readPiece != 0 {
 				c.front = &fsm.Front{Most: remotePiece}
 			}
-			ld.reads.Add(&remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())})
+			rd := &remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())}
+			r.begin(rd)
+			ld.reads.Add(rd)
+		case frameCancel:
+			r.cancel(first)
 		default:
 			return errFrame
 		}
@@ -247,11 +256,17 @@ type remoteRead struct {
 	id     uint64
 	call   *call
 	from   fsm.SessionID // session of the node that asks
+
+	canceled bool          // guarded by server.mu
+	gone     chan struct{} // see ended; nil until it is needed, guarded by server.mu
 }
 
 // confirmed implements reader.
 func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
 	r.call.index, r.call.now = index, now
+	if r.isCanceled() {
+		return
+	}
 	if !r.call.dryRun && !r.call.slow {
 		run := ld.readRun(r.call, now, r.from)
 		if !ld.readers.isSlow(&run) {
@@ -268,7 +283,14 @@ func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
 }
 
 func (r *remoteRead) run(ld *leadership, now int64) {
-	reply, expiryPending, err := ld.runRead(nil, r.call, now, r.from)
+	if r.call.dryRun {
+		reply, err := ld.runDry(r.call.body)
+		r.finish(ld, reply, false, err)
+		return
+	}
+	run := ld.readRun(r.call, now, r.from)
+	run.done = r.ended()
+	reply, expiryPending, err := ld.readers.read(nil, run)
 	r.finish(ld, reply, expiryPending, err)
 }
 
@@ -293,6 +315,9 @@ func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, er
 func (r *remoteRead) Lost() { r.answer(answerRetry, nil) }
 
 func (r *remoteRead) answer(kind byte, reply []byte) {
+	if !r.server.answered(r) {
+		return
+	}
 	s := r.server.stream
 	err := s.TrySendFunc(frameAnswer, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, r.id)
@@ -306,6 +331,7 @@ func (r *remoteRead) answer(kind byte, reply []byte) {
 		// this read again when the queue has room.
 		go func() {
 			if s.Flush() == nil {
+				r.server.begin(r)
 				r.server.ld.reads.Add(r)
 			}
 		}()

@@ -16,6 +16,8 @@ type Session struct {
 	call call
 	buf  []byte
 
+	watch WatchFunc // nil for none: see WatchClient
+
 	wait   *wait  // the current wait: see Block
 	origin uint64 // id of the connection that waits
 }
@@ -27,6 +29,9 @@ type call struct {
 
 	body []byte
 	slow bool
+	// reads is set while Do executes a group that only reads. lengthy is set if
+	// such a group may take long.
+	reads, lengthy bool
 	// dryRun requests a dry run of the group instead of a read: see dryrun.go.
 	dryRun bool
 	done   chan struct{} // capacity 1: one token for each group
@@ -86,7 +91,9 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		return nil, ErrFeature
 	}
 	if !g.Write {
+		c.reads, c.lengthy = true, lengthy(g)
 		reply, err := s.read(local)
+		c.reads = false
 		if !errors.Is(err, fsm.ErrUnlogged) {
 			return reply, readFailed(err)
 		}
@@ -117,7 +124,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 			req: fsm.ReadRequest{
 				Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 			},
-			index: n.machine.Applied(), done: n.ctx.Done(), who: workerOf(n.session, c.body),
+			index: n.machine.Applied(), done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body),
 		}
 		reply, _, err := n.reads.read(s.buf[:0], run)
 		if errors.Is(err, errSlotLost) {
@@ -129,7 +136,9 @@ func (s *Session) read(local bool) ([]byte, error) {
 	for {
 		c.front.Reset() // discard the state of an earlier attempt: this reply may be complete
 		s.node.forwarder.read(c)
-		<-c.done
+		if !s.awaitRead() {
+			return nil, errClientLeft
+		}
 		if c.at > 0 && c.err == nil {
 			reply, expiryPending, err := s.readHere()
 			if err == nil && expiryPending {
@@ -142,7 +151,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 		}
 		ld := c.ready
 		c.ready = nil
-		reply, expiryPending, err := ld.runRead(s.buf[:0], c, c.now, s.node.session)
+		reply, expiryPending, err := s.readThere(ld)
 		s.keep(reply)
 		// The leadership has closed, so ask the next leader.
 		if errors.Is(err, errSlotLost) {
@@ -157,6 +166,18 @@ func (s *Session) read(local bool) ([]byte, error) {
 		ld.awaitClockEntry(func() { c.done <- struct{}{} })
 		<-c.done
 	}
+}
+
+// readThere runs the call on a leadership of this node.
+func (s *Session) readThere(ld *leadership) (reply []byte, expiryPending bool, err error) {
+	c := &s.call
+	if c.dryRun {
+		reply, err = ld.runDry(c.body)
+		return reply, false, err
+	}
+	run := ld.readRun(c, c.now, s.node.session)
+	run.watch = s.watching()
+	return ld.readers.read(s.buf[:0], run)
 }
 
 // readHere runs a read with large replies on this node's state machine, once it
@@ -184,7 +205,7 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: n.seed(),
 		Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 	}
-	run := readRun{req: req, index: at, done: n.ctx.Done(), who: workerOf(n.session, c.body)}
+	run := readRun{req: req, index: at, done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body)}
 	reply, expiryPending, err = n.reads.read(s.buf[:0], run)
 	if errors.Is(err, errSlotLost) {
 		err = ErrClosed

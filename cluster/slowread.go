@@ -73,8 +73,10 @@ type readRun struct {
 	who worker
 	// index is the lowest log index that the state must include: see package readindex.
 	index uint64
-	// done is closed when the replies are no longer needed.
-	done <-chan struct{}
+	// done is closed when the replies are no longer needed. watch, unless nil,
+	// tells whether the client leaves.
+	done  <-chan struct{}
+	watch WatchFunc
 }
 
 // workerOf returns the origin of a group.
@@ -102,7 +104,8 @@ func (q *quickRead) stop() error {
 }
 
 // read executes a group, as a quick read if that suffices. It returns
-// errSlotLost if done was closed first. Errors other than those of the state
+// errSlotLost if done was closed first, and errClientLeft if the client left.
+// Errors other than those of the state
 // machine are converted to replies.
 func (h *readHost) read(dst []byte, run readRun) (reply []byte, expiryPending bool, err error) {
 	if !h.isSlow(&run) {
@@ -135,6 +138,15 @@ func (h *readHost) slowly(dst []byte, run readRun) (reply []byte, expiryPending 
 	h.stats.SlowReads.Add(1)
 	h.join()
 	defer h.part()
+	var w *clientWatch
+	if run.watch != nil {
+		w = watchClient(run.watch, run.done)
+		defer w.stop()
+		run.done = w.ended
+	}
+	if r, ok := run.req.Runner.(hostedRunner); ok {
+		run.req.Runner = r.h.until(run.done)
+	}
 	s := &slowRead{h: h, run: &run, scripted: fsm.HasScripts(run.req.Body)}
 	reply, expiryPending, err = s.read(dst)
 	var refused refusal
@@ -142,6 +154,9 @@ func (h *readHost) slowly(dst []byte, run readRun) (reply []byte, expiryPending 
 		h.stats.SlowReadsRefused.WithLabelValues(refused.reason).Add(1)
 		run.req.Front.Reset() // the replies are those of the whole group
 		return fsm.RefuseGroup(dst, run.req.Body, refused.text), false, nil
+	}
+	if w != nil {
+		err = w.clientLeft(err)
 	}
 	return reply, expiryPending, err
 }
@@ -198,6 +213,8 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 	h.stats.SlowReadSeconds.Observe(s.ran.Seconds())
 	if !s.scripted {
 		h.mark(s.run.who, s.ran > h.opts.QuickRead)
+	} else if err == nil && closed(s.run.done) {
+		err = errSlotLost // a script may have been ended, and its reply says so
 	}
 	return reply, expiryPending, err
 }

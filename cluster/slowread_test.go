@@ -265,3 +265,30 @@ func TestSlowRead_Gone(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowRead_ClientLeft checks that a read ends with an error of its own when
+// its client leaves, and not before watchAfter.
+func TestSlowRead_ClientLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSlowWorld(t, bubbleClock{time.Now()}, func(o *Options) { o.SlowReadWait = time.Hour })
+		if _, err := w.h.slots.enter(worker{}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		left, done, stopped := make(chan struct{}), make(chan struct{}), 0
+		close(left)
+		begun := time.Now()
+		run := w.run(done, slowReads[0].commands...)
+		run.watch = func() (<-chan struct{}, func(), error) { return left, func() { stopped++ }, nil }
+		if _, _, err := w.h.read(nil, run); !errors.Is(err, errClientLeft) {
+			t.Errorf("its client has left: %v", err)
+		}
+		if took := time.Since(begun); took != watchAfter || stopped != 1 {
+			t.Errorf("ended after %v, want %v; stopped %d watches", took, watchAfter, stopped)
+		}
+		run.watch = func() (<-chan struct{}, func(), error) { return nil, func() { stopped++ }, nil }
+		time.AfterFunc(time.Second, func() { close(done) })
+		if _, _, err := w.h.read(nil, run); !errors.Is(err, errSlotLost) || stopped != 2 {
+			t.Errorf("done was closed: %v, stopped %d watches", err, stopped)
+		}
+	})
+}

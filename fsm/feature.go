@@ -41,6 +41,9 @@ const (
 	//   - Nodes reserve numbers for client connections (see ClientIDsCommand).
 	//   - One entry expires keys up to an amount of work (see expiryWork). Below
 	//     this version it expires up to expiryPerEntry keys, of any size.
+	//
+	// From this version on, a node may also send the leader a frame that cancels
+	// a read.
 	FeatureBudget = 4
 
 	// MaxFeatures is the highest feature version that this program knows.

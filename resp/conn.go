@@ -101,6 +101,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	if g, ok := c.net.(*Guard); ok {
 		g.mem = c.mem
 		g.SetAuthenticated(c.info.authed)
+		c.exec.WatchClient(g.readAhead)
 	}
 	c.group.Reset(2, c.id)
 	return c

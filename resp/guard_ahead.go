@@ -12,12 +12,12 @@ import (
 // behind a command that waits, the guard does not notice that it disconnects.
 const guardAheadMost = 1 << 20
 
-// readAhead reads from the socket while a command of the client waits, in order
+// readAhead reads from the socket while a command of the client runs, in order
 // to notice that the client disconnects: then gone is closed. Read delivers the
 // bytes later.
 //
-// Only the goroutine that calls Read may call it, between two Reads. It must
-// call stop before the next Read. Meanwhile, no read deadline is in effect.
+// It must be called between two Reads, and stop before the next one. Meanwhile,
+// no read deadline is in effect.
 func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
 	if !g.clock.armed.IsZero() {
 		g.clock.armed = time.Time{}
@@ -29,6 +29,9 @@ func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
 	var stopping atomic.Bool
 	go func() {
 		defer close(finished)
+		if g.readErr != nil { // an earlier command noticed it
+			close(left)
+		}
 		var part [512]byte // small, because a silent client occupies it for the whole wait
 		for g.readErr == nil && len(g.big) == 0 && len(g.buf)-g.off < guardAheadMost {
 			n, err := g.Conn.Read(part[:])

@@ -17,6 +17,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -51,6 +52,9 @@ type Executor interface {
 	Unblock() ([]byte, error)
 	// Abandon ends the present wait of a client that has disconnected.
 	Abandon()
+	// WatchClient sets the function that tells whether the client leaves. Do
+	// may call it, to end a slow read.
+	WatchClient(watch cluster.WatchFunc)
 }
 
 // Cluster is the node behind the server. Its methods may be called from any

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -38,8 +39,11 @@ type fakeCluster struct {
 	// before, if set, is called before a group runs. An error that it returns
 	// replaces the group's outcome. It may block.
 	before func(g *fsm.Group) error
-	state  resp.State
-	admin  func(args []string) (string, error)
+	// reading, if set, is called before a group that only reads, with the
+	// function that watches the client.
+	reading func(watch cluster.WatchFunc)
+	state   resp.State
+	admin   func(args []string) (string, error)
 
 	clientID atomic.Uint64
 	listener resp.Listener
@@ -135,6 +139,7 @@ func (f *fakeCluster) groups() []int {
 }
 
 type fakeExecutor struct {
+	watch   cluster.WatchFunc
 	cluster *fakeCluster
 	buf     []byte
 	out     chan []byte // of the current wait
@@ -175,6 +180,8 @@ func (e *fakeExecutor) Unblock() ([]byte, error) {
 	return reply, err
 }
 
+func (e *fakeExecutor) WatchClient(watch cluster.WatchFunc) { e.watch = watch }
+
 func (e *fakeExecutor) Abandon() {
 	if _, err := e.Unblock(); err != nil {
 		panic(err)
@@ -185,12 +192,15 @@ func (e *fakeExecutor) Abandon() {
 func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	f := e.cluster
 	f.mu.Lock()
-	before := f.before
+	before, reading := f.before, f.reading
 	f.sizes = append(f.sizes, g.Ops())
 	f.locals = append(f.locals, local)
 	f.mu.Unlock()
 	clear(e.buf)
 	e.sent = 0
+	if reading != nil && !g.Write {
+		reading(e.watch)
+	}
 	if before != nil {
 		if err := before(g); err != nil {
 			return nil, err

@@ -1,0 +1,45 @@
+package resp_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// TestWatchClient: while a read runs, the server notices that the client
+// leaves. Commands that the client sends meanwhile are executed afterwards.
+func TestWatchClient(t *testing.T) {
+	f := newFake(t)
+	watching, proceed, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	first := true
+	f.reading = func(watch cluster.WatchFunc) {
+		left, stop, err := watch()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer stop()
+		watching <- struct{}{}
+		if first {
+			first = false
+			<-proceed
+			return
+		}
+		<-left
+		close(gone)
+	}
+	s := serve(t, f)
+	c := dial(t, s)
+	c.send("GET k")
+	<-watching
+	c.send("SET k 1")
+	proceed <- struct{}{}
+	c.want("$-1")
+	c.want("+OK")
+	c.send("GET k")
+	<-watching
+	if err := c.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-gone
+}
