@@ -120,14 +120,22 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 			// forwarder recognizes an empty reply.
 			n.log.Error("group refused, the node must run another version", "from", id.NodeID, "error", err)
 			body = noop
-		} else if n.Features() < fsm.FeatureBudget {
-			// the node may run a program that does not mark groups
-			body = n.machine.Table().Mark(body)
+		} else {
+			body = n.marked(body)
 		}
 		if err := ld.submit(id, floor, seq, body); err != nil {
 			return err
 		}
 	}
+}
+
+// marked returns a group that writes with the mark that it needs, because the
+// node that sent it may run a program that does not mark groups.
+func (n *Node) marked(body []byte) []byte {
+	if n.Features() >= fsm.FeatureBudget {
+		return body
+	}
+	return n.machine.Table().Mark(body)
 }
 
 func pong(s *rpc.Stream) error {
@@ -235,7 +243,11 @@ func (n *Node) readStream(s *rpc.Stream) error {
 				n.log.Error("read refused, the node must run another version", "from", id, "error", err)
 				return err
 			}
-			c := &call{body: slices.Clone(rest[1:]), slow: kind != readQuick, dryRun: dryRun}
+			body := slices.Clone(rest[1:])
+			if dryRun {
+				body = n.marked(body) // otherwise its costly reads would get no dry run
+			}
+			c := &call{body: body, slow: kind != readQuick, dryRun: dryRun}
 			if rest[0]&readPiece != 0 {
 				c.front = &fsm.Front{Most: remotePiece}
 			}
