@@ -148,6 +148,11 @@ type Options struct {
 	// than BriefScriptTime first gets a dry run beside the log, before it may
 	// delay the writes of other clients.
 	ScriptTime, BriefScriptTime time.Duration
+	// ScriptWait is how long a slow script, or a heavy write, waits for its
+	// lane, and laneTimes times ScriptTime if that is longer. ScriptQueue bounds
+	// how many wait in a lane. A user may have a quarter of them.
+	ScriptWait  time.Duration
+	ScriptQueue int
 
 	// QuickRead is how long a group that only reads may delay the entries of
 	// the log. A group that takes longer runs as a slow read.
@@ -157,6 +162,9 @@ type Options struct {
 	// results and replies of all slow reads of the node.
 	SlowReadWait, SlowReadTime time.Duration
 	SlowReadMemory             int64
+	// SlowReads is the number of slots for slow reads. 0 means one for each
+	// processor but one.
+	SlowReads int
 
 	// WaiterGrace is how long a node may be disconnected from the leader before
 	// the waiters of its clients in blocking commands are removed. Until then,
@@ -228,6 +236,8 @@ func DefaultOptions() Options {
 		QuickRead:       500 * time.Microsecond,
 		SlowReadWait:    5 * time.Second,
 		SlowReadTime:    10 * time.Second,
+		ScriptWait:      30 * time.Second,
+		ScriptQueue:     1024,
 		SlowReadMemory:  256 << 20,
 		WaiterGrace:     time.Second,
 		FastFailover:    true,
@@ -318,6 +328,9 @@ func (c *Config) Validate() error {
 	case o.ScriptTime <= 0 || o.BriefScriptTime <= 0:
 		return fmt.Errorf("script time is %v, script budget without a dry run is %v: both must be more than 0",
 			o.ScriptTime, o.BriefScriptTime)
+	case o.ScriptWait <= 0 || o.ScriptQueue < 1 || o.SlowReads < 0:
+		return fmt.Errorf("slow scripts wait %v, %d of them, and %d slow reads run at once: the first two must be more than 0, the last no less",
+			o.ScriptWait, o.ScriptQueue, o.SlowReads)
 	case o.QuickRead <= 0 || o.SlowReadWait <= 0 || o.SlowReadTime <= 0 || o.SlowReadMemory <= 0:
 		return fmt.Errorf("quick reads have %v, slow reads wait %v and have %v and %d bytes: all must be more than 0",
 			o.QuickRead, o.SlowReadWait, o.SlowReadTime, o.SlowReadMemory)

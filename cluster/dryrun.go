@@ -63,7 +63,7 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 	h := ld.host
 	origin, user := fsm.GroupOrigin(body)
 	for _, l := range []*lane{h.short, h.long} {
-		p, refusal := l.enter(scriptWorker(origin, user), len(body), max(laneTimes*h.limit, laneWait), ld.done)
+		p, refusal := l.enter(scriptWorker(origin, user), len(body), max(laneTimes*h.limit, ld.opts.ScriptWait), ld.done)
 		switch {
 		case refusal == msgScriptLost:
 			return []byte{dryRunAgain}, nil

@@ -18,6 +18,7 @@ import (
 // laneShare of the proposer's time, and other clients' writes run in between.
 type lane struct {
 	limit time.Duration // limit of a dry run, which then moves to the next lane
+	most  int           // limit of the dry runs that wait; a user may have a part of it: see laneUsers
 	slots *slots
 
 	mu      sync.Mutex
@@ -33,27 +34,24 @@ const (
 	// laneShare bounds the part of the proposer's time that a lane uses: see
 	// lane.
 	laneShare = 4
-	// laneTimes and laneWait bound how long a dry run waits in a lane:
-	// laneTimes times Options.ScriptTime, or laneWait if that is longer.
+	// laneTimes bounds how long a dry run waits in a lane, in multiples of
+	// Options.ScriptTime. It waits for Options.ScriptWait if that is longer.
 	laneTimes = 60
-	laneWait  = 30 * time.Second
-
-	// maxLaneUser and maxLane limit the dry runs that wait in a lane, per user
-	// and in total. maxLaneBytes limits the bytes of their groups.
-	maxLaneUser  = 256
-	maxLane      = 1024
+	// laneUsers divides the limit of a lane: one user may have one part of it.
+	laneUsers = 4
+	// maxLaneBytes limits the bytes of the groups whose dry runs wait in a lane.
 	maxLaneBytes = 64 << 20
 )
 
-func newLane(limit time.Duration, clock Clock) *lane {
-	return &lane{limit: limit, slots: newSlots(1, math.MaxInt64, clock), waiting: make(map[string]int)}
+func newLane(limit time.Duration, most int, clock Clock) *lane {
+	return &lane{limit: limit, most: most, slots: newSlots(1, math.MaxInt64, clock), waiting: make(map[string]int)}
 }
 
 // enter waits for the slot of the lane, for a dry run of a group of size bytes.
 // If it fails, it returns the error text for the client as refusal.
 func (l *lane) enter(who worker, size int, limit time.Duration, done <-chan struct{}) (p *slot, refusal string) {
 	l.mu.Lock()
-	if l.waiting[who.user] >= maxLaneUser || l.total >= maxLane || l.total > 0 && l.bytes+size > maxLaneBytes {
+	if l.waiting[who.user] >= max(l.most/laneUsers, 1) || l.total >= l.most || l.total > 0 && l.bytes+size > maxLaneBytes {
 		l.mu.Unlock()
 		return nil, msgScriptQueue
 	}

@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
+// laneMost is the limit of the lanes of tests.
+const laneMost = 1024
+
 // A short dry run waits for few others, however many connections repeat long
 // ones, and most of the proposer's time is left to other clients.
 func TestLane_Short(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const brief, long = 10 * time.Millisecond, 400 * time.Millisecond
-		short, slow := newLane(shortDryRuns*brief, systemClock{}), newLane(math.MaxInt64, systemClock{})
+		short, slow := newLane(shortDryRuns*brief, laneMost, systemClock{}), newLane(math.MaxInt64, laneMost, systemClock{})
 		stop := make(chan struct{})
 		var runs atomic.Int64
 		for conn := range uint64(25) {
@@ -63,10 +66,10 @@ func TestLane_Short(t *testing.T) {
 // runs that give up free their room.
 func TestLane_Full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLane(math.MaxInt64, systemClock{})
+		l := newLane(math.MaxInt64, laneMost, systemClock{})
 		stop := make(chan struct{})
 		p, _ := l.enter(worker{user: "first"}, 1, time.Hour, stop)
-		for i := range uint64(maxLaneUser) {
+		for i := range uint64(laneMost / laneUsers) {
 			go l.enter(scriptWorker(i, "greedy"), 1, time.Hour, stop)
 		}
 		synctest.Wait()

@@ -73,7 +73,7 @@ func newScriptHost(n *Node) *scriptHost {
 	}
 	slots := runtime.GOMAXPROCS(0) + 1 // at least 2
 	return &scriptHost{mostWork: n.cfg.Options.workLimits().Operation, runner: n.cfg.Scripts, rules: n.cfg.ScriptRules, clock: n.clock, limit: n.cfg.Options.ScriptTime, brief: min(n.cfg.Options.BriefScriptTime, n.cfg.Options.ScriptTime),
-		short: newLane(shortDryRuns*n.cfg.Options.BriefScriptTime, n.clock), long: newLane(math.MaxInt64, n.clock),
+		short: newLane(shortDryRuns*n.cfg.Options.BriefScriptTime, n.cfg.Options.ScriptQueue, n.clock), long: newLane(math.MaxInt64, n.cfg.Options.ScriptQueue, n.clock),
 		reads: newSlots(slots, math.MaxInt64, n.clock), slowly: newSlots(slots/2, math.MaxInt64, n.clock), slow: make(map[string]time.Duration), log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(catalog)}
 }
 

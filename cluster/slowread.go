@@ -57,8 +57,12 @@ const (
 var errSlow = errors.New("read takes longer than it may under the lock of the machine")
 
 func newReadHost(n *Node) *readHost {
+	most := n.cfg.Options.SlowReads
+	if most == 0 {
+		most = max(runtime.GOMAXPROCS(0)-1, 1)
+	}
 	h := &readHost{machine: n.machine, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, slow: make(map[worker]struct{}),
-		slots: newSlots(max(runtime.GOMAXPROCS(0)-1, 1), slowSlice, n.clock)}
+		slots: newSlots(most, slowSlice, n.clock)}
 	h.quicks.New = func() any {
 		q := &quickRead{h: h}
 		q.budget.Stop = q.stop

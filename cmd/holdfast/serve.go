@@ -102,7 +102,11 @@ exits. It ignores SIGHUP.`,
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait, "how long a command waits for a leader before it is refused (CLUSTERDOWN)")
 	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
 	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long a Lua script may run before it ends with an error; one that needs more than 10ms gets a dry run first, beside the writes of other clients")
+	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait, "how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); at least 60 times --script-time")
+	f.IntVar(&o.options.ScriptQueue, "max-waiting-scripts", o.options.ScriptQueue, "maximum number of slow scripts and heavy writes that wait in each of the leader's two lanes; a quarter of them of one user")
 	f.DurationVar(&o.options.MaxWriteTime, "max-write-time", o.options.MaxWriteTime, "how long one command or transaction that writes may take on every node, estimated from the sizes of its keys, before it is refused (BUSY)")
+	f.IntVar(&o.options.SlowReads, "max-slow-reads", o.options.SlowReads, "number of slow reads that run at once on the node; 0 for one for each processor but one")
+	f.DurationVar(&o.options.SlowReadWait, "slow-read-wait", o.options.SlowReadWait, "how long a slow read waits for others before it ends with an error (BUSY)")
 	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime, "how long a pipeline of reads may run before it ends with an error (BUSY)")
 	f.Int64Var(&o.options.SlowReadMemory, "max-slow-read-memory", o.options.SlowReadMemory, "bytes for the intermediate results and replies of all slow reads of the node; a read that needs more ends with an error (OOM)")
 	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log after which the node takes a snapshot")
@@ -152,7 +156,9 @@ func (o *serveOptions) validate() error {
 		{"leader-wait", o.options.LeaderWait, time.Millisecond},
 		{"resolve-wait", o.options.ResolveWait, time.Millisecond},
 		{"script-time", o.options.ScriptTime, time.Millisecond},
+		{"script-wait", o.options.ScriptWait, time.Millisecond},
 		{"slow-read-time", o.options.SlowReadTime, time.Millisecond},
+		{"slow-read-wait", o.options.SlowReadWait, time.Millisecond},
 		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
 	} {
 		if d.value < d.want {
@@ -165,6 +171,8 @@ func (o *serveOptions) validate() error {
 	}{
 		{"window", int64(o.options.Window), 1, 1024},
 		{"threads", int64(o.threads), 0, 1024},
+		{"max-slow-reads", int64(o.options.SlowReads), 0, 1024},
+		{"max-waiting-scripts", int64(o.options.ScriptQueue), 1, 1 << 20},
 		{"max-slow-read-memory", o.options.SlowReadMemory, 1 << 20, 1 << 50},
 		{"snapshot-bytes", o.options.SnapshotBytes, 1, 1 << 50},
 		{"trailing-bytes", o.options.TrailingBytes, 1, 1 << 50},
