@@ -43,7 +43,10 @@ type conn struct {
 	cmds   []*fsm.Command // commands of the group, for metrics
 	first  [][]byte       // arguments of the group's first command, for the slow log
 	replay replyMode
-	done   bool // the connection reads no further command and ends after its replies
+	// charged is set while the replies that are being written are charged to mem
+	// as a whole.
+	charged bool
+	done    bool // the connection reads no further command and ends after its replies
 	// subscribedTo contains the connection's subscriptions by kind.
 	subscribedTo [3]map[string]membership
 	matching     matchAccount // matching steps of its patterns

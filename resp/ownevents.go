@@ -148,11 +148,26 @@ func (h *hub) doubt(id uint64) {
 	h.track.send(id, allKeys, cause{})
 }
 
-// writeGroup writes the replies of a group. If the connection has waited for
+// writeGroup writes the replies of a group and charges them. If the connection has waited for
 // the group's events (hear), messages with a cause before the group come first,
 // and messages that the group's operations caused come between the replies. All
 // other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
+	if len(replies) > sliceBytes {
+		// All of them stay in memory until the last one is sent: also while a
+		// message is being sent, and while the messages between them are.
+		c.mem.add(int64(len(replies)))
+		c.charged = true
+		defer func() {
+			c.charged = false
+			c.mem.add(-int64(len(replies)))
+		}()
+	}
+	c.writeBetween(replies)
+}
+
+// writeBetween writes the replies of a group and the messages between them.
+func (c *conn) writeBetween(replies []byte) {
 	op := 0
 	for _, m := range c.out.takeUntil(c.heard) {
 		_, in := m.cause.relative(c.heard.index, c.heard.position)

@@ -19,7 +19,7 @@ import (
 // it refers to parts of the state, which are written to the socket directly. It
 // is charged to the memory of all clients before it is kept: see clientMemory.
 // The replies of a group that writes, and of a transaction, are complete when
-// they arrive, and are charged then.
+// they arrive, and are charged then: see writeGroup.
 const (
 	sliceBytes  = 64 << 10  // replies that are collected before they are sent
 	pieceBytes  = 256 << 10 // approximate size of the replies of one piece of a group
@@ -53,6 +53,10 @@ func (c *conn) putLocked(b []byte) {
 		c.sent += len(b)
 		c.unsent += len(b)
 		c.rc.WriteRaw(b)
+		return
+	}
+	if c.charged {
+		c.writeLocked(b)
 		return
 	}
 	c.mem.add(int64(len(b)))

@@ -214,6 +214,29 @@ func TestClientMemory_Replies(t *testing.T) {
 	other.expect("CONFIG GET maxmemory-clients", "*2\n$17\nmaxmemory-clients\n$8\n16777216")
 }
 
+// TestClientMemory_WritingGroups checks that the replies of a group that writes
+// are charged as a whole, as long as one of them waits for the client: the
+// connection tracks keys, so its replies are sent one by one, with the
+// invalidations between them.
+func TestClientMemory_WritingGroups(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f, limited(24<<20))
+	other := dial(t, s)
+	large(other, "big", 7<<20)
+	c := deaf(t, s)
+	c.send("HELLO 3")
+	if _, err := c.reply(); err != nil {
+		t.Fatal(err)
+	}
+	c.expect("CLIENT TRACKING ON", "+OK")
+	c.send("GET a")
+	c.want("_")
+	// The replies have 28 MiB together, more than the limit. Each of them has less.
+	c.send(slices.Repeat([]string{"GETEX big EX 1000", "SET a 1"}, 4)...)
+	waitFor(t, "the connection to be closed", func() bool { return evicted(other) == 1 })
+	other.expect("SET k v", "+OK", "GET k", "$1\nv")
+}
+
 // TestClientMemory_Alone checks that a reply that is larger than the limit is
 // sent if nothing else is held.
 func TestClientMemory_Alone(t *testing.T) {
