@@ -81,7 +81,7 @@ func (s *Server) settings() map[string]string {
 		"databases":                 strconv.Itoa(fsm.Databases),
 		"dir":                       s.cfg.DataDir,
 		"maxclients":                strconv.Itoa(l.MaxClients),
-		"maxmemory-clients":         strconv.FormatInt(s.clientMem.max, 10),
+		"maxmemory-clients":         strconv.FormatInt(s.clientMem.Limit(), 10),
 		"notify-keyspace-events":    "",
 		"port":                      port,
 		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 )
 
 // Limits of a group. A longer pipeline is executed as several groups.
@@ -65,9 +66,9 @@ type conn struct {
 	// mem is the connection's share of the memory for clients. reserved is its
 	// part for the large reply that is being sent, queuedMem the part for
 	// commands that are queued after MULTI.
-	mem            *held
+	mem            *clientmem.Account
 	reserved       int64
-	queuedMem      share
+	queuedMem      clientmem.Part
 	wrongPasswords int // failed AUTHs: see auth
 
 	created time.Time
@@ -97,7 +98,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
-	c.mem = s.clientMem.holder(c.evict)
+	c.mem = s.clientMem.Account(c.evict)
 	c.early.send = c.sendEarly
 	def := s.users.Load().def
 	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
@@ -456,7 +457,7 @@ func (c *conn) setLocal(local bool) {
 // setMulti starts or ends the queuing of a transaction.
 func (c *conn) setMulti(m *multi) {
 	c.multi = m
-	c.queuedMem.set(c.mem, m.memory())
+	c.queuedMem.Set(c.mem, m.memory())
 	c.edit(func(i *clientInfo) { i.multi = m.len() })
 }
 

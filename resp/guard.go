@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 )
 
 // A Guard wraps a client's connection for redcon. It checks all input between
@@ -93,8 +95,8 @@ type Guard struct {
 	relief bool // redcon's buffer is large: see pad
 	owed   bool // the second half of the pad's last line has not been delivered
 
-	mem   *held // charged with buf; nil without a server
-	input share
+	mem   *clientmem.Account // charged with buf; nil without a server
+	input clientmem.Part
 
 	scanned uint64 // bytes scanned, for the test of linear cost
 }
@@ -409,7 +411,7 @@ func (g *Guard) release() {
 // charge records that the guard has allocated n bytes for input.
 func (g *Guard) charge(n int) {
 	if g.mem != nil {
-		g.input.set(g.mem, int64(n))
+		g.input.Set(g.mem, int64(n))
 	}
 }
 

@@ -218,7 +218,7 @@ func infoMemory(p *infoPage) {
 	p.line("maxmemory", 0)
 	p.line("maxmemory_human", "0B")
 	p.line("maxmemory_policy", "noeviction")
-	p.line("mem_clients_normal", p.srv.clientMem.total())
+	p.line("mem_clients_normal", p.srv.clientMem.Total())
 	p.line("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(used, 1)), 'f', 2, 64))
 	p.line("mem_allocator", "go")
 }

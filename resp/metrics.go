@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 )
 
 // Metrics are the metrics of the client port. INFO prints them too. They are
@@ -24,10 +25,10 @@ type Metrics struct {
 	Published, Delivered, Invalidations, CutOff prometheus.Counter
 
 	bytesIn, bytesOut      atomic.Uint64
-	connections, authFails atomic.Uint64 // like the counters above, for INFO
-	refused                atomic.Uint64 // connections refused because of MaxClients or MaxUnauth
-	evicted                atomic.Uint64 // connections closed because of the memory for clients
-	clientMem              *clientMemory // nil until the port is open
+	connections, authFails atomic.Uint64     // like the counters above, for INFO
+	refused                atomic.Uint64     // connections refused because of MaxClients or MaxUnauth
+	evicted                atomic.Uint64     // connections closed because of the memory for clients
+	clientMem              *clientmem.Budget // nil until the port is open
 	limits                 map[string]LimitFlag
 	errors                 errorCounts
 
@@ -392,7 +393,7 @@ func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.open()))
 	ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, float64(p.m.blocked()))
 	if m := p.m.clientMem; m != nil {
-		ch <- prometheus.MustNewConstMetric(descClientMemory, prometheus.GaugeValue, float64(m.total()))
+		ch <- prometheus.MustNewConstMetric(descClientMemory, prometheus.GaugeValue, float64(m.Total()))
 	}
 	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(p.m.evicted.Load()))
 	if h := p.m.hub; h != nil {

@@ -166,7 +166,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.multi, c.watch = nil, nil
 	c.edit(func(i *clientInfo) { i.multi = -1 })
-	defer c.queuedMem.set(c.mem, 0) // the commands occupy memory until they have been executed
+	defer c.queuedMem.Set(c.mem, 0) // the commands occupy memory until they have been executed
 	if m.dirty {
 		return fsm.Error(msgExecAbort)
 	}

@@ -85,7 +85,7 @@ func (o *outbox) begin() {
 	o.mu.Lock()
 	o.serving, o.waiter = true, 0
 	o.mu.Unlock()
-	o.c.mem.serverTurn()
+	o.c.mem.ServerTurn()
 }
 
 // end sends the replies and the messages that were queued behind them.
@@ -98,7 +98,7 @@ func (o *outbox) endBefore(waiter fsm.Pos) error {
 	defer o.writing.Unlock()
 	o.release(waiter)
 	o.c.unsent = 0
-	o.c.mem.clientTurn()
+	o.c.mem.ClientTurn()
 	return redcon.BaseWriter(o.c.rc).Flush()
 }
 
@@ -128,7 +128,7 @@ func (o *outbox) sent(taken []message) {
 	o.releaseLocked(taken)
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.rank(d)
+	o.c.mem.Rank(d)
 }
 
 // releaseLocked takes back what was charged for messages.
@@ -143,7 +143,7 @@ func (o *outbox) releaseLocked(taken []message) {
 		}
 	}
 	o.count -= len(taken)
-	o.c.srv.clientMem.pushed.Add(-int64(bytes))
+	o.c.srv.clientMem.Push(-int64(bytes))
 }
 
 // rankLocked returns the change of the outbox's size since the last report to
@@ -160,7 +160,7 @@ func (o *outbox) rankLocked() int64 {
 func (o *outbox) hangUp() error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
-	o.c.mem.clientTurn()
+	o.c.mem.ClientTurn()
 	return o.c.rc.Close()
 }
 
@@ -223,7 +223,7 @@ func (o *outbox) takeUntil(group cause) []message {
 	o.releaseLocked(taken)
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.rank(d)
+	o.c.mem.Rank(d)
 	return taken
 }
 
@@ -240,9 +240,9 @@ func (o *outbox) push(why cause, encode func(proto int) *payload) {
 	charged := o.pushLocked(why, encode)
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.rank(d)
+	o.c.mem.Rank(d)
 	if charged {
-		o.c.srv.clientMem.relieve()
+		o.c.srv.clientMem.Relieve()
 	}
 }
 
@@ -258,7 +258,7 @@ func (o *outbox) pushLocked(why cause, encode func(proto int) *payload) bool {
 		return false
 	}
 	if o.size == 0 { // from here on the client has something to read
-		o.c.mem.touch()
+		o.c.mem.Touch()
 	}
 	o.queue = append(o.queue, message{p, why})
 	o.size += len(p.b)
@@ -267,7 +267,7 @@ func (o *outbox) pushLocked(why cause, encode func(proto int) *payload) bool {
 	if p.queues.Add(1) == 1 {
 		bytes += len(p.b)
 	}
-	o.c.srv.clientMem.pushed.Add(int64(bytes))
+	o.c.srv.clientMem.Push(int64(bytes))
 	if o.serving {
 		return true // end sends the message
 	}
@@ -381,7 +381,7 @@ func (o *outbox) writeAll(all []byte) error {
 	for len(all) > 0 {
 		n, err := o.c.net.Write(all[:min(len(all), strideBytes)])
 		o.c.srv.metrics.bytesOut.Add(uint64(n))
-		o.c.mem.touch()
+		o.c.mem.Touch()
 		if err != nil {
 			return err
 		}
@@ -439,7 +439,7 @@ func (o *outbox) setProto(proto int) {
 	o.proto = proto
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.rank(d)
+	o.c.mem.Rank(d)
 }
 
 // held returns the number and the bytes of the messages that wait.

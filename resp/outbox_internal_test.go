@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 )
 
 // flooded is a connection that receives another message whenever one has been
@@ -23,9 +25,9 @@ func (f *flooded) WriteRaw([]byte) {
 // TestOutbox_Flood checks that a pipeline ends although messages arrive faster
 // than they are written.
 func TestOutbox_Flood(t *testing.T) {
-	s := &Server{cfg: Config{Limits: DefaultLimits()}, metrics: &Metrics{}}
+	s := &Server{cfg: Config{Limits: DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
 	f := &flooded{}
-	c := &conn{srv: s, rc: f, mem: s.clientMem.holder(nil)}
+	c := &conn{srv: s, rc: f, mem: s.clientMem.Account(nil)}
 	f.c, c.out = c, newOutbox(c)
 	c.out.running = true // otherwise its goroutine would write what is left
 	c.out.begin()

@@ -17,7 +17,7 @@ import (
 //
 // A group of reads is run in pieces (fsm.Front). A large reply is not copied:
 // it refers to parts of the state, which are written to the socket directly. It
-// is charged to the memory of all clients before it is kept: see clientMemory.
+// is charged to the memory of all clients before it is kept: see Budget.
 // The replies of a group that writes, and of a transaction, are complete when
 // they arrive, and are charged then: see writeGroup.
 const (
@@ -59,16 +59,16 @@ func (c *conn) putLocked(b []byte) {
 		c.writeLocked(b)
 		return
 	}
-	c.mem.add(int64(len(b)))
+	c.mem.Add(int64(len(b)))
 	c.writeLocked(b)
-	c.mem.add(-int64(len(b)))
+	c.mem.Add(-int64(len(b)))
 }
 
 // sendLocked sends what redcon has collected. An error ends the connection.
 func (c *conn) sendLocked() {
 	c.unsent = 0
-	c.mem.clientTurn()
-	defer c.mem.serverTurn()
+	c.mem.ClientTurn()
+	defer c.mem.ServerTurn()
 	if err := redcon.BaseWriter(c.rc).Flush(); err != nil {
 		c.done = true
 	}
@@ -76,13 +76,13 @@ func (c *conn) sendLocked() {
 
 // writeLocked writes bytes to the socket, past redcon, which would copy them.
 func (c *conn) writeLocked(b []byte) {
-	c.mem.clientTurn()
-	defer c.mem.serverTurn()
+	c.mem.ClientTurn()
+	defer c.mem.ServerTurn()
 	for len(b) > 0 && !c.done {
 		n, err := c.net.Write(b[:min(len(b), strideBytes)])
 		c.sent += n
 		b = b[n:]
-		c.mem.touch()
+		c.mem.Touch()
 		if err != nil {
 			c.done = true
 		}
@@ -168,7 +168,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 	if large != nil && !c.ended() {
 		size := large.Held()
 		switch {
-		case size <= c.reserved || c.mem.tryReserve(size-c.reserved):
+		case size <= c.reserved || c.mem.TryReserve(size-c.reserved):
 			c.reserved = max(size, c.reserved)
 			c.stream(large, c.proto)
 		default:
@@ -176,7 +176,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 			// when there is.
 			large = nil
 			c.room(0)
-			if c.mem.reserve(size, c.srv.stopping) {
+			if c.mem.Reserve(size, c.srv.stopping) {
 				c.reserved = size
 				return c.skip(n, true)
 			}
@@ -208,7 +208,7 @@ func (c *conn) skip(n int, left bool) bool {
 // room sets the number of bytes that are reserved for the next large reply.
 func (c *conn) room(n int64) {
 	if n != c.reserved {
-		c.mem.add(n - c.reserved)
+		c.mem.Add(n - c.reserved)
 		c.reserved = n
 	}
 }
@@ -225,7 +225,7 @@ func (c *conn) trackedPieces(keys []string) {
 // evict closes the connection because of the memory that it takes.
 func (c *conn) evict(bytes int64) {
 	c.srv.metrics.evicted.Add(1)
-	c.srv.refusal("client_memory", "closed a client to free memory for clients", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(), "bytes", bytes, "limit", c.srv.clientMem.max)
+	c.srv.refusal("client_memory", "closed a client to free memory for clients", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(), "bytes", bytes, "limit", c.srv.clientMem.Limit())
 	c.killed.Store(true)
 	c.out.discard()
 	c.wakeBlocked(wakeKilled)

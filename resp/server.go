@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 )
 
 // RedisVersion is the version of Redis whose behavior this server provides.
@@ -161,7 +162,7 @@ type Server struct {
 	rows          map[string]*row
 	metrics       *Metrics
 	hub           *hub
-	clientMem     clientMemory
+	clientMem     *clientmem.Budget
 	monitors      monitorStream
 	slowlog       slowlog
 	latencyEvents latencyEvents
@@ -255,8 +256,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		machine: machine, catalog: NewCatalog(machine), seed: seedOf(cfg.Users), acllog: aclLog{max: aclLogMax},
 		maxHear: maxHear,
 	}
-	s.clientMem = clientMemory{max: clientMemoryLimit(cfg.Limits.ClientMemory), holders: make(map[*held]struct{})}
-	s.metrics.clientMem, s.metrics.limits = &s.clientMem, cfg.LimitFlags
+	s.clientMem = clientmem.New(cfg.Limits.ClientMemory)
+	s.metrics.clientMem, s.metrics.limits = s.clientMem, cfg.LimitFlags
 	s.slowlog.max = startSlowlog
 	s.slowlog.than.Store(startSlowerThan)
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -434,7 +435,7 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	s.hub.leave(c)
 	c.monitorEnd()
 	c.out.close()
-	c.mem.end()
+	c.mem.End()
 	if err != nil {
 		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)
 	}

@@ -1,4 +1,8 @@
-package resp
+// Package clientmem bounds the memory that the clients of a node occupy
+// together. Each connection has an [Account] in the node's [Budget]. The budget
+// delays large replies until there is room for them, and closes connections
+// whose clients neither read nor send.
+package clientmem
 
 import (
 	"bytes"
@@ -11,7 +15,7 @@ import (
 	"time"
 )
 
-// clientMemory bounds the bytes that all clients of this node occupy together:
+// Budget bounds the bytes that all clients of this node occupy together:
 // replies and messages that they have not read, commands that are incomplete,
 // and commands that are queued for EXEC. Amounts below freeBytes are not
 // counted, except for messages. So ordinary commands are never delayed by the
@@ -29,25 +33,25 @@ import (
 // A message that waits for several connections is counted once for the node.
 // But each of these connections is ranked with its full size when the node
 // looks for the largest one.
-type clientMemory struct {
+type Budget struct {
 	max int64 // in bytes; 0 for no limit
 	// pushed is the size in bytes of the messages that wait for subscribers,
 	// tracking and MONITOR clients. counted is used minus leaving and closing.
-	// relieve reads both without mu; counted is written with mu locked.
+	// Relieve reads both without mu; counted is written with mu locked.
 	pushed, counted atomic.Int64
 
 	mu      sync.Mutex
 	used    int64
 	leaving int64 // the part of used that belongs to connections that are evicted
 	closing int64 // the part of pushed that belongs to connections that are being closed
-	holders map[*held]struct{}
+	holders map[*Account]struct{}
 	waiting []*roomWait // oldest first
 }
 
-// held is the share of one connection in clientMemory.
-type held struct {
-	m     *clientMemory
-	close func(bytes int64) // closes the connection; called without locks
+// Account is the share of one connection in Budget.
+type Account struct {
+	m     *Budget
+	close func(bytes int64) // closes the connection
 
 	// m.mu guards the following fields.
 	bytes   int64
@@ -65,7 +69,7 @@ type held struct {
 
 // roomWait is a reply that waits for room.
 type roomWait struct {
-	h     *held
+	h     *Account
 	n     int64
 	ready chan struct{}
 }
@@ -80,43 +84,60 @@ const (
 	roomTimeout = 5 * time.Second
 )
 
-func (m *clientMemory) holder(close func(bytes int64)) *held { return &held{m: m, close: close} }
+// New returns the memory for clients with a limit in bytes. If the
+// setting is 0, the limit is an eighth of the memory that the process may use,
+// but at least leastLimit.
+func New(setting int64) *Budget {
+	return &Budget{max: limitFor(setting), holders: make(map[*Account]struct{})}
+}
 
-// touch records that the client has read or sent something.
-func (h *held) touch() { h.moved.Store(time.Now().UnixNano()) }
+// Limit returns the Limit in bytes.
+func (m *Budget) Limit() int64 { return m.max }
 
-// serverTurn records that the node executes a command for which the client
+// Account returns the share of a new connection. close closes the connection; it
+// is called without locks.
+func (m *Budget) Account(close func(bytes int64)) *Account { return &Account{m: m, close: close} }
+
+// Push counts n bytes of messages that wait in the queues of connections. A
+// negative n releases bytes. The caller that adds bytes calls relieve
+// afterwards, without locks.
+func (m *Budget) Push(n int64) { m.pushed.Add(n) }
+
+// Touch records that the client has read or sent something.
+func (h *Account) Touch() { h.moved.Store(time.Now().UnixNano()) }
+
+// ServerTurn records that the node executes a command for which the client
 // waits.
-func (h *held) serverTurn() { h.busy.Store(true) }
+func (h *Account) ServerTurn() { h.busy.Store(true) }
 
-// clientTurn records that the node waits for the client to read or to send.
-func (h *held) clientTurn() {
-	h.touch()
+// ClientTurn records that the node waits for the client to read or to send.
+func (h *Account) ClientTurn() {
+	h.Touch()
 	h.busy.Store(false)
 }
 
-// add counts n bytes that the connection already occupies. A negative n
+// Add counts n bytes that the connection already occupies. A negative n
 // releases bytes.
-func (h *held) add(n int64) {
+func (h *Account) Add(n int64) {
 	if n == 0 {
 		return
 	}
 	m := h.m
 	if n > 0 {
-		h.touch()
+		h.Touch()
 	}
 	m.mu.Lock()
 	m.addLocked(h, n)
 	m.mu.Unlock()
 	if n > 0 {
-		m.relieve()
+		m.Relieve()
 	}
 }
 
-// rank changes by n the bytes of messages with which the connection is ranked
-// for eviction. It does not change the node's total: clientMemory.pushed counts
+// Rank changes by n the bytes of messages with which the connection is ranked
+// for eviction. It does not change the node's total: Budget.pushed counts
 // these bytes.
-func (h *held) rank(n int64) {
+func (h *Account) Rank(n int64) {
 	if n == 0 || h.m.max == 0 {
 		return
 	}
@@ -129,8 +150,8 @@ func (h *held) rank(n int64) {
 	}
 }
 
-// relieve closes connections if the total exceeds the limit.
-func (m *clientMemory) relieve() {
+// Relieve closes connections if the total exceeds the limit.
+func (m *Budget) Relieve() {
 	if m.max == 0 || m.counted.Load()+m.pushed.Load() <= m.max {
 		return
 	}
@@ -142,13 +163,13 @@ func (m *clientMemory) relieve() {
 
 // heldLocked returns the total in bytes without the connections that are being
 // closed.
-func (m *clientMemory) heldLocked() int64 { return m.used - m.leaving + m.pushed.Load() - m.closing }
+func (m *Budget) heldLocked() int64 { return m.used - m.leaving + m.pushed.Load() - m.closing }
 
-// reserve waits until n more bytes fit, and counts them. It returns false if
+// Reserve waits until n more bytes fit, and counts them. It returns false if
 // there is no room within roomTimeout or if quit is closed.
-func (h *held) reserve(n int64, quit <-chan struct{}) bool {
+func (h *Account) Reserve(n int64, quit <-chan struct{}) bool {
 	m := h.m
-	h.touch()
+	h.Touch()
 	m.mu.Lock()
 	if m.max == 0 || len(m.waiting) == 0 && m.fitsLocked(n) {
 		m.addLocked(h, n)
@@ -182,10 +203,10 @@ func (h *held) reserve(n int64, quit <-chan struct{}) bool {
 	}
 }
 
-// tryReserve is like reserve but does not wait.
-func (h *held) tryReserve(n int64) bool {
+// TryReserve is like reserve but does not wait.
+func (h *Account) TryReserve(n int64) bool {
 	m := h.m
-	h.touch()
+	h.Touch()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.max > 0 && (len(m.waiting) > 0 || !m.fitsLocked(n)) {
@@ -197,7 +218,7 @@ func (h *held) tryReserve(n int64) bool {
 
 // giveUp removes a reply from the waiters. It returns true if the reply was
 // granted room in the meantime.
-func (m *clientMemory) giveUp(w *roomWait) bool {
+func (m *Budget) giveUp(w *roomWait) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.waiting {
@@ -210,9 +231,9 @@ func (m *clientMemory) giveUp(w *roomWait) bool {
 	return true
 }
 
-// end releases the connection's share. It must be called when the connection
+// End releases the connection's share. It must be called when the connection
 // has ended; later changes are ignored.
-func (h *held) end() {
+func (h *Account) End() {
 	h.m.mu.Lock()
 	h.queued = 0
 	h.m.addLocked(h, -h.bytes)
@@ -222,11 +243,11 @@ func (h *held) end() {
 
 // fitsLocked reports whether n more bytes fit. A reply that is larger than the
 // limit is accepted if nothing else is counted.
-func (m *clientMemory) fitsLocked(n int64) bool {
+func (m *Budget) fitsLocked(n int64) bool {
 	return m.used+m.pushed.Load()+n <= m.max || m.used == 0 && n > m.max
 }
 
-func (m *clientMemory) addLocked(h *held, n int64) {
+func (m *Budget) addLocked(h *Account, n int64) {
 	if h.ended {
 		return
 	}
@@ -242,7 +263,7 @@ func (m *clientMemory) addLocked(h *held, n int64) {
 }
 
 // noteLocked updates holders and counted after a change of h.
-func (m *clientMemory) noteLocked(h *held) {
+func (m *Budget) noteLocked(h *Account) {
 	if h.bytes > 0 || h.queued > 0 {
 		m.holders[h] = struct{}{}
 	} else {
@@ -252,25 +273,25 @@ func (m *clientMemory) noteLocked(h *held) {
 }
 
 // grantLocked gives room to the replies that wait, in their order.
-func (m *clientMemory) grantLocked() {
+func (m *Budget) grantLocked() {
 	for len(m.waiting) > 0 && m.fitsLocked(m.waiting[0].n) {
 		w := m.waiting[0]
 		m.waiting = m.waiting[1:]
 		m.addLocked(w.h, w.n)
-		w.h.touch()
+		w.h.Touch()
 		close(w.ready)
 	}
 }
 
 // eviction is a connection that is chosen to be closed.
 type eviction struct {
-	h             *held
+	h             *Account
 	bytes, queued int64
 }
 
 // makeRoomLocked chooses stalled connections to close for the reply that has
 // waited longest.
-func (m *clientMemory) makeRoomLocked() []eviction {
+func (m *Budget) makeRoomLocked() []eviction {
 	if len(m.waiting) == 0 {
 		return nil
 	}
@@ -281,10 +302,10 @@ func (m *clientMemory) makeRoomLocked() []eviction {
 // chooses stalled connections first, the largest ones before the others. If
 // these are not enough, it chooses connections that are not stalled, unless
 // stalledOnly is set.
-func (m *clientMemory) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
+func (m *Budget) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
 	before := time.Now().Add(-stalledAfter).UnixNano()
 	for need > 0 {
-		var worst *held
+		var worst *Account
 		stalled := false
 		for h := range m.holders {
 			s := h.moved.Load() < before && !h.busy.Load()
@@ -321,41 +342,41 @@ func closeAll(chosen []eviction) {
 	}
 }
 
-// total returns the bytes that are counted.
-func (m *clientMemory) total() int64 {
+// Total returns the bytes that are counted.
+func (m *Budget) Total() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used + m.pushed.Load()
 }
 
-// share counts one kind of memory of a connection in steps of freeBytes, so
+// Part counts one kind of memory of a connection in steps of freeBytes, so
 // that small amounts are not counted and changes are rare. It is not safe for
 // concurrent use.
-type share struct{ counted int64 }
+type Part struct{ counted int64 }
 
-// set records that the current size is n bytes.
-func (s *share) set(h *held, n int64) {
+// Set records that the current size is n bytes.
+func (s *Part) Set(h *Account, n int64) {
 	if n = n / freeBytes * freeBytes; n != s.counted {
 		d := n - s.counted
 		s.counted = n
-		h.add(d)
+		h.Add(d)
 	}
 }
 
 // These constants determine the default limit.
 const (
-	clientMemoryPart  = 8 // divisor of the memory that the process may use
-	leastClientMemory = 256 << 20
+	memoryPart = 8 // divisor of the memory that the process may use
+	leastLimit = 256 << 20
 )
 
-// clientMemoryLimit returns the limit in bytes for a setting in bytes. Without
+// limitFor returns the limit in bytes for a setting in bytes. Without
 // a setting, it is an eighth of the memory that the process may use, but at
-// least leastClientMemory.
-func clientMemoryLimit(setting int64) int64 {
+// least leastLimit.
+func limitFor(setting int64) int64 {
 	if setting > 0 {
 		return setting
 	}
-	return max(memoryLimit()/clientMemoryPart, leastClientMemory)
+	return max(memoryLimit()/memoryPart, leastLimit)
 }
 
 // memoryLimit returns how many bytes of memory the process may use: the memory
