@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // blocked is the state of a connection whose blocking command waits. Other
@@ -97,8 +98,8 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 		return nil, nil
 	}
 	var gone <-chan struct{}
-	if g, ok := c.net.(*Guard); ok {
-		left, stop, err := g.readAhead()
+	if g, ok := c.net.(*guard.Conn); ok {
+		left, stop, err := g.ReadAhead()
 		if err != nil {
 			c.abandon()
 			return nil, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 var configRows = []row{
@@ -88,7 +89,7 @@ func (s *Server) settings() map[string]string {
 		"protected-mode":            "no",
 		"requirepass":               s.requirePass(),
 		"tracking-table-max-keys":   strconv.Itoa(trackingTableMaxKeys),
-		"tcp-keepalive":             strconv.Itoa(int(guardKeepAlive.Seconds())),
+		"tcp-keepalive":             strconv.Itoa(int(guard.KeepAlive.Seconds())),
 	})
 	for name, b := range boundedSettings {
 		all[name] = strconv.FormatInt(b.get(s), 10)

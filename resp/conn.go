@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // Limits of a group. A longer pipeline is executed as several groups.
@@ -102,8 +103,8 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	c.early.send = c.sendEarly
 	def := s.users.Load().def
 	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
-	if g, ok := c.net.(*Guard); ok {
-		g.mem = c.mem
+	if g, ok := c.net.(*guard.Conn); ok {
+		g.SetMemory(c.mem)
 		g.SetAuthenticated(c.info.authed)
 		c.exec.WatchClient(g.readAhead)
 	}

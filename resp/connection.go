@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 var connectionRows = []row{
@@ -120,28 +121,19 @@ func ping(c *conn, args [][]byte) fsm.Reply {
 
 func echo(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(string(args[1])) }
 
-// After a wrong password, a connection waits before its next wrong password is
-// answered, twice as long each time, up to maxPenalty. After maxWrongPasswords,
-// it is closed.
-const (
-	maxWrongPasswords = 10
-	firstPenalty      = 100 * time.Millisecond
-	maxPenalty        = 2 * time.Second
-)
-
 // login authenticates the connection as a user, or returns the error reply.
 // word is the name of the command, as the client wrote it.
 func (c *conn) login(word []byte, name, password string) (refusal string) {
 	s, addr := c.srv, c.net.RemoteAddr()
-	wait, ok := s.logins.reserve(addr, name, time.Now())
+	wait, ok := s.logins.Reserve(addr, name, time.Now())
 	if !ok {
 		s.metrics.AuthFailures.Inc()
 		s.warn("throttle", "login refused: too many failed logins from this address", "client", c.id, "addr", addr)
 		c.done = true
 		return msgThrottled
 	}
-	outcome := loginFailed
-	defer func() { s.logins.done(addr, name, outcome, time.Now()) }()
+	outcome := guard.LoginFailed
+	defer func() { s.logins.Done(addr, name, outcome, time.Now()) }()
 	if wait > 0 {
 		s.sleep(wait)
 	}
@@ -156,7 +148,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 			c.doing.Store(&doing)
 			c.srv.acllog.note(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
 			if err != nil && !known {
-				outcome = loginUnchecked
+				outcome = guard.LoginUnchecked
 				return errorText(err)
 			}
 			c.wrongPassword()
@@ -167,7 +159,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		}
 	}
 	c.wrongPasswords = 0
-	outcome = loginSucceeded
+	outcome = guard.LoginSucceeded
 	c.become(a, true)
 	return ""
 }
@@ -178,11 +170,11 @@ func (c *conn) wrongPassword() {
 	s.metrics.AuthFailures.Inc()
 	s.metrics.authFails.Add(1)
 	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.rc.RemoteAddr())
-	if c.wrongPasswords++; c.wrongPasswords >= maxWrongPasswords {
+	if c.wrongPasswords++; c.wrongPasswords >= guard.MaxWrongPasswords {
 		c.done = true
 	}
 	if n := c.wrongPasswords - 1; n > 0 {
-		s.sleep(min(firstPenalty<<min(n-1, maxWrongPasswords), maxPenalty))
+		s.sleep(guard.LoginPenalty(n))
 	}
 }
 

@@ -8,7 +8,7 @@
 // itself runs the commands about the connection and the node (the rows that
 // sessionFamilies lists), in the order of the pipeline.
 //
-// A byte of a command passes these parts: socket, Guard (checks limits, passes
-// only complete commands), redcon (parses), conn.serve (groups), Executor. The
-// reply passes redcon's writer and the socket.
+// A byte of a command passes these parts: socket, guard.Conn (checks limits,
+// passes only complete commands), redcon (parses), conn.serve (groups),
+// Executor. The reply passes redcon's writer and the socket.
 package resp

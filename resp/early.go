@@ -1,8 +1,6 @@
 package resp
 
-import (
-	"syscall"
-)
+import "github.com/holdfast-kv/holdfast/resp/guard"
 
 // early lets the goroutine that delivers the results of a log entry write the
 // replies of a group to the client's socket. The connection's goroutine waits
@@ -45,38 +43,11 @@ func (e *early) rest(replies []byte) []byte {
 // sendEarly sends as many bytes as the socket accepts without waiting. The
 // connection's goroutine sends the rest and then the messages of the outbox.
 func (c *conn) sendEarly(replies []byte) {
-	g, ok := c.net.(*Guard)
+	g, ok := c.net.(*guard.Conn)
 	if !ok || !c.out.writing.TryLock() { // a message is being sent
 		return
 	}
 	defer c.out.writing.Unlock()
-	c.early.sent = g.tryWrite(replies)
+	c.early.sent = g.TryWrite(replies)
 	c.sent += c.early.sent
-}
-
-// tryWrite sends what the socket accepts without waiting, and returns the
-// number of bytes. It ignores errors, because the next Write returns them.
-func (g *Guard) tryWrite(p []byte) (sent int) {
-	if !g.writeMu.TryLock() {
-		return 0
-	}
-	defer g.writeMu.Unlock()
-	if g.raw == nil {
-		c, ok := g.Conn.(syscall.Conn)
-		if !ok {
-			return 0
-		}
-		var err error
-		if g.raw, err = c.SyscallConn(); err != nil {
-			return 0
-		}
-	}
-	err := g.raw.Write(func(fd uintptr) bool {
-		sent, _ = syscall.Write(int(fd), p) // the Write of the rest returns the error again
-		return true
-	})
-	if err != nil {
-		return 0
-	}
-	return max(sent, 0)
 }

@@ -10,6 +10,7 @@ import (
 const (
 	msgNoAuth          = "NOAUTH Authentication required."
 	msgWrongPass       = "WRONGPASS invalid username-password pair or user is disabled."
+	msgThrottled       = "ERR too many failed logins from this address, try again later"
 	msgNoProto         = "NOPROTO unsupported protocol version"
 	msgSyntax          = "ERR syntax error"
 	msgNotInt          = "ERR value is not an integer or out of range"

@@ -5,19 +5,21 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // hooks returns hooks that count and log what the guard refuses.
-func (s *Server) hooks() GuardHooks {
-	return GuardHooks{
-		ProtocolError: func(g *Guard, reason string) {
+func (s *Server) hooks() guard.Hooks {
+	return guard.Hooks{
+		ProtocolError: func(g *guard.Conn, reason string) {
 			s.refusal("protocol", "protocol error", "addr", g.RemoteAddr(), "reason", reason)
 		},
-		CrossProtocol: func(g *Guard) {
+		CrossProtocol: func(g *guard.Conn) {
 			s.refusal("http", "client sent HTTP: a web page may be attacking this port through a browser",
 				"addr", g.RemoteAddr())
 		},
-		Timeout: func(g *Guard, kind string) {
+		Timeout: func(g *guard.Conn, kind string) {
 			s.refusal(strings.ReplaceAll(kind, " ", "_")+"_timeout", "client missed a deadline",
 				"addr", g.RemoteAddr(), "kind", kind)
 		},

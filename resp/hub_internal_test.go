@@ -11,12 +11,13 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // newTestHub returns a hub without a log, and with a clock that does not
 // advance.
 func newTestHub() *hub {
-	h := newHub(&Server{cfg: Config{Limits: DefaultLimits()}, metrics: &Metrics{}})
+	h := newHub(&Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}})
 	h.local = true
 	h.publishing.Store(true)
 	h.budget.now = func() time.Time { return time.Unix(1, 0) }

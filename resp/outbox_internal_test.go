@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // flooded is a connection that receives another message whenever one has been
@@ -25,7 +26,7 @@ func (f *flooded) WriteRaw([]byte) {
 // TestOutbox_Flood checks that a pipeline ends although messages arrive faster
 // than they are written.
 func TestOutbox_Flood(t *testing.T) {
-	s := &Server{cfg: Config{Limits: DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
+	s := &Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
 	f := &flooded{}
 	c := &conn{srv: s, rc: f, mem: s.clientMem.Account(nil)}
 	f.c, c.out = c, newOutbox(c)

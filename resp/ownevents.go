@@ -156,11 +156,11 @@ func (c *conn) writeGroup(replies []byte) {
 	if len(replies) > sliceBytes {
 		// All of them stay in memory until the last one is sent: also while a
 		// message is being sent, and while the messages between them are.
-		c.mem.add(int64(len(replies)))
+		c.mem.Add(int64(len(replies)))
 		c.charged = true
 		defer func() {
 			c.charged = false
-			c.mem.add(-int64(len(replies)))
+			c.mem.Add(-int64(len(replies)))
 		}()
 	}
 	c.writeBetween(replies)

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // RedisVersion is the version of Redis whose behavior this server provides.
@@ -132,7 +133,7 @@ type Config struct {
 	// over.
 	Users   []*acl.User
 	DataDir string // as CONFIG GET dir prints it
-	Limits  Limits
+	Limits  guard.Limits
 	// LimitFlags are the flags that limit clients, by name without dashes.
 	LimitFlags map[string]LimitFlag
 	Logger     hclog.Logger
@@ -171,7 +172,7 @@ type Server struct {
 	// and position.
 	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
 
-	guard   *GuardListener
+	guard   *guard.Listener
 	redcon  *redcon.Server
 	served  chan struct{}
 	started time.Time
@@ -196,7 +197,7 @@ type Server struct {
 	usersMu      sync.Mutex // serializes install
 	users        atomic.Pointer[userSet]
 	acllog       aclLog
-	logins       loginThrottle
+	logins       guard.LoginThrottle
 	openChannels atomic.Bool // acl-pubsub-default is allchannels
 
 	monitor *monitor // nil except in mode Sentinel
@@ -284,7 +285,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if len(s.seed) > 0 && cfg.Mode != Sentinel {
 		s.behind.Go(s.bootstrapUsers)
 	}
-	s.guard = NewGuardListener(ln, cfg.Limits, s.hooks())
+	s.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
@@ -304,13 +305,13 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 // would close all connections at once, but Stop waits until their pipelines are
 // answered.
 type heldListener struct {
-	*GuardListener
+	*guard.Listener
 	released <-chan struct{}
 }
 
 // Accept implements net.Listener.
 func (l heldListener) Accept() (net.Conn, error) {
-	c, err := l.GuardListener.Accept()
+	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.released
 	}

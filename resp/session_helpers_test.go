@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // fakeCluster is a machine without a cluster around it. Its executors run
@@ -269,7 +270,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 // serve starts a client port on loopback.
 func serve(t testing.TB, f *fakeCluster, change ...func(*resp.Config)) *resp.Server {
 	t.Helper()
-	cfg := resp.Config{Addr: "127.0.0.1:0", Limits: resp.DefaultLimits(), Logger: hclog.NewNullLogger()}
+	cfg := resp.Config{Addr: "127.0.0.1:0", Limits: guard.DefaultLimits(), Logger: hclog.NewNullLogger()}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // pipeListener accepts the ends of pipes, so that a server can run in a
@@ -49,7 +50,7 @@ func (l *pipeListener) dial(t testing.TB) *client {
 func inBubble(t *testing.T, f func(t *testing.T, l *pipeListener), change ...func(*resp.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
-		limits := resp.DefaultLimits()
+		limits := guard.DefaultLimits()
 		limits.HandshakeTimeout, limits.UnauthIdle, limits.CommandTimeout, limits.WriteTimeout = 0, 0, 0, 0
 		serve(t, newFake(t), append(change, func(c *resp.Config) { c.Listener, c.Limits = l, limits })...)
 		f(t, l)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // account is a user to which connections can belong. born distinguishes it from
@@ -193,7 +194,7 @@ func (c *conn) become(a *account, authed bool) {
 	if c.settle() {
 		c.srv.hub.rightsChanged(map[uint64]bool{c.id: true})
 	}
-	if g, ok := c.net.(*Guard); ok {
+	if g, ok := c.net.(*guard.Conn); ok {
 		g.SetAuthenticated(authed)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/script"
 )
 
@@ -33,7 +34,7 @@ type serveOptions struct {
 	aclFile                     string
 	logLevel, logFormat         string
 	options                     cluster.Options
-	limits                      resp.Limits
+	limits                      guard.Limits
 	limitFlags                  map[string]resp.LimitFlag
 	pprof                       bool
 	threads                     int
@@ -45,7 +46,7 @@ type serveOptions struct {
 const stopTimeout = 4 * time.Second
 
 func serveCommand() *cobra.Command {
-	o := serveOptions{options: cluster.DefaultOptions(), limits: resp.DefaultLimits()}
+	o := serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits()}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one node",

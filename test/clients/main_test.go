@@ -3,12 +3,12 @@ package clients
 import (
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/test/harness"
 )
 
 // start runs a cluster of one node and returns where clients connect.
 func start(t *testing.T) (addr string) {
 	t.Helper()
-	return harness.Single(t, resp.DefaultLimits()).Addr()
+	return harness.Single(t, guard.DefaultLimits()).Addr()
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/test/harness"
 )
 
@@ -41,7 +41,7 @@ func runTests(m *testing.M) int {
 	default:
 		defer stopRedis()
 	}
-	limits := resp.DefaultLimits()
+	limits := guard.DefaultLimits()
 	limits.MaxBulk = 512 << 20 // so that the machine's own limits are met
 	limits.MaxCommand = 512 << 20
 	node, stop, err := harness.Open(filepath.Join(dir, "holdfast"), limits)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/script"
 )
 
@@ -31,7 +32,7 @@ func (n *Node) Addr() string { return n.Clients.Addr().String() }
 // stopped when the test ends. limits are the limits of the client port. The
 // options are those of cluster.DefaultOptions, with timeouts that suit one
 // node.
-func Single(t testing.TB, limits resp.Limits) *Node {
+func Single(t testing.TB, limits guard.Limits) *Node {
 	t.Helper()
 	n, stop, err := Open(t.TempDir(), limits)
 	if err != nil {
@@ -47,7 +48,7 @@ func Single(t testing.TB, limits resp.Limits) *Node {
 
 // Open is Single for callers without a test, such as TestMain. The caller must
 // call stop once.
-func Open(dir string, limits resp.Limits) (n *Node, stop func() error, err error) {
+func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err error) {
 	peer, err := freeAddr()
 	if err != nil {
 		return nil, nil, err

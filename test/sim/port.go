@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
 // clientHost is the host of the clients. Their connections to the client ports
@@ -23,7 +24,7 @@ func portHost(id string) string { return "port-" + id }
 func (w *world) openPort(p *process) error {
 	var err error
 	p.port, err = resp.Listen(resp.Config{
-		Addr: address(portHost(p.id)), Listener: w.net.listen(portHost(p.id)), Limits: resp.DefaultLimits(), RunID: p.id,
+		Addr: address(portHost(p.id)), Listener: w.net.listen(portHost(p.id)), Limits: guard.DefaultLimits(), RunID: p.id,
 	}, portCluster{p.n}, p.n.Table())
 	return err
 }

@@ -48,7 +48,8 @@ var mayImport = map[string][]string{
 	"cluster/machine":   {"fsm", "cluster/events", "cluster/raftlog"},
 	"cluster":           {"acl", "fsm", "rpc", "cluster/clientid", "cluster/events", "cluster/failpoint", "cluster/machine", "cluster/raftlog", "cluster/readindex", "cluster/storage", "cluster/transport"},
 	"resp/clientmem":    {},
-	"resp":              {"acl", "fsm", "fsm/glob", "fsm/number", "cluster", "resp/clientmem"},
+	"resp/guard":        {"resp/clientmem"},
+	"resp":              {"acl", "fsm", "fsm/glob", "fsm/number", "cluster", "resp/clientmem", "resp/guard"},
 	"verify/checker":    {},
 	"verify/replay":     {"fsm", "cluster/storage", "verify/checker"},
 	"verify/load":       {"verify/checker"},
@@ -56,8 +57,8 @@ var mayImport = map[string][]string{
 	"verify/neighbor":   {"verify/load", "verify/process"},
 	"verify/attack":     {"rpc", "cluster/failpoint", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process"},
 	"verify/report":     {"verify/checker", "verify/attack"},
-	"cmd":               {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
-	"test":              {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/storage", "resp", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
+	"cmd":               {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
+	"test":              {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/storage", "resp", "resp/guard", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

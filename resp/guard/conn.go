@@ -1,4 +1,13 @@
-package resp
+// Package guard protects the client port from clients. A [Conn] wraps the
+// socket of one client. It checks the frames and the limits of a command before
+// the RESP parser sees a byte of it. A [Listener] limits the number of
+// connections, and the number and the rate of those that have not
+// authenticated. A [LoginThrottle] limits how fast passwords can be tried.
+// [Limits] are the settings of all three.
+//
+// The package does not know what the commands mean, and it imports nothing of
+// the server behind it.
+package guard
 
 import (
 	"container/list"
@@ -15,20 +24,20 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 )
 
-// A Guard wraps a client's connection for redcon. It checks all input between
+// A Conn wraps a client's connection for redcon. It checks all input between
 // the socket and redcon v1.6.4, whose parser has no limits and no deadlines.
-// Without the Guard, any client that can connect could
+// Without the guard, any client that can connect could
 //   - crash the parser (`*1\r\n$9223372036854775807\r\n`),
 //   - keep it busy (`*9000000000000000000\r\n`, or a large command in small
 //     packets, which redcon parses again from its start with each packet), and
 //   - make it recurse until the stack overflows (packets that contain no
 //     command).
 //
-// redcon reads only complete, valid, canonical multibulk commands from a Guard.
+// redcon reads only complete, valid, canonical multibulk commands from a Conn.
 // Every path of its parser that causes one of these problems begins with input
-// that a Guard does not pass on.
+// that a Conn does not pass on.
 //
-// A Guard behaves like Redis 7.0.15. It ignores empty lines and counts below
+// A Conn behaves like Redis 7.0.15. It ignores empty lines and counts below
 // one. It understands inline commands, and rewrites them as multibulk, because
 // redcon has other quoting rules. It answers an invalid frame with the same
 // text, after the replies to all commands before it, and then closes the
@@ -51,11 +60,11 @@ import (
 // Only the connection's goroutine may call Read. All other methods are safe for
 // concurrent use. The guard sets the deadlines of the connection; others must
 // not.
-type Guard struct {
+type Conn struct {
 	net.Conn
 	limits *Limits
-	hooks  *GuardHooks
-	owner  *GuardListener // nil without a listener
+	hooks  *Hooks
+	owner  *Listener // nil without a listener
 
 	auth atomic.Bool
 
@@ -69,7 +78,7 @@ type Guard struct {
 
 	writeMu    sync.Mutex      // one Write at a time; guards the next two
 	writeArmed time.Time       // when the write deadline was last extended
-	raw        syscall.RawConn // for tryWrite; nil before its first call
+	raw        syscall.RawConn // for TryWrite; nil before its first call
 
 	// The following fields belong to the goroutine that calls Read.
 
@@ -78,22 +87,22 @@ type Guard struct {
 	// when it is empty.
 	buf       []byte
 	off, scan int
-	scanner   guardScanner
-	found     guardEvent // the event at scan whose command waits for room in the next Read
+	scanner   scanner
+	found     event // the event at scan whose command waits for room in the next Read
 
 	big     []byte // rest of a command that did not fit into one Read
 	bigSize int    // size of that whole command
 
-	retried  bool   // guardRun has already seen the start of the incomplete command in buf
+	retried  bool   // scanRun has already seen the start of the incomplete command in buf
 	greeted  bool   // a complete command was delivered
 	refused  bool   // the input has ended in an error, and nothing more is read
 	reported bool   // the client has been told so
 	reason   string // the error text; "" for a web request
 	readErr  error  // came with the last bytes read
 
-	clock  guardClock
-	relief bool // redcon's buffer is large: see pad
-	owed   bool // the second half of the pad's last line has not been delivered
+	deadlines deadlines
+	relief    bool // redcon's buffer is large: see pad
+	owed      bool // the second half of the pad's last line has not been delivered
 
 	mem   *clientmem.Account // charged with buf; nil without a server
 	input clientmem.Part
@@ -101,20 +110,20 @@ type Guard struct {
 	scanned uint64 // bytes scanned, for the test of linear cost
 }
 
-// GuardHooks are functions that a Guard or GuardListener calls for logging and
+// Hooks are functions that a Conn or Listener calls for logging and
 // metrics. A nil function is not called. They run on the goroutine of the
 // connection or of Accept, and must not block.
-type GuardHooks struct {
+type Hooks struct {
 	// ProtocolError reports an invalid frame. reason is the text after
 	// "Protocol error: ".
-	ProtocolError func(g *Guard, reason string)
+	ProtocolError func(g *Conn, reason string)
 	// CrossProtocol reports a connection that was closed because it sent HTTP.
 	// A web page may have made a browser send commands: the attack that Redis
 	// logs as "Possible SECURITY ATTACK detected".
-	CrossProtocol func(g *Guard)
+	CrossProtocol func(g *Conn)
 	// Timeout reports a missed deadline. kind is "handshake", "unauthenticated
 	// idle", "login", "command" or "write".
-	Timeout func(g *Guard, kind string)
+	Timeout func(g *Conn, kind string)
 	// Refused reports a connection that was refused because of MaxClients. If
 	// unauth is true, it reports a connection that had not authenticated and
 	// was closed because of MaxUnauth or MaxUnauthAddr.
@@ -125,29 +134,29 @@ type GuardHooks struct {
 }
 
 const (
-	guardBufSize    = 4096     // first size of buf, and the minimum size of a read into buf
-	guardBatch      = 64 << 10 // maximum number of bytes that one Read delivers
-	guardCommands   = 1024     // maximum number of commands that one Read delivers
-	guardWriteChunk = 1 << 20  // bytes that share one write deadline
-	guardLargeBuf   = 64 << 10 // a larger buf is not kept for the next command
-	guardBigRelief  = 8 << 10  // minimum size of a command after which redcon's buffer is worth freeing
-	guardLingerTime = time.Second
-	guardLingerSize = 256 << 10
+	bufSize     = 4096     // first size of buf, and the minimum size of a read into buf
+	maxBatch    = 64 << 10 // maximum number of bytes that one Read delivers
+	maxCommands = 1024     // maximum number of commands that one Read delivers
+	writeChunk  = 1 << 20  // bytes that share one write deadline
+	largeBuf    = 64 << 10 // a larger buf is not kept for the next command
+	bigRelief   = 8 << 10  // minimum size of a command after which redcon's buffer is worth freeing
+	lingerTime  = time.Second
+	lingerSize  = 256 << 10
 )
 
-// guardBufs contains unused buffers of guardBufSize bytes. Most connections
+// bufs contains unused buffers of bufSize bytes. Most connections
 // need one only briefly.
-var guardBufs = sync.Pool{New: func() any { return new([guardBufSize]byte) }}
+var bufs = sync.Pool{New: func() any { return new([bufSize]byte) }}
 
-// NewGuard returns a Guard around c. The connection counts as unauthenticated;
+// New returns a Conn around c. The connection counts as unauthenticated;
 // a server without a password must call SetAuthenticated(true) at once. l must
 // be valid.
-func NewGuard(c net.Conn, l Limits, hooks GuardHooks) *Guard {
-	return newGuard(c, &l, &hooks, nil)
+func New(c net.Conn, l Limits, hooks Hooks) *Conn {
+	return newConn(c, &l, &hooks, nil)
 }
 
-func newGuard(c net.Conn, l *Limits, hooks *GuardHooks, owner *GuardListener) *Guard {
-	g := &Guard{Conn: c, limits: l, hooks: hooks, owner: owner}
+func newConn(c net.Conn, l *Limits, hooks *Hooks, owner *Listener) *Conn {
+	g := &Conn{Conn: c, limits: l, hooks: hooks, owner: owner}
 	if owner != nil {
 		g.unauthAddr = unauthAddrOf(c.RemoteAddr())
 	}
@@ -156,23 +165,23 @@ func newGuard(c net.Conn, l *Limits, hooks *GuardHooks, owner *GuardListener) *G
 }
 
 // NetConn returns the wrapped connection, for its TLS state.
-func (g *Guard) NetConn() net.Conn { return g.Conn }
+func (g *Conn) NetConn() net.Conn { return g.Conn }
 
 // Authenticated returns the last value of SetAuthenticated.
-func (g *Guard) Authenticated() bool { return g.auth.Load() }
+func (g *Conn) Authenticated() bool { return g.auth.Load() }
 
 // SetAuthenticated records whether the client has authenticated. That selects
 // the limits and deadlines from the next command on. If the handler of AUTH
 // calls it, that is the command behind AUTH. If RESET changes it back to false,
 // the later commands of the same batch have already been checked with the wider
 // limits.
-func (g *Guard) SetAuthenticated(auth bool) {
+func (g *Conn) SetAuthenticated(auth bool) {
 	if evicted := g.setAuthenticated(auth); evicted != nil {
 		g.owner.evict(evicted) // without lifeMu: two guards may evict each other
 	}
 }
 
-func (g *Guard) setAuthenticated(auth bool) (evicted *Guard) {
+func (g *Conn) setAuthenticated(auth bool) (evicted *Conn) {
 	g.lifeMu.Lock()
 	defer g.lifeMu.Unlock()
 	if g.auth.Load() == auth {
@@ -190,8 +199,12 @@ func (g *Guard) setAuthenticated(auth bool) (evicted *Guard) {
 	return g.owner.unauth.add(g, g.limits)
 }
 
+// SetMemory makes the guard charge a for the input that it keeps. It must be
+// called before the first Read.
+func (g *Conn) SetMemory(a *clientmem.Account) { g.mem = a }
+
 // Close closes the connection. Further calls do nothing.
-func (g *Guard) Close() error {
+func (g *Conn) Close() error {
 	g.lifeMu.Lock()
 	if g.closed {
 		g.lifeMu.Unlock()
@@ -209,7 +222,7 @@ func (g *Guard) Close() error {
 // Write sends p completely before any other Write of the connection, or closes
 // the connection. After an error, the client may have received half a reply and
 // could not interpret any further bytes.
-func (g *Guard) Write(p []byte) (int, error) {
+func (g *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -217,7 +230,7 @@ func (g *Guard) Write(p []byte) (int, error) {
 	defer g.writeMu.Unlock()
 	sent := 0
 	for sent < len(p) {
-		n, err := g.writeLocked(p[sent:min(len(p), sent+guardWriteChunk)])
+		n, err := g.writeLocked(p[sent:min(len(p), sent+writeChunk)])
 		sent += n
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) && g.hooks.Timeout != nil {
@@ -229,7 +242,7 @@ func (g *Guard) Write(p []byte) (int, error) {
 	return sent, nil
 }
 
-func (g *Guard) writeLocked(p []byte) (int, error) {
+func (g *Conn) writeLocked(p []byte) (int, error) {
 	// Setting the deadline costs a tenth of a small write. So it is only
 	// extended when more than an eighth of WriteTimeout has passed, and a
 	// client has between 7/8 and 8/8 of WriteTimeout.
@@ -244,11 +257,38 @@ func (g *Guard) writeLocked(p []byte) (int, error) {
 	return g.Conn.Write(p)
 }
 
-// Read delivers commands as the comment of Guard describes. After a protocol
+// TryWrite sends what the socket accepts without waiting, and returns the
+// number of bytes. It ignores errors, because the next Write returns them.
+func (g *Conn) TryWrite(p []byte) (sent int) {
+	if !g.writeMu.TryLock() {
+		return 0
+	}
+	defer g.writeMu.Unlock()
+	if g.raw == nil {
+		c, ok := g.Conn.(syscall.Conn)
+		if !ok {
+			return 0
+		}
+		var err error
+		if g.raw, err = c.SyscallConn(); err != nil {
+			return 0
+		}
+	}
+	err := g.raw.Write(func(fd uintptr) bool {
+		sent, _ = syscall.Write(int(fd), p) // the Write of the rest returns the error again
+		return true
+	})
+	if err != nil {
+		return 0
+	}
+	return max(sent, 0)
+}
+
+// Read delivers commands as the comment of Conn describes. After a protocol
 // error it writes the error line, waits briefly for the client to read it, and
 // returns io.EOF. After a missed deadline it returns an error that wraps
 // os.ErrDeadlineExceeded. redcon closes the connection in both cases.
-func (g *Guard) Read(p []byte) (int, error) {
+func (g *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -269,13 +309,13 @@ func (g *Guard) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-func (g *Guard) deliver(p []byte) (int, error) {
+func (g *Conn) deliver(p []byte) (int, error) {
 	for {
 		if len(g.big) > 0 {
 			return g.takeBig(p), nil
 		}
 		auth := g.auth.Load()
-		batch := p[:min(len(p), guardBatch)]
+		batch := p[:min(len(p), maxBatch)]
 		if n := g.sift(batch, auth); n > 0 {
 			g.delivered()
 			return n, nil
@@ -294,10 +334,10 @@ func (g *Guard) deliver(p []byte) (int, error) {
 }
 
 // delivered resets the deadlines for the next command.
-func (g *Guard) delivered() {
+func (g *Conn) delivered() {
 	g.greeted = true
 	g.retried = false
-	g.clock.restart()
+	g.deadlines.restart()
 	if !g.auth.Load() {
 		g.chargeInput(unauthCommand)
 	}
@@ -312,7 +352,7 @@ func (g *Guard) delivered() {
 // there are any. If that does not complete the command, buf collects the rest.
 // So the start of a command is copied into p only once, however many packets it
 // comes in.
-func (g *Guard) fill(p []byte, auth bool) (int, error) {
+func (g *Conn) fill(p []byte, auth bool) (int, error) {
 	tail := g.buf[g.off:]
 	if len(tail) > 0 && (g.retried || len(tail) > len(p)/2) {
 		return 0, g.fillBuf(auth)
@@ -322,22 +362,22 @@ func (g *Guard) fill(p []byte, auth bool) (int, error) {
 	}
 	prefix := copy(p, tail)
 	n, err := g.receive(p[prefix:], prefix > 0, auth)
-	if err == errGuardRelief {
+	if err == errRelief {
 		return g.pad(p), nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	most := guardCommands
+	most := maxCommands
 	if !auth {
 		most = 1
 		g.chargeInput(n)
 	}
 	n += prefix
-	end := guardRun(p[:n], most, g.limits, auth)
+	end := scanRun(p[:n], most, g.limits, auth)
 	g.scanned += uint64(n)
 	if end > 0 {
-		g.scanner = guardScanner{}
+		g.scanner = scanner{}
 		g.keep(p[end:n])
 		g.delivered()
 		return end, nil
@@ -349,10 +389,10 @@ func (g *Guard) fill(p []byte, auth bool) (int, error) {
 }
 
 // fillBuf reads more of the incomplete command into buf.
-func (g *Guard) fillBuf(auth bool) error {
+func (g *Conn) fillBuf(auth bool) error {
 	g.grow(1)
 	room := g.buf[len(g.buf):cap(g.buf)]
-	room = room[:min(len(room), max(guardBufSize, g.scanner.body))]
+	room = room[:min(len(room), max(bufSize, g.scanner.body))]
 	n, err := g.receive(room, true, auth)
 	if !auth {
 		g.chargeInput(n)
@@ -363,7 +403,7 @@ func (g *Guard) fillBuf(auth bool) error {
 
 // grow makes room for at least n more bytes at the end of buf. The capacity at
 // most doubles, unless n requires more.
-func (g *Guard) grow(n int) {
+func (g *Conn) grow(n int) {
 	if g.off > 0 {
 		left := copy(g.buf, g.buf[g.off:])
 		g.buf = g.buf[:left]
@@ -373,25 +413,25 @@ func (g *Guard) grow(n int) {
 	need := len(g.buf) + n
 	switch {
 	case need <= cap(g.buf):
-	case need <= guardBufSize:
-		b := guardBufs.Get().(*[guardBufSize]byte)
+	case need <= bufSize:
+		b := bufs.Get().(*[bufSize]byte)
 		g.buf = append(b[:0], g.buf...)
 	default:
-		most := g.limits.MaxCommand + g.limits.MaxInline + guardBufSize
+		most := g.limits.MaxCommand + g.limits.MaxInline + bufSize
 		old := g.buf
 		g.buf = append(make([]byte, 0, max(need, min(2*cap(old), most))), old...)
-		guardFree(old)
+		freeBuf(old)
 		g.charge(cap(g.buf))
 	}
 }
 
 // keep makes rest the content of buf. rest must not be part of buf.
-func (g *Guard) keep(rest []byte) {
+func (g *Conn) keep(rest []byte) {
 	if len(rest) == 0 {
 		g.release()
 		return
 	}
-	if cap(g.buf) > guardLargeBuf {
+	if cap(g.buf) > largeBuf {
 		g.release()
 	}
 	g.buf = g.buf[:0]
@@ -401,33 +441,33 @@ func (g *Guard) keep(rest []byte) {
 }
 
 // release frees buf.
-func (g *Guard) release() {
-	guardFree(g.buf)
+func (g *Conn) release() {
+	freeBuf(g.buf)
 	g.charge(0)
 	g.buf = nil
 	g.off, g.scan = 0, 0
 }
 
 // charge records that the guard has allocated n bytes for input.
-func (g *Guard) charge(n int) {
+func (g *Conn) charge(n int) {
 	if g.mem != nil {
 		g.input.Set(g.mem, int64(n))
 	}
 }
 
-func guardFree(b []byte) {
-	if cap(b) == guardBufSize {
-		guardBufs.Put((*[guardBufSize]byte)(b[:guardBufSize]))
+func freeBuf(b []byte) {
+	if cap(b) == bufSize {
+		bufs.Put((*[bufSize]byte)(b[:bufSize]))
 	}
 }
 
 // sift scans buf and moves complete commands to p as long as they fit. It
 // returns the number of bytes moved. If the first command is larger than p, it
 // becomes big.
-func (g *Guard) sift(p []byte, auth bool) int {
+func (g *Conn) sift(p []byte, auth bool) int {
 	moved := 0
-	for count := 0; count < guardCommands && (auth || count == 0); {
-		if g.found == guardMore {
+	for count := 0; count < maxCommands && (auth || count == 0); {
+		if g.found == eventMore {
 			if g.scan == len(g.buf) {
 				return moved
 			}
@@ -437,33 +477,33 @@ func (g *Guard) sift(p []byte, auth bool) int {
 		}
 		var command []byte
 		switch g.found {
-		case guardMore:
+		case eventMore:
 			return moved
-		case guardFail:
+		case eventFail:
 			g.refuseWith(g.scanner.text(g.limits))
 			return moved
-		case guardWeb:
+		case eventWeb:
 			g.refuseWith("")
 			return moved
-		case guardWhole:
+		case eventWhole:
 			command = g.buf[g.off:g.scan]
-		case guardInline:
-			args, ok := guardSplitInline(guardTrimLine(g.buf[g.off:g.scan]))
+		case eventInline:
+			args, ok := splitInline(trimLine(g.buf[g.off:g.scan]))
 			switch {
 			case !ok:
-				g.refuseWith(guardBadQuotes)
+				g.refuseWith(badQuotes)
 				return moved
-			case guardIsWebRequest(args):
+			case isWebRequest(args):
 				g.refuseWith("")
 				return moved
 			case len(args) > 0:
-				command = guardEncode(nil, args)
+				command = encode(nil, args)
 			}
 		}
 		if len(command) > len(p)-moved {
 			if moved == 0 {
 				g.big, g.bigSize = command, len(command)
-				g.off, g.found = g.scan, guardMore
+				g.off, g.found = g.scan, eventMore
 			}
 			return moved
 		}
@@ -471,13 +511,13 @@ func (g *Guard) sift(p []byte, auth bool) int {
 		if len(command) > 0 {
 			count++
 		}
-		g.off, g.found = g.scan, guardMore
+		g.off, g.found = g.scan, eventMore
 	}
 	return moved
 }
 
-// guardTrimLine removes the line end.
-func guardTrimLine(line []byte) []byte {
+// trimLine removes the line end.
+func trimLine(line []byte) []byte {
 	line = line[:len(line)-1]
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
@@ -488,17 +528,17 @@ func guardTrimLine(line []byte) []byte {
 // takeBig delivers the next part of a command that is larger than one Read.
 // redcon doubles its buffer with each part, so the bytes that it parses again
 // add up to the size of the command.
-func (g *Guard) takeBig(p []byte) int {
+func (g *Conn) takeBig(p []byte) int {
 	n := copy(p, g.big)
 	g.big = g.big[n:]
 	if len(g.big) > 0 {
 		return n
 	}
 	g.big = nil
-	if g.bigSize >= guardBigRelief {
+	if g.bigSize >= bigRelief {
 		g.relief = true
 	}
-	if cap(g.buf) > guardLargeBuf {
+	if cap(g.buf) > largeBuf {
 		rest := g.buf[g.off:]
 		g.buf = nil
 		g.charge(0)
@@ -515,7 +555,7 @@ func (g *Guard) takeBig(p []byte) int {
 // with the first half of another empty line. For the second half, redcon's
 // buffer must grow to 8 KiB. The guard delivers that half in front of the next
 // command: see owed.
-func (g *Guard) pad(p []byte) int {
+func (g *Conn) pad(p []byte) int {
 	for i := range p {
 		p[i] = '\n'
 	}
@@ -526,16 +566,16 @@ func (g *Guard) pad(p []byte) int {
 
 // refuseWith ends the input. Commands that were moved before are still
 // delivered and answered. An empty reason stands for a web request.
-func (g *Guard) refuseWith(reason string) {
+func (g *Conn) refuseWith(reason string) {
 	g.refused = true
 	g.reason = reason
-	g.found = guardMore
+	g.found = eventMore
 	g.release()
 }
 
 // refuse sends the reason to the client and returns the error that ends the
 // connection. It sends the reason only once.
-func (g *Guard) refuse(scratch []byte) error {
+func (g *Conn) refuse(scratch []byte) error {
 	if g.reported {
 		return io.EOF
 	}
@@ -552,20 +592,20 @@ func (g *Guard) refuse(scratch []byte) error {
 	if _, err := g.Write([]byte("-ERR Protocol error: " + g.reason + "\r\n")); err != nil {
 		return fmt.Errorf("report protocol error: %w", err)
 	}
-	guardLinger(g.Conn, scratch, time.Now().Add(guardLingerTime))
+	linger(g.Conn, scratch, time.Now().Add(lingerTime))
 	return io.EOF
 }
 
-// guardLinger closes the sending side of c and reads the remaining input, until
+// linger closes the sending side of c and reads the remaining input, until
 // the given time at most. If a socket is closed with unread input, the kernel
 // sends a reset, which can destroy the last line before the client has read it.
 // Errors are ignored, because the caller closes c anyway.
-func guardLinger(c net.Conn, scratch []byte, until time.Time) {
+func linger(c net.Conn, scratch []byte, until time.Time) {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.SetReadDeadline(until) != nil {
 		return
 	}
-	for left := guardLingerSize; left > 0; {
+	for left := lingerSize; left > 0; {
 		n, err := c.Read(scratch)
 		if err != nil {
 			return

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"bytes"
@@ -13,52 +13,52 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// guardFuzzLimits are small, so that short inputs reach them.
-func guardFuzzLimits() Limits {
+// fuzzLimits are small, so that short inputs reach them.
+func fuzzLimits() Limits {
 	l := DefaultLimits()
 	l.MaxArgs, l.MaxBulk, l.MaxInline, l.MaxCommand = 40, 6000, 64, 10000
 	l.UnauthArgs, l.UnauthBulk = 3, 16
 	return l
 }
 
-// A guardResult is the output of a guard, and of redcon behind it.
-type guardResult struct {
+// A outcome is the output of a guard, and of redcon behind it.
+type outcome struct {
 	commands [][]byte
 	replies  string // of the guard: protocol errors
 	err      error
 }
 
 // FuzzGuard sends any input in any packets through a guard to redcon. redcon
-// must not panic. The result must be the one of guardReference, which reads the
+// must not panic. The result must be the one of reference, which reads the
 // whole input at once. The guard's memory must be bounded.
 func FuzzGuard(f *testing.F) {
-	for i, c := range guardCorpus() {
+	for i, c := range corpus() {
 		if len(c.in) < 20000 {
 			f.Add([]byte(c.in), uint64(i), !c.stranger)
 		}
 	}
 	long := strings.Repeat("x", 6000)
-	f.Add([]byte("*2\r\n$4\r\nECHO\r\n$6000\r\n"+long+"\r\n"+guardPing+"PING\n"), uint64(1), true)
+	f.Add([]byte("*2\r\n$4\r\nECHO\r\n$6000\r\n"+long+"\r\n"+pingLine+"PING\n"), uint64(1), true)
 	f.Add([]byte(strings.Repeat("*2\r\n$4\r\nECHO\r\n$900\r\n"+long[:900]+"\r\n", 12)), uint64(2), true)
 	f.Add([]byte("*4\r\n$4\r\nPING\r\n$6000\r\n"+long+"\r\n$6000\r\n"), uint64(3), true)
 	f.Add([]byte(strings.Repeat("\"x\" 'y'\r\n", 700)), uint64(4), true)
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64, auth bool) {
-		limits := guardFuzzLimits()
-		want := guardReference(in, limits, auth)
+		limits := fuzzLimits()
+		want := reference(in, limits, auth)
 		for name, next := range map[string]func() int{
 			"whole":    nil,
-			"one byte": guardOneByte(),
-			"random":   guardRandom(seed)(),
+			"one byte": oneByte(),
+			"random":   random(seed)(),
 		} {
-			got := guardThroughRedcon(t, in, limits, auth, next)
-			guardCompare(t, "redcon, "+name, got, want)
-			got = guardThroughSizes(t, in, limits, auth, next, seed)
-			guardCompare(t, "any buffer, "+name, got, want)
+			got := throughRedcon(t, in, limits, auth, next)
+			compare(t, "redcon, "+name, got, want)
+			got = throughSizes(t, in, limits, auth, next, seed)
+			compare(t, "any buffer, "+name, got, want)
 		}
 	})
 }
 
-func guardCompare(t *testing.T, how string, got, want guardResult) {
+func compare(t *testing.T, how string, got, want outcome) {
 	t.Helper()
 	for i := range min(len(got.commands), len(want.commands)) {
 		if !bytes.Equal(got.commands[i], want.commands[i]) {
@@ -71,34 +71,34 @@ func guardCompare(t *testing.T, how string, got, want guardResult) {
 	}
 }
 
-// guardThroughRedcon returns the commands that redcon parses.
-func guardThroughRedcon(t *testing.T, in []byte, l Limits, auth bool, next func() int) guardResult {
-	feed := &guardFeed{in: bytes.Clone(in), next: next}
-	g := NewGuard(feed, l, GuardHooks{})
+// throughRedcon returns the commands that redcon parses.
+func throughRedcon(t *testing.T, in []byte, l Limits, auth bool, next func() int) outcome {
+	feed := &feed{in: bytes.Clone(in), next: next}
+	g := New(feed, l, Hooks{})
 	g.SetAuthenticated(auth)
-	var res guardResult
+	var res outcome
 	for r := redcon.NewReader(g); res.err == nil; {
 		var cmd redcon.Command
 		if cmd, res.err = r.ReadCommand(); res.err == nil {
 			res.commands = append(res.commands, cmd.Raw)
-			if canonical := guardEncode(nil, cmd.Args); !bytes.Equal(canonical, cmd.Raw) {
+			if canonical := encode(nil, cmd.Args); !bytes.Equal(canonical, cmd.Raw) {
 				t.Fatalf("redcon got %q, which is not the plain form %q", cmd.Raw, canonical)
 			}
 		}
-		guardBounded(t, g, l, len(in))
+		bounded(t, g, l, len(in))
 	}
 	res.replies = feed.replies.String()
 	return res
 }
 
-// guardThroughSizes reads with buffers of all sizes, and splits the bytes into
+// throughSizes reads with buffers of all sizes, and splits the bytes into
 // commands.
-func guardThroughSizes(t *testing.T, in []byte, l Limits, auth bool, next func() int, seed uint64) guardResult {
-	feed := &guardFeed{in: bytes.Clone(in), next: next}
-	g := NewGuard(feed, l, GuardHooks{})
+func throughSizes(t *testing.T, in []byte, l Limits, auth bool, next func() int, seed uint64) outcome {
+	feed := &feed{in: bytes.Clone(in), next: next}
+	g := New(feed, l, Hooks{})
 	g.SetAuthenticated(auth)
 	r := rand.New(rand.NewPCG(seed, 2))
-	var res guardResult
+	var res outcome
 	var out []byte
 	for res.err == nil {
 		p := make([]byte, 1+r.IntN(1<<r.IntN(14)))
@@ -108,7 +108,7 @@ func guardThroughSizes(t *testing.T, in []byte, l Limits, auth bool, next func()
 			t.Fatalf("Read returned %d, %v", n, res.err)
 		}
 		out = append(out, p[:n]...)
-		guardBounded(t, g, l, len(in))
+		bounded(t, g, l, len(in))
 	}
 	res.replies = feed.replies.String()
 	rd := redcon.NewReader(bytes.NewReader(out))
@@ -124,18 +124,18 @@ func guardThroughSizes(t *testing.T, in []byte, l Limits, auth bool, next func()
 	}
 }
 
-func guardBounded(t *testing.T, g *Guard, l Limits, received int) {
-	if got, most := cap(g.buf), min(2*received, l.MaxCommand+l.MaxInline)+2*guardBatch; got > most {
+func bounded(t *testing.T, g *Conn, l Limits, received int) {
+	if got, most := cap(g.buf), min(2*received, l.MaxCommand+l.MaxInline)+2*maxBatch; got > most {
 		t.Fatalf("the guard's buffer has %d bytes, want at most %d", got, most)
 	}
 }
 
-// guardReference parses in as Redis parses a complete query buffer. It is a
+// reference parses in as Redis parses a complete query buffer. It is a
 // simple parser that sees the whole input. It shares only the splitting of
 // inline commands with the guard.
-func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
+func reference(in []byte, l Limits, auth bool) (res outcome) {
 	res.err = io.EOF
-	fail := func(reason string) { res.replies = guardProtocolError(reason) }
+	fail := func(reason string) { res.replies = protocolError(reason) }
 	maxBulk := func(n int64) string {
 		switch {
 		case n < 0 || n > int64(l.MaxBulk):
@@ -147,7 +147,7 @@ func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 	}
 	for len(in) > 0 {
 		if in[0] != '*' {
-			end := guardLineEnd(in, '\n')
+			end := lineEnd(in, '\n')
 			if end > l.MaxInline || end < 0 && len(in) > l.MaxInline {
 				fail("too big inline request")
 				return res
@@ -155,21 +155,21 @@ func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 			if end < 0 {
 				return res
 			}
-			args, ok := guardSplitInline(bytes.TrimSuffix(in[:end], []byte("\r")))
+			args, ok := splitInline(bytes.TrimSuffix(in[:end], []byte("\r")))
 			if !ok {
 				fail("unbalanced quotes in request")
 				return res
 			}
-			if guardIsWebRequest(args) {
+			if isWebRequest(args) {
 				return res
 			}
 			if len(args) > 0 {
-				res.commands = append(res.commands, guardEncode(nil, args))
+				res.commands = append(res.commands, encode(nil, args))
 			}
 			in = in[end+1:]
 			continue
 		}
-		end := guardLineEnd(in, '\r')
+		end := lineEnd(in, '\r')
 		if end > l.MaxInline || end < 0 && len(in) > l.MaxInline {
 			fail("too big mbulk count string")
 			return res
@@ -177,7 +177,7 @@ func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 		if end < 0 || end+1 >= len(in) {
 			return res
 		}
-		count, ok := guardReferenceNumber(in[1:end])
+		count, ok := referenceNumber(in[1:end])
 		switch {
 		case !ok || count > math.MaxInt32:
 			fail("invalid multibulk length")
@@ -193,7 +193,7 @@ func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 		var args [][]byte
 		for int64(len(args)) < count {
 			line := in[at:]
-			end := guardLineEnd(line, '\r')
+			end := lineEnd(line, '\r')
 			if end > l.MaxInline || end < 0 && len(line) > l.MaxInline {
 				fail("too big bulk count string")
 				return res
@@ -205,7 +205,7 @@ func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 				fail("expected '$', got '" + strings.NewReplacer("\r", " ", "\n", " ").Replace(string(line[:1])) + "'")
 				return res
 			}
-			n, ok := guardReferenceNumber(line[1:end])
+			n, ok := referenceNumber(line[1:end])
 			if !ok {
 				n = -1
 			}
@@ -227,24 +227,24 @@ func guardReference(in []byte, l Limits, auth bool) (res guardResult) {
 			}
 		}
 		if len(args) > 0 {
-			res.commands = append(res.commands, guardEncode(nil, args))
+			res.commands = append(res.commands, encode(nil, args))
 		}
 		in = in[at:]
 	}
 	return res
 }
 
-// guardLineEnd is strchr.
-func guardLineEnd(b []byte, end byte) int {
+// lineEnd is strchr.
+func lineEnd(b []byte, end byte) int {
 	if nul := bytes.IndexByte(b, 0); nul >= 0 {
 		b = b[:nul]
 	}
 	return bytes.IndexByte(b, end)
 }
 
-// guardReferenceNumber is string2ll: it accepts a number only in the form in
+// referenceNumber is string2ll: it accepts a number only in the form in
 // which it would be printed.
-func guardReferenceNumber(b []byte) (int64, bool) {
+func referenceNumber(b []byte) (int64, bool) {
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == string(b)
 }

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"net"
@@ -10,16 +10,16 @@ import (
 // connection for each guess makes no more progress than an address that waits
 // for each answer.
 func TestLoginThrottle_ManyConnections(t *testing.T) {
-	var l loginThrottle
+	var l LoginThrottle
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	checked := 0
 	for n := range 100_000 { // ten seconds of 10,000 attempts each
 		at := now.Add(time.Duration(n) * 100 * time.Microsecond)
 		addr.Port = n
-		if _, ok := l.reserve(addr, "default", at); ok {
+		if _, ok := l.Reserve(addr, "default", at); ok {
 			checked++
-			l.done(addr, "default", loginFailed, at)
+			l.Done(addr, "default", LoginFailed, at)
 		}
 	}
 	if most := freeLogins + 20; checked < freeLogins || checked > most {
@@ -30,12 +30,12 @@ func TestLoginThrottle_ManyConnections(t *testing.T) {
 // TestLoginThrottle_AtOnce checks that logins that are checked at the same time
 // count.
 func TestLoginThrottle_AtOnce(t *testing.T) {
-	var l loginThrottle
+	var l LoginThrottle
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	checked := 0
 	for range 10_000 {
-		if wait, ok := l.reserve(addr, "default", now); ok && wait == 0 {
+		if wait, ok := l.Reserve(addr, "default", now); ok && wait == 0 {
 			checked++
 		}
 	}
@@ -43,7 +43,7 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 		t.Errorf("%d passwords are checked at once, want at most %d", checked, freeLogins+1)
 	}
 	for range 50 { // a pool that logs in while the node asks the leader for the users
-		if _, ok := l.reserve(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, "app", now); !ok {
+		if _, ok := l.Reserve(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, "app", now); !ok {
 			t.Fatal("a login is refused although none has failed")
 		}
 	}
@@ -52,7 +52,7 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 // TestLoginThrottle_ManyUsers checks that guessing for another user each time
 // is limited too.
 func TestLoginThrottle_ManyUsers(t *testing.T) {
-	var l loginThrottle
+	var l LoginThrottle
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	checked := 0
@@ -65,9 +65,9 @@ func TestLoginThrottle_ManyUsers(t *testing.T) {
 			}
 		}
 		user += time.Duration(n).String()
-		if _, ok := l.reserve(addr, user, now); ok {
+		if _, ok := l.Reserve(addr, user, now); ok {
 			checked++
-			l.done(addr, user, loginFailed, now)
+			l.Done(addr, user, LoginFailed, now)
 		}
 	}
 	if most := freeLoginsAll + 20; checked > most {
@@ -76,32 +76,32 @@ func TestLoginThrottle_ManyUsers(t *testing.T) {
 }
 
 func TestLoginThrottle(t *testing.T) {
-	var l loginThrottle
+	var l LoginThrottle
 	now := time.Unix(1000, 0)
 	a, b := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}
 	fail := func(addr net.Addr, user string, at time.Time) {
 		t.Helper()
-		if _, ok := l.reserve(addr, user, at); !ok {
+		if _, ok := l.Reserve(addr, user, at); !ok {
 			t.Errorf("login of %s from %v is refused", user, addr)
 		}
-		l.done(addr, user, loginFailed, at)
+		l.Done(addr, user, LoginFailed, at)
 	}
 	wants := func(addr net.Addr, user string, at time.Time, want time.Duration) {
 		t.Helper()
-		if got, ok := l.reserve(addr, user, at); !ok || got != want {
+		if got, ok := l.Reserve(addr, user, at); !ok || got != want {
 			t.Errorf("login of %s from %v waits %v, %v; want %v", user, addr, got, ok, want)
 		}
 	}
 	for range freeLogins {
 		wants(a, "u", now, 0)
-		l.done(a, "u", loginFailed, now)
+		l.Done(a, "u", LoginFailed, now)
 	}
 	wants(a, "u", now, 0) // counts as one, and so the next one waits
-	l.done(a, "u", loginFailed, now)
+	l.Done(a, "u", LoginFailed, now)
 	wants(a, "u", now, 2*firstPenalty)
-	l.done(a, "u", loginSucceeded, now) // the right password
+	l.Done(a, "u", LoginSucceeded, now) // the right password
 	wants(a, "u", now, 0)
-	l.done(a, "u", loginSucceeded, now)
+	l.Done(a, "u", LoginSucceeded, now)
 	wants(a, "other", now, 0)
 	wants(b, "u", now, 0)
 	wants(&net.UnixAddr{Name: "x"}, "u", now, 0)
@@ -120,13 +120,13 @@ func TestLoginThrottle(t *testing.T) {
 // TestLoginThrottle_OtherClients checks that a client with a wrong password
 // does not lock out another user that has logged in from the same address.
 func TestLoginThrottle_OtherClients(t *testing.T) {
-	var l loginThrottle
+	var l LoginThrottle
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	good := func(at time.Time) bool {
-		wait, ok := l.reserve(addr, "good", at)
+		wait, ok := l.Reserve(addr, "good", at)
 		if ok {
-			l.done(addr, "good", loginSucceeded, at)
+			l.Done(addr, "good", LoginSucceeded, at)
 		}
 		return ok && wait == 0
 	}
@@ -135,8 +135,8 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 	}
 	for n := range 60_000 { // ten minutes of 100 attempts a second
 		at := now.Add(time.Duration(n) * 10 * time.Millisecond)
-		if _, ok := l.reserve(addr, "bad", at); ok {
-			l.done(addr, "bad", loginFailed, at)
+		if _, ok := l.Reserve(addr, "bad", at); ok {
+			l.Done(addr, "bad", LoginFailed, at)
 		}
 		if n%50 == 0 && !good(at) {
 			t.Fatalf("a user that has logged in before is kept waiting %v after the start", at.Sub(now))
@@ -147,13 +147,13 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 // TestLoginThrottle_Memory checks that user names of refused logins take no
 // memory, and that long names are not kept.
 func TestLoginThrottle_Memory(t *testing.T) {
-	var l loginThrottle
+	var l LoginThrottle
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	for n := range 20_000 {
 		user := time.Duration(n).String() + string(make([]byte, 1000))
-		if _, ok := l.reserve(addr, user, now); ok {
-			l.done(addr, user, loginFailed, now)
+		if _, ok := l.Reserve(addr, user, now); ok {
+			l.Done(addr, user, LoginFailed, now)
 		}
 	}
 	if len(l.by) > freeLoginsAll+50 {

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"container/list"
@@ -18,7 +18,7 @@ import (
 type unauthConns struct {
 	mu     sync.Mutex
 	n      int
-	byAddr map[string]*list.List // values are *Guard, oldest first
+	byAddr map[string]*list.List // values are *Conn, oldest first
 	// free is the time at which all charged input is paid for: see charge.
 	free time.Time
 }
@@ -35,7 +35,7 @@ const unauthPause = time.Second
 
 // add adds g. It returns the connection that must be closed because a limit is
 // reached, or nil.
-func (u *unauthConns) add(g *Guard, l *Limits) (evicted *Guard) {
+func (u *unauthConns) add(g *Conn, l *Limits) (evicted *Conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.byAddr == nil {
@@ -44,9 +44,9 @@ func (u *unauthConns) add(g *Guard, l *Limits) (evicted *Guard) {
 	all := u.byAddr[g.unauthAddr]
 	switch {
 	case l.MaxUnauthAddr > 0 && all != nil && all.Len() >= l.MaxUnauthAddr:
-		evicted = all.Front().Value.(*Guard)
+		evicted = all.Front().Value.(*Conn)
 	case l.MaxUnauth > 0 && u.n >= l.MaxUnauth:
-		evicted = u.most().Front().Value.(*Guard)
+		evicted = u.most().Front().Value.(*Conn)
 	}
 	if evicted != nil {
 		u.removeLocked(evicted)
@@ -74,13 +74,13 @@ func (u *unauthConns) most() *list.List {
 }
 
 // remove removes g, if it is present.
-func (u *unauthConns) remove(g *Guard) {
+func (u *unauthConns) remove(g *Conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.removeLocked(g)
 }
 
-func (u *unauthConns) removeLocked(g *Guard) {
+func (u *unauthConns) removeLocked(g *Conn) {
 	if g.unauthElement == nil {
 		return
 	}
@@ -126,7 +126,7 @@ func unauthAddrOf(addr net.Addr) string {
 
 // chargeInput charges n bytes of input of a connection that has not
 // authenticated, and delays the connection if the rate is exceeded.
-func (g *Guard) chargeInput(n int) {
+func (g *Conn) chargeInput(n int) {
 	if g.owner == nil || g.limits.UnauthRate == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// A guardCase is what a client sends on a new connection, and everything that
+// A corpusCase is what a client sends on a new connection, and everything that
 // it must receive. Unless stranger is set, the server has no password;
 // otherwise the password is "pw".
-type guardCase struct {
+type corpusCase struct {
 	name     string
 	in       string
 	want     string
@@ -32,46 +32,46 @@ type guardCase struct {
 	differs  string // why Redis 7.0.15 answers differently, "" if it does not
 }
 
-func guardProtocolError(reason string) string { return "-ERR Protocol error: " + reason + "\r\n" }
+func protocolError(reason string) string { return "-ERR Protocol error: " + reason + "\r\n" }
 
 const (
-	guardPing = "*1\r\n$4\r\nPING\r\n"
-	guardPong = "+PONG\r\n"
-	guardAuth = "*2\r\n$4\r\nAUTH\r\n$2\r\npw\r\n"
-	guard64K  = 64 << 10
+	pingLine = "*1\r\n$4\r\nPING\r\n"
+	pongLine = "+PONG\r\n"
+	authLine = "*2\r\n$4\r\nAUTH\r\n$2\r\npw\r\n"
+	guard64K = 64 << 10
 )
 
-// guardCorpus contains input of hostile and unusual clients. The limits are
+// corpus contains input of hostile and unusual clients. The limits are
 // DefaultLimits.
-func guardCorpus() []guardCase {
-	multi, bulk := guardProtocolError(guardBadMulti), guardProtocolError(guardBadBulk)
-	quotes := guardProtocolError(guardBadQuotes)
-	expected := func(c string) string { return guardProtocolError("expected '$', got '" + c + "'") }
+func corpus() []corpusCase {
+	multi, bulk := protocolError(badMulti), protocolError(badBulk)
+	quotes := protocolError(badQuotes)
+	expected := func(c string) string { return protocolError("expected '$', got '" + c + "'") }
 	noargs := func(name string) string {
 		return "-ERR unknown command '" + name + "', with args beginning with: \r\n"
 	}
 	packets := "Redis drops replies that it has not sent when it closes, which depends on packets"
 	mebi := strings.Repeat("v", 1<<20)
 	arg16k := strings.Repeat("u", 16<<10)
-	return []guardCase{
-		{name: "multibulk", in: guardPing, want: guardPong},
-		{name: "two in a packet", in: guardPing + guardPing, want: guardPong + guardPong},
-		{name: "inline", in: "PING\r\n", want: guardPong},
-		{name: "inline without CR", in: "PING\n", want: guardPong},
-		{name: "inline and multibulk mixed", in: "PING\n" + guardPing + "PING a\r\n" + guardPing, want: guardPong + guardPong + "$1\r\na\r\n" + guardPong},
+	return []corpusCase{
+		{name: "multibulk", in: pingLine, want: pongLine},
+		{name: "two in a packet", in: pingLine + pingLine, want: pongLine + pongLine},
+		{name: "inline", in: "PING\r\n", want: pongLine},
+		{name: "inline without CR", in: "PING\n", want: pongLine},
+		{name: "inline and multibulk mixed", in: "PING\n" + pingLine + "PING a\r\n" + pingLine, want: pongLine + pongLine + "$1\r\na\r\n" + pongLine},
 		{name: "nothing", in: "", want: ""},
 
 		{name: "empty line", in: "\r\n", want: ""},
-		{name: "empty lines around commands", in: "\r\n\n\r\n" + guardPing + "\n\r\n" + guardPing + "\r\n", want: guardPong + guardPong},
-		{name: "blank line", in: " \t \r\n" + guardPing, want: guardPong},
-		{name: "many empty lines", in: strings.Repeat("\r\n", 10000) + guardPing, want: guardPong},
-		{name: "count zero", in: "*0\r\n" + guardPing, want: guardPong},
-		{name: "count minus one", in: "*-1\r\n" + guardPing, want: guardPong},
-		{name: "count minus two", in: "*-2\r\n" + guardPing, want: guardPong},
-		{name: "count smallest int64", in: "*-9223372036854775808\r\n" + guardPing, want: guardPong},
-		{name: "count below int64", in: guardPing + "*-9223372036854775809\r\n" + guardPing, want: guardPong + multi, closes: true},
-		{name: "zeros between commands", in: guardPing + "*0\r\n*-1\r\n" + guardPing + "*0\r\n", want: guardPong + guardPong},
-		{name: "many zeros", in: strings.Repeat("*0\r\n", 5000) + guardPing, want: guardPong},
+		{name: "empty lines around commands", in: "\r\n\n\r\n" + pingLine + "\n\r\n" + pingLine + "\r\n", want: pongLine + pongLine},
+		{name: "blank line", in: " \t \r\n" + pingLine, want: pongLine},
+		{name: "many empty lines", in: strings.Repeat("\r\n", 10000) + pingLine, want: pongLine},
+		{name: "count zero", in: "*0\r\n" + pingLine, want: pongLine},
+		{name: "count minus one", in: "*-1\r\n" + pingLine, want: pongLine},
+		{name: "count minus two", in: "*-2\r\n" + pingLine, want: pongLine},
+		{name: "count smallest int64", in: "*-9223372036854775808\r\n" + pingLine, want: pongLine},
+		{name: "count below int64", in: pingLine + "*-9223372036854775809\r\n" + pingLine, want: pongLine + multi, closes: true},
+		{name: "zeros between commands", in: pingLine + "*0\r\n*-1\r\n" + pingLine + "*0\r\n", want: pongLine + pongLine},
+		{name: "many zeros", in: strings.Repeat("*0\r\n", 5000) + pingLine, want: pongLine},
 
 		{name: "count largest int64", in: "*9223372036854775807\r\n$3\r\nabc\r\n", want: multi, closes: true},
 		{name: "count 9e18", in: "*9000000000000000000\r\n", want: multi, closes: true},
@@ -81,7 +81,7 @@ func guardCorpus() []guardCase {
 		{name: "count over int32", in: "*2147483648\r\n", want: multi, closes: true},
 		{name: "count over MaxArgs", in: "*1048577\r\n", want: multi, closes: true, differs: "Redis takes up to 2^31-1 arguments"},
 		{name: "count MaxArgs and no more", in: "*1048576\r\n", want: ""},
-		{name: "count a word", in: guardPing + "*abc\r\n" + guardPing, want: guardPong + multi, closes: true},
+		{name: "count a word", in: pingLine + "*abc\r\n" + pingLine, want: pongLine + multi, closes: true},
 		{name: "count empty", in: "*\r\n", want: multi, closes: true},
 		{name: "count with plus", in: "*+1\r\n", want: multi, closes: true},
 		{name: "count with leading zero", in: "*01\r\n$4\r\nPING\r\n", want: multi, closes: true},
@@ -95,10 +95,10 @@ func guardCorpus() []guardCase {
 		{name: "count with underscore", in: "*1_0\r\n", want: multi, closes: true},
 		{name: "count line ends with LF only", in: "*1\n$4\nPING\n", want: ""},
 		{name: "count line with LF inside", in: "*1\n$4\nPING\n\r\n", want: multi, closes: true},
-		{name: "count line CR without LF", in: "*1\rX$4\rYPINGZZ" + guardPing, want: guardPong + guardPong},
+		{name: "count line CR without LF", in: "*1\rX$4\rYPINGZZ" + pingLine, want: pongLine + pongLine},
 		{name: "count with NUL", in: "*1\x00\r\n$4\r\nPING\r\n", want: ""},
-		{name: "count line endless", in: "*" + strings.Repeat("1", guard64K), want: guardProtocolError(guardLongMulti), closes: true},
-		{name: "count line endless by NUL", in: "*1\x00\r\n" + strings.Repeat("PING\r\n", guard64K/6+1), want: guardProtocolError(guardLongMulti), closes: true},
+		{name: "count line endless", in: "*" + strings.Repeat("1", guard64K), want: protocolError(longMulti), closes: true},
+		{name: "count line endless by NUL", in: "*1\x00\r\n" + strings.Repeat("PING\r\n", guard64K/6+1), want: protocolError(longMulti), closes: true},
 		{name: "count line just short of endless", in: "*" + strings.Repeat("1", guard64K-1), want: ""},
 
 		{name: "length largest int64", in: "*1\r\n$9223372036854775807\r\nabc\r\n", want: bulk, closes: true},
@@ -108,7 +108,7 @@ func guardCorpus() []guardCase {
 		{name: "length of second argument largest int64", in: "*2\r\n$4\r\nPING\r\n$9223372036854775807\r\n", want: bulk, closes: true},
 		{name: "length minus one", in: "*1\r\n$-1\r\n", want: bulk, closes: true},
 		{name: "length minus two", in: "*1\r\n$-2\r\n", want: bulk, closes: true},
-		{name: "length minus five after a command", in: guardPing + "*1\r\n$-5\r\n" + guardPing, want: guardPong + bulk, closes: true},
+		{name: "length minus five after a command", in: pingLine + "*1\r\n$-5\r\n" + pingLine, want: pongLine + bulk, closes: true},
 		{name: "length minus zero", in: "*1\r\n$-0\r\n", want: bulk, closes: true},
 		{name: "length with plus", in: "*1\r\n$+1\r\n", want: bulk, closes: true},
 		{name: "length with leading zero", in: "*1\r\n$01\r\n", want: bulk, closes: true},
@@ -120,16 +120,16 @@ func guardCorpus() []guardCase {
 		{name: "length MaxBulk and no more", in: "*1\r\n$1048576\r\nxyz", want: ""},
 		{name: "length zero", in: "*1\r\n$0\r\n\r\n", want: noargs("")},
 		{name: "length zero of an argument", in: "*2\r\n$4\r\nPING\r\n$0\r\n\r\n", want: "$0\r\n\r\n"},
-		{name: "length line CR without LF", in: "*1\r\n$4\rXPING\r\n", want: guardPong},
+		{name: "length line CR without LF", in: "*1\r\n$4\rXPING\r\n", want: pongLine},
 		{name: "length line with NUL", in: "*1\r\n$4\x00\r\nPING\r\n", want: ""},
-		{name: "length line endless", in: "*1\r\n$" + strings.Repeat("1", guard64K), want: guardProtocolError(guardLongBulk), closes: true},
-		{name: "length line endless without dollar", in: "*1\r\n" + strings.Repeat("x", guard64K+1), want: guardProtocolError(guardLongBulk), closes: true},
-		{name: "argument of MaxBulk", in: "*2\r\n$4\r\nECHO\r\n$1048576\r\n" + mebi + "\r\n" + guardPing, want: "$1048576\r\n" + mebi + "\r\n" + guardPong},
-		{name: "argument larger than its length", in: "*1\r\n$4\r\nPINGPING\r\n", want: guardPong + noargs("NG")},
-		{name: "argument with any end", in: "*1\r\n$4\r\nPINGxy" + guardPing, want: guardPong + guardPong},
+		{name: "length line endless", in: "*1\r\n$" + strings.Repeat("1", guard64K), want: protocolError(longBulk), closes: true},
+		{name: "length line endless without dollar", in: "*1\r\n" + strings.Repeat("x", guard64K+1), want: protocolError(longBulk), closes: true},
+		{name: "argument of MaxBulk", in: "*2\r\n$4\r\nECHO\r\n$1048576\r\n" + mebi + "\r\n" + pingLine, want: "$1048576\r\n" + mebi + "\r\n" + pongLine},
+		{name: "argument larger than its length", in: "*1\r\n$4\r\nPINGPING\r\n", want: pongLine + noargs("NG")},
+		{name: "argument with any end", in: "*1\r\n$4\r\nPINGxy" + pingLine, want: pongLine + pongLine},
 		{name: "argument with NUL and CR LF", in: "*2\r\n$4\r\nECHO\r\n$5\r\na\x00\r\nb\r\n", want: "$5\r\na\x00\r\nb\r\n"},
-		{name: "argument that looks like a frame", in: "*2\r\n$4\r\nECHO\r\n$14\r\n" + guardPing + "\r\n", want: "$14\r\n" + guardPing + "\r\n"},
-		{name: "command over MaxCommand", in: "*9\r\n$4\r\nPING\r\n" + strings.Repeat("$1048576\r\n"+mebi+"\r\n", 7) + "$1048576\r\n", want: guardProtocolError("too big command, the limit is 8388608 bytes"), closes: true, differs: "Redis allows 1 GB"},
+		{name: "argument that looks like a frame", in: "*2\r\n$4\r\nECHO\r\n$14\r\n" + pingLine + "\r\n", want: "$14\r\n" + pingLine + "\r\n"},
+		{name: "command over MaxCommand", in: "*9\r\n$4\r\nPING\r\n" + strings.Repeat("$1048576\r\n"+mebi+"\r\n", 7) + "$1048576\r\n", want: protocolError("too big command, the limit is 8388608 bytes"), closes: true, differs: "Redis allows 1 GB"},
 
 		{name: "got plus", in: "*1\r\n+PING\r\n", want: expected("+"), closes: true},
 		{name: "got letter", in: "*1\r\nPING\r\n", want: expected("P"), closes: true},
@@ -137,18 +137,18 @@ func guardCorpus() []guardCase {
 		{name: "got CR", in: "*1\r\n\r\n\r\n", want: expected(" "), closes: true},
 		{name: "got LF", in: "*1\r\n\n\r\n", want: expected(" "), closes: true},
 		{name: "got byte 255", in: "*1\r\n\xff\r\n", want: expected("\xff"), closes: true},
-		{name: "got plus for the second argument", in: guardPing + "*2\r\n$4\r\nECHO\r\n:1\r\n", want: guardPong + expected(":"), closes: true},
+		{name: "got plus for the second argument", in: pingLine + "*2\r\n$4\r\nECHO\r\n:1\r\n", want: pongLine + expected(":"), closes: true},
 		{name: "got plus, line not ended", in: "*1\r\n+PING", want: ""},
 		{name: "got plus, line ended by half", in: "*1\r\n+PING\r", want: ""},
 		{name: "got NUL", in: "*1\r\n\x00\r\n", want: ""},
-		{name: "bulk without count", in: "$4\r\nPING\r\n", want: noargs("$4") + guardPong},
+		{name: "bulk without count", in: "$4\r\nPING\r\n", want: noargs("$4") + pongLine},
 		{name: "status line", in: "+PING\r\n", want: noargs("+PING")},
 
-		{name: "incomplete count", in: guardPing + "*1", want: guardPong},
-		{name: "incomplete length", in: guardPing + "*1\r\n$4\r", want: guardPong},
-		{name: "incomplete argument", in: guardPing + "*1\r\n$4\r\nPIN", want: guardPong},
-		{name: "incomplete end", in: guardPing + "*1\r\n$4\r\nPING\r", want: guardPong},
-		{name: "incomplete inline", in: guardPing + "PING", want: guardPong},
+		{name: "incomplete count", in: pingLine + "*1", want: pongLine},
+		{name: "incomplete length", in: pingLine + "*1\r\n$4\r", want: pongLine},
+		{name: "incomplete argument", in: pingLine + "*1\r\n$4\r\nPIN", want: pongLine},
+		{name: "incomplete end", in: pingLine + "*1\r\n$4\r\nPING\r", want: pongLine},
+		{name: "incomplete inline", in: pingLine + "PING", want: pongLine},
 
 		{name: "inline quotes", in: `PING "b c"` + "\r\n", want: "$3\r\nb c\r\n"},
 		{name: "inline single quotes", in: `PING 'b\'c\n'` + "\r\n", want: "$5\r\nb'c\\n\r\n"},
@@ -159,52 +159,52 @@ func guardCorpus() []guardCase {
 		{name: "inline blanks", in: "\t\v PING \f\v\t x \r\r\n", want: "$1\r\nx\r\n"},
 		{name: "inline vertical tab inside a word", in: "PING a\vb\r\n", want: "$3\r\na\vb\r\n"},
 		{name: "inline CR inside", in: "PING\rx\r\n", want: "$1\r\nx\r\n"},
-		{name: "inline unbalanced", in: guardPing + `PING "b` + "\r\n" + guardPing, want: guardPong + quotes, closes: true},
+		{name: "inline unbalanced", in: pingLine + `PING "b` + "\r\n" + pingLine, want: pongLine + quotes, closes: true},
 		{name: "inline unbalanced single", in: `PING 'b` + "\r\n", want: quotes, closes: true},
 		{name: "inline text behind a quote", in: `PING "b"c` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in a backslash", in: `PING "b\` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in half an escape", in: `PING "\x4` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in no escape", in: `PING "\x` + "\n", want: quotes, closes: true},
-		{name: "inline too big", in: strings.Repeat("x", guard64K+1), want: guardProtocolError(guardLongInline), closes: true},
+		{name: "inline too big", in: strings.Repeat("x", guard64K+1), want: protocolError(longInline), closes: true},
 		{name: "inline as big as it may be", in: "PING " + strings.Repeat("x", guard64K-6) + "\r\n", want: "$65530\r\n" + strings.Repeat("x", guard64K-6) + "\r\n"},
 		{name: "inline with NUL", in: "a\x00b\r\nPING\r\n", want: ""},
-		{name: "inline endless by NUL", in: "a\x00" + strings.Repeat("PING\r\n", guard64K/6+1), want: guardProtocolError(guardLongInline), closes: true},
+		{name: "inline endless by NUL", in: "a\x00" + strings.Repeat("PING\r\n", guard64K/6+1), want: protocolError(longInline), closes: true},
 		{name: "TLS hello", in: "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n", want: ""},
 
 		{name: "POST", in: "POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n", want: "", closes: true},
 		{name: "post alone", in: "post\r\n", want: "", closes: true},
 		{name: "Host", in: "HOST: x\r\nPING\r\n", want: "", closes: true},
 		{name: "GET over HTTP", in: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", want: "", closes: true},
-		{name: "Host after a command", in: "PING\r\nhost: x\r\nPING\r\n", want: guardPong, closes: true, differs: packets},
-		{name: "POST as multibulk", in: "*1\r\n$4\r\nPoSt\r\n" + guardPing, want: "", closes: true},
+		{name: "Host after a command", in: "PING\r\nhost: x\r\nPING\r\n", want: pongLine, closes: true, differs: packets},
+		{name: "POST as multibulk", in: "*1\r\n$4\r\nPoSt\r\n" + pingLine, want: "", closes: true},
 		{name: "Host as multibulk", in: "*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n", want: "", closes: true},
 		{name: "POST as argument", in: "PING POST\r\nPING Host:\r\n", want: "$4\r\nPOST\r\n$5\r\nHost:\r\n"},
 		{name: "POSTX", in: "POSTX\r\n", want: noargs("POSTX")},
 
-		{name: "long pipeline", in: strings.Repeat(guardPing, 3000), want: strings.Repeat(guardPong, 3000)},
-		{name: "long pipeline then an error", in: strings.Repeat(guardPing, 1000) + "*1\r\n$x\r\n" + guardPing, want: strings.Repeat(guardPong, 1000) + bulk, closes: true},
-		{name: "long inline pipeline", in: strings.Repeat("PING\n", 3000), want: strings.Repeat(guardPong, 3000)},
-		{name: "large then small", in: "*2\r\n$4\r\nECHO\r\n$100000\r\n" + mebi[:100000] + "\r\n" + strings.Repeat(guardPing, 500), want: "$100000\r\n" + mebi[:100000] + "\r\n" + strings.Repeat(guardPong, 500)},
+		{name: "long pipeline", in: strings.Repeat(pingLine, 3000), want: strings.Repeat(pongLine, 3000)},
+		{name: "long pipeline then an error", in: strings.Repeat(pingLine, 1000) + "*1\r\n$x\r\n" + pingLine, want: strings.Repeat(pongLine, 1000) + bulk, closes: true},
+		{name: "long inline pipeline", in: strings.Repeat("PING\n", 3000), want: strings.Repeat(pongLine, 3000)},
+		{name: "large then small", in: "*2\r\n$4\r\nECHO\r\n$100000\r\n" + mebi[:100000] + "\r\n" + strings.Repeat(pingLine, 500), want: "$100000\r\n" + mebi[:100000] + "\r\n" + strings.Repeat(pongLine, 500)},
 
 		{name: "stranger, 10 arguments", in: "*10\r\n", want: "", stranger: true},
-		{name: "stranger, 11 arguments", in: "*11\r\n", want: guardProtocolError(guardUnauthMulti), closes: true, stranger: true},
-		{name: "stranger, 2000000 arguments", in: "*2000000\r\n", want: guardProtocolError(guardUnauthMulti), closes: true, stranger: true},
+		{name: "stranger, 11 arguments", in: "*11\r\n", want: protocolError(unauthMulti), closes: true, stranger: true},
+		{name: "stranger, 2000000 arguments", in: "*2000000\r\n", want: protocolError(unauthMulti), closes: true, stranger: true},
 		{name: "stranger, 2^31 arguments", in: "*2147483648\r\n", want: multi, closes: true, stranger: true},
 		{name: "stranger, 16 KiB", in: "*2\r\n$4\r\nECHO\r\n$16384\r\n" + arg16k + "\r\n", want: "-NOAUTH Authentication required.\r\n", stranger: true},
-		{name: "stranger, over 16 KiB", in: "*1\r\n$16385\r\n", want: guardProtocolError(guardUnauthBulk), closes: true, stranger: true},
+		{name: "stranger, over 16 KiB", in: "*1\r\n$16385\r\n", want: protocolError(unauthBulk), closes: true, stranger: true},
 		{name: "stranger, over MaxBulk", in: "*1\r\n$1048577\r\n", want: bulk, closes: true, stranger: true},
-		{name: "stranger pipelines", in: guardPing + "PING\r\n*0\r\n" + guardPing, want: strings.Repeat("-NOAUTH Authentication required.\r\n", 3), stranger: true},
+		{name: "stranger pipelines", in: pingLine + "PING\r\n*0\r\n" + pingLine, want: strings.Repeat("-NOAUTH Authentication required.\r\n", 3), stranger: true},
 		{name: "stranger posts", in: "*1\r\n$4\r\nPOST\r\n", want: "", closes: true, stranger: true},
-		{name: "AUTH and a large command in one packet", in: guardAuth + "*2\r\n$4\r\nECHO\r\n$16385\r\n" + mebi[:16385] + "\r\n", want: "+OK\r\n$16385\r\n" + mebi[:16385] + "\r\n", stranger: true},
+		{name: "AUTH and a large command in one packet", in: authLine + "*2\r\n$4\r\nECHO\r\n$16385\r\n" + mebi[:16385] + "\r\n", want: "+OK\r\n$16385\r\n" + mebi[:16385] + "\r\n", stranger: true},
 		{name: "AUTH and 11 arguments in one packet", in: "AUTH pw\r\n*11\r\n", want: "+OK\r\n", stranger: true},
-		{name: "wrong AUTH and 11 arguments in one packet", in: "AUTH xx\r\n*11\r\n", want: "-WRONGPASS invalid username-password pair or user is disabled.\r\n" + guardProtocolError(guardUnauthMulti), closes: true, stranger: true},
+		{name: "wrong AUTH and 11 arguments in one packet", in: "AUTH xx\r\n*11\r\n", want: "-WRONGPASS invalid username-password pair or user is disabled.\r\n" + protocolError(unauthMulti), closes: true, stranger: true},
 	}
 }
 
-// guardHandler answers the commands of the corpus as Redis does.
-func guardHandler(password string) func(redcon.Conn, redcon.Command) {
+// testHandler answers the commands of the corpus as Redis does.
+func testHandler(password string) func(redcon.Conn, redcon.Command) {
 	return func(c redcon.Conn, cmd redcon.Command) {
-		g := c.NetConn().(*Guard)
+		g := c.NetConn().(*Conn)
 		name := strings.ToUpper(string(cmd.Args[0]))
 		switch {
 		case name == "AUTH" && len(cmd.Args) == 2:
@@ -221,43 +221,43 @@ func guardHandler(password string) func(redcon.Conn, redcon.Command) {
 		case (name == "PING" || name == "ECHO") && len(cmd.Args) == 2:
 			c.WriteBulk(cmd.Args[1])
 		default:
-			text := "ERR unknown command '" + guardToNUL(cmd.Args[0]) + "', with args beginning with: "
+			text := "ERR unknown command '" + toNUL(cmd.Args[0]) + "', with args beginning with: "
 			for _, arg := range cmd.Args[1:] {
-				text += "'" + guardToNUL(arg) + "' "
+				text += "'" + toNUL(arg) + "' "
 			}
 			c.WriteRaw([]byte("-" + strings.NewReplacer("\r", " ", "\n", " ").Replace(text) + "\r\n"))
 		}
 	}
 }
 
-// guardToNUL returns what C's printf prints of arg.
-func guardToNUL(arg []byte) string {
+// toNUL returns what C's printf prints of arg.
+func toNUL(arg []byte) string {
 	before, _, _ := bytes.Cut(arg, []byte{0})
 	return string(before)
 }
 
-// A guardServer is a redcon server behind a GuardListener on a loopback port.
-type guardServer struct {
-	*GuardListener
+// A testServer is a redcon server behind a Listener on a loopback port.
+type testServer struct {
+	*Listener
 	addr     string
 	protocol atomic.Int64 // calls of hooks
 	cross    atomic.Int64
 	write    chan struct{} // receives one value for each write timeout
 }
 
-// guardServe starts a server. cut limits the number of bytes of each read from
+// serveTest starts a server. cut limits the number of bytes of each read from
 // a socket.
-func guardServe(t testing.TB, l Limits, password string, cut func() func() int) *guardServer {
+func serveTest(t testing.TB, l Limits, password string, cut func() func() int) *testServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &guardServer{addr: ln.Addr().String(), write: make(chan struct{}, 1)}
-	s.GuardListener = NewGuardListener(guardCutListener{ln, cut}, l, GuardHooks{
-		ProtocolError: func(*Guard, string) { s.protocol.Add(1) },
-		CrossProtocol: func(*Guard) { s.cross.Add(1) },
-		Timeout: func(_ *Guard, kind string) {
+	s := &testServer{addr: ln.Addr().String(), write: make(chan struct{}, 1)}
+	s.Listener = NewListener(cutListener{ln, cut}, l, Hooks{
+		ProtocolError: func(*Conn, string) { s.protocol.Add(1) },
+		CrossProtocol: func(*Conn) { s.cross.Add(1) },
+		Timeout: func(_ *Conn, kind string) {
 			if kind == "write" {
 				s.write <- struct{}{}
 			}
@@ -265,11 +265,11 @@ func guardServe(t testing.TB, l Limits, password string, cut func() func() int) 
 		AcceptError: func(err error, _ time.Duration) { t.Log(err) },
 	})
 	accept := func(c redcon.Conn) bool {
-		c.NetConn().(*Guard).SetAuthenticated(password == "")
+		c.NetConn().(*Conn).SetAuthenticated(password == "")
 		return true
 	}
 	done := make(chan error, 1)
-	go func() { done <- redcon.Serve(s.GuardListener, guardHandler(password), accept, nil) }()
+	go func() { done <- redcon.Serve(s.Listener, testHandler(password), accept, nil) }()
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -281,43 +281,43 @@ func guardServe(t testing.TB, l Limits, password string, cut func() func() int) 
 	return s
 }
 
-type guardCutListener struct {
+type cutListener struct {
 	net.Listener
 	cut func() func() int // nil: no limit
 }
 
-func (l guardCutListener) Accept() (net.Conn, error) {
+func (l cutListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil || l.cut == nil {
 		return c, err
 	}
-	return &guardCutConn{c.(*net.TCPConn), l.cut()}, nil
+	return &cutConn{c.(*net.TCPConn), l.cut()}, nil
 }
 
-type guardCutConn struct {
+type cutConn struct {
 	*net.TCPConn
 	next func() int
 }
 
-func (c *guardCutConn) Read(p []byte) (int, error) {
+func (c *cutConn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p[:min(len(p), c.next())])
 }
 
-// guardOneByte and guardRandom limit the reads to one byte and to random sizes.
-func guardOneByte() func() int { return func() int { return 1 } }
+// oneByte and random limit the reads to one byte and to random sizes.
+func oneByte() func() int { return func() int { return 1 } }
 
-func guardRandom(seed uint64) func() func() int {
+func random(seed uint64) func() func() int {
 	return func() func() int {
 		r := rand.New(rand.NewPCG(seed, 1))
 		return func() int { return 1 + r.IntN(1<<r.IntN(14)) }
 	}
 }
 
-// guardAsk sends in on a new connection and returns everything that it
+// ask sends in on a new connection and returns everything that it
 // receives. If closes is set, the server must close the connection. Otherwise
-// guardAsk closes its sending side after it has received as many bytes as want
+// ask closes its sending side after it has received as many bytes as want
 // has.
-func guardAsk(network, addr, in, want string, closes bool) (string, error) {
+func ask(network, addr, in, want string, closes bool) (string, error) {
 	c, err := net.Dial(network, addr)
 	if err != nil {
 		return "", err
@@ -350,71 +350,71 @@ func guardAsk(network, addr, in, want string, closes bool) (string, error) {
 	return out.String(), err
 }
 
-func guardShort(s string) string {
+func short(s string) string {
 	if len(s) > 200 {
 		return strconv.Quote(s[:150]) + "..." + strconv.Quote(s[len(s)-50:]) + fmt.Sprintf(" (%d bytes)", len(s))
 	}
 	return strconv.Quote(s)
 }
 
-func TestGuardCorpus(t *testing.T) {
+func TestCorpus(t *testing.T) {
 	for _, way := range []struct {
 		name string
 		cut  func() func() int
 	}{
 		{"whole", nil},
-		{"one byte", guardOneByte},
-		{"random 1", guardRandom(1)},
-		{"random 2", guardRandom(2)},
-		{"random 3", guardRandom(3)},
+		{"one byte", oneByte},
+		{"random 1", random(1)},
+		{"random 2", random(2)},
+		{"random 3", random(3)},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			open := guardServe(t, DefaultLimits(), "", way.cut)
-			locked := guardServe(t, DefaultLimits(), "pw", way.cut)
+			open := serveTest(t, DefaultLimits(), "", way.cut)
+			locked := serveTest(t, DefaultLimits(), "pw", way.cut)
 			bystander, err := net.Dial("tcp", open.addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer bystander.Close()
-			for _, c := range guardCorpus() {
+			for _, c := range corpus() {
 				if way.name == "one byte" && len(c.in) > 1<<20 {
-					continue // TestGuardLinear does this without a system call per byte
+					continue // TestLinear does this without a system call per byte
 				}
 				s := open
 				if c.stranger {
 					s = locked
 				}
 				before := s.protocol.Load() + s.cross.Load()
-				got, err := guardAsk("tcp", s.addr, c.in, c.want, c.closes)
+				got, err := ask("tcp", s.addr, c.in, c.want, c.closes)
 				if got != c.want || err != nil {
-					t.Errorf("%s: sent %s\ngot  %s, %v\nwant %s", c.name, guardShort(c.in), guardShort(got), err, guardShort(c.want))
+					t.Errorf("%s: sent %s\ngot  %s, %v\nwant %s", c.name, short(c.in), short(got), err, short(c.want))
 				}
 				if refused := s.protocol.Load()+s.cross.Load() > before; refused != c.closes {
 					t.Errorf("%s: refused: got %v, want %v", c.name, refused, c.closes)
 				}
-				guardPingBystander(t, bystander, c.name)
+				pingBystander(t, bystander, c.name)
 			}
 		})
 	}
 }
 
-func guardPingBystander(t *testing.T, c net.Conn, after string) {
+func pingBystander(t *testing.T, c net.Conn, after string) {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(c, guardPing); err != nil {
+	if _, err := io.WriteString(c, pingLine); err != nil {
 		t.Fatalf("%s: another connection: %v", after, err)
 	}
-	got := make([]byte, len(guardPong))
-	if _, err := io.ReadFull(c, got); err != nil || string(got) != guardPong {
+	got := make([]byte, len(pongLine))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != pongLine {
 		t.Fatalf("%s: another connection: got %q, %v", after, got, err)
 	}
 }
 
-// guardFindRedis returns the path of redis-server, or skips the test.
-func guardFindRedis(t *testing.T) string {
+// findRedis returns the path of redis-server, or skips the test.
+func findRedis(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -430,11 +430,11 @@ func guardFindRedis(t *testing.T) string {
 	return path
 }
 
-// TestGuardAgainstRedis compares the corpus with a real Redis.
-func TestGuardAgainstRedis(t *testing.T) {
-	path := guardFindRedis(t)
-	open, locked := guardStartRedis(t, path), guardStartRedis(t, path, "--requirepass", "pw")
-	for _, c := range guardCorpus() {
+// TestAgainstRedis compares the corpus with a real Redis.
+func TestAgainstRedis(t *testing.T) {
+	path := findRedis(t)
+	open, locked := startRedis(t, path), startRedis(t, path, "--requirepass", "pw")
+	for _, c := range corpus() {
 		if c.differs != "" {
 			continue
 		}
@@ -442,18 +442,18 @@ func TestGuardAgainstRedis(t *testing.T) {
 		if c.stranger {
 			sock = locked
 		}
-		got, err := guardAsk("unix", sock, c.in, c.want, c.closes)
+		got, err := ask("unix", sock, c.in, c.want, c.closes)
 		if got != c.want || err != nil {
-			t.Errorf("%s: sent %s\nRedis answers %s, %v\nthe corpus has %s", c.name, guardShort(c.in), guardShort(got), err, guardShort(c.want))
+			t.Errorf("%s: sent %s\nRedis answers %s, %v\nthe corpus has %s", c.name, short(c.in), short(got), err, short(c.want))
 		}
 	}
 }
 
-// TestGuardRandomAgainstRedis generates input from pieces that matter to a
+// TestRandomAgainstRedis generates input from pieces that matter to a
 // parser, and requires the same replies as from a real Redis, byte for byte.
-func TestGuardRandomAgainstRedis(t *testing.T) {
-	sock := guardStartRedis(t, guardFindRedis(t))
-	s := guardServe(t, DefaultLimits(), "", guardRandom(11))
+func TestRandomAgainstRedis(t *testing.T) {
+	sock := startRedis(t, findRedis(t))
+	s := serveTest(t, DefaultLimits(), "", random(11))
 	pieces := []string{"x", "y", "*1\r\n", "*2\r\n", "$1\r\n", "$2\r\n", "$0\r\n", "\r\n", "\r\n", "\r\n",
 		"\r", "\n", " ", "\t", "\v", "\"", "\"", "'", "'", "\\", "\\x41", "\\n", "*", "$", "-", "0", "1", "2", "\x00", "\xff",
 		"*1\r\n$1\r\nz\r\n", "*2\r\n$1\r\nz\r\n$2\r\n", "*1\r\n$", "*2\r\n$1\r\nz\r\n$"}
@@ -464,15 +464,15 @@ func TestGuardRandomAgainstRedis(t *testing.T) {
 		for range 1 + r.IntN(12) {
 			in.WriteString(pieces[r.IntN(len(pieces))])
 		}
-		want, err := guardAsk("unix", sock, in.String(), "", false)
+		want, err := ask("unix", sock, in.String(), "", false)
 		if err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ENOTCONN) {
 			t.Fatal(err)
 		}
-		got, err := guardAsk("tcp", s.addr, in.String(), "", false)
+		got, err := ask("tcp", s.addr, in.String(), "", false)
 		if got != want || err != nil {
 			t.Errorf("sent %q\ngot  %q, %v\nwant %q", in.String(), got, err, want)
 		}
-		for _, kind := range []string{"unknown command", guardBadMulti, guardBadBulk, guardBadQuotes, "expected '$'"} {
+		for _, kind := range []string{"unknown command", badMulti, badBulk, badQuotes, "expected '$'"} {
 			answers[kind] += strings.Count(got, kind)
 		}
 	}
@@ -484,9 +484,9 @@ func TestGuardRandomAgainstRedis(t *testing.T) {
 	t.Log(answers)
 }
 
-// guardStartRedis starts a Redis with a limit of 1 MiB per argument, and
+// startRedis starts a Redis with a limit of 1 MiB per argument, and
 // returns the path of its socket.
-func guardStartRedis(t *testing.T, path string, args ...string) string {
+func startRedis(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "guard") // the path of t.TempDir is too long for a socket
 	if err != nil {

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"crypto/sha256"
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loginThrottle limits how fast passwords can be tried, over all connections. It
+// LoginThrottle limits how fast passwords can be tried, over all connections. It
 // counts failed logins by client address and user, and by client address alone.
 // Once the free attempts of a window are used, each further attempt reserves a
 // time slot and waits for it before the password is checked, so that opening more
@@ -19,7 +19,7 @@ import (
 // each other out as long as they are different users.
 //
 // It is safe for concurrent use.
-type loginThrottle struct {
+type LoginThrottle struct {
 	mu sync.Mutex
 	by map[throttleKey]*throttleEntry
 }
@@ -61,9 +61,22 @@ const (
 	maxThrottled = 10000
 	// maxThrottleUser is the longest user name that is kept; a longer one is hashed.
 	maxThrottleUser = 64
-
-	msgThrottled = "ERR too many failed logins from this address, try again later"
 )
+
+// After a wrong password, a connection waits before its next wrong password is
+// answered: see LoginPenalty. After MaxWrongPasswords, it is closed.
+const (
+	MaxWrongPasswords = 10
+	firstPenalty      = 100 * time.Millisecond
+	maxPenalty        = 2 * time.Second
+)
+
+// LoginPenalty returns how long the answer to a wrong password is delayed, on a
+// connection with n wrong passwords before it. The delay doubles each time, up
+// to maxPenalty.
+func LoginPenalty(n int) time.Duration {
+	return min(firstPenalty<<min(n-1, MaxWrongPasswords), maxPenalty)
+}
 
 // throttleKeys returns the keys that a login is counted by, that of its user first.
 func throttleKeys(ip, user string) [2]throttleKey {
@@ -74,10 +87,10 @@ func throttleKeys(ip, user string) [2]throttleKey {
 	return [2]throttleKey{{addr: ip, user: user}, {addr: ip, all: true}}
 }
 
-// reserve returns how long a login has to wait before its password may be
+// Reserve returns how long a login has to wait before its password may be
 // checked. It returns false if the login must be refused unchecked; otherwise
 // the caller calls done afterwards.
-func (t *loginThrottle) reserve(addr net.Addr, user string, now time.Time) (wait time.Duration, ok bool) {
+func (t *LoginThrottle) Reserve(addr net.Addr, user string, now time.Time) (wait time.Duration, ok bool) {
 	ip := throttleAddr(addr)
 	if ip == "" {
 		return 0, true
@@ -129,22 +142,24 @@ func (e *throttleEntry) interval(kind int) time.Duration {
 	if e.failures < free(kind) {
 		return throttlePending
 	}
-	return min(firstPenalty<<min(e.over(kind), maxWrongPasswords), maxPenalty)
+	return LoginPenalty(e.over(kind) + 1)
 }
 
-// loginOutcome is the outcome of a login.
-type loginOutcome int
+// LoginOutcome is the outcome of a login.
+type LoginOutcome int
 
 const (
-	loginFailed loginOutcome = iota
-	loginSucceeded
-	loginUnchecked // the user could not be read, so the password was not checked
+	// LoginFailed means that the password was wrong.
+	LoginFailed LoginOutcome = iota
+	// LoginSucceeded means that the password was right.
+	LoginSucceeded
+	LoginUnchecked // the user could not be read, so the password was not checked
 )
 
-// done ends a login that reserve admitted. A success resets the failures of the
+// Done ends a login that reserve admitted. A success resets the failures of the
 // user at the address. The failures of the address stay; otherwise a client
 // with one valid password could go on guessing others.
-func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, now time.Time) {
+func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, now time.Time) {
 	ip := throttleAddr(addr)
 	if ip == "" {
 		return
@@ -158,10 +173,10 @@ func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, n
 		}
 		e.pending = max(0, e.pending-1)
 		switch {
-		case outcome == loginFailed:
+		case outcome == LoginFailed:
 			e.failures++
 			e.last, e.trusted = now, time.Time{}
-		case outcome == loginSucceeded && i == 0:
+		case outcome == LoginSucceeded && i == 0:
 			e.failures, e.trusted = 0, now
 		}
 		if e.failures == 0 && e.pending == 0 && e.trusted.IsZero() {
@@ -172,7 +187,7 @@ func (t *loginThrottle) done(addr net.Addr, user string, outcome loginOutcome, n
 
 // entry returns the entry of a key, without failures before the present window.
 // It creates the entry if there is none.
-func (t *loginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
+func (t *LoginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 	e := t.by[key]
 	if e == nil {
 		t.makeRoom(now)
@@ -183,7 +198,7 @@ func (t *loginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 	return e
 }
 
-func (t *loginThrottle) makeRoom(now time.Time) {
+func (t *LoginThrottle) makeRoom(now time.Time) {
 	if t.by == nil {
 		t.by = make(map[throttleKey]*throttleEntry)
 	}

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"bytes"
@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// TestGuardListenerMaxUnauthAddr: connections that do not log in cannot prevent
+// TestListenerMaxUnauthAddr: connections that do not log in cannot prevent
 // other connections from their address from logging in.
-func TestGuardListenerMaxUnauthAddr(t *testing.T) {
+func TestListenerMaxUnauthAddr(t *testing.T) {
 	l := DefaultLimits()
 	l.MaxUnauthAddr = 3
-	s := guardServe(t, l, "pw", nil)
+	s := serveTest(t, l, "pw", nil)
 	var silent []net.Conn
 	for range 10 {
-		silent = append(silent, guardDial(t, s))
+		silent = append(silent, dial(t, s))
 	}
-	guardWaitFor(t, "the places are taken", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
+	waitFor(t, "the places are taken", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
 	for i, c := range silent[:7] {
 		if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
 	for range 5 {
-		c := guardDial(t, s)
+		c := dial(t, s)
 		got := make([]byte, 5)
-		if _, err := io.WriteString(c, guardAuth); err != nil {
+		if _, err := io.WriteString(c, authLine); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != "+OK\r\n" {
@@ -44,9 +44,9 @@ func TestGuardListenerMaxUnauthAddr(t *testing.T) {
 func TestUnauthConns_Most(t *testing.T) {
 	l := Limits{MaxUnauth: 5}
 	var u unauthConns
-	guard := func(addr string) *Guard { return &Guard{unauthAddr: addr} }
+	guard := func(addr string) *Conn { return &Conn{unauthAddr: addr} }
 	first := guard("a")
-	for _, g := range []*Guard{first, guard("a"), guard("a"), guard("b"), guard("b")} {
+	for _, g := range []*Conn{first, guard("a"), guard("a"), guard("b"), guard("b")} {
 		if u.add(g, &l) != nil {
 			t.Fatal("evicted although there is room")
 		}
@@ -77,14 +77,14 @@ func (p *pipeAccept) Accept() (net.Conn, error) {
 func (p *pipeAccept) Close() error   { close(p.done); return nil }
 func (p *pipeAccept) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestGuardUnauthRate: input before login is free up to a size, and then
+// TestUnauthRate: input before login is free up to a size, and then
 // limited in rate. Empty lines count too.
-func TestGuardUnauthRate(t *testing.T) {
+func TestUnauthRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := DefaultLimits()
 		limits.HandshakeTimeout, limits.UnauthTotal = 0, 0
 		p := &pipeAccept{make(chan net.Conn, 1), make(chan struct{})}
-		l := NewGuardListener(p, limits, GuardHooks{})
+		l := NewListener(p, limits, Hooks{})
 		near, far := net.Pipe()
 		p.conns <- far
 		c, err := l.Accept()

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"errors"
@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// errGuardRelief is the error of receive if the client has been silent since a
+// errRelief is the error of receive if the client has been silent since a
 // large command. The guard never returns it to its caller.
-var errGuardRelief = errors.New("silent after a large command")
+var errRelief = errors.New("silent after a large command")
 
-// guardReliefAfter is how long a client must be silent after a large command
+// reliefAfter is how long a client must be silent after a large command
 // before its memory is freed. A busy client would need it again at once.
-const guardReliefAfter = time.Second
+const reliefAfter = time.Second
 
-// A guardClock contains the deadlines for the client's input. A deadline starts
+// A deadlines contains the deadlines for the client's input. A deadline starts
 // when a read first waits for the client, so that the time that the server
 // spends on earlier commands does not count against the client.
-type guardClock struct {
+type deadlines struct {
 	command time.Time // end of the incomplete command's time
 	silence time.Time // a client that has not authenticated must have sent a complete command
-	relief  time.Time // errGuardRelief is due
+	relief  time.Time // errRelief is due
 
 	armed time.Time // the deadline that is set on the socket; zero for none
-	kind  string    // the reason of armed; "" for errGuardRelief
+	kind  string    // the reason of armed; "" for errRelief
 }
 
 // restart clears all deadlines after a complete command.
-func (c *guardClock) restart() {
+func (c *deadlines) restart() {
 	if !c.command.IsZero() {
 		c.command = time.Time{}
 	}
@@ -43,11 +43,11 @@ func (c *guardClock) restart() {
 // receive reads from the socket with the deadline that applies. For complete
 // commands of an authenticated client there is none, and no system call is made
 // to set it. partial reports that a command is incomplete.
-func (g *Guard) receive(p []byte, partial, auth bool) (int, error) {
+func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	if g.readErr != nil {
 		return 0, g.readErr
 	}
-	if partial || !auth || g.relief || !g.clock.armed.IsZero() {
+	if partial || !auth || g.relief || !g.deadlines.armed.IsZero() {
 		if err := g.arm(partial, auth); err != nil {
 			return 0, fmt.Errorf("set read deadline: %w", err)
 		}
@@ -57,15 +57,15 @@ func (g *Guard) receive(p []byte, partial, auth bool) (int, error) {
 		g.readErr = err
 		return n, nil
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && !g.clock.armed.IsZero() && !time.Now().Before(g.clock.armed) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !g.deadlines.armed.IsZero() && !time.Now().Before(g.deadlines.armed) {
 		return 0, g.missed(err)
 	}
 	return 0, err
 }
 
 // arm sets the earliest deadline that applies on the socket.
-func (g *Guard) arm(partial, auth bool) error {
-	c, l := &g.clock, g.limits
+func (g *Conn) arm(partial, auth bool) error {
+	c, l := &g.deadlines, g.limits
 	var at time.Time
 	var kind string
 	earlier := func(t *time.Time, d time.Duration, what string) {
@@ -95,7 +95,7 @@ func (g *Guard) arm(partial, auth bool) error {
 		earlier(&c.silence, l.HandshakeTimeout, "handshake")
 	}
 	if g.relief && !partial {
-		earlier(&c.relief, guardReliefAfter, "")
+		earlier(&c.relief, reliefAfter, "")
 	}
 	if at.Equal(c.armed) {
 		c.kind = kind
@@ -107,13 +107,13 @@ func (g *Guard) arm(partial, auth bool) error {
 
 // missed returns the error for a deadline that has passed, and calls the
 // Timeout hook.
-func (g *Guard) missed(err error) error {
-	if g.clock.kind == "" {
+func (g *Conn) missed(err error) error {
+	if g.deadlines.kind == "" {
 		g.relief = false
-		return errGuardRelief
+		return errRelief
 	}
 	if g.hooks.Timeout != nil {
-		g.hooks.Timeout(g, g.clock.kind)
+		g.hooks.Timeout(g, g.deadlines.kind)
 	}
-	return fmt.Errorf("%s deadline missed: %w", g.clock.kind, err)
+	return fmt.Errorf("%s deadline missed: %w", g.deadlines.kind, err)
 }

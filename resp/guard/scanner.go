@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"bytes"
@@ -10,44 +10,44 @@ import (
 // The reasons of protocol errors, with the text of Redis 7.0.15 after "-ERR
 // Protocol error: ".
 const (
-	guardBadMulti      = "invalid multibulk length"
-	guardBadBulk       = "invalid bulk length"
-	guardBadQuotes     = "unbalanced quotes in request"
-	guardLongInline    = "too big inline request"
-	guardLongMulti     = "too big mbulk count string"
-	guardLongBulk      = "too big bulk count string"
-	guardUnauthMulti   = "unauthenticated multibulk length"
-	guardUnauthBulk    = "unauthenticated bulk length"
-	guardExpectedBulk  = "expected '$', got '%c'"
-	guardTooBigCommand = "too big command, the limit is %d bytes" // ours: Redis closes the connection without a reply
+	badMulti      = "invalid multibulk length"
+	badBulk       = "invalid bulk length"
+	badQuotes     = "unbalanced quotes in request"
+	longInline    = "too big inline request"
+	longMulti     = "too big mbulk count string"
+	longBulk      = "too big bulk count string"
+	unauthMulti   = "unauthenticated multibulk length"
+	unauthBulk    = "unauthenticated bulk length"
+	expectedBulk  = "expected '$', got '%c'"
+	tooBigCommand = "too big command, the limit is %d bytes" // ours: Redis closes the connection without a reply
 )
 
-// A guardEvent is the reason for which guardScanner.next returned.
-type guardEvent uint8
+// A event is the reason for which scanner.next returned.
+type event uint8
 
 const (
-	guardMore   guardEvent = iota // no more input; the command is incomplete
-	guardWhole                    // a complete multibulk command
-	guardInline                   // a complete inline command with its line end
-	guardBlank                    // a command without arguments, which Redis ignores
-	guardWeb                      // a command named POST or Host:
-	guardFail                     // a protocol error: see guardScanner.reason
+	eventMore   event = iota // no more input; the command is incomplete
+	eventWhole               // a complete multibulk command
+	eventInline              // a complete inline command with its line end
+	eventBlank               // a command without arguments, which Redis ignores
+	eventWeb                 // a command named POST or Host:
+	eventFail                // a protocol error: see scanner.reason
 )
 
-type guardState uint8
+type state uint8
 
 const (
-	guardAtStart     guardState = iota // before the first byte of a command
-	guardInLine                        // inside an inline command
-	guardInCount                       // inside *n, after the star
-	guardAfterCount                    // after *n\r
-	guardAtLength                      // before the first byte of $n
-	guardInLength                      // inside $n
-	guardAfterLength                   // after $n\r
-	guardInBody                        // inside the bytes of an argument or their CRLF
+	atStart     state = iota // before the first byte of a command
+	inLine                   // inside an inline command
+	inCount                  // inside *n, after the star
+	afterCount               // after *n\r
+	atLength                 // before the first byte of $n
+	inLength                 // inside $n
+	afterLength              // after $n\r
+	inBody                   // inside the bytes of an argument or their CRLF
 )
 
-// A guardScanner parses the current command byte by byte. Its state is a few
+// A scanner parses the current command byte by byte. Its state is a few
 // numbers, so it never reads a byte twice, and its cost does not depend on how
 // the input is split into packets.
 //
@@ -56,79 +56,79 @@ const (
 // line has no end, because strchr stops at the NUL. The two bytes behind an
 // argument are not checked. Where redcon would parse such bytes differently,
 // the scanner overwrites them with CR LF in place.
-type guardScanner struct {
-	state  guardState
+type scanner struct {
+	state  state
 	dead   bool // a NUL precedes the line's end, so only the length limit ends the line
 	first  bool // the next argument is the command's name
 	head   byte // first byte of a length line
-	number guardNumber
+	number decimal
 	line   int // bytes of the current line, without its end
 	args   int // number of arguments still to come
 	body   int // bytes of the argument still to come, with CR LF
 	name   int // length of the command's name
 	size   int // bytes of the command so far
 
-	reason string // after guardFail
-	char   byte   // the %c of guardExpectedBulk
+	reason string // after eventFail
+	char   byte   // the %c of expectedBulk
 }
 
 // next scans b[i:] up to the end of the current command. It returns the index
 // behind the last byte that it has processed, and the event there. The bytes of
 // the command from earlier calls must be directly before b[i].
-func (s *guardScanner) next(b []byte, i int, l *Limits, auth bool) (int, guardEvent) {
+func (s *scanner) next(b []byte, i int, l *Limits, auth bool) (int, event) {
 	for i < len(b) {
 		from := i
-		ev := guardMore
+		ev := eventMore
 		switch s.state {
-		case guardAtStart:
+		case atStart:
 			i, ev = s.start(b, i)
-		case guardInLine:
+		case inLine:
 			i, ev = s.inline(b, i, l)
-		case guardInCount, guardInLength:
+		case inCount, inLength:
 			i, ev = s.digits(b, i, l)
-		case guardAtLength:
+		case atLength:
 			s.head = b[i]
-			s.state = guardInLength
+			s.state = inLength
 			if s.head == '$' {
 				s.line++
 				i++
 			}
-		case guardAfterCount:
+		case afterCount:
 			b[i] = '\n'
 			i++
 			ev = s.count(l, auth)
-		case guardAfterLength:
+		case afterLength:
 			b[i] = '\n'
 			i++
 			ev = s.length(l, auth, s.size+i-from)
-		case guardInBody:
+		case inBody:
 			i, ev = s.bytes(b, i)
 		}
 		s.size += i - from
-		if ev != guardMore {
+		if ev != eventMore {
 			reason, char := s.reason, s.char
-			*s = guardScanner{reason: reason, char: char}
+			*s = scanner{reason: reason, char: char}
 			return i, ev
 		}
 	}
-	return i, guardMore
+	return i, eventMore
 }
 
-func (s *guardScanner) start(b []byte, i int) (int, guardEvent) {
+func (s *scanner) start(b []byte, i int) (int, event) {
 	switch b[i] {
 	case '*':
-		s.state = guardInCount
+		s.state = inCount
 		s.line = 1
-		return i + 1, guardMore
+		return i + 1, eventMore
 	case '\n':
-		return i + 1, guardBlank
+		return i + 1, eventBlank
 	}
-	s.state = guardInLine
-	return i, guardMore
+	s.state = inLine
+	return i, eventMore
 }
 
 // inline searches for the end of the line. A NUL before the end hides the end.
-func (s *guardScanner) inline(b []byte, i int, l *Limits) (int, guardEvent) {
+func (s *scanner) inline(b []byte, i int, l *Limits) (int, event) {
 	rest := b[i:min(len(b), i+l.MaxInline-s.line+1)]
 	if !s.dead {
 		end := bytes.IndexByte(rest, '\n')
@@ -137,141 +137,141 @@ func (s *guardScanner) inline(b []byte, i int, l *Limits) (int, guardEvent) {
 		}
 		s.dead = bytes.IndexByte(rest, 0) >= 0
 		if end >= 0 && !s.dead {
-			return i + end + 1, guardInline
+			return i + end + 1, eventInline
 		}
 	}
 	s.line += len(rest)
 	if s.line > l.MaxInline {
-		s.reason = guardLongInline
-		return i + len(rest), guardFail
+		s.reason = longInline
+		return i + len(rest), eventFail
 	}
-	return i + len(rest), guardMore
+	return i + len(rest), eventMore
 }
 
 // digits parses a count or length line, including its CR.
-func (s *guardScanner) digits(b []byte, i int, l *Limits) (int, guardEvent) {
+func (s *scanner) digits(b []byte, i int, l *Limits) (int, event) {
 	for ; i < len(b); i++ {
 		switch c := b[i]; {
 		case s.dead:
 		case c == '\r':
-			s.state++ // guardInCount becomes guardAfterCount, guardInLength becomes guardAfterLength
-			return i + 1, guardMore
+			s.state++ // inCount becomes afterCount, inLength becomes afterLength
+			return i + 1, eventMore
 		case c == 0:
 			s.dead = true
 		default:
 			s.number.add(c)
 		}
 		if s.line++; s.line > l.MaxInline {
-			s.reason = guardLongMulti
-			if s.state == guardInLength {
-				s.reason = guardLongBulk
+			s.reason = longMulti
+			if s.state == inLength {
+				s.reason = longBulk
 			}
-			return i + 1, guardFail
+			return i + 1, eventFail
 		}
 	}
-	return i, guardMore
+	return i, eventMore
 }
 
 // count checks the number of *n against the limits.
-func (s *guardScanner) count(l *Limits, auth bool) guardEvent {
+func (s *scanner) count(l *Limits, auth bool) event {
 	n, ok := s.number.value()
 	switch {
 	case !ok || n > math.MaxInt32:
-		s.reason = guardBadMulti
-		return guardFail
+		s.reason = badMulti
+		return eventFail
 	case n > int64(l.UnauthArgs) && !auth:
-		s.reason = guardUnauthMulti
-		return guardFail
+		s.reason = unauthMulti
+		return eventFail
 	case n > int64(l.MaxArgs):
-		s.reason = guardBadMulti
-		return guardFail
+		s.reason = badMulti
+		return eventFail
 	case n <= 0:
-		return guardBlank
+		return eventBlank
 	}
 	s.args = int(n)
 	s.first = true
 	s.expectLength()
-	return guardMore
+	return eventMore
 }
 
 // length checks the number of $n against the limits. size is the size of the
 // command so far, including this line.
-func (s *guardScanner) length(l *Limits, auth bool, size int) guardEvent {
+func (s *scanner) length(l *Limits, auth bool, size int) event {
 	n, ok := s.number.value()
 	switch {
 	case s.head != '$':
-		s.reason, s.char = guardExpectedBulk, s.head
-		return guardFail
+		s.reason, s.char = expectedBulk, s.head
+		return eventFail
 	case !ok || n < 0 || n > int64(l.MaxBulk):
-		s.reason = guardBadBulk
-		return guardFail
+		s.reason = badBulk
+		return eventFail
 	case n > int64(l.UnauthBulk) && !auth:
-		s.reason = guardUnauthBulk
-		return guardFail
+		s.reason = unauthBulk
+		return eventFail
 	case size+int(n)+2 > l.MaxCommand:
-		s.reason = guardTooBigCommand
-		return guardFail
+		s.reason = tooBigCommand
+		return eventFail
 	}
 	s.body = int(n) + 2
 	if s.first {
 		s.name = int(n)
 	}
-	s.state = guardInBody
-	return guardMore
+	s.state = inBody
+	return eventMore
 }
 
 // bytes skips the bytes of an argument.
-func (s *guardScanner) bytes(b []byte, i int) (int, guardEvent) {
+func (s *scanner) bytes(b []byte, i int) (int, event) {
 	n := min(s.body, len(b)-i)
 	s.body -= n
 	i += n
 	if s.body > 0 {
-		return i, guardMore
+		return i, eventMore
 	}
 	b[i-2], b[i-1] = '\r', '\n'
-	if s.first && guardIsWebWord(b[i-2-s.name:i-2]) {
-		return i, guardWeb
+	if s.first && isWebWord(b[i-2-s.name:i-2]) {
+		return i, eventWeb
 	}
 	s.first = false
 	if s.args--; s.args == 0 {
-		return i, guardWhole
+		return i, eventWhole
 	}
 	s.expectLength()
-	return i, guardMore
+	return i, eventMore
 }
 
-func (s *guardScanner) expectLength() {
-	s.state = guardAtLength
-	s.number = guardNumber{}
+func (s *scanner) expectLength() {
+	s.state = atLength
+	s.number = decimal{}
 	s.line = 0
 }
 
-// text returns the text of a guardFail.
-func (s *guardScanner) text(l *Limits) string {
+// text returns the text of a eventFail.
+func (s *scanner) text(l *Limits) string {
 	switch s.reason {
-	case guardTooBigCommand:
-		return fmt.Sprintf(guardTooBigCommand, l.MaxCommand)
-	case guardExpectedBulk:
+	case tooBigCommand:
+		return fmt.Sprintf(tooBigCommand, l.MaxCommand)
+	case expectedBulk:
 		char := s.char
 		if char == '\r' || char == '\n' {
 			char = ' ' // as in Redis, because the error is one line
 		}
 		// %c would encode a byte above 127 as two bytes.
-		return strings.Replace(guardExpectedBulk, "%c", string([]byte{char}), 1)
+		return strings.Replace(expectedBulk, "%c", string([]byte{char}), 1)
 	}
 	return s.reason
 }
 
-// A guardNumber parses a decimal number as Redis' string2ll does: it accepts no
+// A decimal parses a decimal number as Redis' string2ll does: it accepts no
 // plus sign, no blanks, no leading zero, no -0 and nothing beyond 64 bits.
-type guardNumber struct {
+type decimal struct {
 	n      uint64
 	digits int
 	neg    bool
 	bad    bool
 }
 
-func (n *guardNumber) add(c byte) {
+func (n *decimal) add(c byte) {
 	switch {
 	case n.bad:
 	case n.digits == 0 && c == '-' && !n.neg:
@@ -287,7 +287,7 @@ func (n *guardNumber) add(c byte) {
 	}
 }
 
-func (n *guardNumber) value() (int64, bool) {
+func (n *decimal) value() (int64, bool) {
 	switch {
 	case n.bad || n.digits == 0:
 		return 0, false
@@ -297,24 +297,24 @@ func (n *guardNumber) value() (int64, bool) {
 	return int64(n.n), n.n <= math.MaxInt64
 }
 
-// guardRun returns the number of bytes at the start of b that are complete
+// scanRun returns the number of bytes at the start of b that are complete
 // multibulk commands which redcon can parse as they are. It accepts at most
 // most commands. It is the fast path for what clients normally send: canonical
 // numbers, CR LF at every line end, and nothing beyond a limit. At anything
-// else it stops without a decision, and a guardScanner decides.
-func guardRun(b []byte, most int, l *Limits, auth bool) int {
+// else it stops without a decision, and a scanner decides.
+func scanRun(b []byte, most int, l *Limits, auth bool) int {
 	maxArgs, maxBulk := l.MaxArgs, l.MaxBulk
 	if !auth {
 		maxArgs, maxBulk = min(maxArgs, l.UnauthArgs), min(maxBulk, l.UnauthBulk)
 	}
 	end := 0
 	for ; most > 0; most-- {
-		i, args := guardRunNumber(b, end, '*')
+		i, args := runNumber(b, end, '*')
 		if args < 1 || args > maxArgs {
 			return end
 		}
 		for a := 0; a < args; a++ {
-			body, n := guardRunNumber(b, i, '$')
+			body, n := runNumber(b, i, '$')
 			if n < 0 || n > maxBulk {
 				return end
 			}
@@ -322,7 +322,7 @@ func guardRun(b []byte, most int, l *Limits, auth bool) int {
 			if i > len(b) || b[i-2] != '\r' || b[i-1] != '\n' {
 				return end
 			}
-			if a == 0 && guardIsWebWord(b[body:body+n]) {
+			if a == 0 && isWebWord(b[body:body+n]) {
 				return end
 			}
 		}
@@ -334,10 +334,10 @@ func guardRun(b []byte, most int, l *Limits, auth bool) int {
 	return end
 }
 
-// guardRunNumber parses mark, a number of at most nine digits without a leading
+// runNumber parses mark, a number of at most nine digits without a leading
 // zero, and CR LF at b[i:]. It returns the index behind them and the number. If
 // b[i:] contains anything else, the number is -1.
-func guardRunNumber(b []byte, i int, mark byte) (next, n int) {
+func runNumber(b []byte, i int, mark byte) (next, n int) {
 	if i >= len(b) || b[i] != mark {
 		return 0, -1
 	}

@@ -1,11 +1,11 @@
-package resp
+package guard
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// guardSplitInline splits the line of an inline command, without its line end,
+// splitInline splits the line of an inline command, without its line end,
 // into arguments. It returns false for unbalanced quotes. A blank line has no
 // arguments.
 //
@@ -14,16 +14,16 @@ import (
 // itself. Single quotes understand only \'. A closing quote must be followed by
 // a blank or by the end of the line. redcon has other rules: it has no quotes
 // inside a word, no \x and no tabs. That is why inline commands never reach it.
-func guardSplitInline(line []byte) ([][]byte, bool) {
+func splitInline(line []byte) ([][]byte, bool) {
 	var args [][]byte
 	for i := 0; ; {
-		for i < len(line) && guardIsSpace(line[i]) {
+		for i < len(line) && isSpace(line[i]) {
 			i++
 		}
 		if i == len(line) {
 			return args, true
 		}
-		arg, next, ok := guardInlineWord(line, i)
+		arg, next, ok := inlineWord(line, i)
 		if !ok {
 			return nil, false
 		}
@@ -32,9 +32,9 @@ func guardSplitInline(line []byte) ([][]byte, bool) {
 	}
 }
 
-// guardInlineWord parses the word that starts at line[i]. It returns the word
+// inlineWord parses the word that starts at line[i]. It returns the word
 // and the index behind it.
-func guardInlineWord(line []byte, i int) (word []byte, next int, ok bool) {
+func inlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 	word = []byte{}
 	for ; i < len(line); i++ {
 		switch c := line[i]; c {
@@ -43,7 +43,7 @@ func guardInlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 		case ' ', '\n', '\r', '\t':
 			return word, i, true
 		case '"', '\'':
-			if word, i, ok = guardInlineQuoted(word, line, i); !ok {
+			if word, i, ok = inlineQuoted(word, line, i); !ok {
 				return nil, 0, false
 			}
 			return word, i, true
@@ -54,16 +54,16 @@ func guardInlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 	return word, i, true
 }
 
-// guardInlineQuoted appends the quoted text whose opening quote is line[i] to
+// inlineQuoted appends the quoted text whose opening quote is line[i] to
 // word. It returns the word and the index behind the closing quote.
-func guardInlineQuoted(word, line []byte, i int) ([]byte, int, bool) {
+func inlineQuoted(word, line []byte, i int) ([]byte, int, bool) {
 	quote := line[i]
 	for i++; i < len(line); i++ {
 		c := line[i]
 		switch {
 		case c == quote:
 			i++
-			return word, i, i == len(line) || guardIsSpace(line[i])
+			return word, i, i == len(line) || isSpace(line[i])
 		case c != '\\' || i+1 == len(line):
 			word = append(word, c)
 		case quote == '\'':
@@ -72,18 +72,18 @@ func guardInlineQuoted(word, line []byte, i int) ([]byte, int, bool) {
 				c = '\''
 			}
 			word = append(word, c)
-		case line[i+1] == 'x' && i+3 < len(line) && guardHex(line[i+2]) >= 0 && guardHex(line[i+3]) >= 0:
-			word = append(word, byte(guardHex(line[i+2])<<4|guardHex(line[i+3])))
+		case line[i+1] == 'x' && i+3 < len(line) && hexDigit(line[i+2]) >= 0 && hexDigit(line[i+3]) >= 0:
+			word = append(word, byte(hexDigit(line[i+2])<<4|hexDigit(line[i+3])))
 			i += 3
 		default:
 			i++
-			word = append(word, guardUnescape(line[i]))
+			word = append(word, unescape(line[i]))
 		}
 	}
 	return nil, 0, false
 }
 
-func guardUnescape(c byte) byte {
+func unescape(c byte) byte {
 	switch c {
 	case 'n':
 		return '\n'
@@ -99,7 +99,7 @@ func guardUnescape(c byte) byte {
 	return c
 }
 
-func guardHex(c byte) int {
+func hexDigit(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
 		return int(c - '0')
@@ -111,11 +111,11 @@ func guardHex(c byte) int {
 	return -1
 }
 
-// guardIsSpace is isspace in the C locale.
-func guardIsSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+// isSpace is isspace in the C locale.
+func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
-// guardEncode appends args as a multibulk command to dst.
-func guardEncode(dst []byte, args [][]byte) []byte {
+// encode appends args as a multibulk command to dst.
+func encode(dst []byte, args [][]byte) []byte {
 	dst = append(dst, '*')
 	dst = strconv.AppendInt(dst, int64(len(args)), 10)
 	dst = append(dst, '\r', '\n')
@@ -129,10 +129,10 @@ func guardEncode(dst []byte, args [][]byte) []byte {
 	return dst
 }
 
-// guardIsWebWord reports whether a command name shows that a web browser was
+// isWebWord reports whether a command name shows that a web browser was
 // made to send an HTTP request to this port. Redis closes the connection for
 // the same two names (securityWarningCommand).
-func guardIsWebWord(name []byte) bool {
+func isWebWord(name []byte) bool {
 	switch len(name) {
 	case 4:
 		return bytes.EqualFold(name, []byte("post"))
@@ -142,13 +142,13 @@ func guardIsWebWord(name []byte) bool {
 	return false
 }
 
-// guardIsWebRequest reports whether an inline command is the first line of an
+// isWebRequest reports whether an inline command is the first line of an
 // HTTP request. Redis executes this line as a command, and drops the reply if
 // the Host: line arrives in the same packet. Here the reply must not depend on
 // packets, so the request line alone decides. None of the methods is a command
 // with two arguments, so no valid command is refused.
-func guardIsWebRequest(args [][]byte) bool {
-	if len(args) > 0 && guardIsWebWord(args[0]) {
+func isWebRequest(args [][]byte) bool {
+	if len(args) > 0 && isWebWord(args[0]) {
 		return true
 	}
 	if len(args) != 3 || !bytes.HasPrefix(args[2], []byte("HTTP/")) {

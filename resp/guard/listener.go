@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"errors"
@@ -11,25 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardTooManyClients is the exact line that go-redis and redis-py recognize.
-const guardTooManyClients = "-ERR max number of clients reached\r\n"
+// tooManyClients is the exact line that go-redis and redis-py recognize.
+const tooManyClients = "-ERR max number of clients reached\r\n"
 
 const (
-	guardKeepAlive    = 60 * time.Second
-	guardRefusals     = 64                     // maximum number of farewells at a time
-	guardRefusalTime  = 500 * time.Millisecond // maximum duration of a farewell
-	guardAcceptPause  = 5 * time.Millisecond
-	guardAcceptPauses = time.Second // maximum pause
+	KeepAlive      = 60 * time.Second
+	maxRefusals    = 64                     // maximum number of farewells at a time
+	refusalTime    = 500 * time.Millisecond // maximum duration of a farewell
+	acceptPause    = 5 * time.Millisecond
+	maxAcceptPause = time.Second // maximum pause
 )
 
-// A GuardListener is a net.Listener whose connections are Guards. It enforces
+// A Listener is a net.Listener whose connections are Conns. It enforces
 // MaxClients and MaxUnauth. Its Accept returns no error except that the
 // listener was closed. After any other error, such as a lack of file
 // descriptors, redcon would call Accept again at once and spin.
-type GuardListener struct {
+type Listener struct {
 	net.Listener
 	limits Limits
-	hooks  GuardHooks
+	hooks  Hooks
 
 	open   atomic.Int64
 	unauth unauthConns
@@ -42,30 +42,30 @@ type GuardListener struct {
 	farewells sync.WaitGroup
 }
 
-// NewGuardListener returns a GuardListener around ln. With TLS, ln must be the
+// NewListener returns a Listener around ln. With TLS, ln must be the
 // tls.Listener: then the limits apply to the decrypted bytes, and the handshake
 // runs on the connection's goroutine. l must be valid.
-func NewGuardListener(ln net.Listener, l Limits, hooks GuardHooks) *GuardListener {
-	return &GuardListener{
+func NewListener(ln net.Listener, l Limits, hooks Hooks) *Listener {
+	return &Listener{
 		Listener: ln,
 		limits:   l,
 		hooks:    hooks,
 		closing:  make(chan struct{}),
-		refusals: make(chan struct{}, guardRefusals),
+		refusals: make(chan struct{}, maxRefusals),
 	}
 }
 
 // Open returns the number of accepted connections that have not been closed.
-func (l *GuardListener) Open() int { return int(l.open.Load()) }
+func (l *Listener) Open() int { return int(l.open.Load()) }
 
 // Unauthenticated returns the number of open connections that have not
 // authenticated.
-func (l *GuardListener) Unauthenticated() int { return l.unauth.len() }
+func (l *Listener) Unauthenticated() int { return l.unauth.len() }
 
-// Accept returns the next connection within the limits, as a *Guard. Its error
+// Accept returns the next connection within the limits, as a *Conn. Its error
 // always wraps net.ErrClosed. After any other error, it reports the error,
 // pauses and tries again.
-func (l *GuardListener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	pause := time.Duration(0)
 	for {
 		c, err := l.Listener.Accept()
@@ -73,7 +73,7 @@ func (l *GuardListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if err != nil {
-			pause = min(max(2*pause, guardAcceptPause), guardAcceptPauses)
+			pause = min(max(2*pause, acceptPause), maxAcceptPause)
 			l.acceptError(fmt.Errorf("accept connection: %w", err), pause)
 			if !l.sleep(pause) {
 				return nil, fmt.Errorf("accept connection: %w", net.ErrClosed)
@@ -88,8 +88,8 @@ func (l *GuardListener) Accept() (net.Conn, error) {
 }
 
 // Close stops Accept. It waits for the farewells to refused connections, which
-// take at most guardRefusalTime. It does not close accepted connections.
-func (l *GuardListener) Close() error {
+// take at most refusalTime. It does not close accepted connections.
+func (l *Listener) Close() error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
@@ -102,8 +102,8 @@ func (l *GuardListener) Close() error {
 	return err
 }
 
-// admit counts c and returns its Guard, or refuses c and returns nil.
-func (l *GuardListener) admit(c net.Conn) *Guard {
+// admit counts c and returns its Conn, or refuses c and returns nil.
+func (l *Listener) admit(c net.Conn) *Conn {
 	if open := l.open.Add(1); l.limits.MaxClients > 0 && open > int64(l.limits.MaxClients) {
 		l.open.Add(-1)
 		if l.hooks.Refused != nil {
@@ -112,13 +112,13 @@ func (l *GuardListener) admit(c net.Conn) *Guard {
 		l.refuse(c)
 		return nil
 	}
-	if err := guardSetKeepAlive(c); err != nil {
+	if err := setKeepAlive(c); err != nil {
 		l.acceptError(fmt.Errorf("set keepalive: %w", err), 0)
 	}
-	if err := guardBoundUnsent(c); err != nil {
+	if err := boundUnsent(c); err != nil {
 		l.acceptError(fmt.Errorf("set TCP_NOTSENT_LOWAT: %w", err), 0)
 	}
-	g := newGuard(c, &l.limits, &l.hooks, l)
+	g := newConn(c, &l.limits, &l.hooks, l)
 	if evicted := l.unauth.add(g, &l.limits); evicted != nil {
 		l.evict(evicted)
 	}
@@ -127,7 +127,7 @@ func (l *GuardListener) admit(c net.Conn) *Guard {
 
 // evict closes a connection that has not authenticated, because a newer one
 // takes its place among the unauthenticated connections.
-func (l *GuardListener) evict(g *Guard) {
+func (l *Listener) evict(g *Conn) {
 	if l.hooks.Refused != nil {
 		l.hooks.Refused(g.RemoteAddr(), true)
 	}
@@ -138,9 +138,9 @@ func (l *GuardListener) evict(g *Guard) {
 
 // refuse sends the error line to c on another goroutine, because the client may
 // be slow to read it, and with TLS must complete the handshake first. In a
-// flood of refused connections, those beyond guardRefusals are closed without
+// flood of refused connections, those beyond maxRefusals are closed without
 // the line.
-func (l *GuardListener) refuse(c net.Conn) {
+func (l *Listener) refuse(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -155,27 +155,27 @@ func (l *GuardListener) refuse(c net.Conn) {
 }
 
 // farewell is the goroutine of one refused connection. Close waits for it.
-func (l *GuardListener) farewell(c net.Conn) {
+func (l *Listener) farewell(c net.Conn) {
 	defer func() { <-l.refusals }()
 	defer l.closeRefused(c)
-	until := time.Now().Add(guardRefusalTime)
+	until := time.Now().Add(refusalTime)
 	if err := c.SetDeadline(until); err != nil {
 		l.acceptError(fmt.Errorf("set deadline of refused connection: %w", err), 0)
 		return
 	}
-	if _, err := c.Write([]byte(guardTooManyClients)); err != nil {
+	if _, err := c.Write([]byte(tooManyClients)); err != nil {
 		return // the client has disconnected or does not read
 	}
-	guardLinger(c, make([]byte, 512), until)
+	linger(c, make([]byte, 512), until)
 }
 
-func (l *GuardListener) closeRefused(c net.Conn) {
+func (l *Listener) closeRefused(c net.Conn) {
 	if err := c.Close(); err != nil {
 		l.acceptError(fmt.Errorf("close refused connection: %w", err), 0)
 	}
 }
 
-func (l *GuardListener) acceptError(err error, pause time.Duration) {
+func (l *Listener) acceptError(err error, pause time.Duration) {
 	if l.hooks.AcceptError != nil {
 		l.hooks.AcceptError(err, pause)
 	}
@@ -183,7 +183,7 @@ func (l *GuardListener) acceptError(err error, pause time.Duration) {
 
 // sleep waits for d and returns true, or returns false when the listener is
 // closed.
-func (l *GuardListener) sleep(d time.Duration) bool {
+func (l *Listener) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -194,14 +194,14 @@ func (l *GuardListener) sleep(d time.Duration) bool {
 	}
 }
 
-// guardUnsent bounds the bytes of replies in the kernel that have not been sent
+// maxUnsent bounds the bytes of replies in the kernel that have not been sent
 // yet. Otherwise a reply that the client does not read would fill the socket's
 // buffer, several MiB by default. Bytes in flight do not count, so the bound
 // does not slow down a fast client.
-const guardUnsent = 256 << 10
+const maxUnsent = 256 << 10
 
-// guardBoundUnsent sets TCP_NOTSENT_LOWAT to guardUnsent.
-func guardBoundUnsent(c net.Conn) error {
+// boundUnsent sets TCP_NOTSENT_LOWAT to maxUnsent.
+func boundUnsent(c net.Conn) error {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
 		c = t.NetConn()
 	}
@@ -215,14 +215,14 @@ func guardBoundUnsent(c net.Conn) error {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, guardUnsent)
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent)
 	})
 	return errors.Join(err, failed)
 }
 
-// guardSetKeepAlive makes the kernel detect a dead peer: after 60 seconds of
+// setKeepAlive makes the kernel detect a dead peer: after 60 seconds of
 // silence and one minute of unanswered probes.
-func guardSetKeepAlive(c net.Conn) error {
+func setKeepAlive(c net.Conn) error {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
 		c = t.NetConn()
 	}
@@ -232,7 +232,7 @@ func guardSetKeepAlive(c net.Conn) error {
 	}
 	return t.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable:   true,
-		Idle:     guardKeepAlive,
+		Idle:     KeepAlive,
 		Interval: 15 * time.Second,
 		Count:    4,
 	})

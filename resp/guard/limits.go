@@ -1,12 +1,13 @@
-package resp
+package guard
 
 import (
 	"fmt"
 	"time"
 )
 
-// Limits are the limits of a client connection that a Guard enforces. A Guard
-// copies them when it is created, so a change does not affect open connections.
+// Limits are the limits of a client connection. This package enforces them,
+// except those on messages, subscriptions and client memory. A Listener copies
+// them when it is created, so a change does not affect open connections.
 //
 // Where Redis has the same limit, the error is the text of Redis 7.0.15. The
 // comments of the fields name these cases.

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"errors"
@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// guardAheadMost bounds the bytes that are read ahead. If a client sends more
+// maxAhead bounds the bytes that are read ahead. If a client sends more
 // behind a command that waits, the guard does not notice that it disconnects.
-const guardAheadMost = 1 << 20
+const maxAhead = 1 << 20
 
-// readAhead reads from the socket while a command of the client runs, in order
+// ReadAhead reads from the socket while a command of the client runs, in order
 // to notice that the client disconnects: then gone is closed. Read delivers the
 // bytes later.
 //
-// It must be called between two Reads, and stop before the next one. Meanwhile,
-// no read deadline is in effect.
-func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
-	if !g.clock.armed.IsZero() {
-		g.clock.armed = time.Time{}
+// Only the goroutine that calls Read may call it, between two Reads. It must
+// call stop before the next Read. Meanwhile, no read deadline is in effect.
+func (g *Conn) ReadAhead() (gone <-chan struct{}, stop func(), err error) {
+	if !g.deadlines.armed.IsZero() {
+		g.deadlines.armed = time.Time{}
 		if err := g.Conn.SetReadDeadline(time.Time{}); err != nil {
 			return nil, nil, fmt.Errorf("lift read deadline: %w", err)
 		}
@@ -33,7 +33,7 @@ func (g *Guard) readAhead() (gone <-chan struct{}, stop func(), err error) {
 			close(left)
 		}
 		var part [512]byte // small, because a silent client occupies it for the whole wait
-		for g.readErr == nil && len(g.big) == 0 && len(g.buf)-g.off < guardAheadMost {
+		for g.readErr == nil && len(g.big) == 0 && len(g.buf)-g.off < maxAhead {
 			n, err := g.Conn.Read(part[:])
 			if n > 0 {
 				g.grow(n)

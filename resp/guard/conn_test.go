@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// A guardFeed is a connection with fixed input. It counts the calls.
-type guardFeed struct {
+// A feed is a connection with fixed input. It counts the calls.
+type feed struct {
 	net.Conn         // nil: no other method may be called
 	in        []byte // still to be read
 	next      func() int
@@ -27,7 +27,7 @@ type guardFeed struct {
 	closed    bool
 }
 
-func (f *guardFeed) Read(p []byte) (int, error) {
+func (f *feed) Read(p []byte) (int, error) {
 	if len(f.in) == 0 {
 		return 0, io.EOF
 	}
@@ -39,14 +39,14 @@ func (f *guardFeed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (f *guardFeed) Write(p []byte) (int, error)      { return f.replies.Write(p) }
-func (f *guardFeed) SetReadDeadline(time.Time) error  { f.deadlines++; return nil }
-func (f *guardFeed) SetWriteDeadline(time.Time) error { return nil }
-func (f *guardFeed) Close() error                     { f.closed = true; return nil }
+func (f *feed) Write(p []byte) (int, error)      { return f.replies.Write(p) }
+func (f *feed) SetReadDeadline(time.Time) error  { f.deadlines++; return nil }
+func (f *feed) SetWriteDeadline(time.Time) error { return nil }
+func (f *feed) Close() error                     { f.closed = true; return nil }
 
-// TestGuardLinear counts the bytes that are scanned and the memory that is
+// TestLinear counts the bytes that are scanned and the memory that is
 // allocated when the input arrives one byte at a time.
-func TestGuardLinear(t *testing.T) {
+func TestLinear(t *testing.T) {
 	value := strings.Repeat("v", 1<<20)
 	for _, c := range []struct {
 		name, in string
@@ -55,12 +55,12 @@ func TestGuardLinear(t *testing.T) {
 		{"one argument of 1 MiB", "*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n", false},
 		{"100000 arguments", "*100000\r\n" + strings.Repeat("$1\r\nx\r\n", 100000), false},
 		{"one inline of 64 KiB", "PING " + value[:guard64K-6] + "\r\n", false},
-		{"10000 commands", strings.Repeat(guardPing, 10000), true},
+		{"10000 commands", strings.Repeat(pingLine, 10000), true},
 		{"10000 inline commands", strings.Repeat("PING\r\n", 10000), true},
-		{"100000 empty lines", strings.Repeat("\r\n", 100000) + guardPing, true},
+		{"100000 empty lines", strings.Repeat("\r\n", 100000) + pingLine, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := NewGuard(&guardFeed{in: []byte(c.in), next: guardOneByte()}, DefaultLimits(), GuardHooks{})
+			g := New(&feed{in: []byte(c.in), next: oneByte()}, DefaultLimits(), Hooks{})
 			g.SetAuthenticated(true)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -95,18 +95,18 @@ func TestGuardLinear(t *testing.T) {
 	}
 }
 
-// TestGuardThroughReader reads a large command as redcon does.
-func TestGuardThroughReader(t *testing.T) {
+// TestThroughReader reads a large command as redcon does.
+func TestThroughReader(t *testing.T) {
 	value := strings.Repeat("v", 1<<20)
 	in := "*8\r\n$4\r\nECHO\r\n" + strings.Repeat("$1048576\r\n"+value+"\r\n", 7)
-	g := NewGuard(&guardFeed{in: []byte(in + guardPing), next: guardRandom(7)()}, DefaultLimits(), GuardHooks{})
+	g := New(&feed{in: []byte(in + pingLine), next: random(7)()}, DefaultLimits(), Hooks{})
 	g.SetAuthenticated(true)
 	r := redcon.NewReader(g)
 	cmd, err := r.ReadCommand()
 	if err != nil || string(cmd.Raw) != in || len(cmd.Args) != 8 || string(cmd.Args[7]) != value {
 		t.Fatalf("got %d bytes, %d arguments, %v", len(cmd.Raw), len(cmd.Args), err)
 	}
-	if cmd, err = r.ReadCommand(); err != nil || string(cmd.Raw) != guardPing {
+	if cmd, err = r.ReadCommand(); err != nil || string(cmd.Raw) != pingLine {
 		t.Fatalf("got %q, %v", cmd.Raw, err)
 	}
 	if _, err = r.ReadCommand(); err != io.EOF {
@@ -114,52 +114,52 @@ func TestGuardThroughReader(t *testing.T) {
 	}
 }
 
-// TestGuardClaimsCostNothing sends only the starts of large commands.
-func TestGuardClaimsCostNothing(t *testing.T) {
+// TestClaimsCostNothing sends only the starts of large commands.
+func TestClaimsCostNothing(t *testing.T) {
 	for _, in := range []string{
 		"*1048576\r\n",
 		"*1048576\r\n$1048576\r\n",
 		"*8\r\n$1048576\r\nabc",
 	} {
-		g := NewGuard(&guardFeed{in: []byte(in)}, DefaultLimits(), GuardHooks{})
+		g := New(&feed{in: []byte(in)}, DefaultLimits(), Hooks{})
 		g.SetAuthenticated(true)
 		if n, err := g.Read(make([]byte, 4096)); n != 0 || err != io.EOF {
 			t.Errorf("%q: got %d, %v, want EOF", in, n, err)
 		}
-		if got, want := cap(g.buf), guardBufSize; got > want {
+		if got, want := cap(g.buf), bufSize; got > want {
 			t.Errorf("%q: buffer: got %d bytes, want at most %d", in, got, want)
 		}
 	}
 }
 
-// TestGuardBuffersAreReturned checks a guard that waits for the next command.
-func TestGuardBuffersAreReturned(t *testing.T) {
+// TestBuffersAreReturned checks a guard that waits for the next command.
+func TestBuffersAreReturned(t *testing.T) {
 	value := strings.Repeat("v", 1<<20)
 	for _, in := range []string{
-		guardPing,
-		guardPing + "\r\n",
+		pingLine,
+		pingLine + "\r\n",
 		"PING\r\nPING\r\n",
 		"*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n",
-		"*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n" + guardPing,
+		"*2\r\n$4\r\nECHO\r\n$1048576\r\n" + value + "\r\n" + pingLine,
 	} {
-		g := NewGuard(&guardFeed{in: []byte(in), next: guardRandom(3)()}, DefaultLimits(), GuardHooks{})
+		g := New(&feed{in: []byte(in), next: random(3)()}, DefaultLimits(), Hooks{})
 		g.SetAuthenticated(true)
 		if _, err := io.Copy(io.Discard, g); err != nil {
 			t.Fatal(err)
 		}
 		if g.buf != nil || g.big != nil {
-			t.Errorf("%s: idle guard holds %d and %d bytes", guardShort(in), cap(g.buf), cap(g.big))
+			t.Errorf("%s: idle guard holds %d and %d bytes", short(in), cap(g.buf), cap(g.big))
 		}
 	}
 }
 
-// TestGuardFastPathSetsNoDeadlines: complete commands of an authenticated
+// TestFastPathSetsNoDeadlines: complete commands of an authenticated
 // client are passed unchanged and in place, without a deadline and without
 // allocation.
-func TestGuardFastPathSetsNoDeadlines(t *testing.T) {
-	batch := []byte(strings.Repeat(guardPing, 100))
-	feed := &guardFeed{}
-	g := NewGuard(feed, DefaultLimits(), GuardHooks{})
+func TestFastPathSetsNoDeadlines(t *testing.T) {
+	batch := []byte(strings.Repeat(pingLine, 100))
+	feed := &feed{}
+	g := New(feed, DefaultLimits(), Hooks{})
 	g.SetAuthenticated(true)
 	p := make([]byte, 4096)
 	allocs := testing.AllocsPerRun(100, func() {
@@ -173,21 +173,21 @@ func TestGuardFastPathSetsNoDeadlines(t *testing.T) {
 	}
 }
 
-// TestGuardBatch: the bytes and the commands of a Read are bounded, and it
+// TestBatch: the bytes and the commands of a Read are bounded, and it
 // contains only complete commands.
-func TestGuardBatch(t *testing.T) {
+func TestBatch(t *testing.T) {
 	for _, c := range []struct {
 		command string
 		auth    bool
 		want    int // bytes of the first Read
 	}{
-		{guardPing, true, 1024 * len(guardPing)},
-		{"PING\r\n", true, 1024 * len(guardPing)},
-		{"*2\r\n$4\r\nECHO\r\n$1000\r\n" + strings.Repeat("x", 1000) + "\r\n", true, guardBatch / 1023 * 1023},
-		{guardPing, false, len(guardPing)},
-		{"PING\n", false, len(guardPing)},
+		{pingLine, true, 1024 * len(pingLine)},
+		{"PING\r\n", true, 1024 * len(pingLine)},
+		{"*2\r\n$4\r\nECHO\r\n$1000\r\n" + strings.Repeat("x", 1000) + "\r\n", true, maxBatch / 1023 * 1023},
+		{pingLine, false, len(pingLine)},
+		{"PING\n", false, len(pingLine)},
 	} {
-		g := NewGuard(&guardFeed{in: bytes.Repeat([]byte(c.command), 20000)}, DefaultLimits(), GuardHooks{})
+		g := New(&feed{in: bytes.Repeat([]byte(c.command), 20000)}, DefaultLimits(), Hooks{})
 		g.SetAuthenticated(c.auth)
 		n, err := g.Read(make([]byte, 1<<20))
 		if n != c.want || err != nil {
@@ -196,21 +196,21 @@ func TestGuardBatch(t *testing.T) {
 	}
 }
 
-// TestGuardMaxCommand: the limit is exact, on the fast path and in the scanner.
-func TestGuardMaxCommand(t *testing.T) {
+// TestMaxCommand: the limit is exact, on the fast path and in the scanner.
+func TestMaxCommand(t *testing.T) {
 	in := "*3\r\n$4\r\nECHO\r\n$1\r\nx\r\n$20\r\n" + strings.Repeat("v", 20) + "\r\n"
-	for _, next := range []func() int{nil, guardOneByte()} {
+	for _, next := range []func() int{nil, oneByte()} {
 		for _, c := range []struct {
 			limit     int
 			out, said string
 		}{
 			{len(in), in, ""},
-			{len(in) - 1, "", guardProtocolError(fmt.Sprintf("too big command, the limit is %d bytes", len(in)-1))},
+			{len(in) - 1, "", protocolError(fmt.Sprintf("too big command, the limit is %d bytes", len(in)-1))},
 		} {
 			l := DefaultLimits()
 			l.MaxInline, l.MaxCommand = 32, c.limit
-			feed := &guardFeed{in: []byte(in), next: next}
-			g := NewGuard(feed, l, GuardHooks{})
+			feed := &feed{in: []byte(in), next: next}
+			g := New(feed, l, Hooks{})
 			g.SetAuthenticated(true)
 			out, err := io.ReadAll(g)
 			if string(out) != c.out || feed.replies.String() != c.said || err != nil {
@@ -220,18 +220,18 @@ func TestGuardMaxCommand(t *testing.T) {
 	}
 }
 
-// TestGuardLargeBufferIsNotKept: the input behind a large command neither keeps
+// TestLargeBufferIsNotKept: the input behind a large command neither keeps
 // nor fills the large buffer.
-func TestGuardLargeBufferIsNotKept(t *testing.T) {
+func TestLargeBufferIsNotKept(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	for _, c := range []struct {
 		name, rest string
 		next       func() int
 	}{
-		{"the front of a command", guardPing[:5], func() int { return 1000 }},
-		{"a long pipeline", strings.Repeat(guardPing, 100000), nil},
+		{"the front of a command", pingLine[:5], func() int { return 1000 }},
+		{"a long pipeline", strings.Repeat(pingLine, 100000), nil},
 	} {
-		g := NewGuard(&guardFeed{in: []byte(large + c.rest), next: c.next}, DefaultLimits(), GuardHooks{})
+		g := New(&feed{in: []byte(large + c.rest), next: c.next}, DefaultLimits(), Hooks{})
 		g.SetAuthenticated(true)
 		p := make([]byte, 4096)
 		for left := len(large); left > 0; {
@@ -241,19 +241,19 @@ func TestGuardLargeBufferIsNotKept(t *testing.T) {
 			}
 			left -= n
 		}
-		if got := cap(g.buf); got > 2*guardBufSize {
-			t.Errorf("%s: buffer: got %d bytes, want %d", c.name, got, guardBufSize)
+		if got := cap(g.buf); got > 2*bufSize {
+			t.Errorf("%s: buffer: got %d bytes, want %d", c.name, got, bufSize)
 		}
-		if out, err := io.ReadAll(g); len(out) != len(c.rest)/len(guardPing)*len(guardPing) || err != nil {
+		if out, err := io.ReadAll(g); len(out) != len(c.rest)/len(pingLine)*len(pingLine) || err != nil {
 			t.Errorf("%s: got %d bytes, %v", c.name, len(out), err)
 		}
 	}
 }
 
-// A guardBubble is a guard, the other end of its connection, and the goroutine
+// A bubble is a guard, the other end of its connection, and the goroutine
 // that reads from the guard, in a synctest bubble.
-type guardBubble struct {
-	*Guard
+type bubble struct {
+	*Conn
 	peer    net.Conn
 	started time.Time
 	timeout string        // kind in the Timeout hook
@@ -263,20 +263,20 @@ type guardBubble struct {
 	done    chan struct{}
 }
 
-// guardInBubble runs f in a bubble.
-func guardInBubble(t *testing.T, auth bool, f func(t *testing.T, b *guardBubble)) {
+// inBubble runs f in a bubble.
+func inBubble(t *testing.T, auth bool, f func(t *testing.T, b *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		b := &guardBubble{peer: far, started: time.Now(), done: make(chan struct{})}
-		b.Guard = NewGuard(near, DefaultLimits(), GuardHooks{Timeout: func(_ *Guard, kind string) {
+		b := &bubble{peer: far, started: time.Now(), done: make(chan struct{})}
+		b.Conn = New(near, DefaultLimits(), Hooks{Timeout: func(_ *Conn, kind string) {
 			b.timeout, b.after = kind, time.Since(b.started)
 		}})
 		b.SetAuthenticated(auth)
 		go func() {
 			defer close(b.done)
-			_, b.err = io.Copy(&b.got, b.Guard)
-			b.Guard.Close()
+			_, b.err = io.Copy(&b.got, b.Conn)
+			b.Conn.Close()
 		}()
 		f(t, b)
 		far.Close()
@@ -284,7 +284,7 @@ func guardInBubble(t *testing.T, auth bool, f func(t *testing.T, b *guardBubble)
 	})
 }
 
-func (b *guardBubble) send(t *testing.T, s string) {
+func (b *bubble) send(t *testing.T, s string) {
 	t.Helper()
 	if _, err := io.WriteString(b.peer, s); err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func (b *guardBubble) send(t *testing.T, s string) {
 	synctest.Wait()
 }
 
-func (b *guardBubble) want(t *testing.T, kind string, after time.Duration) {
+func (b *bubble) want(t *testing.T, kind string, after time.Duration) {
 	t.Helper()
 	<-b.done
 	if b.timeout != kind || b.after != after || !errors.Is(b.err, os.ErrDeadlineExceeded) {
@@ -300,14 +300,14 @@ func (b *guardBubble) want(t *testing.T, kind string, after time.Duration) {
 	}
 }
 
-func TestGuardHandshakeTimeout(t *testing.T) {
+func TestHandshakeTimeout(t *testing.T) {
 	t.Run("silent", func(t *testing.T) {
-		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+		inBubble(t, false, func(t *testing.T, b *bubble) {
 			b.want(t, "handshake", 5*time.Second)
 		})
 	})
 	t.Run("blank lines do not count", func(t *testing.T) {
-		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+		inBubble(t, false, func(t *testing.T, b *bubble) {
 			for range 4 {
 				time.Sleep(time.Second)
 				b.send(t, "*0\r\n\r\n")
@@ -316,99 +316,99 @@ func TestGuardHandshakeTimeout(t *testing.T) {
 		})
 	})
 	t.Run("bytes do not count", func(t *testing.T) {
-		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+		inBubble(t, false, func(t *testing.T, b *bubble) {
 			for i := range 4 {
 				time.Sleep(time.Second)
-				b.send(t, guardPing[i:i+1])
+				b.send(t, pingLine[i:i+1])
 			}
 			b.want(t, "handshake", 5*time.Second)
 		})
 	})
 	t.Run("a command counts", func(t *testing.T) {
-		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
+		inBubble(t, false, func(t *testing.T, b *bubble) {
 			time.Sleep(3 * time.Second)
-			b.send(t, guardPing)
+			b.send(t, pingLine)
 			time.Sleep(50 * time.Second)
-			b.send(t, guardPing)
+			b.send(t, pingLine)
 			b.want(t, "unauthenticated idle", 113*time.Second)
 		})
 	})
 	t.Run("commands do not count for ever", func(t *testing.T) {
-		guardInBubble(t, false, func(t *testing.T, b *guardBubble) {
-			b.send(t, guardPing)
+		inBubble(t, false, func(t *testing.T, b *bubble) {
+			b.send(t, pingLine)
 			for range 3 {
 				time.Sleep(35 * time.Second)
-				b.send(t, guardPing)
+				b.send(t, pingLine)
 			}
 			b.want(t, "login", 120*time.Second)
 		})
 	})
 	t.Run("authenticated", func(t *testing.T) {
-		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+		inBubble(t, true, func(t *testing.T, b *bubble) {
 			time.Sleep(24 * time.Hour)
-			b.send(t, guardPing)
+			b.send(t, pingLine)
 			time.Sleep(24 * time.Hour)
-			if b.timeout != "" || b.got.String() != guardPing {
+			if b.timeout != "" || b.got.String() != pingLine {
 				t.Errorf("got timeout %q and %q", b.timeout, &b.got)
 			}
 		})
 	})
 }
 
-func TestGuardCommandTimeout(t *testing.T) {
+func TestCommandTimeout(t *testing.T) {
 	t.Run("rest missing", func(t *testing.T) {
-		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+		inBubble(t, true, func(t *testing.T, b *bubble) {
 			time.Sleep(time.Hour)
-			b.send(t, guardPing+guardPing[:5])
+			b.send(t, pingLine+pingLine[:5])
 			b.want(t, "command", time.Hour+10*time.Second)
 		})
 	})
 	t.Run("a trickle does not help", func(t *testing.T) {
-		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+		inBubble(t, true, func(t *testing.T, b *bubble) {
 			for i := range 10 {
-				b.send(t, guardPing[i:i+1])
+				b.send(t, pingLine[i:i+1])
 				time.Sleep(999 * time.Millisecond)
 			}
 			b.want(t, "command", 10*time.Second)
 		})
 	})
 	t.Run("each command has its own", func(t *testing.T) {
-		guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
-			b.send(t, guardPing[:5])
+		inBubble(t, true, func(t *testing.T, b *bubble) {
+			b.send(t, pingLine[:5])
 			for range 5 {
 				time.Sleep(8 * time.Second)
-				b.send(t, guardPing[5:]+guardPing[:5])
+				b.send(t, pingLine[5:]+pingLine[:5])
 			}
 			time.Sleep(8 * time.Second)
-			b.send(t, guardPing[5:])
+			b.send(t, pingLine[5:])
 			time.Sleep(time.Hour)
-			if got, want := b.got.String(), strings.Repeat(guardPing, 6); b.timeout != "" || got != want {
+			if got, want := b.got.String(), strings.Repeat(pingLine, 6); b.timeout != "" || got != want {
 				t.Errorf("got timeout %q and %q", b.timeout, got)
 			}
 		})
 	})
 }
 
-func TestGuardWriteTimeout(t *testing.T) {
-	guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+func TestWriteTimeout(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, b *bubble) {
 		time.Sleep(time.Minute)
-		n, err := b.Guard.Write([]byte(guardPong)) // no one reads from the other end
+		n, err := b.Conn.Write([]byte(pongLine)) // no one reads from the other end
 		if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(b.started) != 70*time.Second || b.timeout != "write" {
 			t.Errorf("got %d, %v, timeout %q after %v", n, err, b.timeout, time.Since(b.started))
 		}
-		if n, err := b.Guard.Write([]byte(guardPong)); n != 0 || err == nil {
+		if n, err := b.Conn.Write([]byte(pongLine)); n != 0 || err == nil {
 			t.Errorf("Write on the closed guard: got %d, %v", n, err)
 		}
-		if err := b.Guard.Close(); err != nil {
+		if err := b.Conn.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestGuardLargeWrite: each MiB has its own deadline, so a large reply to a
+// TestLargeWrite: each MiB has its own deadline, so a large reply to a
 // slow client is delivered.
-func TestGuardLargeWrite(t *testing.T) {
-	guardInBubble(t, true, func(t *testing.T, b *guardBubble) {
+func TestLargeWrite(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, b *bubble) {
 		reply := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
 		var got []byte
 		read := make(chan struct{})
@@ -425,7 +425,7 @@ func TestGuardLargeWrite(t *testing.T) {
 				}
 			}
 		}()
-		if n, err := b.Guard.Write(reply); n != len(reply) || err != nil {
+		if n, err := b.Conn.Write(reply); n != len(reply) || err != nil {
 			t.Errorf("got %d, %v", n, err)
 		}
 		<-read
@@ -435,13 +435,13 @@ func TestGuardLargeWrite(t *testing.T) {
 	})
 }
 
-// TestGuardRelief: a second after a large command, redcon frees its memory, and
+// TestRelief: a second after a large command, redcon frees its memory, and
 // the next command is parsed correctly.
-func TestGuardRelief(t *testing.T) {
+func TestRelief(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		g := NewGuard(near, DefaultLimits(), GuardHooks{})
+		g := New(near, DefaultLimits(), Hooks{})
 		g.SetAuthenticated(true)
 		r := redcon.NewReader(g)
 		commands := make(chan string, 1)
@@ -460,22 +460,22 @@ func TestGuardRelief(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := <-commands; got != large {
-				t.Fatalf("got %s", guardShort(got))
+				t.Fatalf("got %s", short(got))
 			}
 			synctest.Wait()
-			busy := guardHeap()
+			busy := heap()
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			idle := guardHeap()
+			idle := heap()
 			if freed, least := int64(busy)-int64(idle), int64(len(large)); freed < least {
 				t.Errorf("freed when idle: got %d bytes, want %d at least", freed, least)
 			}
-			for _, s := range []string{guardPing, "PING\r\n", guardPing} {
+			for _, s := range []string{pingLine, "PING\r\n", pingLine} {
 				if _, err := io.WriteString(far, s); err != nil {
 					t.Fatal(err)
 				}
-				if got := <-commands; got != guardPing {
-					t.Fatalf("got %s", guardShort(got))
+				if got := <-commands; got != pingLine {
+					t.Fatalf("got %s", short(got))
 				}
 			}
 		}
@@ -487,7 +487,7 @@ func TestGuardRelief(t *testing.T) {
 	})
 }
 
-func guardHeap() uint64 {
+func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // the first only moves the contents of pools
 	var m runtime.MemStats
@@ -495,26 +495,26 @@ func guardHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestGuardIdleMemory measures the memory of an idle guard, without redcon's
+// TestIdleMemory measures the memory of an idle guard, without redcon's
 // buffers.
-func TestGuardIdleMemory(t *testing.T) {
+func TestIdleMemory(t *testing.T) {
 	const guards = 10000
-	l, hooks := DefaultLimits(), GuardHooks{}
+	l, hooks := DefaultLimits(), Hooks{}
 	p := make([]byte, 4096)
-	all := make([]*Guard, guards)
-	feeds := make([]guardFeed, guards)
-	in := []byte(guardPing + "PING a\r\n" + guardPing)
-	before := guardHeap()
+	all := make([]*Conn, guards)
+	feeds := make([]feed, guards)
+	in := []byte(pingLine + "PING a\r\n" + pingLine)
+	before := heap()
 	for i := range all {
-		feeds[i].in, feeds[i].next = in, guardRandom(uint64(i))()
-		all[i] = newGuard(&feeds[i], &l, &hooks, nil)
+		feeds[i].in, feeds[i].next = in, random(uint64(i))()
+		all[i] = newConn(&feeds[i], &l, &hooks, nil)
 		all[i].SetAuthenticated(true)
 		for err := error(nil); err == nil; {
 			_, err = all[i].Read(p)
 		}
 		feeds[i].next = nil
 	}
-	perGuard := (int64(guardHeap()) - int64(before)) / guards
+	perGuard := (int64(heap()) - int64(before)) / guards
 	if perGuard > 1024 {
 		t.Errorf("an idle guard holds %d bytes, want at most 1024", perGuard)
 	}
@@ -522,12 +522,12 @@ func TestGuardIdleMemory(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// TestGuardRepliesUnread sends a million commands and reads no reply.
-func TestGuardRepliesUnread(t *testing.T) {
+// TestRepliesUnread sends a million commands and reads no reply.
+func TestRepliesUnread(t *testing.T) {
 	l := DefaultLimits()
 	l.WriteTimeout = 200 * time.Millisecond
-	s := guardServe(t, l, "", nil)
-	before := guardHeap()
+	s := serveTest(t, l, "", nil)
+	before := heap()
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -535,7 +535,7 @@ func TestGuardRepliesUnread(t *testing.T) {
 	defer c.Close()
 	sent := make(chan error, 1)
 	go func() {
-		_, err := io.WriteString(c, strings.Repeat(guardPing, 1000000))
+		_, err := io.WriteString(c, strings.Repeat(pingLine, 1000000))
 		sent <- err
 	}()
 	select {
@@ -546,18 +546,18 @@ func TestGuardRepliesUnread(t *testing.T) {
 	if err := <-sent; err == nil {
 		t.Error("the server took a million commands from a client that reads no replies")
 	}
-	if grown, most := int64(guardHeap())-int64(before), int64(4<<20); grown > most {
+	if grown, most := int64(heap())-int64(before), int64(4<<20); grown > most {
 		t.Errorf("heap grew by %d bytes, want at most %d", grown, most)
 	}
-	if got, err := guardAsk("tcp", s.addr, guardPing, guardPong, false); got != guardPong || err != nil {
+	if got, err := ask("tcp", s.addr, pingLine, pongLine, false); got != pongLine || err != nil {
 		t.Errorf("another connection: got %q, %v", got, err)
 	}
 }
 
-// TestGuardWriteIsWhole writes to one connection from many goroutines.
-func TestGuardWriteIsWhole(t *testing.T) {
+// TestWriteIsWhole writes to one connection from many goroutines.
+func TestWriteIsWhole(t *testing.T) {
 	near, far := net.Pipe()
-	g := NewGuard(near, DefaultLimits(), GuardHooks{})
+	g := New(near, DefaultLimits(), Hooks{})
 	const writers, each = 8, 50
 	var all sync.WaitGroup
 	for w := range writers {
@@ -584,38 +584,38 @@ func TestGuardWriteIsWhole(t *testing.T) {
 	}
 	for _, line := range lines {
 		if line != strings.Repeat(line[:1], 3000) {
-			t.Fatalf("two Writes are mixed: %s", guardShort(line))
+			t.Fatalf("two Writes are mixed: %s", short(line))
 		}
 	}
 }
 
-// TestGuardNeverReturnsWithoutCommand: redcon recurses if a Read contains no
+// TestNeverReturnsWithoutCommand: redcon recurses if a Read contains no
 // complete command, so the guard must drop a stream of empty commands.
-func TestGuardNeverReturnsWithoutCommand(t *testing.T) {
-	in := strings.Repeat("\r\n*0\r\n \r\n*-1\r\n", 5000) + guardPing
-	for _, next := range []func() int{nil, guardOneByte(), guardRandom(5)()} {
-		g := NewGuard(&guardFeed{in: []byte(in), next: next}, DefaultLimits(), GuardHooks{})
+func TestNeverReturnsWithoutCommand(t *testing.T) {
+	in := strings.Repeat("\r\n*0\r\n \r\n*-1\r\n", 5000) + pingLine
+	for _, next := range []func() int{nil, oneByte(), random(5)()} {
+		g := New(&feed{in: []byte(in), next: next}, DefaultLimits(), Hooks{})
 		g.SetAuthenticated(true)
 		p := make([]byte, 4096)
 		n, err := g.Read(p)
-		if got := string(p[:n]); got != guardPing || err != nil {
-			t.Errorf("got %q, %v, want %q", got, err, guardPing)
+		if got := string(p[:n]); got != pingLine || err != nil {
+			t.Errorf("got %q, %v, want %q", got, err, pingLine)
 		}
 	}
 }
 
-func TestGuardHookReasons(t *testing.T) {
+func TestHookReasons(t *testing.T) {
 	for in, want := range map[string]string{
-		"*x\r\n":           "protocol: " + guardBadMulti,
+		"*x\r\n":           "protocol: " + badMulti,
 		"*1\r\n+\r\n":      "protocol: expected '$', got '+'",
 		"POST / HTTP\r\n":  "cross",
 		"PUT / HTTP/2\r\n": "cross",
 	} {
 		got := ""
-		feed := &guardFeed{in: []byte(in)}
-		g := NewGuard(feed, DefaultLimits(), GuardHooks{
-			ProtocolError: func(_ *Guard, reason string) { got += "protocol: " + reason },
-			CrossProtocol: func(*Guard) { got += "cross" },
+		feed := &feed{in: []byte(in)}
+		g := New(feed, DefaultLimits(), Hooks{
+			ProtocolError: func(_ *Conn, reason string) { got += "protocol: " + reason },
+			CrossProtocol: func(*Conn) { got += "cross" },
 		})
 		g.SetAuthenticated(true)
 		for range 3 { // the guard refuses all further Reads, and sends the error once
@@ -629,26 +629,26 @@ func TestGuardHookReasons(t *testing.T) {
 	}
 }
 
-func TestGuardNumber(t *testing.T) {
+func TestNumber(t *testing.T) {
 	for in, want := range map[string]int64{
 		"0": 0, "1": 1, "-1": -1, "10": 10, "1048576": 1048576,
 		"9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63,
 	} {
-		if got, ok := guardReadNumber(in); !ok || got != want {
+		if got, ok := readNumber(in); !ok || got != want {
 			t.Errorf("%q: got %d, %v, want %d", in, got, ok, want)
 		}
 	}
 	for _, in := range []string{"", "-", "+1", "-0", "00", "01", "-01", " 1", "1 ", "1x", "x", "--1", "1-",
 		"9223372036854775808", "-9223372036854775809", "18446744073709551615", "18446744073709551616",
 		"18446744073709551617", "99999999999999999999", "100000000000000000000000000000"} {
-		if got, ok := guardReadNumber(in); ok {
+		if got, ok := readNumber(in); ok {
 			t.Errorf("%q: got %d, want none", in, got)
 		}
 	}
 }
 
-func guardReadNumber(s string) (int64, bool) {
-	var n guardNumber
+func readNumber(s string) (int64, bool) {
+	var n decimal
 	for i := range len(s) {
 		n.add(s[i])
 	}
@@ -681,19 +681,19 @@ func TestLimitsValidate(t *testing.T) {
 	}
 }
 
-// BenchmarkGuard reads pipelines of complete commands as redcon does, 4 KiB at
+// BenchmarkConn reads pipelines of complete commands as redcon does, 4 KiB at
 // a time. ns/op is for one command.
-func BenchmarkGuard(b *testing.B) {
+func BenchmarkConn(b *testing.B) {
 	for _, c := range []struct{ name, command string }{
-		{"PING", guardPing},
+		{"PING", pingLine},
 		{"SET", "*5\r\n$3\r\nSET\r\n$8\r\nlock:123\r\n$16\r\n0123456789abcdef\r\n$2\r\nPX\r\n$5\r\n30000\r\n"},
 		{"inline", "PING\r\n"},
 	} {
 		for _, depth := range []int{1, 40} {
 			b.Run(fmt.Sprintf("%s/pipeline=%d", c.name, depth), func(b *testing.B) {
 				batch := []byte(strings.Repeat(c.command, depth))
-				feed := &guardFeed{}
-				g := NewGuard(feed, DefaultLimits(), GuardHooks{})
+				feed := &feed{}
+				g := New(feed, DefaultLimits(), Hooks{})
 				g.SetAuthenticated(true)
 				p := make([]byte, 4096)
 				b.ReportAllocs()

@@ -1,4 +1,4 @@
-package resp
+package guard
 
 import (
 	"crypto/ecdsa"
@@ -20,8 +20,8 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// guardDial opens a connection to the server and waits until it is counted.
-func guardDial(t *testing.T, s *guardServer) net.Conn {
+// dial opens a connection to the server and waits until it is counted.
+func dial(t *testing.T, s *testServer) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -34,7 +34,7 @@ func guardDial(t *testing.T, s *guardServer) net.Conn {
 	return c
 }
 
-func guardWaitFor(t *testing.T, what string, done func() bool) {
+func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for until := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
@@ -43,19 +43,19 @@ func guardWaitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func TestGuardListenerMaxClients(t *testing.T) {
+func TestListenerMaxClients(t *testing.T) {
 	l := DefaultLimits()
 	l.MaxClients = 3
-	s := guardServe(t, l, "", nil)
+	s := serveTest(t, l, "", nil)
 	var open []net.Conn
 	for range 3 {
-		c := guardDial(t, s)
-		guardPingBystander(t, c, "dial")
+		c := dial(t, s)
+		pingBystander(t, c, "dial")
 		open = append(open, c)
 	}
 	for range 5 {
-		refused := guardDial(t, s)
-		if _, err := io.WriteString(refused, guardPing); err != nil {
+		refused := dial(t, s)
+		if _, err := io.WriteString(refused, pingLine); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(refused); string(got) != "-ERR max number of clients reached\r\n" || err != nil {
@@ -64,24 +64,24 @@ func TestGuardListenerMaxClients(t *testing.T) {
 		refused.Close()
 	}
 	for _, c := range open {
-		guardPingBystander(t, c, "refusals")
+		pingBystander(t, c, "refusals")
 	}
 	if got := s.Open(); got != 3 {
 		t.Errorf("open: got %d, want 3", got)
 	}
 	open[0].Close()
-	guardWaitFor(t, "a connection is counted out", func() bool { return s.Open() == 2 })
-	guardPingBystander(t, guardDial(t, s), "a connection was closed")
+	waitFor(t, "a connection is counted out", func() bool { return s.Open() == 2 })
+	pingBystander(t, dial(t, s), "a connection was closed")
 }
 
-func TestGuardListenerMaxUnauth(t *testing.T) {
+func TestListenerMaxUnauth(t *testing.T) {
 	l := DefaultLimits()
 	l.MaxUnauth = 2
-	s := guardServe(t, l, "pw", nil)
+	s := serveTest(t, l, "pw", nil)
 	auth := func(c net.Conn) {
 		t.Helper()
 		got := make([]byte, 5)
-		if _, err := io.WriteString(c, guardAuth); err != nil {
+		if _, err := io.WriteString(c, authLine); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != "+OK\r\n" {
@@ -89,26 +89,26 @@ func TestGuardListenerMaxUnauth(t *testing.T) {
 		}
 	}
 	for range 5 { // these make room when they authenticate
-		auth(guardDial(t, s))
+		auth(dial(t, s))
 	}
-	oldest := guardDial(t, s)
-	guardWaitFor(t, "the first one is counted", func() bool { return s.Unauthenticated() == 1 })
-	second := guardDial(t, s)
-	guardWaitFor(t, "the second one is counted", func() bool { return s.Unauthenticated() == 2 })
-	third := guardDial(t, s) // replaces the oldest
+	oldest := dial(t, s)
+	waitFor(t, "the first one is counted", func() bool { return s.Unauthenticated() == 1 })
+	second := dial(t, s)
+	waitFor(t, "the second one is counted", func() bool { return s.Unauthenticated() == 2 })
+	third := dial(t, s) // replaces the oldest
 	if _, err := io.ReadAll(oldest); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the oldest one: %v", err)
 	}
 	auth(second)
 	auth(third)
-	auth(guardDial(t, s))
-	guardWaitFor(t, "the counts settle", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
+	auth(dial(t, s))
+	waitFor(t, "the counts settle", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
 }
 
-func TestGuardCloseCountsOnce(t *testing.T) {
+func TestCloseCountsOnce(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
-	owner := NewGuardListener(nil, DefaultLimits(), GuardHooks{})
+	owner := NewListener(nil, DefaultLimits(), Hooks{})
 	g := owner.admit(near)
 	if owner.Open() != 1 || owner.Unauthenticated() != 1 {
 		t.Fatalf("admitted: got %d open, %d unauthenticated", owner.Open(), owner.Unauthenticated())
@@ -134,14 +134,14 @@ func TestGuardCloseCountsOnce(t *testing.T) {
 	}
 }
 
-// A guardFakeListener returns the values in its queue.
-type guardFakeListener struct {
+// A fakeListener returns the values in its queue.
+type fakeListener struct {
 	accepts chan any // error or net.Conn
 	calls   atomic.Int64
 	closed  chan struct{}
 }
 
-func (l *guardFakeListener) Accept() (net.Conn, error) {
+func (l *fakeListener) Accept() (net.Conn, error) {
 	l.calls.Add(1)
 	select {
 	case a := <-l.accepts:
@@ -153,14 +153,14 @@ func (l *guardFakeListener) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
-func (l *guardFakeListener) Close() error   { close(l.closed); return nil }
-func (l *guardFakeListener) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *fakeListener) Close() error   { close(l.closed); return nil }
+func (l *fakeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestGuardListenerBacksOff: without free file descriptors, Accept pauses for
+// TestListenerBacksOff: without free file descriptors, Accept pauses for
 // increasing times, and then continues.
-func TestGuardListenerBacksOff(t *testing.T) {
+func TestListenerBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &guardFakeListener{accepts: make(chan any, 100), closed: make(chan struct{})}
+		fake := &fakeListener{accepts: make(chan any, 100), closed: make(chan struct{})}
 		for range 12 {
 			fake.accepts <- &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		}
@@ -168,7 +168,7 @@ func TestGuardListenerBacksOff(t *testing.T) {
 		defer far.Close()
 		fake.accepts <- near
 		var pauses []time.Duration
-		l := NewGuardListener(fake, DefaultLimits(), GuardHooks{AcceptError: func(err error, pause time.Duration) {
+		l := NewListener(fake, DefaultLimits(), Hooks{AcceptError: func(err error, pause time.Duration) {
 			if !errors.Is(err, syscall.EMFILE) {
 				t.Errorf("got %v", err)
 			}
@@ -209,15 +209,15 @@ func TestGuardListenerBacksOff(t *testing.T) {
 	})
 }
 
-// TestGuardListenerRefusalDoesNotStall: clients that do not read the refusal
+// TestListenerRefusalDoesNotStall: clients that do not read the refusal
 // delay neither the Accept of the next connection nor Close.
-func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
+func TestListenerRefusalDoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &guardFakeListener{accepts: make(chan any, 1000), closed: make(chan struct{})}
+		fake := &fakeListener{accepts: make(chan any, 1000), closed: make(chan struct{})}
 		limits := DefaultLimits()
 		limits.MaxClients = 1
 		refused := 0
-		l := NewGuardListener(fake, limits, GuardHooks{Refused: func(net.Addr, bool) { refused++ }})
+		l := NewListener(fake, limits, Hooks{Refused: func(net.Addr, bool) { refused++ }})
 		near, far := net.Pipe()
 		defer far.Close()
 		fake.accepts <- near
@@ -226,7 +226,7 @@ func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		for range 3 * guardRefusals {
+		for range 3 * maxRefusals {
 			near, far := net.Pipe() // a write to it blocks
 			defer far.Close()
 			fake.accepts <- near
@@ -237,8 +237,8 @@ func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
 			second <- err
 		}()
 		synctest.Wait()
-		if got := time.Since(began); refused != 3*guardRefusals || got != 0 {
-			t.Errorf("refused %d in %v, want %d at once", refused, got, 3*guardRefusals)
+		if got := time.Since(began); refused != 3*maxRefusals || got != 0 {
+			t.Errorf("refused %d in %v, want %d at once", refused, got, 3*maxRefusals)
 		}
 		first.Close()
 		near2, far2 := net.Pipe()
@@ -250,14 +250,14 @@ func TestGuardListenerRefusalDoesNotStall(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if got, most := time.Since(began), guardRefusalTime; got > most {
+		if got, most := time.Since(began), refusalTime; got > most {
 			t.Errorf("Close took %v, want at most %v", got, most)
 		}
 	})
 }
 
-// TestGuardOverTLS: the guard checks the decrypted bytes.
-func TestGuardOverTLS(t *testing.T) {
+// TestOverTLS: the guard checks the decrypted bytes.
+func TestOverTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -274,11 +274,11 @@ func TestGuardOverTLS(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	limits := DefaultLimits()
 	limits.MaxClients = 1
-	l := NewGuardListener(tls.NewListener(ln, config), limits, GuardHooks{})
+	l := NewListener(tls.NewListener(ln, config), limits, Hooks{})
 	done := make(chan error, 1)
 	go func() {
-		done <- redcon.Serve(l, guardHandler(""), func(c redcon.Conn) bool {
-			c.NetConn().(*Guard).SetAuthenticated(true)
+		done <- redcon.Serve(l, testHandler(""), func(c redcon.Conn) bool {
+			c.NetConn().(*Conn).SetAuthenticated(true)
 			return true
 		}, nil)
 	}()
@@ -300,16 +300,16 @@ func TestGuardOverTLS(t *testing.T) {
 		return c
 	}
 	c := dial()
-	guardPingBystander(t, c, "dial")
+	pingBystander(t, c, "dial")
 	refused := dial()
-	if got, err := io.ReadAll(refused); string(got) != guardTooManyClients || err != nil {
+	if got, err := io.ReadAll(refused); string(got) != tooManyClients || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	refused.Close()
-	if _, err := io.WriteString(c, guardPing+"*1\r\n$9223372036854775807\r\n"+guardPing); err != nil {
+	if _, err := io.WriteString(c, pingLine+"*1\r\n$9223372036854775807\r\n"+pingLine); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(c); string(got) != guardPong+guardProtocolError(guardBadBulk) || err != nil {
+	if got, err := io.ReadAll(c); string(got) != pongLine+protocolError(badBulk) || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	c.Close()
