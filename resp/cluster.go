@@ -1,12 +1,15 @@
 package resp
 
 import (
-	"fmt"
+	"context"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/slots"
+	"github.com/holdfast-kv/holdfast/resp/topology"
+	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 // clusterRows are the commands of Redis Cluster. In Clustered mode, the nodes
@@ -95,198 +98,34 @@ func inCluster(run func(*conn, [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Re
 	}
 }
 
-// shard is a snapshot of the cluster as its clients should see it.
-type shard struct {
-	master Peer // the current leader, or the last known one; the zero Peer before the first
-	up     bool // master currently leads
-	peers  []Peer
-	epoch  uint64
+// onShard returns a command that answers from the current view of the cluster.
+func onShard(reply func(sh *slots.Shard, args [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Reply {
+	return func(c *conn, args [][]byte) fsm.Reply {
+		sh := slots.ReadShard(c.srv.cfg.Topology)
+		return reply(&sh, args)
+	}
 }
 
-// shard returns the current view, with the members that clients can connect to.
-func (s *Server) shard() shard {
-	t := s.cfg.Topology
-	sh := shard{epoch: t.Term()}
-	sh.master, sh.up = t.Leader()
-	for _, p := range t.Peers() {
-		if p.known() {
-			sh.peers = append(sh.peers, p)
-		}
-	}
-	return sh
+var (
+	clusterSlots    = onShard(func(sh *slots.Shard, _ [][]byte) fsm.Reply { return sh.Slots() })
+	clusterShards   = onShard(func(sh *slots.Shard, _ [][]byte) fsm.Reply { return sh.Shards() })
+	clusterNodes    = onShard(func(sh *slots.Shard, _ [][]byte) fsm.Reply { return sh.Nodes() })
+	clusterInfo     = onShard(func(sh *slots.Shard, _ [][]byte) fsm.Reply { return sh.Info() })
+	clusterReplicas = onShard(func(sh *slots.Shard, args [][]byte) fsm.Reply { return sh.Replicas(args[2]) })
+
+	clusterFailureReports = onShard(func(sh *slots.Shard, args [][]byte) fsm.Reply { return sh.FailureReports(args[2]) })
+)
+
+func clusterMyid(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Bulk(topology.Self(c.srv.cfg.Topology).ID)
 }
 
-func (sh *shard) leads(p Peer) bool { return p.ID == sh.master.ID }
-
-// replicas returns the members that do not lead.
-func (sh *shard) replicas() []Peer {
-	var out []Peer
-	for _, p := range sh.peers {
-		if !sh.leads(p) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// find returns the member with an id.
-func (sh *shard) find(id []byte) (Peer, bool) {
-	for _, p := range sh.peers {
-		if p.ID == string(id) {
-			return p, true
-		}
-	}
-	return Peer{}, false
-}
-
-func clusterSlots(c *conn, args [][]byte) fsm.Reply {
-	sh := c.srv.shard()
-	if !sh.master.known() {
-		return fsm.Array(nil)
-	}
-	entry := func(p Peer) fsm.Reply {
-		return fsm.Array([]fsm.Reply{fsm.Bulk(p.Host), fsm.Int(portNumber(p.Port)), fsm.Bulk(p.ID), fsm.Map(nil)})
-	}
-	out := []fsm.Reply{fsm.Int(0), fsm.Int(slots - 1), entry(sh.master)}
-	for _, p := range sh.replicas() {
-		if p.Alive && p.Voter { // a member that is catching up has old data
-			out = append(out, entry(p))
-		}
-	}
-	return fsm.Array([]fsm.Reply{fsm.Array(out)})
-}
-
-func clusterShards(c *conn, args [][]byte) fsm.Reply {
-	sh := c.srv.shard()
-	if !sh.master.known() {
-		return fsm.Array(nil)
-	}
-	var nodes []fsm.Reply
-	add := func(p Peer, role string) {
-		health := "online"
-		switch {
-		case !p.Alive:
-			health = "failed"
-		case !p.Voter:
-			health = "loading"
-		}
-		nodes = append(nodes, fsm.Map([]fsm.Reply{
-			fsm.Bulk("id"), fsm.Bulk(p.ID),
-			fsm.Bulk("port"), fsm.Int(portNumber(p.Port)),
-			fsm.Bulk("ip"), fsm.Bulk(p.Host),
-			fsm.Bulk("endpoint"), fsm.Bulk(p.Host),
-			fsm.Bulk("role"), fsm.Bulk(role),
-			fsm.Bulk("replication-offset"), fsm.Int(int64(p.Offset)),
-			fsm.Bulk("health"), fsm.Bulk(health),
-		}))
-	}
-	add(sh.master, "master")
-	for _, p := range sh.replicas() {
-		add(p, "replica")
-	}
-	return fsm.Array([]fsm.Reply{fsm.Map([]fsm.Reply{
-		fsm.Bulk("slots"), fsm.Array([]fsm.Reply{fsm.Int(0), fsm.Int(slots - 1)}),
-		fsm.Bulk("nodes"), fsm.Array(nodes),
-	})})
-}
-
-// line returns a member's line of CLUSTER NODES.
-func (sh *shard) line(p Peer) string {
-	flags, master, link, heard, slots := "slave", "-", "connected", p.Heard.UnixMilli(), ""
-	if sh.master.known() {
-		master = sh.master.ID
-	}
-	if sh.leads(p) {
-		flags, master, slots = "master", "-", " 0-16383"
-	}
-	switch {
-	case p.Self:
-		flags, heard = "myself,"+flags, 0
-	case !p.Alive:
-		flags, link = flags+",fail", "disconnected"
-	}
-	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s",
-		p.ID, p.addr(), portNumber(p.BusPort), flags, master, heard, sh.epoch, link, slots)
-}
-
-func clusterNodes(c *conn, args [][]byte) fsm.Reply {
-	sh := c.srv.shard()
-	var b strings.Builder
-	for _, p := range sh.peers {
-		b.WriteString(sh.line(p) + "\n")
-	}
-	return fsm.Verbatim(b.String())
-}
-
-func clusterReplicas(c *conn, args [][]byte) fsm.Reply {
-	sh := c.srv.shard()
-	p, ok := sh.find(args[2])
-	switch {
-	case !ok:
-		return fsm.Error("ERR Unknown node " + string(args[2]))
-	case !sh.leads(p):
-		return fsm.Error("ERR The specified node is not a master")
-	}
-	var lines []string
-	for _, p := range sh.replicas() {
-		lines = append(lines, sh.line(p))
-	}
-	return fsm.Strings(lines...)
-}
-
-func clusterFailureReports(c *conn, args [][]byte) fsm.Reply {
-	sh := c.srv.shard()
-	if _, ok := sh.find(args[2]); !ok {
-		return fsm.Error("ERR Unknown node " + string(args[2]))
-	}
-	return fsm.Zero
-}
-
-func clusterInfo(c *conn, args [][]byte) fsm.Reply {
-	sh := c.srv.shard()
-	state := "ok"
-	if !sh.up {
-		state = "fail"
-	}
-	var b strings.Builder
-	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
-	line("cluster_state", state)
-	line("cluster_slots_assigned", slots)
-	line("cluster_slots_ok", slots)
-	line("cluster_slots_pfail", 0)
-	line("cluster_slots_fail", 0)
-	line("cluster_known_nodes", len(sh.peers))
-	line("cluster_size", 1)
-	line("cluster_current_epoch", sh.epoch)
-	line("cluster_my_epoch", sh.epoch)
-	line("cluster_stats_messages_sent", 0) // there is no cluster bus
-	line("cluster_stats_messages_received", 0)
-	line("total_cluster_links_buffer_limit_exceeded", 0)
-	return fsm.Verbatim(b.String())
-}
-
-// self returns this node, or the zero Peer before Raft runs.
-func (s *Server) self() Peer {
-	for _, p := range s.cfg.Topology.Peers() {
-		if p.Self {
-			return p
-		}
-	}
-	return Peer{}
-}
-
-func clusterMyid(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.srv.self().ID) }
-
-func clusterKeyslot(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(slotOf(args[2]))) }
-
-// takeOverLimit bounds how long a transfer of leadership at a client's request
-// may take.
-const takeOverLimit = 5 * time.Second
+func clusterKeyslot(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(slots.Of(args[2]))) }
 
 // handTo transfers leadership to a node. If node is "", the leader chooses the
 // most suitable one.
 func (c *conn) handTo(node string) fsm.Reply {
-	return c.handOver(node, takeOverLimit)
+	return c.handOver(node, topology.TransferLimit)
 }
 
 func clusterFailover(c *conn, args [][]byte) fsm.Reply {
@@ -297,7 +136,7 @@ func clusterFailover(c *conn, args [][]byte) fsm.Reply {
 	if c.srv.cfg.Topology.Leads() {
 		return fsm.Error("ERR You should send CLUSTER FAILOVER to a replica")
 	}
-	return c.handTo(c.srv.self().Node)
+	return c.handTo(topology.Self(c.srv.cfg.Topology).Node)
 }
 
 func clusterCountkeysinslot(c *conn, args [][]byte) fsm.Reply {
@@ -305,7 +144,7 @@ func clusterCountkeysinslot(c *conn, args [][]byte) fsm.Reply {
 	if !ok {
 		return refusal
 	}
-	if slot < 0 || slot >= slots {
+	if slot < 0 || slot >= slots.Count {
 		return fsm.Error("ERR Invalid slot")
 	}
 	n := int64(0)
@@ -324,7 +163,7 @@ func clusterGetkeysinslot(c *conn, args [][]byte) fsm.Reply {
 	if !ok {
 		return refusal
 	}
-	if slot < 0 || slot >= slots || count < 0 {
+	if slot < 0 || slot >= slots.Count || count < 0 {
 		return fsm.Error("ERR Invalid slot or number of keys")
 	}
 	keys := []string{}
@@ -353,12 +192,12 @@ func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, 
 		if err != nil {
 			return fsm.Error(errorText(err)), false
 		}
-		words, err := bulks(out)
+		words, err := wire.Bulks(out)
 		if err != nil {
 			return fsm.Error(errorText(err)), false
 		}
 		for _, key := range words[1:] {
-			if slotOf([]byte(key)) == slot && !f(key) {
+			if slots.Of([]byte(key)) == slot && !f(key) {
 				return fsm.Reply{}, true
 			}
 		}
@@ -368,22 +207,74 @@ func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, 
 	}
 }
 
-// bulks returns all bulk strings in a reply, at any depth. It returns an error
-// if there is none.
-func bulks(reply []byte) ([]string, error) {
-	var out []string
-	for rest := reply; len(rest) > 0; {
-		head, payload, _ := replyHead(rest)
-		if head == 0 {
-			break
-		}
-		if rest[0] == '$' && payload > 0 {
-			out = append(out, string(rest[head:head+payload-2]))
-		}
-		rest = rest[head+payload:]
+// leaderPause bounds how long a command with keys waits for a leader before it
+// fails with CLUSTERDOWN. It is longer than an election after the death of a
+// leader, and shorter than the timeouts of clients.
+const leaderPause = time.Second
+
+// elsewhere returns, in Clustered mode, the error for a command that this node
+// cannot run: a redirection to the leader, or that the keys are not in one
+// slot. It returns "" for a command that the node can run.
+func (c *conn) elsewhere(cmd *fsm.Command, args [][]byte) string {
+	if c.srv.cfg.Mode != Clustered {
+		return ""
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("unexpected reply %s", strconv.Quote(string(reply[:min(len(reply), 64)])))
+	if text := slots.ForeignDB(cmd, args); text != "" {
+		return text
 	}
-	return out, nil
+	slot, ok := slots.Same(-1, cmd, args)
+	if !ok {
+		return msgCrossSlot
+	}
+	// Every node serves channels, so sharded pub/sub is not redirected.
+	if slot < 0 || cmd.Flags&fsm.PubSub != 0 {
+		return ""
+	}
+	return c.redirect(slot, cmd.IsWrite())
+}
+
+// blockElsewhere is elsewhere for a transaction. Each command was checked when
+// it was queued. EXEC checks them again, because together they must be in one
+// slot, and because the leader may have changed.
+func (c *conn) blockElsewhere(m *multi) string {
+	if c.srv.cfg.Mode != Clustered {
+		return ""
+	}
+	slot, write, ok := -1, false, true
+	for _, q := range m.cmds {
+		if q.cmd == nil {
+			continue
+		}
+		if slot, ok = slots.Same(slot, q.cmd, q.args); !ok {
+			return msgCrossSlot
+		}
+		write = write || q.cmd.IsWrite()
+	}
+	if slot < 0 {
+		return ""
+	}
+	return c.redirect(slot, write)
+}
+
+// redirect returns the MOVED error that names the leader, or "" if this node
+// leads or may answer a read itself.
+func (c *conn) redirect(slot int, write bool) string {
+	source := c.srv.cfg.Topology
+	if source.Leads() || c.local && !write {
+		return ""
+	}
+	leader, ok := source.Leader()
+	if !ok {
+		ctx, cancel := context.WithTimeout(context.Background(), leaderPause)
+		defer cancel()
+		defer context.AfterFunc(c.srv.ctx, cancel)()
+		leader, ok = source.AwaitLeader(ctx)
+	}
+	switch {
+	case !ok || !leader.Self && !leader.Known():
+		return msgClusterDown
+	case leader.Self:
+		return ""
+	}
+	return "MOVED " + strconv.Itoa(slot) + " " + leader.Addr()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 var configRows = []row{
@@ -147,13 +148,13 @@ func (c *conn) replicated() (map[string]string, error) {
 			return nil, err
 		}
 	}
-	head, _, n := replyHead(out)
+	head, _, n := wire.Head(out)
 	rest, all := out[head:], make(map[string]string)
 	for ; n > 1; n -= 2 {
 		var name, value string
 		var ok, ok2 bool
-		name, rest, ok = cutBulk(rest)
-		value, rest, ok2 = cutBulk(rest)
+		name, rest, ok = wire.CutBulk(rest)
+		value, rest, ok2 = wire.CutBulk(rest)
 		if !ok || !ok2 {
 			break
 		}
@@ -184,22 +185,11 @@ func (c *conn) notifySetting(local bool) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, rest, ok := cutBulk(out)
+	value, rest, ok := wire.CutBulk(out)
 	if !ok || len(rest) > 0 {
 		return nil, fmt.Errorf("read %s: unexpected reply %q", fsm.SettingNotify, out)
 	}
 	return map[string]string{fsm.SettingNotify: value}, nil
-}
-
-// cutBulk splits the first reply, a bulk string, off encoded replies. It
-// returns false if the first reply is not a bulk string.
-func cutBulk(b []byte) (value string, rest []byte, ok bool) {
-	n := replyLen(b)
-	head, payload, _ := replyHead(b)
-	if n == 0 || b[0] != '$' || payload < 2 {
-		return "", b, false
-	}
-	return string(b[head : head+payload-2]), b[n:], true
 }
 
 // replicate changes settings of the whole cluster, all or none. pairs are names

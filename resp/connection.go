@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/slots"
 )
 
 var connectionRows = []row{
@@ -281,7 +282,7 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Error("ERR value is out of range, value must between -2147483648 and 2147483647")
 	}
 	if n != 0 && c.srv.cfg.Mode == Clustered {
-		return fsm.Error(msgSelectClustered)
+		return fsm.Error(slots.SelectRefusal)
 	}
 	if n < 0 || n >= fsm.Databases {
 		return fsm.Error(msgDBIndex)

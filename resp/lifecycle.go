@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
 var lifecycleRows = []row{
@@ -110,7 +111,7 @@ func (o *failoverOptions) parse(args [][]byte) (refusal fsm.Reply, ok bool) {
 // continues after the reply; here none is ever in progress.
 func failover(c *conn, args [][]byte) fsm.Reply {
 	var o failoverOptions
-	topology := c.srv.cfg.Topology
+	source := c.srv.cfg.Topology
 	if c.srv.cfg.Mode == Clustered {
 		return fsm.Error("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.")
 	}
@@ -121,18 +122,18 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 		return refusal
 	}
 	const noReplicas = "ERR FAILOVER requires connected replicas."
-	if topology == nil {
+	if source == nil {
 		return fsm.Error(noReplicas)
 	}
-	if !topology.Leads() {
+	if !source.Leads() {
 		return fsm.Error("ERR FAILOVER is not valid when server is a replica.")
 	}
 	others, to := 0, ""
-	for _, p := range topology.Peers() {
+	for _, p := range source.Peers() {
 		if p.Self || !p.Voter {
 			continue
 		}
-		if p.Host == o.host && portNumber(p.Port) == o.port {
+		if p.Host == o.host && topology.PortNumber(p.Port) == o.port {
 			if to = p.Node; !p.Alive {
 				return fsm.Error("ERR FAILOVER target replica is not online.")
 			}
@@ -149,7 +150,7 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 	case o.host != "" && to == "":
 		return fsm.Error("ERR FAILOVER target HOST and PORT is not a replica.")
 	}
-	limit := takeOverLimit
+	limit := topology.TransferLimit
 	if o.timeout > 0 {
 		limit = min(limit, time.Duration(min(o.timeout, int64(limit/time.Millisecond)))*time.Millisecond)
 	}

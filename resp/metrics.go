@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
+	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 // Metrics are the metrics of the client port. INFO prints them too. They are
@@ -191,11 +192,11 @@ func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
 		m.byCommand[cmds[i].ID()].add(bucket, uint64(n), d)
 		i += n
 	}
-	if !mayHoldError(out) {
+	if !wire.MayHoldError(out) {
 		return
 	}
 	for i := 0; len(out) > 0; i++ {
-		n := replyLen(out)
+		n := wire.Len(out)
 		if n == 0 {
 			return
 		}
@@ -218,10 +219,10 @@ func (m *Metrics) failed(cmds []*fsm.Command, d time.Duration, text string) {
 
 // countErrors counts the errors in one reply.
 func (m *Metrics) countErrors(reply []byte) {
-	if !mayHoldError(reply) {
+	if !wire.MayHoldError(reply) {
 		return
 	}
-	eachError(reply, func(line []byte) { m.errors.add(string(line)) })
+	wire.EachError(reply, func(line []byte) { m.errors.add(string(line)) })
 }
 
 // session records a session command.

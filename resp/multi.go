@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 var transactionRows = []row{
@@ -225,7 +226,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	if large != nil {
 		return c.largeBlock(m, large, start)
 	}
-	head, _, replies := replyHead(out)
+	head, _, replies := wire.Head(out)
 	if replies != len(data) || len(data) == 0 && out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
 		c.untrack(tracking)
 		return fsm.Raw(out) // a watched key has changed
@@ -323,7 +324,7 @@ func (c *conn) interleave(m *multi, out []byte) []byte {
 	proto := c.proto // HELLO in the transaction takes effect after the transaction
 	c.interleaving = true
 	defer func() { c.interleaving = false }()
-	head, _, _ := replyHead(out)
+	head, _, _ := wire.Head(out)
 	rest := bytes.Clone(out[head:]) // copied, because a session command may use the executor too
 	interleaved := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
 	for _, q := range m.cmds {
@@ -339,7 +340,7 @@ func (c *conn) interleave(m *multi, out []byte) []byte {
 			interleaved = c.run(q.row, q.args).Append(interleaved, proto)
 			continue
 		}
-		n := replyLen(rest)
+		n := wire.Len(rest)
 		if n == 0 {
 			panic(fmt.Sprintf("resp: transaction of %d commands answered %q", len(m.cmds), out))
 		}

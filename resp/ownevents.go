@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 // A connection that tracks keys or has subscribed to channels receives the
@@ -172,7 +173,7 @@ func (c *conn) writeBetween(replies []byte) {
 	for _, m := range c.out.takeUntil(c.heard) {
 		_, in := m.cause.relative(c.heard.index, c.heard.position)
 		for ; in && op <= m.cause.op; op++ {
-			n := replyLen(replies)
+			n := wire.Len(replies)
 			c.write(replies[:n])
 			replies = replies[n:]
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
 // A node's replicas are as many other nodes as every write reaches before it is
@@ -61,7 +62,7 @@ func role(c *conn, args [][]byte) fsm.Reply {
 		if !up {
 			link = "connect"
 		}
-		return fsm.Array([]fsm.Reply{fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(portNumber(leader.Port)), fsm.Bulk(link), fsm.Int(int64(st.Applied))})
+		return fsm.Array([]fsm.Reply{fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(topology.PortNumber(leader.Port)), fsm.Bulk(link), fsm.Int(int64(st.Applied))})
 	}
 	return fsm.Array([]fsm.Reply{fsm.Bulk("master"), fsm.Int(int64(st.Applied)), fsm.Array(replicas)})
 }
@@ -69,7 +70,7 @@ func role(c *conn, args [][]byte) fsm.Reply {
 // following prints the lines of INFO replication that a replica has.
 // slave_read_only is 1 only in Clustered mode: in Monitored mode a follower
 // forwards writes.
-func (p *infoPage) following(leader Peer, up bool) {
+func (p *infoPage) following(leader topology.Peer, up bool) {
 	p.line("role", "slave")
 	p.line("master_host", leader.Host)
 	p.line("master_port", leader.Port)

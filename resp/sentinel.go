@@ -1,10 +1,11 @@
 package resp
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/sentinel"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
 // A Sentinel port reports one master, the leader. Raft elects the leader; the
@@ -49,7 +50,7 @@ func sentinelSubs() []row {
 		sentinelSub("is-master-down-by-addr", 6, "ip port current-epoch runid", "Report whether the master at an address is down", sentinelIsDown),
 		sentinelSub("master", 3, "master-name", "Describe the leader", sentinelMaster),
 		sentinelSub("masters", 2, "", "Describe the masters, of which there is one", sentinelMasters),
-		sentinelSub("myid", 2, "", "Return the id of this Sentinel", func(c *conn, _ [][]byte) fsm.Reply { return fsm.Bulk(c.srv.self().ID) }),
+		sentinelSub("myid", 2, "", "Return the id of this Sentinel", func(c *conn, _ [][]byte) fsm.Reply { return fsm.Bulk(topology.Self(c.srv.cfg.Topology).ID) }),
 		sentinelSub("pending-scripts", 2, "", "Return an empty list: Sentinel runs no scripts here", func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
 		sentinelSub("replicas", 3, "master-name", "Describe the followers", sentinelReplicas),
 		sentinelSub("sentinels", 3, "master-name", "Describe the other Sentinels", sentinelSentinels),
@@ -102,7 +103,7 @@ var sentinelSections = []infoSection{
 }
 
 func infoSentinel(p *infoPage) {
-	w, ok := p.srv.monitor.watch(p.srv.ctx)
+	w, ok := p.srv.monitor.State(p.srv.ctx)
 	p.line("sentinel_masters", flag(ok))
 	p.line("sentinel_tilt", 0)
 	p.line("sentinel_tilt_since_seconds", -1)
@@ -110,11 +111,7 @@ func infoSentinel(p *infoPage) {
 	p.line("sentinel_scripts_queue_length", 0)
 	p.line("sentinel_simulate_failure_flags", 0)
 	if ok {
-		status := "ok"
-		if w.down {
-			status = "odown"
-		}
-		p.line("master0", fmt.Sprintf("name=%s,status=%s,address=%s,slaves=%d,sentinels=%d", w.name, status, w.master.addr(), len(w.replicas), len(w.sentinels)+1))
+		p.line("master0", w.InfoLine())
 	}
 }
 
@@ -122,15 +119,15 @@ const msgNoMaster = "ERR No such master with that name"
 
 // named returns the state of the master. ok is false if name is not the
 // master's name or no leader has been confirmed yet.
-func (c *conn) named(name []byte) (w watch, ok bool) {
-	if string(name) != c.srv.monitor.name {
-		return watch{}, false
+func (c *conn) named(name []byte) (w sentinel.State, ok bool) {
+	if string(name) != c.srv.cfg.MasterName {
+		return sentinel.State{}, false
 	}
-	return c.srv.monitor.watch(c.srv.ctx)
+	return c.srv.monitor.State(c.srv.ctx)
 }
 
 // ofMaster calls f for the master that args name, and returns its reply.
-func (c *conn) ofMaster(args [][]byte, f func(w *watch) fsm.Reply) fsm.Reply {
+func (c *conn) ofMaster(args [][]byte, f func(w *sentinel.State) fsm.Reply) fsm.Reply {
 	w, ok := c.named(args[2])
 	if !ok {
 		return fsm.Error(msgNoMaster)
@@ -143,45 +140,32 @@ func sentinelAddr(c *conn, args [][]byte) fsm.Reply {
 	if !ok {
 		return fsm.NullArray
 	}
-	return fsm.Strings(w.master.Host, w.master.Port)
+	return w.Addr()
 }
 
 func sentinelMaster(c *conn, args [][]byte) fsm.Reply {
-	return c.ofMaster(args, func(w *watch) fsm.Reply { return w.masterItem() })
+	return c.ofMaster(args, func(w *sentinel.State) fsm.Reply { return w.Master() })
 }
 
 func sentinelMasters(c *conn, args [][]byte) fsm.Reply {
-	w, ok := c.srv.monitor.watch(c.srv.ctx)
+	w, ok := c.srv.monitor.State(c.srv.ctx)
 	if !ok {
 		return fsm.Array(nil)
 	}
-	return fsm.Array([]fsm.Reply{w.masterItem()})
-}
-
-// items returns an array with an item for each peer.
-func items(peers []Peer, item func(Peer) fsm.Reply) fsm.Reply {
-	out := make([]fsm.Reply, len(peers))
-	for i, p := range peers {
-		out[i] = item(p)
-	}
-	return fsm.Array(out)
+	return w.Masters()
 }
 
 func sentinelReplicas(c *conn, args [][]byte) fsm.Reply {
-	return c.ofMaster(args, func(w *watch) fsm.Reply { return items(w.replicas, w.replicaItem) })
+	return c.ofMaster(args, func(w *sentinel.State) fsm.Reply { return w.Replicas() })
 }
 
 func sentinelSentinels(c *conn, args [][]byte) fsm.Reply {
-	return c.ofMaster(args, func(w *watch) fsm.Reply { return items(w.sentinels, w.sentinelItem) })
+	return c.ofMaster(args, func(w *sentinel.State) fsm.Reply { return w.Sentinels() })
 }
 
 func sentinelCkquorum(c *conn, args [][]byte) fsm.Reply {
-	return c.ofMaster(args, func(w *watch) fsm.Reply {
-		usable := w.usable()
-		if usable >= w.quorum() {
-			return fsm.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", usable))
-		}
-		return fsm.Error(fmt.Sprintf("NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", usable))
+	return c.ofMaster(args, func(w *sentinel.State) fsm.Reply {
+		return w.CheckQuorum()
 	})
 }
 
@@ -193,14 +177,14 @@ func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 			return refusal
 		}
 	}
-	w, ok := c.srv.monitor.watch(c.srv.ctx)
-	down := ok && w.down && w.master.Host == string(args[2]) && w.master.Port == string(args[3])
+	w, ok := c.srv.monitor.State(c.srv.ctx)
+	down := ok && w.IsDown(string(args[2]), string(args[3]))
 	return fsm.Array([]fsm.Reply{fsm.Bool(down), fsm.Bulk("*"), fsm.Int(0)})
 }
 
 func sentinelFailover(c *conn, args [][]byte) fsm.Reply {
-	return c.ofMaster(args, func(w *watch) fsm.Reply {
-		if !slices.ContainsFunc(w.replicas, func(p Peer) bool { return p.Alive }) {
+	return c.ofMaster(args, func(w *sentinel.State) fsm.Reply {
+		if !w.CanFailOver() {
 			return fsm.Error("NOGOODSLAVE No suitable replica to promote")
 		}
 		return c.handTo("")
@@ -208,7 +192,7 @@ func sentinelFailover(c *conn, args [][]byte) fsm.Reply {
 }
 
 func sentinelRole(c *conn, args [][]byte) fsm.Reply {
-	return fsm.Array([]fsm.Reply{fsm.Bulk("sentinel"), fsm.Strings(c.srv.monitor.name)})
+	return fsm.Array([]fsm.Reply{fsm.Bulk("sentinel"), fsm.Strings(c.srv.cfg.MasterName)})
 }
 
 func sentinelPublish(c *conn, args [][]byte) fsm.Reply {

@@ -21,6 +21,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/sentinel"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
 // RedisVersion is the version of Redis whose behavior this server provides.
@@ -142,7 +144,7 @@ type Config struct {
 	// Mode is the kind of server that the port presents to clients. All modes
 	// but Standalone require a Topology.
 	Mode     Mode
-	Topology Topology
+	Topology topology.Source
 	// MasterName is the leader's name on a Sentinel port.
 	MasterName string
 	// Shutdown, for the command SHUTDOWN, asks the program to stop this node
@@ -200,7 +202,7 @@ type Server struct {
 	logins       guard.LoginThrottle
 	openChannels atomic.Bool // acl-pubsub-default is allchannels
 
-	monitor *monitor // nil except in mode Sentinel
+	monitor *sentinel.Monitor // nil except in mode Sentinel
 
 	maxHear time.Duration // the constant maxHear, except in tests
 
@@ -289,8 +291,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
-		s.monitor = &monitor{name: cfg.MasterName, topology: cfg.Topology, publish: s.hub.announce}
-		s.behind.Go(func() { s.monitor.run(s.ctx) })
+		s.monitor = sentinel.New(cfg.MasterName, cfg.Topology, s.hub.announce)
+		s.behind.Go(func() { s.monitor.Run(s.ctx) })
 	}
 	go func() {
 		defer close(s.served)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// clusterAdapter adapts a node to resp.Cluster and resp.Topology.
+// clusterAdapter adapts a node to resp.Cluster and topology.Source.
 type clusterAdapter struct{ *cluster.Node }
 
 // NewExecutor implements resp.Cluster.

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/slots"
 	"github.com/holdfast-kv/holdfast/script"
 )
 
@@ -248,7 +249,7 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 		Catalog: resp.NewCatalog(fsm.NewTable()),
 	}
 	if o.discovery.clusterMode {
-		cfg.ScriptRules = resp.ForeignDatabase
+		cfg.ScriptRules = slots.ForeignDatabase
 	}
 	return cfg, nil
 }

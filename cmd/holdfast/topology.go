@@ -7,61 +7,61 @@ import (
 	"net"
 
 	"github.com/holdfast-kv/holdfast/cluster"
-	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// Leads implements resp.Topology.
+// Leads implements topology.Source.
 func (a clusterAdapter) Leads() bool {
 	id, ok := a.Node.Leader()
 	return ok && id == a.ID()
 }
 
-// Leader implements resp.Topology.
-func (a clusterAdapter) Leader() (resp.Peer, bool) {
+// Leader implements topology.Source.
+func (a clusterAdapter) Leader() (topology.Peer, bool) {
 	id, ok := a.Node.Leader()
 	return a.peer(id), ok
 }
 
-// AwaitLeader implements resp.Topology.
-func (a clusterAdapter) AwaitLeader(ctx context.Context) (resp.Peer, bool) {
+// AwaitLeader implements topology.Source.
+func (a clusterAdapter) AwaitLeader(ctx context.Context) (topology.Peer, bool) {
 	id, ok := a.Node.AwaitLeader(ctx)
 	return a.peer(id), ok
 }
 
-// ConfirmLeader implements resp.Topology.
-func (a clusterAdapter) ConfirmLeader(ctx context.Context) (resp.Peer, error) {
+// ConfirmLeader implements topology.Source.
+func (a clusterAdapter) ConfirmLeader(ctx context.Context) (topology.Peer, error) {
 	id, err := a.Node.ConfirmLeader(ctx)
 	return a.peer(id), err
 }
 
-// Peers implements resp.Topology.
-func (a clusterAdapter) Peers() []resp.Peer {
+// Peers implements topology.Source.
+func (a clusterAdapter) Peers() []topology.Peer {
 	contacts := a.PeerHealth()
-	out := make([]resp.Peer, len(contacts))
+	out := make([]topology.Peer, len(contacts))
 	for i, c := range contacts {
 		out[i] = a.peerOf(c)
 	}
 	return out
 }
 
-// Term implements resp.Topology.
+// Term implements topology.Source.
 func (a clusterAdapter) Term() uint64 { return a.Status().Term }
 
 // peer returns the member with an id, or the zero Peer if there is none.
-func (a clusterAdapter) peer(id string) resp.Peer {
+func (a clusterAdapter) peer(id string) topology.Peer {
 	for _, c := range a.PeerHealth() {
 		if c.ID == id {
 			return a.peerOf(c)
 		}
 	}
-	return resp.Peer{}
+	return topology.Peer{}
 }
 
-func (a clusterAdapter) peerOf(c cluster.PeerHealth) resp.Peer {
+func (a clusterAdapter) peerOf(c cluster.PeerHealth) topology.Peer {
 	// The id is equal on every node, and survives restarts and the loss of
 	// data.
 	id := sha1.Sum([]byte(a.ClusterID() + "/" + c.ID))
-	p := resp.Peer{
+	p := topology.Peer{
 		Node: c.ID, ID: hex.EncodeToString(id[:]), RunID: c.RunID, Offset: c.Applied, Heard: c.Heard,
 		Voter: c.Voter, Alive: c.Alive, Self: c.ID == a.ID(),
 	}

@@ -14,8 +14,11 @@ import (
 // tooManyClients is the exact line that go-redis and redis-py recognize.
 const tooManyClients = "-ERR max number of clients reached\r\n"
 
+// KeepAlive is how long a connection may be silent before the kernel probes
+// whether the client is still there.
+const KeepAlive = 60 * time.Second
+
 const (
-	KeepAlive      = 60 * time.Second
 	maxRefusals    = 64                     // maximum number of farewells at a time
 	refusalTime    = 500 * time.Millisecond // maximum duration of a farewell
 	acceptPause    = 5 * time.Millisecond

@@ -49,7 +49,11 @@ var mayImport = map[string][]string{
 	"cluster":           {"acl", "fsm", "rpc", "cluster/clientid", "cluster/events", "cluster/failpoint", "cluster/machine", "cluster/raftlog", "cluster/readindex", "cluster/storage", "cluster/transport"},
 	"resp/clientmem":    {},
 	"resp/guard":        {"resp/clientmem"},
-	"resp":              {"acl", "fsm", "fsm/glob", "fsm/number", "cluster", "resp/clientmem", "resp/guard"},
+	"resp/topology":     {},
+	"resp/wire":         {},
+	"resp/sentinel":     {"fsm", "resp/topology", "resp/wire"},
+	"resp/slots":        {"fsm", "fsm/number", "resp/topology"},
+	"resp":              {"acl", "fsm", "fsm/glob", "fsm/number", "cluster", "resp/clientmem", "resp/guard", "resp/sentinel", "resp/slots", "resp/topology", "resp/wire"},
 	"verify/checker":    {},
 	"verify/replay":     {"fsm", "cluster/storage", "verify/checker"},
 	"verify/load":       {"verify/checker"},
@@ -57,7 +61,7 @@ var mayImport = map[string][]string{
 	"verify/neighbor":   {"verify/load", "verify/process"},
 	"verify/attack":     {"rpc", "cluster/failpoint", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process"},
 	"verify/report":     {"verify/checker", "verify/attack"},
-	"cmd":               {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
+	"cmd":               {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "resp/slots", "resp/topology", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
 	"test":              {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/storage", "resp", "resp/guard", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
 }
 

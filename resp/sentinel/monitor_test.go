@@ -1,14 +1,17 @@
-package resp
+package sentinel
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/resp/topology"
+	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 // scene is a monitor and the events that it has published.
 type scene struct {
-	monitor
+	Monitor
 	events []string
 	now    time.Time
 }
@@ -22,12 +25,12 @@ func newScene() *scene {
 
 // see advances the time, passes the current peers to the monitor, and expects
 // events.
-func (s *scene) see(t *testing.T, after time.Duration, leader *Peer, peers []Peer, want ...string) {
+func (s *scene) see(t *testing.T, after time.Duration, leader *topology.Peer, peers []topology.Peer, want ...string) {
 	t.Helper()
 	s.now = s.now.Add(after)
 	s.events = nil
 	if leader == nil {
-		s.note(Peer{}, false, peers, s.now)
+		s.note(topology.Peer{}, false, peers, s.now)
 	} else {
 		s.note(*leader, true, peers, s.now)
 	}
@@ -36,8 +39,8 @@ func (s *scene) see(t *testing.T, after time.Duration, leader *Peer, peers []Pee
 	}
 }
 
-func peer(n string, alive bool) Peer {
-	return Peer{
+func peer(n string, alive bool) topology.Peer {
+	return topology.Peer{
 		Node: "n" + n, ID: "id" + n, Host: "h" + n, Port: "1", SentinelHost: "h" + n, SentinelPort: "2", RunID: "run" + n,
 		Voter: true, Alive: alive, Self: n == "1",
 	}
@@ -47,50 +50,50 @@ func TestMonitor_Events(t *testing.T) {
 	s := newScene()
 	n1, n2, n3 := peer("1", true), peer("2", true), peer("3", true)
 	// A leader whose address is not known yet counts as no leader.
-	s.see(t, 0, nil, []Peer{{ID: "id1", Voter: true, Alive: true}})
-	s.see(t, time.Second, &n1, []Peer{n1, n2, n3},
+	s.see(t, 0, nil, []topology.Peer{{ID: "id1", Voter: true, Alive: true}})
+	s.see(t, time.Second, &n1, []topology.Peer{n1, n2, n3},
 		"+slave slave h2:1 h2 1 @ mymaster h1 1", "+sentinel sentinel id2 h2 2 @ mymaster h1 1",
 		"+slave slave h3:1 h3 1 @ mymaster h1 1", "+sentinel sentinel id3 h3 2 @ mymaster h1 1")
-	s.see(t, time.Second, &n1, []Peer{n1, n2, n3})
+	s.see(t, time.Second, &n1, []topology.Peer{n1, n2, n3})
 	// A follower dies and comes back.
-	s.see(t, time.Second, &n1, []Peer{n1, peer("2", false), n3}, "+sdown slave h2:1 h2 1 @ mymaster h1 1", "+sdown sentinel id2 h2 2 @ mymaster h1 1")
+	s.see(t, time.Second, &n1, []topology.Peer{n1, peer("2", false), n3}, "+sdown slave h2:1 h2 1 @ mymaster h1 1", "+sdown sentinel id2 h2 2 @ mymaster h1 1")
 	again := n2
 	again.RunID = "another"
-	s.see(t, time.Second, &n1, []Peer{n1, again, n3},
+	s.see(t, time.Second, &n1, []topology.Peer{n1, again, n3},
 		"+reboot slave h2:1 h2 1 @ mymaster h1 1", "-sdown slave h2:1 h2 1 @ mymaster h1 1",
 		"+reboot sentinel id2 h2 2 @ mymaster h1 1", "-sdown sentinel id2 h2 2 @ mymaster h1 1")
 	// Another node leads. Its replicas are announced again.
-	s.see(t, time.Second, &n3, []Peer{n1, again, n3},
+	s.see(t, time.Second, &n3, []topology.Peer{n1, again, n3},
 		"+switch-master mymaster h1 1 h3 1", "+slave slave h1:1 h1 1 @ mymaster h3 1", "+slave slave h2:1 h2 1 @ mymaster h3 1")
 	// The leader is missing for longer than an election takes, and then comes
 	// back.
-	s.see(t, downAfter, nil, []Peer{n1, again, n3})
+	s.see(t, downAfter, nil, []topology.Peer{n1, again, n3})
 	if s.down {
 		t.Error("down before its time is over")
 	}
-	s.see(t, time.Millisecond, nil, []Peer{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
-	s.see(t, time.Second, nil, []Peer{n1, again, n3})
-	s.see(t, time.Second, &n3, []Peer{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
+	s.see(t, time.Millisecond, nil, []topology.Peer{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
+	s.see(t, time.Second, nil, []topology.Peer{n1, again, n3})
+	s.see(t, time.Second, &n3, []topology.Peer{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
 	// It comes back at another address, so clients must be informed.
 	moved := n3
 	moved.Port = "9"
-	s.see(t, time.Second, &moved, []Peer{n1, again, moved},
+	s.see(t, time.Second, &moved, []topology.Peer{n1, again, moved},
 		"+switch-master mymaster h3 1 h3 9", "+slave slave h1:1 h1 1 @ mymaster h3 9", "+slave slave h2:1 h2 1 @ mymaster h3 9")
 	// A new node is a replica as soon as it votes.
 	n4 := peer("4", true)
 	n4.Voter = false
-	s.see(t, time.Second, &moved, []Peer{n1, again, moved, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
+	s.see(t, time.Second, &moved, []topology.Peer{n1, again, moved, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
 	n4.Voter = true
-	s.see(t, time.Second, &moved, []Peer{n1, again, moved, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
+	s.see(t, time.Second, &moved, []topology.Peer{n1, again, moved, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
 }
 
 func TestWatch_Items(t *testing.T) {
 	now := time.Unix(1000, 0)
 	down := peer("2", false)
 	down.Heard = now.Add(-3 * time.Second)
-	w := watch{
+	w := State{
 		name: "mymaster", master: peer("1", true), down: true, since: now.Add(-time.Minute), confirmed: now.Add(-2 * time.Second),
-		replicas: []Peer{down, peer("3", true)}, sentinels: []Peer{down, peer("3", true)}, voters: 3, epoch: 7, now: now,
+		replicas: []topology.Peer{down, peer("3", true)}, sentinels: []topology.Peer{down, peer("3", true)}, voters: 3, epoch: 7, now: now,
 	}
 	if got, want := w.usable(), 2; got != want {
 		t.Errorf("%d usable Sentinels, want %d", got, want)
@@ -99,7 +102,7 @@ func TestWatch_Items(t *testing.T) {
 		t.Errorf("quorum %d, want %d", got, want)
 	}
 	field := func(item []byte, name string) string {
-		words, err := bulks(item)
+		words, err := wire.Bulks(item)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,18 +127,5 @@ func TestWatch_Items(t *testing.T) {
 		if got := field(tc.item, tc.field); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.field, got, tc.want)
 		}
-	}
-}
-
-func TestSlotOf(t *testing.T) {
-	for key, want := range map[string]int{
-		"": 0, "123456789": 0x31c3, "foo": 12182, "foo{bar}": 5061, "bar": 5061, "{bar}x{y}": 5061,
-	} {
-		if got := slotOf([]byte(key)); got != want {
-			t.Errorf("%q: slot %d, want %d", key, got, want)
-		}
-	}
-	if slotOf([]byte("{}foo")) == slotOf([]byte("foo")) || slotOf([]byte("{}")) == 0 {
-		t.Error("an empty tag is none: the whole key counts")
 	}
 }

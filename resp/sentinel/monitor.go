@@ -1,29 +1,34 @@
-package resp
+// Package sentinel describes the cluster as a Redis Sentinel does: one master,
+// which is the leader, its replicas, the other Sentinels, and events about
+// their changes. Raft elects the leader; a Sentinel has no part in it.
+package sentinel
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// monitor is the state of a Sentinel port: what it knows about the master, and
-// the events for its subscribers. The goroutine run updates it once per
-// checkEvery; each command that asks about the master also updates it.
-type monitor struct {
+// Monitor is the state of a Sentinel port: what it knows about the master, and
+// the events for its subscribers. Run updates it once per
+// checkEvery. Each command that asks about the master also updates it.
+type Monitor struct {
 	name     string // of the master
-	topology Topology
+	topology topology.Source
 	publish  func(channel, payload string)
 
 	mu        sync.Mutex
-	master    Peer      // the leader confirmed last; zero before the first
-	since     time.Time // when it became the master, as this node saw it
-	confirmed time.Time // when a majority confirmed it last
-	down      bool      // not confirmed for longer than downAfter
-	seen      map[string]Peer
+	master    topology.Peer // the leader confirmed last; zero before the first
+	since     time.Time     // when it became the master, as this node saw it
+	confirmed time.Time     // when a majority confirmed it last
+	down      bool          // not confirmed for longer than downAfter
+	seen      map[string]topology.Peer
 }
 
 const (
@@ -40,8 +45,14 @@ const (
 	downAfter = time.Second
 )
 
-// run updates the monitor until ctx ends.
-func (m *monitor) run(ctx context.Context) {
+// New returns the state of a Sentinel port whose master has the given name.
+// publish sends an event to the subscribers of the port.
+func New(name string, t topology.Source, publish func(channel, payload string)) *Monitor {
+	return &Monitor{name: name, topology: t, publish: publish}
+}
+
+// Run updates the monitor until ctx ends.
+func (m *Monitor) Run(ctx context.Context) {
 	changed, stop := m.topology.Watch()
 	defer stop()
 	tick := time.NewTicker(checkEvery)
@@ -58,16 +69,16 @@ func (m *monitor) run(ctx context.Context) {
 }
 
 // refresh has the leader confirmed and updates the monitor.
-func (m *monitor) refresh(ctx context.Context, limit time.Duration) {
+func (m *Monitor) refresh(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	leader, err := m.topology.ConfirmLeader(ctx)
-	m.note(leader, err == nil && leader.known(), m.topology.Peers(), time.Now())
+	m.note(leader, err == nil && leader.Known(), m.topology.Peers(), time.Now())
 }
 
 // note updates the leader, if ok, and the members, and publishes events about
 // the changes. It publishes under m.mu, so that events are in order.
-func (m *monitor) note(leader Peer, ok bool, peers []Peer, now time.Time) {
+func (m *Monitor) note(leader topology.Peer, ok bool, peers []topology.Peer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var moved bool
@@ -75,12 +86,12 @@ func (m *monitor) note(leader Peer, ok bool, peers []Peer, now time.Time) {
 		moved = m.lead(leader, now)
 		m.confirmed = now
 	}
-	m.setDown(!ok && m.master.known() && now.Sub(m.confirmed) > downAfter)
+	m.setDown(!ok && m.master.Known() && now.Sub(m.confirmed) > downAfter)
 	if m.seen == nil {
-		m.seen = make(map[string]Peer)
+		m.seen = make(map[string]topology.Peer)
 	}
 	for _, p := range peers {
-		if !p.known() {
+		if !p.Known() {
 			continue
 		}
 		before, known := m.seen[p.ID]
@@ -98,14 +109,14 @@ func (m *monitor) note(leader Peer, ok bool, peers []Peer, now time.Time) {
 
 // lead makes a leader the master. It reports whether another node was the
 // master before.
-func (m *monitor) lead(leader Peer, now time.Time) (moved bool) {
+func (m *Monitor) lead(leader topology.Peer, now time.Time) (moved bool) {
 	old := m.master
 	m.master = leader
-	if old.known() && old.addr() == leader.addr() {
+	if old.Known() && old.Addr() == leader.Addr() {
 		return false
 	}
 	m.since = now
-	if !old.known() {
+	if !old.Known() {
 		return false
 	}
 	m.down = false // down concerned the old master
@@ -115,7 +126,7 @@ func (m *monitor) lead(leader Peer, now time.Time) (moved bool) {
 
 // setDown sets whether the master is reported as down, and publishes the
 // change.
-func (m *monitor) setDown(down bool) {
+func (m *Monitor) setDown(down bool) {
 	if down == m.down {
 		return
 	}
@@ -130,9 +141,9 @@ func (m *monitor) setDown(down bool) {
 
 // member publishes the changes of a replica or of another Sentinel. A replica
 // counts as new after a change of master.
-func (m *monitor) member(kind string, p, before Peer, known bool) {
+func (m *Monitor) member(kind string, p, before topology.Peer, known bool) {
 	switch {
-	case !known && (kind != "slave" || m.master.known()):
+	case !known && (kind != "slave" || m.master.Known()):
 		m.event("+"+kind, m.describe(kind, p))
 		if !p.Alive {
 			m.event("+sdown", m.describe(kind, p))
@@ -147,45 +158,45 @@ func (m *monitor) member(kind string, p, before Peer, known bool) {
 	}
 }
 
-func (m *monitor) event(channel, payload string) {
+func (m *Monitor) event(channel, payload string) {
 	if m.publish != nil {
 		m.publish(channel, payload)
 	}
 }
 
 // describe returns the description of a member in events.
-func (m *monitor) describe(kind string, p Peer) string {
+func (m *Monitor) describe(kind string, p topology.Peer) string {
 	switch kind {
 	case "master":
 		return fmt.Sprintf("master %s %s %s", m.name, p.Host, p.Port)
 	case "slave":
-		return fmt.Sprintf("slave %s %s %s @ %s %s %s", p.addr(), p.Host, p.Port, m.name, m.master.Host, m.master.Port)
+		return fmt.Sprintf("slave %s %s %s @ %s %s %s", p.Addr(), p.Host, p.Port, m.name, m.master.Host, m.master.Port)
 	}
 	return fmt.Sprintf("sentinel %s %s %s @ %s %s %s", p.ID, p.SentinelHost, p.SentinelPort, m.name, m.master.Host, m.master.Port)
 }
 
-// watch is a snapshot of the master and the rest of the cluster.
-type watch struct {
+// State is a snapshot of the master and the rest of the cluster.
+type State struct {
 	name      string
-	master    Peer
+	master    topology.Peer
 	down      bool
 	since     time.Time
 	confirmed time.Time
-	replicas  []Peer
-	sentinels []Peer // without this node's own
+	replicas  []topology.Peer
+	sentinels []topology.Peer // without this node's own
 	voters    int
 	epoch     uint64
 	now       time.Time
 }
 
-// watch has the leader confirmed and returns what the Sentinel knows then. ok
+// State has the leader confirmed and returns what the Sentinel knows then. ok
 // is false before the first confirmation of a leader.
-func (m *monitor) watch(ctx context.Context) (w watch, ok bool) {
+func (m *Monitor) State(ctx context.Context) (w State, ok bool) {
 	m.refresh(ctx, confirmLimit)
 	peers := m.topology.Peers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w = watch{
+	w = State{
 		name: m.name, master: m.master, down: m.down, since: m.since, confirmed: m.confirmed,
 		epoch: m.topology.Term(), now: time.Now(),
 	}
@@ -193,21 +204,21 @@ func (m *monitor) watch(ctx context.Context) (w watch, ok bool) {
 		if p.Voter {
 			w.voters++
 		}
-		if p.Voter && p.known() && p.ID != m.master.ID {
+		if p.Voter && p.Known() && p.ID != m.master.ID {
 			w.replicas = append(w.replicas, p)
 		}
 		if p.SentinelPort != "" && !p.Self {
 			w.sentinels = append(w.sentinels, p)
 		}
 	}
-	return w, m.master.known()
+	return w, m.master.Known()
 }
 
 // quorum returns how many nodes have to agree on a new leader.
-func (w *watch) quorum() int { return w.voters/2 + 1 }
+func (w *State) quorum() int { return w.voters/2 + 1 }
 
 // usable returns the number of Sentinels that answer, including this one.
-func (w *watch) usable() int {
+func (w *State) usable() int {
 	n := 1
 	for _, p := range w.sentinels {
 		if p.Alive {
@@ -226,7 +237,7 @@ func (i *item) add(name string, value any) {
 }
 
 // ago returns the milliseconds from t until the snapshot, or 0 if t is zero.
-func (w *watch) ago(t time.Time) int64 {
+func (w *State) ago(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
@@ -234,7 +245,7 @@ func (w *watch) ago(t time.Time) int64 {
 }
 
 // head adds the fields that all kinds of items begin with.
-func (w *watch) head(kind, name, host, port, runID string, down bool, heard time.Time) *item {
+func (w *State) head(kind, name, host, port, runID string, down bool, heard time.Time) *item {
 	flags := []string{kind}
 	if down {
 		flags = []string{"s_down", kind, "disconnected"}
@@ -270,7 +281,7 @@ func (w *watch) head(kind, name, host, port, runID string, down bool, heard time
 
 func (i *item) reply() fsm.Reply { return fsm.Map(i.pairs) }
 
-func (w *watch) masterItem() fsm.Reply {
+func (w *State) masterItem() fsm.Reply {
 	i := w.head("master", w.name, w.master.Host, w.master.Port, w.master.RunID, w.down, w.confirmed)
 	i.add("info-refresh", w.ago(w.confirmed))
 	i.add("role-reported", "master")
@@ -279,13 +290,13 @@ func (w *watch) masterItem() fsm.Reply {
 	i.add("num-slaves", len(w.replicas))
 	i.add("num-other-sentinels", len(w.sentinels))
 	i.add("quorum", w.quorum())
-	i.add("failover-timeout", takeOverLimit.Milliseconds())
+	i.add("failover-timeout", topology.TransferLimit.Milliseconds())
 	i.add("parallel-syncs", 1)
 	return i.reply()
 }
 
-func (w *watch) replicaItem(p Peer) fsm.Reply {
-	i := w.head("slave", p.addr(), p.Host, p.Port, p.RunID, !p.Alive, p.Heard)
+func (w *State) replicaItem(p topology.Peer) fsm.Reply {
+	i := w.head("slave", p.Addr(), p.Host, p.Port, p.RunID, !p.Alive, p.Heard)
 	i.add("info-refresh", w.ago(p.Heard))
 	i.add("role-reported", "slave")
 	i.add("role-reported-time", w.ago(w.since))
@@ -306,10 +317,63 @@ func (w *watch) replicaItem(p Peer) fsm.Reply {
 	return i.reply()
 }
 
-func (w *watch) sentinelItem(p Peer) fsm.Reply {
+func (w *State) sentinelItem(p topology.Peer) fsm.Reply {
 	i := w.head("sentinel", p.ID, p.SentinelHost, p.SentinelPort, p.ID, !p.Alive, p.Heard)
 	i.add("last-hello-message", w.ago(p.Heard))
 	i.add("voted-leader", "?")
 	i.add("voted-leader-epoch", 0)
 	return i.reply()
+}
+
+// items returns an array with an item for each peer.
+func items(peers []topology.Peer, item func(topology.Peer) fsm.Reply) fsm.Reply {
+	out := make([]fsm.Reply, len(peers))
+	for i, p := range peers {
+		out[i] = item(p)
+	}
+	return fsm.Array(out)
+}
+
+// Addr returns the reply to SENTINEL GET-MASTER-ADDR-BY-NAME.
+func (w *State) Addr() fsm.Reply { return fsm.Strings(w.master.Host, w.master.Port) }
+
+// Master returns the reply to SENTINEL MASTER.
+func (w *State) Master() fsm.Reply { return w.masterItem() }
+
+// Masters returns the reply to SENTINEL MASTERS.
+func (w *State) Masters() fsm.Reply { return fsm.Array([]fsm.Reply{w.masterItem()}) }
+
+// Replicas returns the reply to SENTINEL REPLICAS.
+func (w *State) Replicas() fsm.Reply { return items(w.replicas, w.replicaItem) }
+
+// Sentinels returns the reply to SENTINEL SENTINELS.
+func (w *State) Sentinels() fsm.Reply { return items(w.sentinels, w.sentinelItem) }
+
+// CheckQuorum returns the reply to SENTINEL CKQUORUM.
+func (w *State) CheckQuorum() fsm.Reply {
+	usable := w.usable()
+	if usable >= w.quorum() {
+		return fsm.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", usable))
+	}
+	return fsm.Error(fmt.Sprintf("NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", usable))
+}
+
+// IsDown reports whether the master has the given address and is down.
+func (w *State) IsDown(host, port string) bool {
+	return w.down && w.master.Host == host && w.master.Port == port
+}
+
+// CanFailOver reports whether another node could become the master.
+func (w *State) CanFailOver() bool {
+	return slices.ContainsFunc(w.replicas, func(p topology.Peer) bool { return p.Alive })
+}
+
+// InfoLine returns the description of the master in INFO.
+func (w *State) InfoLine() string {
+	status := "ok"
+	if w.down {
+		status = "odown"
+	}
+	return fmt.Sprintf("name=%s,status=%s,address=%s,slaves=%d,sentinels=%d",
+		w.name, status, w.master.Addr(), len(w.replicas), len(w.sentinels)+1)
 }

@@ -1,4 +1,4 @@
-package resp
+package wire
 
 import (
 	"bytes"
@@ -18,19 +18,19 @@ func TestReplyLen(t *testing.T) {
 		{"", 0}, {"\n", 0}, {"\r\n", 0}, {"+OK\n", 0}, {"+OK", 0}, {"$3\r\nab", 0}, {"$3\r\nabc\r", 0}, {"*2\r\n:1\r\n", 0}, {"$x\r\n", 0}, {"?\r\n", 0},
 		{"*9223372036854775807\r\n", 0}, {"%9223372036854775807\r\n", 0}, {"$9223372036854775807\r\n", 0}, {"*1000000\r\n" + strings.Repeat("+\r\n", 10), 0},
 	} {
-		if got := replyLen([]byte(tc.in)); got != tc.want {
+		if got := Len([]byte(tc.in)); got != tc.want {
 			t.Errorf("replyLen(%q) = %d, want %d", tc.in, got, tc.want)
 		}
 	}
 	deep := []byte(strings.Repeat("*1\r\n", 1<<20) + ":1\r\n") // must not exhaust the stack
-	if got := replyLen(deep); got != len(deep) {
+	if got := Len(deep); got != len(deep) {
 		t.Errorf("a deep reply: %d of %d bytes", got, len(deep))
 	}
 }
 
-// slowReplyLen computes the same as replyLen in the simplest way.
+// slowReplyLen computes the same as Len in the simplest way.
 func slowReplyLen(b []byte) int {
-	head, payload, inner := replyHead(b)
+	head, payload, inner := Head(b)
 	if head == 0 || head+payload > len(b) {
 		return 0
 	}
@@ -53,7 +53,7 @@ func FuzzReplyLen(f *testing.F) {
 		if len(b) > 4096 {
 			return
 		}
-		n := replyLen(b)
+		n := Len(b)
 		if n < 0 || n > len(b) {
 			t.Fatalf("replyLen(%q) = %d", b, n)
 		}
@@ -61,17 +61,17 @@ func FuzzReplyLen(f *testing.F) {
 			t.Fatalf("replyLen(%q) = %d, want %d", b, n, want)
 		}
 		if n > 0 {
-			if n < len(b) && replyLen(b[:n]) != n || replyLen(b[:n-1]) != 0 {
+			if n < len(b) && Len(b[:n]) != n || Len(b[:n-1]) != 0 {
 				t.Fatalf("replyLen(%q) = %d, but not of its own bytes", b, n)
 			}
 			errors := 0
-			eachError(b[:n], func(line []byte) {
+			EachError(b[:n], func(line []byte) {
 				errors++
 				if bytes.ContainsAny(line, "\n") {
 					t.Fatalf("error line %q in %q", line, b)
 				}
 			})
-			if errors > 0 && !mayHoldError(b[:n]) {
+			if errors > 0 && !MayHoldError(b[:n]) {
 				t.Fatalf("%q holds %d errors that mayHoldError denies", b[:n], errors)
 			}
 		}

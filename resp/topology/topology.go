@@ -1,0 +1,77 @@
+// Package topology describes the members of the cluster as clients see them: at
+// which addresses they are, and which of them leads. The client port needs this
+// to answer as a Redis Sentinel or as a Redis Cluster.
+package topology
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// Source is the node, which knows the members and the leader. Its methods may
+// be called from any goroutine.
+type Source interface {
+	// Leads reports whether this node leads.
+	Leads() bool
+	// Leader returns the leader and true. Without a leader it returns the last
+	// one, or the zero Peer before the first, and false.
+	Leader() (Peer, bool)
+	// AwaitLeader is Leader, but waits for a leader until ctx ends.
+	AwaitLeader(ctx context.Context) (Peer, bool)
+	// ConfirmLeader returns the leader after a majority has confirmed it. The
+	// confirmation began after the call.
+	ConfirmLeader(ctx context.Context) (Peer, error)
+	// Peers returns the members in an order that does not change.
+	Peers() []Peer
+	// Watch returns a channel that receives a token after each change of the
+	// results of Leader or Peers, until stop is called.
+	Watch() (changed <-chan struct{}, stop func())
+	// Term returns the current term. It grows with every election.
+	Term() uint64
+}
+
+// Peer is a member of the cluster with its addresses.
+type Peer struct {
+	Node string // node id: "n1"
+	ID   string // 40 hex digits; it never changes
+	// Host and Port are the address of its client port, SentinelHost and
+	// SentinelPort that of its Sentinel port. BusPort is the port for other
+	// nodes. They are "" if they are not known or do not exist.
+	Host, Port                 string
+	SentinelHost, SentinelPort string
+	BusPort                    string
+	RunID                      string    // of its process
+	Offset                     uint64    // its applied index
+	Heard                      time.Time // when it answered last
+	Voter, Alive, Self         bool
+}
+
+// Known reports whether clients can be sent to the peer.
+func (p Peer) Known() bool { return p.Port != "" }
+
+// Addr returns host:port as Redis prints it: IPv6 addresses without brackets.
+func (p Peer) Addr() string { return p.Host + ":" + p.Port }
+
+// PortNumber returns a port as a number, or 0 if it is not known.
+func PortNumber(port string) int64 {
+	n, err := strconv.ParseInt(port, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Self returns this node, or the zero Peer before Raft runs.
+func Self(t Source) Peer {
+	for _, p := range t.Peers() {
+		if p.Self {
+			return p
+		}
+	}
+	return Peer{}
+}
+
+// TransferLimit bounds how long a transfer of leadership at a client's request
+// may take.
+const TransferLimit = 5 * time.Second
