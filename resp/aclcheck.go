@@ -94,32 +94,6 @@ func (c *conn) context() string {
 	return "toplevel"
 }
 
-// allowsChannel reports whether the current rules of the connection's user
-// allow a channel, or a subscription to a pattern of channels.
-func (c *conn) allowsChannel(channel string, pattern bool) bool {
-	u := c.limits.Load()
-	return u == nil || u.AllowsChannel(channel, pattern)
-}
-
-// forbidden returns those of the given connections that have a subscription
-// that their users' rules no longer allow. The argument is the set of
-// connection ids.
-func (h *hub) forbidden(of map[uint64]bool) []*conn {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	var out []*conn
-	for kind, topics := range h.topics {
-		for name, t := range topics {
-			for _, s := range t.subs {
-				if of[s.c.id] && !s.c.allowsChannel(name, topicKind(kind) == patterns) {
-					out = append(out, s.c)
-				}
-			}
-		}
-	}
-	return out
-}
-
 // recheck checks the commands of a transaction again at EXEC, because the rules
 // may have changed since the commands were queued. A command that is no longer
 // allowed gets an error as its reply; the others are executed.

@@ -40,7 +40,7 @@ func (c *conn) keepApart(replies int) {
 // reads on a connection that tracks never join a group that writes: their keys
 // must be remembered, and the leader could not take the reads out of the group.
 func (c *conn) keptApart(cmd *fsm.Command, args [][]byte) bool {
-	if c.apart == 0 && !c.tracking.reads() {
+	if c.apart == 0 && !c.tracking.Reads() {
 		return false
 	}
 	row := cmd.Routed(args)

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 // blocked is the state of a connection whose blocking command waits. Other
@@ -73,7 +74,7 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	if own && err == nil && !c.done {
 		c.hear()
 		if c.waiter != 0 { // the reply does not belong to the group that was sent last
-			c.heard = cause{}
+			c.heard = pubsub.Cause{}
 		}
 	}
 	c.answerGroup(out, err, ran)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 var clientRows = []row{
@@ -314,9 +315,9 @@ func (c *conn) line(now time.Time) string {
 	number("idle", max(0, (now.UnixNano()-c.last.Load())/int64(time.Second)))
 	field("flags", cmp.Or(flags, "N"))
 	number("db", int64(i.db))
-	number("sub", int64(i.subs[channels]))
-	number("psub", int64(i.subs[patterns]))
-	number("ssub", int64(i.subs[shardChannels]))
+	number("sub", int64(i.subs[pubsub.Channels]))
+	number("psub", int64(i.subs[pubsub.Patterns]))
+	number("ssub", int64(i.subs[pubsub.ShardChannels]))
 	number("multi", int64(i.multi))
 	for _, name := range []string{"qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl"} {
 		number(name, 0)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
@@ -89,7 +90,7 @@ func (s *Server) settings() map[string]string {
 		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),
 		"protected-mode":            "no",
 		"requirepass":               s.requirePass(),
-		"tracking-table-max-keys":   strconv.Itoa(trackingTableMaxKeys),
+		"tracking-table-max-keys":   strconv.Itoa(pubsub.MaxTrackedKeys),
 		"tcp-keepalive":             strconv.Itoa(int(guard.KeepAlive.Seconds())),
 	})
 	for name, b := range boundedSettings {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 // Limits of a group. A longer pipeline is executed as several groups.
@@ -47,19 +48,17 @@ type conn struct {
 	replay replyMode
 	// charged is set while the replies that are being written are charged to mem
 	// as a whole.
-	charged bool
-	done    bool // the connection reads no further command and ends after its replies
-	// subscribedTo contains the connection's subscriptions by kind.
-	subscribedTo [3]map[string]membership
-	matching     matchAccount // matching steps of its patterns
-	tracking     trackMode
-	reads        []string // keys that the group reads and that tracking will remember
-	apart        apart
-	out          *outbox
+	charged  bool
+	done     bool               // the connection reads no further command and ends after its replies
+	sub      *pubsub.Subscriber // its subscriptions
+	tracking pubsub.Mode
+	reads    []string // keys that the group reads and that tracking will remember
+	apart    apart
+	out      *outbox
 	// heard is the position in the log of the group whose replies are written
 	// next. The messages that the group caused are sent between these replies:
 	// see writeGroup.
-	heard  cause
+	heard  pubsub.Cause
 	early  early
 	sent   int // bytes of replies of this pipeline
 	unsent int // the part of sent that redcon has buffered
@@ -99,6 +98,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
+	c.sub = pubsub.NewSubscriber(c.id, audience{c})
 	c.mem = s.clientMem.Account(c.evict)
 	c.early.send = c.sendEarly
 	def := s.users.Load().def
@@ -155,9 +155,9 @@ func (c *conn) command(args [][]byte) {
 		c.replay = replySkip
 	}
 	c.take(args)
-	if c.tracking.caching && c.multi == nil && !strings.EqualFold(string(args[0]), "client") {
+	if c.tracking.Caching && c.multi == nil && !strings.EqualFold(string(args[0]), "client") {
 		c.flush()
-		c.tracking.caching = false
+		c.tracking.Caching = false
 	}
 	if skip {
 		c.flush()
@@ -207,7 +207,7 @@ func (c *conn) take(args [][]byte) {
 		}
 		c.group.Command(row, c.db, logged)
 		c.cmds = append(c.cmds, cmd)
-		if c.tracking.reads() {
+		if c.tracking.Reads() {
 			c.noteReads(cmd, args)
 		}
 	}
@@ -300,7 +300,7 @@ func (c *conn) answer(r *row, args [][]byte) {
 	if r.cmd.Name != "exec" { // the reply to HELLO uses the new version; in a transaction, the next reply does
 		proto = c.proto
 	}
-	c.heard = cause{} // the command has one reply: see writeGroup
+	c.heard = pubsub.Cause{} // the command has one reply: see writeGroup
 	c.show(&r.cmd, c.db, args)
 	if c.info.monitor { // the line about this MONITOR command comes right after its reply
 		defer c.out.drain()
@@ -450,8 +450,8 @@ func (c *conn) setDB(db int) {
 func (c *conn) setLocal(local bool) {
 	c.local = local
 	c.edit(func(i *clientInfo) { i.local = local })
-	if local && c.tracking.on {
-		c.srv.hub.readsBehind(c.id)
+	if local && c.tracking.On {
+		c.srv.hub.ReadsBehind(c.id)
 	}
 }
 

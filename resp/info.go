@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 var infoRows = []row{
@@ -159,7 +160,7 @@ func infoClients(p *infoPage) {
 	p.line("cluster_connections", 0)
 	p.line("maxclients", p.srv.cfg.Limits.MaxClients)
 	p.line("blocked_clients", p.srv.blocked.Load())
-	p.line("tracking_clients", p.srv.hub.trackers())
+	p.line("tracking_clients", p.srv.hub.Trackers())
 	p.line("clients_in_timeout_table", 0)
 }
 
@@ -264,11 +265,11 @@ func infoStats(p *infoPage) {
 	p.line("expired_keys", p.state.Expired)
 	p.line("evicted_keys", 0)
 	p.line("evicted_clients", p.srv.metrics.evicted.Load())
-	topics := p.srv.hub.sizes().topics
-	p.line("pubsub_channels", topics[channels])
-	p.line("pubsub_patterns", topics[patterns])
-	p.line("pubsubshard_channels", topics[shardChannels])
-	keys, items, prefixes := p.srv.hub.trackedSizes()
+	topics := p.srv.hub.Sizes().Topics
+	p.line("pubsub_channels", topics[pubsub.Channels])
+	p.line("pubsub_patterns", topics[pubsub.Patterns])
+	p.line("pubsubshard_channels", topics[pubsub.ShardChannels])
+	keys, items, prefixes := p.srv.hub.TrackedSizes()
 	p.line("tracking_total_keys", keys)
 	p.line("tracking_total_items", items)
 	p.line("tracking_total_prefixes", prefixes)

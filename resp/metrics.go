@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
@@ -37,7 +38,7 @@ type Metrics struct {
 	all       []*series // sorted by name
 	open      func() int
 	blocked   func() int64
-	hub       *hub // nil until the port is open
+	hub       *pubsub.Hub // nil until the port is open
 
 	mu   sync.Mutex
 	zero totals // values at the last CONFIG RESETSTAT; guarded by mu
@@ -398,12 +399,12 @@ func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(p.m.evicted.Load()))
 	if h := p.m.hub; h != nil {
-		sizes := h.sizes()
-		tracked, _, _ := h.trackedSizes()
-		ch <- prometheus.MustNewConstMetric(descSubscriptions, prometheus.GaugeValue, float64(sizes.subscriptions))
-		ch <- prometheus.MustNewConstMetric(descSubscriptionBytes, prometheus.GaugeValue, float64(sizes.bytes))
-		ch <- prometheus.MustNewConstMetric(descMatching, prometheus.CounterValue, float64(h.budget.spent.Load()))
-		ch <- prometheus.MustNewConstMetric(descTrackers, prometheus.GaugeValue, float64(h.trackers()))
+		sizes := h.Sizes()
+		tracked, _, _ := h.TrackedSizes()
+		ch <- prometheus.MustNewConstMetric(descSubscriptions, prometheus.GaugeValue, float64(sizes.Subscriptions))
+		ch <- prometheus.MustNewConstMetric(descSubscriptionBytes, prometheus.GaugeValue, float64(sizes.Bytes))
+		ch <- prometheus.MustNewConstMetric(descMatching, prometheus.CounterValue, float64(h.MatchSteps()))
+		ch <- prometheus.MustNewConstMetric(descTrackers, prometheus.GaugeValue, float64(h.Trackers()))
 		ch <- prometheus.MustNewConstMetric(descTracked, prometheus.GaugeValue, float64(tracked))
 	}
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 var monitorRows = []row{
@@ -53,9 +54,9 @@ func (f *monitorStream) leave(c *conn) {
 func (f *monitorStream) send(line []byte) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	p := newPayload(line)
+	p := pubsub.NewPayload(line)
 	for c := range f.readers {
-		c.out.push(cause{}, func(int) *payload { return p })
+		c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return p })
 	}
 }
 

@@ -184,14 +184,14 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 			q.refused = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 		}
 	}
-	tracking := c.tracking.on
+	tracking := c.tracking.On
 	c.trackFirst(m)
 	var data []fsm.Queued
 	for _, q := range m.cmds {
 		if q.cmd != nil && q.refused == "" {
 			cmd, args := c.forLog(q.cmd, q.args)
 			data = append(data, fsm.Queued{DB: q.db, Cmd: cmd, Args: args})
-			if c.tracking.reads() {
+			if c.tracking.Reads() {
 				c.noteReads(q.cmd, q.args)
 			}
 		}

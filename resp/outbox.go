@@ -3,12 +3,12 @@ package resp
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 // outbox queues what the server sends to a connection without a request:
@@ -49,22 +49,8 @@ type outbox struct {
 
 // message is an encoded message and its cause.
 type message struct {
-	*payload
-	cause cause
-}
-
-// payload is an encoded message. Several connections may queue the same
-// payload: the memory for clients is charged for it once.
-type payload struct {
-	b      []byte
-	queues atomic.Int32 // number of queues that contain it
-}
-
-func newPayload(b []byte) *payload {
-	if len(b) == 0 {
-		return nil
-	}
-	return &payload{b: b}
+	*pubsub.Payload
+	cause pubsub.Cause
 }
 
 const (
@@ -111,7 +97,7 @@ func (o *outbox) release(waiter fsm.Pos) {
 	taken := o.takeLocked()
 	o.mu.Unlock()
 	for i := range taken {
-		o.c.putLocked(taken[i].b)
+		o.c.putLocked(taken[i].Bytes)
 		o.sent(taken[i : i+1])
 	}
 	o.mu.Lock()
@@ -135,11 +121,11 @@ func (o *outbox) sent(taken []message) {
 func (o *outbox) releaseLocked(taken []message) {
 	bytes := 0
 	for i := range taken {
-		p := taken[i].payload
-		o.size -= len(p.b)
+		p := taken[i].Payload
+		o.size -= len(p.Bytes)
 		bytes += messageBytes
-		if p.queues.Add(-1) == 0 {
-			bytes += len(p.b)
+		if p.Queues.Add(-1) == 0 {
+			bytes += len(p.Bytes)
 		}
 	}
 	o.count -= len(taken)
@@ -148,7 +134,7 @@ func (o *outbox) releaseLocked(taken []message) {
 
 // rankLocked returns the change of the outbox's size since the last report to
 // the memory for clients, rounded to rankBytes. The caller passes the result to
-// held.rank after it has released o.mu.
+// Account.Rank after it has released o.mu.
 func (o *outbox) rankLocked() int64 {
 	n := int64(o.size+o.count*messageBytes) / rankBytes * rankBytes
 	d := n - o.ranked
@@ -170,7 +156,7 @@ func (o *outbox) drain() {
 	taken := o.takeLocked()
 	o.mu.Unlock()
 	for i := range taken {
-		o.c.put(taken[i].b)
+		o.c.put(taken[i].Bytes)
 		o.sent(taken[i : i+1])
 	}
 }
@@ -179,9 +165,9 @@ func (o *outbox) drain() {
 func (o *outbox) drainLocked() {
 	taken := o.takeLocked()
 	for _, m := range taken {
-		o.c.sent += len(m.b)
-		o.c.unsent += len(m.b)
-		o.c.rc.WriteRaw(m.b)
+		o.c.sent += len(m.Bytes)
+		o.c.unsent += len(m.Bytes)
+		o.c.rc.WriteRaw(m.Bytes)
 	}
 	o.releaseLocked(taken)
 }
@@ -191,7 +177,7 @@ func (o *outbox) drainLocked() {
 func (o *outbox) takeLocked() []message {
 	n := len(o.queue)
 	if o.waiter != 0 {
-		if i := slices.IndexFunc(o.queue, func(m message) bool { return m.cause.wait == o.waiter }); i >= 0 {
+		if i := slices.IndexFunc(o.queue, func(m message) bool { return m.cause.Wait == o.waiter }); i >= 0 {
 			n = i
 		}
 	}
@@ -205,14 +191,14 @@ func (o *outbox) takeLocked() []message {
 // takeUntil takes the messages that the given group, or an operation before it
 // in the log, caused. It stops at the first message for which this is not
 // known.
-func (o *outbox) takeUntil(group cause) []message {
-	if group.index == 0 {
+func (o *outbox) takeUntil(group pubsub.Cause) []message {
+	if group.Index == 0 {
 		return nil
 	}
 	o.mu.Lock()
 	n := 0
 	for i := range o.queue {
-		before, in := o.queue[i].cause.relative(group.index, group.position)
+		before, in := o.queue[i].cause.Relative(group.Index, group.Position)
 		if !before && !in {
 			break
 		}
@@ -231,7 +217,7 @@ func (o *outbox) takeUntil(group cause) []message {
 // version, or returns nil for no message. push never waits for the network: a
 // connection that does not read is closed at its own limit or at the limit of
 // the node.
-func (o *outbox) push(why cause, encode func(proto int) *payload) {
+func (o *outbox) push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) {
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
@@ -248,12 +234,12 @@ func (o *outbox) push(why cause, encode func(proto int) *payload) {
 
 // pushLocked queues a message. It reports whether the memory for clients was
 // charged.
-func (o *outbox) pushLocked(why cause, encode func(proto int) *payload) bool {
+func (o *outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Payload) bool {
 	p := encode(o.proto)
 	if p == nil {
 		return false
 	}
-	if reason := o.limit(len(p.b), time.Now()); reason != "" {
+	if reason := o.limit(len(p.Bytes), time.Now()); reason != "" {
 		o.cutOffLocked(reason)
 		return false
 	}
@@ -261,11 +247,11 @@ func (o *outbox) pushLocked(why cause, encode func(proto int) *payload) bool {
 		o.c.mem.Touch()
 	}
 	o.queue = append(o.queue, message{p, why})
-	o.size += len(p.b)
+	o.size += len(p.Bytes)
 	o.count++
 	bytes := messageBytes
-	if p.queues.Add(1) == 1 {
-		bytes += len(p.b)
+	if p.Queues.Add(1) == 1 {
+		bytes += len(p.Bytes)
 	}
 	o.c.srv.clientMem.Push(int64(bytes))
 	if o.serving {
@@ -401,8 +387,8 @@ func (o *outbox) next() (all []byte, taken []message) {
 	}
 	taken = o.takeLocked()
 	n, size := 0, 0
-	for n < len(taken) && (n == 0 || size+len(taken[n].b) <= sliceBytes) {
-		size += len(taken[n].b)
+	for n < len(taken) && (n == 0 || size+len(taken[n].Bytes) <= sliceBytes) {
+		size += len(taken[n].Bytes)
 		n++
 	}
 	if n < len(taken) {
@@ -410,11 +396,11 @@ func (o *outbox) next() (all []byte, taken []message) {
 	}
 	taken = taken[:n]
 	if n == 1 {
-		return taken[0].b, taken
+		return taken[0].Bytes, taken
 	}
 	all = make([]byte, 0, size)
 	for _, m := range taken {
-		all = append(all, m.b...)
+		all = append(all, m.Bytes...)
 	}
 	return all, taken
 }

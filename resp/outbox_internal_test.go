@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 // flooded is a connection that receives another message whenever one has been
@@ -19,7 +20,7 @@ type flooded struct {
 
 func (f *flooded) WriteRaw([]byte) {
 	if f.written++; f.written < 10_000 {
-		f.c.out.push(cause{}, func(int) *payload { return newPayload([]byte("+more\r\n")) })
+		f.c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+more\r\n")) })
 	}
 }
 
@@ -32,7 +33,7 @@ func TestOutbox_Flood(t *testing.T) {
 	f.c, c.out = c, newOutbox(c)
 	c.out.running = true // otherwise its goroutine would write what is left
 	c.out.begin()
-	c.out.push(cause{}, func(int) *payload { return newPayload([]byte("+first\r\n")) })
+	c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
 	c.out.writing.Lock()
 	c.out.release(0)
 	c.out.writing.Unlock()

@@ -3,7 +3,7 @@ package resp
 import (
 	"time"
 
-	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
@@ -24,65 +24,19 @@ import (
 // after the leader's reply may receive the entry much later.
 const maxHear = 5 * time.Second
 
-// cause identifies the operation in the log that caused a message.
-type cause struct {
-	// The operation is operation op of the group at position in the entry at
-	// index, a log index. index is 0 if the cause is not known.
-	index    uint64
-	position int
-	op       int
-	// wait is the connection's own blocking command, if the operation is that
-	// command when it was served; otherwise it is 0.
-	wait fsm.Pos
-}
-
-// causeFor returns the cause of an event of the entry at a log index, from the
-// point of view of connection id.
-func causeFor(index uint64, e *fsm.Event, id uint64) cause {
-	if e == nil {
-		return cause{}
-	}
-	why := cause{index: index, position: e.Group, op: e.Op}
-	if e.Waiter != nil && e.Waiter.Origin == id {
-		why.wait = e.Waiter.Pos
-	}
-	return why
-}
-
-// relative compares the cause with the group at a position of the entry at
-// index. before means that the cause precedes the group in the log, in that the
-// cause belongs to the group.
-func (w *cause) relative(index uint64, position int) (before, in bool) {
-	switch {
-	case w.index == 0 || index == 0:
-		return false, false
-	case w.index == index && w.position == position:
-		return false, true
-	}
-	return w.index < index || w.index == index && w.position < position, false
-}
-
 // hears reports whether the group that the connection is about to run may cause
 // events for the connection itself.
 func (c *conn) hears() bool {
 	switch {
 	case c.proto >= 3 && c.info.subscribed():
 		return true
-	case !c.tracking.on || c.proto < 3 && c.tracking.redirect == 0:
+	case !c.tracking.On || c.proto < 3 && c.tracking.Redirect == 0:
 		return false
-	case c.tracking.bcast || c.tracking.reads():
+	case c.tracking.BCast || c.tracking.Reads():
 		return true
 	default: // OPTIN or OPTOUT, and this group is not tracked
-		return c.srv.hub.holds(c.id)
+		return c.srv.hub.Holds(c.id)
 	}
-}
-
-// holds reports whether a connection has read keys whose invalidation it may
-// still receive.
-func (h *hub) holds(id uint64) bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.track.held[id] > 0
 }
 
 // hear waits until the hub has received the events of the executor's last
@@ -92,16 +46,16 @@ func (c *conn) hear() {
 	if last == 0 {
 		return
 	}
-	var at cause
+	var at pubsub.Cause
 	delivered := c.hearUntil(func(f func()) {
 		c.srv.cluster.OwnEventsDelivered(last, func(index uint64, position int) {
-			at = cause{index: index, position: position}
+			at = pubsub.Cause{Index: index, Position: position}
 			f()
 		})
 	})
 	switch {
 	case !delivered:
-		c.srv.hub.doubt(c.id)
+		c.srv.hub.Doubt(c.id)
 	case first == last: // a group run in pieces counts operations per piece
 		c.heard = at
 	}
@@ -140,15 +94,6 @@ func (c *conn) hearUntil(delivered func(f func())) bool {
 	return false
 }
 
-// doubt sends a connection that tracks an invalidation of all keys. The
-// connection is about to receive the reply of a write whose invalidations have
-// not reached this node.
-func (h *hub) doubt(id uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.track.send(id, allKeys, cause{})
-}
-
 // writeGroup writes the replies of a group and charges them. If the connection has waited for
 // the group's events (hear), messages with a cause before the group come first,
 // and messages that the group's operations caused come between the replies. All
@@ -171,14 +116,14 @@ func (c *conn) writeGroup(replies []byte) {
 func (c *conn) writeBetween(replies []byte) {
 	op := 0
 	for _, m := range c.out.takeUntil(c.heard) {
-		_, in := m.cause.relative(c.heard.index, c.heard.position)
-		for ; in && op <= m.cause.op; op++ {
+		_, in := m.cause.Relative(c.heard.Index, c.heard.Position)
+		for ; in && op <= m.cause.Op; op++ {
 			n := wire.Len(replies)
 			c.write(replies[:n])
 			replies = replies[n:]
 		}
-		c.put(m.b)
+		c.put(m.Bytes)
 	}
-	c.heard = cause{}
+	c.heard = pubsub.Cause{}
 	c.write(replies)
 }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 var pubsubRows = []row{
@@ -126,39 +128,38 @@ var (
 	unsubscribeNames = [...]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
-func subscribe(c *conn, args [][]byte) fsm.Reply    { return c.subscribe(channels, args[1:]) }
-func psubscribe(c *conn, args [][]byte) fsm.Reply   { return c.subscribe(patterns, args[1:]) }
-func ssubscribe(c *conn, args [][]byte) fsm.Reply   { return c.subscribe(shardChannels, args[1:]) }
-func unsubscribe(c *conn, args [][]byte) fsm.Reply  { return c.unsubscribe(channels, args[1:]) }
-func punsubscribe(c *conn, args [][]byte) fsm.Reply { return c.unsubscribe(patterns, args[1:]) }
-func sunsubscribe(c *conn, args [][]byte) fsm.Reply { return c.unsubscribe(shardChannels, args[1:]) }
+func subscribe(c *conn, args [][]byte) fsm.Reply    { return c.subscribe(pubsub.Channels, args[1:]) }
+func psubscribe(c *conn, args [][]byte) fsm.Reply   { return c.subscribe(pubsub.Patterns, args[1:]) }
+func ssubscribe(c *conn, args [][]byte) fsm.Reply   { return c.subscribe(pubsub.ShardChannels, args[1:]) }
+func unsubscribe(c *conn, args [][]byte) fsm.Reply  { return c.unsubscribe(pubsub.Channels, args[1:]) }
+func punsubscribe(c *conn, args [][]byte) fsm.Reply { return c.unsubscribe(pubsub.Patterns, args[1:]) }
+func sunsubscribe(c *conn, args [][]byte) fsm.Reply {
+	return c.unsubscribe(pubsub.ShardChannels, args[1:])
+}
 
 // subscribe is linearizable. Messages published before it are not delivered,
 // even if this node has not applied them yet. Messages published after its
 // reply are delivered, whichever node they are published through.
-func (c *conn) subscribe(kind topicKind, names [][]byte) fsm.Reply {
+func (c *conn) subscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	hub := c.srv.hub
-	fresh, bytes := c.newTopics(kind, names)
+	fresh, bytes := c.sub.Fresh(kind, names)
 	if refusal := c.topicRefusal(kind, len(fresh)); refusal != "" {
 		return fsm.Error(refusal)
 	}
-	if !hub.reserve(bytes) {
+	if !hub.Reserve(bytes) {
 		return fsm.Error(msgSubscriptionBytes)
 	}
-	defer hub.expect()()
+	defer hub.Expect()()
 	since, err := c.position()
 	if err != nil {
-		hub.release(bytes)
+		hub.Release(bytes)
 		return fsm.Error(errorText(err))
 	}
-	if c.subscribedTo[kind] == nil {
-		c.subscribedTo[kind] = make(map[string]membership)
-	}
-	before := c.topicCount(kind)
-	hub.subscribe(c, kind, fresh, since)
+	before := c.sub.Count(kind)
+	hub.Subscribe(c.sub, kind, fresh, since)
 	c.showSubscriptions() // before the ACL check below: see Server.install
 	for _, name := range fresh {
-		if !c.allowsChannel(name, kind == patterns) { // the rules have changed since the command was checked
+		if !c.sub.Allows(name, kind == pubsub.Patterns) { // the rules have changed since the command was checked
 			c.done = true
 		}
 	}
@@ -176,34 +177,15 @@ func (c *conn) subscribe(kind topicKind, names [][]byte) fsm.Reply {
 
 const msgSubscriptionBytes = "OOM the subscriptions and prefixes of this node's clients take too much memory: use fewer, or raise --max-subscription-bytes"
 
-// newTopics returns the names to which the connection has not subscribed, each
-// once, and the bytes that the subscriptions to them will take.
-func (c *conn) newTopics(kind topicKind, names [][]byte) (fresh []string, bytes int) {
-	seen := make(map[string]struct{}, len(names))
-	for _, b := range names {
-		name := string(b)
-		if _, ok := c.subscribedTo[kind][name]; ok {
-			continue
-		}
-		if _, ok := seen[name]; ok {
-			continue
-		}
-		seen[name] = struct{}{}
-		fresh = append(fresh, name)
-		bytes += subscriptionSize(name)
-	}
-	return fresh, bytes
-}
-
 // topicRefusal returns the error for a connection that may not have more topics
 // of a kind, or "" if it may.
-func (c *conn) topicRefusal(kind topicKind, more int) string {
+func (c *conn) topicRefusal(kind pubsub.Kind, more int) string {
 	l := &c.srv.cfg.Limits
 	switch {
 	case more == 0:
-	case kind == patterns && l.MaxPatterns > 0 && len(c.subscribedTo[patterns])+more > l.MaxPatterns:
+	case kind == pubsub.Patterns && l.MaxPatterns > 0 && c.sub.Counts()[pubsub.Patterns]+more > l.MaxPatterns:
 		return "ERR too many patterns: a connection may subscribe to " + strconv.Itoa(l.MaxPatterns) + " (--max-patterns)"
-	case l.MaxTopics > 0 && c.subscriptions()+more > l.MaxTopics:
+	case l.MaxTopics > 0 && c.sub.Total()+more > l.MaxTopics:
 		return "ERR too many subscriptions: a connection may have " + strconv.Itoa(l.MaxTopics) + " (--max-subscriptions)"
 	}
 	return ""
@@ -212,22 +194,22 @@ func (c *conn) topicRefusal(kind topicKind, more int) string {
 // unsubscribe leaves topics, or all topics of a kind if names is empty. Like
 // subscribe, it is linearizable: messages acknowledged before it are delivered
 // before its reply, even if this node has not applied them yet.
-func (c *conn) unsubscribe(kind topicKind, names [][]byte) fsm.Reply {
+func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	leave := make([]string, len(names))
 	for i, b := range names {
 		leave[i] = string(b)
 	}
 	if len(names) == 0 {
-		leave = c.subscribedNames(kind)
+		leave = c.sub.Names(kind)
 	}
-	if slices.ContainsFunc(leave, func(name string) bool { _, ok := c.subscribedTo[kind][name]; return ok }) {
+	if slices.ContainsFunc(leave, func(name string) bool { return c.sub.Has(kind, name) }) {
 		c.hearAll()
 	}
 	var out []byte
-	n := c.topicCount(kind)
+	n := c.sub.Count(kind)
 	left := make(map[string]struct{})
 	for _, name := range leave {
-		if _, ok := c.subscribedTo[kind][name]; ok {
+		if c.sub.Has(kind, name) {
 			if _, again := left[name]; !again {
 				left[name] = struct{}{}
 				n--
@@ -238,7 +220,7 @@ func (c *conn) unsubscribe(kind topicKind, names [][]byte) fsm.Reply {
 	if len(leave) == 0 {
 		out = c.appendConfirmation(out, unsubscribeNames[kind], fsm.Null, n)
 	}
-	c.srv.hub.unsubscribe(c, kind, leave)
+	c.srv.hub.Unsubscribe(c.sub, kind, leave)
 	c.showSubscriptions()
 	if !c.interleaving { // messages of the topics precede the confirmation
 		// In a transaction they must not precede its replies: an invalidation
@@ -248,58 +230,48 @@ func (c *conn) unsubscribe(kind topicKind, names [][]byte) fsm.Reply {
 	return fsm.Raw(out)
 }
 
-// subscribedNames returns the connection's topics of a kind, sorted.
-func (c *conn) subscribedNames(kind topicKind) []string {
-	names := make([]string, 0, len(c.subscribedTo[kind]))
-	for name := range c.subscribedTo[kind] {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// topicCount returns the number of topics that a confirmation reports: channels
-// and patterns are counted together, shard channels separately.
-func (c *conn) topicCount(kind topicKind) int {
-	if kind == shardChannels {
-		return len(c.subscribedTo[shardChannels])
-	}
-	return len(c.subscribedTo[channels]) + len(c.subscribedTo[patterns])
-}
-
 // appendConfirmation appends the confirmation that the connection has joined or
 // left a topic. n is the number of topics after that.
 func (c *conn) appendConfirmation(dst []byte, word string, name fsm.Reply, n int) []byte {
-	dst = appendPush(dst, c.proto, 3)
+	dst = pubsub.AppendPush(dst, c.proto, 3)
 	dst = fsm.Bulk(word).Append(dst, c.proto)
 	dst = name.Append(dst, c.proto)
 	return fsm.Int(int64(n)).Append(dst, c.proto)
 }
 
-// subscriptions returns the number of the connection's subscriptions.
-func (c *conn) subscriptions() int {
-	n := 0
-	for _, names := range c.subscribedTo {
-		n += len(names)
-	}
-	return n
-}
-
 // showSubscriptions updates the counts that CLIENT LIST prints.
 func (c *conn) showSubscriptions() {
-	c.edit(func(i *clientInfo) {
-		for kind, names := range c.subscribedTo {
-			i.subs[kind] = len(names)
-		}
-	})
+	c.edit(func(i *clientInfo) { i.subs = c.sub.Counts() })
 }
 
 // leaveAll ends all subscriptions without confirmations.
 func (c *conn) leaveAll() {
-	c.srv.hub.leave(c)
-	c.subscribedTo = [3]map[string]membership{}
+	c.srv.hub.Leave(c.sub)
 	c.showSubscriptions()
 }
+
+// audience is a connection as the hub sees it.
+type audience struct{ c *conn }
+
+// Push implements pubsub.Conn.
+func (a audience) Push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) {
+	a.c.out.push(why, encode)
+}
+
+// CutOff implements pubsub.Conn.
+func (a audience) CutOff(reason string) { a.c.out.cutOff(reason) }
+
+// Closing implements pubsub.Conn.
+func (a audience) Closing() bool { return a.c.killed.Load() }
+
+// Rules implements pubsub.Conn.
+func (a audience) Rules() *acl.User { return a.c.limits.Load() }
+
+// Subscribed implements pubsub.Conn.
+func (a audience) Subscribed() bool { return a.c.subscribed() }
+
+// RedirectBroken implements pubsub.Conn.
+func (a audience) RedirectBroken() { a.c.edit(func(i *clientInfo) { i.broken = true }) }
 
 // restricted reports whether the connection may run only the commands about
 // subscriptions. In RESP2 a client cannot distinguish messages from other
@@ -315,7 +287,7 @@ func msgRestricted(name string) string {
 // position reads the current log index, linearizably: everything that was
 // acknowledged before the call has at most that index.
 func (c *conn) position() (uint64, error) {
-	if c.srv.hub.local {
+	if c.srv.cfg.Mode == Sentinel { // there is no log
 		return 0, nil
 	}
 	c.group.Command(c.srv.positionRow, 0, [][]byte{[]byte(fsm.PositionCommand)})
@@ -352,15 +324,17 @@ func (c *conn) forLog(cmd *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) 
 	if sharded {
 		row = c.srv.spublishRow
 	}
-	n := c.srv.hub.receivers(string(args[1]), sharded)
+	n := c.srv.hub.Receivers(string(args[1]), sharded)
 	return row, [][]byte{[]byte(row.Name), args[1], args[2], strconv.AppendInt(nil, int64(n), 10)}
 }
 
-func pubsubChannels(c *conn, args [][]byte) fsm.Reply { return c.topicNames(channels, args) }
+func pubsubChannels(c *conn, args [][]byte) fsm.Reply { return c.topicNames(pubsub.Channels, args) }
 
-func pubsubShardchannels(c *conn, args [][]byte) fsm.Reply { return c.topicNames(shardChannels, args) }
+func pubsubShardchannels(c *conn, args [][]byte) fsm.Reply {
+	return c.topicNames(pubsub.ShardChannels, args)
+}
 
-func (c *conn) topicNames(kind topicKind, args [][]byte) fsm.Reply {
+func (c *conn) topicNames(kind pubsub.Kind, args [][]byte) fsm.Reply {
 	pattern := "*"
 	switch len(args) {
 	case 2:
@@ -369,27 +343,27 @@ func (c *conn) topicNames(kind topicKind, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try PUBSUB HELP.")
 	}
-	names, ok := c.srv.hub.names(kind, pattern)
+	names, ok := c.srv.hub.Names(kind, pattern)
 	if !ok {
 		return fsm.Error("ERR pattern takes too many steps to match, make it simpler")
 	}
 	return fsm.Strings(names...)
 }
 
-func pubsubNumsub(c *conn, args [][]byte) fsm.Reply { return c.topicCounts(channels, args[2:]) }
+func pubsubNumsub(c *conn, args [][]byte) fsm.Reply { return c.topicCounts(pubsub.Channels, args[2:]) }
 
 func pubsubShardnumsub(c *conn, args [][]byte) fsm.Reply {
-	return c.topicCounts(shardChannels, args[2:])
+	return c.topicCounts(pubsub.ShardChannels, args[2:])
 }
 
-func (c *conn) topicCounts(kind topicKind, names [][]byte) fsm.Reply {
+func (c *conn) topicCounts(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	out := make([]fsm.Reply, 0, 2*len(names))
 	for _, name := range names {
-		out = append(out, fsm.Bulk(string(name)), fsm.Int(int64(c.srv.hub.count(kind, string(name)))))
+		out = append(out, fsm.Bulk(string(name)), fsm.Int(int64(c.srv.hub.Count(kind, string(name)))))
 	}
 	return fsm.Array(out)
 }
 
 func pubsubNumpat(c *conn, args [][]byte) fsm.Reply {
-	return fsm.Int(int64(c.srv.hub.sizes().topics[patterns]))
+	return fsm.Int(int64(c.srv.hub.Sizes().Topics[pubsub.Patterns]))
 }

@@ -218,7 +218,7 @@ func (c *conn) room(n int64) {
 // too many invalidations, but never too few.
 func (c *conn) trackedPieces(keys []string) {
 	if keys != nil {
-		c.srv.hub.settle(c.id, keys, 0, true)
+		c.srv.hub.Settle(c.id, keys, 0, true)
 	}
 }
 

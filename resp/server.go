@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/sentinel"
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
@@ -97,6 +98,13 @@ type Cluster interface {
 	WatchDenials(f func(user string, v acl.Verdict))
 }
 
+// Listener receives the effects of the log on this node. See cluster.Listener,
+// whose contract applies here too.
+type Listener interface {
+	Applied(index uint64, events []fsm.Event)
+	Missed(index uint64, why string)
+}
+
 // State is the state of the cluster that INFO and related commands print.
 type State struct {
 	NodeID, ClusterID, Role, Leader string
@@ -164,7 +172,7 @@ type Server struct {
 	table         *fsm.Table
 	rows          map[string]*row
 	metrics       *Metrics
-	hub           *hub
+	hub           *pubsub.Hub
 	clientMem     *clientmem.Budget
 	monitors      monitorStream
 	slowlog       slowlog
@@ -272,11 +280,9 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.publishRow, s.spublishRow = table.Find([]byte(fsm.PublishCommand)), table.Find([]byte(fsm.SpublishCommand))
 	s.positionRow = table.Find([]byte(fsm.PositionCommand))
 	s.sort, s.sortRO = table.Find([]byte("sort")), table.Find([]byte("sort_ro"))
-	s.hub = newHub(s)
+	s.hub = pubsub.New(s.hubConfig())
 	s.metrics.hub = s.hub
-	if cfg.Mode == Sentinel { // a Sentinel publishes only its own messages
-		s.hub.local = true
-	} else {
+	if cfg.Mode != Sentinel { // a Sentinel publishes only its own messages
 		cluster.Listen(s.hub)
 	}
 	cluster.WatchUsers(s.install)
@@ -291,7 +297,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
 	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
-		s.monitor = sentinel.New(cfg.MasterName, cfg.Topology, s.hub.announce)
+		s.monitor = sentinel.New(cfg.MasterName, cfg.Topology, s.hub.Announce)
 		s.behind.Go(func() { s.monitor.Run(s.ctx) })
 	}
 	go func() {
@@ -398,6 +404,25 @@ func (s *Server) connections() []*conn {
 	return conns
 }
 
+// Config returns what the hub needs of the server.
+func (s *Server) hubConfig() pubsub.Config {
+	cfg := pubsub.Config{
+		MaxBytes: s.cfg.Limits.SubscriptionBytes,
+		Find: func(id uint64) *pubsub.Subscriber {
+			if c := s.connection(id); c != nil {
+				return c.sub
+			}
+			return nil
+		},
+		Refused: func() { s.metrics.Refused.WithLabelValues("pattern_steps").Inc() },
+		Logger:  s.log, Published: s.metrics.Published, Delivered: s.metrics.Delivered, Invalidations: s.metrics.Invalidations,
+	}
+	if s.cfg.Mode != Sentinel {
+		cfg.Want = s.cluster.Want
+	}
+	return cfg
+}
+
 // connection returns the open connection with an id, or nil.
 func (s *Server) connection(id uint64) *conn {
 	s.mu.Lock()
@@ -435,7 +460,7 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	s.mu.Lock()
 	delete(s.conns, c.id)
 	s.mu.Unlock()
-	s.hub.leave(c)
+	s.hub.Leave(c.sub)
 	c.monitorEnd()
 	c.out.close()
 	c.mem.End()

@@ -95,12 +95,14 @@ func (s *Server) install(table *fsm.Users) {
 			subscribed = subscribed || c.subscribed()
 		}
 	}
-	s.hub.rightsChanged(changed)
+	s.hub.RightsChanged(changed)
 	if !subscribed {
 		return
 	}
-	for _, c := range s.hub.forbidden(changed) {
-		c.cut("close connection that has subscribed to what its user may not use any more")
+	for _, id := range s.hub.Forbidden(changed) {
+		if c := s.connection(id); c != nil {
+			c.cut("close connection that has subscribed to what its user may not use any more")
+		}
 	}
 }
 
@@ -192,7 +194,7 @@ func (c *conn) become(a *account, authed bool) {
 		c.born = a.born
 	})
 	if c.settle() {
-		c.srv.hub.rightsChanged(map[uint64]bool{c.id: true})
+		c.srv.hub.RightsChanged(map[uint64]bool{c.id: true})
 	}
 	if g, ok := c.net.(*guard.Conn); ok {
 		g.SetAuthenticated(authed)

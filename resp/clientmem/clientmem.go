@@ -91,7 +91,7 @@ func New(setting int64) *Budget {
 	return &Budget{max: limitFor(setting), holders: make(map[*Account]struct{})}
 }
 
-// Limit returns the Limit in bytes.
+// Limit returns the limit in bytes.
 func (m *Budget) Limit() int64 { return m.max }
 
 // Account returns the share of a new connection. close closes the connection; it
@@ -99,7 +99,7 @@ func (m *Budget) Limit() int64 { return m.max }
 func (m *Budget) Account(close func(bytes int64)) *Account { return &Account{m: m, close: close} }
 
 // Push counts n bytes of messages that wait in the queues of connections. A
-// negative n releases bytes. The caller that adds bytes calls relieve
+// negative n releases bytes. The caller that adds bytes calls Relieve
 // afterwards, without locks.
 func (m *Budget) Push(n int64) { m.pushed.Add(n) }
 
@@ -203,7 +203,7 @@ func (h *Account) Reserve(n int64, quit <-chan struct{}) bool {
 	}
 }
 
-// TryReserve is like reserve but does not wait.
+// TryReserve is like Reserve but does not wait.
 func (h *Account) TryReserve(n int64) bool {
 	m := h.m
 	h.Touch()

@@ -156,7 +156,7 @@ const (
 	LoginUnchecked // the user could not be read, so the password was not checked
 )
 
-// Done ends a login that reserve admitted. A success resets the failures of the
+// Done ends a login that Reserve admitted. A success resets the failures of the
 // user at the address. The failures of the address stay; otherwise a client
 // with one valid password could go on guessing others.
 func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, now time.Time) {

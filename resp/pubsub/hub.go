@@ -1,4 +1,12 @@
-package resp
+// Package pubsub delivers what the log causes to the clients of this node that
+// have asked for it: messages of channels, keyspace notifications, and
+// invalidations of keys that a client has read (CLIENT TRACKING).
+//
+// A [Hub] keeps the subscriptions and the table of keys that were read. It sees
+// a connection as a [Subscriber], and gives it messages through [Conn]. It
+// knows neither commands nor sockets: package resp runs SUBSCRIBE and CLIENT
+// TRACKING, and writes the messages between the replies.
+package pubsub
 
 import (
 	"cmp"
@@ -11,34 +19,51 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// Listener receives the effects of the log on this node. See cluster.Listener,
-// whose contract applies here too.
-type Listener interface {
-	Applied(index uint64, events []fsm.Event)
-	Missed(index uint64, why string)
-}
+// Kind is a kind of topic to which clients can subscribe.
+type Kind int
 
-// topicKind is a kind of topic to which clients can subscribe.
-type topicKind int
-
+// The kinds of topics: names, patterns of names, and the names of SSUBSCRIBE.
 const (
-	channels topicKind = iota
-	patterns
-	shardChannels
+	Channels Kind = iota
+	Patterns
+	ShardChannels
 )
 
-// hub keeps the subscriptions of this node's clients and delivers the messages
+// Config is what a hub needs of its server.
+type Config struct {
+	// MaxBytes bounds an estimate of the memory of all subscriptions and
+	// prefixes. 0: no limit.
+	MaxBytes int
+	// Want sets the kinds of events that the hub receives from then on. It is
+	// nil on a port without a log, where only Announce sends messages.
+	Want func(kinds fsm.EventKinds)
+	// Find returns the open connection with an id, or nil.
+	Find func(id uint64) *Subscriber
+	// Refused counts a connection that is closed because its patterns take too
+	// many matching steps.
+	Refused func()
+	Logger  hclog.Logger
+
+	// Published counts messages, Delivered their deliveries to connections, and
+	// Invalidations those that were sent to connections.
+	Published, Delivered, Invalidations prometheus.Counter
+}
+
+// Hub keeps the subscriptions of this node's clients and delivers the messages
 // of the log to them. One goroutine calls Applied and Missed.
 //
 // mu guards the topics and subscriptions. It is held only briefly, however many
 // subscriptions a client has: changes of many topics are made in slices, and
 // channels are matched against patterns without mu.
-type hub struct {
-	srv *Server
+type Hub struct {
+	cfg Config
 	// publishing is true while there is any subscription. It is read without
 	// mu.
 	publishing atomic.Bool
@@ -55,10 +80,7 @@ type hub struct {
 	// subscriptions is the number of subscriptions. bytes is an estimate of the
 	// memory that they and the BCAST prefixes occupy.
 	subscriptions, bytes int
-	// local is true on a port without a log, where only announce sends
-	// messages.
-	local bool
-	// expecting is the number of subscriptions in progress: see expect.
+	// expecting is the number of subscriptions in progress: see Expect.
 	expecting int
 	track     tracking
 }
@@ -67,8 +89,9 @@ type hub struct {
 // lock is released for others.
 const hubSlice = 256
 
-func newHub(s *Server) *hub {
-	h := &hub{srv: s, budget: matchBudget{now: time.Now}}
+// New returns a hub without subscriptions.
+func New(cfg Config) *Hub {
+	h := &Hub{cfg: cfg, budget: matchBudget{now: time.Now}}
 	for k := range h.topics {
 		h.topics[k] = make(map[string]*topic)
 	}
@@ -77,23 +100,23 @@ func newHub(s *Server) *hub {
 }
 
 // wantLocked registers the kinds of events that the hub needs with the node.
-func (h *hub) wantLocked() {
-	if h.local {
+func (h *Hub) wantLocked() {
+	if h.cfg.Want == nil {
 		return
 	}
-	subscribed := len(h.topics[channels])+len(h.topics[patterns])+len(h.topics[shardChannels]) > 0
+	subscribed := len(h.topics[Channels])+len(h.topics[Patterns])+len(h.topics[ShardChannels]) > 0
 	h.publishing.Store(subscribed)
 	var kinds fsm.EventKinds
 	if subscribed || h.expecting > 0 {
 		kinds |= fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace)
 	}
-	h.srv.cluster.Want(kinds | h.track.wants())
+	h.cfg.Want(kinds | h.track.wants())
 }
 
-// expect ensures that the node delivers messages to the hub from now on. So a
-// log index that is read after expect can be the start of a subscription. The
+// Expect ensures that the node delivers messages to the hub from now on. So a
+// log index that is read after Expect can be the start of a subscription. The
 // caller must call done when the subscription has been made or has failed.
-func (h *hub) expect() (done func()) {
+func (h *Hub) Expect() (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expecting++
@@ -112,32 +135,35 @@ const subscriptionBytes = 400
 
 func subscriptionSize(name string) int { return subscriptionBytes + 2*len(name) }
 
-// reserve charges the node for new subscriptions. It returns false if they
+// Reserve charges the node for new subscriptions. It returns false if they
 // would exceed the limit.
-func (h *hub) reserve(bytes int) bool {
+func (h *Hub) Reserve(bytes int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if limit := h.srv.cfg.Limits.SubscriptionBytes; limit > 0 && h.bytes+bytes > limit {
+	if limit := h.cfg.MaxBytes; limit > 0 && h.bytes+bytes > limit {
 		return false
 	}
 	h.bytes += bytes
 	return true
 }
 
-// release returns bytes that reserve has charged.
-func (h *hub) release(bytes int) {
+// Release returns bytes that Reserve has charged.
+func (h *Hub) Release(bytes int) {
 	h.mu.Lock()
 	h.bytes -= bytes
 	h.mu.Unlock()
 }
 
-// subscribe subscribes a connection to topics to which it is not subscribed
-// yet, and adds them to c.subscribedTo. The caller must have called expect and
-// reserve. since is the log index after which the subscriptions receive
+// Subscribe subscribes a connection to topics to which it is not subscribed
+// yet, and adds them to c.topics. The caller must have called Expect and
+// Reserve. since is the log index after which the subscriptions receive
 // messages.
-func (h *hub) subscribe(c *conn, kind topicKind, names []string, since uint64) {
+func (h *Hub) Subscribe(c *Subscriber, kind Kind, names []string, since uint64) {
 	for piece := range slices.Chunk(names, hubSlice) {
 		h.mu.Lock()
+		if c.topics[kind] == nil {
+			c.topics[kind] = make(map[string]membership)
+		}
 		for _, name := range piece {
 			h.subscribeLocked(c, kind, name, since)
 		}
@@ -146,13 +172,13 @@ func (h *hub) subscribe(c *conn, kind topicKind, names []string, since uint64) {
 	}
 }
 
-func (h *hub) subscribeLocked(c *conn, kind topicKind, name string, since uint64) {
+func (h *Hub) subscribeLocked(c *Subscriber, kind Kind, name string, since uint64) {
 	h.seq++
 	t := h.topics[kind][name]
 	if t == nil {
 		t = &topic{name: name, seq: h.seq}
 		h.topics[kind][name] = t
-		if kind == patterns {
+		if kind == Patterns {
 			t.pattern = glob.NewPattern(name)
 			t.payer.Store(c)
 			h.patterns.at(t.pattern.Prefix()).add(t)
@@ -162,12 +188,12 @@ func (h *hub) subscribeLocked(c *conn, kind topicKind, name string, since uint64
 	}
 	t.subs = append(t.subs, subscription{c, h.seq, since})
 	h.subscriptions++
-	c.subscribedTo[kind][t.name] = membership{t, h.seq}
+	c.topics[kind][t.name] = membership{t, h.seq}
 }
 
-// unsubscribe ends a connection's subscriptions to topics, and removes them
-// from c.subscribedTo.
-func (h *hub) unsubscribe(c *conn, kind topicKind, names []string) {
+// Unsubscribe ends a connection's subscriptions to topics, and removes them
+// from c.topics.
+func (h *Hub) Unsubscribe(c *Subscriber, kind Kind, names []string) {
 	for piece := range slices.Chunk(names, hubSlice) {
 		h.mu.Lock()
 		for _, name := range piece {
@@ -178,12 +204,12 @@ func (h *hub) unsubscribe(c *conn, kind topicKind, names []string) {
 	}
 }
 
-func (h *hub) unsubscribeLocked(c *conn, kind topicKind, name string) {
-	m, ok := c.subscribedTo[kind][name]
+func (h *Hub) unsubscribeLocked(c *Subscriber, kind Kind, name string) {
+	m, ok := c.topics[kind][name]
 	if !ok {
 		return
 	}
-	delete(c.subscribedTo[kind], name)
+	delete(c.topics[kind], name)
 	h.subscriptions--
 	h.bytes -= subscriptionSize(name)
 	t := m.t
@@ -191,7 +217,7 @@ func (h *hub) unsubscribeLocked(c *conn, kind topicKind, name string) {
 		return
 	}
 	delete(h.topics[kind], name)
-	if kind != patterns {
+	if kind != Patterns {
 		h.rolls[kind].remove()
 		return
 	}
@@ -201,35 +227,36 @@ func (h *hub) unsubscribeLocked(c *conn, kind topicKind, name string) {
 	}
 }
 
-// leave removes a connection from all topics and from tracking.
-func (h *hub) leave(c *conn) {
-	for kind, names := range c.subscribedTo {
-		h.unsubscribe(c, topicKind(kind), slices.Collect(maps.Keys(names)))
+// Leave removes a connection from all topics and from tracking.
+func (h *Hub) Leave(c *Subscriber) {
+	for kind, names := range c.topics {
+		h.Unsubscribe(c, Kind(kind), slices.Collect(maps.Keys(names)))
 	}
-	h.untrack(c.id)
+	c.topics = [3]map[string]membership{}
+	h.Untrack(c.id)
 }
 
 // listsLocked returns the patterns that may match a channel: those whose
 // literal prefixes are prefixes of the channel.
-func (h *hub) listsLocked(channel string) (lists [][]*topic) {
+func (h *Hub) listsLocked(channel string) (lists [][]*topic) {
 	if h.patterns.len() > 0 {
 		h.patterns.walk(channel, func(_ string, r *roll) { lists = append(lists, r.list()) })
 	}
 	return lists
 }
 
-// receivers returns the number of subscriptions to which a message on a channel
+// Receivers returns the number of subscriptions to which a message on a channel
 // would be delivered, as PUBLISH returns it.
-func (h *hub) receivers(channel string, sharded bool) int {
+func (h *Hub) Receivers(channel string, sharded bool) int {
 	if !h.publishing.Load() {
 		return 0
 	}
 	h.mu.RLock()
 	if sharded {
 		defer h.mu.RUnlock()
-		return h.topics[shardChannels][channel].len()
+		return h.topics[ShardChannels][channel].len()
 	}
-	n, lists := h.topics[channels][channel].len(), h.listsLocked(channel)
+	n, lists := h.topics[Channels][channel].len(), h.listsLocked(channel)
 	h.mu.RUnlock()
 	if found := h.match(lists, channel); len(found) > 0 {
 		h.mu.RLock()
@@ -244,9 +271,9 @@ func (h *hub) receivers(channel string, sharded bool) int {
 // nameSteps bounds the matching steps of one command that lists names.
 const nameSteps = 1 << 24
 
-// names returns the names of the topics of a kind that match a pattern, sorted.
+// Names returns the names of the topics of a kind that match a pattern, sorted.
 // It returns false if that takes too many steps. kind must not be patterns.
-func (h *hub) names(kind topicKind, pattern string) (names []string, ok bool) {
+func (h *Hub) Names(kind Kind, pattern string) (names []string, ok bool) {
 	h.mu.RLock()
 	list := h.rolls[kind].list()
 	h.mu.RUnlock()
@@ -271,32 +298,33 @@ func (h *hub) names(kind topicKind, pattern string) (names []string, ok bool) {
 // nameShare is the number of additional steps that each name allows.
 const nameShare = 64
 
-// count returns the number of subscribers of a topic.
-func (h *hub) count(kind topicKind, name string) int {
+// Count returns the number of subscribers of a topic.
+func (h *Hub) Count(kind Kind, name string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.topics[kind][name].len()
 }
 
-// hubSizes contains the number of topics of each kind, the number of
+// Sizes contains the number of topics of each kind, the number of
 // subscriptions, and an estimate of the bytes that they occupy.
-type hubSizes struct {
-	topics               [3]int
-	subscriptions, bytes int
+type Sizes struct {
+	Topics               [3]int
+	Subscriptions, Bytes int
 }
 
-func (h *hub) sizes() (z hubSizes) {
+// Sizes returns the present sizes.
+func (h *Hub) Sizes() (z Sizes) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for k, m := range h.topics {
-		z.topics[k] = len(m)
+		z.Topics[k] = len(m)
 	}
-	z.subscriptions, z.bytes = h.subscriptions, h.bytes
+	z.Subscriptions, z.Bytes = h.subscriptions, h.bytes
 	return z
 }
 
 // Applied implements Listener.
-func (h *hub) Applied(index uint64, events []fsm.Event) {
+func (h *Hub) Applied(index uint64, events []fsm.Event) {
 	tracked := 0 // number of consecutive tracking events processed under the current lock
 	unlock := func() {
 		if tracked > 0 {
@@ -309,17 +337,11 @@ func (h *hub) Applied(index uint64, events []fsm.Event) {
 		switch e := &events[i]; e.Kind {
 		case fsm.EventPublish:
 			unlock()
-			h.srv.metrics.Published.Inc()
+			h.cfg.Published.Inc()
 			h.publish(index, e, e.Key, string(e.Payload), e.Sharded)
 		case fsm.EventKeyspace:
 			unlock()
-			db := "@" + strconv.Itoa(e.DB) + "__:"
-			if e.Keyspace {
-				h.publish(index, e, "__keyspace"+db+e.Key, e.Name, false)
-			}
-			if e.Keyevent {
-				h.publish(index, e, "__keyevent"+db+e.Name, e.Key, false)
-			}
+			h.notify(index, e)
 		default:
 			if tracked == hubSlice {
 				unlock()
@@ -335,30 +357,42 @@ func (h *hub) Applied(index uint64, events []fsm.Event) {
 	h.track.entryDone(index)
 }
 
+// notify delivers a keyspace notification, on the channel of the key, of the
+// event, or both.
+func (h *Hub) notify(index uint64, e *fsm.Event) {
+	db := "@" + strconv.Itoa(e.DB) + "__:"
+	if e.Keyspace {
+		h.publish(index, e, "__keyspace"+db+e.Key, e.Name, false)
+	}
+	if e.Keyevent {
+		h.publish(index, e, "__keyevent"+db+e.Name, e.Key, false)
+	}
+}
+
 // Missed implements Listener. It is called when events up to index are lost to
 // this node. Connections that track must drop their whole cache. Subscribers
 // that may have missed messages are disconnected, because no message of the
 // protocol reports missing messages.
-func (h *hub) Missed(index uint64, why string) {
+func (h *Hub) Missed(index uint64, why string) {
 	h.mu.Lock()
 	h.track.flushed(index, nil)
 	h.mu.Unlock()
 	h.track.entryDone(index)
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	cut := make(map[*conn]bool)
+	cut := make(map[*Subscriber]bool)
 	for _, m := range h.topics {
 		for _, t := range m {
 			for _, s := range t.subs {
 				if s.since < index && !cut[s.c] {
 					cut[s.c] = true
-					s.c.out.cutOff(why)
+					s.c.conn.CutOff(why)
 				}
 			}
 		}
 	}
 	if len(cut) > 0 {
-		h.srv.log.Warn("disconnected subscribers that missed messages",
+		h.cfg.Logger.Warn("disconnected subscribers that missed messages",
 			"connections", len(cut), "index", index, "reason", why)
 	}
 }
@@ -366,10 +400,10 @@ func (h *hub) Missed(index uint64, why string) {
 // publish delivers a message to the subscribers of this node. e is the event
 // that contains the message; it is nil if the message does not come from the
 // log.
-func (h *hub) publish(index uint64, e *fsm.Event, channel, payload string, sharded bool) {
-	kind, word := channels, "message"
+func (h *Hub) publish(index uint64, e *fsm.Event, channel, payload string, sharded bool) {
+	kind, word := Channels, "message"
 	if sharded {
-		kind, word = shardChannels, "smessage"
+		kind, word = ShardChannels, "smessage"
 	}
 	h.mu.RLock()
 	t := h.topics[kind][channel]
@@ -386,23 +420,23 @@ func (h *hub) publish(index uint64, e *fsm.Event, channel, payload string, shard
 	}
 }
 
-// announce delivers a message that this port itself generates.
-func (h *hub) announce(channel, payload string) {
+// Announce delivers a message that this port itself generates.
+func (h *Hub) Announce(channel, payload string) {
 	h.publish(math.MaxUint64, nil, channel, payload, false)
 }
 
 // deliver sends words as one push to the subscribers of a topic. It encodes the
 // push once for each RESP version.
-func (h *hub) deliver(index uint64, e *fsm.Event, t *topic, words ...string) {
-	var encoded [2]*payload
-	encode := func(proto int) *payload {
+func (h *Hub) deliver(index uint64, e *fsm.Event, t *topic, words ...string) {
+	var encoded [2]*Payload
+	encode := func(proto int) *Payload {
 		p := &encoded[proto-2]
 		if *p == nil {
-			b := appendPush(nil, proto, len(words))
+			b := AppendPush(nil, proto, len(words))
 			for _, w := range words {
 				b = fsm.Bulk(w).Append(b, proto)
 			}
-			*p = newPayload(b)
+			*p = NewPayload(b)
 		}
 		return *p
 	}
@@ -420,8 +454,8 @@ func (h *hub) deliver(index uint64, e *fsm.Event, t *topic, words ...string) {
 // deliverSlice sends a push to at most hubSlice subscribers of a topic,
 // starting with subscription number from. It returns the number of the next
 // subscription, and whether there is one. The caller must hold h.mu.
-func (h *hub) deliverSlice(
-	index uint64, e *fsm.Event, t *topic, from uint64, encode func(proto int) *payload,
+func (h *Hub) deliverSlice(
+	index uint64, e *fsm.Event, t *topic, from uint64, encode func(proto int) *Payload,
 ) (next uint64, more bool) {
 	i, _ := slices.BinarySearchFunc(t.subs, from, func(s subscription, seq uint64) int {
 		return cmp.Compare(s.seq, seq)
@@ -431,18 +465,42 @@ func (h *hub) deliverSlice(
 			return s.seq, true
 		}
 		if index > s.since {
-			s.c.out.push(causeFor(index, e, s.c.id), encode)
-			h.srv.metrics.Delivered.Inc()
+			s.c.conn.Push(causeFor(index, e, s.c.id), encode)
+			h.cfg.Delivered.Inc()
 		}
 	}
 	return 0, false
 }
 
-// appendPush appends the head of a push of n elements, which is an array in
+// AppendPush appends the head of a push of n elements, which is an array in
 // RESP2.
-func appendPush(dst []byte, proto, n int) []byte {
+func AppendPush(dst []byte, proto, n int) []byte {
 	if proto >= 3 {
 		return fsm.AppendHead(dst, '>', int64(n))
 	}
 	return fsm.AppendHead(dst, '*', int64(n))
 }
+
+// Forbidden returns those of the given connections that have a subscription
+// that their users' rules no longer allow. It takes and returns connection ids.
+func (h *Hub) Forbidden(of map[uint64]bool) []uint64 {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var out []uint64
+	for kind, topics := range h.topics {
+		for name, t := range topics {
+			for _, s := range t.subs {
+				if of[s.c.id] && !s.c.Allows(name, Kind(kind) == Patterns) {
+					out = append(out, s.c.id)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// MatchSteps returns the number of matching steps since the start.
+func (h *Hub) MatchSteps() uint64 { return h.budget.spent.Load() }
+
+// SetMatchClock replaces the clock of the matching budget, for tests.
+func (h *Hub) SetMatchClock(now func() time.Time) { h.budget.now = now }

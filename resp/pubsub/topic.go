@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"cmp"
@@ -21,14 +21,14 @@ type topic struct {
 	subs []subscription
 	gone atomic.Bool
 	// payer is the subscriber that is charged for the steps of matching.
-	payer atomic.Pointer[conn]
+	payer atomic.Pointer[Subscriber]
 }
 
 // subscription is the subscription of one connection. since is the log index at
 // which it subscribed: the connection does not receive messages published
 // before, even if this node applies them later.
 type subscription struct {
-	c     *conn
+	c     *Subscriber
 	seq   uint64
 	since uint64
 }
@@ -61,8 +61,8 @@ func (t *topic) remove(seq uint64) {
 
 // choosePayer makes the first subscriber that is not being closed the payer and
 // returns it. It returns nil if there is none.
-func (t *topic) choosePayer() *conn {
-	i := slices.IndexFunc(t.subs, func(s subscription) bool { return !s.c.killed.Load() })
+func (t *topic) choosePayer() *Subscriber {
+	i := slices.IndexFunc(t.subs, func(s subscription) bool { return !s.c.conn.Closing() })
 	if i < 0 {
 		t.payer.Store(nil)
 		return nil

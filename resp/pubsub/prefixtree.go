@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -10,8 +10,7 @@ import (
 // TestTracking_Sweep checks that connections that open, read a key that never
 // changes, and close leave nothing in memory that grows.
 func TestTracking_Sweep(t *testing.T) {
-	h := &hub{local: true}
-	h.track.init(h)
+	h := newTestHub()
 	tr := &h.track
 	tr.onLocked(1, &tracker{})
 	tr.reader("k", 1).hold(1)
@@ -23,7 +22,7 @@ func TestTracking_Sweep(t *testing.T) {
 		tr.offLocked(id)
 		h.mu.Unlock()
 	}
-	keys, items, _ := h.trackedSizes()
+	keys, items, _ := h.TrackedSizes()
 	if keys != 1 || items > sweepReadings+2 || items != len(tr.keys["k"]) {
 		t.Errorf("%d keys with %d readings, in truth %d, of one connection", keys, items, len(tr.keys["k"]))
 	}
@@ -31,7 +30,7 @@ func TestTracking_Sweep(t *testing.T) {
 		t.Error("the connection that is still there was forgotten")
 	}
 	tr.offLocked(1)
-	if keys, items, _ := h.trackedSizes(); keys != 0 || items != 0 {
+	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {
 		t.Errorf("%d keys with %d readings when nobody tracks", keys, items)
 	}
 }
@@ -39,8 +38,8 @@ func TestTracking_Sweep(t *testing.T) {
 // others counts how often another goroutine gets access to the table of
 // readings while work runs and holds the lock of the hub. Accesses before and
 // after work do not count.
-func others(h *hub, work func()) (seen int) {
-	_, before, _ := h.trackedSizes()
+func others(h *Hub, work func()) (seen int) {
+	_, before, _ := h.TrackedSizes()
 	ended, counted := make(chan struct{}), make(chan int)
 	begun := make(chan struct{})
 	go func() {
@@ -53,7 +52,7 @@ func others(h *hub, work func()) (seen int) {
 				return
 			default:
 			}
-			if _, items, _ := h.trackedSizes(); items < before && items > 0 {
+			if _, items, _ := h.TrackedSizes(); items < before && items > 0 {
 				n++
 			}
 		}
@@ -77,21 +76,21 @@ func TestTracking_Slices(t *testing.T) {
 		}
 	}
 	for id := range uint64(3) {
-		tr.onLocked(id, &tracker{c: &conn{out: &outbox{closed: true}}})
+		tr.onLocked(id, &tracker{c: NewSubscriber(1, mute{})})
 	}
 	fill(1)
 	if n := others(h, func() { h.Applied(2, []fsm.Event{{Kind: fsm.EventFlushed}}) }); n == 0 {
 		t.Error("nobody else got the lock during FLUSHALL")
 	}
-	if keys, items, _ := h.trackedSizes(); keys != 0 || items != 0 {
+	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {
 		t.Errorf("FLUSHALL left %d keys with %d readings", keys, items)
 	}
 	fill(1)
 	tr.offLocked(1)
-	if n := others(h, func() { h.arm(2, []string{"kept"}) }); n == 0 {
+	if n := others(h, func() { h.Arm(2, []string{"kept"}) }); n == 0 {
 		t.Error("nobody else got the lock during a sweep")
 	}
-	if keys, items, _ := h.trackedSizes(); keys != 1 || items != 1 {
+	if keys, items, _ := h.TrackedSizes(); keys != 1 || items != 1 {
 		t.Errorf("the sweep left %d keys with %d readings", keys, items)
 	}
 }
@@ -106,12 +105,12 @@ func TestTracking_FlushUnderWay(t *testing.T) {
 	}{{4, false}, {5, true}, {6, true}} {
 		h := newTestHub()
 		tr := &h.track
-		tr.onLocked(1, &tracker{c: &conn{out: &outbox{closed: true}}})
-		h.arm(1, []string{"k"})
-		h.settle(1, []string{"k"}, 2, true)
-		h.arm(1, []string{"k"})
+		tr.onLocked(1, &tracker{c: NewSubscriber(1, mute{})})
+		h.Arm(1, []string{"k"})
+		h.Settle(1, []string{"k"}, 2, true)
+		h.Arm(1, []string{"k"})
 		tr.flushes, tr.flushedAt = tr.flushes+1, 5 // the walk has not reached the key
-		h.settle(1, []string{"k"}, c.at, true)
+		h.Settle(1, []string{"k"}, c.at, true)
 		if r := tr.keys["k"][1]; (r != nil && r.armed) != c.armed {
 			t.Errorf("read at %d, all forgotten at 5: armed is not %v", c.at, c.armed)
 		}

@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"cmp"
@@ -39,7 +39,7 @@ type matchBudget struct {
 	began time.Time // start of the epoch
 	// heavy contains the connections that took at least matchShare steps in the
 	// epoch.
-	heavy []*conn
+	heavy []*Subscriber
 }
 
 // spend takes n steps from the budget, and reports whether the budget is used
@@ -67,7 +67,7 @@ func (b *matchBudget) spend(n int) (empty bool) {
 	return b.left < 0
 }
 
-func (b *matchBudget) addHeavy(c *conn) {
+func (b *matchBudget) addHeavy(c *Subscriber) {
 	b.mu.Lock()
 	b.heavy = append(b.heavy, c)
 	b.mu.Unlock()
@@ -75,12 +75,12 @@ func (b *matchBudget) addHeavy(c *conn) {
 
 // heaviest returns the connection that took the most steps in the epoch, or nil
 // if none took matchShare.
-func (b *matchBudget) heaviest() (worst *conn) {
+func (b *matchBudget) heaviest() (worst *Subscriber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	most := uint64(matchShare - 1)
 	for _, c := range b.heavy {
-		if steps := c.matching.steps(b.epoch.Load()); steps > most && !c.killed.Load() {
+		if steps := c.matching.steps(b.epoch.Load()); steps > most && !c.conn.Closing() {
 			worst, most = c, steps
 		}
 	}
@@ -119,9 +119,9 @@ func (a *matchAccount) steps(epoch uint32) uint64 {
 
 // match returns the patterns of lists that match a channel, in the order in
 // which they were subscribed to. The caller must not hold h.mu.
-func (h *hub) match(lists [][]*topic, channel string) (found []*topic) {
+func (h *Hub) match(lists [][]*topic, channel string) (found []*topic) {
 	// payer is the connection to which the last n steps are charged.
-	var payer *conn
+	var payer *Subscriber
 	n, slice := 0, 0
 	settle := func() {
 		if payer != nil && n > 0 {
@@ -138,7 +138,7 @@ func (h *hub) match(lists [][]*topic, channel string) (found []*topic) {
 				continue
 			}
 			p := t.payer.Load()
-			if p == nil || p.killed.Load() {
+			if p == nil || p.conn.Closing() {
 				h.mu.RLock()
 				p = t.choosePayer()
 				h.mu.RUnlock()
@@ -172,12 +172,12 @@ func (h *hub) match(lists [][]*topic, channel string) (found []*topic) {
 
 // spend takes n steps of matching from the node's budget. If the budget is used
 // up, it closes the connection whose patterns took the most steps.
-func (h *hub) spend(n int) {
+func (h *Hub) spend(n int) {
 	if n == 0 || !h.budget.spend(n) {
 		return
 	}
 	if c := h.budget.heaviest(); c != nil {
-		h.srv.metrics.Refused.WithLabelValues("pattern_steps").Inc()
-		c.out.cutOff("its patterns took too many matching steps")
+		h.cfg.Refused()
+		c.conn.CutOff("its patterns took too many matching steps")
 	}
 }

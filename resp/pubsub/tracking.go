@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"math"
@@ -18,14 +18,14 @@ import (
 //
 //   - A read that goes through the log is registered when the state machine
 //     emits its event (fsm.EventTracked), in the order of the changes.
-//   - Any other read is announced before it runs (arm). Its reply carries the
-//     log index that the read has seen. settle then compares it with the
+//   - Any other read is announced before it runs (Arm). Its reply carries the
+//     log index that the read has seen. Settle then compares it with the
 //     changes that this node has applied meanwhile.
 //
-// Until the reply is written, the outbox delays invalidations, so that no
+// Until the reply is written, the connection delays invalidations, so that no
 // invalidation overtakes the value that it is about.
 type tracking struct {
-	hub *hub
+	hub *Hub
 	max int // maximum number of keys to remember
 
 	clients  map[uint64]*tracker            // connections that track, by id
@@ -60,7 +60,7 @@ type tracking struct {
 
 // tracker is a connection that tracks.
 type tracker struct {
-	c      *conn
+	c      *Subscriber
 	noloop bool
 	// behind: the connection has used READONLY. A value that it read then may
 	// be older than a change of its own that was already acknowledged. So it
@@ -108,8 +108,8 @@ type reading struct {
 // Bounds of the table of keys that were read. The first is Redis' default of
 // tracking-table-max-keys. Redis does not bound the bytes.
 const (
-	trackingTableMaxKeys  = 1000000
-	trackingTableMaxBytes = 512 << 20
+	MaxTrackedKeys  = 1000000
+	maxTrackedBytes = 512 << 20
 )
 
 // Estimated memory of a key and of a reading, in bytes, besides the key's name.
@@ -118,8 +118,8 @@ const (
 	readingBytes    = 100
 )
 
-func (t *tracking) init(h *hub) {
-	t.hub, t.max, t.maxBytes = h, trackingTableMaxKeys, trackingTableMaxBytes
+func (t *tracking) init(h *Hub) {
+	t.hub, t.max, t.maxBytes = h, MaxTrackedKeys, maxTrackedBytes
 	t.clients = make(map[uint64]*tracker)
 	t.keys = make(map[string]map[uint64]*reading)
 	t.held = make(map[uint64]int)
@@ -170,9 +170,12 @@ func (t *tracking) redirectLocked(to uint64, n int) {
 	}
 }
 
-// trackOn starts tracking for a connection, or changes its mode, and adds
-// prefixes to those that it has. The caller has reserved memory for them.
-func (h *hub) trackOn(id uint64, tr *tracker, prefixes []string) {
+// TrackOn starts tracking for a connection, or changes its mode, and adds the
+// prefixes of the mode to those that it has. The caller has reserved memory for
+// them. behind: the connection reads without the leader.
+func (h *Hub) TrackOn(c *Subscriber, mode *Mode, behind bool) {
+	id, prefixes := c.id, mode.Prefixes
+	tr := &tracker{c: c, noloop: mode.NoLoop, behind: behind, bcast: mode.BCast, redirect: mode.Redirect}
 	h.mu.Lock()
 	h.track.onLocked(id, tr)
 	h.mu.Unlock()
@@ -190,8 +193,8 @@ func (h *hub) trackOn(id uint64, tr *tracker, prefixes []string) {
 	}
 }
 
-// untrack ends tracking for a connection.
-func (h *hub) untrack(id uint64) {
+// Untrack ends tracking for a connection.
+func (h *Hub) Untrack(id uint64) {
 	for more := true; more; {
 		h.mu.Lock()
 		if more = h.track.dropPrefixes(id); !more {
@@ -237,8 +240,8 @@ func (t *tracking) offLocked(id uint64) {
 	}
 }
 
-// readsBehind records that a connection reads without the leader from now on.
-func (h *hub) readsBehind(id uint64) {
+// ReadsBehind records that a connection reads without the leader from now on.
+func (h *Hub) ReadsBehind(id uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if tr := h.track.clients[id]; tr != nil {
@@ -355,11 +358,11 @@ func (t *tracking) evict() bool {
 			t.refresh(r)
 			if r.armed {
 				r.armed = false
-				t.invalidate(id, key, cause{})
+				t.invalidate(id, key, Cause{})
 			}
 			pending = pending || r.pending
 		}
-		if !pending { // otherwise settle still needs the reading
+		if !pending { // otherwise Settle still needs the reading
 			for id := range readers {
 				t.forget(key, id)
 			}
@@ -369,8 +372,8 @@ func (t *tracking) evict() bool {
 	return false
 }
 
-// arm announces that a connection is about to read keys without the log.
-func (h *hub) arm(id uint64, keys []string) {
+// Arm announces that a connection is about to read keys without the log.
+func (h *Hub) Arm(id uint64, keys []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, key := range keys {
@@ -380,9 +383,9 @@ func (h *hub) arm(id uint64, keys []string) {
 	h.track.sweep()
 }
 
-// settle ends what arm began. The keys were read at log index at; if read is
+// Settle ends what Arm began. The keys were read at log index at; if read is
 // false, they were not read.
-func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
+func (h *Hub) Settle(id uint64, keys []string, at uint64, read bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := &h.track
@@ -397,7 +400,7 @@ func (h *hub) settle(id uint64, keys []string, at uint64, read bool) {
 		case !read:
 		case r.hit > at:
 			r.armed = false
-			t.invalidate(id, key, cause{})
+			t.invalidate(id, key, Cause{})
 		default:
 			r.hold(at)
 		}
@@ -587,10 +590,10 @@ func (b *broadcast) readable(keys []string, u *acl.User) []string {
 // user, or the user of the connection that it redirects to, may not read.
 func (b *broadcast) send(id uint64) {
 	tr := b.t.clients[id]
-	keys := b.readable(b.group.touched, tr.c.limits.Load())
+	keys := b.readable(b.group.touched, tr.c.conn.Rules())
 	if tr.redirect != 0 {
-		if to := b.t.hub.srv.connection(tr.redirect); to != nil {
-			keys = b.readable(keys, to.limits.Load())
+		if to := b.t.hub.cfg.Find(tr.redirect); to != nil {
+			keys = b.readable(keys, to.conn.Rules())
 		}
 	}
 	if b.origins[id] {
@@ -614,13 +617,13 @@ func (b *broadcast) send(id uint64) {
 			*all = fsm.Strings(keys...).Append(nil, proto)
 		}
 		return *all
-	}, cause{index: b.index, position: math.MaxInt, wait: b.t.served[id]})
+	}, Cause{Index: b.index, Position: math.MaxInt, Wait: b.t.served[id]})
 }
 
-// rightsChanged sends an invalidation of all keys to connections in BCAST mode
+// RightsChanged sends an invalidation of all keys to connections in BCAST mode
 // whose own rights, or the rights of the connection that they redirect to, have
 // changed: from now on they receive invalidations for other keys.
-func (h *hub) rightsChanged(ids map[uint64]bool) {
+func (h *Hub) RightsChanged(ids map[uint64]bool) {
 	affected := func(id uint64) bool { return h.track.clients[id] != nil || h.track.redirected[id] > 0 }
 	h.mu.RLock()
 	any := false
@@ -635,13 +638,13 @@ func (h *hub) rightsChanged(ids map[uint64]bool) {
 	defer h.mu.Unlock()
 	for _, id := range sortedIDs(h.track.clients) {
 		if tr := h.track.clients[id]; tr.bcast && (ids[id] || ids[tr.redirect]) {
-			h.track.send(id, allKeys, cause{})
+			h.track.send(id, allKeys, Cause{})
 		}
 	}
 }
 
 // invalidate sends a connection an invalidation of a key.
-func (t *tracking) invalidate(id uint64, key string, why cause) {
+func (t *tracking) invalidate(id uint64, key string, why Cause) {
 	t.send(id, func(proto int) []byte { return fsm.Strings(key).Append(nil, proto) }, why)
 }
 
@@ -656,57 +659,74 @@ const (
 // the connection itself, if it speaks RESP3, or the connection that it
 // redirects to. That one receives a push in RESP3, and in RESP2 a message of a
 // channel, if it has subscribed to any topic.
-func (t *tracking) send(id uint64, keys func(proto int) []byte, why cause) {
+func (t *tracking) send(id uint64, keys func(proto int) []byte, why Cause) {
 	tr := t.clients[id]
 	if tr == nil {
 		return
 	}
 	to := tr.c
 	if tr.redirect != 0 {
-		if to = t.hub.srv.connection(tr.redirect); to == nil {
+		if to = t.hub.cfg.Find(tr.redirect); to == nil {
 			tr.broken = true
-			tr.c.edit(func(i *clientInfo) { i.broken = true })
-			tr.c.out.push(why, func(proto int) *payload {
+			tr.c.conn.RedirectBroken()
+			tr.c.conn.Push(why, func(proto int) *Payload {
 				if proto < 3 {
 					return nil
 				}
-				b := fsm.Bulk(redirBrokenWord).Append(appendPush(nil, proto, 2), proto)
-				return newPayload(fsm.Int(int64(tr.redirect)).Append(b, proto))
+				b := fsm.Bulk(redirBrokenWord).Append(AppendPush(nil, proto, 2), proto)
+				return NewPayload(fsm.Int(int64(tr.redirect)).Append(b, proto))
 			})
 			return
 		}
 	}
 	if to != tr.c {
-		why.wait = 0 // the receiver is not the connection of the blocking command
+		why.Wait = 0 // the receiver is not the connection of the blocking command
 	}
-	subscribed := to.subscribed()
-	to.out.push(why, func(proto int) *payload {
+	subscribed := to.conn.Subscribed()
+	to.conn.Push(why, func(proto int) *Payload {
 		var b []byte
 		switch {
 		case proto >= 3:
-			b = fsm.Bulk(invalidateWord).Append(appendPush(nil, proto, 2), proto)
+			b = fsm.Bulk(invalidateWord).Append(AppendPush(nil, proto, 2), proto)
 		case tr.redirect != 0 && subscribed:
-			b = fsm.Bulk("message").Append(appendPush(nil, proto, 3), proto)
+			b = fsm.Bulk("message").Append(AppendPush(nil, proto, 3), proto)
 			b = fsm.Bulk(invalidateChannel).Append(b, proto)
 		default:
 			return nil // no invalidation can be sent to such a connection
 		}
-		t.hub.srv.metrics.Invalidations.Inc()
-		return newPayload(append(b, keys(proto)...))
+		t.hub.cfg.Invalidations.Inc()
+		return NewPayload(append(b, keys(proto)...))
 	})
 }
 
-// trackers returns the number of connections that track.
-func (h *hub) trackers() int {
+// Trackers returns the number of connections that track.
+func (h *Hub) Trackers() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.track.clients)
 }
 
-// trackedSizes returns the numbers of remembered keys, of their readings, and
+// TrackedSizes returns the numbers of remembered keys, of their readings, and
 // of prefixes.
-func (h *hub) trackedSizes() (keys, items, prefixes int) {
+func (h *Hub) TrackedSizes() (keys, items, prefixes int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.track.keys), h.track.readings, h.track.prefixes.len()
+}
+
+// Holds reports whether a connection has read keys whose invalidation it may
+// still receive.
+func (h *Hub) Holds(id uint64) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.track.held[id] > 0
+}
+
+// Doubt sends a connection that tracks an invalidation of all keys. The
+// connection is about to receive the reply of a write whose invalidations have
+// not reached this node.
+func (h *Hub) Doubt(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.track.send(id, allKeys, Cause{})
 }

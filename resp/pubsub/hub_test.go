@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -9,31 +9,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
-	"github.com/holdfast-kv/holdfast/resp/guard"
 )
+
+// mute is a connection that takes no messages.
+type mute struct{}
+
+func (mute) Push(Cause, func(int) *Payload) {}
+func (mute) CutOff(string)                  {}
+func (mute) Closing() bool                  { return false }
+func (mute) Rules() *acl.User               { return nil }
+func (mute) Subscribed() bool               { return false }
+func (mute) RedirectBroken()                {}
 
 // newTestHub returns a hub without a log, and with a clock that does not
 // advance.
-func newTestHub() *hub {
-	h := newHub(&Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}})
-	h.local = true
+func newTestHub() *Hub {
+	h := New(Config{MaxBytes: 256 << 20})
 	h.publishing.Store(true)
-	h.budget.now = func() time.Time { return time.Unix(1, 0) }
+	h.SetMatchClock(func() time.Time { return time.Unix(1, 0) })
 	return h
 }
 
 // join subscribes a connection to patterns.
-func (h *hub) join(c *conn, names ...string) {
-	if c.subscribedTo[patterns] == nil {
-		c.subscribedTo[patterns] = make(map[string]membership)
-	}
-	fresh, bytes := c.newTopics(patterns, args(names))
-	if !h.reserve(bytes) {
+func (h *Hub) join(c *Subscriber, names ...string) {
+	fresh, bytes := c.Fresh(Patterns, args(names))
+	if !h.Reserve(bytes) {
 		panic("no room")
 	}
-	h.subscribe(c, patterns, fresh, 0)
+	h.Subscribe(c, Patterns, fresh, 0)
 }
 
 func args(words []string) (all [][]byte) {
@@ -44,7 +50,7 @@ func args(words []string) (all [][]byte) {
 }
 
 // find returns the patterns that match a channel.
-func (h *hub) find(channel string) (names []string) {
+func (h *Hub) find(channel string) (names []string) {
 	h.mu.RLock()
 	lists := h.listsLocked(channel)
 	h.mu.RUnlock()
@@ -67,16 +73,16 @@ func TestHub_Model(t *testing.T) {
 		return string(b)
 	}
 	h := newTestHub()
-	conns := make([]*conn, 5)
+	conns := make([]*Subscriber, 5)
 	for i := range conns {
-		conns[i] = &conn{id: uint64(i + 1)}
+		conns[i] = NewSubscriber(uint64(i+1), mute{})
 	}
 	type pattern struct {
 		name string
-		of   map[*conn]bool
+		of   map[*Subscriber]bool
 	}
 	var model []pattern // in the order of subscription
-	drop := func(c *conn, name string) {
+	drop := func(c *Subscriber, name string) {
 		for i := range model {
 			if model[i].name == name {
 				if delete(model[i].of, c); len(model[i].of) == 0 {
@@ -94,15 +100,15 @@ func TestHub_Model(t *testing.T) {
 			h.join(c, name, name)
 			i := slices.IndexFunc(model, func(p pattern) bool { return p.name == name })
 			if i < 0 {
-				model = append(model, pattern{name, make(map[*conn]bool)})
+				model = append(model, pattern{name, make(map[*Subscriber]bool)})
 				i = len(model) - 1
 			}
 			model[i].of[c] = true
 		case op < 70:
-			h.unsubscribe(c, patterns, []string{name, name})
+			h.Unsubscribe(c, Patterns, []string{name, name})
 			drop(c, name)
 		case op < 71:
-			h.leave(c)
+			h.Leave(c)
 			for _, p := range slices.Clone(model) {
 				drop(c, p.name)
 			}
@@ -120,7 +126,7 @@ func TestHub_Model(t *testing.T) {
 			if got := h.find(channel); !slices.Equal(got, want) {
 				t.Fatalf("step %d: %q goes to %q, want %q", step, channel, got, want)
 			}
-			if got := h.receivers(channel, false); got != receivers {
+			if got := h.Receivers(channel, false); got != receivers {
 				t.Fatalf("step %d: %q has %d receivers, want %d", step, channel, got, receivers)
 			}
 		}
@@ -129,9 +135,9 @@ func TestHub_Model(t *testing.T) {
 		t.Errorf("only %d patterns matched: the test says nothing", found)
 	}
 	for _, c := range conns {
-		h.leave(c)
+		h.Leave(c)
 	}
-	if z := h.sizes(); z != (hubSizes{}) || h.patterns.len() != 0 || len(h.topics[patterns]) != 0 {
+	if z := h.Sizes(); z != (Sizes{}) || h.patterns.len() != 0 || len(h.topics[Patterns]) != 0 {
 		t.Errorf("an empty hub has %+v, %d beginnings", z, h.patterns.len())
 	}
 }
@@ -154,7 +160,7 @@ func TestHub_MatchSteps(t *testing.T) {
 			for i := range n {
 				names = append(names, fmt.Sprintf(c.pattern, i))
 			}
-			h.join(&conn{}, names...)
+			h.join(NewSubscriber(1, mute{}), names...)
 			h.find(c.channel)
 			if got := h.budget.spent.Load(); got > c.most {
 				t.Errorf("%d steps, want at most %d", got, c.most)
@@ -191,13 +197,13 @@ func growth(t *testing.T, do func(n int), n int) float64 {
 func TestHub_Linear(t *testing.T) {
 	for _, form := range []string{"p:%d:*", "*%d", "%d*"} {
 		g := growth(t, func(n int) {
-			h, c := newTestHub(), &conn{}
+			h, c := newTestHub(), NewSubscriber(1, mute{})
 			names := make([]string, n)
 			for i := range names {
 				names[i] = fmt.Sprintf(form, i)
 			}
 			h.join(c, names...)
-			h.leave(c)
+			h.Leave(c)
 		}, 2000)
 		if g > 5 { // 10 would be quadratic
 			t.Errorf("%q: ten times as many patterns take %.1f times as long each", form, g)
@@ -216,7 +222,7 @@ func TestTracking_PrefixesLinear(t *testing.T) {
 		if refusal := overlapRefusal(nil, prefixes); refusal != "" {
 			t.Fatal(refusal)
 		}
-		h.trackOn(1, &tracker{bcast: true}, prefixes)
+		h.TrackOn(NewSubscriber(1, mute{}), &Mode{BCast: true, Prefixes: prefixes}, false)
 		for i := range n / 10 {
 			var events []fsm.Event
 			for k := range 10 {
@@ -224,7 +230,7 @@ func TestTracking_PrefixesLinear(t *testing.T) {
 			}
 			h.Applied(uint64(i), events)
 		}
-		h.untrack(1)
+		h.Untrack(1)
 		if h.track.prefixes.len() != 0 {
 			t.Errorf("%d prefixes are left", h.track.prefixes.len())
 		}
@@ -283,7 +289,7 @@ func TestTracking_TableBytes(t *testing.T) {
 	tr.maxBytes = 1 << 20
 	r := rand.New(rand.NewPCG(9, 10))
 	for id := range uint64(3) {
-		tr.onLocked(id, &tracker{c: &conn{out: &outbox{closed: true}}})
+		tr.onLocked(id, &tracker{c: NewSubscriber(id, mute{})})
 	}
 	for range 20_000 {
 		key := strings.Repeat("k", 1+r.IntN(2000))

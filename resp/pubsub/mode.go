@@ -1,0 +1,128 @@
+package pubsub
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Mode is the tracking mode of a connection, as CLIENT TRACKING sets it.
+type Mode struct {
+	On, BCast, OptIn, OptOut, NoLoop bool
+	// Caching: the last command was CLIENT CACHING. It decides whether the next
+	// command or transaction is tracked, even if that command is refused.
+	Caching  bool
+	Redirect uint64
+	Prefixes []string
+}
+
+// Reads reports whether keys that are read now are to be remembered.
+func (t *Mode) Reads() bool {
+	return t.On && !t.BCast && (!t.OptIn || t.Caching) && (!t.OptOut || !t.Caching)
+}
+
+// Add makes a next mode the current one. The connection keeps its prefixes.
+func (t *Mode) Add(next *Mode) {
+	prefixes := t.Prefixes
+	if len(next.Prefixes) == 1 {
+		at, _ := slices.BinarySearch(prefixes, next.Prefixes[0])
+		prefixes = slices.Insert(prefixes, at, next.Prefixes[0])
+	} else {
+		prefixes = slices.Concat(prefixes, next.Prefixes)
+		slices.Sort(prefixes)
+	}
+	caching := t.Caching
+	*t = *next
+	t.On, t.Caching, t.Prefixes = true, caching, prefixes
+}
+
+// Size returns an estimate of the memory of the prefixes.
+func (t *Mode) Size() int {
+	n := 0
+	for _, p := range t.Prefixes {
+		n += subscriptionSize(p)
+	}
+	return n
+}
+
+// sortedIDs returns the sorted keys of a map, so that clients receive messages
+// in a reproducible order.
+func sortedIDs[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// Refuses returns the error for a connection in mode t that cannot change to
+// next, or "" if it can.
+func (t *Mode) Refuses(next *Mode) string {
+	switch {
+	case !next.BCast && len(next.Prefixes) > 0:
+		return "ERR PREFIX option requires BCAST mode to be enabled"
+	case t.On && t.BCast != next.BCast:
+		return "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode."
+	case next.BCast && (next.OptIn || next.OptOut):
+		return "ERR OPTIN and OPTOUT are not compatible with BCAST"
+	case next.OptIn && next.OptOut:
+		return "ERR You can't specify both OPTIN mode and OPTOUT mode"
+	case next.OptIn && t.OptOut || next.OptOut && t.OptIn:
+		return "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode."
+	}
+	return overlapRefusal(t.Prefixes, next.Prefixes)
+}
+
+// overlapRefusal returns the error for a new prefix that overlaps with another
+// prefix of the connection, or "". It names the first new prefix that does, and
+// prefers to name an existing prefix as the other one.
+func overlapRefusal(there, added []string) string {
+	i := firstOverlap(there, added)
+	if i < 0 {
+		return ""
+	}
+	p := added[i]
+	for _, old := range there {
+		if overlap(p, old) {
+			return "ERR Prefix '" + p + "' overlaps with an existing prefix '" + old + "'. Prefixes for a single client must not overlap."
+		}
+	}
+	for _, other := range added[i+1:] {
+		if overlap(p, other) {
+			return "ERR Prefix '" + p + "' overlaps with another provided prefix '" + other + "'. Prefixes for a single client must not overlap."
+		}
+	}
+	panic("resp: a prefix overlaps with none")
+}
+
+// firstOverlap returns the index of the first new prefix that overlaps with
+// another one, or -1. there is sorted, and its prefixes do not overlap, except
+// that it may also contain "". Both lists may be very long.
+func firstOverlap(there, added []string) int {
+	first := len(added)
+	for i, p := range added {
+		at, _ := slices.BinarySearch(there, p)
+		if len(there) > 0 && there[0] == "" || at > 0 && overlap(p, there[at-1]) || at < len(there) && overlap(p, there[at]) {
+			first = i
+			break
+		}
+	}
+	sorted := make([]int, len(added)) // indices of added
+	for i := range sorted {
+		sorted[i] = i
+	}
+	slices.SortFunc(sorted, func(a, b int) int { return strings.Compare(added[a], added[b]) })
+	// All strings that begin with a prefix directly follow it in sorted order,
+	// so the prefixes of the present string form a stack.
+	var above []int
+	for _, i := range sorted {
+		for len(above) > 0 && !strings.HasPrefix(added[i], added[above[len(above)-1]]) {
+			above = above[:len(above)-1]
+		}
+		if len(above) > 0 {
+			first = min(first, i, above[len(above)-1])
+		}
+		above = append(above, i)
+	}
+	if first == len(added) {
+		return -1
+	}
+	return first
+}
+
+func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }

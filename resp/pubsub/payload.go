@@ -1,0 +1,18 @@
+package pubsub
+
+import "sync/atomic"
+
+// Payload is an encoded message. Several connections may queue the same
+// payload: the memory for clients is charged for it once.
+type Payload struct {
+	Bytes  []byte
+	Queues atomic.Int32 // number of queues that contain it
+}
+
+// NewPayload returns an encoded message, or nil if it is empty.
+func NewPayload(b []byte) *Payload {
+	if len(b) == 0 {
+		return nil
+	}
+	return &Payload{Bytes: b}
+}
