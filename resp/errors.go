@@ -35,12 +35,12 @@ const (
 // error decides this, where the error occurs: see cluster.OutcomeError.
 func errorText(err error) string {
 	if o := (*cluster.OutcomeError)(nil); errors.As(err, &o) {
-		switch outcome := cluster.OutcomeOf(err); {
-		case outcome == cluster.OutcomeUnknown && o.Advice() != "":
+		switch known := cluster.OutcomeOf(err); {
+		case known == cluster.OutcomeUnknown && o.Advice() != "":
 			return "UNKNOWN " + o.Reason() + "; " + o.Advice()
-		case outcome == cluster.OutcomeUnknown:
+		case known == cluster.OutcomeUnknown:
 			return "UNKNOWN outcome of the command is unknown, read the key before you try again"
-		case outcome == cluster.OutcomeExecuted:
+		case known == cluster.OutcomeExecuted:
 			return "UNKNOWN the command was executed, but " + o.Reason()
 		case o.Retryable():
 			return "CLUSTERDOWN " + o.Reason() + ", the command was not executed"

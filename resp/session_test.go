@@ -335,9 +335,9 @@ func TestReadonly(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	f := newFake(t)
-	var outcome atomic.Pointer[error]
+	var failure atomic.Pointer[error]
 	f.before = func(*fsm.Group) error {
-		if p := outcome.Load(); p != nil {
+		if p := failure.Load(); p != nil {
 			return *p
 		}
 		return nil
@@ -350,7 +350,7 @@ func TestErrors(t *testing.T) {
 		{cluster.ErrNoLeader, "-CLUSTERDOWN no leader, the command was not executed"},
 		{fmt.Errorf("call: %w", cluster.ErrUnknown), "-UNKNOWN outcome of the command is unknown, read the key before you try again"},
 	} {
-		outcome.Store(&tc.err)
+		failure.Store(&tc.err)
 		c.send("SET a 1", "GET a", "PING", "MULTI", "GET a", "EXEC", "WATCH a", "MULTI", "PING", "EXEC", "GET a")
 		c.want(tc.text, tc.text, "+PONG", "+OK", "+QUEUED", tc.text, tc.text, "+OK", "+QUEUED", "*1\n+PONG", tc.text)
 	}

@@ -43,11 +43,11 @@ func (s *steps) Unblock() ([]byte, error) {
 
 // outcome records the outcome of a group and returns the error to report.
 func (s *steps) outcome(g *fsm.Group, err error) error {
-	before, outcome := s.changed, cluster.OutcomeOf(err)
-	if g.Write && outcome != cluster.OutcomeNotExecuted {
+	before, known := s.changed, cluster.OutcomeOf(err)
+	if g.Write && known != cluster.OutcomeNotExecuted {
 		s.changed = true
 	}
-	if err != nil && (before || g.Write && outcome == cluster.OutcomeUnknown) {
+	if err != nil && (before || g.Write && known == cluster.OutcomeUnknown) {
 		return cluster.Unknown(err)
 	}
 	return err
