@@ -197,18 +197,6 @@ type clientInfo struct {
 	redirect                int64
 }
 
-// replyMode is the mode that CLIENT REPLY has set.
-type replyMode int
-
-const (
-	replyOn replyMode = iota
-	replyOff
-	replySkipNext // the last command was CLIENT REPLY SKIP
-	replySkip     // the current command is the one after CLIENT REPLY SKIP
-)
-
-func (c *conn) silent() bool { return c.replay == replyOff || c.replay == replySkip }
-
 // edit changes the connection's clientInfo with c.mu locked. Only the
 // connection's own goroutine calls it.
 func (c *conn) edit(f func(i *clientInfo)) {
@@ -571,13 +559,13 @@ func clientNoTouch(c *conn, args [][]byte) fsm.Reply {
 func clientReply(c *conn, args [][]byte) fsm.Reply {
 	switch strings.ToUpper(string(args[2])) {
 	case "ON":
-		c.replay = replyOn
+		c.w.mode = replyOn
 		return fsm.OK
 	case "OFF":
-		c.replay = replyOff
+		c.w.mode = replyOff
 	case "SKIP":
-		if c.replay != replyOff {
-			c.replay = replySkipNext
+		if c.w.mode != replyOff {
+			c.w.mode = replySkipNext
 		}
 	default:
 		return fsm.Error(msgSyntax)

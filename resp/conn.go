@@ -27,7 +27,6 @@ const (
 // it, except for those whose comments say otherwise.
 type conn struct {
 	srv  *Server
-	rc   redcon.Conn
 	net  net.Conn
 	exec *steps
 	id   uint64
@@ -42,27 +41,22 @@ type conn struct {
 	// interleave.
 	interleaving bool
 
-	group  fsm.Group
-	cmds   []*fsm.Command // commands of the group, for metrics
-	first  [][]byte       // arguments of the group's first command, for the slow log
-	replay replyMode
-	// charged is set while the replies that are being written are charged to mem
-	// as a whole.
-	charged  bool
+	group    fsm.Group
+	cmds     []*fsm.Command // commands of the group, for metrics
+	first    [][]byte       // arguments of the group's first command, for the slow log
+	replay   replyMode
 	done     bool               // the connection reads no further command and ends after its replies
 	sub      *pubsub.Subscriber // its subscriptions
 	tracking pubsub.Mode
 	reads    []string // keys that the group reads and that tracking will remember
 	apart    apart
+	w        writer
 	out      *outbox
 	// heard is the position in the log of the group whose replies are written
 	// next. The messages that the group caused are sent between these replies:
 	// see writeGroup.
-	heard  pubsub.Cause
-	early  early
-	sent   int // bytes of replies of this pipeline
-	unsent int // the part of sent that redcon has buffered
-	front  fsm.Front
+	heard pubsub.Cause
+	front fsm.Front
 	// mem is the connection's share of the memory for clients. reserved is its
 	// part for the large reply that is being sent, queuedMem the part for
 	// commands that are queued after MULTI.
@@ -93,14 +87,15 @@ type conn struct {
 func newConn(s *Server, rc redcon.Conn) *conn {
 	now := time.Now()
 	c := &conn{
-		srv: s, rc: rc, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()},
+		srv: s, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()},
 		id: s.cluster.ClientID(), proto: 2, created: now,
 	}
 	c.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
 	c.sub = pubsub.NewSubscriber(c.id, audience{c})
 	c.mem = s.clientMem.Account(c.evict)
-	c.early.send = c.sendEarly
+	c.w = writer{rc: rc, net: c.net, mem: c.mem, pushed: &s.metrics.bytesOut}
+	c.w.early.send = c.w.sendEarly
 	def := s.users.Load().def
 	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
 	if g, ok := c.net.(*guard.Conn); ok {
@@ -127,8 +122,8 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	}
 	c.flushLast()
 	c.srv.metrics.bytesIn.Add(uint64(received))
-	c.srv.metrics.bytesOut.Add(uint64(c.sent))
-	c.sent = 0
+	c.srv.metrics.bytesOut.Add(uint64(c.w.sent))
+	c.w.sent = 0
 	c.group.Release(2 * maxGroupBytes)
 	c.group.Reset(c.proto, c.id) // a released group has lost its header too
 	if c.ended() {
@@ -142,7 +137,7 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 }
 
 // ended reports whether the connection runs no further command.
-func (c *conn) ended() bool { return c.done || c.killed.Load() }
+func (c *conn) ended() bool { return c.done || c.w.failed || c.killed.Load() }
 
 // command runs one command. Then it ends the effects of CLIENT REPLY SKIP and
 // CLIENT CACHING, which apply to one command.
@@ -150,9 +145,9 @@ func (c *conn) command(args [][]byte) {
 	if len(args) == 0 {
 		return
 	}
-	skip := c.replay == replySkipNext
+	skip := c.w.mode == replySkipNext
 	if skip {
-		c.replay = replySkip
+		c.w.mode = replySkip
 	}
 	c.take(args)
 	if c.tracking.Caching && c.multi == nil && !strings.EqualFold(string(args[0]), "client") {
@@ -161,8 +156,8 @@ func (c *conn) command(args [][]byte) {
 	}
 	if skip {
 		c.flush()
-		if c.replay == replySkip {
-			c.replay = replyOn
+		if c.w.mode == replySkip {
+			c.w.mode = replyOn
 		}
 	}
 }
@@ -307,14 +302,14 @@ func (c *conn) answer(r *row, args [][]byte) {
 	}
 	switch {
 	case r.loud:
-		c.put(reply.Append(nil, proto))
+		c.w.put(reply.Append(nil, proto))
 		return
 	case reply.Exceeds(pieceBytes):
 		c.room(reply.Held())
-		c.stream(&reply, proto)
+		c.w.stream(&reply, proto)
 		c.room(0)
 	default:
-		c.write(reply.Append(nil, proto))
+		c.w.write(reply.Append(nil, proto))
 	}
 	if r.cmd.Name == "exec" { // messages that the transaction caused follow its reply
 		c.out.drain()
@@ -376,6 +371,14 @@ func (c *conn) flush() {
 	c.answerGroup(out, err, time.Since(start))
 }
 
+// flushLast flushes the group at the end of a pipeline. If the group writes,
+// and the pipeline has no other replies, its replies may be sent early.
+func (c *conn) flushLast() {
+	c.w.early.may = c.w.sent == 0 && c.group.Write && !c.w.silent()
+	c.flush()
+	c.w.early.may = false
+}
+
 // answerGroup writes the replies of the group and empties it. If err is not
 // nil, it writes the error for each command instead. d is how long the group
 // took.
@@ -384,11 +387,11 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
 		for range c.cmds {
-			c.write(line)
+			c.w.write(line)
 		}
 		c.srv.metrics.failed(c.cmds, d, text)
 	} else {
-		c.writeGroup(c.early.rest(out))
+		c.writeGroup(c.w.early.rest(out))
 		c.srv.metrics.group(c.cmds, d, out)
 	}
 	if len(c.cmds) > 0 {
@@ -408,7 +411,7 @@ func (c *conn) reset() {
 func (c *conn) do(local bool) ([]byte, error) {
 	c.waitPause(c.group.Write)
 	if !c.group.Write || !c.hears() {
-		return c.exec.Do(&c.group, local, c.early.now())
+		return c.exec.Do(&c.group, local, c.w.early.now())
 	}
 	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
 	if err == nil {
@@ -420,16 +423,7 @@ func (c *conn) do(local bool) ([]byte, error) {
 // reply writes one reply, after the replies of the group before it.
 func (c *conn) reply(r fsm.Reply) {
 	c.flush()
-	c.write(r.Append(nil, c.proto))
-}
-
-// write writes encoded replies, unless CLIENT REPLY has turned replies off.
-// They are sent at the end of the pipeline at the latest: see put.
-func (c *conn) write(b []byte) {
-	if c.silent() {
-		return
-	}
-	c.put(b)
+	c.w.write(r.Append(nil, c.proto))
 }
 
 // setProto changes the RESP version for the following commands.
@@ -465,7 +459,7 @@ func (c *conn) setMulti(m *multi) {
 // hangUp closes the connection after the written replies have been sent.
 func (c *conn) hangUp() {
 	c.done = true
-	if err := c.out.hangUp(); err != nil {
+	if err := c.w.close(); err != nil {
 		c.srv.log.Debug("cannot close connection", "client", c.id, "error", err)
 	}
 }

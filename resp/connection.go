@@ -170,7 +170,7 @@ func (c *conn) wrongPassword() {
 	s := c.srv
 	s.metrics.AuthFailures.Inc()
 	s.metrics.authFails.Add(1)
-	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.rc.RemoteAddr())
+	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.net.RemoteAddr())
 	if c.wrongPasswords++; c.wrongPasswords >= guard.MaxWrongPasswords {
 		c.done = true
 	}
@@ -305,8 +305,8 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.monitorEnd()
 	c.trackingOff()
 	c.out.drain()             // a client would read a message behind this reply as its next reply
-	if c.replay == replyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
-		c.replay = replyOn
+	if c.w.mode == replyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
+		c.w.mode = replyOn
 	}
 	c.setLocal(false)
 	c.setDB(0)

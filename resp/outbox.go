@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidwall/redcon"
-
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
@@ -22,10 +20,6 @@ type outbox struct {
 	c    *conn
 	wake chan struct{} // capacity 1: the queue has messages to send
 	done chan struct{} // closed when the connection has ended
-
-	// writing guards writes to the socket. A goroutine that needs both locks
-	// locks writing before mu.
-	writing sync.Mutex
 
 	mu      sync.Mutex
 	proto   int  // RESP version of the connection
@@ -80,24 +74,24 @@ func (o *outbox) end() error { return o.endBefore(0) }
 // endBefore is end for a connection that goes on to wait for a blocking
 // command. Messages that the command causes stay in the queue until begin.
 func (o *outbox) endBefore(waiter fsm.Pos) error {
-	o.writing.Lock()
-	defer o.writing.Unlock()
+	w := &o.c.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	o.release(waiter)
-	o.c.unsent = 0
-	o.c.mem.ClientTurn()
-	return redcon.BaseWriter(o.c.rc).Flush()
+	return w.endLocked()
 }
 
 // release writes the queued messages behind the replies. The outbox's goroutine
 // sends the messages that arrive meanwhile; if release sent them too, it might
-// never end in a flood of messages. The caller holds o.writing.
+// never end in a flood of messages. The caller holds the lock of the
+// writer.
 func (o *outbox) release(waiter fsm.Pos) {
 	o.mu.Lock()
 	o.waiter = waiter
 	taken := o.takeLocked()
 	o.mu.Unlock()
 	for i := range taken {
-		o.c.putLocked(taken[i].Bytes)
+		o.c.w.putLocked(taken[i].Bytes)
 		o.sent(taken[i : i+1])
 	}
 	o.mu.Lock()
@@ -142,21 +136,13 @@ func (o *outbox) rankLocked() int64 {
 	return d
 }
 
-// hangUp sends the replies and closes the connection.
-func (o *outbox) hangUp() error {
-	o.writing.Lock()
-	defer o.writing.Unlock()
-	o.c.mem.ClientTurn()
-	return o.c.rc.Close()
-}
-
 // drain writes the queued messages behind the replies so far.
 func (o *outbox) drain() {
 	o.mu.Lock()
 	taken := o.takeLocked()
 	o.mu.Unlock()
 	for i := range taken {
-		o.c.put(taken[i].Bytes)
+		o.c.w.put(taken[i].Bytes)
 		o.sent(taken[i : i+1])
 	}
 }
@@ -165,9 +151,7 @@ func (o *outbox) drain() {
 func (o *outbox) drainLocked() {
 	taken := o.takeLocked()
 	for _, m := range taken {
-		o.c.sent += len(m.Bytes)
-		o.c.unsent += len(m.Bytes)
-		o.c.rc.WriteRaw(m.Bytes)
+		o.c.w.buffer(m.Bytes)
 	}
 	o.releaseLocked(taken)
 }
@@ -348,32 +332,20 @@ func (o *outbox) run() {
 }
 
 func (o *outbox) write() error {
-	o.writing.Lock()
-	defer o.writing.Unlock()
+	w := &o.c.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for {
 		all, taken := o.next()
 		if len(taken) == 0 {
 			return nil
 		}
-		err := o.writeAll(all)
+		err := w.messagesLocked(all)
 		o.sent(taken)
 		if err != nil {
 			return err
 		}
 	}
-}
-
-func (o *outbox) writeAll(all []byte) error {
-	for len(all) > 0 {
-		n, err := o.c.net.Write(all[:min(len(all), strideBytes)])
-		o.c.srv.metrics.bytesOut.Add(uint64(n))
-		o.c.mem.Touch()
-		if err != nil {
-			return err
-		}
-		all = all[n:]
-	}
-	return nil
 }
 
 // next takes what the goroutine writes next: one large message, or a buffer

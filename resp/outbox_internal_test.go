@@ -29,14 +29,15 @@ func (f *flooded) WriteRaw([]byte) {
 func TestOutbox_Flood(t *testing.T) {
 	s := &Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
 	f := &flooded{}
-	c := &conn{srv: s, rc: f, mem: s.clientMem.Account(nil)}
+	c := &conn{srv: s, mem: s.clientMem.Account(nil)}
+	c.w = writer{rc: f, mem: c.mem}
 	f.c, c.out = c, newOutbox(c)
 	c.out.running = true // otherwise its goroutine would write what is left
 	c.out.begin()
 	c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
-	c.out.writing.Lock()
+	c.w.mu.Lock()
 	c.out.release(0)
-	c.out.writing.Unlock()
+	c.w.mu.Unlock()
 	if f.written != 1 {
 		t.Errorf("%d messages were written before the pipeline ended, want 1", f.written)
 	}

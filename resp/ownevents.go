@@ -119,11 +119,11 @@ func (c *conn) writeBetween(replies []byte) {
 		_, in := m.cause.Relative(c.heard.Index, c.heard.Position)
 		for ; in && op <= m.cause.Op; op++ {
 			n := wire.Len(replies)
-			c.write(replies[:n])
+			c.w.write(replies[:n])
 			replies = replies[n:]
 		}
-		c.put(m.Bytes)
+		c.w.put(m.Bytes)
 	}
 	c.heard = pubsub.Cause{}
-	c.write(replies)
+	c.w.write(replies)
 }

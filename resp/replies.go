@@ -1,114 +1,21 @@
 package resp
 
 import (
-	"errors"
 	"time"
-
-	"github.com/tidwall/redcon"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// The replies of a pipeline are sent while the pipeline runs. As soon as
-// sliceBytes are collected, the connection's goroutine sends them before it
-// runs the next command, and waits while the client does not read. So a client
-// that does not read makes the node store little, and its further commands do
-// not run.
-//
 // A group of reads is run in pieces (fsm.Front). A large reply is not copied:
 // it refers to parts of the state, which are written to the socket directly. It
-// is charged to the memory of all clients before it is kept: see Budget.
-// The replies of a group that writes, and of a transaction, are complete when
-// they arrive, and are charged then: see writeGroup.
-const (
-	sliceBytes  = 64 << 10  // replies that are collected before they are sent
-	pieceBytes  = 256 << 10 // approximate size of the replies of one piece of a group
-	strideBytes = 256 << 10 // part of a large reply that is sent under one deadline
-)
+// is charged to the memory of all clients before it is kept: see
+// clientmem.Budget. The replies of a group that writes, and of a transaction,
+// are complete when they arrive, and are charged then: see writeGroup.
+
+// pieceBytes is the approximate size of the replies of one piece of a group.
+const pieceBytes = 256 << 10
 
 const msgNoRoom = "OOM replies that clients have not taken fill the memory for clients (--max-client-memory): not executed, try again later"
-
-var errEnded = errors.New("connection has ended")
-
-// put adds encoded bytes to the output. It sends the output once sliceBytes are
-// collected.
-func (c *conn) put(b []byte) {
-	if c.unsent+len(b) <= sliceBytes {
-		c.sent += len(b)
-		c.unsent += len(b)
-		c.rc.WriteRaw(b)
-		return
-	}
-	c.out.writing.Lock()
-	defer c.out.writing.Unlock()
-	c.putLocked(b)
-}
-
-// putLocked is put for callers that hold out.writing.
-func (c *conn) putLocked(b []byte) {
-	if c.unsent > 0 && c.unsent+len(b) > sliceBytes {
-		c.sendLocked()
-	}
-	if len(b) <= sliceBytes {
-		c.sent += len(b)
-		c.unsent += len(b)
-		c.rc.WriteRaw(b)
-		return
-	}
-	if c.charged {
-		c.writeLocked(b)
-		return
-	}
-	c.mem.Add(int64(len(b)))
-	c.writeLocked(b)
-	c.mem.Add(-int64(len(b)))
-}
-
-// sendLocked sends what redcon has collected. An error ends the connection.
-func (c *conn) sendLocked() {
-	c.unsent = 0
-	c.mem.ClientTurn()
-	defer c.mem.ServerTurn()
-	if err := redcon.BaseWriter(c.rc).Flush(); err != nil {
-		c.done = true
-	}
-}
-
-// writeLocked writes bytes to the socket, past redcon, which would copy them.
-func (c *conn) writeLocked(b []byte) {
-	c.mem.ClientTurn()
-	defer c.mem.ServerTurn()
-	for len(b) > 0 && !c.done {
-		n, err := c.net.Write(b[:min(len(b), strideBytes)])
-		c.sent += n
-		b = b[n:]
-		c.mem.Touch()
-		if err != nil {
-			c.done = true
-		}
-	}
-}
-
-// stream sends a large reply from the memory that it refers to, encoded for a
-// RESP version.
-func (c *conn) stream(r *fsm.Reply, proto int) {
-	if c.silent() {
-		return
-	}
-	c.out.writing.Lock()
-	defer c.out.writing.Unlock()
-	c.sendLocked()
-	err := r.Encode(proto, func(b []byte) error {
-		c.writeLocked(b)
-		if c.done {
-			return errEnded
-		}
-		return nil
-	})
-	if err != nil {
-		c.done = true
-	}
-}
 
 // runReads runs a group of reads in pieces and writes its replies.
 func (c *conn) runReads() {
@@ -159,7 +66,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 		n--
 	}
 	left = p.Left || large != nil
-	c.write(out)
+	c.w.write(out)
 	c.srv.metrics.group(c.cmds[:n], took, out)
 	if n > 0 {
 		c.slow(c.first, n-1, c.cmds[0].Flags&fsm.Fast != 0, took)
@@ -170,7 +77,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 		switch {
 		case size <= c.reserved || c.mem.TryReserve(size-c.reserved):
 			c.reserved = max(size, c.reserved)
-			c.stream(large, c.proto)
+			c.w.stream(large, c.proto)
 		default:
 			// The reply is not kept while there is no room: it is read again
 			// when there is.
@@ -180,7 +87,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 				c.reserved = size
 				return c.skip(n, true)
 			}
-			c.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
+			c.w.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
 			c.srv.metrics.errors.add(msgNoRoom)
 		}
 		c.room(0)

@@ -417,3 +417,15 @@ func TestReplies_Hello(t *testing.T) {
 		}
 	}
 }
+
+// A connection that ends itself in a transaction still gets the whole reply,
+// however large it is.
+func TestReplies_LargeBeforeEnd(t *testing.T) {
+	c := dial(t, serve(t, newFake(t)))
+	const n = 300_000
+	large(c, "k", n)
+	c.send("MULTI", "APPEND k x", "GET k", "CLIENT KILL SKIPME no ID "+c.do("CLIENT ID")[1:], "EXEC")
+	c.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED",
+		fmt.Sprintf("*3\n:%d\n$%d\n%s\n:1", n+1, n+1, strings.Repeat("\x00", n-1)+"xx"))
+	c.wantEOF()
+}
