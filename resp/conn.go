@@ -163,128 +163,59 @@ func (c *conn) command(args [][]byte) {
 }
 
 // take runs one command. A data command joins the group. Any other command runs
-// at once, after the group.
+// at once, after the group. Inside MULTI, both are queued.
 func (c *conn) take(args [][]byte) {
-	cmd := c.srv.table.Find(args[0])
-	if cmd == nil || cmd.Flags&fsm.Internal != 0 {
-		c.session(args)
+	q, refusal := c.srv.find(args)
+	if refusal != "" {
+		c.refuse(nil, refusal)
 		return
 	}
-	stats := c.srv.metrics.byCommand[cmd.ID()]
-	switch { // Redis' order: an invalid command is reported even without authentication
-	case !cmd.ArityOK(len(args)):
-		c.refuse(stats, fsm.WrongArity(cmd.Name))
-	case cmd.Sub != nil && !c.knownSub(cmd, args, stats):
-	case !c.info.authed && c.needsAuth():
-		c.refuse(stats, msgNoAuth)
-	case c.denied(args, stats):
-	case c.tooNew(cmd, args, stats):
-	case c.refusedElsewhere(cmd, args, stats):
-	case c.restricted():
-		c.refuse(stats, msgRestricted(cmd.Name))
-	case c.listens(cmd, args):
-		c.refuse(stats, msgMonitorData)
-	case c.multi != nil:
-		c.enqueue(queued{cmd: cmd, db: c.multi.db, args: args}, stats)
-	case c.patternRefused(cmd, args) != "":
-		c.refuse(stats, c.patternRefused(cmd, args))
-	case c.srv.table.Waits(cmd, args) != nil:
-		c.block(cmd, args)
-	default:
-		c.show(cmd, c.db, args)
-		row, logged := c.forLog(cmd, args)
-		if c.group.Ops() > 0 &&
-			(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.keptApart(row, logged)) {
-			c.flush()
-		}
-		if c.group.Ops() == 0 {
-			c.first = args
-		}
-		c.group.Command(row, c.db, logged)
-		c.cmds = append(c.cmds, cmd)
-		if c.tracking.Reads() {
-			c.noteReads(cmd, args)
-		}
+	if refusal = c.admit(&q); refusal != "" {
+		c.refuse(q.stats, refusal)
+		return
 	}
-}
-
-// knownSub checks the subcommand of a container command such as OBJECT. If it
-// is unknown or has a wrong number of arguments, knownSub refuses it and
-// returns false.
-func (c *conn) knownSub(cmd *fsm.Command, args [][]byte, stats *series) bool {
-	sub := cmd.FindSub(args[1])
 	switch {
-	case sub == nil:
-		c.refuse(nil, fsm.UnknownSubcommand(args[1], upper(cmd.Name)))
-	case !sub.ArityOK(len(args)):
-		c.refuse(stats, fsm.WrongArity(cmd.Name+"|"+sub.Name))
+	case c.multi != nil && (q.row == nil || !q.row.inMulti):
+		c.enqueue(&q)
+	case q.row != nil:
+		c.session(q.row, args)
 	default:
-		return true
+		c.data(q.cmd, args, q.stats)
 	}
-	return false
 }
 
 // session runs a command about the connection or the node.
-func (c *conn) session(args [][]byte) {
-	r := c.srv.findRow(args[0])
-	if r == nil {
-		c.refuse(nil, fsm.UnknownCommand(args))
+func (c *conn) session(r *row, args [][]byte) {
+	c.flush()
+	c.doing.Store(&r.stats.name)
+	c.waitPauseBefore(r)
+	c.answer(r, args)
+}
+
+// data runs a blocking command, and adds any other data command to the group.
+func (c *conn) data(cmd *fsm.Command, args [][]byte, stats *series) {
+	if refusal := c.patternRefused(cmd, args); refusal != "" {
+		c.refuse(stats, refusal)
 		return
 	}
-	if r.subs != nil && len(args) > 1 {
-		sub := lookup(r.subs, args[1])
-		if sub == nil {
-			c.refuse(nil, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name)))
-			return
-		}
-		r = sub
+	if c.srv.table.Waits(cmd, args) != nil {
+		c.block(cmd, args)
+		return
 	}
-	switch {
-	case !r.cmd.ArityOK(len(args)):
-		c.refuse(r.stats, fsm.WrongArity(r.fullName()))
-	case !r.noAuth && !c.info.authed && c.needsAuth():
-		c.refuse(r.stats, msgNoAuth)
-	case c.restricted() && !r.subscribed:
-		c.refuse(r.stats, msgRestricted(r.fullName()))
-	case c.listens(&r.cmd, args):
-		c.refuse(r.stats, msgMonitorData)
-	case c.multi != nil && r.noMulti:
-		c.refuse(r.stats, "ERR Command not allowed inside a transaction")
-	case c.denied(args, r.stats):
-	case c.refusedElsewhere(&r.cmd, args, r.stats):
-	case c.multi != nil && !r.inMulti:
-		c.enqueue(queued{row: r, args: args}, r.stats)
-	default:
+	c.show(cmd, c.db, args)
+	row, logged := c.forLog(cmd, args)
+	if c.group.Ops() > 0 &&
+		(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.keptApart(row, logged)) {
 		c.flush()
-		c.doing.Store(&r.stats.name)
-		c.waitPauseBefore(r)
-		c.answer(r, args)
 	}
-}
-
-// tooNew refuses a command that the cluster's feature version does not include,
-// and reports whether it did. Such a command must not be logged: members with
-// an older program would stop at its entry.
-func (c *conn) tooNew(cmd *fsm.Command, args [][]byte, stats *series) bool {
-	need := cmd.Needs(args)
-	if need == 0 {
-		return false
+	if c.group.Ops() == 0 {
+		c.first = args
 	}
-	present := c.srv.cluster.FeatureVersion(need)
-	if present < need {
-		c.refuse(stats, fsm.NeedsFeature(cmd, args, present))
+	c.group.Command(row, c.db, logged)
+	c.cmds = append(c.cmds, cmd)
+	if c.tracking.Reads() {
+		c.noteReads(cmd, args)
 	}
-	return present < need
-}
-
-// refusedElsewhere refuses a command that another node has to run, and reports
-// whether it did.
-func (c *conn) refusedElsewhere(cmd *fsm.Command, args [][]byte, stats *series) bool {
-	text := c.elsewhere(cmd, args)
-	if text != "" {
-		c.refuse(stats, text)
-	}
-	return text != ""
 }
 
 // answer runs a session command and writes its reply.

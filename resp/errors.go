@@ -16,6 +16,7 @@ const (
 	msgNotInt      = "ERR value is not an integer or out of range"
 	msgDBIndex     = "ERR DB index is out of range"
 	msgNestedMulti = "ERR MULTI calls can not be nested"
+	msgNoMulti     = "ERR Command not allowed inside a transaction"
 	msgNoMultiExec = "ERR EXEC without MULTI"
 	msgNoMultiDisc = "ERR DISCARD without MULTI"
 	msgWatchMulti  = "ERR WATCH inside MULTI is not allowed"

@@ -114,8 +114,11 @@ func (m *multi) len() int {
 }
 
 // enqueue adds a command to the transaction.
-func (c *conn) enqueue(q queued, stats *series) {
-	m := c.multi
+func (c *conn) enqueue(r *request) {
+	m, q := c.multi, queued{row: r.row, args: r.args}
+	if r.row == nil {
+		q.cmd, q.db = r.cmd, m.db
+	}
 	for _, a := range q.args {
 		m.bytes += len(a) + 16
 		m.footprint += int64(len(a)) + 40 // its slice, and its frame on the wire
@@ -124,7 +127,7 @@ func (c *conn) enqueue(q queued, stats *series) {
 	if m.bytes > maxMultiBytes {
 		m.cmds, m.footprint = nil, 0
 		c.setMulti(m)
-		c.refuse(stats, "ERR transaction is larger than 8 MiB")
+		c.refuse(r.stats, "ERR transaction is larger than 8 MiB")
 		return
 	}
 	if q.row != nil && q.row.cmd.Name == "select" {

@@ -1,0 +1,309 @@
+package resp
+
+import (
+	"time"
+
+	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// request is a command that a client has sent, as the tables know it.
+type request struct {
+	args [][]byte
+	// cmd is the command that COMMAND lists. For a session command it is the
+	// subcommand, if the client has sent one.
+	cmd   *fsm.Command
+	row   *row // nil for a data command
+	stats *series
+}
+
+// find looks a command up in the tables. refusal is the error if there is no
+// such command.
+func (s *Server) find(args [][]byte) (q request, refusal string) {
+	if cmd := s.table.Find(args[0]); cmd != nil && cmd.Flags&fsm.Internal == 0 {
+		if len(args) > 1 && cmd.Sub != nil && cmd.FindSub(args[1]) == nil {
+			return request{}, fsm.UnknownSubcommand(args[1], upper(cmd.Name))
+		}
+		return request{args: args, cmd: cmd, stats: s.metrics.byCommand[cmd.ID()]}, ""
+	}
+	r := s.findRow(args[0])
+	if r == nil {
+		return request{}, fsm.UnknownCommand(args)
+	}
+	if r.subs != nil && len(args) > 1 {
+		sub := lookup(r.subs, args[1])
+		if sub == nil {
+			return request{}, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name))
+		}
+		r = sub
+	}
+	return request{args: args, cmd: &r.cmd, row: r, stats: r.stats}, ""
+}
+
+// wrongArity returns the error for a wrong number of arguments, or "".
+func (q *request) wrongArity() string {
+	switch {
+	case !q.cmd.ArityOK(len(q.args)):
+		return fsm.WrongArity(q.name())
+	case q.row != nil || q.cmd.Sub == nil || len(q.args) < 2:
+		return ""
+	}
+	if sub := q.cmd.FindSub(q.args[1]); !sub.ArityOK(len(q.args)) {
+		return fsm.WrongArity(q.cmd.Name + "|" + sub.Name)
+	}
+	return ""
+}
+
+// name returns the name as COMMAND prints it: "client|list".
+func (q *request) name() string {
+	if q.row != nil {
+		return q.row.fullName()
+	}
+	return q.cmd.Name
+}
+
+// admit checks whether the connection may run or queue a command now. It
+// returns the error for the client, or "". These are all checks that do not
+// depend on the meaning of a command, in the order of Redis (processCommand).
+// Each of them applies to all commands:
+//
+//  1. The number of arguments.
+//  2. Authentication.
+//  3. Commands that MULTI does not queue.
+//  4. The rules of the connection's user (ACL).
+//  5. The feature version of the cluster: members with an older program would
+//     stop at the entry of a command that they do not know.
+//  6. In Clustered mode, the slots of the keys and the node that serves them.
+//  7. In RESP2 with subscriptions, only the commands about subscriptions.
+//  8. In MONITOR mode, no command on data.
+//
+// CLIENT PAUSE refuses nothing. It delays the group that a command joins, or
+// the session command: see waitPause.
+func (c *conn) admit(q *request) (refusal string) {
+	if refusal = q.wrongArity(); refusal != "" {
+		return refusal
+	}
+	if !c.info.authed && (q.row == nil || !q.row.noAuth) && c.needsAuth() {
+		return msgNoAuth
+	}
+	if c.multi != nil && q.row != nil && q.row.noMulti {
+		return msgNoMulti
+	}
+	if refusal = c.denial(q.args); refusal != "" {
+		return refusal
+	}
+	if refusal = c.tooNew(q.cmd, q.args); refusal != "" {
+		return refusal
+	}
+	if refusal = c.elsewhere(q.cmd, q.args); refusal != "" {
+		return refusal
+	}
+	if c.restricted() && (q.row == nil || !q.row.subscribed) {
+		return msgRestricted(q.name())
+	}
+	if c.listens(q.cmd, q.args) {
+		return msgMonitorData
+	}
+	return ""
+}
+
+// tooNew returns the error for a command that the cluster's feature version does
+// not include, or "".
+func (c *conn) tooNew(cmd *fsm.Command, args [][]byte) string {
+	need := cmd.Needs(args)
+	if need == 0 {
+		return ""
+	}
+	if present := c.srv.cluster.FeatureVersion(need); present < need {
+		return fsm.NeedsFeature(cmd, args, present)
+	}
+	return ""
+}
+
+// denial returns the error for a command that the rules of the connection's
+// user do not allow, or "". For a user with all permissions, the check is one
+// atomic load of a pointer.
+func (c *conn) denial(args [][]byte) string {
+	if c.limits.Load() == nil {
+		return ""
+	}
+	v := c.verdict(args)
+	if v.Reason == acl.Allowed {
+		if c.limits.Load() != nil {
+			c.claim(c.info.user)
+		}
+		return ""
+	}
+	c.doing.Store(&v.Command.Full)
+	c.srv.acllog.denied(c, v, c.context())
+	return "NOPERM " + v.Denial()
+}
+
+// verdict returns whether the connection's user may run a command. A user with
+// all permissions is not checked; the verdict then names no command.
+func (c *conn) verdict(args [][]byte) acl.Verdict {
+	u := c.limits.Load()
+	if u == nil {
+		return acl.Verdict{}
+	}
+	v := c.checkACL(u, args)
+	if v.Reason != acl.Allowed && !c.local && c.refreshUsers() == nil {
+		// A permission that another node granted is valid here as soon as that
+		// node has replied, even if this node has not applied the change yet.
+		// So this node reads the current users before it refuses.
+		if u = c.limits.Load(); u == nil {
+			return acl.Verdict{}
+		}
+		v = c.checkACL(u, args)
+	}
+	return v
+}
+
+// claim sets the user's name on the group that the next command joins. The
+// state machine needs it, because it checks the commands that a script calls
+// while the script runs.
+func (c *conn) claim(user string) {
+	if c.group.User() == user {
+		return
+	}
+	if c.group.Ops() > 0 { // these commands were queued while the user had no rules
+		c.flush()
+	}
+	c.reset()
+	c.group.As(user)
+}
+
+func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
+	cmd := c.srv.catalog.Resolve(args)
+	if cmd == nil { // cannot happen: the caller has found the command in the tables
+		unknown := &acl.Command{Command: &fsm.Command{}, Full: string(args[0])}
+		return acl.Verdict{Reason: acl.DeniedCommand, Command: unknown}
+	}
+	return u.Check(cmd, args)
+}
+
+// patternRefused returns the error for a SORT command that may not read the
+// keys that its patterns name. It returns "" for every other command.
+func (c *conn) patternRefused(cmd *fsm.Command, args [][]byte) string {
+	if cmd != c.srv.sort && cmd != c.srv.sortRO {
+		return ""
+	}
+	if c.srv.cfg.Mode == Clustered {
+		if option := fsm.SortPattern(args); option != "" {
+			return "ERR " + option + " option of SORT denied in Cluster mode."
+		}
+	}
+	if u := c.limits.Load(); u != nil {
+		return u.CheckPatterns(c.srv.catalog.Resolve(args), args)
+	}
+	return ""
+}
+
+// context returns the context of the connection's commands, as ACL LOG reports
+// it.
+func (c *conn) context() string {
+	if c.multi != nil {
+		return "multi"
+	}
+	return "toplevel"
+}
+
+// recheck checks the commands of a transaction again at EXEC, because the rules
+// may have changed since the commands were queued. A command that is no longer
+// allowed gets an error as its reply; the others are executed.
+func (c *conn) recheck(m *multi) {
+	u := c.limits.Load()
+	if u == nil {
+		return
+	}
+	c.claim(c.info.user)
+	for i := range m.cmds {
+		q := &m.cmds[i]
+		v := c.checkACL(u, q.args)
+		if v.Reason == acl.Allowed {
+			continue
+		}
+		reason := "no permission to execute the command or subcommand"
+		switch v.Reason {
+		case acl.DeniedKey:
+			reason = "no permission to touch the specified keys"
+		case acl.DeniedChannel:
+			reason = "no permission to access one of the channels used as arguments"
+		}
+		q.refused = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
+			"This command is no longer allowed for the following reason: " + reason
+		c.srv.acllog.denied(c, v, "multi")
+	}
+}
+
+// pause is a CLIENT PAUSE in force. It concerns the clients of this node only:
+// to pause all writes of a cluster, send CLIENT PAUSE to every node.
+type pause struct {
+	until time.Time
+	all   bool          // all commands, not only writes
+	over  chan struct{} // closed when another pause, or none, replaces this one
+}
+
+// setPause pauses clients until the given time. As in Redis, it neither
+// shortens a pause in force nor relaxes it.
+func (s *Server) setPause(until time.Time, all bool) {
+	next := &pause{until: until, all: all, over: make(chan struct{})}
+	for {
+		old := s.pause.Load()
+		if old != nil && time.Now().Before(old.until) {
+			next.all = all || old.all
+			if old.until.After(until) {
+				next.until = old.until
+			}
+		}
+		if s.pause.CompareAndSwap(old, next) {
+			if old != nil {
+				close(old.over)
+			}
+			return
+		}
+		next.until, next.all = until, all
+	}
+}
+
+// endPause ends the pause in force.
+func (s *Server) endPause() {
+	if old := s.pause.Swap(nil); old != nil {
+		close(old.over)
+	}
+}
+
+// waitPause returns when the connection may run a command. write says whether
+// the command writes.
+func (c *conn) waitPause(write bool) {
+	for {
+		p := c.srv.pause.Load()
+		if p == nil || !p.all && !write || c.killed.Load() {
+			return
+		}
+		d := time.Until(p.until)
+		if d <= 0 {
+			if c.srv.pause.CompareAndSwap(p, nil) {
+				close(p.over)
+			}
+			continue
+		}
+		t := time.NewTimer(d)
+		select {
+		case <-t.C:
+		case <-p.over:
+		case <-c.srv.stopping:
+			t.Stop()
+			return
+		}
+		t.Stop()
+	}
+}
+
+// waitPauseBefore is waitPause for a session command. CLIENT UNPAUSE does not
+// wait; otherwise no client could end a pause of all commands.
+func (c *conn) waitPauseBefore(r *row) {
+	if c.srv.pause.Load() != nil && r.fullName() != "client|unpause" {
+		c.waitPause(false)
+	}
+}
