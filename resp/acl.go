@@ -132,7 +132,7 @@ func (c *conn) current() (*userSet, fsm.Reply) {
 	if err := c.refreshUsers(); err != nil {
 		return nil, fsm.Error(errorText(err))
 	}
-	return c.srv.users.Load(), fsm.Reply{}
+	return c.srv.accounts.current.Load(), fsm.Reply{}
 }
 
 func aclUsers(c *conn, args [][]byte) fsm.Reply {
@@ -192,7 +192,7 @@ func aclSetuser(c *conn, args [][]byte) fsm.Reply {
 		rules = append(rules, string(a))
 	}
 	err := c.changeUser(name, func(u *acl.User) (*acl.User, error) {
-		return u.Apply(c.srv.catalog, rules, c.srv.aclOptions())
+		return u.Apply(c.srv.cmds.catalog, rules, c.srv.aclOptions())
 	})
 	if err != nil {
 		return fsm.Error(errorText(err))
@@ -210,9 +210,9 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	}
 	// A client that deletes its own user gets the reply before its connection
 	// is closed.
-	c.deleting.Store(true)
+	c.user.deleting.Store(true)
 	defer func() {
-		c.deleting.Store(false)
+		c.user.deleting.Store(false)
 		c.settleSelf()
 	}()
 	if err := c.beforeChange(); err != nil {
@@ -233,7 +233,7 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 func (c *conn) settleSelf() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a := c.srv.users.Load().find(c.info.user); a == nil || a.born != c.born && a.Name != acl.DefaultUser {
+	if a := c.srv.accounts.current.Load().find(c.info.user); a == nil || a.born != c.user.born && a.Name != acl.DefaultUser {
 		c.done = true
 	}
 }
@@ -247,7 +247,7 @@ func aclDryrun(c *conn, args [][]byte) fsm.Reply {
 	if a == nil {
 		return fsm.Error("ERR User '" + string(args[2]) + "' not found")
 	}
-	cmd := c.srv.catalog.Lookup(args[3:])
+	cmd := c.srv.cmds.catalog.Lookup(args[3:])
 	switch {
 	case cmd == nil:
 		return fsm.Error("ERR Command '" + string(args[3]) + "' not found")
@@ -266,7 +266,7 @@ func aclShowLog(c *conn, args [][]byte) fsm.Reply {
 	case len(args) > 3:
 		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
 	case len(args) == 3 && strings.EqualFold(string(args[2]), "reset"):
-		c.srv.acllog.reset()
+		c.srv.accounts.log.reset()
 		return fsm.OK
 	case len(args) == 3:
 		var refusal fsm.Reply
@@ -275,7 +275,7 @@ func aclShowLog(c *conn, args [][]byte) fsm.Reply {
 			return refusal
 		}
 	}
-	return c.srv.acllog.reply(n, time.Now())
+	return c.srv.accounts.log.reply(n, time.Now())
 }
 
 func aclNoFile(c *conn, args [][]byte) fsm.Reply {

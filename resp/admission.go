@@ -20,7 +20,7 @@ type request struct {
 // find looks a command up in the tables. refusal is the error if there is no
 // such command.
 func (s *Server) find(args [][]byte) (q request, refusal string) {
-	if cmd := s.table.Find(args[0]); cmd != nil && cmd.Flags&fsm.Internal == 0 {
+	if cmd := s.cmds.table.Find(args[0]); cmd != nil && cmd.Flags&fsm.Internal == 0 {
 		if len(args) > 1 && cmd.Sub != nil && cmd.FindSub(args[1]) == nil {
 			return request{}, fsm.UnknownSubcommand(args[1], upper(cmd.Name))
 		}
@@ -86,7 +86,7 @@ func (c *conn) admit(q *request) (refusal string) {
 	if !c.info.authed && (q.row == nil || !q.row.noAuth) && c.needsAuth() {
 		return msgNoAuth
 	}
-	if c.multi != nil && q.row != nil && q.row.noMulti {
+	if c.tx.multi != nil && q.row != nil && q.row.noMulti {
 		return msgNoMulti
 	}
 	if refusal = c.denial(q.args); refusal != "" {
@@ -124,25 +124,25 @@ func (c *conn) tooNew(cmd *fsm.Command, args [][]byte) string {
 // user do not allow, or "". For a user with all permissions, the check is one
 // atomic load of a pointer.
 func (c *conn) denial(args [][]byte) string {
-	if c.limits.Load() == nil {
+	if c.user.limits.Load() == nil {
 		return ""
 	}
 	v := c.verdict(args)
 	if v.Reason == acl.Allowed {
-		if c.limits.Load() != nil {
+		if c.user.limits.Load() != nil {
 			c.claim(c.info.user)
 		}
 		return ""
 	}
-	c.doing.Store(&v.Command.Full)
-	c.srv.acllog.denied(c, v, c.context())
+	c.activity.doing.Store(&v.Command.Full)
+	c.srv.accounts.log.denied(c, v, c.context())
 	return "NOPERM " + v.Denial()
 }
 
 // verdict returns whether the connection's user may run a command. A user with
 // all permissions is not checked; the verdict then names no command.
 func (c *conn) verdict(args [][]byte) acl.Verdict {
-	u := c.limits.Load()
+	u := c.user.limits.Load()
 	if u == nil {
 		return acl.Verdict{}
 	}
@@ -151,7 +151,7 @@ func (c *conn) verdict(args [][]byte) acl.Verdict {
 		// A permission that another node granted is valid here as soon as that
 		// node has replied, even if this node has not applied the change yet.
 		// So this node reads the current users before it refuses.
-		if u = c.limits.Load(); u == nil {
+		if u = c.user.limits.Load(); u == nil {
 			return acl.Verdict{}
 		}
 		v = c.checkACL(u, args)
@@ -174,7 +174,7 @@ func (c *conn) claim(user string) {
 }
 
 func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
-	cmd := c.srv.catalog.Resolve(args)
+	cmd := c.srv.cmds.catalog.Resolve(args)
 	if cmd == nil { // cannot happen: the caller has found the command in the tables
 		unknown := &acl.Command{Command: &fsm.Command{}, Full: string(args[0])}
 		return acl.Verdict{Reason: acl.DeniedCommand, Command: unknown}
@@ -185,7 +185,7 @@ func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
 // patternRefused returns the error for a SORT command that may not read the
 // keys that its patterns name. It returns "" for every other command.
 func (c *conn) patternRefused(cmd *fsm.Command, args [][]byte) string {
-	if cmd != c.srv.sort && cmd != c.srv.sortRO {
+	if cmd != c.srv.cmds.sort && cmd != c.srv.cmds.sortRO {
 		return ""
 	}
 	if c.srv.cfg.Mode == Clustered {
@@ -193,8 +193,8 @@ func (c *conn) patternRefused(cmd *fsm.Command, args [][]byte) string {
 			return "ERR " + option + " option of SORT denied in Cluster mode."
 		}
 	}
-	if u := c.limits.Load(); u != nil {
-		return u.CheckPatterns(c.srv.catalog.Resolve(args), args)
+	if u := c.user.limits.Load(); u != nil {
+		return u.CheckPatterns(c.srv.cmds.catalog.Resolve(args), args)
 	}
 	return ""
 }
@@ -202,7 +202,7 @@ func (c *conn) patternRefused(cmd *fsm.Command, args [][]byte) string {
 // context returns the context of the connection's commands, as ACL LOG reports
 // it.
 func (c *conn) context() string {
-	if c.multi != nil {
+	if c.tx.multi != nil {
 		return "multi"
 	}
 	return "toplevel"
@@ -212,7 +212,7 @@ func (c *conn) context() string {
 // may have changed since the commands were queued. A command that is no longer
 // allowed gets an error as its reply; the others are executed.
 func (c *conn) recheck(m *multi) {
-	u := c.limits.Load()
+	u := c.user.limits.Load()
 	if u == nil {
 		return
 	}
@@ -232,7 +232,7 @@ func (c *conn) recheck(m *multi) {
 		}
 		q.refused = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
 			"This command is no longer allowed for the following reason: " + reason
-		c.srv.acllog.denied(c, v, "multi")
+		c.srv.accounts.log.denied(c, v, "multi")
 	}
 }
 
@@ -292,7 +292,7 @@ func (c *conn) waitPause(write bool) {
 		select {
 		case <-t.C:
 		case <-p.over:
-		case <-c.srv.stopping:
+		case <-c.srv.life.stopping:
 			t.Stop()
 			return
 		}

@@ -23,8 +23,8 @@ const (
 // keepApart updates apart after a group that writes. replies is the size of its
 // replies in bytes.
 func (c *conn) keepApart(replies int) {
-	if c.apart > 0 {
-		c.apart--
+	if c.batch.apart > 0 {
+		c.batch.apart--
 	}
 	if c.group.Ops() < 2 {
 		return
@@ -32,7 +32,7 @@ func (c *conn) keepApart(replies int) {
 	// cluster.Session.Do has run the group in pieces, which means that the
 	// group was too slow.
 	if first, last := c.exec.Sent(); first != last || replies > apartReplies {
-		c.apart = apartGroups
+		c.batch.apart = apartGroups
 	}
 }
 
@@ -40,12 +40,12 @@ func (c *conn) keepApart(replies int) {
 // reads on a connection that tracks never join a group that writes: their keys
 // must be remembered, and the leader could not take the reads out of the group.
 func (c *conn) keptApart(cmd *fsm.Command, args [][]byte) bool {
-	if c.apart == 0 && !c.tracking.Reads() {
+	if c.batch.apart == 0 && !c.tracking.Reads() {
 		return false
 	}
 	row := cmd.Routed(args)
 	writes, reads := row.IsWrite(), row.Flags&fsm.ReadOnly != 0
-	if c.apart > 0 {
+	if c.batch.apart > 0 {
 		return writes && !c.group.Write || reads && c.group.Write
 	}
 	return writes && c.group.Costly || row.Costly() && c.group.Write

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/acl"
@@ -9,6 +10,13 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
+
+// blocking is a connection's blocking command.
+type blocking struct {
+	// blocked is nil while no command waits. Any goroutine may take it.
+	blocked atomic.Pointer[blocked]
+	pos     fsm.Pos // identifies the command that waits
+}
 
 // blocked is the state of a connection whose blocking command waits. Other
 // goroutines use it to end the wait.
@@ -40,22 +48,22 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	}
 	c.show(cmd, c.db, args)
 	c.claim(c.info.user) // a change of this user ends the wait
-	c.group.Command(c.srv.table.Waits(cmd, args), c.db, args)
-	c.cmds, c.first = append(c.cmds, cmd), args
-	c.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
+	c.group.Command(c.srv.cmds.table.Waits(cmd, args), c.db, args)
+	c.batch.cmds, c.batch.first = append(c.batch.cmds, cmd), args
+	c.activity.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
 	c.waitPause(true)
 	c.exec.begin()
 	start := time.Now()
 	own := c.hears()
-	c.waiter = 0
+	c.wait.pos = 0
 	out, err := c.exec.Block(&c.group, c.id, own)
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
-		c.waiter = pos
+		c.wait.pos = pos
 		if resume, changed := fsm.ResumeArgs(args, out); changed {
 			c.group.Reset(c.proto, c.id)
 			c.group.As(c.info.user)
-			c.group.Command(c.srv.table.Waits(cmd, resume), c.db, resume)
+			c.group.Command(c.srv.cmds.table.Waits(cmd, resume), c.db, resume)
 		}
 		var over <-chan time.Time
 		if ms > 0 && ms < math.MaxInt64/int64(time.Millisecond) {
@@ -73,7 +81,7 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 	}
 	if own && err == nil && !c.done {
 		c.hear()
-		if c.waiter != 0 { // the reply does not belong to the group that was sent last
+		if c.wait.pos != 0 { // the reply does not belong to the group that was sent last
 			c.heard = pubsub.Cause{}
 		}
 	}
@@ -89,11 +97,11 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 	// connection waits. From here on, messages that the connection did not ask
 	// for may be sent too. redcon keeps the error and ends the connection with
 	// it.
-	_ = c.out.endBefore(c.waiter)
+	_ = c.out.endBefore(c.wait.pos)
 	defer c.out.begin()
 	b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
-	c.blocked.Store(b)
-	defer c.blocked.Store(nil)
+	c.wait.blocked.Store(b)
+	defer c.wait.blocked.Store(nil)
 	if c.killed.Load() { // CLIENT KILL found no blocked to wake
 		c.abandon()
 		return nil, nil
@@ -133,7 +141,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 			return nil, err
 		}
 		if pos, _, waits := fsm.Waiting(reply); waits {
-			c.waiter = pos
+			c.wait.pos = pos
 			return nil, nil
 		}
 		return reply, nil
@@ -154,7 +162,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 		case wakeError:
 			instead = fsm.Error(msgUnblocked)
 		}
-	case <-c.srv.stopping:
+	case <-c.srv.life.stopping:
 		c.done = true // if the command was served nevertheless, the client gets its reply before
 		reply, err := c.exec.Unblock()
 		if err != nil {
@@ -181,14 +189,14 @@ func (c *conn) waitRefused(args [][]byte) (refusal string) {
 	if v.Reason == acl.Allowed {
 		return ""
 	}
-	c.srv.acllog.denied(c, v, c.context())
+	c.srv.accounts.log.denied(c, v, c.context())
 	return "NOPERM " + v.Denial()
 }
 
 // recheckWait makes a connection that waits check its user's rules again. It
 // may be called by any goroutine.
 func (c *conn) recheckWait() {
-	b := c.blocked.Load()
+	b := c.wait.blocked.Load()
 	if b == nil {
 		return
 	}
@@ -207,7 +215,7 @@ func (c *conn) abandon() {
 // wakeBlocked ends the connection's wait, and reports whether it was waiting.
 // It may be called by any goroutine.
 func (c *conn) wakeBlocked(why wakeUp) bool {
-	b := c.blocked.Swap(nil)
+	b := c.wait.blocked.Swap(nil)
 	if b == nil {
 		return false
 	}

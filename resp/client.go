@@ -281,7 +281,7 @@ func (c *conn) line(now time.Time) string {
 		}
 	}
 	doing := "NULL"
-	if p := c.doing.Load(); p != nil {
+	if p := c.activity.doing.Load(); p != nil {
 		doing = *p
 	}
 	var b strings.Builder
@@ -300,7 +300,7 @@ func (c *conn) line(now time.Time) string {
 	number("fd", descriptor(c.net))
 	field("name", i.name)
 	number("age", int64(now.Sub(c.created)/time.Second))
-	number("idle", max(0, (now.UnixNano()-c.last.Load())/int64(time.Second)))
+	number("idle", max(0, (now.UnixNano()-c.activity.last.Load())/int64(time.Second)))
 	field("flags", cmp.Or(flags, "N"))
 	number("db", int64(i.db))
 	number("sub", int64(i.subs[pubsub.Channels]))
@@ -497,7 +497,7 @@ func clientKill(c *conn, args [][]byte) fsm.Reply {
 		if refusal, ok := f.read(string(args[i]), args[i+1]); !ok {
 			return refusal
 		}
-		if f.user != "" && c.srv.users.Load().find(f.user) == nil {
+		if f.user != "" && c.srv.accounts.current.Load().find(f.user) == nil {
 			return fsm.Error("ERR No such user '" + f.user + "'")
 		}
 	}

@@ -183,7 +183,7 @@ func clusterGetkeysinslot(c *conn, args [][]byte) fsm.Reply {
 // it, until f returns false. It scans all keys. An index by slot would cost
 // memory, and only operators use these commands.
 func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, ok bool) {
-	scan := c.srv.table.Find([]byte("scan"))
+	scan := c.srv.cmds.table.Find([]byte("scan"))
 	cursor := "0"
 	for {
 		c.group.Command(scan, 0, [][]byte{[]byte("scan"), []byte(cursor), []byte("COUNT"), []byte("4096")})
@@ -267,7 +267,7 @@ func (c *conn) redirect(slot int, write bool) string {
 	if !ok {
 		ctx, cancel := context.WithTimeout(context.Background(), leaderPause)
 		defer cancel()
-		defer context.AfterFunc(c.srv.ctx, cancel)()
+		defer context.AfterFunc(c.srv.life.ctx, cancel)()
 		leader, ok = source.AwaitLeader(ctx)
 	}
 	switch {

@@ -64,7 +64,7 @@ var configRows = []row{
 // state it returns the initial values: replicated returns the current ones.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
-	bind, port := "", strconv.Itoa(s.port)
+	bind, port := "", strconv.Itoa(s.port.number)
 	if host, _, err := net.SplitHostPort(s.cfg.Addr); err == nil {
 		bind = host
 	}
@@ -73,7 +73,7 @@ func (s *Server) settings() map[string]string {
 		all[name] = p.start
 	}
 	maps.Copy(all, map[string]string{
-		"acl-pubsub-default": channelDefaults[s.openChannels.Load()],
+		"acl-pubsub-default": channelDefaults[s.accounts.openChannels.Load()],
 		"appendfsync":        "always",
 		"appendonly":         "yes",
 		"bind":               bind,
@@ -174,7 +174,7 @@ func (c *conn) setting(local bool, words ...string) ([]byte, error) {
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
-	c.group.Command(c.srv.table.Find(args[0]), c.db, args)
+	c.group.Command(c.srv.cmds.table.Find(args[0]), c.db, args)
 	defer c.reset()
 	return c.do(local)
 }
@@ -202,7 +202,7 @@ func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	if len(pairs) == 2 && string(pairs[0]) == fsm.SettingNotify {
 		command = fsm.SetSettingCommand
 	}
-	c.group.Command(c.srv.table.Find([]byte(command)), c.db, slices.Concat([][]byte{[]byte(command)}, pairs))
+	c.group.Command(c.srv.cmds.table.Find([]byte(command)), c.db, slices.Concat([][]byte{[]byte(command)}, pairs))
 	defer c.reset()
 	out, err := c.do(false)
 	switch {
@@ -281,7 +281,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	if value, ok := changes["acl-pubsub-default"]; ok {
-		c.srv.openChannels.Store(value == channelDefaults[true])
+		c.srv.accounts.openChannels.Store(value == channelDefaults[true])
 	}
 	if incomplete != nil {
 		return fsm.Error(errorText(incomplete))
@@ -349,7 +349,7 @@ func (c *conn) setRequirePass(pass string) error {
 	})
 	if cluster.OutcomeOf(err) == cluster.OutcomeExecuted {
 		c.srv.mu.Lock()
-		c.srv.rpass = pass
+		c.srv.accounts.password = pass
 		c.srv.mu.Unlock()
 	}
 	return err
@@ -361,8 +361,8 @@ func (c *conn) setRequirePass(pass string) error {
 func (s *Server) requirePass() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if def := s.users.Load().def; s.rpass != "" && !def.NoPass() && def.HasPassword(s.rpass) {
-		return s.rpass
+	if def := s.accounts.current.Load().def; s.accounts.password != "" && !def.NoPass() && def.HasPassword(s.accounts.password) {
+		return s.accounts.password
 	}
 	return ""
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -26,62 +25,57 @@ const (
 // conn is one client connection. Its fields belong to the goroutine that serves
 // it, except for those whose comments say otherwise.
 type conn struct {
-	srv  *Server
-	net  net.Conn
-	exec *steps
-	id   uint64
+	srv     *Server
+	net     net.Conn
+	exec    *steps
+	id      uint64
+	created time.Time
+	killed  atomic.Bool // CLIENT KILL has closed the socket; any goroutine may set it
+	done    bool        // the connection reads no further command and ends after its replies
 
-	proto int
-	db    int
-	local bool // after READONLY: reads may be stale
-	multi *multi
-	watch []fsm.Watch
-	// interleaving is true while EXEC runs the session commands of a
-	// transaction whose other replies have not been written yet: see
-	// interleave.
-	interleaving bool
-
-	group    fsm.Group
-	cmds     []*fsm.Command // commands of the group, for metrics
-	first    [][]byte       // arguments of the group's first command, for the slow log
-	replay   replyMode
-	done     bool               // the connection reads no further command and ends after its replies
-	sub      *pubsub.Subscriber // its subscriptions
+	proto    int
+	db       int
+	local    bool // after READONLY: reads may be stale
 	tracking pubsub.Mode
-	reads    []string // keys that the group reads and that tracking will remember
-	apart    apart
-	w        writer
-	out      *outbox
+	user     identity
+	tx       transaction
+	wait     blocking
+
+	group fsm.Group
+	batch batch
 	// heard is the position in the log of the group whose replies are written
 	// next. The messages that the group caused are sent between these replies:
 	// see writeGroup.
 	heard pubsub.Cause
-	front fsm.Front
-	// mem is the connection's share of the memory for clients. reserved is its
-	// part for the large reply that is being sent, queuedMem the part for
-	// commands that are queued after MULTI.
-	mem            *clientmem.Account
-	reserved       int64
-	queuedMem      clientmem.Part
-	wrongPasswords int // failed AUTHs: see auth
 
-	created time.Time
-	killed  atomic.Bool // CLIENT KILL has closed the socket
-	blocked atomic.Pointer[blocked]
-	waiter  fsm.Pos // identifies the blocking command that waits
-	// Other connections read the following fields, for example for CLIENT LIST.
-	// mu guards info. Only this connection changes info.authed and info.user,
-	// so it reads them without mu.
-	mu    sync.Mutex
-	info  clientInfo
-	born  fsm.Pos                // of its user: see account
+	w   writer             // sends replies and messages
+	out *outbox            // queues messages
+	sub *pubsub.Subscriber // its subscriptions
+	mem *clientmem.Account // its share of the memory for clients
+
+	activity activity
+	// Other connections read info, for example for CLIENT LIST. mu guards it.
+	// Only this connection changes info.authed and info.user, so it reads them
+	// without mu.
+	mu   sync.Mutex
+	info clientInfo
+}
+
+// batch is what a connection keeps for the group that it builds and runs.
+type batch struct {
+	cmds  []*fsm.Command // commands of the group, for metrics
+	first [][]byte       // arguments of the group's first command, for the slow log
+	reads []string       // keys that the group reads and that tracking will remember
+	apart apart
+	front fsm.Front
+	// reserved is the part of conn.mem for the large reply that is being sent.
+	reserved int64
+}
+
+// activity is what a connection did last. Any goroutine may read it.
+type activity struct {
 	last  atomic.Int64           // Unix nanoseconds of the last command
 	doing atomic.Pointer[string] // name of the last command
-
-	// limits contains the rules of the connection's user. It is nil for a user
-	// with all permissions.
-	limits   atomic.Pointer[acl.User]
-	deleting atomic.Bool // the connection is running ACL DELUSER: see orphaned
 }
 
 func newConn(s *Server, rc redcon.Conn) *conn {
@@ -90,14 +84,14 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 		srv: s, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()},
 		id: s.cluster.ClientID(), proto: 2, created: now,
 	}
-	c.last.Store(now.UnixNano())
+	c.activity.last.Store(now.UnixNano())
 	c.out = newOutbox(c)
 	c.sub = pubsub.NewSubscriber(c.id, audience{c})
 	c.mem = s.clientMem.Account(c.evict)
 	c.w = writer{rc: rc, net: c.net, mem: c.mem, pushed: &s.metrics.bytesOut}
 	c.w.early.send = c.w.sendEarly
-	def := s.users.Load().def
-	c.info, c.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
+	def := s.accounts.current.Load().def
+	c.info, c.user.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
 	if g, ok := c.net.(*guard.Conn); ok {
 		g.SetMemory(c.mem)
 		g.SetAuthenticated(c.info.authed)
@@ -109,7 +103,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 
 // serve runs a pipeline. Commands behind QUIT are dropped, as in Redis.
 func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
-	c.last.Store(time.Now().UnixNano())
+	c.activity.last.Store(time.Now().UnixNano())
 	c.out.begin()
 	received := len(first.Raw)
 	c.command(first.Args)
@@ -150,7 +144,7 @@ func (c *conn) command(args [][]byte) {
 		c.w.mode = replySkip
 	}
 	c.take(args)
-	if c.tracking.Caching && c.multi == nil && !strings.EqualFold(string(args[0]), "client") {
+	if c.tracking.Caching && c.tx.multi == nil && !strings.EqualFold(string(args[0]), "client") {
 		c.flush()
 		c.tracking.Caching = false
 	}
@@ -175,7 +169,7 @@ func (c *conn) take(args [][]byte) {
 		return
 	}
 	switch {
-	case c.multi != nil && (q.row == nil || !q.row.inMulti):
+	case c.tx.multi != nil && (q.row == nil || !q.row.inMulti):
 		c.enqueue(&q)
 	case q.row != nil:
 		c.session(q.row, args)
@@ -187,7 +181,7 @@ func (c *conn) take(args [][]byte) {
 // session runs a command about the connection or the node.
 func (c *conn) session(r *row, args [][]byte) {
 	c.flush()
-	c.doing.Store(&r.stats.name)
+	c.activity.doing.Store(&r.stats.name)
 	c.waitPauseBefore(r)
 	c.answer(r, args)
 }
@@ -198,7 +192,7 @@ func (c *conn) data(cmd *fsm.Command, args [][]byte, stats *series) {
 		c.refuse(stats, refusal)
 		return
 	}
-	if c.srv.table.Waits(cmd, args) != nil {
+	if c.srv.cmds.table.Waits(cmd, args) != nil {
 		c.block(cmd, args)
 		return
 	}
@@ -209,10 +203,10 @@ func (c *conn) data(cmd *fsm.Command, args [][]byte, stats *series) {
 		c.flush()
 	}
 	if c.group.Ops() == 0 {
-		c.first = args
+		c.batch.first = args
 	}
 	c.group.Command(row, c.db, logged)
-	c.cmds = append(c.cmds, cmd)
+	c.batch.cmds = append(c.batch.cmds, cmd)
 	if c.tracking.Reads() {
 		c.noteReads(cmd, args)
 	}
@@ -266,11 +260,11 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 func (c *conn) refuse(stats *series, text string) {
 	if stats != nil && stats.name == "exec" {
 		c.setMulti(nil)
-		c.watch = nil
+		c.tx.watch = nil
 		text = "EXECABORT Transaction discarded because of: " + strings.TrimPrefix(text, "ERR ")
 	}
-	if c.multi != nil {
-		c.multi.dirty = true
+	if c.tx.multi != nil {
+		c.tx.multi.dirty = true
 	}
 	if stats != nil {
 		stats.rejected.Add(1)
@@ -288,7 +282,7 @@ func (c *conn) flush() {
 		c.reset()
 		return
 	}
-	c.doing.Store(&c.srv.metrics.byCommand[c.cmds[len(c.cmds)-1].ID()].name)
+	c.activity.doing.Store(&c.srv.metrics.byCommand[c.batch.cmds[len(c.batch.cmds)-1].ID()].name)
 	c.exec.begin()
 	if !c.group.Write {
 		c.runReads()
@@ -317,16 +311,16 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 	if err != nil {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
-		for range c.cmds {
+		for range c.batch.cmds {
 			c.w.write(line)
 		}
-		c.srv.metrics.failed(c.cmds, d, text)
+		c.srv.metrics.failed(c.batch.cmds, d, text)
 	} else {
 		c.writeGroup(c.w.early.rest(out))
-		c.srv.metrics.group(c.cmds, d, out)
+		c.srv.metrics.group(c.batch.cmds, d, out)
 	}
-	if len(c.cmds) > 0 {
-		c.slow(c.first, len(c.cmds)-1, c.cmds[0].Flags&fsm.Fast != 0, d)
+	if len(c.batch.cmds) > 0 {
+		c.slow(c.batch.first, len(c.batch.cmds)-1, c.batch.cmds[0].Flags&fsm.Fast != 0, d)
 	}
 	c.reset()
 	c.out.drain()
@@ -335,7 +329,7 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 // reset empties the group.
 func (c *conn) reset() {
 	c.group.Reset(c.proto, c.id)
-	c.cmds, c.first, c.reads = c.cmds[:0], nil, c.reads[:0]
+	c.batch.cmds, c.batch.first, c.batch.reads = c.batch.cmds[:0], nil, c.batch.reads[:0]
 }
 
 // do runs the group, after any CLIENT PAUSE has ended.
@@ -382,8 +376,8 @@ func (c *conn) setLocal(local bool) {
 
 // setMulti starts or ends the queuing of a transaction.
 func (c *conn) setMulti(m *multi) {
-	c.multi = m
-	c.queuedMem.Set(c.mem, m.memory())
+	c.tx.multi = m
+	c.tx.mem.Set(c.mem, m.memory())
 	c.edit(func(i *clientInfo) { i.multi = m.len() })
 }
 

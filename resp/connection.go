@@ -126,7 +126,7 @@ func echo(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(string(args[1])) }
 // word is the name of the command, as the client wrote it.
 func (c *conn) login(word []byte, name, password string) (refusal string) {
 	s, addr := c.srv, c.net.RemoteAddr()
-	wait, ok := s.logins.Reserve(addr, name, time.Now())
+	wait, ok := s.accounts.logins.Reserve(addr, name, time.Now())
 	if !ok {
 		s.metrics.AuthFailures.Inc()
 		s.warn("throttle", "login refused: too many failed logins from this address", "client", c.id, "addr", addr)
@@ -134,20 +134,20 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		return msgThrottled
 	}
 	outcome := guard.LoginFailed
-	defer func() { s.logins.Done(addr, name, outcome, time.Now()) }()
+	defer func() { s.accounts.logins.Done(addr, name, outcome, time.Now()) }()
 	if wait > 0 {
 		s.sleep(wait)
 	}
-	a := c.srv.users.Load().find(name)
+	a := c.srv.accounts.current.Load().find(name)
 	if a == nil || !a.Authenticate(password) {
 		// The user or its password may be newer than this node's state.
 		known := a != nil
 		err := c.refreshUsers()
-		a = c.srv.users.Load().find(name)
+		a = c.srv.accounts.current.Load().find(name)
 		if a == nil || !a.Authenticate(password) {
 			doing := strings.ToLower(string(word))
-			c.doing.Store(&doing)
-			c.srv.acllog.note(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
+			c.activity.doing.Store(&doing)
+			c.srv.accounts.log.note(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
 			if err != nil && !known {
 				outcome = guard.LoginUnchecked
 				return errorText(err)
@@ -159,7 +159,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 			return msgWrongPass
 		}
 	}
-	c.wrongPasswords = 0
+	c.user.wrongPasswords = 0
 	outcome = guard.LoginSucceeded
 	c.become(a, true)
 	return ""
@@ -171,10 +171,10 @@ func (c *conn) wrongPassword() {
 	s.metrics.AuthFailures.Inc()
 	s.metrics.authFails.Add(1)
 	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.net.RemoteAddr())
-	if c.wrongPasswords++; c.wrongPasswords >= guard.MaxWrongPasswords {
+	if c.user.wrongPasswords++; c.user.wrongPasswords >= guard.MaxWrongPasswords {
 		c.done = true
 	}
-	if n := c.wrongPasswords - 1; n > 0 {
+	if n := c.user.wrongPasswords - 1; n > 0 {
 		s.sleep(guard.LoginPenalty(n))
 	}
 }
@@ -185,7 +185,7 @@ func (s *Server) sleep(d time.Duration) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-s.stopping:
+	case <-s.life.stopping:
 	}
 }
 
@@ -193,7 +193,7 @@ func auth(c *conn, args [][]byte) fsm.Reply {
 	name := acl.DefaultUser
 	switch len(args) {
 	case 2:
-		if c.srv.users.Load().def.NoPass() {
+		if c.srv.accounts.current.Load().def.NoPass() {
 			return fsm.Error(msgNoPassSet)
 		}
 	case 3:
@@ -300,7 +300,7 @@ func quit(c *conn, args [][]byte) fsm.Reply {
 // CLIENT SETINFO has set. Redis keeps that too.
 func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setMulti(nil)
-	c.watch = nil
+	c.tx.watch = nil
 	c.leaveAll()
 	c.monitorEnd()
 	c.trackingOff()
@@ -312,7 +312,7 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setDB(0)
 	c.setName("")
 	c.setProto(2)
-	def := c.srv.users.Load().def
+	def := c.srv.accounts.current.Load().def
 	c.become(def, def.Open())
 	c.edit(func(i *clientInfo) { i.noEvict, i.noTouch = false, false })
 	return fsm.Simple("RESET")

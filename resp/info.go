@@ -109,7 +109,7 @@ func infoServer(p *infoPage) {
 	if err != nil {
 		executable = ""
 	}
-	uptime := int64(p.now.Sub(p.srv.started) / time.Second)
+	uptime := int64(p.now.Sub(p.srv.run.started) / time.Second)
 	p.line("redis_version", RedisVersion)
 	p.line("redis_git_sha1", "00000000")
 	p.line("redis_git_dirty", 0)
@@ -120,8 +120,8 @@ func infoServer(p *infoPage) {
 	p.line("arch_bits", strconv.IntSize)
 	p.line("go_version", runtime.Version())
 	p.line("process_id", os.Getpid())
-	p.line("run_id", p.srv.runID)
-	p.line("tcp_port", p.srv.port)
+	p.line("run_id", p.srv.run.id)
+	p.line("tcp_port", p.srv.port.number)
 	p.line("server_time_usec", p.now.UnixMicro())
 	p.line("uptime_in_seconds", uptime)
 	p.line("uptime_in_days", uptime/(24*3600))
@@ -155,8 +155,8 @@ func text[T int8 | uint8](chars []T) string {
 }
 
 func infoClients(p *infoPage) {
-	p.line("connected_clients", p.srv.guard.Open())
-	p.line("unauthenticated_clients", p.srv.guard.Unauthenticated())
+	p.line("connected_clients", p.srv.port.guard.Open())
+	p.line("unauthenticated_clients", p.srv.port.guard.Unauthenticated())
 	p.line("cluster_connections", 0)
 	p.line("maxclients", p.srv.cfg.Limits.MaxClients)
 	p.line("blocked_clients", p.srv.blocked.Load())
@@ -233,12 +233,12 @@ func flag(b bool) int {
 }
 
 func infoPersistence(p *infoPage) {
-	saving := flag(p.srv.saving.Load())
+	saving := flag(p.srv.saves.running.Load())
 	p.line("loading", 0) // the port is opened only after the state has been loaded
 	p.line("async_loading", 0)
 	p.line("rdb_changes_since_last_save", 0) // every acknowledged write is on disk
 	p.line("rdb_bgsave_in_progress", saving)
-	p.line("rdb_last_save_time", p.srv.saved.Load())
+	p.line("rdb_last_save_time", p.srv.saves.last.Load())
 	p.line("rdb_last_bgsave_status", "ok")
 	p.line("aof_enabled", 1)
 	p.line("aof_rewrite_in_progress", saving)

@@ -136,7 +136,7 @@ func (s *latencyEvents) namesLocked() []string {
 }
 
 func latencyLatest(c *conn, args [][]byte) fsm.Reply {
-	s := &c.srv.latencyEvents
+	s := &c.srv.diag.latency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []fsm.Reply
@@ -151,7 +151,7 @@ func latencyLatest(c *conn, args [][]byte) fsm.Reply {
 }
 
 func latencyHistory(c *conn, args [][]byte) fsm.Reply {
-	s := &c.srv.latencyEvents
+	s := &c.srv.diag.latency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []fsm.Reply
@@ -164,7 +164,7 @@ func latencyHistory(c *conn, args [][]byte) fsm.Reply {
 }
 
 func latencyReset(c *conn, args [][]byte) fsm.Reply {
-	s := &c.srv.latencyEvents
+	s := &c.srv.diag.latency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.events)
@@ -180,7 +180,7 @@ func latencyReset(c *conn, args [][]byte) fsm.Reply {
 // latencyGraph draws a bar for each sample. The longest bar fills the column.
 func latencyGraph(c *conn, args [][]byte) fsm.Reply {
 	const width = 60
-	s := &c.srv.latencyEvents
+	s := &c.srv.diag.latency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.events[string(args[2])]
@@ -216,7 +216,7 @@ func ago(seconds int64) string {
 }
 
 func latencyDoctor(c *conn, args [][]byte) fsm.Reply {
-	s := &c.srv.latencyEvents
+	s := &c.srv.diag.latency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder

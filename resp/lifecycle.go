@@ -67,8 +67,8 @@ func shutdown(c *conn, args [][]byte) fsm.Reply {
 	// must not wait for this connection, so it does not count as busy
 	// meanwhile.
 	c.srv.leave()
-	<-c.srv.released
-	c.srv.busy.Add(1)
+	<-c.srv.port.released
+	c.srv.life.busy.Add(1)
 	return fsm.None
 }
 
@@ -159,7 +159,7 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 
 // handOver is like handTo, but with a limit on the time.
 func (c *conn) handOver(node string, limit time.Duration) fsm.Reply {
-	ctx, cancel := context.WithTimeout(c.srv.ctx, limit)
+	ctx, cancel := context.WithTimeout(c.srv.life.ctx, limit)
 	defer cancel()
 	args := []string{"transfer"}
 	if node != "" {

@@ -197,7 +197,7 @@ func memoryUsage(c *conn, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error(msgSyntax)
 	}
-	cmd := c.srv.table.Find([]byte(fsm.MemoryCommand))
+	cmd := c.srv.cmds.table.Find([]byte(fsm.MemoryCommand))
 	if cmd == nil {
 		return fsm.Error("ERR MEMORY USAGE is not supported")
 	}

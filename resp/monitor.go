@@ -64,15 +64,15 @@ func (f *monitorStream) send(line []byte) {
 // clients in MONITOR mode. It does not send administrative commands, as in
 // Redis.
 func (c *conn) show(cmd *fsm.Command, db int, args [][]byte) {
-	if c.srv.monitors.n.Load() == 0 || cmd.Routed(args).Flags&fsm.Admin != 0 {
+	if c.srv.diag.monitors.n.Load() == 0 || cmd.Routed(args).Flags&fsm.Admin != 0 {
 		return
 	}
-	c.srv.monitors.send(monitorLine(time.Now(), db, c.net.RemoteAddr().String(), args))
+	c.srv.diag.monitors.send(monitorLine(time.Now(), db, c.net.RemoteAddr().String(), args))
 }
 
 // showBlock is show for the commands of a transaction that was executed.
 func (c *conn) showBlock(m *multi) {
-	if c.srv.monitors.n.Load() == 0 {
+	if c.srv.diag.monitors.n.Load() == 0 {
 		return
 	}
 	for i := range m.cmds {
@@ -210,7 +210,7 @@ func monitorBegin(c *conn, args [][]byte) fsm.Reply {
 		return fsm.None
 	}
 	c.edit(func(i *clientInfo) { i.monitor = true })
-	c.srv.monitors.join(c)
+	c.srv.diag.monitors.join(c)
 	return fsm.OK
 }
 
@@ -218,7 +218,7 @@ func monitorBegin(c *conn, args [][]byte) fsm.Reply {
 func (c *conn) monitorEnd() {
 	if c.info.monitor {
 		c.edit(func(i *clientInfo) { i.monitor = false })
-		c.srv.monitors.leave(c)
+		c.srv.diag.monitors.leave(c)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
@@ -59,6 +60,18 @@ var transactionRows = []row{
 		},
 		run: unwatch, words: "noscript loading stale fast allow_busy", acl: "transaction",
 	},
+}
+
+// transaction is the state of a connection with MULTI and WATCH.
+type transaction struct {
+	multi *multi
+	watch []fsm.Watch
+	// interleaving is true while EXEC runs the session commands of a
+	// transaction whose other replies have not been written yet: see
+	// interleave.
+	interleaving bool
+	// mem is the part of conn.mem for the queued commands.
+	mem clientmem.Part
 }
 
 // multi is a transaction that is being queued.
@@ -115,7 +128,7 @@ func (m *multi) len() int {
 
 // enqueue adds a command to the transaction.
 func (c *conn) enqueue(r *request) {
-	m, q := c.multi, queued{row: r.row, args: r.args}
+	m, q := c.tx.multi, queued{row: r.row, args: r.args}
 	if r.row == nil {
 		q.cmd, q.db = r.cmd, m.db
 	}
@@ -144,7 +157,7 @@ func (c *conn) enqueue(r *request) {
 }
 
 func multiBegin(c *conn, args [][]byte) fsm.Reply {
-	if c.multi != nil {
+	if c.tx.multi != nil {
 		return fsm.Error(msgNestedMulti)
 	}
 	c.setMulti(&multi{db: c.db})
@@ -152,11 +165,11 @@ func multiBegin(c *conn, args [][]byte) fsm.Reply {
 }
 
 func multiDiscard(c *conn, args [][]byte) fsm.Reply {
-	if c.multi == nil {
+	if c.tx.multi == nil {
 		return fsm.Error(msgNoMultiDisc)
 	}
 	c.setMulti(nil)
-	c.watch = nil
+	c.tx.watch = nil
 	return fsm.OK
 }
 
@@ -164,13 +177,13 @@ func multiDiscard(c *conn, args [][]byte) fsm.Reply {
 // session commands in it after the data commands have taken effect, and puts
 // their replies in the right positions.
 func multiExec(c *conn, args [][]byte) fsm.Reply {
-	m, watch := c.multi, c.watch
+	m, watch := c.tx.multi, c.tx.watch
 	if m == nil {
 		return fsm.Error(msgNoMultiExec)
 	}
-	c.multi, c.watch = nil, nil
+	c.tx.multi, c.tx.watch = nil, nil
 	c.edit(func(i *clientInfo) { i.multi = -1 })
-	defer c.queuedMem.Set(c.mem, 0) // the commands occupy memory until they have been executed
+	defer c.tx.mem.Set(c.mem, 0) // the commands occupy memory until they have been executed
 	if m.dirty {
 		return fsm.Error(msgExecAbort)
 	}
@@ -207,14 +220,14 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	c.group.Transaction(watch, data)
 	tracked := c.track()
 	if !c.group.Write {
-		c.front.Most = pieceBytes
-		c.group.Front = &c.front
+		c.batch.front.Most = pieceBytes
+		c.group.Front = &c.batch.front
 	}
 	out, err := c.do(c.local && len(watch) == 0)
-	large := c.front.Large
-	c.front.Large = nil
+	large := c.batch.front.Large
+	c.batch.front.Large = nil
 	if err == nil && c.group.Front.Cut() {
-		if c.front.Ops > 1 {
+		if c.batch.front.Ops > 1 {
 			panic("resp: a transaction is one operation")
 		}
 		c.trackedPieces(tracked)
@@ -237,15 +250,15 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	c.showBlock(m)
 	for _, q := range m.cmds {
 		if q.cmd != nil {
-			c.cmds = append(c.cmds, q.cmd)
+			c.batch.cmds = append(c.batch.cmds, q.cmd)
 		}
 	}
 	took := time.Since(start)
-	c.srv.metrics.group(c.cmds, took, out[head:])
+	c.srv.metrics.group(c.batch.cmds, took, out[head:])
 	if len(m.cmds) > 0 {
 		c.slow(m.cmds[0].args, len(m.cmds)-1, false, took)
 	}
-	c.cmds = c.cmds[:0]
+	c.batch.cmds = c.batch.cmds[:0]
 	if len(data) == len(m.cmds) {
 		return fsm.Raw(out) // there are no session commands
 	}
@@ -262,8 +275,8 @@ func (c *conn) largeBlock(m *multi, large *fsm.Reply, start time.Time) fsm.Reply
 	took := time.Since(start)
 	data := large.Elems()
 	interleaved := make([]fsm.Reply, 0, len(m.cmds))
-	c.interleaving = true
-	defer func() { c.interleaving = false }()
+	c.tx.interleaving = true
+	defer func() { c.tx.interleaving = false }()
 	for _, q := range m.cmds {
 		switch {
 		case q.refused != "":
@@ -325,8 +338,8 @@ func (c *conn) untrack(before bool) {
 // between. It runs the session commands.
 func (c *conn) interleave(m *multi, out []byte) []byte {
 	proto := c.proto // HELLO in the transaction takes effect after the transaction
-	c.interleaving = true
-	defer func() { c.interleaving = false }()
+	c.tx.interleaving = true
+	defer func() { c.tx.interleaving = false }()
 	head, _, _ := wire.Head(out)
 	rest := bytes.Clone(out[head:]) // copied, because a session command may use the executor too
 	interleaved := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
@@ -354,13 +367,13 @@ func (c *conn) interleave(m *multi, out []byte) []byte {
 }
 
 func watchKeys(c *conn, args [][]byte) fsm.Reply {
-	if c.multi != nil {
+	if c.tx.multi != nil {
 		return fsm.Error(msgWatchMulti)
 	}
-	if len(c.watch)+len(args)-1 > maxWatched {
+	if len(c.tx.watch)+len(args)-1 > maxWatched {
 		return fsm.Error("ERR too many watched keys")
 	}
-	version := c.srv.table.Find([]byte(fsm.VersionCommand))
+	version := c.srv.cmds.table.Find([]byte(fsm.VersionCommand))
 	for _, key := range args[1:] {
 		c.group.Command(version, c.db, [][]byte{[]byte(fsm.VersionCommand), key})
 	}
@@ -377,13 +390,13 @@ func watchKeys(c *conn, args [][]byte) fsm.Reply {
 		if !ok || err != nil {
 			return fsm.Error(fmt.Sprintf("ERR cannot watch: unexpected reply %q", line))
 		}
-		c.watch = append(c.watch, fsm.Watch{DB: c.db, Key: string(key), Version: v})
+		c.tx.watch = append(c.tx.watch, fsm.Watch{DB: c.db, Key: string(key), Version: v})
 		out = rest
 	}
 	return fsm.OK
 }
 
 func unwatch(c *conn, args [][]byte) fsm.Reply {
-	c.watch = nil
+	c.tx.watch = nil
 	return fsm.OK
 }

@@ -249,7 +249,7 @@ func (o *outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Pay
 func (o *outbox) runLocked() {
 	if !o.running {
 		o.running = true
-		o.c.srv.behind.Add(1)
+		o.c.srv.life.behind.Add(1)
 		go o.run()
 	}
 	signal(o.wake)
@@ -314,13 +314,13 @@ func (o *outbox) discard() {
 // run writes queued messages whenever the connection's goroutine does not
 // write.
 func (o *outbox) run() {
-	defer o.c.srv.behind.Done()
+	defer o.c.srv.life.behind.Done()
 	for {
 		select {
 		case <-o.wake:
 		case <-o.done:
 			return
-		case <-o.c.srv.released:
+		case <-o.c.srv.port.released:
 			return
 		}
 		if err := o.write(); err != nil {

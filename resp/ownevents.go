@@ -89,7 +89,7 @@ func (c *conn) hearUntil(delivered func(f func())) bool {
 		return true
 	case <-t.C:
 		c.srv.log.Warn("events of a write were not delivered in time", "client", c.id, "waited", c.srv.maxHear)
-	case <-c.srv.stopping:
+	case <-c.srv.life.stopping:
 	}
 	return false
 }

@@ -53,25 +53,25 @@ var persistenceRows = []row{
 // snapshotTimeout bounds a client's wait for a snapshot.
 const snapshotTimeout = time.Minute
 
-func lastsave(c *conn, args [][]byte) fsm.Reply { return fsm.Int(c.srv.saved.Load()) }
+func lastsave(c *conn, args [][]byte) fsm.Reply { return fsm.Int(c.srv.saves.last.Load()) }
 
 const msgSaving = "ERR Background save already in progress"
 
 // snapshot takes a snapshot. The caller has set s.saving, which snapshot
 // resets; so at most one snapshot that a client asked for is under way.
 func (s *Server) snapshot() error {
-	defer s.saving.Store(false)
+	defer s.saves.running.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
 	defer cancel()
 	if _, err := s.cluster.Admin(ctx, []string{"snapshot"}); err != nil {
 		return err
 	}
-	s.saved.Store(time.Now().Unix())
+	s.saves.last.Store(time.Now().Unix())
 	return nil
 }
 
 func save(c *conn, args [][]byte) fsm.Reply {
-	if !c.srv.saving.CompareAndSwap(false, true) {
+	if !c.srv.saves.running.CompareAndSwap(false, true) {
 		return fsm.Error(msgSaving)
 	}
 	if err := c.srv.snapshot(); err != nil {
@@ -82,10 +82,10 @@ func save(c *conn, args [][]byte) fsm.Reply {
 
 // snapshotBehind starts a snapshot in the background. Close waits for it.
 func (s *Server) snapshotBehind() bool {
-	if !s.saving.CompareAndSwap(false, true) {
+	if !s.saves.running.CompareAndSwap(false, true) {
 		return false
 	}
-	s.behind.Go(func() {
+	s.life.behind.Go(func() {
 		if err := s.snapshot(); err != nil {
 			s.log.Error("snapshot failed", "error", err)
 		}

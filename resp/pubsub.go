@@ -222,7 +222,7 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	}
 	c.srv.hub.Unsubscribe(c.sub, kind, leave)
 	c.showSubscriptions()
-	if !c.interleaving { // messages of the topics precede the confirmation
+	if !c.tx.interleaving { // messages of the topics precede the confirmation
 		// In a transaction they must not precede its replies: an invalidation
 		// of a key that the transaction has read may be among them.
 		c.out.drain()
@@ -265,7 +265,7 @@ func (a audience) CutOff(reason string) { a.c.out.cutOff(reason) }
 func (a audience) Closing() bool { return a.c.killed.Load() }
 
 // Rules implements pubsub.Conn.
-func (a audience) Rules() *acl.User { return a.c.limits.Load() }
+func (a audience) Rules() *acl.User { return a.c.user.limits.Load() }
 
 // Subscribed implements pubsub.Conn.
 func (a audience) Subscribed() bool { return a.c.subscribed() }
@@ -290,7 +290,7 @@ func (c *conn) position() (uint64, error) {
 	if c.srv.cfg.Mode == Sentinel { // there is no log
 		return 0, nil
 	}
-	c.group.Command(c.srv.positionRow, 0, [][]byte{[]byte(fsm.PositionCommand)})
+	c.group.Command(c.srv.cmds.positionRow, 0, [][]byte{[]byte(fsm.PositionCommand)})
 	out, err := c.do(false)
 	c.group.Reset(c.proto, c.id)
 	if err != nil {
@@ -313,16 +313,16 @@ func splitPosition(replies []byte) (rest []byte, position uint64, err error) {
 // get the number of receivers on this node: see fsm.PublishCommand. A SORT that
 // stores nothing becomes a read. Other commands are returned unchanged.
 func (c *conn) forLog(cmd *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
-	if cmd == c.srv.sort && !c.local && len(cmd.KeyPositions(args)) == 1 {
-		return c.srv.sortRO, args
+	if cmd == c.srv.cmds.sort && !c.local && len(cmd.KeyPositions(args)) == 1 {
+		return c.srv.cmds.sortRO, args
 	}
-	sharded := cmd == c.srv.spublish
-	if cmd != c.srv.publish && !sharded {
+	sharded := cmd == c.srv.cmds.spublish
+	if cmd != c.srv.cmds.publish && !sharded {
 		return cmd, args
 	}
-	row := c.srv.publishRow
+	row := c.srv.cmds.publishRow
 	if sharded {
-		row = c.srv.spublishRow
+		row = c.srv.cmds.spublishRow
 	}
 	n := c.srv.hub.Receivers(string(args[1]), sharded)
 	return row, [][]byte{[]byte(row.Name), args[1], args[2], strconv.AppendInt(nil, int64(n), 10)}

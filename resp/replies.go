@@ -27,14 +27,14 @@ func (c *conn) runReads() {
 			c.reset()
 			return
 		}
-		c.front.Most = pieceBytes
-		c.group.Front = &c.front
+		c.batch.front.Most = pieceBytes
+		c.group.Front = &c.batch.front
 		start := time.Now()
 		// Reads while keys are watched are the basis of a transaction, so they
 		// must not be stale.
-		out, err := c.do(c.local && len(c.watch) == 0)
+		out, err := c.do(c.local && len(c.tx.watch) == 0)
 		took := time.Since(start)
-		if err == nil && c.front.Cut() {
+		if err == nil && c.batch.front.Cut() {
 			if c.answerPiece(out, took) {
 				continue
 			}
@@ -59,7 +59,7 @@ func (c *conn) runReads() {
 // answerPiece writes the replies of the operations that ran, and removes those
 // operations from the group. It reports whether operations are left.
 func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
-	p := &c.front
+	p := &c.batch.front
 	n, large := p.Ops, p.Large
 	p.Large = nil
 	if large != nil {
@@ -67,33 +67,33 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 	}
 	left = p.Left || large != nil
 	c.w.write(out)
-	c.srv.metrics.group(c.cmds[:n], took, out)
+	c.srv.metrics.group(c.batch.cmds[:n], took, out)
 	if n > 0 {
-		c.slow(c.first, n-1, c.cmds[0].Flags&fsm.Fast != 0, took)
-		c.first = nil
+		c.slow(c.batch.first, n-1, c.batch.cmds[0].Flags&fsm.Fast != 0, took)
+		c.batch.first = nil
 	}
 	if large != nil && !c.ended() {
 		size := large.Held()
 		switch {
-		case size <= c.reserved || c.mem.TryReserve(size-c.reserved):
-			c.reserved = max(size, c.reserved)
+		case size <= c.batch.reserved || c.mem.TryReserve(size-c.batch.reserved):
+			c.batch.reserved = max(size, c.batch.reserved)
 			c.w.stream(large, c.proto)
 		default:
 			// The reply is not kept while there is no room: it is read again
 			// when there is.
 			large = nil
 			c.room(0)
-			if c.mem.Reserve(size, c.srv.stopping) {
-				c.reserved = size
+			if c.mem.Reserve(size, c.srv.life.stopping) {
+				c.batch.reserved = size
 				return c.skip(n, true)
 			}
 			c.w.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
 			c.srv.metrics.errors.add(msgNoRoom)
 		}
 		c.room(0)
-		c.srv.metrics.group(c.cmds[n:n+1], took, nil)
-		c.slow(c.first, 0, c.cmds[n].Flags&fsm.Fast != 0, took)
-		c.first = nil
+		c.srv.metrics.group(c.batch.cmds[n:n+1], took, nil)
+		c.slow(c.batch.first, 0, c.batch.cmds[n].Flags&fsm.Fast != 0, took)
+		c.batch.first = nil
 		left = p.Left
 		n++
 	}
@@ -108,15 +108,15 @@ func (c *conn) skip(n int, left bool) bool {
 	if err := c.group.Skip(n); err != nil {
 		panic(err) // the connection built the group itself
 	}
-	c.cmds = append(c.cmds[:0], c.cmds[min(n, len(c.cmds)):]...)
+	c.batch.cmds = append(c.batch.cmds[:0], c.batch.cmds[min(n, len(c.batch.cmds)):]...)
 	return true
 }
 
 // room sets the number of bytes that are reserved for the next large reply.
 func (c *conn) room(n int64) {
-	if n != c.reserved {
-		c.mem.Add(n - c.reserved)
-		c.reserved = n
+	if n != c.batch.reserved {
+		c.mem.Add(n - c.batch.reserved)
+		c.batch.reserved = n
 	}
 }
 

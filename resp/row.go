@@ -149,7 +149,7 @@ func lookup(rows map[string]*row, name []byte) *row {
 	return rows[string(low[:len(name)])]
 }
 
-func (s *Server) findRow(name []byte) *row { return lookup(s.rows, name) }
+func (s *Server) findRow(name []byte) *row { return lookup(s.cmds.rows, name) }
 
 func upper(s string) string { return strings.ToUpper(s) }
 

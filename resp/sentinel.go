@@ -103,7 +103,7 @@ var sentinelSections = []infoSection{
 }
 
 func infoSentinel(p *infoPage) {
-	w, ok := p.srv.monitor.State(p.srv.ctx)
+	w, ok := p.srv.monitor.State(p.srv.life.ctx)
 	p.line("sentinel_masters", flag(ok))
 	p.line("sentinel_tilt", 0)
 	p.line("sentinel_tilt_since_seconds", -1)
@@ -123,7 +123,7 @@ func (c *conn) named(name []byte) (w sentinel.State, ok bool) {
 	if string(name) != c.srv.cfg.MasterName {
 		return sentinel.State{}, false
 	}
-	return c.srv.monitor.State(c.srv.ctx)
+	return c.srv.monitor.State(c.srv.life.ctx)
 }
 
 // ofMaster calls f for the master that args name, and returns its reply.
@@ -148,7 +148,7 @@ func sentinelMaster(c *conn, args [][]byte) fsm.Reply {
 }
 
 func sentinelMasters(c *conn, args [][]byte) fsm.Reply {
-	w, ok := c.srv.monitor.State(c.srv.ctx)
+	w, ok := c.srv.monitor.State(c.srv.life.ctx)
 	if !ok {
 		return fsm.Array(nil)
 	}
@@ -177,7 +177,7 @@ func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 			return refusal
 		}
 	}
-	w, ok := c.srv.monitor.State(c.srv.ctx)
+	w, ok := c.srv.monitor.State(c.srv.life.ctx)
 	down := ok && w.IsDown(string(args[2]), string(args[3]))
 	return fsm.Array([]fsm.Reply{fsm.Bool(down), fsm.Bulk("*"), fsm.Int(0)})
 }

@@ -166,63 +166,99 @@ type Config struct {
 
 // Server is a client port.
 type Server struct {
-	cfg           Config
-	log           hclog.Logger
-	cluster       Cluster
-	table         *fsm.Table
-	rows          map[string]*row
-	metrics       *Metrics
-	hub           *pubsub.Hub
-	clientMem     *clientmem.Budget
-	monitors      monitorStream
-	slowlog       slowlog
-	latencyEvents latencyEvents
+	cfg       Config
+	log       hclog.Logger
+	cluster   Cluster
+	cmds      commands
+	metrics   *Metrics
+	hub       *pubsub.Hub
+	clientMem *clientmem.Budget
+	monitor   *sentinel.Monitor // nil except in mode Sentinel
+	accounts  accounts
+	diag      diagnostics
+	saves     saves
+	quiet     quiet
+	port      port
+	run       processRun
+	life      lifecycle
 
-	// Rows of the state machine's table that the server itself uses: see forLog
-	// and position.
-	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
+	pause   atomic.Pointer[pause] // nil while clients are not paused
+	blocked atomic.Int64          // connections in a blocking command that waits
+	maxHear time.Duration         // the constant maxHear, except in tests
 
-	guard   *guard.Listener
-	redcon  *redcon.Server
-	served  chan struct{}
-	started time.Time
-	runID   string
-	port    int
+	mu    sync.Mutex // guards conns and accounts.password
+	conns map[uint64]*conn
+}
 
-	closing  atomic.Bool
-	stopping chan struct{} // closed together with closing; ends pauses and sleeps
-	busy     atomic.Int64  // connections that are executing a pipeline
-	idle     chan struct{} // capacity 1: busy reached 0 while closing
-	released chan struct{} // closed by Close: see heldListener
-	release  sync.Once
-	behind   sync.WaitGroup // BGSAVE, outboxes, monitor.run, bootstrapUsers
-	saving   atomic.Bool
-	blocked  atomic.Int64 // connections in a blocking command that waits
-
+// commands are the tables in which the server finds commands.
+type commands struct {
+	table *fsm.Table
+	rows  map[string]*row
 	// machine is the state machine's table, on a Sentinel port too: for the
 	// internal commands.
-	machine      *fsm.Table
-	catalog      *acl.Catalog
-	seed         []fsm.User // Config.Users, sorted by name
-	usersMu      sync.Mutex // serializes install
-	users        atomic.Pointer[userSet]
-	acllog       aclLog
-	logins       guard.LoginThrottle
-	openChannels atomic.Bool // acl-pubsub-default is allchannels
+	machine *fsm.Table
+	catalog *acl.Catalog
 
-	monitor *sentinel.Monitor // nil except in mode Sentinel
+	// Rows of table that the server itself uses: see forLog and position.
+	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
+}
 
-	maxHear time.Duration // the constant maxHear, except in tests
+// newCommands returns the tables of a client port or, if sentinel is set, of a
+// Sentinel port. machine is the state machine's table.
+func newCommands(machine *fsm.Table, sentinel bool) commands {
+	c := commands{table: machine, machine: machine, catalog: NewCatalog(machine)}
+	if sentinel {
+		c.table = &fsm.Table{}
+		c.rows = indexRows(c.table, sentinelFamilies())
+	} else {
+		c.rows = sessionTable(c.table)
+	}
+	find := func(name string) *fsm.Command { return c.table.Find([]byte(name)) }
+	c.publish, c.spublish = find("publish"), find("spublish")
+	c.publishRow, c.spublishRow = find(fsm.PublishCommand), find(fsm.SpublishCommand)
+	c.positionRow = find(fsm.PositionCommand)
+	c.sort, c.sortRO = find("sort"), find("sort_ro")
+	return c
+}
 
-	pause atomic.Pointer[pause] // nil while clients are not paused
-	quiet quiet
-	ctx   context.Context // ends when stopping is closed
-	stop  context.CancelFunc
-	saved atomic.Int64 // time of the last snapshot that a client asked for, in Unix seconds
+// diagnostics is what the server records for operators.
+type diagnostics struct {
+	monitors monitorStream
+	slowlog  slowlog
+	latency  latencyEvents
+}
 
-	mu    sync.Mutex
-	conns map[uint64]*conn
-	rpass string // the password that CONFIG GET requirepass prints: see requirePass
+// saves tells about the snapshots that clients ask for.
+type saves struct {
+	running atomic.Bool
+	last    atomic.Int64 // time of the last one, in Unix seconds
+}
+
+// port is the listening socket.
+type port struct {
+	guard    *guard.Listener
+	redcon   *redcon.Server
+	number   int
+	served   chan struct{} // closed when redcon has stopped serving
+	released chan struct{} // closed by Close: see heldListener
+	release  sync.Once
+}
+
+// processRun identifies this run of the process.
+type processRun struct {
+	id      string
+	started time.Time
+}
+
+// lifecycle is how the server stops.
+type lifecycle struct {
+	closing  atomic.Bool
+	stopping chan struct{}   // closed together with closing; ends pauses and sleeps
+	ctx      context.Context // ends when stopping is closed
+	stop     context.CancelFunc
+	busy     atomic.Int64   // connections that are executing a pipeline
+	idle     chan struct{}  // capacity 1: busy reached 0 while closing
+	behind   sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run, bootstrapUsers
 }
 
 // NewRunID returns a random identifier for a run of the process.
@@ -251,58 +287,48 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if cfg.RunID == "" {
 		cfg.RunID = NewRunID()
 	}
-	machine := table
-	var rows map[string]*row
-	if cfg.Mode == Sentinel {
-		table = &fsm.Table{}
-		rows = indexRows(table, sentinelFamilies())
-	} else {
-		rows = sessionTable(table)
-	}
+	cmds := newCommands(table, cfg.Mode == Sentinel)
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, cluster: cluster, table: table, rows: rows,
-		metrics: newMetrics(table, rows), served: make(chan struct{}), started: time.Now(), runID: cfg.RunID,
-		stopping: make(chan struct{}), released: make(chan struct{}), idle: make(chan struct{}, 1),
-		conns: make(map[uint64]*conn), rpass: cfg.RequirePass,
-		machine: machine, catalog: NewCatalog(machine), seed: seedOf(cfg.Users), acllog: aclLog{max: aclLogMax},
-		maxHear: maxHear,
+		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds,
+		metrics: newMetrics(cmds.table, cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory),
+		accounts: accounts{seed: seedOf(cfg.Users), log: aclLog{max: aclLogMax}, password: cfg.RequirePass},
+		port:     port{served: make(chan struct{}), released: make(chan struct{})},
+		run:      processRun{id: cfg.RunID, started: time.Now()},
+		life:     lifecycle{stopping: make(chan struct{}), idle: make(chan struct{}, 1)},
+		maxHear:  maxHear,
+		conns:    make(map[uint64]*conn),
 	}
-	s.clientMem = clientmem.New(cfg.Limits.ClientMemory)
 	s.metrics.clientMem, s.metrics.limits = s.clientMem, cfg.LimitFlags
-	s.slowlog.max = startSlowlog
-	s.slowlog.than.Store(startSlowerThan)
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.saved.Store(s.started.Unix())
+	s.diag.slowlog.max = startSlowlog
+	s.diag.slowlog.than.Store(startSlowerThan)
+	s.life.ctx, s.life.stop = context.WithCancel(context.Background())
+	s.saves.last.Store(s.run.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
-		s.port = a.Port
+		s.port.number = a.Port
 	}
-	s.publish, s.spublish = table.Find([]byte("publish")), table.Find([]byte("spublish"))
-	s.publishRow, s.spublishRow = table.Find([]byte(fsm.PublishCommand)), table.Find([]byte(fsm.SpublishCommand))
-	s.positionRow = table.Find([]byte(fsm.PositionCommand))
-	s.sort, s.sortRO = table.Find([]byte("sort")), table.Find([]byte("sort_ro"))
 	s.hub = pubsub.New(s.hubConfig())
 	s.metrics.hub = s.hub
 	if cfg.Mode != Sentinel { // a Sentinel publishes only its own messages
 		cluster.Listen(s.hub)
 	}
 	cluster.WatchUsers(s.install)
-	s.noticePassword(s.users.Load())
+	s.noticePassword(s.accounts.current.Load())
 	if cfg.Mode != Sentinel {
-		cluster.WatchDenials(s.acllog.script)
+		cluster.WatchDenials(s.accounts.log.script)
 	}
-	if len(s.seed) > 0 && cfg.Mode != Sentinel {
-		s.behind.Go(s.bootstrapUsers)
+	if len(s.accounts.seed) > 0 && cfg.Mode != Sentinel {
+		s.life.behind.Go(s.bootstrapUsers)
 	}
-	s.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
-	s.metrics.open, s.metrics.blocked = s.guard.Open, s.blocked.Load
-	s.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
+	s.port.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
+	s.metrics.open, s.metrics.blocked = s.port.guard.Open, s.blocked.Load
+	s.port.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
 		s.monitor = sentinel.New(cfg.MasterName, cfg.Topology, s.hub.Announce)
-		s.behind.Go(func() { s.monitor.Run(s.ctx) })
+		s.life.behind.Go(func() { s.monitor.Run(s.life.ctx) })
 	}
 	go func() {
-		defer close(s.served)
-		if err := s.redcon.Serve(heldListener{s.guard, s.released}); err != nil && !s.closing.Load() {
+		defer close(s.port.served)
+		if err := s.port.redcon.Serve(heldListener{s.port.guard, s.port.released}); err != nil && !s.life.closing.Load() {
 			s.log.Error("client port closed", "error", err)
 		}
 	}()
@@ -327,7 +353,7 @@ func (l heldListener) Accept() (net.Conn, error) {
 }
 
 // Addr returns the address of the client port.
-func (s *Server) Addr() net.Addr { return s.guard.Addr() }
+func (s *Server) Addr() net.Addr { return s.port.guard.Addr() }
 
 // Metrics returns the server's metrics.
 func (s *Server) Metrics() *Metrics { return s.metrics }
@@ -337,10 +363,10 @@ func (s *Server) Metrics() *Metrics { return s.metrics }
 // early.
 func (s *Server) Stop(ctx context.Context) error {
 	s.refuseWork()
-	err := s.guard.Close()
-	for s.busy.Load() > 0 {
+	err := s.port.guard.Close()
+	for s.life.busy.Load() > 0 {
 		select {
-		case <-s.idle:
+		case <-s.life.idle:
 		case <-ctx.Done():
 			return errors.Join(err, fmt.Errorf("clients still waiting: %w", ctx.Err()))
 		}
@@ -353,21 +379,21 @@ func (s *Server) Stop(ctx context.Context) error {
 // monitor of a Sentinel.
 func (s *Server) Close() error {
 	s.refuseWork()
-	err := s.guard.Close()
-	s.release.Do(func() { close(s.released) })
+	err := s.port.guard.Close()
+	s.port.release.Do(func() { close(s.port.released) })
 	for _, c := range s.connections() {
 		err = errors.Join(err, ignoreClosed(c.net.Close()))
 	}
-	<-s.served
-	s.behind.Wait()
+	<-s.port.served
+	s.life.behind.Wait()
 	return ignoreClosed(err)
 }
 
 // refuseWork makes handle refuse pipelines.
 func (s *Server) refuseWork() {
-	if !s.closing.Swap(true) {
-		close(s.stopping)
-		s.stop()
+	if !s.life.closing.Swap(true) {
+		close(s.life.stopping)
+		s.life.stop()
 	}
 }
 
@@ -375,8 +401,8 @@ func (s *Server) refuseWork() {
 // before it reads closing, and refuseWork sets closing before Stop reads busy.
 // So Stop waits for every pipeline that enter has admitted.
 func (s *Server) enter() bool {
-	s.busy.Add(1)
-	if s.closing.Load() {
+	s.life.busy.Add(1)
+	if s.life.closing.Load() {
 		s.leave()
 		return false
 	}
@@ -384,9 +410,9 @@ func (s *Server) enter() bool {
 }
 
 func (s *Server) leave() {
-	if s.busy.Add(-1) == 0 && s.closing.Load() {
+	if s.life.busy.Add(-1) == 0 && s.life.closing.Load() {
 		select {
-		case s.idle <- struct{}{}:
+		case s.life.idle <- struct{}{}:
 		default:
 		}
 	}
@@ -438,7 +464,7 @@ func ignoreClosed(err error) error {
 }
 
 func (s *Server) accept(rc redcon.Conn) bool {
-	if s.closing.Load() {
+	if s.life.closing.Load() {
 		return false
 	}
 	c := newConn(s, rc)

@@ -76,8 +76,8 @@ type slowEntry struct {
 // more is the number of other commands that ran in the same group and took the
 // same time.
 func (c *conn) slow(args [][]byte, more int, fast bool, d time.Duration) {
-	c.srv.latencyEvents.note(fast, d)
-	than := c.srv.slowlog.than.Load()
+	c.srv.diag.latency.note(fast, d)
+	than := c.srv.diag.slowlog.than.Load()
 	if than < 0 || d.Microseconds() < than || len(args) == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (c *conn) slow(args [][]byte, more int, fast bool, d time.Duration) {
 	if more > 0 {
 		e.args = append(e.args, "... ("+strconv.Itoa(more)+" more commands of the pipeline)")
 	}
-	c.srv.slowlog.add(e)
+	c.srv.diag.slowlog.add(e)
 }
 
 func slowCommand(args [][]byte) []string {
@@ -138,7 +138,7 @@ func slowlogGet(c *conn, args [][]byte) fsm.Reply {
 			return fsm.Error("ERR count should be greater than or equal to -1")
 		}
 	}
-	l := &c.srv.slowlog
+	l := &c.srv.diag.slowlog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []fsm.Reply
@@ -152,14 +152,14 @@ func slowlogGet(c *conn, args [][]byte) fsm.Reply {
 }
 
 func slowlogLen(c *conn, args [][]byte) fsm.Reply {
-	l := &c.srv.slowlog
+	l := &c.srv.diag.slowlog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fsm.Int(int64(len(l.entries)))
 }
 
 func slowlogReset(c *conn, args [][]byte) fsm.Reply {
-	l := &c.srv.slowlog
+	l := &c.srv.diag.slowlog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = nil
@@ -181,11 +181,11 @@ type bounded struct {
 }
 
 var boundedSettings = map[string]bounded{
-	"acllog-max-len": {0, maxACLLog, func(s *Server) int64 { return int64(s.acllog.limit()) }, func(s *Server, n int64) { s.acllog.setLimit(int(n)) }},
-	"latency-monitor-threshold": {0, maxThreshold, func(s *Server) int64 { return s.latencyEvents.threshold.Load() },
-		func(s *Server, n int64) { s.latencyEvents.threshold.Store(n) }},
-	"slowlog-log-slower-than": {-1, maxThreshold, func(s *Server) int64 { return s.slowlog.than.Load() }, func(s *Server, n int64) { s.slowlog.than.Store(n) }},
-	"slowlog-max-len":         {0, maxSlowlog, func(s *Server) int64 { return int64(s.slowlog.limit()) }, func(s *Server, n int64) { s.slowlog.setLimit(int(n)) }},
+	"acllog-max-len": {0, maxACLLog, func(s *Server) int64 { return int64(s.accounts.log.limit()) }, func(s *Server, n int64) { s.accounts.log.setLimit(int(n)) }},
+	"latency-monitor-threshold": {0, maxThreshold, func(s *Server) int64 { return s.diag.latency.threshold.Load() },
+		func(s *Server, n int64) { s.diag.latency.threshold.Store(n) }},
+	"slowlog-log-slower-than": {-1, maxThreshold, func(s *Server) int64 { return s.diag.slowlog.than.Load() }, func(s *Server, n int64) { s.diag.slowlog.than.Store(n) }},
+	"slowlog-max-len":         {0, maxSlowlog, func(s *Server) int64 { return int64(s.diag.slowlog.limit()) }, func(s *Server, n int64) { s.diag.slowlog.setLimit(int(n)) }},
 }
 
 // maxThreshold is Redis' upper bound of thresholds.

@@ -32,12 +32,12 @@ func (s *spec) in(category string) bool {
 // allSpecs returns the commands of both tables, sorted by name.
 func (s *Server) allSpecs() []*spec {
 	var out []*spec
-	for _, cmd := range s.table.Rows() {
+	for _, cmd := range s.cmds.table.Rows() {
 		if cmd.Flags&fsm.Internal == 0 {
 			out = append(out, newSpec(cmd))
 		}
 	}
-	for _, r := range s.rows {
+	for _, r := range s.cmds.rows {
 		if !r.hidden {
 			out = append(out, newSpec(&r.cmd))
 		}
@@ -51,7 +51,7 @@ func (s *Server) allSpecs() []*spec {
 func (s *Server) findSpec(name string) *spec {
 	name, sub, isSub := strings.Cut(name, "|")
 	var found *spec
-	if cmd := s.table.Find([]byte(name)); cmd != nil && cmd.Flags&fsm.Internal == 0 {
+	if cmd := s.cmds.table.Find([]byte(name)); cmd != nil && cmd.Flags&fsm.Internal == 0 {
 		found = newSpec(cmd)
 	} else if r := s.findRow([]byte(name)); r != nil && !r.hidden {
 		found = newSpec(&r.cmd)

@@ -158,12 +158,12 @@ func (c *conn) track() (keys []string) {
 		c.group.Track()
 		return nil
 	}
-	if len(c.reads) == 0 {
+	if len(c.batch.reads) == 0 {
 		return nil
 	}
-	c.group.Command(c.srv.positionRow, c.db, [][]byte{[]byte(fsm.PositionCommand)})
-	c.srv.hub.Arm(c.id, c.reads)
-	return c.reads
+	c.group.Command(c.srv.cmds.positionRow, c.db, [][]byte{[]byte(fsm.PositionCommand)})
+	c.srv.hub.Arm(c.id, c.batch.reads)
+	return c.batch.reads
 }
 
 // tracked ends what track began. It returns the replies without the log index.
@@ -189,6 +189,6 @@ func (c *conn) noteReads(cmd *fsm.Command, args [][]byte) {
 		return
 	}
 	for _, i := range cmd.KeyPositions(args) {
-		c.reads = append(c.reads, string(args[i]))
+		c.batch.reads = append(c.batch.reads, string(args[i]))
 	}
 }

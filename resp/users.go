@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/acl"
@@ -35,6 +37,29 @@ func (u *userSet) find(name string) *account {
 		return nil
 	}
 	return u.list[i]
+}
+
+// accounts are the users of this node, and what it remembers of logins.
+type accounts struct {
+	seed         []fsm.User // Config.Users, sorted by name
+	mu           sync.Mutex // serializes install
+	current      atomic.Pointer[userSet]
+	log          aclLog
+	logins       guard.LoginThrottle
+	openChannels atomic.Bool // acl-pubsub-default is allchannels
+	// password is the password that CONFIG GET requirepass prints: see
+	// requirePass. Server.mu guards it.
+	password string
+}
+
+// identity is the user of a connection.
+type identity struct {
+	// limits contains the rules of the user. It is nil for a user with all
+	// permissions.
+	limits         atomic.Pointer[acl.User]
+	born           fsm.Pos     // see account; guarded by conn.mu
+	deleting       atomic.Bool // the connection is running ACL DELUSER: see orphaned
+	wrongPasswords int         // failed AUTHs: see auth
 }
 
 // NewCatalog returns the catalog of all commands: those of the state machine's
@@ -70,20 +95,22 @@ func seedOf(users []*acl.User) []fsm.User {
 	return out
 }
 
-func (s *Server) aclOptions() acl.Options { return acl.Options{AllChannels: s.openChannels.Load()} }
+func (s *Server) aclOptions() acl.Options {
+	return acl.Options{AllChannels: s.accounts.openChannels.Load()}
+}
 
 // install makes a table of users the current one on this node, unless the node
 // has a newer one, and applies it to all connections. The goroutine that
 // applies the log calls it, and connections that have asked the leader.
 func (s *Server) install(table *fsm.Users) {
-	s.usersMu.Lock()
-	defer s.usersMu.Unlock()
-	old := s.users.Load()
+	s.accounts.mu.Lock()
+	defer s.accounts.mu.Unlock()
+	old := s.accounts.current.Load()
 	if old != nil && table.Version <= old.table.Version {
 		return
 	}
 	set := s.compile(table, old)
-	s.users.Store(set)
+	s.accounts.current.Store(set)
 	if old != nil && set.def.version != old.def.version {
 		s.noticePassword(set)
 	}
@@ -113,7 +140,7 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	set := &userSet{table: table}
 	kept := table.List
 	if table.Version == 0 {
-		kept = s.seed
+		kept = s.accounts.seed
 	}
 	for i := range kept {
 		k := &kept[i]
@@ -122,19 +149,19 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 			a = old.find(k.Name)
 		}
 		if a == nil || a.version != k.Version || a.born != k.Born {
-			u, err := acl.Parse(s.catalog, k.Name, k.Rules)
+			u, err := acl.Parse(s.cmds.catalog, k.Name, k.Rules)
 			// The user may run nothing: that is safer than rules that were not
 			// intended.
 			if err != nil {
 				s.log.Error("rules of a user cannot be read", "user", k.Name, "error", err)
-				u = acl.NewUser(s.catalog, k.Name, acl.Options{})
+				u = acl.NewUser(s.cmds.catalog, k.Name, acl.Options{})
 			}
 			a = &account{u, k.Born, k.Version}
 		}
 		set.list = append(set.list, a)
 	}
 	if set.def = set.find(acl.DefaultUser); set.def == nil {
-		set.def = &account{User: acl.NewDefault(s.catalog, s.cfg.RequirePass)}
+		set.def = &account{User: acl.NewDefault(s.cmds.catalog, s.cfg.RequirePass)}
 		set.list = append(set.list, set.def)
 	}
 	slices.SortFunc(set.list, func(a, b *account) int { return strings.Compare(a.Name, b.Name) })
@@ -146,19 +173,19 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 // pass that on to the hub. Any goroutine may call it.
 func (c *conn) settle() (changed bool) {
 	c.mu.Lock()
-	a := c.srv.users.Load().find(c.info.user)
-	if a != nil && c.born == 0 { // a user of the ACL file, which the cluster has taken over
-		c.born = a.born
+	a := c.srv.accounts.current.Load().find(c.info.user)
+	if a != nil && c.user.born == 0 { // a user of the ACL file, which the cluster has taken over
+		c.user.born = a.born
 	}
-	gone := a == nil || a.born != c.born && a.Name != acl.DefaultUser
+	gone := a == nil || a.born != c.user.born && a.Name != acl.DefaultUser
 	var limits *acl.User
 	switch {
 	case gone:
-		limits = acl.NewUser(c.srv.catalog, c.info.user, acl.Options{})
+		limits = acl.NewUser(c.srv.cmds.catalog, c.info.user, acl.Options{})
 	case !a.Unrestricted():
 		limits = a.User
 	}
-	changed = c.limits.Swap(limits) != limits
+	changed = c.user.limits.Swap(limits) != limits
 	c.mu.Unlock()
 	if gone {
 		c.orphaned()
@@ -172,7 +199,7 @@ func (c *conn) settle() (changed bool) {
 // orphaned closes the connection of a deleted user. A connection that deletes
 // its own user gets its reply first.
 func (c *conn) orphaned() {
-	if !c.deleting.Load() {
+	if !c.user.deleting.Load() {
 		c.cut("close connection of a deleted user")
 	}
 }
@@ -191,7 +218,7 @@ func (c *conn) cut(why string) {
 func (c *conn) become(a *account, authed bool) {
 	c.edit(func(i *clientInfo) {
 		i.user, i.authed = a.Name, authed
-		c.born = a.born
+		c.user.born = a.born
 	})
 	if c.settle() {
 		c.srv.hub.RightsChanged(map[uint64]bool{c.id: true})
@@ -204,12 +231,12 @@ func (c *conn) become(a *account, authed bool) {
 // needsAuth reports whether the connection may run only commands that need no
 // user. A connection that has not authenticated belongs to the default user as
 // soon as that user needs no password.
-func (c *conn) needsAuth() bool { return !c.info.authed && !c.srv.users.Load().def.Open() }
+func (c *conn) needsAuth() bool { return !c.info.authed && !c.srv.accounts.current.Load().def.Open() }
 
 // refreshUsers reads the current users linearizably, whatever this node has
 // applied so far.
 func (c *conn) refreshUsers() error {
-	known := c.srv.users.Load().table
+	known := c.srv.accounts.current.Load().table
 	out, err := c.ask(fsm.UsersCommand, strconv.FormatUint(uint64(known.Version), 10))
 	if err != nil {
 		return err
@@ -225,7 +252,7 @@ func (c *conn) refreshUsers() error {
 // ask runs an internal command of the state machine in a group of its own,
 // because the connection may have a pipeline waiting in c.group.
 func (c *conn) ask(name string, args ...string) ([]byte, error) {
-	return run(c.exec, c.srv.machine, name, args...)
+	return run(c.exec, c.srv.cmds.machine, name, args...)
 }
 
 func run(exec Executor, table *fsm.Table, name string, args ...string) ([]byte, error) {
@@ -272,9 +299,9 @@ func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) 
 		if err := c.beforeChange(); err != nil {
 			return err
 		}
-		a := c.srv.users.Load().find(name)
+		a := c.srv.accounts.current.Load().find(name)
 		if a == nil {
-			a = &account{User: acl.NewUser(c.srv.catalog, name, c.srv.aclOptions())}
+			a = &account{User: acl.NewUser(c.srv.cmds.catalog, name, c.srv.aclOptions())}
 		}
 		u, err := edit(a.User)
 		if err != nil {
@@ -309,7 +336,7 @@ func (c *conn) beforeChange() error {
 		return err
 	}
 	s := c.srv
-	if len(s.seed) == 0 || s.users.Load().table.Version != 0 {
+	if len(s.accounts.seed) == 0 || s.accounts.current.Load().table.Version != 0 {
 		return nil
 	}
 	if err := s.plant(c.exec); err != nil {
@@ -322,17 +349,17 @@ func (c *conn) beforeChange() error {
 // it has none yet.
 func (s *Server) plant(exec Executor) error {
 	var args []string
-	for _, u := range s.seed {
+	for _, u := range s.accounts.seed {
 		args = append(args, u.Name, u.Rules)
 	}
-	out, err := run(exec, s.machine, fsm.SeedusersCommand, args...)
+	out, err := run(exec, s.cmds.machine, fsm.SeedusersCommand, args...)
 	switch {
 	case err != nil:
 		return err
 	case len(out) > 0 && out[0] == '-':
 		return refusedError(strings.TrimSpace(string(out[1:])))
 	case string(out) == ":1\r\n":
-		s.log.Info("users of the ACL file written into the cluster", "users", len(s.seed))
+		s.log.Info("users of the ACL file written into the cluster", "users", len(s.accounts.seed))
 	}
 	return nil
 }
@@ -347,9 +374,9 @@ func (s *Server) bootstrapUsers() {
 	exec := s.cluster.NewExecutor()
 	t := time.NewTicker(bootstrapEvery)
 	defer t.Stop()
-	for s.users.Load().table.Version == 0 {
+	for s.accounts.current.Load().table.Version == 0 {
 		select {
-		case <-s.stopping:
+		case <-s.life.stopping:
 			return
 		case <-t.C:
 		}
