@@ -2,10 +2,174 @@ package resp
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/topology"
 )
+
+var lifecycleRows = []row{
+	{
+		cmd: fsm.Command{
+			Name: "shutdown", Arity: -1,
+			Group: "server", Since: "1.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+			Doc:        "Stop this node as SIGTERM does: it transfers leadership first",
+		},
+		run: shutdown, words: "admin noscript loading stale no_multi allow_busy",
+	},
+	{
+		cmd: fsm.Command{
+			Name: "failover", Arity: -1,
+			Group: "server", Since: "6.2.0",
+			Complexity: "O(1)",
+			Syntax:     "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+			Doc:        "Transfer leadership to the node with the given client address, or to the most suitable one",
+		},
+		run: failover, words: "admin noscript stale",
+	},
+}
+
+// shutdown stops the node. It sends no reply: the connection ends with the
+// node. It ignores the options about saving and waiting, because the log is
+// already on disk, and every acknowledged write is on a majority.
+func shutdown(c *conn, args [][]byte) fsm.Reply {
+	save, nosave, other, abort := false, false, false, false
+	for _, arg := range args[1:] {
+		switch strings.ToLower(string(arg)) {
+		case "save":
+			save = true
+		case "nosave":
+			nosave = true
+		case "now", "force":
+			other = true
+		case "abort":
+			abort = true
+		default:
+			return fsm.Error(msgSyntax)
+		}
+	}
+	switch {
+	case save && nosave, abort && (save || nosave || other):
+		return fsm.Error(msgSyntax)
+	case abort: // a shutdown in progress cannot be aborted
+		return fsm.Error("ERR No shutdown in progress.")
+	case c.srv.cfg.Shutdown == nil:
+		return fsm.Error("ERR Errors trying to SHUTDOWN. Check logs.")
+	}
+	c.srv.log.Info("shutdown requested by client", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.info.user)
+	c.srv.cfg.Shutdown()
+	c.done = true
+	// The connection stays open until the node has released all its resources,
+	// so that a client that sees it end knows that the node has stopped. Stop
+	// must not wait for this connection, so it does not count as busy
+	// meanwhile.
+	c.srv.leave()
+	<-c.srv.port.released
+	c.srv.life.busy.Add(1)
+	return fsm.None
+}
+
+// failoverOptions are the options of FAILOVER.
+type failoverOptions struct {
+	host    string
+	port    int64
+	timeout int64 // in milliseconds, 0 for none
+	force   bool
+}
+
+func (o *failoverOptions) parse(args [][]byte) (refusal fsm.Reply, ok bool) {
+	for i := 1; i < len(args); i++ {
+		left := len(args) - i - 1
+		switch word := strings.ToLower(string(args[i])); {
+		case word == "timeout" && left >= 1 && o.timeout == 0:
+			i++
+			if o.timeout, refusal, ok = intArg(args[i]); !ok {
+				return refusal, false
+			}
+			if o.timeout <= 0 {
+				return fsm.Error("ERR FAILOVER timeout must be greater than 0"), false
+			}
+		case word == "to" && left >= 2 && o.host == "":
+			o.host = string(args[i+1])
+			if o.port, refusal, ok = intArg(args[i+2]); !ok {
+				return refusal, false
+			}
+			i += 2
+		case word == "force" && !o.force:
+			o.force = true
+		default:
+			return fsm.Error(msgSyntax), false
+		}
+	}
+	return fsm.Reply{}, true
+}
+
+// failover transfers leadership before it replies. In Redis, the failover
+// continues after the reply; here none is ever in progress.
+func failover(c *conn, args [][]byte) fsm.Reply {
+	var o failoverOptions
+	source := c.srv.cfg.Topology
+	if c.srv.cfg.Mode == Clustered {
+		return fsm.Error("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.")
+	}
+	if len(args) == 2 && strings.EqualFold(string(args[1]), "abort") {
+		return fsm.Error("ERR No failover in progress.")
+	}
+	if refusal, ok := o.parse(args); !ok {
+		return refusal
+	}
+	const noReplicas = "ERR FAILOVER requires connected replicas."
+	if source == nil {
+		return fsm.Error(noReplicas)
+	}
+	if !source.Leads() {
+		return fsm.Error("ERR FAILOVER is not valid when server is a replica.")
+	}
+	others, to := 0, ""
+	for _, p := range source.Peers() {
+		if p.Self || !p.Voter {
+			continue
+		}
+		if p.Host == o.host && topology.PortNumber(p.Port) == o.port {
+			if to = p.Node; !p.Alive {
+				return fsm.Error("ERR FAILOVER target replica is not online.")
+			}
+		}
+		if p.Alive {
+			others++
+		}
+	}
+	switch {
+	case others == 0:
+		return fsm.Error(noReplicas)
+	case o.force && (o.timeout == 0 || o.host == ""):
+		return fsm.Error("ERR FAILOVER with force option requires both a timeout and target HOST and IP.")
+	case o.host != "" && to == "":
+		return fsm.Error("ERR FAILOVER target HOST and PORT is not a replica.")
+	}
+	limit := topology.TransferLimit
+	if o.timeout > 0 {
+		limit = min(limit, time.Duration(min(o.timeout, int64(limit/time.Millisecond)))*time.Millisecond)
+	}
+	return c.handOver(to, limit)
+}
+
+// handOver is like handTo, but with a limit on the time.
+func (c *conn) handOver(node string, limit time.Duration) fsm.Reply {
+	ctx, cancel := context.WithTimeout(c.srv.life.ctx, limit)
+	defer cancel()
+	args := []string{"transfer"}
+	if node != "" {
+		args = append(args, node)
+	}
+	if _, err := c.srv.cluster.Admin(ctx, args); err != nil {
+		return fsm.Error(errorText(err))
+	}
+	return fsm.OK
+}
 
 var adminRows = []row{
 	{

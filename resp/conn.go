@@ -16,12 +16,6 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
-// Limits of a group. A longer pipeline is executed as several groups.
-const (
-	maxGroupBytes = 64 << 10
-	maxGroupOps   = 1024
-)
-
 // conn is one client connection. Its fields belong to the goroutine that serves
 // it, except for those whose comments say otherwise.
 type conn struct {
@@ -59,17 +53,6 @@ type conn struct {
 	// without mu.
 	mu   sync.Mutex
 	info clientInfo
-}
-
-// batch is what a connection keeps for the group that it builds and runs.
-type batch struct {
-	cmds  []*fsm.Command // commands of the group, for metrics
-	first [][]byte       // arguments of the group's first command, for the slow log
-	reads []string       // keys that the group reads and that tracking will remember
-	apart apart
-	front fsm.Front
-	// reserved is the part of conn.mem for the large reply that is being sent.
-	reserved int64
 }
 
 // activity is what a connection did last. Any goroutine may read it.
@@ -271,78 +254,6 @@ func (c *conn) refuse(stats *series, text string) {
 	}
 	c.srv.metrics.errors.add(text)
 	c.reply(fsm.Error(text))
-}
-
-// flush runs the group and writes its replies.
-func (c *conn) flush() {
-	if c.group.Ops() == 0 {
-		return
-	}
-	if c.ended() { // killed in the meantime: the client would get no replies
-		c.reset()
-		return
-	}
-	c.activity.doing.Store(&c.srv.metrics.byCommand[c.batch.cmds[len(c.batch.cmds)-1].ID()].name)
-	c.exec.begin()
-	if !c.group.Write {
-		c.runReads()
-		return
-	}
-	start := time.Now()
-	tracked := c.track()
-	out, err := c.do(false)
-	c.keepApart(len(out))
-	out = c.tracked(tracked, out, err)
-	c.answerGroup(out, err, time.Since(start))
-}
-
-// flushLast flushes the group at the end of a pipeline. If the group writes,
-// and the pipeline has no other replies, its replies may be sent early.
-func (c *conn) flushLast() {
-	c.w.early.may = c.w.sent == 0 && c.group.Write && !c.w.silent()
-	c.flush()
-	c.w.early.may = false
-}
-
-// answerGroup writes the replies of the group and empties it. If err is not
-// nil, it writes the error for each command instead. d is how long the group
-// took.
-func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
-	if err != nil {
-		text := errorText(err)
-		line := fsm.Error(text).Append(nil, c.proto)
-		for range c.batch.cmds {
-			c.w.write(line)
-		}
-		c.srv.metrics.failed(c.batch.cmds, d, text)
-	} else {
-		c.writeGroup(c.w.early.rest(out))
-		c.srv.metrics.group(c.batch.cmds, d, out)
-	}
-	if len(c.batch.cmds) > 0 {
-		c.slow(c.batch.first, len(c.batch.cmds)-1, c.batch.cmds[0].Flags&fsm.Fast != 0, d)
-	}
-	c.reset()
-	c.out.drain()
-}
-
-// reset empties the group.
-func (c *conn) reset() {
-	c.group.Reset(c.proto, c.id)
-	c.batch.cmds, c.batch.first, c.batch.reads = c.batch.cmds[:0], nil, c.batch.reads[:0]
-}
-
-// do runs the group, after any CLIENT PAUSE has ended.
-func (c *conn) do(local bool) ([]byte, error) {
-	c.waitPause(c.group.Write)
-	if !c.group.Write || !c.hears() {
-		return c.exec.Do(&c.group, local, c.w.early.now())
-	}
-	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
-	if err == nil {
-		c.hear()
-	}
-	return out, err
 }
 
 // reply writes one reply, after the replies of the group before it.

@@ -127,3 +127,21 @@ func waitaof(c *conn, args [][]byte) fsm.Reply {
 	}
 	return fsm.Array([]fsm.Reply{fsm.One, fsm.Int(int64(len(c.srv.cluster.State().Replicas)))})
 }
+
+// follows reports whether this node calls itself a replica, and returns the
+// leader. up reports whether there is a leader at present.
+func (s *Server) follows() (leader topology.Peer, up, yes bool) {
+	if s.cfg.Mode != Monitored && s.cfg.Mode != Clustered || s.cfg.Topology.Leads() {
+		return topology.Peer{}, true, false
+	}
+	leader, up = s.cfg.Topology.Leader()
+	switch {
+	case up && leader.Self: // elected after the check above
+		return leader, true, false
+	case leader.Self: // this node led until now, and cannot be its own replica
+		return topology.Peer{Port: "0"}, false, true
+	case !leader.Known():
+		leader.Port = "0"
+	}
+	return leader, up, true
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -129,6 +130,37 @@ func indexRows(table *fsm.Table, families [][]row) map[string]*row {
 		}
 	}
 	return rows
+}
+
+// commands are the tables in which the server finds commands.
+type commands struct {
+	table *fsm.Table
+	rows  map[string]*row
+	// machine is the state machine's table, on a Sentinel port too: for the
+	// internal commands.
+	machine *fsm.Table
+	catalog *acl.Catalog
+
+	// Rows of table that the server itself uses: see forLog and position.
+	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
+}
+
+// newCommands returns the tables of a client port or, if sentinel is set, of a
+// Sentinel port. machine is the state machine's table.
+func newCommands(machine *fsm.Table, sentinel bool) commands {
+	c := commands{table: machine, machine: machine, catalog: NewCatalog(machine)}
+	if sentinel {
+		c.table = &fsm.Table{}
+		c.rows = indexRows(c.table, sentinelFamilies())
+	} else {
+		c.rows = sessionTable(c.table)
+	}
+	find := func(name string) *fsm.Command { return c.table.Find([]byte(name)) }
+	c.publish, c.spublish = find("publish"), find("spublish")
+	c.publishRow, c.spublishRow = find(fsm.PublishCommand), find(fsm.SpublishCommand)
+	c.positionRow = find(fsm.PositionCommand)
+	c.sort, c.sortRO = find("sort"), find("sort_ro")
+	return c
 }
 
 // lookup finds the row of a name in any case. It does not allocate.

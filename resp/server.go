@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,37 +189,6 @@ type Server struct {
 
 	mu    sync.Mutex // guards conns and accounts.password
 	conns map[uint64]*conn
-}
-
-// commands are the tables in which the server finds commands.
-type commands struct {
-	table *fsm.Table
-	rows  map[string]*row
-	// machine is the state machine's table, on a Sentinel port too: for the
-	// internal commands.
-	machine *fsm.Table
-	catalog *acl.Catalog
-
-	// Rows of table that the server itself uses: see forLog and position.
-	publish, spublish, publishRow, spublishRow, positionRow, sort, sortRO *fsm.Command
-}
-
-// newCommands returns the tables of a client port or, if sentinel is set, of a
-// Sentinel port. machine is the state machine's table.
-func newCommands(machine *fsm.Table, sentinel bool) commands {
-	c := commands{table: machine, machine: machine, catalog: NewCatalog(machine)}
-	if sentinel {
-		c.table = &fsm.Table{}
-		c.rows = indexRows(c.table, sentinelFamilies())
-	} else {
-		c.rows = sessionTable(c.table)
-	}
-	find := func(name string) *fsm.Command { return c.table.Find([]byte(name)) }
-	c.publish, c.spublish = find("publish"), find("spublish")
-	c.publishRow, c.spublishRow = find(fsm.PublishCommand), find(fsm.SpublishCommand)
-	c.positionRow = find(fsm.PositionCommand)
-	c.sort, c.sortRO = find("sort"), find("sort_ro")
-	return c
 }
 
 // diagnostics is what the server records for operators.
@@ -506,4 +476,105 @@ func (s *Server) handle(rc redcon.Conn, first redcon.Command) {
 	defer s.leave()
 	defer c.recover()
 	c.serve(first, rc.ReadPipeline())
+}
+
+// hooks returns hooks that count and log what the guard refuses.
+func (s *Server) hooks() guard.Hooks {
+	return guard.Hooks{
+		ProtocolError: func(g *guard.Conn, reason string) {
+			s.refusal("protocol", "protocol error", "addr", g.RemoteAddr(), "reason", reason)
+		},
+		CrossProtocol: func(g *guard.Conn) {
+			s.refusal("http", "client sent HTTP: a web page may be attacking this port through a browser",
+				"addr", g.RemoteAddr())
+		},
+		Timeout: func(g *guard.Conn, kind string) {
+			s.refusal(strings.ReplaceAll(kind, " ", "_")+"_timeout", "client missed a deadline",
+				"addr", g.RemoteAddr(), "kind", kind)
+		},
+		Refused: func(addr net.Addr, unauth bool) {
+			s.metrics.refused.Add(1)
+			reason := "max_clients"
+			if unauth {
+				reason = "max_unauthenticated"
+			}
+			s.refusal(reason, "connection refused or closed because of a limit", "addr", addr, "limit", reason)
+		},
+		AcceptError: func(err error, pause time.Duration) {
+			s.refusal("accept", "cannot accept a connection", "error", err, "pause", pause)
+		},
+	}
+}
+
+// refusal counts and logs an event that any client can cause as often as it
+// wants.
+func (s *Server) refusal(reason, message string, pairs ...any) {
+	s.metrics.Refused.WithLabelValues(reason).Inc()
+	s.warn(reason, message, pairs...)
+}
+
+// warn logs at most one line per second for each reason. The line says how many
+// were suppressed before it.
+func (s *Server) warn(reason, message string, pairs ...any) {
+	if left, ok := s.quiet.allow(reason, time.Now()); ok {
+		s.log.Warn(message, append(pairs, "suppressed", left)...)
+	}
+}
+
+// quietTime is the minimum time between two log lines for the same reason.
+const quietTime = time.Second
+
+// quiet stores when a line was last logged, by reason. There is a fixed number
+// of reasons. It is safe for concurrent use.
+type quiet struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+	left map[string]int
+}
+
+// allow reports whether a line may be logged now, and how many lines have been
+// suppressed since the last one.
+func (q *quiet) allow(reason string, now time.Time) (left int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last == nil {
+		q.last, q.left = make(map[string]time.Time), make(map[string]int)
+	}
+	if last, seen := q.last[reason]; seen && now.Sub(last) < quietTime {
+		q.left[reason]++
+		return 0, false
+	}
+	left = q.left[reason]
+	q.last[reason], q.left[reason] = now, 0
+	return left, true
+}
+
+// Mode is the kind of server that a port presents to clients that find the
+// leader by themselves.
+type Mode int
+
+const (
+	// Standalone is a plain server. Every node calls itself a master, because
+	// every node takes writes.
+	Standalone Mode = iota
+	// Monitored is a plain server beside a Sentinel port. The leader calls
+	// itself a master, the followers call themselves its replicas. All of them
+	// still take writes.
+	Monitored
+	// Clustered is a node of a Redis Cluster with one shard. Only the leader
+	// takes commands with keys; the followers redirect them to the leader.
+	Clustered
+	// Sentinel is a Redis Sentinel. It has no data commands.
+	Sentinel
+)
+
+// String returns the name that INFO and HELLO print.
+func (m Mode) String() string {
+	switch m {
+	case Clustered:
+		return "cluster"
+	case Sentinel:
+		return "sentinel"
+	}
+	return "standalone"
 }

@@ -24,7 +24,7 @@ func settingsDocCommand() *cobra.Command {
 
 const settingsDocHead = `# CONFIG
 
-<!-- Made by "make docs" from the tables of CONFIG. Do not edit: change resp/parametertable.go. -->
+<!-- Made by "make docs" from the tables of CONFIG. Do not edit: change resp/parameter.go. -->
 
 The flags of a node configure it ("holdfast serve --help"). Clients and tools of
 Redis also use CONFIG. "CONFIG GET" returns all parameters of Redis %s.

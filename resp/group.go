@@ -1,0 +1,280 @@
+package resp
+
+import (
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Limits of a group. A longer pipeline is executed as several groups.
+const (
+	maxGroupBytes = 64 << 10
+	maxGroupOps   = 1024
+)
+
+// batch is what a connection keeps for the group that it builds and runs.
+type batch struct {
+	cmds  []*fsm.Command // commands of the group, for metrics
+	first [][]byte       // arguments of the group's first command, for the slow log
+	reads []string       // keys that the group reads and that tracking will remember
+	apart apart
+	front fsm.Front
+	// reserved is the part of conn.mem for the large reply that is being sent.
+	reserved int64
+}
+
+// flush runs the group and writes its replies.
+func (c *conn) flush() {
+	if c.group.Ops() == 0 {
+		return
+	}
+	if c.ended() { // killed in the meantime: the client would get no replies
+		c.reset()
+		return
+	}
+	c.activity.doing.Store(&c.srv.metrics.byCommand[c.batch.cmds[len(c.batch.cmds)-1].ID()].name)
+	c.exec.begin()
+	if !c.group.Write {
+		c.runReads()
+		return
+	}
+	start := time.Now()
+	tracked := c.track()
+	out, err := c.do(false)
+	c.keepApart(len(out))
+	out = c.tracked(tracked, out, err)
+	c.answerGroup(out, err, time.Since(start))
+}
+
+// flushLast flushes the group at the end of a pipeline. If the group writes,
+// and the pipeline has no other replies, its replies may be sent early.
+func (c *conn) flushLast() {
+	c.w.early.may = c.w.sent == 0 && c.group.Write && !c.w.silent()
+	c.flush()
+	c.w.early.may = false
+}
+
+// answerGroup writes the replies of the group and empties it. If err is not
+// nil, it writes the error for each command instead. d is how long the group
+// took.
+func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
+	if err != nil {
+		text := errorText(err)
+		line := fsm.Error(text).Append(nil, c.proto)
+		for range c.batch.cmds {
+			c.w.write(line)
+		}
+		c.srv.metrics.failed(c.batch.cmds, d, text)
+	} else {
+		c.writeGroup(c.w.early.rest(out))
+		c.srv.metrics.group(c.batch.cmds, d, out)
+	}
+	if len(c.batch.cmds) > 0 {
+		c.slow(c.batch.first, len(c.batch.cmds)-1, c.batch.cmds[0].Flags&fsm.Fast != 0, d)
+	}
+	c.reset()
+	c.out.drain()
+}
+
+// reset empties the group.
+func (c *conn) reset() {
+	c.group.Reset(c.proto, c.id)
+	c.batch.cmds, c.batch.first, c.batch.reads = c.batch.cmds[:0], nil, c.batch.reads[:0]
+}
+
+// do runs the group, after any CLIENT PAUSE has ended.
+func (c *conn) do(local bool) ([]byte, error) {
+	c.waitPause(c.group.Write)
+	if !c.group.Write || !c.hears() {
+		return c.exec.Do(&c.group, local, c.w.early.now())
+	}
+	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
+	if err == nil {
+		c.hear()
+	}
+	return out, err
+}
+
+// A group of reads is run in pieces (fsm.Front). A large reply is not copied:
+// it refers to parts of the state, which are written to the socket directly. It
+// is charged to the memory of all clients before it is kept: see
+// clientmem.Budget. The replies of a group that writes, and of a transaction,
+// are complete when they arrive, and are charged then.
+
+// pieceBytes is the approximate size of the replies of one piece of a group.
+const pieceBytes = 256 << 10
+
+const msgNoRoom = "OOM replies that clients have not taken fill the memory for clients (--max-client-memory): not executed, try again later"
+
+// runReads runs a group of reads in pieces and writes its replies.
+func (c *conn) runReads() {
+	keys := c.track()
+	defer c.room(0)
+	for pieces := 0; ; pieces++ {
+		if pieces > 0 && c.ended() {
+			c.trackedPieces(keys)
+			c.reset()
+			return
+		}
+		c.batch.front.Most = pieceBytes
+		c.group.Front = &c.batch.front
+		start := time.Now()
+		// Reads while keys are watched are the basis of a transaction, so they
+		// must not be stale.
+		out, err := c.do(c.local && len(c.tx.watch) == 0)
+		took := time.Since(start)
+		if err == nil && c.batch.front.Cut() {
+			if c.answerPiece(out, took) {
+				continue
+			}
+			c.trackedPieces(keys)
+			c.reset()
+			c.out.drain()
+			return
+		}
+		if pieces > 0 {
+			c.trackedPieces(keys)
+			if keys != nil && err == nil {
+				out, _, _ = splitPosition(out)
+			}
+		} else {
+			out = c.tracked(keys, out, err)
+		}
+		c.answerGroup(out, err, took)
+		return
+	}
+}
+
+// answerPiece writes the replies of the operations that ran, and removes those
+// operations from the group. It reports whether operations are left.
+func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
+	p := &c.batch.front
+	n, large := p.Ops, p.Large
+	p.Large = nil
+	if large != nil {
+		n--
+	}
+	left = p.Left || large != nil
+	c.w.write(out)
+	c.srv.metrics.group(c.batch.cmds[:n], took, out)
+	if n > 0 {
+		c.slow(c.batch.first, n-1, c.batch.cmds[0].Flags&fsm.Fast != 0, took)
+		c.batch.first = nil
+	}
+	if large != nil && !c.ended() {
+		size := large.Held()
+		switch {
+		case size <= c.batch.reserved || c.mem.TryReserve(size-c.batch.reserved):
+			c.batch.reserved = max(size, c.batch.reserved)
+			c.w.stream(large, c.proto)
+		default:
+			// The reply is not kept while there is no room: it is read again
+			// when there is.
+			large = nil
+			c.room(0)
+			if c.mem.Reserve(size, c.srv.life.stopping) {
+				c.batch.reserved = size
+				return c.skip(n, true)
+			}
+			c.w.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
+			c.srv.metrics.errors.add(msgNoRoom)
+		}
+		c.room(0)
+		c.srv.metrics.group(c.batch.cmds[n:n+1], took, nil)
+		c.slow(c.batch.first, 0, c.batch.cmds[n].Flags&fsm.Fast != 0, took)
+		c.batch.first = nil
+		left = p.Left
+		n++
+	}
+	return c.skip(n, left)
+}
+
+// skip removes n operations that have been answered from the group.
+func (c *conn) skip(n int, left bool) bool {
+	if !left || c.ended() {
+		return false
+	}
+	if err := c.group.Skip(n); err != nil {
+		panic(err) // the connection built the group itself
+	}
+	c.batch.cmds = append(c.batch.cmds[:0], c.batch.cmds[min(n, len(c.batch.cmds)):]...)
+	return true
+}
+
+// room sets the number of bytes that are reserved for the next large reply.
+func (c *conn) room(n int64) {
+	if n != c.batch.reserved {
+		c.mem.Add(n - c.batch.reserved)
+		c.batch.reserved = n
+	}
+}
+
+// trackedPieces is tracked for a group that was run in pieces. The pieces read
+// at different log indices, so every change since track counts: there may be
+// too many invalidations, but never too few.
+func (c *conn) trackedPieces(keys []string) {
+	if keys != nil {
+		c.srv.hub.Settle(c.id, keys, 0, true)
+	}
+}
+
+// evict closes the connection because of the memory that it takes.
+func (c *conn) evict(bytes int64) {
+	c.srv.metrics.evicted.Add(1)
+	c.srv.refusal("client_memory", "closed a client to free memory for clients", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(), "bytes", bytes, "limit", c.srv.clientMem.Limit())
+	c.killed.Store(true)
+	c.out.discard()
+	c.wakeBlocked(wakeKilled)
+	if err := ignoreClosed(c.net.Close()); err != nil {
+		c.srv.log.Debug("close client", "client", c.id, "error", err)
+	}
+}
+
+// apart counts the groups of a connection in which reads and writes stay in
+// separate groups.
+//
+// A group that contains a write goes through the log with all its reads: the
+// leader executes the costly reads while other writes wait, and all nodes
+// execute the others. For a pipeline of small reads and writes, that is the
+// fastest way. If a group turns out to be slow or its replies large, the next
+// apartGroups groups of the connection that write are split, so that such a
+// connection delays other clients once and not with each pipeline.
+type apart int
+
+const (
+	apartGroups = 64
+	// apartReplies is the size in bytes of the replies of a group that writes
+	// above which the connection's next groups are split.
+	apartReplies = 256 << 10
+)
+
+// keepApart updates apart after a group that writes. replies is the size of its
+// replies in bytes.
+func (c *conn) keepApart(replies int) {
+	if c.batch.apart > 0 {
+		c.batch.apart--
+	}
+	if c.group.Ops() < 2 {
+		return
+	}
+	// cluster.Session.Do has run the group in pieces, which means that the
+	// group was too slow.
+	if first, last := c.exec.Sent(); first != last || replies > apartReplies {
+		c.batch.apart = apartGroups
+	}
+}
+
+// keptApart reports whether a command must not join the current group. Costly
+// reads on a connection that tracks never join a group that writes: their keys
+// must be remembered, and the leader could not take the reads out of the group.
+func (c *conn) keptApart(cmd *fsm.Command, args [][]byte) bool {
+	if c.batch.apart == 0 && !c.tracking.Reads() {
+		return false
+	}
+	row := cmd.Routed(args)
+	writes, reads := row.IsWrite(), row.Flags&fsm.ReadOnly != 0
+	if c.batch.apart > 0 {
+		return writes && !c.group.Write || reads && c.group.Write
+	}
+	return writes && c.group.Costly || row.Costly() && c.group.Write
+}
