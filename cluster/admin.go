@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -44,7 +45,7 @@ type adminRequest struct {
 
 type adminReply struct {
 	Error   string        `json:"error,omitempty"`
-	Outcome *adminOutcome `json:"outcome,omitempty"` // set if the error is an OutcomeError
+	Outcome *adminOutcome `json:"outcome,omitempty"` // set if the error is an outcome.Error
 
 	ClusterID  string   `json:"cluster_id,omitempty"`
 	Member     bool     `json:"member,omitempty"` // the node has a log, so it belongs to a cluster
@@ -71,12 +72,12 @@ type adminReply struct {
 	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
 }
 
-// adminOutcome is the JSON form of an OutcomeError.
+// adminOutcome is the JSON form of an outcome.Error.
 type adminOutcome struct {
-	Outcome   Outcome `json:"outcome"`
-	Retryable bool    `json:"retryable,omitempty"`
-	Text      string  `json:"text"`
-	Advice    string  `json:"advice,omitempty"`
+	Outcome   outcome.Outcome `json:"outcome"`
+	Retryable bool            `json:"retryable,omitempty"`
+	Text      string          `json:"text"`
+	Advice    string          `json:"advice,omitempty"`
 }
 
 // Member is a node in the latest configuration.
@@ -98,8 +99,8 @@ func (req adminRequest) changes() bool {
 // fail stores an error in the reply, with its outcome.
 func (reply *adminReply) fail(err error) {
 	reply.Error = err.Error()
-	if o := (*OutcomeError)(nil); errors.As(err, &o) {
-		reply.Outcome = &adminOutcome{Outcome: OutcomeOf(err), Retryable: o.retryable, Text: o.text, Advice: o.advice}
+	if o := (*outcome.Error)(nil); errors.As(err, &o) {
+		reply.Outcome = &adminOutcome{Outcome: outcome.Of(err), Retryable: o.Retryable(), Text: o.Reason(), Advice: o.Advice()}
 	}
 }
 
@@ -113,7 +114,7 @@ func (reply *adminReply) failure() error {
 	case o == nil:
 		return errors.New(reply.Error)
 	default:
-		return &OutcomeError{outcome: o.Outcome, retryable: o.Retryable, text: o.Text, advice: o.Advice}
+		return outcome.Decode(o.Outcome, o.Retryable, o.Text, o.Advice)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -57,9 +58,9 @@ func TestForwarder_AnswersEarly(t *testing.T) {
 		want, wantErr, wantEarly := ":"+strconv.Itoa(i)+"\r\n", error(nil), 1
 		switch i {
 		case 7:
-			want, wantErr, wantEarly = "", ErrReplyLost, 0
+			want, wantErr, wantEarly = "", outcome.ErrReplyLost, 0
 		case 8:
-			want, wantErr, wantEarly = "", ErrRefused, 0
+			want, wantErr, wantEarly = "", outcome.ErrRefused, 0
 		case 9:
 			want, wantEarly = "\x00", 0
 		}

@@ -11,7 +11,7 @@ import (
 
 // WatchFunc begins to watch the connection of a client. left is closed when the
 // client has closed its connection. stop ends the watch and must be called.
-type WatchFunc func() (left <-chan struct{}, stop func(), err error)
+type WatchFunc = func() (left <-chan struct{}, stop func(), err error)
 
 // watchAfter is how long a read runs, or waits, before its client is watched.
 // Most reads end before, and watching costs a goroutine and system calls. It

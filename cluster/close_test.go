@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // When a leader hands over, its clients notice a pause and nothing else.
@@ -67,8 +67,8 @@ func TestHandOver_NobodyThere(t *testing.T) {
 		t.Errorf("HandOver returned %v after a context of 300 ms", took)
 	}
 	c.stop(leader)
-	r := outcome(t, "group at a node that stops", waits)
-	if !errors.Is(r.err, cluster.ErrUnknown) && !errors.Is(r.err, cluster.ErrClosed) && !errors.Is(r.err, cluster.ErrNoLeader) {
+	r := awaitResult(t, "group at a node that stops", waits)
+	if !errors.Is(r.err, outcome.ErrUnknown) && !errors.Is(r.err, outcome.ErrClosed) && !errors.Is(r.err, outcome.ErrNoLeader) {
 		t.Errorf("group at a node that stops: %q, %v", r.reply, r.err)
 	}
 }
@@ -95,10 +95,10 @@ func TestClose_AnyTime(t *testing.T) {
 								cmd = []string{"GET", "n"}
 							}
 							_, err := cl.do(cmd...)
-							if errors.Is(err, cluster.ErrClosed) {
+							if errors.Is(err, outcome.ErrClosed) {
 								return
 							}
-							if err != nil && !errors.Is(err, cluster.ErrUnknown) && !errors.Is(err, cluster.ErrNoLeader) {
+							if err != nil && !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrNoLeader) {
 								t.Errorf("%v: %v", cmd, err)
 								return
 							}

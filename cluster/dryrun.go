@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -179,8 +180,8 @@ func (s *Session) inPieces() ([]byte, error) {
 			replies = append(replies, reply...)
 		case err == nil: // executed, and the pieces after it are executed too
 			replies = fsm.RefuseGroup(replies, piece.Body, fsm.ReplyTooLarge)
-		case len(replies) > 0, len(todo) > 0 && OutcomeOf(err) == OutcomeExecuted:
-			return nil, ErrUnknown // a part was executed, and another part perhaps not
+		case len(replies) > 0, len(todo) > 0 && outcome.Of(err) == outcome.Executed:
+			return nil, outcome.ErrUnknown // a part was executed, and another part perhaps not
 		default:
 			return nil, err
 		}

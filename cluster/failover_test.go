@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -277,7 +278,7 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	}
 
 	c.transfer("n3")
-	got := outcome(t, "increment whose reply was lost", r)
+	got := awaitResult(t, "increment whose reply was lost", r)
 	if got.err != nil || got.reply != ":2\r\n" {
 		t.Fatalf("increment whose reply was lost: %q, %v, want 2", got.reply, got.err)
 	}
@@ -308,7 +309,7 @@ func TestExactlyOnce_LargeReplyLost(t *testing.T) {
 	})
 	c.caughtUp()
 	c.transfer("n3")
-	if err := <-done; !errors.Is(err, cluster.ErrReplyLost) {
+	if err := <-done; !errors.Is(err, outcome.ErrReplyLost) {
 		t.Fatalf("group with a reply of 100 KiB: %v, want ErrReplyLost", err)
 	}
 	asker.want(t, bulk("1"), "GET", "n")

@@ -62,7 +62,7 @@ func TestFatal_LogWriteFails(t *testing.T) {
 	r := c.client("n1").start("SET", "k", "w")
 	c.wantFatal("n1", "bad file descriptor")
 	c.stop("n1")
-	if got := outcome(t, "write to a broken disk", r); got.err == nil {
+	if got := awaitResult(t, "write to a broken disk", r); got.err == nil {
 		t.Errorf("a write to a broken disk was answered with %q", got.reply)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -156,12 +157,12 @@ func TestFeatures_Command(t *testing.T) {
 	c.features(older)
 	for _, id := range []string{"n1", "n2"} {
 		c.needs(id, "incr", fsm.FeatureMend)
-		if _, err := c.client(id).do("INCR", "n"); !errors.Is(err, cluster.ErrFeature) {
+		if _, err := c.client(id).do("INCR", "n"); !errors.Is(err, outcome.ErrFeature) {
 			t.Errorf("through %s: %v", id, err)
 		}
 	}
 	c.needs("n2", "incr", 0)
-	if _, err := c.client("n2").do("INCR", "n"); !errors.Is(err, cluster.ErrRefused) {
+	if _, err := c.client("n2").do("INCR", "n"); !errors.Is(err, outcome.ErrRefused) {
 		t.Errorf("refused by the leader: %v", err)
 	}
 	c.needs("n2", "incr", fsm.FeatureMend)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -71,7 +72,7 @@ func (fw *forwarder) write(c *call) {
 	fw.mu.Lock()
 	if fw.closed {
 		fw.mu.Unlock()
-		c.finish(nil, ErrClosed)
+		c.finish(nil, outcome.ErrClosed)
 		return
 	}
 	if fw.writes == nil {
@@ -187,7 +188,7 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 	return relink
 }
 
-// abandoned replaces a call whose client received ErrUnknown. Its number must
+// abandoned replaces a call whose client received outcome.ErrUnknown. Its number must
 // still be used in the session, so if it is sent again, it is sent as a no-op.
 var abandoned = &call{body: noop}
 
@@ -213,7 +214,7 @@ func (fw *forwarder) read(c *call) {
 	if l == nil {
 		if fw.readsShut {
 			fw.readMu.Unlock()
-			c.finish(nil, ErrClosed)
+			c.finish(nil, outcome.ErrClosed)
 			return
 		}
 		fw.readWait = append(fw.readWait, c)
@@ -230,7 +231,7 @@ func (fw *forwarder) requeue(c *call) {
 	fw.readMu.Lock()
 	if fw.readsShut {
 		fw.readMu.Unlock()
-		c.finish(nil, ErrClosed)
+		c.finish(nil, outcome.ErrClosed)
 		return
 	}
 	// The read may have been under way for longer than LeaderWait on a link
@@ -310,10 +311,10 @@ func (fw *forwarder) sweep() {
 		l.read(c)
 	}
 	for _, c := range refused {
-		c.finish(nil, ErrNoLeader)
+		c.finish(nil, outcome.ErrNoLeader)
 	}
 	for _, c := range unknown {
-		c.finish(nil, ErrUnknown)
+		c.finish(nil, outcome.ErrUnknown)
 	}
 	fw.stats.Unknown.Add(float64(len(unknown)))
 }
@@ -340,11 +341,11 @@ func (fw *forwarder) close() {
 	fw.readWait = nil
 	fw.readMu.Unlock()
 	for _, c := range unsent {
-		c.finish(nil, ErrClosed)
+		c.finish(nil, outcome.ErrClosed)
 	}
 	for _, c := range pending {
 		if c != nil && c != abandoned {
-			c.finish(nil, ErrUnknown)
+			c.finish(nil, outcome.ErrUnknown)
 		}
 	}
 	fw.answering.Wait()

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -513,7 +514,7 @@ func (c *client) must(t testing.TB, args ...string) string {
 	t.Helper()
 	deadline := time.Now().Add(waitLimit)
 	got, err := c.do(args...)
-	for errors.Is(err, cluster.ErrNoLeader) && time.Now().Before(deadline) {
+	for errors.Is(err, outcome.ErrNoLeader) && time.Now().Before(deadline) {
 		got, err = c.do(args...)
 	}
 	if err != nil {
@@ -631,9 +632,9 @@ func (l *load) run(ctx context.Context, m *member) {
 				l.c.t.Errorf("INCR answered %d to a client that had %d already", v, last)
 			}
 			last = v
-		case errors.Is(err, cluster.ErrUnknown):
+		case errors.Is(err, outcome.ErrUnknown):
 			l.unknown.Add(1)
-		case errors.Is(err, cluster.ErrNoLeader), errors.Is(err, cluster.ErrClosed):
+		case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrClosed):
 			l.refused.Add(1)
 			<-tick.C
 		default:

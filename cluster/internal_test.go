@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -190,28 +191,28 @@ func singleRaft(t *testing.T) *raft.Raft {
 
 // The outcome of a change that raft has ended with an error.
 func TestChangeError(t *testing.T) {
-	for err, want := range map[error]Outcome{
-		raft.ErrNotLeader:       OutcomeNotExecuted,
-		raft.ErrEnqueueTimeout:  OutcomeNotExecuted,
-		raft.ErrLeadershipLost:  OutcomeUnknown,
-		raft.ErrRaftShutdown:    OutcomeUnknown,
-		context.Canceled:        OutcomeUnknown,
-		errors.New("disk full"): OutcomeUnknown,
-		errors.New("configuration changed since 3 (latest is 4)"): OutcomeNotExecuted,
+	for err, want := range map[error]outcome.Outcome{
+		raft.ErrNotLeader:       outcome.NotExecuted,
+		raft.ErrEnqueueTimeout:  outcome.NotExecuted,
+		raft.ErrLeadershipLost:  outcome.Unknown,
+		raft.ErrRaftShutdown:    outcome.Unknown,
+		context.Canceled:        outcome.Unknown,
+		errors.New("disk full"): outcome.Unknown,
+		errors.New("configuration changed since 3 (latest is 4)"): outcome.NotExecuted,
 	} {
-		var typed *OutcomeError
-		if got := changeError(err); OutcomeOf(got) != want || !errors.As(got, &typed) {
-			t.Errorf("%v: %v, outcome %d, want %d", err, got, OutcomeOf(got), want)
+		var typed *outcome.Error
+		if got := changeError(err); outcome.Of(got) != want || !errors.As(got, &typed) {
+			t.Errorf("%v: %v, outcome %d, want %d", err, got, outcome.Of(got), want)
 		}
 	}
 	if err := changeError(nil); err != nil {
 		t.Error(err)
 	}
 	// raft has no error value for this text.
-	transport := ChangeUnknown(raft.ErrLeadershipLost)
+	transport := outcome.NewChangeUnknown(raft.ErrLeadershipLost)
 	stale := singleRaft(t).AddNonvoter("x", "x:1", 1<<40, 0).Error()
-	if got := changeError(stale); OutcomeOf(got) != OutcomeNotExecuted {
-		t.Errorf("change of an older configuration: %v, outcome %d", stale, OutcomeOf(got))
+	if got := changeError(stale); outcome.Of(got) != outcome.NotExecuted {
+		t.Errorf("change of an older configuration: %v, outcome %d", stale, outcome.Of(got))
 	}
 
 	// A leader that handed over and did not see its own removal.
@@ -225,7 +226,7 @@ func TestChangeError(t *testing.T) {
 	}
 
 	// An outcome survives the way from the leader to the node that was asked.
-	for _, err := range []error{errMoved, transport, Executed("n1 is still a member")} {
+	for _, err := range []error{errMoved, transport, outcome.NewExecuted("n1 is still a member")} {
 		var reply, got adminReply
 		reply.fail(fmt.Errorf("remove n3: %w", err))
 		if b, e := json.Marshal(reply); e != nil {
@@ -233,8 +234,8 @@ func TestChangeError(t *testing.T) {
 		} else if e := json.Unmarshal(b, &got); e != nil {
 			t.Fatal(e)
 		}
-		if f := got.failure(); OutcomeOf(f) != OutcomeOf(err) || !strings.HasSuffix(f.Error(), err.Error()) {
-			t.Errorf("%v became %v, outcome %d", err, f, OutcomeOf(f))
+		if f := got.failure(); outcome.Of(f) != outcome.Of(err) || !strings.HasSuffix(f.Error(), err.Error()) {
+			t.Errorf("%v became %v, outcome %d", err, f, outcome.Of(f))
 		}
 	}
 }

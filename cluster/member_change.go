@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 var pid = os.Getpid()
@@ -42,7 +43,7 @@ func newMembership(n *Node) *membership {
 }
 
 // changed waits until raft has committed a change of the members, whose future
-// is f. The error says whether the change was made. See OutcomeError.
+// is f. The error says whether the change was made. See outcome.Error.
 func (ms *membership) changed(ctx context.Context, f raft.Future) error {
 	failpoint.Hit(failpoint.MemberProposed)
 	err := ms.node.await(ctx, f)
@@ -66,7 +67,7 @@ func changeError(err error) error {
 	case strings.HasPrefix(err.Error(), "configuration changed since"):
 		return errMoved
 	}
-	return ChangeUnknown(err)
+	return outcome.NewChangeUnknown(err)
 }
 
 // enqueueTimeout returns how long raft may take to begin a change whose time
@@ -89,17 +90,17 @@ func (n *Node) toLeader(req adminRequest) error {
 }
 
 // askLeader sends a request to the leader and returns its reply. It fails with
-// ErrNoLeader if this node knows no leader.
+// outcome.ErrNoLeader if this node knows no leader.
 func (n *Node) askLeader(ctx context.Context, req adminRequest) (adminReply, error) {
 	var reply adminReply
 	r := n.running()
 	if r == nil {
-		return reply, ErrNoLeader
+		return reply, outcome.ErrNoLeader
 	}
 	addr, id := r.LeaderWithID()
 	switch id {
 	case "":
-		return reply, ErrNoLeader
+		return reply, outcome.ErrNoLeader
 	case n.self:
 		return reply, n.answer(ctx, req, &reply)
 	}

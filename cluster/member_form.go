@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -304,7 +305,7 @@ func (n *Node) Ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("node is not ready: %w", ctx.Err())
 		case <-n.ctx.Done():
-			return ErrClosed
+			return outcome.ErrClosed
 		case <-t.C:
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // changeTimeout is the time limit of a change of the members or of the leader
@@ -90,7 +92,7 @@ func (ms *membership) removeSelf(ctx context.Context, req adminRequest, reply *a
 	if err != nil {
 		// Leadership has moved, so no error of the remaining steps may say that
 		// nothing was executed.
-		return Executed(halfRemoved(reply.Done, req.Node, err))
+		return outcome.NewExecuted(halfRemoved(reply.Done, req.Node, err))
 	}
 	reply.Done += ", " + next.Done
 	return nil
@@ -99,7 +101,7 @@ func (ms *membership) removeSelf(ctx context.Context, req adminRequest, reply *a
 // halfRemoved describes the state after a leader has transferred its leadership
 // and its removal has failed or has an unknown outcome.
 func halfRemoved(done, id string, err error) string {
-	if errors.Is(err, ErrUnknown) {
+	if errors.Is(err, outcome.ErrUnknown) {
 		return fmt.Sprintf("%s, but it is unknown whether %s was removed: %v; "+
 			"run \"holdfast status\" to see the members", done, id, err)
 	}

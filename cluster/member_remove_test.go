@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -123,11 +124,11 @@ func TestRemove_Deadline(t *testing.T) {
 		cancel()
 		if id == "n3" {
 			wantRefused(t, "removal that is not committed", err, "remove n3: the outcome of the change is unknown: ", "deadline exceeded")
-			if !errors.Is(err, cluster.ErrUnknown) {
-				t.Errorf("%v: outcome %d, want unknown", err, cluster.OutcomeOf(err))
+			if !errors.Is(err, outcome.ErrUnknown) {
+				t.Errorf("%v: outcome %d, want unknown", err, outcome.Of(err))
 			}
-		} else if cluster.OutcomeOf(err) != cluster.OutcomeNotExecuted { // raft refuses the removal
-			t.Errorf("next removal: %v: outcome %d, want not executed", err, cluster.OutcomeOf(err))
+		} else if outcome.Of(err) != outcome.NotExecuted { // raft refuses the removal
+			t.Errorf("next removal: %v: outcome %d, want not executed", err, outcome.Of(err))
 		}
 	}
 	c.net.admit(rpc.ServiceRaft, "n2")
@@ -145,7 +146,7 @@ func TestRemove_MembersHaveChanged(t *testing.T) {
 	c.add("n4")
 	err := c.node("n1").Expel(t.Context(), "n3", checked)
 	wantRefused(t, "removal after a change", err, "the members have changed since they were checked")
-	if got := cluster.OutcomeOf(err); got != cluster.OutcomeNotExecuted {
+	if got := outcome.Of(err); got != outcome.NotExecuted {
 		t.Errorf("outcome %d, want not executed", got)
 	}
 	if _, ok := c.listed("n1", "n3"); !ok {
@@ -182,7 +183,7 @@ func TestRemove_Waited(t *testing.T) {
 		meanwhile()
 		unlock()
 		err = <-over
-		if got := cluster.OutcomeOf(err); err == nil || got != cluster.OutcomeNotExecuted || strings.Contains(err.Error(), "--force") {
+		if got := outcome.Of(err); err == nil || got != outcome.NotExecuted || strings.Contains(err.Error(), "--force") {
 			t.Errorf("removal that waited, %s: %v: outcome %d, want not executed and no advice to use --force", what, err, got)
 		}
 	}

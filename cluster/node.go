@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/clientid"
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/cluster/transport"
@@ -333,7 +334,7 @@ func (n *Node) HandOver(ctx context.Context) {
 }
 
 // Close stops the node and waits for its goroutines. Groups in flight end with
-// ErrClosed or ErrUnknown.
+// outcome.ErrClosed or outcome.ErrUnknown.
 func (n *Node) Close() error {
 	n.closing.Store(true)
 	n.forwarder.close()
@@ -455,7 +456,7 @@ func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
 // Snapshot takes a snapshot of this node's state now and truncates its log.
 func (n *Node) Snapshot() error {
 	if n.running() == nil {
-		return ErrNoLeader
+		return outcome.ErrNoLeader
 	}
 	return n.snapshots.snapshot()
 }

@@ -7,24 +7,25 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // TestOutcomes checks the algebra of outcomes. An error means "not executed"
 // only if it does so where it arises; nothing that is done to another error
 // gives it this meaning.
 func TestOutcomes(t *testing.T) {
-	const unknown, not, executed = cluster.OutcomeUnknown, cluster.OutcomeNotExecuted, cluster.OutcomeExecuted
+	const unknown, not, executed = outcome.Unknown, outcome.NotExecuted, outcome.Executed
 	wrap := func(err error) error { return fmt.Errorf("step: %w", err) }
 	both := func(a, b error) error { return fmt.Errorf("%w (%w)", a, b) }
-	base := map[error]cluster.Outcome{
-		cluster.ErrNoLeader: not, cluster.ErrClosed: not, cluster.ErrRefused: not, cluster.ErrFeature: not,
-		cluster.ErrUnknown: unknown, cluster.ErrReplyLost: executed, cluster.Executed("but"): executed,
-		cluster.Unknown(cluster.ErrNoLeader): unknown, cluster.Unknown(cluster.ErrReplyLost): unknown,
-		io.EOF: unknown, cluster.ErrStaleSession: unknown, &cluster.OutcomeError{}: unknown,
+	base := map[error]outcome.Outcome{
+		outcome.ErrNoLeader: not, outcome.ErrClosed: not, outcome.ErrRefused: not, outcome.ErrFeature: not,
+		outcome.ErrUnknown: unknown, outcome.ErrReplyLost: executed, outcome.NewExecuted("but"): executed,
+		outcome.NewUnknown(outcome.ErrNoLeader): unknown, outcome.NewUnknown(outcome.ErrReplyLost): unknown,
+		io.EOF: unknown, cluster.ErrStaleSession: unknown, &outcome.Error{}: unknown,
 	}
-	check := func(what string, err error, want cluster.Outcome) {
+	check := func(what string, err error, want outcome.Outcome) {
 		t.Helper()
-		if got := cluster.OutcomeOf(err); got != want {
+		if got := outcome.Of(err); got != want {
 			t.Errorf("%s, %v: outcome %d, want %d", what, err, got, want)
 		}
 	}
@@ -32,13 +33,13 @@ func TestOutcomes(t *testing.T) {
 	for err, want := range base {
 		check("itself", err, want)
 		check("wrapped", wrap(wrap(err)), want)
-		for _, hidden := range []error{cluster.Unknown(err), cluster.Unknown(wrap(err)), wrap(cluster.Unknown(err))} {
+		for _, hidden := range []error{outcome.NewUnknown(err), outcome.NewUnknown(wrap(err)), wrap(outcome.NewUnknown(err))} {
 			check("unknown", hidden, unknown)
-			if !errors.Is(hidden, cluster.ErrUnknown) {
+			if !errors.Is(hidden, outcome.ErrUnknown) {
 				t.Errorf("%v is not ErrUnknown", hidden)
 			}
 			for other := range base {
-				if other != cluster.ErrUnknown && errors.Is(hidden, other) {
+				if other != outcome.ErrUnknown && errors.Is(hidden, other) {
 					t.Errorf("%v is %v", hidden, other)
 				}
 			}
@@ -50,8 +51,8 @@ func TestOutcomes(t *testing.T) {
 			check("joined, and wrapped", wrap(errors.Join(wrap(err), other)), unknown)
 		}
 	}
-	var o *cluster.OutcomeError
-	for err, want := range map[error]bool{cluster.ErrNoLeader: true, cluster.ErrClosed: true, cluster.ErrRefused: false, cluster.ErrUnknown: false, cluster.ErrReplyLost: false, cluster.Unknown(cluster.ErrNoLeader): false} {
+	var o *outcome.Error
+	for err, want := range map[error]bool{outcome.ErrNoLeader: true, outcome.ErrClosed: true, outcome.ErrRefused: false, outcome.ErrUnknown: false, outcome.ErrReplyLost: false, outcome.NewUnknown(outcome.ErrNoLeader): false} {
 		if !errors.As(wrap(err), &o) || o.Retryable() != want {
 			t.Errorf("%v: retryable %v, want %v", err, o.Retryable(), want)
 		}

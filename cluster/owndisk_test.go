@@ -115,7 +115,7 @@ func TestOwnDisk_Slow(t *testing.T) {
 	}
 	letGo()
 	for id, r := range writes {
-		if res := outcome(t, "write through "+id, r); res.err != nil || res.reply != ok {
+		if res := awaitResult(t, "write through "+id, r); res.err != nil || res.reply != ok {
 			t.Errorf("write through %s: %q, %v", id, res.reply, res.err)
 		}
 	}
@@ -154,8 +154,8 @@ func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	c.caughtUp(c.ids()...)
 	c.client("n1").want(t, "$3\r\nnew\r\n", "GET", "k")
 	// The node has sent the write to the next leader, or it reports that the
-	// outcome is unknown.
-	if res := outcome(t, "write that was lost with the leadership", lost); res.err == nil && res.reply != ok {
+	// awaitResult is unknown.
+	if res := awaitResult(t, "write that was lost with the leadership", lost); res.err == nil && res.reply != ok {
 		t.Errorf("write that was lost with the leadership: %q", res.reply)
 	}
 	for _, id := range c.ids() {

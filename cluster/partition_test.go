@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -38,8 +39,8 @@ func (c *client) start(args ...string) <-chan result {
 	return done
 }
 
-// outcome waits for the result of a request.
-func outcome(t testing.TB, what string, r <-chan result) result {
+// awaitResult waits for the result of a request.
+func awaitResult(t testing.TB, what string, r <-chan result) result {
 	t.Helper()
 	select {
 	case res := <-r:
@@ -84,17 +85,17 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 			}
 			l.progress(50)
 			// This command is never sent, so it is certainly not executed.
-			if _, err := c.client(old).do("INCR", "refused"); !errors.Is(err, cluster.ErrNoLeader) {
+			if _, err := c.client(old).do("INCR", "refused"); !errors.Is(err, outcome.ErrNoLeader) {
 				t.Errorf("write on the isolated node: %v, want ErrNoLeader", err)
 			}
-			if reply, err := c.client(old).do("GET", "k"); !errors.Is(err, cluster.ErrNoLeader) {
+			if reply, err := c.client(old).do("GET", "k"); !errors.Is(err, outcome.ErrNoLeader) {
 				t.Errorf("read on the isolated node: %q, %v, want ErrNoLeader", reply, err)
 			}
 
 			c.net.heal()
 			// A slow machine may not have sent it at all.
-			r := outcome(t, "group sent before the cut", sent)
-			if r.err != nil && !errors.Is(r.err, cluster.ErrNoLeader) {
+			r := awaitResult(t, "group sent before the cut", sent)
+			if r.err != nil && !errors.Is(r.err, outcome.ErrNoLeader) {
 				t.Errorf("group sent before the cut: %v", r.err)
 			}
 			want := absent
@@ -161,7 +162,7 @@ func TestPartition_SilentStream(t *testing.T) {
 		if i > 0 {
 			cmd, want = []string{"GET", "n"}, bulk("2")
 		}
-		r := outcome(t, "request on a dead stream", cl.start(cmd...))
+		r := awaitResult(t, "request on a dead stream", cl.start(cmd...))
 		if r.err != nil || r.reply != want {
 			t.Errorf("%v on a dead stream: %q, %v, want %q", cmd, r.reply, r.err, want)
 		}
@@ -202,7 +203,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 
 			want := func(id, want string, cmd ...string) {
 				t.Helper()
-				if r := outcome(t, cmd[0]+" at "+id, c.client(id).start(cmd...)); r.err != nil || r.reply != want {
+				if r := awaitResult(t, cmd[0]+" at "+id, c.client(id).start(cmd...)); r.err != nil || r.reply != want {
 					t.Fatalf("%v at %s: %q, %v, want %q", cmd, id, r.reply, r.err, want)
 				}
 			}
@@ -247,13 +248,13 @@ func TestUnknownOutcome(t *testing.T) {
 				c.crash(id)
 			}
 			for _, s := range []<-chan result{sent, second} {
-				if r := outcome(t, "group without a majority", s); !errors.Is(r.err, cluster.ErrUnknown) {
+				if r := awaitResult(t, "group without a majority", s); !errors.Is(r.err, outcome.ErrUnknown) {
 					t.Fatalf("group without a majority: %q, %v, want ErrUnknown", r.reply, r.err)
 				}
 			}
 			// Nothing is sent from here on.
 			eventually(t, "the node to lose its way", func() bool { return !c.node(at).Linked() })
-			if _, err := c.client(at).do("INCR", "n"); !errors.Is(err, cluster.ErrNoLeader) {
+			if _, err := c.client(at).do("INCR", "n"); !errors.Is(err, outcome.ErrNoLeader) {
 				t.Errorf("without a leader: %v, want ErrNoLeader", err)
 			}
 			c.net.heal()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -93,7 +94,7 @@ func (p *peers) askContext(ctx context.Context, addr, id string, req adminReques
 	// From here on, the other node may have executed the request.
 	unanswered := func(err error) error {
 		if req.changes() {
-			return ChangeUnknown(fmt.Errorf("%s has not answered: %w", cmp.Or(id, addr), err))
+			return outcome.NewChangeUnknown(fmt.Errorf("%s has not answered: %w", cmp.Or(id, addr), err))
 		}
 		return err
 	}

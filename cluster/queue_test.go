@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -146,10 +147,10 @@ func (q *queue) push(cl *client, element string) {
 	_, err := cl.do("rpush", q.name, element)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch cluster.OutcomeOf(err) {
-	case cluster.OutcomeExecuted:
+	switch outcome.Of(err) {
+	case outcome.Executed:
 		q.pushed[element] = true
-	case cluster.OutcomeUnknown:
+	case outcome.Unknown:
 		q.maybe[element] = true
 	}
 }
@@ -170,7 +171,7 @@ func (q *queue) consume(id string, origin uint64, moves bool) {
 		reply, err := q.pop(&waiter{newClient(node), origin}, id, command)
 		q.mu.Lock()
 		switch {
-		case err != nil && cluster.OutcomeOf(err) != cluster.OutcomeNotExecuted:
+		case err != nil && outcome.Of(err) != outcome.NotExecuted:
 			q.unsure++
 		case err == nil && reply != "":
 			if lines := strings.Split(reply, "\r\n"); moves && len(lines) == 3 {
@@ -230,7 +231,7 @@ func (q *queue) wait(w *waiter, id string, over <-chan time.Time) ([]byte, error
 			case out := <-w.s.Waited():
 				return out, nil
 			default:
-				return nil, cluster.ErrUnknown
+				return nil, outcome.ErrUnknown
 			}
 		}
 	}

@@ -60,10 +60,10 @@ func TestRead_StaleLeader(t *testing.T) {
 	}
 	during(300 * time.Millisecond)
 	c.net.heal()
-	if r := outcome(t, "read before the new value", early); r.err != nil || r.reply != bulk("old") && r.reply != bulk("new") {
+	if r := awaitResult(t, "read before the new value", early); r.err != nil || r.reply != bulk("old") && r.reply != bulk("new") {
 		t.Errorf("read that began before: %q, %v", r.reply, r.err)
 	}
-	if r := outcome(t, "read after the new value", late); r.err != nil || r.reply != bulk("new") {
+	if r := awaitResult(t, "read after the new value", late); r.err != nil || r.reply != bulk("new") {
 		t.Errorf("read on the old leader: %q, %v, want the new value", r.reply, r.err)
 	}
 }
@@ -190,7 +190,7 @@ func TestRead_VoterRemovedDuringRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []<-chan result{first, second} {
-		if got := outcome(t, "read", r); got.err != nil || got.reply != bulk("v") {
+		if got := awaitResult(t, "read", r); got.err != nil || got.reply != bulk("v") {
 			t.Errorf("read: %q, %v", got.reply, got.err)
 		}
 	}

@@ -300,7 +300,7 @@ func TestScripts_OthersGoOn(t *testing.T) {
 			c.client(id).want(t, bulk("v"), "GET", "k")
 		}
 		c.client(rest[1]).want(t, ok, "SCRIPT", "KILL")
-		if got := outcome(t, "a script that loops", looping); got.reply != "-ERR Script killed by user with SCRIPT KILL...\r\n" {
+		if got := awaitResult(t, "a script that loops", looping); got.reply != "-ERR Script killed by user with SCRIPT KILL...\r\n" {
 			t.Errorf("the script answered %q, %v", got.reply, got.err)
 		}
 		c.client(rest[1]).want(t, bulk("v"), "GET", "k")
@@ -418,7 +418,7 @@ func TestScripts_LostDryRun(t *testing.T) {
 	<-l.spinning
 	<-l.spinning
 	c.isolate(leader)
-	if got := outcome(t, "a script whose trial lost its leader", twice); got.reply != ":2\r\n" {
+	if got := awaitResult(t, "a script whose trial lost its leader", twice); got.reply != ":2\r\n" {
 		t.Errorf("the script answered %q, %v, want :2", got.reply, got.err)
 	}
 	c.net.heal()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -73,7 +74,7 @@ func (n *Node) NewSession() *Session {
 
 // Do executes a group and returns its replies, which are valid until the next
 // Do. It blocks until the outcome is known, or until it is clear that the
-// outcome stays unknown. A non-nil error is an OutcomeError. The group must not
+// outcome stays unknown. A non-nil error is an outcome.Error. The group must not
 // change until Do returns. Reads are linearizable, unless local is set: then
 // they see this node's state, which may be old.
 //
@@ -88,7 +89,7 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		*g.Front = fsm.Front{Most: g.Front.Most}
 	}
 	if g.Feature > 0 && s.node.FeatureVersion(g.Feature) < g.Feature {
-		return nil, ErrFeature
+		return nil, outcome.ErrFeature
 	}
 	if !g.Write {
 		c.reads, c.lengthy = true, lengthy(g)
@@ -128,7 +129,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 		}
 		reply, _, err := n.reads.read(s.buf[:0], run)
 		if errors.Is(err, errSlotLost) {
-			err = ErrClosed
+			err = outcome.ErrClosed
 		}
 		s.keep(reply)
 		return reply, err
@@ -196,10 +197,10 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 	select {
 	case ok := <-ready:
 		if !ok {
-			return nil, false, ErrClosed
+			return nil, false, outcome.ErrClosed
 		}
 	case <-t.C:
-		return nil, false, ErrBehind
+		return nil, false, outcome.ErrBehind
 	}
 	req := fsm.ReadRequest{
 		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: n.seed(),
@@ -208,7 +209,7 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 	run := readRun{req: req, index: at, done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body)}
 	reply, expiryPending, err = n.reads.read(s.buf[:0], run)
 	if errors.Is(err, errSlotLost) {
-		err = ErrClosed
+		err = outcome.ErrClosed
 	}
 	s.keep(reply)
 	return reply, expiryPending, err
@@ -233,11 +234,11 @@ type ended struct {
 func endedBy(c *call, r *fsm.GroupResult) ended {
 	switch {
 	case r.Status == fsm.StatusReplyLost:
-		return ended{c: c, err: ErrReplyLost}
+		return ended{c: c, err: outcome.ErrReplyLost}
 	// An empty reply means that the leader does not know a command, because
 	// every command has a reply: see writeStream.
 	case len(r.Reply) == 0:
-		return ended{c: c, err: ErrRefused}
+		return ended{c: c, err: outcome.ErrRefused}
 	default:
 		return ended{c: c, reply: r.Reply}
 	}

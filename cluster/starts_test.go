@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -46,7 +47,7 @@ func TestStarts_SlowDisk(t *testing.T) {
 	flying := c.client("n1").start("SET", "k", "in flight") // takes the window
 	eventually(t, "an entry to be in flight", func() bool { return c.node("n2").Status().LastIndex > before })
 	c.restartWithinEntry(letGo)
-	if res := outcome(t, "entry in flight", flying); res.err != nil && !errors.Is(res.err, cluster.ErrUnknown) {
+	if res := awaitResult(t, "entry in flight", flying); res.err != nil && !errors.Is(res.err, outcome.ErrUnknown) {
 		t.Errorf("entry in flight: %v", res.err)
 	}
 }
@@ -66,7 +67,7 @@ func TestStarts_SlowScript(t *testing.T) {
 	script := c.client("n1").start("EVAL", "wait", "0")
 	<-g.entered
 	c.restartWithinEntry(func() { close(g.letGo) })
-	if res := outcome(t, "script", script); res.err != nil && !errors.Is(res.err, cluster.ErrUnknown) {
+	if res := awaitResult(t, "script", script); res.err != nil && !errors.Is(res.err, outcome.ErrUnknown) {
 		t.Errorf("script: %v", res.err)
 	}
 }
@@ -105,8 +106,8 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 	blocked := block(young, "other")
 	arrived(young.node, 1) // the first group is the start itself
 	letGo()
-	outcome(t, "command of the earlier start", killed)
-	res := outcome(t, "command of the later start", blocked)
+	awaitResult(t, "command of the earlier start", killed)
+	res := awaitResult(t, "command of the later start", blocked)
 	if st := c.node("n1").Status(); st.Role != "leader" || st.Term != term {
 		t.Skip("n1 has lost leadership, so the groups were perhaps not in one entry")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // This file transfers leadership without raft.LeadershipTransfer of
@@ -291,11 +292,11 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 			}
 			sent = nil
 		case <-over:
-			return ChangeUnknown(fmt.Errorf("%s was asked to campaign and was not elected within %v", m.ID, limit))
+			return outcome.NewChangeUnknown(fmt.Errorf("%s was asked to campaign and was not elected within %v", m.ID, limit))
 		case <-ctx.Done():
-			return ChangeUnknown(ctx.Err())
+			return outcome.NewChangeUnknown(ctx.Err())
 		case <-n.ctx.Done():
-			return ChangeUnknown(n.ctx.Err())
+			return outcome.NewChangeUnknown(n.ctx.Err())
 		}
 	}
 }
@@ -305,10 +306,9 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 // have received the message, or may receive it later.
 func untold(target string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return &OutcomeError{outcome: OutcomeNotExecuted, retryable: true,
-			text: fmt.Sprintf("%s could not be asked to campaign: %v", target, err)}
+		return outcome.NewNotExecuted(true, fmt.Sprintf("%s could not be asked to campaign: %v", target, err))
 	}
-	return ChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
+	return outcome.NewChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
 }
 
 // elected waits until this node, which led, knows the present leader.
@@ -321,7 +321,7 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 			return string(id), nil
 		}
 		if err := t.pace(ctx); err != nil {
-			return "", ChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w",
+			return "", outcome.NewChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w",
 				n.cfg.NodeID, err))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -120,7 +121,7 @@ func TestTransfer_ToldTooLate(t *testing.T) {
 	for _, asked := range []string{"n1", "n2"} {
 		_, err := c.node(asked).Transfer(t.Context(), "n3")
 		wantRefused(t, "transfer that n3 has not heard of, asked at "+asked, err, "the outcome of the change is unknown: ", "n3 ")
-		if got := cluster.OutcomeOf(err); !errors.Is(err, cluster.ErrUnknown) || got != cluster.OutcomeUnknown {
+		if got := outcome.Of(err); !errors.Is(err, outcome.ErrUnknown) || got != outcome.Unknown {
 			t.Errorf("asked at %s: %v: outcome %d, want unknown", asked, err, got)
 		}
 		if err != nil && strings.Contains(err.Error(), "goes on leading") {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -247,7 +248,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	if err == nil {
 		reply, gone, err := fsm.Unwaited(answer)
 		if err != nil {
-			return nil, Unknown(err)
+			return nil, outcome.NewUnknown(err)
 		}
 		left = false
 		if !gone {
@@ -260,7 +261,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	default:
 	}
 	if err != nil { // sweep ends the wait when there is a leader
-		return nil, Unknown(err)
+		return nil, outcome.NewUnknown(err)
 	}
 	return nil, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -525,8 +526,8 @@ func TestWaits_UnblockWithoutLeader(t *testing.T) {
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
 	eventually(t, "the cut-off node to lose its link", func() bool { return !c.node(cut).Linked() })
 	reply, err := w.s.Unblock()
-	if err == nil || reply != nil || cluster.OutcomeOf(err) != cluster.OutcomeUnknown || errors.Is(err, cluster.ErrNoLeader) {
-		t.Errorf("Unblock answered %q, %v, outcome %d", reply, err, cluster.OutcomeOf(err))
+	if err == nil || reply != nil || outcome.Of(err) != outcome.Unknown || errors.Is(err, outcome.ErrNoLeader) {
+		t.Errorf("Unblock answered %q, %v, outcome %d", reply, err, outcome.Of(err))
 	}
 	c.net.heal()
 	c.forgotten()

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -345,7 +345,7 @@ func TestConfig_NoLeader(t *testing.T) {
 				return nil
 			}
 			waits++
-			return cluster.ErrNoLeader
+			return outcome.ErrNoLeader
 		}
 		dial(t, serve(t, f)).expect("CONFIG GET notify-keyspace-events", "*2\n$22\nnotify-keyspace-events\n$0\n")
 		f.mu.Lock()
@@ -365,9 +365,9 @@ func TestAdmin_Outcome(t *testing.T) {
 	var fails error
 	f.admin = func([]string) (string, error) { return "", fmt.Errorf("remove n3: %w", fails) }
 	c := dial(t, serve(t, f))
-	fails = cluster.ChangeUnknown(errors.New("leadership lost"))
+	fails = outcome.NewChangeUnknown(errors.New("leadership lost"))
 	c.expect("HOLDFAST REMOVE n3", "-UNKNOWN the outcome of the change is unknown: leadership lost; run \"holdfast status\" to see the members before you try again")
-	fails = cluster.ErrNoLeader
+	fails = outcome.ErrNoLeader
 	c.expect("HOLDFAST REMOVE n3", "-CLUSTERDOWN no leader, the command was not executed")
 }
 

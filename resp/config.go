@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/acl"
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
@@ -272,7 +272,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	var incomplete error // the error of a change that was executed nevertheless
 	if pass, ok := changes["requirepass"]; ok {
 		incomplete = c.setRequirePass(pass)
-		if cluster.OutcomeOf(incomplete) != cluster.OutcomeExecuted {
+		if outcome.Of(incomplete) != outcome.Executed {
 			return fsm.Error(errorText(incomplete))
 		}
 	}
@@ -349,7 +349,7 @@ func (c *conn) setRequirePass(pass string) error {
 		u.SetPassword(pass)
 		return u, nil
 	})
-	if cluster.OutcomeOf(err) == cluster.OutcomeExecuted {
+	if outcome.Of(err) == outcome.Executed {
 		c.srv.mu.Lock()
 		c.srv.accounts.password = pass
 		c.srv.mu.Unlock()

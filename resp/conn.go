@@ -78,7 +78,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	if g, ok := c.net.(*guard.Conn); ok {
 		g.SetMemory(c.mem)
 		g.SetAuthenticated(c.info.authed)
-		c.exec.WatchClient(g.readAhead)
+		c.exec.WatchClient(g.ReadAhead)
 	}
 	c.group.Reset(2, c.id)
 	return c

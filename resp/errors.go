@@ -3,7 +3,7 @@ package resp
 import (
 	"errors"
 
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // These are Redis' error texts, which clients compare.
@@ -33,15 +33,15 @@ const (
 // place that translates these errors. A code after which clients repeat the
 // command (CLUSTERDOWN, LOADING, TRYAGAIN, READONLY, MASTERDOWN, MOVED) may be
 // used only for a command that was certainly not executed. The type of the
-// error decides this, where the error occurs: see cluster.OutcomeError.
+// error decides this, where the error occurs: see outcome.Error.
 func errorText(err error) string {
-	if o := (*cluster.OutcomeError)(nil); errors.As(err, &o) {
-		switch known := cluster.OutcomeOf(err); {
-		case known == cluster.OutcomeUnknown && o.Advice() != "":
+	if o := (*outcome.Error)(nil); errors.As(err, &o) {
+		switch known := outcome.Of(err); {
+		case known == outcome.Unknown && o.Advice() != "":
 			return "UNKNOWN " + o.Reason() + "; " + o.Advice()
-		case known == cluster.OutcomeUnknown:
+		case known == outcome.Unknown:
 			return "UNKNOWN outcome of the command is unknown, read the key before you try again"
-		case known == cluster.OutcomeExecuted:
+		case known == outcome.Executed:
 			return "UNKNOWN the command was executed, but " + o.Reason()
 		case o.Retryable():
 			return "CLUSTERDOWN " + o.Reason() + ", the command was not executed"

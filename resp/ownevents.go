@@ -94,18 +94,18 @@ func (c *conn) hearUntil(delivered func(f func())) bool {
 	return false
 }
 
-// writeGroup writes the replies of a group and charges them. If the connection has waited for
-// the group's events (hear), messages with a cause before the group come first,
-// and messages that the group's operations caused come between the replies. All
-// other messages follow the replies.
+// writeGroup writes the replies of a group and charges them. If the connection
+// has waited for the group's events (hear), messages with a cause before the
+// group come first, and messages that the group's operations caused come between
+// the replies. All other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
 	if len(replies) > sliceBytes {
 		// All of them stay in memory until the last one is sent: also while a
 		// message is being sent, and while the messages between them are.
 		c.mem.Add(int64(len(replies)))
-		c.charged = true
+		c.w.charged = true
 		defer func() {
-			c.charged = false
+			c.w.charged = false
 			c.mem.Add(-int64(len(replies)))
 		}()
 	}

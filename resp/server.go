@@ -18,7 +18,6 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast-kv/holdfast/acl"
-	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -60,7 +59,7 @@ type Executor interface {
 	Abandon()
 	// WatchClient sets the function that tells whether the client leaves. Do
 	// may call it, to end a slow read.
-	WatchClient(watch cluster.WatchFunc)
+	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
 }
 
 // Cluster is the node behind the server. Its methods may be called from any

@@ -17,7 +17,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
-	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -42,7 +41,7 @@ type fakeCluster struct {
 	before func(g *fsm.Group) error
 	// reading, if set, is called before a group that only reads, with the
 	// function that watches the client.
-	reading func(watch cluster.WatchFunc)
+	reading func(watch func() (left <-chan struct{}, stop func(), err error))
 	state   resp.State
 	admin   func(args []string) (string, error)
 
@@ -140,7 +139,7 @@ func (f *fakeCluster) groups() []int {
 }
 
 type fakeExecutor struct {
-	watch   cluster.WatchFunc
+	watch   func() (left <-chan struct{}, stop func(), err error)
 	cluster *fakeCluster
 	buf     []byte
 	out     chan []byte // of the current wait
@@ -181,7 +180,9 @@ func (e *fakeExecutor) Unblock() ([]byte, error) {
 	return reply, err
 }
 
-func (e *fakeExecutor) WatchClient(watch cluster.WatchFunc) { e.watch = watch }
+func (e *fakeExecutor) WatchClient(watch func() (left <-chan struct{}, stop func(), err error)) {
+	e.watch = watch
+}
 
 func (e *fakeExecutor) Abandon() {
 	if _, err := e.Unblock(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -347,8 +347,8 @@ func TestErrors(t *testing.T) {
 		err  error
 		text string
 	}{
-		{cluster.ErrNoLeader, "-CLUSTERDOWN no leader, the command was not executed"},
-		{fmt.Errorf("call: %w", cluster.ErrUnknown), "-UNKNOWN outcome of the command is unknown, read the key before you try again"},
+		{outcome.ErrNoLeader, "-CLUSTERDOWN no leader, the command was not executed"},
+		{fmt.Errorf("call: %w", outcome.ErrUnknown), "-UNKNOWN outcome of the command is unknown, read the key before you try again"},
 	} {
 		failure.Store(&tc.err)
 		c.send("SET a 1", "GET a", "PING", "MULTI", "GET a", "EXEC", "WATCH a", "MULTI", "PING", "EXEC", "GET a")

@@ -1,7 +1,7 @@
 package resp
 
 import (
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -36,19 +36,19 @@ func (s *steps) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 func (s *steps) Unblock() ([]byte, error) {
 	reply, err := s.Executor.Unblock()
 	if err != nil {
-		err = cluster.Unknown(err)
+		err = outcome.NewUnknown(err)
 	}
 	return reply, err
 }
 
 // outcome records the outcome of a group and returns the error to report.
 func (s *steps) outcome(g *fsm.Group, err error) error {
-	before, known := s.changed, cluster.OutcomeOf(err)
-	if g.Write && known != cluster.OutcomeNotExecuted {
+	before, known := s.changed, outcome.Of(err)
+	if g.Write && known != outcome.NotExecuted {
 		s.changed = true
 	}
-	if err != nil && (before || g.Write && known == cluster.OutcomeUnknown) {
-		return cluster.Unknown(err)
+	if err != nil && (before || g.Write && known == outcome.Unknown) {
+		return outcome.NewUnknown(err)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/acl"
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -75,7 +75,7 @@ func TestSteps(t *testing.T) {
 				for _, line := range tc.setup {
 					c.do(line)
 				}
-				f.fail(n, cluster.ErrNoLeader)
+				f.fail(n, outcome.ErrNoLeader)
 				reply := c.do(tc.run[0])
 				f.armed.Store(false)
 				failed := f.skip.Load() < 0
@@ -101,7 +101,7 @@ func TestSteps_Pipeline(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
 	c := dial(t, serve(t, fake))
-	f.fail(3, cluster.ErrNoLeader) // SETUSER: users, change, users
+	f.fail(3, outcome.ErrNoLeader) // SETUSER: users, change, users
 	c.send("ACL SETUSER bob on", "SET k v", "ACL SETUSER bob off")
 	c.want("+OK", "-CLUSTERDOWN no leader, the command was not executed", "-CLUSTERDOWN no leader, the command was not executed")
 }
@@ -112,7 +112,7 @@ func TestSteps_Executed(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
 	c := dial(t, serve(t, fake))
-	f.fail(2, cluster.ErrNoLeader)
+	f.fail(2, outcome.ErrNoLeader)
 	want := "-UNKNOWN the command was executed, but this node has not read the change yet\n"
 	if got := c.do("CONFIG SET requirepass secret slowlog-max-len 7"); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -128,7 +128,7 @@ func TestSteps_Block(t *testing.T) {
 		{"the wait is ended", "CLIENT UNBLOCK %s"},
 		{"the command is run again", ""},
 	} {
-		for _, cause := range []error{cluster.ErrNoLeader, cluster.ErrClosed, cluster.ErrUnknown, errors.New("broken")} {
+		for _, cause := range []error{outcome.ErrNoLeader, outcome.ErrClosed, outcome.ErrUnknown, errors.New("broken")} {
 			t.Run(fmt.Sprintf("%s, %v", tc.name, cause), func(t *testing.T) {
 				fake, f := newFake(t), &failing{}
 				fake.before = f.before

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/acl"
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 )
@@ -279,7 +279,7 @@ func (c *conn) askInt(name string, args ...string) (int, error) {
 	case strings.HasPrefix(text, "-"):
 		return 0, refusedError(text[1:])
 	}
-	return 0, cluster.Unknown(fmt.Errorf("%s answered %q", name, text))
+	return 0, outcome.NewUnknown(fmt.Errorf("%s answered %q", name, text))
 }
 
 // refusedError is an error reply of the state machine, with its code.
@@ -323,7 +323,7 @@ func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) 
 func (c *conn) afterChange() error {
 	if err := c.refreshUsers(); err != nil {
 		c.srv.log.Debug("changed users not read", "client", c.id, "error", err)
-		return cluster.Executed("this node has not read the change yet")
+		return outcome.NewExecuted("this node has not read the change yet")
 	}
 	return nil
 }
@@ -386,7 +386,7 @@ func (s *Server) bootstrapUsers() {
 		err := s.plant(exec)
 		var refused refusedError
 		switch {
-		case errors.Is(err, cluster.ErrClosed):
+		case errors.Is(err, outcome.ErrClosed):
 			return
 		case errors.As(err, &refused):
 			s.log.Error("users of the ACL file refused", "error", err)

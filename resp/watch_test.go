@@ -3,7 +3,6 @@ package resp_test
 import (
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/cluster"
 )
 
 // TestWatchClient: while a read runs, the server notices that the client
@@ -12,7 +11,7 @@ func TestWatchClient(t *testing.T) {
 	f := newFake(t)
 	watching, proceed, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	first := true
-	f.reading = func(watch cluster.WatchFunc) {
+	f.reading = func(watch func() (left <-chan struct{}, stop func(), err error)) {
 		left, stop, err := watch()
 		if err != nil {
 			t.Error(err)

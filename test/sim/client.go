@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
@@ -124,9 +125,9 @@ func (c *client) send() exchange {
 			c.w.audit.violate("client %d: %v", c.id, err)
 		}
 		return x
-	case errors.Is(err, cluster.ErrNoLeader), errors.Is(err, cluster.ErrClosed):
+	case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrClosed):
 		x.outcome = checker.Refused
-	case errors.Is(err, cluster.ErrUnknown), errors.Is(err, cluster.ErrReplyLost):
+	case errors.Is(err, outcome.ErrUnknown), errors.Is(err, outcome.ErrReplyLost):
 		x.outcome = checker.Unknown
 	default:
 		c.w.audit.violate("client %d: %v", c.id, err)

@@ -5,48 +5,62 @@ import (
 	"testing"
 )
 
-// notExecuted lists the errors of package cluster that say that a group was
-// certainly not executed, and the functions that make or return such errors.
-var notExecuted = map[string]bool{"ErrNoLeader": true, "ErrClosed": true, "ErrRefused": true, "ErrFeature": true, "readFailed": true, "errNotLed": true, "errChanging": true, "errUnconfirmed": true, "errMoved": true, "errUnasked": true, "unreached": true, "OutcomeNotExecuted": true}
+// notExecuted lists the errors that say that a group was certainly not executed,
+// and the functions that make or return such errors, by the package that
+// defines them.
+var notExecuted = map[string]map[string]bool{
+	"cluster/outcome": {
+		"NotExecuted": true, "NewNotExecuted": true, "Decode": true, "ErrNoLeader": true, "ErrClosed": true,
+		"ErrRefused": true, "ErrFeature": true, "ErrBehind": true,
+	},
+	"cluster": {
+		"readFailed": true, "errNotLed": true, "errChanging": true, "errUnconfirmed": true, "errMoved": true,
+		"errUnasked": true, "unreached": true,
+	},
+}
 
 // mayClaim lists the functions that may use the names of notExecuted, each with
 // the reason why the claim is true. Before you add a function, consider what
 // its caller has already done, and what a node that no longer answers may still
 // do.
 var mayClaim = map[string]string{
-	"cluster/errors.go:":                       "defines them",
-	"cluster/outcome.go:":                      "defines them",
-	"cluster/outcome.go:readFailed":            "a read has no effect",
-	"cluster/outcome.go:Retryable":             "only compares",
-	"cluster/session.go:endedBy":               "the log ran an empty group in place of this one",
-	"cluster/session.go:Do":                    "a read has no effect",
-	"cluster/session.go:read":                  "a read has no effect",
-	"cluster/session.go:readHere":              "a read has no effect",
-	"cluster/forwarder.go:write":               "the group was never sent",
-	"cluster/forwarder.go:read":                "a read has no effect",
-	"cluster/forwarder.go:requeue":             "a read has no effect",
-	"cluster/forwarder.go:sweep":               "groups that were never sent, and reads",
-	"cluster/forwarder.go:close":               "groups that were never sent, and reads",
-	"cluster/link.go:answer":                   "a read has no effect",
-	"cluster/dryrun.go:pieceRead":              "a read has no effect, and inPieces says unknown once another piece was executed",
-	"cluster/dryrun.go:sendAfterDryRun":        "a trial is a read, and the group that it is for was not run",
-	"cluster/member_form.go:Ready":             "it only waits",
-	"cluster/member_change.go:askLeader":       "the request was never sent",
-	"cluster/outcome.go:unreached":             "only its callers claim",
-	"cluster/peers.go:askContext":              "the request was never sent",
-	"cluster/member_admit.go:committedMembers": "it only asks, before a change",
-	"cluster/features.go:admit":                "nothing was proposed",
-	"cluster/member_change.go:lock":            "the change has not begun",
-	"cluster/member_change.go:changeError":     "raft did not append the change",
-	"cluster/member_remove.go:removeMember":    "nothing was proposed",
-	"cluster/member_remove.go:checkRemoval":    "it only asks, before a change",
-	"cluster/transfer.go:awaitLeadership":      "it only waits",
-	"cluster/transfer.go:transferTo":           "the target was not told to campaign",
-	"cluster/transfer.go:untold":               "no connection was made that could have carried the request",
-	"cluster/node.go:Snapshot":                 "raft does not run yet",
-	"resp/steps.go:outcome":                    "only compares",
-	"resp/users.go:bootstrapUsers":             "only compares",
-	"test/sim/client.go:send":                  "only compares",
+	"cluster/errors.go:":                        "defines them",
+	"cluster/outcome/errors.go:":                "defines them",
+	"cluster/outcome/outcome.go:":               "defines them",
+	"cluster/outcome/outcome.go:NewNotExecuted": "only its callers claim",
+	"cluster/outcome/outcome.go:Decode":         "the other node has made the claim",
+	"cluster/outcome/outcome.go:Retryable":      "only compares",
+	"cluster/admin.go:failure":                  "the other node has made the claim",
+	"cluster/outcome.go:readFailed":             "a read has no effect",
+	"cluster/session.go:endedBy":                "the log ran an empty group in place of this one",
+	"cluster/session.go:Do":                     "a read has no effect",
+	"cluster/session.go:read":                   "a read has no effect",
+	"cluster/session.go:readHere":               "a read has no effect",
+	"cluster/forwarder.go:write":                "the group was never sent",
+	"cluster/forwarder.go:read":                 "a read has no effect",
+	"cluster/forwarder.go:requeue":              "a read has no effect",
+	"cluster/forwarder.go:sweep":                "groups that were never sent, and reads",
+	"cluster/forwarder.go:close":                "groups that were never sent, and reads",
+	"cluster/link.go:answer":                    "a read has no effect",
+	"cluster/dryrun.go:pieceRead":               "a read has no effect, and inPieces says unknown once another piece was executed",
+	"cluster/dryrun.go:sendAfterDryRun":         "a trial is a read, and the group that it is for was not run",
+	"cluster/member_form.go:Ready":              "it only waits",
+	"cluster/member_change.go:askLeader":        "the request was never sent",
+	"cluster/outcome.go:unreached":              "only its callers claim",
+	"cluster/peers.go:askContext":               "the request was never sent",
+	"cluster/member_admit.go:committedMembers":  "it only asks, before a change",
+	"cluster/features.go:admit":                 "nothing was proposed",
+	"cluster/member_change.go:lock":             "the change has not begun",
+	"cluster/member_change.go:changeError":      "raft did not append the change",
+	"cluster/member_remove.go:removeMember":     "nothing was proposed",
+	"cluster/member_remove.go:checkRemoval":     "it only asks, before a change",
+	"cluster/transfer.go:awaitLeadership":       "it only waits",
+	"cluster/transfer.go:transferTo":            "the target was not told to campaign",
+	"cluster/transfer.go:untold":                "no connection was made that could have carried the request",
+	"cluster/node.go:Snapshot":                  "raft does not run yet",
+	"resp/steps.go:outcome":                     "only compares",
+	"resp/users.go:bootstrapUsers":              "only compares",
+	"test/sim/client.go:send":                   "only compares",
 }
 
 // TestOutcomes_AreClaimedWhereTheyAreKnown finds code that claims "not
@@ -95,11 +109,11 @@ func eachClaim(s source, root ast.Node, f func(n ast.Expr, claim string, calls [
 		claim := ""
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "cluster" && notExecuted[n.Sel.Name] {
+			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "outcome" && notExecuted["cluster/outcome"][n.Sel.Name] {
 				claim = n.Sel.Name
 			}
 		case *ast.Ident:
-			if s.dir() == "cluster" && notExecuted[n.Name] && !qualifies(stack, n) {
+			if notExecuted[s.dir()][n.Name] && !qualifies(stack, n) {
 				claim = n.Name
 			}
 		}

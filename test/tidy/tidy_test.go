@@ -40,13 +40,14 @@ var mayImport = map[string][]string{
 	"cluster/storage":   {"cluster/failpoint"},
 	"script":            {"fsm"},
 	"acl":               {"fsm", "fsm/glob"},
+	"cluster/outcome":   {},
 	"cluster/clientid":  {"fsm"},
 	"cluster/events":    {"fsm"},
 	"cluster/raftlog":   {"fsm", "cluster/failpoint", "cluster/storage"},
 	"cluster/readindex": {},
 	"cluster/transport": {"rpc", "cluster/raftlog"},
 	"cluster/machine":   {"fsm", "cluster/events", "cluster/raftlog"},
-	"cluster":           {"acl", "fsm", "rpc", "cluster/clientid", "cluster/events", "cluster/failpoint", "cluster/machine", "cluster/raftlog", "cluster/readindex", "cluster/storage", "cluster/transport"},
+	"cluster":           {"acl", "fsm", "rpc", "cluster/clientid", "cluster/events", "cluster/failpoint", "cluster/machine", "cluster/outcome", "cluster/raftlog", "cluster/readindex", "cluster/storage", "cluster/transport"},
 	"resp/clientmem":    {},
 	"resp/guard":        {"resp/clientmem"},
 	"resp/topology":     {},
@@ -54,7 +55,7 @@ var mayImport = map[string][]string{
 	"resp/sentinel":     {"fsm", "resp/topology", "resp/wire"},
 	"resp/slots":        {"fsm", "fsm/number", "resp/topology"},
 	"resp/pubsub":       {"acl", "fsm", "fsm/glob"},
-	"resp":              {"acl", "fsm", "fsm/number", "cluster", "resp/clientmem", "resp/guard", "resp/pubsub", "resp/sentinel", "resp/slots", "resp/topology", "resp/wire"},
+	"resp":              {"acl", "fsm", "fsm/number", "cluster/outcome", "resp/clientmem", "resp/guard", "resp/pubsub", "resp/sentinel", "resp/slots", "resp/topology", "resp/wire"},
 	"verify/checker":    {},
 	"verify/replay":     {"fsm", "cluster/storage", "verify/checker"},
 	"verify/load":       {"verify/checker"},
@@ -63,7 +64,7 @@ var mayImport = map[string][]string{
 	"verify/attack":     {"rpc", "cluster/failpoint", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process"},
 	"verify/report":     {"verify/checker", "verify/attack"},
 	"cmd":               {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "resp/slots", "resp/topology", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
-	"test":              {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/storage", "resp", "resp/guard", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
+	"test":              {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/outcome", "cluster/storage", "resp", "resp/guard", "verify/checker", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
 }
 
 // rule returns the entry of mayImport for a package.

@@ -1,0 +1,29 @@
+package outcome
+
+// Errors of a client's group, each with its outcome. Only package resp
+// translates them to the wire.
+var (
+	// ErrNoLeader means that the node did not send the group because it knew no
+	// leader for cluster.Config.LeaderWait.
+	ErrNoLeader = NewNotExecuted(true, "no leader")
+	// ErrClosed means that the node is stopping and has not sent the group.
+	ErrClosed = NewNotExecuted(true, "the node is stopping")
+	// ErrRefused means that the leader runs another version of the program,
+	// which does not know a command of the group.
+	ErrRefused = NewNotExecuted(false, "the leader runs another version of the program and "+
+		"does not know the command: not executed")
+	// ErrFeature means that the feature version of the cluster does not include
+	// a command of the group.
+	ErrFeature = NewNotExecuted(false, "the feature version of the cluster does not include the command: "+
+		"not executed, upgrade every node first")
+	// ErrBehind means that, within cluster.Config.ResolveWait, the node has not
+	// applied the log index that a large read must see.
+	ErrBehind = NewNotExecuted(true, "this node is too far behind the leader to answer a large read")
+	// ErrUnknown means that the group was sent and its outcome could not be
+	// determined within cluster.Config.ResolveWait.
+	ErrUnknown error = &Error{outcome: Unknown, text: msgUnknown}
+	// ErrReplyLost means that the group was executed, but its reply was lost in
+	// a change of leader. That happens to replies that are too large for the
+	// state machine to keep on all nodes.
+	ErrReplyLost = NewExecuted("its reply was lost in a change of leader")
+)
