@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -53,7 +54,7 @@ func TestClientWatch(t *testing.T) {
 		}()
 		eventually(t, "the read waits on the leader", func() bool { return c.node(leader).SlowReadsWaiting() == 1 })
 		close(l.leave)
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "client has closed its connection") || cluster.OutcomeOf(err) != cluster.OutcomeNotExecuted {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "client has closed its connection") || outcome.Of(err) != outcome.NotExecuted {
 			t.Errorf("%s: %v", id, err)
 		}
 		if l.watched == 0 || l.open != 0 {

@@ -2,7 +2,6 @@ package resp_test
 
 import (
 	"testing"
-
 )
 
 // TestWatchClient: while a read runs, the server notices that the client
