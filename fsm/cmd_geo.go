@@ -1,10 +1,14 @@
 package fsm
 
 import (
+	"cmp"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/geo"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -42,20 +46,83 @@ var geoCommands = []Command{
 		Syntax:     "key member [member ...]",
 		Doc:        "Returns longitude and latitude of members of a geospatial index",
 	},
+	{
+		Name: "georadius", Run: georadius, Arity: -6, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Access: geoStoreAccess, Specs: georadiusSpecs(6), KeysOf: georadiusKeys,
+		Group: "geo", Since: "3.2.0",
+		Complexity: georadiusComplexity,
+		Syntax:     "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key] [STOREDIST key]",
+		Doc:        "Query a sorted set representing a geospatial index to fetch members matching a given maximum distance from a point",
+		History: []Change{
+			{"6.2.0", "Added the `ANY` option for `COUNT`."},
+			{"7.0.0", "Added support for uppercase unit names."},
+		},
+		DeprecatedSince: "6.2.0", ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
+	},
+	{
+		Name: "georadius_ro", Run: georadiusRO, Arity: -6, Flags: ReadOnly | Slow, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "geo", Since: "3.2.10",
+		Complexity: georadiusComplexity,
+		Syntax:     "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
+		Doc:        "A read-only variant for GEORADIUS",
+		History:    []Change{{"6.2.0", "Added the `ANY` option for `COUNT`."}}, DeprecatedSince: "6.2.0",
+		ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` argument",
+	},
+	{
+		Name: "georadiusbymember", Run: georadiusbymember, Arity: -5, Flags: Write | DenyOOM | MovableKeys,
+		Keys: Keys{1, 1, 1}, Access: geoStoreAccess, Specs: georadiusSpecs(5), KeysOf: georadiusbymemberKeys,
+		Group: "geo", Since: "3.2.0",
+		Complexity: georadiusComplexity,
+		Syntax:     "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key] [STOREDIST key]",
+		Doc:        "Query a sorted set representing a geospatial index to fetch members matching a given maximum distance from a member",
+		History:    []Change{{"7.0.0", "Added support for uppercase unit names."}}, DeprecatedSince: "6.2.0",
+		ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+	},
+	{
+		Name: "georadiusbymember_ro", Run: georadiusbymemberRO, Arity: -5, Flags: ReadOnly | Slow,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "geo", Since: "3.2.10",
+		Complexity: georadiusComplexity,
+		Syntax:     "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
+		Doc:        "A read-only variant for GEORADIUSBYMEMBER", DeprecatedSince: "6.2.0",
+		ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
+	},
+	{
+		Name: "geosearch", Run: geosearch, Arity: -7, Flags: ReadOnly | Slow, Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RO", Flags: "access"},
+		Group:  "geo", Since: "6.2.0",
+		Complexity: geosearchComplexity,
+		Syntax:     "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
+		Doc:        "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle.",
+		History:    []Change{{"7.0.0", "Added support for uppercase unit names."}},
+	},
+	{
+		Name: "geosearchstore", Run: geosearchstore, Arity: -8, Flags: Write | DenyOOM, Keys: Keys{1, 2, 1},
+		Specs: []KeySpec{
+			{Keys: Keys{1, 1, 1}, Access: geoStoreAccess},
+			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		},
+		Group: "geo", Since: "6.2.0",
+		Complexity: geosearchComplexity,
+		Syntax:     "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
+		Doc:        "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle, and store the result in another key.",
+		History:    []Change{{"7.0.0", "Added support for uppercase unit names."}},
+	},
 }
 
 const msgGeoUnit = "ERR unsupported unit provided. please use M, KM, FT, MI"
 
 // parsePoint parses a longitude and a latitude.
-func parsePoint(args [][]byte) (p point, fail Reply) {
+func parsePoint(args [][]byte) (p geo.Point, fail Reply) {
 	var ok1, ok2 bool
-	p.lon, ok1 = number.ParseFloat(args[0])
-	p.lat, ok2 = number.ParseFloat(args[1])
+	p.Lon, ok1 = number.ParseFloat(args[0])
+	p.Lat, ok2 = number.ParseFloat(args[1])
 	switch {
 	case !ok1 || !ok2:
 		return p, Error(msgNotFloat)
-	case !p.valid():
-		return p, Error("ERR invalid longitude,latitude pair " + sixDecimals(p.lon) + "," + sixDecimals(p.lat))
+	case !p.Valid():
+		return p, Error("ERR invalid longitude,latitude pair " + sixDecimals(p.Lon) + "," + sixDecimals(p.Lat))
 	}
 	return p, Null
 }
@@ -99,18 +166,18 @@ func geoadd(c *Ctx, args [][]byte) Reply {
 		if fail.IsError() {
 			return fail
 		}
-		scores, members = append(scores, at.score()), append(members, items[2])
+		scores, members = append(scores, at.Score()), append(members, items[2])
 	}
 	return c.putScores(args[1], scores, members, p)
 }
 
 // cell returns the point of a member. o is a sorted set or nil.
-func cell(o *object, member []byte) (p point, ok bool) {
+func cell(o *object, member []byte) (p geo.Point, ok bool) {
 	if o == nil {
 		return p, false
 	}
 	score, ok := o.coll.score.get(viewString(member))
-	return pointOf(score), ok
+	return geo.PointOf(score), ok
 }
 
 // metersReply returns a distance in the format of Redis: always a string, never
@@ -137,12 +204,12 @@ func geodist(c *Ctx, args [][]byte) Reply {
 	if !ok1 || !ok2 {
 		return Null
 	}
-	return metersReply(distance(a, b) / unit)
+	return metersReply(geo.Distance(a, b) / unit)
 }
 
 // geoMembers returns an array with the reply for each member that args names.
 // The reply is none for a member that does not exist.
-func (c *Ctx) geoMembers(args [][]byte, none Reply, of func(p point) Reply) Reply {
+func (c *Ctx) geoMembers(args [][]byte, none Reply, of func(p geo.Point) Reply) Reply {
 	o, wrong := c.lookupType(args[1], typeZSet)
 	if wrong {
 		return Error(msgWrongType)
@@ -158,15 +225,408 @@ func (c *Ctx) geoMembers(args [][]byte, none Reply, of func(p point) Reply) Repl
 }
 
 func geohash(c *Ctx, args [][]byte) Reply {
-	return c.geoMembers(args, Null, func(p point) Reply { return Bulk(p.geohash()) })
+	return c.geoMembers(args, Null, func(p geo.Point) Reply { return Bulk(p.Geohash()) })
 }
 
-func geopos(c *Ctx, args [][]byte) Reply { return c.geoMembers(args, NullArray, point.reply) }
+func geopos(c *Ctx, args [][]byte) Reply { return c.geoMembers(args, NullArray, pointReply) }
 
-// reply returns the point with up to 17 decimals, without trailing zeros.
-func (p point) reply() Reply {
+// pointReply returns a point with up to 17 decimals, without trailing zeros.
+func pointReply(p geo.Point) Reply {
 	return Array([]Reply{
-		DecimalDouble(number.FormatLongDouble(big.NewFloat(p.lon))),
-		DecimalDouble(number.FormatLongDouble(big.NewFloat(p.lat))),
+		DecimalDouble(number.FormatLongDouble(big.NewFloat(p.Lon))),
+		DecimalDouble(number.FormatLongDouble(big.NewFloat(p.Lat))),
 	})
+}
+
+const (
+	georadiusComplexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index."
+	geosearchComplexity = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape"
+
+	msgGeoRadius      = "ERR need numeric radius"
+	msgGeoNegative    = "ERR radius cannot be negative"
+	msgGeoWidth       = "ERR need numeric width"
+	msgGeoHeight      = "ERR need numeric height"
+	msgGeoBoxNegative = "ERR height or width cannot be negative"
+	msgGeoMember      = "ERR could not decode requested zset member"
+	msgGeoCount       = "ERR COUNT must be > 0"
+	msgGeoAny         = "ERR the ANY argument requires COUNT argument"
+	msgGeoStoreWith   = " is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+	msgGeoMost        = "ERR the area has more than 4194304 members to be looked at, search a smaller one"
+
+	// geoMost is the largest number of members that a search looks at, which
+	// takes some seconds.
+	geoMost = 1 << 22
+)
+
+var geoStoreAccess = Access{Mode: "OW", Flags: "update"}
+
+// georadiusSpecs returns the key specs of the two commands that may store their
+// results. from is the index of their first option.
+func georadiusSpecs(from int) []KeySpec {
+	return []KeySpec{
+		{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		{Keyword: "STORE", Keys: Keys{First: from, Step: 1}, Access: geoStoreAccess},
+		{Keyword: "STOREDIST", Keys: Keys{First: from, Step: 1}, Access: geoStoreAccess},
+	}
+}
+
+func georadiusKeys(args [][]byte) []int         { return storeKeys(args, 6) }
+func georadiusbymemberKeys(args [][]byte) []int { return storeKeys(args, 5) }
+
+// storeKeys returns the positions of the source key and of the keys after every
+// STORE and every STOREDIST. Redis considers only the first of each but writes
+// to the last, so a user can bypass its ACL rules.
+func storeKeys(args [][]byte, from int) []int {
+	pos := []int{1}
+	for _, word := range []string{"STORE", "STOREDIST"} {
+		for i := from; i+1 < len(args); i++ {
+			if fold(args[i], word) {
+				pos = append(pos, i+1)
+			}
+		}
+	}
+	return pos
+}
+
+// parseCircle parses a radius and its unit into s.
+func parseCircle(s *geo.Shape, args [][]byte) (fail Reply) {
+	radius, ok := number.ParseFloat(args[0])
+	switch {
+	case !ok:
+		return Error(msgGeoRadius)
+	case radius < 0:
+		return Error(msgGeoNegative)
+	}
+	s.Box, s.Radius = false, radius
+	s.Unit, fail = parseUnit(args[1])
+	return fail
+}
+
+// parseBox parses a width, a height and their unit into s.
+func parseBox(s *geo.Shape, args [][]byte) (fail Reply) {
+	width, ok1 := number.ParseFloat(args[0])
+	height, ok2 := number.ParseFloat(args[1])
+	switch {
+	case !ok1:
+		return Error(msgGeoWidth)
+	case !ok2:
+		return Error(msgGeoHeight)
+	case width < 0 || height < 0:
+		return Error(msgGeoBoxNegative)
+	}
+	s.Box, s.Width, s.Height = true, width, height
+	s.Unit, fail = parseUnit(args[2])
+	return fail
+}
+
+// geoPoint is a member that was found.
+type geoPoint struct {
+	scored
+	at       geo.Point
+	distance float64 // in meters
+	n        int     // the number of members that were found before it
+}
+
+// geoFound collects the members that were found. It keeps at most twice as many
+// members as the result may have, and from time to time drops those that cannot
+// be in the result.
+type geoFound struct {
+	points []geoPoint
+	n      int   // the number of members that were found
+	order  int   // 1 ascending, -1 descending, 0 unsorted
+	count  int64 // the number of members to return; 0: all
+	any    bool  // return the first members that are found
+}
+
+func (f *geoFound) add(m *scored, at geo.Point, distance float64) {
+	f.points = append(f.points, geoPoint{*m, at, distance, f.n})
+	f.n++
+	if f.count > 0 && int64(len(f.points)) >= max(2*min(f.count, geoMost), 1024) {
+		f.cut()
+	}
+}
+
+// enough reports whether the search can stop.
+func (f *geoFound) enough() bool { return f.any && int64(f.n) >= f.count }
+
+// cut sorts the members and drops those that exceed the count. Members at equal
+// distances keep their order. The order in Redis differs if COUNT drops
+// members.
+func (f *geoFound) cut() {
+	if f.order != 0 {
+		slices.SortFunc(f.points, func(a, b geoPoint) int {
+			return cmp.Or(f.order*cmp.Compare(a.distance, b.distance), cmp.Compare(a.n, b.n))
+		})
+	}
+	if f.count > 0 && f.count < int64(len(f.points)) {
+		f.points = f.points[:f.count]
+	}
+}
+
+// searchArea collects the members of v in the area s. It fails with an error
+// after it has looked at most members.
+func (c *Ctx) searchArea(s *geo.Shape, v *collection, f *geoFound, most int) (fail Reply) {
+	looked := 0
+	var last geo.Cell
+	for i, cell := range s.Cells() {
+		if cell == (geo.Cell{}) || cell == last { // the same cell appears several times if the map has few cells
+			continue
+		}
+		if i > 0 {
+			last = cell
+		}
+		from, to := cell.Scores()
+		start := v.order.Search(func(m *scored) bool { return m.score < from })
+		v.order.Ascend(start, func(m *scored) bool {
+			if m.score >= to || f.enough() {
+				return false
+			}
+			c.charge(stepsDistance)
+			if looked++; looked > most {
+				return false
+			}
+			at := geo.PointOf(m.score)
+			if d, in := s.Contains(at); in {
+				c.hold(geoPointBytes)
+				f.add(m, at, d)
+			}
+			return true
+		})
+	}
+	if looked > most {
+		return Error(msgGeoMost)
+	}
+	c.chargeSort(len(f.points))
+	f.cut()
+	return Null
+}
+
+// geoFlags says which arguments a command of this family accepts.
+type geoFlags byte
+
+const (
+	geoStores     geoFlags = 1 << iota // STORE key and STOREDIST key are allowed
+	geoByMember                        // the middle is a member
+	geoSearch                          // GEOSEARCH or GEOSEARCHSTORE
+	geoSearchInto                      // GEOSEARCHSTORE
+)
+
+// geoQuery has the parsed arguments of a command.
+type geoQuery struct {
+	flags geoFlags
+	src   *object // the sorted set, or nil
+	shape geo.Shape
+	found geoFound
+
+	withDist, withHash, withCoord bool
+
+	// stores is set if the result is stored in the key into.
+	stores    bool
+	into      []byte
+	storeDist bool
+
+	// from and by are set if GEOSEARCH was given the middle and the shape.
+	from, by bool
+	member   bool // the middle is given by a member
+}
+
+// option parses the option at the start of args. n is the number of its
+// arguments, or 0 if args does not start with an option.
+func (q *geoQuery) option(args [][]byte) (n int, fail Reply) {
+	more := len(args) - 1
+	set := func(b *bool) (int, Reply) { *b = true; return 1, Null }
+	order := func(n int) (int, Reply) { q.found.order = n; return 1, Null }
+	stores, searches := q.flags&geoStores != 0, q.flags&geoSearch != 0
+	switch word := args[0]; {
+	case fold(word, "WITHDIST"):
+		return set(&q.withDist)
+	case fold(word, "WITHHASH"):
+		return set(&q.withHash)
+	case fold(word, "WITHCOORD"):
+		return set(&q.withCoord)
+	case fold(word, "ANY"):
+		return set(&q.found.any)
+	case fold(word, "ASC"):
+		return order(1)
+	case fold(word, "DESC"):
+		return order(-1)
+	case fold(word, "COUNT") && more >= 1:
+		var ok bool
+		q.found.count, ok = number.ParseInt(args[1])
+		switch {
+		case !ok:
+			fail = Error(msgNotInt)
+		case q.found.count <= 0:
+			fail = Error(msgGeoCount)
+		}
+		return 2, fail
+	case stores && fold(word, "STORE") && more >= 1:
+		q.stores, q.into, q.storeDist = true, args[1], false
+		return 2, Null
+	case stores && fold(word, "STOREDIST") && more >= 1:
+		q.stores, q.into, q.storeDist = true, args[1], true
+		return 2, Null
+	case q.flags&geoSearchInto != 0 && fold(word, "STOREDIST"):
+		return set(&q.storeDist)
+	case searches && fold(word, "FROMMEMBER") && more >= 1 && (!q.from || q.member):
+		q.from, q.member = true, true
+		return 2, q.center(args[1])
+	case searches && fold(word, "FROMLONLAT") && more >= 2 && !q.member:
+		q.from = true
+		q.shape.Center, fail = parsePoint(args[1:])
+		return 3, fail
+	case searches && fold(word, "BYRADIUS") && more >= 2 && (!q.by || !q.shape.Box):
+		q.by = true
+		return 3, parseCircle(&q.shape, args[1:])
+	case searches && fold(word, "BYBOX") && more >= 3 && (!q.by || q.shape.Box):
+		q.by = true
+		return 4, parseBox(&q.shape, args[1:])
+	}
+	return 0, Error(msgSyntax)
+}
+
+// center makes a member the middle of the area. If the key does not exist,
+// center succeeds, and the other arguments are still parsed.
+func (q *geoQuery) center(member []byte) (fail Reply) {
+	if q.src == nil {
+		return Null
+	}
+	var ok bool
+	if q.shape.Center, ok = cell(q.src, member); !ok {
+		return Error(msgGeoMember)
+	}
+	return Null
+}
+
+// parse parses the arguments in the same order as Redis, because the order
+// decides which error is reported.
+func (q *geoQuery) parse(args [][]byte) (fail Reply) {
+	name, options := "STORE option in GEORADIUS", args[2:]
+	switch {
+	case q.flags&geoSearchInto != 0:
+		name, options = "GEOSEARCHSTORE", args[3:]
+		q.stores, q.into = true, args[1]
+	case q.flags&geoSearch != 0:
+	case q.flags&geoByMember != 0:
+		options = args[5:]
+		if q.src == nil {
+			break
+		}
+		if fail = q.center(args[2]); !fail.IsError() {
+			fail = parseCircle(&q.shape, args[3:])
+		}
+	default:
+		options = args[6:]
+		if q.shape.Center, fail = parsePoint(args[2:]); !fail.IsError() {
+			fail = parseCircle(&q.shape, args[4:])
+		}
+	}
+	for len(options) > 0 && !fail.IsError() {
+		var n int
+		n, fail = q.option(options)
+		options = options[n:]
+	}
+	command := strings.ToUpper(string(args[0]))
+	switch {
+	case fail.IsError():
+		return fail
+	case q.stores && (q.withDist || q.withHash || q.withCoord):
+		return Error("ERR " + name + msgGeoStoreWith)
+	case q.flags&geoSearch != 0 && !q.from:
+		return Error("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for " + command)
+	case q.flags&geoSearch != 0 && !q.by:
+		return Error("ERR exactly one of BYRADIUS and BYBOX can be specified for " + command)
+	case q.found.any && q.found.count == 0:
+		return Error(msgGeoAny)
+	case q.found.count > 0 && q.found.order == 0 && !q.found.any:
+		q.found.order = 1
+	}
+	return Null
+}
+
+func georadius(c *Ctx, args [][]byte) Reply           { return c.geosearch(args, geoStores) }
+func georadiusRO(c *Ctx, args [][]byte) Reply         { return c.geosearch(args, 0) }
+func georadiusbymember(c *Ctx, args [][]byte) Reply   { return c.geosearch(args, geoByMember|geoStores) }
+func georadiusbymemberRO(c *Ctx, args [][]byte) Reply { return c.geosearch(args, geoByMember) }
+func geosearch(c *Ctx, args [][]byte) Reply           { return c.geosearch(args, geoSearch) }
+func geosearchstore(c *Ctx, args [][]byte) Reply      { return c.geosearch(args, geoSearch|geoSearchInto) }
+
+func (c *Ctx) geosearch(args [][]byte, flags geoFlags) Reply {
+	key := args[1]
+	if flags&geoSearchInto != 0 {
+		key = args[2]
+	}
+	o, wrong := c.lookupType(key, typeZSet)
+	if wrong {
+		return Error(msgWrongType)
+	}
+	q := geoQuery{flags: flags, src: o}
+	if fail := q.parse(args); fail.IsError() {
+		return fail
+	}
+	if o != nil {
+		if fail := c.searchArea(&q.shape, o.coll, &q.found, geoMost); fail.IsError() {
+			return fail
+		}
+	}
+	if q.stores {
+		return c.geoStore(&q)
+	}
+	return q.reply(c)
+}
+
+// geoStore stores the members that were found in a sorted set.
+func (c *Ctx) geoStore(q *geoQuery) Reply {
+	event := "georadiusstore"
+	if q.flags&geoSearch != 0 {
+		event = "geosearchstore"
+	}
+	n := c.open(nil, q.into, typeZSet)
+	for i := range q.found.points {
+		p := &q.found.points[i]
+		score := p.score
+		c.charge(stepsPut)
+		if q.storeDist {
+			score = p.distance / q.shape.Unit
+		}
+		n.coll.putScore(c.m.owner, p.member, score)
+	}
+	return c.storeResult(n, "z", event)
+}
+
+func (q *geoQuery) reply(c *Ctx) Reply {
+	l := collector{c: c}
+	for i := range q.found.points {
+		p := &q.found.points[i]
+		r := Bulk(p.member)
+		if q.withDist || q.withHash || q.withCoord {
+			r = Array(q.describe(p))
+		}
+		if q.withCoord {
+			l.size += coordBytes
+		}
+		if !l.add(r) {
+			break
+		}
+	}
+	return l.reply(Array)
+}
+
+// coordBytes is the approximate size of two coordinates in a reply, in bytes.
+const coordBytes = 50
+
+// describe returns the elements of the reply for a member: its name and what
+// the options ask for.
+func (q *geoQuery) describe(p *geoPoint) []Reply {
+	words := []Reply{Bulk(p.member)}
+	if q.withDist {
+		words = append(words, metersReply(p.distance/q.shape.Unit))
+	}
+	if q.withHash {
+		words = append(words, Int(int64(p.score)))
+	}
+	if q.withCoord {
+		words = append(words, pointReply(p.at))
+	}
+	return words
 }

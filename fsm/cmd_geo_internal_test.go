@@ -6,61 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm/geo"
 )
-
-// TestGeo_Points checks that the score of a point stands for another point in
-// the same cell, and that this point has the same score.
-func TestGeo_Points(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 10_000 {
-		p := point{(rng.Float64()*2 - 1) * geoMaxLon, (rng.Float64()*2 - 1) * geoMaxLat}
-		q := pointOf(p.score())
-		if q.score() != p.score() || math.Abs(p.lon-q.lon) > 360.0/(1<<geoSteps) ||
-			math.Abs(p.lat-q.lat) > 171.0/(1<<geoSteps) {
-			t.Fatalf("%v becomes %v", p, q)
-		}
-		c := cellOf(p, geoMaxLat, 1+rng.IntN(geoSteps))
-		if a := c.area(); p.lon < a.min.lon || p.lon > a.max.lon || p.lat < a.min.lat || p.lat > a.max.lat {
-			t.Fatalf("%v is not in %v", p, a)
-		}
-		if from, to := c.scores(); p.score() < from || p.score() >= to {
-			t.Fatalf("%v has the score %v, its cell %v to %v", p, p.score(), from, to)
-		}
-		for _, to := range geoRing {
-			if back := c.neighbor(to.dx, to.dy).neighbor(-to.dx, -to.dy); back != c {
-				t.Fatalf("%v, there and back again: %v", c, back)
-			}
-		}
-	}
-}
-
-func TestGeo_Unsigned(t *testing.T) {
-	for f, want := range map[float64]uint64{0: 0, 1.9: 1, -1: math.MaxUint64, -1.9: math.MaxUint64, 1 << 52: 1 << 52,
-		1 << 63: 1 << 63, 1<<64 - 2048: 1<<64 - 2048, 1 << 64: 0, 1e300: 0, math.Inf(1): 0, -(1 << 63): 1 << 63,
-		-1e300: 1 << 63, math.Inf(-1): 1 << 63} {
-		if got := unsigned(f); got != want {
-			t.Errorf("%v becomes %d, want %d", f, got, want)
-		}
-	}
-}
-
-// TestGeo_Distance checks some distances to the last digit, because all nodes
-// must agree on them.
-func TestGeo_Distance(t *testing.T) {
-	for _, c := range []struct {
-		a, b point
-		want float64
-	}{
-		{point{13.361389338970184, 38.1155563954963}, point{15.087267458438873, 37.50266842333162}, 166274.15156960033},
-		{point{-180, -geoMaxLat}, point{180, geoMaxLat}, 18919844.730045985},
-		{point{0, 0}, point{180, 0}, 20020734.00000016},
-		{point{10, 20}, point{10, 50}, 3336789.0000000275},
-	} {
-		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != got {
-			t.Errorf("from %v to %v: %v, and back %v, want %v", c.a, c.b, got, distance(c.b, c.a), c.want)
-		}
-	}
-}
 
 // TestGeo_Found checks that members that geoFound drops early would not be in
 // the final result.
@@ -75,8 +23,8 @@ func TestGeo_Found(t *testing.T) {
 			var all []geoPoint
 			for n := range 10_000 {
 				d := float64(rng.IntN(3000))
-				f.add(&scored{member: fmt.Sprint(n)}, point{}, d)
-				all = append(all, geoPoint{scored{member: fmt.Sprint(n)}, point{}, d, n})
+				f.add(&scored{member: fmt.Sprint(n)}, geo.Point{}, d)
+				all = append(all, geoPoint{scored{member: fmt.Sprint(n)}, geo.Point{}, d, n})
 				if count > 0 && int64(len(f.points)) > max(2*count, 1024) && count < 10_000 {
 					t.Fatalf("%d points for a count of %d", len(f.points), count)
 				}
@@ -94,12 +42,12 @@ func TestGeo_Found(t *testing.T) {
 }
 
 // scattered returns a sorted set of n members around a point.
-func scattered(n int, middle point, degrees float64) *collection {
+func scattered(n int, middle geo.Point, degrees float64) *collection {
 	rng := rand.New(rand.NewPCG(3, 3))
 	v, owner := newCollection(typeZSet), &seqOwner{}
 	for i := range n {
-		p := point{middle.lon + degrees*(rng.Float64()*2-1), middle.lat + degrees*(rng.Float64()*2-1)}
-		v.putScore(owner, fmt.Sprintf("member:%d", i), p.score())
+		p := geo.Point{Lon: middle.Lon + degrees*(rng.Float64()*2-1), Lat: middle.Lat + degrees*(rng.Float64()*2-1)}
+		v.putScore(owner, fmt.Sprintf("member:%d", i), p.Score())
 	}
 	return v
 }
@@ -108,17 +56,17 @@ func scattered(n int, middle point, degrees float64) *collection {
 // those, whichever cells it visits.
 func TestGeo_Search(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
-	v := scattered(3000, point{10, 50}, 8)
+	v := scattered(3000, geo.Point{Lon: 10, Lat: 50}, 8)
 	for range 300 {
-		s := geoShape{middle: point{2 + 16*rng.Float64(), 42 + 16*rng.Float64()}, box: rng.IntN(2) == 0, unit: 1000,
-			radius: math.Exp(rng.Float64() * 7), width: math.Exp(rng.Float64() * 7), height: math.Exp(rng.Float64() * 7)}
+		s := geo.Shape{Center: geo.Point{Lon: 2 + 16*rng.Float64(), Lat: 42 + 16*rng.Float64()}, Box: rng.IntN(2) == 0, Unit: 1000,
+			Radius: math.Exp(rng.Float64() * 7), Width: math.Exp(rng.Float64() * 7), Height: math.Exp(rng.Float64() * 7)}
 		f := geoFound{}
-		if fail := s.search(new(Ctx), v, &f, geoMost); fail.IsError() {
+		if fail := new(Ctx).searchArea(&s, v, &f, geoMost); fail.IsError() {
 			t.Fatal(fail.Text())
 		}
 		in := 0
 		v.order.Ascend(0, func(m *scored) bool {
-			if _, ok := s.contains(pointOf(m.score)); ok {
+			if _, ok := s.Contains(geo.PointOf(m.score)); ok {
 				in++
 			}
 			return true
@@ -132,29 +80,29 @@ func TestGeo_Search(t *testing.T) {
 // TestGeo_Most checks that a search fails once it has looked at the maximum
 // number of members.
 func TestGeo_Most(t *testing.T) {
-	v := scattered(500, point{10, 50}, 0.01)
-	s := geoShape{middle: point{10, 50}, radius: 2, unit: 1000}
+	v := scattered(500, geo.Point{Lon: 10, Lat: 50}, 0.01)
+	s := geo.Shape{Center: geo.Point{Lon: 10, Lat: 50}, Radius: 2, Unit: 1000}
 	for _, c := range []struct {
 		most int
 		f    geoFound
 		want bool
 	}{{500, geoFound{}, true}, {499, geoFound{}, false}, {499, geoFound{count: 1, order: 1}, false},
 		{20, geoFound{count: 1, any: true}, true}} {
-		if fail := s.search(new(Ctx), v, &c.f, c.most); fail.IsError() == c.want {
+		if fail := new(Ctx).searchArea(&s, v, &c.f, c.most); fail.IsError() == c.want {
 			t.Errorf("%d looked at, count %d: %q, found %d", c.most, c.f.count, fail.Text(), c.f.n)
 		}
 	}
 }
 
 func BenchmarkGeo(b *testing.B) {
-	v := scattered(200_000, point{10, 50}, 5)
+	v := scattered(200_000, geo.Point{Lon: 10, Lat: 50}, 5)
 	for _, km := range []float64{1, 10, 100, 2000} {
-		s := geoShape{middle: point{10, 50}, radius: km, unit: 1000}
+		s := geo.Shape{Center: geo.Point{Lon: 10, Lat: 50}, Radius: km, Unit: 1000}
 		b.Run(fmt.Sprintf("%v km", km), func(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				f := geoFound{order: 1}
-				s.search(new(Ctx), v, &f, geoMost)
+				new(Ctx).searchArea(&s, v, &f, geoMost)
 				n = len(f.points)
 			}
 			b.ReportMetric(float64(n), "found")

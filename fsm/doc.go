@@ -51,9 +51,9 @@
 // the result must not depend on the processor. Sums, quotients and square roots
 // do not depend on it. A product must be converted, float64(a * b): otherwise
 // Go may fuse it with an addition and omit the rounding of the product. Sines
-// and similar functions are in trig.go, because the results of package math
+// and similar functions are in package geo, because the results of package math
 // differ between processors in the last bit. Before a float is converted to an
-// integer type, its range must be checked (unsigned in geohash.go). TestPurity
+// integer type, its range must be checked (unsigned in package geo). TestPurity
 // checks most of these rules.
 //
 // # Values

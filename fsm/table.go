@@ -194,7 +194,6 @@ func families() [][]Command {
 		zsetCommands,
 		zsetOpCommands,
 		geoCommands,
-		geosearchCommands,
 		hllCommands,
 		streamCommands,
 		xreadCommands,

@@ -1,4 +1,10 @@
-package fsm
+// Package geo implements the geometry behind GEOADD and GEOSEARCH: points as
+// scores of sorted sets, cells of the map, areas, and distances.
+//
+// Every node computes the same score and the same distance for the same
+// arguments, to the last bit, whatever its processor is. The package therefore
+// has its own sine, cosine and arcsine: see trig.go.
+package geo
 
 import (
 	"math"
@@ -13,16 +19,17 @@ import (
 // rounded before the addition, and a sum. The results of these operations are
 // the same on every machine.
 const (
-	geoSteps  = 26
-	geoMaxLat = 85.05112878 // where the Mercator projection becomes a square
-	geoMaxLon = 180
+	maxSteps = 26
+	maxLat   = 85.05112878 // where the Mercator projection becomes a square
+	maxLon   = 180
 )
 
-// point is a point on the earth, in degrees.
-type point struct{ lon, lat float64 }
+// Point is a point on the earth, in degrees.
+type Point struct{ Lon, Lat float64 }
 
-func (p point) valid() bool {
-	return math.Abs(p.lon) <= geoMaxLon && math.Abs(p.lat) <= geoMaxLat
+// Valid reports whether the map contains the point.
+func (p Point) Valid() bool {
+	return math.Abs(p.Lon) <= maxLon && math.Abs(p.Lat) <= maxLat
 }
 
 // interleave interleaves the bits of two numbers. The bits of lon are the
@@ -49,29 +56,29 @@ func gather(x uint64) uint32 {
 	return uint32(x | x>>16)
 }
 
-// geoCell is one of the 2^steps by 2^steps cells of the map. The zero value,
+// Cell is one of the 2^steps by 2^steps cells of the map. The zero value,
 // which has no steps, is no cell.
-type geoCell struct {
+type Cell struct {
 	bits  uint64
 	steps int
 }
 
-// cellOf returns the cell that contains p. maxLat is the latitude at which the
-// map ends. A point exactly on the upper or the right edge of the map gets a
+// cellOf returns the cell that contains p. top is the latitude at which the map
+// ends. A point exactly on the upper or the right edge of the map gets a
 // cell of its own beyond that edge.
-func cellOf(p point, maxLat float64, steps int) geoCell {
+func cellOf(p Point, top float64, steps int) Cell {
 	part := func(x, most float64) uint32 {
 		return uint32(float64((x + most) / (most + most) * float64(uint64(1)<<steps)))
 	}
-	return geoCell{interleave(part(p.lat, maxLat), part(p.lon, geoMaxLon)), steps}
+	return Cell{interleave(part(p.Lat, top), part(p.Lon, maxLon)), steps}
 }
 
-// score returns the score of a point.
-func (p point) score() float64 { return float64(cellOf(p, geoMaxLat, geoSteps).bits) }
+// Score returns the score that stands for the point.
+func (p Point) Score() float64 { return float64(cellOf(p, maxLat, maxSteps).bits) }
 
 // neighbor returns the cell that is dx columns and dy rows away. The map wraps
 // around: as in Redis, the cell north of the upper edge is at the lower edge.
-func (c geoCell) neighbor(dx, dy int) geoCell {
+func (c Cell) neighbor(dx, dy int) Cell {
 	lat, lon := gather(c.bits), gather(c.bits>>1)
 	mask := uint32(1)<<c.steps - 1
 	if dx != 0 {
@@ -80,34 +87,34 @@ func (c geoCell) neighbor(dx, dy int) geoCell {
 	if dy != 0 {
 		lat = (lat + uint32(dy)) & mask
 	}
-	return geoCell{interleave(lat, lon), c.steps}
+	return Cell{interleave(lat, lon), c.steps}
 }
 
-// scores returns the half-open range [from, to) of the scores of the points in
+// Scores returns the half-open range [from, to) of the scores of the points in
 // the cell.
-func (c geoCell) scores() (from, to float64) {
-	shift := 2 * (geoSteps - c.steps)
+func (c Cell) Scores() (from, to float64) {
+	shift := 2 * (maxSteps - c.steps)
 	return float64(c.bits << shift), float64((c.bits + 1) << shift)
 }
 
-// area is a part of the map, in degrees.
-type area struct{ min, max point }
+// rect is a part of the map, in degrees.
+type rect struct{ min, max Point }
 
 // area returns the area that the cell covers.
-func (c geoCell) area() area {
+func (c Cell) area() rect {
 	at := func(n uint32, most float64) float64 {
 		return -most + float64(float64(n)/float64(uint64(1)<<c.steps)*(most+most))
 	}
 	lat, lon := gather(c.bits), gather(c.bits>>1)
-	return area{point{at(lon, geoMaxLon), at(lat, geoMaxLat)}, point{at(lon+1, geoMaxLon), at(lat+1, geoMaxLat)}}
+	return rect{Point{at(lon, maxLon), at(lat, maxLat)}, Point{at(lon+1, maxLon), at(lat+1, maxLat)}}
 }
 
-// pointOf returns the point that a score stands for, which is the middle of its
+// PointOf returns the point that a score stands for, which is the middle of its
 // cell. The score may be any number, because ZADD can set any score.
-func pointOf(score float64) point {
-	a := geoCell{unsigned(score), geoSteps}.area()
+func PointOf(score float64) Point {
+	a := Cell{unsigned(score), maxSteps}.area()
 	middle := func(low, high, most float64) float64 { return max(min((low+high)/2, most), -most) }
-	return point{middle(a.min.lon, a.max.lon, geoMaxLon), middle(a.min.lat, a.max.lat, geoMaxLat)}
+	return Point{middle(a.min.Lon, a.max.Lon, maxLon), middle(a.min.Lat, a.max.Lat, maxLat)}
 }
 
 // unsigned converts a double to an unsigned 64-bit integer as C does on amd64.
@@ -125,12 +132,12 @@ func unsigned(f float64) uint64 {
 	return uint64(int64(f))
 }
 
-// geohash returns the name of a point in the alphabet of geohash.org: eleven
+// Geohash returns the name of the point in the alphabet of geohash.org: eleven
 // letters of five bits each. Only 52 of the 55 bits are known; as in Redis, the
 // last letter is always 0.
-func (p point) geohash() string {
+func (p Point) Geohash() string {
 	const letters = "0123456789bcdefghjkmnpqrstuvwxyz"
-	hash := cellOf(p, 90, geoSteps).bits
+	hash := cellOf(p, 90, maxSteps).bits
 	var name [11]byte
 	for i := range name {
 		name[i] = letters[hash>>47&31]
@@ -140,8 +147,8 @@ func (p point) geohash() string {
 	return string(name[:])
 }
 
-// geoRadius is the radius of the earth in meters that Redis uses.
-const geoRadius = 6372797.560856
+// earthRadius is the radius of the earth in meters that Redis uses.
+const earthRadius = 6372797.560856
 
 const radiansPerDegree = float64(math.Pi) / 180
 
@@ -150,19 +157,19 @@ func degrees(radians float64) float64 { return radians / radiansPerDegree }
 
 // latDistance returns the distance between two latitudes, in meters.
 func latDistance(a, b float64) float64 {
-	return float64(geoRadius * math.Abs(radians(b)-radians(a)))
+	return float64(earthRadius * math.Abs(radians(b)-radians(a)))
 }
 
-// distance returns the great-circle distance between two points, in meters. It
+// Distance returns the great-circle distance between two points, in meters. It
 // uses the haversine formula in the same steps as Redis.
-func distance(a, b point) float64 {
-	lonA, lonB := radians(a.lon), radians(b.lon)
+func Distance(a, b Point) float64 {
+	lonA, lonB := radians(a.Lon), radians(b.Lon)
 	v := sin((lonB - lonA) / 2)
 	if v == 0 {
-		return latDistance(a.lat, b.lat)
+		return latDistance(a.Lat, b.Lat)
 	}
-	latA, latB := radians(a.lat), radians(b.lat)
+	latA, latB := radians(a.Lat), radians(b.Lat)
 	u := sin((latB - latA) / 2)
 	h := float64(u*u) + float64(float64(float64(cos(latA)*cos(latB))*v)*v)
-	return float64(2 * geoRadius * asin(math.Sqrt(h)))
+	return float64(2 * earthRadius * asin(math.Sqrt(h)))
 }
