@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -84,8 +85,8 @@ func (w *rdbWriter) value(o *object) {
 	case o.typ == typeSet && v.big:
 		w.byte(rdbSet)
 		w.length(uint64(v.set.Len()))
-		v.set.Ascend(0, func(e *item[struct{}]) bool {
-			w.string(e.name)
+		v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+			w.string(e.Name)
 			return !w.over()
 		})
 	case o.typ == typeSet:
@@ -94,17 +95,17 @@ func (w *rdbWriter) value(o *object) {
 	case o.typ == typeHash && v.big:
 		w.byte(rdbHash)
 		w.length(uint64(v.hash.Len()))
-		v.hash.Ascend(0, func(e *item[string]) bool {
-			w.string(e.name)
-			w.string(e.value)
+		v.hash.Ascend(0, func(e *container.Item[string]) bool {
+			w.string(e.Name)
+			w.string(e.Value)
 			return !w.over()
 		})
 	case o.typ == typeHash:
 		w.byte(rdbHashListpack)
 		l := newListpack()
-		v.hash.Ascend(0, func(e *item[string]) bool {
-			l.text(e.name)
-			l.text(e.value)
+		v.hash.Ascend(0, func(e *container.Item[string]) bool {
+			l.text(e.Name)
+			l.text(e.Value)
 			return true
 		})
 		w.blob(l.bytes())
@@ -148,8 +149,8 @@ func (l *listpack) score(f float64) {
 func (v *collection) intset() []byte {
 	numbers := make([]int64, 0, v.set.Len())
 	width := 2
-	v.set.Ascend(0, func(e *item[struct{}]) bool {
-		n, _ := number.ParseInt([]byte(e.name))
+	v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+		n, _ := number.ParseInt([]byte(e.Name))
 		switch {
 		case n != int64(int32(n)):
 			width = 8

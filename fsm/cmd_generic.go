@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -174,7 +175,7 @@ func renameGeneric(c *Ctx, args [][]byte, nx bool) Reply {
 // named returns a copy of o under another key.
 func (o *object) named(key []byte) *object {
 	n := *o
-	n.key, n.hash = string(key), hashKey(key)
+	n.key, n.hash = string(key), container.Hash(key)
 	return &n
 }
 

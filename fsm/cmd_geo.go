@@ -176,7 +176,7 @@ func cell(o *object, member []byte) (p geo.Point, ok bool) {
 	if o == nil {
 		return p, false
 	}
-	score, ok := o.coll.score.get(viewString(member))
+	score, ok := o.coll.score.Get(viewString(member))
 	return geo.PointOf(score), ok
 }
 

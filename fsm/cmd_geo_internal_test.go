@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/geo"
 )
 
@@ -44,7 +45,7 @@ func TestGeo_Found(t *testing.T) {
 // scattered returns a sorted set of n members around a point.
 func scattered(n int, middle geo.Point, degrees float64) *collection {
 	rng := rand.New(rand.NewPCG(3, 3))
-	v, owner := newCollection(typeZSet), &seqOwner{}
+	v, owner := newCollection(typeZSet), &container.Owner{}
 	for i := range n {
 		p := geo.Point{Lon: middle.Lon + degrees*(rng.Float64()*2-1), Lat: middle.Lat + degrees*(rng.Float64()*2-1)}
 		v.putScore(owner, fmt.Sprintf("member:%d", i), p.Score())

@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -182,7 +183,7 @@ func (c *Ctx) setFields(args [][]byte) (added int64, fail Reply) {
 		}
 	}
 	for i := 2; i < len(args); i += 2 {
-		c.charge(n.coll.hash.probe() + stepsPut)
+		c.charge(stepsFind(&n.coll.hash) + stepsPut)
 		if n.coll.putField(c.m.owner, string(args[i]), string(args[i+1])) {
 			added++
 		}
@@ -221,8 +222,8 @@ func (c *Ctx) field(o *object, field []byte) (string, bool) {
 	if o == nil {
 		return "", false
 	}
-	c.charge(o.coll.hash.probe())
-	return o.coll.hash.get(viewString(field))
+	c.charge(stepsFind(&o.coll.hash))
+	return o.coll.hash.Get(viewString(field))
 }
 
 func hget(c *Ctx, args [][]byte) Reply {
@@ -263,12 +264,12 @@ func (c *Ctx) fields(key []byte, names, values bool, form func([]Reply) Reply) R
 	}
 	l := collector{c: c}
 	if o != nil {
-		o.coll.hash.Ascend(0, func(e *item[string]) bool {
+		o.coll.hash.Ascend(0, func(e *container.Item[string]) bool {
 			if names {
-				l.add(Bulk(e.name))
+				l.add(Bulk(e.Name))
 			}
 			if values {
-				l.add(Bulk(e.value))
+				l.add(Bulk(e.Value))
 			}
 			return !l.over()
 		})
@@ -287,8 +288,8 @@ func hdel(c *Ctx, args [][]byte) Reply {
 	n := c.open(o, args[1], typeHash)
 	gone := int64(0)
 	for _, field := range args[2:] {
-		c.charge(n.coll.hash.probe() + stepsPut)
-		if n.coll.hash.del(c.m.owner, viewString(field)) {
+		c.charge(stepsFind(&n.coll.hash) + stepsPut)
+		if n.coll.hash.Remove(c.m.owner, viewString(field)) {
 			gone++
 		}
 	}
@@ -405,19 +406,19 @@ func hrandfield(c *Ctx, args [][]byte) Reply {
 	}
 	h := &o.coll.hash
 	if len(args) == 2 {
-		return Bulk(h.At(c.below(h.Len())).name)
+		return Bulk(h.At(c.below(h.Len())).Name)
 	}
 	l := collector{c: c}
 	drawn := c.randomOffsets(count, h.Len(), func(i int) bool {
 		e := h.At(i)
 		switch {
 		case !with:
-			l.add(Bulk(e.name))
+			l.add(Bulk(e.Name))
 		case c.proto >= 3:
-			l.add(Array([]Reply{Bulk(e.name), Bulk(e.value)}))
+			l.add(Array([]Reply{Bulk(e.Name), Bulk(e.Value)}))
 		default:
-			l.add(Bulk(e.name))
-			l.add(Bulk(e.value))
+			l.add(Bulk(e.Name))
+			l.add(Bulk(e.Value))
 		}
 		return !l.over()
 	})
@@ -429,6 +430,6 @@ func hrandfield(c *Ctx, args [][]byte) Reply {
 
 func hscan(c *Ctx, args [][]byte) Reply {
 	return c.scanCollection(args, typeHash, func(o *object, s *elementScan) {
-		scanDict(&o.coll.hash, s, o.coll.big, func(e *item[string]) Reply { return Bulk(e.value) })
+		scanDict(&o.coll.hash, s, o.coll.big, func(e *container.Item[string]) Reply { return Bulk(e.Value) })
 	})
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -188,7 +189,7 @@ func (c *Ctx) push(args [][]byte, left, exists bool) Reply {
 }
 
 // put adds an element at one end of a list.
-func (v *collection) put(o *seqOwner, left bool, element string) {
+func (v *collection) put(o *container.Owner, left bool, element string) {
 	at := v.list.Len()
 	if left {
 		at = 0
@@ -197,7 +198,7 @@ func (v *collection) put(o *seqOwner, left bool, element string) {
 }
 
 // take removes the element at one end of a list.
-func (v *collection) take(o *seqOwner, left bool) string {
+func (v *collection) take(o *container.Owner, left bool) string {
 	at := v.list.Len() - 1
 	if left {
 		at = 0
@@ -260,7 +261,7 @@ func (c *Ctx) takeElements(o *object, count int64, left bool) (elems []Reply, fa
 	}
 	n := c.open(o, []byte(o.key), typeList)
 	if count == size {
-		n.coll.list = seq[string]{}
+		n.coll.list = container.Seq[string]{}
 	} else {
 		for range count {
 			n.coll.take(c.m.owner, left)
@@ -446,7 +447,7 @@ func ltrim(c *Ctx, args [][]byte) Reply {
 	n := c.open(o, args[1], typeList)
 	c.charge(stepsPut * min(to-from, size-(to-from)))
 	if to-from < size/2 { // fewer elements are kept than removed
-		var kept seq[string]
+		var kept container.Seq[string]
 		n.coll.list.Ascend(from, func(s *string) bool {
 			if kept.Len() == to-from {
 				return false

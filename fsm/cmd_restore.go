@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -175,21 +176,21 @@ func (c *Ctx) fill(o *object, kind byte, r *rdbReader) {
 // adder adds an element to a collection: an element alone, a field with its
 // value or a member with its score. It returns an error message if the element
 // is not valid, and "" otherwise.
-type adder func(o *seqOwner, name, value []byte) (fail string)
+type adder func(o *container.Owner, name, value []byte) (fail string)
 
-func (v *collection) addElement(o *seqOwner, elem, _ []byte) (fail string) {
+func (v *collection) addElement(o *container.Owner, elem, _ []byte) (fail string) {
 	v.list.Insert(o, v.list.Len(), string(elem))
 	return ""
 }
 
-func (v *collection) addMember(o *seqOwner, member, _ []byte) (fail string) {
+func (v *collection) addMember(o *container.Owner, member, _ []byte) (fail string) {
 	if !v.putMember(o, viewString(member)) {
 		return msgBadData
 	}
 	return ""
 }
 
-func (v *collection) addField(o *seqOwner, field, value []byte) (fail string) {
+func (v *collection) addField(o *container.Owner, field, value []byte) (fail string) {
 	switch {
 	case len(field) > MaxKeyBytes:
 		return msgTooLong
@@ -199,7 +200,7 @@ func (v *collection) addField(o *seqOwner, field, value []byte) (fail string) {
 	return ""
 }
 
-func (v *collection) addScored(o *seqOwner, member, score []byte) (fail string) {
+func (v *collection) addScored(o *container.Owner, member, score []byte) (fail string) {
 	f, ok := number.ParseFloat(score)
 	if !ok {
 		return msgBadData
@@ -207,8 +208,8 @@ func (v *collection) addScored(o *seqOwner, member, score []byte) (fail string) 
 	return v.addScore(o, member, f)
 }
 
-func (v *collection) addScore(o *seqOwner, member []byte, score float64) (fail string) {
-	if _, twice := v.score.find(viewString(member)); twice || math.IsNaN(score) {
+func (v *collection) addScore(o *container.Owner, member []byte, score float64) (fail string) {
+	if _, twice := v.score.Find(viewString(member)); twice || math.IsNaN(score) {
 		return msgBadData
 	}
 	v.putScore(o, viewString(member), score)

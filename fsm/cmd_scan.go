@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -198,22 +199,22 @@ func (c *Ctx) scanCollection(args [][]byte, t typ, walk func(o *object, s *eleme
 	return Array([]Reply{Bulk(strconv.FormatUint(s.next, 10)), Array(s.found.elems)})
 }
 
-// scanDict walks a dict as scan walks a database. It walks a small dict to its
+// scanDict walks a Dict as scan walks a database. It walks a small Dict to its
 // end in one call. value returns what follows a name in the reply, or None for
 // nothing.
-func scanDict[V any](d *dict[V], s *elementScan, big bool, value func(e *item[V]) Reply) {
+func scanDict[V any](d *container.Dict[V], s *elementScan, big bool, value func(e *container.Item[V]) Reply) {
 	from, visited, last := 0, int64(0), uint64(0)
 	if big {
-		from = d.Search(func(e *item[V]) bool { return e.hash < s.cursor })
+		from = d.Search(func(e *container.Item[V]) bool { return e.Hash < s.cursor })
 	}
-	d.Ascend(from, func(e *item[V]) bool {
-		if big && visited >= s.count && e.hash != last {
-			s.next = e.hash
+	d.Ascend(from, func(e *container.Item[V]) bool {
+		if big && visited >= s.count && e.Hash != last {
+			s.next = e.Hash
 			return false
 		}
 		visited++
-		last = e.hash
-		s.offer(e.name, value(e))
+		last = e.Hash
+		s.offer(e.Name, value(e))
 		return !s.found.over()
 	})
 }
@@ -302,7 +303,7 @@ func randomkey(c *Ctx, args [][]byte) Reply {
 		o = s.obj
 		return false
 	}
-	if tree.Ascend(c.random()>>(64-hashBits), pick); o == nil {
+	if tree.Ascend(c.random()>>(64-container.HashBits), pick); o == nil {
 		tree.Scan(pick)
 	}
 	if o == nil {

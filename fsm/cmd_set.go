@@ -3,6 +3,7 @@ package fsm
 import (
 	"slices"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -213,8 +214,8 @@ func srem(c *Ctx, args [][]byte) Reply {
 	return Int(gone)
 }
 
-func (v *collection) delMember(o *seqOwner, member string) bool {
-	return v.hasMember(member) && v.set.del(o, member)
+func (v *collection) delMember(o *container.Owner, member string) bool {
+	return v.hasMember(member) && v.set.Remove(o, member)
 }
 
 // hasMember reports whether a set contains a member. A set of integers can
@@ -225,7 +226,7 @@ func (v *collection) hasMember(member string) bool {
 			return false
 		}
 	}
-	_, ok := v.set.find(member)
+	_, ok := v.set.Find(member)
 	return ok
 }
 
@@ -279,18 +280,18 @@ func spop(c *Ctx, args [][]byte) Reply {
 	}
 	l := collector{c: c}
 	s := &o.coll.set
-	c.randomOffsets(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).name)) })
+	c.randomOffsets(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).Name)) })
 	if l.over() { // remove nothing that the client does not receive
 		return Error(ReplyTooLarge)
 	}
 	n := c.open(o, args[1], typeSet)
 	if len(l.elems) == s.Len() {
-		n.coll.set = dict[struct{}]{}
+		n.coll.set = container.Dict[struct{}]{}
 	}
 	for _, r := range l.elems {
 		c.charge(stepsPut)
 		if n.coll.set.Len() > 0 {
-			n.coll.set.del(c.m.owner, r.s)
+			n.coll.set.Remove(c.m.owner, r.s)
 		}
 	}
 	c.close(n, "s", "spop")
@@ -322,10 +323,10 @@ func srandmember(c *Ctx, args [][]byte) Reply {
 	}
 	s := &o.coll.set
 	if len(args) == 2 {
-		return Bulk(s.At(c.below(s.Len())).name)
+		return Bulk(s.At(c.below(s.Len())).Name)
 	}
 	l := collector{c: c}
-	if !c.randomOffsets(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).name)) }) {
+	if !c.randomOffsets(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).Name)) }) {
 		return Error(msgRepeats)
 	}
 	return l.reply(Array)
@@ -397,15 +398,15 @@ func intersect(c *Ctx, list []*object, f func(member string) bool) {
 	list = c.distinct(list)
 	c.chargeSort(len(list))
 	slices.SortStableFunc(list, func(a, b *object) int { return a.coll.set.Len() - b.coll.set.Len() })
-	list[0].coll.set.Ascend(0, func(e *item[struct{}]) bool {
+	list[0].coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
 		c.charge(1)
 		for _, o := range list[1:] {
 			c.charge(stepsProbe)
-			if !o.member(e.name) {
+			if !o.member(e.Name) {
 				return true
 			}
 		}
-		return f(e.name)
+		return f(e.Name)
 	})
 }
 
@@ -414,7 +415,7 @@ func intersect(c *Ctx, list []*object, f func(member string) bool) {
 // as in Redis.
 func unite(c *Ctx, list []*object, f func(member string) bool) {
 	var sum *collection
-	owner := &seqOwner{}
+	owner := &container.Owner{}
 	for _, o := range c.distinct(list) {
 		if o == nil {
 			continue
@@ -424,17 +425,17 @@ func unite(c *Ctx, list []*object, f func(member string) bool) {
 			sum = &v // unite uses its own owner, so the set in the database is not changed
 			continue
 		}
-		o.coll.set.Ascend(0, func(e *item[struct{}]) bool {
+		o.coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
 			c.charge(stepsPut)
-			c.hold(elementOverhead + len(e.name))
-			sum.putMember(owner, e.name)
+			c.hold(elementOverhead + len(e.Name))
+			sum.putMember(owner, e.Name)
 			return true
 		})
 	}
 	if sum != nil {
-		sum.set.Ascend(0, func(e *item[struct{}]) bool {
+		sum.set.Ascend(0, func(e *container.Item[struct{}]) bool {
 			c.charge(1)
-			return f(e.name)
+			return f(e.Name)
 		})
 	}
 }
@@ -444,9 +445,9 @@ func subtract(c *Ctx, list []*object, f func(member string) bool) {
 		return
 	}
 	in := inAny(c, c.distinct(list[1:]), list[0].members())
-	list[0].coll.set.Ascend(0, func(e *item[struct{}]) bool {
+	list[0].coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
 		c.charge(1)
-		return in(e.name) || f(e.name)
+		return in(e.Name) || f(e.Name)
 	})
 }
 
@@ -551,6 +552,6 @@ func sintercard(c *Ctx, args [][]byte) Reply {
 
 func sscan(c *Ctx, args [][]byte) Reply {
 	return c.scanCollection(args, typeSet, func(o *object, s *elementScan) {
-		scanDict(&o.coll.set, s, o.coll.big, func(*item[struct{}]) Reply { return None })
+		scanDict(&o.coll.set, s, o.coll.big, func(*container.Item[struct{}]) Reply { return None })
 	})
 }

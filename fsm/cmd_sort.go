@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -249,7 +250,7 @@ func (s *sorting) gather() (fail Reply) {
 	case s.src.typ == typeList:
 		v.list.Ascend(first, func(e *string) bool { return take(*e) })
 	case s.src.typ == typeSet:
-		v.set.Ascend(first, func(e *item[struct{}]) bool { return take(e.name) })
+		v.set.Ascend(first, func(e *container.Item[struct{}]) bool { return take(e.Name) })
 	case s.unsorted && s.desc:
 		v.order.Descend(n-1-first, func(m *scored) bool { return take(m.member) })
 	default:
@@ -372,11 +373,11 @@ func (s *sorting) find(pattern []byte, element string) (value string, ok bool) {
 	case o.typ != typeHash:
 		return "", false
 	}
-	s.charge(o.coll.hash.probe())
-	if h := &o.coll.hash; h.sort == byArrival { // such a hash is searched from the front
+	s.charge(stepsFind(&o.coll.hash))
+	if h := &o.coll.hash; h.Order == container.ByArrival { // such a hash is searched from the front
 		s.work += 8 * h.Len()
 	}
-	return o.coll.hash.get(field)
+	return o.coll.hash.Get(field)
 }
 
 // each calls f with the values that are returned for each element, until f

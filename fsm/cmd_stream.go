@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -252,7 +253,7 @@ func (t *trimming) check(xadd bool) Reply {
 }
 
 // trim removes entries from the front of a stream and returns their number.
-func (t *trimming) trim(o *seqOwner, v *collection) int64 {
+func (t *trimming) trim(o *container.Owner, v *collection) int64 {
 	n := 0
 	switch t.by {
 	case byRank:
@@ -273,7 +274,7 @@ func (t *trimming) trim(o *seqOwner, v *collection) int64 {
 		}
 	}
 	if n == v.stream.Len() {
-		v.stream = seq[streamEntry]{}
+		v.stream = container.Seq[streamEntry]{}
 		return int64(n)
 	}
 	for range n {

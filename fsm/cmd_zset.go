@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -421,7 +422,7 @@ func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOp
 	for i, score := range scores {
 		c.charge(2 * stepsPut)
 		member := string(members[i])
-		old, there := n.coll.score.get(member)
+		old, there := n.coll.score.Get(member)
 		if !there {
 			if p.xx {
 				continue
@@ -489,7 +490,7 @@ func scoreReply(o *object, member []byte) Reply {
 	if o == nil {
 		return Null
 	}
-	score, ok := o.coll.score.get(viewString(member))
+	score, ok := o.coll.score.Get(viewString(member))
 	if !ok {
 		return Null
 	}
@@ -548,7 +549,7 @@ func (c *Ctx) rank(args [][]byte, reverse bool) Reply {
 		return Null
 	}
 	member := string(args[2])
-	score, ok := o.coll.score.get(member)
+	score, ok := o.coll.score.Get(member)
 	if !ok {
 		return Null
 	}
@@ -645,7 +646,7 @@ func zrandmember(c *Ctx, args [][]byte) Reply {
 func zscan(c *Ctx, args [][]byte) Reply {
 	return c.scanCollection(args, typeZSet, func(o *object, s *elementScan) {
 		if o.coll.big {
-			scanDict(&o.coll.score, s, true, func(e *item[float64]) Reply { return Bulk(number.FormatDouble(e.value)) })
+			scanDict(&o.coll.score, s, true, func(e *container.Item[float64]) Reply { return Bulk(number.FormatDouble(e.Value)) })
 			return
 		}
 		o.coll.order.Ascend(0, func(m *scored) bool {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -158,9 +159,9 @@ func (o *object) scores(c *Ctx, f func(member string, score float64) bool) {
 	switch {
 	case o == nil:
 	case o.typ == typeSet:
-		o.coll.set.Ascend(0, func(e *item[struct{}]) bool {
+		o.coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
 			c.charge(1)
-			return f(e.name, 1)
+			return f(e.Name, 1)
 		})
 	default:
 		o.coll.order.Ascend(0, func(m *scored) bool {
@@ -180,7 +181,7 @@ func (o *object) scoreOf(c *Ctx, member string) (float64, bool) {
 	case o.typ == typeSet:
 		return 1, o.coll.hasMember(member)
 	}
-	return o.coll.score.get(member)
+	return o.coll.score.Get(member)
 }
 
 // zop is a set operation.
@@ -301,7 +302,7 @@ func (q *zquery) visits() int {
 
 // run stores the result in v. It returns false if the result is too large or
 // takes too much work.
-func (q *zquery) run(owner *seqOwner, v *collection) bool {
+func (q *zquery) run(owner *container.Owner, v *collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how
 		// sums are rounded.
@@ -498,7 +499,7 @@ func (c *Ctx) zcombine(name string, args [][]byte, op zop) Reply {
 	}
 	v := newCollection(typeZSet)
 	v.big = true // the result is not stored, and -0 is preserved
-	if !q.run(&seqOwner{}, v) {
+	if !q.run(&container.Owner{}, v) {
 		return Error(msgTooMany)
 	}
 	l := collector{c: c}

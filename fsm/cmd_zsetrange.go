@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/number"
+import (
+	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
 
 // rangeBy is the kind of the ends of a range.
 type rangeBy byte
@@ -229,12 +232,12 @@ func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *colle
 
 // delRange removes the members at the positions from from up to, but not
 // including, to.
-func (v *collection) delRange(o *seqOwner, from, to int) {
+func (v *collection) delRange(o *container.Owner, from, to int) {
 	if to-from == v.order.Len() {
-		v.score, v.order = dict[float64]{}, seq[scored]{}
+		v.score, v.order = container.Dict[float64]{}, container.Seq[scored]{}
 		return
 	}
 	for range to - from {
-		v.score.del(o, v.order.Delete(o, from).member)
+		v.score.Remove(o, v.order.Delete(o, from).member)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -37,15 +38,15 @@ type collection struct {
 	// The encoding decides the order of the elements.
 	big bool
 
-	hash  dict[string]
-	list  seq[string]
-	set   dict[struct{}]
-	score dict[float64] // of a sorted set, by member
-	order seq[scored]   // of a sorted set, by score
+	hash  container.Dict[string]
+	list  container.Seq[string]
+	set   container.Dict[struct{}]
+	score container.Dict[float64] // of a sorted set, by member
+	order container.Seq[scored]   // of a sorted set, by score
 
-	stream seq[streamEntry] // ordered by ID
+	stream container.Seq[streamEntry] // ordered by ID
 	info   streamInfo
-	groups seq[streamGroup] // ordered by name
+	groups container.Seq[streamGroup] // ordered by name
 }
 
 // scored is a member of a sorted set with its score.
@@ -64,120 +65,21 @@ func (a *scored) compare(b *scored) int {
 	return cmp.Compare(a.member, b.member)
 }
 
-// dict is an ordered map from names to values.
-type dict[V any] struct {
-	seq[item[V]]
-	sort dictOrder
-}
-
-type item[V any] struct {
-	hash  uint64
-	name  string
-	value V
-}
-
-type dictOrder byte
-
-const (
-	byHash    dictOrder = iota // the order of the keys of a database
-	byArrival                  // the order of insertion, for small hashes
-	byNumber                   // numeric order, for small sets of integers
-)
-
-// find returns the position of a name and whether the dict contains it. If the
-// dict does not contain the name, the position is the one at which to insert
-// it.
-func (d *dict[V]) find(name string) (int, bool) {
-	var i int
-	switch d.sort {
-	case byArrival:
-		d.Ascend(0, func(e *item[V]) bool {
-			if e.name == name {
-				return false
-			}
-			i++
-			return true
-		})
-		return i, i < d.Len()
-	case byNumber:
-		i = d.Search(func(e *item[V]) bool { return numberLess(e.name, name) })
-	default:
-		hash := hashKey([]byte(name))
-		i = d.Search(func(e *item[V]) bool { return e.hash < hash || e.hash == hash && e.name < name })
-	}
-	return i, i < d.Len() && d.At(i).name == name
-}
-
-// probe returns the cost of one call of find, in steps.
-func (d *dict[V]) probe() int {
-	if d.sort == byArrival {
+// stepsFind returns the cost of finding a name in d, in steps.
+func stepsFind[V any](d *container.Dict[V]) int {
+	if d.Order == container.ByArrival {
 		return 1 + d.Len()/4
 	}
 	return stepsProbe
-}
-
-// get returns the value of a name and whether the dict contains the name.
-func (d *dict[V]) get(name string) (value V, ok bool) {
-	i, ok := d.find(name)
-	if ok {
-		value = d.At(i).value
-	}
-	return value, ok
-}
-
-// set sets the value of a name and reports whether the name is new. It copies
-// the name.
-func (d *dict[V]) set(o *seqOwner, name string, value V) bool {
-	i, ok := d.find(name)
-	if ok {
-		e := d.At(i)
-		e.value = value
-		d.Set(o, i, e)
-		return false
-	}
-	d.Insert(o, i, item[V]{hashKey([]byte(name)), strings.Clone(name), value})
-	return true
-}
-
-// del removes a name and reports whether the dict contained it.
-func (d *dict[V]) del(o *seqOwner, name string) bool {
-	i, ok := d.find(name)
-	if ok {
-		d.Delete(o, i)
-	}
-	return ok
-}
-
-// rehash changes the order of a small dict to byHash, the order of large ones.
-func (d *dict[V]) rehash(o *seqOwner) {
-	var n dict[V]
-	d.Ascend(0, func(e *item[V]) bool {
-		n.set(o, e.name, e.value)
-		return true
-	})
-	*d = n
-}
-
-// numberLess reports whether the integer a is less than b. Both must be in the
-// form that number.ParseInt accepts.
-func numberLess(a, b string) bool {
-	negative := a[0] == '-'
-	switch {
-	case negative != (b[0] == '-'):
-		return negative
-	case len(a) != len(b):
-		return len(a) < len(b) != negative
-	}
-	return a < b != negative && a != b
 }
 
 func newCollection(t typ) *collection {
 	v := &collection{}
 	switch t {
 	case typeHash:
-		v.hash.sort = byArrival
+		v.hash.Order = container.ByArrival
 	case typeSet:
-		v.set.sort = byNumber
+		v.set.Order = container.ByNumber
 	}
 	return v
 }
@@ -215,38 +117,38 @@ func (o *object) encoding() string {
 }
 
 // grow converts a value to the encoding of large values.
-func (v *collection) grow(o *seqOwner, t typ) {
+func (v *collection) grow(o *container.Owner, t typ) {
 	if v.big {
 		return
 	}
 	v.big = true
 	switch t {
 	case typeHash:
-		v.hash.rehash(o)
+		v.hash.Rehash(o)
 	case typeSet:
-		v.set.rehash(o)
+		v.set.Rehash(o)
 	}
 }
 
-func (v *collection) putField(o *seqOwner, field, value string) (added bool) {
+func (v *collection) putField(o *container.Owner, field, value string) (added bool) {
 	if len(field) > compactBytes || len(value) > compactBytes {
 		v.grow(o, typeHash)
 	}
-	added = v.hash.set(o, field, value)
+	added = v.hash.Put(o, field, value)
 	if v.hash.Len() > compactFields {
 		v.grow(o, typeHash)
 	}
 	return added
 }
 
-func (v *collection) putMember(o *seqOwner, member string) (added bool) {
+func (v *collection) putMember(o *container.Owner, member string) (added bool) {
 	if _, ok := number.ParseInt([]byte(member)); !ok {
 		v.grow(o, typeSet)
 	}
-	if _, ok := v.set.find(member); ok {
+	if _, ok := v.set.Find(member); ok {
 		return false
 	}
-	v.set.set(o, member, struct{}{})
+	v.set.Put(o, member, struct{}{})
 	if v.set.Len() > intsetEntries {
 		v.grow(o, typeSet)
 	}
@@ -255,8 +157,8 @@ func (v *collection) putMember(o *seqOwner, member string) (added bool) {
 
 // putScore sets the score of a member and replaces the old score if there is
 // one.
-func (v *collection) putScore(o *seqOwner, member string, score float64) {
-	i, ok := v.score.find(member)
+func (v *collection) putScore(o *container.Owner, member string, score float64) {
+	i, ok := v.score.Find(member)
 	if !ok && (v.order.Len() >= compactMembers || len(member) > compactBytes) {
 		v.big = true
 	}
@@ -265,22 +167,22 @@ func (v *collection) putScore(o *seqOwner, member string, score float64) {
 	}
 	if ok {
 		e := v.score.At(i)
-		v.order.Delete(o, v.rank(scored{e.value, e.name}))
-		e.value = score
+		v.order.Delete(o, v.rank(scored{e.Value, e.Name}))
+		e.Value = score
 		v.score.Set(o, i, e)
-		n := scored{score, e.name}
+		n := scored{score, e.Name}
 		v.order.Insert(o, v.rank(n), n)
 		return
 	}
 	member = strings.Clone(member)
-	v.score.set(o, member, score)
+	v.score.Put(o, member, score)
 	n := scored{score, member}
 	v.order.Insert(o, v.rank(n), n)
 }
 
 // compactScores converts a sorted set to the compact encoding if its members
 // are few and short enough.
-func (v *collection) compactScores(o *seqOwner) {
+func (v *collection) compactScores(o *container.Owner) {
 	if v.order.Len() > compactMembers {
 		return
 	}
@@ -299,10 +201,10 @@ func (v *collection) rank(m scored) int {
 	return v.order.Search(func(e *scored) bool { return e.compare(&m) < 0 })
 }
 
-func (v *collection) delScore(o *seqOwner, member string) bool {
-	score, ok := v.score.get(member)
+func (v *collection) delScore(o *container.Owner, member string) bool {
+	score, ok := v.score.Get(member)
 	if ok {
-		v.score.del(o, member)
+		v.score.Remove(o, member)
 		v.order.Delete(o, v.rank(scored{score, member}))
 	}
 	return ok
@@ -349,7 +251,7 @@ func (c *Ctx) close(o *object, class, event string) {
 // its collections before it changes them. A command must call disown when it
 // makes two values share nodes: otherwise a change of one value would also
 // change the other.
-func (m *Machine) disown() { m.owner = &seqOwner{} }
+func (m *Machine) disown() { m.owner = &container.Owner{} }
 
 const msgTooMany = "ERR collection exceeds maximum allowed size"
 

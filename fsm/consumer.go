@@ -1,6 +1,10 @@
 package fsm
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
+)
 
 // This file has the consumer groups of streams. A group delivers each entry to
 // one of its consumers and keeps the entry as pending until a consumer
@@ -16,8 +20,8 @@ type streamGroup struct {
 	name      string
 	last      streamID // the ID of the last entry that was delivered as new
 	read      int64    // how many entries up to last, of all that were ever added
-	pending   seq[pendingEntry]
-	consumers seq[consumer] // ordered by name
+	pending   container.Seq[pendingEntry]
+	consumers container.Seq[consumer] // ordered by name
 }
 
 // pendingEntry is an entry that was delivered and is not acknowledged. The
@@ -32,8 +36,8 @@ type pendingEntry struct {
 // consumer is a consumer of a group.
 type consumer struct {
 	name    string
-	seen    moment        // when the consumer last read or claimed an entry
-	pending seq[streamID] // the IDs of the consumer's pending entries
+	seen    moment                  // when the consumer last read or claimed an entry
+	pending container.Seq[streamID] // the IDs of the consumer's pending entries
 }
 
 // moment is a point in time on both clocks. The lease clock measures how long
@@ -74,7 +78,7 @@ func (k *consumer) position(id streamID) int {
 }
 
 // list adds a pending entry to the list of its consumer.
-func (g *streamGroup) list(o *seqOwner, name string, id streamID) {
+func (g *streamGroup) list(o *container.Owner, name string, id streamID) {
 	at, _ := g.consumerPosition(name)
 	k := g.consumers.At(at)
 	k.pending.Insert(o, k.position(id), id)
@@ -82,7 +86,7 @@ func (g *streamGroup) list(o *seqOwner, name string, id streamID) {
 }
 
 // unlist removes a pending entry from the list of its consumer.
-func (g *streamGroup) unlist(o *seqOwner, name string, id streamID) {
+func (g *streamGroup) unlist(o *container.Owner, name string, id streamID) {
 	at, _ := g.consumerPosition(name)
 	k := g.consumers.At(at)
 	k.pending.Delete(o, k.position(id))
@@ -91,7 +95,7 @@ func (g *streamGroup) unlist(o *seqOwner, name string, id streamID) {
 
 // give makes an entry pending for the consumer that p names, even if the entry
 // was pending for another consumer.
-func (g *streamGroup) give(o *seqOwner, p pendingEntry) {
+func (g *streamGroup) give(o *container.Owner, p pendingEntry) {
 	at, found := g.pendingPosition(p.id)
 	if !found {
 		g.pending.Insert(o, at, p)
@@ -107,7 +111,7 @@ func (g *streamGroup) give(o *seqOwner, p pendingEntry) {
 
 // settle removes an entry from the pending entries and reports whether it was
 // pending.
-func (g *streamGroup) settle(o *seqOwner, id streamID) bool {
+func (g *streamGroup) settle(o *container.Owner, id streamID) bool {
 	at, found := g.pendingPosition(id)
 	if found {
 		g.unlist(o, g.pending.Delete(o, at).consumer, id)

@@ -1,5 +1,7 @@
 package fsm
 
+import "github.com/holdfast-kv/holdfast/fsm/container"
+
 // VersionCommand is the internal read behind WATCH. It answers the version of a
 // key.
 const VersionCommand = "_version"
@@ -82,11 +84,11 @@ func (v *collection) memory(t typ) int64 {
 	}
 	switch t {
 	case typeHash:
-		v.hash.Ascend(0, func(e *item[string]) bool { return look(len(e.name) + len(e.value)) })
+		v.hash.Ascend(0, func(e *container.Item[string]) bool { return look(len(e.Name) + len(e.Value)) })
 	case typeList:
 		v.list.Ascend(0, func(s *string) bool { return look(len(*s)) })
 	case typeSet:
-		v.set.Ascend(0, func(e *item[struct{}]) bool { return look(len(e.name)) })
+		v.set.Ascend(0, func(e *container.Item[struct{}]) bool { return look(len(e.Name)) })
 	case typeStream:
 		v.stream.Ascend(0, func(e *streamEntry) bool {
 			n := 16

@@ -1,6 +1,10 @@
 package fsm
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
+)
 
 // Databases is the number of databases that SELECT can choose.
 const Databases = 16
@@ -80,32 +84,7 @@ func newDB() db {
 }
 
 func (d *db) get(key []byte) *object {
-	return d.tree.Get(hashKey(key), viewString(key))
-}
-
-// hashKey returns the hash of a key: FNV-1a with a final mix, cut to 52 bits so
-// that clients and Lua can hold a cursor in a double without loss. It is never
-// 0, which is the first cursor. No format contains the order of hashes:
-// snapshots contain keys, not hashes.
-func hashKey(key []byte) uint64 {
-	h := uint64(14695981039346656037)
-	for _, b := range key {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	h = mix(h) >> (64 - hashBits)
-	if h == 0 {
-		return 1
-	}
-	return h
-}
-
-// mix is the finalizer of splitmix64 (Steele, Lea, Flood 2014).
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
+	return d.tree.Get(container.Hash(key), viewString(key))
 }
 
 // lookup returns the object of a key, or nil if the key is absent or its
@@ -143,7 +122,7 @@ func newObject(key, val []byte) *object {
 	both.Write(key)
 	both.Write(val)
 	s := both.String()
-	return &object{hash: hashKey(key), key: s[:len(key)], str: s[len(key):]}
+	return &object{hash: container.Hash(key), key: s[:len(key)], str: s[len(key):]}
 }
 
 // with returns a copy of o that has the string val.

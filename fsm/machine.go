@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"unsafe"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
 // Machine is the replicated state machine. The package comment says which
@@ -36,7 +38,7 @@ type Machine struct {
 	features  int // feature version of the cluster: see feature.go
 
 	expiry expiry
-	owner  *seqOwner // of the tree nodes that may be changed in place
+	owner  *container.Owner // of the tree nodes that may be changed in place
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
@@ -62,7 +64,7 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, scripts: newScriptCache(), libraries: newLibraries(), sessions: make(map[string]*session), users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &seqOwner{}}
+	m := &Machine{table: table, scripts: newScriptCache(), libraries: newLibraries(), sessions: make(map[string]*session), users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &container.Owner{}}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}
@@ -316,16 +318,16 @@ func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) erro
 
 // link adds the results of an entry to the hash chain.
 func (m *Machine) link(res *Result) {
-	h := m.chain ^ mix(res.Index) ^ uint64(m.clock.Lease)
+	h := m.chain ^ container.Mix(res.Index) ^ uint64(m.clock.Lease)
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		h = mix(h + g.Seq + uint64(g.Status)<<56 + uint64(crc32.Checksum(g.Reply, castagnoli)))
+		h = container.Mix(h + g.Seq + uint64(g.Status)<<56 + uint64(crc32.Checksum(g.Reply, castagnoli)))
 	}
 	for i := range res.Woken {
 		w := &res.Woken[i]
-		h = mix(h + w.Origin + uint64(crc32.Checksum(w.Reply, castagnoli))<<32)
+		h = container.Mix(h + w.Origin + uint64(crc32.Checksum(w.Reply, castagnoli))<<32)
 	}
-	m.chain = mix(h)
+	m.chain = container.Mix(h)
 }
 
 // ReadRequest is a group to be executed without the log.
@@ -464,7 +466,7 @@ func (c *Ctx) setPosition(n int) {
 func (c *Ctx) random() uint64 {
 	c.draws++
 	c.seed += drawStep
-	return mix(c.seed)
+	return container.Mix(c.seed)
 }
 
 // drawStep is the step of splitmix64: n draws add n of it to the seed.
@@ -600,7 +602,7 @@ func (c *Ctx) versionOf(key []byte) Pos {
 	if o := c.lookup(key); o != nil {
 		return max(o.version, c.m.exchanged[c.db])
 	}
-	return c.m.removed.version(hashKey(key), c.m.dbs[c.db].get(key), c.m.exchanged[c.db])
+	return c.m.removed.version(container.Hash(key), c.m.dbs[c.db].get(key), c.m.exchanged[c.db])
 }
 
 // viewString returns a string that shares the memory of b. The string must not

@@ -3,6 +3,8 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
 // removed lets WATCH notice that an absent key existed in the meantime. A
@@ -18,7 +20,7 @@ import (
 // removed is part of the state from FeatureAbsent on.
 type removed struct {
 	counts bool
-	sums   seq[uint64] // all zeros if empty
+	sums   container.Seq[uint64] // all zeros if empty
 }
 
 // exchanges are the positions at which SWAPDB last exchanged each database. A
@@ -64,10 +66,10 @@ const (
 	absentVersion = Pos(1) << 62
 )
 
-func removedBucket(hash uint64) int { return int(hash >> (hashBits - 12)) }
+func removedBucket(hash uint64) int { return int(hash >> (container.HashBits - 12)) }
 
 // add records that an object was removed.
-func (r *removed) add(owner *seqOwner, o *object) {
+func (r *removed) add(owner *container.Owner, o *object) {
 	if !r.counts {
 		return
 	}

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
 // SnapshotVersion is the version of the snapshot format that this program
@@ -267,8 +269,8 @@ func (w *snapshotWriter) elements(o *object) {
 	}
 	switch v := o.coll; o.typ {
 	case typeHash:
-		v.hash.Ascend(0, func(e *item[string]) bool {
-			b = appendString(appendString(b, e.name), e.value)
+		v.hash.Ascend(0, func(e *container.Item[string]) bool {
+			b = appendString(appendString(b, e.Name), e.Value)
 			return added()
 		})
 	case typeList:
@@ -277,8 +279,8 @@ func (w *snapshotWriter) elements(o *object) {
 			return added()
 		})
 	case typeSet:
-		v.set.Ascend(0, func(e *item[struct{}]) bool {
-			b = appendString(b, e.name)
+		v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+			b = appendString(b, e.Name)
 			return added()
 		})
 	case typeStream:
@@ -298,7 +300,7 @@ func (w *snapshotWriter) elements(o *object) {
 }
 
 // element reads one element into the collection of o.
-func (d *decoder) element(o *object, owner *seqOwner) error {
+func (d *decoder) element(o *object, owner *container.Owner) error {
 	v, size := o.coll, o.coll.Len(o.typ)
 	switch o.typ {
 	case typeHash:
@@ -355,7 +357,7 @@ func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, gro
 	if d.err == nil && (db >= Databases || o.typ > typeStream || flags&^allowed != 0) {
 		return 0, nil, 0, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
 	}
-	o.hash = hashKey([]byte(o.key))
+	o.hash = container.Hash([]byte(o.key))
 	if o.typ == typeString {
 		o.str = check.text(d.bytes())
 		return db, o, 0, 0, d.err

@@ -3,6 +3,8 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
 func appendStreamID(b []byte, id streamID) []byte {
@@ -29,7 +31,7 @@ func appendEntry(b []byte, e *streamEntry) []byte {
 }
 
 // entry reads an entry and appends it to the stream of v.
-func (d *decoder) entry(v *collection, owner *seqOwner) error {
+func (d *decoder) entry(v *collection, owner *container.Owner) error {
 	e := streamEntry{id: d.streamID()}
 	n := d.uvarint()
 	if d.err == nil && (n == 0 || n%2 != 0 || n > uint64(len(d.b))) {

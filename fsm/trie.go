@@ -1,6 +1,10 @@
 package fsm
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
+)
 
 // trie holds the objects of a database in the order of (hash, key). It is a
 // radix tree over the 52 bits of the hash, with four bits a level, whose leaves
@@ -28,8 +32,7 @@ type trieOwner struct{ _ byte }
 const (
 	trieFan  = 16
 	trieLeaf = 64 // the most slots of a leaf
-	trieTop  = hashBits - 4
-	hashBits = 52
+	trieTop  = container.HashBits - 4
 )
 
 // trieNode has sixteen children. Each of them is a node, a leaf or empty.
@@ -214,7 +217,7 @@ func (t *trie) Scan(f func(s slot) bool) { t.Ascend(0, f) }
 // Ascend calls f in order for the slots whose hash is at least from, until f
 // returns false.
 func (t *trie) Ascend(from uint64, f func(s slot) bool) {
-	if from>>hashBits == 0 { // otherwise from is greater than the largest hash
+	if from>>container.HashBits == 0 { // otherwise from is greater than the largest hash
 		t.root.ascend(from, trieTop, f)
 	}
 }

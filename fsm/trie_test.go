@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
 // model is the simple implementation with which a trie must agree.
@@ -52,9 +54,9 @@ func TestTrie_AgreesWithAMap(t *testing.T) {
 		hash func(k string) uint64
 		keys int
 	}{
-		{"real hashes", func(k string) uint64 { return hashKey([]byte(k)) }, 5000},
-		{"few hashes", func(k string) uint64 { return hashKey([]byte(k))%7 + 1 }, 300},
-		{"one prefix", func(k string) uint64 { return 1<<51 | hashKey([]byte(k))&0xfff }, 3000},
+		{"real hashes", func(k string) uint64 { return container.Hash([]byte(k)) }, 5000},
+		{"few hashes", func(k string) uint64 { return container.Hash([]byte(k))%7 + 1 }, 300},
+		{"one prefix", func(k string) uint64 { return 1<<51 | container.Hash([]byte(k))&0xfff }, 3000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +101,7 @@ func TestTrie_AscendStartsAtHash(t *testing.T) {
 	tr, m := newTrie(), model{}
 	for i := range 4000 {
 		k := fmt.Sprint(i)
-		o := &object{key: k, hash: hashKey([]byte(k))}
+		o := &object{key: k, hash: container.Hash([]byte(k))}
 		tr.Set(o)
 		m[k] = o
 	}
@@ -122,12 +124,12 @@ func BenchmarkTrieGet(b *testing.B) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key:", i)
-		tr.Set(&object{key: keys[i], hash: hashKey([]byte(keys[i]))})
+		tr.Set(&object{key: keys[i], hash: container.Hash([]byte(keys[i]))})
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	b.ResetTimer()
 	for range b.N {
 		k := keys[rng.IntN(n)]
-		tr.Get(hashKey([]byte(k)), k)
+		tr.Get(container.Hash([]byte(k)), k)
 	}
 }

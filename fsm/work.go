@@ -375,8 +375,8 @@ func fieldWork(w *weigher, args [][]byte) int {
 	}
 	steps := 0
 	for _, field := range args[2:] {
-		v, _ := o.coll.hash.get(viewString(field))
-		steps += o.coll.hash.probe() + len(v)/answerBytes
+		v, _ := o.coll.hash.Get(viewString(field))
+		steps += stepsFind(&o.coll.hash) + len(v)/answerBytes
 	}
 	return steps
 }

@@ -1,52 +1,61 @@
-package fsm
+// Package container implements the containers that hold the elements of
+// collections: Seq, a sequence with ranks, and Dict, a map with an order.
+//
+// Both are persistent in the sense of Driscoll, Sarnak, Sleator and Tarjan:
+// copying one takes O(1), and the copy and the original share their nodes. Each
+// node has an Owner, and a change in the name of another Owner copies the node
+// first.
+package container
 
 import "slices"
 
-// seq is a sequence of items, stored in a counted B-tree: finding, reading,
-// inserting and deleting an item by its position cost O(log n). An ordered seq
-// is a map or a sorted set with ranks; an unordered seq is a list.
+// Seq is a sequence of items, stored in a counted B-tree: finding, reading,
+// inserting and deleting an item by its position cost O(log n). An ordered Seq
+// is a map or a sorted set with ranks; an unordered Seq is a list. The zero
+// value is empty and ready to use.
 //
-// A seq is a value of two words, and copying it makes a copy-on-write clone.
+// A Seq is a value of two words, and copying it makes a copy-on-write clone.
 // Each node belongs to an owner, and a change by another owner copies the node
-// first, as in trie. Two copies of a seq may both be changed only if the owner
-// has changed since the copy was made; otherwise a change of one copy would
-// also change the other. Ctx.open ensures this.
+// first. Two copies of a Seq may both be changed only if the owner has changed
+// since the copy was made; otherwise a change of one copy would also change the
+// other.
 //
-// The B-tree of the expiry index cannot replace seq: it has no ranks and cannot
+// The B-tree of package btree cannot replace Seq: it has no ranks and cannot
 // insert at a position. Also, copying it writes to the original, and clones
 // that run concurrently share that original.
-type seq[T any] struct {
-	root *seqNode[T]
+type Seq[T any] struct {
+	root *node[T]
 	n    int
 }
 
-// seqOwner identifies an owner of nodes, as trieOwner does.
-type seqOwner struct{ _ byte }
+// Owner identifies an owner of nodes: two owners are the same if their pointers
+// are equal. Only the owner of a node may change the node in place.
+type Owner struct{ _ byte }
 
 const (
-	seqMax = 63 // the most items of a node
-	seqMin = seqMax / 2
+	maxItems = 63 // the most items of a node
+	minItems = maxItems / 2
 )
 
-// seqNode is a node. It has items and, unless it is a leaf, a child before,
+// node is a node. It has items and, unless it is a leaf, a child before,
 // between and after the items.
-type seqNode[T any] struct {
-	owner *seqOwner
+type node[T any] struct {
+	owner *Owner
 	items []T
-	kids  []seqKid[T]
+	kids  []kid[T]
 }
 
-// seqKid is a child with the number of items in it and below it.
-type seqKid[T any] struct {
-	node *seqNode[T]
+// kid is a child with the number of items in it and below it.
+type kid[T any] struct {
+	node *node[T]
 	n    int
 }
 
 // Len returns the number of items.
-func (s *seq[T]) Len() int { return s.n }
+func (s *Seq[T]) Len() int { return s.n }
 
 // At returns the item at a position, which must exist.
-func (s *seq[T]) At(i int) T {
+func (s *Seq[T]) At(i int) T {
 	n := s.root
 	for n.kids != nil {
 		j := 0
@@ -64,7 +73,7 @@ func (s *seq[T]) At(i int) T {
 // Search returns the first position for whose item before is false, or the
 // length if there is none. before must be true for all items of some prefix of
 // the sequence and false for the rest.
-func (s *seq[T]) Search(before func(*T) bool) int {
+func (s *Seq[T]) Search(before func(*T) bool) int {
 	rank := 0
 	for n := s.root; n != nil; {
 		lo, hi := 0, len(n.items)
@@ -89,12 +98,12 @@ func (s *seq[T]) Search(before func(*T) bool) int {
 
 // own returns the node in *p. If the node belongs to another owner than o, own
 // first replaces it with a copy.
-func (s *seq[T]) own(o *seqOwner, p **seqNode[T]) *seqNode[T] {
+func (s *Seq[T]) own(o *Owner, p **node[T]) *node[T] {
 	n := *p
 	if n.owner != o {
-		c := &seqNode[T]{owner: o, items: append(make([]T, 0, len(n.items)+1), n.items...)}
+		c := &node[T]{owner: o, items: append(make([]T, 0, len(n.items)+1), n.items...)}
 		if n.kids != nil {
-			c.kids = append(make([]seqKid[T], 0, len(n.kids)+1), n.kids...)
+			c.kids = append(make([]kid[T], 0, len(n.kids)+1), n.kids...)
 		}
 		n = c
 		*p = n
@@ -103,7 +112,7 @@ func (s *seq[T]) own(o *seqOwner, p **seqNode[T]) *seqNode[T] {
 }
 
 // Set replaces the item at a position.
-func (s *seq[T]) Set(o *seqOwner, i int, item T) {
+func (s *Seq[T]) Set(o *Owner, i int, item T) {
 	n := s.own(o, &s.root)
 	for n.kids != nil {
 		j := 0
@@ -120,12 +129,12 @@ func (s *seq[T]) Set(o *seqOwner, i int, item T) {
 }
 
 // Insert inserts an item before the one at position i. i may be the length.
-func (s *seq[T]) Insert(o *seqOwner, i int, item T) {
+func (s *Seq[T]) Insert(o *Owner, i int, item T) {
 	if s.root == nil {
-		s.root = &seqNode[T]{owner: o}
+		s.root = &node[T]{owner: o}
 	}
-	if len(s.root.items) == seqMax {
-		s.root = &seqNode[T]{owner: o, kids: []seqKid[T]{{s.root, s.n}}}
+	if len(s.root.items) == maxItems {
+		s.root = &node[T]{owner: o, kids: []kid[T]{{s.root, s.n}}}
 		s.split(o, s.root, 0)
 	}
 	s.n++
@@ -135,7 +144,7 @@ func (s *seq[T]) Insert(o *seqOwner, i int, item T) {
 		for ; i > n.kids[j].n; j++ {
 			i -= n.kids[j].n + 1
 		}
-		if len(n.kids[j].node.items) == seqMax {
+		if len(n.kids[j].node.items) == maxItems {
 			s.split(o, n, j)
 			if i > n.kids[j].n {
 				i -= n.kids[j].n + 1
@@ -149,16 +158,16 @@ func (s *seq[T]) Insert(o *seqOwner, i int, item T) {
 }
 
 // split splits child j of n, which is full, into two nodes.
-func (s *seq[T]) split(o *seqOwner, n *seqNode[T], j int) {
+func (s *Seq[T]) split(o *Owner, n *node[T], j int) {
 	left := s.own(o, &n.kids[j].node)
 	mid := len(left.items) / 2
 	item := left.items[mid]
-	right := &seqNode[T]{owner: o, items: append(make([]T, 0, seqMax), left.items[mid+1:]...)}
+	right := &node[T]{owner: o, items: append(make([]T, 0, maxItems), left.items[mid+1:]...)}
 	clear(left.items[mid:])
 	left.items = left.items[:mid]
 	moved := len(right.items)
 	if left.kids != nil {
-		right.kids = append(make([]seqKid[T], 0, seqMax+1), left.kids[mid+1:]...)
+		right.kids = append(make([]kid[T], 0, maxItems+1), left.kids[mid+1:]...)
 		clear(left.kids[mid+1:])
 		left.kids = left.kids[:mid+1]
 		for _, k := range right.kids {
@@ -166,12 +175,12 @@ func (s *seq[T]) split(o *seqOwner, n *seqNode[T], j int) {
 		}
 	}
 	n.items = slices.Insert(n.items, j, item)
-	n.kids = slices.Insert(n.kids, j+1, seqKid[T]{right, moved})
+	n.kids = slices.Insert(n.kids, j+1, kid[T]{right, moved})
 	n.kids[j].n -= moved + 1
 }
 
 // Delete removes the item at a position and returns it.
-func (s *seq[T]) Delete(o *seqOwner, i int) T {
+func (s *Seq[T]) Delete(o *Owner, i int) T {
 	item := s.delete(o, &s.root, i)
 	s.n--
 	if len(s.root.items) == 0 {
@@ -186,7 +195,7 @@ func (s *seq[T]) Delete(o *seqOwner, i int) T {
 
 // delete removes the item at position i below *p. The depth of the recursion is
 // the height of the tree.
-func (s *seq[T]) delete(o *seqOwner, p **seqNode[T], i int) T {
+func (s *Seq[T]) delete(o *Owner, p **node[T], i int) T {
 	n := s.own(o, p)
 	if n.kids == nil {
 		item := n.items[i]
@@ -206,7 +215,7 @@ func (s *seq[T]) delete(o *seqOwner, p **seqNode[T], i int) T {
 		item = s.delete(o, &k.node, i)
 	}
 	k.n--
-	if len(k.node.items) < seqMin {
+	if len(k.node.items) < minItems {
 		s.refill(o, n, j)
 	}
 	return item
@@ -214,13 +223,13 @@ func (s *seq[T]) delete(o *seqOwner, p **seqNode[T], i int) T {
 
 // refill repairs child j of n, which has too few items. It moves an item from a
 // neighbor or merges the two nodes.
-func (s *seq[T]) refill(o *seqOwner, n *seqNode[T], j int) {
+func (s *Seq[T]) refill(o *Owner, n *node[T], j int) {
 	if j == len(n.kids)-1 {
 		j-- // the two nodes are j and j+1
 	}
 	left, right := s.own(o, &n.kids[j].node), s.own(o, &n.kids[j+1].node)
 	switch {
-	case len(left.items)+len(right.items) < seqMax:
+	case len(left.items)+len(right.items) < maxItems:
 		left.items = append(append(left.items, n.items[j]), right.items...)
 		left.kids = append(left.kids, right.kids...)
 		n.kids[j].n += 1 + n.kids[j+1].n
@@ -257,13 +266,13 @@ func (s *seq[T]) refill(o *seqOwner, n *seqNode[T], j int) {
 
 // Ascend calls f for the items from position i to the end until f returns
 // false.
-func (s *seq[T]) Ascend(i int, f func(*T) bool) {
+func (s *Seq[T]) Ascend(i int, f func(*T) bool) {
 	if i < s.n {
 		s.root.ascend(i, f)
 	}
 }
 
-func (n *seqNode[T]) ascend(i int, f func(*T) bool) bool {
+func (n *node[T]) ascend(i int, f func(*T) bool) bool {
 	if n.kids == nil {
 		for ; i < len(n.items); i++ {
 			if !f(&n.items[i]) {
@@ -290,7 +299,7 @@ func (n *seqNode[T]) ascend(i int, f func(*T) bool) bool {
 
 // Descend calls f for the items from position i down to the first until f
 // returns false.
-func (s *seq[T]) Descend(i int, f func(*T) bool) {
+func (s *Seq[T]) Descend(i int, f func(*T) bool) {
 	if i >= 0 && s.n > 0 {
 		s.root.descend(i, f)
 	}
@@ -298,7 +307,7 @@ func (s *seq[T]) Descend(i int, f func(*T) bool) {
 
 // descend walks a node backward from position i. If i is beyond the node's last
 // item, it walks the whole node.
-func (n *seqNode[T]) descend(i int, f func(*T) bool) bool {
+func (n *node[T]) descend(i int, f func(*T) bool) bool {
 	if n.kids == nil {
 		for i = min(i, len(n.items)-1); i >= 0; i-- {
 			if !f(&n.items[i]) {

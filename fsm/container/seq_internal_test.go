@@ -1,4 +1,4 @@
-package fsm
+package container
 
 import (
 	"math/rand/v2"
@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// TestSeq compares a seq with a slice through random changes. It also checks
+// TestSeq compares a Seq with a slice through random changes. It also checks
 // that copies that were made on the way do not change.
 func TestSeq(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		owner := &seqOwner{}
-		var s seq[int]
+		owner := &Owner{}
+		var s Seq[int]
 		var want []int
 		type copied struct {
-			s    seq[int]
+			s    Seq[int]
 			want []int
 		}
 		var copies []copied
@@ -48,7 +48,7 @@ func TestSeq(t *testing.T) {
 			}
 			if rng.IntN(1000) == 0 {
 				copies = append(copies, copied{s, slices.Clone(want)})
-				owner = &seqOwner{}
+				owner = &Owner{}
 			}
 		}
 		copies = append(copies, copied{s, want})
@@ -58,7 +58,7 @@ func TestSeq(t *testing.T) {
 	}
 }
 
-func checkSeq(t *testing.T, s *seq[int], want []int, rng *rand.Rand) {
+func checkSeq(t *testing.T, s *Seq[int], want []int, rng *rand.Rand) {
 	t.Helper()
 	if s.Len() != len(want) {
 		t.Fatalf("%d items, want %d", s.Len(), len(want))
@@ -90,10 +90,10 @@ func checkSeq(t *testing.T, s *seq[int], want []int, rng *rand.Rand) {
 	}
 }
 
-// TestSeq_Search checks the ranks in an ordered seq.
+// TestSeq_Search checks the ranks in an ordered Seq.
 func TestSeq_Search(t *testing.T) {
-	var s seq[int]
-	owner := &seqOwner{}
+	var s Seq[int]
+	owner := &Owner{}
 	for i := range 5000 {
 		s.Insert(owner, s.Search(func(v *int) bool { return *v < i*7919%5000*2 }), i*7919%5000*2)
 	}
