@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // This file has streams in the RDB format of Redis. The entries are in
@@ -26,17 +27,17 @@ const (
 // and none had been deleted.
 func (w *rdbWriter) stream(v *collection) {
 	var l listpack
-	var first streamEntry
+	var first stream.Entry
 	start, n, count := len(w.b), uint64(0), 0
 	flush := func() {
-		w.blob(appendStreamKey(nil, first.id))
+		w.blob(appendStreamKey(nil, first.ID))
 		w.blob(l.counted(count))
 		n++
 	}
-	v.stream.Ascend(0, func(e *streamEntry) bool {
-		w.c.charge(stepsPerKey * (1 + len(e.fields)))
+	v.stream.Entries.Ascend(0, func(e *stream.Entry) bool {
+		w.c.charge(stepsPerKey * (1 + len(e.Fields)))
 		size := 0
-		for _, f := range e.fields {
+		for _, f := range e.Fields {
 			size += len(f)
 		}
 		if count > 0 && (count >= streamNodeEntries || l.counting(count)+size >= streamNodeBytes) {
@@ -46,9 +47,9 @@ func (w *rdbWriter) stream(v *collection) {
 		if count == 0 {
 			first = *e
 			l = newListpack()
-			l.integer(int64(len(e.fields) / 2))
-			for i := 0; i < len(e.fields); i += 2 {
-				l.text(e.fields[i])
+			l.integer(int64(len(e.Fields) / 2))
+			for i := 0; i < len(e.Fields); i += 2 {
+				l.text(e.Fields[i])
 			}
 			l.integer(0)
 		}
@@ -60,24 +61,24 @@ func (w *rdbWriter) stream(v *collection) {
 		flush()
 	}
 	w.lengthAt(start, n)
-	w.length(uint64(v.stream.Len()))
-	for _, id := range []streamID{v.info.last, v.firstID(), v.info.maxDeleted} {
+	w.length(uint64(v.stream.Entries.Len()))
+	for _, id := range []stream.ID{v.stream.Last, v.stream.FirstID(), v.stream.MaxDeleted} {
 		w.streamID(id)
 	}
-	w.length(v.info.added)
-	w.length(uint64(v.groups.Len()))
-	v.groups.Ascend(0, func(g *streamGroup) bool {
+	w.length(v.stream.Added)
+	w.length(uint64(v.stream.Groups.Len()))
+	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
 		w.group(g)
 		return !w.over()
 	})
 }
 
 // entry adds an entry to a listpack. first is the first entry of the listpack.
-func (l *listpack) entry(e, first *streamEntry) {
-	fields := len(e.fields) / 2
-	same := len(e.fields) == len(first.fields)
-	for i := 0; same && i < len(e.fields); i += 2 {
-		same = e.fields[i] == first.fields[i]
+func (l *listpack) entry(e, first *stream.Entry) {
+	fields := len(e.Fields) / 2
+	same := len(e.Fields) == len(first.Fields)
+	for i := 0; same && i < len(e.Fields); i += 2 {
+		same = e.Fields[i] == first.Fields[i]
 	}
 	flags, words := 0, 3+fields
 	if same {
@@ -86,12 +87,12 @@ func (l *listpack) entry(e, first *streamEntry) {
 		words += 1 + fields
 	}
 	l.integer(int64(flags))
-	l.integer(int64(e.id.ms - first.id.ms))
-	l.integer(int64(e.id.seq - first.id.seq))
+	l.integer(int64(e.ID.Ms - first.ID.Ms))
+	l.integer(int64(e.ID.Seq - first.ID.Seq))
 	if !same {
 		l.integer(int64(fields))
 	}
-	for i, f := range e.fields {
+	for i, f := range e.Fields {
 		if i%2 == 1 || !same {
 			l.text(f)
 		}
@@ -124,46 +125,46 @@ func (l *listpack) counted(count int) []byte {
 	return head.bytes()
 }
 
-func appendStreamKey(b []byte, id streamID) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, id.ms), id.seq)
+func appendStreamKey(b []byte, id stream.ID) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, id.Ms), id.Seq)
 }
 
-func (w *rdbWriter) streamID(id streamID) {
-	w.length(id.ms)
-	w.length(id.seq)
+func (w *rdbWriter) streamID(id stream.ID) {
+	w.length(id.Ms)
+	w.length(id.Seq)
 }
 
 // streamKey writes an ID as a key of a radix tree.
-func (w *rdbWriter) streamKey(id streamID) {
+func (w *rdbWriter) streamKey(id stream.ID) {
 	w.b = appendStreamKey(w.b, id)
 	w.size += 16
 }
 
 // moment writes a moment by the wall clock. The lease clock of the moment is
 // not written, so that equal values give equal bytes in every cluster.
-func (w *rdbWriter) moment(m moment) {
-	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(m.wall))
+func (w *rdbWriter) moment(m stream.Moment) {
+	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(m.Wall))
 	w.size += 8
 }
 
-func (w *rdbWriter) group(g *streamGroup) {
-	w.string(g.name)
-	w.streamID(g.last)
-	w.length(uint64(g.read))
-	w.length(uint64(g.pending.Len()))
-	g.pending.Ascend(0, func(p *pendingEntry) bool {
+func (w *rdbWriter) group(g *stream.Group) {
+	w.string(g.Name)
+	w.streamID(g.Last)
+	w.length(uint64(g.Read))
+	w.length(uint64(g.Pending.Len()))
+	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {
 		w.c.charge(1)
-		w.streamKey(p.id)
-		w.moment(p.at)
-		w.length(uint64(p.deliveries))
+		w.streamKey(p.ID)
+		w.moment(p.At)
+		w.length(uint64(p.Deliveries))
 		return !w.over()
 	})
-	w.length(uint64(g.consumers.Len()))
-	g.consumers.Ascend(0, func(k *consumer) bool {
-		w.string(k.name)
-		w.moment(k.seen)
-		w.length(uint64(k.pending.Len()))
-		k.pending.Ascend(0, func(id *streamID) bool {
+	w.length(uint64(g.Consumers.Len()))
+	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
+		w.string(k.Name)
+		w.moment(k.Seen)
+		w.length(uint64(k.Pending.Len()))
+		k.Pending.Ascend(0, func(id *stream.ID) bool {
 			w.c.charge(1)
 			w.streamKey(*id)
 			return !w.over()
@@ -188,21 +189,21 @@ func (s *streamReader) stream(old bool) {
 			s.bad()
 			return
 		}
-		s.node(streamID{binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:])})
+		s.node(stream.ID{Ms: binary.BigEndian.Uint64(key), Seq: binary.BigEndian.Uint64(key[8:])})
 	}
 	v := s.v
 	length := s.length()
-	v.info.last = s.streamID()
-	v.info.added = length
+	v.stream.Last = s.streamID()
+	v.stream.Added = length
 	if !old {
 		s.streamID() // the ID of the first entry, which is not needed
-		v.info.maxDeleted = s.streamID()
-		v.info.added = s.length()
+		v.stream.MaxDeleted = s.streamID()
+		v.stream.Added = s.length()
 	}
-	n := v.stream.Len()
+	n := v.stream.Entries.Len()
 	switch {
-	case length != uint64(n), v.info.added < length,
-		n > 0 && v.stream.At(n-1).id.compare(v.info.last) > 0:
+	case length != uint64(n), v.stream.Added < length,
+		n > 0 && v.stream.Entries.At(n-1).ID.Compare(v.stream.Last) > 0:
 		s.bad()
 		return
 	}
@@ -211,21 +212,21 @@ func (s *streamReader) stream(old bool) {
 	}
 }
 
-func (s *streamReader) streamID() streamID {
+func (s *streamReader) streamID() stream.ID {
 	ms := s.length()
-	return streamID{ms, s.length()}
+	return stream.ID{Ms: ms, Seq: s.length()}
 }
 
 // streamKey reads an ID that is a key of a radix tree.
-func (s *streamReader) streamKey() (id streamID) {
+func (s *streamReader) streamKey() (id stream.ID) {
 	if b := s.take(16); b != nil {
-		id = streamID{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
+		id = stream.ID{Ms: binary.BigEndian.Uint64(b), Seq: binary.BigEndian.Uint64(b[8:])}
 	}
 	return id
 }
 
 // node reads the entries of a listpack and appends them to the stream.
-func (s *streamReader) node(master streamID) {
+func (s *streamReader) node(master stream.ID) {
 	p, ok := openListpack(s.blob())
 	if !ok {
 		s.bad()
@@ -259,9 +260,9 @@ func (s *streamReader) node(master streamID) {
 
 // entry reads an entry and reports whether the entry was deleted. It appends an
 // entry that was not deleted to the stream.
-func (s *streamReader) entry(l *packReader, master streamID, names []string) (deleted bool) {
+func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (deleted bool) {
 	flags := l.integer()
-	e := streamEntry{id: streamID{master.ms + uint64(l.integer()), master.seq + uint64(l.integer())}}
+	e := stream.Entry{ID: stream.ID{Ms: master.Ms + uint64(l.integer()), Seq: master.Seq + uint64(l.integer())}}
 	same := flags&entrySameFields != 0
 	fields, words := int64(len(names)), int64(3)
 	if !same {
@@ -274,7 +275,7 @@ func (s *streamReader) entry(l *packReader, master streamID, names []string) (de
 		return false
 	}
 	size := 0
-	e.fields = make([]string, 0, 2*fields)
+	e.Fields = make([]string, 0, 2*fields)
 	for i := range int(fields) {
 		var name string
 		if same {
@@ -285,7 +286,7 @@ func (s *streamReader) entry(l *packReader, master streamID, names []string) (de
 		}
 		value := l.string()
 		size += len(name) + len(value) + 2*lengthBytes
-		e.fields = append(e.fields, name, value)
+		e.Fields = append(e.Fields, name, value)
 	}
 	if l.integer() != words {
 		s.bad()
@@ -293,14 +294,14 @@ func (s *streamReader) entry(l *packReader, master streamID, names []string) (de
 	if flags&entryDeleted != 0 || s.failed() {
 		return true
 	}
-	n := s.v.stream.Len()
+	n := s.v.stream.Entries.Len()
 	switch {
 	case size > MaxStringBytes: // as in XADD
 		s.stop(msgTooLong)
-	case fields == 0, e.id == streamID{}, n > 0 && s.v.stream.At(n-1).id.compare(e.id) >= 0:
+	case fields == 0, e.ID == stream.ID{}, n > 0 && s.v.stream.Entries.At(n-1).ID.Compare(e.ID) >= 0:
 		s.bad()
 	default:
-		s.v.stream.Insert(s.c.m.owner, n, e)
+		s.v.stream.Entries.Insert(s.c.m.owner, n, e)
 	}
 	return false
 }
@@ -333,54 +334,54 @@ func (l *packReader) integer() int64 {
 // moment reads a moment that is given by the wall clock. It replaces a moment
 // in the future by the present, because clocks may be wrong. XCLAIM does the
 // same.
-func (s *streamReader) moment() moment {
+func (s *streamReader) moment() stream.Moment {
 	now := s.c.moment()
 	at := int64(s.uint64())
-	if at < 0 || at > now.wall {
+	if at < 0 || at > now.Wall {
 		return now
 	}
-	return moment{now.lease - (now.wall-at)*1e6, at}
+	return stream.Moment{Lease: now.Lease - (now.Wall-at)*1e6, Wall: at}
 }
 
 // group reads a group and appends it to the groups of the stream.
 func (s *streamReader) group(old bool) {
 	owner := s.c.m.owner
-	g := streamGroup{name: string(s.string()), last: s.streamID()}
+	g := stream.Group{Name: string(s.string()), Last: s.streamID()}
 	if old {
-		g.read = s.v.readUpTo(g.last)
+		g.Read = s.v.stream.ReadUpTo(g.Last)
 	} else {
-		g.read = int64(s.length())
+		g.Read = int64(s.length())
 	}
-	if n := s.v.groups.Len(); !s.more(1) || n > 0 && s.v.groups.At(n-1).name >= g.name {
+	if n := s.v.stream.Groups.Len(); !s.more(1) || n > 0 && s.v.stream.Groups.At(n-1).Name >= g.Name {
 		s.bad()
 		return
 	}
-	pending := make([]pendingEntry, s.count(16+8+1))
+	pending := make([]stream.PendingEntry, s.count(16+8+1))
 	if !s.more(len(pending)) {
 		return
 	}
 	for i := range pending {
 		p := &pending[i]
-		p.id, p.at, p.deliveries = s.streamKey(), s.moment(), int64(s.length())
-		if s.failed() || i > 0 && pending[i-1].id.compare(p.id) >= 0 {
+		p.ID, p.At, p.Deliveries = s.streamKey(), s.moment(), int64(s.length())
+		if s.failed() || i > 0 && pending[i-1].ID.Compare(p.ID) >= 0 {
 			s.bad()
 			return
 		}
-		g.pending.Insert(owner, i, *p)
+		g.Pending.Insert(owner, i, *p)
 	}
 	left := len(pending) // pending entries for which no consumer was found yet
 	taken := make([]bool, left)
 	for n := s.count(1 + 8 + 1); n > 0; n-- {
-		k := consumer{name: string(s.string()), seen: s.moment()}
-		at := g.consumers.Len()
-		if !s.more(1) || at > 0 && g.consumers.At(at-1).name >= k.name {
+		k := stream.Consumer{Name: string(s.string()), Seen: s.moment()}
+		at := g.Consumers.Len()
+		if !s.more(1) || at > 0 && g.Consumers.At(at-1).Name >= k.Name {
 			s.bad()
 			return
 		}
 		last := -1
 		for n := s.count(16); n > 0; n-- {
 			id := s.streamKey()
-			i, found := g.pendingPosition(id)
+			i, found := g.PendingPosition(id)
 			if !found || taken[i] || i <= last {
 				s.bad()
 				return
@@ -388,15 +389,15 @@ func (s *streamReader) group(old bool) {
 			last, taken[i] = i, true
 			left--
 			p := &pending[i]
-			p.consumer = k.name
-			g.pending.Set(owner, i, *p)
-			k.pending.Insert(owner, k.pending.Len(), id)
+			p.Consumer = k.Name
+			g.Pending.Set(owner, i, *p)
+			k.Pending.Insert(owner, k.Pending.Len(), id)
 		}
-		g.consumers.Insert(owner, at, k)
+		g.Consumers.Insert(owner, at, k)
 	}
 	if left > 0 {
 		s.bad()
 		return
 	}
-	s.v.groups.Insert(owner, s.v.groups.Len(), g)
+	s.v.stream.Groups.Insert(owner, s.v.stream.Groups.Len(), g)
 }

@@ -1,13 +1,12 @@
 package fsm
 
 import (
-	"cmp"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // This file has the type of streams and the commands that need no consumer
@@ -88,84 +87,9 @@ const (
 	msgEndID        = "ERR invalid end ID for the interval"
 )
 
-// streamID is the ID of an entry. Entries are ordered by ID.
-type streamID struct{ ms, seq uint64 }
-
-var maxStreamID = streamID{math.MaxUint64, math.MaxUint64}
-
-func (a streamID) compare(b streamID) int {
-	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.seq, b.seq))
-}
-
-func (a streamID) String() string {
-	return strconv.FormatUint(a.ms, 10) + "-" + strconv.FormatUint(a.seq, 10)
-}
-
-// next returns the ID after a. a must not be the last ID.
-func (a streamID) next() streamID {
-	if a.seq == math.MaxUint64 {
-		return streamID{a.ms + 1, 0}
-	}
-	return streamID{a.ms, a.seq + 1}
-}
-
-// previous returns the ID before a. a must not be the first ID.
-func (a streamID) previous() streamID {
-	if a.seq == 0 {
-		return streamID{a.ms - 1, math.MaxUint64}
-	}
-	return streamID{a.ms, a.seq - 1}
-}
-
-// streamEntry is an entry of a stream. It never changes.
-type streamEntry struct {
-	id     streamID
-	fields []string // alternately a field and its value
-}
-
-func (e *streamEntry) reply() Reply {
-	return Array([]Reply{Bulk(e.id.String()), Strings(e.fields...)})
-}
-
-// streamInfo is the state of a stream in addition to its entries.
-type streamInfo struct {
-	last       streamID // the ID of the last entry that was ever added
-	maxDeleted streamID
-	added      uint64
-}
-
-// parseStreamID parses an ID of the form ms-seq, or ms alone, for which seq is
-// missing. Unless strict is set, it also accepts - and +, the first and the
-// last ID.
-func parseStreamID(arg []byte, missing uint64, strict bool) (id streamID, ok bool) {
-	s := string(arg)
-	switch {
-	case len(s) > 127 || strict && (s == "-" || s == "+"):
-		return id, false
-	case s == "-":
-		return id, true
-	case s == "+":
-		return maxStreamID, true
-	}
-	ms, seq, full := strings.Cut(s, "-")
-	id.seq = missing
-	if id.ms, ok = parseUint(ms); ok && full {
-		id.seq, ok = parseUint(seq)
-	}
-	return id, ok
-}
-
-// parseUint parses a decimal. Unlike number.ParseInt, it accepts leading
-// blanks, a plus sign and leading zeros.
-func parseUint(s string) (uint64, bool) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+"), 10, 64)
-	return n, err == nil
-}
-
-// entryPosition returns the position of the first entry whose ID is at least
-// id.
-func (v *collection) entryPosition(id streamID) int {
-	return v.stream.Search(func(e *streamEntry) bool { return e.id.compare(id) < 0 })
+// entryReply returns the reply for an entry: its ID and its fields.
+func entryReply(e *stream.Entry) Reply {
+	return Array([]Reply{Bulk(e.ID.String()), Strings(e.Fields...)})
 }
 
 // trimming has the trim options of XADD and XTRIM.
@@ -173,7 +97,7 @@ type trimming struct {
 	by     rangeBy // byRank: by length; byScore: by ID; byAny: do not trim
 	approx bool
 	length int64
-	least  streamID
+	least  stream.ID
 	limit  int64 // -1: not given
 }
 
@@ -206,7 +130,7 @@ func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int
 			at++
 			var ok bool
 			if by == byScore {
-				if t.least, ok = parseStreamID(args[at], 0, true); !ok {
+				if t.least, ok = stream.ParseID(args[at], 0, true); !ok {
 					return t, false, 0, Error(msgStreamID)
 				}
 				continue
@@ -257,12 +181,12 @@ func (t *trimming) trim(o *container.Owner, v *collection) int64 {
 	n := 0
 	switch t.by {
 	case byRank:
-		n = max(v.stream.Len()-int(min(t.length, math.MaxInt32)), 0)
+		n = max(v.stream.Entries.Len()-int(min(t.length, math.MaxInt32)), 0)
 	case byScore:
-		n = v.entryPosition(t.least)
+		n = v.stream.EntryPosition(t.least)
 	}
 	if t.approx {
-		if n < v.stream.Len() { // when all entries are removed, the last batch may be incomplete
+		if n < v.stream.Entries.Len() { // when all entries are removed, the last batch may be incomplete
 			n -= n % trimBatch
 		}
 		limit := t.limit
@@ -273,13 +197,7 @@ func (t *trimming) trim(o *container.Owner, v *collection) int64 {
 			n = int(limit - limit%trimBatch)
 		}
 	}
-	if n == v.stream.Len() {
-		v.stream = container.Seq[streamEntry]{}
-		return int64(n)
-	}
-	for range n {
-		v.stream.Delete(o, 0)
-	}
+	v.stream.TrimFront(o, n)
 	return int64(n)
 }
 
@@ -296,7 +214,7 @@ func xadd(c *Ctx, args [][]byte) Reply {
 		return Error(WrongArity("xadd"))
 	}
 	id, auto, autoSeq, _ := addID(args[at]) // streamOptions has checked it
-	if !auto && !autoSeq && id == (streamID{}) {
+	if !auto && !autoSeq && id == (stream.ID{}) {
 		return Error(msgStreamZero)
 	}
 	o, wrong := c.lookupType(args[1], typeStream)
@@ -310,35 +228,35 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	}
 	n := c.open(o, args[1], typeStream)
 	v := n.coll
-	last := v.info.last
-	if last == maxStreamID {
+	last := v.stream.Last
+	if last == stream.MaxID {
 		return Error(msgStreamFull)
 	}
 	switch {
 	case auto:
-		if id = (streamID{uint64(c.wallMs()), 0}); id.compare(last) <= 0 {
-			id = last.next()
+		if id = (stream.ID{Ms: uint64(c.wallMs()), Seq: 0}); id.Compare(last) <= 0 {
+			id = last.Next()
 		}
-	case autoSeq && id.ms == last.ms:
-		if last.seq == math.MaxUint64 {
+	case autoSeq && id.Ms == last.Ms:
+		if last.Seq == math.MaxUint64 {
 			return Error(msgStreamTop)
 		}
-		id.seq = last.seq + 1
+		id.Seq = last.Seq + 1
 	}
-	if id.compare(last) <= 0 {
+	if id.Compare(last) <= 0 {
 		return Error(msgStreamTop)
 	}
-	e, size := streamEntry{id: id}, 0
+	e, size := stream.Entry{ID: id}, 0
 	for _, arg := range args[at+1:] {
-		e.fields = append(e.fields, string(arg))
+		e.Fields = append(e.Fields, string(arg))
 		size += len(arg) + lengthBytes
 	}
 	if size > MaxStringBytes { // an entry must fit into one block of a snapshot
 		return Error(msgTooLong)
 	}
-	v.stream.Insert(c.m.owner, v.stream.Len(), e)
-	v.info.last = id
-	v.info.added++
+	v.stream.Entries.Insert(c.m.owner, v.stream.Entries.Len(), e)
+	v.stream.Last = id
+	v.stream.Added++
 	gone := t.trim(c.m.owner, v)
 	c.charge(stepsProbe * int(gone))
 	c.assign(n)
@@ -352,15 +270,15 @@ func xadd(c *Ctx, args [][]byte) Reply {
 
 // addID parses the ID of XADD, which may leave all of the ID or its sequence
 // number to the stream.
-func addID(arg []byte) (id streamID, auto, autoSeq, ok bool) {
+func addID(arg []byte) (id stream.ID, auto, autoSeq, ok bool) {
 	if string(arg) == "*" {
 		return id, true, false, true
 	}
 	if ms, star := strings.CutSuffix(string(arg), "-*"); star {
-		id.ms, ok = parseUint(ms)
+		id.Ms, ok = stream.ParseUint(ms)
 		return id, false, true, ok
 	}
-	id, ok = parseStreamID(arg, 0, true)
+	id, ok = stream.ParseID(arg, 0, true)
 	return id, false, false, ok
 }
 
@@ -396,10 +314,10 @@ func xdel(c *Ctx, args [][]byte) Reply {
 	case o == nil:
 		return Zero
 	}
-	ids := make([]streamID, len(args)-2)
+	ids := make([]stream.ID, len(args)-2)
 	for i, arg := range args[2:] {
 		var ok bool
-		if ids[i], ok = parseStreamID(arg, 0, true); !ok {
+		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
 			return Error(msgStreamID)
 		}
 	}
@@ -407,11 +325,11 @@ func xdel(c *Ctx, args [][]byte) Reply {
 	v := n.coll
 	gone := int64(0)
 	for _, id := range ids {
-		if at := v.entryPosition(id); at < v.stream.Len() && v.stream.At(at).id == id {
-			v.stream.Delete(c.m.owner, at)
+		if at := v.stream.EntryPosition(id); at < v.stream.Entries.Len() && v.stream.Entries.At(at).ID == id {
+			v.stream.Entries.Delete(c.m.owner, at)
 			gone++
-			if id.compare(v.info.maxDeleted) > 0 {
-				v.info.maxDeleted = id
+			if id.Compare(v.stream.MaxDeleted) > 0 {
+				v.stream.MaxDeleted = id
 			}
 		}
 	}
@@ -427,17 +345,17 @@ func xrevrange(c *Ctx, args [][]byte) Reply { return c.streamRange(args, args[3]
 
 // intervalEnd parses one end of an interval. A leading "(" excludes the ID
 // itself.
-func intervalEnd(arg []byte, missing uint64) (id streamID, open, ok bool) {
+func intervalEnd(arg []byte, missing uint64) (id stream.ID, open, ok bool) {
 	if len(arg) > 1 && arg[0] == '(' {
-		id, ok = parseStreamID(arg[1:], missing, true)
+		id, ok = stream.ParseID(arg[1:], missing, true)
 		return id, true, ok
 	}
-	id, ok = parseStreamID(arg, missing, false)
+	id, ok = stream.ParseID(arg, missing, false)
 	return id, false, ok
 }
 
 // interval parses both ends of an interval of IDs.
-func interval(low, high []byte) (from, to streamID, fail Reply) {
+func interval(low, high []byte) (from, to stream.ID, fail Reply) {
 	from, fail = intervalStart(low)
 	if fail.IsError() {
 		return from, to, fail
@@ -446,24 +364,24 @@ func interval(low, high []byte) (from, to streamID, fail Reply) {
 	switch {
 	case !ok:
 		return from, to, Error(msgStreamID)
-	case open && to == streamID{}:
+	case open && to == stream.ID{}:
 		return from, to, Error(msgEndID)
 	case open:
-		to = to.previous()
+		to = to.Previous()
 	}
 	return from, to, Null
 }
 
 // intervalStart parses the first ID of an interval.
-func intervalStart(low []byte) (from streamID, fail Reply) {
+func intervalStart(low []byte) (from stream.ID, fail Reply) {
 	from, open, ok := intervalEnd(low, 0)
 	switch {
 	case !ok:
 		return from, Error(msgStreamID)
-	case open && from == maxStreamID:
+	case open && from == stream.MaxID:
 		return from, Error(msgStartID)
 	case open:
-		from = from.next()
+		from = from.Next()
 	}
 	return from, Null
 }
@@ -494,9 +412,9 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 		return NullArray
 	}
 	v := o.coll
-	first, end := v.entryPosition(from), v.stream.Len()
-	if to != maxStreamID {
-		end = v.entryPosition(to.next())
+	first, end := v.stream.EntryPosition(from), v.stream.Entries.Len()
+	if to != stream.MaxID {
+		end = v.stream.EntryPosition(to.Next())
 	}
 	left := int64(end - first)
 	if count > 0 {
@@ -506,27 +424,27 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 		return Array(nil)
 	}
 	l := collector{c: c}
-	step := func(e *streamEntry) bool {
+	step := func(e *stream.Entry) bool {
 		left--
 		return l.addEntry(e) && left > 0
 	}
 	if reverse {
-		v.stream.Descend(end-1, step)
+		v.stream.Entries.Descend(end-1, step)
 	} else {
-		v.stream.Ascend(first, step)
+		v.stream.Entries.Ascend(first, step)
 	}
 	return l.reply(Array)
 }
 
 // addEntry adds an entry to the reply. It exists because add does not look into
 // nested elements for the size.
-func (l *collector) addEntry(e *streamEntry) bool {
+func (l *collector) addEntry(e *stream.Entry) bool {
 	if l.c != nil { // the reply has an element for each field
-		l.c.charge(len(e.fields))
-		l.c.hold(replyBytes * len(e.fields))
+		l.c.charge(len(e.Fields))
+		l.c.hold(replyBytes * len(e.Fields))
 	}
-	for _, f := range e.fields {
+	for _, f := range e.Fields {
 		l.size += len(f) + len("$1\r\n\r\n")
 	}
-	return l.add(e.reply())
+	return l.add(entryReply(e))
 }

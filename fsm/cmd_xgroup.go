@@ -1,6 +1,11 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/number"
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
+)
 
 var xgroupCommands = []Command{
 	{Name: "xgroup", Arity: -2, Group: "stream", Since: "5.0.0", Complexity: "Depends on subcommand.", Syntax: "CREATE | CREATECONSUMER | DELCONSUMER | DESTROY | SETID | HELP [key group ...]", Doc: "A container for consumer groups commands", Run: xgroup, Sub: []Command{
@@ -98,7 +103,7 @@ func xgroupHelp(c *Ctx, args [][]byte) Reply {
 
 // groupOptions parses the options after the ID in CREATE and SETID.
 func groupOptions(args [][]byte, create bool) (mkstream bool, read int64, fail Reply) {
-	read = unknownRead
+	read = stream.UnknownRead
 	for i := 5; i < len(args); i++ {
 		switch {
 		case create && fold(args[i], "MKSTREAM"):
@@ -109,7 +114,7 @@ func groupOptions(args [][]byte, create bool) (mkstream bool, read int64, fail R
 			switch {
 			case !ok:
 				return false, 0, Error(msgNotInt)
-			case n < 0 && n != unknownRead:
+			case n < 0 && n != stream.UnknownRead:
 				return false, 0, Error(msgEntriesRead)
 			}
 			read = n
@@ -121,14 +126,14 @@ func groupOptions(args [][]byte, create bool) (mkstream bool, read int64, fail R
 }
 
 // groupStart parses the ID after which a group starts to read. o may be nil.
-func groupStart(o *object, arg []byte, strict bool) (id streamID, fail Reply) {
+func groupStart(o *object, arg []byte, strict bool) (id stream.ID, fail Reply) {
 	if string(arg) == "$" {
 		if o != nil {
-			id = o.coll.info.last
+			id = o.coll.stream.Last
 		}
 		return id, Null
 	}
-	id, ok := parseStreamID(arg, 0, strict)
+	id, ok := stream.ParseID(arg, 0, strict)
 	if !ok {
 		return id, Error(msgStreamID)
 	}
@@ -155,13 +160,13 @@ func xgroupCreate(c *Ctx, args [][]byte) Reply {
 		return fail
 	case at >= 0:
 		return Error(msgBusyGroup)
-	case o != nil && o.coll.groups.Len() >= MaxElements:
+	case o != nil && o.coll.stream.Groups.Len() >= MaxElements:
 		return Error(msgTooMany)
 	}
-	g := streamGroup{name: string(args[3]), last: id, read: read}
+	g := stream.Group{Name: string(args[3]), Last: id, Read: read}
 	n := c.open(o, args[2], typeStream)
-	at, _ = n.coll.groupPosition(g.name)
-	n.coll.groups.Insert(c.m.owner, at, g)
+	at, _ = n.coll.stream.GroupPosition(g.Name)
+	n.coll.stream.Groups.Insert(c.m.owner, at, g)
 	if o == nil {
 		c.assign(n)
 	} else {
@@ -206,7 +211,7 @@ func xgroupSetid(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	c.withGroup(o, at, func(_ *object, g *streamGroup) { g.last, g.read = id, read })
+	c.withGroup(o, at, func(_ *object, g *stream.Group) { g.Last, g.Read = id, read })
 	c.notify("t", "xgroup-setid", o.key)
 	return OK
 }
@@ -222,7 +227,7 @@ func xgroupDestroy(c *Ctx, args [][]byte) Reply {
 		return Zero
 	}
 	n := c.open(o, nil, typeStream)
-	n.coll.groups.Delete(c.m.owner, at)
+	n.coll.stream.Groups.Delete(c.m.owner, at)
 	c.keep(n)
 	c.notify("t", "xgroup-destroy", n.key)
 	c.ready(waitKey{c.db, n.key}) // waiters that read for the group get an error
@@ -234,14 +239,14 @@ func xgroupCreateconsumer(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	g := o.coll.groups.At(at)
-	if _, found := g.consumerPosition(string(args[4])); found {
+	g := o.coll.stream.Groups.At(at)
+	if _, found := g.ConsumerPosition(string(args[4])); found {
 		return Zero
 	}
-	if !g.fits(0) {
+	if !groupFits(&g, 0) {
 		return Error(msgTooMany)
 	}
-	c.withGroup(o, at, func(n *object, g *streamGroup) { c.consumer(n, g, string(args[4])) })
+	c.withGroup(o, at, func(n *object, g *stream.Group) { c.consumer(n, g, string(args[4])) })
 	return One
 }
 
@@ -250,31 +255,31 @@ func xgroupDelconsumer(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	g := o.coll.groups.At(at)
-	i, found := g.consumerPosition(string(args[4]))
+	g := o.coll.stream.Groups.At(at)
+	i, found := g.ConsumerPosition(string(args[4]))
 	if !found {
 		return Zero
 	}
-	k := g.consumers.At(i)
-	c.charge(stepsPut * k.pending.Len())
-	c.withGroup(o, at, func(_ *object, g *streamGroup) {
-		k.pending.Ascend(0, func(id *streamID) bool {
-			p, _ := g.pendingPosition(*id)
-			g.pending.Delete(c.m.owner, p)
+	k := g.Consumers.At(i)
+	c.charge(stepsPut * k.Pending.Len())
+	c.withGroup(o, at, func(_ *object, g *stream.Group) {
+		k.Pending.Ascend(0, func(id *stream.ID) bool {
+			p, _ := g.PendingPosition(*id)
+			g.Pending.Delete(c.m.owner, p)
 			return true
 		})
-		g.consumers.Delete(c.m.owner, i)
+		g.Consumers.Delete(c.m.owner, i)
 	})
 	c.notify("t", "xgroup-delconsumer", o.key)
-	return Int(int64(k.pending.Len()))
+	return Int(int64(k.Pending.Len()))
 }
 
 func xsetid(c *Ctx, args [][]byte) Reply {
-	id, ok := parseStreamID(args[2], 0, true)
+	id, ok := stream.ParseID(args[2], 0, true)
 	if !ok {
 		return Error(msgStreamID)
 	}
-	added, deleted := int64(-1), streamID{}
+	added, deleted := int64(-1), stream.ID{}
 	for i := 3; i < len(args); i += 2 {
 		switch more := i+1 < len(args); {
 		case fold(args[i], "ENTRIESADDED") && more:
@@ -285,10 +290,10 @@ func xsetid(c *Ctx, args [][]byte) Reply {
 				return Error(msgEntriesAdded)
 			}
 		case fold(args[i], "MAXDELETEDID") && more:
-			if deleted, ok = parseStreamID(args[i+1], 0, true); !ok {
+			if deleted, ok = stream.ParseID(args[i+1], 0, true); !ok {
 				return Error(msgStreamID)
 			}
-			if id.compare(deleted) < 0 {
+			if id.Compare(deleted) < 0 {
 				return Error(msgSetidDeleted)
 			}
 		default:
@@ -303,21 +308,118 @@ func xsetid(c *Ctx, args [][]byte) Reply {
 		return Error(msgWrongType)
 	}
 	v := o.coll
-	switch length := v.stream.Len(); {
-	case length > 0 && id.compare(v.stream.At(length-1).id) < 0:
+	switch length := v.stream.Entries.Len(); {
+	case length > 0 && id.Compare(v.stream.Entries.At(length-1).ID) < 0:
 		return Error(msgSetidTop)
 	case length > 0 && added >= 0 && int64(length) > added:
 		return Error(msgSetidLength)
 	}
 	n := c.open(o, nil, typeStream)
-	n.coll.info.last = id
+	n.coll.stream.Last = id
 	if added >= 0 {
-		n.coll.info.added = uint64(added)
+		n.coll.stream.Added = uint64(added)
 	}
-	if deleted != (streamID{}) {
-		n.coll.info.maxDeleted = deleted
+	if deleted != (stream.ID{}) {
+		n.coll.stream.MaxDeleted = deleted
 	}
 	c.keep(n)
 	c.notify("t", "xsetid", n.key)
 	return OK
+}
+
+// moment returns the current time on both clocks.
+func (c *Ctx) moment() stream.Moment { return stream.Moment{Lease: c.now, Wall: c.wallMs()} }
+
+// since returns the milliseconds from m to now by the lease clock.
+func (c *Ctx) since(m stream.Moment) int64 { return max(c.now-m.Lease, 0) / 1e6 }
+
+// consumer returns the name of a consumer of a group of the stream n and
+// updates the time at which the consumer was seen. If the group has no such
+// consumer, this method creates it.
+func (c *Ctx) consumer(n *object, g *stream.Group, name string) string {
+	at, found := g.ConsumerPosition(name)
+	k := stream.Consumer{Name: strings.Clone(name)}
+	if found {
+		k = g.Consumers.At(at)
+	}
+	k.Seen = c.moment()
+	if found {
+		g.Consumers.Set(c.m.owner, at, k)
+		return k.Name
+	}
+	g.Consumers.Insert(c.m.owner, at, k)
+	c.notify("t", "xgroup-createconsumer", n.key)
+	return k.Name
+}
+
+// groupFits reports whether a group may get n more pending entries and one more
+// consumer.
+func groupFits(g *stream.Group, n int) bool {
+	return g.Pending.Len() <= MaxElements-n && g.Consumers.Len() < MaxElements
+}
+
+// withGroup calls f with a copy of the stream o and a copy of its group at a
+// position. f may change both; withGroup then stores them.
+func (c *Ctx) withGroup(o *object, at int, f func(n *object, g *stream.Group)) {
+	n := c.open(o, nil, typeStream)
+	g := n.coll.stream.Groups.At(at)
+	f(n, &g)
+	n.coll.stream.Groups.Set(c.m.owner, at, g)
+	c.keep(n)
+}
+
+// keep stores a stream if only its groups or its stream.Info have changed.
+// Redis does not treat this as a change of the key: WATCH does not fail,
+// trackers get no invalidation, and waiters are not served.
+func (c *Ctx) keep(o *object) {
+	o.touched = c.now
+	old := c.m.dbs[c.db].tree.Set(o)
+	if o.deadline != 0 {
+		c.m.expiry.remove(c.db, old)
+		c.m.expiry.add(c.db, o)
+	}
+}
+
+// lagReply returns the number of entries that a group has not read yet, or null
+// if the number is not known.
+func lagReply(v *stream.Stream, g *stream.Group) Reply {
+	if n, known := v.Lag(g); known {
+		return Int(n)
+	}
+	return Null
+}
+
+// readReply returns the number of entries that a group has read, as XINFO
+// reports it.
+func readReply(g *stream.Group) Reply {
+	if g.Read == stream.UnknownRead {
+		return Null
+	}
+	return Int(g.Read)
+}
+
+// noGroup returns the error for a key or a group that does not exist.
+func noGroup(key, group []byte, where string) Reply {
+	return Error("NOGROUP No such key '" + cString(key) + "' or consumer group '" + cString(group) + "'" + where)
+}
+
+// cString returns the part of b before the first zero byte, which is what C
+// code prints of a string.
+func cString(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}
+
+// groupOf finds a group of a stream. at is -1 if the key or the group does not
+// exist.
+func (c *Ctx) groupOf(key, name []byte) (o *object, at int, wrongType bool) {
+	o, wrong := c.lookupType(key, typeStream)
+	if wrong || o == nil {
+		return o, -1, wrong
+	}
+	at, found := o.coll.stream.GroupPosition(string(name))
+	if !found {
+		at = -1
+	}
+	return o, at, false
 }

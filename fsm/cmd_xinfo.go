@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/number"
+import (
+	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
+)
 
 var xinfoCommands = []Command{
 	{Name: "xinfo", Arity: -2, Group: "stream", Since: "5.0.0", Complexity: "Depends on subcommand.", Syntax: "CONSUMERS | GROUPS | STREAM | HELP [key ...]", Doc: "A container for stream introspection commands", Run: xinfo, Sub: []Command{
@@ -73,17 +76,17 @@ func xinfoConsumers(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	at, found := v.groupPosition(string(args[3]))
+	at, found := v.stream.GroupPosition(string(args[3]))
 	if !found {
 		return missingGroup(args)
 	}
-	g := v.groups.At(at)
+	g := v.stream.Groups.At(at)
 	l := collector{c: c}
-	g.consumers.Ascend(0, func(k *consumer) bool {
+	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
 		return l.add(Map([]Reply{
-			Bulk("name"), Bulk(k.name),
-			Bulk("pending"), Int(int64(k.pending.Len())),
-			Bulk("idle"), Int(c.since(k.seen)),
+			Bulk("name"), Bulk(k.Name),
+			Bulk("pending"), Int(int64(k.Pending.Len())),
+			Bulk("idle"), Int(c.since(k.Seen)),
 		}))
 	})
 	return l.reply(Array)
@@ -95,14 +98,14 @@ func xinfoGroups(c *Ctx, args [][]byte) Reply {
 		return fail
 	}
 	l := collector{c: c}
-	v.groups.Ascend(0, func(g *streamGroup) bool {
+	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
 		return l.add(Map([]Reply{
-			Bulk("name"), Bulk(g.name),
-			Bulk("consumers"), Int(int64(g.consumers.Len())),
-			Bulk("pending"), Int(int64(g.pending.Len())),
-			Bulk("last-delivered-id"), Bulk(g.last.String()),
-			Bulk("entries-read"), g.readReply(),
-			Bulk("lag"), v.lag(g),
+			Bulk("name"), Bulk(g.Name),
+			Bulk("consumers"), Int(int64(g.Consumers.Len())),
+			Bulk("pending"), Int(int64(g.Pending.Len())),
+			Bulk("last-delivered-id"), Bulk(g.Last.String()),
+			Bulk("entries-read"), readReply(g),
+			Bulk("lag"), lagReply(&v.stream, g),
 		}))
 	})
 	return l.reply(Array)
@@ -130,28 +133,28 @@ func xinfoStream(c *Ctx, args [][]byte) Reply {
 	}
 	// The numbers for the radix tree are those that Redis would have with nodes
 	// of trimBatch entries, each the child of the one before.
-	nodes := int64(v.stream.Len()+trimBatch-1) / trimBatch
+	nodes := int64(v.stream.Entries.Len()+trimBatch-1) / trimBatch
 	fields := []Reply{
-		Bulk("length"), Int(int64(v.stream.Len())),
+		Bulk("length"), Int(int64(v.stream.Entries.Len())),
 		Bulk("radix-tree-keys"), Int(nodes),
 		Bulk("radix-tree-nodes"), Int(nodes + 1),
-		Bulk("last-generated-id"), Bulk(v.info.last.String()),
-		Bulk("max-deleted-entry-id"), Bulk(v.info.maxDeleted.String()),
-		Bulk("entries-added"), Int(int64(v.info.added)),
-		Bulk("recorded-first-entry-id"), Bulk(v.firstID().String()),
+		Bulk("last-generated-id"), Bulk(v.stream.Last.String()),
+		Bulk("max-deleted-entry-id"), Bulk(v.stream.MaxDeleted.String()),
+		Bulk("entries-added"), Int(int64(v.stream.Added)),
+		Bulk("recorded-first-entry-id"), Bulk(v.stream.FirstID().String()),
 	}
 	if full {
 		return v.fullInfo(c, fields, count)
 	}
 	first, last := Null, Null
-	if n := v.stream.Len(); n > 0 {
-		e := v.stream.At(0)
-		first = e.reply()
-		e = v.stream.At(n - 1)
-		last = e.reply()
+	if n := v.stream.Entries.Len(); n > 0 {
+		e := v.stream.Entries.At(0)
+		first = entryReply(&e)
+		e = v.stream.Entries.At(n - 1)
+		last = entryReply(&e)
 	}
 	return Map(append(fields,
-		Bulk("groups"), Int(int64(v.groups.Len())),
+		Bulk("groups"), Int(int64(v.stream.Groups.Len())),
 		Bulk("first-entry"), first,
 		Bulk("last-entry"), last,
 	))
@@ -161,10 +164,10 @@ func xinfoStream(c *Ctx, args [][]byte) Reply {
 // with up to count pending entries. It adds all of them if count is 0.
 func (v *collection) fullInfo(c *Ctx, fields []Reply, count int64) Reply {
 	l := collector{c: c}
-	v.stream.Ascend(0, func(e *streamEntry) bool { return l.addEntry(e) && int64(len(l.elems)) != count })
+	v.stream.Entries.Ascend(0, func(e *stream.Entry) bool { return l.addEntry(e) && int64(len(l.elems)) != count })
 	entries := Array(l.elems)
 	l.elems = nil
-	v.groups.Ascend(0, func(g *streamGroup) bool { return l.add(v.groupInfo(g, count, &l)) })
+	v.stream.Groups.Ascend(0, func(g *stream.Group) bool { return l.add(v.groupInfo(g, count, &l)) })
 	if l.over() {
 		return Error(ReplyTooLarge)
 	}
@@ -173,36 +176,36 @@ func (v *collection) fullInfo(c *Ctx, fields []Reply, count int64) Reply {
 
 // groupInfo returns what XINFO STREAM FULL reports about a group. It adds the
 // size of that to the size of l.
-func (v *collection) groupInfo(g *streamGroup, count int64, l *collector) Reply {
+func (v *collection) groupInfo(g *stream.Group, count int64, l *collector) Reply {
 	pending := collector{c: l.c, size: l.size}
-	g.pending.Ascend(0, func(p *pendingEntry) bool {
-		return pending.add(Array([]Reply{Bulk(p.id.String()), Bulk(p.consumer), Int(p.at.wall), Int(p.deliveries)})) &&
+	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {
+		return pending.add(Array([]Reply{Bulk(p.ID.String()), Bulk(p.Consumer), Int(p.At.Wall), Int(p.Deliveries)})) &&
 			int64(len(pending.elems)) != count
 	})
 	consumers := collector{c: l.c, size: pending.size}
-	g.consumers.Ascend(0, func(k *consumer) bool {
+	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
 		own := collector{c: l.c, size: consumers.size}
-		k.pending.Ascend(0, func(id *streamID) bool {
-			i, _ := g.pendingPosition(*id)
-			p := g.pending.At(i)
-			return own.add(Array([]Reply{Bulk(id.String()), Int(p.at.wall), Int(p.deliveries)})) &&
+		k.Pending.Ascend(0, func(id *stream.ID) bool {
+			i, _ := g.PendingPosition(*id)
+			p := g.Pending.At(i)
+			return own.add(Array([]Reply{Bulk(id.String()), Int(p.At.Wall), Int(p.Deliveries)})) &&
 				int64(len(own.elems)) != count
 		})
 		consumers.size = own.size
 		return consumers.add(Map([]Reply{
-			Bulk("name"), Bulk(k.name),
-			Bulk("seen-time"), Int(k.seen.wall),
-			Bulk("pel-count"), Int(int64(k.pending.Len())),
+			Bulk("name"), Bulk(k.Name),
+			Bulk("seen-time"), Int(k.Seen.Wall),
+			Bulk("pel-count"), Int(int64(k.Pending.Len())),
 			Bulk("pending"), Array(own.elems),
 		}))
 	})
 	l.size = consumers.size
 	return Map([]Reply{
-		Bulk("name"), Bulk(g.name),
-		Bulk("last-delivered-id"), Bulk(g.last.String()),
-		Bulk("entries-read"), g.readReply(),
-		Bulk("lag"), v.lag(g),
-		Bulk("pel-count"), Int(int64(g.pending.Len())),
+		Bulk("name"), Bulk(g.Name),
+		Bulk("last-delivered-id"), Bulk(g.Last.String()),
+		Bulk("entries-read"), readReply(g),
+		Bulk("lag"), lagReply(&v.stream, g),
+		Bulk("pel-count"), Int(int64(g.Pending.Len())),
 		Bulk("pending"), Array(pending.elems),
 		Bulk("consumers"), Array(consumers.elems),
 	})

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // This file has the commands for pending entries: see streamGroup.
@@ -67,24 +68,24 @@ func xack(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return Zero
 	}
-	g := o.coll.groups.At(at)
-	ids := make([]streamID, len(args)-3)
+	g := o.coll.stream.Groups.At(at)
+	ids := make([]stream.ID, len(args)-3)
 	some := false
 	for i, arg := range args[3:] {
 		var ok bool
-		if ids[i], ok = parseStreamID(arg, 0, true); !ok {
+		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
 			return Error(msgStreamID)
 		}
-		_, found := g.pendingPosition(ids[i])
+		_, found := g.PendingPosition(ids[i])
 		some = some || found
 	}
 	if !some {
 		return Zero
 	}
 	done := int64(0)
-	c.withGroup(o, at, func(_ *object, g *streamGroup) {
+	c.withGroup(o, at, func(_ *object, g *stream.Group) {
 		for _, id := range ids {
-			if g.settle(c.m.owner, id) {
+			if g.Ack(c.m.owner, id) {
 				done++
 			}
 		}
@@ -97,7 +98,7 @@ func xpending(c *Ctx, args [][]byte) Reply {
 	if !summary && (len(args) < 6 || len(args) > 9) {
 		return Error(msgSyntax)
 	}
-	var from, to streamID
+	var from, to stream.ID
 	var count, idle int64
 	rest := args[3:]
 	if !summary {
@@ -127,56 +128,56 @@ func xpending(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
-	g := o.coll.groups.At(at)
+	g := o.coll.stream.Groups.At(at)
 	if summary {
-		return g.summary(c)
+		return c.pendingSummary(&g)
 	}
 	if count <= 0 {
 		return Array(nil)
 	}
 	l := collector{c: c}
-	add := func(p *pendingEntry) bool {
+	add := func(p *stream.PendingEntry) bool {
 		c.charge(1)
-		if p.id.compare(to) > 0 {
+		if p.ID.Compare(to) > 0 {
 			return false
 		}
-		since := c.since(p.at)
+		since := c.since(p.At)
 		if idle != 0 && since < idle {
 			return true
 		}
-		return l.add(Array([]Reply{Bulk(p.id.String()), Bulk(p.consumer), Int(since), Int(p.deliveries)})) &&
+		return l.add(Array([]Reply{Bulk(p.ID.String()), Bulk(p.Consumer), Int(since), Int(p.Deliveries)})) &&
 			int64(len(l.elems)) != count
 	}
 	if len(rest) == 0 {
-		i, _ := g.pendingPosition(from)
-		g.pending.Ascend(i, add)
+		i, _ := g.PendingPosition(from)
+		g.Pending.Ascend(i, add)
 		return l.reply(Array)
 	}
-	if i, found := g.consumerPosition(string(rest[0])); found {
-		k := g.consumers.At(i)
-		k.pending.Ascend(k.position(from), func(id *streamID) bool {
+	if i, found := g.ConsumerPosition(string(rest[0])); found {
+		k := g.Consumers.At(i)
+		k.Pending.Ascend(k.Position(from), func(id *stream.ID) bool {
 			c.charge(stepsProbe)
-			i, _ := g.pendingPosition(*id)
-			p := g.pending.At(i)
+			i, _ := g.PendingPosition(*id)
+			p := g.Pending.At(i)
 			return add(&p)
 		})
 	}
 	return l.reply(Array)
 }
 
-// summary returns the short reply of XPENDING: the pending entries of the whole
+// pendingSummary returns the short reply of XPENDING: the pending entries of the whole
 // group.
-func (g *streamGroup) summary(c *Ctx) Reply {
-	n := g.pending.Len()
+func (c *Ctx) pendingSummary(g *stream.Group) Reply {
+	n := g.Pending.Len()
 	if n == 0 {
 		return Array([]Reply{Zero, Null, Null, NullArray})
 	}
 	l := collector{c: c}
-	g.consumers.Ascend(0, func(k *consumer) bool {
+	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
 		c.charge(1)
-		return k.pending.Len() == 0 || l.add(Strings(k.name, strconv.Itoa(k.pending.Len())))
+		return k.Pending.Len() == 0 || l.add(Strings(k.Name, strconv.Itoa(k.Pending.Len())))
 	})
-	first, last := g.pending.At(0).id, g.pending.At(n-1).id
+	first, last := g.Pending.At(0).ID, g.Pending.At(n-1).ID
 	consumers := l.reply(Array)
 	if consumers.IsError() {
 		return consumers
@@ -186,13 +187,13 @@ func (g *streamGroup) summary(c *Ctx) Reply {
 
 // claim has the parsed arguments of XCLAIM.
 type claim struct {
-	ids     []streamID
+	ids     []stream.ID
 	minIdle int64
 	age     int64 // milliseconds since the delivery time to set
 	retries int64 // -1: increment the number of deliveries
 	force   bool
 	justID  bool
-	last    streamID
+	last    stream.ID
 }
 
 // parseClaim parses the arguments of XCLAIM from the minimum idle time on. now
@@ -205,7 +206,7 @@ func parseClaim(args [][]byte, now int64) (q claim, fail Reply) {
 	}
 	i := 5
 	for ; i < len(args); i++ {
-		id, ok := parseStreamID(args[i], 0, true)
+		id, ok := stream.ParseID(args[i], 0, true)
 		if !ok {
 			break
 		}
@@ -238,7 +239,7 @@ func parseClaim(args [][]byte, now int64) (q claim, fail Reply) {
 			}
 		case fold(args[i], "LASTID") && more:
 			i++
-			if q.last, ok = parseStreamID(args[i], 0, true); !ok {
+			if q.last, ok = stream.ParseID(args[i], 0, true); !ok {
 				return q, Error(msgStreamID)
 			}
 		default:
@@ -254,33 +255,33 @@ func parseClaim(args [][]byte, now int64) (q claim, fail Reply) {
 // claims collects the effects of a claim: the entries that get another
 // consumer, and the pending entries that the stream no longer contains.
 type claims struct {
-	taken   []pendingEntry
-	dropped []streamID
+	taken   []stream.PendingEntry
+	dropped []stream.ID
 	reply   collector
 }
 
 // take adds an entry to the claimed entries.
-func (s *claims) take(v *collection, p pendingEntry, justID bool) bool {
+func (s *claims) take(v *collection, p stream.PendingEntry, justID bool) bool {
 	s.taken = append(s.taken, p)
 	if justID {
-		return s.reply.add(Bulk(p.id.String()))
+		return s.reply.add(Bulk(p.ID.String()))
 	}
-	return s.reply.addEntry(v.entry(p.id))
+	return s.reply.addEntry(v.entry(p.ID))
 }
 
 // carry applies the claim to a group: it removes the dropped entries and makes
 // the taken entries pending for the consumer.
-func (s *claims) carry(c *Ctx, n *object, g *streamGroup, name string) {
+func (s *claims) carry(c *Ctx, n *object, g *stream.Group, name string) {
 	for _, id := range s.dropped {
-		g.settle(c.m.owner, id)
+		g.Ack(c.m.owner, id)
 	}
 	if len(s.taken) == 0 {
 		return
 	}
 	name = c.consumer(n, g, name)
 	for _, p := range s.taken {
-		p.consumer = name
-		g.give(c.m.owner, p)
+		p.Consumer = name
+		g.Assign(c.m.owner, p)
 	}
 }
 
@@ -296,15 +297,15 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	v, g := o.coll, o.coll.groups.At(at)
-	when := moment{c.now - q.age*1e6, c.wallMs() - q.age}
+	v, g := o.coll, o.coll.stream.Groups.At(at)
+	when := stream.Moment{Lease: c.now - q.age*1e6, Wall: c.wallMs() - q.age}
 	var s claims
-	known := make(map[streamID]pendingEntry) // the claimed state of IDs that occurred earlier in the command
-	gone := make(map[streamID]bool)
+	known := make(map[stream.ID]stream.PendingEntry) // the claimed state of IDs that occurred earlier in the command
+	gone := make(map[stream.ID]bool)
 	for _, id := range q.ids {
 		p, found := known[id]
-		if i, pending := g.pendingPosition(id); !found && pending && !gone[id] {
-			p, found = g.pending.At(i), true
+		if i, pending := g.PendingPosition(id); !found && pending && !gone[id] {
+			p, found = g.Pending.At(i), true
 		}
 		switch {
 		case v.entry(id) == nil:
@@ -313,32 +314,32 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 				gone[id] = true
 			}
 			continue
-		case found && q.minIdle > 0 && c.since(p.at) < q.minIdle:
+		case found && q.minIdle > 0 && c.since(p.At) < q.minIdle:
 			continue
 		case !found && !q.force:
 			continue
 		case !found:
-			p.deliveries = 1
+			p.Deliveries = 1
 		}
-		p.id, p.at = id, when
+		p.ID, p.At = id, when
 		if q.retries >= 0 {
-			p.deliveries = q.retries
+			p.Deliveries = q.retries
 		} else if !q.justID {
-			p.deliveries++
+			p.Deliveries++
 		}
 		known[id] = p
 		if !s.take(v, p, q.justID) {
 			return Error(ReplyTooLarge)
 		}
 	}
-	later := q.last.compare(g.last) > 0
+	later := q.last.Compare(g.Last) > 0
 	switch {
-	case len(s.taken) > 0 && !g.fits(len(s.taken)):
+	case len(s.taken) > 0 && !groupFits(&g, len(s.taken)):
 		return Error(msgTooMany)
 	case len(s.taken) > 0 || len(s.dropped) > 0 || later:
-		c.withGroup(o, at, func(n *object, g *streamGroup) {
+		c.withGroup(o, at, func(n *object, g *stream.Group) {
 			if later {
-				g.last = q.last
+				g.Last = q.last
 			}
 			s.carry(c, n, g, string(args[3]))
 		})
@@ -380,12 +381,12 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
-	v, g := o.coll, o.coll.groups.At(at)
+	v, g := o.coll, o.coll.stream.Groups.At(at)
 	var s claims
 	var dropped []Reply
 	attempts := count * 10
-	i, _ := g.pendingPosition(from)
-	g.pending.Ascend(i, func(p *pendingEntry) bool {
+	i, _ := g.PendingPosition(from)
+	g.Pending.Ascend(i, func(p *stream.PendingEntry) bool {
 		if attempts == 0 || count == 0 {
 			return false
 		}
@@ -393,15 +394,15 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 		i++
 		c.charge(stepsPut)
 		switch {
-		case v.entry(p.id) == nil:
-			s.dropped = append(s.dropped, p.id)
-			dropped = append(dropped, Bulk(p.id.String()))
-		case c.since(p.at) < minIdle:
+		case v.entry(p.ID) == nil:
+			s.dropped = append(s.dropped, p.ID)
+			dropped = append(dropped, Bulk(p.ID.String()))
+		case c.since(p.At) < minIdle:
 			return true
 		default:
-			n := pendingEntry{id: p.id, at: c.moment(), deliveries: p.deliveries}
+			n := stream.PendingEntry{ID: p.ID, At: c.moment(), Deliveries: p.Deliveries}
 			if !justID {
-				n.deliveries++
+				n.Deliveries++
 			}
 			s.take(v, n, justID)
 		}
@@ -411,15 +412,15 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 	switch {
 	case s.reply.over():
 		return Error(ReplyTooLarge)
-	case len(s.taken) > 0 && !g.fits(0):
+	case len(s.taken) > 0 && !groupFits(&g, 0):
 		return Error(msgTooMany)
 	}
-	cursor := streamID{}
-	if i < g.pending.Len() {
-		cursor = g.pending.At(i).id
+	cursor := stream.ID{}
+	if i < g.Pending.Len() {
+		cursor = g.Pending.At(i).ID
 	}
 	if len(s.taken) > 0 || len(s.dropped) > 0 {
-		c.withGroup(o, at, func(n *object, g *streamGroup) { s.carry(c, n, g, string(args[3])) })
+		c.withGroup(o, at, func(n *object, g *stream.Group) { s.carry(c, n, g, string(args[3])) })
 	}
 	return Array([]Reply{Bulk(cursor.String()), Array(s.reply.elems), Array(dropped)})
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // xreadLogged is XREAD with BLOCK in the form in which it goes through the log.
@@ -149,8 +150,8 @@ func (t *Table) Waits(cmd *Command, args [][]byte) *Command {
 
 // after resolves the IDs of XREAD. The command returns only entries after these
 // IDs.
-func (c *Ctx) after(q xreadQuery) (ids []streamID, fail Reply) {
-	ids = make([]streamID, len(q.ids))
+func (c *Ctx) after(q xreadQuery) (ids []stream.ID, fail Reply) {
+	ids = make([]stream.ID, len(q.ids))
 	for i, arg := range q.ids {
 		o, wrong := c.lookupType(q.keys[i], typeStream)
 		if wrong {
@@ -159,14 +160,14 @@ func (c *Ctx) after(q xreadQuery) (ids []streamID, fail Reply) {
 		switch {
 		case string(arg) == "$":
 			if o != nil {
-				ids[i] = o.coll.info.last
+				ids[i] = o.coll.stream.Last
 			}
 			continue
 		case string(arg) == ">":
 			return nil, Error(msgGroupID)
 		}
 		var ok bool
-		if ids[i], ok = parseStreamID(arg, 0, true); !ok {
+		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
 			return nil, Error(msgStreamID)
 		}
 	}
@@ -175,12 +176,12 @@ func (c *Ctx) after(q xreadQuery) (ids []streamID, fail Reply) {
 
 // entriesAfter adds the entries after an ID to l and calls f for each. It adds
 // at most count entries, or all if count is 0.
-func (v *collection) entriesAfter(l *collector, id streamID, count int64, f func(id streamID)) {
-	if v.info.last.compare(id) <= 0 {
+func (v *collection) entriesAfter(l *collector, id stream.ID, count int64, f func(id stream.ID)) {
+	if v.stream.Last.Compare(id) <= 0 {
 		return
 	}
-	v.stream.Ascend(v.entryPosition(id.next()), func(e *streamEntry) bool {
-		f(e.id)
+	v.stream.Entries.Ascend(v.stream.EntryPosition(id.Next()), func(e *stream.Entry) bool {
+		f(e.ID)
 		return l.addEntry(e) && int64(len(l.elems)) != count
 	})
 }
@@ -210,7 +211,7 @@ func (c *Ctx) xreadReply(keys [][]byte, entries [][]Reply) Reply {
 }
 
 // readStreams returns the reply of XREAD, or NullArray if there are no entries.
-func (c *Ctx) readStreams(q xreadQuery, ids []streamID) Reply {
+func (c *Ctx) readStreams(q xreadQuery, ids []stream.ID) Reply {
 	entries := make([][]Reply, len(ids))
 	size := 0
 	for i := range ids {
@@ -219,7 +220,7 @@ func (c *Ctx) readStreams(q xreadQuery, ids []streamID) Reply {
 			continue
 		}
 		l := collector{c: c, size: size}
-		o.coll.entriesAfter(&l, ids[i], q.count, func(streamID) {})
+		o.coll.entriesAfter(&l, ids[i], q.count, func(stream.ID) {})
 		if size = l.size; l.over() {
 			return Error(ReplyTooLarge)
 		}
@@ -298,18 +299,18 @@ func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
 			if string(q.keys[i]) != string(key) {
 				continue
 			}
-			id, ok := parseStreamID(q.ids[i], 0, true)
+			id, ok := stream.ParseID(q.ids[i], 0, true)
 			if !ok {
-				id = maxStreamID
+				id = stream.MaxID
 			}
 			v := c.lookup(key).coll
-			if v.info.last.compare(id) <= 0 {
+			if v.stream.Last.Compare(id) <= 0 {
 				continue
 			}
 			// The new entries may already have been deleted. The list is then
 			// empty.
 			l := collector{c: c, elems: []Reply{}}
-			v.entriesAfter(&l, id, q.count, func(streamID) {})
+			v.entriesAfter(&l, id, q.count, func(stream.ID) {})
 			if l.over() {
 				return Error(ReplyTooLarge)
 			}

@@ -1,5 +1,7 @@
 package fsm
 
+import "github.com/holdfast-kv/holdfast/fsm/stream"
+
 const xreadgroupName = "xreadgroup"
 
 var xreadgroupCommands = []Command{
@@ -26,8 +28,8 @@ const (
 
 // fromGroup resolves the IDs of XREADGROUP. It represents ">" by the largest
 // ID.
-func (c *Ctx) fromGroup(q *xreadQuery) (ids []streamID, fail Reply) {
-	ids = make([]streamID, len(q.ids))
+func (c *Ctx) fromGroup(q *xreadQuery) (ids []stream.ID, fail Reply) {
+	ids = make([]stream.ID, len(q.ids))
 	for i, arg := range q.ids {
 		_, at, wrong := c.groupOf(q.keys[i], q.group)
 		switch {
@@ -38,11 +40,11 @@ func (c *Ctx) fromGroup(q *xreadQuery) (ids []streamID, fail Reply) {
 		case string(arg) == "$":
 			return nil, Error(msgDollarID)
 		case string(arg) == ">":
-			ids[i] = maxStreamID
+			ids[i] = stream.MaxID
 			continue
 		}
 		var ok bool
-		if ids[i], ok = parseStreamID(arg, 0, true); !ok {
+		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
 			return nil, Error(msgStreamID)
 		}
 	}
@@ -66,15 +68,15 @@ func xreadgroup(c *Ctx, args [][]byte) Reply {
 	size := 0
 	for i, key := range q.keys {
 		o, at, _ := c.groupOf(key, q.group)
-		g := o.coll.groups.At(at)
+		g := o.coll.stream.Groups.At(at)
 		l := collector{c: c, elems: []Reply{}, size: size}
 		read := c.readHistory
-		if ids[i] == maxStreamID {
-			if c.groupSuspended(key, &q) || o.coll.stream.Len() == 0 ||
-				o.coll.stream.At(o.coll.stream.Len()-1).id.compare(g.last) <= 0 {
+		if ids[i] == stream.MaxID {
+			if c.groupSuspended(key, &q) || o.coll.stream.Entries.Len() == 0 ||
+				o.coll.stream.Entries.At(o.coll.stream.Entries.Len()-1).ID.Compare(g.Last) <= 0 {
 				continue
 			}
-			ids[i], read = g.last, c.readNew
+			ids[i], read = g.Last, c.readNew
 		}
 		if fail = read(o, at, &q, ids[i], &l); fail.IsError() {
 			if size == 0 {
@@ -93,21 +95,21 @@ func xreadgroup(c *Ctx, args [][]byte) Reply {
 
 // readNew delivers the entries after an ID to a consumer, as many as fit the
 // reply and the query's count.
-func (c *Ctx) readNew(o *object, at int, q *xreadQuery, after streamID, l *collector) Reply {
-	var ids []streamID
-	o.coll.entriesAfter(l, after, q.count, func(id streamID) { ids = append(ids, id) })
-	if g := o.coll.groups.At(at); !g.fits(len(ids)) {
+func (c *Ctx) readNew(o *object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
+	var ids []stream.ID
+	o.coll.entriesAfter(l, after, q.count, func(id stream.ID) { ids = append(ids, id) })
+	if g := o.coll.stream.Groups.At(at); !groupFits(&g, len(ids)) {
 		return Error(msgTooMany)
 	}
 	if l.over() {
 		return Error(ReplyTooLarge)
 	}
-	c.withGroup(o, at, func(n *object, g *streamGroup) {
+	c.withGroup(o, at, func(n *object, g *stream.Group) {
 		name := c.consumer(n, g, string(q.consumer))
 		for _, id := range ids {
-			n.coll.advance(g, id)
+			n.coll.stream.Advance(g, id)
 			if !q.noack {
-				g.give(c.m.owner, pendingEntry{id: id, consumer: name, at: c.moment(), deliveries: 1})
+				g.Assign(c.m.owner, stream.PendingEntry{ID: id, Consumer: name, At: c.moment(), Deliveries: 1})
 			}
 		}
 	})
@@ -116,12 +118,12 @@ func (c *Ctx) readNew(o *object, at int, q *xreadQuery, after streamID, l *colle
 
 // readHistory returns the consumer's pending entries after an ID. For an entry
 // that the stream no longer contains, it returns only the ID.
-func (c *Ctx) readHistory(o *object, at int, q *xreadQuery, after streamID, l *collector) Reply {
-	v, g := o.coll, o.coll.groups.At(at)
-	var again []streamID
-	if i, found := g.consumerPosition(string(q.consumer)); found {
-		k := g.consumers.At(i)
-		k.pending.Ascend(k.position(after.next()), func(id *streamID) bool {
+func (c *Ctx) readHistory(o *object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
+	v, g := o.coll, o.coll.stream.Groups.At(at)
+	var again []stream.ID
+	if i, found := g.ConsumerPosition(string(q.consumer)); found {
+		k := g.Consumers.At(i)
+		k.Pending.Ascend(k.Position(after.Next()), func(id *stream.ID) bool {
 			more := false
 			if e := v.entry(*id); e != nil {
 				again = append(again, *id)
@@ -131,29 +133,29 @@ func (c *Ctx) readHistory(o *object, at int, q *xreadQuery, after streamID, l *c
 			}
 			return more && int64(len(l.elems)) != q.count
 		})
-	} else if !g.fits(0) {
+	} else if !groupFits(&g, 0) {
 		return Error(msgTooMany)
 	}
 	if l.over() {
 		return Error(ReplyTooLarge)
 	}
-	c.withGroup(o, at, func(n *object, g *streamGroup) {
+	c.withGroup(o, at, func(n *object, g *stream.Group) {
 		c.consumer(n, g, string(q.consumer))
 		for _, id := range again {
-			i, _ := g.pendingPosition(id)
-			p := g.pending.At(i)
-			p.at = c.moment()
-			p.deliveries++
-			g.pending.Set(c.m.owner, i, p)
+			i, _ := g.PendingPosition(id)
+			p := g.Pending.At(i)
+			p.At = c.moment()
+			p.Deliveries++
+			g.Pending.Set(c.m.owner, i, p)
 		}
 	})
 	return Null
 }
 
 // entry returns the entry with an ID, or nil if there is none.
-func (v *collection) entry(id streamID) *streamEntry {
-	if i := v.entryPosition(id); i < v.stream.Len() {
-		if e := v.stream.At(i); e.id == id {
+func (v *collection) entry(id stream.ID) *stream.Entry {
+	if i := v.stream.EntryPosition(id); i < v.stream.Entries.Len() {
+		if e := v.stream.Entries.At(i); e.ID == id {
 			return &e
 		}
 	}
@@ -193,12 +195,12 @@ func parseXreadgroup(args [][]byte) (b blocking, fail Reply) {
 		if at < 0 {
 			return Error(msgGroupGone)
 		}
-		g := o.coll.groups.At(at)
-		if o.coll.info.last.compare(g.last) <= 0 {
+		g := o.coll.stream.Groups.At(at)
+		if o.coll.stream.Last.Compare(g.Last) <= 0 {
 			return None // keep waiting
 		}
 		l := collector{c: c, elems: []Reply{}}
-		if fail := c.readNew(o, at, &q, g.last, &l); fail.IsError() {
+		if fail := c.readNew(o, at, &q, g.Last, &l); fail.IsError() {
 			return fail
 		}
 		return c.xreadReply([][]byte{key}, [][]Reply{l.elems})

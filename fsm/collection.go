@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // Limits of collections. They apply in addition to the limits of keys and
@@ -44,9 +45,7 @@ type collection struct {
 	score container.Dict[float64] // of a sorted set, by member
 	order container.Seq[scored]   // of a sorted set, by score
 
-	stream container.Seq[streamEntry] // ordered by ID
-	info   streamInfo
-	groups container.Seq[streamGroup] // ordered by name
+	stream stream.Stream
 }
 
 // scored is a member of a sorted set with its score.
@@ -94,7 +93,7 @@ func (v *collection) Len(t typ) int {
 	case typeSet:
 		return v.set.Len()
 	case typeStream:
-		return v.stream.Len()
+		return v.stream.Entries.Len()
 	}
 	return v.order.Len()
 }

@@ -61,10 +61,10 @@
 // An object is a key with its value. Once an object is visible to other code,
 // it is replaced and never changed. Hashes, lists, sets and sorted sets are too
 // large to be replaced at every change: they are sequences in counted B-trees
-// (package container). Each node of such a tree has an owner, which stands for a machine
-// since its last clone. Only that machine may change the node in place. Clones,
-// snapshots and COPY take O(1). A change takes O(log n); after a clone it also
-// copies the nodes on its path.
+// (package container). Each node of such a tree has an owner, which stands for
+// a machine since its last clone. Only that machine may change the node in
+// place. Clones, snapshots and COPY take O(1). A change takes O(log n); after a
+// clone it also copies the nodes on its path.
 //
 // Small hashes, small sorted sets and small sets of integers keep the order
 // that Redis gives them, with Redis' limits. Larger collections are in the

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/container"
+import (
+	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
+)
 
 // VersionCommand is the internal read behind WATCH. It answers the version of a
 // key.
@@ -90,9 +93,9 @@ func (v *collection) memory(t typ) int64 {
 	case typeSet:
 		v.set.Ascend(0, func(e *container.Item[struct{}]) bool { return look(len(e.Name)) })
 	case typeStream:
-		v.stream.Ascend(0, func(e *streamEntry) bool {
+		v.stream.Entries.Ascend(0, func(e *stream.Entry) bool {
 			n := 16
-			for _, f := range e.fields {
+			for _, f := range e.Fields {
 				n += len(f)
 			}
 			return look(n)
@@ -111,10 +114,10 @@ const pendingOverhead = 96
 // groupsMemory estimates the size of the groups of a stream, in bytes.
 func (v *collection) groupsMemory() int64 {
 	n := int64(0)
-	v.groups.Ascend(0, func(g *streamGroup) bool {
-		n += int64(len(g.name)) + elementOverhead + int64(g.pending.Len())*pendingOverhead
-		g.consumers.Ascend(0, func(k *consumer) bool {
-			n += int64(len(k.name)) + elementOverhead
+	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
+		n += int64(len(g.Name)) + elementOverhead + int64(g.Pending.Len())*pendingOverhead
+		g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
+			n += int64(len(k.Name)) + elementOverhead
 			return true
 		})
 		return true

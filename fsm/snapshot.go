@@ -11,6 +11,7 @@ import (
 	"sort"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // SnapshotVersion is the version of the snapshot format that this program
@@ -224,7 +225,7 @@ func appendObject(b []byte, db int, o *object) []byte {
 	if o.coll != nil && o.coll.big {
 		flags |= flagBig
 	}
-	if o.coll != nil && o.coll.groups.Len() > 0 {
+	if o.coll != nil && o.coll.stream.Groups.Len() > 0 {
 		flags |= flagGroups
 	}
 	b = append(b, flags)
@@ -237,10 +238,10 @@ func appendObject(b []byte, db int, o *object) []byte {
 	if o.coll != nil {
 		b = binary.AppendUvarint(b, uint64(o.coll.Len(o.typ)))
 		if o.typ == typeStream {
-			b = appendStreamInfo(b, &o.coll.info)
+			b = appendStreamInfo(b, &o.coll.stream.Info)
 		}
 		if flags&flagGroups != 0 {
-			b = binary.AppendUvarint(b, uint64(o.coll.groups.Len()))
+			b = binary.AppendUvarint(b, uint64(o.coll.stream.Groups.Len()))
 		}
 		return b
 	}
@@ -284,7 +285,7 @@ func (w *snapshotWriter) elements(o *object) {
 			return added()
 		})
 	case typeStream:
-		v.stream.Ascend(0, func(e *streamEntry) bool {
+		v.stream.Entries.Ascend(0, func(e *stream.Entry) bool {
 			b = appendEntry(b, e)
 			return added()
 		})
@@ -370,7 +371,7 @@ func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, gro
 		o.coll.grow(nil, o.typ)
 	}
 	if o.typ == typeStream {
-		o.coll.info = d.streamInfo()
+		o.coll.stream.Info = d.streamInfo()
 	}
 	if flags&flagGroups != 0 {
 		if groups = d.uvarint(); d.err == nil && (groups == 0 || groups > MaxElements) {

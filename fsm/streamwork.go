@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // This file estimates the work of commands on streams and their consumer
@@ -25,7 +26,7 @@ func trimWork(w *weigher, args [][]byte) int {
 		n = max(n-int(min(t.length, math.MaxInt32)), 0)
 	default:
 		if o := w.find(args[1], typeStream); o != nil {
-			n += o.coll.entryPosition(t.least) - o.coll.Len(typeStream)
+			n += o.coll.stream.EntryPosition(t.least) - o.coll.Len(typeStream)
 		}
 	}
 	if t.approx {
@@ -43,15 +44,15 @@ func trimWork(w *weigher, args [][]byte) int {
 
 // groupIn returns a consumer group, or nil if the group does not exist or is
 // not known.
-func (w *weigher) groupIn(key, name []byte) (o *object, g *streamGroup) {
+func (w *weigher) groupIn(key, name []byte) (o *object, g *stream.Group) {
 	if o = w.find(key, typeStream); o == nil {
 		return nil, nil
 	}
-	at, found := o.coll.groupPosition(string(name))
+	at, found := o.coll.stream.GroupPosition(string(name))
 	if !found {
 		return o, nil
 	}
-	group := o.coll.groups.At(at)
+	group := o.coll.stream.Groups.At(at)
 	return o, &group
 }
 
@@ -64,8 +65,8 @@ const stepsDelivery = 3 * stepsPut
 func (w *weigher) delivered(o *object, from, n int) int {
 	left, bytes := min(n, sampledEntries), 0
 	if left > 0 {
-		o.coll.stream.Ascend(from, func(e *streamEntry) bool {
-			for _, f := range e.fields {
+		o.coll.stream.Entries.Ascend(from, func(e *stream.Entry) bool {
+			for _, f := range e.Fields {
 				bytes += len(f)
 			}
 			left--
@@ -93,12 +94,12 @@ func xreadgroupWork(w *weigher, args [][]byte) int {
 		switch {
 		case g == nil:
 		case string(q.ids[i]) == ">":
-			from = o.coll.entryPosition(g.last.next())
-			n += o.coll.stream.Len() - from
+			from = o.coll.stream.EntryPosition(g.Last.Next())
+			n += o.coll.stream.Entries.Len() - from
 		default:
-			if at, found := g.consumerPosition(string(q.consumer)); found {
-				k := g.consumers.At(at)
-				n += k.pending.Len()
+			if at, found := g.ConsumerPosition(string(q.consumer)); found {
+				k := g.Consumers.At(at)
+				n += k.Pending.Len()
 			}
 		}
 		if q.count > 0 {
@@ -124,9 +125,9 @@ func xautoclaimWork(w *weigher, args [][]byte) int {
 	n, from := w.left(args[1]), 0 // all entries of the stream, if the group is not known
 	if g != nil {
 		if start, fail := intervalStart(args[5]); !fail.IsError() {
-			from, _ = g.pendingPosition(start)
+			from, _ = g.PendingPosition(start)
 		}
-		n = g.pending.Len() - from
+		n = g.Pending.Len() - from
 	}
 	count = min(max(count, 0), int64(n))
 	tries := min(10*int(count), n)
@@ -148,10 +149,10 @@ func xgroupWork(w *weigher, args [][]byte) int {
 	if g == nil {
 		return w.left(args[2]) * stepsPut
 	}
-	at, found := g.consumerPosition(string(args[4]))
+	at, found := g.ConsumerPosition(string(args[4]))
 	if !found {
 		return 0
 	}
-	k := g.consumers.At(at)
-	return k.pending.Len() * stepsPut
+	k := g.Consumers.At(at)
+	return k.Pending.Len() * stepsPut
 }

@@ -3,8 +3,8 @@ package container
 import "strings"
 
 // Dict is an ordered map from names to values. The zero value is empty and
-// ordered by hash. Order may be set only while the Dict is empty; Rehash changes
-// it later.
+// ordered by hash. Order may be set only while the Dict is empty; Rehash
+// changes it later.
 type Dict[V any] struct {
 	Seq[Item[V]]
 	Order Order

@@ -3,10 +3,10 @@ package container
 // HashBits is the number of bits of a Hash.
 const HashBits = 52
 
-// Hash returns the hash of a key or of a name: FNV-1a with a final mix, cut to 52 bits so
-// that clients and Lua can hold a cursor in a double without loss. It is never
-// 0, which is the first cursor. No format contains the order of hashes:
-// snapshots contain keys, not hashes.
+// Hash returns the hash of a key or of a name: FNV-1a with a final mix, cut to
+// 52 bits so that clients and Lua can hold a cursor in a double without loss.
+// It is never 0, which is the first cursor. No format contains the order of
+// hashes: snapshots contain keys, not hashes.
 func Hash(key []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range key {

@@ -3,8 +3,7 @@
 //
 // Both are persistent in the sense of Driscoll, Sarnak, Sleator and Tarjan:
 // copying one takes O(1), and the copy and the original share their nodes. Each
-// node has an Owner, and a change in the name of another Owner copies the node
-// first.
+// node has an Owner, and a change by another Owner copies the node first.
 package container
 
 import "slices"
@@ -37,8 +36,8 @@ const (
 	minItems = maxItems / 2
 )
 
-// node is a node. It has items and, unless it is a leaf, a child before,
-// between and after the items.
+// node is a node of the tree. It has items and, unless it is a leaf, a child
+// before, between and after the items.
 type node[T any] struct {
 	owner *Owner
 	items []T
