@@ -112,18 +112,18 @@ func (w *rdbWriter) value(o *object) {
 	case o.typ == typeZSet && v.big:
 		w.byte(rdbZSet)
 		w.length(uint64(v.order.Len()))
-		v.order.Descend(v.order.Len()-1, func(m *scored) bool {
-			w.string(m.member)
-			w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(m.score))
+		v.order.Descend(v.order.Len()-1, func(m *container.Scored) bool {
+			w.string(m.Member)
+			w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(m.Score))
 			w.size += 8
 			return !w.over()
 		})
 	case o.typ == typeZSet:
 		w.byte(rdbZSetListpack)
 		l := newListpack()
-		v.order.Ascend(0, func(m *scored) bool {
-			l.text(m.member)
-			l.score(m.score)
+		v.order.Ascend(0, func(m *container.Scored) bool {
+			l.text(m.Member)
+			l.score(m.Score)
 			return true
 		})
 		w.blob(l.bytes())

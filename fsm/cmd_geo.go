@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/geo"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -321,7 +322,7 @@ func parseBox(s *geo.Shape, args [][]byte) (fail Reply) {
 
 // geoPoint is a member that was found.
 type geoPoint struct {
-	scored
+	container.Scored
 	at       geo.Point
 	distance float64 // in meters
 	n        int     // the number of members that were found before it
@@ -338,7 +339,7 @@ type geoFound struct {
 	any    bool  // return the first members that are found
 }
 
-func (f *geoFound) add(m *scored, at geo.Point, distance float64) {
+func (f *geoFound) add(m *container.Scored, at geo.Point, distance float64) {
 	f.points = append(f.points, geoPoint{*m, at, distance, f.n})
 	f.n++
 	if f.count > 0 && int64(len(f.points)) >= max(2*min(f.count, geoMost), 1024) {
@@ -376,16 +377,16 @@ func (c *Ctx) searchArea(s *geo.Shape, v *collection, f *geoFound, most int) (fa
 			last = cell
 		}
 		from, to := cell.Scores()
-		start := v.order.Search(func(m *scored) bool { return m.score < from })
-		v.order.Ascend(start, func(m *scored) bool {
-			if m.score >= to || f.enough() {
+		start := v.order.Search(func(m *container.Scored) bool { return m.Score < from })
+		v.order.Ascend(start, func(m *container.Scored) bool {
+			if m.Score >= to || f.enough() {
 				return false
 			}
 			c.charge(stepsDistance)
 			if looked++; looked > most {
 				return false
 			}
-			at := geo.PointOf(m.score)
+			at := geo.PointOf(m.Score)
 			if d, in := s.Contains(at); in {
 				c.hold(geoPointBytes)
 				f.add(m, at, d)
@@ -584,12 +585,12 @@ func (c *Ctx) geoStore(q *geoQuery) Reply {
 	n := c.open(nil, q.into, typeZSet)
 	for i := range q.found.points {
 		p := &q.found.points[i]
-		score := p.score
+		score := p.Score
 		c.charge(stepsPut)
 		if q.storeDist {
 			score = p.distance / q.shape.Unit
 		}
-		n.coll.putScore(c.m.owner, p.member, score)
+		n.coll.putScore(c.m.owner, p.Member, score)
 	}
 	return c.storeResult(n, "z", event)
 }
@@ -598,7 +599,7 @@ func (q *geoQuery) reply(c *Ctx) Reply {
 	l := collector{c: c}
 	for i := range q.found.points {
 		p := &q.found.points[i]
-		r := Bulk(p.member)
+		r := Bulk(p.Member)
 		if q.withDist || q.withHash || q.withCoord {
 			r = Array(q.describe(p))
 		}
@@ -618,12 +619,12 @@ const coordBytes = 50
 // describe returns the elements of the reply for a member: its name and what
 // the options ask for.
 func (q *geoQuery) describe(p *geoPoint) []Reply {
-	words := []Reply{Bulk(p.member)}
+	words := []Reply{Bulk(p.Member)}
 	if q.withDist {
 		words = append(words, metersReply(p.distance/q.shape.Unit))
 	}
 	if q.withHash {
-		words = append(words, Int(int64(p.score)))
+		words = append(words, Int(int64(p.Score)))
 	}
 	if q.withCoord {
 		words = append(words, pointReply(p.at))

@@ -24,8 +24,8 @@ func TestGeo_Found(t *testing.T) {
 			var all []geoPoint
 			for n := range 10_000 {
 				d := float64(rng.IntN(3000))
-				f.add(&scored{member: fmt.Sprint(n)}, geo.Point{}, d)
-				all = append(all, geoPoint{scored{member: fmt.Sprint(n)}, geo.Point{}, d, n})
+				f.add(&container.Scored{Member: fmt.Sprint(n)}, geo.Point{}, d)
+				all = append(all, geoPoint{container.Scored{Member: fmt.Sprint(n)}, geo.Point{}, d, n})
 				if count > 0 && int64(len(f.points)) > max(2*count, 1024) && count < 10_000 {
 					t.Fatalf("%d points for a count of %d", len(f.points), count)
 				}
@@ -66,8 +66,8 @@ func TestGeo_Search(t *testing.T) {
 			t.Fatal(fail.Text())
 		}
 		in := 0
-		v.order.Ascend(0, func(m *scored) bool {
-			if _, ok := s.Contains(geo.PointOf(m.score)); ok {
+		v.order.Ascend(0, func(m *container.Scored) bool {
+			if _, ok := s.Contains(geo.PointOf(m.Score)); ok {
 				in++
 			}
 			return true

@@ -302,8 +302,8 @@ func (c *Ctx) restoreScores(r *rdbReader, v *collection, kind byte) {
 		return
 	}
 	small := newCollection(typeZSet)
-	v.order.Ascend(0, func(m *scored) bool {
-		small.putScore(c.m.owner, m.member, m.score)
+	v.order.Ascend(0, func(m *container.Scored) bool {
+		small.putScore(c.m.owner, m.Member, m.Score)
 		return true
 	})
 	*v = *small

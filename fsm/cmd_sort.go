@@ -252,9 +252,9 @@ func (s *sorting) gather() (fail Reply) {
 	case s.src.typ == typeSet:
 		v.set.Ascend(first, func(e *container.Item[struct{}]) bool { return take(e.Name) })
 	case s.unsorted && s.desc:
-		v.order.Descend(n-1-first, func(m *scored) bool { return take(m.member) })
+		v.order.Descend(n-1-first, func(m *container.Scored) bool { return take(m.Member) })
 	default:
-		v.order.Ascend(first, func(m *scored) bool { return take(m.member) })
+		v.order.Ascend(first, func(m *container.Scored) bool { return take(m.Member) })
 	}
 	if s.unsorted {
 		return Null

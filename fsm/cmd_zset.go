@@ -260,7 +260,7 @@ func parseBound(arg []byte) (b scoreBound, ok bool) {
 // upper end. An open end excludes the member at that end.
 type rangeOf struct {
 	empty         bool
-	after, before func(m *scored) bool
+	after, before func(m *container.Scored) bool
 }
 
 func scoreRange(lo, hi []byte) (r rangeOf, fail Reply) {
@@ -270,8 +270,8 @@ func scoreRange(lo, hi []byte) (r rangeOf, fail Reply) {
 		return r, Error(msgScoreRange)
 	}
 	r.empty = a.score > b.score || a.score == b.score && (a.open || b.open)
-	r.after = func(m *scored) bool { return m.score > a.score || m.score == a.score && !a.open }
-	r.before = func(m *scored) bool { return m.score < b.score || m.score == b.score && !b.open }
+	r.after = func(m *container.Scored) bool { return m.Score > a.score || m.Score == a.score && !a.open }
+	r.before = func(m *container.Scored) bool { return m.Score < b.score || m.Score == b.score && !b.open }
 	return r, Null
 }
 
@@ -318,8 +318,8 @@ func lexRange(lo, hi []byte) (r rangeOf, fail Reply) {
 	} else {
 		r.empty = order > 0
 	}
-	r.after = func(m *scored) bool { d := a.compare(m.member); return d > 0 || d == 0 && !a.open }
-	r.before = func(m *scored) bool { d := b.compare(m.member); return d < 0 || d == 0 && !b.open }
+	r.after = func(m *container.Scored) bool { d := a.compare(m.Member); return d > 0 || d == 0 && !a.open }
+	r.before = func(m *container.Scored) bool { d := b.compare(m.Member); return d < 0 || d == 0 && !b.open }
 	return r, Null
 }
 
@@ -329,7 +329,7 @@ func (r *rangeOf) in(v *collection) (from, to int) {
 	if r.empty {
 		return 0, 0
 	}
-	from = v.order.Search(func(m *scored) bool { return !r.after(m) })
+	from = v.order.Search(func(m *container.Scored) bool { return !r.after(m) })
 	to = v.order.Search(r.before)
 	return from, max(from, to)
 }
@@ -553,7 +553,7 @@ func (c *Ctx) rank(args [][]byte, reverse bool) Reply {
 	if !ok {
 		return Null
 	}
-	at := o.coll.rank(scored{score, member})
+	at := o.coll.rank(container.Scored{Score: score, Member: member})
 	if reverse {
 		at = o.coll.order.Len() - 1 - at
 	}
@@ -599,7 +599,7 @@ func (c *Ctx) takeScored(o *object, count int64, fromMax, pairs bool) (elems []R
 	}
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	l := collector{c: c}
-	q.walk(o.coll, func(m *scored) bool { return c.addScored(&l, m, true, pairs) })
+	q.walk(o.coll, func(m *container.Scored) bool { return c.addScored(&l, m, true, pairs) })
 	if l.over() { // remove nothing that the client does not receive
 		return nil, Error(ReplyTooLarge)
 	}
@@ -630,7 +630,7 @@ func zrandmember(c *Ctx, args [][]byte) Reply {
 	}
 	v := &o.coll.order
 	if len(args) == 2 {
-		return Bulk(v.At(c.below(v.Len())).member)
+		return Bulk(v.At(c.below(v.Len())).Member)
 	}
 	l := collector{c: c}
 	drawn := c.randomOffsets(count, v.Len(), func(i int) bool {
@@ -649,8 +649,8 @@ func zscan(c *Ctx, args [][]byte) Reply {
 			scanDict(&o.coll.score, s, true, func(e *container.Item[float64]) Reply { return Bulk(number.FormatDouble(e.Value)) })
 			return
 		}
-		o.coll.order.Ascend(0, func(m *scored) bool {
-			s.offer(m.member, Bulk(compactScore(m.score)))
+		o.coll.order.Ascend(0, func(m *container.Scored) bool {
+			s.offer(m.Member, Bulk(compactScore(m.Score)))
 			return !s.found.over()
 		})
 	})

@@ -164,9 +164,9 @@ func (o *object) scores(c *Ctx, f func(member string, score float64) bool) {
 			return f(e.Name, 1)
 		})
 	default:
-		o.coll.order.Ascend(0, func(m *scored) bool {
+		o.coll.order.Ascend(0, func(m *container.Scored) bool {
 			c.charge(1)
-			return f(m.member, m.score)
+			return f(m.Member, m.Score)
 		})
 	}
 }
@@ -332,21 +332,21 @@ func (q *zquery) run(owner *container.Owner, v *collection) bool {
 // member only once in an object that is a source several times.
 func (q *zquery) unite(put func(member string, score float64)) {
 	objects, positions := q.objects(0)
-	members := make([][]scored, len(objects)) // with their scores in the object
-	index := make([][]int, len(objects))      // and their positions in sums
+	members := make([][]container.Scored, len(objects)) // with their scores in the object
+	index := make([][]int, len(objects))                // and their positions in sums
 	at := make(map[string]int)
 	times := make([]int, len(objects))
 	for _, p := range positions {
 		times[p]++
 	}
-	var sums []scored
+	var sums []container.Scored
 	for i := range q.sources {
 		w, p := &q.sources[i], positions[i]
 		if members[p] != nil {
 			for j, m := range members[p] {
 				q.c.charge(1)
 				sum := &sums[index[p][j]]
-				sum.score = q.how.of(sum.score, w.of(m.score))
+				sum.Score = q.how.of(sum.Score, w.of(m.Score))
 			}
 			continue
 		}
@@ -354,22 +354,22 @@ func (q *zquery) unite(put func(member string, score float64)) {
 			q.c.charge(stepsProbe)
 			k, ok := at[member]
 			if ok {
-				sums[k].score = q.how.of(sums[k].score, w.of(score))
+				sums[k].Score = q.how.of(sums[k].Score, w.of(score))
 			} else {
 				k = len(sums)
 				at[member] = k
 				q.c.hold(scoreBytes)
-				sums = append(sums, scored{score: w.of(score), member: member})
+				sums = append(sums, container.Scored{Score: w.of(score), Member: member})
 			}
 			if times[p] > 1 {
 				q.c.hold(elementOverhead)
-				members[p], index[p] = append(members[p], scored{score, member}), append(index[p], k)
+				members[p], index[p] = append(members[p], container.Scored{Score: score, Member: member}), append(index[p], k)
 			}
 			return true
 		})
 	}
 	for i := range sums {
-		put(sums[i].member, sums[i].score)
+		put(sums[i].Member, sums[i].Score)
 	}
 }
 
@@ -503,7 +503,7 @@ func (c *Ctx) zcombine(name string, args [][]byte, op zop) Reply {
 		return Error(msgTooMany)
 	}
 	l := collector{c: c}
-	v.order.Ascend(0, func(m *scored) bool { return c.addScored(&l, m, q.withScores, true) })
+	v.order.Ascend(0, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
 	return l.reply(Array)
 }
 

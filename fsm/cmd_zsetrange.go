@@ -82,7 +82,7 @@ func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q r
 }
 
 // walk calls f for the members that the query selects until f returns false.
-func (q *rangeQuery) walk(v *collection, f func(m *scored) bool) {
+func (q *rangeQuery) walk(v *collection, f func(m *container.Scored) bool) {
 	n := v.order.Len()
 	var from, to int
 	if q.by == byRank {
@@ -114,7 +114,7 @@ func (q *rangeQuery) walk(v *collection, f func(m *scored) bool) {
 	if left <= 0 {
 		return
 	}
-	step := func(m *scored) bool {
+	step := func(m *container.Scored) bool {
 		left--
 		return f(m) && left > 0
 	}
@@ -149,21 +149,21 @@ func (c *Ctx) zrangeReply(args [][]byte, by rangeBy, reverse, reversible bool) R
 		return Array(nil)
 	}
 	l := collector{c: c}
-	q.walk(o.coll, func(m *scored) bool { return c.addScored(&l, m, q.withScores, true) })
+	q.walk(o.coll, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
 	return l.reply(Array)
 }
 
 // addScored adds a member and, if withScores is set, its score. In RESP3, each
 // member and its score become an array of their own if pairs is set.
-func (c *Ctx) addScored(l *collector, m *scored, withScores, pairs bool) bool {
+func (c *Ctx) addScored(l *collector, m *container.Scored, withScores, pairs bool) bool {
 	switch {
 	case !withScores:
-		return l.add(Bulk(m.member))
+		return l.add(Bulk(m.Member))
 	case pairs && c.proto >= 3:
-		return l.add(Array([]Reply{Bulk(m.member), Double(m.score)}))
+		return l.add(Array([]Reply{Bulk(m.Member), Double(m.Score)}))
 	}
-	l.add(Bulk(m.member))
-	return l.add(Double(m.score))
+	l.add(Bulk(m.Member))
+	return l.add(Double(m.Score))
 }
 
 func zrangestore(c *Ctx, args [][]byte) Reply {
@@ -177,9 +177,9 @@ func zrangestore(c *Ctx, args [][]byte) Reply {
 	}
 	n := c.open(nil, args[1], typeZSet)
 	if o != nil {
-		q.walk(o.coll, func(m *scored) bool {
+		q.walk(o.coll, func(m *container.Scored) bool {
 			c.charge(2 * stepsPut)
-			n.coll.putScore(c.m.owner, m.member, m.score)
+			n.coll.putScore(c.m.owner, m.Member, m.Score)
 			return true
 		})
 	}
@@ -234,10 +234,10 @@ func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *colle
 // including, to.
 func (v *collection) delRange(o *container.Owner, from, to int) {
 	if to-from == v.order.Len() {
-		v.score, v.order = container.Dict[float64]{}, container.Seq[scored]{}
+		v.score, v.order = container.Dict[float64]{}, container.Seq[container.Scored]{}
 		return
 	}
 	for range to - from {
-		v.score.Remove(o, v.order.Delete(o, from).member)
+		v.score.Remove(o, v.order.Delete(o, from).Member)
 	}
 }

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
@@ -42,26 +41,10 @@ type collection struct {
 	hash  container.Dict[string]
 	list  container.Seq[string]
 	set   container.Dict[struct{}]
-	score container.Dict[float64] // of a sorted set, by member
-	order container.Seq[scored]   // of a sorted set, by score
+	score container.Dict[float64]         // of a sorted set, by member
+	order container.Seq[container.Scored] // of a sorted set, by score
 
 	stream stream.Stream
-}
-
-// scored is a member of a sorted set with its score.
-type scored struct {
-	score  float64
-	member string
-}
-
-func (a *scored) compare(b *scored) int {
-	switch {
-	case a.score < b.score:
-		return -1
-	case a.score > b.score:
-		return 1
-	}
-	return cmp.Compare(a.member, b.member)
 }
 
 // stepsFind returns the cost of finding a name in d, in steps.
@@ -166,16 +149,16 @@ func (v *collection) putScore(o *container.Owner, member string, score float64) 
 	}
 	if ok {
 		e := v.score.At(i)
-		v.order.Delete(o, v.rank(scored{e.Value, e.Name}))
+		v.order.Delete(o, v.rank(container.Scored{Score: e.Value, Member: e.Name}))
 		e.Value = score
 		v.score.Set(o, i, e)
-		n := scored{score, e.Name}
+		n := container.Scored{Score: score, Member: e.Name}
 		v.order.Insert(o, v.rank(n), n)
 		return
 	}
 	member = strings.Clone(member)
 	v.score.Put(o, member, score)
-	n := scored{score, member}
+	n := container.Scored{Score: score, Member: member}
 	v.order.Insert(o, v.rank(n), n)
 }
 
@@ -186,8 +169,8 @@ func (v *collection) compactScores(o *container.Owner) {
 		return
 	}
 	small := newCollection(typeZSet)
-	v.order.Ascend(0, func(m *scored) bool {
-		small.putScore(o, m.member, m.score)
+	v.order.Ascend(0, func(m *container.Scored) bool {
+		small.putScore(o, m.Member, m.Score)
 		return !small.big
 	})
 	if !small.big {
@@ -196,15 +179,15 @@ func (v *collection) compactScores(o *container.Owner) {
 }
 
 // rank returns the position of a member in the order of scores.
-func (v *collection) rank(m scored) int {
-	return v.order.Search(func(e *scored) bool { return e.compare(&m) < 0 })
+func (v *collection) rank(m container.Scored) int {
+	return v.order.Search(func(e *container.Scored) bool { return e.Compare(&m) < 0 })
 }
 
 func (v *collection) delScore(o *container.Owner, member string) bool {
 	score, ok := v.score.Get(member)
 	if ok {
 		v.score.Remove(o, member)
-		v.order.Delete(o, v.rank(scored{score, member}))
+		v.order.Delete(o, v.rank(container.Scored{Score: score, Member: member}))
 	}
 	return ok
 }

@@ -101,7 +101,7 @@ func (v *collection) memory(t typ) int64 {
 			return look(n)
 		})
 	case typeZSet:
-		v.order.Ascend(0, func(m *scored) bool { return look(len(m.member) + elementOverhead) })
+		v.order.Ascend(0, func(m *container.Scored) bool { return look(len(m.Member) + elementOverhead) })
 	}
 	n := int64(v.Len(t))
 	return n*elementOverhead + n*int64(bytes)/int64(max(seen, 1)) + v.groupsMemory()

@@ -290,8 +290,8 @@ func (w *snapshotWriter) elements(o *object) {
 			return added()
 		})
 	case typeZSet:
-		v.order.Ascend(0, func(m *scored) bool {
-			b = appendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.score)), m.member)
+		v.order.Ascend(0, func(m *container.Scored) bool {
+			b = appendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.Score)), m.Member)
 			return added()
 		})
 	}
