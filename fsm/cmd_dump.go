@@ -1,11 +1,11 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
 var dumpCommands = []Command{
@@ -66,136 +66,233 @@ func dump(c *Ctx, args [][]byte) Reply {
 	if o == nil {
 		return Null
 	}
-	w := rdbWriter{c: c}
-	w.value(o)
-	if w.over() {
+	w := c.newRDB()
+	writeValue(w, o)
+	if w.Over() {
 		return Error(ReplyTooLarge)
 	}
-	return Bulk(string(sealPayload(w.b)))
+	return Bulk(string(w.Payload()))
 }
 
-func (w *rdbWriter) value(o *object) {
+// newRDB returns a writer that charges c.
+func (c *Ctx) newRDB() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.charge, c.hold) }
+
+// writeValue writes the value of o in the form that Redis would use for it.
+func writeValue(w *rdb.Writer, o *object) {
 	switch v := o.coll; {
 	case o.typ == typeString:
-		w.byte(rdbString)
-		w.string(o.str)
+		w.String(o.str)
 	case o.typ == typeList:
-		w.byte(rdbListQuicklist)
-		w.list(v)
+		w.List(&v.list)
 	case o.typ == typeSet && v.big:
-		w.byte(rdbSet)
-		w.length(uint64(v.set.Len()))
-		v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
-			w.string(e.Name)
-			return !w.over()
-		})
+		w.Set(&v.set)
 	case o.typ == typeSet:
-		w.byte(rdbSetIntset)
-		w.blob(v.intset())
+		w.Intset(&v.set)
 	case o.typ == typeHash && v.big:
-		w.byte(rdbHash)
-		w.length(uint64(v.hash.Len()))
-		v.hash.Ascend(0, func(e *container.Item[string]) bool {
-			w.string(e.Name)
-			w.string(e.Value)
-			return !w.over()
-		})
+		w.Hash(&v.hash)
 	case o.typ == typeHash:
-		w.byte(rdbHashListpack)
-		l := newListpack()
-		v.hash.Ascend(0, func(e *container.Item[string]) bool {
-			l.text(e.Name)
-			l.text(e.Value)
-			return true
-		})
-		w.blob(l.bytes())
+		w.SmallHash(&v.hash)
 	case o.typ == typeZSet && v.big:
-		w.byte(rdbZSet)
-		w.length(uint64(v.order.Len()))
-		v.order.Descend(v.order.Len()-1, func(m *container.Scored) bool {
-			w.string(m.Member)
-			w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(m.Score))
-			w.size += 8
-			return !w.over()
-		})
+		w.SortedSet(&v.order)
 	case o.typ == typeZSet:
-		w.byte(rdbZSetListpack)
-		l := newListpack()
-		v.order.Ascend(0, func(m *container.Scored) bool {
-			l.text(m.Member)
-			l.score(m.Score)
-			return true
-		})
-		w.blob(l.bytes())
+		w.SmallSortedSet(&v.order)
 	default:
-		w.byte(rdbStreamListpacks)
-		w.stream(v)
+		w.Stream(&v.stream)
 	}
 }
 
-// integralScore limits the scores that a listpack stores as integers.
-const integralScore = 1 << 62
+// maxIdle is the largest idle time in seconds that the clock of Redis can
+// represent.
+const maxIdle = 1<<24 - 1
 
-func (l *listpack) score(f float64) {
-	if f >= -integralScore && f <= integralScore && f == math.Trunc(f) {
-		l.integer(int64(f))
-		return
-	}
-	l.text(number.FormatDouble(f))
+// restoreOptions has the arguments of RESTORE after the payload. FREQ is parsed
+// and ignored, because it is for an eviction policy that Holdfast does not
+// have.
+type restoreOptions struct {
+	replace, absolute bool
+	idle, freq        int64 // -1: not given
 }
 
-// intset returns the set as a sorted array of integers. All of them have the
-// width that the widest needs.
-func (v *collection) intset() []byte {
-	numbers := make([]int64, 0, v.set.Len())
-	width := 2
-	v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
-		n, _ := number.ParseInt([]byte(e.Name))
+func parseRestore(args [][]byte) (p restoreOptions, fail Reply) {
+	p.idle, p.freq = -1, -1
+	for i := 0; i < len(args); i++ {
+		more := i+1 < len(args)
+		var ok bool
 		switch {
-		case n != int64(int32(n)):
-			width = 8
-		case n != int64(int16(n)):
-			width = max(width, 4)
-		}
-		numbers = append(numbers, n)
-		return true
-	})
-	b := binary.LittleEndian.AppendUint32(nil, uint32(width))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(numbers)))
-	for _, n := range numbers {
-		for i := range width {
-			b = append(b, byte(n>>(8*i)))
+		case fold(args[i], "REPLACE"):
+			p.replace = true
+		case fold(args[i], "ABSTTL"):
+			p.absolute = true
+		case fold(args[i], "IDLETIME") && more && p.freq == -1:
+			i++
+			if p.idle, ok = number.ParseInt(args[i]); !ok {
+				return p, Error(msgNotInt)
+			}
+			if p.idle < 0 {
+				return p, Error(msgRestoreLRU)
+			}
+		case fold(args[i], "FREQ") && more && p.idle == -1:
+			i++
+			if p.freq, ok = number.ParseInt(args[i]); !ok {
+				return p, Error(msgNotInt)
+			}
+			if p.freq < 0 || p.freq > math.MaxUint8 {
+				return p, Error(msgRestoreLFU)
+			}
+		default:
+			return p, Error(msgSyntax)
 		}
 	}
-	return b
+	return p, Null
 }
 
-// The limits of the nodes of a list. The nodes are as large as they become in
-// Redis when elements are appended to the list.
+func restore(c *Ctx, args [][]byte) Reply {
+	p, fail := parseRestore(args[4:])
+	if fail.IsError() {
+		return fail
+	}
+	old := c.lookup(args[1])
+	if old != nil && !p.replace {
+		return Error(msgBusyKey)
+	}
+	ttl, ok := number.ParseInt(args[2])
+	switch {
+	case !ok:
+		return Error(msgNotInt)
+	case ttl < 0:
+		return Error(msgRestoreTTL)
+	}
+	body, ok := rdb.Open(args[3])
+	if !ok {
+		return Error(msgBadPayload)
+	}
+	n, fail := c.fromPayload(args[1], body)
+	if fail.IsError() {
+		return fail
+	}
+	l := c.restoredLife(ttl, p.absolute)
+	switch {
+	case !l.past:
+	case old != nil:
+		c.delete(old)
+		return OK
+	default:
+		return OK
+	}
+	c.supplant(n.within(l))
+	if p.idle >= 0 {
+		n.touched = c.now - min(p.idle, maxIdle)*1e9
+	}
+	c.notify("g", "restore", n.key)
+	return OK
+}
+
+// restoredLife returns the lifetime of a time to live in milliseconds. 0 means
+// that the key does not expire.
+func (c *Ctx) restoredLife(ttl int64, absolute bool) lifetime {
+	switch {
+	case ttl == 0:
+		return lifetime{}
+	case absolute:
+		return c.lifetimeAt(ttl)
+	case number.AddOverflows(ttl, c.wallMs()):
+		return lifetime{past: true} // in Redis, the sum becomes negative
+	}
+	return c.lifetimeAt(ttl + c.wallMs())
+}
+
+// Limits on the value of a payload, see rdb.Limits. Restoring an element costs
+// about as much as adding one with a write command.
 const (
-	listNodeBytes = 8 << 10
-	// listElement is added to the size of each element to estimate the size of
-	// its encoded form.
-	listElement = 8
+	maxUnfolded = MaxReplyBytes
+	maxRestored = MaxArguments
 )
 
-func (w *rdbWriter) list(v *collection) {
-	start, n := len(w.b), uint64(0)
-	l := newListpack()
-	flush := func() {
-		w.length(quicklistPacked)
-		w.blob(l.bytes())
-		l.b, l.n = l.b[:listpackHead], 0
-		n++
+var restoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, Elements: maxRestored}
+
+// fromPayload returns an object for key with the value of a payload. It does
+// not store the object.
+func (c *Ctx) fromPayload(key, body []byte) (o *object, fail Reply) {
+	r := rdb.NewReader(body, restoreLimits)
+	if t := r.Type(); t == rdb.String {
+		o = newObject(key, r.Text())
+	} else {
+		o = newObject(key, nil)
+		c.readCollection(r, o, t)
 	}
-	v.list.Ascend(0, func(s *string) bool {
-		w.c.charge(1 + len(*s)/scanBytes)
-		if l.n > 0 && l.size()+len(*s)+listElement > listNodeBytes {
-			flush()
+	switch err := r.Err(); {
+	case err == rdb.ErrTooLong:
+		return nil, Error(msgTooLong)
+	case err == rdb.ErrTooMany:
+		return nil, Error(msgTooMany)
+	case err != nil, r.Len() > 0, o.typ != typeString && o.typ != typeStream && o.coll.Len(o.typ) == 0:
+		return nil, Error(msgBadData)
+	}
+	return o, Null
+}
+
+// readCollection reads a collection into o, which must be empty.
+func (c *Ctx) readCollection(r *rdb.Reader, o *object, t rdb.Type) {
+	as := func(t typ) *collection {
+		o.typ, o.coll = t, newCollection(t)
+		return o.coll
+	}
+	owner := c.m.owner
+	switch t {
+	case rdb.List:
+		v := as(typeList)
+		r.Elements(func(elem, _ []byte) error {
+			v.list.Insert(owner, v.list.Len(), string(elem))
+			return nil
+		})
+	case rdb.Set:
+		v := as(typeSet)
+		r.Elements(func(member, _ []byte) error {
+			if !v.putMember(owner, viewString(member)) {
+				return rdb.ErrFormat
+			}
+			return nil
+		})
+	case rdb.Hash:
+		v := as(typeHash)
+		r.Elements(func(field, value []byte) error {
+			switch {
+			case len(field) > MaxKeyBytes:
+				return rdb.ErrTooLong
+			case !v.putField(owner, viewString(field), string(value)):
+				return rdb.ErrFormat
+			}
+			return nil
+		})
+	case rdb.SortedSet:
+		c.readSortedSet(r, as(typeZSet))
+	case rdb.Stream:
+		r.Stream(&as(typeStream).stream, owner, c.moment())
+	}
+}
+
+// readSortedSet reads a sorted set into v. If it is in a form for large ones,
+// the encoding can be chosen only after all members were read.
+func (c *Ctx) readSortedSet(r *rdb.Reader, v *collection) {
+	if !r.Small() {
+		v.grow(c.m.owner, typeZSet)
+	}
+	longest := 0
+	r.Scores(func(member []byte, score float64) error {
+		if _, twice := v.score.Find(viewString(member)); twice || math.IsNaN(score) {
+			return rdb.ErrFormat
 		}
-		l.text(*s)
-		return !w.over()
+		v.putScore(c.m.owner, viewString(member), score)
+		longest = max(longest, len(member))
+		return nil
 	})
-	flush()
-	w.lengthAt(start, n)
+	if r.Small() || v.order.Len() > compactMembers || longest > compactBytes {
+		return
+	}
+	small := newCollection(typeZSet)
+	v.order.Ascend(0, func(m *container.Scored) bool {
+		small.putScore(c.m.owner, m.Member, m.Score)
+		return true
+	})
+	*v = *small
 }

@@ -201,10 +201,6 @@ func (t *trimming) trim(o *container.Owner, v *collection) int64 {
 	return int64(n)
 }
 
-// lengthBytes is the maximum size of the length of a string in an entry of a
-// snapshot.
-const lengthBytes = 4
-
 func xadd(c *Ctx, args [][]byte) Reply {
 	t, mustExist, at, fail := streamOptions(args, true)
 	if fail.IsError() {
@@ -246,12 +242,11 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	if id.Compare(last) <= 0 {
 		return Error(msgStreamTop)
 	}
-	e, size := stream.Entry{ID: id}, 0
+	e := stream.Entry{ID: id}
 	for _, arg := range args[at+1:] {
 		e.Fields = append(e.Fields, string(arg))
-		size += len(arg) + lengthBytes
 	}
-	if size > MaxStringBytes { // an entry must fit into one block of a snapshot
+	if e.Size() > MaxStringBytes { // an entry must fit into one block of a snapshot
 		return Error(msgTooLong)
 	}
 	v.stream.Entries.Insert(c.m.owner, v.stream.Entries.Len(), e)

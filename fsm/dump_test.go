@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
 // call applies one command.
@@ -81,12 +82,12 @@ func TestDump_RoundTrip(t *testing.T) {
 		body := payload[:len(payload)-10]
 		for n := range len(body) {
 			if got := f.call("RESTORE", "part", "0",
-				string(fsm.SealPayload([]byte(body[:n])))); got != "-ERR Bad data format\r\n" {
+				string(rdb.Seal([]byte(body[:n])))); got != "-ERR Bad data format\r\n" {
 				t.Errorf("%d of %d bytes of %s: %q", n, len(body), key, got)
 			}
 		}
 		if got := f.call("RESTORE", "part", "0",
-			string(fsm.SealPayload([]byte(body+"\x00")))); got != "-ERR Bad data format\r\n" {
+			string(rdb.Seal([]byte(body+"\x00")))); got != "-ERR Bad data format\r\n" {
 			t.Errorf("%s with a byte more: %q", key, got)
 		}
 	}
@@ -171,7 +172,7 @@ func TestRestore_Hostile(t *testing.T) {
 		if want == "" {
 			want = "-ERR Bad data format"
 		}
-		if got := f.call("RESTORE", "k", "0", string(fsm.SealPayload([]byte(c.body))), "REPLACE"); got != want+"\r\n" {
+		if got := f.call("RESTORE", "k", "0", string(rdb.Seal([]byte(c.body))), "REPLACE"); got != want+"\r\n" {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 		if snap := snapshotOf(t, f.m); !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
@@ -196,7 +197,7 @@ func TestLimits_Restore(t *testing.T) {
 		if len(body) > fsm.MaxStringBytes {
 			t.Fatalf("%s: %d bytes", what, len(body))
 		}
-		if got := f.call("RESTORE", "l", "0", string(fsm.SealPayload([]byte(body))), "REPLACE"); got != want+"\r\n" {
+		if got := f.call("RESTORE", "l", "0", string(rdb.Seal([]byte(body))), "REPLACE"); got != want+"\r\n" {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
@@ -264,7 +265,7 @@ func FuzzRestore(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m := newFeed(t)
-		if got := m.call("RESTORE", "k", "0", string(fsm.SealPayload(body))); got != "+OK\r\n" {
+		if got := m.call("RESTORE", "k", "0", string(rdb.Seal(body))); got != "+OK\r\n" {
 			if got[0] != '-' || m.call("EXISTS", "k") != ":0\r\n" {
 				t.Fatalf("answers %q", got)
 			}

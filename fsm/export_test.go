@@ -55,9 +55,7 @@ const (
 	MaxGroupEffects = maxGroupEffects
 )
 
-// These are the limits of DUMP and RESTORE, and functions for their trailer.
-var SealPayload = sealPayload
-
+// These are the limits of RESTORE.
 const (
 	MaxUnfolded = maxUnfolded
 	MaxRestored = maxRestored

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/glob"
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
 // Functions are executed like scripts: the leader executes them speculatively,
@@ -350,13 +351,13 @@ const (
 )
 
 func functionDump(c *Ctx, args [][]byte) Reply {
-	w := rdbWriter{c: c}
+	w := c.newRDB()
 	c.m.libraries.names.Scan(func(_ string, lib *library) bool {
-		w.byte(opcodeFunction)
-		w.string(lib.code)
+		w.Byte(opcodeFunction)
+		w.Text(lib.code)
 		return true
 	})
-	return Bulk(string(sealPayload(w.b)))
+	return Bulk(string(w.Payload()))
 }
 
 func functionRestore(c *Ctx, args [][]byte) Reply {
@@ -376,7 +377,7 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 	default:
 		return Error(msgPolicy)
 	}
-	if _, ok := openPayload(args[2]); !ok {
+	if _, ok := rdb.Open(args[2]); !ok {
 		return Error(msgPayload)
 	}
 	restored, refusal := c.readLibraries(args[2])
@@ -398,17 +399,17 @@ func (c *Ctx) readLibraries(payload []byte) (all libraries, refusal string) {
 		_, known := all.names.Get(name)
 		return known
 	}
-	begun, r := new(int64), rdbReader{b: payload}
-	for len(r.b) > payloadTrailer {
-		switch r.byte() {
+	begun, r := new(int64), rdb.NewReader(payload, restoreLimits)
+	for r.Len() > rdb.TrailerSize {
+		switch r.Byte() {
 		case opcodeFunction:
 		case opcodeFunctionRC:
 			return all, msgPreRelease
 		default:
 			return all, msgNotFunction
 		}
-		code := r.string()
-		if r.failed() {
+		code := r.Text()
+		if r.Err() != nil {
 			return all, msgNoPayload
 		}
 		lib, refusal := c.readLibrary(code, begun, exists)

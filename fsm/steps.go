@@ -61,8 +61,6 @@ const (
 	stepsDraw   = 8  // for going to a random position
 	scanBytes   = 8  // bytes that are scanned one by one in a step
 	copyBytes   = 64 // bytes that are copied or compared in a step
-	// compressBytes is the number of bytes that DUMP compresses in a step.
-	compressBytes = 2
 	// stepsDistance is the cost of deciding whether a point is in an area.
 	stepsDistance = 16
 	// hllSteps is the cost of reading all registers of a HyperLogLog.

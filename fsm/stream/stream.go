@@ -54,6 +54,20 @@ type Entry struct {
 	Fields []string // alternately a field and its value
 }
 
+// lengthBytes is the maximum size of the length of a string in an entry of a
+// snapshot.
+const lengthBytes = 4
+
+// Size returns the number of bytes that the fields and values take in a
+// snapshot, at most.
+func (e *Entry) Size() int {
+	n := 0
+	for _, f := range e.Fields {
+		n += len(f) + lengthBytes
+	}
+	return n
+}
+
 // Info is the state of a stream in addition to its entries.
 type Info struct {
 	Last       ID     // the ID of the last entry that was ever added

@@ -1,4 +1,4 @@
-package fsm
+package rdb
 
 import (
 	"bytes"
@@ -25,24 +25,24 @@ func TestCRC64Jones(t *testing.T) {
 func TestPayload_Known(t *testing.T) {
 	t.Parallel()
 	const known = "\x00\x03abc\n\x00\xd9\xac0=Ar\xa2\xe2"
-	if body, ok := openPayload([]byte(known)); !ok || string(body) != "\x00\x03abc" {
+	if body, ok := Open([]byte(known)); !ok || string(body) != "\x00\x03abc" {
 		t.Errorf("got %q, %v", body, ok)
 	}
-	if got := sealPayload([]byte("\x00\x03abc")); string(got) != known {
+	if got := Seal([]byte("\x00\x03abc")); string(got) != known {
 		t.Errorf("sealed: %q, want %q", got, known)
 	}
 }
 
 func TestPayload_Damaged(t *testing.T) {
 	t.Parallel()
-	whole := sealPayload([]byte("body"))
+	whole := Seal([]byte("body"))
 	for i := range whole {
-		if _, ok := openPayload(whole[:i]); ok {
+		if _, ok := Open(whole[:i]); ok {
 			t.Errorf("%d of %d bytes are accepted", i, len(whole))
 		}
 		bad := bytes.Clone(whole)
 		bad[i] ^= 1
-		if _, ok := openPayload(bad); ok {
+		if _, ok := Open(bad); ok {
 			t.Errorf("accepted with byte %d changed", i)
 		}
 	}
@@ -52,7 +52,7 @@ func TestPayload_Damaged(t *testing.T) {
 	}{{0, true}, {payloadVersion - 1, true}, {payloadVersion, true}, {payloadVersion + 1, false}, {1 << 15, false}} {
 		b := binary.LittleEndian.AppendUint16([]byte("body"), c.version)
 		b = binary.LittleEndian.AppendUint64(b, crc64Jones(b))
-		if _, ok := openPayload(b); ok != c.want {
+		if _, ok := Open(b); ok != c.want {
 			t.Errorf("version %d: %v, want %v", c.version, ok, c.want)
 		}
 	}

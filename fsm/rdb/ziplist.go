@@ -1,4 +1,4 @@
-package fsm
+package rdb
 
 import (
 	"encoding/binary"

@@ -1,13 +1,14 @@
-package fsm
+package rdb
 
 import (
 	"encoding/binary"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file has streams in the RDB format of Redis. The entries are in
+// This file writes and reads streams. The entries are in
 // listpacks. Each listpack begins with the number of its entries, the number of
 // its deleted entries and the field names of the first entry.
 
@@ -23,9 +24,10 @@ const (
 	streamNodeBytes   = 4 << 10
 )
 
-// stream writes the stream as if its entries had been added one after the other
+// Stream writes a stream as if its entries had been added one after the other
 // and none had been deleted.
-func (w *rdbWriter) stream(v *collection) {
+func (w *Writer) Stream(v *stream.Stream) {
+	w.Byte(typeStreamListpacks)
 	var l listpack
 	var first stream.Entry
 	start, n, count := len(w.b), uint64(0), 0
@@ -34,8 +36,8 @@ func (w *rdbWriter) stream(v *collection) {
 		w.blob(l.counted(count))
 		n++
 	}
-	v.stream.Entries.Ascend(0, func(e *stream.Entry) bool {
-		w.c.charge(stepsPerKey * (1 + len(e.Fields)))
+	v.Entries.Ascend(0, func(e *stream.Entry) bool {
+		w.charge(stepsPart * (1 + len(e.Fields)))
 		size := 0
 		for _, f := range e.Fields {
 			size += len(f)
@@ -55,21 +57,21 @@ func (w *rdbWriter) stream(v *collection) {
 		}
 		l.entry(e, &first)
 		count++
-		return !w.over()
+		return !w.Over()
 	})
 	if count > 0 {
 		flush()
 	}
 	w.lengthAt(start, n)
-	w.length(uint64(v.stream.Entries.Len()))
-	for _, id := range []stream.ID{v.stream.Last, v.stream.FirstID(), v.stream.MaxDeleted} {
+	w.length(uint64(v.Entries.Len()))
+	for _, id := range []stream.ID{v.Last, v.FirstID(), v.MaxDeleted} {
 		w.streamID(id)
 	}
-	w.length(v.stream.Added)
-	w.length(uint64(v.stream.Groups.Len()))
-	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
+	w.length(v.Added)
+	w.length(uint64(v.Groups.Len()))
+	v.Groups.Ascend(0, func(g *stream.Group) bool {
 		w.group(g)
-		return !w.over()
+		return !w.Over()
 	})
 }
 
@@ -129,62 +131,71 @@ func appendStreamKey(b []byte, id stream.ID) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, id.Ms), id.Seq)
 }
 
-func (w *rdbWriter) streamID(id stream.ID) {
+func (w *Writer) streamID(id stream.ID) {
 	w.length(id.Ms)
 	w.length(id.Seq)
 }
 
 // streamKey writes an ID as a key of a radix tree.
-func (w *rdbWriter) streamKey(id stream.ID) {
+func (w *Writer) streamKey(id stream.ID) {
 	w.b = appendStreamKey(w.b, id)
 	w.size += 16
 }
 
 // moment writes a moment by the wall clock. The lease clock of the moment is
 // not written, so that equal values give equal bytes in every cluster.
-func (w *rdbWriter) moment(m stream.Moment) {
+func (w *Writer) moment(m stream.Moment) {
 	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(m.Wall))
 	w.size += 8
 }
 
-func (w *rdbWriter) group(g *stream.Group) {
-	w.string(g.Name)
+func (w *Writer) group(g *stream.Group) {
+	w.Text(g.Name)
 	w.streamID(g.Last)
 	w.length(uint64(g.Read))
 	w.length(uint64(g.Pending.Len()))
 	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {
-		w.c.charge(1)
+		w.charge(1)
 		w.streamKey(p.ID)
 		w.moment(p.At)
 		w.length(uint64(p.Deliveries))
-		return !w.over()
+		return !w.Over()
 	})
 	w.length(uint64(g.Consumers.Len()))
 	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
-		w.string(k.Name)
+		w.Text(k.Name)
 		w.moment(k.Seen)
 		w.length(uint64(k.Pending.Len()))
 		k.Pending.Ascend(0, func(id *stream.ID) bool {
-			w.c.charge(1)
+			w.charge(1)
 			w.streamKey(*id)
-			return !w.over()
+			return !w.Over()
 		})
-		return !w.over()
+		return !w.Over()
 	})
 }
 
 // streamReader reads a stream.
 type streamReader struct {
-	*rdbReader
-	c *Ctx
-	v *collection
+	*Reader
+	v     *stream.Stream
+	owner *container.Owner
+	now   stream.Moment
 }
 
-// stream reads a stream in the form that rdbWriter.stream writes. If old is
-// set, it reads the form of Redis 5 and 6.
+// Stream reads a stream into v, which must be empty. owner becomes the owner of
+// its nodes. now replaces the moments that are after it, because clocks may be
+// wrong; XCLAIM does the same.
+func (r *Reader) Stream(v *stream.Stream, owner *container.Owner, now stream.Moment) {
+	s := streamReader{r, v, owner, now}
+	s.stream(r.kind == typeStreamOld)
+}
+
+// stream reads a stream in the form that Writer.Stream writes. If old is set,
+// it reads the form of Redis 5 and 6.
 func (s *streamReader) stream(old bool) {
 	for n := s.count(2); n > 0 && !s.failed(); n-- {
-		key := s.string()
+		key := s.Text()
 		if len(key) != 16 {
 			s.bad()
 			return
@@ -193,17 +204,17 @@ func (s *streamReader) stream(old bool) {
 	}
 	v := s.v
 	length := s.length()
-	v.stream.Last = s.streamID()
-	v.stream.Added = length
+	v.Last = s.streamID()
+	v.Added = length
 	if !old {
 		s.streamID() // the ID of the first entry, which is not needed
-		v.stream.MaxDeleted = s.streamID()
-		v.stream.Added = s.length()
+		v.MaxDeleted = s.streamID()
+		v.Added = s.length()
 	}
-	n := v.stream.Entries.Len()
+	n := v.Entries.Len()
 	switch {
-	case length != uint64(n), v.stream.Added < length,
-		n > 0 && v.stream.Entries.At(n-1).ID.Compare(v.stream.Last) > 0:
+	case length != uint64(n), v.Added < length,
+		n > 0 && v.Entries.At(n-1).ID.Compare(v.Last) > 0:
 		s.bad()
 		return
 	}
@@ -232,7 +243,7 @@ func (s *streamReader) node(master stream.ID) {
 		s.bad()
 		return
 	}
-	l := packReader{packed: p, r: s.rdbReader}
+	l := packReader{packed: p, r: s.Reader}
 	live, dead, width := l.integer(), l.integer(), l.integer()
 	if live < 0 || dead < 0 || width < 0 || width > int64(l.n) {
 		s.bad()
@@ -274,7 +285,6 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 		s.bad()
 		return false
 	}
-	size := 0
 	e.Fields = make([]string, 0, 2*fields)
 	for i := range int(fields) {
 		var name string
@@ -285,7 +295,6 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 			name = l.string()
 		}
 		value := l.string()
-		size += len(name) + len(value) + 2*lengthBytes
 		e.Fields = append(e.Fields, name, value)
 	}
 	if l.integer() != words {
@@ -294,14 +303,14 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 	if flags&entryDeleted != 0 || s.failed() {
 		return true
 	}
-	n := s.v.stream.Entries.Len()
+	n := s.v.Entries.Len()
 	switch {
-	case size > MaxStringBytes: // as in XADD
-		s.stop(msgTooLong)
-	case fields == 0, e.ID == stream.ID{}, n > 0 && s.v.stream.Entries.At(n-1).ID.Compare(e.ID) >= 0:
+	case e.Size() > s.limits.String: // as in XADD
+		s.stop(ErrTooLong)
+	case fields == 0, e.ID == stream.ID{}, n > 0 && s.v.Entries.At(n-1).ID.Compare(e.ID) >= 0:
 		s.bad()
 	default:
-		s.v.stream.Entries.Insert(s.c.m.owner, n, e)
+		s.v.Entries.Insert(s.owner, n, e)
 	}
 	return false
 }
@@ -310,7 +319,7 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 // expected.
 type packReader struct {
 	packed
-	r *rdbReader
+	r *Reader
 }
 
 func (l *packReader) text() []byte {
@@ -332,27 +341,25 @@ func (l *packReader) integer() int64 {
 }
 
 // moment reads a moment that is given by the wall clock. It replaces a moment
-// in the future by the present, because clocks may be wrong. XCLAIM does the
-// same.
+// in the future by the present.
 func (s *streamReader) moment() stream.Moment {
-	now := s.c.moment()
 	at := int64(s.uint64())
-	if at < 0 || at > now.Wall {
-		return now
+	if at < 0 || at > s.now.Wall {
+		return s.now
 	}
-	return stream.Moment{Lease: now.Lease - (now.Wall-at)*1e6, Wall: at}
+	return stream.Moment{Lease: s.now.Lease - (s.now.Wall-at)*1e6, Wall: at}
 }
 
 // group reads a group and appends it to the groups of the stream.
 func (s *streamReader) group(old bool) {
-	owner := s.c.m.owner
-	g := stream.Group{Name: string(s.string()), Last: s.streamID()}
+	owner := s.owner
+	g := stream.Group{Name: string(s.Text()), Last: s.streamID()}
 	if old {
-		g.Read = s.v.stream.ReadUpTo(g.Last)
+		g.Read = s.v.ReadUpTo(g.Last)
 	} else {
 		g.Read = int64(s.length())
 	}
-	if n := s.v.stream.Groups.Len(); !s.more(1) || n > 0 && s.v.stream.Groups.At(n-1).Name >= g.Name {
+	if n := s.v.Groups.Len(); !s.more(1) || n > 0 && s.v.Groups.At(n-1).Name >= g.Name {
 		s.bad()
 		return
 	}
@@ -372,7 +379,7 @@ func (s *streamReader) group(old bool) {
 	left := len(pending) // pending entries for which no consumer was found yet
 	taken := make([]bool, left)
 	for n := s.count(1 + 8 + 1); n > 0; n-- {
-		k := stream.Consumer{Name: string(s.string()), Seen: s.moment()}
+		k := stream.Consumer{Name: string(s.Text()), Seen: s.moment()}
 		at := g.Consumers.Len()
 		if !s.more(1) || at > 0 && g.Consumers.At(at-1).Name >= k.Name {
 			s.bad()
@@ -399,5 +406,5 @@ func (s *streamReader) group(old bool) {
 		s.bad()
 		return
 	}
-	s.v.stream.Groups.Insert(owner, s.v.stream.Groups.Len(), g)
+	s.v.Groups.Insert(owner, s.v.Groups.Len(), g)
 }

@@ -1,4 +1,4 @@
-package fsm
+package rdb
 
 import (
 	"encoding/binary"
@@ -9,8 +9,11 @@ import (
 // version of the format and a checksum, so that RESTORE can refuse a payload
 // that is damaged or too new.
 const (
-	payloadVersion = 10    // the version of the RDB format of Redis 7.0
-	payloadTrailer = 2 + 8 // version and checksum, both little-endian
+	payloadVersion = 10 // the version of the RDB format of Redis 7.0
+
+	// TrailerSize is the size of the trailer in bytes: version and checksum,
+	// both little-endian.
+	TrailerSize = 2 + 8
 )
 
 // jones is the table of the CRC-64 that Redis uses: the polynomial of David T.
@@ -21,17 +24,17 @@ var jones = crc64.MakeTable(0x95ac9329ac4bc9b5)
 // and does not invert the result.
 func crc64Jones(b []byte) uint64 { return ^crc64.Update(^uint64(0), jones, b) }
 
-// sealPayload appends the trailer to a body. The result may share memory with
+// Seal appends the trailer to a body. The result may share memory with
 // body.
-func sealPayload(body []byte) []byte {
+func Seal(body []byte) []byte {
 	b := binary.LittleEndian.AppendUint16(body, payloadVersion)
 	return binary.LittleEndian.AppendUint64(b, crc64Jones(b))
 }
 
-// openPayload returns the body of a payload without copying it. ok is false if
+// Open returns the body of a payload without copying it. ok is false if
 // the checksum is wrong or the version is newer than payloadVersion.
-func openPayload(b []byte) (body []byte, ok bool) {
-	n := len(b) - payloadTrailer
+func Open(b []byte) (body []byte, ok bool) {
+	n := len(b) - TrailerSize
 	if n < 0 || binary.LittleEndian.Uint16(b[n:]) > payloadVersion ||
 		binary.LittleEndian.Uint64(b[n+2:]) != crc64Jones(b[:n+2]) {
 		return nil, false

@@ -1,4 +1,4 @@
-package fsm
+package rdb
 
 // This file implements LZF, the compression of Marc Lehmann's liblzf. A
 // compressed text is a sequence of tokens:
