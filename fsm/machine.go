@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"unsafe"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
@@ -608,3 +609,102 @@ func (c *Ctx) versionOf(key []byte) Pos {
 // viewString returns a string that shares the memory of b. The string must not
 // be used after b has changed, so it is only for lookups.
 func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// Clock is the machine's time. All of it comes from the log.
+//
+// Lease is the lease clock: nanoseconds since the cluster was formed. It is the
+// only source of expiry. It never goes back, and it stops while no leader
+// appends entries. (Chubby stops its session timers in the same case.) Wall is
+// the wall clock of the leader that stamped the last entry, in microseconds
+// since 1970. It may jump, and only commands with absolute times use it.
+type Clock struct {
+	Lease int64
+	Wall  int64
+}
+
+// advance sets the clock to the stamp of an entry. A stamp behind the lease
+// clock leaves the lease clock unchanged and is reported as backwards. It
+// cannot occur as long as only one leader at a time stamps entries.
+func (c *Clock) advance(h Header) (backwards bool) {
+	c.Wall = h.Wall
+	if h.Stamp < c.Lease {
+		return true
+	}
+	c.Lease = h.Stamp
+	return false
+}
+
+// never is the deadline of a key whose time to live does not fit into an int64
+// of nanoseconds (292 years). The key does not expire, and its TTL is computed
+// from the wall clock.
+const never = math.MaxInt64
+
+// deadlineIn returns the deadline that is ttl milliseconds after now, on the
+// lease clock.
+func deadlineIn(now, ttl int64) int64 {
+	if ttl > (never-now)/1e6 {
+		return never
+	}
+	return now + ttl*1e6
+}
+
+// Trace is a set of functions that Apply calls for what an entry does, command
+// by command. Package verify uses it to execute the same commands on a real
+// Redis. A trace does not affect the state or the replies.
+//
+// The arguments and the reply are valid only during the call.
+type Trace struct {
+	// Ran is called for a command that was executed: alone, in a transaction,
+	// or as an effect of a script. A script that the machine executes natively
+	// is one command. proto is the RESP version of the connection that sent the
+	// command.
+	Ran func(db int, args [][]byte, reply Reply, proto int)
+	// Served is called for a blocking command that was given its reply.
+	Served func(db int, args [][]byte, reply Reply)
+	// Expired is called for a key whose deadline has passed, before the
+	// commands that find the key absent. It may be called more than once for a
+	// key.
+	Expired func(db int, key string)
+}
+
+// Trace sets the trace for further calls of Apply, nil for none. Clones are not
+// traced.
+func (m *Machine) Trace(t *Trace) { m.trace = t }
+
+// ran reports a command to the trace.
+func (c *Ctx) ran(db int, args [][]byte, reply Reply) {
+	if t := c.m.trace; t != nil && !c.readOnly {
+		t.Ran(db, args, reply, c.proto)
+	}
+}
+
+// tracedServe reports a served waiter to the trace.
+func (c *Ctx) tracedServe(n *waiter, reply Reply) {
+	if t := c.m.trace; t != nil {
+		t.Served(n.db, n.args, reply)
+	}
+}
+
+// tracedExpiry reports a key whose deadline has passed to the trace.
+func (c *Ctx) tracedExpiry(db int, key string) {
+	if t := c.m.trace; t != nil {
+		t.Expired(db, key)
+	}
+}
+
+// tracedPendingExpiry reports to the trace the keys whose deadline has passed
+// and that only a later entry removes: see expireDue.
+func (c *Ctx) tracedPendingExpiry() {
+	if c.m.trace == nil {
+		return
+	}
+	c.m.expiry.tree.Scan(func(d due) bool {
+		if d.deadline <= c.now {
+			c.tracedExpiry(d.db, d.obj.key)
+		}
+		return d.deadline <= c.now
+	})
+}
+
+// ScriptText returns the text of a script in the cache.
+func (m *Machine) ScriptText(sha string) (text string, known bool) { return m.scripts.get(sha) }
