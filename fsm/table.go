@@ -178,9 +178,7 @@ func families() [][]Command {
 	return [][]Command{
 		stringCommands,
 		counterCommands,
-		casCommands,
 		bitmapCommands,
-		lcsCommands,
 		genericCommands,
 		expireCommands,
 		dumpCommands,

@@ -1,4 +1,4 @@
-package fsm
+package subsequence
 
 import (
 	"math/rand/v2"
@@ -6,9 +6,12 @@ import (
 	"testing"
 )
 
-// TestLcsLength checks that the computation with one row gives the same length
+// free is a Meter that counts nothing.
+var free = Meter{Charge: func(int) {}, Hold: func(int) {}}
+
+// TestLength checks that the computation with one row gives the same length
 // as the one with the whole table.
-func TestLcsLength(t *testing.T) {
+func TestLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	text := func() string {
 		b := make([]byte, r.IntN(60))
@@ -19,29 +22,29 @@ func TestLcsLength(t *testing.T) {
 	}
 	for range 2000 {
 		a, b := text(), text()
-		want := new(Ctx).newLcsTable(a, b).length
-		if got := new(Ctx).lcsLength(a, b); got != want {
+		want := NewTable(a, b, free).length
+		if got := Length(a, b, free); got != want {
 			t.Fatalf("%q and %q: length %d, want %d", a, b, got, want)
 		}
 	}
 }
 
-// TestLcsLength_Memory checks that LEN needs memory only in proportion to the
+// TestLength_Memory checks that LEN needs memory only in proportion to the
 // shorter string.
-func TestLcsLength_Memory(t *testing.T) {
+func TestLength_Memory(t *testing.T) {
 	a, b := string(make([]byte, 4000)), string(make([]byte, 4000))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	new(Ctx).lcsLength(a, b)
+	Length(a, b, free)
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 { // the table takes 64 MB
 		t.Errorf("%d bytes for two strings of 4000 bytes", got)
 	}
 }
 
-// TestLcsTable checks that the path back through the table of bits is the path
+// TestTable checks that the path back through the table of bits is the path
 // that Redis takes through the table of lengths.
-func TestLcsTable(t *testing.T) {
+func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		var s [2]string
@@ -76,18 +79,18 @@ func TestLcsTable(t *testing.T) {
 				j--
 			}
 		}
-		if got, _ := new(Ctx).newLcsTable(a, b).trace(); got != want {
+		if got, _ := NewTable(a, b, free).Trace(); got != want {
 			t.Fatalf("%q and %q: %q, want %q", a, b, got, want)
 		}
 	}
 }
 
-// TestLcsTable_Memory checks that a cell of the table takes one bit.
-func TestLcsTable_Memory(t *testing.T) {
+// TestTable_Memory checks that a cell of the table takes one bit.
+func TestTable_Memory(t *testing.T) {
 	a := string(make([]byte, 4000))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	new(Ctx).newLcsTable(a, a)
+	NewTable(a, a, free)
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > 3<<20 {
 		t.Errorf("%d bytes for two strings of 4000 bytes", got)
