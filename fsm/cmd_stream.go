@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file has the type of streams and the commands that need no consumer
+// This file has the commands on streams that need no consumer
 // group.
 
 var streamCommands = []Command{

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file has the commands for pending entries: see streamGroup.
+// This file has the commands for pending entries (see stream.Group) and XINFO.
 
 var pendingCommands = []Command{
 	{

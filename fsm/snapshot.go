@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
 	"slices"
 	"sort"
-
-	"github.com/holdfast-kv/holdfast/fsm/container"
-	"github.com/holdfast-kv/holdfast/fsm/stream"
+	"strings"
 )
 
 // SnapshotVersion is the version of the snapshot format that this program
@@ -205,182 +202,6 @@ func (w *snapshotWriter) flush() {
 	w.b = w.b[:0]
 }
 
-// These are the flags of an object.
-const (
-	flagRaw = 1 // strings: see object.raw
-	flagBig = 2 // collections: see collection.big
-	// flagGroups: a stream with groups. Programs that do not know groups refuse
-	// it.
-	flagGroups = 4
-)
-
-// appendObject writes an object: a string with its value, or a collection with
-// the number of its elements, which follow.
-func appendObject(b []byte, db int, o *object) []byte {
-	b = append(b, recordObject, byte(db), byte(o.typ))
-	var flags byte
-	if o.raw {
-		flags |= flagRaw
-	}
-	if o.coll != nil && o.coll.big {
-		flags |= flagBig
-	}
-	if o.coll != nil && o.coll.stream.Groups.Len() > 0 {
-		flags |= flagGroups
-	}
-	b = append(b, flags)
-	b = appendString(b, o.key)
-	b = binary.AppendUvarint(b, uint64(o.token))
-	b = binary.AppendUvarint(b, uint64(o.version))
-	b = binary.AppendVarint(b, o.touched)
-	b = binary.AppendVarint(b, o.deadline)
-	b = binary.AppendVarint(b, o.expireAt)
-	if o.coll != nil {
-		b = binary.AppendUvarint(b, uint64(o.coll.Len(o.typ)))
-		if o.typ == typeStream {
-			b = appendStreamInfo(b, &o.coll.stream.Info)
-		}
-		if flags&flagGroups != 0 {
-			b = binary.AppendUvarint(b, uint64(o.coll.stream.Groups.Len()))
-		}
-		return b
-	}
-	return appendString(b, o.str)
-}
-
-// elements writes the elements of a collection in records of about
-// snapshotBlock bytes. No record exceeds that by more than one element.
-func (w *snapshotWriter) elements(o *object) {
-	var b []byte
-	n := 0
-	emit := func() {
-		if len(w.b)+len(b) > snapshotBlock {
-			w.flush()
-		}
-		w.b = binary.AppendUvarint(append(w.b, recordElems), uint64(n))
-		w.b = append(w.b, b...)
-		w.cut()
-		b, n = b[:0], 0
-	}
-	added := func() bool {
-		if n++; len(b) >= snapshotBlock {
-			emit()
-		}
-		return w.err == nil
-	}
-	switch v := o.coll; o.typ {
-	case typeHash:
-		v.hash.Ascend(0, func(e *container.Item[string]) bool {
-			b = appendString(appendString(b, e.Name), e.Value)
-			return added()
-		})
-	case typeList:
-		v.list.Ascend(0, func(s *string) bool {
-			b = appendString(b, *s)
-			return added()
-		})
-	case typeSet:
-		v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
-			b = appendString(b, e.Name)
-			return added()
-		})
-	case typeStream:
-		v.stream.Entries.Ascend(0, func(e *stream.Entry) bool {
-			b = appendEntry(b, e)
-			return added()
-		})
-	case typeZSet:
-		v.order.Ascend(0, func(m *container.Scored) bool {
-			b = appendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.Score)), m.Member)
-			return added()
-		})
-	}
-	if n > 0 {
-		emit()
-	}
-}
-
-// element reads one element into the collection of o.
-func (d *decoder) element(o *object, owner *container.Owner) error {
-	v, size := o.coll, o.coll.Len(o.typ)
-	switch o.typ {
-	case typeHash:
-		field := string(d.bytes())
-		v.putField(owner, field, string(d.bytes()))
-	case typeList:
-		v.list.Insert(owner, size, string(d.bytes()))
-	case typeSet:
-		v.putMember(owner, string(d.bytes()))
-	case typeStream:
-		if err := d.entry(v, owner); err != nil {
-			return fmt.Errorf("entry of key %q: %w", o.key, err)
-		}
-	case typeZSet:
-		if len(d.b) < 8 {
-			d.fail()
-			break
-		}
-		score := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
-		d.b = d.b[8:]
-		if math.IsNaN(score) {
-			return fmt.Errorf("score of key %q: %w", o.key, ErrFormat)
-		}
-		v.putScore(owner, string(d.bytes()), score)
-	}
-	if d.err == nil && o.coll.Len(o.typ) == size {
-		return fmt.Errorf("duplicate element of key %q: %w", o.key, ErrFormat)
-	}
-	return d.err
-}
-
-// object reads an object and the numbers of elements and of groups that follow
-// it.
-func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, groups uint64, err error) {
-	o = check.object()
-	db = int(d.byte())
-	o.typ = typ(d.byte())
-	flags := d.byte()
-	o.raw = flags&flagRaw != 0
-	o.key = check.text(d.bytes())
-	o.token = Pos(d.uvarint())
-	o.version = Pos(d.uvarint())
-	o.touched = d.varint()
-	o.deadline = d.varint()
-	o.expireAt = d.varint()
-	allowed := byte(flagRaw)
-	switch o.typ {
-	case typeString:
-	case typeStream:
-		allowed = flagBig | flagGroups
-	default:
-		allowed = flagBig
-	}
-	if d.err == nil && (db >= Databases || o.typ > typeStream || flags&^allowed != 0) {
-		return 0, nil, 0, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
-	}
-	o.hash = container.Hash([]byte(o.key))
-	if o.typ == typeString {
-		o.str = check.text(d.bytes())
-		return db, o, 0, 0, d.err
-	}
-	if elements = d.uvarint(); d.err == nil && (elements == 0 && o.typ != typeStream || elements > MaxElements) {
-		return 0, nil, 0, 0, fmt.Errorf("key %q with %d elements: %w", o.key, elements, ErrFormat)
-	}
-	o.coll = newCollection(o.typ)
-	if flags&flagBig != 0 {
-		o.coll.grow(nil, o.typ)
-	}
-	if o.typ == typeStream {
-		o.coll.stream.Info = d.streamInfo()
-	}
-	if flags&flagGroups != 0 {
-		if groups = d.uvarint(); d.err == nil && (groups == 0 || groups > MaxElements) {
-			return 0, nil, 0, 0, fmt.Errorf("key %q with %d groups: %w", o.key, groups, ErrFormat)
-		}
-	}
-	return db, o, elements, groups, d.err
-}
-
 // ReadSnapshot builds a machine from the bytes that WriteSnapshot wrote. It
 // returns an error and no machine unless all bytes are valid and it has used
 // all of them.
@@ -457,27 +278,6 @@ type snapshotLoader struct {
 
 	waiter *waiter // last waiter, if it was served
 	owed   uint64  // bytes of its reply that are still to come
-}
-
-// elements reads some of the elements of the open collection.
-func (l *snapshotLoader) elements(d *decoder) error {
-	n := d.uvarint()
-	if d.err != nil {
-		return fmt.Errorf("elements: %w", d.err)
-	}
-	if n == 0 || n > l.missing {
-		return fmt.Errorf("%d elements of key %q: %w", n, l.open.key, ErrFormat)
-	}
-	l.missing -= n
-	for ; n > 0; n-- {
-		if err := d.element(l.open, l.m.owner); err != nil {
-			return err
-		}
-	}
-	if l.missing == 0 && l.open.coll.big != l.big {
-		return fmt.Errorf("encoding of key %q: %w", l.open.key, ErrFormat)
-	}
-	return nil
 }
 
 // owes reports whether record violates the order: another record must come
@@ -659,4 +459,104 @@ func (l *snapshotLoader) replies(d *decoder) {
 		s.bytes += len(r.bytes)
 	}
 	s.lastSeq = s.floor + uint64(len(s.replies))
+}
+
+// SnapshotInfo describes the state in a snapshot.
+type SnapshotInfo struct {
+	Applied  uint64 // log index of the last entry
+	Hash     uint64 // state of the hash chain at that index
+	Sessions int
+	Waiters  int
+	Keys     int // in all databases
+	Volatile int // keys with a time to live
+}
+
+// SnapshotInfo describes the snapshot that WriteSnapshot writes with these
+// sessions.
+func (m *Machine) SnapshotInfo(sessions Sessions) SnapshotInfo {
+	return SnapshotInfo{
+		Applied: m.applied, Hash: m.chain, Sessions: len(sessions.list), Waiters: m.waits.conns.Len(),
+		Keys: m.Len(), Volatile: m.Volatile(),
+	}
+}
+
+// CheckSnapshot reads a snapshot with the code of ReadSnapshot, but drops every
+// key once it is decoded. It fails for every snapshot that ReadSnapshot
+// refuses. It needs the memory of the largest key, the sessions, the waiters
+// and the scripts.
+//
+// ReadSnapshot detects a duplicate key in the tree that it builds.
+// CheckSnapshot has no such tree, so it requires the order in which
+// WriteSnapshot writes the keys.
+func CheckSnapshot(r io.Reader, table *Table) (SnapshotInfo, error) {
+	check := &snapshotCheck{}
+	load := snapshotLoader{m: New(table), check: check}
+	if err := load.read(bufio.NewReaderSize(r, 64<<10)); err != nil {
+		return SnapshotInfo{}, fmt.Errorf("check snapshot: %w", err)
+	}
+	return SnapshotInfo{
+		Applied: load.m.applied, Hash: load.m.chain,
+		Sessions: int(load.sessions), Waiters: load.m.waits.conns.Len(),
+		Keys: check.keys, Volatile: check.volatile,
+	}, nil
+}
+
+// snapshotCheck counts the keys of a snapshot. It reads them into memory that
+// it reuses, so that a check does not double the memory of the process. The
+// methods of a nil snapshotCheck return new memory.
+type snapshotCheck struct {
+	keys, volatile int
+	db             int
+	last           slot // last key that was read
+
+	block   []byte
+	objects [2]object // used alternately: one of them is last
+}
+
+// buffer returns memory for a block. It overwrites the texts of the previous
+// block. The elements of the last object may continue in the new block, so its
+// key is copied.
+func (c *snapshotCheck) buffer(n int) []byte {
+	if c == nil {
+		return make([]byte, n)
+	}
+	if o := c.last.obj; o != nil {
+		o.key, o.str = strings.Clone(o.key), ""
+	}
+	if cap(c.block) < n {
+		c.block = make([]byte, n)
+	}
+	return c.block[:n]
+}
+
+// object returns an object for the next key.
+func (c *snapshotCheck) object() *object {
+	if c == nil {
+		return &object{}
+	}
+	o := &c.objects[c.keys%2]
+	*o = object{}
+	return o
+}
+
+// text returns bytes of a block as a string.
+func (c *snapshotCheck) text(b []byte) string {
+	if c == nil {
+		return string(b)
+	}
+	return viewString(b)
+}
+
+// key counts a key, which must be greater than the previous one.
+func (c *snapshotCheck) key(db int, o *object) error {
+	s := slot{o.hash, o}
+	if c.last.obj != nil && (db < c.db || db == c.db && !slotLess(c.last, s)) {
+		return fmt.Errorf("key %q is out of order or a duplicate: %w", o.key, ErrFormat)
+	}
+	c.db, c.last = db, s
+	c.keys++
+	if o.deadline != 0 {
+		c.volatile++
+	}
+	return nil
 }

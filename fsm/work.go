@@ -1,10 +1,8 @@
 package fsm
 
 import (
-	"math"
+	"fmt"
 	"slices"
-
-	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
 // Work is the estimated cost of executing commands, in steps, before they are
@@ -275,381 +273,157 @@ func (w *weigher) grow(key []byte, by growth) {
 	w.grown[k] = growth{min(g.added+by.added, MaxElements), min(g.more+by.more, MaxElements), max(g.bytes, min(by.bytes, MaxStringBytes))}
 }
 
-// written returns the work of a command that copies a string to change it. The
-// string then has at least end bytes.
-func (w *weigher) written(key []byte, end int) int {
-	size := max(w.size(key).bytes, min(end, MaxStringBytes))
-	w.grow(key, growth{bytes: size})
-	return size / copyBytes
+// Weighed records the work of a group that was added, as Table.Weigh returned
+// it.
+func (b *BatchBuilder) Weighed(steps int, depends bool) {
+	b.work += steps
+	b.depends = b.depends || depends
 }
 
-func appendWork(w *weigher, args [][]byte) int {
-	return w.written(args[1], w.size(args[1]).bytes+len(args[2]))
-}
+// Work returns the sum of the steps that were passed to Weighed.
+func (b *BatchBuilder) Work() int { return b.work }
 
-func setrangeWork(w *weigher, args [][]byte) int {
-	offset, _ := number.ParseInt(args[2])
-	return w.written(args[1], cutOffset(offset)+len(args[3]))
-}
+// Depends reports whether the work of the batch also depends on what its keys
+// hold. If it does, the caller must call Machine.Divide before it proposes the
+// batch.
+func (b *BatchBuilder) Depends() bool { return b.depends }
 
-func setbitWork(w *weigher, args [][]byte) int {
-	offset, _ := number.ParseInt(args[2])
-	return w.written(args[1], cutOffset(offset/8)+1)
-}
-
-// cutOffset limits an offset to the maximum length of a string.
-func cutOffset(offset int64) int { return int(min(max(offset, 0), MaxStringBytes)) }
-
-// bitfieldWork looks for the offsets of SET and INCRBY. An offset with # counts
-// fields, which have at most 64 bits.
-func bitfieldWork(w *weigher, args [][]byte) int {
-	end := 0
-	for i := 2; i+2 < len(args); i++ {
-		if !fold(args[i], "SET") && !fold(args[i], "INCRBY") {
-			continue
+// Divide adds the front of a batch to out, as much of it as one entry may cost
+// to apply, and adds the remainder to rest. It reads the machine, whose state
+// should be the state that the entry will be applied to. refused is the number
+// of operations that exceed their limit; they are answered with an error.
+//
+// A pipeline that needs more than one entry is not executed. Neither is a
+// single operation that is too large for one entry, if its session does not
+// know that yet. TooLong reports both cases. The session then runs the pipeline
+// in pieces, and it runs the operation when the leader has a slot for it (see
+// ScriptBudget). So an entry exceeds its limit only if it contains a single
+// operation.
+func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused int, err error) {
+	d := decoder{b: b.groups}
+	sum, full := 0, false
+	w := weigher{m: m}
+	for range b.n {
+		i, seq, body := d.uvarint(), d.uvarint(), d.bytes()
+		if d.err != nil {
+			break
 		}
-		at, unit := args[i+2], int64(1)
-		if len(at) > 0 && at[0] == '#' {
-			at, unit = at[1:], 64
+		id, floor := b.sessions[i].id, b.sessions[i].ackFloor
+		if !full {
+			g := dividing{w: &w, limits: limits}
+			if err := g.divide(body); err != nil {
+				return 0, fmt.Errorf("group %d of %s: %w", seq, id, err)
+			}
+			if full = sum > 0 && sum+g.steps > limits.Entry; !full {
+				sum, refused = sum+g.steps, refused+g.refused
+				out.Add(id, floor, seq, g.out)
+				out.Weighed(g.steps, false)
+				continue
+			}
 		}
-		offset, _ := number.ParseInt(at)
-		end = max(end, cutOffset(min(max(offset, 0), math.MaxInt64/64)*unit/8)+9)
+		rest.Add(id, floor, seq, body)
+		rest.Weighed(0, true)
 	}
-	return 2 * w.written(args[1], end)
+	return refused, d.done("batch")
 }
 
-func bitopWork(w *weigher, args [][]byte) int {
-	longest, steps := 0, 0
-	for _, key := range args[3:] {
-		size := w.size(key).bytes
-		longest, steps = max(longest, size), steps+size/scanBytes
-	}
-	w.grow(args[2], growth{bytes: longest})
-	return steps + longest/copyBytes
+// GroupWork returns the approximate cost of applying a group, in steps.
+func (m *Machine) GroupWork(body []byte) (int, error) {
+	g := dividing{w: &weigher{m: m}, limits: WorkLimits{Entry: mostWork, Operation: mostWork}}
+	err := g.divide(body)
+	return g.steps, err
 }
 
-func pfmergeWork(w *weigher, args [][]byte) int {
-	w.grow(args[1], growth{bytes: 3 * hllSteps})
-	if fold(args[0], "PFADD") {
-		return hllSteps + stepsPut*(len(args)-2)
-	}
-	return hllSteps * len(args)
+// dividing is a group whose work is being estimated.
+type dividing struct {
+	w       *weigher
+	limits  WorkLimits
+	out     []byte // the group to propose in place of the original
+	steps   int    // its work
+	refused int    // number of refused operations
 }
 
-// answerBytes is the number of bytes of a reply that are produced in one step.
-// A reply is copied twice into new memory, and its checksum is computed.
-const answerBytes = 16
-
-// valueWork returns the work of a command that replies with the values of all
-// its keys.
-func valueWork(w *weigher, args [][]byte) int {
-	steps := 0
-	last := 2
-	if fold(args[0], "MGET") {
-		last = len(args)
+func (g *dividing) divide(body []byte) error {
+	var r groupReader
+	if err := r.open(body); err != nil {
+		return err
 	}
-	for _, key := range args[1:last] {
-		steps += w.size(key).bytes / answerBytes
-	}
-	if fold(args[0], "GETSET") {
-		w.grow(args[1], growth{bytes: len(args[2])})
-	}
-	return steps
-}
-
-func setWork(w *weigher, args [][]byte) int {
-	steps := 0
-	for _, arg := range args[3:] {
-		if fold(arg, "GET") {
-			steps = w.size(args[1]).bytes / answerBytes
+	g.out = slices.Clip(body)
+	ops, all, begin := 0, Flags(0), len(g.w.undo)
+	for len(r.d.b) > 0 {
+		start, noted := r.d.b, len(g.w.undo)
+		n, flags, err := g.w.operation(&r)
+		if err != nil {
+			return err
 		}
-	}
-	w.grow(args[1], growth{bytes: len(args[2])})
-	return steps
-}
-
-func fieldWork(w *weigher, args [][]byte) int {
-	o := w.m.dbs[w.db].get(args[1])
-	if o == nil || o.typ != typeHash {
-		return 0
-	}
-	steps := 0
-	for _, field := range args[2:] {
-		v, _ := o.coll.hash.Get(viewString(field))
-		steps += stepsFind(&o.coll.hash) + len(v)/answerBytes
-	}
-	return steps
-}
-
-// copyWork handles commands that give a value to another key. The command
-// itself costs little, but later commands may use the value at the new key.
-func copyWork(w *weigher, args [][]byte) int {
-	size := w.size(args[1])
-	w.grow(args[2], growth{more: size.elems, bytes: size.bytes})
-	return 0
-}
-
-// moveWork is copyWork for a key of the same name in another database.
-func moveWork(w *weigher, args [][]byte) int {
-	size := w.size(args[1])
-	w.grow(args[1], growth{more: size.elems, bytes: size.bytes})
-	return 0
-}
-
-// restoreWork estimates the work from the bytes of the payload and does not
-// count the elements. Few elements have less than 16 bytes on average. The
-// payload may be compressed.
-func restoreWork(w *weigher, args [][]byte) int {
-	n := len(args[3])
-	w.grow(args[1], growth{more: n, bytes: 16 * n})
-	return n * stepsPut / 16
-}
-
-func sortingWork(w *weigher, args [][]byte) int {
-	n := w.size(args[1]).elems
-	steps := 0
-	for i := 2; i < len(args); i++ {
+		ops++
+		all |= flags
 		switch {
-		case i+1 < len(args) && fold(args[i], "STORE"):
-			w.grow(args[i+1], growth{more: n})
-			steps += n * stepsPut
-		case i+1 < len(args) && (fold(args[i], "GET") || fold(args[i], "BY")):
-			steps += n * stepsProbe
+		// An operator may always empty a database.
+		case n > g.limits.Operation && flags&(Global|Internal) == 0:
+			if g.refused++; g.refused == 1 {
+				g.out = slices.Clip(body[:len(body)-len(start)])
+			}
+			g.out = answerOperation(g.out, Error(tooMuchWork(n, g.limits)).Append(nil, r.proto))
+			n = stepsCommand
+			g.w.forget(noted)
+		case g.refused > 0:
+			g.out = append(g.out, start[:len(start)-len(r.d.b)]...)
 		}
-	}
-	return steps + sortSteps(n)
-}
-
-// sortSteps returns the cost of sorting n items.
-func sortSteps(n int) int {
-	bits := 1
-	for 1<<bits <= n {
-		bits++
-	}
-	return n * (1 + stepsCompare*bits)
-}
-
-// walkWork returns the work of a command that looks at each element of a list.
-func walkWork(w *weigher, args [][]byte) int {
-	steps := 2
-	if fold(args[0], "LREM") {
-		steps += stepsPut / 4 // LREM may remove any of the elements
-	} else {
-		w.grow(args[1], growth{added: 1})
-	}
-	return w.size(args[1]).elems * steps
-}
-
-func ltrimWork(w *weigher, args [][]byte) int {
-	n := w.left(args[1]) + 1
-	start, _ := number.ParseInt(args[2])
-	end, _ := number.ParseInt(args[3])
-	from, to := span(start, end, n)
-	return stepsPut / 2 * min(to-from, n-(to-from))
-}
-
-// popWork returns the work of a command that removes elements and replies with
-// them. It removes one element, or as many as the last argument says.
-func popWork(w *weigher, args [][]byte) int {
-	count := int64(1)
-	if len(args) > 2 {
-		count, _ = number.ParseInt(args[2])
-	}
-	return w.taken(args[1], count)
-}
-
-// bpopWork returns the work of a command that takes one element from the first
-// key that has elements.
-func bpopWork(w *weigher, args [][]byte) int { return w.takenFirst(args[1:len(args)-1], 1) }
-
-// mpopWork is bpopWork for commands with a COUNT.
-func mpopWork(w *weigher, args [][]byte) int {
-	count, at := int64(1), 1
-	if n := len(args); fold(args[n-2], "COUNT") {
-		count, _ = number.ParseInt(args[n-1])
-	}
-	if c := args[0][0]; c == 'b' || c == 'B' { // BLMPOP, BZMPOP: after the timeout
-		at = 2
-	}
-	keys := numberedKeys(args, at)
-	return w.takenFirst(args[at+1:at+1+len(keys)], count)
-}
-
-// takenFirst returns the work of taking elements from the first key that has
-// some. Earlier commands decide which key that is, so takenFirst returns the
-// maximum over all keys.
-func (w *weigher) takenFirst(keys [][]byte, count int64) int {
-	most := 0
-	for _, key := range keys {
-		most = max(most, w.taken(key, count))
-	}
-	return most
-}
-
-// sampled is how many elements are looked at to estimate their length.
-const sampled = 1024
-
-// taken returns the work of taking count elements from a key and replying with
-// them.
-func (w *weigher) taken(key []byte, count int64) int {
-	n := int(min(max(count, 0), int64(w.size(key).elems)))
-	o := w.find(key, typeList)
-	// Members are short. They are kept in two orders, or in the order of their
-	// hashes.
-	if o == nil {
-		return n * 6 * stepsPut
-	}
-	left, bytes := min(n, sampled), 0
-	look := func(s *string) bool {
-		bytes += len(*s)
-		left--
-		return left > 0
-	}
-	if n > 0 {
-		o.coll.list.Ascend(0, look)
-		left = min(n, sampled)
-		o.coll.list.Descend(o.coll.list.Len()-1, look)
-	}
-	return n*stepsPut + min(bytes, MaxReplyBytes)/answerBytes
-}
-
-func lmoveWork(w *weigher, args [][]byte) int {
-	steps := w.taken(args[1], 1)
-	w.grow(args[2], growth{added: 1})
-	return steps
-}
-
-// distinctKeys returns keys without repetitions.
-func distinctKeys(keys [][]byte) [][]byte {
-	if len(keys) < 2 {
-		return keys
-	}
-	seen := make(map[string]bool, len(keys))
-	var once [][]byte
-	for _, key := range keys {
-		if !seen[string(key)] {
-			seen[string(key)] = true
-			once = append(once, key)
-		}
-	}
-	return once
-}
-
-func setStoreWork(w *weigher, args [][]byte) int {
-	keys := distinctKeys(args[2:])
-	sum, least, first := 0, math.MaxInt, 0
-	for i, key := range keys {
-		n := w.size(key).elems
-		if i == 0 {
-			first = n
-		}
-		sum, least = sum+n, min(least, n)
-	}
-	probes := stepsProbe * (len(keys) - 1)
-	switch {
-	case fold(args[0], "SUNIONSTORE"):
-		w.replace(args[1], sum)
-		return stepsPut*(sum-first) + (2+stepsPut)*sum
-	case fold(args[0], "SINTERSTORE"):
-		w.replace(args[1], least)
-		return least * (1 + probes + stepsPut)
-	}
-	w.replace(args[1], first)
-	return differenceWork(first, sum, len(keys))
-}
-
-// differenceWork returns the cost of a difference. Either the members of the
-// first set are looked up in each other set, or the other sets are united
-// first, whichever costs less.
-func differenceWork(first, sum, sets int) int {
-	return min(first*stepsProbe*sets, 2*stepsPut*sum) + first*(1+2*stepsPut)
-}
-
-// replace records that a key may receive a result of n elements.
-func (w *weigher) replace(key []byte, n int) { w.grow(key, growth{more: n}) }
-
-func zsetStoreWork(w *weigher, args [][]byte) int {
-	keys := numberedKeys(args, 2)
-	if len(keys) == 0 {
-		return 0
-	}
-	sum, least, first := 0, math.MaxInt, w.size(args[keys[0]]).elems
-	for _, i := range keys {
-		n := w.size(args[i]).elems
-		sum, least = sum+n, min(least, n)
+		g.steps = min(g.steps+n, mostWork)
 	}
 	switch {
-	case fold(args[0], "ZUNIONSTORE"):
-		w.replace(args[1], sum)
-		return sum * (2 + 4*stepsPut)
-	case fold(args[0], "ZINTERSTORE"):
-		w.replace(args[1], least)
-		return least * (1 + stepsProbe*len(keys) + 2*stepsPut)
+	case g.steps > g.limits.Entry && (ops > 1 || scriptBudget(body[0]) == Briefly) && all&Internal == 0:
+		g.out, g.steps, g.refused = tooLongGroup, stepsCommand, 0
+		g.w.forget(begin)
+	case body[0]&groupScript == 0 && scriptBudget(body[0]) != Briefly:
+		g.out = slices.Clone(g.out)
+		g.out[0] &^= groupDryRunPassed | groupGivenUp
 	}
-	w.replace(args[1], first)
-	return differenceWork(first, sum, len(keys))
+	return nil
 }
 
-func zrangestoreWork(w *weigher, args [][]byte) int {
-	n := w.size(args[2]).elems
-	if q, fail := parseRange(args[3:], byAny, false, true, true); !fail.IsError() {
-		if q.by == byRank {
-			from, to := span(q.start, q.end, n)
-			n = to - from
-		} else if q.limit >= 0 {
-			n = int(min(q.limit, int64(n)))
-		}
-	}
-	w.replace(args[1], n)
-	return n * (1 + 2*stepsPut)
+// tooMuchWork returns the error for an operation that needs n steps.
+func tooMuchWork(n int, limits WorkLimits) string {
+	const perMilli = 1_000_000 / StepNanos
+	return fmt.Sprintf("BUSY the command or transaction would take about %d ms on every node, more than %d ms (--max-write-time): nothing of it was done, divide it",
+		n/perMilli, limits.Operation/perMilli)
 }
 
-func zremWork(w *weigher, args [][]byte) int {
-	n := w.left(args[1]) + 1
-	switch {
-	case fold(args[0], "ZREMRANGEBYRANK"):
-		start, _ := number.ParseInt(args[2])
-		end, _ := number.ParseInt(args[3])
-		from, to := span(start, end, n)
-		n = to - from
-	case fold(args[0], "ZREMRANGEBYSCORE"):
-		o := w.find(args[1], typeZSet)
-		if r, fail := scoreRange(args[2], args[3]); o != nil && !fail.IsError() {
-			from, to := r.in(o.coll)
-			n += to - from - o.coll.Len(typeZSet) // all elements added since may be in the range
-		}
-	}
-	return n * 2 * stepsPut
+// WorkBound is a ScriptRunner that bounds the work of what the scripts of a
+// group write.
+type WorkBound interface {
+	// MostWork returns how many steps the writes of a group's scripts may take
+	// together on every node.
+	MostWork() int
 }
 
-func geosearchstoreWork(w *weigher, args [][]byte) int { return w.geoWork(args[2], args[1]) }
-
-func georadiusWork(w *weigher, args [][]byte) int { return w.geoWork(args[1], nil) }
-
-// geoWork returns the work of a search whose result may contain all points.
-// dest is where the result is stored, or nil if that is not known.
-func (w *weigher) geoWork(from, dest []byte) int {
-	n := w.size(from).elems
-	if dest != nil {
-		w.replace(dest, n)
+// overworked charges a write to a group with scripts, and reports whether the
+// group exceeds what it may write. The effects of the group's earlier writes
+// are already part of the state.
+func (c *Ctx) overworked(cmd *Command, args [][]byte) bool {
+	b, ok := c.runner.(WorkBound)
+	if !ok {
+		return false
 	}
-	return n*(stepsDistance+3*stepsPut) + sortSteps(n)
+	w := weigher{m: c.m, db: c.db}
+	c.work = min(c.work+w.command(args), mostWork)
+	return c.work > b.MostWork() && cmd.Flags&Global == 0
 }
 
-func flushWork(w *weigher, args [][]byte) int {
-	if fold(args[0], "FLUSHALL") {
-		return w.m.Len() * stepsProbe
+// postpones reports whether a group without scripts has to wait for the next
+// entry. The cost of the group is known only after the scripts of this entry
+// have run, because they may have made its keys larger. Divide has estimated it
+// on the state before the scripts.
+func (sp *Speculation) postpones(body []byte) (bool, error) {
+	b, ok := sp.c.runner.(WorkBound)
+	if !ok || !sp.scripted || HasScripts(body) {
+		return false, nil
 	}
-	return w.m.dbs[w.db].tree.Len()*stepsProbe + w.m.expiry.count[w.db]*stepsPut
-}
-
-func swapWork(w *weigher, args [][]byte) int {
-	w.swapped = true
-	n := 0
-	for _, arg := range args[1:] {
-		if db, ok := number.ParseInt(arg); ok && db >= 0 && db < Databases {
-			n += w.m.expiry.count[db]
-		}
+	if _, depends := sp.c.m.table.Weigh(body); !depends {
+		return false, nil
 	}
-	return 3 * n * stepsPut
+	steps, err := sp.c.m.GroupWork(body)
+	sp.behind = min(sp.behind+steps, mostWork)
+	return sp.behind > b.MostWork(), err
 }
