@@ -59,8 +59,10 @@ func TestGeo_Search(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	v := scattered(3000, geo.Point{Lon: 10, Lat: 50}, 8)
 	for range 300 {
-		s := geo.Shape{Center: geo.Point{Lon: 2 + 16*rng.Float64(), Lat: 42 + 16*rng.Float64()}, Box: rng.IntN(2) == 0, Unit: 1000,
-			Radius: math.Exp(rng.Float64() * 7), Width: math.Exp(rng.Float64() * 7), Height: math.Exp(rng.Float64() * 7)}
+		s := geo.Shape{
+			Center: geo.Point{Lon: 2 + 16*rng.Float64(), Lat: 42 + 16*rng.Float64()}, Box: rng.IntN(2) == 0, Unit: 1000,
+			Radius: math.Exp(rng.Float64() * 7), Width: math.Exp(rng.Float64() * 7), Height: math.Exp(rng.Float64() * 7),
+		}
 		f := geoFound{}
 		if fail := new(Ctx).searchArea(&s, v, &f, geoMost); fail.IsError() {
 			t.Fatal(fail.Text())

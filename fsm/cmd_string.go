@@ -675,9 +675,9 @@ func delexAccess(args [][]byte) Access {
 	return Access{Mode: "RM", Flags: "delete"}
 }
 
-// delex and the commands below are compare-and-set and compare-and-delete without
-// a script, as in Redis 8.4 and Valkey 9; SET has IFEQ and IFNE. The digest forms
-// (IFDEQ, IFDNE) are not supported and return a syntax error.
+// delex and the commands below are compare-and-set and compare-and-delete
+// without a script, as in Redis 8.4 and Valkey 9; SET has IFEQ and IFNE. The
+// digest forms (IFDEQ, IFDNE) are not supported and return a syntax error.
 func delex(c *Ctx, args [][]byte) Reply {
 	if len(args) != 2 && len(args) != 4 {
 		return Error(WrongArity("delex"))

@@ -202,8 +202,8 @@ func xpending(c *Ctx, args [][]byte) Reply {
 	return l.reply(Array)
 }
 
-// pendingSummary returns the short reply of XPENDING: the pending entries of the whole
-// group.
+// pendingSummary returns the short reply of XPENDING: the pending entries of
+// the whole group.
 func (c *Ctx) pendingSummary(g *stream.Group) Reply {
 	n := g.Pending.Len()
 	if n == 0 {

@@ -646,7 +646,9 @@ func zrandmember(c *Ctx, args [][]byte) Reply {
 func zscan(c *Ctx, args [][]byte) Reply {
 	return c.scanCollection(args, typeZSet, func(o *object, s *elementScan) {
 		if o.coll.big {
-			scanDict(&o.coll.score, s, true, func(e *container.Item[float64]) Reply { return Bulk(number.FormatDouble(e.Value)) })
+			scanDict(&o.coll.score, s, true, func(e *container.Item[float64]) Reply {
+				return Bulk(number.FormatDouble(e.Value))
+			})
 			return
 		}
 		o.coll.order.Ascend(0, func(m *container.Scored) bool {

@@ -363,7 +363,8 @@ func (q *zquery) unite(put func(member string, score float64)) {
 			}
 			if times[p] > 1 {
 				q.c.hold(elementOverhead)
-				members[p], index[p] = append(members[p], container.Scored{Score: score, Member: member}), append(index[p], k)
+				members[p] = append(members[p], container.Scored{Score: score, Member: member})
+				index[p] = append(index[p], k)
 			}
 			return true
 		})

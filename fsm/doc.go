@@ -44,6 +44,10 @@
 // command: arity, flags, key positions, documentation. Routing, MULTI, COMMAND,
 // the metrics and docs/commands.md read the row.
 //
+// What needs no command is in packages below: the containers of collections
+// (container), streams and their groups (stream), the format of DUMP (rdb), and
+// the algorithms behind single commands (geo, glob, hll, number, subsequence).
+//
 // # Floats
 //
 // The nodes of a cluster may have different kinds of processors. The result of

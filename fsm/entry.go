@@ -234,8 +234,8 @@ func decodeEntry(data []byte) (entry, error) {
 	e.groups = int(binary.LittleEndian.Uint32(data[60:]))
 	e.rest = data[entryHeaderSize:]
 	// A session or a group takes at least two bytes. A larger count is invalid,
-	// and must not determine the size of an allocation. A TermStart has neither:
-	// its number of groups is a feature version.
+	// and must not determine the size of an allocation. A TermStart has
+	// neither: its number of groups is a feature version.
 	if e.kind == entryBatch && max(e.sessions, e.groups) > len(e.rest)/2 {
 		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w", e.sessions, e.groups, len(e.rest), ErrFormat)
 	}

@@ -65,7 +65,10 @@ type Stats struct {
 
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
-	m := &Machine{table: table, scripts: newScriptCache(), libraries: newLibraries(), sessions: make(map[string]*session), users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &container.Owner{}}
+	m := &Machine{
+		table: table, scripts: newScriptCache(), libraries: newLibraries(), sessions: make(map[string]*session),
+		users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &container.Owner{},
+	}
 	for i := range m.dbs {
 		m.dbs[i] = newDB()
 	}

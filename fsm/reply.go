@@ -301,9 +301,10 @@ func (r Reply) Format() string {
 // them.
 //
 // The replies to logged commands are part of the hash chain. So the text of an
-// error that Apply can produce is part of the meaning of an entry: a change needs
-// a feature version, or else nodes with two versions of the program diverge.
-// The errors of a speculative execution are logged, so their texts may change.
+// error that Apply can produce is part of the meaning of an entry: a change
+// needs a feature version, or else nodes with two versions of the program
+// diverge. The errors of a speculative execution are logged, so their texts may
+// change.
 const (
 	msgWrongType    = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	msgSyntax       = "ERR syntax error"

@@ -407,8 +407,8 @@ var scriptHelp = func() Reply {
 // EVAL or SCRIPT LOAD added them. A program that builds a new script for every
 // call, or loads scripts without end, must neither fill the memory of all nodes
 // nor keep the scripts of other programs out of the cache. Before
-// FeatureScriptCache, only scripts of EVAL were evicted, the oldest first; those of
-// SCRIPT LOAD stayed until SCRIPT FLUSH.
+// FeatureScriptCache, only scripts of EVAL were evicted, the oldest first;
+// those of SCRIPT LOAD stayed until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20

@@ -399,7 +399,8 @@ var tooLongGroup = answerGroup([]byte(tooLong))
 // answerGroup returns a group of one operation without effects and its reply.
 func answerGroup(reply []byte) []byte { return answerOperation([]byte{0, 0}, reply) }
 
-// answerOperation appends an operation without effects and its reply to a group.
+// answerOperation appends an operation without effects and its reply to a
+// group.
 func answerOperation(group, reply []byte) []byte {
 	b := appendString(append(group, opEffects), reply)
 	for range 3 { // last position, last draw, number of effects

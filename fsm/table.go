@@ -130,8 +130,8 @@ type Command struct {
 	// block decodes the arguments of a command that may wait (flag Blocking).
 	block func(args [][]byte) (b blocking, fail Reply)
 
-	// work estimates the part of the work of a write that depends on what its keys hold,
-	// nil if it does not: see works.
+	// work estimates the part of the work of a write that depends on what its
+	// keys hold, nil if it does not: see works.
 	work workFunc
 
 	sub map[string]*Command
