@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // needStrace skips a test that records processes.
@@ -326,7 +327,7 @@ func TestStates(t *testing.T) {
 	if acked != 0 || len(all) != 2 || len(all[0]) != 0 || all[1]["s1:a"] != "x" {
 		t.Errorf("before the first reply: %v", all)
 	}
-	s.answers = []answer{{step: 5}, {step: 6}, {step: 6, reply: reply{err: "CLUSTERDOWN"}}, {step: 9}}
+	s.answers = []answer{{step: 5}, {step: 6}, {step: 6, reply: respwire.Value{Err: "CLUSTERDOWN"}}, {step: 9}}
 	if all, acked := s.states(6); acked != 3 || all[0]["s1:n"] != "1" || all[0]["s1:l"] != "" {
 		t.Errorf("after a refusal: %d, %v", acked, all)
 	}

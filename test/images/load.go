@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // session is one connection of one client. The names of its keys begin with the
@@ -38,7 +39,7 @@ type command struct {
 // answer is a reply and the step of the recording at which it was sent.
 type answer struct {
 	step  int
-	reply reply
+	reply respwire.Value
 }
 
 const (
@@ -200,7 +201,7 @@ func (s *session) states(step int) (all []state, acked int) {
 		if i >= upto {
 			return all, acked
 		}
-		if i < len(s.answers) && s.answers[i].reply.err != "" && !strings.HasPrefix(s.answers[i].reply.err, "UNKNOWN") {
+		if i < len(s.answers) && s.answers[i].reply.Err != "" && !strings.HasPrefix(s.answers[i].reply.Err, "UNKNOWN") {
 			continue // refused: not executed
 		}
 		switch args := s.cmds[i].args; {
@@ -246,69 +247,17 @@ func (s *session) keys() (keys []string) {
 func (s *session) sent(step int, data []byte) error {
 	s.partial = append(s.partial, data...)
 	for len(s.partial) > 0 {
-		r, n, err := parseReply(s.partial)
-		if errors.Is(err, errShort) {
+		v, rest, err := respwire.Parse(s.partial)
+		if errors.Is(err, respwire.ErrIncomplete) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		s.partial = s.partial[n:]
-		s.answers = append(s.answers, answer{step, r})
+		s.partial = rest
+		s.answers = append(s.answers, answer{step, v})
 	}
 	return nil
-}
-
-// reply is one reply of the Redis protocol.
-type reply struct {
-	err   string
-	text  string
-	num   int64
-	null  bool
-	elems []reply
-}
-
-var errShort = errors.New("reply is not complete")
-
-// parseReply reads the reply at the front of b and returns its length.
-func parseReply(b []byte) (r reply, n int, err error) {
-	line, _, ok := bytes.Cut(b, []byte("\r\n"))
-	if !ok || len(line) == 0 {
-		return r, 0, errShort
-	}
-	n = len(line) + 2
-	switch line[0] {
-	case '+':
-		return reply{text: string(line[1:])}, n, nil
-	case '-':
-		return reply{err: string(line[1:])}, n, nil
-	}
-	if r.num, err = strconv.ParseInt(string(line[1:]), 10, 64); err != nil {
-		return r, 0, fmt.Errorf("reply %.40q: %w", line, err)
-	}
-	switch {
-	case line[0] == ':':
-		return r, n, nil
-	case r.num < 0:
-		return reply{null: true}, n, nil
-	case line[0] == '$':
-		end := n + int(r.num) + 2
-		if len(b) < end {
-			return r, 0, errShort
-		}
-		return reply{text: string(b[n : end-2])}, end, nil
-	case line[0] == '*':
-		for range r.num {
-			e, k, err := parseReply(b[n:])
-			if err != nil {
-				return r, 0, err
-			}
-			r.elems = append(r.elems, e)
-			n += k
-		}
-		return r, n, nil
-	}
-	return r, 0, fmt.Errorf("reply %.40q is of no known kind", line)
 }
 
 // crowd runs the clients of a recording.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // tape is a recording in one order: the steps of all nodes. If a step of one
@@ -130,11 +132,11 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 	}
 	from := p.clients[s.node][socket]
 	if from == nil {
-		first, _, err := parseReply(data)
-		if err != nil || p.named[first.text] == nil {
+		first, _, err := respwire.Parse(data)
+		if err != nil || p.named[first.Text] == nil {
 			return false, nil // another node, or a client that only waits for a leader
 		}
-		from = p.named[first.text]
+		from = p.named[first.Text]
 		p.clients[s.node][socket] = from
 	}
 	before := len(from.answers)
@@ -214,7 +216,7 @@ func (t *tape) promisedAt(i int) *promise {
 	for _, s := range t.rec.sessions {
 		if s.monitor {
 			for _, a := range s.answers {
-				m := infoTerm.FindStringSubmatch(a.reply.text)
+				m := infoTerm.FindStringSubmatch(a.reply.Text)
 				if a.step > i || m == nil {
 					continue
 				}
@@ -223,7 +225,7 @@ func (t *tape) promisedAt(i int) *promise {
 					continue // not the number of a term
 				}
 				pr.terms[s.node] = max(pr.terms[s.node], term)
-				if strings.Contains(a.reply.text, "raft_role:leader") {
+				if strings.Contains(a.reply.Text, "raft_role:leader") {
 					pr.led = max(pr.led, term)
 				}
 			}
@@ -232,8 +234,8 @@ func (t *tape) promisedAt(i int) *promise {
 		states, acked := s.states(i)
 		pr.acked += acked
 		for j := range acked {
-			if r := s.answers[j].reply; s.cmds[j].args[0] == "EXEC" && len(r.elems) == 2 {
-				pr.fence = max(pr.fence, r.elems[1].num)
+			if r := s.answers[j].reply; s.cmds[j].args[0] == "EXEC" && len(r.Elems) == 2 {
+				pr.fence = max(pr.fence, r.Elems[1].Int)
 			}
 		}
 		if len(s.cmds) > 0 {

@@ -55,7 +55,7 @@ func (c *client) connect() bool {
 // leave makes the client connect to a node chosen at random next time.
 func (c *client) leave() { c.home = "" }
 
-type command []string
+type command = []string
 
 func (c *client) build(cmds []command) {
 	c.g.Reset(2, 1)

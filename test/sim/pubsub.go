@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -92,7 +93,7 @@ func (c *remote) hear(d time.Duration, enough func() bool) bool {
 			c.leave()
 			return false
 		}
-		v, _, err := readValue(c.br) // in RESP2, messages are arrays
+		raw, err := c.conn.Receive() // in RESP2, messages are arrays
 		switch {
 		case isDeadline(err):
 			// The deadline cuts no value in two, because data that
@@ -100,12 +101,12 @@ func (c *remote) hear(d time.Duration, enough func() bool) bool {
 		case err != nil:
 			c.leave()
 			return false
-		case v.Error:
-			c.h.count(fmt.Errorf("%s", v.Text))
+		case raw.IsError():
+			c.h.count(errors.New(raw.Err))
 			c.leave()
 			return false
 		default:
-			c.pushed(v)
+			c.pushed(valueOf(raw))
 		}
 	}
 	return true

@@ -1,18 +1,15 @@
 package sim
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // remote is a client outside the nodes. It speaks the Redis protocol over a
@@ -24,8 +21,7 @@ type remote struct {
 	r    *rand.Rand
 	home string // the node that the client prefers
 
-	conn    net.Conn
-	br      *bufio.Reader
+	conn    *respwire.Conn
 	proc    *process    // the process that serves the connection
 	origin  uint64      // the connection's ID on that process, if setup asks for it
 	setup   []command   // sent first on every connection
@@ -85,7 +81,7 @@ func (c *remote) dial() bool {
 	if err != nil {
 		return false
 	}
-	c.conn, c.br, c.proc = conn, bufio.NewReader(conn), p
+	c.conn, c.proc = respwire.NewConn(conn), p
 	if len(c.setup) == 0 {
 		return true
 	}
@@ -139,14 +135,7 @@ func (c *remote) do(cmds ...command) exchange {
 // outcome.
 func (c *remote) send(cmds ...command) exchange {
 	x := exchange{node: c.home, call: c.h.w.elapsed()}
-	var b strings.Builder
-	for _, cmd := range cmds {
-		fmt.Fprintf(&b, "*%d\r\n", len(cmd))
-		for _, word := range cmd {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(word), word)
-		}
-	}
-	if _, err := io.WriteString(c.conn, b.String()); err != nil {
+	if err := c.conn.Send(cmds...); err != nil {
 		c.lost(&x, err)
 	}
 	return x
@@ -221,77 +210,15 @@ func (c *remote) read(deadline time.Time) (value, error) {
 		if err := c.conn.SetReadDeadline(deadline); err != nil {
 			return value{}, err
 		}
-		v, push, err := readValue(c.br)
+		v, err := c.conn.Receive()
 		if err != nil {
 			return value{}, err
 		}
-		if !push {
-			return v, nil
+		if !v.IsPush() {
+			return valueOf(v), nil
 		}
 		if c.pushed != nil {
-			c.pushed(v)
+			c.pushed(valueOf(v))
 		}
 	}
-}
-
-// readValue reads one reply, or one push, of RESP2 or RESP3.
-func readValue(br *bufio.Reader) (v value, push bool, err error) {
-	line, err := br.ReadString('\n')
-	if err != nil {
-		return v, false, err
-	}
-	line = strings.TrimSuffix(line, "\r\n")
-	if line == "" {
-		return v, false, errors.New("sim: empty line in a reply")
-	}
-	text := line[1:]
-	switch line[0] {
-	case '+':
-		v.Text = text
-		return v, false, nil
-	case '-':
-		v.Error, v.Text = true, text
-		return v, false, nil
-	case '_':
-		v.Null = true
-		return v, false, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return v, false, err
-	}
-	switch line[0] {
-	case ':':
-		v.Int = n
-		return v, false, nil
-	case '$':
-		if n < 0 {
-			v.Null = true
-			return v, false, nil
-		}
-		buf := make([]byte, n+2)
-		if _, err := io.ReadFull(br, buf); err != nil {
-			return v, false, err
-		}
-		v.Text = string(buf[:n])
-		return v, false, nil
-	case '*', '>', '~', '%':
-		if n < 0 {
-			v.Null = true
-			return v, false, nil
-		}
-		if line[0] == '%' {
-			n *= 2
-		}
-		v.Array = []value{}
-		for range n {
-			e, _, err := readValue(br)
-			if err != nil {
-				return v, false, err
-			}
-			v.Array = append(v.Array, e)
-		}
-		return v, line[0] == '>', nil
-	}
-	return v, false, fmt.Errorf("sim: reply of type %q", line[0])
 }

@@ -2,10 +2,9 @@ package sim
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // value is a decoded reply.
@@ -14,65 +13,30 @@ type value struct {
 	Array []value
 }
 
-// parse decodes the replies of a group.
-func parse(raw string) ([]value, error) {
-	var all []value
-	for len(raw) > 0 {
-		v, rest, err := parseOne(raw)
-		if err != nil {
-			return nil, fmt.Errorf("reply %q: %w", raw, err)
+// valueOf converts a reply.
+func valueOf(v respwire.Value) value {
+	out := value{Reply: checker.ReplyOf(v)}
+	switch v.Kind {
+	case '*', '~', '>', '%':
+		if !v.Null {
+			out.Array = make([]value, 0, len(v.Elems))
 		}
-		all, raw = append(all, v), rest
 	}
-	return all, nil
+	for _, e := range v.Elems {
+		out.Array = append(out.Array, valueOf(e))
+	}
+	return out
 }
 
-func parseOne(raw string) (v value, rest string, err error) {
-	line, rest, ok := strings.Cut(raw, "\r\n")
-	if !ok || line == "" {
-		return v, "", fmt.Errorf("no line")
-	}
-	text := line[1:]
-	switch line[0] {
-	case '+':
-		v.Text = text
-		return v, rest, nil
-	case '-':
-		v.Error, v.Text = true, text
-		return v, rest, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
+// parse decodes the replies of a group.
+func parse(raw string) ([]value, error) {
+	replies, err := respwire.ParseAll([]byte(raw))
 	if err != nil {
-		return v, "", err
+		return nil, fmt.Errorf("reply %q: %w", raw, err)
 	}
-	switch line[0] {
-	case ':':
-		v.Int = n
-		return v, rest, nil
-	case '$':
-		if n < 0 {
-			v.Null = true
-			return v, rest, nil
-		}
-		if int64(len(rest)) < n+2 {
-			return v, "", fmt.Errorf("bulk string is cut off")
-		}
-		v.Text = rest[:n]
-		return v, rest[n+2:], nil
-	case '*':
-		if n < 0 {
-			v.Null = true
-			return v, rest, nil
-		}
-		v.Array = []value{}
-		for range n {
-			var e value
-			if e, rest, err = parseOne(rest); err != nil {
-				return v, "", err
-			}
-			v.Array = append(v.Array, e)
-		}
-		return v, rest, nil
+	all := make([]value, len(replies))
+	for i, v := range replies {
+		all[i] = valueOf(v)
 	}
-	return v, "", fmt.Errorf("type %q", line[0])
+	return all, nil
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // Forever is the end of an operation that has not ended, or that need not end.
@@ -51,6 +53,20 @@ type Reply struct {
 	Int   int64
 	Text  string // bulk and simple strings
 	Error bool   // Text is an error of the command itself, such as WRONGTYPE
+}
+
+// ReplyOf returns a reply of the Redis protocol as the checkers know it, without
+// the elements of arrays.
+func ReplyOf(v respwire.Value) Reply {
+	switch {
+	case v.Null:
+		return Reply{Null: true}
+	case v.IsError():
+		return Reply{Error: true, Text: v.Err}
+	case v.Kind == ':':
+		return Reply{Int: v.Int}
+	}
+	return Reply{Text: v.Text}
 }
 
 func (r Reply) String() string {

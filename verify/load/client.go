@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // client is one client of a load. It has one connection and sends one command
@@ -65,7 +66,7 @@ func (c *client) unique(key string) string {
 // send sends a pipeline and returns the replies that arrived, the time at which
 // it was sent, and the time at which the last reply arrived. After an error the
 // client has no connection.
-func (c *client) send(cmds [][]string) (replies []Value, call, ret time.Duration) {
+func (c *client) send(cmds [][]string) (replies []respwire.Value, call, ret time.Duration) {
 	call = c.load.Now()
 	replies, err := c.conn.Pipeline(cmds)
 	ret = c.load.Now()
@@ -104,12 +105,12 @@ func (c *client) run(ops []checker.Op, doubt *rotation) []checker.Op {
 }
 
 // settle records a reply.
-func (c *client) settle(o *checker.Op, v Value) {
+func (c *client) settle(o *checker.Op, v respwire.Value) {
 	if o.Outcome = outcomeOf(v); o.Outcome != checker.Done {
 		o.Error = v.Err
 		return
 	}
-	o.Reply = v.reply()
+	o.Reply = checker.ReplyOf(v)
 }
 
 const (

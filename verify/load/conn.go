@@ -1,44 +1,20 @@
 package load
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
-
-// Value is a reply of the Redis protocol.
-type Value struct {
-	Null  bool
-	Err   string // error line, "" for none
-	Int   int64
-	Text  string // simple or bulk string
-	Elems []Value
-}
-
-func (v Value) reply() checker.Reply {
-	switch {
-	case v.Null:
-		return checker.Reply{Null: true}
-	case v.Err != "":
-		return checker.Reply{Error: true, Text: v.Err}
-	case v.Text != "":
-		return checker.Reply{Text: v.Text}
-	}
-	return checker.Reply{Int: v.Int}
-}
 
 // Conn is one connection of one client. Only one goroutine may use it.
 type Conn struct {
-	conn    net.Conn
-	r       *bufio.Reader
+	conn    *respwire.Conn
 	timeout time.Duration
 }
 
@@ -68,7 +44,7 @@ func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, 
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	c := &Conn{conn, bufio.NewReader(conn), timeout}
+	c := &Conn{respwire.NewConn(conn), timeout}
 	for _, cmd := range [][]string{login.Command(), first} {
 		if len(cmd) == 0 {
 			continue
@@ -88,30 +64,26 @@ func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, 
 func (c *Conn) Close() error { return c.conn.Close() }
 
 // Do sends one command and waits for its reply.
-func (c *Conn) Do(args ...string) (Value, error) {
+func (c *Conn) Do(args ...string) (respwire.Value, error) {
 	all, err := c.Pipeline([][]string{args})
 	if err != nil {
-		return Value{}, err
+		return respwire.Value{}, err
 	}
 	return all[0], nil
 }
 
 // Pipeline sends all commands at once and returns their replies. If it returns
 // an error, it also returns the replies that arrived before the error.
-func (c *Conn) Pipeline(cmds [][]string) ([]Value, error) {
-	var b strings.Builder
-	for _, args := range cmds {
-		appendCommand(&b, args)
-	}
+func (c *Conn) Pipeline(cmds [][]string) ([]respwire.Value, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(c.conn, b.String()); err != nil {
+	if err := c.conn.Send(cmds...); err != nil {
 		return nil, fmt.Errorf("send: %w", err)
 	}
-	var replies []Value
+	var replies []respwire.Value
 	for range cmds {
-		v, err := c.read()
+		v, err := c.conn.Receive()
 		if err != nil {
 			return replies, fmt.Errorf("receive: %w", err)
 		}
@@ -120,68 +92,13 @@ func (c *Conn) Pipeline(cmds [][]string) ([]Value, error) {
 	return replies, nil
 }
 
-func appendCommand(b *strings.Builder, args []string) {
-	fmt.Fprintf(b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(b, "$%d\r\n%s\r\n", len(a), a)
-	}
-}
-
-var errProtocol = errors.New("reply is not of the Redis protocol")
-
-func (c *Conn) read() (Value, error) {
-	line, err := c.r.ReadString('\n')
-	if err != nil {
-		return Value{}, err
-	}
-	line = strings.TrimRight(line, "\r\n")
-	if line == "" {
-		return Value{}, errProtocol
-	}
-	switch line[0] {
-	case '+':
-		return Value{Text: line[1:]}, nil
-	case '-':
-		return Value{Err: line[1:]}, nil
-	case '_':
-		return Value{Null: true}, nil
-	}
-	n, err := strconv.ParseInt(line[1:], 10, 64)
-	if err != nil {
-		return Value{}, errProtocol
-	}
-	switch {
-	case line[0] == ':':
-		return Value{Int: n}, nil
-	case n < 0 && (line[0] == '$' || line[0] == '*'):
-		return Value{Null: true}, nil
-	case line[0] == '$':
-		buf := make([]byte, n+2)
-		if _, err := io.ReadFull(c.r, buf); err != nil {
-			return Value{}, err
-		}
-		return Value{Text: string(buf[:n])}, nil
-	case line[0] == '*':
-		v := Value{Elems: []Value{}}
-		for range n {
-			e, err := c.read()
-			if err != nil {
-				return Value{}, err
-			}
-			v.Elems = append(v.Elems, e)
-		}
-		return v, nil
-	}
-	return Value{}, errProtocol
-}
-
 // refusals contains the prefixes of the errors that prove that a command was
 // not executed. These are Holdfast's errors, and the errors that Redis returns
 // before it examines a command.
 var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS", "NOAUTH", "OOM", "BUSY", "ERR max number of clients"}
 
 // outcomeOf returns what is known about a command with the reply v.
-func outcomeOf(v Value) checker.Outcome {
+func outcomeOf(v respwire.Value) checker.Outcome {
 	if strings.HasPrefix(v.Err, "UNKNOWN ") {
 		return checker.Unknown
 	}

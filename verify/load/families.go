@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // Families is a load without a model. It uses commands of every family on a few
@@ -154,7 +156,7 @@ func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Ra
 }
 
 // note counts replies, and delays their client if there is no leader.
-func (f *Families) note(all ...Value) {
+func (f *Families) note(all ...respwire.Value) {
 	for _, v := range all {
 		switch {
 		case v.Err == "":
@@ -223,8 +225,8 @@ func (f *Families) listen(c *Conn, _ *rand.Rand) error {
 	_, err := c.Do("SUBSCRIBE", f.prefix+"channel")
 	for err == nil && f.ctx.Err() == nil {
 		if err = c.conn.SetReadDeadline(time.Now().Add(c.timeout)); err == nil {
-			var v Value
-			if v, err = c.read(); err == nil {
+			var v respwire.Value
+			if v, err = c.conn.Receive(); err == nil {
 				f.note(v)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // Config describes the load to run.
@@ -171,10 +172,10 @@ func (l *Load) Recover(ctx context.Context, healed time.Duration) []checker.Reco
 }
 
 // once runs one command on a new connection.
-func (l *Load) once(ctx context.Context, addr string, timeout time.Duration, args ...string) (Value, error) {
+func (l *Load) once(ctx context.Context, addr string, timeout time.Duration, args ...string) (respwire.Value, error) {
 	c, err := Dial(ctx, addr, l.cfg.Login, timeout)
 	if err != nil {
-		return Value{}, err
+		return respwire.Value{}, err
 	}
 	v, err := c.Do(args...)
 	return v, errors.Join(err, c.Close())

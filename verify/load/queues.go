@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // takeTimeout is how long a client waits for the reply of a blocking command
@@ -94,7 +95,7 @@ func (c *client) take(queue string, block time.Duration) {
 // await sends one command whose reply may take as long as limit. It waits for
 // the reply, but not beyond the end of the load. Such a wait does not mean that
 // the cluster is ill.
-func (c *client) await(cmd []string, limit time.Duration) (v Value, call, ret time.Duration, err error) {
+func (c *client) await(cmd []string, limit time.Duration) (v respwire.Value, call, ret time.Duration, err error) {
 	l := c.load
 	conn := c.conn
 	conn.timeout = limit
@@ -110,14 +111,14 @@ func (c *client) await(cmd []string, limit time.Duration) (v Value, call, ret ti
 		if l.ctx.Err() == nil {
 			c.at++
 		}
-		return Value{}, call, ret, err
+		return respwire.Value{}, call, ret, err
 	}
 	return replies[0], call, ret, nil
 }
 
 // settleTake records a reply. An error that is not a refusal does not show what
 // happened to the element.
-func settleTake(k *checker.Take, v Value) {
+func settleTake(k *checker.Take, v respwire.Value) {
 	switch {
 	case v.Err != "":
 		k.Error = v.Err

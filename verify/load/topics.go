@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // channels is the number of channels that messages are published to.
@@ -104,7 +104,7 @@ func (s *subscriber) take(d time.Duration, enough func() bool) error {
 		case v.Err != "":
 			return errors.New(v.Err)
 		case len(v.Elems) != 3:
-			return fmt.Errorf("%w: %+v to a subscriber", errProtocol, v)
+			return fmt.Errorf("%w: %+v to a subscriber", respwire.ErrProtocol, v)
 		}
 		switch word := v.Elems[0].Text; word {
 		case "subscribe":
@@ -114,7 +114,7 @@ func (s *subscriber) take(d time.Duration, enough func() bool) error {
 		case "message":
 			s.heard.Heard = append(s.heard.Heard, checker.Heard{ID: v.Elems[2].Text, At: s.load.Now()})
 		default:
-			return fmt.Errorf("%w: %q to a subscriber", errProtocol, word)
+			return fmt.Errorf("%w: %q to a subscriber", respwire.ErrProtocol, word)
 		}
 	}
 	return nil
@@ -122,17 +122,17 @@ func (s *subscriber) take(d time.Duration, enough func() bool) error {
 
 // next reads a value whose first byte arrives before a given time. If none
 // arrives, it fails with os.ErrDeadlineExceeded, and nothing is lost.
-func (c *Conn) next(before time.Time) (Value, error) {
+func (c *Conn) next(before time.Time) (respwire.Value, error) {
 	if err := c.conn.SetReadDeadline(before); err != nil {
-		return Value{}, err
+		return respwire.Value{}, err
 	}
-	if _, err := c.r.Peek(1); err != nil {
-		return Value{}, err
+	if _, err := c.conn.R.Peek(1); err != nil {
+		return respwire.Value{}, err
 	}
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
-		return Value{}, err
+		return respwire.Value{}, err
 	}
-	v, err := c.read()
+	v, err := c.conn.Receive()
 	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 		err = errors.New("a value did not come to its end")
 	}
@@ -141,11 +141,8 @@ func (c *Conn) next(before time.Time) (Value, error) {
 
 // write sends a command and does not wait for a reply.
 func (c *Conn) write(args []string) error {
-	var b strings.Builder
-	appendCommand(&b, args)
 	if err := c.conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
-	_, err := c.conn.Write([]byte(b.String()))
-	return err
+	return c.conn.Send(args)
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // replyError is an error reply of the node.
@@ -40,7 +40,7 @@ func (c *client) Close() error {
 }
 
 // do sends one command. It returns an error reply as an error.
-func (c *client) do(args ...string) (load.Value, error) {
+func (c *client) do(args ...string) (respwire.Value, error) {
 	v, err := c.Do(args...)
 	if err == nil && v.Err != "" {
 		err = replyError(v.Err)
@@ -101,7 +101,7 @@ func (c *raw) login(l load.Login) error {
 	if words == nil {
 		return nil
 	}
-	if err := c.send(encode(words...)); err != nil {
+	if err := c.send(respwire.Command(words...)); err != nil {
 		return err
 	}
 	const ok = "+OK\r\n"
@@ -151,14 +151,4 @@ func (c *raw) discard(t *target) <-chan struct{} {
 		}
 	}()
 	return ended
-}
-
-// encode returns a command as RESP.
-func encode(args ...string) []byte {
-	b := append(strconv.AppendInt([]byte{'*'}, int64(len(args)), 10), "\r\n"...)
-	for _, a := range args {
-		b = append(strconv.AppendInt(append(b, '$'), int64(len(a)), 10), "\r\n"...)
-		b = append(append(b, a...), "\r\n"...)
-	}
-	return b
 }

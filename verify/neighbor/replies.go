@@ -5,6 +5,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // replyLoads contains loads that request large replies and do not read them.
@@ -53,7 +55,7 @@ func askWithoutReading(name string, count int) func(ctx context.Context, t *targ
 			return err
 		}
 		defer c.Close()
-		if err := c.send(bytes.Repeat(encode("GET", t.key(name)), count)); err != nil {
+		if err := c.send(bytes.Repeat(respwire.Command("GET", t.key(name)), count)); err != nil {
 			return err
 		}
 		wait(ctx, unreadFor)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // strangerLoads contains the loads of clients that do not log in.
@@ -40,7 +42,7 @@ func openSockets(ctx context.Context, t *target, _ int) error {
 			return err
 		}
 		defer c.Close()
-		if err := c.send(encode("PING")); err != nil {
+		if err := c.send(respwire.Command("PING")); err != nil {
 			t.closed.Add(1)
 		}
 	}
@@ -60,7 +62,7 @@ func guess(ctx context.Context, t *target, worker int) error {
 	defer c.Close()
 	ended := c.discard(t)
 	for i := range 20 {
-		if err := c.send(encode("AUTH", "administrator", fmt.Sprintf("guess-%d-%d", worker, i))); err != nil {
+		if err := c.send(respwire.Command("AUTH", "administrator", fmt.Sprintf("guess-%d-%d", worker, i))); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // topicLoads contains loads that subscribe to many names, or track many names.
@@ -20,7 +22,7 @@ const topicsPerCommand = 1000
 // subscribe sends subscriptions in commands of topicsPerCommand names.
 func (c *raw) subscribe(command string, names []string) error {
 	for part := range slices.Chunk(names, topicsPerCommand) {
-		if err := c.send(encode(append([]string{command}, part...)...)); err != nil {
+		if err := c.send(respwire.Command(append([]string{command}, part...)...)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +97,7 @@ func trackPrefixes(ctx context.Context, t *target, _ int) error {
 		prefixes = append(prefixes, fmt.Sprintf("%sp%d:", t.Prefix, i))
 	}
 	return t.listening(ctx, func(c *raw) error {
-		if err := c.send(encode("HELLO", "3")); err != nil {
+		if err := c.send(respwire.Command("HELLO", "3")); err != nil {
 			return err
 		}
 		for part := range slices.Chunk(prefixes, topicsPerCommand) {
@@ -103,7 +105,7 @@ func trackPrefixes(ctx context.Context, t *target, _ int) error {
 			for _, p := range part {
 				words = append(words, "PREFIX", p)
 			}
-			if err := c.send(encode(words...)); err != nil {
+			if err := c.send(respwire.Command(words...)); err != nil {
 				return err
 			}
 		}

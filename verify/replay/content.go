@@ -1,11 +1,11 @@
 package replay
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"sort"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // content returns everything that a key holds, as text that is equal for equal
@@ -26,27 +26,27 @@ func (r *Redis) content(db int, key string) (string, error) {
 		"hash":   {"HGETALL", key},
 		"zset":   {"ZRANGE", key, "0", "-1", "WITHSCORES"},
 		"stream": {"XINFO", "STREAM", key, "FULL", "COUNT", "0"},
-	}[t.text]
+	}[t.Text]
 	if read == nil {
-		return t.text, nil
+		return t.Text, nil
 	}
 	v, err := r.must(db, read...)
 	if err != nil {
 		return "", err
 	}
-	switch t.text {
+	switch t.Text {
 	case "string":
-		return t.text + " " + hyperLogLog(v.text), nil
+		return t.Text + " " + hyperLogLog(v.Text), nil
 	case "set":
-		return t.text + " " + pairs(v.texts(), 1), nil
+		return t.Text + " " + pairs(v.Texts(), 1), nil
 	case "hash":
-		return t.text + " " + pairs(v.texts(), 2), nil
+		return t.Text + " " + pairs(v.Texts(), 2), nil
 	case "stream":
 		var b strings.Builder
 		writeStream(&b, v, "")
-		return t.text + " " + b.String(), nil
+		return t.Text + " " + b.String(), nil
 	}
-	return t.text + " " + fmt.Sprintf("%q", v.texts()), nil
+	return t.Text + " " + fmt.Sprintf("%q", v.Texts()), nil
 }
 
 // hyperLogLog removes the remembered count from a string that is a HyperLogLog.
@@ -72,42 +72,39 @@ var untold = map[string]bool{"radix-tree-keys": true, "radix-tree-nodes": true, 
 
 // writeStream writes a part of XINFO STREAM FULL. name is the name of the field
 // that contains the part.
-func writeStream(b *strings.Builder, v answer, name string) {
+func writeStream(b *strings.Builder, v respwire.Value, name string) {
 	switch {
-	case !v.array:
-		fmt.Fprintf(b, "%q ", v.text)
+	case v.Kind != '*' || v.Null:
+		fmt.Fprintf(b, "%q ", v.Text)
 		return
 	case name == "pel" || name == "pending":
-		for _, e := range v.elems { // id, consumer, time, count; or id, time, count
-			for i, f := range e.elems {
-				if i != len(e.elems)-2 {
-					fmt.Fprintf(b, "%q ", f.text)
+		for _, e := range v.Elems { // id, consumer, time, count; or id, time, count
+			for i, f := range e.Elems {
+				if i != len(e.Elems)-2 {
+					fmt.Fprintf(b, "%q ", f.Text)
 				}
 			}
 		}
 		return
 	case name == "entries":
-		for _, e := range v.elems {
-			fmt.Fprintf(b, "%q ", e.raw)
+		for _, e := range v.Elems {
+			fmt.Fprintf(b, "%q ", e.Raw)
 		}
 		return
 	}
 	b.WriteString("[")
-	fields := len(v.elems) > 0 && len(v.elems)%2 == 0 && !v.elems[0].array
-	for i := 0; i < len(v.elems); i++ {
+	fields := len(v.Elems) > 0 && len(v.Elems)%2 == 0 && v.Elems[0].Kind != '*'
+	for i := 0; i < len(v.Elems); i++ {
 		if !fields {
-			writeStream(b, v.elems[i], "")
+			writeStream(b, v.Elems[i], "")
 			continue
 		}
-		field := v.elems[i].text
+		field := v.Elems[i].Text
 		i++
 		if !untold[field] {
 			fmt.Fprintf(b, "%s: ", field)
-			writeStream(b, v.elems[i], field)
+			writeStream(b, v.Elems[i], field)
 		}
 	}
 	b.WriteString("] ")
 }
-
-// readAnswer reads one reply.
-func readAnswer(b []byte) (answer, error) { return readValue(bufio.NewReader(bytes.NewReader(b))) }

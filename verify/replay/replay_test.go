@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // recorder runs commands on the nodes' state machine, one every 10 ms. It
@@ -94,33 +95,13 @@ func (r *recorder) do(o checker.Op) checker.Op {
 	var b fsm.BatchBuilder
 	b.Add(fsm.SessionID{NodeID: "n1@i", Boot: 1}, 0, r.seq, g.Bytes())
 	res := r.append(b.Encode(fsm.Header{Term: 1, Stamp: r.stamp}))
-	o.Call, o.Return, o.Reply = r.now-5*time.Millisecond, r.now, parseReply(r.t, res.Groups[0].Reply)
+	reply, _, err := respwire.Parse(res.Groups[0].Reply)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o.Call, o.Return, o.Reply = r.now-5*time.Millisecond, r.now, checker.ReplyOf(reply)
 	r.ops = append(r.ops, o)
 	return o
-}
-
-func parseReply(t *testing.T, b []byte) checker.Reply {
-	t.Helper()
-	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
-	switch line[0] {
-	case '+':
-		return checker.Reply{Text: string(line[1:])}
-	case '-':
-		return checker.Reply{Error: true, Text: string(line[1:])}
-	case ':':
-		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return checker.Reply{Int: n}
-	case '$':
-		if string(line) == "$-1" {
-			return checker.Reply{Null: true}
-		}
-		return checker.Reply{Text: string(bytes.TrimSuffix(rest, []byte("\r\n")))}
-	}
-	t.Fatalf("reply %q", b)
-	return checker.Reply{}
 }
 
 // random returns a history of n commands of all kinds on a few keys.

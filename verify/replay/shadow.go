@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // Shadow applies entries to a state machine of the nodes and runs the same
@@ -54,8 +55,8 @@ func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 			}
 			if v, err := redis.do(db, "RESTORE", key, "0", payload); err != nil {
 				return nil, err
-			} else if v.err != "" {
-				s.say(key, "the redis-server does not take our DUMP: %s", v.err)
+			} else if v.Err != "" {
+				s.say(key, "the redis-server does not take our DUMP: %s", v.Err)
 			}
 		}
 	}
@@ -122,9 +123,9 @@ func (s *Shadow) run(db int, cmds []command) {
 			}
 			i--
 			if v := s.do(db, "EXEC"); s.err == nil {
-				for j, e := range v.elems {
-					if e.err != "" {
-						s.say("", "the redis-server answers %q with %s", cmds[i-len(v.elems)+1+j].args, e.err)
+				for j, e := range v.Elems {
+					if e.Err != "" {
+						s.say("", "the redis-server answers %q with %s", cmds[i-len(v.Elems)+1+j].args, e.Err)
 					}
 				}
 			}
@@ -132,11 +133,11 @@ func (s *Shadow) run(db int, cmds []command) {
 	}
 }
 
-func (s *Shadow) do(db int, args ...string) answer {
+func (s *Shadow) do(db int, args ...string) respwire.Value {
 	if s.err != nil {
-		return answer{}
+		return respwire.Value{}
 	}
-	var v answer
+	var v respwire.Value
 	v, s.err = s.redis.do(db, args...)
 	return v
 }
@@ -152,7 +153,7 @@ func (s *Shadow) one(db int, c command) {
 		case c.reply == nil:
 			want = "no error"
 		}
-		s.say("", "%.300q in database %d: the redis-server answers %.200q, we say %s", c.args, db, v.raw, want)
+		s.say("", "%.300q in database %d: the redis-server answers %.200q, we say %s", c.args, db, v.Raw, want)
 	}
 }
 
@@ -174,8 +175,8 @@ func (s *Shadow) keys(db int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := readAnswer(b)
-	return v.texts(), err
+	v, _, err := respwire.Parse(b)
+	return v.Texts(), err
 }
 
 func (s *Shadow) dump(db int, key string) (payload string, known bool, err error) {
@@ -183,8 +184,8 @@ func (s *Shadow) dump(db int, key string) (payload string, known bool, err error
 	if err != nil {
 		return "", false, err
 	}
-	v, err := readAnswer(b)
-	return v.text, !v.null, err
+	v, _, err := respwire.Parse(b)
+	return v.Text, !v.Null, err
 }
 
 // scratchKey is the key to which a DUMP of ours is restored. No history has
@@ -205,7 +206,7 @@ func (s *Shadow) Compare() error {
 			return err
 		}
 		surplus := make(map[string]bool)
-		for _, key := range theirs.texts() {
+		for _, key := range theirs.Texts() {
 			surplus[key] = true
 		}
 		for _, key := range ours {
@@ -234,17 +235,17 @@ func (s *Shadow) compareKey(db int, key string) error {
 	switch {
 	case err != nil:
 		return err
-	case theirs.null:
+	case theirs.Null:
 		s.say(key, "database %d: we have the key, the redis-server has not", db)
 		return nil
-	case theirs.text == ours:
+	case theirs.Text == ours:
 		s.Equal++
 		return nil
 	}
 	if v, err := s.redis.do(db, "RESTORE", scratchKey, "0", ours, "REPLACE"); err != nil {
 		return err
-	} else if v.err != "" {
-		s.say(key, "database %d: the redis-server does not take our DUMP: %s", db, v.err)
+	} else if v.Err != "" {
+		s.say(key, "database %d: the redis-server does not take our DUMP: %s", db, v.Err)
 		return nil
 	}
 	a, err := s.redis.content(db, scratchKey)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // command is a command for the redis-server, and what is known about its reply.
@@ -520,12 +521,12 @@ func servedGroup(args []string, reply fsm.Reply) []string {
 
 // agrees reports whether the redis-server's reply agrees with the state
 // machine's.
-func (c command) agrees(v answer) bool {
+func (c command) agrees(v respwire.Value) bool {
 	switch {
 	case c.fails:
-		return v.err != ""
-	case v.err != "":
+		return v.Err != ""
+	case v.Err != "":
 		return false
 	}
-	return c.reply == nil || bytes.Equal(c.reply, v.raw)
+	return c.reply == nil || bytes.Equal(c.reply, v.Raw)
 }
