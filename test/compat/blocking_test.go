@@ -1,13 +1,14 @@
 package compat
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // stage is several clients of both servers, by name.
@@ -51,7 +52,7 @@ func (s *stage) begin(name, line string) {
 	c := s.client(name)
 	s.waiting[name] = line
 	for _, end := range []*conn{c.redis, c.holdfast} {
-		if err := end.send(words(s.p.t, line)); err != nil {
+		if err := end.Send(respwire.Words(line)); err != nil {
 			s.p.t.Fatalf("%s: %v", line, err)
 		}
 	}
@@ -78,16 +79,14 @@ func (s *stage) finish(name string) {
 	s.p.t.Helper()
 	c, line := s.client(name), s.waiting[name]
 	delete(s.waiting, name)
-	var raw [2]bytes.Buffer
+	var got [2]string
 	for i, end := range []*conn{c.redis, c.holdfast} {
-		if err := end.c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			s.p.t.Fatal(err)
-		}
-		if err := end.reply(&raw[i]); err != nil {
+		var err error
+		if got[i], err = end.receive(); err != nil {
 			s.p.t.Fatalf("%s> %s, on server %d: %v", name, line, i, err)
 		}
 	}
-	s.p.compare(name+"> "+line, raw[0].String(), raw[1].String())
+	s.p.compare(name+"> "+line, got[0], got[1])
 }
 
 // What does not wait.
@@ -172,7 +171,7 @@ func TestBlocking_Pipelined(t *testing.T) {
 		lines := []string{"SET k 1", "BLPOP q 0", "INCR k", "BLMOVE q r LEFT LEFT 0", "MULTI", "BLPOP q 0", "EXEC", "GET k", "BLPOP q 0.01", "PING"}
 		cmds := make([][]string, len(lines))
 		for i, line := range lines {
-			cmds[i] = words(t, line)
+			cmds[i] = respwire.Words(line)
 		}
 		var got [2][]string
 		var wg sync.WaitGroup
@@ -214,7 +213,7 @@ func TestBlocking_Unblock(t *testing.T) {
 				c  *conn
 				id string
 			}{{p.redis, redis[0]}, {p.holdfast, holdfast[0]}} {
-				replies, err := end.c.do(words(t, "CLIENT UNBLOCK "+strings.Trim(end.id, ":\r\n")+c.how))
+				replies, err := end.c.do(respwire.Words("CLIENT UNBLOCK " + strings.Trim(end.id, ":\r\n") + c.how))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -291,7 +290,7 @@ func (s *stage) mayWait(name, line string) {
 	c := s.client(name)
 	s.waiting[name] = line
 	for _, end := range []*conn{c.redis, c.holdfast} {
-		if err := end.send(words(s.p.t, line)); err != nil {
+		if err := end.Send(respwire.Words(line)); err != nil {
 			s.p.t.Fatalf("%s: %v", line, err)
 		}
 	}

@@ -1,14 +1,13 @@
 package compat
 
 import (
-	"bufio"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestRows compares what the rows of the machine's table say of a command with
@@ -153,44 +152,30 @@ func specs(list []any) []string {
 // decode turns a reply into int64, string, nil or []any; a map is a flat list.
 func decode(t *testing.T, raw string) any {
 	t.Helper()
-	return decodeFrom(t, bufio.NewReader(strings.NewReader(raw)))
-}
-
-func decodeFrom(t *testing.T, r *bufio.Reader) any {
-	t.Helper()
-	line, err := r.ReadString('\n')
+	v, _, err := respwire.Parse([]byte(raw))
 	if err != nil {
 		t.Fatalf("decode: %v", err)
 	}
-	kind, rest := line[0], strings.TrimRight(line[1:], "\r\n")
-	n, _ := strconv.ParseInt(rest, 10, 64) // used for kinds that have a number
-	switch kind {
-	case ':':
-		return n
-	case '_':
+	return plain(v)
+}
+
+func plain(v respwire.Value) any {
+	if v.Null {
 		return nil
-	case '$':
-		if n < 0 {
-			return nil
-		}
-		b := make([]byte, n+2)
-		for i := range b {
-			if b[i], err = r.ReadByte(); err != nil {
-				t.Fatalf("decode: %v", err)
-			}
-		}
-		return string(b[:n])
-	case '%':
-		n *= 2
-		fallthrough
-	case '*', '~':
-		list := make([]any, n)
-		for i := range list {
-			list[i] = decodeFrom(t, r)
+	}
+	switch v.Kind {
+	case ':':
+		return v.Int
+	case '-':
+		return v.Err
+	case '*', '~', '%':
+		list := make([]any, len(v.Elems))
+		for i, e := range v.Elems {
+			list[i] = plain(e)
 		}
 		return list
 	}
-	return rest
+	return v.Text
 }
 
 func fields(list []any) map[string]any {

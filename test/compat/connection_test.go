@@ -1,12 +1,12 @@
 package compat
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // stream sends lines in one pipeline, then RESET and a marker, and returns all
@@ -14,30 +14,18 @@ import (
 // replies there are.
 func (p *pair) stream(c *conn, lines []string, marker string) string {
 	p.t.Helper()
-	var b bytes.Buffer
-	for _, line := range append(lines, "RESET", "ECHO "+marker) {
-		args := words(p.t, line)
-		fmt.Fprintf(&b, "*%d\r\n", len(args))
-		for _, arg := range args {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
-		}
-	}
-	if err := c.c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if _, err := c.Write(respwire.Lines(append(lines, "RESET", "ECHO "+marker)...)); err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := c.c.Write(b.Bytes()); err != nil {
-		p.t.Fatal(err)
-	}
-	var got strings.Builder
-	for end := fmt.Sprintf("$%d\r\n%s\r\n", len(marker), marker); ; {
-		one, err := c.r.ReadByte()
+	for got := ""; ; {
+		reply, err := c.receive()
 		if err != nil {
-			p.t.Fatalf("%q, then %v", got.String(), err)
+			p.t.Fatalf("%q, then %v", got, err)
 		}
-		got.WriteByte(one)
-		if before, ok := strings.CutSuffix(got.String(), end); ok {
-			return before
+		if reply == respwire.Bulk(marker) {
+			return got
 		}
+		got += reply
 	}
 }
 

@@ -9,17 +9,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // bulk takes the value out of a bulk reply.
 func bulk(t *testing.T, raw string) string {
 	t.Helper()
-	head, rest, _ := strings.Cut(raw, "\r\n")
-	n, err := strconv.Atoi(strings.TrimPrefix(head, "$"))
-	if err != nil || n < 0 || len(rest) != n+2 {
+	v, _, err := respwire.Parse([]byte(raw))
+	if err != nil || v.Kind != '$' || v.Null {
 		t.Fatalf("no bulk string: %.200q", raw)
 	}
-	return rest[:n]
+	return v.Text
 }
 
 // readBack are the commands by which the keys of both servers are compared; what
@@ -320,7 +321,7 @@ func (p *pair) first(line string) string {
 // redisOnly sends a line to Redis alone.
 func (p *pair) redisOnly(line string) {
 	p.t.Helper()
-	if raw, err := p.redis.do(words(p.t, line)); err != nil || raw[0] != "+OK\r\n" {
+	if raw, err := p.redis.do(respwire.Words(line)); err != nil || raw[0] != "+OK\r\n" {
 		p.t.Fatalf("%s: %q, %v", line, raw, err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // strange are values that number parsers see differently.
@@ -110,7 +112,7 @@ func scanElements(t *testing.T, c *conn, command, options string) string {
 	t.Helper()
 	seen := make(map[string]bool)
 	for cursor := "0"; ; {
-		raw, err := c.do(words(t, command+" "+cursor+options))
+		raw, err := c.do(respwire.Words(command + " " + cursor + options))
 		if err != nil {
 			t.Fatal(err)
 		}

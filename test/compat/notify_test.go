@@ -1,12 +1,10 @@
 package compat
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // ears are a connection to each server that gets messages.
@@ -34,7 +32,7 @@ func (e *ears) heard() (redis, holdfast []string) {
 	e.other.setup("PUBLISH fence " + fence)
 	until := func(c *conn) (got []string) {
 		for {
-			push, err := c.push()
+			push, err := c.receive()
 			if err != nil {
 				e.p.t.Fatalf("waiting for %s after %q: %v", fence, got, err)
 			}
@@ -55,16 +53,6 @@ func (e *ears) knows(name string) bool {
 	}
 	_, info := elements(got[0])
 	return info[0][0] == '*' && info[0][1] != '-'
-}
-
-// push reads what the server sends next.
-func (c *conn) push() (string, error) {
-	if err := c.c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		return "", err
-	}
-	var raw bytes.Buffer
-	err := c.reply(&raw)
-	return raw.String(), err
 }
 
 // Do sends lines and compares replies and, line by line, what they let be heard.
@@ -141,7 +129,7 @@ func TestNotify_Expired(t *testing.T) {
 		for _, c := range []*conn{e.p.redis, e.p.holdfast} {
 			expired := make(map[string]bool) // Redis looks at keys in no order
 			for range 2 {
-				got, err := c.push()
+				got, err := c.receive()
 				_, key, ok := strings.Cut(got, "__keyevent@0__:expired\r\n$1\r\n")
 				if err != nil || !ok {
 					t.Errorf("got %q, %v, want that a key has expired", got, err)

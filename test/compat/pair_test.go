@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // pair is a client of both servers that speaks one version of RESP.
@@ -78,36 +80,12 @@ func (p *pair) bare() *pair {
 	return q
 }
 
-// words splits a line as redis-cli does: blanks separate, "…" quotes with Go's
-// escapes.
-func words(t *testing.T, line string) []string {
-	t.Helper()
-	var args []string
-	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
-		if rest[0] != '"' {
-			word, after, _ := strings.Cut(rest, " ")
-			args, rest = append(args, word), after
-			continue
-		}
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			t.Fatalf("line %q: %v", line, err)
-		}
-		arg, err := strconv.Unquote(quoted)
-		if err != nil {
-			t.Fatalf("line %q: %v", line, err)
-		}
-		args, rest = append(args, arg), rest[len(quoted):]
-	}
-	return args
-}
-
 // ask sends lines to both servers, in one pipeline each.
 func (p *pair) ask(lines ...string) (redis, holdfast []string) {
 	p.t.Helper()
 	cmds := make([][]string, len(lines))
 	for i, line := range lines {
-		cmds[i] = words(p.t, line)
+		cmds[i] = respwire.Words(line)
 	}
 	redis, err := p.redis.do(cmds...)
 	if err != nil {
@@ -220,7 +198,7 @@ func (p *pair) DoError(lines ...string) {
 // want is a reply without the last line end; "nil" is the null of either RESP.
 func (p *pair) Expect(line, want string) {
 	p.t.Helper()
-	got, err := p.holdfast.do(words(p.t, line))
+	got, err := p.holdfast.do(respwire.Words(line))
 	if err != nil {
 		p.t.Fatalf("%s: %v", line, err)
 	}

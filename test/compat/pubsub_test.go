@@ -4,17 +4,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // pushes reads n things from both servers and compares them.
 func (p *pair) pushes(n int) {
 	p.t.Helper()
 	for range n {
-		redis, err := p.redis.push()
+		redis, err := p.redis.receive()
 		if err != nil {
 			p.t.Fatalf("redis: %v", err)
 		}
-		holdfast, err := p.holdfast.push()
+		holdfast, err := p.holdfast.receive()
 		if err != nil {
 			p.t.Fatalf("holdfast: %v, redis %q", err, redis)
 		}
@@ -27,13 +29,8 @@ func (p *pair) pushes(n int) {
 // send sends lines in one pipeline without reading an answer.
 func (p *pair) send(lines ...string) {
 	p.t.Helper()
-	var b strings.Builder
-	for _, line := range lines {
-		args := words(p.t, line)
-		b.WriteString(frame(args))
-	}
 	for _, c := range []*conn{p.redis, p.holdfast} {
-		if _, err := c.c.Write([]byte(b.String())); err != nil {
+		if _, err := c.Write(respwire.Lines(lines...)); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -74,7 +71,7 @@ func TestPubSub(t *testing.T) {
 		sub.send("PUBLISH a own", "GET k")
 		got := func(c *conn) (all []string) {
 			for range 3 {
-				push, err := c.push()
+				push, err := c.receive()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 func TestScan(t *testing.T) {
@@ -40,7 +42,7 @@ func scanAll(t *testing.T, c *conn, options string) string {
 	t.Helper()
 	seen := make(map[string]bool)
 	for cursor := "0"; ; {
-		raw, err := c.do(words(t, "SCAN "+cursor+options))
+		raw, err := c.do(respwire.Words("SCAN " + cursor + options))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,8 @@ package compat
 import (
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // tracker is a pair in RESP3 that has turned tracking on.
@@ -136,7 +138,7 @@ func TestTracking_Redirect(t *testing.T) {
 				c  *conn
 				id string
 			}{{c.redis, redis[0]}, {c.holdfast, holdfast[0]}} {
-				got, err := end.c.do(words(t, line+strings.Trim(end.id, ":\r\n")))
+				got, err := end.c.do(respwire.Words(line + strings.Trim(end.id, ":\r\n")))
 				if err != nil || got[0] != "+OK\r\n" {
 					t.Fatalf("%s: %q, %v", line, got, err)
 				}
