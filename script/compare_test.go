@@ -103,9 +103,9 @@ func sorted(s string) string {
 // real Redis, byte for byte.
 func TestRun_AnswersAsRedis(t *testing.T) {
 	server := startRedis(t)
-	commands := server.dial(t, 3)
+	commands := dialRedis(t, server, 3)
 	for proto := 2; proto <= 3; proto++ {
-		client := server.dial(t, proto)
+		client := dialRedis(t, server, proto)
 		for file, list := range scripts(t) {
 			for _, src := range list {
 				setUp(commands)

@@ -42,7 +42,7 @@ var lockArgs = [][]string{{"token", "10000"}, {"token", "30000"}, {"other", "500
 // and make the same changes as on a real Redis.
 func TestRun_LockScriptsAsOnRedis(t *testing.T) {
 	server := startRedis(t)
-	commands, client := server.dial(t, 2), server.dial(t, 2)
+	commands, client := dialRedis(t, server, 2), dialRedis(t, server, 2)
 	for _, src := range lockScripts(t) {
 		title, _, _ := strings.Cut(src, "\n")
 		for state, setup := range lockStates {

@@ -249,7 +249,7 @@ func TestRun_RandomProgramsAnswerAsRedis(t *testing.T) {
 		}
 	}
 	server := startRedis(t)
-	commands, client := server.dial(t, 3), server.dial(t, 3)
+	commands, client := dialRedis(t, server, 3), dialRedis(t, server, 3)
 	failed := 0
 	for seed := range uint64(n) {
 		src := program(seed)

@@ -1,13 +1,9 @@
 package script_test
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
+	"context"
+	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,77 +11,44 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// redisServer is a real Redis 7 on a socket of its own. The tests compare
-// answers with it.
-type redisServer struct {
-	socket string
-	cmd    *exec.Cmd
-	dead   chan struct{}
-}
-
-func startRedis(tb testing.TB) *redisServer {
+// startRedis starts a real Redis 7, with which the tests compare answers. It
+// skips the test if there is none.
+func startRedis(tb testing.TB) *process.Redis {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" {
-			tb.Fatal("redis-server is not installed, and HOLDFAST_REQUIRE_REDIS=1")
-		}
-		tb.Skip("redis-server is not installed: nothing to compare with")
+	s, err := process.StartRedis()
+	if errors.Is(err, process.ErrNoRedis) && os.Getenv("HOLDFAST_REQUIRE_REDIS") != "1" {
+		tb.Skip(err)
 	}
-	dir, err := os.MkdirTemp("", "hf") // the path of a socket must be short
 	if err != nil {
-		tb.Fatal(err)
-	}
-	s := &redisServer{socket: filepath.Join(dir, "s"), dead: make(chan struct{})}
-	s.cmd = exec.Command(path, "--port", "0", "--unixsocket", s.socket, "--save", "", "--appendonly", "no", "--dir", dir)
-	if err := s.cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := s.cmd.Process.Kill(); err != nil {
-			tb.Log(err)
-		}
-		<-s.dead
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Log(err)
+		if err := s.Close(); err != nil {
+			tb.Error(err)
 		}
 	})
-	go func() {
-		defer close(s.dead)
-		_ = s.cmd.Wait() // the test kills it on purpose
-	}()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if c, err := net.Dial("unix", s.socket); err == nil {
-			if err := c.Close(); err != nil {
-				tb.Fatal(err)
-			}
-			return s
-		}
-		if time.Now().After(deadline) {
-			tb.Fatal("redis-server does not listen")
-		}
-		time.Sleep(5 * time.Millisecond) // polls for the socket
-	}
+	return s
 }
 
-// redisConn is a connection to a redisServer that uses RESP.
+// redisConn is a connection to a real Redis.
 type redisConn struct {
 	tb testing.TB
-	c  net.Conn
-	r  *bufio.Reader
+	c  *respwire.Conn
 	mu sync.Mutex
 }
 
-func (s *redisServer) dial(tb testing.TB, proto int) *redisConn {
+func dialRedis(tb testing.TB, s *process.Redis, proto int) *redisConn {
 	tb.Helper()
-	c, err := net.Dial("unix", s.socket)
+	c, err := respwire.Dial(context.Background(), "unix", s.Socket)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { c.Close() })
-	rc := &redisConn{tb: tb, c: c, r: bufio.NewReader(c)}
+	rc := &redisConn{tb: tb, c: c}
 	if proto == 3 {
 		rc.do("HELLO", "3")
 	}
@@ -95,50 +58,21 @@ func (s *redisServer) dial(tb testing.TB, proto int) *redisConn {
 // do sends a command and returns the encoded reply.
 func (c *redisConn) do(args ...string) string {
 	c.tb.Helper()
+	return string(c.ask(args...).Raw)
+}
+
+func (c *redisConn) ask(args ...string) respwire.Value {
+	c.tb.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
 	if err := c.c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		c.tb.Fatal(err)
 	}
-	if _, err := io.WriteString(c.c, b.String()); err != nil {
-		c.tb.Fatal(err)
-	}
-	var raw strings.Builder
-	c.read(&raw)
-	return raw.String()
-}
-
-func (c *redisConn) read(raw *strings.Builder) {
-	c.tb.Helper()
-	line, err := c.r.ReadString('\n')
+	v, err := c.c.Do(args...)
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	raw.WriteString(line)
-	n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
-	switch line[0] {
-	case '$', '=':
-		if n < 0 {
-			return
-		}
-		buf := make([]byte, n+2)
-		if _, err := io.ReadFull(c.r, buf); err != nil {
-			c.tb.Fatal(err)
-		}
-		raw.Write(buf)
-	case '%':
-		n *= 2
-		fallthrough
-	case '*', '~', '>':
-		for range max(n, 0) {
-			c.read(raw)
-		}
-	}
+	return v
 }
 
 // fromScript are the errors whose text differs in Redis inside of a script.
@@ -157,10 +91,7 @@ func (c *redisConn) call(args [][]byte) fsm.Reply {
 	case "MULTI", "SUBSCRIBE", "BLPOP", "EVAL":
 		return fsm.Error("ERR This Redis command is not allowed from script")
 	}
-	r, rest := toReply(c.do(list...))
-	if rest != "" {
-		c.tb.Errorf("%q: %q is left of the reply", list, rest)
-	}
+	r := toReply(c.ask(list...))
 	if r.IsError() {
 		for _, f := range fromScript {
 			if strings.HasPrefix(r.Text(), f.prefix) {
@@ -171,42 +102,32 @@ func (c *redisConn) call(args [][]byte) fsm.Reply {
 	return r
 }
 
-// toReply parses one value and returns it with the rest of s.
-func toReply(s string) (fsm.Reply, string) {
-	line, rest, _ := strings.Cut(s, "\r\n")
-	n, _ := strconv.Atoi(line[1:])
-	if n < 0 && (line[0] == '$' || line[0] == '*') {
-		return fsm.Null, rest
+// toReply converts a reply.
+func toReply(v respwire.Value) fsm.Reply {
+	elems := make([]fsm.Reply, len(v.Elems))
+	for i, e := range v.Elems {
+		elems[i] = toReply(e)
 	}
-	switch line[0] {
-	case '+':
-		return fsm.Simple(line[1:]), rest
-	case '-':
-		return fsm.Error(line[1:]), rest
-	case ':':
-		return fsm.Int(int64(n)), rest
-	case ',':
-		f, _ := strconv.ParseFloat(line[1:], 64)
-		return fsm.Double(f), rest
-	case '$':
-		return fsm.Bulk(rest[:n]), rest[n+2:]
-	case '=':
-		return fsm.Verbatim(rest[4:n]), rest[n+2:]
-	case '_':
-		return fsm.Null, rest
+	switch {
+	case v.Null:
+		return fsm.Null
+	case v.Kind == '+':
+		return fsm.Simple(v.Text)
+	case v.Kind == '-':
+		return fsm.Error(v.Err)
+	case v.Kind == ':':
+		return fsm.Int(v.Int)
+	case v.Kind == ',':
+		f, _ := strconv.ParseFloat(v.Text, 64)
+		return fsm.Double(f)
+	case v.Kind == '$':
+		return fsm.Bulk(v.Text)
+	case v.Kind == '=':
+		return fsm.Verbatim(v.Text[4:])
+	case v.Kind == '%':
+		return fsm.Map(elems)
+	case v.Kind == '~':
+		return fsm.Set(elems)
 	}
-	if line[0] == '%' {
-		n *= 2
-	}
-	elems := make([]fsm.Reply, n)
-	for i := range elems {
-		elems[i], rest = toReply(rest)
-	}
-	switch line[0] {
-	case '%':
-		return fsm.Map(elems), rest
-	case '~':
-		return fsm.Set(elems), rest
-	}
-	return fsm.Array(elems), rest
+	return fsm.Array(elems)
 }

@@ -1,9 +1,7 @@
 package discovery
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"regexp"
 	"slices"
@@ -13,24 +11,24 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // rawConn speaks RESP and shows replies as they are, with every type and every
 // element.
 type rawConn struct {
 	t    *testing.T
-	conn net.Conn
-	r    *bufio.Reader
+	conn *respwire.Conn
 }
 
 func dialRaw(t *testing.T, addr string, proto int) *rawConn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
+	conn, err := respwire.Dial(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	c := &rawConn{t, conn, bufio.NewReader(conn)}
+	c := &rawConn{t, conn}
 	if proto == 3 {
 		c.do("HELLO 3")
 	}
@@ -39,13 +37,7 @@ func dialRaw(t *testing.T, addr string, proto int) *rawConn {
 
 func (c *rawConn) send(line string) {
 	c.t.Helper()
-	words := strings.Fields(line)
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(words))
-	for _, w := range words {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
-	}
-	if _, err := io.WriteString(c.conn, b.String()); err != nil {
+	if err := c.conn.Send(respwire.Words(line)); err != nil {
 		c.t.Fatalf("%s: %v", line, err)
 	}
 }
@@ -63,39 +55,23 @@ func (c *rawConn) reply() string {
 	if err := c.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		c.t.Fatal(err)
 	}
-	text, err := c.read()
+	v, err := c.conn.Receive()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return text
+	return show(v)
 }
 
-func (c *rawConn) read() (string, error) {
-	line, err := c.r.ReadString('\n')
-	if err != nil {
-		return "", err
+// show returns a reply as text, one line for each value.
+func show(v respwire.Value) string {
+	if !v.Null && (v.Kind == '$' || v.Kind == '=') {
+		return string(v.Kind) + v.Text
 	}
-	line = strings.TrimSuffix(line, "\r\n")
-	n, err := strconv.Atoi(line[1:])
-	switch {
-	case !strings.Contains("$=*~%>", line[:1]) || err != nil || n < 0:
-		return line, nil
-	case line[0] == '$' || line[0] == '=':
-		b := make([]byte, n+2)
-		_, err := io.ReadFull(c.r, b)
-		return line[:1] + string(b[:n]), err
-	case line[0] == '%':
-		n *= 2
+	lines := []string{v.Head()}
+	for _, e := range v.Elems {
+		lines = append(lines, show(e))
 	}
-	parts := []string{line}
-	for range n {
-		part, err := c.read()
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, "\n"), nil
+	return strings.Join(lines, "\n")
 }
 
 // realRedis starts Redis servers for the test on loopback and waits until they

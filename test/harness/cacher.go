@@ -1,17 +1,15 @@
 package harness
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // Cacher is a client with a cache, like the clients of libraries for
@@ -22,8 +20,7 @@ import (
 // value tells its own age.
 type Cacher struct {
 	t     testing.TB
-	conn  net.Conn
-	r     *bufio.Reader
+	conn  *respwire.Conn
 	rnd   *rand.Rand
 	keys  string
 	cache map[string]int64
@@ -49,12 +46,12 @@ type request struct {
 // keys.
 func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
+	conn, err := respwire.Dial(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // the test is over
-	c := &Cacher{t: t, conn: conn, r: bufio.NewReader(conn), rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys,
+	c := &Cacher{t: t, conn: conn, rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys,
 		cache: make(map[string]int64), least: make(map[string]int64)}
 	for _, line := range []string{"HELLO 3", "CLIENT TRACKING ON"} {
 		if err := c.send(line); err != nil {
@@ -69,15 +66,7 @@ func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 
 // send writes commands in one piece. Blanks separate the words of a command.
 func (c *Cacher) send(lines ...string) error {
-	var b strings.Builder
-	for _, line := range lines {
-		words := strings.Fields(line)
-		fmt.Fprintf(&b, "*%d\r\n", len(words))
-		for _, w := range words {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
-		}
-	}
-	_, err := io.WriteString(c.conn, b.String())
+	_, err := c.conn.Write(respwire.Lines(lines...))
 	return err
 }
 
@@ -86,36 +75,21 @@ func (c *Cacher) reply() ([]string, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return nil, err
 	}
-	head, err := c.r.ReadString('\n')
-	if err != nil {
-		return nil, err
+	v, err := c.conn.Receive()
+	return flat(v), err
+}
+
+// flat returns a reply as its lines. A bulk string has two: its length and its
+// text.
+func flat(v respwire.Value) []string {
+	lines := []string{v.Head()}
+	if v.Kind == '$' && !v.Null {
+		return append(lines, v.Text)
 	}
-	words := []string{strings.TrimSuffix(head, "\r\n")}
-	switch head[0] {
-	case '$', '*', '~', '%', '>':
-	default:
-		return words, nil
+	for _, e := range v.Elems {
+		lines = append(lines, flat(e)...)
 	}
-	n, err := strconv.Atoi(words[0][1:])
-	if err != nil {
-		return nil, fmt.Errorf("reply %q: %w", head, err)
-	}
-	if head[0] == '$' {
-		text := make([]byte, n+2)
-		_, err := io.ReadFull(c.r, text)
-		return append(words, string(text[:n])), err
-	}
-	if head[0] == '%' {
-		n *= 2
-	}
-	for range n {
-		part, err := c.reply()
-		if err != nil {
-			return nil, err
-		}
-		words = append(words, part...)
-	}
-	return words, nil
+	return lines
 }
 
 // Key draws one of the keys.

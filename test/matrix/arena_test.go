@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // arena is a cluster that a library is tested on.
@@ -129,7 +130,7 @@ func do(addr, command string) error {
 		return err
 	}
 	defer c.Close()
-	words := splitWords(command)
+	words := respwire.Words(command)
 	args := make([]any, len(words)-1)
 	for i, w := range words[1:] {
 		args[i] = w

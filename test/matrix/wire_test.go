@@ -1,29 +1,25 @@
 package matrix
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"path"
-	"strconv"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // wire is a connection on which a library is replayed.
 type wire struct {
-	conn net.Conn
-	r    *bufio.Reader
+	conn *respwire.Conn
 	addr string
 }
 
 // dialWire connects to addr. The deadline of ctx applies to everything that is
 // sent and received later.
 func dialWire(ctx context.Context, addr string) (*wire, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	conn, err := respwire.Dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -32,79 +28,46 @@ func dialWire(ctx context.Context, addr string) (*wire, error) {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
-	return &wire{conn: conn, r: bufio.NewReader(conn), addr: addr}, nil
+	return &wire{conn: conn, addr: addr}, nil
 }
 
 func (w *wire) close() error { return w.conn.Close() }
 
-// splitWords splits a command at blanks.
-func splitWords(line string) []string { return strings.Fields(line) }
-
 // send sends a command. It formats an argument that is not a string.
 func (w *wire) send(args ...any) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		s := fmt.Sprint(a)
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(s), s)
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = fmt.Sprint(a)
 	}
-	_, err := io.WriteString(w.conn, b.String())
-	return err
+	return w.conn.Send(words)
 }
 
-// recv reads a reply and returns it as one line: "+OK", ":1", "$abc", "nil",
-// "-ERR …", "[:1 $a]" for arrays, and "~[…]", "%[…]" and ">[…]" for the types
-// of RESP3.
+// recv reads a reply and returns it as one line: see line.
 func (w *wire) recv() (string, error) {
-	line, err := w.r.ReadString('\n')
-	if err != nil {
-		return "", err
+	v, err := w.conn.Receive()
+	return line(v), err
+}
+
+// line returns a reply as one line: "+OK", ":1", "$abc", "nil", "-ERR …",
+// "[:1 $a]" for arrays, and "~[…]", "%[…]" and ">[…]" for the types of RESP3.
+func line(v respwire.Value) string {
+	switch {
+	case v.Null:
+		return "nil"
+	case v.Kind == '$' || v.Kind == '=':
+		return "$" + v.Text
+	case v.Kind != '*' && v.Kind != '~' && v.Kind != '>' && v.Kind != '%':
+		return v.Head()
 	}
-	line = strings.TrimSuffix(line, "\r\n")
-	if line == "" {
-		return "", errors.New("empty line in place of a reply")
+	parts := make([]string, len(v.Elems))
+	for i, e := range v.Elems {
+		parts[i] = line(e)
 	}
-	kind, rest := line[0], line[1:]
-	switch kind {
-	case '+', '-', ':', ',', '#', '(':
-		return line, nil
-	case '_':
-		return "nil", nil
+	all := "[" + strings.Join(parts, " ") + "]"
+	if v.Kind == '*' {
+		return all
 	}
-	n, err := strconv.Atoi(rest)
-	if err != nil {
-		return "", fmt.Errorf("reply %q: %w", line, err)
-	}
-	switch kind {
-	case '$', '=':
-		if n < 0 {
-			return "nil", nil
-		}
-		b := make([]byte, n+2)
-		if _, err := io.ReadFull(w.r, b); err != nil {
-			return "", err
-		}
-		return "$" + string(b[:n]), nil
-	case '*', '~', '>', '%':
-		if n < 0 {
-			return "nil", nil
-		}
-		if kind == '%' {
-			n *= 2
-		}
-		parts := make([]string, n)
-		for i := range parts {
-			if parts[i], err = w.recv(); err != nil {
-				return "", err
-			}
-		}
-		all := "[" + strings.Join(parts, " ") + "]"
-		if kind != '*' {
-			all = string(kind) + all
-		}
-		return all, nil
-	}
-	return "", fmt.Errorf("reply of unknown kind %q", line)
+	return string(v.Kind) + all
 }
 
 // ask sends a command and reads its reply.
@@ -167,7 +130,7 @@ func on(pattern string, args ...any) step { return step{pattern, args} }
 // words returns a step for a command whose arguments contain no blanks.
 func words(command, pattern string) step {
 	var args []any
-	for _, w := range splitWords(command) {
+	for _, w := range respwire.Words(command) {
 		args = append(args, w)
 	}
 	return step{pattern, args}

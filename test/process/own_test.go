@@ -1,12 +1,9 @@
 package process_test
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,17 +15,18 @@ import (
 
 	"github.com/holdfast-kv/holdfast/test/harness"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // raw is a connection whose every byte the tests compare.
 type raw struct {
 	t *testing.T
-	net.Conn
+	*respwire.Conn
 }
 
 func dialRaw(t *testing.T, network, addr string) *raw {
 	t.Helper()
-	c, err := net.Dial(network, addr)
+	c, err := respwire.Dial(t.Context(), network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,69 +38,41 @@ func dialRaw(t *testing.T, network, addr string) *raw {
 // that arrive before the reply to the ECHO.
 func (r *raw) ask(lines ...string) string {
 	r.t.Helper()
-	const end = "$3\r\nend\r\n"
-	var b strings.Builder
-	for _, line := range append(lines, "ECHO end") {
-		words := strings.Fields(line)
-		fmt.Fprintf(&b, "*%d\r\n", len(words))
-		for _, w := range words {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
-		}
-	}
-	if _, err := r.Write([]byte(b.String())); err != nil {
+	if _, err := r.Write(respwire.Lines(append(lines, "ECHO end")...)); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		r.t.Fatal(err)
 	}
-	var got []byte
-	buf := make([]byte, 4096)
-	for !strings.HasSuffix(string(got), end) {
-		n, err := r.Read(buf)
+	for got := ""; ; {
+		reply, err := respwire.ReadRaw(r.R)
 		if err != nil {
 			r.t.Fatalf("%q: %v after %q", lines, err, got)
 		}
-		got = append(got, buf[:n]...)
+		if string(reply) == respwire.Bulk("end") {
+			return got
+		}
+		got += string(reply)
 	}
-	return strings.TrimSuffix(string(got), end)
 }
 
 // redisSocket starts a redis-server and returns the path of its socket, "" if
 // the program is not installed.
 func redisSocket(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" {
-			t.Fatal("HOLDFAST_REQUIRE_REDIS is set and there is no redis-server")
-		}
+	server, err := process.StartRedis()
+	if errors.Is(err, process.ErrNoRedis) && os.Getenv("HOLDFAST_REQUIRE_REDIS") != "1" {
 		return ""
 	}
-	// The server must not outlive this process, however the process ends.
-	// The death signal is tied to the thread that starts the server, so
-	// this thread stays with the test.
-	runtime.LockOSThread()
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // the server has no data to save
-		_ = cmd.Wait()
-	})
-	if err := process.Poll(within(t, 30*time.Second), "redis-server", func() bool {
-		c, err := net.Dial("unix", socket)
-		if err != nil {
-			return false
+		if err := server.Close(); err != nil {
+			t.Error(err)
 		}
-		return c.Close() == nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return socket
+	})
+	return server.Socket
 }
 
 // ownSteps lists the steps of one connection, pipeline by pipeline. Another
@@ -134,32 +104,19 @@ var ownSteps = []struct {
 
 // behindReplies moves each push behind the reply that follows it.
 func behindReplies(text string) string {
+	values, err := respwire.ParseAll([]byte(text))
+	if err != nil {
+		return text + err.Error()
+	}
 	var b, pushes strings.Builder
-	for text != "" {
-		n := 1
-		end := 0
-		for ; n > 0; n-- {
-			head, _, _ := strings.Cut(text[end:], "\r\n")
-			end += len(head) + 2
-			var size int
-			if _, err := fmt.Sscanf(head[1:], "%d", &size); err != nil {
-				size = 0
-			}
-			switch head[0] {
-			case '$':
-				end += size + 2
-			case '*', '>':
-				n += size
-			}
+	for _, v := range values {
+		if v.IsPush() {
+			pushes.Write(v.Raw)
+			continue
 		}
-		if text[0] == '>' {
-			pushes.WriteString(text[:end])
-		} else {
-			b.WriteString(text[:end])
-			b.WriteString(pushes.String())
-			pushes.Reset()
-		}
-		text = text[end:]
+		b.Write(v.Raw)
+		b.WriteString(pushes.String())
+		pushes.Reset()
 	}
 	return b.String() + pushes.String()
 }
