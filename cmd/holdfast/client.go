@@ -1,81 +1,51 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
-	"strings"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-kv/holdfast/verify/load"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// client sends commands to a node's client port, one at a time. It implements
-// the part of the Redis protocol that the operator's subcommands need.
+// client sends commands to a node's client port, one at a time, on one
+// connection. It never repeats a command.
 type client struct {
-	conn net.Conn
-	r    *bufio.Reader
+	pool *redis.Client
+	conn *redis.Conn
 }
 
 // dialNode connects to a node. It authenticates if login names a user or a
 // password.
+//
+// process.NewClient gets no password: go-redis would send a wrong password
+// twice, with HELLO and with AUTH, and the node delays clients that guess.
 func dialNode(ctx context.Context, addr string, login load.Login) (*client, error) {
-	conn, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("connect to node: %w", err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(15 * time.Second)); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	c := &client{conn, bufio.NewReader(conn)}
+	pool := process.NewClient(addr, "")
+	c := &client{pool, pool.Conn()}
 	if auth := login.Command(); auth != nil {
-		if _, err := c.do(auth...); err != nil {
-			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), conn.Close())
+		if _, err := c.do(ctx, auth...); err != nil {
+			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), c.close())
 		}
 	}
 	return c, nil
 }
 
-func (c *client) close() error { return c.conn.Close() }
+func (c *client) close() error { return errors.Join(c.conn.Close(), c.pool.Close()) }
 
-// do sends one command and returns its reply, which must be a line, an integer
-// or a bulk string.
-func (c *client) do(args ...string) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+// do sends one command and returns its reply, which must be a simple or bulk
+// string. It returns an error reply as an error.
+func (c *client) do(ctx context.Context, args ...string) (string, error) {
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
 	}
-	if _, err := io.WriteString(c.conn, b.String()); err != nil {
+	text, err := c.conn.Do(ctx, words...).Text()
+	if answered := redis.Error(nil); err != nil && !errors.As(err, &answered) {
 		return "", fmt.Errorf("%s: %w", args[0], err)
 	}
-	line, err := c.r.ReadString('\n')
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", args[0], err)
-	}
-	line = strings.TrimRight(line, "\r\n")
-	if line == "" {
-		return "", fmt.Errorf("%s: empty reply", args[0])
-	}
-	switch line[0] {
-	case '+', ':':
-		return line[1:], nil
-	case '-':
-		return "", errors.New(line[1:])
-	case '$':
-		n, err := strconv.Atoi(line[1:])
-		if err != nil || n < 0 {
-			return "", fmt.Errorf("%s: no reply", args[0])
-		}
-		buf := make([]byte, n+2)
-		if _, err := io.ReadFull(c.r, buf); err != nil {
-			return "", fmt.Errorf("%s: %w", args[0], err)
-		}
-		return string(buf[:n]), nil
-	}
-	return "", fmt.Errorf("%s: unexpected reply %q", args[0], line)
+	return text, err
 }

@@ -84,7 +84,7 @@ func askStatus(ctx context.Context, addr string, login load.Login, words ...stri
 		return nil, err
 	}
 	defer c.close()
-	text, err := c.do(append([]string{"HOLDFAST"}, words...)...)
+	text, err := c.do(ctx, append([]string{"HOLDFAST"}, words...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ matter. The node becomes a voter when it has caught up.`,
 			return err
 		}
 		defer c.close()
-		done, err := c.do(append([]string{"HOLDFAST"}, args...)...)
+		done, err := c.do(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
 		if err != nil {
 			return err
 		}

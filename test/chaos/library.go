@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/holdfast-kv/holdfast/verify/attack"
 	"github.com/holdfast-kv/holdfast/verify/checker"
@@ -33,16 +34,9 @@ type library struct {
 
 const libraryTTL = 400 * time.Millisecond
 
-// quiet discards the messages that go-redis prints about refused connections.
-// The attack causes these refusals.
-type quiet struct{}
-
-// Printf implements the logger of go-redis.
-func (quiet) Printf(context.Context, string, ...any) {}
-
 // withLibrary starts the clients: one for each node, and one more.
 func withLibrary(ctx context.Context, addrs []string, seed uint64) attack.Companion {
-	redis.SetLogger(quiet{})
+	logging.Disable() // the attack makes nodes refuse connections, and go-redis would print that
 	l := &library{begun: time.Now(), addrs: addrs, acked: make(map[string][]string)}
 	ctx, l.cancel = context.WithCancel(ctx)
 	for i := range len(addrs) + 1 {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Config describes the cluster that New makes.
@@ -154,7 +152,7 @@ type State struct {
 func (n *Node) State() (State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	client := redis.NewClient(&redis.Options{Addr: n.Clients, Password: n.password, MaxRetries: -1, Protocol: 2, DisableIdentity: true})
+	client := NewClient(n.Clients, n.password)
 	defer client.Close()
 	text, err := client.Info(ctx, "holdfast").Result()
 	if err != nil {
