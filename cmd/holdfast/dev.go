@@ -9,11 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 type devOptions struct {
@@ -72,105 +70,73 @@ continue. Ctrl-C stops all nodes. Flags after -- are passed to every node.`,
 	return cmd
 }
 
-// devNode is a node process.
-type devNode struct {
-	id, clients, peers, http string
-	sentinel                 string // "" for none
-	log                      string
-	cmd                      *exec.Cmd
-	exited                   chan struct{}
-	err                      error // valid after exited is closed
-}
-
 // sentinelOffset is the difference between Sentinel ports and client ports.
 // From 6379 it leads to the usual ports of Sentinel.
 const sentinelOffset = 20000
 
-// discovery returns the flags for clients that find the leader by themselves.
-func (n *devNode) discovery(o devOptions) []string {
-	var args []string
-	if n.sentinel != "" {
-		args = append(args, "--sentinel-addr", n.sentinel)
-	}
-	if o.clusterMode {
-		args = append(args, "--cluster-mode")
-	}
-	return args
-}
-
-// secretFile returns the path of the file with the cluster secret.
-func (o devOptions) secretFile() string { return filepath.Join(o.dataDir, "cluster-secret") }
-
-func (n *devNode) alive() bool {
-	select {
-	case <-n.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-func dev(ctx context.Context, o devOptions, out io.Writer) error {
-	// Closing the terminal stops the nodes in order, as Ctrl-C does.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
-	defer stop()
+// config describes the cluster to verify/process.
+func (o devOptions) config() (process.Config, error) {
 	highest := o.basePort + 2000
 	if o.sentinel {
 		highest = o.basePort + sentinelOffset
 	}
 	if o.nodes < 1 || o.basePort < 1 || highest+o.nodes > 65535 {
-		return fmt.Errorf("--nodes %d from --base-port %d do not fit the port range", o.nodes, o.basePort)
+		return process.Config{}, fmt.Errorf("--nodes %d from --base-port %d do not fit the port range", o.nodes, o.basePort)
 	}
-	nodes := make([]*devNode, o.nodes)
-	var peers []string
-	addr := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-	for i := range nodes {
-		n := &devNode{id: "n" + strconv.Itoa(i+1), exited: make(chan struct{})}
-		n.clients, n.peers, n.http = addr(o.basePort+i), addr(o.basePort+1000+i), addr(o.basePort+2000+i)
-		n.log = filepath.Join(o.dataDir, n.id+".log")
-		nodes[i] = n
-		peers = append(peers, n.id+"="+n.peers)
-		ports := []string{n.clients, n.peers, n.http}
-		if o.sentinel {
-			n.sentinel = addr(o.basePort + sentinelOffset + i)
-			ports = append(ports, n.sentinel)
-		}
-		for _, a := range ports {
-			if err := portFree(a); err != nil {
+	self, err := os.Executable()
+	if err != nil {
+		return process.Config{}, err
+	}
+	args := o.args
+	if o.clusterMode {
+		args = append([]string{"--cluster-mode"}, args...)
+	}
+	return process.Config{
+		Program: self, Dir: o.dataDir, Nodes: o.nodes, BasePort: o.basePort, Sentinel: o.sentinel,
+		SentinelOffset: sentinelOffset, Secret: true, Args: args, Env: os.Environ(),
+	}, nil
+}
+
+// stopLimit is how long the nodes may take to stop.
+const stopLimit = 6 * time.Second
+
+func dev(ctx context.Context, o devOptions, out io.Writer) error {
+	// Closing the terminal stops the nodes in order, as Ctrl-C does.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	cfg, err := o.config()
+	if err != nil {
+		return err
+	}
+	c, err := process.New(cfg)
+	if err != nil {
+		return err
+	}
+	for _, n := range c.Nodes {
+		for _, addr := range []string{n.Clients, n.Peers, n.HTTP, n.Sentinel} {
+			if err := portFree(addr); err != nil {
 				return err
 			}
 		}
 	}
-	if err := os.MkdirAll(o.dataDir, 0o755); err != nil {
-		return err
+	for _, n := range c.Nodes {
+		if err := os.Remove(n.LogFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err // the log is that of this run
+		}
 	}
-	if err := createSecret(o.secretFile()); err != nil {
-		return fmt.Errorf("cluster secret: %w", err)
+	if err = c.Start(); err == nil {
+		err = watchNodes(ctx, c.Nodes, o, out)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	// A child must not outlive this process, however this process ends.
-	// PR_SET_PDEATHSIG is tied to the thread that forked. So one thread starts
-	// all nodes and lives until the end.
-	errs := make(chan error)
-	stay := make(chan struct{})
-	defer close(stay)
-	go func() {
-		runtime.LockOSThread()
-		errs <- startNodes(self, nodes, strings.Join(peers, ","), o)
-		<-stay
-	}()
-	err = <-errs
-	if err == nil {
-		err = watchNodes(ctx, nodes, o, out)
-	}
-	return errors.Join(err, stopNodes(nodes, out))
+	fmt.Fprintln(out, "stopping")
+	return errors.Join(err, c.Stop(stopLimit))
 }
 
-// portFree returns an error if another process listens on an address.
+// portFree returns an error if another process listens on an address. The
+// address may be empty.
 func portFree(addr string) error {
+	if addr == "" {
+		return nil
+	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%w (another cluster running? try --base-port)", err)
@@ -178,40 +144,9 @@ func portFree(addr string) error {
 	return ln.Close()
 }
 
-func startNodes(self string, nodes []*devNode, peers string, o devOptions) error {
-	for _, n := range nodes {
-		log, err := os.Create(n.log)
-		if err != nil {
-			return err
-		}
-		args := append([]string{"serve", "--node-id", n.id, "--data-dir", filepath.Join(o.dataDir, n.id),
-			"--client-addr", n.clients, "--peer-addr", n.peers, "--http-addr", n.http, "--peers", peers,
-			"--cluster-secret-file", o.secretFile()}, n.discovery(o)...)
-		args = append(args, o.args...)
-		n.cmd = exec.Command(self, args...)
-		n.cmd.Stdout, n.cmd.Stderr = log, log
-		// Each node has its own process group, so Ctrl-C in the terminal
-		// reaches only this process, which then stops the nodes in order.
-		n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-		err = n.cmd.Start()
-		if closeErr := log.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			n.cmd = nil
-			return fmt.Errorf("start %s: %w", n.id, err)
-		}
-		go func() {
-			n.err = n.cmd.Wait()
-			close(n.exited)
-		}()
-	}
-	return nil
-}
-
 // watchNodes prints the table once the cluster has a leader, and then every
 // change, until ctx ends or no node is left.
-func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writer) error {
+func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io.Writer) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	reported := make(map[string]bool)
@@ -224,12 +159,12 @@ func watchNodes(ctx context.Context, nodes []*devNode, o devOptions, out io.Writ
 		}
 		living := 0
 		for _, n := range nodes {
-			if n.alive() {
+			if n.Running() {
 				living++
-			} else if !reported[n.id] {
-				reported[n.id] = true
-				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.id, n.cmd.Process.Pid, n.err, n.log)
-				if last := lastLine(n.log); last != "" {
+			} else if !reported[n.ID] {
+				reported[n.ID] = true
+				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.ID, n.PID(), n.Exit(), n.LogFile)
+				if last := lastLine(n.LogFile); last != "" {
 					fmt.Fprintf(out, "    %s\n", last)
 				}
 			}
@@ -269,14 +204,14 @@ func clock() string { return time.Now().Format("15:04:05.000") }
 
 // devStatus asks each running node for its own status, on its HTTP port. The
 // client port may require a password, which clients can change.
-func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
+func devStatus(ctx context.Context, nodes []*process.Node) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var all []cluster.NodeStatus
 	for _, n := range nodes {
-		if !n.alive() {
+		if !n.Running() {
 			continue
 		}
 		wg.Add(1)
@@ -295,8 +230,8 @@ func devStatus(ctx context.Context, nodes []*devNode) []cluster.NodeStatus {
 	return all
 }
 
-func askNode(ctx context.Context, n *devNode) (st cluster.NodeStatus, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+"/status", nil)
+func askNode(ctx context.Context, n *process.Node) (st cluster.NodeStatus, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTP+"/status", nil)
 	if err != nil {
 		return st, err
 	}
@@ -306,10 +241,10 @@ func askNode(ctx context.Context, n *devNode) (st cluster.NodeStatus, err error)
 	}
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(&st); err != nil {
-		return st, fmt.Errorf("status of %s: %w", n.id, err)
+		return st, fmt.Errorf("status of %s: %w", n.ID, err)
 	}
-	if st.ID != n.id {
-		return st, fmt.Errorf("status of %s: %s answers at %s", n.id, st.ID, n.http)
+	if st.ID != n.ID {
+		return st, fmt.Errorf("status of %s: %s answers at %s", n.ID, st.ID, n.HTTP)
 	}
 	return st, nil
 }
@@ -323,7 +258,7 @@ func allReady(nodes []cluster.NodeStatus) bool {
 	return true
 }
 
-func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o devOptions) {
+func printDev(out io.Writer, nodes []*process.Node, status []cluster.NodeStatus, o devOptions) {
 	role := make(map[string]string)
 	for _, st := range status {
 		role[st.ID] = st.Role
@@ -333,13 +268,13 @@ func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o de
 	var example string
 	var sentinels []string
 	for _, n := range nodes {
-		sentinels = append(sentinels, n.sentinel)
-		if role[n.id] == "" {
-			role[n.id] = "gone"
+		sentinels = append(sentinels, n.Sentinel)
+		if role[n.ID] == "" {
+			role[n.ID] = "gone"
 		} else {
-			example = n.clients
+			example = n.Clients
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", n.id, n.cmd.Process.Pid, n.clients, n.peers, n.http, role[n.id])
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", n.ID, n.PID(), n.Clients, n.Peers, n.HTTP, role[n.ID])
 	}
 	w.Flush()
 	_, port, _ := net.SplitHostPort(example)
@@ -352,36 +287,4 @@ func printDev(out io.Writer, nodes []*devNode, status []cluster.NodeStatus, o de
 		fmt.Fprintf(out, "Sentinels: %s, master name mymaster\n", strings.Join(sentinels, ", "))
 	}
 	fmt.Fprintf(out, "Data and logs: %s. Ctrl-C stops all nodes.\n\n", o.dataDir)
-}
-
-// stopNodes sends SIGTERM to all running nodes and waits. It kills the nodes
-// that do not stop in time.
-func stopNodes(nodes []*devNode, out io.Writer) error {
-	var errs []error
-	fmt.Fprintln(out, "stopping")
-	for _, n := range nodes {
-		if n.cmd != nil && n.alive() {
-			errs = append(errs, ignoreDone(n.cmd.Process.Signal(syscall.SIGTERM)))
-		}
-	}
-	deadline := time.After(6 * time.Second)
-	for _, n := range nodes {
-		if n.cmd == nil {
-			continue
-		}
-		select {
-		case <-n.exited:
-		case <-deadline:
-			errs = append(errs, fmt.Errorf("%s did not stop in time and was killed", n.id), ignoreDone(n.cmd.Process.Kill()))
-			<-n.exited
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
 }

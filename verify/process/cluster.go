@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -17,10 +19,15 @@ type Config struct {
 	Program string // path of the binary: see Build
 	Dir     string // directory for the nodes' data directories and logs
 	Nodes   int    // default 3
-	// Sentinel makes every node serve Redis Sentinel too.
-	Sentinel bool
+	// BasePort is the client port of the first node. If it is 0, New chooses
+	// ports on which no program listens.
+	BasePort int
+	// Sentinel makes every node serve Redis Sentinel too. SentinelOffset is the
+	// difference between its port and the client port, by default 3000.
+	Sentinel       bool
+	SentinelOffset int
 	// Secret makes the nodes authenticate each other by a secret in a file of
-	// Dir.
+	// Dir: see SecretFile. New writes a random secret if there is no such file.
 	Secret bool
 	// Password is the password of the default user on all nodes, "" for none.
 	Password string
@@ -35,8 +42,7 @@ type Cluster struct {
 }
 
 // New makes a cluster and starts no process. The client ports of the nodes are
-// consecutive. The peer, HTTP and Sentinel ports are consecutive too, and are
-// 1000, 2000 and 3000 above the client ports.
+// consecutive. The peer and HTTP ports are 1000 and 2000 above the client ports.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
@@ -47,17 +53,23 @@ func New(cfg Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	base, err := FreePorts(4, cfg.Nodes, 1000)
-	if err != nil {
-		return nil, err
+	if cfg.SentinelOffset == 0 {
+		cfg.SentinelOffset = 3000
+	}
+	base := cfg.BasePort
+	if base == 0 {
+		var err error
+		if base, err = FreePorts(4, cfg.Nodes, 1000); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	secret := filepath.Join(cfg.Dir, "cluster-secret")
+	secret := SecretFile(cfg.Dir)
 	if cfg.Secret {
-		if err := os.WriteFile(secret, []byte("what the nodes of a test know, and nobody else\n"), 0o600); err != nil {
-			return nil, err
+		if err := writeSecret(secret); err != nil {
+			return nil, fmt.Errorf("cluster secret: %w", err)
 		}
 	}
 	c := &Cluster{}
@@ -70,7 +82,7 @@ func New(cfg Config) (*Cluster, error) {
 			password: cfg.Password, program: cfg.Program, Env: append(CleanEnv(), cfg.Env...), starter: cfg.Starter,
 		}
 		if cfg.Sentinel {
-			n.Sentinel = Loopback(base + 3000 + i)
+			n.Sentinel = Loopback(base + cfg.SentinelOffset + i)
 		}
 		c.Nodes = append(c.Nodes, n)
 		peers = append(peers, id+"="+n.Peers)
@@ -90,6 +102,23 @@ func New(cfg Config) (*Cluster, error) {
 		n.Args = append(n.Args, cfg.Args...)
 	}
 	return c, nil
+}
+
+// SecretFile returns the path of the file with the cluster secret of a cluster
+// whose Config has the directory dir.
+func SecretFile(dir string) string { return filepath.Join(dir, "cluster-secret") }
+
+// writeSecret makes a file with a random secret unless the file exists.
+func writeSecret(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, rand.Text()+rand.Text())
+	return errors.Join(err, f.Close())
 }
 
 // CleanEnv returns the environment of this process without the variables that
@@ -114,6 +143,27 @@ func (c *Cluster) Start() error {
 		}
 	}
 	return nil
+}
+
+// Stop ends the processes of all nodes with SIGTERM. It kills those that have
+// not ended within the limit, and returns an error that names them.
+func (c *Cluster) Stop(limit time.Duration) error {
+	var errs []error
+	for _, n := range c.Nodes {
+		if err := n.Signal(syscall.SIGTERM); !errors.Is(err, errNotRunning) && !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, err)
+		}
+	}
+	deadline := time.Now().Add(limit)
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		if _, err := n.Wait(time.Until(deadline)); err != nil {
+			errs = append(errs, fmt.Errorf("%s did not stop in time and was killed", n.ID), n.Kill())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close kills the processes of all nodes.

@@ -170,6 +170,16 @@ func (n *Node) Wait(limit time.Duration) (exitCode int, err error) {
 	}
 }
 
+// Exit returns how the latest process has ended, "signal: killed" for example.
+// It returns nil if the process was successful, or still runs, or if there was
+// none.
+func (n *Node) Exit() error {
+	if r := n.current(); r != nil && !r.alive() {
+		return r.err
+	}
+	return nil
+}
+
 // Stop ends the process with SIGTERM and returns its exit code.
 func (n *Node) Stop(limit time.Duration) (exitCode int, err error) {
 	if err := n.Signal(syscall.SIGTERM); err != nil {
