@@ -9,7 +9,8 @@ import (
 
 // Categories are Redis' categories of commands, in the order in which Redis
 // prints them.
-var Categories = []string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
+var Categories = []string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
+	"hyperloglog", "geo",
 	"stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting"}
 
 // Command is a command or subcommand to which rules can refer.

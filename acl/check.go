@@ -47,7 +47,8 @@ func (u *User) Check(cmd *Command, args [][]byte) Verdict {
 
 // check returns the reason, and the index of the denied argument.
 func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
-	if !s.allCommands && cmd.Flags&fsm.NoAuth == 0 && !s.has(cmd) && (len(args) < 2 || !s.hasFirstArg(cmd, string(args[1]))) {
+	if !s.allCommands && cmd.Flags&fsm.NoAuth == 0 && !s.has(cmd) &&
+		(len(args) < 2 || !s.hasFirstArg(cmd, string(args[1]))) {
 		return DeniedCommand, 0
 	}
 	if !s.allKeys {
@@ -84,7 +85,8 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 		if reason, _ := s.check(cmd, args); reason != Allowed {
 			return false
 		}
-		return s.allKeys || slices.ContainsFunc(s.keys, func(p keyPattern) bool { return p.pattern == "*" && p.access&mayRead != 0 })
+		return s.allKeys || slices.ContainsFunc(s.keys,
+			func(p keyPattern) bool { return p.pattern == "*" && p.access&mayRead != 0 })
 	}
 	if ask(u.root) || slices.ContainsFunc(u.more, ask) {
 		return ""
@@ -195,7 +197,8 @@ func (v Verdict) Script() string {
 	case DeniedCommand:
 		return "ERR The user executing the script can't run this command or subcommand"
 	case DeniedKey:
-		return "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
+		return "ERR The user executing the script can't access at least one of the keys mentioned in the command " +
+			"arguments"
 	case DeniedChannel:
 		return "ERR The user executing the script can't publish to the channel mentioned in the command"
 	}

@@ -10,13 +10,16 @@ import (
 
 // Errors of rules, in Redis' words.
 var (
-	errUnknown     = errors.New("Unknown command or category name in ACL")
-	errSyntax      = errors.New("Syntax error")
-	errAllKeys     = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns")
-	errAllChannels = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels")
-	errNoPassword  = errors.New("The password you are trying to remove from the user does not exist")
-	errHash        = errors.New("The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
-	errFirstArg    = errors.New("Allowing first-arg of a subcommand is not supported")
+	errUnknown = errors.New("Unknown command or category name in ACL")
+	errSyntax  = errors.New("Syntax error")
+	errAllKeys = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does " +
+		"not have any effect. Try 'resetkeys' to start with an empty list of patterns")
+	errAllChannels = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and " +
+		"does not have any effect. Try 'resetchannels' to start with an empty list of channels")
+	errNoPassword = errors.New("The password you are trying to remove from the user does not exist")
+	errHash       = errors.New("The password hash must be exactly 64 characters and contain only lowercase " +
+		"hexadecimal characters")
+	errFirstArg = errors.New("Allowing first-arg of a subcommand is not supported")
 )
 
 // access is the kind of access that a key pattern grants.
@@ -116,7 +119,8 @@ func (s *selector) setAll(allow bool) {
 func (s *selector) note(sign byte, name string) {
 	s.rules = slices.DeleteFunc(s.rules, func(r string) bool {
 		r = r[1:]
-		return len(r) >= len(name) && strings.EqualFold(r[:len(name)], name) && (len(r) == len(name) || r[len(name)] == '|')
+		return len(r) >= len(name) && strings.EqualFold(r[:len(name)], name) &&
+			(len(r) == len(name) || r[len(name)] == '|')
 	})
 	s.rules = append(s.rules, string(sign)+name)
 }

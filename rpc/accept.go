@@ -90,7 +90,8 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	}
 	m.mu.Unlock()
 	if handler == nil && layer == nil {
-		return fail(m.refuse(c, ReasonNoService, fmt.Sprintf("node %q does not serve %s connections (yet)", self.NodeID, hello.Service)))
+		return fail(m.refuse(c, ReasonNoService,
+			fmt.Sprintf("node %q does not serve %s connections (yet)", self.NodeID, hello.Service)))
 	}
 
 	answer, err := appendAnswer(nil, self)
@@ -134,7 +135,8 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	switch {
 	case errors.As(err, &refused) && refused.reason == ReasonSecret:
 		if n, ok := m.secrets.allow(); ok {
-			m.log.Error(refused.text, "remote", c.RemoteAddr(), "node", hello.NodeID, "service", hello.Service, "suppressed", n)
+			m.log.Error(refused.text, "remote", c.RemoteAddr(), "node", hello.NodeID,
+				"service", hello.Service, "suppressed", n)
 		}
 	case errors.As(err, &refused):
 		if n, ok := m.refusals.allow(); ok {
@@ -149,7 +151,8 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 		if n, ok := m.strangers.allow(); ok {
 			m.log.Error("own hello cannot be sent", "error", err, "suppressed", n)
 		}
-	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe), errors.Is(err, ErrClosed):
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, ErrClosed):
 		// A health check that only connects, a connection that was closed to
 		// make room, or the end of the Mux.
 		m.log.Debug("handshake ended", "remote", c.RemoteAddr(), "error", err)

@@ -134,7 +134,8 @@ func (a *authenticator) key(salt []byte, label string) (cipher.AEAD, error) {
 // messages of the challenge, or nil if the two nodes do not authenticate.
 func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (said []byte, err error) {
 	mismatch := func(format string) error {
-		return m.refuse(c, ReasonSecret, "cluster secret does not match: "+fmt.Sprintf(format, hello.NodeID, m.self(hello.Service, hello.NodeID).NodeID))
+		return m.refuse(c, ReasonSecret, "cluster secret does not match: "+
+			fmt.Sprintf(format, hello.NodeID, m.self(hello.Service, hello.NodeID).NodeID))
 	}
 	offered := parseOffer(rest)
 	switch {

@@ -169,7 +169,8 @@ func advertised(text string, bound net.Addr) (address, error) {
 	if text == "" {
 		text = bound.String()
 		if tcp, ok := bound.(*net.TCPAddr); ok && (tcp.IP == nil || tcp.IP.IsUnspecified()) {
-			return address{}, fmt.Errorf("rpc config: other nodes cannot dial %s: AdvertiseAddr is required with a wildcard BindAddr", text)
+			return address{}, fmt.Errorf("rpc config: other nodes cannot dial %s: AdvertiseAddr is required with a "+
+				"wildcard BindAddr", text)
 		}
 		return address{bound.Network(), text}, nil
 	}

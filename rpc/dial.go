@@ -68,7 +68,8 @@ func (m *Mux) dial(ctx context.Context, addr string, s Service, to string) (*con
 	if err != nil {
 		if errors.Is(err, ErrSecret) {
 			if n, ok := m.secrets.allow(); ok {
-				m.log.Error("cluster secret does not match", "remote", addr, "node", to, "service", s, "error", err, "suppressed", n)
+				m.log.Error("cluster secret does not match", "remote", addr, "node", to, "service", s,
+					"error", err, "suppressed", n)
 			}
 		}
 		c.drop()

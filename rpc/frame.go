@@ -51,7 +51,8 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	head, err := f.br.Peek(frameHeader)
 	if err != nil {
 		if err == io.EOF && len(head) > 0 {
-			return 0, nil, fmt.Errorf("%w: %d of %d bytes of a frame header", io.ErrUnexpectedEOF, len(head), frameHeader)
+			return 0, nil, fmt.Errorf("%w: %d of %d bytes of a frame header", io.ErrUnexpectedEOF,
+				len(head), frameHeader)
 		}
 		return 0, nil, err
 	}

@@ -304,7 +304,8 @@ func (e *jsonEncoder) arrayLength(t *Table) int {
 			most = int32(f)
 		}
 	}
-	if m := float64(most); e.cfg.sparseRatio > 0 && m > items*float64(e.cfg.sparseRatio) && m > float64(e.cfg.sparseSafe) {
+	if m := float64(most); e.cfg.sparseRatio > 0 && m > items*float64(e.cfg.sparseRatio) &&
+		m > float64(e.cfg.sparseSafe) {
 		if !e.cfg.sparseConvert {
 			e.fail(t, "excessively sparse array")
 		}

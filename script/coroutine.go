@@ -35,7 +35,8 @@ func fillCoroutine() {
 		{"create", coCreate}, {"resume", coResume}, {"running", coRunning},
 		{"status", coStatus}, {"wrap", coWrap},
 	})
-	stmts, err := parse.Parse(strings.NewReader(`local suspend, passed = ... return function(...) local _ = suspend(...) return passed() end`), yieldChunk)
+	stmts, err := parse.Parse(strings.NewReader(
+		`local suspend, passed = ... return function(...) local _ = suspend(...) return passed() end`), yieldChunk)
 	if err != nil {
 		panic(err)
 	}

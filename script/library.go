@@ -69,7 +69,8 @@ const (
 	textRegister       = "redis.register_function"
 	textRegisterLate   = textRegister + " can only be called on FUNCTION LOAD command"
 	textRegisterCount  = "wrong number of arguments to " + textRegister
-	textRegisterSingle = "calling " + textRegister + " with a single argument is only applicable to Lua table (representing named arguments)."
+	textRegisterSingle = "calling " + textRegister + " with a single argument is only applicable to Lua table " +
+		"(representing named arguments)."
 	textRegisterFirst  = "first argument to " + textRegister + " must be a string"
 	textRegisterSecond = "second argument to " + textRegister + " must be a function"
 	textRegisterKey    = "named argument key given to " + textRegister + " is not a string"

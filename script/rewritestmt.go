@@ -59,7 +59,8 @@ func (w *rewriter) stmt(out []ast.Stmt, s ast.Stmt) []ast.Stmt {
 		each := w.call(hiddenEach, w.site(line, o), w.exprs(s.Exprs)...)
 		each.AdjustRet = false
 		s.Exprs = []ast.Expr{each}
-		w.fn.blocks = append(w.fn.blocks, append([]string{"(for generator)", "(for state)", "(for control)"}, s.Names...))
+		w.fn.blocks = append(w.fn.blocks,
+			append([]string{"(for generator)", "(for state)", "(for control)"}, s.Names...))
 		w.fn.loops++
 		s.Stmts = w.block(s.Stmts)
 		w.fn.loops--

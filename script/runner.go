@@ -229,7 +229,8 @@ func (r *Runner) aborted(call fsm.ScriptCall, a *Abort) fsm.Reply {
 	if errors.As(a.Reason, &i) {
 		return fsm.Error(fmt.Sprintf("%s script: %s, on @%s:%d.", i.text, name, source, line))
 	}
-	return fsm.Error(oneLine(fmt.Sprintf("ERR %s:%d: the script was stopped: %s script: %s, on @%s:%d.", source, line, a.Reason, name, source, line)))
+	return fsm.Error(oneLine(fmt.Sprintf("ERR %s:%d: the script was stopped: %s script: %s, on @%s:%d.", source, line,
+		a.Reason, name, source, line)))
 }
 
 // run runs a script to its end and returns its reply, or the Abort that ended

@@ -9,7 +9,8 @@ import (
 
 var stringLib = []entry{
 	{name: "byte", fn: strByte}, {name: "char", fn: strChar}, {name: "dump", fn: strDump},
-	{name: "find", fn: strFind}, {name: "format", fn: strFormat}, {name: "gfind", fn: strGmatch}, {name: "gmatch", fn: strGmatch},
+	{name: "find", fn: strFind}, {name: "format", fn: strFormat}, {name: "gfind", fn: strGmatch},
+	{name: "gmatch", fn: strGmatch},
 	{name: "gsub", fn: strGsub}, {name: "len", fn: strLen}, {name: "lower", fn: strLower},
 	{name: "match", fn: strMatch}, {name: "rep", fn: strRep}, {name: "reverse", fn: strReverse},
 	{name: "sub", fn: strSub}, {name: "upper", fn: strUpper},

@@ -64,7 +64,8 @@ func (t *tokenList) expected(i int) string {
 			return "unexpected symbol"
 		}
 		return "syntax error"
-	case prev == parse.TFunction || prev == '.' || prev == ':' || prev == parse.TFor || prev == parse.TLocal || prev == parse.TGoto:
+	case prev == parse.TFunction || prev == '.' || prev == ':' || prev == parse.TFor || prev == parse.TLocal ||
+		prev == parse.TGoto:
 		if prev == parse.TFunction && t.anonymous(i-1) {
 			return "'(' expected"
 		}
@@ -127,8 +128,10 @@ func (t *tokenList) lineOf(i int) int {
 // needsExpr reports whether an expression has to follow a token.
 func needsExpr(typ int) bool {
 	switch typ {
-	case '=', ',', '+', '-', '*', '/', '%', '^', '#', '<', '>', '(', '[', '{', parse.TNot, parse.TAnd, parse.TOr, parse.T2Comma,
-		parse.TEqeq, parse.TNeq, parse.TLte, parse.TGte, parse.TIf, parse.TElseIf, parse.TWhile, parse.TUntil, parse.TIn:
+	case '=', ',', '+', '-', '*', '/', '%', '^', '#', '<', '>', '(', '[', '{', parse.TNot, parse.TAnd,
+		parse.TOr, parse.T2Comma,
+		parse.TEqeq, parse.TNeq, parse.TLte, parse.TGte, parse.TIf, parse.TElseIf, parse.TWhile,
+		parse.TUntil, parse.TIn:
 		return true
 	}
 	return false
@@ -170,7 +173,8 @@ func (t *tokenList) open(i int) []opened {
 		case '(', '[', '{', parse.TFunction, parse.TIf, parse.TWhile, parse.TFor, parse.TRepeat:
 			stack = append(stack, opened{tok.typ, tok.line})
 		case parse.TDo:
-			if n := len(stack); n == 0 || stack[n-1].typ != parse.TWhile && stack[n-1].typ != parse.TFor || t.hasDo(stack[n-1], k) {
+			if n := len(stack); n == 0 || stack[n-1].typ != parse.TWhile && stack[n-1].typ != parse.TFor ||
+				t.hasDo(stack[n-1], k) {
 				stack = append(stack, opened{tok.typ, tok.line})
 			}
 		case ')':
@@ -234,7 +238,8 @@ func (t *tokenList) pending(i int) string {
 				}
 			}
 			return "in"
-		case parse.TThen, parse.TDo, parse.TEnd, parse.TElse, parse.TRepeat, parse.TUntil, parse.TLocal, parse.TReturn, ';':
+		case parse.TThen, parse.TDo, parse.TEnd, parse.TElse, parse.TRepeat, parse.TUntil, parse.TLocal,
+			parse.TReturn, ';':
 			return ""
 		case parse.TFunction:
 			if k == i-2 || k == i-1 {
@@ -289,7 +294,8 @@ func (t *tokenList) afterLast(i int) bool {
 		switch t.list[k].typ {
 		case parse.TReturn, parse.TBreak:
 			return true
-		case parse.TThen, parse.TDo, parse.TEnd, parse.TElse, parse.TRepeat, parse.TUntil, parse.TLocal, parse.TFunction, ';', '=':
+		case parse.TThen, parse.TDo, parse.TEnd, parse.TElse, parse.TRepeat, parse.TUntil, parse.TLocal,
+			parse.TFunction, ';', '=':
 			return false
 		}
 	}
@@ -303,7 +309,8 @@ func (t *tokenList) inParameters(i int) bool {
 		case parse.TIdent, ',', parse.T3Comma:
 			continue
 		case '(':
-			return t.list[k-1].typ == parse.TFunction || k > 1 && t.list[k-1].typ == parse.TIdent && t.list[k-2].typ == parse.TFunction
+			return t.list[k-1].typ == parse.TFunction || k > 1 && t.list[k-1].typ == parse.TIdent &&
+				t.list[k-2].typ == parse.TFunction
 		}
 		return false
 	}

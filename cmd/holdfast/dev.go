@@ -63,10 +63,12 @@ continue. Ctrl-C stops all nodes. Flags after -- are passed to every node.`,
 	}
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes")
 	cmd.Flags().IntVar(&o.basePort, "base-port", 6379, "client port of the first node")
-	cmd.Flags().BoolVar(&o.sentinel, "sentinel", false, "also serve Redis Sentinel, on ports 20000 above the client ports")
+	cmd.Flags().BoolVar(&o.sentinel, "sentinel", false,
+		"also serve Redis Sentinel, on ports 20000 above the client ports")
 	cmd.Flags().BoolVar(&o.clusterMode, "cluster-mode", false, "act as a Redis Cluster of one shard")
 	cmd.MarkFlagsMutuallyExclusive("sentinel", "cluster-mode")
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"), "directory for the data and logs of the nodes")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"),
+		"directory for the data and logs of the nodes")
 	return cmd
 }
 
@@ -81,7 +83,8 @@ func (o devOptions) config() (process.Config, error) {
 		highest = o.basePort + sentinelOffset
 	}
 	if o.nodes < 1 || o.basePort < 1 || highest+o.nodes > 65535 {
-		return process.Config{}, fmt.Errorf("--nodes %d from --base-port %d do not fit the port range", o.nodes, o.basePort)
+		return process.Config{}, fmt.Errorf("--nodes %d from --base-port %d do not fit the port range",
+			o.nodes, o.basePort)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -163,7 +166,8 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io
 				living++
 			} else if !reported[n.ID] {
 				reported[n.ID] = true
-				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.ID, n.PID(), n.Exit(), n.LogFile)
+				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.ID, n.PID(),
+					n.Exit(), n.LogFile)
 				if last := lastLine(n.LogFile); last != "" {
 					fmt.Fprintf(out, "    %s\n", last)
 				}

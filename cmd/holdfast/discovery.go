@@ -20,9 +20,11 @@ type discovery struct {
 
 func (d *discovery) flags(f *pflag.FlagSet) {
 	f.StringVar(&d.sentinelAddr, "sentinel-addr", "", "address for clients that use Redis Sentinel; empty for none")
-	f.StringVar(&d.advertiseSentinel, "advertise-sentinel-addr", "", "Sentinel address that this node announces to clients and other nodes (default: --sentinel-addr)")
+	f.StringVar(&d.advertiseSentinel, "advertise-sentinel-addr", "",
+		"Sentinel address that this node announces to clients and other nodes (default: --sentinel-addr)")
 	f.StringVar(&d.masterName, "sentinel-master-name", "mymaster", "name of the master that Sentinel clients ask for")
-	f.BoolVar(&d.clusterMode, "cluster-mode", false, "act as a Redis Cluster of one shard: followers redirect clients to the leader (MOVED)")
+	f.BoolVar(&d.clusterMode, "cluster-mode", false,
+		"act as a Redis Cluster of one shard: followers redirect clients to the leader (MOVED)")
 }
 
 // validate returns an error about the first flag that cannot work. Addresses
@@ -32,7 +34,8 @@ func (d *discovery) validate(clientAddr, advertiseClient string) error {
 		return nil
 	}
 	if d.sentinelAddr != "" && d.clusterMode {
-		return errors.New("--sentinel-addr and --cluster-mode exclude each other: clients of Sentinel do not follow MOVED")
+		return errors.New("--sentinel-addr and --cluster-mode exclude each other: clients of Sentinel do not follow " +
+			"MOVED")
 	}
 	if advertiseClient == "" {
 		advertiseClient = clientAddr
@@ -104,7 +107,8 @@ func (p sentinelPort) Close() error {
 
 // listen serves the Sentinel port, if there is one. port is the configuration
 // of the client port; the Sentinel port shares its limits and password.
-func (d *discovery) listen(port resp.Config, ln net.Listener, node clusterAdapter, table *fsm.Table) (sentinelPort, error) {
+func (d *discovery) listen(port resp.Config, ln net.Listener, node clusterAdapter,
+	table *fsm.Table) (sentinelPort, error) {
 	if d.sentinelAddr == "" {
 		return sentinelPort{}, nil
 	}

@@ -45,22 +45,42 @@ func publicRows() []fsm.Command {
 // docFamilies are the families in the order of the page, each with an
 // introduction. A family that is missing here follows at the end.
 var docFamilies = []struct{ name, title, text string }{
-	{"string", "Strings", "`SET key token NX PX milliseconds` takes a lock; `DELIFEQ` or `DELEX key IFEQ token` releases it."},
+	{"string", "Strings", "`SET key token NX PX milliseconds` takes a lock; `DELIFEQ` or `DELEX key IFEQ token` " +
+		"releases it."},
 	{"generic", "Keys", "Commands for keys of any type, including their times to live."},
-	{"transactions", "Transactions", "The connection queues the commands. `EXEC` sends all of them as one operation, which goes through the log if any of them writes, and is a read otherwise. `WATCH` reads the versions of its keys, and the operation checks them."},
+	{"transactions", "Transactions",
+		"The connection queues the commands. `EXEC` sends all of them as one operation, which goes through the log " +
+			"if any of them writes, and is a read otherwise. `WATCH` reads the versions of its keys, and the " +
+			"operation checks them."},
 	{"connection", "Connection", "The node that holds the connection answers these commands."},
-	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The other commands are for clients of Redis Cluster and require nodes with `--cluster-mode`. Without it every node accepts every key, and these commands answer like a Redis without cluster support."},
-	{"server", "Server", "The node that holds the connection answers these commands, except those that read or change keys."},
+	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The other commands are for " +
+		"clients of Redis Cluster and require nodes with `--cluster-mode`. Without it every node accepts every key, " +
+		"and these commands answer like a Redis without cluster support."},
+	{"server", "Server", "The node that holds the connection answers these commands, except those that read or " +
+		"change keys."},
 	{"hash", "Hashes", ""},
-	{"list", "Lists", "Each key has one queue for the clients of all nodes that wait in blocking commands such as `BLPOP`."},
+	{"list", "Lists", "Each key has one queue for the clients of all nodes that wait in blocking commands such as " +
+		"`BLPOP`."},
 	{"set", "Sets", ""},
 	{"sorted-set", "Sorted sets", ""},
 	{"stream", "Streams", ""},
 	{"bitmap", "Bitmaps", ""},
-	{"pubsub", "Pub/sub", "Messages reach the subscribers of every node in the order of the log. Numbers of subscribers and receivers are those of the node that answers."},
-	{"scripting", "Scripts and functions", "A script that may write runs once, on the leader, and either completely or not at all. The read-only forms, such as `EVAL_RO`, are reads."},
-	{"hyperloglog", "HyperLogLog", "Values and counts are those of Redis, to the byte. There is one difference: `PFCOUNT` is a read and does not change the value, while Redis stores the count in bytes 8 to 15 of the value. So `PFCOUNT` makes no `WATCH` fail and invalidates no cache, `CLIENT PAUSE WRITE` does not delay it, and a read-only script may call it."},
-	{"geo", "Geo", "Scores, coordinates and the order of results are those of Redis. Distances are the same to the bit on every machine. They differ from those of Redis in the last bit of about one in 600, because the C library that Redis uses does not always round sines correctly, and not equally on all processors. `STOREDIST` stores that bit. Replies have four decimals, and about one in a million differs by one in the last. If members are equally far away, `COUNT` takes the first in the order of results. A search looks at no more than 4194304 members."},
+	{"pubsub", "Pub/sub", "Messages reach the subscribers of every node in the order of the log. Numbers of " +
+		"subscribers and receivers are those of the node that answers."},
+	{"scripting", "Scripts and functions",
+		"A script that may write runs once, on the leader, and either completely or not at all. The read-only forms, " +
+			"such as `EVAL_RO`, are reads."},
+	{"hyperloglog", "HyperLogLog",
+		"Values and counts are those of Redis, to the byte. There is one difference: `PFCOUNT` is a read and does " +
+			"not change the value, while Redis stores the count in bytes 8 to 15 of the value. So `PFCOUNT` makes no " +
+			"`WATCH` fail and invalidates no cache, `CLIENT PAUSE WRITE` does not delay it, and a read-only script " +
+			"may call it."},
+	{"geo", "Geo", "Scores, coordinates and the order of results are those of Redis. Distances are the same to the " +
+		"bit on every machine. They differ from those of Redis in the last bit of about one in 600, because the C " +
+		"library that Redis uses does not always round sines correctly, and not equally on all processors. " +
+		"`STOREDIST` stores that bit. Replies have four decimals, and about one in a million differs by one in the " +
+		"last. If members are equally far away, `COUNT` takes the first in the order of results. A search looks at " +
+		"no more than 4194304 members."},
 }
 
 const commandsDocHead = `# Commands
@@ -137,7 +157,8 @@ func writeCommandsDoc(out io.Writer, rows []fsm.Command) error {
 		if text != "" {
 			text = wrapText(text) + "\n\n"
 		}
-		fmt.Fprintf(&b, "## %s\n\n%s| command | arguments | arity | since | kind | what it does |\n|---|---|---|---|---|---|\n", title, text)
+		fmt.Fprintf(&b, "## %s\n\n%s| command | arguments | arity | since | kind | what it does |\n"+
+			"|---|---|---|---|---|---|\n", title, text)
 		for i := range byFamily[family] {
 			cmd := &byFamily[family][i]
 			writeCommandDoc(&b, cmd.Name, cmd, cmd)
@@ -166,7 +187,8 @@ func writeCommandDoc(b *strings.Builder, name string, cmd, container *fsm.Comman
 	if since == "" {
 		since = container.Since
 	}
-	cells := []string{strings.ToUpper(name), codeCell(cmd.Syntax), strconv.Itoa(cmd.Arity), since, route(cmd, container), doc}
+	cells := []string{strings.ToUpper(name), codeCell(cmd.Syntax), strconv.Itoa(cmd.Arity), since,
+		route(cmd, container), doc}
 	for i, c := range cells {
 		cells[i] = strings.ReplaceAll(c, "|", `\|`)
 	}

@@ -21,9 +21,11 @@ import (
 // serveHTTP serves health, status and metrics. /healthz reports that the
 // process runs, /readyz that it is connected to a leader, and /status returns
 // this node's part of "holdfast status --json".
-func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPprof bool, log hclog.Logger) *http.Server {
+func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPprof bool,
+	log hclog.Logger) *http.Server {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(node.Collectors()...)
 	registry.MustRegister(clients.Metrics().Collectors()...)
 

@@ -60,7 +60,8 @@ A flag on the command line takes precedence.`,
 			return flagsFromEnv(cmd.Flags())
 		},
 	}
-	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(), commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand())
+	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(),
+		commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -27,7 +27,8 @@ func (o *serveOptions) bind() (*ports, error) {
 		}
 		ln, err := net.Listen("tcp", a.addr)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot bind %s address %s: %w (is another node running? choose another --%s)", a.what, a.addr, cause(err), a.flag), p.close())
+			return nil, errors.Join(fmt.Errorf("cannot bind %s address %s: %w (is another node running? choose "+
+				"another --%s)", a.what, a.addr, cause(err), a.flag), p.close())
 		}
 		*a.to = ln
 	}

@@ -26,9 +26,14 @@ type secretOptions struct {
 }
 
 func (o *secretOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.file, "cluster-secret-file", "", "file with the secret by which the nodes of the cluster authenticate each other; its content must be the same on every node")
-	f.BoolVar(&o.create, "cluster-secret-create", false, "create the file of --cluster-secret-file with a random secret, if it does not exist")
-	f.BoolVar(&o.insecure, "insecure", false, "without a cluster secret: allow a peer address that other hosts can reach; with a secret: also accept nodes that have none")
+	f.StringVar(&o.file, "cluster-secret-file", "",
+		"file with the secret by which the nodes of the cluster authenticate each other; its content must be the "+
+			"same on every node")
+	f.BoolVar(&o.create, "cluster-secret-create", false,
+		"create the file of --cluster-secret-file with a random secret, if it does not exist")
+	f.BoolVar(&o.insecure, "insecure", false,
+		"without a cluster secret: allow a peer address that other hosts can reach; with a secret: also accept nodes "+
+			"that have none")
 }
 
 // makeSecret tells the operator how to make the file.
@@ -73,7 +78,8 @@ func readSecret(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", path)
 	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s is open to every user of this machine (mode %04o): run chmod 600 %s", path, info.Mode().Perm(), path)
+		return nil, fmt.Errorf("%s is open to every user of this machine (mode %04o): run chmod 600 %s", path,
+			info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	if err != nil {
@@ -86,7 +92,8 @@ func readSecret(path string) ([]byte, error) {
 	case len(secret) == 0:
 		return nil, fmt.Errorf("%s is empty: "+makeSecret, path, path)
 	case len(secret) < rpc.MinSecret:
-		return nil, fmt.Errorf("%s holds %d bytes, which can be guessed; at least %d are needed: "+makeSecret, path, len(secret), rpc.MinSecret, path)
+		return nil, fmt.Errorf("%s holds %d bytes, which can be guessed; at least %d are needed: "+makeSecret, path,
+			len(secret), rpc.MinSecret, path)
 	}
 	return secret, nil
 }
@@ -126,13 +133,16 @@ func (o *secretOptions) admit(cfg *cluster.Config, log hclog.Logger) error {
 	switch {
 	case cfg.Secret != nil && o.insecure:
 		cfg.SecretOptional = true
-		log.Warn("nodes without the cluster secret are accepted (--insecure): restart without it when every node has the secret")
+		log.Warn("nodes without the cluster secret are accepted (--insecure): restart without it when every node has " +
+			"the secret")
 	case cfg.Secret != nil || exposed == "":
 	case o.insecure:
 		log.Warn("any host that reaches the peer port can join and change the cluster (--insecure)", "addr", exposed)
 	default:
-		return fmt.Errorf("%s can be reached from other hosts and there is no cluster secret: any host that reaches the peer port could read and change everything. "+
-			"Set --cluster-secret-file, the same on every node ("+makeSecret+"), or accept the risk with --insecure", exposed, "cluster-secret")
+		return fmt.Errorf("%s can be reached from other hosts and there is no cluster secret: any host that reaches "+
+			"the peer port could read and change everything. "+
+			"Set --cluster-secret-file, the same on every node ("+makeSecret+"), or accept the risk with --insecure",
+			exposed, "cluster-secret")
 	}
 	return nil
 }

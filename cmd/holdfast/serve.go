@@ -78,48 +78,89 @@ exits. It ignores SIGHUP.`,
 	f.StringVar(&o.nodeID, "node-id", "", "name of this node; it cannot be changed later")
 	f.StringVar(&o.dataDir, "data-dir", "", "directory for the log, votes and snapshots; only one process may use it")
 	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "address for Redis clients")
-	f.StringVar(&o.advertiseClient, "advertise-client-addr", "", "client address that this node announces to clients and other nodes (default: --client-addr)")
+	f.StringVar(&o.advertiseClient, "advertise-client-addr", "",
+		"client address that this node announces to clients and other nodes (default: --client-addr)")
 	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "address for the other nodes")
-	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "", "peer address that this node announces to other nodes; may be a DNS name (default: this node's address in --peers, else --peer-addr)")
+	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "",
+		"peer address that this node announces to other nodes; may be a DNS name (default: this node's address in "+
+			"--peers, else --peer-addr)")
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for /healthz, /readyz and /metrics")
 	o.discovery.flags(f)
 	o.secret.flags(f)
-	f.StringVar(&o.peers, "peers", "", "the nodes that form the cluster, with their peer addresses: n1=host:port,n2=host:port,…")
-	f.StringVar(&o.requirePass, "requirepass", "", "password of the default user, until ACL SETUSER or CONFIG SET requirepass sets one for the cluster; empty for none")
-	f.StringVar(&o.aclFile, "acl-file", "", "file of ACL users in Redis' format; the cluster takes them over if it has no users yet")
-	f.StringVar(&o.logStore, "log-store", "wal", "library that stores the Raft log: wal or boltdb; it cannot be changed for an existing data directory")
+	f.StringVar(&o.peers, "peers", "",
+		"the nodes that form the cluster, with their peer addresses: n1=host:port,n2=host:port,…")
+	f.StringVar(&o.requirePass, "requirepass", "",
+		"password of the default user, until ACL SETUSER or CONFIG SET requirepass sets one for the cluster; empty "+
+			"for none")
+	f.StringVar(&o.aclFile, "acl-file", "",
+		"file of ACL users in Redis' format; the cluster takes them over if it has no users yet")
+	f.StringVar(&o.logStore, "log-store", "wal",
+		"library that stores the Raft log: wal or boltdb; it cannot be changed for an existing data directory")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: trace, debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.IntVar(&o.limits.MaxClients, "max-clients", o.limits.MaxClients, "maximum number of client connections")
-	f.IntVar(&o.limits.MaxUnauthAddr, "max-unauth-per-address", o.limits.MaxUnauthAddr, "maximum number of connections from one address that have not authenticated; 0 for no limit")
-	f.Int64Var(&o.limits.ClientMemory, "max-client-memory", o.limits.ClientMemory, "bytes that the node holds for all clients together: replies that they have not read, incomplete commands, and commands that wait for EXEC; 0 for an eighth of the memory, but at least 256 MiB")
-	f.IntVar(&o.limits.UnauthRate, "max-unauth-rate", o.limits.UnauthRate, "bytes per second that all connections together may send before they authenticate; 0 for no limit")
-	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal, "time within which a connection must authenticate; 0 for no limit")
-	f.IntVar(&o.limits.MaxBulk, "max-bulk-bytes", o.limits.MaxBulk, "maximum size of an argument of a command, in bytes")
-	f.IntVar(&o.limits.MaxTopics, "max-subscriptions", o.limits.MaxTopics, "maximum number of channels, patterns and shard channels to which one connection subscribes; 0 for no limit")
-	f.IntVar(&o.limits.MaxPatterns, "max-patterns", o.limits.MaxPatterns, "maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST mode; 0 for no limit")
-	f.IntVar(&o.limits.SubscriptionBytes, "max-subscription-bytes", o.limits.SubscriptionBytes, "estimated bytes of memory for the subscriptions and BCAST prefixes of all clients; 0 for no limit")
-	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout, "how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
-	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout, "how long a disk write may take before the process ends, so that another node can lead")
-	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait, "how long a command waits for a leader before it is refused (CLUSTERDOWN)")
-	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait, "how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
-	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime, "how long a Lua script may run before it ends with an error; one that needs more than 10ms gets a dry run first, beside the writes of other clients")
-	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait, "how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); at least 60 times --script-time")
-	f.IntVar(&o.options.ScriptQueue, "max-waiting-scripts", o.options.ScriptQueue, "maximum number of slow scripts and heavy writes that wait in each of the leader's two lanes; a quarter of them of one user")
-	f.DurationVar(&o.options.MaxWriteTime, "max-write-time", o.options.MaxWriteTime, "how long one command or transaction that writes may take on every node, estimated from the sizes of its keys, before it is refused (BUSY)")
-	f.IntVar(&o.options.SlowReads, "max-slow-reads", o.options.SlowReads, "number of slow reads that run at once on the node; 0 for one for each processor but one")
-	f.DurationVar(&o.options.SlowReadWait, "slow-read-wait", o.options.SlowReadWait, "how long a slow read waits for others before it ends with an error (BUSY)")
-	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime, "how long a pipeline of reads may run before it ends with an error (BUSY)")
-	f.Int64Var(&o.options.SlowReadMemory, "max-slow-read-memory", o.options.SlowReadMemory, "bytes for the intermediate results and replies of all slow reads of the node; a read that needs more ends with an error (OOM)")
-	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes, "bytes of log after which the node takes a snapshot")
-	f.Int64Var(&o.options.TrailingBytes, "trailing-bytes", o.options.TrailingBytes, "bytes of log that are kept after a snapshot, for followers that are a little behind")
+	f.IntVar(&o.limits.MaxUnauthAddr, "max-unauth-per-address", o.limits.MaxUnauthAddr,
+		"maximum number of connections from one address that have not authenticated; 0 for no limit")
+	f.Int64Var(&o.limits.ClientMemory, "max-client-memory", o.limits.ClientMemory,
+		"bytes that the node holds for all clients together: replies that they have not read, incomplete commands, "+
+			"and commands that wait for EXEC; 0 for an eighth of the memory, but at least 256 MiB")
+	f.IntVar(&o.limits.UnauthRate, "max-unauth-rate", o.limits.UnauthRate,
+		"bytes per second that all connections together may send before they authenticate; 0 for no limit")
+	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal,
+		"time within which a connection must authenticate; 0 for no limit")
+	f.IntVar(&o.limits.MaxBulk, "max-bulk-bytes", o.limits.MaxBulk,
+		"maximum size of an argument of a command, in bytes")
+	f.IntVar(&o.limits.MaxTopics, "max-subscriptions", o.limits.MaxTopics,
+		"maximum number of channels, patterns and shard channels to which one connection subscribes; 0 for no limit")
+	f.IntVar(&o.limits.MaxPatterns, "max-patterns", o.limits.MaxPatterns,
+		"maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST "+
+			"mode; 0 for no limit")
+	f.IntVar(&o.limits.SubscriptionBytes, "max-subscription-bytes", o.limits.SubscriptionBytes,
+		"estimated bytes of memory for the subscriptions and BCAST prefixes of all clients; 0 for no limit")
+	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout,
+		"how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
+	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout,
+		"how long a disk write may take before the process ends, so that another node can lead")
+	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait,
+		"how long a command waits for a leader before it is refused (CLUSTERDOWN)")
+	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait,
+		"how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
+	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime,
+		"how long a Lua script may run before it ends with an error; one that needs more than 10ms gets a dry run "+
+			"first, beside the writes of other clients")
+	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait,
+		"how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); "+
+			"at least 60 times --script-time")
+	f.IntVar(&o.options.ScriptQueue, "max-waiting-scripts", o.options.ScriptQueue,
+		"maximum number of slow scripts and heavy writes that wait in each of the leader's two lanes; a quarter "+
+			"of them of one user")
+	f.DurationVar(&o.options.MaxWriteTime, "max-write-time", o.options.MaxWriteTime,
+		"how long one command or transaction that writes may take on every node, estimated from the sizes of its "+
+			"keys, before it is refused (BUSY)")
+	f.IntVar(&o.options.SlowReads, "max-slow-reads", o.options.SlowReads,
+		"number of slow reads that run at once on the node; 0 for one for each processor but one")
+	f.DurationVar(&o.options.SlowReadWait, "slow-read-wait", o.options.SlowReadWait,
+		"how long a slow read waits for others before it ends with an error (BUSY)")
+	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime,
+		"how long a pipeline of reads may run before it ends with an error (BUSY)")
+	f.Int64Var(&o.options.SlowReadMemory, "max-slow-read-memory", o.options.SlowReadMemory,
+		"bytes for the intermediate results and replies of all slow reads of the node; a read that needs more ends "+
+			"with an error (OOM)")
+	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes,
+		"bytes of log after which the node takes a snapshot")
+	f.Int64Var(&o.options.TrailingBytes, "trailing-bytes", o.options.TrailingBytes,
+		"bytes of log that are kept after a snapshot, for followers that are a little behind")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
-	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover, "campaign at once when the leader's port refuses connections, which means that its process is gone")
+	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
+		"campaign at once when the leader's port refuses connections, which means that its process is gone")
 	f.IntVar(&o.threads, "threads", 0, "number of processors that the program uses; 0 for all of the machine's but one")
 	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof at --http-addr")
-	f.StringVar(&o.testClock, "test-clock", "", "file with offset and rate of this node's clocks, for tests: never in production")
-	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes, "size of a segment of the log, for tests; 0 for the default")
-	f.StringVar(&o.testKillAt, "test-kill-at", "", "failpoint at which the program kills itself, and at which pass, for tests: append-synced:3")
+	f.StringVar(&o.testClock, "test-clock", "",
+		"file with offset and rate of this node's clocks, for tests: never in production")
+	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes,
+		"size of a segment of the log, for tests; 0 for the default")
+	f.StringVar(&o.testKillAt, "test-kill-at", "",
+		"failpoint at which the program kills itself, and at which pass, for tests: append-synced:3")
 	for _, hidden := range []string{"test-clock", "test-segment-bytes", "test-kill-at"} {
 		if err := f.MarkHidden(hidden); err != nil {
 			panic(err) // the flags are defined above
@@ -197,7 +238,8 @@ func (o *serveOptions) validate() error {
 func (o *serveOptions) checkListeners() error {
 	flags := make(map[string]string)
 	for _, a := range []struct{ flag, addr string }{
-		{"client-addr", o.clientAddr}, {"peer-addr", o.peerAddr}, {"http-addr", o.httpAddr}, {"sentinel-addr", o.discovery.sentinelAddr},
+		{"client-addr", o.clientAddr}, {"peer-addr", o.peerAddr}, {"http-addr", o.httpAddr},
+		{"sentinel-addr", o.discovery.sentinelAddr},
 	} {
 		if other, taken := flags[a.addr]; taken && a.addr != "" {
 			return fmt.Errorf("--%s and --%s are both %s", other, a.flag, a.addr)
@@ -243,7 +285,8 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 	cfg := cluster.Config{
 		NodeID: o.nodeID, DataDir: o.dataDir, LogStore: o.logStore,
 		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
-		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr, RunID: resp.NewRunID(),
+		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr,
+		RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
 		Scripts: newInterpreter(o.options.ScriptTime, log.Named("lua")),
 		Catalog: resp.NewCatalog(fsm.NewTable()),
@@ -280,7 +323,8 @@ func newLogger(level, format string) (hclog.Logger, error) {
 	if format != "text" && format != "json" {
 		return nil, fmt.Errorf("--log-format is %q, not text or json", format)
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr}), nil
+	return hclog.New(&hclog.LoggerOptions{Name: "holdfast", Level: l,
+		JSONFormat: format == "json", Output: os.Stderr}), nil
 }
 
 // serve runs a node until ctx ends. It first binds all addresses, then opens
@@ -358,7 +402,8 @@ func serve(ctx context.Context, o serveOptions) error {
 	defer shutdown()
 	port := resp.Config{
 		Shutdown: shutdown,
-		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users, Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"),
+		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users,
+		Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"),
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())
@@ -370,7 +415,8 @@ func serve(ctx context.Context, o serveOptions) error {
 		return errors.Join(err, clients.Close(), node.Close(), bound.close())
 	}
 	web := serveHTTP(bound.http, node, clients, o.pprof, log.Named("http"))
-	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr, "http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", version, "pid", os.Getpid())
+	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr,
+		"http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", version, "pid", os.Getpid())
 
 	<-ctx.Done()
 	log.Info("stopping")

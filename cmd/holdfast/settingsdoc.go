@@ -80,6 +80,7 @@ func writeSettingsDoc(out io.Writer) error {
 	}
 	text := strings.ReplaceAll(settingsDocHead, `"`, "`")
 	text = strings.Replace(text, "Made by `make docs`", `Made by "make docs"`, 1)
-	_, err := fmt.Fprintf(out, text, resp.RedisVersion, list(resp.OwnSettings()), list(resp.ParametersWithoutEffect()), refused.String(), list(resp.ImmutableParameters()))
+	_, err := fmt.Fprintf(out, text, resp.RedisVersion, list(resp.OwnSettings()), list(resp.ParametersWithoutEffect()),
+		refused.String(), list(resp.ImmutableParameters()))
 	return err
 }

@@ -58,7 +58,9 @@ reached; 4 there is no leader.`,
 				return err
 			}
 			if leaderOf(nodes) == "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: the cluster has no leader: writes wait until a majority of the voters is up and connected")
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					"holdfast: the cluster has no leader: writes wait until a majority of the voters is up and "+
+						"connected")
 				return exitNoLeader
 			}
 			return nil
@@ -72,7 +74,8 @@ reached; 4 there is no leader.`,
 
 // loginFlags defines the flags for the user and the password of a command.
 func loginFlags(f *pflag.FlagSet, login *load.Login) {
-	f.StringVar(&login.User, "user", "", "user at the client port, if not the default user; the user needs the command HOLDFAST, or @admin")
+	f.StringVar(&login.User, "user", "",
+		"user at the client port, if not the default user; the user needs the command HOLDFAST, or @admin")
 	f.StringVar(&login.Password, "password", "", "password at the client port")
 }
 
@@ -126,8 +129,10 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
 		if detail == "" && n.FeaturesBlocked != "" {
 			detail = "feature version not raised: " + n.FeaturesBlocked
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied, n.Lag, n.FeatureVersion,
-			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version, time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), detail)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied,
+			n.Lag, n.FeatureVersion,
+			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version,
+			time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), detail)
 	}
 	return w.Flush()
 }
@@ -166,12 +171,14 @@ matter. The node becomes a voter when it has caught up.`,
 		return err
 	}
 	add := &cobra.Command{
-		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address", Args: cobra.ExactArgs(2),
+		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address",
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "ADD", args[0], args[1]) },
 	}
 	var force bool
 	remove := &cobra.Command{
-		Use: "remove NODE", Short: "Remove a node that will not come back, or whose data is lost", Args: cobra.ExactArgs(1),
+		Use: "remove NODE", Short: "Remove a node that will not come back, or whose data is lost",
+		Args: cobra.ExactArgs(1),
 		Long: `Remove a node that will not come back, or whose data is lost. If the node leads,
 it transfers leadership first.
 
@@ -186,7 +193,8 @@ afterwards. --force removes the node anyway.`,
 			return admin(cmd, words...)
 		},
 	}
-	remove.Flags().BoolVar(&force, "force", false, "remove the node even if the remaining voters that answer are no majority")
+	remove.Flags().BoolVar(&force, "force", false,
+		"remove the node even if the remaining voters that answer are no majority")
 	cmd.AddCommand(add, remove, &cobra.Command{
 		Use: "transfer [NODE]", Short: "Transfer leadership", Args: cobra.MaximumNArgs(1),
 		Long: `Transfer leadership to NODE, or to the most up-to-date voter that answers. If

@@ -58,7 +58,8 @@ root, and some of them need strace. The report lists faults that cannot be
 injected here as not run.
 
 Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
-		Example: `  holdfast verify --addrs 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 --duration 60s --report verify.html
+		Example: `  holdfast verify --addrs 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 \
+    --duration 60s --report verify.html
   holdfast verify --local --faults all --report verify.html
   holdfast verify --local --faults 'kill,pause,network' --episodes 5`,
 		Args: cobra.NoArgs,
@@ -69,13 +70,18 @@ Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
 	f := cmd.Flags()
 	f.StringVar(&o.addrs, "addrs", "127.0.0.1:6379", "client addresses of the nodes, separated by commas")
 	loginFlags(f, &o.login)
-	f.DurationVar(&o.duration, "duration", time.Minute, "how long clients run; with --local, no cluster is started after that time")
+	f.DurationVar(&o.duration, "duration", time.Minute,
+		"how long clients run; with --local, no cluster is started after that time")
 	f.StringVar(&o.prefix, "prefix", "", "prefix of all keys (default: holdfast-verify: and a number of this run)")
 	f.BoolVar(&o.local, "local", false, "start clusters on this machine and inject faults")
-	f.StringVar(&o.faults, "faults", "all", "with --local, separated by commas: all, none, process, cpu, network, clock, disk, membership, operator, neighbor, or parts of the names of faults")
+	f.StringVar(&o.faults, "faults", "all",
+		"with --local, separated by commas: all, none, process, cpu, network, clock, disk, membership, operator, "+
+			"neighbor, or parts of the names of faults")
 	f.IntVar(&o.episodes, "episodes", 0, "with --local: number of clusters to test, instead of --duration")
 	f.Uint64Var(&o.seed, "seed", o.seed, "seed of the plan of faults and clients; the same seed gives the same plan")
-	f.StringVar(&o.dir, "dir", "", "with --local: directory for the data of the nodes; the data of a run with a violation is kept (default: a new temporary directory)")
+	f.StringVar(&o.dir, "dir", "",
+		"with --local: directory for the data of the nodes; the data of a run with a violation is kept (default: a "+
+			"new temporary directory)")
 	f.StringVar(&o.html, "report", "", "write an HTML page with the history to this file")
 	f.StringVar(&o.summary, "json", "", "write a summary in JSON to this file; - for standard output")
 	// The seed is drawn anew at each start, so the help must not print it as
@@ -130,7 +136,8 @@ func undecided(errOut io.Writer, err error) error {
 
 func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.Report, error) {
 	cfg := attack.LiveConfig{Load: load.DefaultConfig(), Duration: o.duration}
-	cfg.Load.Addrs, cfg.Load.Login, cfg.Load.Seed, cfg.Load.Prefix = strings.Split(o.addrs, ","), o.login, o.seed, o.prefix
+	cfg.Load.Addrs, cfg.Load.Login, cfg.Load.Seed, cfg.Load.Prefix = strings.Split(o.addrs, ","),
+		o.login, o.seed, o.prefix
 	for i, addr := range cfg.Load.Addrs {
 		cfg.Load.Addrs[i] = strings.TrimSpace(addr)
 		if err := checkAddr(cfg.Load.Addrs[i]); err != nil {
@@ -140,7 +147,8 @@ func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.R
 	if cfg.Load.Prefix == "" {
 		cfg.Load.Prefix = fmt.Sprintf("holdfast-verify:%08x:", rand.Uint32())
 	}
-	fmt.Fprintf(talk, "%v of clients at %s, keys %s*; they are removed in the end\n", o.duration, o.addrs, cfg.Load.Prefix)
+	fmt.Fprintf(talk, "%v of clients at %s, keys %s*; they are removed in the end\n", o.duration,
+		o.addrs, cfg.Load.Prefix)
 	return attack.Live(ctx, cfg)
 }
 

@@ -58,7 +58,8 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 		peers = append(peers, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, base+1000+i))
 	}
 	pc := process.Config{Program: cfg.program, Dir: cfg.dir, Nodes: all, Password: Login.Password,
-		Args: append([]string{"--peers", strings.Join(peers[:cfg.nodes], ","), "--leader-wait", "1s", "--resolve-wait", "3s"}, cfg.args...)}
+		Args: append([]string{"--peers", strings.Join(peers[:cfg.nodes], ","), "--leader-wait", "1s", "--resolve-wait",
+			"3s"}, cfg.args...)}
 	if cfg.disks {
 		if c.disks, err = newDiskRoom(cfg.dir); err != nil {
 			return c, err
@@ -70,7 +71,8 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 		return c, err
 	}
 	for i, p := range made.Nodes {
-		n := &node{Node: p, clock: filepath.Join(cfg.dir, p.ID+".clock"), data: p.Dir, files: p.Dir, member: i < cfg.nodes}
+		n := &node{Node: p, clock: filepath.Join(cfg.dir, p.ID+".clock"), data: p.Dir, files: p.Dir,
+			member: i < cfg.nodes}
 		n.clients = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+i), p.Clients, true)
 		n.peers = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+1000+i), p.Peers, false)
 		if err := n.lie(0, 1); err != nil {
@@ -211,7 +213,8 @@ func (c *cluster) whole(ctx context.Context) (leader *node, err error) {
 		}
 		for _, n := range c.nodes {
 			s, ok := all[n]
-			if !ok || !s.Ready || s.Leader != leader.ID || !s.Voter || s.Applied+8 < min(commit, s.Commit) || s.Commit+4096 < commit {
+			if !ok || !s.Ready || s.Leader != leader.ID || !s.Voter || s.Applied+8 < min(commit, s.Commit) ||
+				s.Commit+4096 < commit {
 				why = fmt.Sprintf("%s is not with %s: answers %v, %+v", n.ID, leader.ID, ok, s)
 				return false
 			}

@@ -46,7 +46,8 @@ var controls = map[string]control{
 func controlPlans(seed uint64) []Plan {
 	var all []Plan
 	for name := range controls {
-		all = append(all, Plan{Seed: seed, Nodes: 3, LogStore: "wal", Snapshot: 128 << 20, Trailing: 16 << 20, Control: name})
+		all = append(all, Plan{Seed: seed, Nodes: 3, LogStore: "wal", Snapshot: 128 << 20,
+			Trailing: 16 << 20, Control: name})
 	}
 	slices.SortFunc(all, func(a, b Plan) int { return b2i(a.Control > b.Control) - b2i(a.Control < b.Control) })
 	return all

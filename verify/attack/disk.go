@@ -83,7 +83,8 @@ func (r *diskRoom) add(name string) (*disk, error) {
 	if err := errors.Join(f.Truncate(diskBytes), f.Close()); err != nil {
 		return nil, err
 	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", d.image).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1",
+		d.image).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mkfs.ext4: %w: %s", err, out)
 	}
 	if err := os.Mkdir(d.mount, 0o755); err != nil {

@@ -62,7 +62,8 @@ func (e *episode) violation(check, format string, args ...any) {
 	if e.load != nil {
 		now = e.load.Now()
 	}
-	e.violations = append(e.violations, checker.Violation{Check: check, Text: fmt.Sprintf(format, args...), From: now, To: now})
+	e.violations = append(e.violations, checker.Violation{Check: check, Text: fmt.Sprintf(format, args...),
+		From: now, To: now})
 }
 
 func (e *episode) ill(from, to time.Duration) {
@@ -88,13 +89,15 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 	}
 	if !e.plan.mixes(e.cfg) || hasFlag(e.cfg.Old, secretFlag) {
 		secret := filepath.Join(e.dir, "cluster-secret")
-		if err := os.WriteFile(secret, fmt.Appendf(nil, "the secret of the cluster of seed %016x", e.plan.Seed), 0o600); err != nil {
+		if err := os.WriteFile(secret, fmt.Appendf(nil, "the secret of the cluster of seed %016x", e.plan.Seed),
+			0o600); err != nil {
 			return err
 		}
 		args = append(args, secretFlag, secret)
 	}
 	e.points = e.plan.Points
-	e.c, err = newCluster(clusterConfig{program: e.plan.begins(e.cfg), dir: e.dir, nodes: e.plan.Nodes, args: args, disks: e.needsDisks()})
+	e.c, err = newCluster(clusterConfig{program: e.plan.begins(e.cfg), dir: e.dir, nodes: e.plan.Nodes, args: args,
+		disks: e.needsDisks()})
 	if err != nil {
 		return err
 	}
@@ -252,7 +255,8 @@ func (e *episode) traffic(ctx context.Context, n int) error {
 	defer stop()
 	for e.load.Count() < from+n {
 		if !sleep(wait, 5*time.Millisecond) {
-			return fmt.Errorf("%d commands in %v are too few to go on: %w", e.load.Count()-from, 30*time.Second, context.Cause(wait))
+			return fmt.Errorf("%d commands in %v are too few to go on: %w", e.load.Count()-from, 30*time.Second,
+				context.Cause(wait))
 		}
 	}
 	return nil

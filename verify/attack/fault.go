@@ -59,7 +59,8 @@ type injection struct {
 
 // catalogue returns all faults, in a fixed order.
 func catalogue() []fault {
-	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults, operatorFaults, neighborFaults)
+	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults,
+		operatorFaults, neighborFaults)
 }
 
 // last waits for a random time between low and high.

@@ -18,7 +18,8 @@ var clockFaults = []fault{
 
 // lying changes the test clocks of the nodes for a while. The fault counts only
 // if the wall clock of the first node was wrong by at least half of wall.
-func (s *injection) lying(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64, low, high time.Duration) (string, error) {
+func (s *injection) lying(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64,
+	low, high time.Duration) (string, error) {
 	before, err := s.uptime(ctx, nodes[0])
 	if err != nil {
 		return "", nil // the node is down: nothing was injected

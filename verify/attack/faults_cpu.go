@@ -74,9 +74,11 @@ func (s *injection) starved(ctx context.Context, nodes []*node, count int, part 
 		if float64(t.waited) < part*float64(took) {
 			return "", nil
 		}
-		said = append(said, fmt.Sprintf("%s ran %v and waited %v", n.ID, t.ran.Round(time.Millisecond), t.waited.Round(time.Millisecond)))
+		said = append(said, fmt.Sprintf("%s ran %v and waited %v", n.ID, t.ran.Round(time.Millisecond),
+			t.waited.Round(time.Millisecond)))
 	}
-	return fmt.Sprintf("core %d with %d hogs for %v: %s", core, count, took.Round(time.Millisecond), strings.Join(said, ", ")), nil
+	return fmt.Sprintf("core %d with %d hogs for %v: %s", core, count, took.Round(time.Millisecond),
+		strings.Join(said, ", ")), nil
 }
 
 func starveLeader(ctx context.Context, s *injection) (string, error) {
@@ -129,7 +131,8 @@ func inSlices(ctx context.Context, s *injection) (seen string, err error) {
 	if stops == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s in state T %d times, %v of %v", n.ID, stops, stopped.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond)), nil
+	return fmt.Sprintf("%s in state T %d times, %v of %v", n.ID, stops, stopped.Round(time.Millisecond),
+		time.Since(begun).Round(time.Millisecond)), nil
 }
 
 // fewCollections is how often the garbage collector must run in a node for the

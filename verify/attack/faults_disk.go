@@ -46,7 +46,8 @@ func (s *injection) trace(ctx context.Context, n *node, calls, inject string) (d
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.PID()), "-e", "trace="+calls, "-e", "inject="+calls+":"+inject)
+	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.PID()), "-e", "trace="+calls, "-e",
+		"inject="+calls+":"+inject)
 	cmd.Stderr = out
 	err = process.Start(cmd)
 	discard(out.Close())
@@ -67,7 +68,8 @@ func (s *injection) trace(ctx context.Context, n *node, calls, inject string) (d
 	}
 	wait, stop := soon(ctx, 10*time.Second, "strace")
 	defer stop()
-	if err := process.Poll(wait, "strace to attach", func() bool { return strings.Contains(read(), "attached") }); err != nil {
+	if err := process.Poll(wait, "strace to attach",
+		func() bool { return strings.Contains(read(), "attached") }); err != nil {
 		return nil, errors.Join(err, errors.New(detach()))
 	}
 	return detach, nil
@@ -88,7 +90,8 @@ func (s *injection) endsItself(ctx context.Context, calls, inject, says string, 
 	wait, stop := soon(ctx, limit, "end itself")
 	defer stop()
 	begun := time.Now()
-	said := process.Poll(wait, n.ID+" to give up", func() bool { return strings.Contains(n.Output(), "holdfast: fatal: ") }) == nil
+	said := process.Poll(wait, n.ID+" to give up",
+		func() bool { return strings.Contains(n.Output(), "holdfast: fatal: ") }) == nil
 	took := time.Since(begun)
 	detach()
 	n.clients.close()
@@ -214,7 +217,8 @@ func (s *injection) powerCut(ctx context.Context, nodes []*node) (string, error)
 	defer stop()
 	for _, n := range nodes {
 		var err error
-		if perr := process.Poll(wait, n.ID+"'s disk to be free", func() bool { err = n.disk.detach(); return err == nil }); perr != nil {
+		if perr := process.Poll(wait, n.ID+"'s disk to be free",
+			func() bool { err = n.disk.detach(); return err == nil }); perr != nil {
 			return "", errors.Join(perr, err)
 		}
 		if err := n.disk.attach(); err != nil {

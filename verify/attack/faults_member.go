@@ -145,7 +145,8 @@ func island(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) }, effect{block: true})
+	lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) },
+		effect{block: true})
 	refused := 0
 	for _, other := range s.c.nodes {
 		if other == n {
@@ -174,7 +175,8 @@ func island(ctx context.Context, s *injection) (string, error) {
 
 // refuses starts a node whose data is damaged or old. The node must report that
 // and end. accepted is true if the node runs instead.
-func (s *injection) refuses(ctx context.Context, n *node, timeout time.Duration) (said string, accepted bool, err error) {
+func (s *injection) refuses(ctx context.Context, n *node,
+	timeout time.Duration) (said string, accepted bool, err error) {
 	if err := n.launch(true); err != nil {
 		return "", false, err
 	}
@@ -260,7 +262,8 @@ func oldData(ctx context.Context, s *injection) (string, error) {
 
 // damage calls harm on a file of a stopped node and starts the node, which must
 // refuse its data.
-func (s *injection) damage(ctx context.Context, what string, harm func(path string, used int64) (at int64, err error)) (string, error) {
+func (s *injection) damage(ctx context.Context, what string,
+	harm func(path string, used int64) (at int64, err error)) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
@@ -274,7 +277,8 @@ func (s *injection) damage(ctx context.Context, what string, harm func(path stri
 		return "", err
 	}
 	var files []string
-	for _, pattern := range []string{"wal/*.wal", "wal/*.wal", "log.db", "stable.db", "node.json", "snapshots/*/state.bin", "snapshots/*/meta.json"} {
+	for _, pattern := range []string{"wal/*.wal", "wal/*.wal", "log.db", "stable.db", "node.json",
+		"snapshots/*/state.bin", "snapshots/*/meta.json"} {
 		found, err := filepath.Glob(filepath.Join(n.files, pattern))
 		if err != nil {
 			return "", err
@@ -302,7 +306,8 @@ func (s *injection) damage(ctx context.Context, what string, harm func(path stri
 		// Not every bit of a file matters: a database has free pages, and there
 		// may be an older snapshot. The checkers verify that the cluster served
 		// no wrong data. No check can verify that the node noticed the damage.
-		return "", errors.Join(s.rejoin(ctx, n), fmt.Errorf("%s in %s at %d of %d bytes was of no consequence", what, name, at, used))
+		return "", errors.Join(s.rejoin(ctx, n),
+			fmt.Errorf("%s in %s at %d of %d bytes was of no consequence", what, name, at, used))
 	}
 	if err := s.rejoin(ctx, n); err != nil {
 		return "", err

@@ -18,7 +18,8 @@ var neighborFaults = neighbors()
 func neighbors() []fault {
 	var all []fault
 	for _, l := range neighbor.All() {
-		all = append(all, fault{class: "neighbor: " + l.Name, group: neighborGroup, run: func(ctx context.Context, s *injection) (string, error) { return s.neighbor(ctx, l) }})
+		all = append(all, fault{class: "neighbor: " + l.Name, group: neighborGroup,
+			run: func(ctx context.Context, s *injection) (string, error) { return s.neighbor(ctx, l) }})
 	}
 	return all
 }
@@ -67,20 +68,23 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 		return "", err
 	}
 	if others := ended.others(began); others > maxOthers {
-		return "", errors.Join(neighbor.Clean(ctx, to), fmt.Errorf("other processes of this machine used %.0f %% of its processors", 100*others))
+		return "", errors.Join(neighbor.Clean(ctx, to), fmt.Errorf("other processes of this machine used %.0f %% of "+
+			"its processors", 100*others))
 	}
 	if failed != nil {
 		s.violation("neighbor", "%s at %s: %v", l.Name, n.ID, failed)
 	}
 	if longest := times.At(1); longest > neighborWait {
-		s.violation("neighbor", "%s at %s: a lock of another client took %v, at most %v is accepted", l.Name, n.ID, longest.Round(time.Millisecond), neighborWait)
+		s.violation("neighbor", "%s at %s: a lock of another client took %v, at most %v is accepted", l.Name, n.ID,
+			longest.Round(time.Millisecond), neighborWait)
 	}
 	after, err := leader.state(ctx)
 	if err != nil {
 		return "", err
 	}
 	if after.Term != before.Term {
-		s.violation("neighbor", "%s at %s: %s led in term %d, and the term is %d afterwards", l.Name, n.ID, leader.ID, before.Term, after.Term)
+		s.violation("neighbor", "%s at %s: %s led in term %d, and the term is %d afterwards", l.Name, n.ID, leader.ID,
+			before.Term, after.Term)
 	}
 	if err := neighbor.Clean(ctx, to); err != nil {
 		return "", err
@@ -88,7 +92,8 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 	if effect.Rounds+effect.Closed == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s: %v; %d locks of another client, the slowest after %v", n.ID, effect, len(times), times.At(1).Round(time.Millisecond)), nil
+	return fmt.Sprintf("%s: %v; %d locks of another client, the slowest after %v", n.ID, effect, len(times),
+		times.At(1).Round(time.Millisecond)), nil
 }
 
 func (s *injection) victim(ctx context.Context, to neighbor.Target) (times neighbor.Times, err error) {

@@ -33,7 +33,8 @@ func (s *injection) cut(ctx context.Context, what string, match func(hop) bool) 
 	return s.disturb(ctx, what, match, effect{block: true}, 400*time.Millisecond, 2500*time.Millisecond)
 }
 
-func (s *injection) disturb(ctx context.Context, what string, match func(hop) bool, e effect, low, high time.Duration) (string, error) {
+func (s *injection) disturb(ctx context.Context, what string, match func(hop) bool, e effect,
+	low, high time.Duration) (string, error) {
 	lift := s.c.net.apply(match, e)
 	s.last(ctx, low, high)
 	n := lift()
@@ -48,7 +49,8 @@ func isolateLeader(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.cut(ctx, n.ID+" without the other nodes", func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
+	return s.cut(ctx, n.ID+" without the other nodes",
+		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
 // isolateForLong cuts a follower off until the leader has dropped the waiters
@@ -68,7 +70,8 @@ func isolateFollower(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.cut(ctx, n.ID+" without the other nodes", func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
+	return s.cut(ctx, n.ID+" without the other nodes",
+		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
 // apart cuts nodes off from each other, selected by their positions in the list
@@ -96,7 +99,8 @@ func ring(ctx context.Context, s *injection) (string, error) {
 func bridge(ctx context.Context, s *injection) (string, error) {
 	middle := s.rng.IntN(len(s.c.nodes))
 	return s.apart(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
-		return i != middle && j != middle && (i < middle) != (j < middle) || len(s.c.nodes) == 3 && i != middle && j != middle
+		return i != middle && j != middle && (i < middle) != (j < middle) ||
+			len(s.c.nodes) == 3 && i != middle && j != middle
 	})
 }
 
@@ -133,7 +137,8 @@ func forwarderCut(ctx context.Context, s *injection) (string, error) {
 	}
 	what := fmt.Sprintf("%s cannot forward to %s", f.ID, leader.ID)
 	return s.cut(ctx, what, func(h hop) bool {
-		return (h.service == rpc.ServiceWrite || h.service == rpc.ServiceRead) && (h.from == f.ID && h.to == leader.ID || h.from == leader.ID && h.to == f.ID)
+		return (h.service == rpc.ServiceWrite || h.service == rpc.ServiceRead) &&
+			(h.from == f.ID && h.to == leader.ID || h.from == leader.ID && h.to == f.ID)
 	})
 }
 
@@ -207,5 +212,6 @@ func resets(ctx context.Context, s *injection) (string, error) {
 // spoiled flips one bit of every other chunk between nodes. The receivers must
 // detect the corruption and must not use the data.
 func spoiled(ctx context.Context, s *injection) (string, error) {
-	return s.disturb(ctx, "bits flipped between nodes", between, effect{corrupt: true}, 500*time.Millisecond, 2*time.Second)
+	return s.disturb(ctx, "bits flipped between nodes", between, effect{corrupt: true},
+		500*time.Millisecond, 2*time.Second)
 }

@@ -293,7 +293,8 @@ func doubleID(ctx context.Context, s *injection) (string, error) {
 			return true
 		}
 		for line := range strings.Lines(spare.Output()) {
-			if strings.Contains(line, "another process") || strings.Contains(line, "is alive") || strings.Contains(line, "in use") {
+			if strings.Contains(line, "another process") || strings.Contains(line, "is alive") ||
+				strings.Contains(line, "in use") {
 				said = strings.TrimSpace(line)
 			}
 		}

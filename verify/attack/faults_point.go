@@ -138,7 +138,8 @@ func (e *episode) form(ctx context.Context) error {
 	if err := first.dies(ctx, e.plan.Forms, func() {}); err != nil {
 		return err
 	}
-	e.events = append(e.events, Event{Class: killAtPoint, Seen: first.ID + " killed itself at " + e.plan.Forms, Points: []string{e.plan.Forms}})
+	e.events = append(e.events, Event{Class: killAtPoint, Seen: first.ID + " killed itself at " + e.plan.Forms,
+		Points: []string{e.plan.Forms}})
 	return errors.Join(first.kill(), first.start())
 }
 
@@ -373,7 +374,8 @@ func fallsBehind(ctx context.Context, s *injection, _ *node, _ string) error {
 // another leader.
 func leadsAlone(ctx context.Context, s *injection, n *node) {
 	s.leading(ctx, n, func() {
-		lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) }, effect{block: true})
+		lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) },
+			effect{block: true})
 		defer lift()
 		wait, stop := soon(ctx, 4*time.Second, "another leader")
 		defer stop()

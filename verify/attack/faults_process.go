@@ -73,7 +73,8 @@ func killAll(ctx context.Context, s *injection) (string, error) {
 }
 
 // paused stops nodes by SIGSTOP for a while.
-func (s *injection) paused(ctx context.Context, nodes []*node, low, high time.Duration, meanwhile func()) (string, error) {
+func (s *injection) paused(ctx context.Context, nodes []*node, low, high time.Duration,
+	meanwhile func()) (string, error) {
 	var ids []string
 	for _, n := range nodes {
 		n.mu.Lock()
@@ -131,7 +132,8 @@ func pauseWithAcks(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lift := s.c.net.apply(func(h hop) bool { return h.to == n.ID && h.from != clientSide }, effect{delay: s.between(100*time.Millisecond, 350*time.Millisecond)})
+	lift := s.c.net.apply(func(h hop) bool { return h.to == n.ID && h.from != clientSide },
+		effect{delay: s.between(100*time.Millisecond, 350*time.Millisecond)})
 	s.last(ctx, 150*time.Millisecond, 300*time.Millisecond)
 	held := int64(0)
 	seen, err := s.paused(ctx, []*node{n}, 1200*time.Millisecond, 3*time.Second, func() { held = lift() })

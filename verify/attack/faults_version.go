@@ -114,7 +114,8 @@ func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
 		}
 		refused, err := s.replace(ctx, n, s.cfg.Old)
 		if refused != "" {
-			s.violation("mixed versions", "%s, with its old program again while another node has it too, refuses the data: %s", n.ID, refused)
+			s.violation("mixed versions",
+				"%s, with its old program again while another node has it too, refuses the data: %s", n.ID, refused)
 		}
 		if err != nil || refused != "" {
 			return "", errors.Join(err, fmt.Errorf("refused: %s", refused))
@@ -138,7 +139,8 @@ func (s *injection) within(ctx context.Context) {
 	}
 	for _, st := range states {
 		if st.FeatureVersion > lowest {
-			s.violation("mixed versions", "%s uses feature version %d, and %s knows %d at most", st.ID, st.FeatureVersion, known, lowest)
+			s.violation("mixed versions", "%s uses feature version %d, and %s knows %d at most", st.ID,
+				st.FeatureVersion, known, lowest)
 		}
 	}
 }
@@ -162,7 +164,9 @@ func (s *injection) raised(ctx context.Context) {
 	var states []state
 	err := process.Poll(wait, "the feature version to be raised", func() bool {
 		states = s.states(ctx)
-		return len(states) == len(s.c.nodes) && !slices.ContainsFunc(states, func(st state) bool { return st.FeatureVersion != st.Features && st.Features > 0 })
+		return len(states) == len(s.c.nodes) &&
+			!slices.ContainsFunc(states,
+				func(st state) bool { return st.FeatureVersion != st.Features && st.Features > 0 })
 	})
 	if err != nil && ctx.Err() == nil {
 		s.violation("mixed versions", "all nodes are upgraded and the feature version is not raised: %+v", states)
@@ -222,7 +226,8 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 			return "", fmt.Errorf("%s runs %s: %w", n.ID, exe, err)
 		}
 	}
-	return fmt.Sprintf("all nodes run the other program; %s; %d things of other types still there", strings.Join(crossed, ", "), len(things)), nil
+	return fmt.Sprintf("all nodes run the other program; %s; %d things of other types still there",
+		strings.Join(crossed, ", "), len(things)), nil
 }
 
 // next returns a live node that runs the given program. It returns the leader
@@ -277,7 +282,8 @@ func (s *injection) serves(ctx context.Context, n *node, index uint64) (refused 
 		return err == nil && st.Ready && st.Applied >= index || !n.Running()
 	})
 	if err == nil && refused == "" && !n.Running() {
-		s.violation("mixed versions", "%s has ended and does not say that it is for the other version's data: %s", n.ID, n.last())
+		s.violation("mixed versions", "%s has ended and does not say that it is for the other version's data: %s", n.ID,
+			n.last())
 		return n.last(), nil
 	}
 	if err == nil && refused == "" {
@@ -343,7 +349,8 @@ func (s *injection) cross(ctx context.Context, leads string) (string, error) {
 		}
 		// The follower logs this shortly after it begins to serve.
 		saying, stop := soon(ctx, 2*time.Second, "say so")
-		got := process.Poll(saying, f.ID+" to get a snapshot from "+leader.ID, func() bool { return f.installs() > before })
+		got := process.Poll(saying, f.ID+" to get a snapshot from "+leader.ID,
+			func() bool { return f.installs() > before })
 		stop()
 		now, err := leader.state(ctx)
 		if got == nil && err == nil && now.Role == "leader" && now.Term == st.Term {

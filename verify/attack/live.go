@@ -68,7 +68,8 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	if l.Foreign() {
 		health.Early = redisTick
 	}
-	ep := EpisodeReport{Commands: h.Commands, Errors: h.Errors, Longest: h.Longest, Took: time.Since(r.Began), Holds: h.Holds, Duration: l.Now(), Failovers: max(len(w.leaders)-1, 0)}
+	ep := EpisodeReport{Commands: h.Commands, Errors: h.Errors, Longest: h.Longest, Took: time.Since(r.Began),
+		Holds: h.Holds, Duration: l.Now(), Failovers: max(len(w.leaders)-1, 0)}
 	ep.Verdict = *CheckHistory(h, health)
 	compared, bad := checker.Chains(w.points)
 	ep.note("replica equality: states", compared, bad)
@@ -87,7 +88,8 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	case ep.Failure != "":
 		return r, errors.New(ep.Failure)
 	case answered < fewest:
-		return r, fmt.Errorf("%w: %d commands sent, %d of them slow or refused", ErrTooLittle, h.Commands, len(h.Trouble))
+		return r, fmt.Errorf("%w: %d commands sent, %d of them slow or refused", ErrTooLittle,
+			h.Commands, len(h.Trouble))
 	}
 	return r, nil
 }

@@ -178,7 +178,8 @@ func (n *node) lie(wall time.Duration, rate float64) error {
 // last returns the last lines of the output of the node, without the lines of
 // the garbage collector.
 func (n *node) last() string {
-	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(n.Output()), "\n"), func(l string) bool { return strings.HasPrefix(l, "gc ") })
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(n.Output()), "\n"),
+		func(l string) bool { return strings.HasPrefix(l, "gc ") })
 	return strings.Join(lines[max(len(lines)-3, 0):], " | ")
 }
 

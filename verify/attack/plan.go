@@ -36,7 +36,8 @@ func (p Plan) String() string {
 	for _, s := range p.Steps {
 		steps = append(steps, strings.Join(s, " + "))
 	}
-	return fmt.Sprintf("%d nodes, %s, snapshots by %d bytes that leave %d: %s", p.Nodes, p.LogStore, p.Snapshot, p.Trailing, strings.Join(steps, "; "))
+	return fmt.Sprintf("%d nodes, %s, snapshots by %d bytes that leave %d: %s", p.Nodes, p.LogStore, p.Snapshot,
+		p.Trailing, strings.Join(steps, "; "))
 }
 
 // stepsPerEpisode is the number of steps in an episode. pairsPerCent is the
@@ -76,7 +77,8 @@ func (d *dealer) take(deck *[]fault, from []fault, fits func(fault) bool) (fault
 // Faults that need something else that this machine lacks stay in the list, so
 // that a seed produces the same plan on every machine.
 func chosen(cfg Config, faults []fault) []fault {
-	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.group == versions && f.needs(cfg) != "" })
+	return slices.DeleteFunc(slices.Clone(faults),
+		func(f fault) bool { return f.group == versions && f.needs(cfg) != "" })
 }
 
 // Planned returns the plans of the episodes of a run, in order. It does not
@@ -112,7 +114,8 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 	points := newPointChooser(seed, faults)
 	var all []Plan
 	for i := range episodes {
-		p := Plan{Number: i + 1, Seed: d.rng.Uint64(), Nodes: 3, LogStore: "wal", Snapshot: 128 << 20, Trailing: 16 << 20}
+		p := Plan{Number: i + 1, Seed: d.rng.Uint64(), Nodes: 3, LogStore: "wal", Snapshot: 128 << 20,
+			Trailing: 16 << 20}
 		if i%5 == 4 {
 			p.Nodes = 5
 		}
@@ -176,7 +179,8 @@ func choose(words []string) ([]fault, error) {
 		}
 		if !found {
 			return nil, fmt.Errorf("no class of faults is called %q: all, none, a group (%s) or part of a name: %s",
-				w, "process, cpu, version, network, clock, disk, membership, operator, neighbor", strings.Join(names(all), ", "))
+				w, "process, cpu, version, network, clock, disk, membership, operator, neighbor",
+				strings.Join(names(all), ", "))
 		}
 	}
 	if len(words) == 0 {

@@ -112,7 +112,8 @@ type Report struct {
 // violations, every episode was played, the checkers caught every control, and,
 // if faults were to be injected, at least one took effect.
 func (r *Report) Passed() bool {
-	return (len(r.Classes) == 0 || r.Faults > 0) && r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught && len(r.Episodes) > 0
+	return (len(r.Classes) == 0 || r.Faults > 0) && r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught &&
+		len(r.Episodes) > 0
 }
 
 // Run plays episodes until all are done or ctx ends.
@@ -195,7 +196,8 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	if e.plan.Control != "" {
 		rep.controlled()
 	}
-	keep := e.cfg.Keep || rep.Failure != "" || len(rep.Violations) > 0 && rep.Caught == "" || e.plan.Control != "" && rep.Caught == ""
+	keep := e.cfg.Keep || rep.Failure != "" || len(rep.Violations) > 0 && rep.Caught == "" ||
+		e.plan.Control != "" && rep.Caught == ""
 	if !keep {
 		return rep, os.RemoveAll(e.dir)
 	}

@@ -57,5 +57,6 @@ func syncedWrite(path string) error {
 func (p *stallProbe) stalled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.began.IsZero() && time.Since(p.began) > stalledFor || !p.slow.IsZero() && time.Since(p.slow) < 5*time.Second
+	return !p.began.IsZero() && time.Since(p.began) > stalledFor ||
+		!p.slow.IsZero() && time.Since(p.slow) < 5*time.Second
 }

@@ -22,14 +22,18 @@ func (r *Report) Table(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nFIGURE\t\t\t")
 	if r.Target == nil {
-		fmt.Fprintf(w, "histories with three classes of faults or more\t%d\t\t\npower cuts\t%d\t\t\npoints at which processes killed themselves\t%d of %d\t\t\nsnapshots installed from others\t%d\t\t\nnodes that ended because the machine's disk stalled\t%d\t\t\n", r.Histories, r.PowerCuts, len(r.Points), len(failpoint.All()), r.Installs, r.Stalls)
+		fmt.Fprintf(w, "histories with three classes of faults or more\t%d\t\t\npower cuts\t%d\t\t\npoints at which "+
+			"processes killed themselves\t%d of %d\t\t\nsnapshots installed from others\t%d\t\t\nnodes that ended "+
+			"because the machine's disk stalled\t%d\t\t\n", r.Histories, r.PowerCuts, len(r.Points),
+			len(failpoint.All()), r.Installs, r.Stalls)
 	}
 	for _, f := range []struct {
 		name string
 		n    int
 	}{
 		{"failovers", r.Failovers},
-		{"commands", r.Commands}, {"checked", r.Checked}, {"lock grants", r.Grants}, {"of them ended by expiry", r.Expired},
+		{"commands", r.Commands}, {"checked", r.Checked}, {"lock grants", r.Grants},
+		{"of them ended by expiry", r.Expired},
 		{"violations", r.Violations}, {"episodes that could not be played", r.Failures},
 	} {
 		fmt.Fprintf(w, "%s\t%d\t\t\n", f.name, f.n)

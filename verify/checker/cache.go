@@ -60,7 +60,8 @@ func Caches(events []CacheEvent, order map[string][]string) (checked int, bad []
 	newest := make(map[place]int) // newest position that a client has seen or written
 	for _, e := range events {
 		say := func(format string, args ...any) {
-			bad = append(bad, Violation{"client-side cache", e.Key, fmt.Sprintf("client %d at %s: ", e.Client, e.Node) + fmt.Sprintf(format, args...), e.At, e.At})
+			bad = append(bad, Violation{"client-side cache", e.Key,
+				fmt.Sprintf("client %d at %s: ", e.Client, e.Node) + fmt.Sprintf(format, args...), e.At, e.At})
 		}
 		checked++
 		p := place{e.Client, e.Key}
@@ -74,7 +75,8 @@ func Caches(events []CacheEvent, order map[string][]string) (checked int, bad []
 		case e.Kind == CacheHeld && version != last:
 			say("still holds version %d of %d long after the last write", version, last)
 		case e.Kind != CacheHeld && e.Kind != CacheWrite && version < newest[p]:
-			say("%s version %d after it had seen or written version %d", [...]string{"reads", "uses the cached"}[e.Kind], version, newest[p])
+			say("%s version %d after it had seen or written version %d",
+				[...]string{"reads", "uses the cached"}[e.Kind], version, newest[p])
 		}
 		newest[p] = max(newest[p], version)
 	}

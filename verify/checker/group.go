@@ -123,7 +123,8 @@ func (g *groupCheck) additions(added []Added) {
 	var latest *Added
 	for _, a := range done {
 		if latest != nil && a.Return < latest.Call {
-			g.say(a.Call, latest.Return, "%s was acknowledged before %s was sent, which stands in front of it", a.Value, latest.Value)
+			g.say(a.Call, latest.Return, "%s was acknowledged before %s was sent, which stands in front of it",
+				a.Value, latest.Value)
 		}
 		if latest == nil || a.Call > latest.Call {
 			latest = a
@@ -158,7 +159,8 @@ func (g *groupCheck) reads(reads []GroupRead) {
 	last, delivered := g.at[g.end.Last], g.end.Last != "0-0"
 	for _, id := range sortedIDs(given) {
 		if at, there := g.at[id]; there && (!delivered || at > last) {
-			g.say(given[id].Call, given[id].Return, "%s was given to client %d, and the group has only come to %s", id, given[id].Client, g.end.Last)
+			g.say(given[id].Call, given[id].Return, "%s was given to client %d, and the group has only come to %s", id,
+				given[id].Client, g.end.Last)
 		}
 	}
 }

@@ -128,7 +128,8 @@ func overlaps(all []*Hold, health *Health) []Violation {
 		}
 		if p := longest; p != nil && h.Granted < p.sure(health) {
 			bad = append(bad, Violation{"mutual exclusion", h.Lock,
-				fmt.Sprintf("%s could rely on it until %v, %s was granted it at %v", p.Token, p.sure(health), h.Token, h.Granted), h.Granted, min(p.sure(health), h.sure(health))})
+				fmt.Sprintf("%s could rely on it until %v, %s was granted it at %v", p.Token, p.sure(health), h.Token,
+					h.Granted), h.Granted, min(p.sure(health), h.sure(health))})
 		}
 		if longest == nil || h.sure(health) > longest.sure(health) {
 			longest = h
@@ -149,7 +150,8 @@ func lost(all []*Hold, health *Health) []Violation {
 		check := func(what string, s Step) {
 			if s.Outcome == Done && !s.Mine && s.Return < end {
 				bad = append(bad, Violation{"lock not lost", h.Lock,
-					fmt.Sprintf("%s could rely on it until %v, but its %s at %v found that it was not its own", h.Token, end, what, s.Return), s.Call, end})
+					fmt.Sprintf("%s could rely on it until %v, but its %s at %v found that it was not its own", h.Token,
+						end, what, s.Return), s.Call, end})
 			}
 		}
 		for _, r := range h.Renewals {
@@ -187,10 +189,12 @@ func fences(all []*Hold) []Violation {
 		}
 		if highest != nil && h.Fence <= highest.Fence {
 			bad = append(bad, Violation{"fencing", h.Lock,
-				fmt.Sprintf("%s got fencing token %d after %s had got %d", h.Token, h.Fence, highest.Token, highest.Fence), h.Call, h.Granted})
+				fmt.Sprintf("%s got fencing token %d after %s had got %d", h.Token, h.Fence, highest.Token,
+					highest.Fence), h.Call, h.Granted})
 		} else if other := seen[h.Fence]; other != nil {
 			bad = append(bad, Violation{"fencing", h.Lock,
-				fmt.Sprintf("%s and %s got the same fencing token %d", other.Token, h.Token, h.Fence), h.Call, h.Granted})
+				fmt.Sprintf("%s and %s got the same fencing token %d", other.Token, h.Token, h.Fence),
+				h.Call, h.Granted})
 		}
 		seen[h.Fence] = h
 	}
@@ -218,7 +222,8 @@ func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 		}
 		if furthest < r.Call {
 			bad = append(bad, Violation{"late expiry", r.Lock,
-				fmt.Sprintf("client %d was refused it at %v, although no owner can have it since %v", r.Client, r.Call, furthest), furthest, r.Return})
+				fmt.Sprintf("client %d was refused it at %v, although no owner can have it since %v", r.Client, r.Call,
+					furthest), furthest, r.Return})
 		}
 	}
 	return bad

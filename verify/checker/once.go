@@ -80,7 +80,8 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 		var latest Append
 		for i, a := range ids {
 			if i > 0 && a.Return < latest.Call {
-				say(a, "%s was acknowledged at %v, before %s in front of it was sent at %v", a.ID, a.Return, latest.ID, latest.Call)
+				say(a, "%s was acknowledged at %v, before %s in front of it was sent at %v", a.ID, a.Return,
+					latest.ID, latest.Call)
 			}
 			if i == 0 || a.Call > latest.Call {
 				latest = a

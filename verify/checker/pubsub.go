@@ -129,7 +129,8 @@ func (m *messages) inOrder(l *Listen, order []string) {
 		case at < last:
 			m.say(l, "message %s came behind %s, and stands before it in the log", h.ID, order[last])
 		case at > last+1:
-			m.say(l, "%d messages are missing between %s and %s: %v", at-last-1, order[last], h.ID, order[last+1:min(at, last+6)])
+			m.say(l, "%d messages are missing between %s and %s: %v", at-last-1, order[last], h.ID,
+				order[last+1:min(at, last+6)])
 		}
 		last = at
 	}
@@ -155,7 +156,8 @@ func (m *messages) gaps(l *Listen, got map[string]int) {
 			continue
 		}
 		if l.Left != Forever && p.Return < l.Left {
-			m.say(l, "message %s was published between %v and %v and did not come before the subscriber left at %v", p.ID, p.Call, p.Return, l.Left)
+			m.say(l, "message %s was published between %v and %v and did not come before the subscriber left at %v",
+				p.ID, p.Call, p.Return, l.Left)
 			continue
 		}
 		// Look for a received message that was published after the
@@ -165,7 +167,8 @@ func (m *messages) gaps(l *Listen, got map[string]int) {
 			return later != nil && p.Return < later.Call
 		})
 		if i >= 0 {
-			m.say(l, "message %s is missing, and %s, which was sent after it was acknowledged, came", p.ID, l.Heard[i].ID)
+			m.say(l, "message %s is missing, and %s, which was sent after it was acknowledged, came",
+				p.ID, l.Heard[i].ID)
 		}
 	}
 }

@@ -94,7 +94,8 @@ func queuesOf(pushes []Push, takes []Take) []*queue {
 	get := func(name string) *queue {
 		q := byName[name]
 		if q == nil {
-			q = &queue{name: name, pushes: make(map[string]*Push), removed: make(map[string][]*Take), moved: make(map[string][]*Take), stays: make(map[string][]string)}
+			q = &queue{name: name, pushes: make(map[string]*Push), removed: make(map[string][]*Take),
+				moved: make(map[string][]*Take), stays: make(map[string][]string)}
 			byName[name] = q
 		}
 		return q
@@ -212,7 +213,8 @@ func (q *queue) elements() {
 		}
 	}
 	for _, id := range q.unmatched(unexplained, unknown) {
-		q.say(q.pushes[id].Call, Forever, "%s was moved to another list, and no client was told so or does not know", id)
+		q.say(q.pushes[id].Call, Forever,
+			"%s was moved to another list, and no client was told so or does not know", id)
 	}
 }
 
@@ -234,7 +236,9 @@ func (q *queue) missing() {
 	}
 	for _, id := range q.unmatched(ids, unknown) {
 		p := q.pushes[id]
-		q.say(p.Call, q.deadline(p), "%s was acknowledged and is missing; %d elements are, and %d clients do not know what they took", id, len(ids), len(unknown))
+		q.say(p.Call, q.deadline(p),
+			"%s was acknowledged and is missing; %d elements are, and %d clients do not know what they took", id,
+			len(ids), len(unknown))
 	}
 }
 
@@ -312,7 +316,8 @@ func (q *queue) fifo() {
 	for _, a := range all {
 		for _, b := range all {
 			if a.p.Outcome == Done && a.p.Return < b.p.Call && b.k.Return < a.k.Call {
-				q.say(b.k.Call, a.k.Return, "%s was pushed after %s and taken before it: %v; %v", b.p.ID, a.p.ID, b.k, a.k)
+				q.say(b.k.Call, a.k.Return, "%s was pushed after %s and taken before it: %v; %v",
+					b.p.ID, a.p.ID, b.k, a.k)
 			}
 		}
 	}
@@ -352,8 +357,11 @@ func (q *queue) firstComeFirstServed() {
 			continue
 		}
 		for _, b := range all {
-			if a.k.Waiting < b.k.Call && b.p.Outcome == Done && b.p.Return < a.p.Call && q.health.Well(a.k.Call, max(a.k.Return, b.k.Return)) {
-				q.say(a.k.Call, a.k.Return, "a client that came later was served first: %v; the cluster had had it waiting at %v; %v", a.k, a.k.Waiting, b.k)
+			if a.k.Waiting < b.k.Call && b.p.Outcome == Done && b.p.Return < a.p.Call &&
+				q.health.Well(a.k.Call, max(a.k.Return, b.k.Return)) {
+				q.say(a.k.Call, a.k.Return,
+					"a client that came later was served first: %v; the cluster had had it waiting at %v; %v",
+					a.k, a.k.Waiting, b.k)
 			}
 		}
 	}

@@ -21,7 +21,8 @@ func Replies(ops []Op) (checked int, bad []Violation) {
 		}
 		checked++
 		if key, _, _ := strings.Cut(o.Reply.Text, "|"); key != o.Key {
-			bad = append(bad, Violation{"reply order", o.Key, fmt.Sprintf("client %d asked for %s and got a value of %s", o.Client, o.Key, key), o.Call, o.Return})
+			bad = append(bad, Violation{"reply order", o.Key,
+				fmt.Sprintf("client %d asked for %s and got a value of %s", o.Client, o.Key, key), o.Call, o.Return})
 		}
 	}
 	return checked, bad
@@ -87,7 +88,8 @@ func Chains(points []Chain) (compared int, bad []Violation) {
 			compared++
 		}
 		if other.Hash != p.Hash {
-			bad = append(bad, Violation{"replica equality", "", fmt.Sprintf("at index %d the state of %s has hash %s, that of %s %s", p.Index, other.Node, other.Hash, p.Node, p.Hash), other.At, p.At})
+			bad = append(bad, Violation{"replica equality", "", fmt.Sprintf("at index %d the state of %s has hash "+
+				"%s, that of %s %s", p.Index, other.Node, other.Hash, p.Node, p.Hash), other.At, p.At})
 		}
 	}
 	return compared, bad
@@ -107,9 +109,11 @@ func Recoveries(all []Recovery, limit time.Duration) []Violation {
 	for _, r := range all {
 		switch {
 		case r.Served == Forever:
-			bad = append(bad, Violation{"recovery", "", fmt.Sprintf("no write through %s was acknowledged after the faults had ended at %v", r.Node, r.Healed), r.Healed, r.Healed + limit})
+			bad = append(bad, Violation{"recovery", "", fmt.Sprintf("no write through %s was acknowledged after the "+
+				"faults had ended at %v", r.Node, r.Healed), r.Healed, r.Healed + limit})
 		case r.Served-r.Healed > limit:
-			bad = append(bad, Violation{"recovery", "", fmt.Sprintf("the first write through %s was acknowledged %v after the faults had ended, want %v at most", r.Node, r.Served-r.Healed, limit), r.Healed, r.Served})
+			bad = append(bad, Violation{"recovery", "", fmt.Sprintf("the first write through %s was acknowledged %v "+
+				"after the faults had ended, want %v at most", r.Node, r.Served-r.Healed, limit), r.Healed, r.Served})
 		}
 	}
 	return bad

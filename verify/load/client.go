@@ -115,7 +115,8 @@ func (c *client) settle(o *checker.Op, v respwire.Value) {
 
 const (
 	deleteScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
-	renewScript  = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
+	renewScript  = `if redis.call("get",KEYS[1]) == ARGV[1] then ` +
+		`return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 )
 
 // words returns the command of an Op.
@@ -128,7 +129,8 @@ func (l *Load) words(o *checker.Op) []string {
 			on   bool
 			args []string
 		}{
-			{o.NX, []string{"NX"}}, {o.XX, []string{"XX"}}, {o.Cmp != "", []string{"IFEQ", o.Cmp}}, {o.Get, []string{"GET"}},
+			{o.NX, []string{"NX"}}, {o.XX, []string{"XX"}}, {o.Cmp != "", []string{"IFEQ", o.Cmp}},
+			{o.Get, []string{"GET"}},
 			{o.KeepTTL, []string{"KEEPTTL"}}, {o.TTL != 0, []string{"PX", ms}},
 		} {
 			if word.on {

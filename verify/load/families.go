@@ -38,24 +38,46 @@ type Families struct {
 // to that of the other load, and have no effect that another load could notice.
 // In the commands, # is the prefix, $ is a number, and % is one of a few words.
 var familyCommands = []string{
-	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%", "GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
+	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%",
+	"GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
 	"INCR #n%", "INCRBY #n% $", "INCRBYFLOAT #n% 0.1", "DECRBY #n% $",
 	"SET #c% %", "DELIFEQ #c% %", "SET #c% % IFEQ %", "LCS #s% #s%",
-	"SETBIT #b% $ 1", "BITOP XOR #b% #b% #s%", "BITCOUNT #b%", "BITPOS #b% 1", "BITFIELD #b% INCRBY u5 2 $ OVERFLOW SAT SET i7 9 3",
-	"EXPIRE #s% 1", "PEXPIRE #l% 300", "PERSIST #s%", "EXPIRE #h% 1 NX", "DEL #s% #l%", "UNLINK #h%", "COPY #s% #s% REPLACE", "RENAME #s% #s%", "RENAMENX #l% #l%", "EXISTS #s%", "TOUCH #s%", "TYPE #s%", "TTL #s%", "OBJECT ENCODING #h%", "SCAN 0 MATCH #* COUNT 20", "MOVE #s% 8", "SORT #l% ALPHA STORE #l%",
-	"HSET #h% f% % g $", "HINCRBY #h% g 3", "HINCRBYFLOAT #h% g 0.5", "HDEL #h% f%", "HSETNX #h% f% a", "HGETALL #h%", "HRANDFIELD #h% 2", "HSCAN #h% 0",
-	"RPUSH #l% % %", "LPUSH #l% %", "LPOP #l%", "RPOP #l% 2", "LINSERT #l% BEFORE % x", "LREM #l% 1 %", "LSET #l% 0 %", "LTRIM #l% 0 20", "LMOVE #l% #l% LEFT RIGHT", "RPOPLPUSH #l% #l%", "LMPOP 2 #l% #l% LEFT COUNT 2", "LPOS #l% %",
-	"SADD #t% % $", "SREM #t% %", "SPOP #t%", "SRANDMEMBER #t% -3", "SMOVE #t% #t% %", "SINTERSTORE #t% #t% #t%", "SUNIONSTORE #t% #t% #t%", "SDIFF #t% #t%", "SINTERCARD 2 #t% #t%",
-	"ZADD #z% $ %", "ZADD #z% GT CH $ %", "ZINCRBY #z% 1.5 %", "ZREM #z% %", "ZPOPMIN #z%", "ZPOPMAX #z% 2", "ZRANGESTORE #z% #z% 0 5", "ZUNIONSTORE #z% 2 #z% #z% WEIGHTS 1 0.5", "ZINTERSTORE #z% 2 #z% #t%", "ZREMRANGEBYRANK #z% 8 -1", "ZMPOP 1 #z% MIN", "ZRANDMEMBER #z% 2 WITHSCORES",
+	"SETBIT #b% $ 1", "BITOP XOR #b% #b% #s%", "BITCOUNT #b%", "BITPOS #b% 1",
+	"BITFIELD #b% INCRBY u5 2 $ OVERFLOW SAT SET i7 9 3",
+	"EXPIRE #s% 1", "PEXPIRE #l% 300", "PERSIST #s%", "EXPIRE #h% 1 NX", "DEL #s% #l%", "UNLINK #h%",
+	"COPY #s% #s% REPLACE", "RENAME #s% #s%", "RENAMENX #l% #l%", "EXISTS #s%", "TOUCH #s%", "TYPE #s%", "TTL #s%",
+	"OBJECT ENCODING #h%", "SCAN 0 MATCH #* COUNT 20", "MOVE #s% 8", "SORT #l% ALPHA STORE #l%",
+	"HSET #h% f% % g $", "HINCRBY #h% g 3", "HINCRBYFLOAT #h% g 0.5", "HDEL #h% f%", "HSETNX #h% f% a", "HGETALL #h%",
+	"HRANDFIELD #h% 2", "HSCAN #h% 0",
+	"RPUSH #l% % %", "LPUSH #l% %", "LPOP #l%", "RPOP #l% 2", "LINSERT #l% BEFORE % x", "LREM #l% 1 %", "LSET #l% 0 %",
+	"LTRIM #l% 0 20", "LMOVE #l% #l% LEFT RIGHT", "RPOPLPUSH #l% #l%", "LMPOP 2 #l% #l% LEFT COUNT 2", "LPOS #l% %",
+	"SADD #t% % $", "SREM #t% %", "SPOP #t%", "SRANDMEMBER #t% -3", "SMOVE #t% #t% %", "SINTERSTORE #t% #t% #t%",
+	"SUNIONSTORE #t% #t% #t%", "SDIFF #t% #t%", "SINTERCARD 2 #t% #t%",
+	"ZADD #z% $ %", "ZADD #z% GT CH $ %", "ZINCRBY #z% 1.5 %", "ZREM #z% %", "ZPOPMIN #z%", "ZPOPMAX #z% 2",
+	"ZRANGESTORE #z% #z% 0 5", "ZUNIONSTORE #z% 2 #z% #z% WEIGHTS 1 0.5", "ZINTERSTORE #z% 2 #z% #t%",
+	"ZREMRANGEBYRANK #z% 8 -1", "ZMPOP 1 #z% MIN", "ZRANDMEMBER #z% 2 WITHSCORES",
 	"GEOADD #g% 13.$ 38.1 %", "GEOSEARCHSTORE #z% #g% FROMLONLAT 13 38 BYRADIUS 500 km", "GEODIST #g% a b",
 	"PFADD #p% % $", "PFMERGE #p% #p% #p%", "PFCOUNT #p%",
-	"XADD #x% MAXLEN ~ 50 * f %", "XADD #x% NOMKSTREAM * f $", "XDEL #x% 0-1", "XTRIM #x% MAXLEN 20", "XGROUP CREATE #x% g 0 MKSTREAM", "XGROUP CREATECONSUMER #x% g c%", "XREADGROUP GROUP g c% COUNT 3 STREAMS #x% >", "XREADGROUP GROUP g c% COUNT 3 STREAMS #x% 0", "XAUTOCLAIM #x% g c% 50 0 COUNT 2", "XPENDING #x% g", "XINFO STREAM #x% FULL", "XACK #x% g 0-1", "XGROUP DELCONSUMER #x% g c%", "XGROUP DESTROY #x% g",
-	"EVAL return·redis.call('INCRBY',KEYS[1],ARGV[1]) 1 #n% $", "EVAL local·r=redis.call('LRANGE',KEYS[1],0,-1);redis.call('SET',KEYS[2],#r..'/'..math.random());return·r 2 #l% #s%", "EVAL for·i=1,200·do·redis.call('HSET',KEYS[1],i%7,i)·end;return·redis.call('TIME') 1 #h%", "EVAL_RO return·redis.call('GET',KEYS[1]) 1 #s%", "EVAL redis.call('SET',KEYS[1],1);return·redis.error_reply('ERR·undone') 1 #s%", "SCRIPT LOAD return·1",
-	"FUNCTION LOAD REPLACE #!lua·name=families\nredis.register_function('families_add',function(k,a)·return·redis.call('SADD',k[1],a[1])·end)", "FCALL families_add 1 #t% %", "FUNCTION STATS", "FUNCTION DELETE families",
+	"XADD #x% MAXLEN ~ 50 * f %", "XADD #x% NOMKSTREAM * f $", "XDEL #x% 0-1", "XTRIM #x% MAXLEN 20",
+	"XGROUP CREATE #x% g 0 MKSTREAM", "XGROUP CREATECONSUMER #x% g c%", "XREADGROUP GROUP g c% COUNT 3 STREAMS #x% >",
+	"XREADGROUP GROUP g c% COUNT 3 STREAMS #x% 0", "XAUTOCLAIM #x% g c% 50 0 COUNT 2", "XPENDING #x% g",
+	"XINFO STREAM #x% FULL", "XACK #x% g 0-1", "XGROUP DELCONSUMER #x% g c%", "XGROUP DESTROY #x% g",
+	"EVAL return·redis.call('INCRBY',KEYS[1],ARGV[1]) 1 #n% $",
+	"EVAL local·r=redis.call('LRANGE',KEYS[1],0,-1);" +
+		"redis.call('SET',KEYS[2],#r..'/'..math.random());return·r 2 #l% #s%",
+	"EVAL for·i=1,200·do·redis.call('HSET',KEYS[1],i%7,i)·end;return·redis.call('TIME') 1 #h%",
+	"EVAL_RO return·redis.call('GET',KEYS[1]) 1 #s%",
+	"EVAL redis.call('SET',KEYS[1],1);return·redis.error_reply('ERR·undone') 1 #s%", "SCRIPT LOAD return·1",
+	"FUNCTION LOAD REPLACE " +
+		"#!lua·name=families\n" +
+		"redis.register_function('families_add',function(k,a)·return·redis.call('SADD',k[1],a[1])·end)",
+	"FCALL families_add 1 #t% %", "FUNCTION STATS", "FUNCTION DELETE families",
 	"PUBLISH #channel %", "SPUBLISH #channel %",
 	"CONFIG SET notify-keyspace-events KEA", "CONFIG SET notify-keyspace-events ”",
 	"ACL SETUSER #u% on >% ~#* +@all", "ACL SETUSER #u% -@dangerous %R~x", "ACL DELUSER #u%", "ACL LIST",
-	"BLPOP #q% #q% 0.2", "BRPOP #q% 0.1", "BLMOVE #q% #q% LEFT RIGHT 0.1", "BLMPOP 0.1 2 #q% #q% LEFT COUNT 2", "BZPOPMIN #y% 0.1", "BZMPOP 0.1 1 #y% MAX", "XREAD BLOCK 100 STREAMS #x% $$", "XREADGROUP GROUP g c% BLOCK 100 STREAMS #x% >",
+	"BLPOP #q% #q% 0.2", "BRPOP #q% 0.1", "BLMOVE #q% #q% LEFT RIGHT 0.1", "BLMPOP 0.1 2 #q% #q% LEFT COUNT 2",
+	"BZPOPMIN #y% 0.1", "BZMPOP 0.1 1 #y% MAX", "XREAD BLOCK 100 STREAMS #x% $$",
+	"XREADGROUP GROUP g c% BLOCK 100 STREAMS #x% >",
 	"RPUSH #q% %", "LPUSH #q% % %", "ZADD #y% $ %",
 }
 
@@ -76,7 +98,8 @@ func StartFamilies(ctx context.Context, addrs []string, login Login, prefix stri
 			_ = c.Close() // the first error counts
 			return nil, fmt.Errorf("%s: %w", text, err)
 		}
-		if !strings.HasPrefix(v.Err, "ERR unknown ") && !strings.HasPrefix(v.Err, "ERR Unknown ") && !strings.HasPrefix(v.Err, "ERR syntax") {
+		if !strings.HasPrefix(v.Err, "ERR unknown ") && !strings.HasPrefix(v.Err, "ERR Unknown ") &&
+			!strings.HasPrefix(v.Err, "ERR syntax") {
 			f.commands = append(f.commands, text)
 		}
 	}
@@ -186,7 +209,8 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 		cmds = append(append([][]string{{"MULTI"}}, cmds...), []string{"EXEC"})
 	}
 	if rng.IntN(50) == 0 { // a database that no other load uses
-		cmds = append(append([][]string{{"SELECT", "8"}, f.args(rng, "SET #s% %")}, cmds...), []string{"SWAPDB", "8", "9"}, []string{"SELECT", "0"})
+		cmds = append(append([][]string{{"SELECT", "8"}, f.args(rng, "SET #s% %")}, cmds...),
+			[]string{"SWAPDB", "8", "9"}, []string{"SELECT", "0"})
 	}
 	all, err := c.Pipeline(cmds)
 	f.note(all...)
@@ -199,7 +223,8 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 // transaction stays open so long that the leader changes.
 func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	key := f.prefix + "w" + strconv.Itoa(rng.IntN(6))
-	steps := [][][]string{{{"WATCH", key}, {"GET", key}}, {{"MULTI"}, {"SET", key, "mine", "PX", "50"}, {f.reads, key}, {"EXEC"}}}
+	steps := [][][]string{{{"WATCH", key}, {"GET", key}},
+		{{"MULTI"}, {"SET", key, "mine", "PX", "50"}, {f.reads, key}, {"EXEC"}}}
 	if rng.IntN(2) == 0 {
 		steps = [][][]string{{{"SET", key, "x"}, {"DEL", key}}}
 	}

@@ -40,7 +40,8 @@ type recorder struct {
 }
 
 func newRecorder() *recorder {
-	return &recorder{begun: time.Now(), h: History{Errors: make(map[string]int), Lists: make(map[string][]string), Queues: make(map[string][]string)}}
+	return &recorder{begun: time.Now(), h: History{Errors: make(map[string]int), Lists: make(map[string][]string),
+		Queues: make(map[string][]string)}}
 }
 
 func (r *recorder) now() time.Duration { return time.Since(r.begun) }

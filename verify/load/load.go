@@ -38,7 +38,8 @@ type Config struct {
 
 // DefaultConfig returns a load that a small machine can sustain.
 func DefaultConfig() Config {
-	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, LockTTL: 300 * time.Millisecond, ReplyTimeout: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
+	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, LockTTL: 300 * time.Millisecond,
+		ReplyTimeout: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
 }
 
 // WithQueues returns c with clients of queues and channels.
@@ -83,7 +84,8 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	for _, kind := range []struct {
 		n   int
 		run func(*client)
-	}{{cfg.Keys, (*client).useKeys}, {cfg.Lockers, (*client).useLocks}, {cfg.Lists, (*client).useLists}, {cfg.Counters, (*client).useCounters},
+	}{{cfg.Keys, (*client).useKeys}, {cfg.Lockers, (*client).useLocks}, {cfg.Lists, (*client).useLists},
+		{cfg.Counters, (*client).useCounters},
 		{cfg.Producers, (*client).produce}, {cfg.Producers, (*client).produceSlowly},
 		{cfg.Consumers, (*client).consume}, {8 * cfg.Consumers, (*client).consumeSlowly},
 		{cfg.Publishers, (*client).publish}, {cfg.Subscribers, (*client).subscribe}} {
@@ -233,7 +235,8 @@ func (l *Load) Cleanup(ctx context.Context) error {
 		case err == nil && v.Err == "":
 			keys = keys[n:]
 		case ctx.Err() != nil:
-			return fmt.Errorf("%d keys under %s are left: %w", len(keys), l.cfg.Prefix, errors.Join(err, context.Cause(ctx)))
+			return fmt.Errorf("%d keys under %s are left: %w", len(keys), l.cfg.Prefix,
+				errors.Join(err, context.Cause(ctx)))
 		default:
 			pause(ctx, 50*time.Millisecond)
 		}

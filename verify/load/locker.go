@@ -30,7 +30,8 @@ func (c *client) useLocks() {
 func (c *client) acquire() (h checker.Hold, got bool) {
 	l := c.load
 	lock := l.mark(l.locks.take(c.rng, 3))
-	o := checker.Op{Kind: checker.Set, Key: lock, Arg: c.unique(lock), NX: true, TTL: l.cfg.LockTTL, Client: c.id, Node: c.node(), Outcome: checker.Unknown}
+	o := checker.Op{Kind: checker.Set, Key: lock, Arg: c.unique(lock), NX: true, TTL: l.cfg.LockTTL, Client: c.id,
+		Node: c.node(), Outcome: checker.Unknown}
 	h = checker.Hold{Lock: lock, Token: o.Arg, Client: c.id, TTL: o.TTL, Granted: checker.Forever}
 	cmds := [][]string{l.words(&o)}
 	if c.rng.IntN(10) > 0 {
@@ -95,7 +96,8 @@ func (c *client) renew(h *checker.Hold) checker.Step {
 	// A script is not a command of the model. This script does the same as SET
 	// IFEQ with the same value, with another reply.
 	o.Client, o.Node, o.Outcome = c.id, c.node(), checker.Unknown
-	replies, call, ret := c.send([][]string{{"EVAL", renewScript, "1", h.Lock, h.Token, strconv.FormatInt(h.TTL.Milliseconds(), 10)}})
+	replies, call, ret := c.send([][]string{{"EVAL", renewScript, "1", h.Lock, h.Token,
+		strconv.FormatInt(h.TTL.Milliseconds(), 10)}})
 	o.Call, o.Return = call, ret
 	if len(replies) > 0 {
 		c.settle(&o, replies[0])

@@ -38,7 +38,8 @@ func (c *client) publish() {
 func (c *client) subscribe() {
 	l := c.load
 	for c.ready() {
-		s := &subscriber{client: c, heard: checker.Listen{Channel: c.channel(), Client: c.id, Node: c.node(), Left: checker.Forever}}
+		s := &subscriber{client: c, heard: checker.Listen{Channel: c.channel(), Client: c.id, Node: c.node(),
+			Left: checker.Forever}}
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
 		if err != nil {

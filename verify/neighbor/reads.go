@@ -11,7 +11,8 @@ import (
 // readLoads contains reads that take long.
 var readLoads = []Load{
 	{Name: "LCS behind a write", workers: 1, prepare: writePair(leftKey, rightKey, 4000), attack: pipelineOfLCS(false)},
-	{Name: "LCS in a transaction", workers: 1, prepare: writePair(leftKey, rightKey, 4000), attack: pipelineOfLCS(true)},
+	{Name: "LCS in a transaction", workers: 1, prepare: writePair(leftKey, rightKey, 4000),
+		attack: pipelineOfLCS(true)},
 	{Name: "LCS LEN by many clients", workers: 60, prepare: writePair(longLeft, longRight, 4000), attack: lengthOfLCS},
 	{Name: "SINTERCARD of large sets", workers: 20, prepare: writeSets(300_000), attack: intersect},
 	{Name: "BITCOUNT in a pipeline", workers: 1, prepare: writeLarge(largeKey, 8<<20), attack: countBits(300)},

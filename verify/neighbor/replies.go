@@ -11,8 +11,10 @@ import (
 
 // replyLoads contains loads that request large replies and do not read them.
 var replyLoads = []Load{
-	{Name: "large replies not read", workers: 10, prepare: writeLarge(largeKey, 8<<20), attack: askWithoutReading(largeKey, 5)},
-	{Name: "many replies not read", workers: 10, prepare: writeLarge(megabyteKey, 1<<20), attack: askWithoutReading(megabyteKey, 45)},
+	{Name: "large replies not read", workers: 10, prepare: writeLarge(largeKey, 8<<20),
+		attack: askWithoutReading(largeKey, 5)},
+	{Name: "many replies not read", workers: 10, prepare: writeLarge(megabyteKey, 1<<20),
+		attack: askWithoutReading(megabyteKey, 45)},
 }
 
 // These are the names of the keys of all loads, without the prefix.

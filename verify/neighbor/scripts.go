@@ -21,7 +21,8 @@ func slowScript(ctx context.Context, t *target, worker int) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.do("EVAL", fmt.Sprintf("local n = %d for i = 1, 3000000 do n = n + i %% 7 end return redis.call('SET', KEYS[1], n)", worker), "1", t.key(writtenKey))
+	_, err = c.do("EVAL", fmt.Sprintf("local n = %d for i = 1, 3000000 do n = n + i %% 7 end return "+
+		"redis.call('SET', KEYS[1], n)", worker), "1", t.key(writtenKey))
 	return err
 }
 
@@ -50,6 +51,8 @@ func logMuch(ctx context.Context, t *target, _ int) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.do("EVAL", `local line = string.rep('forged\n\27[31m', 100) for i = 1, 10000 do redis.log(redis.LOG_WARNING, line) end return 1`, "0")
+	_, err = c.do("EVAL",
+		`local line = string.rep('forged\n\27[31m', 100)
+		for i = 1, 10000 do redis.log(redis.LOG_WARNING, line) end return 1`, "0")
 	return err
 }

@@ -59,7 +59,8 @@ func (v *Victim) Run(ctx context.Context) (Times, error) {
 		case err != nil:
 			return times, fmt.Errorf("a lock of the victim, after %v: %w", took.Round(time.Millisecond), err)
 		case reply.Err != "":
-			return times, fmt.Errorf("a lock of the victim, after %v: %w", took.Round(time.Millisecond), errors.New(reply.Err))
+			return times, fmt.Errorf("a lock of the victim, after %v: %w", took.Round(time.Millisecond),
+				errors.New(reply.Err))
 		}
 		times = append(times, took)
 	}

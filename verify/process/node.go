@@ -96,7 +96,8 @@ func (n *Node) Start(extra ...string) error {
 	if n.logged, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
-	r := &run{cmd: exec.Command(n.program, append(append([]string{}, n.Args...), extra...)...), exited: make(chan struct{})}
+	r := &run{cmd: exec.Command(n.program, append(append([]string{}, n.Args...), extra...)...),
+		exited: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	r.cmd.Env = append(slices.Clone(n.Env), n.extra...)
 	// The process gets its own process group, so that Ctrl-C for a test or a

@@ -38,7 +38,8 @@ func StartRedis() (*Redis, error) {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}
 	r := &Redis{Socket: filepath.Join(dir, "redis.sock"), dir: dir}
-	r.cmd = exec.Command(path, "--port", "0", "--unixsocket", r.Socket, "--dir", dir, "--save", "", "--appendonly", "no",
+	r.cmd = exec.Command(path, "--port", "0", "--unixsocket", r.Socket, "--dir", dir, "--save", "",
+		"--appendonly", "no",
 		"--logfile", filepath.Join(dir, "log"))
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it
 	if err := Start(r.cmd); err != nil {

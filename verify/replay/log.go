@@ -38,7 +38,8 @@ type Log struct {
 // starts grows by one.
 func ReadDir(dir, node, kind string) (log Log, err error) {
 	failed := make(chan error, 1)
-	s, err := storage.Open(storage.Config{Dir: dir, NodeID: node, LogKind: kind, Logger: hclog.NewNullLogger(), Fatal: func(err error) { failed <- err }})
+	s, err := storage.Open(storage.Config{Dir: dir, NodeID: node, LogKind: kind, Logger: hclog.NewNullLogger(),
+		Fatal: func(err error) { failed <- err }})
 	if err != nil {
 		return Log{}, fmt.Errorf("open data of %s: %w", node, err)
 	}
@@ -116,7 +117,8 @@ func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []checke
 			if other, ok := written[at]; !ok {
 				written[at] = h
 			} else if compared++; other.sum != h.sum {
-				say("entry %d of term %d is one in the log of %s and another in that of %s", e.Index, e.Term, other.node, h.node)
+				say("entry %d of term %d is one in the log of %s and another in that of %s", e.Index, e.Term,
+					other.node, h.node)
 			}
 			if e.Index > commit {
 				continue
@@ -124,7 +126,8 @@ func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []checke
 			if other, ok := committed[e.Index]; !ok {
 				committed[e.Index] = h
 			} else if other.term != e.Term {
-				say("committed entry %d is of term %d in the log of %s, of term %d in that of %s", e.Index, other.term, other.node, e.Term, h.node)
+				say("committed entry %d is of term %d in the log of %s, of term %d in that of %s", e.Index, other.term,
+					other.node, e.Term, h.node)
 			}
 		}
 	}

@@ -25,10 +25,12 @@ type Result struct {
 // the history are in database 0.
 func Check(log Log, ops []checker.Op, appends []checker.Append) Result {
 	r := &replay{byWhat: make(map[string][]*execution), past: make(map[string][]change)}
-	r.m = model{keys: make(map[string]value), volatile: make(map[string]int64), compacted: len(log.Entries) > 0 && log.Entries[0].Index > 1, changed: r.note}
+	r.m = model{keys: make(map[string]value), volatile: make(map[string]int64),
+		compacted: len(log.Entries) > 0 && log.Entries[0].Index > 1, changed: r.note}
 	r.run(log)
 	for _, a := range appends {
-		ops = append(ops, checker.Op{Client: a.Client, Kind: rpush, Key: a.List, Arg: a.ID, Call: a.Call, Return: a.Return, Outcome: a.Outcome, Reply: anyReply})
+		ops = append(ops, checker.Op{Client: a.Client, Kind: rpush, Key: a.List, Arg: a.ID, Call: a.Call,
+			Return: a.Return, Outcome: a.Outcome, Reply: anyReply})
 	}
 	if r.compacted() {
 		// The log does not contain the writes from before its beginning.
@@ -251,7 +253,8 @@ func (r *replay) forget(c fsm.RecordCommand) {
 // what returns a text that identifies a command by all its arguments. Equal
 // commands cannot be distinguished, and need not be.
 func what(o *checker.Op) string {
-	return fmt.Sprintf("%s %q %q %q %v %v %v %v %d", o.Kind, o.Key, o.Arg, o.Cmp, o.NX, o.XX, o.Get, o.KeepTTL, o.TTL.Milliseconds())
+	return fmt.Sprintf("%s %q %q %q %v %v %v %v %d", o.Kind, o.Key, o.Arg, o.Cmp, o.NX, o.XX, o.Get, o.KeepTTL,
+		o.TTL.Milliseconds())
 }
 
 // match finds each write of the history in the log.
@@ -292,7 +295,8 @@ func (r *replay) match(ops []checker.Op) {
 		case n < t.acked:
 			r.say(t.op, "%v was acknowledged %d times and is %d times in the log", t.op, t.acked, n)
 		case n > t.acked+t.unknown:
-			r.say(t.op, "%v ran %d times: %d acknowledged, %d unknown, %d refused", t.op, n, t.acked, t.unknown, t.refused)
+			r.say(t.op, "%v ran %d times: %d acknowledged, %d unknown, %d refused", t.op, n, t.acked,
+				t.unknown, t.refused)
 		}
 	}
 	r.order()
@@ -333,7 +337,8 @@ func (r *replay) order() {
 			continue
 		}
 		if latest != nil && x.op.Return < latest.Call {
-			r.say(x.op, "%v was answered at %v, but stands in the log behind %v, which was sent at %v", x.op, x.op.Return, latest, latest.Call)
+			r.say(x.op, "%v was answered at %v, but stands in the log behind %v, which was sent at %v", x.op,
+				x.op.Return, latest, latest.Call)
 		}
 		if latest == nil || x.op.Call > latest.Call {
 			latest = x.op

@@ -39,7 +39,8 @@ func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 			return nil, err
 		}
 	}
-	s := &Shadow{redis: redis, m: m, t: translator{table: m.Table(), script: m.ScriptText}, chains: make(map[uint64]uint64)}
+	s := &Shadow{redis: redis, m: m, t: translator{table: m.Table(), script: m.ScriptText},
+		chains: make(map[uint64]uint64)}
 	for db := range fsm.Databases {
 		keys, err := s.keys(db)
 		if err != nil {
@@ -67,7 +68,8 @@ func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 func (s *Shadow) Machine() *fsm.Machine { return s.m }
 
 func (s *Shadow) say(key, format string, args ...any) {
-	s.bad = append(s.bad, checker.Violation{Check: "log on a real Redis", Key: key, Text: fmt.Sprintf("log index %d: ", s.index) + fmt.Sprintf(format, args...)})
+	s.bad = append(s.bad, checker.Violation{Check: "log on a real Redis", Key: key,
+		Text: fmt.Sprintf("log index %d: ", s.index) + fmt.Sprintf(format, args...)})
 }
 
 // Violations returns the violations found so far, and an error of the
@@ -265,7 +267,8 @@ func (s *Shadow) compareKey(db int, key string) error {
 			at++
 		}
 		from := max(at-60, 0)
-		s.say(key, "database %d: we have %.300q, the redis-server %.300q (from byte %d of the content)", db, a[from:], b[from:], from)
+		s.say(key, "database %d: we have %.300q, the redis-server %.300q (from byte %d of the content)", db,
+			a[from:], b[from:], from)
 	}
 	return nil
 }
@@ -324,7 +327,8 @@ func CheckRedis(log Log, redis *Redis, rng *rand.Rand) (res RedisResult, err err
 		entries = entries[1:]
 	}
 	if len(entries) > 0 && entries[0].Index != log.BaseIndex+1 {
-		return res, fmt.Errorf("the log of %s begins at %d, its oldest snapshot is at %d", log.Node, entries[0].Index, log.BaseIndex)
+		return res, fmt.Errorf("the log of %s begins at %d, its oldest snapshot is at %d", log.Node,
+			entries[0].Index, log.BaseIndex)
 	}
 	at := make(map[int]bool)
 	for range min(comparisons, len(entries)/4) {

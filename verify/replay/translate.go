@@ -106,11 +106,16 @@ var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs 
 
 func init() {
 	special = map[string]func(t *translator, args []string, reply fsm.Reply, asIs command) []command{
-		"set": (*translator).set, "setex": (*translator).setex, "psetex": (*translator).setex, "msetex": (*translator).msetex,
-		"getex": (*translator).getex, "expire": (*translator).expire, "pexpire": (*translator).expire, "expireat": (*translator).expire,
-		"pexpireat": (*translator).expire, "persist": (*translator).persist, "restore": (*translator).restore, "restore-asking": (*translator).restore,
-		"delifeq": (*translator).delifeq, "delex": (*translator).delex, "spop": (*translator).spop, "xadd": (*translator).xadd,
-		"xclaim": (*translator).xclaim, "xautoclaim": (*translator).xautoclaim, "xreadgroup": (*translator).xreadgroup, "sort": (*translator).sort,
+		"set": (*translator).set, "setex": (*translator).setex, "psetex": (*translator).setex,
+		"msetex": (*translator).msetex,
+		"getex":  (*translator).getex, "expire": (*translator).expire, "pexpire": (*translator).expire,
+		"expireat":  (*translator).expire,
+		"pexpireat": (*translator).expire, "persist": (*translator).persist, "restore": (*translator).restore,
+		"restore-asking": (*translator).restore,
+		"delifeq":        (*translator).delifeq, "delex": (*translator).delex, "spop": (*translator).spop,
+		"xadd":   (*translator).xadd,
+		"xclaim": (*translator).xclaim, "xautoclaim": (*translator).xautoclaim, "xreadgroup": (*translator).xreadgroup,
+		"sort":     (*translator).sort,
 		"flushall": (*translator).flush, "flushdb": (*translator).flush,
 	}
 }
@@ -237,7 +242,8 @@ func (t *translator) getex(args []string, reply fsm.Reply, _ command) []command 
 }
 
 func (t *translator) expire(args []string, reply fsm.Reply, _ command) []command {
-	unit := map[string]string{"expire": "EX", "pexpire": "PX", "expireat": "EXAT", "pexpireat": "PXAT"}[strings.ToLower(args[0])]
+	unit := map[string]string{"expire": "EX", "pexpire": "PX", "expireat": "EXAT",
+		"pexpireat": "PXAT"}[strings.ToLower(args[0])]
 	if reply.Int64() == 1 && t.over(unit, args[2]) {
 		return []command{{args: []string{"DEL", args[1]}}}
 	}
@@ -267,7 +273,8 @@ func (t *translator) restore(args []string, _ fsm.Reply, asIs command) []command
 }
 
 func (t *translator) delifeq(args []string, reply fsm.Reply, _ command) []command {
-	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[2], "DEL", args[1]}, reply: didDelete(reply)}}
+	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[2], "DEL", args[1]},
+		reply: didDelete(reply)}}
 }
 
 // didDelete returns the reply of a script that runs DEL.
@@ -285,9 +292,11 @@ func (t *translator) delex(args []string, reply fsm.Reply, asIs command) []comma
 	case is(args[2], "IFEQ"):
 		return t.delifeq([]string{"", args[1], args[3]}, reply, asIs)
 	case reply.Int64() == 1:
-		return []command{{args: []string{"EVAL", scriptIfDifferent, "1", args[1], args[3], "DEL", args[1]}, reply: []byte(":1\r\n")}}
+		return []command{{args: []string{"EVAL", scriptIfDifferent, "1", args[1], args[3], "DEL", args[1]},
+			reply: []byte(":1\r\n")}}
 	}
-	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[3], "GET", args[1]}}} // nothing is deleted
+	// nothing is deleted
+	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[3], "GET", args[1]}}}
 }
 
 func (t *translator) spop(args []string, reply fsm.Reply, _ command) []command {
@@ -301,7 +310,8 @@ func (t *translator) spop(args []string, reply fsm.Reply, _ command) []command {
 	if len(members) == 0 {
 		return nil
 	}
-	return []command{{args: append([]string{"SREM", args[1]}, members...), reply: fsm.Int(int64(len(members))).Append(nil, 2)}}
+	return []command{{args: append([]string{"SREM", args[1]}, members...),
+		reply: fsm.Int(int64(len(members))).Append(nil, 2)}}
 }
 
 func (t *translator) xadd(args []string, reply fsm.Reply, asIs command) []command {
@@ -465,7 +475,8 @@ func served(args []string, reply fsm.Reply) []command {
 	given := reply.Elems()
 	key := func() string { return given[0].Text() }
 	one := func(r fsm.Reply) []byte { return r.Append(nil, 2) }
-	if reply.IsError() || reply.Kind() == fsm.KindNull || reply.Kind() == fsm.KindNullArray || reply.Kind() == fsm.KindNone {
+	if reply.IsError() || reply.Kind() == fsm.KindNull || reply.Kind() == fsm.KindNullArray ||
+		reply.Kind() == fsm.KindNone {
 		return nil
 	}
 	switch strings.ToLower(args[0]) {
@@ -507,7 +518,8 @@ func servedGroup(args []string, reply fsm.Reply) []string {
 			}
 			return false
 		}
-		return slices.ContainsFunc(list, func(e fsm.Reply) bool { return len(e.Elems()) > 0 && e.Elems()[0].Text() == key })
+		return slices.ContainsFunc(list,
+			func(e fsm.Reply) bool { return len(e.Elems()) > 0 && e.Elems()[0].Text() == key })
 	}
 	out := slices.Clone(plain[:at])
 	var wanted []string

@@ -208,7 +208,8 @@ func (c *chart) bands(ep *attack.EpisodeReport, x func(time.Duration) float64) {
 		if room := float64(7 * len(b.Label)); b.LabelX+room > width {
 			b.LabelX = width - room
 		}
-		b.Tooltip = fmt.Sprintf("%s, %.2f s to %.2f s: %s%s", ev.Class, ev.From.Seconds(), ev.To.Seconds(), ev.Seen, ev.NotRun)
+		b.Tooltip = fmt.Sprintf("%s, %.2f s to %.2f s: %s%s", ev.Class, ev.From.Seconds(), ev.To.Seconds(),
+			ev.Seen, ev.NotRun)
 		line := 0
 		for line < len(free) && free[line] > min(b.X, b.LabelX) {
 			line++
@@ -279,7 +280,8 @@ func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end 
 	}
 	b.X = x(from)
 	b.W = max(x(to)-b.X, 1.5)
-	b.Tooltip = fmt.Sprintf("client %d held %s from %.3f s to %.3f s, %s", h.Client, h.Lock, from.Seconds(), to.Seconds(), how)
+	b.Tooltip = fmt.Sprintf("client %d held %s from %.3f s to %.3f s, %s", h.Client, h.Lock,
+		from.Seconds(), to.Seconds(), how)
 	if h.Fence != 0 {
 		b.Tooltip += fmt.Sprintf(", fencing token %d", h.Fence)
 	}
