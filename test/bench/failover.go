@@ -32,7 +32,8 @@ func measureFailover(ctx context.Context, out io.Writer, dir, program string, o 
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	fmt.Fprintf(out, "\nfailover: kill -9 of the leader, one client that writes every %v through a surviving node\n", writePause)
+	fmt.Fprintf(out, "\nfailover: kill -9 of the leader, one client that writes every %v through a surviving node\n",
+		writePause)
 	var gaps []time.Duration
 	written, refused, lost := 0, 0, 0
 	for i := range o.kills {
@@ -63,7 +64,8 @@ func measureFailover(ctx context.Context, out io.Writer, dir, program string, o 
 		}
 		gaps = append(gaps, gap)
 		written, refused, lost = written+len(w.acked), refused+w.refused, lost+missing
-		fmt.Fprintf(out, "kill %d/%d of %s, written through %s: gap %v, %d writes acknowledged, %d refused, %d missing\n",
+		fmt.Fprintf(out, "kill %d/%d of %s, written through %s: gap %v, %d writes acknowledged, %d refused, %d "+
+			"missing\n",
 			i+1, o.kills, leader.ID, through.ID, gap.Round(time.Millisecond), len(w.acked), w.refused, missing)
 	}
 	slices.Sort(gaps)
@@ -72,8 +74,10 @@ func measureFailover(ctx context.Context, out io.Writer, dir, program string, o 
 	if middle > failoverFloor || lost > 0 {
 		verdict, missed = "MISSED", true
 	}
-	fmt.Fprintf(out, "longest gap in acknowledged writes: min %v, median %v, max %v; at the median at most %v; %d of %d acknowledged writes missing, %d refused: %s\n",
-		gaps[0].Round(time.Millisecond), middle.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond), failoverFloor, lost, written, refused, verdict)
+	fmt.Fprintf(out, "longest gap in acknowledged writes: min %v, median %v, max %v; at the median at most %v; %d of "+
+		"%d acknowledged writes missing, %d refused: %s\n",
+		gaps[0].Round(time.Millisecond), middle.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond),
+		failoverFloor, lost, written, refused, verdict)
 	return missed, nil
 }
 
@@ -86,7 +90,8 @@ type writer struct {
 }
 
 func newWriter(addr string, i int) (*writer, error) {
-	conn, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(time.Minute), redis.DialWriteTimeout(time.Minute))
+	conn, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(time.Minute),
+		redis.DialWriteTimeout(time.Minute))
 	if err != nil {
 		return nil, err
 	}

@@ -67,19 +67,22 @@ func (f *fairness) missed() bool {
 
 // measureFairness runs each load on the leader and on a follower. A victim
 // takes locks through the same node, first alone and then beside the load.
-func measureFairness(ctx context.Context, out io.Writer, dir, program string, o options, loads []neighbor.Load) (missed bool, err error) {
+func measureFairness(ctx context.Context, out io.Writer, dir, program string, o options,
+	loads []neighbor.Load) (missed bool, err error) {
 	c, err := startClusterWith(ctx, process.Config{Program: program, Dir: dir, Password: fairnessPassword}, o)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and beside a load of another client on the same node\n")
+	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and beside a load of another client "+
+		"on the same node\n")
 	var rows []fairness
 	for _, l := range loads {
 		for _, through := range []string{"leader", "follower"} {
 			f, err := measureNeighbor(ctx, c, l, through, o)
 			if err != nil {
-				return false, errors.Join(fmt.Errorf("%s%s, through the %s: %w", fairnessName, l.Name, through, err), showLogs(c))
+				return false, errors.Join(fmt.Errorf("%s%s, through the %s: %w", fairnessName, l.Name, through, err),
+					showLogs(c))
 			}
 			missed = missed || f.missed()
 			rows = append(rows, f)
@@ -96,14 +99,16 @@ func measureFairness(ctx context.Context, out io.Writer, dir, program string, o 
 		if f.missed() {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%d\t%d\t%d\t%s\n", f.load, f.through, ms(f.quiet.At(0.99)), ms(f.noisy.At(0.99)), ms(f.noisy.At(1)), f.slower(), fairnessCeiling, f.elections, f.peak, verdict)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%d\t%d\t%d\t%s\n", f.load, f.through, ms(f.quiet.At(0.99)),
+			ms(f.noisy.At(0.99)), ms(f.noisy.At(1)), f.slower(), fairnessCeiling, f.elections, f.peak, verdict)
 	}
 	return missed, w.Flush()
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, through string, o options) (f fairness, err error) {
+func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, through string,
+	o options) (f fairness, err error) {
 	leader, err := c.Settled(ctx)
 	if err != nil {
 		return f, err

@@ -61,7 +61,8 @@ func newLoop(c *cycle, addr string, clients int, prefix string, each int) (*loop
 			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), l.close())
 		}
 		l.lanes = append(l.lanes, &lane{fd: fd, prefix: prefix + ":" + strconv.Itoa(i) + ":"})
-		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd,
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
 			return nil, errors.Join(fmt.Errorf("epoll: %w", err), l.close())
 		}
 	}

@@ -63,14 +63,19 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var o options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(out)
-	fs.BoolVar(&o.quick, "quick", false, "one repetition and three kills; no rows of fairness and overload unless -only names them")
-	fs.StringVar(&o.only, "only", "", "measure only rows whose name contains one of these words, separated by commas: "+strings.Join(rowNames(), ", "))
-	fs.StringVar(&o.pprofDir, "pprof-dir", "", "write CPU profiles of the leader, one for each row, into this directory")
+	fs.BoolVar(&o.quick, "quick", false,
+		"one repetition and three kills; no rows of fairness and overload unless -only names them")
+	fs.StringVar(&o.only, "only", "", "measure only rows whose name contains one of these words, separated by commas: "+
+		strings.Join(rowNames(), ", "))
+	fs.StringVar(&o.pprofDir, "pprof-dir", "",
+		"write CPU profiles of the leader, one for each row, into this directory")
 	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about")
 	fs.IntVar(&o.reps, "reps", 3, "repetitions; the median counts")
 	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")
 	fs.StringVar(&o.serve, "serve-flags", "", "further flags of the nodes, separated by blanks")
-	fs.BoolVar(&o.place, "place", true, "on a machine with two processors, keep the server that the load goes to on one of them and all else on the other")
+	fs.BoolVar(&o.place, "place", true,
+		"on a machine with two processors, keep the server that the load goes to on one of them and all else on the "+
+			"other")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -190,14 +195,16 @@ func findTools() (t tools, err error) {
 		path *string
 	}{{"redis-server", &t.server}, {"redis-benchmark", &t.benchmark}} {
 		if *p.path, err = exec.LookPath(p.name); err != nil {
-			return t, fmt.Errorf("needs redis-server and redis-benchmark on the PATH (Debian: apt-get install redis-server redis-tools): %w", err)
+			return t, fmt.Errorf("needs redis-server and redis-benchmark on the PATH (Debian: apt-get install "+
+				"redis-server redis-tools): %w", err)
 		}
 	}
 	return t, nil
 }
 
 // compare measures the rows on both systems, in turns.
-func compare(ctx context.Context, out io.Writer, dir, program string, tools tools, o options, place *placement, rows []row) (missed bool, err error) {
+func compare(ctx context.Context, out io.Writer, dir, program string, tools tools, o options, place *placement,
+	rows []row) (missed bool, err error) {
 	redis, err := startRedis(ctx, tools, filepath.Join(dir, "redis"))
 	if err != nil {
 		return false, err

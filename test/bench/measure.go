@@ -103,7 +103,8 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 				return res, err
 			}
 			*t.samples = append(*t.samples, s)
-			fmt.Fprintf(b.out, "%-19s %-9s %d/%d  %8.0f/s  p50 %.3f ms  p99 %.3f ms\n", r.name, t.name, rep+1, b.o.reps, s.rps, s.p50, s.p99)
+			fmt.Fprintf(b.out, "%-19s %-9s %d/%d  %8.0f/s  p50 %.3f ms  p99 %.3f ms\n", r.name, t.name, rep+1, b.o.reps,
+				s.rps, s.p50, s.p99)
 		}
 	}
 	// After a change of leader the row would have measured another setup.
@@ -143,7 +144,8 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	if err != nil {
 		return s, 0, err
 	}
-	args := []string{"-h", host, "-p", port, "-c", strconv.Itoa(r.clients), "-n", strconv.Itoa(count), "-P", strconv.Itoa(r.pipeline), "-r", keyspace, "--csv"}
+	args := []string{"-h", host, "-p", port, "-c", strconv.Itoa(r.clients), "-n", strconv.Itoa(count),
+		"-P", strconv.Itoa(r.pipeline), "-r", keyspace, "--csv"}
 	b.runs++
 	for _, word := range r.command {
 		args = append(args, strings.ReplaceAll(word, runMark, fmt.Sprintf("%04d", b.runs)))

@@ -42,7 +42,8 @@ func measureOverload(ctx context.Context, out io.Writer, dir, program string, o 
 	if err != nil {
 		return false, err
 	}
-	fmt.Fprintf(out, "\noverload: lock cycles (SET NX PX, PEXPIRE, DELIFEQ) without a pause, of 50 clients and of %d\n", overloadClients)
+	fmt.Fprintf(out, "\noverload: lock cycles (SET NX PX, PEXPIRE, DELIFEQ) without a pause, of 50 clients and of %d\n",
+		overloadClients)
 	few, err := newRenewing(leader.Clients, "few", 50)
 	if err != nil {
 		return false, err
@@ -87,8 +88,10 @@ func measureOverload(ctx context.Context, out io.Writer, dir, program string, o 
 		verdict, missed = "MISSED", true
 	}
 	fmt.Fprintf(out, "50 clients: %.0f commands/s, p99 %.1f ms\n", calm.rate(), ms(calm.at(0.99)))
-	fmt.Fprintf(out, "%d clients: %.0f commands/s, p50 %.1f ms, p99 %.1f ms, max %.1f ms; slowest client %.2f of the mean (at least %.2f); memory %d MB, at most %d MB; %d elections; none refused: %s\n",
-		overloadClients, busy.rate(), ms(busy.at(0.5)), ms(busy.at(0.99)), ms(busy.at(1)), busy.slowest(), starvedShare, first, last, after.Term-before.Term, verdict)
+	fmt.Fprintf(out, "%d clients: %.0f commands/s, p50 %.1f ms, p99 %.1f ms, max %.1f ms; slowest client %.2f of the "+
+		"mean (at least %.2f); memory %d MB, at most %d MB; %d elections; none refused: %s\n",
+		overloadClients, busy.rate(), ms(busy.at(0.5)), ms(busy.at(0.99)), ms(busy.at(1)), busy.slowest(), starvedShare,
+		first, last, after.Term-before.Term, verdict)
 	return missed, nil
 }
 

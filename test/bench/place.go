@@ -54,7 +54,8 @@ func (p *placement) String() string {
 	if p == nil {
 		return "as the kernel likes"
 	}
-	return "the server that the load goes to on one processor; the load and other nodes on the other (-place=false: as the kernel likes)"
+	return "the server that the load goes to on one processor; the load and other nodes on the other (-place=false: " +
+		"as the kernel likes)"
 }
 
 // place moves the process asked to its own processor. It moves all others,

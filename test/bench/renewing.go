@@ -49,7 +49,8 @@ func newRenewing(addr, prefix string, clients int) (*renewing, error) {
 			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), l.close())
 		}
 		l.clients = append(l.clients, &renewer{fd: fd, key: "overload:" + prefix + ":" + strconv.Itoa(i)})
-		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd,
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
 			return nil, errors.Join(fmt.Errorf("epoll: %w", err), l.close())
 		}
 	}

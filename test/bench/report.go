@@ -42,10 +42,12 @@ func printMachine(ctx context.Context, out io.Writer, dir, program string, t too
 		{"load before", loadAverage()},
 		{"kernel", charsOf(u.Release[:])},
 		{"data", fmt.Sprintf("%s on %s; 512 B and fdatasync: %v at the median", dir, fs, fsync)},
-		{"holdfast", fmt.Sprintf("%s, %s, 3 processes on loopback, %s", commit, runtime.Version(), cmp.Or(o.serve, "default flags"))},
+		{"holdfast", fmt.Sprintf("%s, %s, 3 processes on loopback, %s", commit, runtime.Version(),
+			cmp.Or(o.serve, "default flags"))},
 		{"redis", fmt.Sprintf("%s; 1 process, %s", version(ctx, t.server), strings.Join(quoted(redisFlags), " "))},
 		{"placement", place.String()},
-		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace, o.seconds, o.reps)},
+		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace,
+			o.seconds, o.reps)},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
@@ -53,7 +55,8 @@ func printMachine(ctx context.Context, out io.Writer, dir, program string, t too
 		return err
 	}
 	if volatile {
-		fmt.Fprintln(out, "\nWARNING: the data is in memory, where fsync costs nothing: set TMPDIR to a directory on a disk.")
+		fmt.Fprintln(out, "\nWARNING: the data is in memory, where fsync costs nothing: set TMPDIR to a directory on "+
+			"a disk.")
 	}
 	fmt.Fprintln(out)
 	return nil
@@ -214,8 +217,10 @@ func printResults(out io.Writer, results []result) (missed bool, err error) {
 			if line.ofRedis < line.redisWant || line.ofOwn < line.ownWant {
 				verdict, missed = "MISSED", true
 			}
-			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.0f-%.0f\t%.3f\t%.3f\t%s\t%s\t%s\t%s\t%s\n", r.name, line.through, median(all), all[0], all[len(all)-1],
-				middle(line.samples, func(s sample) float64 { return s.p50 }), middle(line.samples, func(s sample) float64 { return s.p99 }),
+			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.0f-%.0f\t%.3f\t%.3f\t%s\t%s\t%s\t%s\t%s\n", r.name, line.through,
+				median(all), all[0], all[len(all)-1],
+				middle(line.samples, func(s sample) float64 { return s.p50 }),
+				middle(line.samples, func(s sample) float64 { return s.p99 }),
 				share(line.ofRedis), share(line.redisWant), share(line.ofOwn), share(line.ownWant), verdict)
 		}
 	}

@@ -36,8 +36,10 @@ var (
 // interpreted, for comparison with the other lock cycle.
 var allRows = []row{
 	{name: "SETNX c1", clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
-	{name: "SETNX c50", clients: 50, pipeline: 1, command: setnx, writes: true, follower: true, leaderFloor: 0.33, ownFloor: 0.7},
-	{name: "SETNX c256", clients: 256, pipeline: 1, command: setnx, writes: true, follower: true, leaderFloor: 0.45, ownFloor: 0.7},
+	{name: "SETNX c50", clients: 50, pipeline: 1, command: setnx, writes: true, follower: true,
+		leaderFloor: 0.33, ownFloor: 0.7},
+	{name: "SETNX c256", clients: 256, pipeline: 1, command: setnx, writes: true, follower: true,
+		leaderFloor: 0.45, ownFloor: 0.7},
 	{name: "SETNX c50 P16", clients: 50, pipeline: 16, command: setnx, writes: true, leaderFloor: 0.40},
 	{name: "GET c50", clients: 50, pipeline: 1, command: get, follower: true, leaderFloor: 0.6, followerFloor: 0.3},
 	{name: "lock cycle c50", clients: 50, pipeline: 1, cycle: redsyncRelease, follower: true, leaderFloor: 0.6},

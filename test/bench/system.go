@@ -29,7 +29,8 @@ type redisServer struct {
 }
 
 // redisFlags make redis-server durable and turn off its background work.
-var redisFlags = []string{"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-percentage", "0"}
+var redisFlags = []string{"--appendonly", "yes", "--appendfsync", "always", "--save", "",
+	"--auto-aof-rewrite-percentage", "0"}
 
 func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -40,7 +41,8 @@ func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) 
 		return nil, err
 	}
 	r := &redisServer{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), exited: make(chan error, 1)}
-	r.cmd = exec.Command(t.server, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no"}, redisFlags...)...)
+	r.cmd = exec.Command(t.server, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+		"--daemonize", "no"}, redisFlags...)...)
 	r.cmd.Stderr = os.Stderr
 	if err := process.Start(r.cmd); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
@@ -108,7 +110,8 @@ func showLogs(c *process.Cluster) error {
 
 // ask sends one command on a connection of its own.
 func ask(addr, cmd string, args ...any) (any, error) {
-	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(60*time.Second), redis.DialWriteTimeout(60*time.Second))
+	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(60*time.Second),
+		redis.DialWriteTimeout(60*time.Second))
 	if err != nil {
 		return nil, err
 	}

@@ -97,13 +97,15 @@ func (l *library) Stop(ctx context.Context) (name string, checked int, bad []che
 	for set, acked := range l.acked {
 		there, err := l.members(ctx, set)
 		if err != nil {
-			bad = append(bad, checker.Violation{Check: "go-redis", Key: set, Text: "cannot be read in the end: " + err.Error()})
+			bad = append(bad, checker.Violation{Check: "go-redis", Key: set,
+				Text: "cannot be read in the end: " + err.Error()})
 			continue
 		}
 		for _, id := range acked {
 			checked++
 			if !there[id] {
-				bad = append(bad, checker.Violation{Check: "go-redis", Key: set, Text: id + " was acknowledged and is missing"})
+				bad = append(bad, checker.Violation{Check: "go-redis", Key: set,
+					Text: id + " was acknowledged and is missing"})
 			}
 		}
 	}

@@ -28,13 +28,19 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
-	flag.StringVar(&o.old, "old", "", "another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade, upgrade taken back")
-	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"), "where clusters live, and what is left of a violation")
-	flag.StringVar(&o.faults, "faults", "all", "classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership, operator, neighbor), or parts of names")
+	flag.StringVar(&o.old, "old", "",
+		"another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade, upgrade taken "+
+			"back")
+	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"),
+		"where clusters live, and what is left of a violation")
+	flag.StringVar(&o.faults, "faults", "all",
+		"classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership, "+
+			"operator, neighbor), or parts of names")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")
-	flag.BoolVar(&o.controls, "controls", true, "also play episodes that break a promise on purpose, which has to be caught")
+	flag.BoolVar(&o.controls, "controls", true,
+		"also play episodes that break a promise on purpose, which has to be caught")
 	flag.BoolVar(&o.library, "library", true, "also run clients of go-redis with its defaults")
 	flag.BoolVar(&o.keep, "keep", false, "keep what every episode leaves, not only violations")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
@@ -51,7 +57,8 @@ func main() {
 
 // printPlan prints what a run with these options would do.
 func printPlan(o options) error {
-	plans, err := attack.Planned(attack.Config{Seed: o.seed, Episodes: o.episodes, Old: o.old, Faults: strings.Split(o.faults, ",")})
+	plans, err := attack.Planned(attack.Config{Seed: o.seed, Episodes: o.episodes, Old: o.old,
+		Faults: strings.Split(o.faults, ",")})
 	if err != nil {
 		return err
 	}
@@ -96,7 +103,8 @@ func run(ctx context.Context, o options) error {
 	if o.library {
 		cfg.Beside = withLibrary
 	}
-	fmt.Printf("seed %d; again with: make chaos SEED=%d EPISODES=%d FAULTS='%s'\n", o.seed, o.seed, o.episodes, o.faults)
+	fmt.Printf("seed %d; again with: make chaos SEED=%d EPISODES=%d FAULTS='%s'\n", o.seed, o.seed,
+		o.episodes, o.faults)
 	report, err := attack.Run(ctx, cfg)
 	if err != nil {
 		return err
@@ -114,7 +122,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	if !report.Passed() {
-		return fmt.Errorf("%d violations, %d episodes not played, %d of %d controls caught", report.Violations, report.Failures, report.Caught, report.Controls)
+		return fmt.Errorf("%d violations, %d episodes not played, %d of %d controls caught", report.Violations,
+			report.Failures, report.Caught, report.Controls)
 	}
 	if o.old != "" {
 		if err := upgraded(report); err != nil {

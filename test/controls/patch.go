@@ -70,7 +70,8 @@ func readPatch(path string) (patch, error) {
 		}
 		program, pattern, _ := strings.Cut(strings.TrimSpace(comment), ": ")
 		if program != simulator && program != images {
-			return p, fmt.Errorf("%s: line %d names the program %q, want %s or %s", path, i+1, program, simulator, images)
+			return p, fmt.Errorf("%s: line %d names the program %q, want %s or %s", path, i+1,
+				program, simulator, images)
 		}
 		if p.found[program], err = regexp.Compile(pattern); err != nil {
 			return p, fmt.Errorf("%s: line %d: %w", path, i+1, err)
@@ -85,7 +86,8 @@ func readPatch(path string) (patch, error) {
 // errStale is part of the error for a patch that does not fit the source.
 var errStale = errors.New("the source has changed at a place that this patch needs. " +
 	"To refresh the patch, commit your change, put the bug that the first line of the patch describes " +
-	"into the working tree by hand, run go run ./test/controls -refresh with the name of the patch, and restore the source with git checkout")
+	"into the working tree by hand, run go run ./test/controls -refresh with the name of the patch, and restore the " +
+	"source with git checkout")
 
 // check reports whether the patch fits the tree in dir, and changes nothing.
 func (p patch) check(ctx context.Context, dir string) error { return p.git(ctx, dir, "--check") }

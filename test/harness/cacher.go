@@ -249,7 +249,8 @@ func (c *Cacher) settled(r request) {
 	c.t.Helper()
 	for _, q := range append(slices.Clone(r.exec), r) {
 		if n, held := c.cache[q.wrote]; q.wrote != "" && held && n < c.least[q.wrote] {
-			c.t.Fatalf("%s: the cache still holds %d for %s, which the client has made %d", r.line, n, q.wrote, c.least[q.wrote])
+			c.t.Fatalf("%s: the cache still holds %d for %s, which the client has made %d", r.line, n,
+				q.wrote, c.least[q.wrote])
 		}
 	}
 }

@@ -65,7 +65,8 @@ func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	clients, err := resp.Listen(resp.Config{Addr: "127.0.0.1:0", Limits: limits, Logger: log}, adapter{node}, node.Table())
+	clients, err := resp.Listen(resp.Config{Addr: "127.0.0.1:0", Limits: limits, Logger: log},
+		adapter{node}, node.Table())
 	if err != nil {
 		return nil, nil, errors.Join(err, node.Close())
 	}

@@ -332,7 +332,8 @@ func (d *disk) finish(c *call) error {
 		return d.renamed(c)
 	case "mmap":
 		_, p := fd(c.arg(4))
-		if _, ok := d.inside(p); ok && strings.Contains(c.arg(2), "PROT_WRITE") && strings.Contains(c.arg(3), "MAP_SHARED") {
+		if _, ok := d.inside(p); ok && strings.Contains(c.arg(2), "PROT_WRITE") &&
+			strings.Contains(c.arg(3), "MAP_SHARED") {
 			return fmt.Errorf("%s is written through memory, which is not recorded", p)
 		}
 		return nil
@@ -460,7 +461,8 @@ func (d *disk) renamed(c *call) error {
 // kindOf returns the kind of file of a path. Moments are drawn by kind, so that
 // every kind is covered.
 func kindOf(rel string) string {
-	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json", "state.bin", "snapshots", "wal"} {
+	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json",
+		"state.bin", "snapshots", "wal"} {
 		if strings.Contains(rel, k) {
 			return k
 		}
@@ -493,7 +495,8 @@ func (d *disk) died(unfinished []*call, left string) error {
 		if d.check(left) == nil {
 			return nil
 		}
-		if strings.HasPrefix(c.name, "rename") || c.name == "unlinkat" || c.name == "mkdirat" || c.name == "ftruncate" || c.name == "fallocate" {
+		if strings.HasPrefix(c.name, "rename") || c.name == "unlinkat" || c.name == "mkdirat" ||
+			c.name == "ftruncate" || c.name == "fallocate" {
 			c.ret = "0"
 			if err := d.finish(c); err != nil {
 				return err

@@ -25,7 +25,8 @@ const (
 	nothingOpen   = "nothing open: only the moment counts"
 )
 
-var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resizeMissing, nameMissing, renameMissing, removeMissing, allThere, nothingOpen}
+var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resizeMissing, nameMissing, renameMissing,
+	removeMissing, allThere, nothingOpen}
 
 // artist draws images from one disk.
 type artist struct {

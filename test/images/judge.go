@@ -69,7 +69,8 @@ func (j *checker) cluster(sp spec) (*process.Cluster, error) {
 		beat = "150ms"
 	}
 	args := append([]string{"--heartbeat-timeout", beat, "--disk-stall-timeout", "30s"}, sp.args...)
-	c, err := process.New(process.Config{Program: j.program, Dir: filepath.Join(j.dir, strings.ReplaceAll(sp.name, " ", "-")), Nodes: sp.nodes, Args: args})
+	c, err := process.New(process.Config{Program: j.program,
+		Dir: filepath.Join(j.dir, strings.ReplaceAll(sp.name, " ", "-")), Nodes: sp.nodes, Args: args})
 	if err == nil {
 		j.clusters[sp.name] = c
 	}
@@ -114,12 +115,15 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *trial, v *
 		v.violate("the leader does not answer: %v", err)
 		return nil
 	}
-	v.want(state.Term > t.promise.led, "a node leads term %d, but term %d had a leader before", state.Term, t.promise.led)
+	v.want(state.Term > t.promise.led, "a node leads term %d, but term %d had a leader before",
+		state.Term, t.promise.led)
 	for i, n := range c.Nodes {
 		s, err := n.State()
-		v.want(err == nil && s.Term >= t.promise.terms[i], "%s is in term %d (%v), but was in term %d before", n.ID, s.Term, err, t.promise.terms[i])
+		v.want(err == nil && s.Term >= t.promise.terms[i], "%s is in term %d (%v), but was in term %d before", n.ID,
+			s.Term, err, t.promise.terms[i])
 	}
-	conn, err := redis.Dial("tcp", leader.Clients, redis.DialReadTimeout(ioTimeout), redis.DialWriteTimeout(ioTimeout), redis.DialConnectTimeout(ioTimeout))
+	conn, err := redis.Dial("tcp", leader.Clients, redis.DialReadTimeout(ioTimeout), redis.DialWriteTimeout(ioTimeout),
+		redis.DialConnectTimeout(ioTimeout))
 	if err != nil {
 		v.violate("the leader does not take clients: %v", err)
 		return nil

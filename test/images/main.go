@@ -31,10 +31,12 @@ func main() {
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
 	flag.StringVar(&o.dir, "dir", defaultDir(), "where clusters live, and what is left of a violation")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
-	flag.StringVar(&o.only, "only", "", "only the kind of clusters of this name; if there is none, those whose name contains it")
+	flag.StringVar(&o.only, "only", "",
+		"only the kind of clusters of this name; if there is none, those whose name contains it")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of clients, moments and images")
 	flag.IntVar(&o.images, "images", 600, "images to start")
-	flag.IntVar(&o.controls, "controls", 10, "images of disks that lie about fsync, of which one at least has to be caught")
+	flag.IntVar(&o.controls, "controls", 10,
+		"images of disks that lie about fsync, of which one at least has to be caught")
 	flag.IntVar(&o.checkers, "judges", runtime.NumCPU()+1, "images that are started at a time")
 	flag.BoolVar(&o.keep, "keep", false, "keep the recordings")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
@@ -157,7 +159,8 @@ func figures(r *report) error {
 func pick(rng *rand.Rand, found map[string][]int) int {
 	kinds := sortedKeys(found)
 	if rng.IntN(3) == 0 {
-		several := slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !strings.HasSuffix(k, severalOpen) })
+		several := slices.DeleteFunc(slices.Clone(kinds),
+			func(k string) bool { return !strings.HasSuffix(k, severalOpen) })
 		if len(several) > 0 {
 			kinds = several
 		}

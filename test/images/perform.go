@@ -27,7 +27,8 @@ type plan struct {
 func perform(ctx context.Context, p plan) (*report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	rep := &report{Seed: p.seed, Program: p.program, Mutations: make(map[string]int), Kinds: make(map[string]int), Refused: make(map[string]int), began: time.Now()}
+	rep := &report{Seed: p.seed, Program: p.program, Mutations: make(map[string]int), Kinds: make(map[string]int),
+		Refused: make(map[string]int), began: time.Now()}
 	trials := make(chan *trial, p.checkers)
 	var wg sync.WaitGroup
 	for i := range p.checkers {
@@ -87,7 +88,10 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 		if s.nodes == 1 && p.controls > 0 {
 			// The log is the one file whose content no other file
 			// has.
-			forgets := func(path string) bool { return strings.HasSuffix(path, ".wal") || strings.HasSuffix(path, "log.db") }
+			forgets := func(path string) bool {
+				return strings.HasSuffix(path, ".wal") ||
+					strings.HasSuffix(path, "log.db")
+			}
 			if err := p.lie(ctx, rng, t, found, forgets, trials); err != nil {
 				return err
 			}
@@ -97,7 +101,8 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 }
 
 // draw makes n images at moments of a recording.
-func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, n int, seen map[uint64]bool, trials chan<- *trial) error {
+func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, n int, seen map[uint64]bool,
+	trials chan<- *trial) error {
 	at := make(map[int]int)
 	for range n {
 		at[pick(rng, found)]++
@@ -123,7 +128,8 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 			if n--; n < 0 {
 				return nil
 			}
-			if err := submit(ctx, trials, &trial{image: im, promise: t.promisedAt(i), spec: t.rec.spec, about: t.about(i)}); err != nil {
+			if err := submit(ctx, trials,
+				&trial{image: im, promise: t.promisedAt(i), spec: t.rec.spec, about: t.about(i)}); err != nil {
 				return err
 			}
 		}
@@ -133,7 +139,8 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 
 // lie makes images of a disk that answers fsync without doing it. Each image is
 // taken right after the node acknowledged a command.
-func (p plan) lie(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, forgets func(string) bool, trials chan<- *trial) error {
+func (p plan) lie(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, forgets func(string) bool,
+	trials chan<- *trial) error {
 	at := make(map[int]bool)
 	for _, i := range found["reply"] {
 		at[i] = rng.IntN(len(found["reply"])) < p.controls
@@ -146,7 +153,8 @@ func (p plan) lie(ctx context.Context, rng *rand.Rand, t *tape, found map[string
 		if !at[i] {
 			continue
 		}
-		if err := submit(ctx, trials, &trial{image: draw(rng, pl.disks), promise: t.promisedAt(i), spec: t.rec.spec, about: t.about(i), control: true}); err != nil {
+		if err := submit(ctx, trials, &trial{image: draw(rng, pl.disks), promise: t.promisedAt(i), spec: t.rec.spec,
+			about: t.about(i), control: true}); err != nil {
 			return err
 		}
 	}
@@ -222,7 +230,8 @@ type violation struct {
 }
 
 func (r *report) recorded(rec *recording, t *tape, found map[string][]int, bad []string) {
-	x := recorded{Kind: rec.spec.name, Steps: len(t.steps), Replies: len(found["reply"]), Seconds: rec.took.Seconds(), Moments: make(map[string]int)}
+	x := recorded{Kind: rec.spec.name, Steps: len(t.steps), Replies: len(found["reply"]), Seconds: rec.took.Seconds(),
+		Moments: make(map[string]int)}
 	for _, l := range rec.lives {
 		x.Lives += len(l)
 	}
@@ -293,7 +302,8 @@ func (r *report) table(w *os.File) error {
 	line := func(what string, args ...any) { fmt.Fprintf(&b, "  %-44s %s\n", what, fmt.Sprint(args...)) }
 	fmt.Fprintf(&b, "\nseed %d, %.0f s\n", r.Seed, r.Seconds)
 	for _, x := range r.Recordings {
-		line("recorded: "+x.Kind, fmt.Sprintf("%d steps, %d fsyncs, %d replies, %d processes, %d snapshots, %d segments made, %d removed, %.1f s",
+		line("recorded: "+x.Kind, fmt.Sprintf("%d steps, %d fsyncs, %d replies, %d processes, %d snapshots, %d "+
+			"segments made, %d removed, %.1f s",
 			x.Steps, x.Syncs, x.Replies, x.Lives, x.Snapshots, x.Segments, x.Moved, x.Seconds))
 	}
 	line("images built", r.Images)

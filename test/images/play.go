@@ -165,7 +165,8 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 		if id := [2]int{at.node, at.life}; touched == "reply" && !answered[id] {
 			answered[id] = true
 			if left := p.disks[at.node].inherited(); left != "" {
-				bad = append(bad, fmt.Sprintf("start %d of n%d answers clients, but %s is as a process left it that died, and not synced", at.life+1, at.node+1, left))
+				bad = append(bad, fmt.Sprintf("start %d of n%d answers clients, but %s is as a process left it that "+
+					"died, and not synced", at.life+1, at.node+1, left))
 			}
 		}
 		if touched != "" {
@@ -174,10 +175,12 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	}
 	for _, s := range t.rec.sessions {
 		if len(s.answers) < s.got {
-			return nil, nil, fmt.Errorf("the recording is not whole: %s read %d replies, and %d were recorded", s.name, s.got, len(s.answers))
+			return nil, nil, fmt.Errorf("the recording is not whole: %s read %d replies, and %d were recorded", s.name,
+				s.got, len(s.answers))
 		}
 		if len(s.answers) > len(s.cmds) {
-			return nil, nil, fmt.Errorf("%s sent %d commands and got %d replies, at last %+v to %+v", s.name, len(s.cmds), len(s.answers), s.answers[max(0, len(s.answers)-3):], s.cmds[max(0, len(s.cmds)-3):])
+			return nil, nil, fmt.Errorf("%s sent %d commands and got %d replies, at last %+v to %+v", s.name,
+				len(s.cmds), len(s.answers), s.answers[max(0, len(s.answers)-3):], s.cmds[max(0, len(s.cmds)-3):])
 		}
 	}
 	return found, bad, nil

@@ -35,10 +35,12 @@ var small = []string{"--snapshot-bytes", "65536", "--test-segment-bytes", "32768
 
 var specs = []spec{
 	{name: "one node, wal", nodes: 1, share: 35, args: small, play: lives, groups: 70, delay: 1000},
-	{name: "one node, boltdb", nodes: 1, share: 20, args: append([]string{"--log-store", "boltdb"}, small...), play: lives, groups: 50, delay: 1000},
+	{name: "one node, boltdb", nodes: 1, share: 20, args: append([]string{"--log-store", "boltdb"}, small...),
+		play: lives, groups: 50, delay: 1000},
 	{name: "one node, wal as shipped", nodes: 1, share: 10, play: lives, groups: 25, delay: 1000},
 	{name: "three nodes, wal", nodes: 3, share: 25, args: small, play: leaderships, groups: 60, delay: 1000},
-	{name: "three nodes, boltdb", nodes: 3, share: 10, args: append([]string{"--log-store", "boltdb"}, small...), play: leaderships, groups: 40, delay: 1000},
+	{name: "three nodes, boltdb", nodes: 3, share: 10, args: append([]string{"--log-store", "boltdb"}, small...),
+		play: leaderships, groups: 40, delay: 1000},
 }
 
 // recording is everything that a cluster did with its disks, and every reply
@@ -83,7 +85,8 @@ func why() string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace"
 	}
-	if out, err := exec.Command("strace", "-f", "--seccomp-bpf", "-e", "trace=fsync", "-o", "/dev/null", "true").CombinedOutput(); err != nil {
+	if out, err := exec.Command("strace", "-f", "--seccomp-bpf", "-e", "trace=fsync", "-o", "/dev/null",
+		"true").CombinedOutput(); err != nil {
 		return fmt.Sprintf("strace cannot trace here: %v: %s", err, bytes.TrimSpace(out))
 	}
 	return ""
@@ -92,7 +95,8 @@ func why() string {
 // record runs a cluster of the given kind and records it.
 func record(ctx context.Context, sp spec, program, dir string, seed uint64) (rec *recording, err error) {
 	begun := time.Now()
-	r := &recorder{spec: sp, dir: dir, program: program, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), lives: make([][]life, sp.nodes)}
+	r := &recorder{spec: sp, dir: dir, program: program, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)),
+		lives: make([][]life, sp.nodes)}
 	r.crowd.stop = make(chan struct{})
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -264,7 +268,8 @@ func leaderships(ctx context.Context, r *recorder) error {
 	r.pause(ctx, 1500*time.Millisecond)
 	// On a slow machine the transfer may time out. Then the old leader
 	// continues.
-	if out, err := exec.CommandContext(ctx, r.program, "member", "transfer", "--addr", leader.Clients).CombinedOutput(); err != nil && !bytes.Contains(out, []byte("timeout")) {
+	if out, err := exec.CommandContext(ctx, r.program, "member", "transfer",
+		"--addr", leader.Clients).CombinedOutput(); err != nil && !bytes.Contains(out, []byte("timeout")) {
 		return fmt.Errorf("transfer: %w: %s", err, bytes.TrimSpace(out))
 	}
 	if leader, err = settle(); err != nil {

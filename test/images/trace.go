@@ -16,8 +16,10 @@ import (
 
 // calls are the system calls that are recorded: every call that can change a
 // file, and the calls by which a node answers clients.
-const calls = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,lseek,fsync,fdatasync,sync_file_range,sync,syncfs,msync," +
-	"truncate,ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,link,linkat,symlink,symlinkat," +
+const calls = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,lseek," +
+	"fsync,fdatasync,sync_file_range,sync,syncfs,msync," +
+	"truncate,ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat," +
+	"rmdir,mkdir,mkdirat,link,linkat,symlink,symlinkat," +
 	"copy_file_range,sendfile,splice,mmap,close"
 
 // call is one system call of a node.

@@ -41,7 +41,8 @@ type hashSeen struct {
 }
 
 func newAudit() *audit {
-	return &audit{sums: make(map[position]uint32), committed: make(map[uint64]*raft.Log), leaders: make(map[uint64]string), hashes: make(map[uint64]hashSeen)}
+	return &audit{sums: make(map[position]uint32), committed: make(map[uint64]*raft.Log),
+		leaders: make(map[uint64]string), hashes: make(map[uint64]hashSeen)}
 }
 
 // violate records a violation.
@@ -78,7 +79,8 @@ func (a *audit) appended(node string, logs []*raft.Log) {
 	for _, l := range logs {
 		p, sum := position{l.Index, l.Term}, sumOf(l)
 		if was, ok := a.sums[p]; ok && was != sum {
-			a.violateLocked("log matching: %s wrote another entry at index %d, term %d than an earlier one", node, l.Index, l.Term)
+			a.violateLocked("log matching: %s wrote another entry at index %d, term %d than an earlier one",
+				node, l.Index, l.Term)
 		}
 		a.sums[p] = sum
 	}
@@ -94,7 +96,8 @@ func (a *audit) commit(node string, logs []*raft.Log) {
 			kept := *l
 			a.committed[l.Index] = &kept
 		} else if was.Term != l.Term || !bytes.Equal(was.Data, l.Data) {
-			a.violateLocked("state machine safety: %s has committed at index %d an entry of term %d, another node one of term %d", node, l.Index, l.Term, was.Term)
+			a.violateLocked("state machine safety: %s has committed at index %d an entry of term %d, another node "+
+				"one of term %d", node, l.Index, l.Term, was.Term)
 		}
 	}
 }
@@ -122,7 +125,8 @@ func (a *audit) hash(node string, index, hash uint64) {
 		return
 	}
 	if was.hash != hash {
-		a.violateLocked("replicas differ at index %d: %s has hash %#x, %s has %#x", index, was.node, was.hash, node, hash)
+		a.violateLocked("replicas differ at index %d: %s has hash %#x, %s has %#x", index, was.node,
+			was.hash, node, hash)
 	} else if was.node != node {
 		a.compared++
 	}
@@ -146,7 +150,8 @@ func (a *audit) readBack(node string, m *fsm.Machine, sessions fsm.Sessions) {
 	}
 	a.snapshots++
 	if i, other := again.Hash(); i != index || other != hash {
-		a.violateLocked("snapshot: %s has hash %#x at index %d, and reads a snapshot of it with hash %#x at index %d", node, hash, index, other, i)
+		a.violateLocked("snapshot: %s has hash %#x at index %d, and reads a snapshot of it with hash %#x at index %d",
+			node, hash, index, other, i)
 	}
 }
 
@@ -163,7 +168,8 @@ func (a *audit) waiters(node string, m *fsm.Machine) {
 		}
 	}
 	if waiting != m.Waiting() {
-		a.violate("waiters: the machine of %s holds %d that wait, and %d of the sessions %v", node, m.Waiting(), waiting, m.WaitSessions())
+		a.violate("waiters: the machine of %s holds %d that wait, and %d of the sessions %v", node, m.Waiting(),
+			waiting, m.WaitSessions())
 	}
 }
 
@@ -174,7 +180,8 @@ func (a *audit) log() (log replay.Log, gap uint64) {
 	defer a.mu.Unlock()
 	log.Node = "all nodes"
 	for _, l := range a.committed {
-		log.Entries = append(log.Entries, replay.Entry{Index: l.Index, Term: l.Term, Command: l.Type == raft.LogCommand, Data: l.Data})
+		log.Entries = append(log.Entries,
+			replay.Entry{Index: l.Index, Term: l.Term, Command: l.Type == raft.LogCommand, Data: l.Data})
 	}
 	slices.SortFunc(log.Entries, func(x, y replay.Entry) int { return cmp.Compare(x.Index, y.Index) })
 	for i, l := range log.Entries {

@@ -61,7 +61,8 @@ func (u *cacher) invalidated(v value) {
 func (u *cacher) event(kind checker.CacheKind, key, val string) {
 	u.h.served.mu.Lock()
 	defer u.h.served.mu.Unlock()
-	u.h.served.cached = append(u.h.served.cached, checker.CacheEvent{Kind: kind, Client: u.id, Node: u.home, Key: key, Value: val, At: u.h.w.elapsed()})
+	u.h.served.cached = append(u.h.served.cached,
+		checker.CacheEvent{Kind: kind, Client: u.id, Node: u.home, Key: key, Value: val, At: u.h.w.elapsed()})
 }
 
 // read reads a key from the cache. If the key is not cached, read gets it from

@@ -12,7 +12,8 @@ import (
 // is a patch in test/controls.
 var drills = []string{
 	"crossed-replies", "double-apply", "early-expiry", "hold-forgets", "late-expiry", "leader-raises", "lost-sessions",
-	"no-term-start", "no-watch", "old-snapshot", "own-disk", "own-late", "skipped-fsync", "snapshot-clock", "stale-read",
+	"no-term-start", "no-watch", "old-snapshot", "own-disk", "own-late", "skipped-fsync",
+	"snapshot-clock", "stale-read",
 	"superseded-runs", "token-reset", "unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
 }
 
@@ -88,7 +89,8 @@ func planFor(bug string, seed uint64) *Schedule {
 		p.Work = []string{"tracking"}
 		return p
 	case "leader-raises":
-		p := drill(seed, 6, 4*second, Fault{Kind: "transfer", Who: "n1"}, Fault{Kind: "transfer", At: 2 * second, Who: "n2"})
+		p := drill(seed, 6, 4*second, Fault{Kind: "transfer", Who: "n1"},
+			Fault{Kind: "transfer", At: 2 * second, Who: "n2"})
 		p.Features = map[string]int{"n1": fsm.FeatureMend - 1, "n3": fsm.FeatureMend - 1}
 		return p
 	case "skipped-fsync":
@@ -137,7 +139,8 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "slow disk", For: 7999 * ms, Who: "all", Much: int64(20 * ms)},
 			Fault{Kind: "one-way loss out", For: 5500 * ms, Who: follower})
 	case "wall-expiry":
-		return drill(seed, 8, 3*second, Fault{Kind: "clock jump", At: second, For: second, Who: leader, Much: int64(5 * second)})
+		return drill(seed, 8, 3*second, Fault{Kind: "clock jump", At: second, For: second, Who: leader,
+			Much: int64(5 * second)})
 	case "snapshot-clock":
 		return drill(seed, 4, 6*second,
 			Fault{Kind: "snapshot", At: 2 * second, Who: leader},
@@ -153,5 +156,6 @@ func planFor(bug string, seed uint64) *Schedule {
 	case "stale-read":
 		return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: 3 * second, Who: "leader"})
 	}
-	return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: second, Who: "leader"}, Fault{Kind: "kill", At: 2 * second, For: second, Who: follower})
+	return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: second, Who: "leader"},
+		Fault{Kind: "kill", At: 2 * second, For: second, Who: follower})
 }

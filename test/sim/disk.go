@@ -203,7 +203,9 @@ func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boot++
-	s := &stores{d: d, fatal: cfg.Fatal, id: storage.Identity{NodeID: d.node, Instance: d.instance, ClusterID: d.cluster, Joins: d.joins, JoinIndex: d.joinedAt, JoinTerm: d.joinedIn, Boot: d.boot}}
+	s := &stores{d: d, fatal: cfg.Fatal,
+		id: storage.Identity{NodeID: d.node, Instance: d.instance, ClusterID: d.cluster, Joins: d.joins,
+			JoinIndex: d.joinedAt, JoinTerm: d.joinedIn, Boot: d.boot}}
 	for _, l := range d.log {
 		s.bytes += int64(len(l.Data))
 	}
@@ -493,7 +495,8 @@ func (t *stableStore) GetUint64(key []byte) (uint64, error) {
 type snapshotStore struct{ s *stores }
 
 // Create implements raft.SnapshotStore.
-func (t snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (t snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
+	membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	return &snapshotSink{s: t.s, meta: raft.SnapshotMeta{
 		Version: version, ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()), Index: index, Term: term,
 		Configuration: members.Clone(), ConfigurationIndex: membersIndex,

@@ -177,7 +177,8 @@ func run(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, plan.Nodes)
 	h := &history{
 		w: w, plan: plan, done: make(chan struct{}),
-		registers: newFamily("r", 4), counters: newFamily("c", 2), watched: newFamily("w", 2), scripted: newFamily("s", 2), typed: newFamily("t", 1),
+		registers: newFamily("r", 4), counters: newFamily("c", 2), watched: newFamily("w", 2),
+		scripted: newFamily("s", 2), typed: newFamily("t", 1),
 		outcomes: make(map[string]int), injected: make(map[string]int), seen: make(map[string]int),
 	}
 	h.served.waiting = make(map[waiterName]*checker.Take)
@@ -203,7 +204,8 @@ func run(plan *Schedule) *Result {
 	for i := range plan.Clients {
 		clients.Go(h.client(i, "client").register)
 	}
-	for i, work := range []func(*client){(*client).watcher, (*client).watcher, (*client).locker, (*client).locker, (*client).locker, (*client).appender, (*client).appender, (*client).pipeliner} {
+	for i, work := range []func(*client){(*client).watcher, (*client).watcher, (*client).locker, (*client).locker,
+		(*client).locker, (*client).appender, (*client).appender, (*client).pipeliner} {
 		c := h.client(plan.Clients+i, "client")
 		clients.Go(func() { work(c) })
 	}

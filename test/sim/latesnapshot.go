@@ -30,7 +30,8 @@ func lateSnapshots(plan *Schedule) *Result {
 	for _, id := range w.ids() {
 		w.revive(id)
 	}
-	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int), Checks: make(map[string]int)}
+	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int),
+		Checks: make(map[string]int)}
 	r.playSnapshots(w)
 	w.look()
 	w.end()
@@ -85,7 +86,8 @@ func (r *Result) playSnapshots(w *world) {
 		}
 		<-time.After(time.Second)
 		if now := last(); now < before {
-			w.audit.violate("acknowledged entries: the log of %s ended at %d, and after an old snapshot at %d", behind, before, now)
+			w.audit.violate("acknowledged entries: the log of %s ended at %d, and after an old snapshot at %d",
+				behind, before, now)
 		}
 		r.Checks["acknowledged entries"]++
 	}

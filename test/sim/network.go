@@ -59,7 +59,8 @@ const (
 )
 
 func newNetwork(rng *rand.Rand) *network {
-	return &network{rng: rng, hosts: make(map[string]*listener), links: make(map[direction]*link), conns: make(map[*conn]bool)}
+	return &network{rng: rng, hosts: make(map[string]*listener), links: make(map[direction]*link),
+		conns: make(map[*conn]bool)}
 }
 
 func (n *network) link(d direction) *link {
@@ -239,7 +240,8 @@ func (n *network) dialer(from string, alive func() bool) func(context.Context, s
 			l := n.hosts[to]
 			// A handshake needs both directions. A node can always
 			// reach itself.
-			blocked := from != to && (n.link(direction{from, to}).cuts > 0 || n.link(direction{to, from}).cuts > 0) || l != nil && l.dark || !alive()
+			blocked := from != to && (n.link(direction{from, to}).cuts > 0 || n.link(direction{to, from}).cuts > 0) ||
+				l != nil && l.dark || !alive()
 			wait := 2 * (latency + n.link(direction{from, to}).slow)
 			if blocked {
 				wait = dialPoll

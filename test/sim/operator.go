@@ -16,7 +16,8 @@ const (
 	removalOfLeader   = "removal of the leader"
 )
 
-var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging, removalTooMany, removalOfLeader}
+var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging,
+	removalTooMany, removalOfLeader}
 
 // operate adds operator actions to the schedule. It draws them from a random
 // stream of its own, so the other faults of a seed stayed the same when operate
@@ -24,7 +25,8 @@ var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, tr
 func (s *Schedule) operate(span time.Duration) {
 	r := stream(s.Seed, "operator")
 	for range r.IntN(3) {
-		f := Fault{Kind: operatorKinds[r.IntN(len(operatorKinds))], At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, 50*ms, 3*time.Second), Seed: r.Uint64()}
+		f := Fault{Kind: operatorKinds[r.IntN(len(operatorKinds))], At: settle + time.Duration(r.Int64N(int64(span))),
+			For: between(r, 50*ms, 3*time.Second), Seed: r.Uint64()}
 		switch f.Kind {
 		case transferToSlow:
 			f.Much = int64(between(r, 20*ms, 800*ms))

@@ -24,7 +24,8 @@ func portHost(id string) string { return "port-" + id }
 func (w *world) openPort(p *process) error {
 	var err error
 	p.port, err = resp.Listen(resp.Config{
-		Addr: address(portHost(p.id)), Listener: w.net.listen(portHost(p.id)), Limits: guard.DefaultLimits(), RunID: p.id,
+		Addr: address(portHost(p.id)), Listener: w.net.listen(portHost(p.id)),
+		Limits: guard.DefaultLimits(), RunID: p.id,
 	}, portCluster{p.n}, p.n.Table())
 	return err
 }
@@ -42,7 +43,8 @@ func (a portCluster) Listen(l resp.Listener) { a.Node.Listen(l) }
 // history use.
 func (a portCluster) State() resp.State {
 	st := a.Status()
-	s := resp.State{NodeID: st.ID, Role: st.Role, Leader: st.Leader, Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready}
+	s := resp.State{NodeID: st.ID, Role: st.Role, Leader: st.Leader, Term: st.Term, Commit: st.Commit,
+		Applied: st.Applied, Ready: st.Ready}
 	a.View(func(m *fsm.Machine) { s.Operations = m.Stats().Ops })
 	return s
 }

@@ -116,7 +116,8 @@ func (p *powerFS) cut() (int, error) {
 // powerCuts repeatedly appends to a log and cuts the power. After each cut,
 // every acknowledged entry must be readable.
 func powerCuts(plan *Schedule) *Result {
-	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int), Checks: make(map[string]int)}
+	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int),
+		Checks: make(map[string]int)}
 	if err := r.powerCuts(); err != nil {
 		r.Violations = append(r.Violations, "durability: "+err.Error())
 	}
@@ -152,7 +153,8 @@ func (r *Result) powerCuts() (err error) {
 		for i := range acked {
 			var l raft.Log
 			if err := s.Log().GetLog(acked[i].Index, &l); err != nil {
-				return fmt.Errorf("entry %d was acknowledged and cannot be read after a power cut: %w", acked[i].Index, err)
+				return fmt.Errorf("entry %d was acknowledged and cannot be read after a power cut: %w",
+					acked[i].Index, err)
 			}
 			if l.Term != acked[i].Term || !bytes.Equal(l.Data, acked[i].Data) {
 				return fmt.Errorf("entry %d is not the one that was acknowledged", acked[i].Index)
@@ -163,7 +165,8 @@ func (r *Result) powerCuts() (err error) {
 			return fmt.Errorf("write term: %w", err)
 		}
 		for range 1 + rng.IntN(perRound) {
-			l := raft.Log{Index: uint64(len(acked)) + 1, Term: 1, Type: raft.LogCommand, Data: make([]byte, 1+rng.IntN(2*entryAverage))}
+			l := raft.Log{Index: uint64(len(acked)) + 1, Term: 1, Type: raft.LogCommand,
+				Data: make([]byte, 1+rng.IntN(2*entryAverage))}
 			for i := range l.Data {
 				l.Data[i] = byte(rng.Uint32())
 			}

@@ -13,7 +13,8 @@ const channels = 2
 // publisher publishes unique messages.
 func (c *remote) publisher() {
 	for n := 0; c.think() && c.connect(); n++ {
-		p := checker.Publish{Channel: number("channel", c.r.IntN(channels)), ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
+		p := checker.Publish{Channel: number("channel", c.r.IntN(channels)),
+			ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}
 		x := c.do(command{"publish", p.Channel, p.ID})
 		p.Call, p.Return, p.Outcome = x.call, x.ret, x.outcome
 		c.h.served.mu.Lock()
@@ -36,7 +37,8 @@ func (c *remote) subscriber() {
 }
 
 func (c *remote) listen() {
-	l := checker.Listen{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home, Left: checker.Forever}
+	l := checker.Listen{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home,
+		Left: checker.Forever}
 	confirmed, left := false, false
 	c.pushed = func(v value) {
 		if len(v.Array) != 3 {
@@ -66,7 +68,8 @@ func (c *remote) listen() {
 		// It then unsubscribes, although the node may not know of all
 		// messages that were acknowledged before. The last messages may
 		// then be missing, so Left is not set.
-		if x.outcome == checker.Done && c.hear(replyTimeout, func() bool { return left }) && left && c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
+		if x.outcome == checker.Done && c.hear(replyTimeout, func() bool { return left }) && left &&
+			c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
 			l.Left = x.call
 		}
 	}

@@ -113,7 +113,9 @@ func (r *Report) Print(w io.Writer) {
 	if len(r.Failed) > 0 {
 		verdict = "FAILED"
 	}
-	line("sim: %s: %d seeds, %.1f virtual hours in %.0f s (×%.0f), %d faults injected, %d seen, %d failovers, %d operations, %d lock grants (%d ended by expiry), %d states compared, %d violations",
-		verdict, r.Histories, r.Virtual.Hours(), r.Real.Seconds(), r.Virtual.Seconds()/max(r.Real.Seconds(), 1), total(r.Injected), total(r.Seen),
+	line("sim: %s: %d seeds, %.1f virtual hours in %.0f s (×%.0f), %d faults injected, %d seen, %d failovers, %d "+
+		"operations, %d lock grants (%d ended by expiry), %d states compared, %d violations",
+		verdict, r.Histories, r.Virtual.Hours(), r.Real.Seconds(), r.Virtual.Seconds()/max(r.Real.Seconds(), 1),
+		total(r.Injected), total(r.Seen),
 		r.Failovers, r.Ops, r.Grants, r.Expired, r.Checks["replica equality"], r.Violations())
 }

@@ -78,7 +78,8 @@ func (f Fault) amount() string {
 
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients that think for %v, %v", s.Seed, s.Nodes, s.Clients, s.think(), s.Length)
+	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients that think for %v, %v", s.Seed, s.Nodes, s.Clients,
+		s.think(), s.Length)
 	var slow []string
 	for id, by := range s.Sluggish {
 		slow = append(slow, fmt.Sprintf("%s ×%d", id, by))
@@ -125,7 +126,8 @@ func (s *Schedule) mix(r *rand.Rand, span time.Duration) {
 	for _, i := range r.Perm(s.Nodes)[:1+r.IntN(s.Nodes)] {
 		id := fmt.Sprintf("n%d", 1+i)
 		s.Features[id] = fsm.FeatureMend - 1
-		s.Faults = append(s.Faults, Fault{Kind: upgrade, At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, 50*ms, 2*time.Second), Who: id, Seed: r.Uint64()})
+		s.Faults = append(s.Faults, Fault{Kind: upgrade, At: settle + time.Duration(r.Int64N(int64(span))),
+			For: between(r, 50*ms, 2*time.Second), Who: id, Seed: r.Uint64()})
 	}
 }
 
@@ -179,15 +181,18 @@ var recipes = []recipe{
 	{kind: "ring", weight: 5, five: true, min: 500 * ms, max: 6 * time.Second},
 	{kind: "bridge", weight: 5, five: true, min: 500 * ms, max: 6 * time.Second},
 	{kind: "reset of connections", weight: 3, min: ms, max: 2 * ms, who: anyRole},
-	{kind: "slow links", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...), much: func(r *rand.Rand) int64 { return int64(between(r, 2*ms, 400*ms)) }},
-	{kind: "slow answers", weight: 3, min: 100 * ms, max: 2 * time.Second, who: anyRole, much: func(r *rand.Rand) int64 { return int64(between(r, 100*ms, 2*time.Second)) }},
+	{kind: "slow links", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...),
+		much: func(r *rand.Rand) int64 { return int64(between(r, 2*ms, 400*ms)) }},
+	{kind: "slow answers", weight: 3, min: 100 * ms, max: 2 * time.Second, who: anyRole,
+		much: func(r *rand.Rand) int64 { return int64(between(r, 100*ms, 2*time.Second)) }},
 	{kind: "replay of old requests", weight: 4, min: ms, max: 2 * ms},
 	{kind: "kill", weight: 6, min: 50 * ms, max: 4 * time.Second, who: anyRole},
 	{kind: "power failure", weight: 4, min: 200 * ms, max: 4 * time.Second, who: anyRole},
 	{kind: "power failure of a majority", weight: 2, min: 200 * ms, max: 3 * time.Second},
 	{kind: "power failure of all", weight: 1, min: 200 * ms, max: 2 * time.Second},
 	{kind: "stall", weight: 4, min: 200 * ms, max: 6 * time.Second, who: anyRole},
-	{kind: "slow disk", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...), much: func(r *rand.Rand) int64 { return int64(between(r, 5*ms, 600*ms)) }},
+	{kind: "slow disk", weight: 4, min: 500 * ms, max: 6 * time.Second, who: append([]string{"all"}, anyRole...),
+		much: func(r *rand.Rand) int64 { return int64(between(r, 5*ms, 600*ms)) }},
 	{kind: "clock jump", weight: 4, min: 500 * ms, max: 10 * time.Second, who: anyRole, much: func(r *rand.Rand) int64 {
 		by := int64(between(r, 4*ms, time.Hour))
 		if r.IntN(2) == 0 {
@@ -195,9 +200,10 @@ var recipes = []recipe{
 		}
 		return by
 	}},
-	{kind: "clock drift", weight: 4, min: time.Second, max: 10 * time.Second, who: anyRole, much: func(r *rand.Rand) int64 {
-		return [...]int64{0, 500_000, 900_000, 990_000, 1_000_400, 1_000_900}[r.IntN(6)]
-	}},
+	{kind: "clock drift", weight: 4, min: time.Second, max: 10 * time.Second, who: anyRole,
+		much: func(r *rand.Rand) int64 {
+			return [...]int64{0, 500_000, 900_000, 990_000, 1_000_400, 1_000_900}[r.IntN(6)]
+		}},
 	{kind: "transfer storm", weight: 3, min: 500 * ms, max: 4 * time.Second},
 	{kind: "removal", weight: 3, min: 500 * ms, max: 4 * time.Second, who: []string{"leader", "follower", "follower"}},
 	{kind: "addition", weight: 2, min: ms, max: 2 * ms},
@@ -233,7 +239,8 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 	n := max(3, int(span/(4*time.Second))+r.IntN(1+int(span/(6*time.Second))))
 	for range n {
 		c := pot[r.IntN(len(pot))]
-		f := Fault{Kind: c.kind, At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, c.min, c.max), Seed: r.Uint64()}
+		f := Fault{Kind: c.kind, At: settle + time.Duration(r.Int64N(int64(span))),
+			For: between(r, c.min, c.max), Seed: r.Uint64()}
 		f.For = min(f.For, length-quiet-f.At)
 		if len(c.who) > 0 {
 			f.Who = c.who[r.IntN(len(c.who))]
@@ -270,7 +277,8 @@ func (s *Schedule) serve(span time.Duration) {
 		return
 	}
 	for range 1 + r.IntN(3) {
-		f := Fault{Kind: quickRestart, At: settle + time.Duration(r.Int64N(int64(span))), For: between(r, 50*ms, 250*ms), Who: "follower", Much: int64(between(r, 300*ms, 1200*ms)), Seed: r.Uint64()}
+		f := Fault{Kind: quickRestart, At: settle + time.Duration(r.Int64N(int64(span))),
+			For: between(r, 50*ms, 250*ms), Who: "follower", Much: int64(between(r, 300*ms, 1200*ms)), Seed: r.Uint64()}
 		s.Faults = append(s.Faults, f)
 	}
 }

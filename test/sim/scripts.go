@@ -26,7 +26,8 @@ func (runner) RunScript(call fsm.ScriptCall) fsm.Reply {
 		if err != nil {
 			return fsm.Error("ERR " + err.Error())
 		}
-		for end := time.Now().Add(time.Duration(millis) * time.Millisecond); time.Now().Before(end); <-time.After(2 * time.Millisecond) {
+		for end := time.Now().Add(time.Duration(millis) * time.Millisecond); time.Now().Before(end); <-time.After(
+			2 * time.Millisecond) {
 			if call.Interrupt == nil {
 				continue
 			}

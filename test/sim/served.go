@@ -47,10 +47,12 @@ type workload struct {
 
 // workloads lists all workloads. Schedules depend on the order.
 var workloads = []workload{
-	{"queues", []func(*remote){(*remote).producer, (*remote).producer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).consumer, (*remote).impatient, (*remote).impatient}},
+	{"queues", []func(*remote){(*remote).producer, (*remote).producer, (*remote).consumer, (*remote).consumer,
+		(*remote).consumer, (*remote).consumer, (*remote).impatient, (*remote).impatient}},
 	{"streams", []func(*remote){(*remote).adder, (*remote).groupReader, (*remote).groupReader, (*remote).groupReader}},
 	{"scripts", []func(*remote){(*remote).scripter, (*remote).scripter, (*remote).napper}},
-	{"pub/sub", []func(*remote){(*remote).publisher, (*remote).publisher, (*remote).subscriber, (*remote).subscriber, (*remote).subscriber}},
+	{"pub/sub", []func(*remote){(*remote).publisher, (*remote).publisher, (*remote).subscriber, (*remote).subscriber,
+		(*remote).subscriber}},
 	{"tracking", []func(*remote){(*remote).cacheUser, (*remote).cacheUser, (*remote).cacheUser}},
 	{"users", []func(*remote){(*remote).administrator, (*remote).administrator}},
 	{"transactions", []func(*remote){(*remote).transactor, (*remote).transactor}},

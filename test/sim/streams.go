@@ -40,7 +40,8 @@ func (c *remote) groupReader() {
 			continue
 		}
 		g := checker.GroupRead{Stream: streamKey, Consumer: name, Client: c.id, Claim: c.r.IntN(5) == 0}
-		cmd := command{"xreadgroup", "group", streamGroup, name, "count", "4", "block", strconv.Itoa(100 + c.r.IntN(2000)), "streams", streamKey, ">"}
+		cmd := command{"xreadgroup", "group", streamGroup, name, "count", "4",
+			"block", strconv.Itoa(100 + c.r.IntN(2000)), "streams", streamKey, ">"}
 		if g.Claim {
 			cmd = command{"xautoclaim", streamKey, streamGroup, name, "1000", "0-0", "count", "4"}
 		}
@@ -101,7 +102,8 @@ func (c *remote) acknowledge(values map[string]string) {
 
 // readGroup reads the stream and its group at the end of the history.
 func (h *history) readGroup() {
-	x, ok := h.ask(createGroup, command{"xrange", streamKey, "-", "+"}, command{"xpending", streamKey, streamGroup, "-", "+", "100000"}, command{"xinfo", "groups", streamKey})
+	x, ok := h.ask(createGroup, command{"xrange", streamKey, "-", "+"},
+		command{"xpending", streamKey, streamGroup, "-", "+", "100000"}, command{"xinfo", "groups", streamKey})
 	if !ok || len(x.replies) != 4 {
 		return
 	}

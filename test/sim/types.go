@@ -99,7 +99,8 @@ func (c *remote) readTypes(key string) {
 	}
 	for _, v := range all {
 		if v != all[0] {
-			c.h.w.audit.violate("client %d: a transaction read different values from keys that are written together: %q", c.id, all)
+			c.h.w.audit.violate(
+				"client %d: a transaction read different values from keys that are written together: %q", c.id, all)
 			break
 		}
 	}
@@ -121,7 +122,8 @@ const users = 2
 func (c *remote) administrator() {
 	for n := 0; c.h.pause(time.Duration(c.r.Int64N(int64(4*time.Second)))) && c.connect(); n++ {
 		user := number("user", c.r.IntN(users))
-		o := checker.Op{Key: user, Kind: checker.Set, Arg: fmt.Sprintf("~%d.%d", c.id, n), Reply: checker.Reply{Text: "OK"}}
+		o := checker.Op{Key: user, Kind: checker.Set, Arg: fmt.Sprintf("~%d.%d", c.id, n),
+			Reply: checker.Reply{Text: "OK"}}
 		x := c.do(command{"acl", "setuser", user, "resetkeys", o.Arg})
 		if x.outcome == checker.Done && x.first().Error {
 			c.h.w.audit.violate("client %d: ACL SETUSER answered %s", c.id, x.first().Text)

@@ -228,7 +228,8 @@ func (c *client) own(h *checker.Hold, px string) {
 		if x.outcome == checker.Refused {
 			continue
 		}
-		h.Renewals = append(h.Renewals, checker.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Text == "OK"})
+		h.Renewals = append(h.Renewals, checker.Step{Call: x.call, Return: x.ret, Outcome: x.outcome,
+			Mine: x.first().Text == "OK"})
 		if x.outcome != checker.Done || x.first().Null {
 			break
 		}

@@ -483,7 +483,8 @@ func (w *world) describe() string {
 			continue
 		}
 		st := p.n.Status()
-		all = append(all, fmt.Sprintf("%s %s of %q in term %d, commit %d, applied %d, last %d, voter %v, ready %v %s", id, st.Role, st.Leader, st.Term, st.Commit, st.Applied, st.LastIndex, st.Voter, st.Ready, st.Detail))
+		all = append(all, fmt.Sprintf("%s %s of %q in term %d, commit %d, applied %d, last %d, voter %v, ready %v %s",
+			id, st.Role, st.Leader, st.Term, st.Commit, st.Applied, st.LastIndex, st.Voter, st.Ready, st.Detail))
 	}
 	return strings.Join(all, "; ")
 }

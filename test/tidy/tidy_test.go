@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -236,6 +237,33 @@ func TestComments_PromiseNothing(t *testing.T) {
 				if word := promise.FindString(c.Text); word != "" {
 					t.Errorf("%s: %s: do it, or file it", s.at(c.Pos()), word)
 				}
+			}
+		}
+	}
+}
+
+// maxColumns is the longest line of code that is allowed. A tab counts as four
+// columns.
+const maxColumns = 120
+
+// wideFolders lists the folders whose code may still have longer lines. The
+// code of test/recipes is printed in the pages of docs/recipes.
+var wideFolders = []string{"fsm", "resp", "cluster", "test/recipes"}
+
+// TestLines_AreShort checks the length of the lines outside of test files.
+func TestLines_AreShort(t *testing.T) {
+	for _, s := range sources(t) {
+		wide := slices.ContainsFunc(wideFolders, func(dir string) bool { return strings.HasPrefix(s.path, dir+"/") })
+		if s.test() || wide {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(s.path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > maxColumns {
+				t.Errorf("%s:%d: %d columns, at most %d are allowed", s.path, i+1, n, maxColumns)
 			}
 		}
 	}
