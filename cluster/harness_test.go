@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestMain checks that no goroutine of a node outlives it.
@@ -547,7 +548,7 @@ const (
 	absent = "$-1\r\n"
 )
 
-func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+func bulk(s string) string { return respwire.Bulk(s) }
 
 func clip(s string) string {
 	if len(s) > 200 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestFeatures: the first TermStart sets the feature version. The leader of the
@@ -104,7 +105,7 @@ func TestFeatures_Command(t *testing.T) {
 		line string
 		need int
 	}{{"GET k", 0}, {"INCR k", fsm.MaxFeatures + 1}, {"OBJECT ENCODING k", fsm.MaxFeatures + 1}, {"OBJECT FREQ k", 0}} {
-		words := split(t, c.line)
+		words := respwire.Words(c.line)
 		cmd := table.Find([]byte(words[0]))
 		args := make([][]byte, len(words))
 		for i, w := range words {

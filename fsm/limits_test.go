@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestLimits_Reply: the replies of a group are bounded. Operations beyond the
@@ -160,7 +161,7 @@ func TestRead_Concurrent(t *testing.T) {
 	f := furnished(t)
 	f.group.Reset(2, 1)
 	for _, line := range []string{"GET a", "MGET a b nokey", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "TTL b", "OBJECT ENCODING raw"} {
-		f.add(split(t, line)...)
+		f.add(respwire.Words(line)...)
 	}
 	want, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Seed: 1})
 	if err != nil {

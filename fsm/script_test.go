@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata answer into them; then read the diff")
@@ -185,7 +186,7 @@ func restore(t testing.TB, data []byte) *fsm.Machine {
 func (s *script) line(input string) []string {
 	s.t.Helper()
 	word, rest, _ := strings.Cut(input, " ")
-	args := split(s.t, input)
+	args := respwire.Words(input)
 	if word == strings.ToUpper(word) {
 		return s.command(args)
 	}
@@ -480,27 +481,4 @@ func show(reply []byte) []string {
 		out = append(out, q)
 	}
 	return out
-}
-
-// split splits a line at blanks, "…" quotes.
-func split(t testing.TB, line string) []string {
-	t.Helper()
-	var args []string
-	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
-		if rest[0] != '"' {
-			word, after, _ := strings.Cut(rest, " ")
-			args, rest = append(args, word), after
-			continue
-		}
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			t.Fatalf("line %q: %v", line, err)
-		}
-		arg, err := strconv.Unquote(quoted)
-		if err != nil {
-			t.Fatalf("line %q: %v", line, err)
-		}
-		args, rest = append(args, arg), rest[len(quoted):]
-	}
-	return args
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // feed drives one machine, each line of input an entry of its own.
@@ -46,7 +47,7 @@ func (f *feed) do(lines ...string) string {
 	f.t.Helper()
 	f.group.Reset(2, f.origin)
 	for _, line := range lines {
-		f.add(split(f.t, line)...)
+		f.add(respwire.Words(line)...)
 	}
 	return f.send()
 }
@@ -80,7 +81,7 @@ func (f *feed) send() string {
 func (f *feed) read(now int64, line string) (reply string, expiryPending bool) {
 	f.t.Helper()
 	f.group.Reset(2, f.origin)
-	f.add(split(f.t, line)...)
+	f.add(respwire.Words(line)...)
 	out, expiryPending, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Now: now})
 	if err != nil {
 		f.t.Fatal(err)
@@ -296,7 +297,7 @@ func (r *recorder) write() {
 	for i, group := range lines {
 		r.group.Reset(2+i%2, uint64(i))
 		for _, line := range group {
-			r.add(split(r.t, line)...)
+			r.add(respwire.Words(line)...)
 		}
 		var b fsm.BatchBuilder
 		b.Add(fsm.SessionID{NodeID: "n1", Boot: 7}, uint64(i/2), uint64(i+1), r.group.Bytes())

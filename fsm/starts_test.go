@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // starts drives one machine with groups of several starts of nodes in one entry.
@@ -39,7 +40,7 @@ func (s *starts) entry(groups ...said) (replies []string) {
 	for _, g := range groups {
 		id := fsm.SessionID{NodeID: g.node, Boot: g.boot}
 		s.group.Reset(2, g.origin)
-		s.add(split(s.t, g.line)...)
+		s.add(respwire.Words(g.line)...)
 		s.seqs[id]++
 		b.Add(id, 0, s.seqs[id], s.group.Bytes())
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // fakeCluster is a machine without a cluster around it. Its executors run
@@ -320,16 +320,15 @@ func dial(t testing.TB, s *resp.Server) *client {
 // encode makes a pipeline of lines whose words are separated by blanks. The
 // character ” is an empty word, and · is a blank inside a word.
 func encode(lines ...string) string {
-	var b strings.Builder
+	var b []byte
 	for _, line := range lines {
 		words := strings.Fields(line)
-		fmt.Fprintf(&b, "*%d\r\n", len(words))
-		for _, w := range words {
-			w = strings.ReplaceAll(strings.ReplaceAll(w, "”", ""), "·", " ")
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+		for i, w := range words {
+			words[i] = strings.ReplaceAll(strings.ReplaceAll(w, "”", ""), "·", " ")
 		}
+		b = respwire.AppendCommand(b, words...)
 	}
-	return b.String()
+	return string(b)
 }
 
 // send writes a pipeline in one piece.
@@ -345,41 +344,24 @@ func (c *client) reply() (string, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return "", err
 	}
-	line, err := c.r.ReadString('\n')
+	v, err := respwire.Read(c.r)
 	if err != nil {
 		return "", err
 	}
-	line = strings.TrimSuffix(line, "\r\n")
-	out := line + "\n"
-	switch line[0] {
-	case '$', '=', '*', '~', '%', '>':
-	default:
-		return out, nil
+	return show(v), nil
+}
+
+// show returns the bytes of a reply with \n in place of the line ends of the
+// protocol.
+func show(v respwire.Value) string {
+	out := v.Head() + "\n"
+	if (v.Kind == '$' || v.Kind == '=') && !v.Null {
+		return out + v.Text + "\n"
 	}
-	n, err := strconv.Atoi(line[1:])
-	if err != nil {
-		return "", fmt.Errorf("reply %q: %w", line, err)
+	for _, e := range v.Elems {
+		out += show(e)
 	}
-	switch {
-	case n < 0:
-		return out, nil
-	case line[0] == '$' || line[0] == '=':
-		b := make([]byte, n+2)
-		if _, err := io.ReadFull(c.r, b); err != nil {
-			return "", err
-		}
-		return out + string(b[:n]) + "\n", nil
-	case line[0] == '%':
-		n *= 2
-	}
-	for range n {
-		part, err := c.reply()
-		if err != nil {
-			return "", err
-		}
-		out += part
-	}
-	return out, nil
+	return out
 }
 
 // do sends a line and returns its reply.
