@@ -41,6 +41,7 @@ type conn struct {
 	// next. The messages that the group caused are sent between these replies:
 	// see writeGroup.
 	heard pubsub.Cause
+	busy  busy
 
 	w   writer             // sends replies and messages
 	out *outbox            // queues messages
@@ -127,6 +128,7 @@ func (c *conn) command(args [][]byte) {
 		c.w.mode = replySkip
 	}
 	c.take(args)
+	c.busy.giveWay()
 	if c.tracking.Caching && c.tx.multi == nil && !strings.EqualFold(string(args[0]), "client") {
 		c.flush()
 		c.tracking.Caching = false
@@ -229,6 +231,7 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	start := time.Now()
 	reply := r.run(c, args)
 	d := time.Since(start)
+	c.busy += busy(d)
 	c.srv.metrics.session(r, d, reply)
 	if r.cmd.Flags&fsm.SkipSlowlog == 0 {
 		c.slow(args, 0, r.cmd.Flags&fsm.Fast != 0, d)
@@ -241,6 +244,7 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 // so that it is never executed in part. stats belongs to the command and is nil
 // if the command is unknown.
 func (c *conn) refuse(stats *series, text string) {
+	c.busy += refusalTime
 	if stats != nil && stats.name == "exec" {
 		c.setMulti(nil)
 		c.tx.watch = nil

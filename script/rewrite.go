@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/yuin/gopher-lua/ast"
+
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
 // rewriter rewrites the syntax tree of a text. gopher-lua compiles the result
@@ -26,6 +28,8 @@ type rewriter struct {
 	localStmt int         // number of local statements seen so far
 	level     int         // depth of nesting, as Lua counts it
 	chain     int         // length of the current chain of left operands
+	pace      *yield.Pace
+	nodes     int // number of nodes seen so far
 }
 
 // function is the state of one function while the rewriter rewrites it.
@@ -48,6 +52,9 @@ const (
 	maxItems = 25000
 	// itemsPerFlush is gopher-lua's FieldsPerFlush.
 	itemsPerFlush = 50
+	// nodesPerCheck is the number of nodes between two checks of the clock.
+	// Rewriting them takes about 30 microseconds.
+	nodesPerCheck = 64
 	// maxConstantWork corresponds to about 50 ms.
 	maxConstantWork = 10_000_000
 )
@@ -76,7 +83,11 @@ func (w *rewriter) position(n ast.PositionHolder, ops ...*operand) {
 	}
 }
 
+// nest enters a statement or an expression. It yields between some of them.
 func (w *rewriter) nest(line int) {
+	if w.nodes++; w.nodes%nodesPerCheck == 0 {
+		w.pace.Check()
+	}
 	if w.level++; w.level > maxLevel {
 		w.fail(line, "chunk has too many syntax levels")
 	}

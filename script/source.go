@@ -1,6 +1,32 @@
 package script
 
-import "strings"
+import (
+	"io"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/cluster/yield"
+)
+
+// pacedReader reads a text in small parts, and yields between them. Its caller,
+// gopher-lua's scanner or parser, works on each part before it reads the next.
+type pacedReader struct {
+	text string // the rest
+	pace *yield.Pace
+}
+
+// pacedBytes is the size of a part. The parser takes up to a microsecond for
+// each byte.
+const pacedBytes = 128
+
+func (r *pacedReader) Read(b []byte) (int, error) {
+	if r.text == "" {
+		return 0, io.EOF
+	}
+	r.pace.Check()
+	n := copy(b[:min(len(b), pacedBytes)], r.text)
+	r.text = r.text[n:]
+	return n, nil
+}
 
 // sourceLines are the lines of a text as the scanner counts them, without their
 // line ends.

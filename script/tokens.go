@@ -3,10 +3,11 @@ package script
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
 // tokenList is a text as gopher-lua's scanner splits it into tokens. It
@@ -29,10 +30,10 @@ const maxTokens = 100_000
 
 // scan splits a text into tokens. The text of its error begins with the line,
 // without a name of the source.
-func scan(text string) (*tokenList, error) {
+func scan(text string, pace *yield.Pace) (*tokenList, error) {
 	src := splitLines(text)
 	t := &tokenList{lines: len(src)}
-	sc := parse.NewScanner(strings.NewReader(text), "")
+	sc := parse.NewScanner(&pacedReader{text, pace}, "")
 	lx := &parse.Lexer{PrevTokenType: parse.TNil}
 	for {
 		tok, err := sc.Scan(lx)
