@@ -156,8 +156,12 @@ func fcall(c *Ctx, args [][]byte) Reply {
 	if c.rec != nil {
 		c.rec.replaced()
 	}
+	code := []byte(lib.code)
+	if c.mustCompile(lib.sha, code, true) {
+		return Error(msgScriptCompile)
+	}
 	return c.perform(ScriptCall{
-		SHA: lib.sha, Body: []byte(lib.code), Function: f.Name, Command: args, Keys: keys, Args: argv,
+		SHA: lib.sha, Body: code, Function: f.Name, Command: args, Keys: keys, Args: argv,
 		ReadOnly: f.Flags&FunctionNoWrites != 0, Proto: c.proto, Seed: c.random(),
 	})
 }
@@ -206,9 +210,13 @@ func (c *Ctx) readLibrary(
 	case exists(name):
 		return nil, "ERR Library '" + name + "' already exists"
 	}
+	sha := SHA1(code)
+	if c.mustCompile(sha, code, true) {
+		return nil, msgScriptCompile
+	}
 	var r registry
 	reply := c.runner.RunScript(ScriptCall{
-		SHA: SHA1(code), Body: code, Register: r.add, Begun: begun, Proto: 2,
+		SHA: sha, Body: code, Register: r.add, Begun: begun, Proto: 2,
 		ScriptBudget: c.scriptBudget, Cut: func() { c.cut = true }, Group: c.groupBegun(),
 	})
 	switch {

@@ -449,6 +449,7 @@ type Ctx struct {
 	cut          bool
 	begun        int64          // see ScriptCall.Group
 	work         int            // of what the group's scripts have written: see overworked
+	uncompiled   int            // bytes of the group's scripts: see mustCompile
 	scripts      RunningScripts // nil in a group that goes through the log
 
 	// readyList are the keys with waiters that the operation gave a value, in

@@ -315,6 +315,9 @@ func scriptLoad(c *Ctx, args [][]byte) Reply {
 	}
 	sha := SHA1(args[2])
 	if _, known := c.m.scripts.get(sha); !known && c.rec != nil && c.runner != nil && native[sha] == nil {
+		if c.mustCompile(sha, args[2], false) {
+			return Error(msgScriptCompile)
+		}
 		if text := c.runner.CompileScript(args[2]); text != "" {
 			c.rec.replaced() // the error is logged, because other nodes do not compile the script
 			return Error(text)

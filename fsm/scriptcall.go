@@ -42,6 +42,9 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	if rec != nil {
 		rec.replaced()
 	}
+	if c.mustCompile(call.SHA, call.Body, false) {
+		return Error(msgScriptCompile)
+	}
 	if text := c.runner.CompileScript(call.Body); text != "" {
 		return Error(text)
 	}
@@ -285,6 +288,13 @@ type ScriptRunner interface {
 	// back. If the script returns an error as its value, the reply is an
 	// ErrorResult, and the writes stay.
 	RunScript(call ScriptCall) Reply
+}
+
+// ScriptCompiler is implemented by runners that keep what they have compiled.
+type ScriptCompiler interface {
+	// Compiled reports whether the script with this SHA1 has been compiled, so
+	// that it can run at once. library says that it is the code of a library.
+	Compiled(sha string, library bool) bool
 }
 
 // ScriptGuard is implemented by runners that know the rules of users.

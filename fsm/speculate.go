@@ -158,7 +158,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		return nil, false, fmt.Errorf("group: %w", err)
 	}
 	c.proto = c.r.proto
-	c.rec, c.begun, c.work = nil, 0, 0
+	c.rec, c.begun, c.work, c.uncompiled = nil, 0, 0, 0
 	scripted = body[0]&groupScript != 0
 	if scripted {
 		c.rec = &sp.rec
@@ -387,6 +387,34 @@ func scriptBudget(flags byte) ScriptBudget {
 
 // tooLong is not valid RESP, so no script can answer it.
 const tooLong = "\x00"
+
+// maxUncompiled is the largest number of bytes of the scripts of a group that
+// are compiled while other groups wait. Compiling them may take about a
+// millisecond for each KiB. A group with more is cut, and its dry run compiles
+// its scripts.
+const maxUncompiled = 16 << 10
+
+// msgScriptCompile is the reply to a command of a group that mustCompile has
+// cut. No client gets it.
+const msgScriptCompile = "ERR script is compiled in a dry run first"
+
+// mustCompile is called before a script, or the code of a library, is compiled
+// or executed. It cuts the group, and returns true, if too many bytes of the
+// group's scripts are not compiled yet.
+func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
+	if c.rec == nil || c.scriptBudget != Briefly {
+		return false
+	}
+	runner, ok := c.runner.(ScriptCompiler)
+	if !ok || runner.Compiled(sha, library) {
+		return false
+	}
+	if c.uncompiled += len(body); c.uncompiled > maxUncompiled {
+		c.cut = true
+		return true
+	}
+	return false
+}
 
 // TooLong reports whether the replies of a group say that no part of the group
 // was executed, because a script exceeded the budget Briefly.

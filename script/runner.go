@@ -139,6 +139,23 @@ func (r *Runner) CompileScript(body []byte) string {
 	return r.compiled(SHA1(body), body, compile).err
 }
 
+// Compiled implements fsm.ScriptCompiler.
+func (r *Runner) Compiled(sha string, library bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.cache[cacheName(sha, library)]
+	return ok
+}
+
+// cacheName returns the key of a script, or of the code of a library, in the
+// cache.
+func cacheName(sha string, library bool) string {
+	if library {
+		return "f" + sha
+	}
+	return sha
+}
+
 // compiled returns a script from the cache, where name is its key, or compiles
 // it. Two goroutines may compile the same script at the same time; both results
 // are valid.
@@ -186,11 +203,11 @@ func (r *Runner) run(call fsm.ScriptCall) (reply fsm.Reply, used Usage, err erro
 	if call.SHA == "" {
 		call.SHA = SHA1(call.Body)
 	}
-	name, translate := call.SHA, compile
+	translate := compile
 	if ofLibrary(call) {
-		name, translate = "f"+name, compileLibrary
+		translate = compileLibrary
 	}
-	c := r.compiled(name, call.Body, translate)
+	c := r.compiled(cacheName(call.SHA, ofLibrary(call)), call.Body, translate)
 	if c.err != "" {
 		return fsm.Error(c.err), used, nil
 	}

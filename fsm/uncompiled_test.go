@@ -1,0 +1,93 @@
+package fsm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// compiler is a runner that remembers which scripts it has compiled.
+type compiler struct {
+	lines
+	compiled map[string]bool // by SHA1, with the prefix f for libraries
+	bytes    int             // compiled so far
+}
+
+func (c *compiler) Compiled(sha string, library bool) bool {
+	return c.compiled[map[bool]string{true: "f"}[library]+sha]
+}
+
+func (c *compiler) compile(name string, body []byte) {
+	if !c.compiled[name] {
+		c.compiled[name] = true
+		c.bytes += len(body)
+	}
+}
+
+func (c *compiler) CompileScript(body []byte) string {
+	c.compile(fsm.SHA1(body), body)
+	return ""
+}
+
+func (c *compiler) RunScript(call fsm.ScriptCall) fsm.Reply {
+	if call.Function != "" || call.Register != nil {
+		c.compile("f"+call.SHA, call.Body)
+	}
+	return c.lines.RunScript(call)
+}
+
+// sized returns a script of n bytes that runs a command.
+func sized(n int, command string) string {
+	return "--" + strings.Repeat("x", n-len(command)-3) + "\n" + command
+}
+
+// TestSpeculation_Uncompiled checks that a group is cut before more than 16 KiB
+// of its scripts are compiled, and that a dry run compiles them.
+func TestSpeculation_Uncompiled(t *testing.T) {
+	const most = 16 << 10
+	s := newStage(t)
+	s.quick = true // the clone of a group that was cut is dropped
+	c := &compiler{compiled: make(map[string]bool)}
+	s.runner = c
+	compiles := func(what, want string, bytes int) {
+		t.Helper()
+		before := c.bytes
+		s.want(what, want)
+		if got := c.bytes - before; got != bytes {
+			t.Errorf("%s: %d bytes were compiled, want %d", what, got, bytes)
+		}
+	}
+	s.group("EVAL|" + sized(most, "INCR n") + "|0")
+	compiles("a script of the largest size", ":1 ", most)
+	for _, command := range []string{"EVAL|%s|0", "SCRIPT|LOAD|%s"} {
+		s.group(fmt.Sprintf(command, sized(most+1, "INCR "+command[:2])))
+		compiles(command+" of a larger script", "\x00", 0)
+	}
+	code := "#!lua name=l\n" + sized(most, "register f")
+	s.group("FUNCTION|LOAD|" + code)
+	compiles("a library", "\x00", 0)
+
+	pipeline := []string{"INCR|n", "EVAL|" + sized(most-100, "INCR a") + "|0", "EVAL|" + sized(most-101, "INCR a") + "|0"}
+	s.group(pipeline...)
+	compiles("a pipeline", "\x00", most-100)
+	s.group(pipeline...)
+	compiles("the pipeline, half of which is compiled", ":2 :1 :2 ", most-101)
+
+	var g fsm.Group
+	g.Reset(2, 1)
+	cmd, args := s.words("FUNCTION|LOAD|" + code)
+	g.Command(cmd, 0, args)
+	before := c.bytes
+	_, _, cut, err := s.m.Clone().Try(fsm.Header{Term: 1, Stamp: s.stamp, Wall: 1}, g.Bytes(), s.runner, nil)
+	if err != nil || cut || c.bytes-before != len(code) {
+		t.Fatalf("dry run of the library: %d bytes were compiled, want %d, cut %v, error %v", c.bytes-before, len(code), cut, err)
+	}
+	fsm.SetScriptBudget(g.Bytes(), fsm.DryRunPassed)
+	s.add(&g)
+	compiles("the library after its dry run", "$1 l ", 0)
+	clear(c.compiled) // as after a change of leader
+	s.group("FCALL|f|0")
+	compiles("a function", "\x00", 0)
+}
