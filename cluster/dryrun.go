@@ -3,11 +3,11 @@ package cluster
 import (
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -112,7 +112,7 @@ func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
 	}
 	clone := ld.machine.Clone()
 	h := fsm.Header{Term: ld.term, Stamp: ld.now(), Wall: ld.wall(), Seed: rand.Uint64()}
-	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.yield)
+	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.givingWay())
 	switch {
 	case err != nil:
 		return nil, err
@@ -126,14 +126,18 @@ func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
 	return []byte{dryRunEnded}, nil
 }
 
-// yield lets other goroutines run, because all of them have precedence over a
-// dry run. It returns an error if the leadership has ended.
-func (ld *leadership) yield() error {
-	if closed(ld.done) {
-		return errNotLeader
+// givingWay returns a function that lets other goroutines run, because all of them
+// have precedence over a dry run. The function returns an error if the
+// leadership has ended.
+func (ld *leadership) givingWay() func() error {
+	var pace yield.Pace
+	return func() error {
+		if closed(ld.done) {
+			return errNotLeader
+		}
+		pace.Check()
+		return nil
 	}
-	runtime.Gosched()
-	return nil
 }
 
 // inPieces executes the group of the call in pieces, after the leader has

@@ -356,7 +356,6 @@ func (n *Node) Close() error {
 	}
 	n.machine.Stop()
 	n.wg.Wait()
-	n.reads.yields.close()
 	n.raftLog.Close()
 	errs = append(errs, n.stores.Close())
 	return errors.Join(errs...)

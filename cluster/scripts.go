@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -86,12 +87,21 @@ func (h *scriptHost) until(done <-chan struct{}) fsm.ScriptRunner {
 	return hostedRunner{h: h, done: done}
 }
 
+// paced is like until, for scripts that run on one goroutine, which yields
+// according to pace.
+func (h *scriptHost) paced(done <-chan struct{}, pace *yield.Pace) fsm.ScriptRunner {
+	if h.runner == nil {
+		return nil
+	}
+	return hostedRunner{h: h, done: done, pace: pace}
+}
+
 // trying is like until, for a dry run.
 func (h *scriptHost) trying(done <-chan struct{}, t *dryRun) fsm.ScriptRunner {
 	if h.runner == nil {
 		return nil
 	}
-	return hostedRunner{h, done, t}
+	return hostedRunner{h: h, done: done, dryRun: t}
 }
 
 // Kill implements fsm.RunningScripts. Unlike in Redis, it also ends a script
@@ -156,12 +166,13 @@ type hostedRunner struct {
 	h      *scriptHost
 	done   <-chan struct{}
 	dryRun *dryRun // nil if this is not a dry run
+	// pace, unless nil, is shared by the scripts that run one after the other
+	// on one goroutine.
+	pace *yield.Pace
+	// waited, unless nil, is called with the time that a script has waited for
+	// its slot.
+	waited func(time.Duration)
 }
-
-// yieldEvery is how long a script may run before it yields the processor. A
-// short script does not yield, because it would delay the work that waits for
-// its slot.
-const yieldEvery = 100 * time.Microsecond
 
 // groupTimes is the common time limit of the scripts of a transaction, in
 // multiples of Options.ScriptTime, once a dry run has shown how long they take.
@@ -233,6 +244,12 @@ func (h *scriptHost) takeSlot(slots *slots, who worker, limit time.Duration, don
 	return p, ""
 }
 
+// Compiled implements fsm.ScriptCompiler.
+func (r hostedRunner) Compiled(sha string, library bool) bool {
+	c, ok := r.h.runner.(fsm.ScriptCompiler)
+	return !ok || c.Compiled(sha, library)
+}
+
 // CompileScript implements fsm.ScriptRunner.
 func (r hostedRunner) CompileScript(body []byte) (text string) {
 	defer func() {
@@ -260,7 +277,7 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		return fsm.Error(tooLong)
 	}
 	if call.ScriptBudget == fsm.DryRun && r.dryRun == nil {
-		leave, refusal := h.enter(name, scriptWorker(call.Origin, call.User), r.done)
+		leave, refusal := r.enter(name, &call)
 		if refusal != "" {
 			return fsm.Error(refusal)
 		}
@@ -279,7 +296,10 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		tooLong = fmt.Sprintf("ERR scripts of a transaction ran longer than %v together, nothing of this one was done", groupTimes*h.limit)
 	}
 	ended := false // not ended by itself
-	yielded := run.begun
+	pace := r.pace
+	if pace == nil {
+		pace = &yield.Pace{}
+	}
 	h.begin(run)
 	defer func() {
 		if p := recover(); p != nil {
@@ -304,13 +324,10 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 			text = tooLong
 		case r.dryRun != nil && now-r.dryRun.begun > r.dryRun.limit:
 			text, r.dryRun.exceeded = tooLong, true
-		case now-yielded < yieldEvery:
-			return ""
 		default:
-			// The processor may be the only one, and other goroutines have
-			// waited for it long enough.
-			yielded = now
-			runtime.Gosched()
+			// The processor may be the only one. A short script does not
+			// yield, because it would delay the work that waits for its slot.
+			pace.Check()
 			return ""
 		}
 		ended = true
@@ -325,6 +342,22 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		}
 	}
 	return h.runner.RunScript(call)
+}
+
+// enter waits for a slot for a read-only script. The wait is not part of the
+// time that the script and its read may run.
+func (r hostedRunner) enter(name string, call *fsm.ScriptCall) (leave func(), refusal string) {
+	h := r.h
+	begun := h.clock.Mono()
+	leave, refusal = h.enter(name, scriptWorker(call.Origin, call.User), r.done)
+	waited := h.clock.Mono() - begun
+	if call.Begun != nil && *call.Begun != 0 {
+		*call.Begun += int64(waited)
+	}
+	if r.waited != nil {
+		r.waited(waited)
+	}
+	return leave, refusal
 }
 
 func (h *scriptHost) isSlow(sha string) bool {
@@ -404,9 +437,13 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
 	ld.mu.Unlock()
-	sp := ld.machine.Speculate(h, b, ld.scripts)
+	var pace yield.Pace
+	sp := ld.machine.Speculate(h, b, ld.host.paced(ld.done, &pace))
 	begun := ld.clock.Mono()
-	err := sp.Run(out, rest, func() bool { return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.BriefScriptTime })
+	err := sp.Run(out, rest, func() bool {
+		pace.Check()
+		return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.BriefScriptTime
+	})
 	if err != nil {
 		// Table.Check has accepted every group, so this state machine and its
 		// table disagree. The same batch would stop every node.

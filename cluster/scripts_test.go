@@ -308,6 +308,57 @@ func TestScripts_OthersGoOn(t *testing.T) {
 	c.caughtUp()
 }
 
+// compiler is a runner that compiles the large script once. The compilation
+// waits for a test.
+type compiler struct {
+	*lines
+	began, finish chan struct{}
+	compiled      atomic.Bool
+}
+
+func (c *compiler) Compiled(sha string, _ bool) bool {
+	return c.compiled.Load() || sha != fsm.SHA1([]byte(largeScript))
+}
+
+// largeScript has more bytes than may be compiled while other groups wait.
+var largeScript = strings.Repeat("SET k v\n", 4096) + "GET k"
+
+// CompileScript implements fsm.ScriptRunner.
+func (c *compiler) CompileScript(body []byte) string {
+	if string(body) == largeScript && c.compiled.CompareAndSwap(false, true) {
+		close(c.began)
+		<-c.finish
+	}
+	return c.lines.CompileScript(body)
+}
+
+// TestScripts_Compile checks that writes go on while a large script is
+// compiled, and that the script is executed then.
+func TestScripts_Compile(t *testing.T) {
+	t.Parallel()
+	r := &compiler{lines: newLines(), began: make(chan struct{}), finish: make(chan struct{})}
+	c := prepare(t, 1, patient)
+	c.change = func(cfg *cluster.Config) { cfg.Scripts = r }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	leader := c.leader()
+	large := c.client(leader).start("EVAL", largeScript, "0")
+	<-r.began
+	done := c.client(leader).start("INCR", "n")
+	select {
+	case got := <-done:
+		if got.err != nil || got.reply != ":1\r\n" {
+			t.Errorf("a write answered %q, %v", got.reply, got.err)
+		}
+	case <-time.After(waitLimit):
+		t.Error("the compilation of a script held up a write")
+	}
+	close(r.finish)
+	if got := outcome(t, "a large script", large); got.reply != bulk("v") {
+		t.Errorf("the script answered %q, %v", got.reply, got.err)
+	}
+}
+
 // TestScripts_TakesItsTime checks that a slow script that ends is executed
 // once.
 func TestScripts_TakesItsTime(t *testing.T) {

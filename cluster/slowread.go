@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -23,7 +24,6 @@ type readHost struct {
 	opts    Options
 	stats   *Counters
 	slots   *slots
-	yields  yielders
 	quicks  sync.Pool    // contains *quickRead
 	held    atomic.Int64 // bytes charged by slow reads
 
@@ -183,7 +183,6 @@ type slowRead struct {
 	// time that the read ran, without the time that others had the slot
 	ran     time.Duration
 	bytes   int64
-	yielder *yielder
 	yielded time.Duration // monotonic time of the last yield
 }
 
@@ -205,12 +204,14 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 			s.slot.leave()
 		}
 	}()
-	s.yielder = h.yields.get()
-	defer h.yields.put(s.yielder)
 	s.begun = h.clock.Mono()
 	s.yielded = s.begun
 	clone := h.cloned(s.run.index)
 	req := s.run.req
+	if r, ok := req.Runner.(hostedRunner); ok {
+		r.waited = func(d time.Duration) { s.begun += d }
+		req.Runner = r
+	}
 	req.Budget = &fsm.Budget{Stop: s.stop, Hold: s.hold}
 	reply, expiryPending, err = clone.Read(dst, req)
 	s.ran += h.clock.Mono() - s.begun
@@ -244,10 +245,10 @@ func (s *slowRead) stop() error {
 	case s.ran > h.opts.SlowReadTime:
 		return refusal{"time", fmt.Sprintf("BUSY read ran longer than %v and was ended, ask for less at a time", h.opts.SlowReadTime)}
 	}
-	if now-s.yielded < yieldEvery {
+	if now-s.yielded < yield.Every {
 		runtime.Gosched()
 	} else {
-		s.yielder.yield()
+		yield.Now()
 		s.yielded = h.clock.Mono()
 	}
 	var err error

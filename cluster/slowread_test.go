@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -289,6 +290,72 @@ func TestSlowRead_ClientLeft(t *testing.T) {
 		time.AfterFunc(time.Second, func() { close(done) })
 		if _, _, err := w.h.read(nil, run); !errors.Is(err, errSlotLost) || stopped != 2 {
 			t.Errorf("done was closed: %v, stopped %d watches", err, stopped)
+		}
+	})
+}
+
+// measuring is a runner whose scripts compare two texts.
+type measuring struct{ still }
+
+func (measuring) RunScript(call fsm.ScriptCall) fsm.Reply {
+	return call.Do([][]byte{[]byte("lcs"), []byte("text"), []byte("other"), []byte("len")})
+}
+
+// TestSlowRead_ScriptWaits checks that the time for which a read-only script
+// waits for its slot is not part of the time that its read may run.
+func TestSlowRead_ScriptWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := bubbleClock{time.Now()}
+		w := newSlowWorld(t, clock, func(o *Options) { o.SlowReadTime = 100 * time.Millisecond })
+		w.write([]string{"script", "load", "compare"})
+		host := &scriptHost{
+			runner: measuring{}, clock: clock, stats: w.h.stats, limit: time.Second, brief: time.Second,
+			reads: newSlots(1, math.MaxInt64, clock), slow: make(map[string]time.Duration),
+		}
+		l, err := host.reads.enter(worker{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := w.run(nil, []string{"eval_ro", "compare", "0"})
+		run.req.Runner = host.until(nil)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if reply, _, err := w.h.slowly(nil, run); err != nil || string(reply) != ":3999\r\n" {
+				t.Errorf("the script answered %q, %v", reply, err)
+			}
+		}()
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		l.leave()
+		<-ended
+	})
+}
+
+// TestHostedRunner_SharedTime checks that the wait of a script for its slot is
+// not part of the time that it shares with other scripts of its command.
+func TestHostedRunner_SharedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock, stats := bubbleClock{time.Now()}, newCounters()
+		host := &scriptHost{
+			runner: still{}, clock: clock, stats: &stats, limit: time.Second, brief: time.Second,
+			reads: newSlots(1, math.MaxInt64, clock), slow: make(map[string]time.Duration),
+		}
+		l, err := host.reads.enter(worker{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := int64(clock.Mono()) + 1
+		ended := make(chan string, 1)
+		go func() {
+			reply := host.until(nil).RunScript(fsm.ScriptCall{SHA: "a", ScriptBudget: fsm.DryRun, Begun: &begun, Cut: func() {}})
+			ended <- reply.Text()
+		}()
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		l.leave()
+		if got := <-ended; got != "OK" {
+			t.Errorf("the script answered %q", got)
 		}
 	})
 }
