@@ -112,7 +112,7 @@ func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
 	}
 	clone := ld.machine.Clone()
 	h := fsm.Header{Term: ld.term, Stamp: ld.now(), Wall: ld.wall(), Seed: rand.Uint64()}
-	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.givingWay())
+	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.yielding())
 	switch {
 	case err != nil:
 		return nil, err
@@ -126,10 +126,10 @@ func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
 	return []byte{dryRunEnded}, nil
 }
 
-// givingWay returns a function that lets other goroutines run, because all of them
-// have precedence over a dry run. The function returns an error if the
+// yielding returns a function that lets other goroutines run, because all of
+// them have precedence over a dry run. The function returns an error if the
 // leadership has ended.
-func (ld *leadership) givingWay() func() error {
+func (ld *leadership) yielding() func() error {
 	var pace yield.Pace
 	return func() error {
 		if closed(ld.done) {

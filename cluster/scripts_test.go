@@ -354,7 +354,7 @@ func TestScripts_Compile(t *testing.T) {
 		t.Error("the compilation of a script held up a write")
 	}
 	close(r.finish)
-	if got := outcome(t, "a large script", large); got.reply != bulk("v") {
+	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
 		t.Errorf("the script answered %q, %v", got.reply, got.err)
 	}
 }

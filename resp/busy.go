@@ -15,8 +15,8 @@ type busy time.Duration
 // refusalTime is an estimate of the time that it takes to refuse a command.
 const refusalTime = busy(2 * time.Microsecond)
 
-// giveWay lets other connections in if this one has been busy for long.
-func (b *busy) giveWay() {
+// yield lets other connections in if this one has been busy for long.
+func (b *busy) yield() {
 	if *b >= busy(yield.Every) {
 		*b = 0
 		yield.Now()

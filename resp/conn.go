@@ -128,7 +128,7 @@ func (c *conn) command(args [][]byte) {
 		c.w.mode = replySkip
 	}
 	c.take(args)
-	c.busy.giveWay()
+	c.busy.yield()
 	if c.tracking.Caching && c.tx.multi == nil && !strings.EqualFold(string(args[0]), "client") {
 		c.flush()
 		c.tracking.Caching = false
