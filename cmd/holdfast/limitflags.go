@@ -12,7 +12,9 @@ import (
 )
 
 // timeLimits are the flags that limit clients and do not begin with "max-".
-var timeLimits = []string{"login-timeout", "max-write-time", "script-time", "script-wait", "slow-read-time", "slow-read-wait"}
+var timeLimits = []string{
+	"login-timeout", "max-write-time", "script-time", "script-wait", "slow-read-time", "slow-read-wait",
+}
 
 // limitFlags returns the flags that limit clients, with their values.
 func limitFlags(flags *pflag.FlagSet) map[string]resp.LimitFlag {
