@@ -98,7 +98,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 	// for may be sent too. redcon keeps the error and ends the connection with
 	// it.
 	_ = c.out.endBefore(c.wait.pos)
-	defer c.out.begin()
+	defer c.out.resume()
 	b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 	c.wait.blocked.Store(b)
 	defer c.wait.blocked.Store(nil)

@@ -60,19 +60,33 @@ func newOutbox(c *conn) *outbox {
 	return &outbox{c: c, proto: 2, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// begin gives the connection's goroutine the exclusive right to write.
+// begin gives the connection's goroutine the exclusive right to write, for a
+// pipeline. It writes the messages that the outbox's goroutine has not written
+// yet before the replies: a client must not receive the reply of a later command
+// before an invalidation that was due earlier.
 func (o *outbox) begin() {
+	if o.resume() {
+		o.drain()
+	}
+}
+
+// resume is begin for a connection that has waited for a blocking command. The
+// queued messages may be a consequence of that command, so they follow its
+// reply. resume reports whether there are any.
+func (o *outbox) resume() (queued bool) {
 	o.mu.Lock()
 	o.serving, o.waiter = true, 0
+	queued = len(o.queue) > 0
 	o.mu.Unlock()
 	o.c.mem.ServerTurn()
+	return queued
 }
 
 // end sends the replies and the messages that were queued behind them.
 func (o *outbox) end() error { return o.endBefore(0) }
 
 // endBefore is end for a connection that goes on to wait for a blocking
-// command. Messages that the command causes stay in the queue until begin.
+// command. Messages that the command causes stay in the queue until resume.
 func (o *outbox) endBefore(waiter fsm.Pos) error {
 	w := &o.c.w
 	w.mu.Lock()

@@ -18,6 +18,17 @@ type flooded struct {
 	written int
 }
 
+// newFlooded returns a connection whose outbox's goroutine does not run.
+func newFlooded() *flooded {
+	s := &Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
+	f := &flooded{}
+	c := &conn{srv: s, mem: s.clientMem.Account(nil)}
+	c.w = writer{rc: f, mem: c.mem}
+	f.c, c.out = c, newOutbox(c)
+	c.out.running = true
+	return f
+}
+
 func (f *flooded) WriteRaw([]byte) {
 	if f.written++; f.written < 10_000 {
 		f.c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+more\r\n")) })
@@ -27,12 +38,8 @@ func (f *flooded) WriteRaw([]byte) {
 // TestOutbox_Flood checks that a pipeline ends although messages arrive faster
 // than they are written.
 func TestOutbox_Flood(t *testing.T) {
-	s := &Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
-	f := &flooded{}
-	c := &conn{srv: s, mem: s.clientMem.Account(nil)}
-	c.w = writer{rc: f, mem: c.mem}
-	f.c, c.out = c, newOutbox(c)
-	c.out.running = true // otherwise its goroutine would write what is left
+	f := newFlooded()
+	c := f.c
 	c.out.begin()
 	c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
 	c.w.mu.Lock()
@@ -43,5 +50,26 @@ func TestOutbox_Flood(t *testing.T) {
 	}
 	if n, _ := c.out.held(); n != 1 || len(c.out.wake) != 1 {
 		t.Errorf("%d messages are left to the goroutine, which is woken %d times", n, len(c.out.wake))
+	}
+}
+
+// TestOutbox_Begin checks that a message that was queued before a pipeline, and
+// that the outbox's goroutine has not written yet, is written before the replies
+// of the pipeline. After a blocking command it follows the reply.
+func TestOutbox_Begin(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		begin func(o *outbox)
+		want  int
+	}{
+		{"pipeline", (*outbox).begin, 1},
+		{"blocking command", func(o *outbox) { o.resume() }, 0},
+	} {
+		f := newFlooded()
+		f.c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
+		test.begin(f.c.out)
+		if f.written != test.want {
+			t.Errorf("%s: %d messages were written, want %d", test.name, f.written, test.want)
+		}
 	}
 }
