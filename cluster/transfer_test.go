@@ -104,7 +104,7 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 }
 
 // TestTransfer_ToldTooLate: the request to campaign can reach a target later
-// than the leader waits for it, and the target is then elected. So the outcome
+// than the leader waits for it, and the target may then be elected. So the outcome
 // of a transfer that has timed out is unknown, and neither node reports that
 // the old leader continues.
 func TestTransfer_ToldTooLate(t *testing.T) {
@@ -117,7 +117,6 @@ func TestTransfer_ToldTooLate(t *testing.T) {
 		_, flow := c.net.straggle(rpc.ServiceRaft, "n1", "n3", 1)
 		flows = append(flows, flow)
 	}
-	term := c.node("n1").Status().Term
 	for _, asked := range []string{"n1", "n2"} {
 		_, err := c.node(asked).Transfer(t.Context(), "n3")
 		wantRefused(t, "transfer that n3 has not heard of, asked at "+asked, err, "the outcome of the change is unknown: ", "n3 ")
@@ -131,7 +130,8 @@ func TestTransfer_ToldTooLate(t *testing.T) {
 	for _, flow := range flows {
 		flow()
 	}
-	eventually(t, "n3 to be elected late", func() bool { return c.node("n3").Status().Role == "leader" && c.node("n3").Status().Term > term })
+	// n3 is usually elected now. If its heartbeat timeout has made it a candidate
+	// before, raft ignores the request to campaign, and n1 goes on leading.
 	c.ready("n1", "n2", "n3")
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }
