@@ -137,7 +137,7 @@ func (fw *forwarder) forget(c *call) bool {
 // confirmation only, and its session runs it.
 func (l *localLink) forget(*call) bool { return false }
 
-// forget implements readLink. It tells the leader that nobody waits for the
+// forget implements readLink. It tells the leader that no client waits for the
 // reply, so that the leader ends the read.
 func (l *remoteLink) forget(c *call) bool {
 	l.mu.Lock()

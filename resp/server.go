@@ -57,7 +57,7 @@ type Executor interface {
 	Unblock() ([]byte, error)
 	// Abandon ends the present wait of a client that has disconnected.
 	Abandon()
-	// WatchClient sets the function that tells whether the client leaves. Do
+	// WatchClient sets the function that watches the client. Do
 	// may call it, to end a slow read.
 	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
 }
@@ -197,7 +197,7 @@ type diagnostics struct {
 	latency  latencyEvents
 }
 
-// saves tells about the snapshots that clients ask for.
+// saves records the snapshots that clients ask for.
 type saves struct {
 	running atomic.Bool
 	last    atomic.Int64 // time of the last one, in Unix seconds
