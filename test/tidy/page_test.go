@@ -1,0 +1,234 @@
+package tidy
+
+import (
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// page is one Markdown file.
+type page struct {
+	path  string // from the root of the tree, with slashes
+	lines []pageLine
+}
+
+// pageLine is one line of a page. Code is true within a block of code, and for
+// the fences of the block.
+type pageLine struct {
+	number int
+	text   string
+	code   bool
+}
+
+// pages returns all Markdown files of the tree.
+func pages(t *testing.T) []page {
+	t.Helper()
+	paths, err := walk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []page
+	for _, p := range paths {
+		if path.Ext(p) != ".md" {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(p)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pg, code := page{path: p}, false
+		for i, line := range strings.Split(string(b), "\n") {
+			fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+			pg.lines = append(pg.lines, pageLine{i + 1, line, code || fence})
+			code = code != fence
+		}
+		all = append(all, pg)
+	}
+	if len(all) < 10 {
+		t.Fatalf("%d pages found: is %s the root?", len(all), root)
+	}
+	return all
+}
+
+// maxProse is the width at which the prose of pages is wrapped.
+const maxProse = 80
+
+// unbreakable matches the parts of a line that cannot be divided: code in
+// backticks, and the target of a link with the word before it.
+var unbreakable = regexp.MustCompile("`[^`]*`|\\S*\\]\\([^)]*\\)")
+
+// TestPages_AreWrapped checks the width of the prose of all pages. Tables,
+// headings, blocks of code and comments have no limit.
+func TestPages_AreWrapped(t *testing.T) {
+	for _, p := range pages(t) {
+		for _, l := range p.lines {
+			text := strings.TrimSpace(l.text)
+			if l.code || strings.HasPrefix(text, "|") || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "<!--") {
+				continue
+			}
+			width := utf8.RuneCountInString(l.text)
+			if width <= maxProse {
+				continue
+			}
+			// A line with only one part, which cannot be divided, cannot be
+			// shorter.
+			glued := unbreakable.ReplaceAllString(strings.TrimLeft(text, "-0123456789. "), "x")
+			if strings.ContainsAny(glued, " ") {
+				t.Errorf("%s:%d: %d columns, wrap prose at %d", p.path, l.number, width, maxProse)
+			}
+		}
+	}
+}
+
+var (
+	codeSpan = regexp.MustCompile("`([^`]+)`")
+	// testName matches the name of a test, which may have a file, a folder or a
+	// subtest beside it in other spans.
+	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$`)
+	// goFile matches a Go file, perhaps with its folder or a wildcard.
+	goFile = regexp.MustCompile(`^[\w*/.-]+\.go$`)
+	// selector matches a function or a method with its package or type.
+	selector = regexp.MustCompile(`^\*?([A-Za-z]\w*)\.([A-Za-z]\w*)$`)
+)
+
+// TestPages_NameWhatExists checks the names of files, folders, tests, make
+// targets and declarations that pages mention in backticks.
+func TestPages_NameWhatExists(t *testing.T) {
+	paths, err := walk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := newTree(t, paths)
+	found := 0
+	for _, p := range pages(t) {
+		for _, l := range p.lines {
+			if l.code {
+				continue
+			}
+			for _, m := range codeSpan.FindAllStringSubmatch(l.text, -1) {
+				ok, known := tree.has(m[1])
+				if !ok {
+					t.Errorf("%s:%d: there is no `%s`", p.path, l.number, m[1])
+				}
+				if known {
+					found++
+				}
+			}
+		}
+	}
+	if found < 200 {
+		t.Errorf("pages mention only %d names of this tree: do the patterns still match?", found)
+	}
+}
+
+// tree is what pages may name.
+type tree struct {
+	files, folders, bases map[string]bool // bases are the last parts of files
+	tests, names, targets map[string]bool // names are declared in a Go file
+}
+
+func newTree(t *testing.T, paths []string) *tree {
+	t.Helper()
+	tr := &tree{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, p := range paths {
+		tr.files[p] = true
+		tr.bases[path.Base(p)] = true
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			tr.folders[dir] = true
+		}
+	}
+	for _, s := range sources(t) {
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				tr.names[n.Name.Name] = true
+				if s.test() && n.Recv == nil {
+					tr.tests[n.Name.Name] = true
+				}
+			case *ast.TypeSpec:
+				tr.names[n.Name.Name] = true
+			case *ast.Field:
+				for _, name := range n.Names {
+					tr.names[name.Name] = true
+				}
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					tr.names[name.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllSubmatch(makefile, -1) {
+		tr.targets[string(m[1])] = true
+	}
+	return tr
+}
+
+// has reports whether the tree has what a span of code names, and whether the
+// span names a part of the tree at all.
+func (tr *tree) has(span string) (ok, known bool) {
+	span = strings.TrimSuffix(span, "/")
+	if target, isMake := strings.CutPrefix(span, "make "); isMake {
+		return tr.targets[strings.Fields(target)[0]], true
+	}
+	top, _, deeper := strings.Cut(span, "/")
+	switch {
+	case testName.MatchString(span):
+		return tr.tests[span] || tr.prefixOfTest(span), true
+	case goFile.MatchString(span):
+		return tr.hasFile(span), true
+	case deeper && tr.folders[top] && !strings.ContainsAny(span, " …*") && !strings.Contains(span, "NAME"):
+		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(span))) // walk leaves out testdata
+		return err == nil, true
+	}
+	if m := selector.FindStringSubmatch(span); m != nil && tr.names[m[1]] || m != nil && tr.folderNamed(m[1]) {
+		return tr.names[m[2]], true
+	}
+	return true, false
+}
+
+// prefixOfTest reports whether the name is the common beginning of several
+// tests, as in "the TestPoints tests".
+func (tr *tree) prefixOfTest(name string) bool {
+	for test := range tr.tests {
+		if strings.HasPrefix(test, name+"_") {
+			return true
+		}
+	}
+	return false
+}
+
+// folderNamed reports whether a folder of the tree has this name.
+func (tr *tree) folderNamed(name string) bool {
+	for dir := range tr.folders {
+		if path.Base(dir) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// hasFile reports whether the tree has a file. Without a folder, any file of
+// that name suffices.
+func (tr *tree) hasFile(name string) bool {
+	set := tr.files
+	if !strings.Contains(name, "/") {
+		set = tr.bases
+	}
+	for file := range set {
+		if matched, err := path.Match(name, file); err == nil && matched {
+			return true
+		}
+	}
+	return false
+}
