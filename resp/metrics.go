@@ -151,14 +151,14 @@ func newMetrics(table *fsm.Table, rows map[string]*row) *Metrics {
 	}
 	m := &Metrics{
 		Connections:  counter("client_connections_total", "Client connections accepted."),
-		AuthFailures: counter("client_auth_failures_total", "Refused AUTH and HELLO AUTH."),
+		AuthFailures: counter("client_auth_failures_total", "Logins with a wrong user or password, and logins refused because too many had failed."),
 		Panics:       counter("client_panics_total", "Connections closed because serving them failed."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
 			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
 		Published:     counter("pubsub_published_total", "Messages of PUBLISH and SPUBLISH, through whichever node, that were looked up among this node's subscribers."),
 		Delivered:     counter("pubsub_delivered_total", "Messages and keyspace notifications handed to connections of this node."),
 		Invalidations: counter("tracking_invalidations_total", "Invalidations handed to connections that track keys."),
-		CutOff:        counter("pubsub_cut_off_total", "Connections closed because they did not take messages, or would have missed some."),
+		CutOff:        counter("pubsub_cut_off_total", "Connections closed because they read messages too slowly, would have missed some, or had patterns that took too many steps."),
 		open:          func() int { return 0 },
 		blocked:       func() int64 { return 0 },
 	}

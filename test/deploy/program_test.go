@@ -3,6 +3,7 @@ package deploy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -153,8 +154,9 @@ var metricNames = sync.OnceValues(func() (names []string, err error) {
 	return names, nil
 })
 
-// useNode waits until the node is ready, writes a key, and makes the guard
-// refuse a connection, so that every metric with labels has a value.
+// useNode waits until the node is ready, writes a key, sends a command that
+// fails, and makes the guard refuse a connection, so that every metric with
+// labels has a value.
 func useNode(ctx context.Context, clients, web string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -176,6 +178,9 @@ func useNode(ctx context.Context, clients, web string) error {
 	defer c.Close()
 	if _, err := c.Do("SET", "lock:a", "me", "NX", "EX", 600); err != nil {
 		return err
+	}
+	if _, err := c.Do("INCR", "lock:a"); err == nil {
+		return errors.New("INCR of a text did not fail")
 	}
 	bad, err := net.Dial("tcp", clients)
 	if err != nil {
