@@ -130,11 +130,57 @@ func TestPages_NameWhatExists(t *testing.T) {
 type tree struct {
 	files, folders, bases map[string]bool // bases are the last parts of files
 	tests, names, targets map[string]bool // names are declared in a Go file
+	// members are the methods, fields and embedded types of each type. Types of
+	// the same name in several packages share a set.
+	members map[string]map[string]bool
+}
+
+// declare adds a method, a field or an embedded type of a type.
+func (tr *tree) declare(typ, member string) {
+	if tr.members[typ] == nil {
+		tr.members[typ] = map[string]bool{}
+	}
+	tr.members[typ][member] = true
+}
+
+// baseType returns the name of the type of an expression such as *T, T[K] or
+// pkg.T. It returns "" for other expressions.
+func baseType(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.StarExpr:
+		return baseType(e.X)
+	case *ast.IndexExpr:
+		return baseType(e.X)
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// hasMember reports whether a type, or a type that it embeds, has a method or a
+// field.
+func (tr *tree) hasMember(typ, name string, seen map[string]bool) bool {
+	if seen[typ] {
+		return false
+	}
+	seen[typ] = true
+	if tr.members[typ][name] {
+		return true
+	}
+	for member := range tr.members[typ] {
+		if embedded, ok := strings.CutPrefix(member, "embeds "); ok && tr.hasMember(embedded, name, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 func newTree(t *testing.T, paths []string) *tree {
 	t.Helper()
-	tr := &tree{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	tr := &tree{files: map[string]bool{}, folders: map[string]bool{}, bases: map[string]bool{}, tests: map[string]bool{},
+		names: map[string]bool{}, targets: map[string]bool{}, members: map[string]map[string]bool{}}
 	for _, p := range paths {
 		tr.files[p] = true
 		tr.bases[path.Base(p)] = true
@@ -150,8 +196,12 @@ func newTree(t *testing.T, paths []string) *tree {
 				if s.test() && n.Recv == nil {
 					tr.tests[n.Name.Name] = true
 				}
+				if n.Recv != nil {
+					tr.declare(baseType(n.Recv.List[0].Type), n.Name.Name)
+				}
 			case *ast.TypeSpec:
 				tr.names[n.Name.Name] = true
+				tr.declareType(n)
 			case *ast.Field:
 				for _, name := range n.Names {
 					tr.names[name.Name] = true
@@ -174,6 +224,27 @@ func newTree(t *testing.T, paths []string) *tree {
 	return tr
 }
 
+// declareType adds the fields of a struct, or the methods of an interface.
+func (tr *tree) declareType(spec *ast.TypeSpec) {
+	var list *ast.FieldList
+	switch typ := spec.Type.(type) {
+	case *ast.StructType:
+		list = typ.Fields
+	case *ast.InterfaceType:
+		list = typ.Methods
+	default:
+		return
+	}
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			tr.declare(spec.Name.Name, name.Name)
+		}
+		if embedded := baseType(field.Type); len(field.Names) == 0 && embedded != "" {
+			tr.declare(spec.Name.Name, "embeds "+embedded)
+		}
+	}
+}
+
 // has reports whether the tree has what a span of code names, and whether the
 // span names a part of the tree at all.
 func (tr *tree) has(span string) (ok, known bool) {
@@ -191,7 +262,15 @@ func (tr *tree) has(span string) (ok, known bool) {
 		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(span))) // walk leaves out testdata
 		return err == nil, true
 	}
-	if m := selector.FindStringSubmatch(span); m != nil && tr.names[m[1]] || m != nil && tr.folderNamed(m[1]) {
+	m := selector.FindStringSubmatch(span)
+	switch {
+	case m == nil || m[2] == "json" || m[2] == "db":
+		return true, false
+	case tr.folderNamed(m[1]) && tr.names[m[2]]:
+		return true, true
+	case tr.members[m[1]] != nil:
+		return tr.hasMember(m[1], m[2], map[string]bool{}), true
+	case tr.names[m[1]] || tr.folderNamed(m[1]):
 		return tr.names[m[2]], true
 	}
 	return true, false
