@@ -2,6 +2,9 @@
 // rules, in the language of Redis' ACL, and the check of a command against
 // them.
 //
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+//
 // A User is made from rules, as ACL SETUSER takes them. It does not change once
 // other goroutines can see it. Users are stored and sent as text (User.Rules).
 // The replicated state contains that text and never interprets it. So during an

@@ -3,6 +3,9 @@
 // that a read sees. It joins raft, the peer port (package rpc), the data
 // directory (package storage) and the state machine (package fsm) into a Node.
 //
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+//
 // The packages below it can be understood by themselves: raftlog (what raft must
 // not forget), transport (raft's messages), machine (the state machine on a
 // node), readindex (confirmation of reads), events and clientid. Here is what

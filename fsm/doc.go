@@ -6,6 +6,9 @@
 // apply the same entries hold the same state and give the same replies, byte
 // for byte.
 //
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+//
 // # What the caller must guarantee
 //
 //   - Apply receives committed entries in the order of their log indices, each

@@ -3,6 +3,9 @@
 // sends the replies. Package fsm defines what data commands do. An Executor
 // decides where they are executed and how current their results are.
 //
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+//
 // The data commands of a client's pipeline become a group, up to a limit. The
 // commands of a group are forwarded and executed together. The connection
 // itself runs the commands about the connection and the node (the rows that

@@ -1,6 +1,9 @@
 // Package rpc implements the protocol between two nodes. Each node has one peer
 // port, which carries raft's own connections and framed streams.
 //
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+//
 // A Mux owns the port. Every connection, accepted or dialed, begins with a
 // handshake in which both sides identify themselves (Hello). After it, the
 // connection is either passed to raft as a stream of bytes (ServiceRaft,

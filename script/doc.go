@@ -2,6 +2,9 @@
 // to a script, it converts the script's result into a reply, and it enforces a
 // budget that no script can evade.
 //
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+//
 // The package has no knowledge of keys. A script's redis.call calls
 // ScriptCall.Do, which the leader points at its clone of the state machine. If
 // a run fails, the caller must discard the changes that Do has made.

@@ -311,3 +311,23 @@ func (tr *tree) hasFile(name string) bool {
 	}
 	return false
 }
+
+// TestPackages_AreNoAPI checks that the comment of each package at the top of
+// the tree says that the package is not a supported API.
+func TestPackages_AreNoAPI(t *testing.T) {
+	says := map[string]bool{}
+	for _, s := range sources(t) {
+		if dir := s.dir(); dir != "." && !strings.Contains(dir, "/") {
+			text := strings.Join(strings.Fields(s.ast.Doc.Text()), " ")
+			says[dir] = says[dir] || strings.Contains(text, "not a supported API")
+		}
+	}
+	if len(says) < 5 {
+		t.Fatalf("%d packages at the top of the tree", len(says))
+	}
+	for _, dir := range sortedKeys(says) {
+		if !says[dir] {
+			t.Errorf("%s: the package comment does not say that it is not a supported API", dir)
+		}
+	}
+}
