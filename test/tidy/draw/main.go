@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -17,6 +18,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,12 +124,18 @@ func (p *prose) source(path string) error {
 	return nil
 }
 
-// page adds the paragraphs of a Markdown page, without blocks of code.
+// listItem matches the beginning of an item of a list.
+var listItem = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
+
+// page adds the paragraphs, the items of lists and the rows of tables of a
+// Markdown page. It leaves out code, headings, comments, and the tables of
+// generated pages, whose texts are Redis' own or names.
 func (p *prose) page(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
+	generated := bytes.Contains(b, []byte("<!-- Made by")) || bytes.Contains(b, []byte("runs everything on this page"))
 	var lines []string
 	begin, code := 0, false
 	end := func() {
@@ -136,12 +144,22 @@ func (p *prose) page(path string) error {
 		}
 		lines = nil
 	}
-	for i, line := range strings.Split(string(b), "\n") {
-		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
-		if fence || code || strings.TrimSpace(line) == "" {
+	all := strings.Split(string(b), "\n")
+	for i, line := range all {
+		text := strings.TrimSpace(line)
+		fence, row := strings.HasPrefix(text, "```"), strings.HasPrefix(text, "|")
+		if fence || code || text == "" || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "<!--") {
 			end()
 			code = code != fence
 			continue
+		}
+		head := row && i+1 < len(all) && strings.HasPrefix(all[i+1], "|---")
+		if row && (generated || head || strings.HasPrefix(text, "|---")) {
+			end()
+			continue
+		}
+		if row || listItem.MatchString(line) {
+			end()
 		}
 		if len(lines) == 0 {
 			begin = i + 1
