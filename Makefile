@@ -1,28 +1,30 @@
-# Everything below needs Go, make and git; the targets that need more say so.
-# make help lists them.
+# All targets need Go, make and git. The help text of a target names what else it
+# needs. "make help" lists the targets.
 
 GO      ?= go
 BIN     := bin/holdfast
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-# Static, and the same bytes for the same commit wherever it is built.
+# The binary is statically linked. The same commit gives the same bytes on every
+# machine.
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 
 STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
 TEST_TIMEOUT ?= 9m
 RACE_TIMEOUT ?= 12m
 RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
-# Long loops of a single goroutine, in which there is nothing to race with.
+# These tests are long loops of a single goroutine, which cannot have a race.
 RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestGlob_Steps)$$
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
-# The comparisons run anew each time; CI, where make test has just run them, says COUNT=.
+# -count=1 runs the comparisons even if their results are cached. CI sets COUNT=,
+# because it has just run them with "make test".
 COUNT        ?= -count=1
 SEEDS        ?= 400
 # The first of the seeds of the simulator.
 FIRST        ?= 1
-# How long seeds of the simulator are begun, 0 for no limit.
+# The time after which the simulator begins no further seed. 0: no limit.
 BUDGET       ?= 0
 VIRTUAL      ?= 60s
 EPISODES     ?= 20
@@ -32,9 +34,9 @@ CHAOS        ?=
 IMAGES       ?= 600
 # The injected bugs of make controls, as a regular expression; all if it is empty.
 ONLY         ?=
-# What make upgrade-test mixes with this tree: the latest release, or, while there is
-# none, the last commit before feature version 2 (see fsm/feature.go). It is the newest
-# program that reports no feature version and knows none of the new meanings of entries.
+# The revision that make upgrade-test mixes with this tree: the latest release. While
+# there is no release, it is the last commit before feature version 2 (see
+# fsm/feature.go): the newest program that does not report a feature version.
 OLD          ?= $(or $(shell git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null),5bd6d7c)
 UPGRADES     ?= 4
 
@@ -45,24 +47,24 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the program, static, as bin/holdfast
+build: ## build the program, statically linked, as bin/holdfast
 	@mkdir -p bin
 	$(BUILD) -o $(BIN) ./cmd/holdfast
 
 .PHONY: run
-run: build ## build, then run a cluster of three nodes on this machine: Ctrl-C stops it
+run: build ## build, then run three nodes on this machine until Ctrl-C
 	$(BIN) dev $(DEV)
 
 .PHONY: test
-test: ## run all tests; those that need a Redis or a foreign client are skipped where there is none
+test: ## run all tests; skips those that need a program that is not installed
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: race
-race: ## run the tests of the program's own packages with the race detector (needs a C compiler)
+race: ## run the tests of the program's packages with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(RACE_PKGS)
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, and the rules of test/tidy
+lint: ## run gofmt, go vet, staticcheck and test/tidy
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
@@ -74,19 +76,19 @@ compat: ## compare commands and client libraries with a real Redis (needs redis-
 	HOLDFAST_REQUIRE_REDIS=1 HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test $(COUNT) -timeout $(TEST_TIMEOUT) ./test/compat/... ./test/clients/... ./test/discovery/... ./test/matrix/... ./test/recipes/... ./resp/...
 
 .PHONY: matrix
-matrix: ## run client and lock libraries through the death of a leader, and write docs/compatibility.md (needs the libraries)
+matrix: ## kill the leader while client and lock libraries run, and write docs/compatibility.md (needs the libraries)
 	HOLDFAST_REQUIRE_CLIENTS=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./test/matrix -update
 
 .PHONY: bench
-bench: ## measure three nodes beside a redis-server with appendfsync always (needs both Redis tools); BENCH='-help' for more
+bench: ## compare the speed of three nodes with a redis-server (needs redis-server and redis-benchmark); BENCH='-help' for more
 	$(GO) run ./test/bench $(BENCH)
 
 .PHONY: chaos
-chaos: build ## attack clusters of the shipped binary and judge them (SEED=, EPISODES=, FAULTS=; some faults need root and strace)
+chaos: build ## inject faults into clusters of processes and check them (SEED=, EPISODES=, FAULTS=; some faults need root and strace)
 	$(GO) run ./test/chaos -program $(BIN) $(if $(SEED),-seed $(SEED)) -episodes $(EPISODES) -faults '$(FAULTS)' $(CHAOS)
 
 .PHONY: upgrade-test
-upgrade-test: build ## attack clusters of two builds, this tree's and that of the git revision OLD, upgraded and downgraded under load
+upgrade-test: build ## upgrade and downgrade clusters under load, between this tree and the git revision OLD
 	@git rev-parse --quiet --verify '$(OLD)^{commit}' >/dev/null || { echo "upgrade-test: this clone does not have the revision $(OLD): fetch it, or name another with OLD="; exit 1; }
 	@rm -rf bin/old && mkdir -p bin/old/tree
 	git archive '$(OLD)^{commit}' | tar -x -C bin/old/tree
@@ -94,11 +96,11 @@ upgrade-test: build ## attack clusters of two builds, this tree's and that of th
 	@rm -rf bin/old/tree
 	$(GO) run ./test/chaos -program $(BIN) -old bin/old/holdfast $(if $(SEED),-seed $(SEED)) -episodes $(UPGRADES) -controls=false -faults 'version,kill -9 leader,kill -9 follower,pause leader,isolate,power cut of one,snapshot race' $(CHAOS)
 
-# draw prints a number that another run does not have: the first seed of a drawn run.
+# draw prints a random number, the first seed of a run.
 draw = $$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
 
 .PHONY: soak
-soak: build ## attack for HOURS (8) with drawn seeds, real processes and the simulator in turns, until something is violated
+soak: build ## run chaos and sim in turns with random seeds, for HOURS (8) or until a guarantee is violated
 	@end=$$(awk 'BEGIN { srand(); print int(srand() + $(HOURS) * 3600) }'); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		$(MAKE) --no-print-directory chaos EPISODES=40 SEED= CHAOS='-controls=false $(CHAOS)' || exit 1; \
@@ -106,7 +108,7 @@ soak: build ## attack for HOURS (8) with drawn seeds, real processes and the sim
 	done
 
 .PHONY: nightly
-nightly: ## run more than CI does, with drawn seeds: fuzz, chaos, crash images, two builds, sim (about three hours on two cores)
+nightly: ## run fuzz, images, upgrade-test, chaos and sim with random seeds (about three hours on two cores)
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
 	$(MAKE) --no-print-directory images SEED= IMAGES=3000
 	$(MAKE) --no-print-directory upgrade-test SEED= UPGRADES=12
@@ -123,17 +125,17 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: sim
-sim: ## attack simulated clusters in virtual time: SEEDS histories of VIRTUAL each, or SEED=n again, made smaller if it fails
+sim: ## inject faults into simulated clusters: SEEDS histories of VIRTUAL time, or one schedule (SEED=n) three times
 	@mkdir -p bin
 	$(GO) test -c -o bin/sim.test ./test/sim
 	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(WORK),-work '$(WORK)') $(if $(SEED),-seed $(SEED),-first $(FIRST) -seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: controls
-controls: ## put bugs into a copy of the product, one at a time, and see that a checker finds each of them (ONLY=)
+controls: ## check that the checkers find each injected bug (ONLY=)
 	$(GO) run ./test/controls -only '$(ONLY)'
 
 .PHONY: images
-images: build ## start the program on IMAGES (600) of what a loss of power may leave of its data (SEED=; needs strace)
+images: build ## start the program on IMAGES (600) data directories as a loss of power may leave them (SEED=; needs strace)
 	$(GO) run ./test/images -program $(BIN) $(if $(SEED),-seed $(SEED)) -images $(IMAGES) -json bin/images.json
 
 .PHONY: docker
@@ -144,11 +146,11 @@ docker: ## build the container image holdfast:latest from this tree (needs Docke
 	docker build --quiet --build-arg VERSION=$(VERSION) -t $(IMAGE) bin/image
 
 .PHONY: compose-test
-compose-test: docker ## start deploy/compose.yml, kill the leader's container, find the lock (needs Docker and Compose)
+compose-test: docker ## start deploy/compose.yml, kill the leader's container, and check that a lock is kept (needs Docker and Compose)
 	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose$$' ./test/deploy
 
 .PHONY: docs
-docs: ## write docs/commands.md and docs/config.md anew from their tables, and the code in docs/recipes
+docs: ## generate docs/commands.md, docs/config.md and the code in docs/recipes
 	@mkdir -p docs
 	$(GO) run ./cmd/holdfast commands > docs/commands.md.new
 	mv docs/commands.md.new docs/commands.md
@@ -157,5 +159,5 @@ docs: ## write docs/commands.md and docs/config.md anew from their tables, and t
 	$(GO) run ./test/recipes/pages
 
 .PHONY: clean
-clean: ## remove what was built; data/ of make run stays
+clean: ## remove bin/; keep data/, which make run writes
 	rm -rf bin
