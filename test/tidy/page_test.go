@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -328,6 +329,48 @@ func TestPackages_AreNoAPI(t *testing.T) {
 	for _, dir := range sortedKeys(says) {
 		if !says[dir] {
 			t.Errorf("%s: the package comment does not say that it is not a supported API", dir)
+		}
+	}
+}
+
+// packageRow matches a row of the table of packages in docs/architecture.md.
+var packageRow = regexp.MustCompile("^\\| `([a-z/]+)` \\| .* \\| ([^|]*) \\|$")
+
+// TestArchitecture_ListsTheImports compares the table of packages in
+// docs/architecture.md with mayImport. A row may describe its imports in words,
+// such as "the packages below it". Then only the package is compared.
+func TestArchitecture_ListsTheImports(t *testing.T) {
+	listed := map[string]bool{}
+	for _, p := range pages(t) {
+		if p.path != "docs/architecture.md" {
+			continue
+		}
+		for _, l := range p.lines {
+			m := packageRow.FindStringSubmatch(l.text)
+			if m == nil {
+				continue
+			}
+			allowed, known := mayImport[m[1]]
+			listed[m[1]] = true
+			if !known {
+				continue // a part of cmd, for which mayImport has one entry
+			}
+			var names []string
+			for _, name := range codeSpan.FindAllStringSubmatch(m[2], -1) {
+				names = append(names, name[1])
+			}
+			words := strings.Trim(codeSpan.ReplaceAllString(m[2], ""), " ,")
+			if len(names) == 0 && words == "none of ours" || words == "" {
+				slices.Sort(names)
+				if want := slices.Sorted(slices.Values(allowed)); !slices.Equal(names, want) {
+					t.Errorf("%s:%d: %s may import %v, and mayImport says %v", p.path, l.number, m[1], names, want)
+				}
+			}
+		}
+	}
+	for _, name := range sortedKeys(mayImport) {
+		if name != "cmd" && name != "test" && !listed[name] {
+			t.Errorf("docs/architecture.md: the table of packages does not have %s", name)
 		}
 	}
 }
