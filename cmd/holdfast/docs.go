@@ -79,18 +79,20 @@ var docFamilies = []struct{ name, title, text string }{
 		"bit on every machine. They differ from those of Redis in the last bit of about one in 600, because the C " +
 		"library that Redis uses does not always round sines correctly, and not equally on all processors. " +
 		"`STOREDIST` stores that bit. Replies have four decimals, and about one in a million differs by one in the " +
-		"last. If members are equally far away, `COUNT` takes the first in the order of results. A search looks at " +
-		"no more than 4194304 members."},
+		"last digit. If members are equally far away, `COUNT` takes the first in the order of results. A search " +
+		"looks at no more than 4194304 members."},
 }
 
 const commandsDocHead = `# Commands
 
 <!-- Made by "make docs" from the command table. Do not edit: change the row. -->
 
-These commands have the replies, errors, arity and options of Redis %s. Any
-other name gets Redis' own "unknown command" error.
+These commands have the replies, errors, arity and options of Redis %s,
+unless the column *since* names a later version or another project. A command
+that is not on this page gets Redis' own "unknown command" error. PSYNC,
+REPLICAOF, SLAVEOF and SYNC get an error that gives the reason.
 
-*Since* is the first version of Redis that has the command; "valkey …" names the
+*Since* is the first version of Redis that has the command. "valkey …" names a
 version of Valkey, and "holdfast" marks our own commands. *Arity* counts the
 name of the command; a negative number means "at least". *Kind* says which path
 a command takes:
