@@ -10,13 +10,15 @@ import (
 
 var dumpCommands = []Command{
 	{
-		Name: "dump", Run: dump, Arity: 2, Flags: ReadOnly | Slow | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "generic", Since: "2.6.0",
-		Complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).",
-		Syntax:     "key",
-		Doc:        "Return a serialized version of the value stored at the specified key.",
-		Tips:       []string{"nondeterministic_output"},
+		Name: "dump", Run: dump, Arity: 2, Flags: ReadOnly | Slow | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "generic", Since: "2.6.0",
+		Complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis " +
+			"objects composing the value and M their average size. For small string values the time complexity is " +
+			"thus O(1)+O(1*M) where M is small, so simply O(1).",
+		Syntax: "key",
+		Doc:    "Return a serialized version of the value stored at the specified key.",
+		Tips:   []string{"nondeterministic_output"},
 	},
 	{
 		Name: "restore", Run: restore, Arity: -4, Flags: Write | DenyOOM | KeyspaceCat | Dangerous,
@@ -33,13 +35,17 @@ var dumpCommands = []Command{
 		Group: "server", Since: "3.0.0",
 		Complexity: restoreComplexity,
 		Syntax:     restoreSyntax,
-		Doc:        "An internal command for migrating keys in a cluster", History: restoreNotes,
+		Doc:        "An internal command for migrating keys in a cluster",
+		History:    restoreNotes,
 	},
 }
 
 const (
 	restoreSyntax     = "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]"
-	restoreComplexity = "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N))."
+	restoreComplexity = "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, " +
+		"where N is the number of Redis objects composing the value and M their average size. For small string " +
+		"values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set " +
+		"values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N))."
 )
 
 var restoreNotes = []Change{

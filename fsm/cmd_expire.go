@@ -13,75 +13,81 @@ const expireSyntax = " [NX | XX | GT | LT]"
 
 var expireCommands = []Command{
 	{
-		Name: "expire", Run: expire, Arity: -3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "generic", Since: "1.0.0",
+		Name: "expire", Run: expire, Arity: -3, Flags: Write | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key seconds" + expireSyntax,
-		Doc:        "Set a key's time to live in seconds", History: expireNotes,
+		Doc:        "Set a key's time to live in seconds",
+		History:    expireNotes,
 	},
 	{
-		Name: "pexpire", Run: pexpire, Arity: -3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "generic", Since: "2.6.0",
+		Name: "pexpire", Run: pexpire, Arity: -3, Flags: Write | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key milliseconds" + expireSyntax,
-		Doc:        "Set a key's time to live in milliseconds", History: expireNotes,
+		Doc:        "Set a key's time to live in milliseconds",
+		History:    expireNotes,
 	},
 	{
-		Name: "expireat", Run: expireat, Arity: -3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "generic", Since: "1.2.0",
+		Name: "expireat", Run: expireat, Arity: -3, Flags: Write | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "generic", Since: "1.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key unix-time-seconds" + expireSyntax,
-		Doc:        "Set the expiration for a key as a UNIX timestamp", History: expireNotes,
+		Doc:        "Set the expiration for a key as a UNIX timestamp",
+		History:    expireNotes,
 	},
 	{
-		Name: "pexpireat", Run: pexpireat, Arity: -3, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "generic", Since: "2.6.0",
+		Name: "pexpireat", Run: pexpireat, Arity: -3, Flags: Write | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key unix-time-milliseconds" + expireSyntax,
-		Doc:        "Set the expiration for a key as a UNIX timestamp specified in milliseconds", History: expireNotes,
+		Doc:        "Set the expiration for a key as a UNIX timestamp specified in milliseconds",
+		History:    expireNotes,
 	},
 	{
-		Name: "persist", Run: persist, Arity: 2, Flags: Write | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "generic", Since: "2.2.0",
+		Name: "persist", Run: persist, Arity: 2, Flags: Write | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "generic", Since: "2.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Remove the expiration from a key",
 	},
 	{
-		Name: "ttl", Run: ttl, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "generic", Since: "1.0.0",
+		Name: "ttl", Run: ttl, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
-		Doc:        "Get the time to live for a key in seconds", Tips: []string{"nondeterministic_output"},
-		History: []Change{{"2.8.0", "Added the -2 reply."}},
+		Doc:        "Get the time to live for a key in seconds",
+		Tips:       []string{"nondeterministic_output"},
+		History:    []Change{{"2.8.0", "Added the -2 reply."}},
 	},
 	{
-		Name: "pttl", Run: pttl, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "generic", Since: "2.6.0",
+		Name: "pttl", Run: pttl, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
-		Doc:        "Get the time to live for a key in milliseconds", Tips: []string{"nondeterministic_output"},
-		History: []Change{{"2.8.0", "Added the -2 reply."}},
+		Doc:        "Get the time to live for a key in milliseconds",
+		Tips:       []string{"nondeterministic_output"},
+		History:    []Change{{"2.8.0", "Added the -2 reply."}},
 	},
 	{
-		Name: "expiretime", Run: expiretime, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "generic", Since: "7.0.0",
+		Name: "expiretime", Run: expiretime, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "generic", Since: "7.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the expiration Unix timestamp for a key",
 	},
 	{
-		Name: "pexpiretime", Run: pexpiretime, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "generic", Since: "7.0.0",
+		Name: "pexpiretime", Run: pexpiretime, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "generic", Since: "7.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the expiration Unix timestamp for a key in milliseconds",
@@ -101,6 +107,22 @@ const (
 
 func (u timeUnit) seconds() bool  { return u == unitEX || u == unitEXAT }
 func (u timeUnit) absolute() bool { return u == unitEXAT || u == unitPXAT }
+
+// unitOf returns the unit of the option EX, PX, EXAT or PXAT, and unitNone for any
+// other argument.
+func unitOf(arg []byte) timeUnit {
+	switch {
+	case fold(arg, "EX"):
+		return unitEX
+	case fold(arg, "PX"):
+		return unitPX
+	case fold(arg, "EXAT"):
+		return unitEXAT
+	case fold(arg, "PXAT"):
+		return unitPXAT
+	}
+	return unitNone
+}
 
 // lifetime is the time at which a key expires. The zero value means that the
 // key does not expire.

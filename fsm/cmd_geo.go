@@ -15,100 +15,113 @@ import (
 
 var geoCommands = []Command{
 	{
-		Name: "geoadd", Run: geoadd, Arity: -5, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "geo", Since: "3.2.0",
+		Name: "geoadd", Run: geoadd, Arity: -5, Flags: Write | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
 		Syntax:     "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]",
 		Doc:        "Add one or more geospatial items in the geospatial index represented using a sorted set",
 		History:    []Change{{"6.2.0", "Added the `CH`, `NX` and `XX` options."}},
 	},
 	{
-		Name: "geodist", Run: geodist, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "geo", Since: "3.2.0",
+		Name: "geodist", Run: geodist, Arity: -4, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N))",
 		Syntax:     "key member1 member2 [M | KM | FT | MI]",
 		Doc:        "Returns the distance between two members of a geospatial index",
 	},
 	{
-		Name: "geohash", Run: geohash, Arity: -2, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "geo", Since: "3.2.0",
+		Name: "geohash", Run: geohash, Arity: -2, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N)) for each member requested, where N is the number of elements in the sorted set.",
 		Syntax:     "key member [member ...]",
 		Doc:        "Returns members of a geospatial index as standard geohash strings",
 	},
 	{
-		Name: "geopos", Run: geopos, Arity: -2, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "geo", Since: "3.2.0",
+		Name: "geopos", Run: geopos, Arity: -2, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "geo", Since: "3.2.0",
 		Complexity: "O(N) where N is the number of members requested.",
 		Syntax:     "key member [member ...]",
 		Doc:        "Returns longitude and latitude of members of a geospatial index",
 	},
 	{
-		Name: "georadius", Run: georadius, Arity: -6, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
-		Access: geoStoreAccess, Specs: georadiusSpecs(6), KeysOf: georadiusKeys,
-		Group: "geo", Since: "3.2.0",
+		Name: "georadius", Run: georadius, Arity: -6, Flags: Write | DenyOOM | MovableKeys,
+		Keys: Keys{1, 1, 1}, KeysOf: georadiusKeys, Access: geoStoreAccess,
+		Specs: georadiusSpecs(6),
+		Group: "geo", Since: "3.2.0", DeprecatedSince: "6.2.0",
+		ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
 		Complexity: georadiusComplexity,
-		Syntax:     "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key] [STOREDIST key]",
-		Doc:        "Query a sorted set representing a geospatial index to fetch members matching a given maximum distance from a point",
+		Syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT " +
+			"count [ANY]] [ASC | DESC] [STORE key] [STOREDIST key]",
+		Doc: "Query a sorted set representing a geospatial index to fetch members matching a given maximum " +
+			"distance from a point",
 		History: []Change{
 			{"6.2.0", "Added the `ANY` option for `COUNT`."},
 			{"7.0.0", "Added support for uppercase unit names."},
 		},
-		DeprecatedSince: "6.2.0", ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
 	},
 	{
-		Name: "georadius_ro", Run: georadiusRO, Arity: -6, Flags: ReadOnly | Slow, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "geo", Since: "3.2.10",
+		Name: "georadius_ro", Run: georadiusRO, Arity: -6, Flags: ReadOnly | Slow,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "geo", Since: "3.2.10", DeprecatedSince: "6.2.0", ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` argument",
 		Complexity: georadiusComplexity,
-		Syntax:     "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
-		Doc:        "A read-only variant for GEORADIUS",
-		History:    []Change{{"6.2.0", "Added the `ANY` option for `COUNT`."}}, DeprecatedSince: "6.2.0",
-		ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` argument",
+		Syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT " +
+			"count [ANY]] [ASC | DESC]",
+		Doc:     "A read-only variant for GEORADIUS",
+		History: []Change{{"6.2.0", "Added the `ANY` option for `COUNT`."}},
 	},
 	{
 		Name: "georadiusbymember", Run: georadiusbymember, Arity: -5, Flags: Write | DenyOOM | MovableKeys,
-		Keys: Keys{1, 1, 1}, Access: geoStoreAccess, Specs: georadiusSpecs(5), KeysOf: georadiusbymemberKeys,
-		Group: "geo", Since: "3.2.0",
-		Complexity: georadiusComplexity,
-		Syntax:     "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key] [STOREDIST key]",
-		Doc:        "Query a sorted set representing a geospatial index to fetch members matching a given maximum distance from a member",
-		History:    []Change{{"7.0.0", "Added support for uppercase unit names."}}, DeprecatedSince: "6.2.0",
+		Keys: Keys{1, 1, 1}, KeysOf: georadiusbymemberKeys, Access: geoStoreAccess,
+		Specs: georadiusSpecs(5),
+		Group: "geo", Since: "3.2.0", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+		Complexity: georadiusComplexity,
+		Syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] " +
+			"[ASC | DESC] [STORE key] [STOREDIST key]",
+		Doc: "Query a sorted set representing a geospatial index to fetch members matching a given maximum " +
+			"distance from a member",
+		History: []Change{{"7.0.0", "Added support for uppercase unit names."}},
 	},
 	{
 		Name: "georadiusbymember_ro", Run: georadiusbymemberRO, Arity: -5, Flags: ReadOnly | Slow,
 		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
-		Group: "geo", Since: "3.2.10",
-		Complexity: georadiusComplexity,
-		Syntax:     "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
-		Doc:        "A read-only variant for GEORADIUSBYMEMBER", DeprecatedSince: "6.2.0",
+		Group: "geo", Since: "3.2.10", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
+		Complexity: georadiusComplexity,
+		Syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] " +
+			"[ASC | DESC]",
+		Doc: "A read-only variant for GEORADIUSBYMEMBER",
 	},
 	{
-		Name: "geosearch", Run: geosearch, Arity: -7, Flags: ReadOnly | Slow, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "geo", Since: "6.2.0",
+		Name: "geosearch", Run: geosearch, Arity: -7, Flags: ReadOnly | Slow,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "geo", Since: "6.2.0",
 		Complexity: geosearchComplexity,
-		Syntax:     "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
-		Doc:        "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle.",
-		History:    []Change{{"7.0.0", "Added support for uppercase unit names."}},
+		Syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | " +
+			"BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] " +
+			"[WITHHASH]",
+		Doc: "Query a sorted set representing a geospatial index to fetch members inside an area of a box " +
+			"or a circle.",
+		History: []Change{{"7.0.0", "Added support for uppercase unit names."}},
 	},
 	{
-		Name: "geosearchstore", Run: geosearchstore, Arity: -8, Flags: Write | DenyOOM, Keys: Keys{1, 2, 1},
+		Name: "geosearchstore", Run: geosearchstore, Arity: -8, Flags: Write | DenyOOM,
+		Keys: Keys{1, 2, 1},
 		Specs: []KeySpec{
 			{Keys: Keys{1, 1, 1}, Access: geoStoreAccess},
 			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "geo", Since: "6.2.0",
 		Complexity: geosearchComplexity,
-		Syntax:     "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
-		Doc:        "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle, and store the result in another key.",
-		History:    []Change{{"7.0.0", "Added support for uppercase unit names."}},
+		Syntax: "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | " +
+			"KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
+		Doc: "Query a sorted set representing a geospatial index to fetch members inside an area of a box " +
+			"or a circle, and store the result in another key.",
+		History: []Change{{"7.0.0", "Added support for uppercase unit names."}},
 	},
 }
 
@@ -240,8 +253,10 @@ func pointReply(p geo.Point) Reply {
 }
 
 const (
-	georadiusComplexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index."
-	geosearchComplexity = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape"
+	georadiusComplexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular " +
+		"area delimited by center and radius and M is the number of items inside the index."
+	geosearchComplexity = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area " +
+		"around the shape provided as the filter and M is the number of items inside the shape"
 
 	msgGeoRadius      = "ERR need numeric radius"
 	msgGeoNegative    = "ERR radius cannot be negative"

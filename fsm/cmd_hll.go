@@ -4,26 +4,29 @@ import "github.com/holdfast-kv/holdfast/fsm/hll"
 
 var hllCommands = []Command{
 	{
-		Name: "pfadd", Run: pfadd, Arity: -2, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "insert"},
-		Group:  "hyperloglog", Since: "2.8.9",
+		Name: "pfadd", Run: pfadd, Arity: -2, Flags: Write | DenyOOM | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "insert"},
+		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "O(1) to add every element.",
 		Syntax:     "key [element [element ...]]",
 		Doc:        "Adds the specified elements to the specified HyperLogLog.",
 	},
 	{
-		Name: "pfcount", Run: pfcount, Arity: -2, Flags: ReadOnly, Keys: Keys{1, -1, 1},
+		Name: "pfcount", Run: pfcount, Arity: -2, Flags: ReadOnly,
+		Keys: Keys{1, -1, 1},
 		Access: Access{
 			Flags: "access", Mode: "RW",
 			Notes: "RW because it may change the internal representation of the key, and propagate to replicas",
 		},
 		Group: "hyperloglog", Since: "2.8.9",
-		Complexity: "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.",
-		Syntax:     "key [key ...]",
-		Doc:        "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).",
+		Complexity: "O(1) with a very small average constant time when called with a single key. O(N) with N being " +
+			"the number of keys, and much bigger constant times, when called with multiple keys.",
+		Syntax: "key [key ...]",
+		Doc:    "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).",
 	},
 	{
-		Name: "pfmerge", Run: pfmerge, Arity: -2, Flags: Write | DenyOOM, Keys: Keys{1, -1, 1},
+		Name: "pfmerge", Run: pfmerge, Arity: -2, Flags: Write | DenyOOM,
+		Keys: Keys{1, -1, 1},
 		Specs: []KeySpec{
 			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access insert"}},
 			{Keys: Keys{2, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
@@ -34,9 +37,9 @@ var hllCommands = []Command{
 		Doc:        "Merge N different HyperLogLogs into a single one.",
 	},
 	{
-		Name: "pfdebug", Run: pfdebug, Arity: 3, Flags: Write | DenyOOM | Admin, Keys: Keys{2, 2, 1},
-		Access: Access{Mode: "RW", Flags: "access"},
-		Group:  "hyperloglog", Since: "2.8.9",
+		Name: "pfdebug", Run: pfdebug, Arity: 3, Flags: Write | DenyOOM | Admin,
+		Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "access"},
+		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "N/A",
 		Syntax:     "subcommand key",
 		Doc:        "Internal commands for debugging HyperLogLog values",

@@ -12,9 +12,12 @@ import (
 )
 
 const (
-	sortComplexity = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N)."
-	sortBySpec     = "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort"
-	sortStoreSpec  = "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array"
+	sortComplexity = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the " +
+		"number of returned elements. When the elements are not sorted, complexity is O(N)."
+	sortBySpec = "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from " +
+		"the content of the key we sort"
+	sortStoreSpec = "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear " +
+		"anywhere in the argument array"
 
 	msgSortWeight = "ERR One or more scores can't be converted into double"
 	msgSortMost   = "ERR SORT of more than 1048576 elements"
@@ -46,18 +49,19 @@ var (
 var sortCommands = []Command{
 	{
 		Name: "sort", Run: sortCommand, Arity: -2, Flags: Write | DenyOOM | MovableKeys | Dangerous,
-		Keys: Keys{1, 1, 1}, Access: sortedAccess, Specs: []KeySpec{sortFirst, sortPatterns, sortWritten},
-		KeysOf: sortKeys, Categories: sortedOfTypes,
-		Group: "generic", Since: "1.0.0",
+		Keys: Keys{1, 1, 1}, KeysOf: sortKeys, Access: sortedAccess,
+		Specs: []KeySpec{sortFirst, sortPatterns, sortWritten},
+		Group: "generic", Since: "1.0.0", Categories: sortedOfTypes,
 		Complexity: sortComplexity,
-		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]",
-		Doc:        "Sort the elements in a list, set or sorted set",
+		Syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] " +
+			"[STORE destination]",
+		Doc: "Sort the elements in a list, set or sorted set",
 	},
 	{
 		Name: "sort_ro", Run: sortRO, Arity: -2, Flags: ReadOnly | MovableKeys | Dangerous | Slow,
-		Keys: Keys{1, 1, 1}, Access: sortAccess, Specs: []KeySpec{sortFirst, sortPatterns}, KeysOf: sortROKeys,
-		Categories: sortedOfTypes,
-		Group:      "generic", Since: "7.0.0",
+		Keys: Keys{1, 1, 1}, KeysOf: sortROKeys, Access: sortAccess,
+		Specs: []KeySpec{sortFirst, sortPatterns},
+		Group: "generic", Since: "7.0.0", Categories: sortedOfTypes,
 		Complexity: sortComplexity,
 		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
 		Doc:        "Sort the elements in a list, set or sorted set. Read-only variant of SORT.",

@@ -14,61 +14,71 @@ import (
 
 var streamCommands = []Command{
 	{
-		Name: "xadd", Run: xadd, Arity: -5, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
+		Name: "xadd", Run: xadd, Arity: -5, Flags: Write | DenyOOM | Fast,
+		Keys: Keys{1, 1, 1},
 		Access: Access{
 			Flags: "update", Mode: "RW", Notes: "UPDATE instead of INSERT because of the optional trimming feature",
 		},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
-		Syntax:     "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
-		Doc:        "Appends a new entry to a stream", Tips: []string{"nondeterministic_output"},
+		Syntax: "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value " +
+			"[field value ...]",
+		Doc:  "Appends a new entry to a stream",
+		Tips: []string{"nondeterministic_output"},
 		History: []Change{
 			{"6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."},
 			{"7.0.0", "Added support for the `<ms>-*` explicit ID form."},
 		},
 	},
 	{
-		Name: "xtrim", Run: xtrim, Arity: -4, Flags: Write, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "delete"},
-		Group:  "stream", Since: "5.0.0",
-		Complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
-		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
-		Doc:        "Trims the stream to (approximately if '~' is passed) a certain size",
-		Tips:       []string{"nondeterministic_output"},
-		History:    []Change{{"6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option."}},
+		Name: "xtrim", Run: xtrim, Arity: -4, Flags: Write,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Group: "stream", Since: "5.0.0",
+		Complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, " +
+			"since entries are organized in macro nodes containing multiple entries that can be released with a " +
+			"single deallocation.",
+		Syntax:  "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+		Doc:     "Trims the stream to (approximately if '~' is passed) a certain size",
+		Tips:    []string{"nondeterministic_output"},
+		History: []Change{{"6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option."}},
 	},
 	{
-		Name: "xlen", Run: xlen, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Name: "xlen", Run: xlen, Arity: 2, Flags: ReadOnly | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Return the number of entries in a stream",
 	},
 	{
-		Name: "xdel", Run: xdel, Arity: -3, Flags: Write | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "delete"},
-		Group:  "stream", Since: "5.0.0",
+		Name: "xdel", Run: xdel, Arity: -3, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
 		Syntax:     "key id [id ...]",
-		Doc:        "Removes the specified entries from the stream. Returns the number of items actually deleted, that may be different from the number of IDs passed in case certain IDs do not exist.",
+		Doc: "Removes the specified entries from the stream. Returns the number of items actually deleted, " +
+			"that may be different from the number of IDs passed in case certain IDs do not exist.",
 	},
 	{
-		Name: "xrange", Run: xrange, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "stream", Since: "5.0.0",
-		Complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
-		Syntax:     "key start end [COUNT count]",
-		Doc:        "Return a range of elements in a stream, with IDs matching the specified IDs interval",
-		History:    []Change{{"6.2.0", "Added exclusive ranges."}},
+		Name: "xrange", Run: xrange, Arity: -4, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "stream", Since: "5.0.0",
+		Complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking " +
+			"for the first 10 elements with COUNT), you can consider it O(1).",
+		Syntax:  "key start end [COUNT count]",
+		Doc:     "Return a range of elements in a stream, with IDs matching the specified IDs interval",
+		History: []Change{{"6.2.0", "Added exclusive ranges."}},
 	},
 	{
-		Name: "xrevrange", Run: xrevrange, Arity: -4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "stream", Since: "5.0.0",
-		Complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
-		Syntax:     "key end start [COUNT count]",
-		Doc:        "Return a range of elements in a stream, with IDs matching the specified IDs interval, in reverse order (from greater to smaller IDs) compared to XRANGE",
-		History:    []Change{{"6.2.0", "Added exclusive ranges."}},
+		Name: "xrevrange", Run: xrevrange, Arity: -4, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "stream", Since: "5.0.0",
+		Complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for " +
+			"the first 10 elements with COUNT), you can consider it O(1).",
+		Syntax: "key end start [COUNT count]",
+		Doc: "Return a range of elements in a stream, with IDs matching the specified IDs interval, in " +
+			"reverse order (from greater to smaller IDs) compared to XRANGE",
+		History: []Change{{"6.2.0", "Added exclusive ranges."}},
 	},
 }
 

@@ -9,149 +9,165 @@ import (
 
 var stringCommands = []Command{
 	{
-		Name: "get", Run: get, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "string", Since: "1.0.0",
+		Name: "get", Run: get, Arity: 2, Flags: ReadOnly | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "string", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the value of a key",
 	},
-	{Name: "set", Arity: -3, Flags: Write | DenyOOM | VariableFlags, Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update variable_flags", Notes: "RW and ACCESS due to the optional `GET` argument"}, Group: "string", Since: "1.0.0", Complexity: "O(1)",
-		Syntax: "key value [NX | XX | IFEQ comparison-value | IFNE comparison-value] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]", Doc: "Set the string value of a key",
+	{
+		Name: "set", Run: set, Arity: -3, Flags: Write | DenyOOM | VariableFlags,
+		Keys: Keys{1, 1, 1},
+		Access: Access{Mode: "RW", Flags: "access update variable_flags", Notes: "RW and ACCESS due to the " +
+			"optional `GET` argument"},
+		Group: "string", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax: "key value [NX | XX | IFEQ comparison-value | IFNE comparison-value] [GET] [EX seconds | PX " +
+			"milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+		Doc: "Set the string value of a key",
 		History: []Change{
 			{"2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."},
 			{"6.0.0", "Added the `KEEPTTL` option."},
 			{"6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."},
 			{"7.0.0", "Allowed the `NX` and `GET` options to be used together."},
 			{"8.4.0", "Added the `IFEQ` and `IFNE` options."},
-		}, Run: set},
+		},
+	},
 	{
-		Name: "setnx", Run: setnx, Arity: 3, Flags: Write | Fast | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "OW", Flags: "insert"},
-		Group:  "string", Since: "1.0.0",
+		Name: "setnx", Run: setnx, Arity: 3, Flags: Write | Fast | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "insert"},
+		Group: "string", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key value",
 		Doc:        "Set the value of a key, only if the key does not exist",
 	},
 	{
-		Name: "setex", Run: setex, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "OW", Flags: "update"},
-		Group:  "string", Since: "2.0.0",
+		Name: "setex", Run: setex, Arity: 4, Flags: Write | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"},
+		Group: "string", Since: "2.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key seconds value",
 		Doc:        "Set the value and expiration of a key",
 	},
 	{
-		Name: "psetex", Run: psetex, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "OW", Flags: "update"},
-		Group:  "string", Since: "2.6.0",
+		Name: "psetex", Run: psetex, Arity: 4, Flags: Write | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"},
+		Group: "string", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key milliseconds value",
 		Doc:        "Set the value and expiration in milliseconds of a key",
 	},
 	{
-		Name: "getset", Run: getset, Arity: 3, Flags: Write | Fast | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "access update"},
-		Group:  "string", Since: "1.0.0",
+		Name: "getset", Run: getset, Arity: 3, Flags: Write | Fast | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update"},
+		Group: "string", Since: "1.0.0", DeprecatedSince: "6.2.0", ReplacedBy: "`SET` with the `!GET` argument",
 		Complexity: "O(1)",
 		Syntax:     "key value",
-		Doc:        "Set the string value of a key and return its old value", DeprecatedSince: "6.2.0",
-		ReplacedBy: "`SET` with the `!GET` argument",
+		Doc:        "Set the string value of a key and return its old value",
 	},
 	{
-		Name: "getdel", Run: getdel, Arity: 2, Flags: Write | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "access delete"},
-		Group:  "string", Since: "6.2.0",
+		Name: "getdel", Run: getdel, Arity: 2, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"},
+		Group: "string", Since: "6.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the value of a key and delete the key",
 	},
 	{
-		Name: "getex", Run: getex, Arity: -2, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Name: "getex", Run: getex, Arity: -2, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1},
 		Access: Access{
 			Flags: "access update", Mode: "RW", Notes: "RW and UPDATE because it changes the TTL",
 		},
 		Group: "string", Since: "6.2.0",
 		Complexity: "O(1)",
-		Syntax:     "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
-		Doc:        "Get the value of a key and optionally set its expiration",
+		Syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | " +
+			"PERSIST]",
+		Doc: "Get the value of a key and optionally set its expiration",
 	},
 	{
-		Name: "mget", Run: mget, Arity: -2, Flags: ReadOnly | Fast, Keys: Keys{1, -1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "string", Since: "1.0.0",
+		Name: "mget", Run: mget, Arity: -2, Flags: ReadOnly | Fast,
+		Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "string", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys to retrieve.",
 		Syntax:     "key [key ...]",
-		Doc:        "Get the values of all the given keys", Tips: []string{"request_policy:multi_shard"},
+		Doc:        "Get the values of all the given keys",
+		Tips:       []string{"request_policy:multi_shard"},
 	},
 	{
-		Name: "mset", Run: mset, Arity: -3, Flags: Write | DenyOOM, Keys: Keys{1, -1, 2},
-		Access: Access{Mode: "OW", Flags: "update"},
-		Group:  "string", Since: "1.0.1",
+		Name: "mset", Run: mset, Arity: -3, Flags: Write | DenyOOM,
+		Keys: Keys{1, -1, 2}, Access: Access{Mode: "OW", Flags: "update"},
+		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
 		Syntax:     "key value [key value ...]",
 		Doc:        "Set multiple keys to multiple values",
 		Tips:       []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	},
 	{
-		Name: "msetnx", Run: msetnx, Arity: -3, Flags: Write | DenyOOM, Keys: Keys{1, -1, 2},
-		Access: Access{Mode: "OW", Flags: "insert"},
-		Group:  "string", Since: "1.0.1",
+		Name: "msetnx", Run: msetnx, Arity: -3, Flags: Write | DenyOOM,
+		Keys: Keys{1, -1, 2}, Access: Access{Mode: "OW", Flags: "insert"},
+		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
 		Syntax:     "key value [key value ...]",
 		Doc:        "Set multiple keys to multiple values, only if none of the keys exist",
 		Tips:       []string{"request_policy:multi_shard", "response_policy:agg_min"},
 	},
 	{
-		Name: "append", Run: appendTo, Arity: 3, Flags: Write | Fast | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "insert"},
-		Group:  "string", Since: "2.0.0",
-		Complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.",
-		Syntax:     "key value",
-		Doc:        "Append a value to a key",
+		Name: "append", Run: appendTo, Arity: 3, Flags: Write | Fast | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "insert"},
+		Group: "string", Since: "2.0.0",
+		Complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the " +
+			"already present value is of any size, since the dynamic string library used by Redis will double the " +
+			"free space available on every reallocation.",
+		Syntax: "key value",
+		Doc:    "Append a value to a key",
 	},
 	{
-		Name: "strlen", Run: strlen, Arity: 2, Flags: ReadOnly | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO"},
-		Group:  "string", Since: "2.2.0",
+		Name: "strlen", Run: strlen, Arity: 2, Flags: ReadOnly | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Group: "string", Since: "2.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the length of the value stored in a key",
 	},
 	{
-		Name: "getrange", Run: getrange, Arity: 4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "string", Since: "2.4.0",
+		Name: "getrange", Run: getrange, Arity: 4, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "string", Since: "2.4.0",
 		Complexity: rangeComplexity,
 		Syntax:     "key start end",
 		Doc:        "Get a substring of the string stored at a key",
 	},
 	{
-		Name: "substr", Run: getrange, Arity: 4, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "string", Since: "1.0.0",
+		Name: "substr", Run: getrange, Arity: 4, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "string", Since: "1.0.0", DeprecatedSince: "2.0.0", ReplacedBy: "`GETRANGE`",
 		Complexity: rangeComplexity,
 		Syntax:     "key start end",
-		Doc:        "Get a substring of the string stored at a key", DeprecatedSince: "2.0.0", ReplacedBy: "`GETRANGE`",
+		Doc:        "Get a substring of the string stored at a key",
 	},
 	{
-		Name: "setrange", Run: setrange, Arity: 4, Flags: Write | DenyOOM, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "string", Since: "2.2.0",
-		Complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.",
-		Syntax:     "key offset value",
-		Doc:        "Overwrite part of a string at key starting at the specified offset",
+		Name: "setrange", Run: setrange, Arity: 4, Flags: Write | DenyOOM,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "string", Since: "2.2.0",
+		Complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is " +
+			"very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length " +
+			"of the value argument.",
+		Syntax: "key offset value",
+		Doc:    "Overwrite part of a string at key starting at the specified offset",
 	},
 	{
-		Name: "lcs", Run: lcs, Arity: -3, Flags: ReadOnly | Slow, Keys: Keys{1, 2, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "string", Since: "7.0.0",
+		Name: "lcs", Run: lcs, Arity: -3, Flags: ReadOnly | Slow,
+		Keys: Keys{1, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "string", Since: "7.0.0",
 		Complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
 		Syntax:     "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
 		Doc:        "Find longest common substring",
 	},
 	{
-		Name: "delex", Run: delex, Arity: -2, Flags: Write | Fast | KeyspaceCat | VariableFlags, Keys: Keys{1, 1, 1},
+		Name: "delex", Run: delex, Arity: -2, Flags: Write | Fast | KeyspaceCat | VariableFlags,
+		Keys: Keys{1, 1, 1},
 		Access: Access{
 			Flags: "access delete variable_flags", Mode: "RW", Notes: "RW and ACCESS due to the optional comparison",
 		},
@@ -161,7 +177,8 @@ var stringCommands = []Command{
 		Doc:        "Delete a key if its value meets a condition",
 	},
 	{
-		Name: "delifeq", Run: delifeq, Arity: 3, Flags: Write | Fast, Keys: Keys{1, 1, 1},
+		Name: "delifeq", Run: delifeq, Arity: 3, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1},
 		Access: Access{
 			Flags: "access delete", Mode: "RW",
 			Notes: "RW and ACCESS because the answer tells whether the value is the given one",
@@ -171,11 +188,21 @@ var stringCommands = []Command{
 		Syntax:     "key value",
 		Doc:        "Delete a key if it has the given value",
 	},
-	{Name: "msetex", Arity: -4, Flags: Write | DenyOOM | MovableKeys, Access: Access{Mode: "OW", Flags: "update"}, KeysOf: msetexKeys, Group: "string", Since: "8.4.0", Complexity: "O(N) where N is the number of keys to set.",
-		Syntax: "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]", Doc: "Set multiple keys to multiple values with one expiration, all of them or none", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"}, Run: msetex},
+	{
+		Name: "msetex", Run: msetex, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
+		KeysOf: msetexKeys, Access: Access{Mode: "OW", Flags: "update"},
+		Group: "string", Since: "8.4.0",
+		Complexity: "O(N) where N is the number of keys to set.",
+		Syntax: "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT " +
+			"unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+		Doc:  "Set multiple keys to multiple values with one expiration, all of them or none",
+		Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	},
 }
 
-const rangeComplexity = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings."
+const rangeComplexity = "O(N) where N is the length of the returned string. The complexity is ultimately " +
+	"determined by the returned length, but because creating a substring from an existing string is very cheap, it " +
+	"can be considered O(1) for small strings."
 
 // setAccess returns how a call of SET accesses its key. GET returns the value.
 // A comparison also needs read access, because a client could find out the
@@ -276,37 +303,6 @@ func parseOptions(args [][]byte, allow int) (p options, ok bool) {
 		}
 	}
 	return p, true
-}
-
-func unitOf(arg []byte) timeUnit {
-	switch {
-	case fold(arg, "EX"):
-		return unitEX
-	case fold(arg, "PX"):
-		return unitPX
-	case fold(arg, "EXAT"):
-		return unitEXAT
-	case fold(arg, "PXAT"):
-		return unitPXAT
-	}
-	return unitNone
-}
-
-// fold reports whether an argument equals a word, which must be in upper case,
-// in any mix of cases.
-func fold(arg []byte, word string) bool {
-	if len(arg) != len(word) {
-		return false
-	}
-	for i, b := range arg {
-		if 'a' <= b && b <= 'z' {
-			b -= 'a' - 'A'
-		}
-		if b != word[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // holds reports whether o meets the condition. o is nil if the key does not

@@ -8,60 +8,67 @@ import (
 )
 
 var xgroupCommands = []Command{
-	{Name: "xgroup", Arity: -2, Group: "stream", Since: "5.0.0", Complexity: "Depends on subcommand.", Syntax: "CREATE | CREATECONSUMER | DELCONSUMER | DESTROY | SETID | HELP [key group ...]", Doc: "A container for consumer groups commands", Run: xgroup, Sub: []Command{
-		{
-			Name: "create", Run: xgroupCreate, Arity: -5, Flags: Write | DenyOOM, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RW", Flags: "insert"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
-			Doc:        "Create a consumer group.",
-			History:    []Change{{"7.0.0", "Added the `entries_read` named argument."}},
-		},
-		{
-			Name: "createconsumer", Run: xgroupCreateconsumer, Arity: 5, Flags: Write | DenyOOM, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RW", Flags: "insert"},
-			Group:  "stream", Since: "6.2.0",
-			Complexity: "O(1)",
-			Syntax:     "key group consumer",
-			Doc:        "Create a consumer in a consumer group.",
-		},
-		{
-			Name: "delconsumer", Run: xgroupDelconsumer, Arity: 5, Flags: Write, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RW", Flags: "delete"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Syntax:     "key group consumer",
-			Doc:        "Delete a consumer from a consumer group.",
-		},
-		{
-			Name: "destroy", Run: xgroupDestroy, Arity: 4, Flags: Write, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RW", Flags: "delete"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-			Syntax:     "key group",
-			Doc:        "Destroy a consumer group.",
-		},
-		{
-			Name: "help", Run: xgroupHelp, Arity: 2, Flags: Loading | Stale,
-			Group: "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Doc:        "Show helpful text about the different subcommands",
-		},
-		{
-			Name: "setid", Run: xgroupSetid, Arity: -5, Flags: Write, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RW", Flags: "update"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Syntax:     "key group <id | $> [ENTRIESREAD entries-read]",
-			Doc:        "Set a consumer group to an arbitrary last delivered ID value.",
-			History:    []Change{{"7.0.0", "Added the optional `entries_read` argument."}},
-		},
-	}},
 	{
-		Name: "xsetid", Run: xsetid, Arity: -3, Flags: Write | DenyOOM | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "stream", Since: "5.0.0",
+		Name: "xgroup", Run: xgroup, Arity: -2,
+		Group: "stream", Since: "5.0.0",
+		Complexity: "Depends on subcommand.",
+		Syntax:     "CREATE | CREATECONSUMER | DELCONSUMER | DESTROY | SETID | HELP [key group ...]",
+		Doc:        "A container for consumer groups commands",
+		Sub: []Command{
+			{
+				Name: "create", Run: xgroupCreate, Arity: -5, Flags: Write | DenyOOM,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "insert"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+				Doc:        "Create a consumer group.",
+				History:    []Change{{"7.0.0", "Added the `entries_read` named argument."}},
+			},
+			{
+				Name: "createconsumer", Run: xgroupCreateconsumer, Arity: 5, Flags: Write | DenyOOM,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "insert"},
+				Group: "stream", Since: "6.2.0",
+				Complexity: "O(1)",
+				Syntax:     "key group consumer",
+				Doc:        "Create a consumer in a consumer group.",
+			},
+			{
+				Name: "delconsumer", Run: xgroupDelconsumer, Arity: 5, Flags: Write,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "key group consumer",
+				Doc:        "Delete a consumer from a consumer group.",
+			},
+			{
+				Name: "destroy", Run: xgroupDestroy, Arity: 4, Flags: Write,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
+				Syntax:     "key group",
+				Doc:        "Destroy a consumer group.",
+			},
+			{
+				Name: "help", Run: xgroupHelp, Arity: 2, Flags: Loading | Stale,
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Doc:        "Show helpful text about the different subcommands",
+			},
+			{
+				Name: "setid", Run: xgroupSetid, Arity: -5, Flags: Write,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "update"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "key group <id | $> [ENTRIESREAD entries-read]",
+				Doc:        "Set a consumer group to an arbitrary last delivered ID value.",
+				History:    []Change{{"7.0.0", "Added the optional `entries_read` argument."}},
+			},
+		},
+	},
+	{
+		Name: "xsetid", Run: xsetid, Arity: -3, Flags: Write | DenyOOM | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
 		Doc:        "An internal command for replicating stream values",
@@ -70,7 +77,8 @@ var xgroupCommands = []Command{
 }
 
 const (
-	msgNoStream     = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically."
+	msgNoStream = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to " +
+		"use the MKSTREAM option to create an empty stream automatically."
 	msgBusyGroup    = "BUSYGROUP Consumer Group name already exists"
 	msgEntriesRead  = "ERR value for ENTRIESREAD must be positive or -1"
 	msgEntriesAdded = "ERR entries_added must be positive"

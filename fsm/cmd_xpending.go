@@ -12,81 +12,100 @@ import (
 
 var pendingCommands = []Command{
 	{
-		Name: "xack", Run: xack, Arity: -4, Flags: Write | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "stream", Since: "5.0.0",
+		Name: "xack", Run: xack, Arity: -4, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) for each message ID processed.",
 		Syntax:     "key group id [id ...]",
-		Doc:        "Marks a pending message as correctly processed, effectively removing it from the pending entries list of the consumer group. Return value of the command is the number of messages successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.",
+		Doc: "Marks a pending message as correctly processed, effectively removing it from the pending " +
+			"entries list of the consumer group. Return value of the command is the number of messages " +
+			"successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.",
 	},
 	{
-		Name: "xpending", Run: xpending, Arity: -3, Flags: ReadOnly, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RO", Flags: "access"},
-		Group:  "stream", Since: "5.0.0",
-		Complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
-		Syntax:     "key group [[IDLE min-idle-time] start end count [consumer]]",
-		Doc:        "Return information and entries from a stream consumer group pending entries list, that are messages fetched but never acknowledged.",
-		Tips:       []string{"nondeterministic_output"},
-		History:    []Change{{"6.2.0", "Added the `IDLE` option and exclusive range intervals."}},
+		Name: "xpending", Run: xpending, Arity: -3, Flags: ReadOnly,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Group: "stream", Since: "5.0.0",
+		Complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of " +
+			"entries per call is O(1). O(M), where M is the total number of entries scanned when used with the " +
+			"IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in " +
+			"O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
+		Syntax: "key group [[IDLE min-idle-time] start end count [consumer]]",
+		Doc: "Return information and entries from a stream consumer group pending entries list, that are " +
+			"messages fetched but never acknowledged.",
+		Tips:    []string{"nondeterministic_output"},
+		History: []Change{{"6.2.0", "Added the `IDLE` option and exclusive range intervals."}},
 	},
 	{
-		Name: "xclaim", Run: xclaim, Arity: -6, Flags: Write | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "update"},
-		Group:  "stream", Since: "5.0.0",
+		Name: "xclaim", Run: xclaim, Arity: -6, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Group: "stream", Since: "5.0.0",
 		Complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
-		Syntax:     "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID id]",
-		Doc:        "Changes (or acquires) ownership of a message in a consumer group, as if the message was delivered to the specified consumer.",
-		Tips:       []string{"nondeterministic_output"},
+		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] " +
+			"[RETRYCOUNT count] [FORCE] [JUSTID] [LASTID id]",
+		Doc: "Changes (or acquires) ownership of a message in a consumer group, as if the message was " +
+			"delivered to the specified consumer.",
+		Tips: []string{"nondeterministic_output"},
 	},
 	{
-		Name: "xautoclaim", Run: xautoclaim, Arity: -6, Flags: Write | Fast, Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "delete"},
-		Group:  "stream", Since: "6.2.0",
+		Name: "xautoclaim", Run: xautoclaim, Arity: -6, Flags: Write | Fast,
+		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Group: "stream", Since: "6.2.0",
 		Complexity: "O(1) if COUNT is small.",
 		Syntax:     "key group consumer min-idle-time start [COUNT count] [JUSTID]",
-		Doc:        "Changes (or acquires) ownership of messages in a consumer group, as if the messages were delivered to the specified consumer.",
-		Tips:       []string{"nondeterministic_output"},
+		Doc: "Changes (or acquires) ownership of messages in a consumer group, as if the messages were " +
+			"delivered to the specified consumer.",
+		Tips: []string{"nondeterministic_output"},
 		History: []Change{
-			{"7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from the PEL"},
+			{"7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from " +
+				"the PEL"},
 		},
 	},
-	{Name: "xinfo", Arity: -2, Group: "stream", Since: "5.0.0", Complexity: "Depends on subcommand.", Syntax: "CONSUMERS | GROUPS | STREAM | HELP [key ...]", Doc: "A container for stream introspection commands", Run: xinfo, Sub: []Command{
-		{
-			Name: "consumers", Run: xinfoConsumers, Arity: 4, Flags: ReadOnly, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RO", Flags: "access"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Syntax:     "key group",
-			Doc:        "List the consumers in a consumer group", Tips: []string{"nondeterministic_output"},
-		},
-		{
-			Name: "groups", Run: xinfoGroups, Arity: 3, Flags: ReadOnly, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RO", Flags: "access"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Syntax:     "key",
-			Doc:        "List the consumer groups of a stream",
-			History:    []Change{{"7.0.0", "Added the `entries-read` and `lag` fields"}},
-		},
-		{
-			Name: "help", Run: xinfoHelp, Arity: 2, Flags: Loading | Stale,
-			Group: "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Doc:        "Show helpful text about the different subcommands",
-		},
-		{
-			Name: "stream", Run: xinfoStream, Arity: -3, Flags: ReadOnly, Keys: Keys{2, 2, 1},
-			Access: Access{Mode: "RO", Flags: "access"},
-			Group:  "stream", Since: "5.0.0",
-			Complexity: "O(1)",
-			Syntax:     "key [FULL [COUNT count]]",
-			Doc:        "Get information about a stream",
-			History: []Change{
-				{"6.0.0", "Added the `FULL` modifier."},
-				{"7.0.0", "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields"},
+	{
+		Name: "xinfo", Run: xinfo, Arity: -2,
+		Group: "stream", Since: "5.0.0",
+		Complexity: "Depends on subcommand.",
+		Syntax:     "CONSUMERS | GROUPS | STREAM | HELP [key ...]",
+		Doc:        "A container for stream introspection commands",
+		Sub: []Command{
+			{
+				Name: "consumers", Run: xinfoConsumers, Arity: 4, Flags: ReadOnly,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "key group",
+				Doc:        "List the consumers in a consumer group",
+				Tips:       []string{"nondeterministic_output"},
+			},
+			{
+				Name: "groups", Run: xinfoGroups, Arity: 3, Flags: ReadOnly,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "key",
+				Doc:        "List the consumer groups of a stream",
+				History:    []Change{{"7.0.0", "Added the `entries-read` and `lag` fields"}},
+			},
+			{
+				Name: "help", Run: xinfoHelp, Arity: 2, Flags: Loading | Stale,
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Doc:        "Show helpful text about the different subcommands",
+			},
+			{
+				Name: "stream", Run: xinfoStream, Arity: -3, Flags: ReadOnly,
+				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+				Group: "stream", Since: "5.0.0",
+				Complexity: "O(1)",
+				Syntax:     "key [FULL [COUNT count]]",
+				Doc:        "Get information about a stream",
+				History: []Change{
+					{"6.0.0", "Added the `FULL` modifier."},
+					{"7.0.0", "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, " +
+						"`entries-read` and `lag` fields"},
+				},
 			},
 		},
-	}},
+	},
 }
 
 const (

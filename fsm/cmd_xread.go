@@ -15,40 +15,47 @@ const xreadLogged = "_xread"
 var xreadCommands = []Command{
 	{
 		Name: "xread", Run: xread, Arity: -4, Flags: ReadOnly | Blocking | MovableKeys,
+		KeysOf: xreadKeys,
 		Specs: []KeySpec{
 			{Keyword: "STREAMS", Part: 2, Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
 		},
-		KeysOf: xreadKeys,
-		Group:  "stream", Since: "5.0.0",
-		Complexity: "For each stream mentioned: O(N) with N being the number of elements being returned, it means that XREAD-ing with a fixed COUNT is O(1). Note that when the BLOCK option is used, XADD will pay O(M) time in order to serve the M clients blocked on the stream getting new data.",
-		Syntax:     "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
-		Doc:        "Return never seen elements in multiple streams, with IDs greater than the ones reported by the caller for each stream. Can block.",
+		Group: "stream", Since: "5.0.0",
+		Complexity: "For each stream mentioned: O(N) with N being the number of elements being returned, it means " +
+			"that XREAD-ing with a fixed COUNT is O(1). Note that when the BLOCK option is used, XADD will pay " +
+			"O(M) time in order to serve the M clients blocked on the stream getting new data.",
+		Syntax: "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+		Doc: "Return never seen elements in multiple streams, with IDs greater than the ones reported by " +
+			"the caller for each stream. Can block.",
 	},
 	{
 		Name: xreadLogged, Run: xreadWaiting, Arity: -4, Flags: Internal | Write | Blocking | MovableKeys,
-		KeysOf: xreadKeys,
-		Group:  "internal", Since: "holdfast",
+		KeysOf: xreadKeys, block: parseXreadWaiter,
+		Group: "internal", Since: "holdfast",
 		Complexity: "As XREAD",
 		Syntax:     "[COUNT count] BLOCK milliseconds STREAMS key [key ...] id [id ...]",
-		Doc:        "XREAD that may wait", block: parseXreadWaiter,
+		Doc:        "XREAD that may wait",
 	},
 	{
 		Name: xreadgroupName, Run: xreadgroup, Arity: -7, Flags: Write | Blocking | MovableKeys,
+		KeysOf: xreadKeys, block: parseXreadgroup,
 		Specs: []KeySpec{
 			{Keyword: "STREAMS", Part: 2, Keys: Keys{4, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
 		},
-		KeysOf: xreadKeys,
-		Group:  "stream", Since: "5.0.0",
-		Complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
-		Syntax:     "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
-		Doc:        "Return new entries from a stream using a consumer group, or access the history of the pending entries for a given consumer. Can block.",
-		block:      parseXreadgroup,
+		Group: "stream", Since: "5.0.0",
+		Complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is " +
+			"constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the " +
+			"other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients " +
+			"blocked on the stream getting new data.",
+		Syntax: "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+		Doc: "Return new entries from a stream using a consumer group, or access the history of the pending " +
+			"entries for a given consumer. Can block.",
 	},
 }
 
 const (
-	msgUnbalanced  = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
-	msgGroupID     = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+	msgUnbalanced = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+	msgGroupID    = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> " +
+		"<consumer> option."
 	msgTimeoutInt  = "ERR timeout is not an integer or out of range"
 	msgGroupOption = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
 	msgNoackOption = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
@@ -336,7 +343,9 @@ func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
 const xreadgroupName = "xreadgroup"
 
 const (
-	msgDollarID   = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set."
+	msgDollarID = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of " +
+		"this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return " +
+		"an empty result set."
 	msgGroupGone  = "NOGROUP the consumer group this client was blocked on no longer exists"
 	msgStreamGone = "UNBLOCKED the stream key no longer exists"
 	inGroupOption = " in XREADGROUP with GROUP option"

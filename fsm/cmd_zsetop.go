@@ -13,84 +13,91 @@ import (
 
 var zsetOpCommands = []Command{
 	{
-		Name: "zunionstore", Run: zunionstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Name: "zunionstore", Run: zunionstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
+		Keys: Keys{1, 1, 1}, KeysOf: zstoreKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
 			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zstoreKeys,
-		Group:  "sorted-set", Since: "2.0.0",
-		Complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
-		Syntax:     "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
-		Doc:        "Add multiple sorted sets and store the resulting sorted set in a new key",
+		Group: "sorted-set", Since: "2.0.0",
+		Complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the " +
+			"number of elements in the resulting sorted set.",
+		Syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
+		Doc:    "Add multiple sorted sets and store the resulting sorted set in a new key",
 	},
 	{
-		Name: "zinterstore", Run: zinterstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Name: "zinterstore", Run: zinterstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
+		Keys: Keys{1, 1, 1}, KeysOf: zstoreKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
 			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zstoreKeys,
-		Group:  "sorted-set", Since: "2.0.0",
-		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
-		Syntax:     "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
-		Doc:        "Intersect multiple sorted sets and store the resulting sorted set in a new key",
+		Group: "sorted-set", Since: "2.0.0",
+		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number " +
+			"of input sorted sets and M being the number of elements in the resulting sorted set.",
+		Syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
+		Doc:    "Intersect multiple sorted sets and store the resulting sorted set in a new key",
 	},
 	{
 		Name: "zunion", Run: zunion, Arity: -3, Flags: ReadOnly | MovableKeys,
+		KeysOf: zopKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zopKeys,
-		Group:  "sorted-set", Since: "6.2.0",
-		Complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
-		Syntax:     "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
-		Doc:        "Add multiple sorted sets",
+		Group: "sorted-set", Since: "6.2.0",
+		Complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the " +
+			"number of elements in the resulting sorted set.",
+		Syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
+		Doc:    "Add multiple sorted sets",
 	},
 	{
 		Name: "zinter", Run: zinter, Arity: -3, Flags: ReadOnly | MovableKeys,
+		KeysOf: zopKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zopKeys,
-		Group:  "sorted-set", Since: "6.2.0",
-		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
-		Syntax:     "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
-		Doc:        "Intersect multiple sorted sets",
+		Group: "sorted-set", Since: "6.2.0",
+		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number " +
+			"of input sorted sets and M being the number of elements in the resulting sorted set.",
+		Syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
+		Doc:    "Intersect multiple sorted sets",
 	},
 	{
 		Name: "zdiff", Run: zdiff, Arity: -3, Flags: ReadOnly | MovableKeys,
+		KeysOf: zopKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zopKeys,
-		Group:  "sorted-set", Since: "6.2.0",
-		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
-		Syntax:     "numkeys key [key ...] [WITHSCORES]",
-		Doc:        "Subtract multiple sorted sets",
+		Group: "sorted-set", Since: "6.2.0",
+		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is " +
+			"the size of the first set, and K is the size of the result set.",
+		Syntax: "numkeys key [key ...] [WITHSCORES]",
+		Doc:    "Subtract multiple sorted sets",
 	},
 	{
 		Name: "zintercard", Run: zintercard, Arity: -3, Flags: ReadOnly | MovableKeys,
+		KeysOf: zopKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zopKeys,
-		Group:  "sorted-set", Since: "7.0.0",
-		Complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
-		Syntax:     "numkeys key [key ...] [LIMIT limit]",
-		Doc:        "Intersect multiple sorted sets and return the cardinality of the result",
+		Group: "sorted-set", Since: "7.0.0",
+		Complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input " +
+			"sorted sets.",
+		Syntax: "numkeys key [key ...] [LIMIT limit]",
+		Doc:    "Intersect multiple sorted sets and return the cardinality of the result",
 	},
 	{
-		Name: "zdiffstore", Run: zdiffstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys, Keys: Keys{1, 1, 1},
+		Name: "zdiffstore", Run: zdiffstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
+		Keys: Keys{1, 1, 1}, KeysOf: zstoreKeys,
 		Specs: []KeySpec{
 			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
 			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
-		KeysOf: zstoreKeys,
-		Group:  "sorted-set", Since: "6.2.0",
-		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
-		Syntax:     "destination numkeys key [key ...]",
-		Doc:        "Subtract multiple sorted sets and store the resulting sorted set in a new key",
+		Group: "sorted-set", Since: "6.2.0",
+		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is " +
+			"the size of the first set, and K is the size of the result set.",
+		Syntax: "destination numkeys key [key ...]",
+		Doc:    "Subtract multiple sorted sets and store the resulting sorted set in a new key",
 	},
 }
 

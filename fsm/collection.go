@@ -293,50 +293,6 @@ func (c *Ctx) sample(k, n int, f func(i int) bool) {
 // below returns a random number from 0 to n-1.
 func (c *Ctx) below(n int) int { return int(c.random() % uint64(n)) }
 
-const (
-	msgNotPositive = "ERR value is out of range, must be positive"
-	msgNotLong     = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
-	msgOutOfRange  = "ERR value is out of range"
-)
-
-// positive parses a count that must not be negative. The name follows the error
-// message of Redis.
-func positive(arg []byte, msg string) (n int64, fail Reply) {
-	n, ok := number.ParseInt(arg)
-	if !ok || n < 0 {
-		return 0, Error(msg)
-	}
-	return n, Null
-}
-
-// signed parses a count that may be negative.
-func signed(arg []byte) (n int64, fail Reply) {
-	n, ok := number.ParseInt(arg)
-	switch {
-	case !ok:
-		return 0, Error(msgNotInt)
-	case n == -1<<63:
-		return 0, Error(msgNotLong)
-	}
-	return n, Null
-}
-
-// randomCount parses the arguments of HRANDFIELD and ZRANDMEMBER after the key.
-func randomCount(args [][]byte, word string) (count int64, with bool, fail Reply) {
-	count, fail = signed(args[2])
-	if fail.IsError() {
-		return 0, false, fail
-	}
-	if len(args) > 4 || len(args) == 4 && !fold(args[3], word) {
-		return 0, false, Error(msgSyntax)
-	}
-	with = len(args) == 4
-	if with && (count < -(1<<62-1) || count > 1<<62-1) {
-		return 0, false, Error(msgOutOfRange)
-	}
-	return count, with, Null
-}
-
 // maxRepeats is the largest number of elements that one call draws with
 // repetitions. Without the limit, a call could ask for any number of elements
 // of a collection that has only one.
@@ -364,21 +320,4 @@ func (c *Ctx) randomOffsets(count int64, n int, f func(i int) bool) bool {
 		c.sample(int(count), n, f)
 	}
 	return true
-}
-
-// span converts a start and an end, both inclusive and counted from the end if
-// they are negative, to the half-open range [from, to) of n elements.
-func span(start, end int64, n int) (from, to int) {
-	size := int64(n)
-	if start < 0 {
-		start = max(start+size, 0)
-	}
-	if end < 0 {
-		end += size
-	}
-	end = min(end, size-1)
-	if start > end {
-		return 0, 0
-	}
-	return int(start), int(end) + 1
 }

@@ -237,7 +237,8 @@ func decodeEntry(data []byte) (entry, error) {
 	// and must not determine the size of an allocation. A TermStart has
 	// neither: its number of groups is a feature version.
 	if e.kind == entryBatch && max(e.sessions, e.groups) > len(e.rest)/2 {
-		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w", e.sessions, e.groups, len(e.rest), ErrFormat)
+		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w",
+			e.sessions, e.groups, len(e.rest), ErrFormat)
 	}
 	if e.kind != entryBatch && e.kind != entryTermStart {
 		return e, fmt.Errorf("entry kind %d: %w", e.kind, ErrFormat)

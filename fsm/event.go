@@ -10,9 +10,10 @@ var pubsubCommands = []Command{
 	{
 		Name: "publish", Run: publish, Arity: 3, Flags: MayWrite | PubSub | Loading | Stale | Fast,
 		Group: "pubsub", Since: "2.0.0",
-		Complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
-		Syntax:     "channel message",
-		Doc:        "Post a message to a channel",
+		Complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the " +
+			"total number of subscribed patterns (by any client).",
+		Syntax: "channel message",
+		Doc:    "Post a message to a channel",
 	},
 	{
 		Name: "spublish", Run: spublish, Arity: 3, Flags: MayWrite | PubSub | Loading | Stale | Fast,

@@ -72,7 +72,8 @@ func (m *Machine) Features() int { return m.features }
 // than known, the highest one that a program knows.
 func (m *Machine) CheckFeatures(known int) error {
 	if m.features > known {
-		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer program again: %w",
+		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer "+
+			"program again: %w",
 			m.features, known, ErrVersion)
 	}
 	return nil

@@ -17,32 +17,37 @@ const functionPolicy = "request_policy:all_shards"
 
 var functionCommands = []Command{
 	{
-		Name: "fcall", Run: fcall, Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys,
-		Specs: scriptSpecs(scriptNotesRW, "RW", "access update"),
-		Group: "scripting", Since: "7.0.0",
+		Name: "fcall", Run: fcall, Arity: -3, Flags: MayWrite | evalFlags,
+		KeysOf: scriptKeys,
+		Specs:  scriptSpecs(scriptNotesRW, "RW", "access update"),
+		Group:  "scripting", Since: "7.0.0",
 		Complexity: "Depends on the function that is executed.",
 		Syntax:     "function numkeys [key [key ...]] [arg [arg ...]]",
 		Doc:        "Invoke a function",
 	},
 	{
-		Name: "fcall_ro", Run: fcall, Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys,
-		Specs: scriptSpecs(scriptNotesRO, "RO", "access"),
-		Group: "scripting", Since: "7.0.0",
+		Name: "fcall_ro", Run: fcall, Arity: -3, Flags: ReadOnly | Slow | evalFlags,
+		KeysOf: scriptKeys,
+		Specs:  scriptSpecs(scriptNotesRO, "RO", "access"),
+		Group:  "scripting", Since: "7.0.0",
 		Complexity: "Depends on the function that is executed.",
 		Syntax:     "function numkeys [key [key ...]] [arg [arg ...]]",
 		Doc:        "Invoke a read-only function",
 	},
-	{Name: "function", Run: (*Ctx).subcommand, Arity: -2,
+	{
+		Name: "function", Run: (*Ctx).subcommand, Arity: -2,
 		Group: "scripting", Since: "7.0.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "DELETE | DUMP | FLUSH | HELP | KILL | LIST | LOAD | RESTORE | STATS [arg ...]",
-		Doc:        "A container for function commands", Sub: []Command{
+		Doc:        "A container for function commands",
+		Sub: []Command{
 			{
 				Name: "delete", Run: functionDelete, Arity: 3, Flags: Write | NoScript,
 				Group: "scripting", Since: "7.0.0",
 				Complexity: "O(1)",
 				Syntax:     "library-name",
-				Doc:        "Delete a function by name", Tips: []string{functionPolicy, "response_policy:all_succeeded"},
+				Doc:        "Delete a function by name",
+				Tips:       []string{functionPolicy, "response_policy:all_succeeded"},
 			},
 			{
 				Name: "dump", Run: functionDump, Arity: 2, Flags: NoScript | Slow,
@@ -55,7 +60,8 @@ var functionCommands = []Command{
 				Group: "scripting", Since: "7.0.0",
 				Complexity: "O(N) where N is the number of functions deleted",
 				Syntax:     "[ASYNC | SYNC]",
-				Doc:        "Deleting all functions", Tips: []string{functionPolicy, "response_policy:all_succeeded"},
+				Doc:        "Deleting all functions",
+				Tips:       []string{functionPolicy, "response_policy:all_succeeded"},
 			},
 			{
 				Name: "help", Run: func(*Ctx, [][]byte) Reply { return functionHelp }, Arity: 2, Flags: Loading | Stale,
@@ -76,7 +82,8 @@ var functionCommands = []Command{
 				Group: "scripting", Since: "7.0.0",
 				Complexity: "O(N) where N is the number of functions",
 				Syntax:     "[LIBRARYNAME library-name-pattern] [WITHCODE]",
-				Doc:        "List information about all the functions", Tips: []string{"nondeterministic_output_order"},
+				Doc:        "List information about all the functions",
+				Tips:       []string{"nondeterministic_output_order"},
 			},
 			{
 				Name: "load", Run: functionLoad, Arity: -3, Flags: Write | DenyOOM | NoScript | Scripted,
@@ -101,7 +108,8 @@ var functionCommands = []Command{
 				Doc:        "Return information about the function currently running (name, description, duration)",
 				Tips:       []string{"nondeterministic_output", functionPolicy, "response_policy:special"},
 			},
-		}},
+		},
+	},
 	{
 		Name: libraryCommand, Run: putLibrary, Arity: -4, Flags: Internal | MayWrite,
 		Group: "internal", Since: "holdfast",

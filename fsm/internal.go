@@ -37,14 +37,16 @@ var internalCommands = []Command{
 		Doc:        "Put a script into the cache, as EVAL does",
 	},
 	{
-		Name: MemoryCommand, Run: memoryOf, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1},
+		Name: MemoryCommand, Run: memoryOf, Arity: 2, Flags: Internal | Fast,
+		Keys:  Keys{1, 1, 1},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Estimate the size of a value, for MEMORY USAGE",
 	},
 	{
-		Name: VersionCommand, Run: keyVersion, Arity: 2, Flags: Internal | Fast, Keys: Keys{1, 1, 1},
+		Name: VersionCommand, Run: keyVersion, Arity: 2, Flags: Internal | Fast,
+		Keys:  Keys{1, 1, 1},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
 		Syntax:     "key",
@@ -52,8 +54,7 @@ var internalCommands = []Command{
 	},
 	{
 		Name: ClientIDsCommand, Run: reserveClientIDs, Arity: 2, Flags: Internal | Write | Fast,
-		Feature: FeatureBudget,
-		Group:   "internal", Since: "holdfast",
+		Group: "internal", Since: "holdfast", Feature: FeatureBudget,
 		Complexity: "O(1)",
 		Syntax:     "count",
 		Doc:        "Reserve numbers for client connections",

@@ -27,42 +27,48 @@ const (
 
 var scriptingCommands = []Command{
 	{
-		Name: "eval", Run: eval, Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys,
-		Specs: scriptSpecs(scriptNotesRW, "RW", "access update"),
-		Group: "scripting", Since: "2.6.0",
+		Name: "eval", Run: eval, Arity: -3, Flags: MayWrite | evalFlags,
+		KeysOf: scriptKeys,
+		Specs:  scriptSpecs(scriptNotesRW, "RW", "access update"),
+		Group:  "scripting", Since: "2.6.0",
 		Complexity: "Depends on the script that is executed.",
 		Syntax:     "script numkeys [key [key ...]] [arg [arg ...]]",
 		Doc:        "Execute a Lua script server side",
 	},
 	{
-		Name: "evalsha", Run: evalsha, Arity: -3, Flags: MayWrite | evalFlags, KeysOf: scriptKeys,
-		Specs: scriptSpecs("", "RW", "access update"),
-		Group: "scripting", Since: "2.6.0",
+		Name: "evalsha", Run: evalsha, Arity: -3, Flags: MayWrite | evalFlags,
+		KeysOf: scriptKeys,
+		Specs:  scriptSpecs("", "RW", "access update"),
+		Group:  "scripting", Since: "2.6.0",
 		Complexity: "Depends on the script that is executed.",
 		Syntax:     "sha1 numkeys [key [key ...]] [arg [arg ...]]",
 		Doc:        "Execute a Lua script server side",
 	},
 	{
-		Name: "eval_ro", Run: eval, Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys,
-		Specs: scriptSpecs(scriptNotesRO, "RO", "access"),
-		Group: "scripting", Since: "7.0.0",
+		Name: "eval_ro", Run: eval, Arity: -3, Flags: ReadOnly | Slow | evalFlags,
+		KeysOf: scriptKeys,
+		Specs:  scriptSpecs(scriptNotesRO, "RO", "access"),
+		Group:  "scripting", Since: "7.0.0",
 		Complexity: "Depends on the script that is executed.",
 		Syntax:     "script numkeys [key [key ...]] [arg [arg ...]]",
 		Doc:        "Execute a read-only Lua script server side",
 	},
 	{
-		Name: "evalsha_ro", Run: evalsha, Arity: -3, Flags: ReadOnly | Slow | evalFlags, KeysOf: scriptKeys,
-		Specs: scriptSpecs("", "RO", "access"),
-		Group: "scripting", Since: "7.0.0",
+		Name: "evalsha_ro", Run: evalsha, Arity: -3, Flags: ReadOnly | Slow | evalFlags,
+		KeysOf: scriptKeys,
+		Specs:  scriptSpecs("", "RO", "access"),
+		Group:  "scripting", Since: "7.0.0",
 		Complexity: "Depends on the script that is executed.",
 		Syntax:     "sha1 numkeys [key [key ...]] [arg [arg ...]]",
 		Doc:        "Execute a read-only Lua script server side",
 	},
-	{Name: "script", Run: script, Arity: -2,
+	{
+		Name: "script", Run: script, Arity: -2,
 		Group: "scripting", Since: "2.6.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "DEBUG | EXISTS | FLUSH | HELP | KILL | LOAD [arg ...]",
-		Doc:        "A container for Lua scripts management commands", Sub: []Command{
+		Doc:        "A container for Lua scripts management commands",
+		Sub: []Command{
 			{
 				Name: "debug", Run: scriptDebug, Arity: 3, Flags: NoScript,
 				Group: "scripting", Since: "3.2.0",
@@ -73,19 +79,20 @@ var scriptingCommands = []Command{
 			{
 				Name: "exists", Run: scriptExists, Arity: -3, Flags: NoScript,
 				Group: "scripting", Since: "2.6.0",
-				Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
-				Syntax:     "sha1 [sha1 ...]",
-				Doc:        "Check existence of scripts in the script cache.",
-				Tips:       []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
+				Complexity: "O(N) with N being the number of scripts to check (so checking a single script is an " +
+					"O(1) operation).",
+				Syntax: "sha1 [sha1 ...]",
+				Doc:    "Check existence of scripts in the script cache.",
+				Tips:   []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
 			},
 			{
 				Name: "flush", Run: scriptFlush, Arity: -2, Flags: MayWrite | NoScript,
 				Group: "scripting", Since: "2.6.0",
 				Complexity: "O(N) with N being the number of scripts in cache",
-				History:    []Change{{"6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers."}},
 				Syntax:     "[ASYNC | SYNC]",
 				Doc:        "Remove all the scripts from the script cache.",
 				Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+				History:    []Change{{"6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers."}},
 			},
 			{
 				Name: "help", Run: func(*Ctx, [][]byte) Reply { return scriptHelp }, Arity: 2, Flags: Loading | Stale,
@@ -108,7 +115,8 @@ var scriptingCommands = []Command{
 				Doc:        "Load the specified Lua script into the script cache.",
 				Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			},
-		}},
+		},
+	},
 }
 
 func scriptSpecs(notes, mode, flags string) []KeySpec {
@@ -225,7 +233,8 @@ func evalsha(c *Ctx, args [][]byte) Reply {
 	}
 	if n := c.nativeFor(sha, args, keys, argv); n != nil {
 		if now := c.scriptClock(); now != 0 && c.m.scripts.stale(sha, now, scriptUseEvery) {
-			c.cacheScript(strings.Clone(sha), []byte(body), false) // the script is in the cache, so there is room for it
+			// The script is in the cache, so there is room for it.
+			c.cacheScript(strings.Clone(sha), []byte(body), false)
 		}
 		return n.call(c, sha, keys, argv)
 	}

@@ -10,11 +10,12 @@ import (
 // These are the errors of redis.call, Redis' own to the letter. The interpreter
 // appends the tail that names the script and the line.
 const (
-	msgScriptUnknown  = "ERR Unknown Redis command called from script"
-	msgScriptArity    = "ERR Wrong number of args calling Redis command from script"
-	msgScriptNotHere  = "ERR This Redis command is not allowed from script"
-	msgScriptNoGuard  = "ERR this program cannot check what the user may run from a script"
-	msgScriptWork     = "BUSY the writes of the script would take longer than --max-write-time on every node: nothing of it was done, divide it"
+	msgScriptUnknown = "ERR Unknown Redis command called from script"
+	msgScriptArity   = "ERR Wrong number of args calling Redis command from script"
+	msgScriptNotHere = "ERR This Redis command is not allowed from script"
+	msgScriptNoGuard = "ERR this program cannot check what the user may run from a script"
+	msgScriptWork    = "BUSY the writes of the script would take longer than --max-write-time on every node: " +
+		"nothing of it was done, divide it"
 	msgScriptReadOnly = "ERR Write commands are not allowed from read-only scripts."
 )
 
@@ -266,9 +267,10 @@ func (s *scriptRun) session(args [][]byte) Reply {
 func SessionCommand(name string) bool { return slices.Contains(sessionCommands, name) }
 
 var sessionCommands = []string{
-	"acl", "asking", "auth", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "debug", "discard", "exec", "failover",
-	"hello", "holdfast", "info", "lastsave", "latency", "lolwut", "memory", "module", "monitor", "multi", "psubscribe", "psync", "pubsub",
-	"punsubscribe", "quit", "readonly", "readwrite", "replicaof", "reset", "role", "save", "shutdown", "slaveof", "slowlog", "ssubscribe",
+	"acl", "asking", "auth", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "debug",
+	"discard", "exec", "failover", "hello", "holdfast", "info", "lastsave", "latency", "lolwut", "memory",
+	"module", "monitor", "multi", "psubscribe", "psync", "pubsub", "punsubscribe", "quit", "readonly",
+	"readwrite", "replicaof", "reset", "role", "save", "shutdown", "slaveof", "slowlog", "ssubscribe",
 	"subscribe", "sunsubscribe", "swapdb", "sync", "unsubscribe", "unwatch", "wait", "waitaof", "watch",
 }
 

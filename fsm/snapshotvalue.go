@@ -43,7 +43,8 @@ func (d *decoder) entry(v *collection, owner *container.Owner) error {
 		e.Fields = append(e.Fields, string(d.bytes()))
 	}
 	size := v.stream.Entries.Len()
-	if size > 0 && d.err == nil && v.stream.Entries.At(size-1).ID.Compare(e.ID) >= 0 || e.ID.Compare(v.stream.Last) > 0 {
+	if size > 0 && d.err == nil && v.stream.Entries.At(size-1).ID.Compare(e.ID) >= 0 ||
+		e.ID.Compare(v.stream.Last) > 0 {
 		return fmt.Errorf("entry %v out of order: %w", e.ID, ErrFormat)
 	}
 	v.stream.Entries.Insert(owner, v.stream.Entries.Len(), e)

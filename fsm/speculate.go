@@ -43,7 +43,8 @@ const (
 	// enoughEffects is the size, in bytes, above which a batch is closed.
 	enoughEffects = 4 << 20
 
-	msgGroupWork    = "BUSY the writes of the pipeline or transaction would take longer than --max-write-time on every node: this command was not executed, divide it"
+	msgGroupWork = "BUSY the writes of the pipeline or transaction would take longer than --max-write-time on " +
+		"every node: this command was not executed, divide it"
 	msgScriptTooBig = "ERR script answers or writes more than 16 MiB and was rolled back"
 )
 
@@ -79,7 +80,9 @@ func (m *Machine) Speculate(h Header, b *BatchBuilder, runner ScriptRunner) *Spe
 // the header h.
 func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 	m.clock.advance(h)
-	sp := &Speculation{c: Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: m.applied + 1, runner: runner}}
+	sp := &Speculation{c: Ctx{
+		m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: m.applied + 1, runner: runner,
+	}}
 	sp.c.setPosition(0)
 	return sp
 }
@@ -466,7 +469,9 @@ func SplitGroup(body []byte) (first, second []byte, ok bool) {
 // group; ops is then more than 1 if operations are left. Try calls pause every
 // few steps of costly reads; an error of pause ends them. m must be a clone
 // that no other goroutine uses, and it must not be used again.
-func (m *Machine) Try(h Header, body []byte, runner ScriptRunner, pause func() error) (replies []byte, ops int, cut bool, err error) {
+func (m *Machine) Try(
+	h Header, body []byte, runner ScriptRunner, pause func() error,
+) (replies []byte, ops int, cut bool, err error) {
 	sp := m.speculation(h, runner)
 	sp.c.scriptBudget = DryRun
 	sp.dryRun = true

@@ -538,7 +538,8 @@ func (c *Ctx) subcommand(args [][]byte) Reply {
 // wrongSubcommand returns the error for options that a subcommand does not
 // have.
 func wrongSubcommand(args [][]byte) Reply {
-	return Error("ERR unknown subcommand or wrong number of arguments for '" + clip(args[1], 128) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
+	return Error("ERR unknown subcommand or wrong number of arguments for '" + clip(args[1], 128) + "'. Try " +
+		strings.ToUpper(string(args[0])) + " HELP.")
 }
 
 // help returns the reply to the HELP subcommand of a container command.

@@ -51,11 +51,13 @@ var works = map[string]workFunc{
 	"spop": popWork, "zpopmin": popWork, "zpopmax": popWork, "zmpop": mpopWork,
 	"sunionstore": setStoreWork, "sinterstore": setStoreWork, "sdiffstore": setStoreWork,
 	"zunionstore": zsetStoreWork, "zinterstore": zsetStoreWork, "zdiffstore": zsetStoreWork,
-	"zrangestore": zrangestoreWork, "zremrangebyscore": zremWork, "zremrangebylex": zremWork, "zremrangebyrank": zremWork,
+	"zrangestore":      zrangestoreWork,
+	"zremrangebyscore": zremWork, "zremrangebylex": zremWork, "zremrangebyrank": zremWork,
 	"geosearchstore": geosearchstoreWork, "georadius": georadiusWork, "georadiusbymember": georadiusWork,
 	"xadd": trimWork, "xtrim": trimWork,
 	"xreadgroup": xreadgroupWork, "xautoclaim": xautoclaimWork, "xgroup": xgroupWork,
-	"blpop": bpopWork, "brpop": bpopWork, "blmove": lmoveWork, "brpoplpush": lmoveWork, "blmpop": mpopWork, "bzmpop": mpopWork,
+	"blpop": bpopWork, "brpop": bpopWork, "blmove": lmoveWork, "brpoplpush": lmoveWork,
+	"blmpop": mpopWork, "bzmpop": mpopWork,
 	"restore": restoreWork, "restore-asking": restoreWork, "move": moveWork,
 	"flushdb": flushWork, "flushall": flushWork, "swapdb": swapWork,
 }
@@ -106,8 +108,8 @@ func (cmd *Command) depends(args [][]byte) bool {
 	switch {
 	case cmd == nil || cmd.work == nil || !cmd.ArityOK(len(args)):
 		return false
-	case cmd.Name == "copy" || cmd.Name == "rename" || cmd.Name == "renamenx" || cmd.Name == "move": // cheap: see copyWork
-		return false
+	case cmd.Name == "copy" || cmd.Name == "rename" || cmd.Name == "renamenx" || cmd.Name == "move":
+		return false // see copyWork
 	case cmd.Name == "set":
 		return slices.ContainsFunc(args[3:], func(arg []byte) bool { return fold(arg, "GET") })
 	case cmd.Name == "xadd":
@@ -270,7 +272,11 @@ func (w *weigher) grow(key []byte, by growth) {
 	k := viewString(key) // the groups outlive w
 	g, had := w.grown[k]
 	w.undo = append(w.undo, undoneGrowth{k, g, had})
-	w.grown[k] = growth{min(g.added+by.added, MaxElements), min(g.more+by.more, MaxElements), max(g.bytes, min(by.bytes, MaxStringBytes))}
+	w.grown[k] = growth{
+		added: min(g.added+by.added, MaxElements),
+		more:  min(g.more+by.more, MaxElements),
+		bytes: max(g.bytes, min(by.bytes, MaxStringBytes)),
+	}
 }
 
 // Weighed records the work of a group that was added, as Table.Weigh returned
@@ -386,7 +392,8 @@ func (g *dividing) divide(body []byte) error {
 // tooMuchWork returns the error for an operation that needs n steps.
 func tooMuchWork(n int, limits WorkLimits) string {
 	const perMilli = 1_000_000 / StepNanos
-	return fmt.Sprintf("BUSY the command or transaction would take about %d ms on every node, more than %d ms (--max-write-time): nothing of it was done, divide it",
+	return fmt.Sprintf("BUSY the command or transaction would take about %d ms on every node, more than %d ms "+
+		"(--max-write-time): nothing of it was done, divide it",
 		n/perMilli, limits.Operation/perMilli)
 }
 
