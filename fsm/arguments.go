@@ -49,6 +49,18 @@ func signed(arg []byte) (n int64, fail Reply) {
 	return n, Null
 }
 
+// popCount parses the optional count of SPOP, ZPOPMIN and ZPOPMAX, which is the
+// last argument.
+func popCount(args [][]byte) (count int64, fail Reply) {
+	switch {
+	case len(args) > 3:
+		return 0, Error(msgSyntax)
+	case len(args) == 3:
+		return positive(args[2], msgNotPositive)
+	}
+	return 1, Null
+}
+
 // randomCount parses the arguments of HRANDFIELD and ZRANDMEMBER after the key.
 func randomCount(args [][]byte, word string) (count int64, with bool, fail Reply) {
 	count, fail = signed(args[2])

@@ -286,25 +286,10 @@ func (c *Ctx) fields(key []byte, names, values bool, form func([]Reply) Reply) R
 }
 
 func hdel(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeHash)
-	switch {
-	case wrong:
-		return Error(msgWrongType)
-	case o == nil:
-		return Zero
-	}
-	n := c.open(o, args[1], typeHash)
-	gone := int64(0)
-	for _, field := range args[2:] {
-		c.charge(stepsFind(&n.coll.hash) + stepsPut)
-		if n.coll.hash.Remove(c.m.owner, viewString(field)) {
-			gone++
-		}
-	}
-	if gone > 0 {
-		c.close(n, "h", "hdel")
-	}
-	return Int(gone)
+	return c.removeElements(args, typeHash, "h", "hdel", func(v *collection, field string) bool {
+		c.charge(stepsFind(&v.hash) + stepsPut)
+		return v.hash.Remove(c.m.owner, field)
+	})
 }
 
 func hexists(c *Ctx, args [][]byte) Reply {
@@ -395,30 +380,8 @@ func hstrlen(c *Ctx, args [][]byte) Reply {
 }
 
 func hrandfield(c *Ctx, args [][]byte) Reply {
-	var count int64
-	var with bool
-	if len(args) > 2 {
-		var fail Reply
-		if count, with, fail = randomCount(args, "WITHVALUES"); fail.IsError() {
-			return fail
-		}
-	}
-	o, wrong := c.lookupType(args[1], typeHash)
-	switch {
-	case wrong:
-		return Error(msgWrongType)
-	case o == nil && len(args) > 2:
-		return Array(nil)
-	case o == nil:
-		return Null
-	}
-	h := &o.coll.hash
-	if len(args) == 2 {
-		return Bulk(h.At(c.below(h.Len())).Name)
-	}
-	l := collector{c: c}
-	drawn := c.randomOffsets(count, h.Len(), func(i int) bool {
-		e := h.At(i)
+	add := func(l *collector, v *collection, i int, with bool) bool {
+		e := v.hash.At(i)
 		switch {
 		case !with:
 			l.add(Bulk(e.Name))
@@ -429,11 +392,8 @@ func hrandfield(c *Ctx, args [][]byte) Reply {
 			l.add(Bulk(e.Value))
 		}
 		return !l.over()
-	})
-	if !drawn {
-		return Error(msgRepeats)
 	}
-	return l.reply(Array)
+	return c.randomElements(args, typeHash, "WITHVALUES", add)
 }
 
 func hscan(c *Ctx, args [][]byte) Reply {

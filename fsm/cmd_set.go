@@ -208,25 +208,10 @@ func sadd(c *Ctx, args [][]byte) Reply {
 }
 
 func srem(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeSet)
-	switch {
-	case wrong:
-		return Error(msgWrongType)
-	case o == nil:
-		return Zero
-	}
-	n := c.open(o, args[1], typeSet)
-	gone := int64(0)
-	for _, arg := range args[2:] {
+	return c.removeElements(args, typeSet, "s", "srem", func(v *collection, member string) bool {
 		c.charge(stepsPut)
-		if n.coll.delMember(c.m.owner, viewString(arg)) {
-			gone++
-		}
-	}
-	if gone > 0 {
-		c.close(n, "s", "srem")
-	}
-	return Int(gone)
+		return v.delMember(c.m.owner, member)
+	})
 }
 
 func (v *collection) delMember(o *container.Owner, member string) bool {
@@ -274,15 +259,9 @@ func smismember(c *Ctx, args [][]byte) Reply {
 func smembers(c *Ctx, args [][]byte) Reply { return sinter(c, args) }
 
 func spop(c *Ctx, args [][]byte) Reply {
-	if len(args) > 3 {
-		return Error(msgSyntax)
-	}
-	count := int64(1)
-	if len(args) == 3 {
-		var fail Reply
-		if count, fail = positive(args[2], msgNotPositive); fail.IsError() {
-			return fail
-		}
+	count, fail := popCount(args)
+	if fail.IsError() {
+		return fail
 	}
 	o, wrong := c.lookupType(args[1], typeSet)
 	switch {

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file has the commands on streams that need no consumer
-// group.
+// This file has XINFO, and the commands on streams that need no consumer group.
 
 var streamCommands = []Command{
 	{

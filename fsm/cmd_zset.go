@@ -483,25 +483,10 @@ func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOp
 }
 
 func zrem(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeZSet)
-	switch {
-	case wrong:
-		return Error(msgWrongType)
-	case o == nil:
-		return Zero
-	}
-	n := c.open(o, args[1], typeZSet)
-	gone := int64(0)
-	for _, arg := range args[2:] {
+	return c.removeElements(args, typeZSet, "z", "zrem", func(v *collection, member string) bool {
 		c.charge(2 * stepsPut)
-		if n.coll.delScore(c.m.owner, viewString(arg)) {
-			gone++
-		}
-	}
-	if gone > 0 {
-		c.close(n, "z", "zrem")
-	}
-	return Int(gone)
+		return v.delScore(c.m.owner, member)
+	})
 }
 
 func zcard(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeZSet) }
@@ -584,15 +569,9 @@ func zpopmin(c *Ctx, args [][]byte) Reply { return c.zpop(args, false) }
 func zpopmax(c *Ctx, args [][]byte) Reply { return c.zpop(args, true) }
 
 func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
-	if len(args) > 3 {
-		return Error(msgSyntax)
-	}
-	count := int64(1)
-	if len(args) == 3 {
-		var fail Reply
-		if count, fail = positive(args[2], msgNotPositive); fail.IsError() {
-			return fail
-		}
+	count, fail := popCount(args)
+	if fail.IsError() {
+		return fail
 	}
 	o, wrong := c.lookupType(args[1], typeZSet)
 	switch {
@@ -631,36 +610,11 @@ func (c *Ctx) takeScored(o *object, count int64, fromMax, pairs bool) (elems []R
 }
 
 func zrandmember(c *Ctx, args [][]byte) Reply {
-	var count int64
-	var with bool
-	if len(args) > 2 {
-		var fail Reply
-		if count, with, fail = randomCount(args, "WITHSCORES"); fail.IsError() {
-			return fail
-		}
+	add := func(l *collector, v *collection, i int, with bool) bool {
+		m := v.order.At(i)
+		return c.addScored(l, &m, with, true)
 	}
-	o, wrong := c.lookupType(args[1], typeZSet)
-	switch {
-	case wrong:
-		return Error(msgWrongType)
-	case o == nil && len(args) > 2:
-		return Array(nil)
-	case o == nil:
-		return Null
-	}
-	v := &o.coll.order
-	if len(args) == 2 {
-		return Bulk(v.At(c.below(v.Len())).Member)
-	}
-	l := collector{c: c}
-	drawn := c.randomOffsets(count, v.Len(), func(i int) bool {
-		m := v.At(i)
-		return c.addScored(&l, &m, with, true)
-	})
-	if !drawn {
-		return Error(msgRepeats)
-	}
-	return l.reply(Array)
+	return c.randomElements(args, typeZSet, "WITHSCORES", add)
 }
 
 func zscan(c *Ctx, args [][]byte) Reply {

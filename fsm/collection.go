@@ -229,6 +229,68 @@ func (c *Ctx) close(o *object, class, event string) {
 	c.notify("g", "del", o.key)
 }
 
+// removeElements executes HDEL, SREM or ZREM. args are the command, the key and
+// the names of the elements. remove removes one element from the collection of
+// type t, charges for it, and reports whether the collection contained it.
+func (c *Ctx) removeElements(
+	args [][]byte, t typ, class, event string, remove func(v *collection, name string) bool,
+) Reply {
+	o, wrong := c.lookupType(args[1], t)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil:
+		return Zero
+	}
+	n := c.open(o, args[1], t)
+	gone := int64(0)
+	for _, arg := range args[2:] {
+		if remove(n.coll, viewString(arg)) {
+			gone++
+		}
+	}
+	if gone > 0 {
+		c.close(n, class, event)
+	}
+	return Int(gone)
+}
+
+// randomElements executes HRANDFIELD or ZRANDMEMBER. option is the option that
+// adds the value or the score to each element. add adds the element at position
+// i to a reply, and reports whether the reply may still grow.
+func (c *Ctx) randomElements(
+	args [][]byte, t typ, option string, add func(l *collector, v *collection, i int, with bool) bool,
+) Reply {
+	var count int64
+	var with bool
+	if len(args) > 2 {
+		var fail Reply
+		if count, with, fail = randomCount(args, option); fail.IsError() {
+			return fail
+		}
+	}
+	o, wrong := c.lookupType(args[1], t)
+	switch {
+	case wrong:
+		return Error(msgWrongType)
+	case o == nil && len(args) > 2:
+		return Array(nil)
+	case o == nil:
+		return Null
+	}
+	l := collector{c: c}
+	if len(args) == 2 {
+		l.c = nil // a single element is not charged
+		add(&l, o.coll, c.below(o.coll.Len(t)), false)
+		return l.elems[0]
+	}
+	drawn := c.randomOffsets(count, o.coll.Len(t), func(i int) bool { return add(&l, o.coll, i, with) })
+	if !drawn {
+		return Error(msgRepeats)
+	}
+	return l.reply(Array)
+}
+
 // disown gives the machine a new owner, so that the machine copies the nodes of
 // its collections before it changes them. A command must call disown when it
 // makes two values share nodes: otherwise a change of one value would also
