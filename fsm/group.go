@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // These are the flags of a group.
@@ -270,4 +271,109 @@ func RefuseGroup(dst, body []byte, text string) []byte {
 		dst = Error(text).Append(dst, r.proto)
 	}
 	return dst
+}
+
+// Mixed reports whether the group both writes and has costly reads.
+func (g *Group) Mixed() bool { return g.Write && g.Costly }
+
+// Skip removes the first n operations from the group.
+func (g *Group) Skip(n int) error {
+	var r groupReader
+	if err := r.open(g.buf); err != nil {
+		return err
+	}
+	head := len(g.buf) - len(r.d.b)
+	for range n {
+		if err := r.skip(); err != nil {
+			return fmt.Errorf("skip operations of a group: %w", err)
+		}
+	}
+	g.buf = append(g.buf[:head], r.d.b...)
+	g.ops -= n
+	return nil
+}
+
+// Piece is a part of a group: a sequence of its operations.
+type Piece struct {
+	Body []byte
+	Read bool // the piece does not write
+}
+
+// Pieces splits a group into pieces that only read and pieces that write, so
+// that the costly reads need not go through the log. It returns one piece if
+// the group does not have both kinds, or is one transaction. It also returns
+// one piece if the connection tracks its reads, because only the log orders a
+// tracked read correctly.
+func (t *Table) Pieces(body []byte) []Piece {
+	var r groupReader
+	whole := []Piece{{Body: body}}
+	if r.open(body) != nil || r.track {
+		return whole
+	}
+	head := body[:len(body)-len(r.d.b)]
+	var pieces []Piece
+	start, at := len(head), len(head)
+	var writes bool // of the piece that begins at start
+	var costly int
+	end := func() {
+		piece := slices.Concat(head, body[start:at])
+		pieces = append(pieces, Piece{piece, !writes})
+		start, writes, costly = at, false, 0
+	}
+	for len(r.d.b) > 0 {
+		var w, c bool
+		err := r.commands(func(args [][]byte) {
+			if cmd := t.Find(args[0]); cmd != nil {
+				row := cmd.Routed(args)
+				w = w || row.IsWrite() || row.Flags&Scripted != 0 // a script may have to be logged
+				c = c || row.Costly()
+			}
+		})
+		if err != nil {
+			return whole
+		}
+		if w && costly > 0 || c && (writes || costly == pieceReads) {
+			end()
+		}
+		if writes = writes || w; c {
+			costly++
+		}
+		at = len(body) - len(r.d.b)
+	}
+	end()
+	if len(pieces) == 1 || !slices.ContainsFunc(pieces, func(p Piece) bool { return !p.Read }) {
+		return whole
+	}
+	return pieces
+}
+
+// Mark marks an encoded group that writes and has costly reads, so that the
+// leader executes it speculatively. It returns the group. Programs from
+// FeatureBudget on mark a group where they build it; older programs do not.
+func (t *Table) Mark(body []byte) []byte {
+	if len(body) == 0 || body[0]&groupScript != 0 {
+		return body
+	}
+	var r groupReader
+	if r.open(body) != nil {
+		return body
+	}
+	writes, costly := false, false
+	for len(r.d.b) > 0 {
+		err := r.commands(func(args [][]byte) {
+			if cmd := t.Find(args[0]); cmd != nil {
+				row := cmd.Routed(args)
+				writes = writes || row.IsWrite()
+				costly = costly || row.Costly()
+			}
+		})
+		if err != nil {
+			return body
+		}
+	}
+	if writes && costly {
+		body = slices.Clone(body)
+		body[0] |= groupScript
+	}
+	return body
 }

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -332,61 +331,6 @@ func (m *Machine) link(res *Result) {
 		h = container.Mix(h + w.Origin + uint64(crc32.Checksum(w.Reply, castagnoli))<<32)
 	}
 	m.chain = container.Mix(h)
-}
-
-// ReadRequest is a group to be executed without the log.
-type ReadRequest struct {
-	Body []byte
-	// Now is the lease clock that deadlines are compared with: the leadership's
-	// current time on a leader, and 0 for the log's clock in a local read.
-	Now  int64
-	Wall int64  // microseconds since 1970, 0 for the log's
-	Seed uint64 // for RANDOMKEY
-	// Runner interprets read-only scripts. Scripts are the scripts that are
-	// running. Both may be nil.
-	Runner  ScriptRunner
-	Scripts RunningScripts
-	// Budget, unless nil, bounds the cost of the group. If the group exceeds
-	// it, Read returns the error of the budget, and no replies.
-	Budget *Budget
-	// Front, unless nil, allows Read to execute only the front of the group.
-	Front *Front
-}
-
-// ErrUnlogged means that a read would have to change the state: an EVAL_RO of a
-// script that is not in the cache yet. The group has to go through the log.
-var ErrUnlogged = errors.New("read has an effect and must go through the log")
-
-// Read executes a group without writes and appends its replies to dst.
-// expiryPending is true if a reply depends on an expired key whose expiry is
-// not committed yet: the deadline lies between the log's clock and req.Now. The
-// caller must then discard the replies and try the read again after a clock
-// entry is committed. A leader may not hide such a key, because no entry says
-// that it expired, and may not show it either, because its time is over.
-func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending bool, err error) {
-	c := Ctx{
-		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true,
-		runner: req.Runner, scripts: req.Scripts, scriptBudget: DryRun,
-		front: req.Front, meter: meter{budget: req.Budget},
-	}
-	if c.wall == 0 {
-		c.wall = m.clock.Wall
-	}
-	c.setPosition(0)
-	c.front.Reset()
-	out := dst
-	err = c.metered(func() (err error) {
-		out, err = c.run(dst, req.Body)
-		return err
-	})
-	if err == nil && c.unlogged {
-		err = ErrUnlogged
-	}
-	if err != nil {
-		c.front.Reset() // no replies are returned, so the front was not cut
-		return dst, false, err
-	}
-	return out, c.expiryPending, nil
 }
 
 // Clone returns a copy-on-write clone: a machine with the same state that

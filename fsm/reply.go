@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -251,6 +252,152 @@ func appendBulk(dst []byte, s string) []byte {
 	dst = AppendHead(dst, '$', int64(len(s)))
 	dst = append(dst, s...)
 	return append(dst, '\r', '\n')
+}
+
+// Exceeds reports whether the encoding of the reply takes more than about n
+// bytes.
+func (r *Reply) Exceeds(n int) bool { return r.within(n) < 0 }
+
+// headBytes is about the number of bytes that frame a value on the wire.
+const headBytes = 8
+
+// within returns how many of n bytes are left after the reply was encoded, and
+// less than 0 if the reply needs more. It is an estimate; it stops counting
+// below 0.
+func (r *Reply) within(n int) int {
+	n -= len(r.s) + headBytes
+	for i := range r.elems {
+		if n < 0 {
+			break
+		}
+		n = r.elems[i].within(n)
+	}
+	return n
+}
+
+// encodedSize returns the exact number of bytes that Append adds. If that is
+// more than MaxReplyBytes, it returns some number above MaxReplyBytes.
+func (r *Reply) encodedSize(proto int) int {
+	var scratch [128]byte
+	switch {
+	case r.kind == kindArray || r.kind == kindMap || r.kind == kindSet:
+		size := len(AppendHead(scratch[:0], '*', int64(len(r.elems))))
+		if proto >= 3 && r.kind == kindMap {
+			size = len(AppendHead(scratch[:0], '%', int64(len(r.elems)/2)))
+		}
+		for i := 0; i < len(r.elems) && size <= MaxReplyBytes; i++ {
+			size += r.elems[i].encodedSize(proto)
+		}
+		return size
+	case len(r.s) > 0:
+		switch head := len(AppendHead(scratch[:0], '$', int64(len(r.s)))); r.kind {
+		case kindBulk:
+			return head + len(r.s) + 2
+		case kindVerbatim:
+			if proto < 3 {
+				return head + len(r.s) + 2
+			}
+			return len(AppendHead(scratch[:0], '=', int64(len(r.s)+4))) + 4 + len(r.s) + 2
+		case kindDouble, kindBigNumber:
+			if proto < 3 {
+				return head + len(r.s) + 2
+			}
+		case kindRaw:
+			return len(r.s)
+		}
+		return 1 + len(r.s) + 2 // a line
+	}
+	return len(r.Append(scratch[:0], proto))
+}
+
+// replyMemory is about the memory that a Reply takes, in bytes, without its
+// string.
+const replyMemory = int64(unsafe.Sizeof(Reply{}))
+
+// Held returns about how many bytes of memory the reply keeps alive if the
+// state does not refer to its strings any more.
+func (r *Reply) Held() int64 {
+	n := replyMemory + int64(len(r.s))
+	for i := range r.elems {
+		n += r.elems[i].Held()
+	}
+	return n
+}
+
+const (
+	encodeSlice = 64 << 10 // bytes that Encode collects before it calls write
+	encodeAlone = 16 << 10 // Encode passes longer strings to write without a copy
+)
+
+// Encode passes the encoding of the reply to write in pieces, and returns the
+// first error of write. A piece may be part of the state, so write must neither
+// change it nor keep it.
+func (r *Reply) Encode(proto int, write func(b []byte) error) error {
+	e := encoder{proto: proto, write: write}
+	if err := e.reply(r); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+type encoder struct {
+	proto int
+	write func(b []byte) error
+	buf   []byte
+}
+
+func (e *encoder) flush() error {
+	if len(e.buf) == 0 {
+		return nil
+	}
+	err := e.write(e.buf)
+	e.buf = e.buf[:0]
+	return err
+}
+
+func (e *encoder) reply(r *Reply) error {
+	switch {
+	case len(r.elems) > 0 && r.kind != kindVerbatim:
+		head := Reply{kind: r.kind, elems: r.elems}
+		e.buf = head.appendHead(e.buf, e.proto)
+		for i := range r.elems {
+			if err := e.reply(&r.elems[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case r.kind == kindBulk && len(r.s) > encodeAlone:
+		e.buf = AppendHead(e.buf, '$', int64(len(r.s)))
+		if err := e.flush(); err != nil {
+			return err
+		}
+		// Strings are immutable, and write does not change its argument.
+		if err := e.write(unsafe.Slice(unsafe.StringData(r.s), len(r.s))); err != nil {
+			return err
+		}
+		e.buf = append(e.buf, '\r', '\n')
+	default:
+		e.buf = r.Append(e.buf, e.proto)
+	}
+	if len(e.buf) > encodeSlice {
+		return e.flush()
+	}
+	return nil
+}
+
+// cost returns about what encoding a reply costs, in steps and in bytes.
+func (r *Reply) cost() (steps, bytes int) {
+	if r.elems == nil {
+		return 1 + len(r.s)/copyBytes, len(r.s)
+	}
+	for i := range r.elems {
+		s, b := r.elems[i].cost()
+		steps += s
+		if bytes += b; bytes > MaxReplyBytes {
+			break
+		}
+	}
+	return steps + 1, bytes
 }
 
 // Kind is the RESP3 type of a reply. Code that converts replies into something

@@ -483,3 +483,158 @@ func (m *Machine) Try(
 	}
 	return sp.replies, sp.ops, sp.c.cut, nil
 }
+
+// A costly read is a read whose work depends on the size of the values of its
+// keys: KEYS, LCS, SMEMBERS, ZRANGE. If it is part of a group that writes, it
+// must not go into the log, because every node would execute it, and again
+// after each restart. The leader executes such a group speculatively, within a
+// budget (see Speculation), and the entry contains the reply of the costly read
+// in its place.
+
+// Costly reports whether the command is a costly read.
+func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }
+
+// These are the budgets of the costly reads of one group. The budgets in steps
+// are explained at charge. Writes wait while the leader executes the costly
+// reads.
+const (
+	// pipelineSteps is the budget of a pipeline: about 1 ms. A pipeline that
+	// exceeds it is executed in pieces, with the reads in pieces of their own:
+	// see Table.Pieces.
+	pipelineSteps = 100_000
+	// transactionSteps is the budget of a transaction: about 2 ms. If a
+	// transaction exceeds it, the leader first executes the transaction in a
+	// dry run, outside of the log, to find out what it costs.
+	transactionSteps = 200_000
+	// dryRunSteps is the budget of a transaction in a dry run, and after a dry
+	// run: about 20 ms.
+	dryRunSteps = 2_000_000
+	// pipelineReply bounds the replies of the costly reads of a pipeline, in
+	// bytes, because these replies are logged. For a transaction the bound is
+	// maxGroupEffects.
+	pipelineReply = 256 << 10
+	// pieceReads is the maximum number of costly reads in a piece of a
+	// pipeline. Each piece has the budget of a read.
+	pieceReads = 16
+)
+
+const msgCostlyReads = "BUSY the reads of a transaction that writes exceed their budget and it was rolled back: " +
+	"read less in it, or read before it and WATCH the keys"
+
+// readBudget is the rest of the budget for the costly reads of a group.
+type readBudget struct {
+	steps, bytes int
+	scriptBudget ScriptBudget
+	pause        func() error // see Try
+	over         bool         // the reads have exceeded the budget
+
+	before          *Machine // state before the group, nil if it is not known
+	position, ready int
+	seed, draws     uint64
+}
+
+// refusal returns the error for a group whose reads have exceeded their last
+// budget, and "" if they have not.
+func (b *readBudget) refusal() string {
+	if b.over && b.scriptBudget != Briefly {
+		return msgCostlyReads
+	}
+	return ""
+}
+
+// mayUndo sets the budget of the costly reads of a group and saves what undo
+// needs. It does nothing if the group has no costly reads.
+func (sp *Speculation) mayUndo(body []byte) {
+	c := &sp.c
+	sp.reads = readBudget{
+		scriptBudget: c.scriptBudget, pause: sp.pause,
+		position: c.position, ready: len(c.readyList), seed: c.seed, draws: c.draws,
+	}
+	ops, transaction := c.r.d.b, len(c.r.d.b) > 0 && c.r.d.b[0] == opTransaction
+	costly := false
+	for walk := (groupReader{d: decoder{b: ops}}); !costly && len(walk.d.b) > 0; {
+		err := walk.commands(func(args [][]byte) {
+			cmd := c.m.table.Find(args[0])
+			costly = costly || cmd != nil && cmd.Routed(args).Costly()
+		})
+		if err != nil {
+			break
+		}
+	}
+	if !costly {
+		return
+	}
+	b := &sp.reads
+	switch {
+	case c.scriptBudget != Briefly:
+		b.steps, b.bytes = dryRunSteps, maxGroupEffects
+	case transaction:
+		b.steps, b.bytes = transactionSteps, maxGroupEffects
+	default:
+		b.steps, b.bytes = pipelineSteps, pipelineReply
+	}
+	if !sp.dryRun {
+		b.before = c.m.Clone()
+	}
+}
+
+// undo restores the state before a group that was cut. It reports whether that
+// was possible.
+func (sp *Speculation) undo() bool {
+	b, c := &sp.reads, &sp.c
+	if b.before == nil {
+		return false
+	}
+	*c.m = *b.before
+	b.before = nil
+	for _, k := range c.readyList[b.ready:] {
+		delete(c.readyKeys, k)
+	}
+	c.readyList = c.readyList[:b.ready]
+	c.setPosition(b.position)
+	c.seed, c.draws = b.seed, b.draws
+	c.atomic = false
+	return true
+}
+
+// speculateRead executes a costly read within the budget of its group. The
+// entry contains the reply of the read.
+func (c *Ctx) speculateRead(cmd, row *Command, args [][]byte) Reply {
+	b, draws := c.reads, c.draws
+	c.rec.interpreted = true
+	if b.over {
+		return Error(msgCostlyReads)
+	}
+	c.meter = meter{budget: &Budget{Steps: uint64(b.steps), Stop: b.pause}}
+	var reply Reply
+	err := c.metered(func() error {
+		reply = cmd.Run(c, args)
+		c.chargeReply(&reply)
+		return nil
+	})
+	b.steps = max(b.steps-int(c.meter.steps), 1)
+	_, size := reply.cost()
+	c.meter = meter{}
+	if b.bytes -= size; err != nil || b.bytes < 0 {
+		c.cut, b.over = true, true
+		return Error(msgCostlyReads)
+	}
+	c.standIn(draws, row, args)
+	return reply
+}
+
+// standIn records what must be logged in place of a costly read, besides its
+// reply. For a connection with tracking that is an EXISTS of the keys: it is
+// cheap, and it makes the connection's node register the read.
+func (c *Ctx) standIn(draws uint64, row *Command, args [][]byte) {
+	if !c.recordsRead(row) {
+		return
+	}
+	exists := [][]byte{nil}
+	for _, i := range row.KeyPositions(args) {
+		exists = append(exists, args[i])
+	}
+	if len(exists) > 1 {
+		c.rec.record(c, draws, "exists", exists)
+	}
+}

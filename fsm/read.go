@@ -1,0 +1,120 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// ReadRequest is a group to be executed without the log.
+type ReadRequest struct {
+	Body []byte
+	// Now is the lease clock that deadlines are compared with: the leadership's
+	// current time on a leader, and 0 for the log's clock in a local read.
+	Now  int64
+	Wall int64  // microseconds since 1970, 0 for the log's
+	Seed uint64 // for RANDOMKEY
+	// Runner interprets read-only scripts. Scripts are the scripts that are
+	// running. Both may be nil.
+	Runner  ScriptRunner
+	Scripts RunningScripts
+	// Budget, unless nil, bounds the cost of the group. If the group exceeds
+	// it, Read returns the error of the budget, and no replies.
+	Budget *Budget
+	// Front, unless nil, allows Read to execute only the front of the group.
+	Front *Front
+}
+
+// Front makes Machine.Read execute only the front of a group whose replies are
+// large. A client that does not read its replies then makes the node hold only
+// few of them. The rest of the operations remains a group of its own: see
+// Group.Skip. The caller sets Most, and Read sets the other fields.
+type Front struct {
+	// Most limits the encoded replies that Read returns, in bytes,
+	// approximately. Read stops after the operation that exceeds it, or before
+	// the reply of an operation that exceeds it alone.
+	Most int
+	// Ops is the number of operations that were executed; it is 0 if all were
+	// executed and Read returned all replies. Left reports whether operations
+	// are left.
+	Ops  int
+	Left bool
+	// Large is the reply of the last executed operation, if that reply alone
+	// exceeds Most. Read then returns only the replies before it. The strings
+	// of Large are those of the state, which never change, so nothing is
+	// copied.
+	Large *Reply
+}
+
+// Cut reports whether Read returned only a part of the group's replies.
+func (p *Front) Cut() bool { return p != nil && p.Ops > 0 }
+
+// Reset clears what Read has set.
+func (p *Front) Reset() {
+	if p != nil {
+		p.Ops, p.Left, p.Large = 0, false, nil
+	}
+}
+
+// take keeps the reply of operation op in Large if it exceeds Most, and reports
+// whether it did.
+func (p *Front) take(op int, reply Reply, proto int) (large bool) {
+	if reply.within(p.Most) >= 0 {
+		return false
+	}
+	kept := reply
+	if reply.encodedSize(proto) > MaxReplyBytes {
+		kept = Error(ReplyTooLarge)
+	}
+	p.Ops, p.Large = op+1, &kept
+	return true
+}
+
+// ErrUnlogged means that a read would have to change the state: an EVAL_RO of a
+// script that is not in the cache yet. The group has to go through the log.
+var ErrUnlogged = errors.New("read has an effect and must go through the log")
+
+// Read executes a group without writes and appends its replies to dst.
+// expiryPending is true if a reply depends on an expired key whose expiry is
+// not committed yet: the deadline lies between the log's clock and req.Now. The
+// caller must then discard the replies and try the read again after a clock
+// entry is committed. A leader may not hide such a key, because no entry says
+// that it expired, and may not show it either, because its time is over.
+func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending bool, err error) {
+	c := Ctx{
+		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true,
+		runner: req.Runner, scripts: req.Scripts, scriptBudget: DryRun,
+		front: req.Front, meter: meter{budget: req.Budget},
+	}
+	if c.wall == 0 {
+		c.wall = m.clock.Wall
+	}
+	c.setPosition(0)
+	c.front.Reset()
+	out := dst
+	err = c.metered(func() (err error) {
+		out, err = c.run(dst, req.Body)
+		return err
+	})
+	if err == nil && c.unlogged {
+		err = ErrUnlogged
+	}
+	if err != nil {
+		c.front.Reset() // no replies are returned, so the front was not cut
+		return dst, false, err
+	}
+	return out, c.expiryPending, nil
+}
+
+// AppendPosition encodes the position at which a node may run a read itself:
+// the node must have applied the log index, and must use now as the lease
+// clock. The leader sends it to the node.
+func AppendPosition(dst []byte, index uint64, now int64) []byte {
+	return binary.AppendVarint(binary.AppendUvarint(dst, index), now)
+}
+
+// CutPosition reads the encoding of AppendPosition.
+func CutPosition(b []byte) (index uint64, now int64, err error) {
+	d := decoder{b: b}
+	index, now = d.uvarint(), d.varint()
+	return index, now, d.done("read position")
+}
