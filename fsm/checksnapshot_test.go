@@ -116,8 +116,8 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckSnapshot reports the memory that the check of a million keys adds
-// to the heap.
+// BenchmarkCheckSnapshot reports the memory that the check of a million keys
+// adds to the heap.
 func BenchmarkCheckSnapshot(b *testing.B) {
 	f := newFeed(b)
 	const keys = 1_000_000

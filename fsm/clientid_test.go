@@ -12,13 +12,13 @@ import (
 // fails when the free numbers are used up.
 func TestClientIDs(t *testing.T) {
 	f := newFeed(t)
-	f.level(fsm.FeatureBudget)
+	f.raise(fsm.FeatureBudget)
 	if got := f.do("_clientids 10", "_clientids 1"); got != ":1\r\n:11\r\n" {
 		t.Errorf("blocks: %q", got)
 	}
 	whole := snapshotOf(t, f.m)
 	if f.m = restore(t, whole); !bytes.Equal(snapshotOf(t, f.m), whole) {
-		t.Error("a snapshot does not come back as it was")
+		t.Error("a restored machine differs from the original")
 	}
 	if got := f.do("_clientids 1000"); got != ":12\r\n" {
 		t.Errorf("block behind a snapshot: %q", got)

@@ -185,7 +185,7 @@ func restore(c *Ctx, args [][]byte) Reply {
 	default:
 		return OK
 	}
-	c.supplant(n.within(l))
+	c.storeAsNew(n.within(l))
 	if p.idle >= 0 {
 		n.touched = c.now - min(p.idle, maxIdle)*1e9
 	}

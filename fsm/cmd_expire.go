@@ -108,8 +108,8 @@ const (
 func (u timeUnit) seconds() bool  { return u == unitEX || u == unitEXAT }
 func (u timeUnit) absolute() bool { return u == unitEXAT || u == unitPXAT }
 
-// unitOf returns the unit of the option EX, PX, EXAT or PXAT, and unitNone for any
-// other argument.
+// unitOf returns the unit of the option EX, PX, EXAT or PXAT, and unitNone for
+// any other argument.
 func unitOf(arg []byte) timeUnit {
 	switch {
 	case fold(arg, "EX"):

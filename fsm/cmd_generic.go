@@ -227,7 +227,7 @@ func renameGeneric(c *Ctx, args [][]byte, nx bool) Reply {
 	}
 	n := o.named(args[2])
 	c.remove(o)
-	c.supplant(n)
+	c.storeAsNew(n)
 	c.notify("g", "rename_from", o.key)
 	c.notify("g", "rename_to", n.key)
 	return done
@@ -286,7 +286,7 @@ func copyKey(c *Ctx, args [][]byte) Reply {
 	if n.coll != nil {
 		c.m.disown() // o and n share nodes now
 	}
-	c.supplant(n)
+	c.storeAsNew(n)
 	c.notify("g", "copy_to", n.key)
 	return One
 }
@@ -327,9 +327,9 @@ func now(c *Ctx, args [][]byte) Reply {
 	return Strings(strconv.FormatInt(c.wall/1e6, 10), strconv.FormatInt(c.wall%1e6, 10))
 }
 
-// supplant stores an object for a key. If the key exists, supplant removes it
-// first, so that the key counts as new.
-func (c *Ctx) supplant(o *object) {
+// storeAsNew stores an object for a key. If the key exists, storeAsNew removes
+// it first, so that the key counts as new.
+func (c *Ctx) storeAsNew(o *object) {
 	if old := c.lookup([]byte(o.key)); old != nil {
 		c.remove(old)
 	}

@@ -634,15 +634,15 @@ const coordBytes = 50
 // describe returns the elements of the reply for a member: its name and what
 // the options ask for.
 func (q *geoQuery) describe(p *geoPoint) []Reply {
-	words := []Reply{Bulk(p.Member)}
+	elems := []Reply{Bulk(p.Member)}
 	if q.withDist {
-		words = append(words, metersReply(p.distance/q.shape.Unit))
+		elems = append(elems, metersReply(p.distance/q.shape.Unit))
 	}
 	if q.withHash {
-		words = append(words, Int(int64(p.Score)))
+		elems = append(elems, Int(int64(p.Score)))
 	}
 	if q.withCoord {
-		words = append(words, pointReply(p.at))
+		elems = append(elems, pointReply(p.at))
 	}
-	return words
+	return elems
 }

@@ -100,7 +100,7 @@ func pfadd(c *Ctx, args [][]byte) Reply {
 	var known *hll.Union
 	if len(args)-2 > hllProbes {
 		known = new(hll.Union)
-		known.Add(&h) // as far as the registers are whole
+		known.Add(&h) // if h is broken, the registers before the damage
 	}
 	updated := o == nil
 	for _, elem := range args[2:] {

@@ -230,8 +230,8 @@ func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *colle
 	return Int(int64(to - from))
 }
 
-// delRange removes the members at the positions from from up to, but not
-// including, to.
+// delRange removes the members at the positions in the half-open range [from,
+// to).
 func (v *collection) delRange(o *container.Owner, from, to int) {
 	if to-from == v.order.Len() {
 		v.score, v.order = container.Dict[float64]{}, container.Seq[container.Scored]{}

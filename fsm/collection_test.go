@@ -46,7 +46,7 @@ func TestCollections_Snapshot(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
-		t.Error("the machines part")
+		t.Error("the machines diverge")
 	}
 }
 
@@ -101,12 +101,12 @@ func TestCollections_Limits(t *testing.T) {
 	f.group.Reset(2, 1)
 	f.add(words...)
 	if got, want := f.send(), "-ERR command has too many arguments\r\n"; got != want {
-		t.Errorf("%d words: %.100q, want %q", len(words), got, want)
+		t.Errorf("%d arguments: %.100q, want %q", len(words), got, want)
 	}
 	f.group.Reset(2, 1)
 	f.add(words[:fsm.MaxArguments]...)
 	if got, want := f.send(), fmt.Sprintf(":%d\r\n", fsm.MaxArguments-2); got != want {
-		t.Errorf("%d words: %.100q, want %q", fsm.MaxArguments, got, want)
+		t.Errorf("%d arguments: %.100q, want %q", fsm.MaxArguments, got, want)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestCollections_Clones(t *testing.T) {
 	}
 	for i, k := range clones {
 		if !bytes.Equal(snapshotOf(t, k.m), k.want) {
-			t.Fatalf("fork %d changed", i)
+			t.Fatalf("clone %d changed", i)
 		}
 	}
 	whole := snapshotOf(t, f.m)
@@ -305,7 +305,7 @@ func TestCollections_Golden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := snapshotOf(t, restore(t, want)); !bytes.Equal(got, want) {
-		t.Error("the golden collections are written differently now: a new format needs a new version")
+		t.Error("the golden collections have another encoding now: a new format needs a new version")
 	}
 	if !bytes.Equal(snapshotOf(t, f.m), want) {
 		t.Error("the commands give another state than the golden collections")
@@ -356,7 +356,7 @@ func BenchmarkCollections(b *testing.B) {
 			for _, clones := range []bool{false, true} {
 				name := "alone"
 				if clones {
-					name = "fork before each"
+					name = "clone before each"
 				}
 				b.Run(name, func(b *testing.B) {
 					b.ReportAllocs()

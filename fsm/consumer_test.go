@@ -46,7 +46,7 @@ func TestConsumers_Snapshot(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
-		t.Error("the machines part")
+		t.Error("the machines diverge")
 	}
 }
 
@@ -161,7 +161,7 @@ func TestConsumers_Golden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := snapshotOf(t, restore(t, want)); !bytes.Equal(got, want) {
-		t.Error("the golden groups are written differently now: a new format needs a new version")
+		t.Error("the golden groups have another encoding now: a new format needs a new version")
 	}
 	if !bytes.Equal(snapshotOf(t, f.m), want) {
 		t.Error("the commands give another state than the golden groups")
@@ -217,7 +217,7 @@ func TestConsumers_Clones(t *testing.T) {
 	}
 	for i, k := range clones {
 		if !bytes.Equal(snapshotOf(t, k.m), k.want) {
-			t.Fatalf("fork %d changed", i)
+			t.Fatalf("clone %d changed", i)
 		}
 	}
 	whole := snapshotOf(t, f.m)
@@ -309,7 +309,7 @@ func TestConsumers_Suspended(t *testing.T) {
 	hold := func(how string) {
 		t.Helper()
 		if got := f.do(fmt.Sprintf("%s %d n1 1 %s", fsm.SuspendCommand, 1, how)); got != ":1\r\n" {
-			t.Fatalf("hold %s: %q", how, got)
+			t.Fatalf("suspend %s: %q", how, got)
 		}
 	}
 	hold(fsm.SuspendOn)
@@ -328,7 +328,7 @@ func TestConsumers_Suspended(t *testing.T) {
 		return "gone"
 	}
 	if served(2) != "" || served(3) != "" {
-		t.Errorf("served while held: %q, %q", served(2), served(3))
+		t.Errorf("served while the session is suspended: %q, %q", served(2), served(3))
 	}
 	hold(fsm.SuspendOff)
 	if got := served(2); !strings.Contains(got, "1-1") {
@@ -340,13 +340,13 @@ func TestConsumers_Suspended(t *testing.T) {
 	hold(fsm.SuspendOn)
 	f.do("DEL s")
 	if got := served(3); got != "" {
-		t.Errorf("told while held: %q", got)
+		t.Errorf("waiters of a suspended session were notified: %q", got)
 	}
 	if !bytes.Equal(snapshotOf(t, restore(t, snapshotOf(t, f.m))), snapshotOf(t, f.m)) {
 		t.Error("the restored machine differs")
 	}
 	hold(fsm.SuspendOff)
 	if got, want := served(3), "-UNBLOCKED the stream key no longer exists\r\n"; got != want {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("notified %q, want %q", got, want)
 	}
 }

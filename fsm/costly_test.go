@@ -189,7 +189,7 @@ func TestCostly_Budget(t *testing.T) {
 	body := s.transactionBody("SET|z|8", "LCS|a|b|LEN")
 	h := fsm.Header{Term: 1, Stamp: s.stamp}
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); cut || err != nil || ops != 1 {
-		t.Errorf("tried out: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
+		t.Errorf("dry run: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
 	}
 	fsm.SetScriptBudget(body, fsm.DryRunPassed)
 	s.addBody(body)
@@ -198,14 +198,14 @@ func TestCostly_Budget(t *testing.T) {
 	s.lengths(4000) // 2,000,000 steps: always too many
 	body = s.transactionBody("SET|z|9", "LCS|a|b|LEN", "LCS|a|b|LEN")
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); !cut || err != nil || ops != 1 || strings.ReplaceAll(string(replies), "\r\n", " ") != busy {
-		t.Errorf("tried out: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
+		t.Errorf("dry run: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
 	}
 	fsm.SetScriptBudget(body, fsm.DryRunPassed)
 	s.addBody(body)
 	s.group("GET|z", "INCR|n")
 	s.want("too much in any case", busy+"/ $1 8 :3 ")
 
-	// Replies are logged, so they have a budget in bytes too.
+	// Replies are logged, so their bytes have a budget, too.
 	s.group("RPUSH|big|"+strings.Repeat("x", 200_000), "RPUSH|big|"+strings.Repeat("y", 200_000))
 	s.commit()
 	s.group("SET|z|7", "LRANGE|big|0|-1")
@@ -229,8 +229,8 @@ func (s *stage) addBody(body []byte) {
 	s.batch.Add(stageSession, 0, s.seq, body)
 }
 
-// A group that took too long is executed in pieces, with its costly reads as
-// reads.
+// A group that took too long is executed in pieces. The pieces with its costly
+// reads do not go through the log.
 func TestCostly_Pieces(t *testing.T) {
 	table := fsm.NewTable()
 	for _, c := range []struct{ group, want string }{

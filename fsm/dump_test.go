@@ -277,7 +277,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		payload := m.dump("k")
 		if got := m.call("RESTORE", "l", "0", payload); got != "+OK\r\n" {
-			t.Fatalf("what was dumped: %q", got)
+			t.Fatalf("restored payload: %q", got)
 		}
 		if again := m.dump("l"); again != payload {
 			t.Fatalf("dumped %q, and again %q", payload, again)

@@ -126,8 +126,8 @@ type BatchBuilder struct {
 	groups   []byte
 	n        int
 	scripts  bool
-	work     int  // of the groups, in steps, as far as their arguments tell
-	depends  bool // their work also depends on what keys hold
+	work     int  // of the groups, in steps: the part that their arguments determine
+	depends  bool // their work also depends on the values of their keys
 }
 
 type batchSession struct {

@@ -136,13 +136,14 @@ func (c *Ctx) emit(e Event) {
 	if c.session < 0 {
 		e.Origin = 0
 	}
-	if n := c.serving; n != nil {
+	if n := c.served; n != nil {
 		e.Waiter = &Waiter{Session: n.session, Origin: n.origin, Pos: n.pos}
 	}
 	c.m.events = append(c.m.events, e)
 }
 
-// wants reports whether events of a kind are to be created.
+// wants reports whether the machine creates events of a kind. Reads create
+// none.
 func (c *Ctx) wants(k EventKind) bool { return c.m.want.Has(k) && !c.readOnly }
 
 // changed emits the event that a key of the current database has changed.

@@ -95,11 +95,11 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%v gave\n%q, want\n%q", cmds, got, want)
 		}
 		if got := d.apply(origin, track, cmds...); got != nil {
-			t.Errorf("%v gave %q to a machine that nobody listens to", cmds, got)
+			t.Errorf("%v emitted %q although the machine wants no events", cmds, got)
 		}
 		_, a := m.Hash()
 		if _, b := deaf.Hash(); a != b {
-			t.Errorf("%v: the hash chain hangs on the events", cmds)
+			t.Errorf("%v: the hash chain depends on the events", cmds)
 		}
 	}
 	check(1, []string{"2 db0 k  session 0 origin 7"}, 7, false, []string{"set", "k", "v", "px", "1000"})

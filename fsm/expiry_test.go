@@ -46,7 +46,7 @@ func TestExpiry_Mass(t *testing.T) {
 
 func expiryMass(t *testing.T, features, perEntry int) {
 	f := newFeed(t)
-	f.level(features)
+	f.raise(features)
 	keys := 2*perEntry + 10
 	f.expiring(numbered(keys, "")...)
 	f.do("SET stays 1")
@@ -77,7 +77,7 @@ func expiryMass(t *testing.T, features, perEntry int) {
 		t.Error("an expiry is pending although the log's clock has passed the deadlines")
 	}
 	if f.m.NextDeadline() == 0 {
-		t.Error("nothing is due, with keys left to expire")
+		t.Error("no deadline, although keys are left to expire")
 	}
 	f.do("GET k0")
 	if f.m.Len() >= left {
@@ -103,7 +103,7 @@ func TestExpiry_LongNames(t *testing.T) {
 	const perEntry = (fsm.ExpiryWork + perKey - 1) / perKey
 	for features, want := range map[int]int{fsm.FeatureScriptCache: 0, fsm.FeatureBudget: 1000 - perEntry} {
 		f := newFeed(t)
-		f.level(features)
+		f.raise(features)
 		f.expiring(numbered(1000, strings.Repeat("x", length))...)
 		f.stamp += 1_000_000_000
 		f.do("GET k")
@@ -118,7 +118,7 @@ func TestExpiry_LongNames(t *testing.T) {
 // The feature version is raised between two of the entries.
 func TestExpiry_Restored(t *testing.T) {
 	f := newFeed(t)
-	f.level(fsm.FeatureScriptCache)
+	f.raise(fsm.FeatureScriptCache)
 	f.expiring(numbered(2*fsm.ExpiryPerEntry, "")...)
 	f.stamp += 1_000_000_000
 	f.do("SET a 1")
@@ -168,7 +168,7 @@ func BenchmarkExpiry_Mass(b *testing.B) {
 			defer runtime.UnlockOSThread()
 			for range b.N {
 				f := newFeed(b)
-				f.level(fsm.FeatureBudget)
+				f.raise(fsm.FeatureBudget)
 				f.expiring(numbered(1_000_000, "")...)
 				f.m.Want(fsm.Kinds(fsm.EventChanged))
 				f.stamp += 1_000_000_000
@@ -195,8 +195,8 @@ func BenchmarkExpiry_Mass(b *testing.B) {
 	}
 }
 
-// TestRead_PendingExpiry: no command can read an expired key whose expiry is not
-// committed yet.
+// TestRead_PendingExpiry: no command can read an expired key whose expiry is
+// not committed yet.
 func TestRead_PendingExpiry(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET k v PX 1000", "SET other v", "SET far v EX 1000")

@@ -98,11 +98,11 @@ func raiseFeatures(c *Ctx, args [][]byte) Reply {
 		return Zero
 	}
 	c.change()
-	mends := c.m.features < FeatureMend && n >= FeatureMend
+	reachesMend := c.m.features < FeatureMend && n >= FeatureMend
 	if c.fail = c.m.setFeatures(n); c.fail != nil {
 		return Zero
 	}
-	if mends {
+	if reachesMend {
 		c.endSuperseded()
 	}
 	return One

@@ -23,9 +23,9 @@ func TestFeatures(t *testing.T) {
 		}
 	}
 	want(0)
-	f.level(fsm.FeatureAbsent)
+	f.raise(fsm.FeatureAbsent)
 	want(fsm.FeatureAbsent)
-	f.level(0)
+	f.raise(0)
 	want(0)
 	if got := f.do("_features 7 2"); got != ":0\r\n" {
 		t.Errorf("a leader of another term: %q", got)
@@ -38,13 +38,13 @@ func TestFeatures(t *testing.T) {
 	if got := f.do("_features 1 1"); got != ":0\r\n" {
 		t.Errorf("lower: %q", got)
 	}
-	f.level(0)
+	f.raise(0)
 	want(fsm.FeatureMend)
 	whole := snapshotOf(t, f.m)
 	f.m = restore(t, whole)
 	want(fsm.FeatureMend)
 	if !bytes.Equal(snapshotOf(t, f.m), whole) {
-		t.Error("a snapshot does not come back as it was")
+		t.Error("a restored machine differs from the original")
 	}
 }
 
@@ -68,7 +68,7 @@ func TestFeatures_TermStart(t *testing.T) {
 // the entry that raises it, and refuses a snapshot that contains it.
 func TestFeatures_Unknown(t *testing.T) {
 	f := newFeed(t)
-	f.level(fsm.FeatureMend)
+	f.raise(fsm.FeatureMend)
 	f.group.Reset(2, 1)
 	f.add(fsm.FeaturesCommand, "1", "99")
 	var b fsm.BatchBuilder
@@ -78,7 +78,7 @@ func TestFeatures_Unknown(t *testing.T) {
 		t.Errorf("entry: %v", err)
 	}
 	g := newFeed(t)
-	g.level(fsm.FeatureMend)
+	g.raise(fsm.FeatureMend)
 	whole := snapshotOf(t, g.m)
 	at := bytes.Index(whole, []byte{'V', fsm.FeatureMend})
 	if at < 0 {
@@ -94,7 +94,7 @@ func TestFeatures_Unknown(t *testing.T) {
 // feature version does not include, at any position in a group.
 func TestFeatures_Command(t *testing.T) {
 	f := newFeed(t)
-	f.level(fsm.MaxFeatures)
+	f.raise(fsm.MaxFeatures)
 	table := f.m.Table()
 	table.Find([]byte("incr")).Feature = fsm.MaxFeatures + 1
 	table.Find([]byte("object")).FindSub([]byte("encoding")).Feature = fsm.MaxFeatures + 1

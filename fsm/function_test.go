@@ -158,7 +158,7 @@ func TestFunction_Limits(t *testing.T) {
 		full = s.commit() == "-ERR libraries take more than 32 MiB, use FUNCTION DELETE "
 	}
 	if _, _, bytes := s.m.Libraries(); !full || bytes > 32<<20 {
-		t.Errorf("libraries of %d bytes are held, full is %v", bytes, full)
+		t.Errorf("the libraries take %d bytes, full is %v", bytes, full)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestFunction_Snapshot(t *testing.T) {
 	written := snapshotOf(t, s.m)
 	m := restore(t, written)
 	if again := snapshotOf(t, m); !bytes.Equal(written, again) {
-		t.Error("a snapshot of what was read from a snapshot is another one")
+		t.Error("a snapshot that was read and written again has other bytes")
 	}
 	libraries, functions, size := m.Libraries()
 	if l, f, n := s.m.Libraries(); libraries != l || functions != f || size != n || f != 5 {

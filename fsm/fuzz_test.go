@@ -141,7 +141,7 @@ func FuzzSnapshot(f *testing.F) {
 	}
 	f.Add(withCollections)
 	withLibraries := newFeed(f)
-	withLibraries.level(fsm.MaxFeatures)
+	withLibraries.raise(fsm.MaxFeatures)
 	withLibraries.do("SET k v", "DEL k")
 	withLibraries.do(`_LIBRARY a "#!lua name=a\n" "\x01f\x01\x00" "\x01g\x00\x01\x04text"`)
 	f.Add(snapshotOf(f, withLibraries.m))
@@ -175,7 +175,8 @@ func resealBlocks(data []byte) []byte {
 	return data
 }
 
-// randomCommand draws a command of the table with arguments that often make sense.
+// randomCommand draws a command of the table with arguments that are often
+// valid.
 func randomCommand(table *fsm.Table, rng *rand.Rand) (*fsm.Command, [][]byte) {
 	words := strings.Fields("a b c a b c a b c 0 1 -1 10 100 9223372036854775807 x NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 1.5 ASYNC BEFORE AFTER LEFT RIGHT RANK MAXLEN LIMIT CH INCR BYSCORE BYLEX REV WITHSCORES WITHVALUES WEIGHTS AGGREGATE MAX - + [a (b (1 -inf inf 2 3")
 	rows := table.Rows()

@@ -191,16 +191,18 @@ func (r *groupReader) open(body []byte) error {
 	return r.d.err
 }
 
-// skip skips an operation that a connection has sent.
+// skip skips the next operation.
 func (r *groupReader) skip() error { return r.commands(func([][]byte) {}) }
 
-// commands is skip, and calls f with the arguments of each command.
+// commands reads the next operation and calls f with the arguments of each of
+// its commands.
 func (r *groupReader) commands(f func(args [][]byte)) error {
 	return r.commandsIn(func(_ int, args [][]byte) { f(args) })
 }
 
-// commandsIn is commands, and calls f with the database of each command too. It passes
-// over an operation that the leader has answered: see answerOperation.
+// commandsIn reads the next operation and calls f with the database and the
+// arguments of each of its commands. It skips an operation that the leader has
+// answered: see answerOperation. args is valid only during the call.
 func (r *groupReader) commandsIn(f func(db int, args [][]byte)) error {
 	commands := uint64(1)
 	switch op := r.d.byte(); op {

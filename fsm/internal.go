@@ -61,8 +61,9 @@ var internalCommands = []Command{
 	},
 }
 
-// position answers the index before the current entry if the group goes through
-// the log: the entry is not complete yet, so its index would promise too much.
+// position answers the log index of the state that the other reads of the group
+// see. If the group goes through the log, it answers the index before the
+// current entry, because the state does not include the whole entry yet.
 func position(c *Ctx, args [][]byte) Reply {
 	if c.readOnly {
 		return Int(int64(c.index))

@@ -27,7 +27,7 @@ func Broken(m *Machine) error {
 		return fmt.Errorf("%d buckets of removed keys at feature version %d", n, m.features)
 	}
 	if m.features < FeatureMend && m.exchanged != (exchanges{}) {
-		return fmt.Errorf("exchanges at feature version %d", m.features)
+		return fmt.Errorf("the state has exchanges at feature version %d", m.features)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func LateWaiter(m *Machine) *SessionID {
 func Mixed(m *Machine) bool { return m.waits.broken(true) != nil && m.waits.broken(false) == nil }
 
 func (w *waits) broken(unmixed bool) error {
-	count, bytes, places := 0, 0, 0
+	count, bytes, positions := 0, 0, 0
 	nodes, served := make(map[string]int), make(map[string]int)
 	var err error
 	w.conns.Scan(func(n *waiter) bool {
@@ -58,7 +58,7 @@ func (w *waits) broken(unmixed bool) error {
 		case !found:
 			err = fmt.Errorf("waiter %d of %s without a node", n.origin, n.session)
 		case unmixed && w.nodes[at].id != n.session:
-			err = fmt.Errorf("waiter %d of %s, and its node stands under %s", n.origin, n.session, w.nodes[at].id)
+			err = fmt.Errorf("waiter %d of %s, and the session of its node is %s", n.origin, n.session, w.nodes[at].id)
 		case n.served && (n.reply == nil || len(n.keys) > 0 || len(n.args) > 0):
 			err = fmt.Errorf("served waiter %d of %s with reply %q and %d keys", n.origin, n.session, n.reply, len(n.keys))
 		}
@@ -70,7 +70,7 @@ func (w *waits) broken(unmixed bool) error {
 		}
 		count++
 		bytes += n.size()
-		places += len(n.keys)
+		positions += len(n.keys)
 		for _, k := range n.keys {
 			if q, found := w.queues.Get(queued{k, n.pos, nil}); !found || q.w != n {
 				err = fmt.Errorf("waiter %d of %s is not in the queue of %q", n.origin, n.session, k.key)
@@ -81,8 +81,8 @@ func (w *waits) broken(unmixed bool) error {
 	if err != nil {
 		return err
 	}
-	if count != w.count || bytes != w.bytes || places != w.queues.Len() {
-		return fmt.Errorf("%d waiters of %d bytes at %d places in queues, counted %d of %d bytes and %d places", count, bytes, places, w.count, w.bytes, w.queues.Len())
+	if count != w.count || bytes != w.bytes || positions != w.queues.Len() {
+		return fmt.Errorf("%d waiters of %d bytes in %d queue positions, counted %d of %d bytes in %d positions", count, bytes, positions, w.count, w.bytes, w.queues.Len())
 	}
 	counted := make(map[string]int)
 	last := ""

@@ -24,7 +24,7 @@ type Machine struct {
 	dbs       [Databases]db
 	scripts   scriptCache
 	libraries libraries
-	sessions  map[string]*session // by node id; ranged over only to be sorted
+	sessions  map[string]*session // by node id; Sessions, which sorts it, is the only loop over it
 	stats     Stats
 	notices   notices // notify-keyspace-events
 	// settings are the other settings of the cluster. The list is replaced and
@@ -43,6 +43,12 @@ type Machine struct {
 	ctx   Ctx // scratch of Apply
 	arena []byte
 
+	output
+}
+
+// output is the part of a Machine for the effects that Apply reports and that
+// are not part of the state.
+type output struct {
 	want   EventKinds // kinds of events to add to the results: see Want
 	events []Event    // of the entry that is being applied
 	woken  []Woken    // of the entry that is being applied
@@ -245,7 +251,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		if s, ok := m.sessionFor(res.Sessions[i]); ok {
 			s.ack(floor)
 			sessions[i] = s
-			c.speaks(res.Sessions[i])
+			c.endEarlierStart(res.Sessions[i])
 		}
 	}
 	c.serveWaiters()
@@ -278,7 +284,8 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 // context prepares the context of an entry's commands.
 func (m *Machine) context(index uint64, h Header) *Ctx {
 	c := &m.ctx
-	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: index, session: -1, group: -1, r: c.r}
+	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, index: index, session: -1, group: -1, r: c.r}
+	c.seed = h.Seed
 	c.setPosition(0)
 	return c
 }
@@ -342,7 +349,7 @@ func (m *Machine) Clone() *Machine {
 	f.sessions = nil
 	f.arena = nil
 	f.ctx = Ctx{}
-	f.want, f.events, f.woken, f.trace = 0, nil, nil, nil
+	f.output = output{}
 	for i := range m.dbs {
 		f.dbs[i].tree = m.dbs[i].tree.clone()
 	}
@@ -361,7 +368,6 @@ type Ctx struct {
 	db       int
 	now      int64 // lease clock, the same during a whole entry or read
 	wall     int64 // microseconds since 1970
-	seed     uint64
 	index    uint64
 	position int
 	pos      Pos
@@ -374,8 +380,6 @@ type Ctx struct {
 	// group is the index in the entry of the group that is running, -1 before
 	// the first. op counts its operations so far.
 	group, op int
-	// serving is the waiter that is being served, nil for none.
-	serving *waiter
 
 	atomic        bool // part of a transaction or script: must not wait
 	inScript      bool // called by a script
@@ -385,29 +389,48 @@ type Ctx struct {
 	fail          error // the node must stop: see setFeatures
 
 	meter   meter
-	changes int    // calls of change
-	draws   uint64 // calls of random
+	changes int // calls of change
 
+	draw
+	scripting
+	serving
+
+	front *Front // of a read, nil if the whole group must be executed
+
+	r groupReader
+}
+
+// draw is the random sequence of an entry. The seed is in the entry, so all
+// nodes draw the same numbers.
+type draw struct {
+	seed  uint64
+	draws uint64 // calls of Ctx.random
+}
+
+// scripting is the part of a Ctx for scripts and costly reads.
+type scripting struct {
 	rec    *recorder   // set in a Speculation, for groups that it replaces
 	reads  *readBudget // of that group
 	runner ScriptRunner
-	// scriptBudget is the budget of the scripts. cut is set when a script has
-	// exceeded it.
+	// scriptBudget is the budget of the scripts. cut is set when a script, or
+	// the costly reads of the group, have exceeded their budget. The group then
+	// ends, and its effects are dropped.
 	scriptBudget ScriptBudget
 	cut          bool
 	begun        int64          // see ScriptCall.Group
 	work         int            // of what the group's scripts have written: see overworked
 	uncompiled   int            // bytes of the group's scripts: see mustCompile
 	scripts      RunningScripts // nil in a group that goes through the log
+}
 
-	// readyList are the keys with waiters that the operation gave a value, in
-	// order. readyKeys is the same as a set.
+// serving is the part of a Ctx for serving waiters.
+type serving struct {
+	// served is the waiter that is being served, nil for none.
+	served *waiter
+	// readyList contains the keys with waiters that the operation gave a value,
+	// in order. readyKeys contains the same keys as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
-
-	front *Front // of a read, nil if the whole group must be executed
-
-	r groupReader
 }
 
 func (c *Ctx) setPosition(n int) {

@@ -146,7 +146,7 @@ func nativeTable() map[string]*nativeScript {
 		"c3f8721cbb97f72bc19e972846bd7aaf91901658", // redis-py Lock, release
 	)
 	add(nativeScript{1, 1, nil, 1, springUnlock, nil}, "f0f9038aa2b6d6c3436c72d147573ea2a58f0ef2")
-	add(nativeScript{1, 2, nil, 1, springUnlockAndTell, nil}, "7a71e9443a2a41539fb115a5a27d5a748a871aed")
+	add(nativeScript{1, 2, nil, 1, springUnlockAndPublish, nil}, "7a71e9443a2a41539fb115a5a27d5a748a871aed")
 	add(nativeScript{1, 1, nil, 2, redsyncDelete, nil}, "e950836ed1e694540c503ef9972b8de518044d3b")
 	add(nativeScript{0, 1, nil, 5, nodeRedlockRelease, nil},
 		"e4612211c9f8f51c257e26e056b0a654b3187242", // node-redlock 5
@@ -167,7 +167,7 @@ func nativeTable() map[string]*nativeScript {
 		"1cac51482acf5858da00f6d685d68f886cd6b6b2", // redis-py Lock, reacquire
 	)
 	add(nativeScript{1, 2, second, 1, springRenew, nil}, "879e0f7b8d83c3266d4e996627438c05dbda0b89")
-	add(nativeScript{0, 1, first, 1, redissonRenew, aHolderEach}, "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635")
+	add(nativeScript{0, 1, first, 1, redissonRenew, oneHolderPerKey}, "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635")
 	add(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil},
 		"b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79", // redsync
 	)
@@ -225,15 +225,15 @@ func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
 	return o, o != nil && o.str == viewString(s.argv[0]), None
 }
 
-// ifHeld calls then if the value of the first key is the token, and otherwise
-// returns the reply otherwise.
-func (s *nativeRun) ifHeld(otherwise Reply, then func(o *object) Reply) Reply {
+// ifHeld returns the reply of then if the value of the first key is the token,
+// and the reply other if it is not.
+func (s *nativeRun) ifHeld(other Reply, then func(o *object) Reply) Reply {
 	o, same, fail := s.held(s.keys[0])
 	switch {
 	case fail.IsError():
 		return fail
 	case !same:
-		return otherwise
+		return other
 	}
 	return then(o)
 }
@@ -259,7 +259,7 @@ func springUnlock(s *nativeRun) Reply {
 	})
 }
 
-func springUnlockAndTell(s *nativeRun) Reply {
+func springUnlockAndPublish(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *object) Reply {
 		s.delete(o)
 		s.do("publish", s.argv[1], s.keys[0])
@@ -502,8 +502,8 @@ func redissonLock(s *nativeRun) Reply {
 	return Null
 }
 
-// aHolderEach is the condition of redissonRenew: one holder for each key.
-func aHolderEach(keys, argv [][]byte) bool { return len(argv) > len(keys) }
+// oneHolderPerKey is the condition of redissonRenew: one holder for each key.
+func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
 // redissonRenew renews the locks whose holders are still in their hashes, and
 // answers for each lock whether it did.

@@ -20,7 +20,7 @@ func TestZUnionStore_NegativeZero(t *testing.T) {
 		{fsm.FeatureMend - 1, "$1\r\n0\r\n", "$1\r\n0\r\n"},
 	} {
 		f := newFeed(t)
-		f.level(tc.features)
+		f.raise(tc.features)
 		f.do("ZADD a 0 m 1 " + strings.Repeat("x", 65))
 		f.do("ZUNIONSTORE large 1 a WEIGHTS -1", "ZREM a "+strings.Repeat("x", 65), "ZUNIONSTORE small 1 a WEIGHTS -1", "ZINTERSTORE both 2 large small")
 		if got := f.do("ZSCORE large m"); got != tc.large {

@@ -182,7 +182,7 @@ func (p *purity) checkLists() {
 	}
 	for key := range mapRanges {
 		if !used[key] {
-			t.Errorf("range %s is allowed and not there", key)
+			t.Errorf("the range %s is allowed and does not exist", key)
 		}
 	}
 	if p.ranges == 0 {

@@ -81,9 +81,10 @@ var ErrUnlogged = errors.New("read has an effect and must go through the log")
 // that it expired, and may not show it either, because its time is over.
 func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending bool, err error) {
 	c := Ctx{
-		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, seed: req.Seed, index: m.applied, readOnly: true,
-		runner: req.Runner, scripts: req.Scripts, scriptBudget: DryRun,
-		front: req.Front, meter: meter{budget: req.Budget},
+		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, index: m.applied, readOnly: true,
+		draw:      draw{seed: req.Seed},
+		scripting: scripting{runner: req.Runner, scripts: req.Scripts, scriptBudget: DryRun},
+		front:     req.Front, meter: meter{budget: req.Budget},
 	}
 	if c.wall == 0 {
 		c.wall = m.clock.Wall

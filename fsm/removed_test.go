@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// level starts a leadership whose leader knows a feature version.
-func (f *feed) level(n int) {
+// raise starts a leadership whose leader knows a feature version.
+func (f *feed) raise(n int) {
 	f.t.Helper()
 	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n}))
 }
@@ -26,9 +26,9 @@ func TestRemoved(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET w 1", "DEL w")
 	if got := f.watch("w"); got != ":0\r\n" {
-		t.Errorf("at level 0: %q", got)
+		t.Errorf("at feature version 0: %q", got)
 	}
-	f.level(fsm.FeatureAbsent)
+	f.raise(fsm.FeatureAbsent)
 	last := f.watch("w")
 	for _, lines := range [][]string{{"SET w 1", "DEL w"}, {"SADD w a", "SPOP w"}, {"SET w 1", "RENAME w x"}, {"SET w 1", "MOVE w 5"}, {"SET w 1", "FLUSHDB"}, {"SET w 1", "FLUSHALL"}, {"SET w 1", "EXPIRE w 0"}} {
 		f.do(lines...)
@@ -63,14 +63,14 @@ func TestRemoved(t *testing.T) {
 	now := f.watch("w")
 	whole := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
-		t.Error("a snapshot does not come back as it was")
+		t.Error("a restored machine differs from the original")
 	}
 	f.m = restore(t, whole)
 	if got := f.watch("w"); got != now {
 		t.Errorf("after a snapshot: %q, want %q", got, now)
 	}
-	f.level(0)
+	f.raise(0)
 	if got := f.watch("w"); got != ":0\r\n" {
-		t.Errorf("at level 0 again: %q", got)
+		t.Errorf("at feature version 0 again: %q", got)
 	}
 }

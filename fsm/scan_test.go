@@ -110,7 +110,7 @@ func TestScan_Most(t *testing.T) {
 	}
 }
 
-// TestRandomkey: RANDOMKEY returns every key at some time.
+// TestRandomkey: after enough calls, RANDOMKEY has returned every key.
 func TestRandomkey(t *testing.T) {
 	f := newFeed(t)
 	f.do("MSET a 1 b 1 c 1 d 1 e 1")

@@ -28,13 +28,13 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata an
 //	log GET k              a read that goes through the log
 //	local GET k            a read by the log's clock, as on a READONLY connection
 //	clock +500ms, wall -1h the next stamp of the leader; only this advances the clocks
-//	tick                   an entry without groups
+//	entry                  an entry without groups
 //	resp 3, db 1           for the commands that follow
 //	pipeline … end         commands of one group
 //	watch k                get a version for the next multi
 //	multi … exec           a transaction
 //	snapshot               see above
-//	fork, fork GET k       clone the machine, run a command only on the clone
+//	clone, clone GET k     clone the machine, run a command only on the clone
 //	term 3                 a TermStart of term 3
 //	stale 2 SET k v        an entry stamped in term 2, appended in the current one
 //	session n2/1 5 ack 3 INCR k    group 5 of a session
@@ -199,7 +199,7 @@ func (s *script) line(input string) []string {
 		s.stamp += s.duration(rest)
 	case "wall":
 		s.wall = s.wall.Add(s.duration(rest))
-	case "tick":
+	case "entry":
 		var b fsm.BatchBuilder
 		if s.apply(b.Encode(s.header())).Backwards {
 			return []string{"backwards"}
@@ -232,7 +232,7 @@ func (s *script) line(input string) []string {
 		}
 	case "snapshot":
 		s.machines[1] = restore(s.t, snapshotOf(s.t, s.machines[1]))
-	case "fork":
+	case "clone":
 		if rest != "" {
 			return s.onClone(args[1:])
 		}
@@ -387,7 +387,7 @@ func (s *script) waiters() []string {
 	for _, ws := range s.machines[1].WaitSessions() {
 		line := ws.ID.String()
 		if ws.Suspended {
-			line += " held"
+			line += " suspended"
 		}
 		for _, n := range s.machines[1].WaitersOf(ws.ID) {
 			state, _ := s.machines[1].Waiter(ws.ID, n.Origin, n.Pos)
@@ -455,12 +455,12 @@ func (s *script) session(args []string) []string {
 	return s.groupResult(s.apply(b.Encode(s.header())).Groups[0])
 }
 
-// onFork runs a command on the clone alone, outside the log.
+// onClone runs a command on the clone alone, outside the log.
 func (s *script) onClone(words []string) []string {
 	s.t.Helper()
 	reply, err := fsm.RunOn(s.clone, s.groupOf(words).Bytes())
 	if err != nil {
-		s.t.Fatalf("on the fork: %v", err)
+		s.t.Fatalf("on the clone: %v", err)
 	}
 	return show(reply)
 }

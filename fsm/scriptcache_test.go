@@ -64,7 +64,7 @@ func TestScriptCache_ByUse(t *testing.T) {
 	}
 	whole := snapshotOf(t, s.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
-		t.Error("a snapshot does not come back as it was")
+		t.Error("a restored machine differs from the original")
 	}
 }
 

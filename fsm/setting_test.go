@@ -49,7 +49,7 @@ func TestSetting_Snapshot(t *testing.T) {
 	}
 }
 
-// A command changes all of its settings or none. Snapshots contain the
+// SetSettingsCommand changes all of its settings or none. Snapshots contain the
 // settings. The command needs FeatureMend.
 func TestSettings(t *testing.T) {
 	m := fsm.New(fsm.NewTable())

@@ -89,7 +89,7 @@ func (f *feed) read(now int64, line string) (reply string, expiryPending bool) {
 	return string(out), expiryPending
 }
 
-// furnished is a machine with something of everything.
+// furnished is a machine whose state has data of every kind.
 func furnished(t testing.TB) *feed {
 	f := newFeed(t)
 	f.do("SET a 1", "SET b 2 EX 100", "APPEND raw x", "APPEND raw y", `SET "\x00\xff" "\r\n"`, "SET future v PXAT 9223372036854775807", `SET "" ""`)
@@ -122,7 +122,7 @@ func TestSnapshot_Corrupt(t *testing.T) {
 	}
 	for n := range whole {
 		if _, err := read(whole[:n]); err == nil {
-			t.Fatalf("the first %d of %d bytes: read without an error", n, len(whole))
+			t.Fatalf("the first %d of %d bytes were read without an error", n, len(whole))
 		}
 	}
 	if _, err := read(append(bytes.Clone(whole), 0)); !errors.Is(err, fsm.ErrFormat) {
@@ -133,8 +133,8 @@ func TestSnapshot_Corrupt(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Large crosses several blocks, with keys and values as large as
-// they may be.
+// TestSnapshot_Large checks a snapshot of several blocks with keys and values
+// of the maximum size.
 func TestSnapshot_Large(t *testing.T) {
 	f := newFeed(t)
 	for i := range 5000 {
@@ -197,7 +197,7 @@ func TestSnapshot_Sessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Error("fork with its sessions differs from the machine at that moment")
+		t.Error("clone with its sessions differs from the machine at that moment")
 	}
 	m := restore(t, want)
 	id := fsm.SessionID{NodeID: "n1", Boot: 1}
@@ -270,7 +270,7 @@ func TestGolden(t *testing.T) {
 		t.Error("the golden entries give another state than the golden snapshot")
 	}
 	if got := snapshotOf(t, restore(t, snapshot)); !bytes.Equal(got, snapshot) {
-		t.Error("the golden snapshot is written differently now: a new format needs a new version")
+		t.Error("the golden snapshot has another encoding now: a new format needs a new version")
 	}
 }
 

@@ -81,7 +81,8 @@ func (m *Machine) Speculate(h Header, b *BatchBuilder, runner ScriptRunner) *Spe
 func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 	m.clock.advance(h)
 	sp := &Speculation{c: Ctx{
-		m: m, now: m.clock.Lease, wall: m.clock.Wall, seed: h.Seed, index: m.applied + 1, runner: runner,
+		m: m, now: m.clock.Lease, wall: m.clock.Wall, index: m.applied + 1,
+		draw: draw{seed: h.Seed}, scripting: scripting{runner: runner},
 	}}
 	sp.c.setPosition(0)
 	return sp
@@ -104,7 +105,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 	sp.c.expireDue()
 	for i := range sp.sessions {
 		if sp.sessions[i] != nil {
-			sp.c.speaks(sp.batch.sessions[i].id)
+			sp.c.endEarlierStart(sp.batch.sessions[i].id)
 		}
 	}
 	sp.c.serveWaiters()
@@ -173,7 +174,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 	}
 	sp.rec.room = maxGroupEffects
 	if scripted {
-		sp.mayUndo(body)
+		sp.prepareUndo(body)
 	}
 	for len(c.r.d.b) > 0 {
 		start := c.r.d.b
@@ -542,9 +543,9 @@ func (b *readBudget) refusal() string {
 	return ""
 }
 
-// mayUndo sets the budget of the costly reads of a group and saves what undo
-// needs. It does nothing if the group has no costly reads.
-func (sp *Speculation) mayUndo(body []byte) {
+// prepareUndo sets the budget of the costly reads of a group and saves what
+// undo needs. It does nothing if the group has no costly reads.
+func (sp *Speculation) prepareUndo(body []byte) {
 	c := &sp.c
 	sp.reads = readBudget{
 		scriptBudget: c.scriptBudget, pause: sp.pause,
@@ -578,8 +579,9 @@ func (sp *Speculation) mayUndo(body []byte) {
 	}
 }
 
-// undo restores the state before a group that was cut. It reports whether that
-// was possible.
+// undo restores the state before a group that was cut, which means that it was
+// ended because it exceeded its budget. undo reports whether prepareUndo has
+// saved that state.
 func (sp *Speculation) undo() bool {
 	b, c := &sp.reads, &sp.c
 	if b.before == nil {
@@ -619,14 +621,15 @@ func (c *Ctx) speculateRead(cmd, row *Command, args [][]byte) Reply {
 		c.cut, b.over = true, true
 		return Error(msgCostlyReads)
 	}
-	c.standIn(draws, row, args)
+	c.recordSubstitute(draws, row, args)
 	return reply
 }
 
-// standIn records what must be logged in place of a costly read, besides its
-// reply. For a connection with tracking that is an EXISTS of the keys: it is
-// cheap, and it makes the connection's node register the read.
-func (c *Ctx) standIn(draws uint64, row *Command, args [][]byte) {
+// recordSubstitute records the command that must be logged in place of a costly
+// read, besides its reply. For a connection with tracking that is an EXISTS of
+// the keys: it is cheap, and it makes the connection's node register the read.
+// Other connections need no command.
+func (c *Ctx) recordSubstitute(draws uint64, row *Command, args [][]byte) {
 	if !c.recordsRead(row) {
 		return
 	}

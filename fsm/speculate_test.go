@@ -435,7 +435,7 @@ func TestSpeculate_Rest(t *testing.T) {
 	s.want("the third", "+OK ")
 }
 
-// Of a command that changes nothing only the reply is logged.
+// If a command changes nothing, the log contains only its reply.
 func TestSpeculate_NothingDone(t *testing.T) {
 	s := newStage(t)
 	s.group("SET|k|v", "EVAL|SET k w NX\nDEL none\nGET k|0")
@@ -494,7 +494,7 @@ func TestSpeculate_Events(t *testing.T) {
 	got = nil
 	note(s.events)
 	if want := "[1 k set 1 1 k expire 1 1 k expired 1 1 k set 1 1 k expire 1 1 k expired 1]"; fmt.Sprint(got) != want {
-		t.Errorf("events of keys over before they begin: %v, want %s", got, want)
+		t.Errorf("events of keys that expire at once: %v, want %s", got, want)
 	}
 }
 
@@ -642,7 +642,7 @@ func TestRead_Script(t *testing.T) {
 	late := with
 	late.Now = s.stamp + 6e9
 	if got, err := read(late, "EVAL_RO|GET k|0"); err != nil || got != "expiry pending" {
-		t.Errorf("a key whose time is over: %q, %v", got, err)
+		t.Errorf("an expired key: %q, %v", got, err)
 	}
 	for _, c := range []struct {
 		line    string
@@ -673,8 +673,8 @@ func TestSpeculate_NoInterpreter(t *testing.T) {
 		" -ERR this program has no interpreter for scripts, it only knows some by their SHA1 +OK ")
 }
 
-// Random scripts among random commands: commit compares the state of the
-// speculative execution with the state of every node.
+// This test runs random scripts among random commands. commit compares the
+// state of the speculative execution with the state of every node.
 func TestSpeculate_Random(t *testing.T) {
 	words := []string{
 		"SET a 1", "SET b 2 PX 3000", "SET a 3 NX", "INCR a", "DEL a b", "GET a", "SADD s 1 2 3 4 5", "SPOP s", "SRANDMEMBER s", "RPUSH l a b", "LPOP l",
@@ -802,7 +802,7 @@ func TestSpeculate_Golden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(s.entries, want) {
-		t.Error("scripts are logged differently now: the change needs a new entry version")
+		t.Error("the encoding of scripts in the log has changed: it needs a new entry version")
 	}
 	m := fsm.New(s.table)
 	var again []string
@@ -918,16 +918,16 @@ func TestSpeculation_TooLong(t *testing.T) {
 	try := func(body []byte) string {
 		replies, ops, cut, err := s.m.Clone().Try(fsm.Header{Term: 1, Stamp: s.stamp, Wall: 1}, body, s.runner, nil)
 		if err != nil {
-			t.Fatalf("trial: %v", err)
+			t.Fatalf("dry run: %v", err)
 		}
 		return fmt.Sprint(strings.ReplaceAll(string(replies), "\r\n", " "), ops, cut)
 	}
 	ends, endless := body("INCR n\nlong"), body("INCR n\nlong without end")
 	if got, want := try(ends), ":3 :4 :5 3 false"; got != want {
-		t.Errorf("trial: %s, want %s", got, want)
+		t.Errorf("dry run: %s, want %s", got, want)
 	}
 	if got, want := try(endless), ":3 -ERR too long 3 true"; got != want { // the rest of the group does not change the result
-		t.Errorf("trial of a script without end: %s, want %s", got, want)
+		t.Errorf("dry run of a script without end: %s, want %s", got, want)
 	}
 	if first, second, ok := fsm.SplitGroup(ends); !ok || try(first) != ":3 1 false" || try(second) != ":3 :4 2 false" {
 		t.Errorf("pieces of a group: %v, %s, %s", ok, try(first), try(second))
@@ -942,14 +942,14 @@ func TestSpeculation_TooLong(t *testing.T) {
 	if first, second, ok := fsm.SplitGroup(g.Bytes()); !ok || !bytes.Equal(first, one) {
 		t.Errorf("pieces of a command and a transaction: %v, %q, %q", ok, first, second)
 	} else if _, _, ok := fsm.SplitGroup(second); ok || s.table.Check(second, false) != nil || len(first)+len(second) != len(g.Bytes())+len("\x09\x07\x08somebody") {
-		t.Errorf("a transaction was cut to pieces, or is none: %q", second)
+		t.Errorf("a transaction was divided, or the operation is not a transaction: %q", second)
 	}
 	g.Reset(2, 1)
 	eval, script := s.words("EVAL|INCR n\nlong without end|0")
 	g.Transaction(nil, []fsm.Queued{{Cmd: incr, Args: args}, {Cmd: eval, Args: script}, {Cmd: eval, Args: script}})
 	runs := s.lines.runs
 	if got, want := try(g.Bytes()), "*2 :3 -ERR too long 2 true"; got != want || s.lines.runs != runs+1 {
-		t.Errorf("trial of a transaction: %s, %d runs, want %s, one", got, s.lines.runs-runs, want)
+		t.Errorf("dry run of a transaction: %s, %d runs, want %s, one", got, s.lines.runs-runs, want)
 	}
 	for _, c := range []struct {
 		body []byte

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// starts drives one machine with groups of several starts of nodes in one entry.
+// starts drives one machine with groups of several starts of nodes in one
+// entry.
 type starts struct {
 	*feed
 	seqs map[fsm.SessionID]uint64
@@ -19,7 +20,7 @@ type starts struct {
 
 func newStarts(t *testing.T, features int) *starts {
 	s := &starts{&feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 1}, make(map[fsm.SessionID]uint64)}
-	s.level(features)
+	s.raise(features)
 	return s
 }
 
@@ -62,7 +63,7 @@ func (s *starts) whole(more ...said) {
 	snap := snapshotOf(s.t, s.m)
 	other := &starts{&feed{t: s.t, m: restore(s.t, snap), stamp: s.stamp}, s.seqs}
 	if !bytes.Equal(snapshotOf(s.t, other.m), snap) {
-		s.t.Fatal("a snapshot does not come back as it was")
+		s.t.Fatal("a restored machine differs from the original")
 	}
 	for _, g := range more {
 		saved := s.seqs[fsm.SessionID{NodeID: g.node, Boot: g.boot}]
@@ -127,7 +128,7 @@ func TestStarts_Before(t *testing.T) {
 		t.Run(fmt.Sprint(c.origins, c.features), func(t *testing.T) {
 			for at, raise := range []func(*starts){
 				func(s *starts) { s.entry(said{"b", 1, 1, "_features 1 2"}) },
-				func(s *starts) { s.level(fsm.FeatureMend) },
+				func(s *starts) { s.raise(fsm.FeatureMend) },
 			} {
 				s := newStarts(t, c.features)
 				twoStarts(s, c.origins[0], c.origins[1])
@@ -149,8 +150,8 @@ func TestStarts_Before(t *testing.T) {
 	}
 }
 
-// TestStarts_RaisedBetween: an entry raises the feature version between the groups
-// of two starts of a node.
+// TestStarts_RaisedBetween: an entry raises the feature version between the
+// groups of two starts of a node.
 func TestStarts_RaisedBetween(t *testing.T) {
 	for at := range 4 {
 		s := newStarts(t, fsm.FeatureAbsent)

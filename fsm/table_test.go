@@ -37,7 +37,7 @@ func TestTable_Rows(t *testing.T) {
 		}
 	}
 	if table.Find([]byte("object")).FindSub([]byte("nosuch")) != nil || table.Find([]byte("get")).FindSub([]byte("x")) != nil {
-		t.Error("a subcommand that there is not is found")
+		t.Error("an unknown subcommand is found")
 	}
 }
 

@@ -128,7 +128,7 @@ func TestReadUsers(t *testing.T) {
 		t.Errorf("read %+v, %v", got, err)
 	}
 	if same, err := fsm.ReadUsers([]byte(f.do(fmt.Sprintf("_users %d", got.Version))), got); err != nil || same != got {
-		t.Errorf("read %+v, %v: want what is known", same, err)
+		t.Errorf("read %+v, %v, want the known table", same, err)
 	}
 	for i := range reply {
 		if _, err := fsm.ReadUsers([]byte(reply[:i]), known); err == nil {

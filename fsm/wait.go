@@ -176,7 +176,7 @@ func (c *Ctx) wait(args [][]byte, b blocking) Reply {
 	if w.count >= maxWaiters || w.bytes+n.size() > maxWaiterBytes {
 		return Error(msgWaiters)
 	}
-	if c.m.features >= FeatureMend && !c.only(n.session) {
+	if c.m.features >= FeatureMend && !c.replaceStart(n.session) {
 		return Error(msgSuperseded)
 	}
 	// A connection waits for one command at a time. It would not send another
@@ -335,12 +335,14 @@ type readyKey struct {
 
 // ready marks a key for a check after the current operation, if the key has
 // waiters.
-func (c *Ctx) ready(k waitKey) { c.look(readyKey{k, false}) }
+func (c *Ctx) ready(k waitKey) { c.markReady(readyKey{waitKey: k}) }
 
 // streamGone marks a key that has lost its stream.
-func (c *Ctx) streamGone(k waitKey) { c.look(readyKey{k, true}) }
+func (c *Ctx) streamGone(k waitKey) { c.markReady(readyKey{waitKey: k, gone: true}) }
 
-func (c *Ctx) look(k readyKey) {
+// markReady adds k to the keys that serveWaiters checks, if the key has
+// waiters.
+func (c *Ctx) markReady(k readyKey) {
 	if c.m.waits.queues.Len() == 0 || c.readyKeys[k] || c.m.waits.first(k.waitKey, 0) == nil {
 		return
 	}
@@ -429,9 +431,9 @@ func (c *Ctx) serveQueue(k waitKey) {
 		}
 		c.setPosition(c.position + 1)
 		c.proto = n.proto
-		c.serving = n
+		c.served = n
 		taken := n.blocking(c.m.table).take(c, []byte(k.key))
-		c.serving = nil
+		c.served = nil
 		if taken.kind != kindNone { // else the value does not contain what the waiter waits for
 			c.serve(n, taken)
 		}
@@ -530,9 +532,10 @@ func (c *Ctx) endWaitsOf(user string) {
 	}
 }
 
-// speaks handles a session that occurs in an entry. It ends the waits of an
-// older start of the same node, because the clients of that start are gone.
-func (c *Ctx) speaks(id SessionID) {
+// endEarlierStart ends the waits of an earlier start of the node of id. It is
+// called for each session in an entry: once a later start of the node has a
+// session, the clients of the earlier start no longer exist.
+func (c *Ctx) endEarlierStart(id SessionID) {
 	w := &c.m.waits
 	if len(w.nodes) == 0 {
 		return
@@ -542,11 +545,11 @@ func (c *Ctx) speaks(id SessionID) {
 	}
 }
 
-// only ensures that all waiters of a node belong to the start of id: it ends
-// those of earlier starts. It returns false if the node has waiters of a later
-// start.
-func (c *Ctx) only(id SessionID) bool {
-	c.speaks(id)
+// replaceStart ensures that all waiters of the node of id belong to the start
+// of id: it ends the waits of an earlier start. It returns false if the node
+// has waiters of a later start.
+func (c *Ctx) replaceStart(id SessionID) bool {
+	c.endEarlierStart(id)
 	w := &c.m.waits
 	at, found := w.node(id.NodeID)
 	return !found || w.nodes[at].id == id

@@ -71,7 +71,7 @@ func TestWaitUser(t *testing.T) {
 			}
 			whole := snapshotOf(t, m)
 			if m = restore(t, whole); !slices.Equal(snapshotOf(t, m), whole) {
-				t.Fatal("a snapshot does not come back as it was")
+				t.Fatal("a restored machine differs from the original")
 			}
 			change := slices.Clone(tc.change)
 			if i := slices.Index(change, "V"); i > 0 {

@@ -139,7 +139,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		for _, n := range list {
 			for _, k := range n.keys {
 				c.ready(k)
-				c.streamGone(k) // the stream may be gone since
+				c.streamGone(k) // the stream may have been removed in the meantime
 			}
 		}
 	case SuspendEnd:

@@ -24,7 +24,7 @@ func TestWatch_Swapdb(t *testing.T) {
 		{"in neither any more", []string{"SET k v", "DEL k"}},
 	} {
 		f := newFeed(t)
-		f.level(fsm.FeatureMend)
+		f.raise(fsm.FeatureMend)
 		f.do(c.setup...)
 		other := f.watchIn(2, "k")
 		seen := map[string]bool{f.watchIn(0, "k"): true}
@@ -50,7 +50,7 @@ func TestWatch_Swapdb(t *testing.T) {
 		whole := snapshotOf(t, f.m)
 		f.m = restore(t, whole)
 		if !bytes.Equal(snapshotOf(t, f.m), whole) {
-			t.Error("a snapshot does not come back as it was")
+			t.Error("a restored machine differs from the original")
 		}
 		if got := f.watchIn(0, "k"); got != version {
 			t.Errorf("key %s: version %q after a restore, was %q", c.name, got, version)
@@ -63,7 +63,7 @@ func TestWatch_Swapdb(t *testing.T) {
 func TestWatch_SwapdbBefore(t *testing.T) {
 	for features := range fsm.FeatureMend {
 		f := newFeed(t)
-		f.level(features)
+		f.raise(features)
 		f.do("SET k theirs", "MOVE k 1", "SET p mine")
 		k, p, size := f.watchIn(0, "k"), f.watchIn(0, "p"), len(snapshotOf(t, f.m))
 		f.do("SWAPDB 0 1")
@@ -124,8 +124,8 @@ func TestWatch_Random(t *testing.T) {
 	committed, failed := 0, 0
 	for seed := range uint64(60) {
 		w := &watchTest{t: t, rng: rand.New(rand.NewPCG(seed, 4)), seed: seed, feed: newFeed(t), model: newFeed(t)}
-		w.feed.level(fsm.FeatureMend)
-		w.model.level(fsm.FeatureMend)
+		w.feed.raise(fsm.FeatureMend)
+		w.model.raise(fsm.FeatureMend)
 		for range 150 {
 			w.step()
 		}
@@ -221,7 +221,8 @@ func (w *watchTest) look(what string) {
 	}
 }
 
-// due ends the watches whose time is over with a transaction.
+// due runs a transaction for each watch whose number of steps is used up, and
+// drops the watch.
 func (w *watchTest) due() {
 	var rest []*watched
 	for _, k := range w.watches {

@@ -62,9 +62,9 @@ var works = map[string]workFunc{
 	"flushdb": flushWork, "flushall": flushWork, "swapdb": swapWork,
 }
 
-// Weigh returns the approximate cost of applying a group, as far as the
-// arguments determine it, and whether the cost also depends on what the keys
-// hold. Weigh is called for every group that is proposed, so it allocates
+// Weigh returns the part of the approximate cost of applying a group that its
+// arguments determine, and whether the cost also depends on the values of its
+// keys. Weigh is called for every group that is proposed, so it allocates
 // nothing for most groups.
 func (t *Table) Weigh(body []byte) (steps int, depends bool) {
 	var r groupReader

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// BenchmarkWeigh measures what the leader spends on each group before it is proposed.
+// BenchmarkWeigh measures the time in which the leader weighs a group before it
+// proposes the group.
 func BenchmarkWeigh(b *testing.B) {
 	table := fsm.NewTable()
 	group := func(n int, words ...string) []byte {

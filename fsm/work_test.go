@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// mostWork is beyond all limits.
+// mostWork exceeds all limits.
 const mostWork = 1 << 50
 
 // divide divides a batch of groups and returns it, and what is left.
@@ -41,7 +41,7 @@ func (w *metered) propose(b *fsm.BatchBuilder) (res *fsm.Result, replies []strin
 	return res, replies
 }
 
-// heavy are writes whose work depends on what fill has put into their keys.
+// heavy contains writes whose work depends on the values that fill has stored.
 func heavy() [][]string {
 	return [][]string{
 		{"append", "a", "x"}, {"setrange", "a", "3", "x"}, {"setbit", "a", "3", "1"}, {"setrange", "new", "300000", "x"}, {"setbit", "new2", "3000000", "1"},
@@ -61,8 +61,9 @@ func heavy() [][]string {
 	}
 }
 
-// TestWork: what a write costs is known before it is executed, from the sizes of its
-// keys: no less than half of what it is charged, and no more than some times as much.
+// TestWork: the estimate for a write, which is made before the write is
+// executed, is at least half of the steps that the write is charged, and at
+// most a few times as much.
 func TestWork(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)
@@ -117,7 +118,8 @@ func TestWork_Repeated(t *testing.T) {
 	}
 }
 
-// TestWork_Grown: commands that come before in the same group count.
+// TestWork_Grown: an estimate includes the elements that earlier commands of
+// the same group add.
 func TestWork_Grown(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)
@@ -138,11 +140,11 @@ func TestWork_Grown(t *testing.T) {
 		{[]string{"move", "set", "1"}, []string{"sunionstore", "x", "set", "nothing"}, true},
 		{[]string{"copy", "zset", "new"}, []string{"zremrangebyscore", "new", "0", "+inf"}, true},
 		{[]string{"copy", "stream", "new"}, []string{"xtrim", "new", "minid", "9999-1"}, true},
-		// What may fail makes nothing smaller.
+		// A command that may fail does not reduce the estimates of later commands.
 		{[]string{"lpop", "zset", "5000"}, []string{"zunionstore", "x", "1", "zset"}, true},
 		{[]string{"ltrim", "list", "x", "0"}, []string{"lrem", "list", "0", "x"}, true},
 		{[]string{"zremrangebyrank", "zset", "0", "-1", "x"}, []string{"zunionstore", "x", "1", "zset"}, true},
-		// Removing what commands have added one by one costs no more than adding it.
+		// The estimate for adding an element covers its removal.
 		{append([]string{"rpush", "new"}, strings.Fields(strings.Repeat("x ", 5000))...), []string{"ltrim", "new", "1", "0"}, false},
 		{[]string{"xadd", "stream", "maxlen", "5000", "*", "f", "v"}, []string{"xadd", "stream", "maxlen", "5000", "*", "f", "v"}, false},
 		{[]string{"zadd", "zset", "1", "x"}, []string{"zremrangebyscore", "zset", "-inf", "3"}, false},
@@ -161,8 +163,9 @@ func TestWork_Grown(t *testing.T) {
 	}
 }
 
-// TestDivide: an entry gets as many groups as it may cost to apply, a pipeline that
-// costs more is sent back, and one operation that costs more than its limit is refused.
+// TestDivide: the groups of one entry stay within the limit for an entry. A
+// pipeline that exceeds the limit is answered with TooLong, and a single
+// operation that exceeds its own limit is refused.
 func TestDivide(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)
@@ -186,7 +189,7 @@ func TestDivide(t *testing.T) {
 		t.Errorf("the rest: %q", replies)
 	}
 
-	// What groups have made larger counts for the groups behind them.
+	// The estimate for a group includes the growth that earlier groups cause.
 	copied := []string{"sunionstore", "sum", "new"}
 	out, _, _ = w.divide(limits, group([]string{"copy", "set", "new"}), group(copied), group(copied), group(copied), group(copied))
 	if n, _ := out.Len(); n != 4 {
@@ -211,7 +214,7 @@ func TestDivide(t *testing.T) {
 		}
 	}
 	if got, _ := w.read(nil, []string{"get", "n"}); got != "$1\r\n5\r\n" {
-		t.Errorf("INCR before and behind what was refused: %q", got)
+		t.Errorf("INCR before and after the refused command: %q", got)
 	}
 	// A database can always be emptied.
 	flush := group([]string{"flushall"})
@@ -231,8 +234,8 @@ type bounded struct {
 // MostWork implements fsm.WorkBound.
 func (b bounded) MostWork() int { return b.steps }
 
-// TestDivide_Script: what a script writes is bounded before it is written, and nothing
-// of the script stays.
+// TestDivide_Script: a script is ended before a write that exceeds the limit
+// for an operation, and all of its writes are rolled back.
 func TestDivide_Script(t *testing.T) {
 	s := newStage(t)
 	var members strings.Builder
@@ -249,8 +252,8 @@ func TestDivide_Script(t *testing.T) {
 	s.want("two unions", "-BUSY the writes of the script would take longer than --max-write-time on every node: nothing of it was done, divide it / +OK :1 ")
 }
 
-// TestDivide_BehindScript: what a script has made larger counts for the commands and the
-// groups behind it.
+// TestDivide_BehindScript: the estimates for the commands and groups after a
+// script include the growth that the script caused.
 func TestDivide_BehindScript(t *testing.T) {
 	s := newStage(t)
 	var members strings.Builder

@@ -83,7 +83,7 @@ type worldStart struct {
 	last       []byte // body of the last group
 }
 
-// keptFork is a clone that must not change any more.
+// keptClone is a clone that must not change any more.
 type keptClone struct {
 	m     *fsm.Machine
 	state []byte
@@ -162,7 +162,8 @@ func (w *world) termStart(features int) {
 	}
 }
 
-// batch applies groups of several starts, after a speculative execution if one needs it.
+// batch applies groups of several starts, after a speculative execution if one
+// needs it.
 func (w *world) batch() {
 	w.t.Helper()
 	var batch fsm.BatchBuilder
@@ -316,7 +317,8 @@ func (w *world) body(id fsm.SessionID) []byte {
 	return body
 }
 
-// The words and lines that commands are made of: $ stands for a key, # for a number.
+// The words and lines that commands are made of: $ stands for a key, # for a
+// number.
 var (
 	worldKeys  = []string{"a", "b", "l", "m", "s", "z", "h", "x", "y"}
 	worldWords = strings.Fields("a b l m s z h x y a b l m s z h x y 0 1 2 -1 5 10 1.5 inf -inf 9223372036854775807 v NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 ASYNC BEFORE AFTER LEFT RIGHT RANK MAXLEN LIMIT CH INCR BYSCORE BYLEX REV WITHSCORES WITHVALUES WEIGHTS AGGREGATE MAX MIN - + [a (b (1 ~ MINID 1-1 $ > g c1 GROUP STREAMS BLOCK STORE FORCE JUSTID IDLE FIELDS u8 i5 SET INCRBY OVERFLOW FAIL 13.4 52.5 km FROMLONLAT BYRADIUS ANY CREATE MKSTREAM DESTROY BY ALPHA DESC AND OR NOT 100 " + strings.Repeat("a", 70))
@@ -471,7 +473,8 @@ func (w *world) row(words []string) (*fsm.Command, [][]byte) {
 // line draws a command that often does something.
 func (w *world) line() []string { return w.fill(w.pick(worldLines)) }
 
-// fill gives a line its keys, most of which hold the type that the command is for.
+// fill gives a line its keys, most of which hold the type that the command is
+// for.
 func (w *world) fill(line string) []string {
 	words := strings.Fields(line)
 	for i, word := range words {
@@ -737,10 +740,10 @@ func (w *world) live() {
 	case 2: // a dry run, or what else runs on a clone
 		f := w.replica.Clone()
 		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner, nil); err != nil {
-			w.fatalf("trial: %v", err)
+			w.fatalf("dry run: %v", err)
 		}
 		if err := fsm.Broken(f); err != nil {
-			w.fatalf("trial: %v", err)
+			w.fatalf("dry run: %v", err)
 		}
 	}
 }
@@ -800,7 +803,7 @@ func (w *world) check() {
 	w.restored(w.machine)
 	for _, f := range w.clones {
 		if !bytes.Equal(w.state(f.m), f.state) {
-			w.fatalf("a fork has changed")
+			w.fatalf("a clone has changed")
 		}
 	}
 }
@@ -835,8 +838,8 @@ func describeEntry(entry []byte) string {
 	return b.String()
 }
 
-// worldSeeds are the histories of TestMachines: HOLDFAST_FSM_SEEDS says how many,
-// HOLDFAST_FSM_SEED which one alone.
+// worldSeeds are the histories of TestMachines: HOLDFAST_FSM_SEEDS says how
+// many, HOLDFAST_FSM_SEED which one alone.
 func worldSeeds(t *testing.T) (first, last uint64) {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)

@@ -24,8 +24,8 @@ import (
 //	01nnnnnn nnnnnnnn   n+1 registers that are 0
 //	1vvvvvnn            n+1 registers that are v+1
 //
-// The runs of a value depend on the order of the changes that made it. All nodes
-// and Redis apply the changes in the same way: see setSparse.
+// The runs of a value depend on the order of the changes that made it. All
+// nodes and Redis apply the changes in the same way: see setSparse.
 const (
 	magic     = "HYLL"
 	header    = 16

@@ -65,6 +65,6 @@ func TestLongDouble(t *testing.T) {
 		t.Error("infinity is not read")
 	}
 	if _, ok := AddLongDouble(inf, inf); ok {
-		t.Error("infinities have a sum")
+		t.Error("the sum of opposite infinities is accepted")
 	}
 }

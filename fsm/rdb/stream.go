@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file writes and reads streams. The entries are in
-// listpacks. Each listpack begins with the number of its entries, the number of
-// its deleted entries and the field names of the first entry.
+// This file writes and reads streams. The entries are in listpacks. Each
+// listpack begins with the number of its entries, the number of its deleted
+// entries and the field names of the first entry.
 
 // Flags of an entry in a listpack.
 const (
@@ -82,11 +82,11 @@ func (l *listpack) entry(e, first *stream.Entry) {
 	for i := 0; same && i < len(e.Fields); i += 2 {
 		same = e.Fields[i] == first.Fields[i]
 	}
-	flags, words := 0, 3+fields
+	flags, parts := 0, 3+fields
 	if same {
 		flags = entrySameFields
 	} else {
-		words += 1 + fields
+		parts += 1 + fields
 	}
 	l.integer(int64(flags))
 	l.integer(int64(e.ID.Ms - first.ID.Ms))
@@ -99,7 +99,7 @@ func (l *listpack) entry(e, first *stream.Entry) {
 			l.text(f)
 		}
 	}
-	l.integer(int64(words))
+	l.integer(int64(parts))
 }
 
 // countElements returns a listpack with the two numbers at the start of a node:
@@ -275,12 +275,12 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 	flags := l.integer()
 	e := stream.Entry{ID: stream.ID{Ms: master.Ms + uint64(l.integer()), Seq: master.Seq + uint64(l.integer())}}
 	same := flags&entrySameFields != 0
-	fields, words := int64(len(names)), int64(3)
+	fields, parts := int64(len(names)), int64(3)
 	if !same {
 		fields = l.integer()
-		words += fields + 1
+		parts += fields + 1
 	}
-	words += fields
+	parts += fields
 	if flags&^(entryDeleted|entrySameFields) != 0 || fields < 0 || fields > int64(l.n) || !s.more(int(2*fields+1)) {
 		s.bad()
 		return false
@@ -297,7 +297,7 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 		value := l.string()
 		e.Fields = append(e.Fields, name, value)
 	}
-	if l.integer() != words {
+	if l.integer() != parts {
 		s.bad()
 	}
 	if flags&entryDeleted != 0 || s.failed() {

@@ -53,7 +53,7 @@ func TestGroup_Assign(t *testing.T) {
 		}
 	}
 	if !g.Ack(owner, id) || g.Ack(owner, id) {
-		t.Error("an entry is acknowledged not at all, or twice")
+		t.Error("an entry was not acknowledged, or was acknowledged twice")
 	}
 	if a, b := counts(); a != 0 || b != 0 || g.Pending.Len() != 0 {
 		t.Errorf("acknowledged: %d and %d of %d pending entries", a, b, g.Pending.Len())

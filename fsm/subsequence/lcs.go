@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Meter is told what a computation costs, before the cost arises: Charge in
+// Meter receives the cost of a computation before the cost arises: Charge in
 // steps of package fsm, which take about 10 ns each, and Hold in bytes of
-// memory.
+// memory. Either function may panic to end the computation.
 type Meter struct{ Charge, Hold func(n int) }
 
 // cellsPerStep is the number of cells of the table that a step computes.

@@ -1,0 +1,46 @@
+package tidy
+
+import (
+	"go/ast"
+	"slices"
+	"testing"
+)
+
+// These limits keep a file, a function and a struct readable as a whole. Test
+// files may be longer, because a table of cases grows with what it tests.
+const (
+	maxFileLines     = 800
+	maxFunctionLines = 100
+	maxStructFields  = 25
+)
+
+// oversized lists the files with functions or structs that still exceed a limit.
+var oversized = []string{"cmd/holdfast/serve.go", "resp/guard/conn.go"}
+
+// TestSizes_AreBounded checks the length of the files and functions and the
+// number of the fields of structs outside of test files.
+func TestSizes_AreBounded(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || slices.Contains(oversized, s.path) {
+			continue
+		}
+		if n := s.fset.File(s.ast.FileStart).LineCount(); n > maxFileLines {
+			t.Errorf("%s: %d lines, at most %d are allowed: divide the file", s.path, n, maxFileLines)
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if lines := s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1; lines > maxFunctionLines {
+					t.Errorf("%s: function %s of %d lines, at most %d are allowed",
+						s.at(n.Pos()), n.Name.Name, lines, maxFunctionLines)
+				}
+			case *ast.StructType:
+				if fields := n.Fields.NumFields(); fields > maxStructFields {
+					t.Errorf("%s: struct of %d fields, at most %d are allowed",
+						s.at(n.Pos()), fields, maxStructFields)
+				}
+			}
+			return true
+		})
+	}
+}
