@@ -158,7 +158,7 @@ func (c *Ctx) parseScan(args [][]byte, withType bool) (p scanOptions, fail Reply
 			g := glob.NewMatcher(string(val), scanSteps, c.charge)
 			p.match = &g
 			if string(val) == "*" {
-				p.match = nil // nil also matches an empty key, which the pattern does not
+				p.match = nil // as in Redis: nil selects the empty key too, which the pattern does not match
 			}
 		case withType && fold(args[i], "TYPE"):
 			p.typeName = val

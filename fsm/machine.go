@@ -419,7 +419,7 @@ type scripting struct {
 	cut          bool
 	begun        int64          // see ScriptCall.Group
 	work         int            // of what the group's scripts have written: see overworked
-	uncompiled   int            // bytes of the group's scripts: see mustCompile
+	uncompiled   int            // bytes of the group's scripts that were not compiled yet: see mustCompile
 	scripts      RunningScripts // nil in a group that goes through the log
 }
 

@@ -393,7 +393,7 @@ type KillResult int
 const (
 	Killed  KillResult = iota
 	NotBusy            // nothing is running
-	Other              // what is running is of the other kind
+	Other              // a script is running and Kill was for a function, or the reverse
 )
 
 // RunningFunction describes a running function, for FUNCTION STATS.

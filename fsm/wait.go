@@ -217,11 +217,12 @@ func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
 	return Pos(n), timeout, err1 == nil && err2 == nil
 }
 
-// ResumeArgs returns the arguments for executing a command again whose waiter
-// was removed. They equal args, and changed is false, except for an XREAD that
-// asked for the entries after "$". That meant the end of the stream when the
-// command began to wait, and entries may have been added since. reply is the
-// answer that Waiting has read.
+// ResumeArgs returns the arguments with which the node executes a command again
+// whose waiter was removed. They equal args, and changed is false, unless the
+// command is an XREAD with the ID "$". "$" meant the end of the stream when the
+// command began to wait. Entries may have been added since, so ResumeArgs
+// replaces "$" with the ID that it meant. reply is the answer that Waiting has
+// read.
 func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
 	fields := bytes.Fields(reply)
 	if len(fields) <= 2 || len(fields)-2 > len(args) {
