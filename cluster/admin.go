@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sort"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -181,7 +178,7 @@ func (f *former) answerProbe(reply *adminReply) error {
 		return nil
 	}
 	reply.Member = true
-	if r := n.running(); r != nil {
+	if r := n.raft.running(); r != nil {
 		reply.Members = membersOf(r)
 		addr, id := r.LeaderWithID()
 		reply.Leader, reply.LeaderAddr = string(id), string(n.peers.addressOf(id, addr))
@@ -201,13 +198,4 @@ func (f *former) answerForm(req adminRequest) error {
 	}
 	n.members.found(req.Features) // before the id is stored, because then this node starts
 	return n.stores.SetClusterID(req.ClusterID, false)
-}
-
-func membersOf(r *raft.Raft) []Member {
-	var members []Member
-	for _, s := range r.GetConfiguration().Configuration().Servers {
-		members = append(members, Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
-	}
-	sort.Slice(members, func(i, j int) bool { return members[i].ID < members[j].ID })
-	return members
 }

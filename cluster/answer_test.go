@@ -17,7 +17,7 @@ import (
 func TestForwarder_AnswersEarly(t *testing.T) {
 	const n = 100
 	stats := newCounters()
-	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: &stats, first: 1}
+	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: stats, first: 1}
 	fw.linked(new(numbers), 0)
 	var mu sync.Mutex
 	early := make([][]string, n)

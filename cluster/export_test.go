@@ -14,9 +14,9 @@ import (
 func (n *Node) Campaign() error {
 	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: n.transport.EncodePeer(n.self, self),
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: n.raft.messages().EncodePeer(n.self, self),
 	}}
-	return n.transport.TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{})
+	return n.raft.messages().TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{})
 }
 
 // LeadershipNow returns the clock of the node's leadership, or 0 if it has
@@ -108,7 +108,7 @@ func (n *Node) ApplyLate(term uint64, key string) error {
 	var b fsm.BatchBuilder
 	b.Add(fsm.SessionID{NodeID: "ghost", Boot: 1}, 0, 1, g.Bytes())
 	entry := b.Encode(fsm.Header{Term: term, Stamp: int64(time.Hour), Wall: 1, Seed: 1})
-	return n.raft.Apply(entry, 0).Error()
+	return n.raft.running().Apply(entry, 0).Error()
 }
 
 // Configured returns the log index of the last configuration that this node has

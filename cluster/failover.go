@@ -64,7 +64,7 @@ func (c *campaigner) seekLast(last *lastLeader) {
 			}
 			return
 		case <-n.leaderChanged:
-			if _, leader := n.raft.LeaderWithID(); leader != "" {
+			if _, leader := n.raft.running().LeaderWithID(); leader != "" {
 				signal(n.leaderChanged)
 				cancel()
 				<-dialled
@@ -100,7 +100,7 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	// are candidates in one term, they split the vote, and then both wait for
 	// raft's timers.
 	for range maxCandidateWaits {
-		if _, leader := n.raft.LeaderWithID(); leader != id || !c.othersCampaign(id) {
+		if _, leader := n.raft.running().LeaderWithID(); leader != id || !c.othersCampaign(id) {
 			break
 		}
 		n.log.Info("another voter campaigns already, waiting for its vote request", "leader", id)
@@ -112,14 +112,14 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	// stores the term, then the vote. Each write takes as long as the disk, and
 	// between the steps the result of voted may belong to another term, or miss
 	// a vote that is about to be stored.
-	if err := n.transport.AwaitRaft(); err != nil {
+	if err := n.raft.messages().AwaitRaft(); err != nil {
 		n.log.Warn("cannot campaign, raft does not respond", "error", err)
 		return
 	}
-	if n.raft.State() != raft.Follower {
+	if n.raft.running().State() != raft.Follower {
 		return
 	}
-	switch _, leader := n.raft.LeaderWithID(); leader {
+	switch _, leader := n.raft.running().LeaderWithID(); leader {
 	case id:
 	case "":
 		// Another node campaigned first. If this node voted for it, it may
@@ -136,7 +136,7 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	}
 	n.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
 	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
-	if err := n.transport.StartElection(n.self, self); err != nil {
+	if err := n.raft.messages().StartElection(n.self, self); err != nil {
 		n.log.Warn("failed to start an election", "error", err)
 	}
 }
@@ -152,7 +152,7 @@ func (c *campaigner) awaitCampaign(lost raft.ServerID, d time.Duration) bool {
 			return false
 		case <-n.leaderChanged:
 			// Wake keepLinked, so that it links to the new leader.
-			if _, leader := n.raft.LeaderWithID(); leader != "" && leader != lost {
+			if _, leader := n.raft.running().LeaderWithID(); leader != "" && leader != lost {
 				signal(n.leaderChanged)
 				return false
 			}
@@ -176,8 +176,8 @@ const candidateAsk = 250 * time.Millisecond
 func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
 	n := c.node
 	ctx, cancel := context.WithTimeout(n.ctx, candidateAsk)
-	term := n.raft.CurrentTerm()
-	all := slices.DeleteFunc(membersOf(n.raft), func(m Member) bool { return !m.Voter })
+	term := n.raft.running().CurrentTerm()
+	all := slices.DeleteFunc(n.raft.members(), func(m Member) bool { return !m.Voter })
 	needed := len(all) / 2 // votes in addition to this node's own
 	voters := slices.DeleteFunc(all, func(m Member) bool {
 		return m.ID == string(lost) || m.ID == n.cfg.NodeID
@@ -221,7 +221,7 @@ func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
 func (c *campaigner) voted() bool {
 	n := c.node
 	term, err := n.raftLog.LastVoteTerm()
-	return err == nil && term >= n.raft.CurrentTerm()
+	return err == nil && term >= n.raft.running().CurrentTerm()
 }
 
 // candidateOrder returns this node's position, from 0, among the voters without
@@ -229,7 +229,7 @@ func (c *campaigner) voted() bool {
 // voter.
 func (c *campaigner) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
 	n := c.node
-	for _, m := range membersOf(n.raft) {
+	for _, m := range n.raft.members() {
 		if !m.Voter || m.ID == string(lost) {
 			continue
 		}

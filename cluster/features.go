@@ -116,7 +116,7 @@ func (ms *membership) termFeatures() (int, error) {
 		return now, nil // the state machine ignores it
 	}
 	// An earlier leader may have set it, so apply the whole log first.
-	if err := n.await(n.ctx, n.raft.Barrier(0)); err != nil {
+	if err := n.raft.await(n.ctx, n.raft.running().Barrier(0)); err != nil {
 		return 0, err
 	}
 	var cluster string

@@ -59,9 +59,9 @@ type readLink interface {
 	forget(c *call) bool
 }
 
-func newForwarder(n *Node) *forwarder {
-	fw := &forwarder{id: n.session, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, first: 1}
-	fw.coarse.Store(int64(n.clock.Mono()))
+func newForwarder(e *environment) *forwarder {
+	fw := &forwarder{id: e.session, clock: e.clock, opts: e.cfg.Options, stats: e.stats, first: 1}
+	fw.coarse.Store(int64(e.clock.Mono()))
 	return fw
 }
 

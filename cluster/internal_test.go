@@ -24,7 +24,7 @@ func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 	stats := newCounters()
 	called := 0
 	ld := &leadership{
-		start: 10, leaderParts: leaderParts{clock: systemClock{}, stats: &stats},
+		start: 10, leaderParts: leaderParts{clock: systemClock{}, stats: stats},
 		slot: make(chan struct{}, 1), batches: batches{filling: &fsm.BatchBuilder{}},
 	}
 	ld.pipeline.inflight = []proposal{{clockWaits: []func(){func() { called++ }}, stamped: time.Second}}
@@ -84,7 +84,7 @@ func (still) RunScript(fsm.ScriptCall) fsm.Reply { return fsm.OK }
 func TestScriptHost_Slots(t *testing.T) {
 	done := make(chan struct{})
 	stats := newCounters()
-	h := &scriptHost{runner: still{}, clock: systemClock{}, stats: &stats, limit: time.Millisecond, brief: time.Hour,
+	h := &scriptHost{runner: still{}, clock: systemClock{}, stats: stats, limit: time.Millisecond, brief: time.Hour,
 		reads: newSlots(2, math.MaxInt64, systemClock{}), slowly: newSlots(1, math.MaxInt64, systemClock{}), slow: map[string]time.Duration{"slow": time.Hour}}
 	enter := func(name, want string) (leave func()) {
 		t.Helper()
@@ -143,7 +143,7 @@ func (l *numbers) send(_, seq uint64, _ []byte) error {
 // executed.
 func TestForwarder_StartIsOwed(t *testing.T) {
 	stats := newCounters()
-	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: &stats, first: 1}
+	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: stats, first: 1}
 	var first, second, third numbers
 	fw.linked(&first, 0)
 	fw.deliver(nil) // from the next leader, which does not know the group

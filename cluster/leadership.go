@@ -104,15 +104,15 @@ func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
 		leaderParts: leaderParts{
 			log:       n.log.Named("leadership"),
 			self:      n.self,
-			raft:      n.raft,
-			committed: n.committed,
+			raft:      n.raft.running(),
+			committed: func() uint64 { return n.raft.committed(n.raftLog) },
 			machine:   n.machine,
 			forwarder: n.forwarder,
 			readers:   n.reads,
 			host:      n.scripts,
 			clock:     n.clock,
 			opts:      n.cfg.Options,
-			stats:     &n.stats,
+			stats:     n.stats,
 			fatal:     n.fatal,
 		},
 		suspender:      suspender{gone: make(map[fsm.SessionID]time.Duration)},
@@ -128,7 +128,7 @@ func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
 	ld.scripts = ld.host.until(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
 	ld.reads = readindex.New(readindex.Config[reader]{
-		Term: term, Self: n.self, Raft: n.raft, Committed: n.committed,
+		Term: term, Self: n.self, Raft: ld.raft, Committed: ld.committed,
 		WhenApplied: n.machine.WhenApplied, Confirmed: ld.confirm,
 		Mono: ld.clock.Mono, Retry: ld.opts.ConfirmRetry,
 		Rounds: n.stats.ReadIndexRounds, Reads: n.stats.ReadGroups,

@@ -28,7 +28,7 @@ func (n *Node) watchLeadership() {
 			return
 		case <-n.notify:
 		}
-		if n.raft.State() == raft.Leader {
+		if n.raft.running().State() == raft.Leader {
 			n.openLeadership()
 		} else {
 			n.closeLeadership()
@@ -40,8 +40,8 @@ func (n *Node) watchLeadership() {
 // openLeadership proposes the TermStart of this node's term until the
 // leadership is open or the node no longer leads.
 func (n *Node) openLeadership() {
-	for n.ctx.Err() == nil && n.raft.State() == raft.Leader {
-		term := n.raft.CurrentTerm()
+	for n.ctx.Err() == nil && n.raft.running().State() == raft.Leader {
+		term := n.raft.running().CurrentTerm()
 		if ld := n.currentLeadership(); ld != nil && ld.term == term {
 			return
 		}
@@ -70,9 +70,9 @@ func (n *Node) startTerm(term uint64) error {
 	entry := fsm.AppendTermStart(nil,
 		fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
 		fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features})
-	proposed := n.raft.Apply(entry, 0)
+	proposed := n.raft.running().Apply(entry, 0)
 	failpoint.Hit(failpoint.LeadershipUnopened)
-	return n.await(n.ctx, proposed)
+	return n.raft.await(n.ctx, proposed)
 }
 
 // onTermStart is called by the machine, with its lock held, when a TermStart is
@@ -81,7 +81,7 @@ func (n *Node) startTerm(term uint64) error {
 // index.
 func (n *Node) onTermStart(index, term uint64, t fsm.TermStart, lease int64) {
 	own := t.NodeID == n.cfg.NodeID && t.Instance == n.stores.Identity().Instance && t.Boot == n.session.Boot
-	if !own || n.raft == nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+	if !own || !n.raft.leadsTerm(term) {
 		return
 	}
 	n.mu.Lock()

@@ -128,7 +128,7 @@ func (n *Node) dialLeader(
 	}
 	l := &remoteLink{
 		fw: n.forwarder, waits: n.waits, writes: writes, reads: reads,
-		raft: n.raft, leader: id, calls: make(map[uint64]*call),
+		raft: n.raft.running(), leader: id, calls: make(map[uint64]*call),
 		pieces:  func() bool { return n.Features() >= fsm.FeatureBudget },
 		cancels: func() bool { return n.Features() >= fsm.FeatureBudget },
 	}
@@ -433,7 +433,7 @@ func (n *Node) keepLinked() {
 // linkOnce links to the current leader and returns when that link has ended. It
 // stores the leader in last.
 func (n *Node) linkOnce(last *lastLeader) error {
-	addr, id := n.raft.LeaderWithID()
+	addr, id := n.raft.running().LeaderWithID()
 	if id == "" {
 		n.failover.seekLast(last)
 		return errLeaderless
@@ -485,7 +485,7 @@ func (n *Node) linkOnce(last *lastLeader) error {
 				return errors.Join(err, <-ended)
 			}
 		case <-n.leaderChanged:
-			if _, now := n.raft.LeaderWithID(); now == id {
+			if _, now := n.raft.running().LeaderWithID(); now == id {
 				continue
 			}
 			l.close()

@@ -119,7 +119,7 @@ func (ms *membership) addMember(ctx context.Context, req adminRequest, reply *ad
 		return fmt.Errorf("--peers of %s says that %s is at %s: "+
 			"add it with that address, or change --peers of all nodes first", n.cfg.NodeID, p.ID, p.Addr)
 	}
-	added := n.raft.AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
+	added := n.raft.running().AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", req.Node, err)
 	}
@@ -212,7 +212,7 @@ func (ms *membership) takeIn(ctx context.Context, req adminRequest, reply *admin
 	n := ms.node
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	term := n.raft.CurrentTerm()
+	term := n.raft.running().CurrentTerm()
 	members, index, err := ms.committedMembers(ctx)
 	if err != nil {
 		return err
@@ -233,13 +233,13 @@ func (ms *membership) takeIn(ctx context.Context, req adminRequest, reply *admin
 	case m.Addr != req.Addr:
 		return elsewhere(m, req.Addr)
 	}
-	added := n.raft.AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
+	added := n.raft.running().AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("admit %s: %w", req.Node, err)
 	}
 	// The reply must name the term of the entry, so the term must not have
 	// changed.
-	if n.raft.CurrentTerm() != term || n.raft.State() != raft.Leader {
+	if n.raft.running().CurrentTerm() != term || n.raft.running().State() != raft.Leader {
 		return errNotLeader
 	}
 	reply.Index, reply.Term = added.Index(), term

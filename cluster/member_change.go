@@ -21,14 +21,6 @@ var pid = os.Getpid()
 // outcome.
 var errNotLeader = errors.New("this node does not lead")
 
-// replicatesTo reports whether this node leads a term and its latest
-// configuration, committed or not, contains the member id.
-func (n *Node) replicatesTo(id raft.ServerID, term uint64) bool {
-	r := n.running()
-	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term &&
-		slices.ContainsFunc(membersOf(r), func(m Member) bool { return m.ID == string(id) })
-}
-
 // membership changes the members of the cluster, and the feature version that
 // depends on what the members know. Only the leader makes changes; see askLeader
 // for requests at other nodes.
@@ -46,7 +38,7 @@ func newMembership(n *Node) *membership {
 // is f. The error says whether the change was made. See outcome.Error.
 func (ms *membership) changed(ctx context.Context, f raft.Future) error {
 	failpoint.Hit(failpoint.MemberProposed)
-	err := ms.node.await(ctx, f)
+	err := ms.node.raft.await(ctx, f)
 	if err == nil {
 		failpoint.Hit(failpoint.MemberChanged)
 	}
@@ -93,7 +85,7 @@ func (n *Node) toLeader(req adminRequest) error {
 // outcome.ErrNoLeader if this node knows no leader.
 func (n *Node) askLeader(ctx context.Context, req adminRequest) (adminReply, error) {
 	var reply adminReply
-	r := n.running()
+	r := n.raft.running()
 	if r == nil {
 		return reply, outcome.ErrNoLeader
 	}
@@ -126,7 +118,7 @@ func (ms *membership) keepMembers() {
 		if n.currentLeadership() == nil {
 			continue
 		}
-		for _, m := range membersOf(n.raft) {
+		for _, m := range n.raft.members() {
 			if !m.Voter {
 				if err := ms.promote(m); err != nil && n.ctx.Err() == nil {
 					n.log.Debug("member does not vote yet", "node", m.ID, "error", err)
@@ -159,7 +151,7 @@ func (ms *membership) promote(m Member) error {
 	// A node that has applied nothing has nothing on its disk either. As a
 	// voter it would wait for a leader that may need its vote: see join. A node
 	// that is settling gives no votes.
-	commit := n.committed()
+	commit := n.raft.committed(n.raftLog)
 	if r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
@@ -170,7 +162,7 @@ func (ms *membership) promote(m Member) error {
 // at index exists.
 func (ms *membership) vote(m Member, index uint64) error {
 	n := ms.node
-	added := n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
+	added := n.raft.running().AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
 	if err := ms.changed(n.ctx, added); err != nil {
 		return err
 	}
@@ -188,7 +180,7 @@ func (ms *membership) listed(m Member) (index uint64, err error) {
 	if index = n.machine.Configured(); index == 0 {
 		return 0, errors.New("no configuration has been applied yet")
 	}
-	if slices.Contains(membersOf(n.raft), m) && !m.Voter {
+	if slices.Contains(n.raft.members(), m) && !m.Voter {
 		return index, nil
 	}
 	return 0, fmt.Errorf("%s is no longer a non-voter", m.ID)

@@ -230,10 +230,10 @@ func (n *Node) peerList() string {
 	return b.String()
 }
 
-// hello returns what this node reports about itself on every connection to a
+// helloOf returns what this node reports about itself on every connection to a
 // peer.
-func (n *Node) hello() rpc.Hello {
-	id := n.stores.Identity()
+func helloOf(stores Stores) rpc.Hello {
+	id := stores.Identity()
 	return rpc.Hello{ClusterID: id.ClusterID, NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot}
 }
 
@@ -272,7 +272,7 @@ func (n *Node) authorize(h rpc.Hello) error {
 	if h.ClusterID == "" || mine == "" {
 		return errors.New("cluster is not formed yet")
 	}
-	r := n.running()
+	r := n.raft.running()
 	if r == nil {
 		return errors.New("node is still starting")
 	}

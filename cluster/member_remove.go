@@ -34,7 +34,7 @@ func (n *Node) RemoveMember(id string) error {
 // removeMember removes a node. Only the leader executes it.
 func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply *adminReply) error {
 	n := ms.node
-	if !n.leads() {
+	if !n.raft.leads() {
 		return errNotLed
 	}
 	if req.Node == n.cfg.NodeID {
@@ -51,7 +51,7 @@ func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply 
 	// This node may have lost its leadership while it waited for the lock. The
 	// membership that a deposed leader knows is no reason to refuse a removal,
 	// and even less to advise --force.
-	if !n.leads() {
+	if !n.raft.leads() {
 		return errNotLed
 	}
 	// Passing this index makes raft refuse the removal if the membership has
@@ -74,7 +74,7 @@ func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply 
 // expel removes a node. It fails if a later configuration than the one at index
 // exists.
 func (ms *membership) expel(ctx context.Context, id string, index uint64) error {
-	return ms.changed(ctx, ms.node.raft.RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
+	return ms.changed(ctx, ms.node.raft.running().RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
 }
 
 // removeSelf transfers leadership and asks the next leader to remove this node.
@@ -112,7 +112,7 @@ func halfRemoved(done, id string, err error) string {
 // of the remaining voters.
 func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error {
 	n := ms.node
-	members := membersOf(n.raft)
+	members := n.raft.members()
 	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == req.Node })
 	if i < 0 {
 		return fmt.Errorf("%s is not a member", req.Node)
@@ -134,7 +134,7 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 	case ctx.Err() != nil:
 		// some voters had no time to answer, so nothing is known about them
 		return errUnasked
-	case !n.leads():
+	case !n.raft.leads():
 		return errNotLed
 	default:
 		return fmt.Errorf("removing %s would leave %s, %d of them reachable: writes would need %d (%s); "+
@@ -173,7 +173,7 @@ func (ms *membership) live(ctx context.Context, voters []Member, need int) (live
 // entries behind.
 func (ms *membership) keepsUp(ctx context.Context, m Member) error {
 	n := ms.node
-	last := n.raft.LastIndex()
+	last := n.raft.running().LastIndex()
 	if m.ID == n.cfg.NodeID {
 		return nil
 	}

@@ -40,7 +40,7 @@ type Counters struct {
 	SnapshotFailures prometheus.Counter
 }
 
-func newCounters() Counters {
+func newCounters() *Counters {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
@@ -49,7 +49,7 @@ func newCounters() Counters {
 		return prometheus.NewHistogram(opts)
 	}
 	seconds := prometheus.ExponentialBuckets(0.0001, 2, 16) // 0.1 ms … 3.3 s
-	c := Counters{
+	c := &Counters{
 		Entries: counter("proposer_entries_total", "Log entries proposed by this node."),
 		EntryGroups: histogram("proposer_entry_groups",
 			"Groups (pipelines of clients) per proposed entry.", prometheus.ExponentialBuckets(1, 2, 13)),
@@ -169,7 +169,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descFeatures, float64(st.FeatureVersion))
 	if st.Role == "leader" {
 		blocked := c.n.members.featuresBlocked()
-		for _, m := range membersOf(c.n.running()) {
+		for _, m := range membersOf(c.n.raft.running()) {
 			blocks := slices.ContainsFunc(blocked, func(b blocker) bool { return b.id == m.ID })
 			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)
 		}

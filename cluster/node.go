@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,16 +25,12 @@ import (
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 type Node struct {
-	cfg     Config
-	log     hclog.Logger
-	clock   Clock
-	self    raft.ServerID
-	session fsm.SessionID
-	started time.Time // by the wall clock
-	stats   Counters
-
+	*environment
 	parts
-	lifetime
+
+	started time.Time          // by the wall clock
+	cancel  context.CancelFunc // ends environment.ctx
+	wg      sync.WaitGroup     // the node's goroutines: see Open and startRaft
 
 	notify chan bool // raft reports gained and lost leadership here, in order
 	// capacity 1: the leader has changed, or a leadership has opened
@@ -45,16 +40,32 @@ type Node struct {
 	watchers watchers
 
 	mu         sync.Mutex // guards the fields below
-	raft       *raft.Raft // nil before it runs; does not change afterwards
 	leadership *leadership
 	phase      string // what the node waits for until it has joined; "" afterwards
 }
 
-// parts are the objects that a node connects. Open makes all of them except the
-// transport, which the node has once it has formed or joined its cluster.
+// environment is what all parts of a node share. Its fields do not change after
+// Open.
+type environment struct {
+	cfg     *Config
+	log     hclog.Logger
+	clock   Clock
+	self    raft.ServerID
+	session fsm.SessionID // of this start of the node
+	stats   *Counters
+	stores  Stores
+	table   *fsm.Table
+
+	ctx   context.Context // ends when Close begins
+	fatal func(error)     // reports the error that ends the node; later calls do nothing
+
+	stopping atomic.Bool // HandOver has begun: this node must not become leader
+	closing  atomic.Bool // Close has begun
+}
+
+// parts are the objects that a node connects. Open makes all of them.
 type parts struct {
-	table     *fsm.Table
-	stores    Stores
+	raft      *raftInstance
 	raftLog   *raftlog.Log
 	machine   *machine.Machine
 	snapshots *snapshotter
@@ -66,25 +77,14 @@ type parts struct {
 	waits     *waits
 	clientIDs *clientid.Allocator
 
-	mux       *rpc.Mux
-	transport *transport.Transport
-	peers     *peers
-	health    *healthBook
+	mux    *rpc.Mux
+	peers  *peers
+	health *healthBook
 
 	former    *former
 	members   *membership
 	transfers *transfers
 	failover  *campaigner
-}
-
-// lifetime is how a node ends.
-type lifetime struct {
-	ctx       context.Context // ends when Close begins
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup // the node's goroutines: see Open and startRaft
-	fatalOnce sync.Once
-	stopping  atomic.Bool // HandOver has begun: this node must not become leader
-	closing   atomic.Bool // Close has begun
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -93,56 +93,40 @@ func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	env, err := newEnvironment(ctx, &cfg)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	n := &Node{
-		cfg:           cfg,
-		log:           cfg.Logger,
-		clock:         cfg.Clock,
-		self:          raft.ServerID(cfg.NodeID),
+		environment:   env,
+		cancel:        cancel,
+		started:       cfg.Clock.Wall(),
 		notify:        make(chan bool, 16),
 		leaderChanged: make(chan struct{}, 1),
-		started:       cfg.Clock.Wall(),
-		stats:         newCounters(),
 		phase:         "starting",
 	}
-	n.table = fsm.NewTable()
+	n.raft = &raftInstance{environment: env}
 	n.health = newHealthBook(n.clock.Wall, n.watchers.signal)
 	n.former, n.failover = &former{n}, &campaigner{n}
 	n.members, n.transfers = newMembership(n), &transfers{node: n}
-	n.ctx, n.cancel = context.WithCancel(context.Background())
-	stores, err := cfg.OpenStores(storage.Config{
-		Dir:          cfg.DataDir,
-		NodeID:       cfg.NodeID,
-		LogKind:      cfg.LogStore,
-		SegmentBytes: cfg.Options.SegmentBytes,
-		StallAfter:   cfg.Options.StallTimeout,
-		Logger:       n.log.Named("storage"),
-		Fatal:        n.fatal,
-		Observe: func(op string, d time.Duration, bytes int) {
-			n.stats.DiskSeconds.WithLabelValues(op).Observe(d.Seconds())
-		},
-	})
-	if err != nil {
-		n.cancel()
-		return nil, fmt.Errorf("open data directory: %w", err)
-	}
-	n.stores = stores
-	n.session = sessionOf(n.hello())
 	n.raftLog = n.openRaftLog()
 	n.events = events.NewQueue(n.session)
 	n.machine = n.newMachine()
-	n.snapshots = newSnapshotter(n)
-	n.forwarder = newForwarder(n)
-	n.scripts = newScriptHost(n)
-	n.reads = newReadHost(n)
+	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine}
+	n.forwarder = newForwarder(env)
+	n.scripts = newScriptHost(env, n.machine)
+	n.reads = newReadHost(env, n.machine)
 	n.waits = newWaits(n.machine, n.forwarder)
 	n.clientIDs = clientid.New(n.session, n.reserveClientIDs)
 
 	rcfg := rpc.DefaultConfig()
 	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
-	rcfg.Self = n.hello
+	rcfg.Self = func() rpc.Hello { return helloOf(n.stores) }
 	rcfg.Authorize = n.authorize
 	rcfg.Verify = n.sameCluster
-	book := addressBook{&n.cfg, n.running}
+	book := addressBook{n.cfg, n.raft.running}
 	rcfg.RaftPeer = book.idAt
 	rcfg.MaxFrame = 64 << 20
 	rcfg.Secret, rcfg.SecretOptional = cfg.Secret, cfg.SecretOptional
@@ -151,7 +135,7 @@ func Open(cfg Config) (*Node, error) {
 	if n.mux, err = rpc.Listen(rcfg); err != nil {
 		n.cancel()
 		n.raftLog.Close()
-		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), stores.Close())
+		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), n.stores.Close())
 	}
 	n.peers = &peers{book, n.mux, n.ctx}
 	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
@@ -161,6 +145,46 @@ func Open(cfg Config) (*Node, error) {
 	// form
 	go n.sweepCalls()
 	return n, nil
+}
+
+// newEnvironment opens the data directory. ctx must end when the node closes.
+func newEnvironment(ctx context.Context, cfg *Config) (*environment, error) {
+	e := &environment{
+		cfg:   cfg,
+		log:   cfg.Logger,
+		clock: cfg.Clock,
+		self:  raft.ServerID(cfg.NodeID),
+		stats: newCounters(),
+		table: fsm.NewTable(),
+		ctx:   ctx,
+	}
+	var once sync.Once
+	e.fatal = func(err error) {
+		once.Do(func() {
+			e.log.Error("node cannot go on", "error", err)
+			if cfg.Fatal != nil {
+				cfg.Fatal(err)
+			}
+		})
+	}
+	var err error
+	e.stores, err = cfg.OpenStores(storage.Config{
+		Dir:          cfg.DataDir,
+		NodeID:       cfg.NodeID,
+		LogKind:      cfg.LogStore,
+		SegmentBytes: cfg.Options.SegmentBytes,
+		StallAfter:   cfg.Options.StallTimeout,
+		Logger:       e.log.Named("storage"),
+		Fatal:        e.fatal,
+		Observe: func(op string, d time.Duration, bytes int) {
+			e.stats.DiskSeconds.WithLabelValues(op).Observe(d.Seconds())
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	e.session = sessionOf(helloOf(e.stores))
+	return e, nil
 }
 
 // run forms or joins the cluster and starts raft.
@@ -186,12 +210,12 @@ func (n *Node) openRaftLog() *raftlog.Log {
 		Stable:    n.stores.Stable(),
 		Snapshots: n.stores.Snapshots(),
 		Table:     n.table,
-		Leads:     n.leads,
+		Leads:     n.raft.leads,
 		Joined: func() (term uint64, joins bool) {
 			id := n.stores.Identity()
 			return id.JoinTerm, id.Joins
 		},
-		Settling: n.settling,
+		Settling: n.raft.settling,
 		Refused:  func(err error) { n.snapshots.done(err) },
 		Fatal:    n.fatal,
 	})
@@ -230,8 +254,8 @@ func (n *Node) newTransport() *transport.Transport {
 		Addresses:    n.peers,
 		Self:         n.self,
 		SelfAddr:     n.peers.addressOf(n.self, self),
-		Leads:        n.leadsTerm,
-		ReplicatesTo: n.replicatesTo,
+		Leads:        n.raft.leadsTerm,
+		ReplicatesTo: n.raft.replicatesTo,
 		Durable:      n.raftLog.Durable,
 		Closing:      n.closing.Load,
 		Logger:       n.log.Named("transport"),
@@ -241,17 +265,15 @@ func (n *Node) newTransport() *transport.Transport {
 // startRaft starts raft, and the goroutines that need it. If bootstrap is not
 // nil, this node forms the cluster with that configuration.
 func (n *Node) startRaft(bootstrap *raft.Configuration) error {
-	n.transport = n.newTransport()
-	r, err := n.newRaft(bootstrap)
+	trans := n.newTransport()
+	r, err := n.newRaft(bootstrap, trans)
 	if err != nil {
-		return errors.Join(err, n.transport.Close())
+		return errors.Join(err, trans.Close())
 	}
-	n.mu.Lock()
-	if n.ctx.Err() != nil { // Close was called first and has not seen this raft
-		n.mu.Unlock()
+	if !n.raft.run(r, trans) {
 		return r.Shutdown().Error()
 	}
-	n.raft = r
+	n.mu.Lock()
 	n.phase = ""
 	n.mu.Unlock()
 	observations := make(chan raft.Observation, 16)
@@ -272,7 +294,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 }
 
 // newRaft creates raft on this node's log, from which raft restores the state.
-func (n *Node) newRaft(bootstrap *raft.Configuration) (*raft.Raft, error) {
+func (n *Node) newRaft(bootstrap *raft.Configuration, messages *transport.Transport) (*raft.Raft, error) {
 	rc := n.cfg.raftConfig(n.notify, transport.RaftLogger(n.log.Named("raft")))
 	log, snaps := n.raftLog.Entries(), n.raftLog.Snapshots()
 	own, err := snaps.List()
@@ -283,7 +305,7 @@ func (n *Node) newRaft(bootstrap *raft.Configuration) (*raft.Raft, error) {
 		n.machine.Starting()
 	}
 	if bootstrap != nil {
-		if err := raft.BootstrapCluster(rc, log, n.raftLog.Founding(), snaps, n.transport, *bootstrap); err != nil {
+		if err := raft.BootstrapCluster(rc, log, n.raftLog.Founding(), snaps, messages, *bootstrap); err != nil {
 			return nil, fmt.Errorf("form cluster: %w", err)
 		}
 	}
@@ -294,9 +316,9 @@ func (n *Node) newRaft(bootstrap *raft.Configuration) (*raft.Raft, error) {
 	if len(own) > 0 {
 		last = max(last, own[0].Index)
 	}
-	var trans raft.Transport = n.transport
+	var trans raft.Transport = messages
 	if last < n.stores.Identity().JoinIndex { // the node is settling
-		silent := n.transport.Silent(n.settling)
+		silent := messages.Silent(n.raft.settling)
 		n.wg.Go(func() { silent.Run(n.ctx) })
 		trans = silent
 	}
@@ -314,12 +336,12 @@ func (n *Node) newRaft(bootstrap *raft.Configuration) (*raft.Raft, error) {
 // when the groups of this node's clients have their outcome, from the new
 // leader if necessary, or when ctx ends. Call it before Close.
 func (n *Node) HandOver(ctx context.Context) {
-	r := n.running()
+	r := n.raft.running()
 	if r == nil {
 		return
 	}
 	n.stopping.Store(true)
-	if r.State() == raft.Leader && n.voters() > 1 {
+	if r.State() == raft.Leader && n.raft.voters() > 1 {
 		n.transfers.giveUpLeadership(ctx)
 	}
 	t := time.NewTicker(5 * time.Millisecond)
@@ -338,10 +360,8 @@ func (n *Node) HandOver(ctx context.Context) {
 func (n *Node) Close() error {
 	n.closing.Store(true)
 	n.forwarder.close()
-	n.mu.Lock()
-	n.cancel()
-	r := n.raft
-	n.mu.Unlock()
+	n.cancel() // before the next two lines: see raftInstance.run and onTermStart
+	r := n.raft.running()
 	n.closeLeadership()
 	var errs []error
 	var down raft.Future
@@ -360,70 +380,6 @@ func (n *Node) Close() error {
 	errs = append(errs, n.stores.Close())
 	return errors.Join(errs...)
 }
-
-// await waits for a future of raft, until ctx or the node ends. raft does not
-// complete the futures that are on their way to the state machine when it shuts
-// down. The goroutine that waits for such a future remains until the process
-// ends.
-func (n *Node) await(ctx context.Context, f raft.Future) error {
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-n.ctx.Done():
-		return n.ctx.Err()
-	}
-}
-
-// settling reports whether this node's log ends before the change that added
-// the node.
-func (n *Node) settling() bool {
-	joined := n.stores.Identity().JoinIndex
-	if joined == 0 {
-		return false
-	}
-	r := n.running()
-	return r == nil || r.LastIndex() < joined
-}
-
-// running returns raft, or nil before raft runs.
-func (n *Node) running() *raft.Raft {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.raft
-}
-
-// committed returns the commit index as far as other parts may rely on it. See
-// raftlog.Log.Durable.
-func (n *Node) committed() uint64 { return n.raftLog.Durable(n.raft.CommitIndex()) }
-
-// leads reports whether raft says that this node leads.
-func (n *Node) leads() bool {
-	r := n.running()
-	return r != nil && r.State() == raft.Leader
-}
-
-// leadsTerm reports whether raft says that this node leads a term. It must read
-// the state before the term: if the state is Leader and the term is still the
-// given one afterwards, the node led that term when the call began.
-func (n *Node) leadsTerm(term uint64) bool {
-	r := n.running()
-	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
-}
-
-func (n *Node) fatal(err error) {
-	n.fatalOnce.Do(func() {
-		n.log.Error("node cannot go on", "error", err)
-		if n.cfg.Fatal != nil {
-			n.cfg.Fatal(err)
-		}
-	})
-}
-
-func (n *Node) seed() uint64 { return rand.Uint64() }
 
 // ClientID returns the number for a new connection. Once this start of the node
 // has reserved its first block of numbers, they ascend.
@@ -454,7 +410,7 @@ func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
 
 // Snapshot takes a snapshot of this node's state now and truncates its log.
 func (n *Node) Snapshot() error {
-	if n.running() == nil {
+	if n.raft.running() == nil {
 		return outcome.ErrNoLeader
 	}
 	return n.snapshots.snapshot()
@@ -481,15 +437,4 @@ func (n *Node) sweepCalls() {
 			n.clientIDs.Sweep()
 		}
 	}
-}
-
-// voters returns the number of voters in the latest configuration.
-func (n *Node) voters() int {
-	v := 0
-	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
-		if s.Suffrage == raft.Voter {
-			v++
-		}
-	}
-	return v
 }

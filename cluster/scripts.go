@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -67,15 +68,29 @@ const (
 	msgScriptQueue  = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
 )
 
-func newScriptHost(n *Node) *scriptHost {
-	catalog := n.cfg.Catalog
+func newScriptHost(e *environment, m *machine.Machine) *scriptHost {
+	catalog := e.cfg.Catalog
 	if catalog == nil {
-		catalog = acl.ScriptCatalog(n.machine.Table())
+		catalog = acl.ScriptCatalog(m.Table())
 	}
+	opts := &e.cfg.Options
 	slots := runtime.GOMAXPROCS(0) + 1 // at least 2
-	return &scriptHost{mostWork: n.cfg.Options.workLimits().Operation, runner: n.cfg.Scripts, rules: n.cfg.ScriptRules, clock: n.clock, limit: n.cfg.Options.ScriptTime, brief: min(n.cfg.Options.BriefScriptTime, n.cfg.Options.ScriptTime),
-		short: newLane(shortDryRuns*n.cfg.Options.BriefScriptTime, n.cfg.Options.ScriptQueue, n.clock), long: newLane(math.MaxInt64, n.cfg.Options.ScriptQueue, n.clock),
-		reads: newSlots(slots, math.MaxInt64, n.clock), slowly: newSlots(slots/2, math.MaxInt64, n.clock), slow: make(map[string]time.Duration), log: n.log.Named("script"), stats: &n.stats, guard: acl.NewGuard(catalog)}
+	return &scriptHost{
+		runner:   e.cfg.Scripts,
+		clock:    e.clock,
+		limit:    opts.ScriptTime,
+		brief:    min(opts.BriefScriptTime, opts.ScriptTime),
+		mostWork: opts.workLimits().Operation,
+		log:      e.log.Named("script"),
+		stats:    e.stats,
+		guard:    acl.NewGuard(catalog),
+		rules:    e.cfg.ScriptRules,
+		short:    newLane(shortDryRuns*opts.BriefScriptTime, opts.ScriptQueue, e.clock),
+		long:     newLane(math.MaxInt64, opts.ScriptQueue, e.clock),
+		reads:    newSlots(slots, math.MaxInt64, e.clock),
+		slowly:   newSlots(slots/2, math.MaxInt64, e.clock),
+		slow:     make(map[string]time.Duration),
+	}
 }
 
 // until returns a runner for scripts that end when done is closed. It returns

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -123,7 +124,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 		// The read must see everything that this connection has seen before.
 		run := readRun{
 			req: fsm.ReadRequest{
-				Body: c.body, Seed: n.seed(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+				Body: c.body, Seed: rand.Uint64(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 			},
 			index: n.machine.Applied(), done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body),
 		}
@@ -203,7 +204,7 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 		return nil, false, outcome.ErrBehind
 	}
 	req := fsm.ReadRequest{
-		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: n.seed(),
+		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: rand.Uint64(),
 		Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 	}
 	run := readRun{req: req, index: at, done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body)}

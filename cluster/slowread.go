@@ -56,13 +56,19 @@ const (
 // errSlow means that a read exceeds the budget of a quick read.
 var errSlow = errors.New("read takes longer than it may under the lock of the machine")
 
-func newReadHost(n *Node) *readHost {
-	most := n.cfg.Options.SlowReads
+func newReadHost(e *environment, m *machine.Machine) *readHost {
+	most := e.cfg.Options.SlowReads
 	if most == 0 {
 		most = max(runtime.GOMAXPROCS(0)-1, 1)
 	}
-	h := &readHost{machine: n.machine, clock: n.clock, opts: n.cfg.Options, stats: &n.stats, slow: make(map[worker]struct{}),
-		slots: newSlots(most, slowSlice, n.clock)}
+	h := &readHost{
+		machine: m,
+		clock:   e.clock,
+		opts:    e.cfg.Options,
+		stats:   e.stats,
+		slow:    make(map[worker]struct{}),
+		slots:   newSlots(most, slowSlice, e.clock),
+	}
 	h.quicks.New = func() any {
 		q := &quickRead{h: h}
 		q.budget.Stop = q.stop

@@ -47,16 +47,20 @@ func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld
 	options.SlowReadWait = time.Second
 	change(&options)
 	stats := newCounters()
-	n := &Node{parts: parts{table: fsm.NewTable()}, clock: clock, stats: stats, cfg: Config{Options: options, Features: fsm.MaxFeatures}}
-	n.machine = machine.New(machine.Config{
-		Table: n.table, Features: fsm.MaxFeatures, Log: durable{}, Events: events.NewQueue(n.session), Mono: func() time.Duration { return 0 },
+	env := &environment{
+		table: fsm.NewTable(), clock: clock, stats: stats,
+		cfg: &Config{Options: options, Features: fsm.MaxFeatures},
+	}
+	m := machine.New(machine.Config{
+		Table: env.table, Features: fsm.MaxFeatures, Log: durable{},
+		Events: events.NewQueue(env.session), Mono: func() time.Duration { return 0 },
 		Metrics:     machine.Metrics{Seconds: stats.ApplySeconds, Steps: stats.ApplySteps, Slow: stats.SlowEntries},
 		Applied:     func(uint64, uint64, *fsm.Result) {},
 		TermStarted: func(uint64, uint64, fsm.TermStart, int64) {},
 		Logger:      hclog.NewNullLogger(),
 		Fatal:       func(err error) { t.Error(err) },
 	})
-	w := &slowWorld{t: t, h: newReadHost(n)}
+	w := &slowWorld{t: t, h: newReadHost(env, m)}
 	w.h.slots = newSlots(1, slowSlice, clock)
 	w.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1, Wall: 1}, fsm.TermStart{NodeID: "n", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures}))
 	w.write([]string{"set", "text", strings.Repeat("ab", 2000)}, []string{"set", "other", strings.Repeat("ba", 2000)}, []string{"set", "bits", strings.Repeat("x", 100_000)})
@@ -338,7 +342,7 @@ func TestHostedRunner_SharedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, stats := bubbleClock{time.Now()}, newCounters()
 		host := &scriptHost{
-			runner: still{}, clock: clock, stats: &stats, limit: time.Second, brief: time.Second,
+			runner: still{}, clock: clock, stats: stats, limit: time.Second, brief: time.Second,
 			reads: newSlots(1, math.MaxInt64, clock), slow: make(map[string]time.Duration),
 		}
 		l, err := host.reads.enter(worker{}, 0, nil)

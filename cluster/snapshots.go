@@ -1,13 +1,11 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
@@ -75,22 +73,10 @@ func (h *snapshotHealth) text() string {
 
 // snapshotter takes the snapshots of a node.
 type snapshotter struct {
-	ctx     context.Context // ends with the node
-	opts    Options
-	stores  Stores
+	*environment
+	raft    *raftInstance
 	machine *machine.Machine
-	raft    func() *raft.Raft
-	clock   Clock
-	log     hclog.Logger
-	stats   *Counters
 	health  snapshotHealth
-}
-
-func newSnapshotter(n *Node) *snapshotter {
-	return &snapshotter{
-		ctx: n.ctx, opts: n.cfg.Options, stores: n.stores, machine: n.machine, raft: n.running,
-		clock: n.clock, log: n.log, stats: &n.stats,
-	}
 }
 
 // keep takes a snapshot when the log has grown by SnapshotBytes, or
@@ -106,7 +92,7 @@ func (s *snapshotter) keep() {
 			return
 		case <-t.C:
 		}
-		if s.stores.LogBytes() < s.opts.SnapshotBytes && s.machine.Spent() < snapshotAfter {
+		if s.stores.LogBytes() < s.cfg.Options.SnapshotBytes && s.machine.Spent() < snapshotAfter {
 			continue
 		}
 		if s.health.waits(s.clock.Mono()) {
@@ -150,13 +136,13 @@ func (s *snapshotter) take() error {
 		return nil
 	}
 	average := max(s.stores.LogBytes()/int64(last-first), 1)
-	rc := s.raft().ReloadableConfig()
-	rc.TrailingLogs = uint64(min(max(s.opts.TrailingBytes/average, 64), 10240))
-	if err := s.raft().ReloadConfig(rc); err != nil {
+	rc := s.raft.running().ReloadableConfig()
+	rc.TrailingLogs = uint64(min(max(s.cfg.Options.TrailingBytes/average, 64), 10240))
+	if err := s.raft.running().ReloadConfig(rc); err != nil {
 		return err
 	}
 	begun, spent := s.clock.Mono(), s.machine.Spent()
-	err = s.raft().Snapshot().Error()
+	err = s.raft.running().Snapshot().Error()
 	if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		s.machine.Forget(spent)
 	}

@@ -86,7 +86,7 @@ func (n *Node) Status() NodeStatus {
 		RunID: n.cfg.RunID, Version: n.cfg.Version,
 		Uptime:   n.clock.Wall().Sub(n.started).Seconds(),
 		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
-		Settling: n.settling(), Stopping: n.stopping.Load(),
+		Settling: n.raft.settling(), Stopping: n.stopping.Load(),
 		SnapshotError: n.snapshots.health.text(),
 		FeatureStatus: FeatureStatus{
 			Features: n.reports(), FeatureVersion: n.Features(),
@@ -98,8 +98,8 @@ func (n *Node) Status() NodeStatus {
 		index, hash := m.Hash()
 		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
 	})
+	r := n.raft.running()
 	n.mu.Lock()
-	r := n.raft
 	st.Detail = n.phase
 	n.mu.Unlock()
 	if r == nil {
@@ -115,7 +115,7 @@ func (n *Node) Status() NodeStatus {
 	}
 	_, leader := r.LeaderWithID()
 	st.Leader = string(leader)
-	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), n.committed(), r.LastIndex()
+	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), n.raft.committed(n.raftLog), r.LastIndex()
 	st.Applied = n.machine.Applied()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {
@@ -131,7 +131,7 @@ func (n *Node) Status() NodeStatus {
 // a member as unreachable if it does not answer within a second.
 func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
 	var members []Member
-	if r := n.running(); r != nil {
+	if r := n.raft.running(); r != nil {
 		members = membersOf(r)
 	}
 	if len(members) == 0 {
@@ -276,7 +276,7 @@ func (b *healthBook) of(id string) PeerHealth {
 // Information about this node is current; information about peers is as last
 // reported.
 func (n *Node) PeerHealth() []PeerHealth {
-	r := n.running()
+	r := n.raft.running()
 	if r == nil {
 		return nil
 	}

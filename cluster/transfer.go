@@ -134,7 +134,7 @@ func (t *transfers) awaitLeadership(ctx context.Context) (*leadership, error) {
 	n := t.node
 	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
 	defer cancel()
-	for n.leads() {
+	for n.raft.leads() {
 		if ld := n.currentLeadership(); ld != nil {
 			return ld, nil
 		}
@@ -162,7 +162,7 @@ func (t *transfers) pace(ctx context.Context) error {
 // answered. If to is "", target chooses the voter with the longest log.
 func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 	n := t.node
-	voters := slices.DeleteFunc(membersOf(n.raft), func(m Member) bool {
+	voters := slices.DeleteFunc(n.raft.members(), func(m Member) bool {
 		return m.ID == n.cfg.NodeID || to != "" && m.ID != to
 	})
 	switch {
@@ -175,7 +175,7 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 	if len(voters) == 0 {
 		return Member{}, fmt.Errorf("there is no other voter than %s", n.cfg.NodeID)
 	}
-	last := n.raft.LastIndex()
+	last := n.raft.running().LastIndex()
 	type answer struct {
 		m     Member
 		index uint64
@@ -277,7 +277,7 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 	sent := make(chan error, 1)
 	go func() {
 		id := raft.ServerID(m.ID)
-		sent <- n.transport.StartElection(id, n.peers.addressOf(id, raft.ServerAddress(m.Addr)))
+		sent <- n.raft.messages().StartElection(id, n.peers.addressOf(id, raft.ServerAddress(m.Addr)))
 	}()
 	failpoint.Hit(failpoint.TransferBegun)
 	limit = 2 * n.cfg.Options.HeartbeatTimeout
@@ -317,7 +317,7 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
 	defer cancel()
 	for {
-		if _, id := n.raft.LeaderWithID(); id != "" {
+		if _, id := n.raft.running().LeaderWithID(); id != "" {
 			return string(id), nil
 		}
 		if err := t.pace(ctx); err != nil {
@@ -333,7 +333,7 @@ func (t *transfers) giveUpLeadership(ctx context.Context) {
 	n := t.node
 	n.log.Info("handing over leadership")
 	logged := ""
-	for n.leads() && ctx.Err() == nil {
+	for n.raft.leads() && ctx.Err() == nil {
 		err := t.transfer(ctx, "", &adminReply{})
 		if err == nil {
 			return

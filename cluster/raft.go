@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
+	"github.com/holdfast-kv/holdfast/cluster/transport"
+)
+
+// raftInstance is this node's instance of raft, as the other parts of the node
+// see it. The instance does not run before the node has formed or joined its
+// cluster.
+type raftInstance struct {
+	*environment
+
+	// mu guards the fields below. Both are nil until run has set them, and do
+	// not change afterwards. A part that has seen the instance therefore also
+	// sees the transport.
+	mu        sync.Mutex
+	instance  *raft.Raft
+	transport *transport.Transport
+}
+
+// run makes r the node's instance of raft. It returns false if the node has
+// begun to close. Then the caller must shut r down.
+//
+// Close ends environment.ctx before it calls running. So either run sees that
+// the context has ended, or Close sees r and shuts it down.
+func (ri *raftInstance) run(r *raft.Raft, t *transport.Transport) bool {
+	ri.mu.Lock()
+	defer ri.mu.Unlock()
+	if ri.ctx.Err() != nil {
+		return false
+	}
+	ri.instance, ri.transport = r, t
+	return true
+}
+
+// running returns raft, or nil before raft runs.
+func (ri *raftInstance) running() *raft.Raft {
+	ri.mu.Lock()
+	defer ri.mu.Unlock()
+	return ri.instance
+}
+
+// messages returns the transport of raft, or nil before raft runs.
+func (ri *raftInstance) messages() *transport.Transport {
+	ri.mu.Lock()
+	defer ri.mu.Unlock()
+	return ri.transport
+}
+
+// await waits for a future of raft, until ctx or the node ends. raft does not
+// complete the futures that are on their way to the state machine when it shuts
+// down. The goroutine that waits for such a future remains until the process
+// ends.
+func (ri *raftInstance) await(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-ri.ctx.Done():
+		return ri.ctx.Err()
+	}
+}
+
+// settling reports whether this node's log ends before the change that added
+// the node.
+func (ri *raftInstance) settling() bool {
+	joined := ri.stores.Identity().JoinIndex
+	if joined == 0 {
+		return false
+	}
+	r := ri.running()
+	return r == nil || r.LastIndex() < joined
+}
+
+// committed returns the commit index as far as other parts may rely on it: see
+// raftlog.Log.Durable. log is the log of the instance, which must run.
+func (ri *raftInstance) committed(log *raftlog.Log) uint64 {
+	return log.Durable(ri.running().CommitIndex())
+}
+
+// leads reports whether raft says that this node leads.
+func (ri *raftInstance) leads() bool {
+	r := ri.running()
+	return r != nil && r.State() == raft.Leader
+}
+
+// leadsTerm reports whether raft says that this node leads a term. It must read
+// the state before the term: if the state is Leader and the term is still the
+// given one afterwards, the node led that term when the call began.
+func (ri *raftInstance) leadsTerm(term uint64) bool {
+	r := ri.running()
+	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
+}
+
+// replicatesTo reports whether this node leads a term and its latest
+// configuration, committed or not, contains the member id.
+func (ri *raftInstance) replicatesTo(id raft.ServerID, term uint64) bool {
+	return ri.leadsTerm(term) &&
+		slices.ContainsFunc(ri.members(), func(m Member) bool { return m.ID == string(id) })
+}
+
+// members returns the members of the latest configuration, committed or not, in
+// the order of their ids. It returns nil before raft runs.
+func (ri *raftInstance) members() []Member {
+	if r := ri.running(); r != nil {
+		return membersOf(r)
+	}
+	return nil
+}
+
+// voters returns the number of voters in the latest configuration.
+func (ri *raftInstance) voters() int {
+	v := 0
+	for _, m := range ri.members() {
+		if m.Voter {
+			v++
+		}
+	}
+	return v
+}
+
+// leader returns the leader that raft knows. id is "" if raft knows none.
+func (ri *raftInstance) leader() (id raft.ServerID, addr raft.ServerAddress) {
+	addr, id = ri.running().LeaderWithID()
+	return id, addr
+}
+
+func membersOf(r *raft.Raft) []Member {
+	var members []Member
+	for _, s := range r.GetConfiguration().Configuration().Servers {
+		members = append(members, Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	sort.Slice(members, func(i, j int) bool { return members[i].ID < members[j].ID })
+	return members
+}
