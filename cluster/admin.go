@@ -115,8 +115,42 @@ func (reply *adminReply) failure() error {
 	}
 }
 
-func (n *Node) serveAdmin(s *rpc.Stream) {
-	defer context.AfterFunc(n.ctx, func() { s.Close() })()
+// admin sends and answers the requests between nodes that are not about the
+// groups of clients.
+type admin struct {
+	*environment
+	raft      *raftInstance
+	peers     *peers
+	former    *former
+	members   *membership
+	transfers *transfers
+	status    *statusReporter
+}
+
+// askLeader sends a request to the leader and returns its reply. It fails with
+// outcome.ErrNoLeader if this node knows no leader.
+func (a *admin) askLeader(ctx context.Context, req adminRequest) (adminReply, error) {
+	var reply adminReply
+	r := a.raft.running()
+	if r == nil {
+		return reply, outcome.ErrNoLeader
+	}
+	addr, id := r.LeaderWithID()
+	switch id {
+	case "":
+		return reply, outcome.ErrNoLeader
+	case a.self:
+		return reply, a.answer(ctx, req, &reply)
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	return reply, a.peers.askContext(ctx, string(a.peers.addressOf(id, addr)), string(id), req, &reply)
+}
+
+// serve answers the requests on an admin stream until the stream or the node
+// ends.
+func (a *admin) serve(s *rpc.Stream) {
+	defer context.AfterFunc(a.ctx, func() { s.Close() })()
 	for {
 		typ, payload, err := s.Recv()
 		if err != nil {
@@ -128,12 +162,12 @@ func (n *Node) serveAdmin(s *rpc.Stream) {
 			reply.Error = errFrame.Error()
 		} else if err := json.Unmarshal(payload, &req); err != nil {
 			reply.Error = "malformed request: " + err.Error()
-		} else if err := n.answer(n.ctx, req, &reply); err != nil {
+		} else if err := a.answer(a.ctx, req, &reply); err != nil {
 			reply.fail(err)
 		}
 		payload, err = json.Marshal(reply)
 		if err != nil {
-			n.log.Error("failed to encode admin reply", "op", req.Op, "error", err)
+			a.log.Error("failed to encode admin reply", "op", req.Op, "error", err)
 			return
 		}
 		if err := s.Send(frameAsk, payload); err != nil {
@@ -142,24 +176,24 @@ func (n *Node) serveAdmin(s *rpc.Stream) {
 	}
 }
 
-func (n *Node) answer(ctx context.Context, req adminRequest, reply *adminReply) error {
+func (a *admin) answer(ctx context.Context, req adminRequest, reply *adminReply) error {
 	switch req.Op {
 	case opProbe:
-		return n.former.answerProbe(reply)
+		return a.former.answerProbe(reply)
 	case opForm:
-		return n.former.answerForm(req)
+		return a.former.answerForm(req)
 	case opVacant:
-		return n.members.answerVacant(req, reply)
+		return a.members.answerVacant(req, reply)
 	case opAdd:
-		return n.members.addMember(ctx, req, reply)
+		return a.members.add(ctx, req, reply)
 	case opJoin:
-		return n.members.admit(ctx, req, reply)
+		return a.members.admit(ctx, req, reply)
 	case opRemove:
-		return n.members.removeMember(ctx, req, reply)
+		return a.remove(ctx, req, reply)
 	case opTransfer:
-		return n.transfers.transfer(ctx, req.Node, reply)
+		return a.transfers.transfer(ctx, req.Node, reply)
 	case opStatus:
-		st := n.Status()
+		st := a.status.own()
 		reply.Status = &st
 		return nil
 	}
@@ -167,35 +201,33 @@ func (n *Node) answer(ctx context.Context, req adminRequest, reply *adminReply) 
 }
 
 func (f *former) answerProbe(reply *adminReply) error {
-	n := f.node
-	empty, err := n.stores.Empty()
+	empty, err := f.stores.Empty()
 	if err != nil {
 		return err
 	}
-	reply.ClusterID = n.stores.Identity().ClusterID
-	reply.Peers, reply.Features = n.peerList(), n.reports()
+	reply.ClusterID = f.stores.Identity().ClusterID
+	reply.Peers, reply.Features = f.cfg.peerList(), f.features.reports()
 	if empty {
 		return nil
 	}
 	reply.Member = true
-	if r := n.raft.running(); r != nil {
+	if r := f.raft.running(); r != nil {
 		reply.Members = membersOf(r)
 		addr, id := r.LeaderWithID()
-		reply.Leader, reply.LeaderAddr = string(id), string(n.peers.addressOf(id, addr))
+		reply.Leader, reply.LeaderAddr = string(id), string(f.peers.addressOf(id, addr))
 	}
 	return nil
 }
 
 func (f *former) answerForm(req adminRequest) error {
-	n := f.node
-	empty, err := n.stores.Empty()
+	empty, err := f.stores.Empty()
 	if err != nil {
 		return err
 	}
-	mine := n.stores.Identity().ClusterID
+	mine := f.stores.Identity().ClusterID
 	if !empty || mine != "" && mine != req.ClusterID {
-		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, n.cfg.NodeID)
+		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, f.cfg.NodeID)
 	}
-	n.members.found(req.Features) // before the id is stored, because then this node starts
-	return n.stores.SetClusterID(req.ClusterID, false)
+	f.features.found(req.Features) // before the id is stored, because then this node starts
+	return f.stores.SetClusterID(req.ClusterID, false)
 }

@@ -372,6 +372,18 @@ func (c *Config) peer(id string) (Peer, bool) {
 	return Peer{}, false
 }
 
+// peerList formats --peers in a canonical form for comparison.
+func (c *Config) peerList() string {
+	var b strings.Builder
+	for i, p := range c.Peers {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(p.ID + "=" + p.Addr)
+	}
+	return b.String()
+}
+
 // raftConfig returns the configuration of raft. It differs from raft's defaults
 // for these reasons:
 //

@@ -22,7 +22,7 @@ func (n *Node) Campaign() error {
 // LeadershipNow returns the clock of the node's leadership, or 0 if it has
 // none.
 func (n *Node) LeadershipNow() time.Duration {
-	if ld := n.currentLeadership(); ld != nil {
+	if ld := n.leaderships.current(); ld != nil {
 		return time.Duration(ld.now())
 	}
 	return 0
@@ -31,7 +31,7 @@ func (n *Node) LeadershipNow() time.Duration {
 // ReadsWaiting returns how many reads wait for the next round, while another
 // round is under way.
 func (n *Node) ReadsWaiting() int {
-	ld := n.currentLeadership()
+	ld := n.leaderships.current()
 	if ld == nil {
 		return 0
 	}
@@ -89,7 +89,7 @@ func (n *Node) SessionID() fsm.SessionID { return n.session }
 // Accepted returns the highest number of a session's groups that the node's
 // leadership has accepted, or 0 if it has none.
 func (n *Node) Accepted(id fsm.SessionID) uint64 {
-	ld := n.currentLeadership()
+	ld := n.leaderships.current()
 	if ld == nil {
 		return 0
 	}
@@ -122,7 +122,7 @@ func (n *Node) Vote(m Member, index uint64) error { return n.members.vote(m, ind
 // Raise proposes to raise the feature version, as a leader does that no longer
 // waits for the call.
 func (n *Node) Raise(next int) {
-	ld := n.currentLeadership()
+	ld := n.leaderships.current()
 	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
 }
 
@@ -133,8 +133,8 @@ func (n *Node) Admit(id, addr string, features int) error {
 
 // Admitting reports whether a node is being admitted.
 func (n *Node) Admitting() bool {
-	if n.members.features.mu.TryLock() {
-		n.members.features.mu.Unlock()
+	if n.features.checking.TryLock() {
+		n.features.checking.Unlock()
 		return false
 	}
 	return true
@@ -149,4 +149,22 @@ func (n *Node) LockMembers(ctx context.Context) (unlock func(), err error) {
 // at index.
 func (n *Node) Expel(ctx context.Context, id string, index uint64) error {
 	return n.members.expel(ctx, id, index)
+}
+
+// AddMember does what Add does, until the node stops.
+func (n *Node) AddMember(id, addr string) error {
+	_, err := n.Add(n.ctx, id, addr)
+	return err
+}
+
+// RemoveMember does what Remove does without force, until the node stops.
+func (n *Node) RemoveMember(id string) error {
+	_, err := n.Remove(n.ctx, id, false)
+	return err
+}
+
+// TransferLeadership does what Transfer does, until the node stops.
+func (n *Node) TransferLeadership(to string) error {
+	_, err := n.Transfer(n.ctx, to)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -21,7 +22,15 @@ const failoverStep = 100 * time.Millisecond
 const maxCandidateWaits = 10
 
 // campaigner starts an election when the leader's process has ended.
-type campaigner struct{ node *Node }
+type campaigner struct {
+	*environment
+	raft        *raftInstance
+	raftLog     *raftlog.Log
+	mux         *rpc.Mux
+	peers       *peers
+	health      *healthBook
+	leaderships *leaderships
+}
 
 // lastLeader is the last leader that raft named. raft forgets its leader when
 // it receives a message of a higher term, for instance from a candidate that
@@ -38,15 +47,14 @@ type lastLeader struct {
 // alive, and the election is left to raft's timers. The caller dials again only
 // if the dial got no answer.
 func (c *campaigner) seekLast(last *lastLeader) {
-	n := c.node
-	if last.id == "" || last.id == n.self || !n.cfg.Options.FastFailover {
+	if last.id == "" || last.id == c.self || !c.cfg.Options.FastFailover {
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Options.DialTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Options.DialTimeout)
 	defer cancel()
 	dialled := make(chan error, 1)
 	go func() {
-		s, err := n.mux.Dial(ctx, string(n.peers.addressOf(last.id, last.addr)), rpc.ServiceWrite, string(last.id))
+		s, err := c.mux.Dial(ctx, string(c.peers.addressOf(last.id, last.addr)), rpc.ServiceWrite, string(last.id))
 		if err == nil {
 			s.Close()
 		}
@@ -59,13 +67,13 @@ func (c *campaigner) seekLast(last *lastLeader) {
 			case err == nil:
 				*last = lastLeader{}
 			case errors.Is(err, syscall.ECONNREFUSED):
-				n.health.silent(string(last.id))
+				c.health.silent(string(last.id))
 				c.campaign(last, 1)
 			}
 			return
-		case <-n.leaderChanged:
-			if _, leader := n.raft.running().LeaderWithID(); leader != "" {
-				signal(n.leaderChanged)
+		case <-c.leaderships.changed:
+			if _, leader := c.raft.running().LeaderWithID(); leader != "" {
+				signal(c.leaderships.changed)
 				cancel()
 				<-dialled
 				return
@@ -86,11 +94,10 @@ func (c *campaigner) seekLast(last *lastLeader) {
 // up-to-date log. The election is started by the TimeoutNow message that raft
 // uses for a transfer of leadership, which the node sends to itself.
 func (c *campaigner) campaign(last *lastLeader, after int) {
-	n := c.node
 	id, addr := last.id, last.addr
 	*last = lastLeader{}
 	rank, ok := c.candidateOrder(id)
-	if !n.cfg.Options.FastFailover || !ok || n.stopping.Load() {
+	if !c.cfg.Options.FastFailover || !ok || c.stopping.Load() {
 		return
 	}
 	if !c.awaitCampaign(id, time.Duration(rank+after)*failoverStep) {
@@ -100,10 +107,10 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	// are candidates in one term, they split the vote, and then both wait for
 	// raft's timers.
 	for range maxCandidateWaits {
-		if _, leader := n.raft.running().LeaderWithID(); leader != id || !c.othersCampaign(id) {
+		if _, leader := c.raft.running().LeaderWithID(); leader != id || !c.othersCampaign(id) {
 			break
 		}
-		n.log.Info("another voter campaigns already, waiting for its vote request", "leader", id)
+		c.log.Info("another voter campaigns already, waiting for its vote request", "leader", id)
 		if !c.awaitCampaign(id, failoverStep) {
 			return
 		}
@@ -112,14 +119,14 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	// stores the term, then the vote. Each write takes as long as the disk, and
 	// between the steps the result of voted may belong to another term, or miss
 	// a vote that is about to be stored.
-	if err := n.raft.messages().AwaitRaft(); err != nil {
-		n.log.Warn("cannot campaign, raft does not respond", "error", err)
+	if err := c.raft.messages().AwaitRaft(); err != nil {
+		c.log.Warn("cannot campaign, raft does not respond", "error", err)
 		return
 	}
-	if n.raft.running().State() != raft.Follower {
+	if c.raft.running().State() != raft.Follower {
 		return
 	}
-	switch _, leader := n.raft.running().LeaderWithID(); leader {
+	switch _, leader := c.raft.running().LeaderWithID(); leader {
 	case id:
 	case "":
 		// Another node campaigned first. If this node voted for it, it may
@@ -134,26 +141,25 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	default:
 		return // another node has won already
 	}
-	n.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
-	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
-	if err := n.raft.messages().StartElection(n.self, self); err != nil {
-		n.log.Warn("failed to start an election", "error", err)
+	c.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
+	self := c.peers.addressOf(c.self, raft.ServerAddress(c.cfg.AdvertisePeerAddr))
+	if err := c.raft.messages().StartElection(c.self, self); err != nil {
+		c.log.Warn("failed to start an election", "error", err)
 	}
 }
 
 // awaitCampaign waits for d. It returns false if the node stops, or if another
 // leader than the lost one becomes known.
 func (c *campaigner) awaitCampaign(lost raft.ServerID, d time.Duration) bool {
-	n := c.node
 	due := time.After(d)
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-c.ctx.Done():
 			return false
-		case <-n.leaderChanged:
-			// Wake keepLinked, so that it links to the new leader.
-			if _, leader := n.raft.running().LeaderWithID(); leader != "" && leader != lost {
-				signal(n.leaderChanged)
+		case <-c.leaderships.changed:
+			// Wake linker.keep, so that it links to the new leader.
+			if _, leader := c.raft.running().LeaderWithID(); leader != "" && leader != lost {
+				signal(c.leaderships.changed)
 				return false
 			}
 		case <-due:
@@ -174,21 +180,20 @@ const candidateAsk = 250 * time.Millisecond
 // othersCampaign stops waiting when as many voters have answered as an election
 // needs votes, so a silent voter does not delay the election.
 func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
-	n := c.node
-	ctx, cancel := context.WithTimeout(n.ctx, candidateAsk)
-	term := n.raft.running().CurrentTerm()
-	all := slices.DeleteFunc(n.raft.members(), func(m Member) bool { return !m.Voter })
+	ctx, cancel := context.WithTimeout(c.ctx, candidateAsk)
+	term := c.raft.running().CurrentTerm()
+	all := slices.DeleteFunc(c.raft.members(), func(m Member) bool { return !m.Voter })
 	needed := len(all) / 2 // votes in addition to this node's own
 	voters := slices.DeleteFunc(all, func(m Member) bool {
-		return m.ID == string(lost) || m.ID == n.cfg.NodeID
+		return m.ID == string(lost) || m.ID == c.cfg.NodeID
 	})
 	type answer struct{ heard, campaigns bool }
 	answers := make(chan answer, len(voters))
 	for _, m := range voters {
 		go func() {
 			var r adminReply
-			addr := n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
-			err := n.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
+			addr := c.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+			err := c.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
 			heard := err == nil && r.Status != nil
 			answers <- answer{heard, heard && r.Status.Role == "candidate" && r.Status.Term > term}
 		}()
@@ -219,21 +224,19 @@ func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
 // voted reports whether this node has voted in the current term. It is valid
 // only after transport.Transport.AwaitRaft.
 func (c *campaigner) voted() bool {
-	n := c.node
-	term, err := n.raftLog.LastVoteTerm()
-	return err == nil && term >= n.raft.running().CurrentTerm()
+	term, err := c.raftLog.LastVoteTerm()
+	return err == nil && term >= c.raft.running().CurrentTerm()
 }
 
 // candidateOrder returns this node's position, from 0, among the voters without
 // the lost leader, in the order of ids. voter is false if this node is not a
 // voter.
 func (c *campaigner) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
-	n := c.node
-	for _, m := range n.raft.members() {
+	for _, m := range c.raft.members() {
 		if !m.Voter || m.ID == string(lost) {
 			continue
 		}
-		if m.ID == n.cfg.NodeID {
+		if m.ID == c.cfg.NodeID {
 			return rank, true
 		}
 		rank++

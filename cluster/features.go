@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -18,7 +19,7 @@ import (
 // reported that its program knows the next feature version.
 //
 // A raise must never meet a member whose program does not know it. The leader
-// holds features.mu while it reads the latest configuration, checks the
+// holds features.checking while it reads the latest configuration, checks the
 // members' reports and proposes the raise, and it admits no member meanwhile.
 // The raise is in the log after the configuration that was checked, so a later
 // leader has both entries or does not have the raise. The raise names its term,
@@ -38,17 +39,21 @@ import (
 // first TermStart of a cluster sets another value: the highest one that all
 // founding nodes reported.
 
-// features is the state that this node needs to raise the feature version while
-// it leads.
+// features is the part of a node that knows the feature version of the cluster,
+// and raises it while the node leads.
 type features struct {
-	// mu is held while the reports are checked, and while a member is admitted.
-	// It is only taken with TryLock: it may be held for long, and the
-	// simulator's virtual time does not advance while a goroutine waits for a
-	// mutex.
-	mu      sync.Mutex
-	raising *call // raise whose outcome is not known, or nil; guarded by mu
+	*environment
+	raft    *raftInstance
+	machine *machine.Machine
 
-	known    sync.Mutex // guards the fields below, and is held only briefly
+	// checking is held while the reports are checked, and while a member is
+	// admitted: see whileUnchanged. It is only taken with TryLock: it may be
+	// held for long, and the simulator's virtual time does not advance while a
+	// goroutine waits for a mutex.
+	checking sync.Mutex
+	raising  *call // raise whose outcome is not known, or nil; guarded by checking
+
+	mu       sync.Mutex // guards the fields below, and is held only briefly
 	founding int        // highest feature version that all founding nodes reported
 	blocked  []blocker  // why the leader cannot raise the feature version
 }
@@ -61,11 +66,11 @@ var errBusy = errors.New("try again")
 type blocker struct{ id, why string }
 
 // reports returns the highest feature version that this node reports as known.
-func (n *Node) reports() int {
-	if n.cfg.Features < fsm.FeatureMend {
+func (f *features) reports() int {
+	if f.cfg.Features < fsm.FeatureMend {
 		return 0 // programs with only these feature versions do not report one
 	}
-	return n.cfg.Features
+	return f.cfg.Features
 }
 
 // Features returns the feature version of the cluster as of the last entry that
@@ -105,74 +110,71 @@ func (n *Node) FeatureVersion(need int) int {
 	return n.Features()
 }
 
-// termFeatures returns the feature version to write into the TermStart of this
-// node's term.
-func (ms *membership) termFeatures() (int, error) {
-	n := ms.node
-	if n.cfg.Features < fsm.FeatureMend {
-		return n.cfg.Features, nil
+// ofTerm returns the feature version to write into the TermStart of this node's
+// term.
+func (f *features) ofTerm() (int, error) {
+	if f.cfg.Features < fsm.FeatureMend {
+		return f.cfg.Features, nil
 	}
-	if now := n.Features(); now >= fsm.FeatureMend {
+	if now := f.machine.Features(); now >= fsm.FeatureMend {
 		return now, nil // the state machine ignores it
 	}
 	// An earlier leader may have set it, so apply the whole log first.
-	if err := n.raft.await(n.ctx, n.raft.running().Barrier(0)); err != nil {
+	if err := f.raft.await(f.ctx, f.raft.running().Barrier(0)); err != nil {
 		return 0, err
 	}
 	var cluster string
-	n.machine.View(func(m *fsm.Machine) { cluster = m.ClusterID() })
+	f.machine.View(func(m *fsm.Machine) { cluster = m.ClusterID() })
 	if cluster != "" {
-		return n.Features(), nil
+		return f.machine.Features(), nil
 	}
-	ms.features.known.Lock()
-	defer ms.features.known.Unlock()
-	return ms.features.founding, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.founding, nil
 }
 
 // found stores the highest feature version that all founding nodes reported.
-func (ms *membership) found(features int) {
-	ms.features.known.Lock()
-	ms.features.founding = features
-	ms.features.known.Unlock()
+func (f *features) found(reported int) {
+	f.mu.Lock()
+	f.founding = reported
+	f.mu.Unlock()
 }
 
-// raiseFeatures raises the feature version of the cluster if this node leads
-// and every member knows a higher one. keepMembers calls it periodically.
-func (ms *membership) raiseFeatures() {
-	n := ms.node
-	ld := n.currentLeadership()
-	current := n.Features()
-	if ld == nil || current >= n.reports() {
-		ms.setBlocked(nil)
+// raise raises the feature version of the cluster if this node leads and every
+// member knows a higher one. ld is the open leadership, or nil. ask asks the
+// members for their reports. raise is called periodically.
+func (f *features) raise(ld *leadership, ask func(context.Context) []NodeStatus) {
+	current := f.machine.Features()
+	if ld == nil || current >= f.reports() {
+		f.setBlocked(nil)
 		return
 	}
 	// Asking the members takes a second if a member is silent. It is done
 	// without the lock, because otherwise nodes could hardly ever join. If a
 	// node is admitted meanwhile, the index of the configuration changes.
-	index := n.machine.Configured()
-	asked := n.ClusterStatus(n.ctx)
-	f := &ms.features
-	if !f.mu.TryLock() {
-		return // keepMembers calls again
+	index := f.machine.Configured()
+	asked := ask(f.ctx)
+	if !f.checking.TryLock() {
+		return // the caller tries again
 	}
-	defer f.mu.Unlock()
-	if f.raisingLocked() || n.machine.Configured() != index {
+	defer f.checking.Unlock()
+	if f.raisingLocked() || f.machine.Configured() != index {
 		return
 	}
 	// Read the members again: a request may have added a member after its
 	// sender stopped waiting for it.
 	next, blocked := nextFeatures(membersOf(ld.raft), asked, current)
-	ms.setBlocked(blocked)
-	if len(blocked) > 0 || n.ctx.Err() != nil {
+	f.setBlocked(blocked)
+	if len(blocked) > 0 || f.ctx.Err() != nil {
 		return
 	}
-	n.log.Info("raising the cluster's feature version, every member knows a newer one", "from", current, "to", next)
-	f.raising = ld.forwarder.command(n.machine.Table(),
+	f.log.Info("raising the cluster's feature version, every member knows a newer one", "from", current, "to", next)
+	f.raising = ld.forwarder.command(f.machine.Table(),
 		[][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
 }
 
-// raisingLocked reports whether the outcome of a raise is not known yet. mu
-// must be held.
+// raisingLocked reports whether the outcome of a raise is not known yet.
+// checking must be held.
 func (f *features) raisingLocked() bool {
 	if f.raising == nil {
 		return false
@@ -184,6 +186,30 @@ func (f *features) raisingLocked() bool {
 	default:
 		return true
 	}
+}
+
+// whileUnchanged calls admit while no raise is checked, proposed or awaited. It
+// fails with errBusy if that is not possible now. admit must check the feature
+// version of the joining node itself: see allow.
+func (f *features) whileUnchanged(admit func() error) error {
+	if !f.checking.TryLock() {
+		return fmt.Errorf("another member is being admitted or checked: %w", errBusy)
+	}
+	defer f.checking.Unlock()
+	if f.raisingLocked() {
+		return fmt.Errorf("the feature version of the cluster is being raised: %w", errBusy)
+	}
+	return admit()
+}
+
+// allow returns an error if the program of a joining node does not know the
+// feature version of the cluster.
+func (f *features) allow(req adminRequest) error {
+	if now := f.machine.Features(); now >= fsm.FeatureMend && req.Features < now {
+		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
+			"install version %s or a newer one", now, req.Node, knows(req.Features), f.cfg.Version)
+	}
+	return nil
 }
 
 // nextFeatures returns the highest feature version that all members have
@@ -217,15 +243,14 @@ func knows(features int) string {
 
 // setBlocked stores why the feature version is not raised, and logs the reasons
 // when they have changed.
-func (ms *membership) setBlocked(blocked []blocker) {
-	n := ms.node
-	ms.features.known.Lock()
-	changed := !slices.Equal(blocked, ms.features.blocked)
-	ms.features.blocked = blocked
-	ms.features.known.Unlock()
+func (f *features) setBlocked(blocked []blocker) {
+	f.mu.Lock()
+	changed := !slices.Equal(blocked, f.blocked)
+	f.blocked = blocked
+	f.mu.Unlock()
 	if changed && len(blocked) > 0 {
-		n.log.Info("feature version of the cluster cannot be raised yet", "present", n.Features(),
-			"this_node_knows", n.reports(), "blocked_by", describe(blocked))
+		f.log.Info("feature version of the cluster cannot be raised yet", "present", f.machine.Features(),
+			"this_node_knows", f.reports(), "blocked_by", describe(blocked))
 	}
 }
 
@@ -237,41 +262,10 @@ func describe(blocked []blocker) string {
 	return strings.Join(all, ", ")
 }
 
-// featuresBlocked returns what kept the feature version from being raised when
+// blockers returns what kept the feature version from being raised when
 // this node last tried.
-func (ms *membership) featuresBlocked() []blocker {
-	ms.features.known.Lock()
-	defer ms.features.known.Unlock()
-	return ms.features.blocked
-}
-
-// admit admits a node that has been added, as takeIn does, if its program knows
-// the feature version of the cluster.
-func (ms *membership) admit(ctx context.Context, req adminRequest, reply *adminReply) error {
-	if ms.node.currentLeadership() == nil {
-		return errNotLed
-	}
-	f := &ms.features
-	if !f.mu.TryLock() {
-		return fmt.Errorf("another member is being admitted or checked: %w", errBusy)
-	}
+func (f *features) blockers() []blocker {
+	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.raisingLocked() {
-		return fmt.Errorf("the feature version of the cluster is being raised: %w", errBusy)
-	}
-	if err := ms.knowsFeatures(req); err != nil {
-		return err
-	}
-	return ms.takeIn(ctx, req, reply)
-}
-
-// knowsFeatures returns an error if the program of a joining node does not know
-// the feature version of the cluster.
-func (ms *membership) knowsFeatures(req adminRequest) error {
-	n := ms.node
-	if now := n.Features(); now >= fsm.FeatureMend && req.Features < now {
-		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
-			"install version %s or a newer one", now, req.Node, knows(req.Features), n.cfg.Version)
-	}
-	return nil
+	return f.blocked
 }

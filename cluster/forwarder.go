@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/rpc"
 )
 
 // forwarder sends the groups of this node's clients to the current leader. In
@@ -63,6 +65,19 @@ func newForwarder(e *environment) *forwarder {
 	fw := &forwarder{id: e.session, clock: e.clock, opts: e.cfg.Options, stats: e.stats, first: 1}
 	fw.coarse.Store(int64(e.clock.Mono()))
 	return fw
+}
+
+// sessionOf returns the session of a node's current start. The session's name
+// contains the identity of the data directory. A node that joins again with an
+// empty directory counts its starts from 1 again, and its session must differ
+// from the earlier ones.
+func sessionOf(h rpc.Hello) fsm.SessionID {
+	return fsm.SessionID{NodeID: h.NodeID + "@" + h.Instance, Boot: h.Boot}
+}
+
+// memberOf returns the id of the member that owns a session.
+func memberOf(id fsm.SessionID) string {
+	return id.NodeID[:max(strings.LastIndexByte(id.NodeID, '@'), 0)]
 }
 
 // write sends a group that must go through the log. The call ends when the
@@ -143,6 +158,13 @@ func (fw *forwarder) linked(l link, accepted uint64) {
 	for _, c := range waiting {
 		fw.sendLocked(c)
 	}
+}
+
+// isLinked reports whether the forwarder has a link to a leader.
+func (fw *forwarder) isLinked() bool {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	return fw.writes != nil
 }
 
 // unlinked removes the link.

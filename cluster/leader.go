@@ -2,7 +2,12 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // leading says which leader the forwarder is linked to.
@@ -13,20 +18,21 @@ type leading struct {
 	// the second.
 	now  atomic.Pointer[string]
 	last atomic.Pointer[string] // the previous leader, or now
+
+	watchers watchers // of Node.Watch
 }
 
-// lead records a new link to the leader.
-func (n *Node) lead(id string) {
-	n.leading.last.Store(&id)
-	n.leading.now.Store(&id)
-	n.watchers.signal()
-	signal(n.health.now) // the previous leader may have died
+// linked records a new link to the leader.
+func (l *leading) linked(id string) {
+	l.last.Store(&id)
+	l.now.Store(&id)
+	l.watchers.signal()
 }
 
-// unlead records that the link has ended.
-func (n *Node) unlead() {
-	n.leading.now.Store(nil)
-	n.watchers.signal()
+// unlinked records that the link has ended.
+func (l *leading) unlinked() {
+	l.now.Store(nil)
+	l.watchers.signal()
 }
 
 // Leader returns the id of the leader, as far as this node knows: the leader's
@@ -41,7 +47,7 @@ func (n *Node) Leader() (id string, ok bool) {
 	// Other nodes may be linked to this node's new leadership before this node
 	// is, and may send clients here. This node must not report then that it is
 	// a follower.
-	if n.currentLeadership() != nil {
+	if n.leaderships.current() != nil {
 		return n.cfg.NodeID, true
 	}
 	if now != nil {
@@ -90,5 +96,55 @@ func (n *Node) AwaitLeader(ctx context.Context) (id string, ok bool) {
 		case <-ctx.Done():
 			return id, false
 		}
+	}
+}
+
+// Ready waits until the node has a link to a leader, so that it can serve
+// clients.
+func (n *Node) Ready(ctx context.Context) error {
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for !n.Linked() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node is not ready: %w", ctx.Err())
+		case <-n.ctx.Done():
+			return outcome.ErrClosed
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// Linked reports whether the node currently has a link to a leader.
+func (n *Node) Linked() bool { return n.forwarder.isLinked() }
+
+// watchers are the channels that Watch returned.
+type watchers struct {
+	mu  sync.Mutex
+	all map[chan struct{}]struct{}
+}
+
+func (w *watchers) signal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.all {
+		signal(ch)
+	}
+}
+
+// add returns a new channel of capacity 1. stop removes it.
+func (w *watchers) add() (ch chan struct{}, stop func()) {
+	ch = make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = make(map[chan struct{}]struct{})
+	}
+	w.all[ch] = struct{}{}
+	return ch, func() {
+		w.mu.Lock()
+		delete(w.all, ch)
+		w.mu.Unlock()
 	}
 }

@@ -97,24 +97,11 @@ const driftPPM = 1000
 // means that the clock source is broken.
 const maxAdvance = int64(10 * time.Minute)
 
-func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
+func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadership {
 	ld := &leadership{
-		term:  term,
-		start: start,
-		leaderParts: leaderParts{
-			log:       n.log.Named("leadership"),
-			self:      n.self,
-			raft:      n.raft.running(),
-			committed: func() uint64 { return n.raft.committed(n.raftLog) },
-			machine:   n.machine,
-			forwarder: n.forwarder,
-			readers:   n.reads,
-			host:      n.scripts,
-			clock:     n.clock,
-			opts:      n.cfg.Options,
-			stats:     n.stats,
-			fatal:     n.fatal,
-		},
+		term:           term,
+		start:          start,
+		leaderParts:    parts,
 		suspender:      suspender{gone: make(map[fsm.SessionID]time.Duration)},
 		links:          make(chan struct{}, 1),
 		batches:        batches{filling: &fsm.BatchBuilder{}},
@@ -128,10 +115,10 @@ func newLeadership(n *Node, term, start uint64, lease int64) *leadership {
 	ld.scripts = ld.host.until(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
 	ld.reads = readindex.New(readindex.Config[reader]{
-		Term: term, Self: n.self, Raft: ld.raft, Committed: ld.committed,
-		WhenApplied: n.machine.WhenApplied, Confirmed: ld.confirm,
+		Term: term, Self: ld.self, Raft: ld.raft, Committed: ld.committed,
+		WhenApplied: ld.machine.WhenApplied, Confirmed: ld.confirm,
 		Mono: ld.clock.Mono, Retry: ld.opts.ConfirmRetry,
-		Rounds: n.stats.ReadIndexRounds, Reads: n.stats.ReadGroups,
+		Rounds: ld.stats.ReadIndexRounds, Reads: ld.stats.ReadGroups,
 	})
 	ld.wg.Add(2)
 	go ld.propose()

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -9,132 +10,151 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// currentLeadership returns the open leadership, or nil if this node does not
-// lead.
-func (n *Node) currentLeadership() *leadership {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leadership
+// leaderships opens and closes the leaderships of this node.
+type leaderships struct {
+	*environment
+	raft     *raftInstance
+	features *features
+	waits    *waits
+	parts    leaderParts // for the next leadership, which adds the instance of raft
+
+	notify  chan bool     // raft reports gained and lost leadership here, in order
+	changed chan struct{} // capacity 1: the leader has changed, or a leadership has opened
+
+	mu   sync.Mutex  // guards open
+	open *leadership // nil if this node does not lead
 }
 
-// watchLeadership opens and closes the leadership when raft reports a change.
-// The report may be outdated when it is read, so watchLeadership uses the
-// present state of raft.
-func (n *Node) watchLeadership() {
-	defer n.wg.Done()
+// current returns the open leadership, or nil if this node does not lead.
+func (ls *leaderships) current() *leadership {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.open
+}
+
+// keep opens and closes the leadership when raft reports a change. The report
+// may be outdated when it is read, so keep uses the present state of raft. It
+// runs until the node stops.
+func (ls *leaderships) keep() {
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ls.ctx.Done():
 			return
-		case <-n.notify:
+		case <-ls.notify:
 		}
-		if n.raft.running().State() == raft.Leader {
-			n.openLeadership()
+		if ls.raft.leads() {
+			ls.begin()
 		} else {
-			n.closeLeadership()
+			ls.close()
 		}
-		signal(n.leaderChanged)
+		signal(ls.changed)
 	}
 }
 
-// openLeadership proposes the TermStart of this node's term until the
-// leadership is open or the node no longer leads.
-func (n *Node) openLeadership() {
-	for n.ctx.Err() == nil && n.raft.running().State() == raft.Leader {
-		term := n.raft.running().CurrentTerm()
-		if ld := n.currentLeadership(); ld != nil && ld.term == term {
+// begin proposes the TermStart of this node's term until the leadership is open
+// or the node no longer leads.
+func (ls *leaderships) begin() {
+	for ls.ctx.Err() == nil && ls.raft.leads() {
+		term := ls.raft.running().CurrentTerm()
+		if ld := ls.current(); ld != nil && ld.term == term {
 			return
 		}
-		n.closeLeadership()
-		err := n.startTerm(term)
+		ls.close()
+		err := ls.startTerm(term)
 		if err == nil {
-			// TermStart is applied here, so the leadership is open unless the
-			// term has changed
+			// This node has applied the TermStart, so the leadership is open
+			// unless the term has changed.
 			continue
 		}
-		n.log.Debug("term start not committed", "term", term, "error", err)
+		ls.log.Debug("term start not committed", "term", term, "error", err)
 		select {
-		case <-n.ctx.Done():
-		case <-time.After(n.cfg.Options.RelinkEvery):
+		case <-ls.ctx.Done():
+		case <-time.After(ls.cfg.Options.RelinkEvery):
 		}
 	}
 }
 
 // startTerm proposes the TermStart of a term and waits until it is applied.
-func (n *Node) startTerm(term uint64) error {
-	features, err := n.members.termFeatures()
+func (ls *leaderships) startTerm(term uint64) error {
+	features, err := ls.features.ofTerm()
 	if err != nil {
 		return err
 	}
-	id := n.stores.Identity()
+	id := ls.stores.Identity()
 	entry := fsm.AppendTermStart(nil,
-		fsm.Header{Term: term, Wall: n.clock.Wall().UnixMicro()},
+		fsm.Header{Term: term, Wall: ls.clock.Wall().UnixMicro()},
 		fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features})
-	proposed := n.raft.running().Apply(entry, 0)
+	proposed := ls.raft.running().Apply(entry, 0)
 	failpoint.Hit(failpoint.LeadershipUnopened)
-	return n.raft.await(n.ctx, proposed)
+	return ls.raft.await(ls.ctx, proposed)
 }
 
-// onTermStart is called by the machine, with its lock held, when a TermStart is
+// termStarted is called by the machine, with its lock held, when a TermStart is
 // applied. If the TermStart is that of this node, the leadership opens. The
 // clock of the leadership starts from the lease clock at exactly this log
 // index.
-func (n *Node) onTermStart(index, term uint64, t fsm.TermStart, lease int64) {
-	own := t.NodeID == n.cfg.NodeID && t.Instance == n.stores.Identity().Instance && t.Boot == n.session.Boot
-	if !own || !n.raft.leadsTerm(term) {
+func (ls *leaderships) termStarted(index, term uint64, t fsm.TermStart, lease int64) {
+	own := t.NodeID == ls.cfg.NodeID && t.Instance == ls.stores.Identity().Instance && t.Boot == ls.session.Boot
+	if !own || !ls.raft.leadsTerm(term) {
 		return
 	}
-	n.mu.Lock()
-	if n.ctx.Err() != nil { // Close has closed the last leadership
-		n.mu.Unlock()
+	ls.mu.Lock()
+	// Close ends the context before it closes the open leadership. So a
+	// leadership that opens after that would remain open.
+	if ls.ctx.Err() != nil {
+		ls.mu.Unlock()
 		return
 	}
-	old := n.leadership
-	n.leadership = newLeadership(n, term, index, lease)
-	n.mu.Unlock()
+	parts := ls.parts
+	parts.raft = ls.raft.running()
+	old := ls.open
+	ls.open = newLeadership(parts, term, index, lease)
+	ls.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
-	n.stats.Leaderships.Add(1)
-	n.log.Info("leadership started", "term", term, "lease_clock", time.Duration(lease))
-	signal(n.leaderChanged)
+	ls.stats.Leaderships.Add(1)
+	ls.log.Info("leadership started", "term", term, "lease_clock", time.Duration(lease))
+	signal(ls.changed)
 }
 
-func (n *Node) closeLeadership() {
-	n.mu.Lock()
-	ld := n.leadership
-	n.leadership = nil
-	n.mu.Unlock()
+// close closes the open leadership and waits for its goroutines.
+func (ls *leaderships) close() {
+	ls.mu.Lock()
+	ld := ls.open
+	ls.open = nil
+	ls.mu.Unlock()
 	if ld != nil {
 		ld.close()
 		ld.join()
-		n.log.Info("leadership ended", "term", ld.term)
+		ls.log.Info("leadership ended", "term", ld.term)
 	}
 }
 
-// onApply is called by the machine for every entry that it has applied.
-func (n *Node) onApply(index, term uint64, res *fsm.Result) {
+// applied is called by the machine for every entry that it has applied, in log
+// order.
+func (ls *leaderships) applied(index, term uint64, res *fsm.Result) {
 	if res.Backwards {
-		n.log.Error("entry stamped behind the lease clock", "index", index, "term", term)
+		ls.log.Error("entry stamped behind the lease clock", "index", index, "term", term)
 	}
 	if res.TermStart != nil {
 		return
 	}
-	n.waits.woken(res.Woken)
-	if ld := n.currentLeadership(); ld != nil && ld.term == term {
+	ls.waits.woken(res.Woken)
+	if ld := ls.current(); ld != nil && ld.term == term {
 		ld.applied(res)
 	}
 }
 
-// watchLeader signals leaderChanged when raft learns of another leader.
-func (n *Node) watchLeader(observations <-chan raft.Observation) {
-	defer n.wg.Done()
+// watchLeader signals changed when raft learns of another leader. It runs until
+// the node stops.
+func (ls *leaderships) watchLeader(observations <-chan raft.Observation) {
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ls.ctx.Done():
 			return
 		case <-observations:
-			signal(n.leaderChanged)
+			signal(ls.changed)
 		}
 	}
 }

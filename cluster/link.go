@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -105,38 +106,54 @@ type remoteLink struct {
 	calls map[uint64]*call // reads that have been sent and not answered
 }
 
+// linker connects the forwarder to the leader. It owns the link, and ends it
+// before it makes the next one.
+type linker struct {
+	*environment
+	raft        *raftInstance
+	machine     *machine.Machine
+	mux         *rpc.Mux
+	peers       *peers
+	forwarder   *forwarder
+	waits       *waits
+	leaderships *leaderships
+	leading     *leading
+	health      *healthBook
+	failover    *campaigner
+}
+
 // dialLeader opens both streams to the leader, and waits until the leadership
 // has sent the highest number that it has accepted of this node's session.
-func (n *Node) dialLeader(
+func (k *linker) dialLeader(
 	ctx context.Context, addr raft.ServerAddress, id raft.ServerID,
 ) (*remoteLink, uint64, error) {
-	writes, err := n.mux.Dial(ctx, string(addr), rpc.ServiceWrite, string(id))
+	writes, err := k.mux.Dial(ctx, string(addr), rpc.ServiceWrite, string(id))
 	if err != nil {
 		return nil, 0, err
 	}
 	stop := context.AfterFunc(ctx, func() { writes.Close() })
 	defer stop()
-	accepted, err := n.openSession(writes)
+	accepted, err := k.openSession(writes)
 	if err != nil {
 		writes.Close()
 		return nil, 0, err
 	}
-	reads, err := n.mux.Dial(ctx, string(addr), rpc.ServiceRead, string(id))
+	reads, err := k.mux.Dial(ctx, string(addr), rpc.ServiceRead, string(id))
 	if err != nil {
 		writes.Close()
 		return nil, 0, err
 	}
 	l := &remoteLink{
-		fw: n.forwarder, waits: n.waits, writes: writes, reads: reads,
-		raft: n.raft.running(), leader: id, calls: make(map[uint64]*call),
-		pieces:  func() bool { return n.Features() >= fsm.FeatureBudget },
-		cancels: func() bool { return n.Features() >= fsm.FeatureBudget },
+		fw: k.forwarder, waits: k.waits, writes: writes, reads: reads,
+		raft: k.raft.running(), leader: id, calls: make(map[uint64]*call),
+		pieces:  func() bool { return k.machine.Features() >= fsm.FeatureBudget },
+		cancels: func() bool { return k.machine.Features() >= fsm.FeatureBudget },
 	}
 	return l, accepted, nil
 }
 
-func (n *Node) openSession(s *rpc.Stream) (accepted uint64, err error) {
-	if err := s.Send(frameOpen, binary.AppendUvarint(nil, n.forwarder.floor())); err != nil {
+func (k *linker) openSession(s *rpc.Stream) (accepted uint64, err error) {
+	if err := s.Send(frameOpen, binary.AppendUvarint(nil, k.forwarder.floor())); err != nil {
 		return 0, err
 	}
 	for {
@@ -146,7 +163,7 @@ func (n *Node) openSession(s *rpc.Stream) (accepted uint64, err error) {
 		}
 		switch typ {
 		case frameReplies: // replies that the state machine has kept
-			if err := n.forwarder.takeReplies(payload); err != nil {
+			if err := k.forwarder.takeReplies(payload); err != nil {
 				return 0, err
 			}
 		case frameRefused:
@@ -408,72 +425,72 @@ func (l *remoteLink) confirm(payload []byte) error {
 	return err
 }
 
-// keepLinked keeps the forwarder linked to the current leader until the node
+// keep keeps the forwarder linked to the current leader until the node
 // stops.
-func (n *Node) keepLinked() {
-	defer n.wg.Done()
+func (k *linker) keep() {
 	var last lastLeader
-	for n.ctx.Err() == nil {
-		err := n.linkOnce(&last)
+	for k.ctx.Err() == nil {
+		err := k.linkOnce(&last)
 		if errors.Is(err, ErrStaleSession) {
-			n.fatal(err)
+			k.fatal(err)
 			return
 		}
-		if err != nil && n.ctx.Err() == nil {
-			n.log.Debug("no way to the leader", "error", err)
+		if err != nil && k.ctx.Err() == nil {
+			k.log.Debug("no way to the leader", "error", err)
 		}
 		select {
-		case <-n.ctx.Done():
-		case <-n.leaderChanged: // try again at once
-		case <-time.After(n.cfg.Options.RelinkEvery):
+		case <-k.ctx.Done():
+		case <-k.leaderships.changed: // try again at once
+		case <-time.After(k.cfg.Options.RelinkEvery):
 		}
 	}
 }
 
 // linkOnce links to the current leader and returns when that link has ended. It
 // stores the leader in last.
-func (n *Node) linkOnce(last *lastLeader) error {
-	addr, id := n.raft.running().LeaderWithID()
+func (k *linker) linkOnce(last *lastLeader) error {
+	addr, id := k.raft.running().LeaderWithID()
 	if id == "" {
-		n.failover.seekLast(last)
+		k.failover.seekLast(last)
 		return errLeaderless
 	}
 	*last = lastLeader{id, addr}
-	ctx, cancel := context.WithCancel(n.ctx)
+	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
-	if id == n.self {
-		ld := n.currentLeadership()
+	if id == k.self {
+		ld := k.leaderships.current()
 		if ld == nil {
 			return errNotLeader
 		}
-		return n.linkLocal(ctx, ld)
+		return k.linkLocal(ctx, ld)
 	}
-	dialCtx, stop := context.WithTimeout(ctx, n.cfg.Options.DialTimeout)
-	l, accepted, err := n.dialLeader(dialCtx, n.peers.addressOf(id, addr), id)
+	dialCtx, stop := context.WithTimeout(ctx, k.cfg.Options.DialTimeout)
+	l, accepted, err := k.dialLeader(dialCtx, k.peers.addressOf(id, addr), id)
 	stop()
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			n.health.silent(string(id))
-			n.failover.campaign(last, 0)
+			k.health.silent(string(id))
+			k.failover.campaign(last, 0)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
 	}
-	if n.forwarder.foreign(accepted) {
+	if k.forwarder.foreign(accepted) {
 		l.close()
 		return ErrStaleSession
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- l.run() }()
-	n.forwarder.linked(l, accepted)
-	n.forwarder.readLinked(l)
-	n.lead(string(id))
-	n.log.Info("linked to leader", "leader", id, "address", addr)
+	k.forwarder.linked(l, accepted)
+	k.forwarder.readLinked(l)
+	k.leading.linked(string(id))
+	signal(k.health.now) // the previous leader may have died
+	k.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {
-		n.unlead()
-		n.forwarder.unlinked(l)
-		n.forwarder.readLinked(nil)
+		k.leading.unlinked()
+		k.forwarder.unlinked(l)
+		k.forwarder.readLinked(nil)
 	}()
-	ping := time.NewTicker(max(n.cfg.Options.LeaderWait/pingsPerWait, time.Millisecond))
+	ping := time.NewTicker(max(k.cfg.Options.LeaderWait/pingsPerWait, time.Millisecond))
 	defer ping.Stop()
 	for {
 		select {
@@ -484,40 +501,41 @@ func (n *Node) linkOnce(last *lastLeader) error {
 				l.close()
 				return errors.Join(err, <-ended)
 			}
-		case <-n.leaderChanged:
-			if _, now := n.raft.running().LeaderWithID(); now == id {
+		case <-k.leaderships.changed:
+			if _, now := k.raft.running().LeaderWithID(); now == id {
 				continue
 			}
 			l.close()
 			return <-ended
-		case <-n.ctx.Done():
+		case <-k.ctx.Done():
 			l.close()
 			return <-ended
 		}
 	}
 }
 
-func (n *Node) linkLocal(ctx context.Context, ld *leadership) error {
+func (k *linker) linkLocal(ctx context.Context, ld *leadership) error {
 	broken := make(chan struct{}, 1)
-	l := &localLink{ld: ld, fw: n.forwarder, broken: func() { signal(broken) }}
-	accepted, kept, err := ld.attach(n.session, l)
+	l := &localLink{ld: ld, fw: k.forwarder, broken: func() { signal(broken) }}
+	accepted, kept, err := ld.attach(k.session, l)
 	if err != nil {
 		return err
 	}
-	defer ld.detach(n.session, l)
-	if n.forwarder.foreign(accepted) {
+	defer ld.detach(k.session, l)
+	if k.forwarder.foreign(accepted) {
 		return ErrStaleSession
 	}
-	if n.forwarder.deliver(kept) {
+	if k.forwarder.deliver(kept) {
 		return errRelink
 	}
-	n.forwarder.linked(l, accepted)
-	n.forwarder.readLinked(l)
-	n.lead(n.cfg.NodeID)
+	k.forwarder.linked(l, accepted)
+	k.forwarder.readLinked(l)
+	k.leading.linked(k.cfg.NodeID)
+	signal(k.health.now)
 	defer func() {
-		n.unlead()
-		n.forwarder.unlinked(l)
-		n.forwarder.readLinked(nil)
+		k.leading.unlinked()
+		k.forwarder.unlinked(l)
+		k.forwarder.readLinked(nil)
 	}()
 	select {
 	case <-ld.done:

@@ -33,13 +33,12 @@ import (
 // relies on the answer must pass index to raft, which refuses the change if
 // there is a later configuration.
 func (ms *membership) committedMembers(ctx context.Context) (members []Member, index uint64, err error) {
-	n := ms.node
-	ld := n.currentLeadership()
+	ld := ms.leaderships.current()
 	if ld == nil {
 		return nil, 0, errNotLed
 	}
 	// raft would take index 0 to mean "no index given".
-	if index = n.machine.Configured(); index == 0 {
+	if index = ms.machine.Configured(); index == 0 {
 		return nil, 0, errNotLed
 	}
 	members = membersOf(ld.raft)
@@ -60,7 +59,7 @@ func (ms *membership) committedMembers(ctx context.Context) (members []Member, i
 // ledSince reports whether this node has led without interruption since it
 // opened the leadership: it still leads, in the same term.
 func (ms *membership) ledSince(ld *leadership) bool {
-	return ms.node.currentLeadership() == ld && ld.raft.State() == raft.Leader && ld.raft.CurrentTerm() == ld.term
+	return ms.leaderships.current() == ld && ld.raft.State() == raft.Leader && ld.raft.CurrentTerm() == ld.term
 }
 
 // find returns the member with the given id.
@@ -72,24 +71,17 @@ func find(members []Member, id string) (m Member, ok bool) {
 	return members[i], true
 }
 
-// AddMember permits a node to join the cluster. No member may have the same id
-// or peer address. AddMember may be called on any node. The new node becomes a
-// voter once it has been started and has caught up.
-func (n *Node) AddMember(id, addr string) error {
-	_, err := n.Add(n.ctx, id, addr)
-	return err
-}
-
-// Add does what AddMember does, and returns a description of what was done.
+// Add permits a node to join the cluster, and returns a description of what was
+// done. No member may have the same id or peer address. Add works on any node.
+// The new node becomes a voter once it has been started and has caught up.
 func (n *Node) Add(ctx context.Context, id, addr string) (done string, err error) {
-	reply, err := n.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr})
+	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr})
 	return reply.Done, err
 }
 
-// addMember answers opAdd. It reports success if the node has been added
+// add answers opAdd. It reports success if the node has been added
 // already with the same address.
-func (ms *membership) addMember(ctx context.Context, req adminRequest, reply *adminReply) error {
-	n := ms.node
+func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminReply) error {
 	if err := checkNodeID(req.Node); err != nil {
 		return err
 	}
@@ -111,19 +103,19 @@ func (ms *membership) addMember(ctx context.Context, req adminRequest, reply *ad
 			m.ID, m.Addr, m.ID)
 	}
 	for _, m := range members {
-		if req.Addr == m.Addr || req.Addr == string(n.peers.addressOf(raft.ServerID(m.ID), "")) {
+		if req.Addr == m.Addr || req.Addr == string(ms.peers.addressOf(raft.ServerID(m.ID), "")) {
 			return fmt.Errorf("address %s is in use by the member %s", req.Addr, m.ID)
 		}
 	}
-	if p, ok := n.cfg.peer(req.Node); ok && p.Addr != req.Addr {
+	if p, ok := ms.cfg.peer(req.Node); ok && p.Addr != req.Addr {
 		return fmt.Errorf("--peers of %s says that %s is at %s: "+
-			"add it with that address, or change --peers of all nodes first", n.cfg.NodeID, p.ID, p.Addr)
+			"add it with that address, or change --peers of all nodes first", ms.cfg.NodeID, p.ID, p.Addr)
 	}
-	added := n.raft.running().AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
+	added := ms.raft.running().AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", req.Node, err)
 	}
-	n.log.Info("member added as non-voter, becomes a voter when it has caught up", "node", req.Node, "address", req.Addr)
+	ms.log.Info("member added as non-voter, becomes a voter when it has caught up", "node", req.Node, "address", req.Addr)
 	reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
 	return nil
 }
@@ -131,10 +123,9 @@ func (ms *membership) addMember(ctx context.Context, req adminRequest, reply *ad
 // notAdded returns the error for a node that is not a member. It tells the
 // operator how to add the node.
 func (ms *membership) notAdded(req adminRequest) error {
-	n := ms.node
 	command := fmt.Sprintf("holdfast member add %s %s", req.Node, req.Addr)
-	if n.cfg.ClientAddr != "" {
-		command += " --addr " + n.cfg.ClientAddr
+	if ms.cfg.ClientAddr != "" {
+		command += " --addr " + ms.cfg.ClientAddr
 	}
 	return fmt.Errorf("%s is not a member of this cluster: to let it in, run \"%s\"", req.Node, command)
 }
@@ -150,18 +141,17 @@ func elsewhere(m Member, addr string) error {
 // join. It sets reply.Known if the node's directory has been wiped, and
 // reply.Alive if another process runs under the node's id.
 func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
-	n := ms.node
 	// A refusal needs no committed members. The node repeats the request
 	// several times a second, and that must not make the log grow.
-	if ld := n.currentLeadership(); ld != nil {
+	if ld := ms.leaderships.current(); ld != nil {
 		if _, ok := find(membersOf(ld.raft), req.Node); !ok {
 			return ms.notAdded(req)
 		}
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
+	ctx, cancel := context.WithTimeout(ms.ctx, adminTimeout)
 	defer cancel()
 	members, _, err := ms.committedMembers(ctx)
-	reply.ClusterID = n.stores.Identity().ClusterID
+	reply.ClusterID = ms.stores.Identity().ClusterID
 	if err != nil {
 		return err
 	}
@@ -186,14 +176,13 @@ const aliveTimeout = time.Second
 // aliveAs returns the address of member m if a process answers there with
 // another data directory than instance. Otherwise it returns "".
 func (ms *membership) aliveAs(ctx context.Context, m Member, instance string) string {
-	n := ms.node
-	if m.ID == n.cfg.NodeID { // this node
-		return n.cfg.AdvertisePeerAddr
+	if m.ID == ms.cfg.NodeID { // this node
+		return ms.cfg.AdvertisePeerAddr
 	}
 	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	addr := string(n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
-	s, err := n.mux.Dial(ctx, addr, rpc.ServiceAdmin, m.ID)
+	addr := string(ms.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+	s, err := ms.mux.Dial(ctx, addr, rpc.ServiceAdmin, m.ID)
 	if err != nil {
 		return "" // no process answers there
 	}
@@ -204,15 +193,27 @@ func (ms *membership) aliveAs(ctx context.Context, m Member, instance string) st
 	return addr
 }
 
-// takeIn answers opJoin: it admits a node that has been added. It commits an
-// entry that changes no member but proves that the node is a non-voter at the
+// admit answers opJoin: it admits a node that has been added, if the node's
+// program knows the feature version of the cluster.
+func (ms *membership) admit(ctx context.Context, req adminRequest, reply *adminReply) error {
+	if ms.leaderships.current() == nil {
+		return errNotLed
+	}
+	return ms.features.whileUnchanged(func() error {
+		if err := ms.features.allow(req); err != nil {
+			return err
+		}
+		return ms.commitAdmission(ctx, req, reply)
+	})
+}
+
+// commitAdmission admits a node that has been added. It commits an entry that changes no member but proves that the node is a non-voter at the
 // entry's index. The reply names that index: see raftlog/votes.go. If a reply is
 // lost, the node asks again.
-func (ms *membership) takeIn(ctx context.Context, req adminRequest, reply *adminReply) error {
-	n := ms.node
+func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	term := n.raft.running().CurrentTerm()
+	term := ms.raft.running().CurrentTerm()
 	members, index, err := ms.committedMembers(ctx)
 	if err != nil {
 		return err
@@ -220,7 +221,7 @@ func (ms *membership) takeIn(ctx context.Context, req adminRequest, reply *admin
 	// Since admit checked the feature version, a raise may have been applied
 	// whose call did not learn its outcome. The entry that committedMembers has
 	// committed is after it, so check again.
-	if err := ms.knowsFeatures(req); err != nil {
+	if err := ms.features.allow(req); err != nil {
 		return err
 	}
 	m, ok := find(members, req.Node)
@@ -233,17 +234,17 @@ func (ms *membership) takeIn(ctx context.Context, req adminRequest, reply *admin
 	case m.Addr != req.Addr:
 		return elsewhere(m, req.Addr)
 	}
-	added := n.raft.running().AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
+	added := ms.raft.running().AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("admit %s: %w", req.Node, err)
 	}
 	// The reply must name the term of the entry, so the term must not have
 	// changed.
-	if n.raft.running().CurrentTerm() != term || n.raft.running().State() != raft.Leader {
+	if ms.raft.running().CurrentTerm() != term || ms.raft.running().State() != raft.Leader {
 		return errNotLeader
 	}
 	reply.Index, reply.Term = added.Index(), term
-	n.log.Info("member joins", "node", m.ID, "address", m.Addr, "index", reply.Index)
+	ms.log.Info("member joins", "node", m.ID, "address", m.Addr, "index", reply.Index)
 	return nil
 }
 
@@ -262,8 +263,7 @@ func checkPeerAddr(addr string) error {
 // joinError converts the leader's refusal of a node with an empty directory
 // into an error of this node that tells the operator what to do.
 func (f *former) joinError(answer adminReply, err error) error {
-	n := f.node
-	id, addr := n.cfg.NodeID, n.cfg.AdvertisePeerAddr
+	id, addr := f.cfg.NodeID, f.cfg.AdvertisePeerAddr
 	switch {
 	case answer.Alive != "":
 		return fmt.Errorf("%w: %s is alive at %s. Do not remove it. "+

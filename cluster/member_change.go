@@ -12,7 +12,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
+	"github.com/holdfast-kv/holdfast/rpc"
 )
 
 var pid = os.Getpid()
@@ -21,24 +24,28 @@ var pid = os.Getpid()
 // outcome.
 var errNotLeader = errors.New("this node does not lead")
 
-// membership changes the members of the cluster, and the feature version that
-// depends on what the members know. Only the leader makes changes; see askLeader
-// for requests at other nodes.
+// membership changes the members of the cluster. Only the leader makes changes;
+// admin.askLeader passes requests of other nodes to it.
 type membership struct {
-	node     *Node
-	changes  changeLock
-	features features // see features.go
-}
+	*environment
+	raft        *raftInstance
+	raftLog     *raftlog.Log
+	machine     *machine.Machine
+	mux         *rpc.Mux
+	peers       *peers
+	leaderships *leaderships
+	features    *features
+	transfers   *transfers
+	status      *statusReporter
 
-func newMembership(n *Node) *membership {
-	return &membership{node: n, changes: newChangeLock()}
+	changes changeLock
 }
 
 // changed waits until raft has committed a change of the members, whose future
 // is f. The error says whether the change was made. See outcome.Error.
 func (ms *membership) changed(ctx context.Context, f raft.Future) error {
 	failpoint.Hit(failpoint.MemberProposed)
-	err := ms.node.raft.await(ctx, f)
+	err := ms.raft.await(ctx, f)
 	if err == nil {
 		failpoint.Hit(failpoint.MemberChanged)
 	}
@@ -74,54 +81,25 @@ func enqueueTimeout(ctx context.Context) time.Duration {
 	return max(left, time.Millisecond) // for raft, 0 means no limit
 }
 
-// toLeader sends a request to the leader and ignores the content of the reply.
-// This node may be the leader.
-func (n *Node) toLeader(req adminRequest) error {
-	_, err := n.askLeader(n.ctx, req)
-	return err
-}
-
-// askLeader sends a request to the leader and returns its reply. It fails with
-// outcome.ErrNoLeader if this node knows no leader.
-func (n *Node) askLeader(ctx context.Context, req adminRequest) (adminReply, error) {
-	var reply adminReply
-	r := n.raft.running()
-	if r == nil {
-		return reply, outcome.ErrNoLeader
-	}
-	addr, id := r.LeaderWithID()
-	switch id {
-	case "":
-		return reply, outcome.ErrNoLeader
-	case n.self:
-		return reply, n.answer(ctx, req, &reply)
-	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	return reply, n.peers.askContext(ctx, string(n.peers.addressOf(id, addr)), string(id), req, &reply)
-}
-
-// keepMembers makes non-voters voters once they have caught up, and raises the
+// keep makes non-voters voters once they have caught up, and raises the
 // feature version. It runs until the node stops.
-func (ms *membership) keepMembers() {
-	n := ms.node
-	defer n.wg.Done()
+func (ms *membership) keep() {
 	t := time.NewTicker(500 * time.Millisecond)
 	defer t.Stop()
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ms.ctx.Done():
 			return
 		case <-t.C:
 		}
-		ms.raiseFeatures()
-		if n.currentLeadership() == nil {
+		ms.features.raise(ms.leaderships.current(), ms.status.ofCluster)
+		if ms.leaderships.current() == nil {
 			continue
 		}
-		for _, m := range n.raft.members() {
+		for _, m := range ms.raft.members() {
 			if !m.Voter {
-				if err := ms.promote(m); err != nil && n.ctx.Err() == nil {
-					n.log.Debug("member does not vote yet", "node", m.ID, "error", err)
+				if err := ms.promote(m); err != nil && ms.ctx.Err() == nil {
+					ms.log.Debug("member does not vote yet", "node", m.ID, "error", err)
 				}
 			}
 		}
@@ -137,21 +115,20 @@ const promotionLag = 256
 // change if the log contains another configuration by then. Otherwise AddVoter
 // would add again a node that was removed meanwhile.
 func (ms *membership) promote(m Member) error {
-	n := ms.node
 	index, err := ms.listed(m)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ms.ctx, time.Second)
 	defer cancel()
 	var r adminReply
-	if err := n.peers.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
+	if err := ms.peers.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return err
 	}
 	// A node that has applied nothing has nothing on its disk either. As a
 	// voter it would wait for a leader that may need its vote: see join. A node
 	// that is settling gives no votes.
-	commit := n.raft.committed(n.raftLog)
+	commit := ms.raft.committed(ms.raftLog)
 	if r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {
 		return errors.New("still catching up")
 	}
@@ -161,12 +138,11 @@ func (ms *membership) promote(m Member) error {
 // vote makes a member a voter. It fails if a later configuration than the one
 // at index exists.
 func (ms *membership) vote(m Member, index uint64) error {
-	n := ms.node
-	added := n.raft.running().AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
-	if err := ms.changed(n.ctx, added); err != nil {
+	added := ms.raft.running().AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
+	if err := ms.changed(ms.ctx, added); err != nil {
 		return err
 	}
-	n.log.Info("member votes", "node", m.ID)
+	ms.log.Info("member votes", "node", m.ID)
 	return nil
 }
 
@@ -174,13 +150,12 @@ func (ms *membership) vote(m Member, index uint64) error {
 // configuration contains m as a non-voter. The index comes from the state
 // machine, because the one of raft.GetConfiguration is always 0 (hashicorp/raft
 // 1.7.3). listed reads the index before the members. If the index is then too
-// low, raft refuses the change and keepMembers tries again.
+// low, raft refuses the change and keep tries again.
 func (ms *membership) listed(m Member) (index uint64, err error) {
-	n := ms.node
-	if index = n.machine.Configured(); index == 0 {
+	if index = ms.machine.Configured(); index == 0 {
 		return 0, errors.New("no configuration has been applied yet")
 	}
-	if slices.Contains(n.raft.members(), m) && !m.Voter {
+	if slices.Contains(ms.raft.members(), m) && !m.Voter {
 		return index, nil
 	}
 	return 0, fmt.Errorf("%s is no longer a non-voter", m.ID)

@@ -22,24 +22,23 @@ const changeTimeout = 2 * adminTimeout
 // done. It works on any node. It refuses a removal that would leave fewer live
 // voters than a majority, unless force is set.
 func (n *Node) Remove(ctx context.Context, id string, force bool) (done string, err error) {
-	reply, err := n.askLeader(ctx, adminRequest{Op: opRemove, Node: id, Force: force})
+	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opRemove, Node: id, Force: force})
 	return reply.Done, err
 }
 
-// RemoveMember is like Remove without force.
-func (n *Node) RemoveMember(id string) error {
-	return n.toLeader(adminRequest{Op: opRemove, Node: id})
+// remove answers opRemove. Only the leader executes it.
+func (a *admin) remove(ctx context.Context, req adminRequest, reply *adminReply) error {
+	switch {
+	case !a.raft.leads():
+		return errNotLed
+	case req.Node == a.cfg.NodeID:
+		return a.removeSelf(ctx, req, reply)
+	}
+	return a.members.removeOther(ctx, req, reply)
 }
 
-// removeMember removes a node. Only the leader executes it.
-func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply *adminReply) error {
-	n := ms.node
-	if !n.raft.leads() {
-		return errNotLed
-	}
-	if req.Node == n.cfg.NodeID {
-		return ms.removeSelf(ctx, req, reply)
-	}
+// removeOther removes another node than this one, which leads.
+func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	if err := ms.changes.lock(ctx); err != nil {
@@ -51,12 +50,12 @@ func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply 
 	// This node may have lost its leadership while it waited for the lock. The
 	// membership that a deposed leader knows is no reason to refuse a removal,
 	// and even less to advise --force.
-	if !n.raft.leads() {
+	if !ms.raft.leads() {
 		return errNotLed
 	}
 	// Passing this index makes raft refuse the removal if the membership has
 	// changed since checkRemoval checked it.
-	index := n.machine.Configured()
+	index := ms.machine.Configured()
 	if index == 0 { // raft would take 0 for "no condition"
 		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, errBusy)
 	}
@@ -66,7 +65,7 @@ func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply 
 	if err := ms.expel(ctx, req.Node, index); err != nil {
 		return fmt.Errorf("remove %s: %w", req.Node, err)
 	}
-	n.log.Info("member removed", "node", req.Node, "force", req.Force)
+	ms.log.Info("member removed", "node", req.Node, "force", req.Force)
 	reply.Done = req.Node + " is removed"
 	return nil
 }
@@ -74,21 +73,20 @@ func (ms *membership) removeMember(ctx context.Context, req adminRequest, reply 
 // expel removes a node. It fails if a later configuration than the one at index
 // exists.
 func (ms *membership) expel(ctx context.Context, id string, index uint64) error {
-	return ms.changed(ctx, ms.node.raft.running().RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
+	return ms.changed(ctx, ms.raft.running().RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
 }
 
 // removeSelf transfers leadership and asks the next leader to remove this node.
-func (ms *membership) removeSelf(ctx context.Context, req adminRequest, reply *adminReply) error {
-	n := ms.node
+func (a *admin) removeSelf(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err := ms.checkRemoval(ctx, req); err != nil {
+	if err := a.members.checkRemoval(ctx, req); err != nil {
 		return err
 	}
-	if err := n.transfers.transfer(ctx, "", reply); err != nil {
+	if err := a.transfers.transfer(ctx, "", reply); err != nil {
 		return fmt.Errorf("%s leads and has to hand over before it is removed: %w", req.Node, err)
 	}
-	next, err := n.askLeader(ctx, req)
+	next, err := a.askLeader(ctx, req)
 	if err != nil {
 		// Leadership has moved, so no error of the remaining steps may say that
 		// nothing was executed.
@@ -111,8 +109,7 @@ func halfRemoved(done, id string, err error) string {
 // checkRemoval fails if a removal would leave fewer live voters than a majority
 // of the remaining voters.
 func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error {
-	n := ms.node
-	members := n.raft.members()
+	members := ms.raft.members()
 	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == req.Node })
 	if i < 0 {
 		return fmt.Errorf("%s is not a member", req.Node)
@@ -134,7 +131,7 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 	case ctx.Err() != nil:
 		// some voters had no time to answer, so nothing is known about them
 		return errUnasked
-	case !n.raft.leads():
+	case !ms.raft.leads():
 		return errNotLed
 	default:
 		return fmt.Errorf("removing %s would leave %s, %d of them reachable: writes would need %d (%s); "+
@@ -172,12 +169,11 @@ func (ms *membership) live(ctx context.Context, voters []Member, need int) (live
 // keepsUp returns an error unless the voter answers and is at most transferLag
 // entries behind.
 func (ms *membership) keepsUp(ctx context.Context, m Member) error {
-	n := ms.node
-	last := n.raft.running().LastIndex()
-	if m.ID == n.cfg.NodeID {
+	last := ms.raft.running().LastIndex()
+	if m.ID == ms.cfg.NodeID {
 		return nil
 	}
-	index, err := n.transfers.logEnd(ctx, m)
+	index, err := ms.transfers.logEnd(ctx, m)
 	if err == nil && index+transferLag < last {
 		err = fmt.Errorf("%s is %d entries behind", m.ID, last-index)
 	}

@@ -168,7 +168,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descLog, float64(st.LogBytes))
 	gauge(descFeatures, float64(st.FeatureVersion))
 	if st.Role == "leader" {
-		blocked := c.n.members.featuresBlocked()
+		blocked := c.n.features.blockers()
 		for _, m := range membersOf(c.n.raft.running()) {
 			blocks := slices.ContainsFunc(blocked, func(b blocker) bool { return b.id == m.ID })
 			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)

@@ -24,24 +24,15 @@ import (
 )
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
+//
+// The parts do the work. Node makes them, starts and stops them, and passes the
+// calls of its clients on to them.
 type Node struct {
 	*environment
 	parts
 
-	started time.Time          // by the wall clock
-	cancel  context.CancelFunc // ends environment.ctx
-	wg      sync.WaitGroup     // the node's goroutines: see Open and startRaft
-
-	notify chan bool // raft reports gained and lost leadership here, in order
-	// capacity 1: the leader has changed, or a leadership has opened
-	leaderChanged chan struct{}
-
-	leading  leading // the leader that the forwarder is connected to
-	watchers watchers
-
-	mu         sync.Mutex // guards the fields below
-	leadership *leadership
-	phase      string // what the node waits for until it has joined; "" afterwards
+	cancel context.CancelFunc // ends environment.ctx
+	wg     sync.WaitGroup     // the node's goroutines: see Open and startRaft
 }
 
 // environment is what all parts of a node share. Its fields do not change after
@@ -63,7 +54,8 @@ type environment struct {
 	closing  atomic.Bool // Close has begun
 }
 
-// parts are the objects that a node connects. Open makes all of them.
+// parts are the objects that a node connects. Open makes all of them. Each part
+// has its own state and its own lock, and no part uses the lock of another.
 type parts struct {
 	raft      *raftInstance
 	raftLog   *raftlog.Log
@@ -77,14 +69,22 @@ type parts struct {
 	waits     *waits
 	clientIDs *clientid.Allocator
 
-	mux    *rpc.Mux
-	peers  *peers
-	health *healthBook
+	mux     *rpc.Mux
+	peers   *peers
+	admin   *admin
+	streams *streamServer
 
-	former    *former
-	members   *membership
-	transfers *transfers
-	failover  *campaigner
+	leaderships *leaderships
+	leading     *leading
+	linker      *linker
+	failover    *campaigner
+	transfers   *transfers
+
+	former   *former
+	members  *membership
+	features *features
+	status   *statusReporter
+	health   *healthBook
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -99,52 +99,106 @@ func Open(cfg Config) (*Node, error) {
 		cancel()
 		return nil, err
 	}
-	n := &Node{
-		environment:   env,
-		cancel:        cancel,
-		started:       cfg.Clock.Wall(),
-		notify:        make(chan bool, 16),
-		leaderChanged: make(chan struct{}, 1),
-		phase:         "starting",
-	}
+	n := &Node{environment: env, cancel: cancel}
 	n.raft = &raftInstance{environment: env}
-	n.health = newHealthBook(n.clock.Wall, n.watchers.signal)
-	n.former, n.failover = &former{n}, &campaigner{n}
-	n.members, n.transfers = newMembership(n), &transfers{node: n}
 	n.raftLog = n.openRaftLog()
 	n.events = events.NewQueue(n.session)
 	n.machine = n.newMachine()
-	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine}
 	n.forwarder = newForwarder(env)
 	n.scripts = newScriptHost(env, n.machine)
 	n.reads = newReadHost(env, n.machine)
 	n.waits = newWaits(n.machine, n.forwarder)
-	n.clientIDs = clientid.New(n.session, n.reserveClientIDs)
-
-	rcfg := rpc.DefaultConfig()
-	rcfg.BindAddr, rcfg.AdvertiseAddr = cfg.PeerAddr, cfg.AdvertisePeerAddr
-	rcfg.Self = func() rpc.Hello { return helloOf(n.stores) }
-	rcfg.Authorize = n.authorize
-	rcfg.Verify = n.sameCluster
-	book := addressBook{n.cfg, n.raft.running}
-	rcfg.RaftPeer = book.idAt
-	rcfg.MaxFrame = 64 << 20
-	rcfg.Secret, rcfg.SecretOptional = cfg.Secret, cfg.SecretOptional
-	rcfg.Listener, rcfg.Dialer = cfg.PeerListener, cfg.PeerDialer
-	rcfg.Logger = n.log.Named("rpc")
-	if n.mux, err = rpc.Listen(rcfg); err != nil {
+	n.clientIDs = newClientIDs(env, n.machine, n.forwarder)
+	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine}
+	if err := n.listen(); err != nil {
 		n.cancel()
 		n.raftLog.Close()
 		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), n.stores.Close())
 	}
-	n.peers = &peers{book, n.mux, n.ctx}
-	n.mux.Handle(rpc.ServiceAdmin, n.serveAdmin)
-	n.wg.Add(2)
-	go n.run()
+	n.connect()
+	n.mux.Handle(rpc.ServiceAdmin, n.admin.serve)
+	n.wg.Go(n.run)
 	// started now: a command must not wait forever for a cluster that does not
 	// form
-	go n.sweepCalls()
+	n.wg.Go(n.sweep)
 	return n, nil
+}
+
+// listen opens the peer port.
+func (n *Node) listen() error {
+	greeter := handshake{n.environment, n.raft}
+	book := addressBook{n.cfg, n.raft}
+	rc := rpc.DefaultConfig()
+	rc.BindAddr, rc.AdvertiseAddr = n.cfg.PeerAddr, n.cfg.AdvertisePeerAddr
+	rc.Self = greeter.hello
+	rc.Authorize = greeter.authorize
+	rc.Verify = greeter.sameCluster
+	rc.RaftPeer = book.idAt
+	rc.MaxFrame = 64 << 20
+	rc.Secret, rc.SecretOptional = n.cfg.Secret, n.cfg.SecretOptional
+	rc.Listener, rc.Dialer = n.cfg.PeerListener, n.cfg.PeerDialer
+	rc.Logger = n.log.Named("rpc")
+	mux, err := rpc.Listen(rc)
+	if err != nil {
+		return err
+	}
+	n.mux, n.peers = mux, &peers{book, mux, n.ctx}
+	return nil
+}
+
+// connect makes the parts that use the other nodes. A part that uses another one
+// is made after it.
+func (n *Node) connect() {
+	env := n.environment
+	n.leading = &leading{}
+	n.health = newHealthBook(n.clock.Wall, n.leading.watchers.signal)
+	n.features = &features{environment: env, raft: n.raft, machine: n.machine}
+	n.leaderships = &leaderships{
+		environment: env, raft: n.raft, features: n.features, waits: n.waits,
+		notify: make(chan bool, 16), changed: make(chan struct{}, 1),
+		parts: leaderParts{
+			log:       n.log.Named("leadership"),
+			self:      n.self,
+			committed: func() uint64 { return n.raft.committed(n.raftLog) },
+			machine:   n.machine,
+			forwarder: n.forwarder,
+			readers:   n.reads,
+			host:      n.scripts,
+			clock:     n.clock,
+			opts:      n.cfg.Options,
+			stats:     n.stats,
+			fatal:     n.fatal,
+		},
+	}
+	n.former = &former{
+		environment: env, raft: n.raft, peers: n.peers, features: n.features, phase: "starting",
+	}
+	n.status = &statusReporter{
+		environment: env, started: n.clock.Wall(), raft: n.raft, raftLog: n.raftLog, machine: n.machine,
+		peers: n.peers, former: n.former, features: n.features, forwarder: n.forwarder, snapshots: n.snapshots,
+	}
+	n.transfers = &transfers{environment: env, raft: n.raft, peers: n.peers, leaderships: n.leaderships}
+	n.members = &membership{
+		environment: env, raft: n.raft, raftLog: n.raftLog, machine: n.machine, mux: n.mux, peers: n.peers,
+		leaderships: n.leaderships, features: n.features, transfers: n.transfers, status: n.status,
+		changes: newChangeLock(),
+	}
+	n.admin = &admin{
+		environment: env, raft: n.raft, peers: n.peers, former: n.former, members: n.members,
+		transfers: n.transfers, status: n.status,
+	}
+	n.failover = &campaigner{
+		environment: env, raft: n.raft, raftLog: n.raftLog, mux: n.mux, peers: n.peers, health: n.health,
+		leaderships: n.leaderships,
+	}
+	n.linker = &linker{
+		environment: env, raft: n.raft, machine: n.machine, mux: n.mux, peers: n.peers,
+		forwarder: n.forwarder, waits: n.waits, leaderships: n.leaderships, leading: n.leading,
+		health: n.health, failover: n.failover,
+	}
+	n.streams = &streamServer{
+		environment: env, machine: n.machine, forwarder: n.forwarder, leaderships: n.leaderships,
+	}
 }
 
 // newEnvironment opens the data directory. ctx must end when the node closes.
@@ -183,13 +237,12 @@ func newEnvironment(ctx context.Context, cfg *Config) (*environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
-	e.session = sessionOf(helloOf(e.stores))
+	e.session = sessionOf(helloOf(e.stores.Identity()))
 	return e, nil
 }
 
 // run forms or joins the cluster and starts raft.
 func (n *Node) run() {
-	defer n.wg.Done()
 	bootstrap, err := n.former.form()
 	if err != nil {
 		if n.ctx.Err() == nil {
@@ -225,15 +278,17 @@ func (n *Node) openRaftLog() *raftlog.Log {
 // once raft runs.
 func (n *Node) newMachine() *machine.Machine {
 	return machine.New(machine.Config{
-		Table:       n.table,
-		Features:    n.cfg.Features,
-		Log:         n.raftLog,
-		Events:      n.events,
-		Mono:        n.clock.Mono,
-		Metrics:     machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
-		Logger:      n.log,
-		Applied:     n.onApply,
-		TermStarted: n.onTermStart,
+		Table:    n.table,
+		Features: n.cfg.Features,
+		Log:      n.raftLog,
+		Events:   n.events,
+		Mono:     n.clock.Mono,
+		Metrics:  machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
+		Logger:   n.log,
+		Applied:  func(index, term uint64, res *fsm.Result) { n.leaderships.applied(index, term, res) },
+		TermStarted: func(index, term uint64, t fsm.TermStart, lease int64) {
+			n.leaderships.termStarted(index, term, t, lease)
+		},
 		Restored: func() {
 			n.waits.restored()
 			n.snapshots.done(nil)
@@ -273,21 +328,18 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	if !n.raft.run(r, trans) {
 		return r.Shutdown().Error()
 	}
-	n.mu.Lock()
-	n.phase = ""
-	n.mu.Unlock()
+	n.former.setPhase("")
 	observations := make(chan raft.Observation, 16)
 	r.RegisterObserver(raft.NewObserver(observations, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	n.mux.Handle(rpc.ServiceWrite, n.serveWrite)
-	n.mux.Handle(rpc.ServiceRead, n.serveRead)
-	n.wg.Add(4)
-	go n.watchLeadership()
-	go n.watchLeader(observations)
-	go n.keepLinked()
-	go n.members.keepMembers()
+	n.mux.Handle(rpc.ServiceWrite, n.streams.serveWrite)
+	n.mux.Handle(rpc.ServiceRead, n.streams.serveRead)
+	n.wg.Go(n.leaderships.keep)
+	n.wg.Go(func() { n.leaderships.watchLeader(observations) })
+	n.wg.Go(n.linker.keep)
+	n.wg.Go(n.members.keep)
 	n.wg.Go(n.snapshots.keep)
 	n.wg.Go(func() { n.health.keep(n.ctx, n.ClusterStatus) })
 	return nil
@@ -295,7 +347,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 
 // newRaft creates raft on this node's log, from which raft restores the state.
 func (n *Node) newRaft(bootstrap *raft.Configuration, messages *transport.Transport) (*raft.Raft, error) {
-	rc := n.cfg.raftConfig(n.notify, transport.RaftLogger(n.log.Named("raft")))
+	rc := n.cfg.raftConfig(n.leaderships.notify, transport.RaftLogger(n.log.Named("raft")))
 	log, snaps := n.raftLog.Entries(), n.raftLog.Snapshots()
 	own, err := snaps.List()
 	if err != nil {
@@ -360,9 +412,9 @@ func (n *Node) HandOver(ctx context.Context) {
 func (n *Node) Close() error {
 	n.closing.Store(true)
 	n.forwarder.close()
-	n.cancel() // before the next two lines: see raftInstance.run and onTermStart
+	n.cancel() // before the next two lines: see raftInstance.run and leaderships.termStarted
 	r := n.raft.running()
-	n.closeLeadership()
+	n.leaderships.close()
 	var errs []error
 	var down raft.Future
 	if r != nil {
@@ -385,13 +437,16 @@ func (n *Node) Close() error {
 // has reserved its first block of numbers, they ascend.
 func (n *Node) ClientID() uint64 { return n.clientIDs.Take() }
 
-// reserveClientIDs implements clientid.Reserve.
-func (n *Node) reserveClientIDs(count uint64) *clientid.Reservation {
-	if n.Features() < fsm.FeatureBudget {
-		return nil
-	}
-	c := n.forwarder.command(n.table, [][]byte{[]byte(fsm.ClientIDsCommand), decimal(count)})
-	return &clientid.Reservation{Done: c.done, Result: func() ([]byte, error) { return c.reply, c.err }}
+// newClientIDs returns the allocator of client ids, which reserves blocks of
+// them in the log.
+func newClientIDs(e *environment, m *machine.Machine, fw *forwarder) *clientid.Allocator {
+	return clientid.New(e.session, func(count uint64) *clientid.Reservation {
+		if m.Features() < fsm.FeatureBudget {
+			return nil
+		}
+		c := fw.command(e.table, [][]byte{[]byte(fsm.ClientIDsCommand), decimal(count)})
+		return &clientid.Reservation{Done: c.done, Result: func() ([]byte, error) { return c.reply, c.err }}
+	})
 }
 
 // ID returns the name of this node.
@@ -421,10 +476,9 @@ func (n *Node) Collectors() []prometheus.Collector {
 	return append(n.stats.collectors(), nodeCollector{n})
 }
 
-// sweepCalls ends the calls that have waited too long, and removes the waits
+// sweep ends the calls that have waited too long, and removes the waits
 // that are over. It runs until the node stops.
-func (n *Node) sweepCalls() {
-	defer n.wg.Done()
+func (n *Node) sweep() {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {

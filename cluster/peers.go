@@ -15,8 +15,8 @@ import (
 // addressBook knows the addresses of the members. It uses --peers first, so that
 // a restart can change addresses, and then the configuration in the log.
 type addressBook struct {
-	cfg     *Config
-	running func() *raft.Raft // returns nil before raft runs
+	cfg  *Config
+	raft *raftInstance
 }
 
 // ServerAddr implements raft.ServerAddressProvider.
@@ -24,12 +24,8 @@ func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if peer, ok := b.cfg.peer(string(id)); ok {
 		return raft.ServerAddress(peer.Addr), nil
 	}
-	if r := b.running(); r != nil {
-		for _, s := range r.GetConfiguration().Configuration().Servers {
-			if s.ID == id {
-				return s.Address, nil
-			}
-		}
+	if m, ok := find(b.raft.members(), string(id)); ok {
+		return raft.ServerAddress(m.Addr), nil
 	}
 	return "", fmt.Errorf("no address for node %s", id)
 }
@@ -43,11 +39,9 @@ func (b addressBook) idAt(addr string) string {
 			return p.ID
 		}
 	}
-	if r := b.running(); r != nil {
-		for _, s := range r.GetConfiguration().Configuration().Servers {
-			if string(s.Address) == addr {
-				return string(s.ID)
-			}
+	for _, m := range b.raft.members() {
+		if m.Addr == addr {
+			return m.ID
 		}
 	}
 	return ""

@@ -130,12 +130,6 @@ func (ri *raftInstance) voters() int {
 	return v
 }
 
-// leader returns the leader that raft knows. id is "" if raft knows none.
-func (ri *raftInstance) leader() (id raft.ServerID, addr raft.ServerAddress) {
-	addr, id = ri.running().LeaderWithID()
-	return id, addr
-}
-
 func membersOf(r *raft.Raft) []Member {
 	var members []Member
 	for _, s := range r.GetConfiguration().Configuration().Servers {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -17,6 +18,15 @@ import (
 // maxRepliesFrame is the size in bytes at which deliver closes a frame of
 // replies and begins another.
 const maxRepliesFrame = 1 << 20
+
+// streamServer serves the streams over which other nodes send the groups of
+// their clients to this node while it leads.
+type streamServer struct {
+	*environment
+	machine     *machine.Machine
+	forwarder   *forwarder
+	leaderships *leaderships
+}
 
 // writeServer is the leader's end of another node's write stream. It is the
 // result receiver of that node's session.
@@ -62,13 +72,13 @@ func (w *writeServer) served(n *fsm.Woken) {
 
 // serveWrite serves a node's write stream until the stream fails or this node's
 // leadership ends.
-func (n *Node) serveWrite(s *rpc.Stream) {
-	if err := n.writeStream(s); err != nil {
-		n.log.Debug("write stream ended", "from", s.Peer().NodeID, "error", err)
+func (ss *streamServer) serveWrite(s *rpc.Stream) {
+	if err := ss.writeStream(s); err != nil {
+		ss.log.Debug("write stream ended", "from", s.Peer().NodeID, "error", err)
 	}
 }
 
-func (n *Node) writeStream(s *rpc.Stream) error {
+func (ss *streamServer) writeStream(s *rpc.Stream) error {
 	typ, _, err := s.Recv()
 	if err != nil {
 		return err
@@ -77,12 +87,12 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		return errFrame
 	}
 	id := sessionOf(s.Peer())
-	ld := n.currentLeadership()
+	ld := ss.leaderships.current()
 	if ld == nil {
 		return refuse(s, errNotLeader)
 	}
 	w := &writeServer{stream: s}
-	w.heard.Store(n.forwarder.coarse.Load())
+	w.heard.Store(ss.forwarder.coarse.Load())
 	accepted, kept, err := ld.attach(id, w)
 	if err != nil {
 		return refuse(s, err)
@@ -99,7 +109,7 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 		if err != nil {
 			return err
 		}
-		w.heard.Store(n.forwarder.coarse.Load())
+		w.heard.Store(ss.forwarder.coarse.Load())
 		if typ == framePing {
 			if err := pong(s); err != nil {
 				return err
@@ -112,16 +122,16 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 			return errFrame
 		}
 		body := payload[k+k2:]
-		if err := n.machine.Table().CheckAt(n.Features(), body, false); err != nil {
+		if err := ss.machine.Table().CheckAt(ss.machine.Features(), body, false); err != nil {
 			// The client is not at fault: its node accepted the command, so the
 			// node must run another version. The number must not be missing
 			// from the session, because the state machine would then execute no
 			// later group of that node. So an empty group takes the number. The
 			// forwarder recognizes an empty reply.
-			n.log.Error("group refused, the node must run another version", "from", id.NodeID, "error", err)
+			ss.log.Error("group refused, the node must run another version", "from", id.NodeID, "error", err)
 			body = noop
 		} else {
-			body = n.marked(body)
+			body = ss.marked(body)
 		}
 		if err := ld.submit(id, floor, seq, body); err != nil {
 			return err
@@ -131,11 +141,11 @@ func (n *Node) writeStream(s *rpc.Stream) error {
 
 // marked returns a group that writes with the mark that it needs, because the
 // node that sent it may run a program that does not mark groups.
-func (n *Node) marked(body []byte) []byte {
-	if n.Features() >= fsm.FeatureBudget {
+func (ss *streamServer) marked(body []byte) []byte {
+	if ss.machine.Features() >= fsm.FeatureBudget {
 		return body
 	}
-	return n.machine.Table().Mark(body)
+	return ss.machine.Table().Mark(body)
 }
 
 func pong(s *rpc.Stream) error {
@@ -174,7 +184,6 @@ func closeWith(ld *leadership, s *rpc.Stream) (stop func()) {
 
 // readServer is the leader's end of another node's read stream.
 type readServer struct {
-	n      *Node
 	ld     *leadership
 	stream *rpc.Stream
 
@@ -193,19 +202,19 @@ func (r *readServer) Confirm(term, nonce uint64) {
 
 // serveRead serves a node's read stream until the stream fails or this node's
 // leadership ends.
-func (n *Node) serveRead(s *rpc.Stream) {
-	if err := n.readStream(s); err != nil {
-		n.log.Debug("read stream ended", "from", s.Peer().NodeID, "error", err)
+func (ss *streamServer) serveRead(s *rpc.Stream) {
+	if err := ss.readStream(s); err != nil {
+		ss.log.Debug("read stream ended", "from", s.Peer().NodeID, "error", err)
 	}
 }
 
-func (n *Node) readStream(s *rpc.Stream) error {
-	ld := n.currentLeadership()
+func (ss *streamServer) readStream(s *rpc.Stream) error {
+	ld := ss.leaderships.current()
 	if ld == nil {
 		return errNotLeader
 	}
 	id := raft.ServerID(s.Peer().NodeID)
-	r := &readServer{n: n, ld: ld, stream: s, asked: make(map[uint64]*remoteRead)}
+	r := &readServer{ld: ld, stream: s, asked: make(map[uint64]*remoteRead)}
 	defer r.cancelAll()
 	ld.reads.Attach(id, r)
 	defer ld.reads.Detach(id, r)
@@ -239,13 +248,13 @@ func (n *Node) readStream(s *rpc.Stream) error {
 			}
 			kind := rest[0] &^ readPiece
 			dryRun := kind == readDryRun
-			if err := n.machine.Table().Check(rest[1:], !dryRun); err != nil {
-				n.log.Error("read refused, the node must run another version", "from", id, "error", err)
+			if err := ss.machine.Table().Check(rest[1:], !dryRun); err != nil {
+				ss.log.Error("read refused, the node must run another version", "from", id, "error", err)
 				return err
 			}
 			body := slices.Clone(rest[1:])
 			if dryRun {
-				body = n.marked(body) // otherwise its costly reads would get no dry run
+				body = ss.marked(body) // otherwise its costly reads would get no dry run
 			}
 			c := &call{body: body, slow: kind != readQuick, dryRun: dryRun}
 			if rest[0]&readPiece != 0 {

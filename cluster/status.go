@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -75,33 +77,51 @@ type FeatureStatus struct {
 }
 
 // Status returns this node's own state.
-func (n *Node) Status() NodeStatus {
-	id := n.stores.Identity()
+func (n *Node) Status() NodeStatus { return n.status.own() }
+
+// ClusterStatus asks every member for its state, at the same time, and reports
+// a member as unreachable if it does not answer within a second.
+func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus { return n.status.ofCluster(ctx) }
+
+// statusReporter collects the state of this node and of the other members.
+type statusReporter struct {
+	*environment
+	started   time.Time // by the wall clock
+	raft      *raftInstance
+	raftLog   *raftlog.Log
+	machine   *machine.Machine
+	peers     *peers
+	former    *former
+	features  *features
+	forwarder *forwarder
+	snapshots *snapshotter
+}
+
+func (sr *statusReporter) own() NodeStatus {
+	id := sr.stores.Identity()
 	st := NodeStatus{
 		ID: id.NodeID, ClusterID: id.ClusterID, Role: "starting",
 		Endpoints: Endpoints{
-			ClientAddr: n.cfg.ClientAddr, Sentinel: n.cfg.SentinelAddr,
-			PeerAddr: n.cfg.AdvertisePeerAddr, HTTPAddr: n.cfg.HTTPAddr,
+			ClientAddr: sr.cfg.ClientAddr, Sentinel: sr.cfg.SentinelAddr,
+			PeerAddr: sr.cfg.AdvertisePeerAddr, HTTPAddr: sr.cfg.HTTPAddr,
 		},
-		RunID: n.cfg.RunID, Version: n.cfg.Version,
-		Uptime:   n.clock.Wall().Sub(n.started).Seconds(),
-		LogBytes: n.stores.LogBytes(), Reachable: true, Ready: n.Linked(), PID: pid,
-		Settling: n.raft.settling(), Stopping: n.stopping.Load(),
-		SnapshotError: n.snapshots.health.text(),
+		RunID: sr.cfg.RunID, Version: sr.cfg.Version,
+		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
+		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
+		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
+		SnapshotError: sr.snapshots.health.text(),
 		FeatureStatus: FeatureStatus{
-			Features: n.reports(), FeatureVersion: n.Features(),
-			FeaturesBlocked: describe(n.members.featuresBlocked()),
+			Features: sr.features.reports(), FeatureVersion: sr.machine.Features(),
+			FeaturesBlocked: describe(sr.features.blockers()),
 		},
 	}
-	n.machine.View(func(m *fsm.Machine) {
+	sr.machine.View(func(m *fsm.Machine) {
 		st.Keys = m.Len()
 		index, hash := m.Hash()
 		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
 	})
-	r := n.raft.running()
-	n.mu.Lock()
-	st.Detail = n.phase
-	n.mu.Unlock()
+	r := sr.raft.running()
+	st.Detail = sr.former.waitsFor()
 	if r == nil {
 		return st
 	}
@@ -115,8 +135,8 @@ func (n *Node) Status() NodeStatus {
 	}
 	_, leader := r.LeaderWithID()
 	st.Leader = string(leader)
-	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), n.raft.committed(n.raftLog), r.LastIndex()
-	st.Applied = n.machine.Applied()
+	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), sr.raft.committed(sr.raftLog), r.LastIndex()
+	st.Applied = sr.machine.Applied()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {
 			// While a node reads the log from its start, it sees its former
@@ -127,15 +147,14 @@ func (n *Node) Status() NodeStatus {
 	return st
 }
 
-// ClusterStatus asks every member for its state, at the same time, and reports
-// a member as unreachable if it does not answer within a second.
-func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
+// ofCluster implements Node.ClusterStatus.
+func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	var members []Member
-	if r := n.raft.running(); r != nil {
+	if r := sr.raft.running(); r != nil {
 		members = membersOf(r)
 	}
 	if len(members) == 0 {
-		for _, p := range n.cfg.Peers {
+		for _, p := range sr.cfg.Peers {
 			members = append(members, Member{ID: p.ID, Addr: p.Addr, Voter: true})
 		}
 	}
@@ -144,16 +163,16 @@ func (n *Node) ClusterStatus(ctx context.Context) []NodeStatus {
 	out := make([]NodeStatus, len(members))
 	var wg sync.WaitGroup
 	for i, m := range members {
-		if m.ID == n.cfg.NodeID {
-			out[i] = n.Status()
+		if m.ID == sr.cfg.NodeID {
+			out[i] = sr.own()
 			continue
 		}
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			addr := string(n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+			addr := string(sr.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 			var r adminReply
-			if err := n.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil || r.Status == nil {
+			if err := sr.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil || r.Status == nil {
 				detail := "no status in the answer"
 				if err != nil {
 					detail = err.Error()

@@ -73,7 +73,11 @@ var errTransferring = errors.New("leadership is being transferred already")
 
 // transfers transfers the leadership of a node to another voter.
 type transfers struct {
-	node *Node
+	*environment
+	raft        *raftInstance
+	peers       *peers
+	leaderships *leaderships
+
 	busy atomic.Bool // a transfer is in progress
 }
 
@@ -81,24 +85,17 @@ type transfers struct {
 // voter if to is "". It returns a description of what was done. It works on any
 // node. A transfer to the node that already leads succeeds immediately.
 func (n *Node) Transfer(ctx context.Context, to string) (done string, err error) {
-	reply, err := n.askLeader(ctx, adminRequest{Op: opTransfer, Node: to})
+	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opTransfer, Node: to})
 	return reply.Done, err
-}
-
-// TransferLeadership is like Transfer, with only the time limits of a transfer
-// itself.
-func (n *Node) TransferLeadership(to string) error {
-	return n.toLeader(adminRequest{Op: opTransfer, Node: to})
 }
 
 // transfer transfers leadership. Only the leader executes it.
 func (t *transfers) transfer(ctx context.Context, to string, reply *adminReply) error {
-	n := t.node
 	ld, err := t.awaitLeadership(ctx)
 	if err != nil {
 		return err
 	}
-	if to == n.cfg.NodeID {
+	if to == t.cfg.NodeID {
 		reply.Done = to + " leads already"
 		return nil
 	}
@@ -110,16 +107,16 @@ func (t *transfers) transfer(ctx context.Context, to string, reply *adminReply) 
 	if err != nil {
 		return err
 	}
-	n.log.Info("transferring leadership", "to", target.ID, "term", ld.term)
+	t.log.Info("transferring leadership", "to", target.ID, "term", ld.term)
 	if err := t.transferTo(ctx, ld, target); err != nil {
-		n.log.Warn("leadership not transferred", "to", target.ID, "error", err)
+		t.log.Warn("leadership not transferred", "to", target.ID, "error", err)
 		return err
 	}
 	leader, err := t.elected(ctx)
 	switch {
 	case err != nil:
 		return err
-	case leader == n.cfg.NodeID:
+	case leader == t.cfg.NodeID:
 		return fmt.Errorf("%s was not elected, %s leads again", target.ID, leader)
 	case to != "" && leader != to:
 		return fmt.Errorf("%s was not elected, %s leads now", to, leader)
@@ -131,11 +128,10 @@ func (t *transfers) transfer(ctx context.Context, to string, reply *adminReply) 
 // awaitLeadership returns the leadership of this node. It waits, because the
 // leadership opens shortly after the node was elected.
 func (t *transfers) awaitLeadership(ctx context.Context) (*leadership, error) {
-	n := t.node
-	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*t.cfg.Options.HeartbeatTimeout)
 	defer cancel()
-	for n.raft.leads() {
-		if ld := n.currentLeadership(); ld != nil {
+	for t.raft.leads() {
+		if ld := t.leaderships.current(); ld != nil {
 			return ld, nil
 		}
 		if err := t.pace(ctx); err != nil {
@@ -147,23 +143,21 @@ func (t *transfers) awaitLeadership(ctx context.Context) (*leadership, error) {
 
 // pace waits for transferPoll. It fails when ctx or the node ends.
 func (t *transfers) pace(ctx context.Context) error {
-	n := t.node
 	select {
 	case <-time.After(transferPoll):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-n.ctx.Done():
-		return n.ctx.Err()
+	case <-t.ctx.Done():
+		return t.ctx.Err()
 	}
 }
 
 // target returns the voter that is to become leader, after that voter has
 // answered. If to is "", target chooses the voter with the longest log.
 func (t *transfers) target(ctx context.Context, to string) (Member, error) {
-	n := t.node
-	voters := slices.DeleteFunc(n.raft.members(), func(m Member) bool {
-		return m.ID == n.cfg.NodeID || to != "" && m.ID != to
+	voters := slices.DeleteFunc(t.raft.members(), func(m Member) bool {
+		return m.ID == t.cfg.NodeID || to != "" && m.ID != to
 	})
 	switch {
 	case to != "" && len(voters) == 0:
@@ -173,15 +167,15 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 	}
 	voters = slices.DeleteFunc(voters, func(m Member) bool { return !m.Voter })
 	if len(voters) == 0 {
-		return Member{}, fmt.Errorf("there is no other voter than %s", n.cfg.NodeID)
+		return Member{}, fmt.Errorf("there is no other voter than %s", t.cfg.NodeID)
 	}
-	last := n.raft.running().LastIndex()
+	last := t.raft.running().LastIndex()
 	type answer struct {
 		m     Member
 		index uint64
 		err   error
 	}
-	asking, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
+	asking, cancel := context.WithTimeout(ctx, 2*t.cfg.Options.HeartbeatTimeout)
 	defer cancel()
 	answers := make(chan answer, len(voters))
 	for _, m := range voters {
@@ -228,10 +222,9 @@ func behind(m Member, index, last uint64) error {
 // logEnd asks a voter for the index of the last entry of its log. It fails if
 // the voter is stopping or has only just started.
 func (t *transfers) logEnd(ctx context.Context, m Member) (index uint64, err error) {
-	n := t.node
 	var r adminReply
-	addr := n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
-	if err := n.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
+	addr := t.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+	if err := t.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return 0, fmt.Errorf("%s does not answer: %w", m.ID, err)
 	}
 	if r.Status != nil && r.Status.Stopping {
@@ -246,13 +239,12 @@ func (t *transfers) logEnd(ctx context.Context, m Member) (index uint64, err err
 // transferTo makes a voter campaign. It returns nil when the term of the
 // leadership is over.
 func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) error {
-	n := t.node
 	quiet, ok := ld.pause()
 	if !ok {
 		return errNotLed
 	}
 	defer ld.resume()
-	limit := n.cfg.Options.HeartbeatTimeout
+	limit := t.cfg.Options.HeartbeatTimeout
 	preparing, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
@@ -277,10 +269,10 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 	sent := make(chan error, 1)
 	go func() {
 		id := raft.ServerID(m.ID)
-		sent <- n.raft.messages().StartElection(id, n.peers.addressOf(id, raft.ServerAddress(m.Addr)))
+		sent <- t.raft.messages().StartElection(id, t.peers.addressOf(id, raft.ServerAddress(m.Addr)))
 	}()
 	failpoint.Hit(failpoint.TransferBegun)
-	limit = 2 * n.cfg.Options.HeartbeatTimeout
+	limit = 2 * t.cfg.Options.HeartbeatTimeout
 	over := time.After(limit)
 	for {
 		select {
@@ -295,8 +287,8 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 			return outcome.NewChangeUnknown(fmt.Errorf("%s was asked to campaign and was not elected within %v", m.ID, limit))
 		case <-ctx.Done():
 			return outcome.NewChangeUnknown(ctx.Err())
-		case <-n.ctx.Done():
-			return outcome.NewChangeUnknown(n.ctx.Err())
+		case <-t.ctx.Done():
+			return outcome.NewChangeUnknown(t.ctx.Err())
 		}
 	}
 }
@@ -313,16 +305,15 @@ func untold(target string, err error) error {
 
 // elected waits until this node, which led, knows the present leader.
 func (t *transfers) elected(ctx context.Context) (string, error) {
-	n := t.node
-	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.Options.HeartbeatTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*t.cfg.Options.HeartbeatTimeout)
 	defer cancel()
 	for {
-		if _, id := n.raft.running().LeaderWithID(); id != "" {
+		if _, id := t.raft.running().LeaderWithID(); id != "" {
 			return string(id), nil
 		}
 		if err := t.pace(ctx); err != nil {
 			return "", outcome.NewChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w",
-				n.cfg.NodeID, err))
+				t.cfg.NodeID, err))
 		}
 	}
 }
@@ -330,26 +321,25 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 // giveUpLeadership transfers leadership to any live voter. It tries again while
 // the transfer fails for a reason that may pass, until ctx or the node ends.
 func (t *transfers) giveUpLeadership(ctx context.Context) {
-	n := t.node
-	n.log.Info("handing over leadership")
+	t.log.Info("handing over leadership")
 	logged := ""
-	for n.raft.leads() && ctx.Err() == nil {
+	for t.raft.leads() && ctx.Err() == nil {
 		err := t.transfer(ctx, "", &adminReply{})
 		if err == nil {
 			return
 		}
 		if err.Error() != logged {
 			logged = err.Error()
-			n.log.Warn("leadership not handed over", "error", err)
+			t.log.Warn("leadership not handed over", "error", err)
 		}
 		if errors.Is(err, errAllStopping) {
 			return
 		}
 		select {
 		case <-ctx.Done():
-		case <-n.ctx.Done():
+		case <-t.ctx.Done():
 			return
-		case <-time.After(n.cfg.Options.RelinkEvery):
+		case <-time.After(t.cfg.Options.RelinkEvery):
 		}
 	}
 }

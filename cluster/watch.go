@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"sync"
-
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -53,35 +51,7 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 // function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.guard.OnDenied(f) }
 
-// watchers are the channels that Watch returned.
-type watchers struct {
-	mu  sync.Mutex
-	all map[chan struct{}]struct{}
-}
-
-func (w *watchers) signal() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for ch := range w.all {
-		signal(ch)
-	}
-}
-
 // Watch returns a channel that receives a token after the leader or the result
 // of PeerHealth has changed. Changes in quick succession may share a token. stop
 // removes the channel.
-func (n *Node) Watch() (changed <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
-	w := &n.watchers
-	w.mu.Lock()
-	if w.all == nil {
-		w.all = make(map[chan struct{}]struct{})
-	}
-	w.all[ch] = struct{}{}
-	w.mu.Unlock()
-	return ch, func() {
-		w.mu.Lock()
-		delete(w.all, ch)
-		w.mu.Unlock()
-	}
-}
+func (n *Node) Watch() (changed <-chan struct{}, stop func()) { return n.leading.watchers.add() }

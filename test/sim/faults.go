@@ -358,7 +358,7 @@ func (b *blow) transfers() bool {
 	begun, bit := time.Now(), false
 	for time.Since(begun) < b.f.For {
 		if p := b.w.node(b.choose(b.w.ids())).running(); p != nil {
-			if p.n.TransferLeadership("") == nil {
+			if transferLeadership(p.n, "") == nil {
 				bit = true
 			}
 		}
@@ -376,7 +376,7 @@ func (b *blow) transfer() bool {
 		}
 		if leader != "" {
 			if p := b.w.node(leader).running(); p != nil {
-				_ = p.n.TransferLeadership(b.f.Who) // the next iteration sees which node leads
+				_ = transferLeadership(p.n, b.f.Who) // the next iteration sees which node leads
 			}
 		}
 		<-time.After(askEvery / 2)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
 )
 
 // Actions of operators at a bad time.
@@ -80,7 +82,7 @@ func (b *blow) transferToDead() bool {
 	}
 	refused := false
 	for begun := time.Now(); time.Since(begun) < b.f.For; <-time.After(askEvery / 4) {
-		if err := leader.n.TransferLeadership(dead); err != nil && strings.Contains(err.Error(), "does not answer") {
+		if err := transferLeadership(leader.n, dead); err != nil && strings.Contains(err.Error(), "does not answer") {
 			refused = true
 		}
 	}
@@ -97,7 +99,7 @@ func (b *blow) transferToDying() bool {
 	}
 	over := make(chan struct{})
 	go func() {
-		_ = leader.n.TransferLeadership(target) // any result is right
+		_ = transferLeadership(leader.n, target) // any result is right
 		close(over)
 	}()
 	<-time.After(time.Duration(b.f.Much))
@@ -119,7 +121,7 @@ func (b *blow) transferToSlow() bool {
 	late := d.effects().late
 	d.slowDown(time.Duration(b.f.Much))
 	for begun := time.Now(); time.Since(begun) < b.f.For; <-time.After(askEvery) {
-		_ = leader.n.TransferLeadership(target) // may succeed; this node then no longer leads
+		_ = transferLeadership(leader.n, target) // may succeed; this node then no longer leads
 	}
 	d.slowDown(0)
 	return d.effects().late > late
@@ -136,7 +138,7 @@ func (b *blow) transferToLagging() bool {
 	if leader == nil {
 		return false
 	}
-	_ = leader.n.TransferLeadership(target) // any result is right
+	_ = transferLeadership(leader.n, target) // any result is right
 	return true
 }
 
@@ -155,7 +157,7 @@ func (b *blow) removalTooMany() bool {
 	refused := false
 	for _, id := range ids {
 		if p := b.w.node(id).running(); p != nil {
-			if err := leader.n.RemoveMember(id); err != nil && strings.Contains(err.Error(), "reachable") {
+			if err := removeMember(leader.n, id); err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
 			}
 			break
@@ -185,4 +187,23 @@ func (b *blow) removalOfLeader() bool {
 		return false
 	}
 	return b.w.renew(leader.id, b.f.For)
+}
+
+// transferLeadership asks a node to transfer leadership. "" lets the cluster
+// choose the next leader.
+func transferLeadership(n *cluster.Node, to string) error {
+	_, err := n.Transfer(context.Background(), to)
+	return err
+}
+
+// addMember asks a node to permit another node to join.
+func addMember(n *cluster.Node, id, addr string) error {
+	_, err := n.Add(context.Background(), id, addr)
+	return err
+}
+
+// removeMember asks a node to remove a member.
+func removeMember(n *cluster.Node, id string) error {
+	_, err := n.Remove(context.Background(), id, false)
+	return err
 }

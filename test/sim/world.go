@@ -504,7 +504,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	}
 	if w.leader() == id { // a leader is not removed; it must transfer its leadership first
 		if p := nd.running(); p != nil {
-			_ = p.n.TransferLeadership("") // if the transfer fails, the crash below ends the leadership
+			_ = transferLeadership(p.n, "") // if the transfer fails, the crash below ends the leadership
 		}
 	}
 	w.crash(id, true)
@@ -533,7 +533,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 func (w *world) add(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" {
-			if p := w.node(leader).running(); p != nil && p.n.AddMember(id, address(id)) == nil {
+			if p := w.node(leader).running(); p != nil && addMember(p.n, id, address(id)) == nil {
 				return true
 			}
 		}
@@ -552,7 +552,7 @@ func (w *world) remove(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" && leader != id {
 			if p := w.node(leader).running(); p != nil {
-				err := p.n.RemoveMember(id)
+				err := removeMember(p.n, id)
 				if err == nil {
 					return true
 				}
