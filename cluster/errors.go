@@ -7,7 +7,7 @@ import (
 )
 
 // errClientLeft is the error of a read whose client has closed its connection.
-// It differs from errSlotLost, after which a session asks the next leader.
+// It differs from fairshare.ErrLost, after which a session asks the next leader.
 var errClientLeft = outcome.NewNotExecuted(false, "the client has closed its connection, the read was ended")
 
 // Errors of a change of the members, besides refusals that have their own text
@@ -38,3 +38,19 @@ var (
 	// ErrOtherCluster means that a peer belongs to another cluster.
 	ErrOtherCluster = errors.New("peer belongs to another cluster")
 )
+
+// unreached returns the error of a change that was not made because the leader
+// could not be asked for it.
+func unreached(leader string, why error) error {
+	return outcome.NewNotExecuted(true, "the leader "+leader+" cannot be reached: "+why.Error())
+}
+
+// readFailed returns the error of a failed read. A read has no effect, so its
+// outcome is "not executed".
+func readFailed(err error) error {
+	var o *outcome.Error
+	if err == nil || errors.As(err, &o) {
+		return err
+	}
+	return outcome.NewNotExecuted(false, err.Error())
+}

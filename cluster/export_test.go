@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -40,18 +41,12 @@ func (n *Node) ReadsWaiting() int {
 
 // OccupySlowReads takes all slots for slow reads of the node.
 func (n *Node) OccupySlowReads() error {
-	for n.reads.slots.anyFree() {
-		if _, err := n.reads.slots.enter(worker{}, 0, nil); err != nil {
+	for n.reads.slots.Free() > 0 {
+		if _, err := n.reads.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (p *slots) anyFree() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.free > 0
 }
 
 // SlowReadsWaiting returns how many slow reads wait for a slot on this node.

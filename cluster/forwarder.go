@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,6 +262,17 @@ func (fw *forwarder) requeue(c *call) {
 	c.since = fw.coarse.Load()
 	fw.readWait = append(fw.readWait, c)
 	fw.readMu.Unlock()
+}
+
+// forget gives up a read. If it returns false, the read ends as usual.
+func (fw *forwarder) forget(c *call) bool {
+	fw.readMu.Lock()
+	defer fw.readMu.Unlock()
+	if i := slices.Index(fw.readWait, c); i >= 0 {
+		fw.readWait = slices.Delete(fw.readWait, i, i+1)
+		return true
+	}
+	return fw.reads != nil && fw.reads.forget(c)
 }
 
 // confirmed implements reader for a call of this node. The call's owner runs

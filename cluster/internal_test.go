@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -85,10 +86,10 @@ func TestScriptHost_Slots(t *testing.T) {
 	done := make(chan struct{})
 	stats := newCounters()
 	h := &scriptHost{runner: still{}, clock: systemClock{}, stats: stats, limit: time.Millisecond, brief: time.Hour,
-		reads: newSlots(2, math.MaxInt64, systemClock{}), slowly: newSlots(1, math.MaxInt64, systemClock{}), slow: map[string]time.Duration{"slow": time.Hour}}
+		reads: fairshare.New(2, math.MaxInt64, systemClock{}.Mono), slowly: fairshare.New(1, math.MaxInt64, systemClock{}.Mono), slow: map[string]time.Duration{"slow": time.Hour}}
 	enter := func(name, want string) (leave func()) {
 		t.Helper()
-		leave, refusal := h.enter(name, worker{}, done)
+		leave, refusal := h.enter(name, fairshare.Worker{}, done)
 		if refusal != want {
 			t.Errorf("%s: refused with %q, want %q", name, refusal, want)
 		}
@@ -120,8 +121,8 @@ func TestScriptHost_Slots(t *testing.T) {
 	enter("slow", msgScriptRoom) // the slots that it waited for have not been freed
 	slow()
 	enter("slow", "")()
-	if h.reads.free != 2 || h.slowly.free != 1 {
-		t.Errorf("%d and %d slots are free", h.reads.free, h.slowly.free)
+	if h.reads.Free() != 2 || h.slowly.Free() != 1 {
+		t.Errorf("%d and %d slots are free", h.reads.Free(), h.slowly.Free())
 	}
 	h.limit = time.Hour
 	enter("slow", "")

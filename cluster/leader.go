@@ -119,6 +119,11 @@ func (n *Node) Ready(ctx context.Context) error {
 // Linked reports whether the node currently has a link to a leader.
 func (n *Node) Linked() bool { return n.forwarder.isLinked() }
 
+// Watch returns a channel that receives a token after the leader or the result
+// of PeerHealth has changed. Changes in quick succession may share a token. stop
+// removes the channel.
+func (n *Node) Watch() (changed <-chan struct{}, stop func()) { return n.leading.watchers.add() }
+
 // watchers are the channels that Watch returned.
 type watchers struct {
 	mu  sync.Mutex

@@ -394,7 +394,7 @@ func (ld *leadership) confirm(readers []reader, index uint64) {
 }
 
 // readRun returns the read of a call for a client of any node, to be run after
-// the read's round has been confirmed. Its error is errSlotLost if the
+// the read's round has been confirmed. Its error is fairshare.ErrLost if the
 // leadership ends first.
 func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) readRun {
 	req := fsm.ReadRequest{

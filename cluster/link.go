@@ -84,6 +84,10 @@ func (l *localLink) served(*fsm.Woken) {}
 
 func (l *localLink) read(c *call) { l.ld.reads.Add(c) }
 
+// forget implements readLink. A read of this node waits for the leadership's
+// confirmation only, and its session runs it.
+func (l *localLink) forget(*call) bool { return false }
+
 // remoteLink is the link to a leader on another node. It has one stream for
 // writes and one for reads, so that a leadership confirmation never waits
 // behind large groups.
@@ -397,6 +401,27 @@ func (l *remoteLink) answer(payload []byte) error {
 		c.finish(nil, readFailed(errors.New(string(rest))))
 	}
 	return nil
+}
+
+// forget implements readLink. It tells the leader that no client waits for the
+// reply, so that the leader ends the read.
+func (l *remoteLink) forget(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, other := range l.calls {
+		if other != c {
+			continue
+		}
+		delete(l.calls, id)
+		if l.cancels() {
+			err := l.reads.TrySendFunc(frameCancel, func(dst []byte) []byte { return binary.AppendUvarint(dst, id) })
+			if err != nil {
+				l.reads.Close()
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // confirm answers the leader's question whether this node follows it in the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -34,7 +35,7 @@ type call struct {
 	// reads is set while Do executes a group that only reads. lengthy is set if
 	// such a group may take long.
 	reads, lengthy bool
-	// dryRun requests a dry run of the group instead of a read: see dryrun.go.
+	// dryRun requests a dry run of the group instead of a read: see script_dryrun.go.
 	dryRun bool
 	done   chan struct{} // capacity 1: one token for each group
 
@@ -129,7 +130,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 			index: n.machine.Applied(), done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body),
 		}
 		reply, _, err := n.reads.read(s.buf[:0], run)
-		if errors.Is(err, errSlotLost) {
+		if errors.Is(err, fairshare.ErrLost) {
 			err = outcome.ErrClosed
 		}
 		s.keep(reply)
@@ -156,7 +157,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 		reply, expiryPending, err := s.readThere(ld)
 		s.keep(reply)
 		// The leadership has closed, so ask the next leader.
-		if errors.Is(err, errSlotLost) {
+		if errors.Is(err, fairshare.ErrLost) {
 			continue
 		}
 		if err != nil || !expiryPending {
@@ -168,6 +169,58 @@ func (s *Session) read(local bool) ([]byte, error) {
 		ld.awaitClockEntry(func() { c.done <- struct{}{} })
 		<-c.done
 	}
+}
+
+// WatchClient sets the function that watches the session's client. A slow read
+// then ends when the client leaves. A nil function, the initial value, watches
+// no client. The session calls watch while Do runs, and has called stop when Do
+// returns.
+func (s *Session) WatchClient(watch WatchFunc) { s.watch = watch }
+
+// watching returns the watch function for the group of the call, nil for none.
+// The groups of a pipeline that writes are executed although the client has
+// left, and so are its reads.
+func (s *Session) watching() WatchFunc {
+	if s.call.reads {
+		return s.watch
+	}
+	return nil
+}
+
+// awaitRead waits until the forwarder has ended the read of the call. It
+// returns false if the client has left before and the read was given up.
+func (s *Session) awaitRead() bool {
+	c := &s.call
+	watch := s.watching()
+	if watch == nil || !c.lengthy {
+		<-c.done
+		return true
+	}
+	t := time.NewTimer(watchAfter)
+	defer t.Stop()
+	select {
+	case <-c.done:
+		return true
+	case <-t.C:
+	}
+	left, stop, err := watch()
+	if err == nil {
+		defer stop()
+		select {
+		case <-c.done:
+			return true
+		case <-left:
+		}
+	}
+	for !s.node.forwarder.forget(c) {
+		t.Reset(watchAfter)
+		select {
+		case <-c.done:
+			return true
+		case <-t.C: // the leader may be running the read now
+		}
+	}
+	return false
 }
 
 // readThere runs the call on a leadership of this node.
@@ -209,7 +262,7 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 	}
 	run := readRun{req: req, index: at, done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body)}
 	reply, expiryPending, err = n.reads.read(s.buf[:0], run)
-	if errors.Is(err, errSlotLost) {
+	if errors.Is(err, fairshare.ErrLost) {
 		err = outcome.ErrClosed
 	}
 	s.keep(reply)

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -35,8 +36,8 @@ type scriptHost struct {
 	guard    *acl.Guard
 	short    *lane                                        // short dry runs
 	long     *lane                                        // other dry runs
-	reads    *slots                                       // slots for read-only scripts: see enter
-	slowly   *slots                                       // slots for slow read-only scripts, in addition to reads
+	reads    *fairshare.Slots                             // slots for read-only scripts: see enter
+	slowly   *fairshare.Slots                             // slots for slow read-only scripts, in addition to reads
 	rules    func(cmd *fsm.Command, args [][]byte) string // nil for none
 
 	mu      sync.Mutex
@@ -87,8 +88,8 @@ func newScriptHost(e *environment, m *machine.Machine) *scriptHost {
 		rules:    e.cfg.ScriptRules,
 		short:    newLane(shortDryRuns*opts.BriefScriptTime, opts.ScriptQueue, e.clock),
 		long:     newLane(math.MaxInt64, opts.ScriptQueue, e.clock),
-		reads:    newSlots(slots, math.MaxInt64, e.clock),
-		slowly:   newSlots(slots/2, math.MaxInt64, e.clock),
+		reads:    fairshare.New(slots, math.MaxInt64, e.clock.Mono),
+		slowly:   fairshare.New(slots/2, math.MaxInt64, e.clock.Mono),
 		slow:     make(map[string]time.Duration),
 	}
 }
@@ -224,13 +225,13 @@ func (h *scriptHost) allowance(call *fsm.ScriptCall, since time.Duration) (limit
 // arrive in large numbers, so their time limit is longer. The wait is limited
 // because the clone that the script reads becomes outdated, and the client
 // gives up.
-func (h *scriptHost) enter(name string, who worker, done <-chan struct{}) (leave func(), refusal string) {
+func (h *scriptHost) enter(name string, who fairshare.Worker, done <-chan struct{}) (leave func(), refusal string) {
 	if !h.isSlow(name) {
 		p, refusal := h.takeSlot(h.reads, who, groupTimes*h.limit, done)
 		if refusal != "" {
 			return nil, refusal
 		}
-		return p.leave, ""
+		return p.Leave, ""
 	}
 	slow, refusal := h.takeSlot(h.slowly, who, h.limit, done)
 	if refusal != "" {
@@ -238,19 +239,19 @@ func (h *scriptHost) enter(name string, who worker, done <-chan struct{}) (leave
 	}
 	p, refusal := h.takeSlot(h.reads, who, h.limit, done)
 	if refusal != "" {
-		slow.leave()
+		slow.Leave()
 		return nil, refusal
 	}
 	return func() {
-		p.leave()
-		slow.leave()
+		p.Leave()
+		slow.Leave()
 	}, ""
 }
 
-func (h *scriptHost) takeSlot(slots *slots, who worker, limit time.Duration, done <-chan struct{}) (*slot, string) {
-	p, err := slots.enter(who, limit, done)
+func (h *scriptHost) takeSlot(slots *fairshare.Slots, who fairshare.Worker, limit time.Duration, done <-chan struct{}) (*fairshare.Slot, string) {
+	p, err := slots.Enter(who, limit, done)
 	switch {
-	case errors.Is(err, errSlotLost):
+	case errors.Is(err, fairshare.ErrLost):
 		return nil, msgScriptLost
 	case err != nil:
 		h.stats.ScriptsRefused.Add(1)
@@ -447,7 +448,7 @@ func closed(c <-chan struct{}) bool {
 //
 // The proposer waits meanwhile, for at most twice BriefScriptTime, or for as
 // long as one script may run whose dry run has shown that it ends (see
-// dryrun.go). Reads, elections and heartbeats do not wait.
+// script_dryrun.go). Reads, elections and heartbeats do not wait.
 func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -42,6 +43,12 @@ type durable struct{}
 func (durable) Await(uint64) bool                 { return true }
 func (durable) Outdated(*raft.SnapshotMeta) error { return nil }
 
+// bubbleClock is the clock of a synctest bubble.
+type bubbleClock struct{ begun time.Time }
+
+func (c bubbleClock) Mono() time.Duration { return time.Since(c.begun) }
+func (c bubbleClock) Wall() time.Time     { return time.Now() }
+
 func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld {
 	options := DefaultOptions()
 	options.SlowReadWait = time.Second
@@ -61,7 +68,7 @@ func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld
 		Fatal:       func(err error) { t.Error(err) },
 	})
 	w := &slowWorld{t: t, h: newReadHost(env, m)}
-	w.h.slots = newSlots(1, slowSlice, clock)
+	w.h.slots = fairshare.New(1, slowSlice, clock.Mono)
 	w.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1, Wall: 1}, fsm.TermStart{NodeID: "n", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures}))
 	w.write([]string{"set", "text", strings.Repeat("ab", 2000)}, []string{"set", "other", strings.Repeat("ba", 2000)}, []string{"set", "bits", strings.Repeat("x", 100_000)})
 	for from := 0; from < 30_000; from += 1000 {
@@ -150,8 +157,8 @@ func TestSlowRead(t *testing.T) {
 			}
 			w.h.mark(run.who, false)
 		}
-		if w.h.held.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.free != 1 {
-			t.Errorf("behind: %d bytes, clone %p, %d users, %d free places", w.h.held.Load(), w.h.clone, w.h.users, w.h.slots.free)
+		if w.h.held.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.Free() != 1 {
+			t.Errorf("behind: %d bytes, clone %p, %d users, %d free slots", w.h.held.Load(), w.h.clone, w.h.users, w.h.slots.Free())
 		}
 	}
 }
@@ -162,7 +169,7 @@ func TestSlowRead(t *testing.T) {
 func TestSlowRead_Slots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
-		first, err := w.h.slots.enter(worker{}, 0, nil)
+		first, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +177,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		for i := range 60 {
 			go func() {
 				run := w.run(nil, slowReads[0].commands...)
-				run.who.conn = uint64(i)
+				run.who.Conn = uint64(i)
 				reply, _, err := w.h.read(nil, run)
 				answers <- fmt.Sprint(string(reply), err)
 			}()
@@ -183,7 +190,7 @@ func TestSlowRead_Slots(t *testing.T) {
 			t.Error("there is a clone for reads that wait")
 		}
 		w.write([]string{"set", "text", "b"}) // no goroutine holds the lock
-		first.leave()
+		first.Leave()
 		clone := w.h.cloned(w.entries)
 		for range 60 {
 			if got := <-answers; got != ":1\r\n<nil>" {
@@ -223,7 +230,7 @@ func TestSlowRead_Refused(t *testing.T) {
 	t.Run("place", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
-			if _, err := w.h.slots.enter(worker{}, 0, nil); err != nil {
+			if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 				t.Fatal(err)
 			}
 			check(t, w, "BUSY", "no_place", slowReads[3].commands)
@@ -247,7 +254,7 @@ func TestSlowRead_Gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
 		done := make(chan struct{})
-		l, err := w.h.slots.enter(worker{}, 0, nil)
+		l, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,15 +265,15 @@ func TestSlowRead_Gone(t *testing.T) {
 		}()
 		synctest.Wait()
 		close(done)
-		if err := <-ended; !errors.Is(err, errSlotLost) {
+		if err := <-ended; !errors.Is(err, fairshare.ErrLost) {
 			t.Errorf("a read that waits: %v", err)
 		}
-		l.leave()
-		if _, _, err := w.h.slowly(nil, w.run(done, slowReads[0].commands...)); !errors.Is(err, errSlotLost) {
+		l.Leave()
+		if _, _, err := w.h.slowly(nil, w.run(done, slowReads[0].commands...)); !errors.Is(err, fairshare.ErrLost) {
 			t.Errorf("a read that runs: %v", err)
 		}
-		if w.h.slots.free != 1 {
-			t.Errorf("%d places are free", w.h.slots.free)
+		if w.h.slots.Free() != 1 {
+			t.Errorf("%d slots are free", w.h.slots.Free())
 		}
 	})
 }
@@ -276,7 +283,7 @@ func TestSlowRead_Gone(t *testing.T) {
 func TestSlowRead_ClientLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, bubbleClock{time.Now()}, func(o *Options) { o.SlowReadWait = time.Hour })
-		if _, err := w.h.slots.enter(worker{}, 0, nil); err != nil {
+		if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		left, done, stopped := make(chan struct{}), make(chan struct{}), 0
@@ -292,7 +299,7 @@ func TestSlowRead_ClientLeft(t *testing.T) {
 		}
 		run.watch = func() (<-chan struct{}, func(), error) { return nil, func() { stopped++ }, nil }
 		time.AfterFunc(time.Second, func() { close(done) })
-		if _, _, err := w.h.read(nil, run); !errors.Is(err, errSlotLost) || stopped != 2 {
+		if _, _, err := w.h.read(nil, run); !errors.Is(err, fairshare.ErrLost) || stopped != 2 {
 			t.Errorf("done was closed: %v, stopped %d watches", err, stopped)
 		}
 	})
@@ -314,9 +321,9 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 		w.write([]string{"script", "load", "compare"})
 		host := &scriptHost{
 			runner: measuring{}, clock: clock, stats: w.h.stats, limit: time.Second, brief: time.Second,
-			reads: newSlots(1, math.MaxInt64, clock), slow: make(map[string]time.Duration),
+			reads: fairshare.New(1, math.MaxInt64, clock.Mono), slow: make(map[string]time.Duration),
 		}
-		l, err := host.reads.enter(worker{}, 0, nil)
+		l, err := host.reads.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +338,7 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
-		l.leave()
+		l.Leave()
 		<-ended
 	})
 }
@@ -343,9 +350,9 @@ func TestHostedRunner_SharedTime(t *testing.T) {
 		clock, stats := bubbleClock{time.Now()}, newCounters()
 		host := &scriptHost{
 			runner: still{}, clock: clock, stats: stats, limit: time.Second, brief: time.Second,
-			reads: newSlots(1, math.MaxInt64, clock), slow: make(map[string]time.Duration),
+			reads: fairshare.New(1, math.MaxInt64, clock.Mono), slow: make(map[string]time.Duration),
 		}
-		l, err := host.reads.enter(worker{}, 0, nil)
+		l, err := host.reads.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +364,7 @@ func TestHostedRunner_SharedTime(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
-		l.leave()
+		l.Leave()
 		if got := <-ended; got != "OK" {
 			t.Errorf("the script answered %q", got)
 		}

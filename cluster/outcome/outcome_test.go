@@ -1,4 +1,4 @@
-package cluster_test
+package outcome_test
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
@@ -21,7 +20,7 @@ func TestOutcomes(t *testing.T) {
 		outcome.ErrNoLeader: not, outcome.ErrClosed: not, outcome.ErrRefused: not, outcome.ErrFeature: not,
 		outcome.ErrUnknown: unknown, outcome.ErrReplyLost: executed, outcome.NewExecuted("but"): executed,
 		outcome.NewUnknown(outcome.ErrNoLeader): unknown, outcome.NewUnknown(outcome.ErrReplyLost): unknown,
-		io.EOF: unknown, cluster.ErrStaleSession: unknown, &outcome.Error{}: unknown,
+		io.EOF: unknown, &outcome.Error{}: unknown,
 	}
 	check := func(what string, err error, want outcome.Outcome) {
 		t.Helper()
@@ -52,7 +51,10 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	var o *outcome.Error
-	for err, want := range map[error]bool{outcome.ErrNoLeader: true, outcome.ErrClosed: true, outcome.ErrRefused: false, outcome.ErrUnknown: false, outcome.ErrReplyLost: false, outcome.NewUnknown(outcome.ErrNoLeader): false} {
+	for err, want := range map[error]bool{
+		outcome.ErrNoLeader: true, outcome.ErrClosed: true, outcome.ErrRefused: false, outcome.ErrUnknown: false,
+		outcome.ErrReplyLost: false, outcome.NewUnknown(outcome.ErrNoLeader): false,
+	} {
 		if !errors.As(wrap(err), &o) || o.Retryable() != want {
 			t.Errorf("%v: retryable %v, want %v", err, o.Retryable(), want)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -23,7 +24,7 @@ type readHost struct {
 	clock   Clock
 	opts    Options
 	stats   *Counters
-	slots   *slots
+	slots   *fairshare.Slots
 	quicks  sync.Pool    // contains *quickRead
 	held    atomic.Int64 // bytes charged by slow reads
 
@@ -31,7 +32,7 @@ type readHost struct {
 
 	marked atomic.Int64 // len(slow), readable without mu
 	mu     sync.Mutex
-	slow   map[worker]struct{} // connections whose last read was slow
+	slow   map[fairshare.Worker]struct{} // connections whose last read was slow
 	// users is the number of slow reads that run or wait. They share clone if
 	// it is new enough for them. Both are guarded by mu.
 	users int
@@ -66,8 +67,8 @@ func newReadHost(e *environment, m *machine.Machine) *readHost {
 		clock:   e.clock,
 		opts:    e.cfg.Options,
 		stats:   e.stats,
-		slow:    make(map[worker]struct{}),
-		slots:   newSlots(most, slowSlice, e.clock),
+		slow:    make(map[fairshare.Worker]struct{}),
+		slots:   fairshare.New(most, slowSlice, e.clock.Mono),
 	}
 	h.quicks.New = func() any {
 		q := &quickRead{h: h}
@@ -80,7 +81,7 @@ func newReadHost(e *environment, m *machine.Machine) *readHost {
 // readRun is one execution of a group that only reads.
 type readRun struct {
 	req fsm.ReadRequest
-	who worker
+	who fairshare.Worker
 	// index is the lowest log index that the state must include: see package readindex.
 	index uint64
 	// done is closed when the replies are no longer needed. watch, unless nil,
@@ -90,9 +91,9 @@ type readRun struct {
 }
 
 // workerOf returns the origin of a group.
-func workerOf(node fsm.SessionID, body []byte) worker {
+func workerOf(node fsm.SessionID, body []byte) fairshare.Worker {
 	conn, user := fsm.GroupOrigin(body)
-	return worker{user, node.NodeID, conn}
+	return fairshare.Worker{User: user, Node: node.NodeID, Conn: conn}
 }
 
 // quickRead is the budget of a read under the read lock. Its time begins at the
@@ -114,7 +115,7 @@ func (q *quickRead) stop() error {
 }
 
 // read executes a group, as a quick read if that suffices. It returns
-// errSlotLost if done was closed first, and errClientLeft if the client left.
+// fairshare.ErrLost if done was closed first, and errClientLeft if the client left.
 // Errors other than those of the state
 // machine are converted to replies.
 func (h *readHost) read(dst []byte, run readRun) (reply []byte, expiryPending bool, err error) {
@@ -184,7 +185,7 @@ type slowRead struct {
 	// scripted reads have no slot of their own, because their scripts have
 	// slots: see awaitSlot.
 	scripted bool
-	slot     *slot // nil for none
+	slot     *fairshare.Slot // nil for none
 	begun    time.Duration
 	// time that the read ran, without the time that others had the slot
 	ran     time.Duration
@@ -196,7 +197,7 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 	h := s.h
 	if !s.scripted {
 		h.waiting.Add(1)
-		s.slot, err = h.slots.enter(s.run.who, h.opts.SlowReadWait, s.run.done)
+		s.slot, err = h.slots.Enter(s.run.who, h.opts.SlowReadWait, s.run.done)
 		h.waiting.Add(-1)
 		if err != nil {
 			return dst, false, s.noSlot(err)
@@ -207,7 +208,7 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 		h.running.Add(-1)
 		h.held.Add(-s.bytes)
 		if s.slot != nil {
-			s.slot.leave()
+			s.slot.Leave()
 		}
 	}()
 	s.begun = h.clock.Mono()
@@ -225,14 +226,14 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 	if !s.scripted {
 		h.mark(s.run.who, s.ran > h.opts.QuickRead)
 	} else if err == nil && closed(s.run.done) {
-		err = errSlotLost // a script may have been ended, and its reply says so
+		err = fairshare.ErrLost // a script may have been ended, and its reply says so
 	}
 	return reply, expiryPending, err
 }
 
 // noSlot returns the error of a read that did not get a slot.
 func (s *slowRead) noSlot(err error) error {
-	if errors.Is(err, errNoSlot) {
+	if errors.Is(err, fairshare.ErrNoSlot) {
 		return refusal{"no_place", fmt.Sprintf("BUSY slow reads of other clients have taken all places for %v, try again later", s.h.opts.SlowReadWait)}
 	}
 	return err
@@ -247,7 +248,7 @@ func (s *slowRead) stop() error {
 	took := now - s.begun
 	switch {
 	case closed(s.run.done):
-		return errSlotLost
+		return fairshare.ErrLost
 	case s.ran > h.opts.SlowReadTime:
 		return refusal{"time", fmt.Sprintf("BUSY read ran longer than %v and was ended, ask for less at a time", h.opts.SlowReadTime)}
 	}
@@ -260,7 +261,7 @@ func (s *slowRead) stop() error {
 	var err error
 	if s.scripted {
 		err = s.awaitSlot(took)
-	} else if err = s.slot.pause(now, s.run.done); err != nil {
+	} else if err = s.slot.Pause(now, s.run.done); err != nil {
 		s.slot = nil
 	}
 	s.begun = h.clock.Mono()
@@ -271,12 +272,12 @@ func (s *slowRead) stop() error {
 // slot at once. The read must not keep it: its script waits for a slot for
 // scripts, and reads that have such a slot may wait for this one.
 func (s *slowRead) awaitSlot(took time.Duration) error {
-	l, err := s.h.slots.enter(s.run.who, s.h.opts.SlowReadWait, s.run.done)
+	l, err := s.h.slots.Enter(s.run.who, s.h.opts.SlowReadWait, s.run.done)
 	if err != nil {
 		return s.noSlot(err)
 	}
-	l.begun -= took
-	l.leave()
+	l.Charge(took)
+	l.Leave()
 	return nil
 }
 
@@ -335,7 +336,7 @@ func (h *readHost) isSlow(run *readRun) bool {
 }
 
 // mark records whether the last read of a connection was slow.
-func (h *readHost) mark(who worker, slow bool) {
+func (h *readHost) mark(who fairshare.Worker, slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slow {
@@ -348,3 +349,77 @@ func (h *readHost) mark(who worker, slow bool) {
 	}
 	h.marked.Store(int64(len(h.slow)))
 }
+
+// WatchFunc begins to watch the connection of a client. left is closed when the
+// client has closed its connection. stop ends the watch and must be called.
+type WatchFunc = func() (left <-chan struct{}, stop func(), err error)
+
+// watchAfter is how long a read runs, or waits, before its client is watched.
+// Most reads end before, and watching costs a goroutine and system calls. It
+// also lets a client that has closed only its own direction (such as nc -N)
+// receive the replies of reads that do not take long: it looks like a client
+// that has left.
+const watchAfter = 100 * time.Millisecond
+
+// clientWatch ends a slow read when its replies are no longer needed: when done
+// is closed or when its client has left.
+type clientWatch struct {
+	ended    chan struct{} // closed when the replies are no longer needed
+	left     bool          // the client has left; valid once ended is closed
+	finished chan struct{} // closed by stop
+	exited   chan struct{} // closed when the goroutine has ended
+}
+
+func watchClient(watch WatchFunc, done <-chan struct{}) *clientWatch {
+	w := &clientWatch{ended: make(chan struct{}), finished: make(chan struct{}), exited: make(chan struct{})}
+	go w.run(watch, done)
+	return w
+}
+
+func (w *clientWatch) run(watch WatchFunc, done <-chan struct{}) {
+	defer close(w.exited)
+	t := time.NewTimer(watchAfter)
+	defer t.Stop()
+	select {
+	case <-w.finished:
+		return
+	case <-done:
+		close(w.ended)
+		return
+	case <-t.C:
+	}
+	left, stop, err := watch()
+	if err != nil { // the connection is closed
+		w.left = true
+		close(w.ended)
+		return
+	}
+	defer stop()
+	select {
+	case <-w.finished:
+	case <-done:
+		close(w.ended)
+	case <-left:
+		w.left = true
+		close(w.ended)
+	}
+}
+
+// stop ends the watch. The connection may be read again when it returns.
+func (w *clientWatch) stop() {
+	close(w.finished)
+	<-w.exited
+}
+
+// clientLeft returns errClientLeft in place of fairshare.ErrLost if the client has
+// left.
+func (w *clientWatch) clientLeft(err error) error {
+	if errors.Is(err, fairshare.ErrLost) && w.left {
+		return errClientLeft
+	}
+	return err
+}
+
+// lengthy reports whether a group that only reads may take long, so that it is
+// worth watching its client while another node executes it.
+func lengthy(g *fsm.Group) bool { return g.Slow || g.Costly || fsm.HasScripts(g.Bytes()) }

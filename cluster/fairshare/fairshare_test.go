@@ -1,4 +1,4 @@
-package cluster
+package fairshare
 
 import (
 	"errors"
@@ -10,42 +10,44 @@ import (
 	"time"
 )
 
-// bubbleClock is the clock of a synctest bubble.
-type bubbleClock struct{ begun time.Time }
-
-func (c bubbleClock) Mono() time.Duration { return time.Since(c.begun) }
-func (c bubbleClock) Wall() time.Time     { return time.Now() }
+// sinceNow returns the clock of a synctest bubble.
+func sinceNow() func() time.Duration {
+	begun := time.Now()
+	return func() time.Duration { return time.Since(begun) }
+}
 
 // work takes a slot for some milliseconds of processor time. Every millisecond
 // it offers the slot to other workers.
-func work(p *slots, who worker, ms int, done <-chan struct{}) error {
-	l, err := p.enter(who, time.Minute, done)
+func work(p *Slots, who Worker, ms int, done <-chan struct{}) error {
+	l, err := p.Enter(who, time.Minute, done)
 	if err != nil {
 		return err
 	}
 	for range ms {
 		time.Sleep(time.Millisecond)
-		if err := l.pause(p.clock.Mono(), done); err != nil {
+		if err := l.Pause(p.mono(), done); err != nil {
 			return err
 		}
 	}
-	l.leave()
-	if done != nil && closed(done) { // a free slot is not refused
-		return errSlotLost
+	l.Leave()
+	select { // a free slot is given even if done is closed
+	case <-done:
+		return ErrLost
+	default:
+		return nil
 	}
-	return nil
 }
 
 // TestSlots_Short checks that the work of a connection that has used little
 // time ends soon, however much work of other connections came before it.
 func TestSlots_Short(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newSlots(1, 10*time.Millisecond, bubbleClock{time.Now()})
+		p := New(1, 10*time.Millisecond, sinceNow())
 		var wg sync.WaitGroup
 		for i := range 60 {
 			wg.Go(func() {
 				for range 3 {
-					if err := work(p, worker{node: "n", conn: uint64(i)}, 50, nil); err != nil {
+					if err := work(p, Worker{Node: "n", Conn: uint64(i)}, 50, nil); err != nil {
 						t.Error(err)
 					}
 				}
@@ -53,7 +55,7 @@ func TestSlots_Short(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		begun := time.Now()
-		if err := work(p, worker{node: "n", conn: 100}, 5, nil); err != nil {
+		if err := work(p, Worker{Node: "n", Conn: 100}, 5, nil); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > 30*time.Millisecond {
@@ -61,7 +63,7 @@ func TestSlots_Short(t *testing.T) {
 		}
 		wg.Wait()
 		if p.free != 1 || len(p.waiting) != 0 {
-			t.Errorf("%d places free, %d waiters at the end", p.free, len(p.waiting))
+			t.Errorf("%d slots free, %d waiters at the end", p.free, len(p.waiting))
 		}
 	})
 }
@@ -70,7 +72,7 @@ func TestSlots_Short(t *testing.T) {
 // of them has.
 func TestSlots_Users(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newSlots(2, 10*time.Millisecond, bubbleClock{time.Now()})
+		p := New(2, 10*time.Millisecond, sinceNow())
 		done := make(chan struct{})
 		var wg sync.WaitGroup
 		had := make([]int, 2)
@@ -78,7 +80,7 @@ func TestSlots_Users(t *testing.T) {
 		for i := range 22 {
 			user := min(i/20, 1) // 20 connections of one user, 2 of the other
 			wg.Go(func() {
-				for work(p, worker{fmt.Sprint(user), "n", uint64(i)}, 20, done) == nil {
+				for work(p, Worker{fmt.Sprint(user), "n", uint64(i)}, 20, done) == nil {
 					mu.Lock()
 					had[user]++
 					mu.Unlock()
@@ -98,38 +100,38 @@ func TestSlots_Users(t *testing.T) {
 // others.
 func TestSlots_GiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newSlots(1, 10*time.Millisecond, bubbleClock{time.Now()})
-		l, err := p.enter(worker{conn: 1}, 0, nil)
+		p := New(1, 10*time.Millisecond, sinceNow())
+		l, err := p.Enter(Worker{Conn: 1}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.enter(worker{conn: 2}, time.Second, nil); !errors.Is(err, errNoSlot) {
-			t.Errorf("without a place: %v", err)
+		if _, err := p.Enter(Worker{Conn: 2}, time.Second, nil); !errors.Is(err, ErrNoSlot) {
+			t.Errorf("without a slot: %v", err)
 		}
 		done := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(done) })
-		if _, err := p.enter(worker{conn: 3}, time.Minute, done); !errors.Is(err, errSlotLost) {
+		if _, err := p.Enter(Worker{Conn: 3}, time.Minute, done); !errors.Is(err, ErrLost) {
 			t.Errorf("done: %v", err)
 		}
-		l.leave()
-		if l, err = p.enter(worker{conn: 4}, 0, nil); err != nil {
+		l.Leave()
+		if l, err = p.Enter(Worker{Conn: 4}, 0, nil); err != nil {
 			t.Errorf("free again: %v", err)
 		}
 		// A pause that fails neither leaves a slot occupied nor takes one.
-		go func() { _ = work(p, worker{conn: 5}, 1, nil) }()
+		go func() { _ = work(p, Worker{Conn: 5}, 1, nil) }()
 		synctest.Wait()
 		time.Sleep(20 * time.Millisecond)
 		gone := make(chan struct{})
 		close(gone)
-		err = l.pause(p.clock.Mono(), gone)
+		err = l.Pause(p.mono(), gone)
 		if err == nil {
-			l.leave()
+			l.Leave()
 		}
 		time.Sleep(time.Second)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.free != 1 || len(p.waiting) != 0 {
-			t.Errorf("after a pause (%v) %d places are free, %d wait", err, p.free, len(p.waiting))
+			t.Errorf("after a pause (%v) %d slots are free, %d wait", err, p.free, len(p.waiting))
 		}
 	})
 }

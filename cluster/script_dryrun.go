@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -87,7 +88,7 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 
 // tryAt runs a group in slot p of lane l, and then frees the slot, even after a
 // panic, because the lane has no other slot.
-func (ld *leadership) tryAt(l *lane, p *slot, body []byte, t *dryRun) ([]byte, error) {
+func (ld *leadership) tryAt(l *lane, p *fairshare.Slot, body []byte, t *dryRun) ([]byte, error) {
 	h := ld.host
 	defer func() {
 		took := max(h.clock.Mono()-t.begun, t.work)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 )
 
 // lane is a queue of dry runs of scripts, which run one at a time. The leader
@@ -19,7 +21,7 @@ import (
 type lane struct {
 	limit time.Duration // limit of a dry run, which then moves to the next lane
 	most  int           // limit of the dry runs that wait; a user may have a part of it: see laneUsers
-	slots *slots
+	slots *fairshare.Slots
 
 	mu      sync.Mutex
 	waiting map[string]int // number of waiting dry runs, by user
@@ -44,33 +46,33 @@ const (
 )
 
 func newLane(limit time.Duration, most int, clock Clock) *lane {
-	return &lane{limit: limit, most: most, slots: newSlots(1, math.MaxInt64, clock), waiting: make(map[string]int)}
+	return &lane{limit: limit, most: most, slots: fairshare.New(1, math.MaxInt64, clock.Mono), waiting: make(map[string]int)}
 }
 
 // enter waits for the slot of the lane, for a dry run of a group of size bytes.
 // If it fails, it returns the error text for the client as refusal.
-func (l *lane) enter(who worker, size int, limit time.Duration, done <-chan struct{}) (p *slot, refusal string) {
+func (l *lane) enter(who fairshare.Worker, size int, limit time.Duration, done <-chan struct{}) (p *fairshare.Slot, refusal string) {
 	l.mu.Lock()
-	if l.waiting[who.user] >= max(l.most/laneUsers, 1) || l.total >= l.most || l.total > 0 && l.bytes+size > maxLaneBytes {
+	if l.waiting[who.User] >= max(l.most/laneUsers, 1) || l.total >= l.most || l.total > 0 && l.bytes+size > maxLaneBytes {
 		l.mu.Unlock()
 		return nil, msgScriptQueue
 	}
-	l.waiting[who.user]++
+	l.waiting[who.User]++
 	l.total++
 	l.bytes += size
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.waiting[who.user]--; l.waiting[who.user] == 0 {
-			delete(l.waiting, who.user)
+		if l.waiting[who.User]--; l.waiting[who.User] == 0 {
+			delete(l.waiting, who.User)
 		}
 		l.total--
 		l.bytes -= size
 	}()
-	p, err := l.slots.enter(who, limit, done)
+	p, err := l.slots.Enter(who, limit, done)
 	switch {
-	case errors.Is(err, errSlotLost):
+	case errors.Is(err, fairshare.ErrLost):
 		return nil, msgScriptLost
 	case err != nil:
 		return nil, msgScriptRoom
@@ -81,14 +83,16 @@ func (l *lane) enter(who worker, size int, limit time.Duration, done <-chan stru
 // leave frees the slot of a dry run. If the dry run was not brief, the slot is
 // freed after the lane has paused. The timer needs no owner, because it only
 // frees the slot.
-func (l *lane) leave(p *slot, took, brief time.Duration) {
+func (l *lane) leave(p *fairshare.Slot, took, brief time.Duration) {
 	if took <= brief {
-		p.leave()
+		p.Leave()
 		return
 	}
-	time.AfterFunc((laneShare-1)*took, p.leave)
+	time.AfterFunc((laneShare-1)*took, p.Leave)
 }
 
 // scriptWorker returns the worker for scripts of a connection. The numbers of
 // connections are unique in the cluster: see clientIDs.
-func scriptWorker(origin uint64, user string) worker { return worker{user: user, conn: origin} }
+func scriptWorker(origin uint64, user string) fairshare.Worker {
+	return fairshare.Worker{User: user, Conn: origin}
+}

@@ -50,8 +50,3 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 // runs, for a client of any node, is denied a command. There is one such
 // function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.guard.OnDenied(f) }
-
-// Watch returns a channel that receives a token after the leader or the result
-// of PeerHealth has changed. Changes in quick succession may share a token. stop
-// removes the channel.
-func (n *Node) Watch() (changed <-chan struct{}, stop func()) { return n.leading.watchers.add() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -200,6 +201,69 @@ func (r *readServer) Confirm(term, nonce uint64) {
 	})
 }
 
+// begin records a read that the stream's node has sent.
+func (r *readServer) begin(rd *remoteRead) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[rd.id] = rd
+}
+
+// answered removes a read. It returns false if the read was canceled.
+func (r *readServer) answered(rd *remoteRead) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.asked, rd.id)
+	return !rd.canceled
+}
+
+// cancel ends a read whose client has left its node.
+func (r *readServer) cancel(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rd := r.asked[id]; rd != nil {
+		r.cancelLocked(rd)
+	}
+}
+
+// cancelAll ends all reads of the stream, because the stream has ended.
+func (r *readServer) cancelAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rd := range r.asked {
+		r.cancelLocked(rd)
+	}
+}
+
+func (r *readServer) cancelLocked(rd *remoteRead) {
+	delete(r.asked, rd.id)
+	rd.canceled = true
+	if rd.gone != nil {
+		close(rd.gone)
+	}
+}
+
+// ended returns a channel that is closed when the read is canceled. Nothing
+// waits for the replies of a canceled read. It is also closed when the
+// leadership ends, because the stream ends then.
+func (r *readServer) ended(rd *remoteRead) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rd.gone == nil {
+		rd.gone = make(chan struct{})
+		if rd.canceled {
+			close(rd.gone)
+		}
+	}
+	return rd.gone
+}
+
+// isCanceled reports whether the read was canceled.
+func (r *readServer) isCanceled(rd *remoteRead) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return rd.canceled
+}
+
 // serveRead serves a node's read stream until the stream fails or this node's
 // leadership ends.
 func (ss *streamServer) serveRead(s *rpc.Stream) {
@@ -285,7 +349,7 @@ type remoteRead struct {
 // confirmed implements reader.
 func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
 	r.call.index, r.call.now = index, now
-	if r.isCanceled() {
+	if r.server.isCanceled(r) {
 		return
 	}
 	if !r.call.dryRun && !r.call.slow {
@@ -310,14 +374,14 @@ func (r *remoteRead) run(ld *leadership, now int64) {
 		return
 	}
 	run := ld.readRun(r.call, now, r.from)
-	run.done = r.ended()
+	run.done = r.server.ended(r)
 	reply, expiryPending, err := ld.readers.read(nil, run)
 	r.finish(ld, reply, expiryPending, err)
 }
 
 func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, err error) {
 	switch {
-	case errors.Is(err, errSlotLost):
+	case errors.Is(err, fairshare.ErrLost):
 		r.Lost()
 	case errors.Is(err, fsm.ErrUnlogged):
 		r.answer(answerLog, nil)

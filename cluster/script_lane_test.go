@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 )
 
 // laneMost is the limit of the lanes of tests.
@@ -56,7 +58,7 @@ func TestLane_Short(t *testing.T) {
 		if refusal != "" || runs.Load() > before+1 {
 			t.Errorf("%d others were served before a new connection: %s", runs.Load()-before, refusal)
 		}
-		p.leave()
+		p.Leave()
 		close(stop)
 		<-time.After(laneShare * long)
 	})
@@ -68,14 +70,14 @@ func TestLane_Full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLane(math.MaxInt64, laneMost, systemClock{})
 		stop := make(chan struct{})
-		p, _ := l.enter(worker{user: "first"}, 1, time.Hour, stop)
+		p, _ := l.enter(fairshare.Worker{User: "first"}, 1, time.Hour, stop)
 		for i := range uint64(laneMost / laneUsers) {
 			go l.enter(scriptWorker(i, "greedy"), 1, time.Hour, stop)
 		}
 		synctest.Wait()
 		refused := func(user string, size int, want string) {
 			t.Helper()
-			if _, got := l.enter(worker{user: user}, size, time.Second, stop); got != want {
+			if _, got := l.enter(fairshare.Worker{User: user}, size, time.Second, stop); got != want {
 				t.Errorf("a group of %d bytes of %s: %q, want %q", size, user, got, want)
 			}
 		}
@@ -87,6 +89,6 @@ func TestLane_Full(t *testing.T) {
 		if l.total != 0 || l.bytes != 0 || len(l.waiting) != 0 {
 			t.Errorf("%d of %d bytes still wait", l.total, l.bytes)
 		}
-		p.leave()
+		p.Leave()
 	})
 }
