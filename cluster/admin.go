@@ -97,7 +97,9 @@ func (req adminRequest) changes() bool {
 func (reply *adminReply) fail(err error) {
 	reply.Error = err.Error()
 	if o := (*outcome.Error)(nil); errors.As(err, &o) {
-		reply.Outcome = &adminOutcome{Outcome: outcome.Of(err), Retryable: o.Retryable(), Text: o.Reason(), Advice: o.Advice()}
+		reply.Outcome = &adminOutcome{
+			Outcome: outcome.Of(err), Retryable: o.Retryable(), Text: o.Reason(), Advice: o.Advice(),
+		}
 	}
 }
 

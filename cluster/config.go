@@ -323,13 +323,15 @@ func (c *Config) Validate() error {
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
 	case o.EntryWork < fsm.StepNanos || o.MaxWriteTime < o.EntryWork:
-		return fmt.Errorf("work of an entry is %v, of one command %v: the first must be more than 0, the second no less",
+		return fmt.Errorf("work of an entry is %v, of one command %v: "+
+			"the first must be more than 0, the second no less",
 			o.EntryWork, o.MaxWriteTime)
 	case o.ScriptTime <= 0 || o.BriefScriptTime <= 0:
 		return fmt.Errorf("script time is %v, script budget without a dry run is %v: both must be more than 0",
 			o.ScriptTime, o.BriefScriptTime)
 	case o.ScriptWait <= 0 || o.ScriptQueue < 1 || o.SlowReads < 0:
-		return fmt.Errorf("slow scripts wait %v, %d of them, and %d slow reads run at once: the first two must be more than 0, the last no less",
+		return fmt.Errorf("slow scripts wait %v, %d of them, and %d slow reads run at once: "+
+			"the first two must be more than 0, the last no less",
 			o.ScriptWait, o.ScriptQueue, o.SlowReads)
 	case o.QuickRead <= 0 || o.SlowReadWait <= 0 || o.SlowReadTime <= 0 || o.SlowReadMemory <= 0:
 		return fmt.Errorf("quick reads have %v, slow reads wait %v and have %v and %d bytes: all must be more than 0",

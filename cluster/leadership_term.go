@@ -83,7 +83,9 @@ func (ls *leaderships) startTerm(term uint64) error {
 	id := ls.stores.Identity()
 	entry := fsm.AppendTermStart(nil,
 		fsm.Header{Term: term, Wall: ls.clock.Wall().UnixMicro()},
-		fsm.TermStart{NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features})
+		fsm.TermStart{
+			NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features,
+		})
 	proposed := ls.raft.running().Apply(entry, 0)
 	failpoint.Hit(failpoint.LeadershipUnopened)
 	return ls.raft.await(ls.ctx, proposed)

@@ -111,11 +111,13 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 		return fmt.Errorf("--peers of %s says that %s is at %s: "+
 			"add it with that address, or change --peers of all nodes first", ms.cfg.NodeID, p.ID, p.Addr)
 	}
-	added := ms.raft.running().AddNonvoter(raft.ServerID(req.Node), raft.ServerAddress(req.Addr), index, enqueueTimeout(ctx))
+	id, addr := raft.ServerID(req.Node), raft.ServerAddress(req.Addr)
+	added := ms.raft.running().AddNonvoter(id, addr, index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", req.Node, err)
 	}
-	ms.log.Info("member added as non-voter, becomes a voter when it has caught up", "node", req.Node, "address", req.Addr)
+	ms.log.Info("member added as non-voter, becomes a voter when it has caught up",
+		"node", req.Node, "address", req.Addr)
 	reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
 	return nil
 }
@@ -207,8 +209,9 @@ func (ms *membership) admit(ctx context.Context, req adminRequest, reply *adminR
 	})
 }
 
-// commitAdmission admits a node that has been added. It commits an entry that changes no member but proves that the node is a non-voter at the
-// entry's index. The reply names that index: see raftlog/votes.go. If a reply is
+// commitAdmission admits a node that has been added. It commits an entry that
+// changes no member but proves that the node is a non-voter at the entry's
+// index. The reply names that index: see raftlog/votes.go. If a reply is
 // lost, the node asks again.
 func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)

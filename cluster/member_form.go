@@ -126,7 +126,8 @@ func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
 			}
 		case r.Peers != f.cfg.peerList():
 			if differs == nil { // ignored if there is a cluster to join
-				differs = fmt.Errorf("%w: %w: %s has %q, this node %q", errWaiting, ErrPeersDiffer, p.ID, r.Peers, f.cfg.peerList())
+				differs = fmt.Errorf("%w: %w: %s has %q, this node %q",
+					errWaiting, ErrPeersDiffer, p.ID, r.Peers, f.cfg.peerList())
 			}
 		case r.ClusterID != "" && clusterID != "" && r.ClusterID != clusterID:
 			return nil, false, fmt.Errorf("%w: %s", ErrOtherCluster, p.ID)

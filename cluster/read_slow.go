@@ -234,7 +234,8 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 // noSlot returns the error of a read that did not get a slot.
 func (s *slowRead) noSlot(err error) error {
 	if errors.Is(err, fairshare.ErrNoSlot) {
-		return refusal{"no_place", fmt.Sprintf("BUSY slow reads of other clients have taken all places for %v, try again later", s.h.opts.SlowReadWait)}
+		return refusal{"no_place", fmt.Sprintf(
+			"BUSY slow reads of other clients have taken all places for %v, try again later", s.h.opts.SlowReadWait)}
 	}
 	return err
 }
@@ -250,7 +251,8 @@ func (s *slowRead) stop() error {
 	case closed(s.run.done):
 		return fairshare.ErrLost
 	case s.ran > h.opts.SlowReadTime:
-		return refusal{"time", fmt.Sprintf("BUSY read ran longer than %v and was ended, ask for less at a time", h.opts.SlowReadTime)}
+		return refusal{"time", fmt.Sprintf(
+			"BUSY read ran longer than %v and was ended, ask for less at a time", h.opts.SlowReadTime)}
 	}
 	if now-s.yielded < yield.Every {
 		runtime.Gosched()
@@ -286,7 +288,8 @@ func (s *slowRead) hold(bytes int) error {
 	h := s.h
 	s.bytes += int64(bytes)
 	if h.held.Add(int64(bytes)) > h.opts.SlowReadMemory && s.bytes > fsm.HoldLot {
-		return refusal{"memory", fmt.Sprintf("OOM slow reads need more than %d bytes of memory together (--max-slow-read-memory), ask for less at a time or try again later", h.opts.SlowReadMemory)}
+		return refusal{"memory", fmt.Sprintf("OOM slow reads need more than %d bytes of memory together "+
+			"(--max-slow-read-memory), ask for less at a time or try again later", h.opts.SlowReadMemory)}
 	}
 	return nil
 }

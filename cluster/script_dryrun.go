@@ -64,8 +64,9 @@ type dryRun struct {
 func (ld *leadership) runDry(body []byte) ([]byte, error) {
 	h := ld.host
 	origin, user := fsm.GroupOrigin(body)
+	wait := max(laneTimes*h.limit, ld.opts.ScriptWait)
 	for _, l := range []*lane{h.short, h.long} {
-		p, refusal := l.enter(scriptWorker(origin, user), len(body), max(laneTimes*h.limit, ld.opts.ScriptWait), ld.done)
+		p, refusal := l.enter(scriptWorker(origin, user), len(body), wait, ld.done)
 		switch {
 		case refusal == msgScriptLost:
 			return []byte{dryRunAgain}, nil

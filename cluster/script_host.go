@@ -65,8 +65,9 @@ const (
 	msgLoadTimeout  = "ERR FUNCTION LOAD timeout"
 	msgScriptPanic  = "ERR script made the interpreter fail, nothing of it was done"
 	msgScriptRoom   = "BUSY the script was not run: other slow scripts took all places for too long, try again later"
-	msgWriteRoom    = "BUSY the command was not executed: other heavy writes and slow scripts took all places, try again later"
-	msgScriptQueue  = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
+	msgWriteRoom    = "BUSY the command was not executed: " +
+		"other heavy writes and slow scripts took all places, try again later"
+	msgScriptQueue = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
 )
 
 func newScriptHost(e *environment, m *machine.Machine) *scriptHost {
@@ -248,7 +249,9 @@ func (h *scriptHost) enter(name string, who fairshare.Worker, done <-chan struct
 	}, ""
 }
 
-func (h *scriptHost) takeSlot(slots *fairshare.Slots, who fairshare.Worker, limit time.Duration, done <-chan struct{}) (*fairshare.Slot, string) {
+func (h *scriptHost) takeSlot(
+	slots *fairshare.Slots, who fairshare.Worker, limit time.Duration, done <-chan struct{},
+) (*fairshare.Slot, string) {
 	p, err := slots.Enter(who, limit, done)
 	switch {
 	case errors.Is(err, fairshare.ErrLost):
@@ -279,7 +282,8 @@ func (r hostedRunner) CompileScript(body []byte) (text string) {
 // RunScript implements fsm.ScriptRunner.
 func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	h := r.h
-	tooLong, name := fmt.Sprintf("ERR script ran longer than %v, nothing of it was done", h.limit), call.SHA+call.Function
+	name := call.SHA + call.Function
+	tooLong := fmt.Sprintf("ERR script ran longer than %v, nothing of it was done", h.limit)
 	if call.Register != nil {
 		tooLong = msgLoadTimeout
 	}
@@ -309,7 +313,8 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	}
 	limit, shared := h.allowance(&call, since)
 	if shared && call.ScriptBudget != fsm.Briefly {
-		tooLong = fmt.Sprintf("ERR scripts of a transaction ran longer than %v together, nothing of this one was done", groupTimes*h.limit)
+		tooLong = fmt.Sprintf("ERR scripts of a transaction ran longer than %v together, "+
+			"nothing of this one was done", groupTimes*h.limit)
 	}
 	ended := false // not ended by itself
 	pace := r.pace
@@ -347,7 +352,8 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 			return ""
 		}
 		ended = true
-		if call.ScriptBudget == fsm.DryRun || call.ScriptBudget == fsm.Briefly && (shared || limit < h.limit) && text == tooLong {
+		brief := call.ScriptBudget == fsm.Briefly && (shared || limit < h.limit)
+		if call.ScriptBudget == fsm.DryRun || brief && text == tooLong {
 			call.Cut()
 		}
 		return text

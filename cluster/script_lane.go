@@ -46,14 +46,22 @@ const (
 )
 
 func newLane(limit time.Duration, most int, clock Clock) *lane {
-	return &lane{limit: limit, most: most, slots: fairshare.New(1, math.MaxInt64, clock.Mono), waiting: make(map[string]int)}
+	return &lane{
+		limit:   limit,
+		most:    most,
+		slots:   fairshare.New(1, math.MaxInt64, clock.Mono),
+		waiting: make(map[string]int),
+	}
 }
 
 // enter waits for the slot of the lane, for a dry run of a group of size bytes.
 // If it fails, it returns the error text for the client as refusal.
-func (l *lane) enter(who fairshare.Worker, size int, limit time.Duration, done <-chan struct{}) (p *fairshare.Slot, refusal string) {
+func (l *lane) enter(
+	who fairshare.Worker, size int, limit time.Duration, done <-chan struct{},
+) (p *fairshare.Slot, refusal string) {
 	l.mu.Lock()
-	if l.waiting[who.User] >= max(l.most/laneUsers, 1) || l.total >= l.most || l.total > 0 && l.bytes+size > maxLaneBytes {
+	if l.waiting[who.User] >= max(l.most/laneUsers, 1) || l.total >= l.most ||
+		l.total > 0 && l.bytes+size > maxLaneBytes {
 		l.mu.Unlock()
 		return nil, msgScriptQueue
 	}

@@ -125,7 +125,8 @@ func (s *Session) read(local bool) ([]byte, error) {
 		// The read must see everything that this connection has seen before.
 		run := readRun{
 			req: fsm.ReadRequest{
-				Body: c.body, Seed: rand.Uint64(), Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+				Body: c.body, Seed: rand.Uint64(),
+				Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 			},
 			index: n.machine.Applied(), done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body),
 		}

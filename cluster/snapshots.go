@@ -152,7 +152,8 @@ func (s *snapshotter) take() error {
 	if err == nil {
 		s.stats.Snapshots.Inc()
 		s.log.Info("snapshot taken", "took", s.clock.Mono()-begun,
-			"log_bytes_before", average*int64(last-first), "log_bytes", s.stores.LogBytes(), "trailing_entries", rc.TrailingLogs)
+			"log_bytes_before", average*int64(last-first), "log_bytes", s.stores.LogBytes(),
+			"trailing_entries", rc.TrailingLogs)
 	}
 	return err
 }

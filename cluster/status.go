@@ -172,7 +172,8 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			defer wg.Done()
 			addr := string(sr.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 			var r adminReply
-			if err := sr.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil || r.Status == nil {
+			err := sr.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r)
+			if err != nil || r.Status == nil {
 				detail := "no status in the answer"
 				if err != nil {
 					detail = err.Error()

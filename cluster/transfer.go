@@ -284,7 +284,8 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 			}
 			sent = nil
 		case <-over:
-			return outcome.NewChangeUnknown(fmt.Errorf("%s was asked to campaign and was not elected within %v", m.ID, limit))
+			return outcome.NewChangeUnknown(
+				fmt.Errorf("%s was asked to campaign and was not elected within %v", m.ID, limit))
 		case <-ctx.Done():
 			return outcome.NewChangeUnknown(ctx.Err())
 		case <-t.ctx.Done():
@@ -312,8 +313,8 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 			return string(id), nil
 		}
 		if err := t.pace(ctx); err != nil {
-			return "", outcome.NewChangeUnknown(fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w",
-				t.cfg.NodeID, err))
+			return "", outcome.NewChangeUnknown(
+				fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", t.cfg.NodeID, err))
 		}
 	}
 }

@@ -95,9 +95,11 @@ const (
 // All returns the names of all failpoints.
 func All() []string {
 	return []string{
-		AppendTorn, AppendWritten, AppendSynced, TermWritten, VoteUnwritten, VoteWritten, FileUnnamed, SnapshotTorn, SnapshotNamed,
+		AppendTorn, AppendWritten, AppendSynced, TermWritten, VoteUnwritten, VoteWritten,
+		FileUnnamed, SnapshotTorn, SnapshotNamed,
 		InstallUncut, SuffixUncut, SegmentUnlisted, SegmentUndeleted,
-		EntryProposed, EntryOpen, EntryDurable, EntryApplied, LeadershipUnopened, MemberProposed, MemberChanged, TransferBegun, GroupSent, ReplyReceived,
+		EntryProposed, EntryOpen, EntryDurable, EntryApplied, LeadershipUnopened,
+		MemberProposed, MemberChanged, TransferBegun, GroupSent, ReplyReceived,
 		JoinNoted, JoinAnswered, JoinedNoted, FormConfirmed,
 	}
 }

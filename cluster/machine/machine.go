@@ -160,7 +160,8 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 func (a *Machine) checkChain(res *fsm.Result) error {
 	p := a.points[res.HashIndex%uint64(len(a.points))]
 	if res.HashIndex != 0 && p.index == res.HashIndex && p.hash != res.Hash {
-		return fmt.Errorf("state differs from the leader's at index %d: hash %#x, leader's %#x", p.index, p.hash, res.Hash)
+		return fmt.Errorf("state differs from the leader's at index %d: hash %#x, leader's %#x",
+			p.index, p.hash, res.Hash)
 	}
 	index, hash := a.m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}

@@ -125,7 +125,8 @@ func (s *checkedSink) check() (err error) {
 	case err != nil:
 		return err
 	case info.Applied > s.index:
-		return fmt.Errorf("the snapshot contains the state at log index %d, but its name says %d", info.Applied, s.index)
+		return fmt.Errorf("the snapshot contains the state at log index %d, but its name says %d",
+			info.Applied, s.index)
 	case s.own != nil && info != *s.own:
 		return fmt.Errorf("the snapshot contains %+v, but the state is %+v", info, *s.own)
 	}

@@ -103,7 +103,8 @@ func (c *boltFile) check() error {
 		return damagef("its meta pages are of transactions %d and %d, which do not follow each other", m0.txid, m1.txid)
 	}
 	if uint64(info.Size()) < c.meta.pages*c.meta.pageSize {
-		return damagef("it has %d bytes, but %d pages of %d bytes are in use", info.Size(), c.meta.pages, c.meta.pageSize)
+		return damagef("it has %d bytes, but %d pages of %d bytes are in use",
+			info.Size(), c.meta.pages, c.meta.pageSize)
 	}
 	if c.meta.freelist != boltNoFreelist {
 		p, err := c.readPage(c.meta.freelist)

@@ -92,7 +92,16 @@ func (n nodeFile) save(dir string) error {
 }
 
 func (n nodeFile) identity() Identity {
-	return Identity{NodeID: n.NodeID, Instance: n.Instance, ClusterID: n.Cluster, Joins: n.Joins, JoinIndex: n.JoinedAt, JoinTerm: n.JoinedIn, Boot: n.Boot, Format: n.Format}
+	return Identity{
+		NodeID:    n.NodeID,
+		Instance:  n.Instance,
+		ClusterID: n.Cluster,
+		Joins:     n.Joins,
+		JoinIndex: n.JoinedAt,
+		JoinTerm:  n.JoinedIn,
+		Boot:      n.Boot,
+		Format:    n.Format,
+	}
 }
 
 // mark returns the entry mark in binary.

@@ -217,7 +217,9 @@ func checkMeta(path string, bad corrupter) (m snapshotMeta, err error) {
 
 // openSnapshots removes the leftovers that scanSnapshots has found, and opens
 // the store.
-func openSnapshots(cfg Config, s snapshotScan, bad corrupter, g *guard, a *acked, log hclog.Logger) (*snapshotStore, error) {
+func openSnapshots(
+	cfg Config, s snapshotScan, bad corrupter, g *guard, a *acked, log hclog.Logger,
+) (*snapshotStore, error) {
 	dir := snapshotDir(cfg.Dir)
 	for _, path := range s.leftovers {
 		log.Info("removing the remains of a snapshot", "path", path)
@@ -264,7 +266,8 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		store: s,
 		tmp:   filepath.Join(s.dir, id+tmpSuffix),
 		meta: snapshotMeta{SnapshotMeta: raft.SnapshotMeta{
-			Version: version, ID: id, Index: index, Term: term, Configuration: members, ConfigurationIndex: membersIndex,
+			Version: version, ID: id, Index: index, Term: term,
+			Configuration: members, ConfigurationIndex: membersIndex,
 		}},
 		crc: crc64.New(crc64.MakeTable(crc64.ECMA)),
 	}

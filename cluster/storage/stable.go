@@ -93,7 +93,8 @@ func openStable(s *kv, a *acked) (*stableStore, error) {
 		return nil, s.bad.file(s.path, "it holds a vote in term %d, but the current term is %d", r.vote, r.term)
 	}
 	if want := a.current().stable; r.seq < want {
-		return nil, s.bad.file(s.path, "term and vote were written %d times, but it holds the state after %d", want, r.seq)
+		return nil, s.bad.file(s.path,
+			"term and vote were written %d times, but it holds the state after %d", want, r.seq)
 	}
 	return st, nil
 }

@@ -99,7 +99,10 @@ func (s *Stores) open() error {
 	if err != nil {
 		return err
 	}
-	s.kv = &kv{store: store, path: kvPath(cfg.Dir), bad: bad, g: s.g, dog: s.dog, limit: cfg.StallAfter, observe: cfg.Observe}
+	s.kv = &kv{
+		store: store, path: kvPath(cfg.Dir), bad: bad, g: s.g, dog: s.dog,
+		limit: cfg.StallAfter, observe: cfg.Observe,
+	}
 	if s.stab, err = openStable(s.kv, s.acked); err != nil {
 		return err
 	}
@@ -171,7 +174,9 @@ func (s *Stores) openNode(bad corrupter) error {
 // createFiles creates the files of a new directory. It first removes those that
 // a crash may have left.
 func createFiles(cfg Config, m mark) error {
-	for _, path := range []string{kvPath(cfg.Dir), ackedPath(cfg.Dir), walDir(cfg.Dir), boltLogPath(cfg.Dir), snapshotDir(cfg.Dir)} {
+	for _, path := range []string{
+		kvPath(cfg.Dir), ackedPath(cfg.Dir), walDir(cfg.Dir), boltLogPath(cfg.Dir), snapshotDir(cfg.Dir),
+	} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("clear unfinished data directory: %w", err)
 		}
@@ -258,14 +263,17 @@ func closeAfter(err error, c io.Closer) error {
 // reconcile checks that the log, the snapshots, the stable store and the acked
 // file can all belong to the same state of this node. It reports whether the
 // newest snapshot replaces the log.
-func (s *Stores) reconcile(sp *span, snaps snapshotScan, bad corrupter, fileOf func(uint64) string) (stale bool, err error) {
+func (s *Stores) reconcile(
+	sp *span, snaps snapshotScan, bad corrupter, fileOf func(uint64) string,
+) (stale bool, err error) {
 	n := s.acked.current()
 	end := max(sp.last(), snaps.index)
 	if n.index > end {
 		return false, bad.at(fileOf(end+1), end+1, "the log ends at %d, but it was acknowledged up to %d", end, n.index)
 	}
 	if sp.holds(n.index) && sp.term(n.index) != n.term {
-		return false, bad.at(fileOf(n.index), n.index, "its term is %d, but it was acknowledged with term %d", sp.term(n.index), n.term)
+		return false, bad.at(fileOf(n.index), n.index,
+			"its term is %d, but it was acknowledged with term %d", sp.term(n.index), n.term)
 	}
 	if t := s.stab.currentTerm(); t < sp.lastTerm() || t < snaps.term {
 		return false, bad.file(s.kv.path, "the current term is %d, but log and snapshot have reached term %d",
@@ -275,7 +283,8 @@ func (s *Stores) reconcile(sp *span, snaps snapshotScan, bad corrupter, fileOf f
 		return false, nil
 	}
 	if sp.first > snaps.index+1 {
-		return false, bad.at(fileOf(sp.first), sp.first, "the log starts there, but the newest snapshot ends at %d", snaps.index)
+		return false, bad.at(fileOf(sp.first), sp.first,
+			"the log starts there, but the newest snapshot ends at %d", snaps.index)
 	}
 	// A crash happened between the installation of a snapshot from the leader
 	// and the deletion of the log. Entries behind an entry that differs from
@@ -284,7 +293,8 @@ func (s *Stores) reconcile(sp *span, snaps snapshotScan, bad corrupter, fileOf f
 		return true, nil
 	}
 	if sp.holds(snaps.index+1) && sp.term(snaps.index+1) < snaps.term {
-		return false, bad.at(fileOf(snaps.index+1), snaps.index+1, "its term %d is lower than that of the snapshot before it, %d",
+		return false, bad.at(fileOf(snaps.index+1), snaps.index+1,
+			"its term %d is lower than that of the snapshot before it, %d",
 			sp.term(snaps.index+1), snaps.term)
 	}
 	return false, nil

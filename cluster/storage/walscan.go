@@ -74,7 +74,8 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 		if tail != info.SealTime.IsZero() {
 			return w, s.bad.file(s.list.kv.path, "the segment list says that %s is sealed: %v", path, !tail)
 		}
-		if i > 0 && (info.BaseIndex != segs[i-1].MaxIndex+1 || info.MinIndex != info.BaseIndex) || info.MinIndex < info.BaseIndex {
+		if i > 0 && (info.BaseIndex != segs[i-1].MaxIndex+1 || info.MinIndex != info.BaseIndex) ||
+			info.MinIndex < info.BaseIndex {
 			return w, s.bad.file(s.list.kv.path, "the segment list has a gap before %s", path)
 		}
 		if err := s.read(path, info); err != nil {
@@ -97,7 +98,8 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 				continue // deleted from the log; the file still contains other entries
 			}
 			if e.term < w.span.lastTerm() {
-				return w, s.bad.at(path, e.index, "its term %d is lower than the term %d before it", e.term, w.span.lastTerm())
+				return w, s.bad.at(path, e.index,
+					"its term %d is lower than the term %d before it", e.term, w.span.lastTerm())
 			}
 			w.span.push(e.index, e.term, e.size)
 		}
