@@ -6,22 +6,36 @@
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.
 //
-// The packages below it can be understood by themselves: raftlog (what raft must
-// not forget), transport (raft's messages), machine (the state machine on a
-// node), readindex (confirmation of reads), events and clientid. Here is what
-// connects them:
+// Each package below it can be understood by itself: raftlog (the log, the vote
+// and the snapshots), transport (raft's messages), machine (the state machine of
+// a node), readindex (confirmation of reads), fairshare (slots for work that
+// takes long), events and clientid. The files of this package are named by what
+// they do:
 //
-//   - leadership*.go: what only a leader has. It stamps and proposes entries.
-//   - session.go, forwarder.go, link.go, serve.go, waits.go: the way of a
-//     client's group to the leader, and of its replies back.
-//   - slowread.go, slots.go, yield.go: reads, quick and slow.
-//   - scripts.go, dryrun.go, lane.go: scripts, and what they may cost others.
+//   - leadership*.go: the objects that only a leader has. They stamp and propose
+//     entries. leadership_term.go opens and closes the leadership.
+//   - session.go, forwarder.go, link.go, streams.go: the way of a client's group
+//     to the leader, and of its replies back.
+//   - blocking.go: the waits of clients in blocking commands.
+//   - read_slow.go: reads that take long.
+//   - script_*.go: scripts, their dry runs, and the lanes in which these wait.
 //   - member_*.go, features.go: forming, joining, adding and removing, and the
 //     feature version that the members allow.
 //   - failover.go, transfer.go, leader.go: elections that do not wait for raft's
 //     timers, transfers of leadership, and which node leads.
-//   - node.go, admin.go, peers.go, status.go, snapshots.go, watch.go: the node
-//     itself, requests between nodes, and what a node reports.
+//   - admin.go, peers.go, status.go: requests between nodes.
+//   - node.go, raft.go, snapshots.go, events.go, metrics.go: the node itself.
+//
+// # Parts and locks
+//
+// A Node consists of parts (see the type parts). Each part lists in its fields
+// the other parts that it uses, and Open makes a part after the parts that it
+// uses. (Only the log and the state machine report to parts that are made later,
+// but they do so only once raft runs.) Each part has its own lock, and no part
+// takes the lock of another. A part may call a method of another part while
+// it holds its own lock only if that method does not call back:
+// leaderships.termStarted, for example, runs with the lock of the machine held,
+// so nothing that it calls may read the state machine.
 //
 // # Life of a write
 //
@@ -57,14 +71,22 @@
 // # Goroutines
 //
 // Node.run forms or joins the cluster, starts raft, and ends. The node owns and
-// waits for these goroutines: sweepCalls (ends calls that have waited too
-// long), watchLeadership (opens and closes leaderships), watchLeader (signals
-// the link when the leader changes), keepLinked (the link and, below it, a
-// goroutine per stream of a remoteLink), snapshotter.keep, keepMembers (makes
-// non-voters that have caught up voters), healthBook.keep (asks the members for
-// their status), and the asynchronous log writer of raftlog, which ends after
-// raft. A leadership owns propose and keepTime. The mux owns one goroutine for
-// each stream that it serves.
+// waits for these goroutines:
+//
+//   - Node.sweep ends calls that have waited too long,
+//   - leaderships.keep opens and closes leaderships,
+//   - leaderships.watchLeader wakes the linker when the leader changes,
+//   - linker.keep links the forwarder to the leader, and owns two goroutines for
+//     each remoteLink, one per stream,
+//   - members.keep makes non-voters that have caught up voters, and raises the
+//     feature version,
+//   - snapshotter.keep takes snapshots,
+//   - healthBook.keep asks the members for their status.
+//
+// raftlog owns the asynchronous log writer, which ends after raft. A leadership
+// owns propose and keepTime. The mux owns one goroutine for each stream that it
+// serves. The forwarder owns the goroutines that answer the clients of a large
+// entry.
 //
 // # Requirements on the caller
 //

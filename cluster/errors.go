@@ -16,7 +16,7 @@ var (
 	errNotLed      = outcome.NewNotExecuted(true, "this node does not lead")
 	errChanging    = outcome.NewNotExecuted(true, "another change of the members is under way")
 	errUnconfirmed = outcome.NewNotExecuted(true, "the leader could not commit an entry in time to confirm the members")
-	errUnasked     = outcome.NewNotExecuted(true, "the members could not be asked in time whether they are alive")
+	errNoAnswers   = outcome.NewNotExecuted(true, "the members could not be asked in time whether they are alive")
 	errMoved       = outcome.NewNotExecuted(true, "the members have changed since they were checked")
 )
 

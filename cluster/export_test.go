@@ -110,7 +110,7 @@ func (n *Node) ApplyLate(term uint64, key string) error {
 // applied.
 func (n *Node) Configured() uint64 { return n.machine.Configured() }
 
-// Vote makes a node a voter, as keepMembers does after it has read the
+// Vote makes a node a voter, as membership.keep does after it has read the
 // configuration at index.
 func (n *Node) Vote(m Member, index uint64) error { return n.members.vote(m, index) }
 

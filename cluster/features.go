@@ -207,7 +207,7 @@ func (f *features) whileUnchanged(admit func() error) error {
 func (f *features) allow(req adminRequest) error {
 	if now := f.machine.Features(); now >= fsm.FeatureMend && req.Features < now {
 		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
-			"install version %s or a newer one", now, req.Node, knows(req.Features), f.cfg.Version)
+			"install version %s or a newer one", now, req.Node, knownVersion(req.Features), f.cfg.Version)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func nextFeatures(members []Member, asked []NodeStatus, current int) (next int, 
 		st := &asked[j]
 		if st.Features <= current {
 			blocked = append(blocked, blocker{m.ID, fmt.Sprintf("runs version %s, which knows feature version %s",
-				cmp.Or(st.Version, "unknown"), knows(st.Features))})
+				cmp.Or(st.Version, "unknown"), knownVersion(st.Features))})
 		}
 		if i == 0 || st.Features < next {
 			next = st.Features
@@ -233,8 +233,8 @@ func nextFeatures(members []Member, asked []NodeStatus, current int) (next int, 
 	return next, blocked
 }
 
-// knows formats a reported feature version.
-func knows(features int) string {
+// knownVersion formats a reported feature version.
+func knownVersion(features int) string {
 	if features == 0 {
 		return fmt.Sprintf("%d at most", fsm.FeatureMend-1)
 	}

@@ -86,7 +86,7 @@ func TestScriptHost_Slots(t *testing.T) {
 	done := make(chan struct{})
 	stats := newCounters()
 	h := &scriptHost{runner: still{}, clock: systemClock{}, stats: stats, limit: time.Millisecond, brief: time.Hour,
-		reads: fairshare.New(2, math.MaxInt64, systemClock{}.Mono), slowly: fairshare.New(1, math.MaxInt64, systemClock{}.Mono), slow: map[string]time.Duration{"slow": time.Hour}}
+		reads: fairshare.New(2, math.MaxInt64, systemClock{}.Mono), slowSlots: fairshare.New(1, math.MaxInt64, systemClock{}.Mono), slow: map[string]time.Duration{"slow": time.Hour}}
 	enter := func(name, want string) (leave func()) {
 		t.Helper()
 		leave, refusal := h.enter(name, fairshare.Worker{}, done)
@@ -121,8 +121,8 @@ func TestScriptHost_Slots(t *testing.T) {
 	enter("slow", msgScriptRoom) // the slots that it waited for have not been freed
 	slow()
 	enter("slow", "")()
-	if h.reads.Free() != 2 || h.slowly.Free() != 1 {
-		t.Errorf("%d and %d slots are free", h.reads.Free(), h.slowly.Free())
+	if h.reads.Free() != 2 || h.slowSlots.Free() != 1 {
+		t.Errorf("%d and %d slots are free", h.reads.Free(), h.slowSlots.Free())
 	}
 	h.limit = time.Hour
 	enter("slow", "")

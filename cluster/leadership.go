@@ -63,7 +63,7 @@ type leaderParts struct {
 	raft      *raft.Raft
 	committed func() uint64
 	machine   *machine.Machine
-	forwarder *forwarder // of this node: see tend
+	forwarder *forwarder // of this node: see checkWaiters
 	readers   *readHost
 	host      *scriptHost
 	clock     Clock
@@ -333,7 +333,7 @@ func (ld *leadership) keepTime() {
 		case <-ld.done:
 			return
 		case <-ld.links:
-			ld.tend()
+			ld.checkWaiters()
 			continue
 		case <-applied:
 			pending = false
@@ -343,7 +343,7 @@ func (ld *leadership) keepTime() {
 			continue
 		case <-again.C:
 		case <-t.C:
-			ld.tend()
+			ld.checkWaiters()
 			ld.reads.Watch()
 		}
 		due := ld.machine.Deadline()

@@ -20,7 +20,7 @@ type commitWait struct {
 	took     time.Duration // time from the last entry's stamp until it was applied
 
 	enough int // number of groups that end the current wait; 0 if the proposer does not wait
-	vain   int // consecutive waits in which the groups did not arrive, up to maxVain
+	missed int // consecutive waits in which the groups did not arrive, up to maxMissed
 	skip   int // number of entries that must not be delayed
 }
 
@@ -29,9 +29,9 @@ const (
 	// bound: clients that were answered need about as long to send their next
 	// command as that entry took.
 	maxCommitWait = 2 * time.Millisecond
-	// maxVain limits the back-off: a wait is tried at least every 2^maxVain
+	// maxMissed limits the back-off: a wait is tried at least every 2^maxMissed
 	// entries.
-	maxVain = 8
+	maxMissed = 8
 )
 
 // applied notes that the last entry was applied while waiting groups were there
@@ -57,10 +57,10 @@ func (t *commitWait) begin(groups int) time.Duration {
 // once.
 func (t *commitWait) waited(groups int) {
 	if groups >= t.enough {
-		t.vain = 0
+		t.missed = 0
 	} else {
-		t.vain = min(t.vain+1, maxVain)
-		t.skip = 1 << t.vain
+		t.missed = min(t.missed+1, maxMissed)
+		t.skip = 1 << t.missed
 	}
 	t.enough, t.expected = 0, 0
 }

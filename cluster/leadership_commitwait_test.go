@@ -85,8 +85,8 @@ func TestCommitWait_InVain(t *testing.T) {
 		}
 		u.entry(6, 5)
 	}
-	if most := maxVain + 10_000>>maxVain + 1; waits > most || waits < 20 {
-		t.Errorf("%d waits in vain, want 20 to %d", waits, most)
+	if most := maxMissed + 10_000>>maxMissed + 1; waits > most || waits < 20 {
+		t.Errorf("%d waits in missed, want 20 to %d", waits, most)
 	}
 	u.skip = 0
 	if u.begin(5) == 0 {
@@ -95,6 +95,6 @@ func TestCommitWait_InVain(t *testing.T) {
 	u.waited(11)
 	u.entry(6, 5)
 	if u.begin(5) == 0 {
-		t.Error("a wait that was not in vain is not repeated")
+		t.Error("a wait that was not in missed is not repeated")
 	}
 }

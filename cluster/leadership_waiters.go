@@ -15,7 +15,7 @@ import (
 // remain until the node has received them, has restarted, or is no longer a
 // member.
 //
-// keepTime calls tend every ExpireEvery, and when a link begins or ends. Only
+// keepTime calls checkWaiters every ExpireEvery, and when a link begins or ends. Only
 // that goroutine uses the suspender.
 type suspender struct {
 	// monotonic time since which a session has had no link
@@ -29,9 +29,9 @@ func (o *Options) silence() time.Duration {
 	return max(3*o.LeaderWait/pingsPerWait, time.Second)
 }
 
-// tend compares the links with the waiters in the state machine, and proposes
+// checkWaiters compares the links with the waiters in the state machine, and proposes
 // the changes. It proposes nothing while earlier changes are in flight.
-func (ld *leadership) tend() {
+func (ld *leadership) checkWaiters() {
 	h := &ld.suspender
 	if h.pending != nil {
 		select {
@@ -44,7 +44,7 @@ func (ld *leadership) tend() {
 	var waiting []fsm.WaitSession
 	var features int
 	ld.machine.View(func(m *fsm.Machine) { waiting, features = m.WaitSessions(), m.Features() })
-	h.keep(waiting)
+	h.prune(waiting)
 	now := ld.clock.Mono()
 	var cmds [][][]byte
 	for _, s := range waiting {
@@ -63,8 +63,8 @@ func (ld *leadership) tend() {
 	}
 }
 
-// keep removes the sessions that no longer have waiters from gone.
-func (h *suspender) keep(waiting []fsm.WaitSession) {
+// prune removes the sessions that no longer have waiters from gone.
+func (h *suspender) prune(waiting []fsm.WaitSession) {
 	for id := range h.gone {
 		if !slices.ContainsFunc(waiting, func(s fsm.WaitSession) bool { return s.ID == id }) {
 			delete(h.gone, id)

@@ -461,7 +461,7 @@ func (k *linker) keep() {
 			return
 		}
 		if err != nil && k.ctx.Err() == nil {
-			k.log.Debug("no way to the leader", "error", err)
+			k.log.Debug("failed to link to the leader", "error", err)
 		}
 		select {
 		case <-k.ctx.Done():

@@ -132,9 +132,9 @@ func (ms *membership) notAdded(req adminRequest) error {
 	return fmt.Errorf("%s is not a member of this cluster: to let it in, run \"%s\"", req.Node, command)
 }
 
-// elsewhere returns the error for a node that was added with another address
+// wrongAddress returns the error for a node that was added with another address
 // than the one it advertises.
-func elsewhere(m Member, addr string) error {
+func wrongAddress(m Member, addr string) error {
 	return fmt.Errorf("%s was added with the address %s, but this node advertises %s: "+
 		"correct --advertise-peer-addr, or remove it and add it again", m.ID, m.Addr, addr)
 }
@@ -166,7 +166,7 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 	}
 	reply.Known = m.Voter
 	if !m.Voter && m.Addr != req.Addr {
-		return elsewhere(m, req.Addr)
+		return wrongAddress(m, req.Addr)
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, rep
 		reply.Known = true
 		return fmt.Errorf("%s votes already", m.ID)
 	case m.Addr != req.Addr:
-		return elsewhere(m, req.Addr)
+		return wrongAddress(m, req.Addr)
 	}
 	added := ms.raft.running().AddNonvoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
@@ -247,7 +247,7 @@ func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, rep
 		return errNotLeader
 	}
 	reply.Index, reply.Term = added.Index(), term
-	ms.log.Info("member joins", "node", m.ID, "address", m.Addr, "index", reply.Index)
+	ms.log.Info("member was admitted", "node", m.ID, "address", m.Addr, "index", reply.Index)
 	return nil
 }
 

@@ -99,7 +99,7 @@ func (ms *membership) keep() {
 		for _, m := range ms.raft.members() {
 			if !m.Voter {
 				if err := ms.promote(m); err != nil && ms.ctx.Err() == nil {
-					ms.log.Debug("member does not vote yet", "node", m.ID, "error", err)
+					ms.log.Debug("member cannot become a voter yet", "node", m.ID, "error", err)
 				}
 			}
 		}
@@ -142,7 +142,7 @@ func (ms *membership) vote(m Member, index uint64) error {
 	if err := ms.changed(ms.ctx, added); err != nil {
 		return err
 	}
-	ms.log.Info("member votes", "node", m.ID)
+	ms.log.Info("member is a voter now", "node", m.ID)
 	return nil
 }
 

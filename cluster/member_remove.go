@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -130,7 +131,7 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 	case live >= need:
 	case ctx.Err() != nil:
 		// some voters had no time to answer, so nothing is known about them
-		return errUnasked
+		return errNoAnswers
 	case !ms.raft.leads():
 		return errNotLed
 	default:
@@ -150,10 +151,14 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 // prevents.
 func (ms *membership) live(ctx context.Context, voters []Member, need int) (live int, reasons []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	answers := make(chan error, len(voters))
+	var requests sync.WaitGroup
+	defer func() {
+		cancel()
+		requests.Wait() // canceled requests end at once
+	}()
 	for _, m := range voters {
-		go func() { answers <- ms.keepsUp(ctx, m) }()
+		requests.Go(func() { answers <- ms.keepsUp(ctx, m) })
 	}
 	for range voters {
 		if err := <-answers; err != nil {

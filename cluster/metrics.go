@@ -27,8 +27,8 @@ type Counters struct {
 	ScriptSeconds   prometheus.Histogram
 	// ScriptsRefused counts the slow scripts that got no slot.
 	ScriptsRefused prometheus.Counter
-	// WritesRefused counts writes that would take too long on every node, and heavy
-	// writes that got no place.
+	// WritesRefused counts the writes that would take too long on every node,
+	// and the heavy writes that got no slot.
 	WritesRefused prometheus.Counter
 	DiskSeconds   *prometheus.HistogramVec
 
@@ -143,7 +143,7 @@ var (
 		"Slow reads that have begun and have not ended.", nil, nil)
 	descSlowWait = prometheus.NewDesc("holdfast_slow_reads_waiting",
 		"Slow reads that wait for their first slot.", nil, nil)
-	descSlowHeld = prometheus.NewDesc("holdfast_slow_read_bytes",
+	descSlowBytes = prometheus.NewDesc("holdfast_slow_read_bytes",
 		"Bytes of intermediate results and replies that slow reads are charged.", nil, nil)
 )
 
@@ -176,7 +176,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descSlowRun, float64(c.n.reads.running.Load()))
 	gauge(descSlowWait, float64(c.n.reads.waiting.Load()))
-	gauge(descSlowHeld, float64(c.n.reads.held.Load()))
+	gauge(descSlowBytes, float64(c.n.reads.charged.Load()))
 	c.n.machine.View(func(m *fsm.Machine) {
 		stats := m.Stats()
 		gauge(descKeys, float64(m.Len()))

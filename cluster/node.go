@@ -215,7 +215,7 @@ func newEnvironment(ctx context.Context, cfg *Config) (*environment, error) {
 	var once sync.Once
 	e.fatal = func(err error) {
 		once.Do(func() {
-			e.log.Error("node cannot go on", "error", err)
+			e.log.Error("node cannot continue", "error", err)
 			if cfg.Fatal != nil {
 				cfg.Fatal(err)
 			}

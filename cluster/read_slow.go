@@ -26,7 +26,7 @@ type readHost struct {
 	stats   *Counters
 	slots   *fairshare.Slots
 	quicks  sync.Pool    // contains *quickRead
-	held    atomic.Int64 // bytes charged by slow reads
+	charged atomic.Int64 // bytes of memory that the slow reads are charged
 
 	waiting, running atomic.Int64
 
@@ -125,7 +125,7 @@ func (h *readHost) read(dst []byte, run readRun) (reply []byte, expiryPending bo
 			return reply, expiryPending, err
 		}
 	}
-	return h.slowly(dst, run)
+	return h.runSlow(dst, run)
 }
 
 // quick executes a group under the read lock within a number of steps. It
@@ -143,12 +143,12 @@ func (h *readHost) quick(dst []byte, run *readRun, steps uint64) (reply []byte, 
 	return reply, expiryPending, err
 }
 
-// slowly executes a group on a clone, or returns replies that say why it does
+// runSlow executes a group on a clone, or returns replies that say why it does
 // not.
-func (h *readHost) slowly(dst []byte, run readRun) (reply []byte, expiryPending bool, err error) {
+func (h *readHost) runSlow(dst []byte, run readRun) (reply []byte, expiryPending bool, err error) {
 	h.stats.SlowReads.Add(1)
-	h.join()
-	defer h.part()
+	h.retainClone()
+	defer h.releaseClone()
 	var w *clientWatch
 	if run.watch != nil {
 		w = watchClient(run.watch, run.done)
@@ -206,7 +206,7 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 	h.running.Add(1)
 	defer func() {
 		h.running.Add(-1)
-		h.held.Add(-s.bytes)
+		h.charged.Add(-s.bytes)
 		if s.slot != nil {
 			s.slot.Leave()
 		}
@@ -219,7 +219,7 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 		r.waited = func(d time.Duration) { s.begun += d }
 		req.Runner = r
 	}
-	req.Budget = &fsm.Budget{Stop: s.stop, Hold: s.hold}
+	req.Budget = &fsm.Budget{Stop: s.stop, Hold: s.charge}
 	reply, expiryPending, err = clone.Read(dst, req)
 	s.ran += h.clock.Mono() - s.begun
 	h.stats.SlowReadSeconds.Observe(s.ran.Seconds())
@@ -283,25 +283,27 @@ func (s *slowRead) awaitSlot(took time.Duration) error {
 	return nil
 }
 
-// hold charges the read for memory.
-func (s *slowRead) hold(bytes int) error {
+// charge charges the read for memory.
+func (s *slowRead) charge(bytes int) error {
 	h := s.h
 	s.bytes += int64(bytes)
-	if h.held.Add(int64(bytes)) > h.opts.SlowReadMemory && s.bytes > fsm.HoldLot {
+	if h.charged.Add(int64(bytes)) > h.opts.SlowReadMemory && s.bytes > fsm.HoldLot {
 		return refusal{"memory", fmt.Sprintf("OOM slow reads need more than %d bytes of memory together "+
 			"(--max-slow-read-memory), ask for less at a time or try again later", h.opts.SlowReadMemory)}
 	}
 	return nil
 }
 
-// join and part count the slow reads that may use the clone.
-func (h *readHost) join() {
+// retainClone counts a slow read, which may use the shared clone until it calls
+// releaseClone.
+func (h *readHost) retainClone() {
 	h.mu.Lock()
 	h.users++
 	h.mu.Unlock()
 }
 
-func (h *readHost) part() {
+// releaseClone drops the shared clone when no slow read is left.
+func (h *readHost) releaseClone() {
 	h.mu.Lock()
 	if h.users--; h.users == 0 {
 		h.clone = nil // otherwise the old versions of changed data would accumulate

@@ -157,8 +157,8 @@ func TestSlowRead(t *testing.T) {
 			}
 			w.h.mark(run.who, false)
 		}
-		if w.h.held.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.Free() != 1 {
-			t.Errorf("behind: %d bytes, clone %p, %d users, %d free slots", w.h.held.Load(), w.h.clone, w.h.users, w.h.slots.Free())
+		if w.h.charged.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.Free() != 1 {
+			t.Errorf("behind: %d bytes, clone %p, %d users, %d free slots", w.h.charged.Load(), w.h.clone, w.h.users, w.h.slots.Free())
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestSlowRead_Slots(t *testing.T) {
 				t.Errorf("answer %q", got)
 			}
 		}
-		w.h.join()
+		w.h.retainClone()
 		if w.h.cloned(w.entries) == clone {
 			t.Error("the clone is kept although nobody reads")
 		}
@@ -206,7 +206,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		if w.h.cloned(w.entries-1) != clone || w.h.cloned(w.entries) == clone {
 			t.Error("a clone is shared with a read that must see more, or not with one that need not")
 		}
-		w.h.part()
+		w.h.releaseClone()
 	})
 }
 
@@ -215,7 +215,7 @@ func TestSlowRead_Slots(t *testing.T) {
 func TestSlowRead_Refused(t *testing.T) {
 	check := func(t *testing.T, w *slowWorld, code, reason string, commands [][]string) {
 		t.Helper()
-		reply, _, err := w.h.slowly(nil, w.run(nil, commands...))
+		reply, _, err := w.h.runSlow(nil, w.run(nil, commands...))
 		if err != nil || strings.Count(string(reply), "-"+code+" ") != len(commands) || strings.Count(string(reply), "\r\n") != len(commands) {
 			t.Errorf("%.100q, %v, want %d times %s", reply, err, len(commands), code)
 		}
@@ -223,8 +223,8 @@ func TestSlowRead_Refused(t *testing.T) {
 		if err := w.h.stats.SlowReadsRefused.WithLabelValues(reason).Write(&m); err != nil || m.GetCounter().GetValue() != 1 {
 			t.Errorf("%v refused for %s (%v)", m.GetCounter().GetValue(), reason, err)
 		}
-		if w.h.held.Load() != 0 || w.h.running.Load() != 0 || w.h.waiting.Load() != 0 {
-			t.Errorf("behind: %d bytes, %d running, %d waiting", w.h.held.Load(), w.h.running.Load(), w.h.waiting.Load())
+		if w.h.charged.Load() != 0 || w.h.running.Load() != 0 || w.h.waiting.Load() != 0 {
+			t.Errorf("behind: %d bytes, %d running, %d waiting", w.h.charged.Load(), w.h.running.Load(), w.h.waiting.Load())
 		}
 	}
 	t.Run("place", func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestSlowRead_Gone(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() {
-			_, _, err := w.h.slowly(nil, w.run(done, slowReads[0].commands...))
+			_, _, err := w.h.runSlow(nil, w.run(done, slowReads[0].commands...))
 			ended <- err
 		}()
 		synctest.Wait()
@@ -269,7 +269,7 @@ func TestSlowRead_Gone(t *testing.T) {
 			t.Errorf("a read that waits: %v", err)
 		}
 		l.Leave()
-		if _, _, err := w.h.slowly(nil, w.run(done, slowReads[0].commands...)); !errors.Is(err, fairshare.ErrLost) {
+		if _, _, err := w.h.runSlow(nil, w.run(done, slowReads[0].commands...)); !errors.Is(err, fairshare.ErrLost) {
 			t.Errorf("a read that runs: %v", err)
 		}
 		if w.h.slots.Free() != 1 {
@@ -332,7 +332,7 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if reply, _, err := w.h.slowly(nil, run); err != nil || string(reply) != ":3999\r\n" {
+			if reply, _, err := w.h.runSlow(nil, run); err != nil || string(reply) != ":3999\r\n" {
 				t.Errorf("the script answered %q, %v", reply, err)
 			}
 		}()

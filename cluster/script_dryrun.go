@@ -56,7 +56,7 @@ type dryRun struct {
 	limit time.Duration // limit of its lane
 	// exceeded is set if the dry run has taken longer than limit, or will.
 	exceeded bool
-	work     time.Duration // of writes that are not run: see tryIn
+	work     time.Duration // estimated for a group without scripts: see runDryGroup
 }
 
 // runDry runs a group to see whether it ends, and discards its effects. It
@@ -79,7 +79,7 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 			return fsm.Error(refusal).Append([]byte{dryRunCut}, 2), nil
 		}
 		t := &dryRun{begun: h.clock.Mono(), limit: l.limit}
-		verdict, err := ld.tryAt(l, p, body, t)
+		verdict, err := ld.runDryInSlot(l, p, body, t)
 		if err != nil || !t.exceeded {
 			return verdict, err
 		}
@@ -87,9 +87,9 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 	return nil, errVerdict // the last lane has no limit
 }
 
-// tryAt runs a group in slot p of lane l, and then frees the slot, even after a
-// panic, because the lane has no other slot.
-func (ld *leadership) tryAt(l *lane, p *fairshare.Slot, body []byte, t *dryRun) ([]byte, error) {
+// runDryInSlot runs a group in slot p of lane l, and then frees the slot, even
+// after a panic, because the lane has no other slot.
+func (ld *leadership) runDryInSlot(l *lane, p *fairshare.Slot, body []byte, t *dryRun) ([]byte, error) {
 	h := ld.host
 	defer func() {
 		took := max(h.clock.Mono()-t.begun, t.work)
@@ -98,13 +98,14 @@ func (ld *leadership) tryAt(l *lane, p *fairshare.Slot, body []byte, t *dryRun) 
 		}
 		l.leave(p, took, h.brief)
 	}()
-	return ld.tryIn(body, t)
+	return ld.runDryGroup(body, t)
 }
 
-// tryIn runs a group that has the turn of its lane. A group that only writes needs no
-// dry run: what it costs is known from the sizes of its keys. It has waited for its turn
-// all the same, so that heavy writes leave most of the time to the writes of others.
-func (ld *leadership) tryIn(body []byte, t *dryRun) ([]byte, error) {
+// runDryGroup runs a group that has the slot of its lane. A group without a
+// script is not run: the sizes of its keys show what it costs. It waits for the
+// slot nevertheless, so that heavy writes leave most of the time to the writes
+// of other clients.
+func (ld *leadership) runDryGroup(body []byte, t *dryRun) ([]byte, error) {
 	if !fsm.HasScripts(body) {
 		var err error
 		t.work, err = ld.writeTime(body)

@@ -30,15 +30,15 @@ type scriptHost struct {
 	limit  time.Duration
 	brief  time.Duration // limit of scripts that have had no dry run: see fsm.ScriptBudget
 	// mostWork is the limit of the steps that the writes of a group's scripts take.
-	mostWork int
-	log      hclog.Logger
-	stats    *Counters
-	guard    *acl.Guard
-	short    *lane                                        // short dry runs
-	long     *lane                                        // other dry runs
-	reads    *fairshare.Slots                             // slots for read-only scripts: see enter
-	slowly   *fairshare.Slots                             // slots for slow read-only scripts, in addition to reads
-	rules    func(cmd *fsm.Command, args [][]byte) string // nil for none
+	mostWork  int
+	log       hclog.Logger
+	stats     *Counters
+	guard     *acl.Guard
+	short     *lane                                        // short dry runs
+	long      *lane                                        // other dry runs
+	reads     *fairshare.Slots                             // slots for read-only scripts: see enter
+	slowSlots *fairshare.Slots                             // slots for slow read-only scripts, in addition to reads
+	rules     func(cmd *fsm.Command, args [][]byte) string // nil for none
 
 	mu      sync.Mutex
 	running []*runningScript // oldest first
@@ -78,20 +78,20 @@ func newScriptHost(e *environment, m *machine.Machine) *scriptHost {
 	opts := &e.cfg.Options
 	slots := runtime.GOMAXPROCS(0) + 1 // at least 2
 	return &scriptHost{
-		runner:   e.cfg.Scripts,
-		clock:    e.clock,
-		limit:    opts.ScriptTime,
-		brief:    min(opts.BriefScriptTime, opts.ScriptTime),
-		mostWork: opts.workLimits().Operation,
-		log:      e.log.Named("script"),
-		stats:    e.stats,
-		guard:    acl.NewGuard(catalog),
-		rules:    e.cfg.ScriptRules,
-		short:    newLane(shortDryRuns*opts.BriefScriptTime, opts.ScriptQueue, e.clock),
-		long:     newLane(math.MaxInt64, opts.ScriptQueue, e.clock),
-		reads:    fairshare.New(slots, math.MaxInt64, e.clock.Mono),
-		slowly:   fairshare.New(slots/2, math.MaxInt64, e.clock.Mono),
-		slow:     make(map[string]time.Duration),
+		runner:    e.cfg.Scripts,
+		clock:     e.clock,
+		limit:     opts.ScriptTime,
+		brief:     min(opts.BriefScriptTime, opts.ScriptTime),
+		mostWork:  opts.workLimits().Operation,
+		log:       e.log.Named("script"),
+		stats:     e.stats,
+		guard:     acl.NewGuard(catalog),
+		rules:     e.cfg.ScriptRules,
+		short:     newLane(shortDryRuns*opts.BriefScriptTime, opts.ScriptQueue, e.clock),
+		long:      newLane(math.MaxInt64, opts.ScriptQueue, e.clock),
+		reads:     fairshare.New(slots, math.MaxInt64, e.clock.Mono),
+		slowSlots: fairshare.New(slots/2, math.MaxInt64, e.clock.Mono),
+		slow:      make(map[string]time.Duration),
 	}
 }
 
@@ -234,7 +234,7 @@ func (h *scriptHost) enter(name string, who fairshare.Worker, done <-chan struct
 		}
 		return p.Leave, ""
 	}
-	slow, refusal := h.takeSlot(h.slowly, who, h.limit, done)
+	slow, refusal := h.takeSlot(h.slowSlots, who, h.limit, done)
 	if refusal != "" {
 		return nil, refusal
 	}
@@ -434,7 +434,7 @@ func (r hostedRunner) Refuses(cmd *fsm.Command, args [][]byte) string {
 
 // failed logs a panic and returns the error of the script.
 func (h *scriptHost) failed(p any) string {
-	h.log.Error("script made the interpreter fail", "panic", p, "stack", string(debug.Stack()))
+	h.log.Error("the script interpreter panicked", "panic", p, "stack", string(debug.Stack()))
 	return msgScriptPanic
 }
 

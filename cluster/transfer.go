@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -134,15 +135,15 @@ func (t *transfers) awaitLeadership(ctx context.Context) (*leadership, error) {
 		if ld := t.leaderships.current(); ld != nil {
 			return ld, nil
 		}
-		if err := t.pace(ctx); err != nil {
+		if err := t.awaitPoll(ctx); err != nil {
 			return nil, fmt.Errorf("this node was elected and cannot lead yet: %w", err)
 		}
 	}
 	return nil, errNotLed
 }
 
-// pace waits for transferPoll. It fails when ctx or the node ends.
-func (t *transfers) pace(ctx context.Context) error {
+// awaitPoll waits for transferPoll. It fails when ctx or the node ends.
+func (t *transfers) awaitPoll(ctx context.Context) error {
 	select {
 	case <-time.After(transferPoll):
 		return nil
@@ -176,13 +177,17 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 		err   error
 	}
 	asking, cancel := context.WithTimeout(ctx, 2*t.cfg.Options.HeartbeatTimeout)
-	defer cancel()
 	answers := make(chan answer, len(voters))
+	var requests sync.WaitGroup
+	defer func() {
+		cancel()
+		requests.Wait() // canceled requests end at once
+	}()
 	for _, m := range voters {
-		go func() {
+		requests.Go(func() {
 			index, err := t.logEnd(asking, m)
 			answers <- answer{m, index, err}
-		}()
+		})
 	}
 	var best answer
 	var refusals []string
@@ -262,7 +267,7 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 		if index >= last {
 			break
 		}
-		if err := t.pace(preparing); err != nil {
+		if err := t.awaitPoll(preparing); err != nil {
 			return behind(m, index, last)
 		}
 	}
@@ -280,7 +285,7 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 			return nil
 		case err := <-sent:
 			if err != nil {
-				return untold(m.ID, err)
+				return electionError(m.ID, err)
 			}
 			sent = nil
 		case <-over:
@@ -294,10 +299,10 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 	}
 }
 
-// untold returns an error with the outcome of a failed StartElection. A connection
-// that was refused has carried nothing. After any other error the target may
+// electionError returns the error of a failed StartElection, with its outcome. A
+// connection that was refused has carried nothing. After any other error the target may
 // have received the message, or may receive it later.
-func untold(target string, err error) error {
+func electionError(target string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return outcome.NewNotExecuted(true, fmt.Sprintf("%s could not be asked to campaign: %v", target, err))
 	}
@@ -312,7 +317,7 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 		if _, id := t.raft.running().LeaderWithID(); id != "" {
 			return string(id), nil
 		}
-		if err := t.pace(ctx); err != nil {
+		if err := t.awaitPoll(ctx); err != nil {
 			return "", outcome.NewChangeUnknown(
 				fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", t.cfg.NodeID, err))
 		}

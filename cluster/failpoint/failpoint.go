@@ -10,11 +10,11 @@ import (
 )
 
 // armed is the failpoint at which the process ends, nil for none.
-var armed atomic.Pointer[trap]
+var armed atomic.Pointer[armedPoint]
 
-// trap is an armed failpoint. left is how often the process still has to reach
+// armedPoint is an armed failpoint. left is how often the process still has to reach
 // it.
-type trap struct {
+type armedPoint struct {
 	name  string
 	count int64
 	left  atomic.Int64
@@ -27,7 +27,7 @@ func Arm(spec string) error {
 	if !slices.Contains(All(), name) {
 		return fmt.Errorf("unknown failpoint %q; known failpoints: %s", name, strings.Join(All(), ", "))
 	}
-	t := &trap{name: name, count: 1}
+	t := &armedPoint{name: name, count: 1}
 	if counted {
 		var err error
 		if t.count, err = strconv.ParseInt(number, 10, 64); err != nil || t.count < 1 {
@@ -64,10 +64,10 @@ func HitIf(so func() bool, name string) {
 
 func nothing() {}
 
-func (t *trap) pass(name string, last func()) {
+func (t *armedPoint) pass(name string, last func()) {
 	if t.name == name && t.left.Add(-1) == 0 {
 		last()
-		t.spring()
+		t.kill()
 	}
 }
 
@@ -77,10 +77,10 @@ func Line(name string, count int64) string {
 	return fmt.Sprintf("holdfast: killing itself at %s:%d", name, count)
 }
 
-// spring ends the process as kill -9 does: deferred functions do not run. It
+// kill ends the process as kill -9 does: deferred functions do not run. It
 // does not return. Other goroutines continue for some microseconds, until the
 // kernel has stopped them.
-func (t *trap) spring() {
+func (t *armedPoint) kill() {
 	// Write directly, past all buffers and locks. If the write fails, the
 	// process ends nevertheless.
 	_, _ = syscall.Write(2, []byte(Line(t.name, t.count)+"\n"))

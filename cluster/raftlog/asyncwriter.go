@@ -37,7 +37,7 @@ import (
 //   - Only a leader writes asynchronously. A follower's answer to the leader
 //     says that the entries are on its disk.
 //   - A new term or a vote is stored only when all entries are on disk
-//     (heldTerm). Until then, the node answers no later leader and no
+//     (orderedStable). Until then, the node answers no later leader and no
 //     candidate.
 //
 // A failed write is final, as in cluster/storage, which ends the process.
@@ -226,15 +226,17 @@ func (b *asyncWriter) close() {
 	<-b.done
 }
 
-// heldTerm is the stable store of a node that may have led. It delays each
-// write until the log is on disk: see asyncWriter.
-type heldTerm struct {
+// orderedStable is the stable store of a node that may have led. It delays each
+// write of a term or a vote until all earlier entries are on disk. Otherwise,
+// this node could answer a later candidate while entries that raft counts as
+// stored are still in memory only: see asyncWriter.
+type orderedStable struct {
 	raft.StableStore
 	log *asyncWriter
 }
 
 // Set implements raft.StableStore.
-func (s heldTerm) Set(key, v []byte) error {
+func (s orderedStable) Set(key, v []byte) error {
 	if err := s.log.drain(); err != nil {
 		return err
 	}
@@ -242,7 +244,7 @@ func (s heldTerm) Set(key, v []byte) error {
 }
 
 // SetUint64 implements raft.StableStore.
-func (s heldTerm) SetUint64(key []byte, v uint64) error {
+func (s orderedStable) SetUint64(key []byte, v uint64) error {
 	if err := s.log.drain(); err != nil {
 		return err
 	}

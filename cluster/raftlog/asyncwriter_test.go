@@ -168,9 +168,11 @@ func TestAsyncWriter_Waits(t *testing.T) {
 		},
 		"the deletion of a suffix": func(b *asyncWriter, _ *bool) error { return b.DeleteRange(11, 11) },
 		"a term": func(b *asyncWriter, _ *bool) error {
-			return heldTerm{raft.NewInmemStore(), b}.SetUint64([]byte("k"), 4)
+			return orderedStable{raft.NewInmemStore(), b}.SetUint64([]byte("k"), 4)
 		},
-		"a vote": func(b *asyncWriter, _ *bool) error { return heldTerm{raft.NewInmemStore(), b}.Set([]byte("k"), nil) },
+		"a vote": func(b *asyncWriter, _ *bool) error {
+			return orderedStable{raft.NewInmemStore(), b}.Set([]byte("k"), nil)
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -231,7 +233,7 @@ func TestAsyncWriter_DiskFails(t *testing.T) {
 				t.Errorf("append after a failed one, leads %v: %v", *leads, err)
 			}
 		}
-		if err := (heldTerm{raft.NewInmemStore(), b}).SetUint64([]byte("k"), 4); !errors.Is(err, broken) {
+		if err := (orderedStable{raft.NewInmemStore(), b}).SetUint64([]byte("k"), 4); !errors.Is(err, broken) {
 			t.Errorf("term after a failed append: %v", err)
 		}
 		b.close()

@@ -75,7 +75,7 @@ type Log struct {
 func Open(cfg Config) *Log {
 	ended := &endedLog{LogStore: cfg.Entries, snaps: cfg.Snapshots, fatal: cfg.Fatal, leads: cfg.Leads}
 	writer := newAsyncWriter(ended, cfg.Leads)
-	stable := singleVote{heldTerm{cfg.Stable, writer}}
+	stable := singleVote{orderedStable{cfg.Stable, writer}}
 	return &Log{
 		writer:    writer,
 		ended:     ended,

@@ -59,7 +59,7 @@ func (s singleVote) Get(key []byte) ([]byte, error) {
 // change, and everything before it.
 
 // errVoteGuarded makes raft refuse a vote instead of storing it.
-var errVoteGuarded = errors.New("this node has not read the log up to the change that took it in")
+var errVoteGuarded = errors.New("the log of this node does not contain the change that admitted the node yet")
 
 // voteGuard is the stable store of a node that may have joined.
 type voteGuard struct {

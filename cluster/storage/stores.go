@@ -49,7 +49,7 @@ func Open(cfg Config) (*Stores, error) {
 	if s.lock, err = lockDir(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := s.settle(); err != nil {
+	if err := s.syncAndOpen(); err != nil {
 		// Return only the first error: errors of release are consequences of
 		// it.
 		if cerr := s.release(); cerr != nil {
@@ -60,11 +60,11 @@ func Open(cfg Config) (*Stores, error) {
 	return s, nil
 }
 
-// settle syncs the files in the directory, and opens it. A process that was
+// syncAndOpen syncs the files in the directory, and opens it. A process that was
 // killed between a write and its fsync leaves data that the next process reads
 // and takes for durable, although a loss of power could still destroy it: an
 // append, a vote, or the name of a snapshot.
-func (s *Stores) settle() error {
+func (s *Stores) syncAndOpen() error {
 	if err := syncTree(s.cfg.Dir); err != nil {
 		return fmt.Errorf("sync data directory: %w", err)
 	}
@@ -243,7 +243,7 @@ func (s *Stores) openLog(m mark, bad corrupter, snaps snapshotScan) (disk diskLo
 		s.cfg.Logger.Info("wiping the remains of a torn append",
 			"file", ws.tail.path, "from", ws.tail.end, "to", ws.tail.dirty, "last-index", ws.tail.last)
 	}
-	if err := ws.tail.mend(list, s.cfg.SegmentBytes); err != nil {
+	if err := ws.tail.repair(list, s.cfg.SegmentBytes); err != nil {
 		return nil, sp, false, err
 	}
 	w, err := openWAL(list, s.cfg.SegmentBytes, s.cfg.Logger)

@@ -36,7 +36,7 @@ func (w walLog) Close() error {
 	return errors.Join(err, w.WAL.Close())
 }
 
-// openWAL opens the log. The caller has called mend.
+// openWAL opens the log. The caller has called repair.
 func openWAL(list *segmentList, segmentBytes int, log hclog.Logger) (walLog, error) {
 	w, err := wal.Open(list.dir,
 		wal.WithMetaStore(list),
@@ -49,10 +49,10 @@ func openWAL(list *segmentList, segmentBytes int, log hclog.Logger) (walLog, err
 	return walLog{WAL: w, list: list}, nil
 }
 
-// mend completes what a crash interrupted in the last segment and raft-wal
+// repair completes what a crash interrupted in the last segment and raft-wal
 // itself would not complete. It must be called only after every check has
 // passed.
-func (t tailScan) mend(list *segmentList, segmentBytes int) error {
+func (t tailScan) repair(list *segmentList, segmentBytes int) error {
 	if t.path == "" {
 		return nil // a new log
 	}

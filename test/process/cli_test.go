@@ -432,7 +432,7 @@ func (c *cluster) promotions(n *process.Node) int {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		count += strings.Count(string(text), "member votes: node="+n.ID+"\n")
+		count += strings.Count(string(text), "member is a voter now: node="+n.ID+"\n")
 	}
 	return count
 }
