@@ -209,8 +209,8 @@ func (ws *waits) sweep() {
 // it continues. Any other reply is the final one, as with Do.
 //
 // If own is set, the reply arrives from Waited only after this node has applied
-// the entry that served the command, so that OwnEventsDelivered waits for the events
-// of that entry too.
+// the entry that served the command. OwnEventsDelivered then waits for the
+// events of that entry too.
 func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	ws := s.node.waits
 	w := ws.begin(origin, own)

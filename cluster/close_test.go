@@ -135,6 +135,6 @@ func TestClose_Partitioned(t *testing.T) {
 	begun := time.Now()
 	c.stop(leader)
 	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("Close took %v, so long as calls that nobody answers", took)
+		t.Errorf("Close took %v, as long as calls without an answer", took)
 	}
 }

@@ -120,10 +120,10 @@ type Options struct {
 	// MaxEntryBytes and MaxEntryGroups limit the size of an entry. A single
 	// group that is larger still gets its own entry.
 	MaxEntryBytes, MaxEntryGroups int
-	// EntryWork closes an entry: about how long applying it may take. A single command
-	// or transaction that takes longer gets an entry of its own, up to MaxWriteTime,
-	// and is refused beyond. Both are counted in steps, so they do not depend on the
-	// load of the machine: see fsm.StepNanos.
+	// EntryWork limits how long applying an entry may take. A single command or
+	// transaction that takes longer gets its own entry. The leader refuses it if
+	// it would take longer than MaxWriteTime. Both are counted in steps, so they
+	// do not depend on the load of the machine: see fsm.StepNanos.
 	EntryWork, MaxWriteTime time.Duration
 
 	// LeaderWait is how long a group waits for a leader before it fails as not
@@ -323,15 +323,15 @@ func (c *Config) Validate() error {
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
 	case o.EntryWork < fsm.StepNanos || o.MaxWriteTime < o.EntryWork:
-		return fmt.Errorf("work of an entry is %v, of one command %v: "+
-			"the first must be more than 0, the second no less",
+		return fmt.Errorf("applying an entry may take %v, and a single command %v: "+
+			"both must be more than 0, and the second at least as long as the first (--max-write-time)",
 			o.EntryWork, o.MaxWriteTime)
 	case o.ScriptTime <= 0 || o.BriefScriptTime <= 0:
 		return fmt.Errorf("script time is %v, script budget without a dry run is %v: both must be more than 0",
 			o.ScriptTime, o.BriefScriptTime)
 	case o.ScriptWait <= 0 || o.ScriptQueue < 1 || o.SlowReads < 0:
-		return fmt.Errorf("slow scripts wait %v, %d of them, and %d slow reads run at once: "+
-			"the first two must be more than 0, the last no less",
+		return fmt.Errorf("at most %[2]d slow scripts wait for at most %[1]v, and %[3]d slow reads run at once: "+
+			"the first two numbers must be more than 0, and the third must not be negative",
 			o.ScriptWait, o.ScriptQueue, o.SlowReads)
 	case o.QuickRead <= 0 || o.SlowReadWait <= 0 || o.SlowReadTime <= 0 || o.SlowReadMemory <= 0:
 		return fmt.Errorf("quick reads have %v, slow reads wait %v and have %v and %d bytes: all must be more than 0",

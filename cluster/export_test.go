@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Campaign makes the node campaign now, as Node.campaign does.
+// Campaign makes the node campaign now, as campaigner.campaign does.
 func (n *Node) Campaign() error {
 	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{

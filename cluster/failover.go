@@ -174,8 +174,8 @@ const candidateAsk = 250 * time.Millisecond
 
 // othersCampaign asks the other voters whether one of them is a candidate in a
 // newer term. A candidate of this term or an older one is in its pre-vote
-// phase. This node refuses pre-votes while it knows a leader, so it would wait
-// for such a candidate in vain.
+// phase. This node refuses pre-votes while it knows a leader, so waiting for such
+// a candidate would be useless.
 //
 // othersCampaign stops waiting when as many voters have answered as an election
 // needs votes, so a silent voter does not delay the election.

@@ -101,7 +101,7 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	through.want(t, "+OK\r\n", "SET", "k", "2")
 	c.net.hold("n2", "n3") // its dials neither succeed nor fail
 	c.crash("n3")
-	leaderless := func() int { return c.log.count(`n2: no way to the leader: error="no leader is known"`) }
+	leaderless := func() int { return c.log.count(`n2: failed to link to the leader: error="no leader is known"`) }
 	before := leaderless()
 	c.net.admit(rpc.ServiceRaft, "n1")
 	eventually(t, "n2 to refuse n1 its vote, and to give up its last dial", func() bool {
@@ -387,8 +387,9 @@ func TestRestart_WholeCluster(t *testing.T) {
 	}
 }
 
-// A voter whose turn in candidate order has come waits for a voter that is
-// already a candidate, because two candidates of one term would split the vote.
+// A voter waits for another voter that is already a candidate, although its own
+// position in the candidate order lets it campaign. Two candidates of one term
+// would split the vote.
 func TestFailover_WaitsForCandidate(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
@@ -405,10 +406,10 @@ func TestFailover_WaitsForCandidate(t *testing.T) {
 	eventually(t, "n2 to wait for n1", func() bool { return c.log.count("n2: another voter campaigns already") > 0 })
 }
 
-// A voter with a slow disk does not know its own vote yet when its turn in
-// candidate order comes, so it waits until it does. It does not campaign
-// against a candidate that gets its vote, and it does campaign against one that
-// does not.
+// A voter with a slow disk may not have stored its own vote yet when the
+// candidate order lets it campaign, so it waits until it has. It does not
+// campaign against a candidate that gets its vote, and it does campaign against
+// one that does not.
 func TestFailover_SlowVote(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -454,7 +455,7 @@ func TestFailover_SlowVote(t *testing.T) {
 			eventually(t, "n2 to be about to write", func() bool { return disk.waiting.Load() > 0 })
 			c.net.heal()
 			// n2 connects to itself, both to wait for its raft and to campaign.
-			eventually(t, "n2 to reach its turn in candidate order", func() bool {
+			eventually(t, "n2 to be allowed to campaign by the candidate order", func() bool {
 				return c.net.each(rpc.ServiceRaft, "n2", "n2", func(*relay) {}) > 0
 			})
 			release()

@@ -211,8 +211,9 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 	return relink
 }
 
-// abandoned replaces a call whose client received outcome.ErrUnknown. Its number must
-// still be used in the session, so if it is sent again, it is sent as a no-op.
+// abandoned replaces a call whose client received outcome.ErrUnknown. The state
+// machine executes no group behind a missing number, so the number must still
+// be used: the next link sends a group without commands under it.
 var abandoned = &call{body: noop}
 
 func (fw *forwarder) advanceLocked() {

@@ -86,7 +86,7 @@ func TestCommitWait_InVain(t *testing.T) {
 		u.entry(6, 5)
 	}
 	if most := maxMissed + 10_000>>maxMissed + 1; waits > most || waits < 20 {
-		t.Errorf("%d waits in missed, want 20 to %d", waits, most)
+		t.Errorf("%d waits without the expected groups, want 20 to %d", waits, most)
 	}
 	u.skip = 0
 	if u.begin(5) == 0 {

@@ -15,8 +15,8 @@ import (
 // remain until the node has received them, has restarted, or is no longer a
 // member.
 //
-// keepTime calls checkWaiters every ExpireEvery, and when a link begins or ends. Only
-// that goroutine uses the suspender.
+// keepTime calls checkWaiters every ExpireEvery, and when a link begins or ends.
+// Only that goroutine uses the suspender, so it needs no lock.
 type suspender struct {
 	// monotonic time since which a session has had no link
 	gone    map[fsm.SessionID]time.Duration
@@ -29,8 +29,8 @@ func (o *Options) silence() time.Duration {
 	return max(3*o.LeaderWait/pingsPerWait, time.Second)
 }
 
-// checkWaiters compares the links with the waiters in the state machine, and proposes
-// the changes. It proposes nothing while earlier changes are in flight.
+// checkWaiters compares the links with the waiters in the state machine, and
+// proposes the changes. It proposes nothing while earlier changes are in flight.
 func (ld *leadership) checkWaiters() {
 	h := &ld.suspender
 	if h.pending != nil {

@@ -193,7 +193,8 @@ var (
 	errFrame   = errors.New("peer sent a malformed frame")
 	errRelink  = errors.New("leader did not run a group, session is opened again")
 	errSilent  = errors.New("leader does not answer pings")
-	// errLeaderless differs from outcome.ErrNoLeader, which is the outcome of a group.
+	// errLeaderless differs from outcome.ErrNoLeader, which is the outcome of a
+	// group.
 	errLeaderless = errors.New("no leader is known")
 )
 

@@ -304,7 +304,9 @@ func TestJoin_CutShort(t *testing.T) {
 
 	// Added, with nothing on its disk yet.
 	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
-	eventually(t, "n4 to be asked", func() bool { return c.log.count("member does not vote yet: node=n4 error=\"still catching up\"") > 2 })
+	eventually(t, "n4 to be asked", func() bool {
+		return c.log.count("member cannot become a voter yet: node=n4 error=\"still catching up\"") > 2
+	})
 	for _, m := range c.node(c.leader("n1", "n2", "n3")).ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
 			t.Error("a member without data votes")
@@ -429,7 +431,7 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask and is asked, but gets no data
 	c.open("n4")
 	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
-	eventually(t, "n4 to be asked", func() bool { return c.log.count("member does not vote yet: node=n4") > 1 })
+	eventually(t, "n4 to be asked", func() bool { return c.log.count("member cannot become a voter yet: node=n4") > 1 })
 	c.crash("n3")
 	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; two of four would be no majority
 	for _, m := range c.node("n1").ClusterStatus(context.Background()) {

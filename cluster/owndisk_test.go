@@ -154,7 +154,7 @@ func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	c.caughtUp(c.ids()...)
 	c.client("n1").want(t, "$3\r\nnew\r\n", "GET", "k")
 	// The node has sent the write to the next leader, or it reports that the
-	// awaitResult is unknown.
+	// outcome is unknown.
 	if res := awaitResult(t, "write that was lost with the leadership", lost); res.err == nil && res.reply != ok {
 		t.Errorf("write that was lost with the leadership: %q", res.reply)
 	}

@@ -305,7 +305,7 @@ func (q *queue) check(cl *client) {
 			t.Errorf("%s: %s was popped %d times", q.name, x, n)
 		}
 		if !q.pushed[x] && !q.maybe[x] {
-			t.Errorf("%s: nobody has pushed %s", q.name, x)
+			t.Errorf("%s: no client has pushed %s", q.name, x)
 		}
 	}
 	t.Logf("%s: %d pushes acknowledged, %d unknown, %d popped, %d moved, %d left, %d missing, %d twice, %d pops with an unknown outcome",

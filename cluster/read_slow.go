@@ -82,10 +82,11 @@ func newReadHost(e *environment, m *machine.Machine) *readHost {
 type readRun struct {
 	req fsm.ReadRequest
 	who fairshare.Worker
-	// index is the lowest log index that the state must include: see package readindex.
+	// index is the lowest log index that the state must include: see package
+	// readindex.
 	index uint64
 	// done is closed when the replies are no longer needed. watch, unless nil,
-	// tells whether the client leaves.
+	// watches whether the client leaves.
 	done  <-chan struct{}
 	watch WatchFunc
 }

@@ -199,7 +199,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		}
 		w.h.retainClone()
 		if w.h.cloned(w.entries) == clone {
-			t.Error("the clone is kept although nobody reads")
+			t.Error("the clone is kept although no read uses it")
 		}
 		clone = w.h.cloned(w.entries)
 		w.write([]string{"set", "text", "c"})

@@ -35,7 +35,7 @@ func TestLane_Short(t *testing.T) {
 			}()
 		}
 		begun := time.Now()
-		for range 100 { // an innocent script at the same time
+		for range 100 { // a short script at the same time
 			since := time.Now()
 			p, refusal := short.enter(scriptWorker(99, ""), 100, time.Hour, stop)
 			if refusal != "" {

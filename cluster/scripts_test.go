@@ -421,7 +421,7 @@ func TestScripts_Pipeline(t *testing.T) {
 		// The lines of the reply are an integer, the length and the text of a
 		// string, and so on.
 		if len(pipeline) != 8 || pipeline[2] == pipeline[5] {
-			t.Errorf("nobody wrote between the scripts of %q", got)
+			t.Errorf("no other client wrote between the scripts of %q", got)
 		}
 		for j, at := range []int{0, 3, 6} {
 			if next := fmt.Sprintf(":%d", 3*i+j+1); pipeline[at] != next {
@@ -433,7 +433,7 @@ func TestScripts_Pipeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		if both := strings.Split(got, "\r\n"); len(both) != 6 || both[2] != both[4] {
-			t.Errorf("somebody wrote between the scripts of a transaction: %q", got)
+			t.Errorf("another client wrote between the scripts of a transaction: %q", got)
 		}
 	}
 	load.check("n1")

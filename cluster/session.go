@@ -35,7 +35,8 @@ type call struct {
 	// reads is set while Do executes a group that only reads. lengthy is set if
 	// such a group may take long.
 	reads, lengthy bool
-	// dryRun requests a dry run of the group instead of a read: see script_dryrun.go.
+	// dryRun requests a dry run of the group instead of a read: see
+	// script_dryrun.go.
 	dryRun bool
 	done   chan struct{} // capacity 1: one token for each group
 

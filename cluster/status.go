@@ -211,7 +211,7 @@ type PeerHealth struct {
 	ID           string
 	PeerAddr     string
 	ClientAddr   string
-	SentinelAddr string    // "" if the member serves none
+	SentinelAddr string    // "" if the member has no Sentinel port
 	RunID        string    // RunID identifies the member's process.
 	Applied      uint64    // applied index
 	Heard        time.Time // when the member last answered, by this node's wall clock

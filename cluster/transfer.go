@@ -300,8 +300,8 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) er
 }
 
 // electionError returns the error of a failed StartElection, with its outcome. A
-// connection that was refused has carried nothing. After any other error the target may
-// have received the message, or may receive it later.
+// connection that was refused has carried nothing. After any other error, the
+// target may have received the message, or may receive it later.
 func electionError(target string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return outcome.NewNotExecuted(true, fmt.Sprintf("%s could not be asked to campaign: %v", target, err))

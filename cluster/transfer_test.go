@@ -103,11 +103,11 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	}
 }
 
-// TestTransfer_ToldTooLate: the request to campaign can reach a target later
+// TestTransfer_AskedTooLate: the request to campaign can reach a target later
 // than the leader waits for it, and the target may then be elected. So the outcome
 // of a transfer that has timed out is unknown, and neither node reports that
 // the old leader continues.
-func TestTransfer_ToldTooLate(t *testing.T) {
+func TestTransfer_AskedTooLate(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
 	c.transfer("n1")

@@ -12,8 +12,8 @@ import (
 // armed is the failpoint at which the process ends, nil for none.
 var armed atomic.Pointer[armedPoint]
 
-// armedPoint is an armed failpoint. left is how often the process still has to reach
-// it.
+// armedPoint is an armed failpoint. left is how often the process must still
+// reach it.
 type armedPoint struct {
 	name  string
 	count int64

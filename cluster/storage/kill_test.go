@@ -100,7 +100,7 @@ func TestKill(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			said := map[string]uint64{}
+			reported := map[string]uint64{}
 			lines, enough := 0, 1+rand.IntN(150)
 			for sc := bufio.NewScanner(out); sc.Scan(); lines++ {
 				what, num, _ := strings.Cut(sc.Text(), " ")
@@ -108,9 +108,9 @@ func TestKill(t *testing.T) {
 				if err != nil {
 					t.Fatalf("the process says: %s", sc.Text())
 				}
-				said[what] = n
+				reported[what] = n
 				if what == "cut" {
-					said["log"] = n
+					reported["log"] = n
 				}
 				if lines == enough {
 					// What the process reports before the signal arrives counts
@@ -127,8 +127,8 @@ func TestKill(t *testing.T) {
 			s := open(t, config(t, dir, kind))
 			first, _ := s.Log().FirstIndex()
 			last, _ := s.Log().LastIndex()
-			if last < said["log"] {
-				t.Fatalf("the log ends at %d, but %d was durable", last, said["log"])
+			if last < reported["log"] {
+				t.Fatalf("the log ends at %d, but %d was durable", last, reported["log"])
 			}
 			for i := first; i <= last; i++ {
 				var l raft.Log
@@ -140,13 +140,13 @@ func TestKill(t *testing.T) {
 				}
 			}
 			metas, err := s.Snapshots().List()
-			if err != nil || said["snap"] > 0 && (len(metas) == 0 || metas[0].Index < said["snap"]) {
-				t.Fatalf("snapshots %v, %v, but one at %d was durable", metas, err, said["snap"])
+			if err != nil || reported["snap"] > 0 && (len(metas) == 0 || metas[0].Index < reported["snap"]) {
+				t.Fatalf("snapshots %v, %v, but one at %d was durable", metas, err, reported["snap"])
 			}
-			if said["vote"] > 0 {
+			if reported["vote"] > 0 {
 				term, err := s.Stable().GetUint64([]byte("LastVoteTerm"))
-				if err != nil || term < said["vote"] {
-					t.Fatalf("vote in term %d, %v, but one in %d was durable", term, err, said["vote"])
+				if err != nil || term < reported["vote"] {
+					t.Fatalf("vote in term %d, %v, but one in %d was durable", term, err, reported["vote"])
 				}
 				wantVote(t, s.Stable(), term, fmt.Sprintf("n%d", term))
 			}
