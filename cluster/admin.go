@@ -123,7 +123,7 @@ type admin struct {
 	*environment
 	raft      *raftInstance
 	peers     *peers
-	former    *former
+	founder   *founder
 	members   *membership
 	transfers *transfers
 	status    *statusReporter
@@ -181,9 +181,9 @@ func (a *admin) serve(s *rpc.Stream) {
 func (a *admin) answer(ctx context.Context, req adminRequest, reply *adminReply) error {
 	switch req.Op {
 	case opProbe:
-		return a.former.answerProbe(reply)
+		return a.founder.answerProbe(reply)
 	case opForm:
-		return a.former.answerForm(req)
+		return a.founder.answerForm(req)
 	case opVacant:
 		return a.members.answerVacant(req, reply)
 	case opAdd:
@@ -202,7 +202,7 @@ func (a *admin) answer(ctx context.Context, req adminRequest, reply *adminReply)
 	return fmt.Errorf("unknown request %q", req.Op)
 }
 
-func (f *former) answerProbe(reply *adminReply) error {
+func (f *founder) answerProbe(reply *adminReply) error {
 	empty, err := f.stores.Empty()
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (f *former) answerProbe(reply *adminReply) error {
 	return nil
 }
 
-func (f *former) answerForm(req adminRequest) error {
+func (f *founder) answerForm(req adminRequest) error {
 	empty, err := f.stores.Empty()
 	if err != nil {
 		return err
@@ -230,6 +230,6 @@ func (f *former) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, f.cfg.NodeID)
 	}
-	f.features.found(req.Features) // before the id is stored, because then this node starts
+	f.features.setFounding(req.Features) // before the id is stored, because then this node starts
 	return f.stores.SetClusterID(req.ClusterID, false)
 }

@@ -133,8 +133,8 @@ func (f *features) ofTerm() (int, error) {
 	return f.founding, nil
 }
 
-// found stores the highest feature version that all founding nodes reported.
-func (f *features) found(reported int) {
+// setFounding stores the highest feature version that all founding nodes reported.
+func (f *features) setFounding(reported int) {
 	f.mu.Lock()
 	f.founding = reported
 	f.mu.Unlock()

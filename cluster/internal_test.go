@@ -85,7 +85,7 @@ func (still) RunScript(fsm.ScriptCall) fsm.Reply { return fsm.OK }
 func TestScriptHost_Slots(t *testing.T) {
 	done := make(chan struct{})
 	stats := newCounters()
-	h := &scriptHost{runner: still{}, clock: systemClock{}, stats: stats, limit: time.Millisecond, brief: time.Hour,
+	h := &scriptHost{interpreter: still{}, clock: systemClock{}, stats: stats, limit: time.Millisecond, brief: time.Hour,
 		reads: fairshare.New(2, math.MaxInt64, systemClock{}.Mono), slowSlots: fairshare.New(1, math.MaxInt64, systemClock{}.Mono), slow: map[string]time.Duration{"slow": time.Hour}}
 	enter := func(name, want string) (leave func()) {
 		t.Helper()
@@ -103,19 +103,19 @@ func TestScriptHost_Slots(t *testing.T) {
 		reply := runner.RunScript(fsm.ScriptCall{SHA: "quick", ScriptBudget: p})
 		return reply.Text()
 	}
-	if got := run(h.until(done), fsm.DryRun); got != msgScriptRoom {
+	if got := run(h.runner(done), fsm.DryRun); got != msgScriptRoom {
 		t.Errorf("a read without a slot: %q", got)
 	}
 	for _, p := range []fsm.ScriptBudget{fsm.Briefly, fsm.DryRunPassed, fsm.GivenUp} {
-		if got := run(h.until(done), p); got != "OK" {
+		if got := run(h.runner(done), p); got != "OK" {
 			t.Errorf("speculative execution with script budget %d: %q", p, got)
 		}
 	}
-	if got := run(h.trying(done, &dryRun{begun: h.clock.Mono(), limit: time.Hour}), fsm.DryRun); got != "OK" {
+	if got := run(h.dryRunner(done, &dryRun{begun: h.clock.Mono(), limit: time.Hour}), fsm.DryRun); got != "OK" {
 		t.Errorf("a dry run: %q", got)
 	}
 	quick()
-	if got := run(h.until(done), fsm.DryRun); got != "OK" {
+	if got := run(h.runner(done), fsm.DryRun); got != "OK" {
 		t.Errorf("a read with a slot: %q", got)
 	}
 	enter("slow", msgScriptRoom) // the slots that it waited for have not been freed

@@ -112,7 +112,7 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		slot:           make(chan struct{}, 1),
 		done:           make(chan struct{}),
 	}
-	ld.scripts = ld.host.until(ld.done)
+	ld.scripts = ld.host.runner(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
 	ld.reads = readindex.New(readindex.Config[reader]{
 		Term: term, Self: ld.self, Raft: ld.raft, Committed: ld.committed,
@@ -314,9 +314,9 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 // only expire keys, the writes of clients have most of the time.
 const expireAgain = 5
 
-// keepTime tends the waiters and commits clock entries while keys have a TTL.
-// It commits one when a key has expired, so that the key is removed and its
-// events are delivered. One entry removes a bounded number of keys (see
+// keepTime suspends and ends the waiters of nodes without a link, and commits
+// clock entries while keys have a TTL. It commits one when a key has expired, so
+// that the key is removed and its events are delivered. One entry removes a bounded number of keys (see
 // fsm.FeatureBudget), so keepTime commits the next one soon if keys are left.
 // It also commits one at least every ClockEntryEvery, which bounds how much
 // elapsed time a failover loses.

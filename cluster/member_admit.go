@@ -265,7 +265,7 @@ func checkPeerAddr(addr string) error {
 
 // joinError converts the leader's refusal of a node with an empty directory
 // into an error of this node that tells the operator what to do.
-func (f *former) joinError(answer adminReply, err error) error {
+func (f *founder) joinError(answer adminReply, err error) error {
 	id, addr := f.cfg.NodeID, f.cfg.AdvertisePeerAddr
 	switch {
 	case answer.Alive != "":

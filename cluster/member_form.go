@@ -39,8 +39,8 @@ import (
 // probeEvery is the time between attempts to form or join a cluster.
 const probeEvery = 200 * time.Millisecond
 
-// former forms the cluster, or joins it.
-type former struct {
+// founder forms the cluster, or joins it if it has been formed already.
+type founder struct {
 	*environment
 	raft     *raftInstance
 	peers    *peers
@@ -52,7 +52,7 @@ type former struct {
 
 // form waits until raft may start. It returns a configuration if this node is
 // the one that writes the first configuration, and nil otherwise.
-func (f *former) form() (*raft.Configuration, error) {
+func (f *founder) form() (*raft.Configuration, error) {
 	empty, err := f.stores.Empty()
 	if err != nil {
 		return nil, fmt.Errorf("read data directory: %w", err)
@@ -80,14 +80,14 @@ func (f *former) form() (*raft.Configuration, error) {
 }
 
 // setPhase sets what the node waits for. It is "" once the node has joined.
-func (f *former) setPhase(text string) {
+func (f *founder) setPhase(text string) {
 	f.mu.Lock()
 	f.phase = text
 	f.mu.Unlock()
 }
 
 // waitsFor returns what the node waits for, or "" if it has joined.
-func (f *former) waitsFor() string {
+func (f *founder) waitsFor() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.phase
@@ -95,7 +95,7 @@ func (f *former) waitsFor() string {
 
 var errWaiting = errors.New("waiting")
 
-func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
+func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	mine := f.stores.Identity()
 	var absent []string
 	var refused error // refusal of the members that were found
@@ -160,7 +160,7 @@ func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
 	if clusterID == "" {
 		clusterID = newClusterID()
 	}
-	f.features.found(features)
+	f.features.setFounding(features)
 	if err := f.stores.SetClusterID(clusterID, false); err != nil {
 		return nil, false, err
 	}
@@ -182,7 +182,7 @@ func (f *former) formOnce() (c *raft.Configuration, done bool, err error) {
 }
 
 // join asks the cluster that peer p belongs to for membership.
-func (f *former) join(p Peer, r adminReply) error {
+func (f *founder) join(p Peer, r adminReply) error {
 	mine := f.stores.Identity()
 	known := slices.ContainsFunc(r.Members, func(m Member) bool { return m.ID == f.cfg.NodeID })
 	switch {

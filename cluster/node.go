@@ -80,7 +80,7 @@ type parts struct {
 	failover    *campaigner
 	transfers   *transfers
 
-	former   *former
+	founder  *founder
 	members  *membership
 	features *features
 	status   *statusReporter
@@ -170,12 +170,12 @@ func (n *Node) connect() {
 			fatal:     n.fatal,
 		},
 	}
-	n.former = &former{
+	n.founder = &founder{
 		environment: env, raft: n.raft, peers: n.peers, features: n.features, phase: "starting",
 	}
 	n.status = &statusReporter{
 		environment: env, started: n.clock.Wall(), raft: n.raft, raftLog: n.raftLog, machine: n.machine,
-		peers: n.peers, former: n.former, features: n.features, forwarder: n.forwarder, snapshots: n.snapshots,
+		peers: n.peers, founder: n.founder, features: n.features, forwarder: n.forwarder, snapshots: n.snapshots,
 	}
 	n.transfers = &transfers{environment: env, raft: n.raft, peers: n.peers, leaderships: n.leaderships}
 	n.members = &membership{
@@ -184,7 +184,7 @@ func (n *Node) connect() {
 		changes: newChangeLock(),
 	}
 	n.admin = &admin{
-		environment: env, raft: n.raft, peers: n.peers, former: n.former, members: n.members,
+		environment: env, raft: n.raft, peers: n.peers, founder: n.founder, members: n.members,
 		transfers: n.transfers, status: n.status,
 	}
 	n.failover = &campaigner{
@@ -243,7 +243,7 @@ func newEnvironment(ctx context.Context, cfg *Config) (*environment, error) {
 
 // run forms or joins the cluster and starts raft.
 func (n *Node) run() {
-	bootstrap, err := n.former.form()
+	bootstrap, err := n.founder.form()
 	if err != nil {
 		if n.ctx.Err() == nil {
 			n.fatal(err)
@@ -328,7 +328,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	if !n.raft.run(r, trans) {
 		return r.Shutdown().Error()
 	}
-	n.former.setPhase("")
+	n.founder.setPhase("")
 	observations := make(chan raft.Observation, 16)
 	r.RegisterObserver(raft.NewObserver(observations, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)

@@ -157,7 +157,7 @@ func (h *readHost) runSlow(dst []byte, run readRun) (reply []byte, expiryPending
 		run.done = w.ended
 	}
 	if r, ok := run.req.Runner.(hostedRunner); ok {
-		run.req.Runner = r.h.until(run.done)
+		run.req.Runner = r.h.runner(run.done)
 	}
 	s := &slowRead{h: h, run: &run, scripted: fsm.HasScripts(run.req.Body)}
 	reply, expiryPending, err = s.read(dst)

@@ -320,7 +320,7 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 		w := newSlowWorld(t, clock, func(o *Options) { o.SlowReadTime = 100 * time.Millisecond })
 		w.write([]string{"script", "load", "compare"})
 		host := &scriptHost{
-			runner: measuring{}, clock: clock, stats: w.h.stats, limit: time.Second, brief: time.Second,
+			interpreter: measuring{}, clock: clock, stats: w.h.stats, limit: time.Second, brief: time.Second,
 			reads: fairshare.New(1, math.MaxInt64, clock.Mono), slow: make(map[string]time.Duration),
 		}
 		l, err := host.reads.Enter(fairshare.Worker{}, 0, nil)
@@ -328,7 +328,7 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		run := w.run(nil, []string{"eval_ro", "compare", "0"})
-		run.req.Runner = host.until(nil)
+		run.req.Runner = host.runner(nil)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -349,7 +349,7 @@ func TestHostedRunner_SharedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, stats := bubbleClock{time.Now()}, newCounters()
 		host := &scriptHost{
-			runner: still{}, clock: clock, stats: stats, limit: time.Second, brief: time.Second,
+			interpreter: still{}, clock: clock, stats: stats, limit: time.Second, brief: time.Second,
 			reads: fairshare.New(1, math.MaxInt64, clock.Mono), slow: make(map[string]time.Duration),
 		}
 		l, err := host.reads.Enter(fairshare.Worker{}, 0, nil)
@@ -359,7 +359,7 @@ func TestHostedRunner_SharedTime(t *testing.T) {
 		begun := int64(clock.Mono()) + 1
 		ended := make(chan string, 1)
 		go func() {
-			reply := host.until(nil).RunScript(fsm.ScriptCall{SHA: "a", ScriptBudget: fsm.DryRun, Begun: &begun, Cut: func() {}})
+			reply := host.runner(nil).RunScript(fsm.ScriptCall{SHA: "a", ScriptBudget: fsm.DryRun, Begun: &begun, Cut: func() {}})
 			ended <- reply.Text()
 		}()
 		synctest.Wait()

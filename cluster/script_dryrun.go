@@ -115,7 +115,7 @@ func (ld *leadership) runDryGroup(body []byte, t *dryRun) ([]byte, error) {
 	}
 	clone := ld.machine.Clone()
 	h := fsm.Header{Term: ld.term, Stamp: ld.now(), Wall: ld.wall(), Seed: rand.Uint64()}
-	replies, ops, cut, err := clone.Try(h, body, ld.host.trying(ld.done, t), ld.yielding())
+	replies, ops, cut, err := clone.Try(h, body, ld.host.dryRunner(ld.done, t), ld.yielding())
 	switch {
 	case err != nil:
 		return nil, err

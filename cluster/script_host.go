@@ -25,37 +25,40 @@ import (
 // SCRIPT KILL ends, and converts a panic of the interpreter into an error of
 // the script.
 type scriptHost struct {
-	runner fsm.ScriptRunner // nil if this program has no interpreter
-	clock  Clock
-	limit  time.Duration
-	brief  time.Duration // limit of scripts that have had no dry run: see fsm.ScriptBudget
+	interpreter fsm.ScriptRunner // nil if this program has no interpreter
+	clock       Clock
+	limit       time.Duration
+	brief       time.Duration // limit of scripts that have had no dry run: see fsm.ScriptBudget
 	// mostWork is the limit of the steps that the writes of a group's scripts take.
-	mostWork  int
-	log       hclog.Logger
-	stats     *Counters
-	guard     *acl.Guard
-	short     *lane                                        // short dry runs
-	long      *lane                                        // other dry runs
-	reads     *fairshare.Slots                             // slots for read-only scripts: see enter
-	slowSlots *fairshare.Slots                             // slots for slow read-only scripts, in addition to reads
-	rules     func(cmd *fsm.Command, args [][]byte) string // nil for none
+	mostWork int
+	log      hclog.Logger
+	stats    *Counters
+	guard    *acl.Guard
+	rules    func(cmd *fsm.Command, args [][]byte) string // nil for none
 
-	mu      sync.Mutex
+	short, long *lane // for short dry runs, and for the others
+	// A read-only script needs a slot of reads. A slow one needs a slot of
+	// slowSlots too, and takes that first: see enter.
+	reads, slowSlots *fairshare.Slots
+
+	mu      sync.Mutex       // guards the fields below
 	running []*runningScript // oldest first
-	// slow contains scripts, by SHA1 and function, that exceeded the brief
-	// limit and have not been quick since, with the time that they took at
-	// least. Their dry run starts at once. Guarded by mu.
+	// slow contains the scripts, by SHA1 and function, that exceeded the brief
+	// limit when they last ran, with the time that they took at least. RunScript
+	// does not run such a script briefly first, so its session requests a dry
+	// run at once.
 	slow map[string]time.Duration
 }
 
 // maxSlowScripts is the largest number of slow scripts that are remembered.
 const maxSlowScripts = 1024
 
+// runningScript is a script that runs on this node.
 type runningScript struct {
 	killed   atomic.Bool
 	begun    time.Duration
 	function string   // "" for a script
-	words    [][]byte // the call of the function; must not be read after the call has ended
+	command  [][]byte // the call of the function; must not be read after the call has ended
 }
 
 // Errors of scripts that were ended. The first is the text of Redis.
@@ -78,44 +81,44 @@ func newScriptHost(e *environment, m *machine.Machine) *scriptHost {
 	opts := &e.cfg.Options
 	slots := runtime.GOMAXPROCS(0) + 1 // at least 2
 	return &scriptHost{
-		runner:    e.cfg.Scripts,
-		clock:     e.clock,
-		limit:     opts.ScriptTime,
-		brief:     min(opts.BriefScriptTime, opts.ScriptTime),
-		mostWork:  opts.workLimits().Operation,
-		log:       e.log.Named("script"),
-		stats:     e.stats,
-		guard:     acl.NewGuard(catalog),
-		rules:     e.cfg.ScriptRules,
-		short:     newLane(shortDryRuns*opts.BriefScriptTime, opts.ScriptQueue, e.clock),
-		long:      newLane(math.MaxInt64, opts.ScriptQueue, e.clock),
-		reads:     fairshare.New(slots, math.MaxInt64, e.clock.Mono),
-		slowSlots: fairshare.New(slots/2, math.MaxInt64, e.clock.Mono),
-		slow:      make(map[string]time.Duration),
+		interpreter: e.cfg.Scripts,
+		clock:       e.clock,
+		limit:       opts.ScriptTime,
+		brief:       min(opts.BriefScriptTime, opts.ScriptTime),
+		mostWork:    opts.workLimits().Operation,
+		log:         e.log.Named("script"),
+		stats:       e.stats,
+		guard:       acl.NewGuard(catalog),
+		rules:       e.cfg.ScriptRules,
+		short:       newLane(shortDryRuns*opts.BriefScriptTime, opts.ScriptQueue, e.clock),
+		long:        newLane(math.MaxInt64, opts.ScriptQueue, e.clock),
+		reads:       fairshare.New(slots, math.MaxInt64, e.clock.Mono),
+		slowSlots:   fairshare.New(slots/2, math.MaxInt64, e.clock.Mono),
+		slow:        make(map[string]time.Duration),
 	}
 }
 
-// until returns a runner for scripts that end when done is closed. It returns
+// runner returns a runner for scripts that end when done is closed. It returns
 // nil if this program has no interpreter.
-func (h *scriptHost) until(done <-chan struct{}) fsm.ScriptRunner {
-	if h.runner == nil {
+func (h *scriptHost) runner(done <-chan struct{}) fsm.ScriptRunner {
+	if h.interpreter == nil {
 		return nil
 	}
 	return hostedRunner{h: h, done: done}
 }
 
-// paced is like until, for scripts that run on one goroutine, which yields
+// pacedRunner is like runner, for scripts that run on one goroutine, which yields
 // according to pace.
-func (h *scriptHost) paced(done <-chan struct{}, pace *yield.Pace) fsm.ScriptRunner {
-	if h.runner == nil {
+func (h *scriptHost) pacedRunner(done <-chan struct{}, pace *yield.Pace) fsm.ScriptRunner {
+	if h.interpreter == nil {
 		return nil
 	}
 	return hostedRunner{h: h, done: done, pace: pace}
 }
 
-// trying is like until, for a dry run.
-func (h *scriptHost) trying(done <-chan struct{}, t *dryRun) fsm.ScriptRunner {
-	if h.runner == nil {
+// dryRunner is like runner, for a dry run.
+func (h *scriptHost) dryRunner(done <-chan struct{}, t *dryRun) fsm.ScriptRunner {
+	if h.interpreter == nil {
 		return nil
 	}
 	return hostedRunner{h: h, done: done, dryRun: t}
@@ -149,7 +152,7 @@ func (h *scriptHost) Function() *fsm.RunningFunction {
 			continue
 		}
 		f := &fsm.RunningFunction{Name: r.function, Millis: (h.clock.Mono() - r.begun).Milliseconds()}
-		for i, w := range r.words {
+		for i, w := range r.command {
 			word := string(w)
 			if i == 0 { // the log contains the name in lower case
 				word = strings.ToUpper(word)
@@ -265,7 +268,7 @@ func (h *scriptHost) takeSlot(
 
 // Compiled implements fsm.ScriptCompiler.
 func (r hostedRunner) Compiled(sha string, library bool) bool {
-	c, ok := r.h.runner.(fsm.ScriptCompiler)
+	c, ok := r.h.interpreter.(fsm.ScriptCompiler)
 	return !ok || c.Compiled(sha, library)
 }
 
@@ -276,7 +279,7 @@ func (r hostedRunner) CompileScript(body []byte) (text string) {
 			text = r.h.failed(p)
 		}
 	}()
-	return r.h.runner.CompileScript(body)
+	return r.h.interpreter.CompileScript(body)
 }
 
 // RunScript implements fsm.ScriptRunner.
@@ -303,7 +306,7 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		}
 		defer leave()
 	}
-	run := &runningScript{begun: h.clock.Mono(), function: call.Function, words: call.Command}
+	run := &runningScript{begun: h.clock.Mono(), function: call.Function, command: call.Command}
 	since := run.begun
 	if call.Begun != nil {
 		if *call.Begun == 0 {
@@ -363,7 +366,7 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 			return fsm.Error(text)
 		}
 	}
-	return h.runner.RunScript(call)
+	return h.interpreter.RunScript(call)
 }
 
 // enter waits for a slot for a read-only script. The wait is not part of the
@@ -460,7 +463,7 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
 	ld.mu.Unlock()
 	var pace yield.Pace
-	sp := ld.machine.Speculate(h, b, ld.host.paced(ld.done, &pace))
+	sp := ld.machine.Speculate(h, b, ld.host.pacedRunner(ld.done, &pace))
 	begun := ld.clock.Mono()
 	err := sp.Run(out, rest, func() bool {
 		pace.Check()

@@ -127,7 +127,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 		run := readRun{
 			req: fsm.ReadRequest{
 				Body: c.body, Seed: rand.Uint64(),
-				Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+				Runner: n.scripts.runner(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 			},
 			index: n.machine.Applied(), done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body),
 		}
@@ -260,7 +260,7 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 	}
 	req := fsm.ReadRequest{
 		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: rand.Uint64(),
-		Runner: n.scripts.until(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+		Runner: n.scripts.runner(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 	}
 	run := readRun{req: req, index: at, done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body)}
 	reply, expiryPending, err = n.reads.read(s.buf[:0], run)

@@ -91,7 +91,7 @@ type statusReporter struct {
 	raftLog   *raftlog.Log
 	machine   *machine.Machine
 	peers     *peers
-	former    *former
+	founder   *founder
 	features  *features
 	forwarder *forwarder
 	snapshots *snapshotter
@@ -121,7 +121,7 @@ func (sr *statusReporter) own() NodeStatus {
 		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
 	})
 	r := sr.raft.running()
-	st.Detail = sr.former.waitsFor()
+	st.Detail = sr.founder.waitsFor()
 	if r == nil {
 		return st
 	}
@@ -139,7 +139,7 @@ func (sr *statusReporter) own() NodeStatus {
 	st.Applied = sr.machine.Applied()
 	for _, m := range membersOf(r) {
 		if m.ID == id.NodeID {
-			// While a node reads the log from its start, it sees its former
+			// While a node reads the log from its start, it sees its earlier
 			// memberships, so raft's configuration may name it a voter.
 			st.Voter = m.Voter && !st.Settling
 		}
