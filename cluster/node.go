@@ -36,7 +36,7 @@ type Node struct {
 }
 
 // environment is what all parts of a node share. Its fields do not change after
-// Open.
+// Open, except stopping and closing.
 type environment struct {
 	cfg     *Config
 	log     hclog.Logger
@@ -118,8 +118,8 @@ func Open(cfg Config) (*Node, error) {
 	n.connect()
 	n.mux.Handle(rpc.ServiceAdmin, n.admin.serve)
 	n.wg.Go(n.run)
-	// started now: a command must not wait forever for a cluster that does not
-	// form
+	// Sweeping starts now, because a command must not wait forever for a cluster
+	// that does not form.
 	n.wg.Go(n.sweep)
 	return n, nil
 }

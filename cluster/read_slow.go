@@ -417,8 +417,8 @@ func (w *clientWatch) stop() {
 	<-w.exited
 }
 
-// clientLeft returns errClientLeft in place of fairshare.ErrLost if the client has
-// left.
+// clientLeft returns errClientLeft in place of fairshare.ErrLost if the client
+// has left.
 func (w *clientWatch) clientLeft(err error) error {
 	if errors.Is(err, fairshare.ErrLost) && w.left {
 		return errClientLeft

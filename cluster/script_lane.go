@@ -100,7 +100,8 @@ func (l *lane) leave(p *fairshare.Slot, took, brief time.Duration) {
 }
 
 // scriptWorker returns the worker for scripts of a connection. The numbers of
-// connections are unique in the cluster: see clientIDs.
+// connections are unique in the cluster: see
+// package clientid.
 func scriptWorker(origin uint64, user string) fairshare.Worker {
 	return fairshare.Worker{User: user, Conn: origin}
 }

@@ -90,8 +90,8 @@ func (p *Slots) Enter(who Worker, limit time.Duration, done <-chan struct{}) (*S
 	return &Slot{p, who, p.mono()}, nil
 }
 
-// take is like Enter, for work that may have had a slot before. late is the
-// channel of the time limit; nil means no limit.
+// take waits for a slot as Enter does. late is the channel of the time limit; nil
+// means no limit.
 func (p *Slots) take(who Worker, late <-chan time.Time, done <-chan struct{}) error {
 	p.mu.Lock()
 	if p.free > 0 {
@@ -168,12 +168,15 @@ func (u *usage) value(now time.Duration) float64 {
 	return u.spent * math.Exp2(-float64(now-u.at)/float64(usageHalfLife))
 }
 
-// spent adds the time for which who has had a slot. The caller holds p.mu.
+// spent adds the time for which a worker has had a slot to its usage and to that
+// of its user. The caller holds p.mu.
 func (p *Slots) spent(who Worker, took, now time.Duration) {
 	note(p.users, who.User, took, now)
 	note(p.conns, who, took, now)
 }
 
+// note adds the time for which key has had a slot. It limits the number of
+// usages, and drops the smallest ones first.
 func note[K comparable](usages map[K]*usage, key K, took, now time.Duration) {
 	if u := usages[key]; u != nil {
 		u.spent, u.at = u.value(now)+float64(took), now
@@ -217,8 +220,8 @@ func (l *Slot) Leave() {
 	l.p.release(l.who, now-l.begun, now)
 }
 
-// swap gives the slot that who has had for some time to waiting work, and lets
-// who wait for the next one.
+// swap takes a slot from a worker, which had it for the given time, and gives it
+// to waiting work. It puts the worker back into the queue.
 func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	w := &slotWait{who, make(chan struct{})}
 	p.mu.Lock()
@@ -229,7 +232,8 @@ func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	return w
 }
 
-// release gives back the slot that who has had for some time.
+// release takes a slot from a worker, which had it for the given time, and gives
+// it to waiting work.
 func (p *Slots) release(who Worker, had, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

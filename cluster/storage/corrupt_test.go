@@ -345,7 +345,8 @@ func TestStable_RolledBack(t *testing.T) {
 	})
 }
 
-// TestStable_TermBehindLog loses the term that the log proves.
+// TestStable_TermBehindLog checks that Open reports damage if the stored term is
+// lower than the term of an entry in the log.
 func TestStable_TermBehindLog(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		cfg := config(t, t.TempDir(), kind)

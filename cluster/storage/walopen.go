@@ -15,7 +15,7 @@ import (
 
 func walDir(dir string) string { return filepath.Join(dir, "wal") }
 
-// walLog is a raft-wal log. IsMonotonic is raft-wal's.
+// walLog is a raft-wal log. It inherits IsMonotonic from raft-wal.
 type walLog struct {
 	*wal.WAL
 	list *segmentList
