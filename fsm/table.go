@@ -7,8 +7,10 @@ import (
 	"strings"
 )
 
-// Flags say what a command does and how a node routes it.
-type Flags uint32
+// Flags say what a command does, how a node routes it, and on which connections
+// it may run. Commands on data and commands about the connection use the same
+// flags.
+type Flags uint64
 
 const (
 	// Write commands change the state and go through the log.
@@ -59,6 +61,33 @@ const (
 	AllowBusy
 	SkipSlowlog
 	Asking
+)
+
+// These flags are for commands that a connection executes itself. COMMAND does
+// not show them.
+const (
+	// RunsInMulti commands run at once inside MULTI, which queues all others.
+	RunsInMulti Flags = 1 << (32 + iota)
+	// RefusedInMulti commands are refused inside MULTI, like those with NoMulti,
+	// but Redis does not list them with the flag no_multi.
+	RefusedInMulti
+	// Subscribed commands may run on a RESP2 connection that has subscriptions.
+	Subscribed
+	// AlwaysAnswers commands send their reply even if CLIENT REPLY has turned
+	// replies off.
+	AlwaysAnswers
+	// PreviousProtocol commands are answered in the RESP version that the
+	// connection had before them. HELLO itself is answered in the new version;
+	// EXEC with HELLO in the transaction is not.
+	PreviousProtocol
+	// KeepsCaching commands do not end the effect of CLIENT CACHING, which is
+	// for the next command. A container's subcommands have the flag too.
+	KeepsCaching
+	// NotPaused commands run during CLIENT PAUSE.
+	NotPaused
+	// Hidden commands only explain why the server does not support them. COMMAND
+	// does not list them.
+	Hidden
 )
 
 // Keys are the positions of the keys among the arguments. The name of the
@@ -135,7 +164,6 @@ type Command struct {
 	work workFunc
 
 	sub map[string]*Command
-	id  int
 }
 
 // IsWrite reports whether the command has to go through the log.
@@ -168,10 +196,6 @@ func (cmd *Command) KeyPositions(args [][]byte) []int {
 	}
 	return pos
 }
-
-// ID returns the number of the row in its table, from 0, for counters by
-// command. It differs between versions and must not leave the process.
-func (cmd *Command) ID() int { return cmd.id }
 
 // families returns the command families.
 func families() [][]Command {
@@ -226,9 +250,6 @@ func NewTable() *Table {
 		}
 	}
 	sort.Slice(t.rows, func(i, j int) bool { return t.rows[i].Name < t.rows[j].Name })
-	for i, cmd := range t.rows {
-		cmd.id = i
-	}
 	return t
 }
 

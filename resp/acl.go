@@ -16,110 +16,103 @@ import (
 // state (users.go), whichever node receives the command. Only ACL LOG is local
 // to this node.
 var aclRows = []row{
-	{cmd: fsm.Command{Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about users"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "whoami", Arity: 2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Doc:        "Return the name of this connection's user",
-			},
-			run: aclWhoami, words: "noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "users", Arity: 2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Doc:        "List the names of the users",
-			},
-			run: aclUsers, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "list", Arity: 2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Doc:        "List the users and their rules",
-			},
-			run: aclList, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "getuser", Arity: 3, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "username",
-				Doc:        "Return the rules of a user",
-			},
-			run: aclGetuser, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "cat", Arity: -2, Since: "6.0.0",
-				Complexity: "O(N) where N is the number of commands",
-				Syntax:     "[categoryname]",
-				Doc:        "List the categories, or the commands of one",
-			},
-			run: aclCat, words: "noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "genpass", Arity: -2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "[bits]",
-				Doc:        "Generate a password",
-			},
-			run: aclGenpass, words: "noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "setuser", Arity: -3, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "username [rule [rule ...]]",
-				Doc:        "Create or change a user, on all nodes",
-			},
-			run: aclSetuser, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "deluser", Arity: -3, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "username [username ...]",
-				Doc:        "Delete users and close their connections, on all nodes",
-			},
-			run: aclDeluser, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "dryrun", Arity: -4, Since: "7.0.0",
-				Complexity: "O(1)",
-				Syntax:     "username command [arg [arg ...]]",
-				Doc:        "Report whether a user may run a command, without running it",
-			},
-			run: aclDryrun, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "load", Arity: 2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Doc:        "Refused: users are part of the replicated state",
-			},
-			run: aclNoFile, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "save", Arity: 2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Doc:        "Refused: users are part of the replicated state",
-			},
-			run: aclNoFile, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "log", Arity: -2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "[count | RESET]",
-				Doc:        "List what this node has refused recently",
-			},
-			run: aclShowLog, words: "admin noscript loading stale",
-		},
+	{cmd: &fsm.Command{
+		Name: "acl", Arity: -2,
+		Group: "server", Since: "6.0.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about users",
+	}, sub: []row{
+		{run: aclWhoami, cmd: &fsm.Command{
+			Name: "whoami", Arity: 2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Doc:        "Return the name of this connection's user",
+		}},
+		{run: aclUsers, cmd: &fsm.Command{
+			Name: "users", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Doc:        "List the names of the users",
+		}},
+		{run: aclList, cmd: &fsm.Command{
+			Name: "list", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Doc:        "List the users and their rules",
+		}},
+		{run: aclGetuser, cmd: &fsm.Command{
+			Name: "getuser", Arity: 3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "username",
+			Doc:        "Return the rules of a user",
+		}},
+		{run: aclCat, cmd: &fsm.Command{
+			Name: "cat", Arity: -2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(N) where N is the number of commands",
+			Syntax:     "[categoryname]",
+			Doc:        "List the categories, or the commands of one",
+		}},
+		{run: aclGenpass, cmd: &fsm.Command{
+			Name: "genpass", Arity: -2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[bits]",
+			Doc:        "Generate a password",
+		}},
+		{run: aclSetuser, hooks: hooks{secrets: hideRules}, cmd: &fsm.Command{
+			Name: "setuser", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "username [rule [rule ...]]",
+			Doc:        "Create or change a user, on all nodes",
+		}},
+		{run: aclDeluser, cmd: &fsm.Command{
+			Name: "deluser", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "username [username ...]",
+			Doc:        "Delete users and close their connections, on all nodes",
+		}},
+		{run: aclDryrun, cmd: &fsm.Command{
+			Name: "dryrun", Arity: -4,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(1)",
+			Syntax:     "username command [arg [arg ...]]",
+			Doc:        "Report whether a user may run a command, without running it",
+		}},
+		{run: aclNoFile, cmd: &fsm.Command{
+			Name: "load", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Doc:        "Refused: users are part of the replicated state",
+		}},
+		{run: aclNoFile, cmd: &fsm.Command{
+			Name: "save", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Doc:        "Refused: users are part of the replicated state",
+		}},
+		{run: aclShowLog, cmd: &fsm.Command{
+			Name: "log", Arity: -2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "[count | RESET]",
+			Doc:        "List what this node has refused recently",
+		}},
 		helpRow("6.0.0"),
 	}},
 }
@@ -180,6 +173,14 @@ func selectorFields(s acl.Selector) []fsm.Reply {
 		fsm.Bulk("commands"), fsm.Bulk(s.Commands),
 		fsm.Bulk("keys"), fsm.Bulk(s.Keys),
 		fsm.Bulk("channels"), fsm.Bulk(s.Channels),
+	}
+}
+
+// hideRules is the hook secrets of ACL SETUSER. It hides the name too, as Redis
+// does.
+func hideRules(args [][]byte, hide func(i int)) {
+	for i := 2; i < len(args); i++ {
+		hide(i)
 	}
 }
 

@@ -10,26 +10,22 @@ import (
 )
 
 var lifecycleRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "shutdown", Arity: -1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-			Doc:        "Stop this node as SIGTERM does: it transfers leadership first",
-		},
-		run: shutdown, words: "admin noscript loading stale no_multi allow_busy",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "failover", Arity: -1,
-			Group: "server", Since: "6.2.0",
-			Complexity: "O(1)",
-			Syntax:     "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
-			Doc:        "Transfer leadership to the node with the given client address, or to the most suitable one",
-		},
-		run: failover, words: "admin noscript stale",
-	},
+	{run: shutdown, cmd: &fsm.Command{
+		Name: "shutdown", Arity: -1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.NoMulti | fsm.AllowBusy,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+		Doc:        "Stop this node as SIGTERM does: it transfers leadership first",
+	}},
+	{run: failover, cmd: &fsm.Command{
+		Name: "failover", Arity: -1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.Stale,
+		Group: "server", Since: "6.2.0",
+		Complexity: "O(1)",
+		Syntax:     "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+		Doc:        "Transfer leadership to the node with the given client address, or to the most suitable one",
+	}},
 }
 
 // shutdown stops the node. It sends no reply: the connection ends with the
@@ -172,16 +168,14 @@ func (c *conn) handOver(node string, limit time.Duration) fsm.Reply {
 }
 
 var adminRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "holdfast", Arity: -2, Flags: fsm.Admin | fsm.Dangerous | fsm.NoScript,
-			Group: "server", Since: "holdfast",
-			Complexity: "O(N) where N is the number of members",
-			Syntax:     "STATUS [LOCAL] | ADD node address | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT",
-			Doc:        "Inspect and change the cluster",
-		},
-		run: admin,
-	},
+	{run: admin, cmd: &fsm.Command{
+		Name: "holdfast", Arity: -2,
+		Flags: fsm.Admin | fsm.Dangerous | fsm.NoScript,
+		Group: "server", Since: "holdfast",
+		Complexity: "O(N) where N is the number of members",
+		Syntax:     "STATUS [LOCAL] | ADD node address | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT",
+		Doc:        "Inspect and change the cluster",
+	}},
 }
 
 // admin runs an operator's request. It may take up to 10 seconds and delays

@@ -7,61 +7,6 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// request is a command that a client has sent, as the tables know it.
-type request struct {
-	args [][]byte
-	// cmd is the command that COMMAND lists. For a session command it is the
-	// subcommand, if the client has sent one.
-	cmd   *fsm.Command
-	row   *row // nil for a data command
-	stats *series
-}
-
-// find looks a command up in the tables. refusal is the error if there is no
-// such command.
-func (s *Server) find(args [][]byte) (q request, refusal string) {
-	if cmd := s.cmds.table.Find(args[0]); cmd != nil && cmd.Flags&fsm.Internal == 0 {
-		if len(args) > 1 && cmd.Sub != nil && cmd.FindSub(args[1]) == nil {
-			return request{}, fsm.UnknownSubcommand(args[1], upper(cmd.Name))
-		}
-		return request{args: args, cmd: cmd, stats: s.metrics.byCommand[cmd.ID()]}, ""
-	}
-	r := s.findRow(args[0])
-	if r == nil {
-		return request{}, fsm.UnknownCommand(args)
-	}
-	if r.subs != nil && len(args) > 1 {
-		sub := lookup(r.subs, args[1])
-		if sub == nil {
-			return request{}, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name))
-		}
-		r = sub
-	}
-	return request{args: args, cmd: &r.cmd, row: r, stats: r.stats}, ""
-}
-
-// wrongArity returns the error for a wrong number of arguments, or "".
-func (q *request) wrongArity() string {
-	switch {
-	case !q.cmd.ArityOK(len(q.args)):
-		return fsm.WrongArity(q.name())
-	case q.row != nil || q.cmd.Sub == nil || len(q.args) < 2:
-		return ""
-	}
-	if sub := q.cmd.FindSub(q.args[1]); !sub.ArityOK(len(q.args)) {
-		return fsm.WrongArity(q.cmd.Name + "|" + sub.Name)
-	}
-	return ""
-}
-
-// name returns the name as COMMAND prints it: "client|list".
-func (q *request) name() string {
-	if q.row != nil {
-		return q.row.fullName()
-	}
-	return q.cmd.Name
-}
-
 // admit checks whether the connection may run or queue a command now. It
 // returns the error for the client, or "". These are all checks that do not
 // depend on the meaning of a command, in the order of Redis (processCommand).
@@ -78,30 +23,30 @@ func (q *request) name() string {
 //  8. In MONITOR mode, no command on data.
 //
 // CLIENT PAUSE refuses nothing. It delays the group that a command joins, or
-// the session command: see waitPause.
-func (c *conn) admit(q *request) (refusal string) {
-	if refusal = q.wrongArity(); refusal != "" {
+// the command about the connection: see waitPause.
+func (c *conn) admit(r *row, args [][]byte) (refusal string) {
+	if refusal = r.wrongArity(args); refusal != "" {
 		return refusal
 	}
-	if !c.info.authed && (q.row == nil || !q.row.noAuth) && c.needsAuth() {
+	if !c.info.authed && !r.has(fsm.NoAuth) && c.needsAuth() {
 		return msgNoAuth
 	}
-	if c.tx.multi != nil && q.row != nil && q.row.noMulti {
+	if c.tx.multi != nil && r.has(fsm.NoMulti|fsm.RefusedInMulti) {
 		return msgNoMulti
 	}
-	if refusal = c.denial(q.args); refusal != "" {
+	if refusal = c.denial(args); refusal != "" {
 		return refusal
 	}
-	if refusal = c.tooNew(q.cmd, q.args); refusal != "" {
+	if refusal = c.tooNew(r.cmd, args); refusal != "" {
 		return refusal
 	}
-	if refusal = c.elsewhere(q.cmd, q.args); refusal != "" {
+	if refusal = c.elsewhere(r.cmd, args); refusal != "" {
 		return refusal
 	}
-	if c.restricted() && (q.row == nil || !q.row.subscribed) {
-		return msgRestricted(q.name())
+	if c.restricted() && !r.has(fsm.Subscribed) {
+		return msgRestricted(r.fullName())
 	}
-	if c.listens(q.cmd, q.args) {
+	if c.monitorForbids(r.cmd, args) {
 		return msgMonitorData
 	}
 	return ""
@@ -182,12 +127,9 @@ func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
 	return u.Check(cmd, args)
 }
 
-// patternRefused returns the error for a SORT command that may not read the
-// keys that its patterns name. It returns "" for every other command.
-func (c *conn) patternRefused(cmd *fsm.Command, args [][]byte) string {
-	if cmd != c.srv.cmds.sort && cmd != c.srv.cmds.sortRO {
-		return ""
-	}
+// checkSortPattern is the hook check of SORT and SORT_RO. It returns the error
+// for a call whose options BY and GET may not read keys.
+func checkSortPattern(c *conn, args [][]byte) (refusal string) {
 	if c.srv.cfg.Mode == Clustered {
 		if option := fsm.SortPattern(args); option != "" {
 			return "ERR " + option + " option of SORT denied in Cluster mode."
@@ -297,13 +239,5 @@ func (c *conn) waitPause(write bool) {
 			return
 		}
 		t.Stop()
-	}
-}
-
-// waitPauseBefore is waitPause for a session command. CLIENT UNPAUSE does not
-// wait; otherwise no client could end a pause of all commands.
-func (c *conn) waitPauseBefore(r *row) {
-	if c.srv.pause.Load() != nil && r.fullName() != "client|unpause" {
-		c.waitPause(false)
 	}
 }

@@ -41,16 +41,16 @@ const msgUnblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 // block runs a blocking command. It returns when the command is answered or the
 // connection ends. The command is a group of its own: the commands before it
 // are answered first, and the commands behind it in the pipeline wait.
-func (c *conn) block(cmd *fsm.Command, args [][]byte) {
+func (c *conn) block(r *row, args [][]byte) {
 	c.flush()
 	if c.ended() {
 		return
 	}
-	c.show(cmd, c.db, args)
+	c.show(r, c.db, args)
 	c.claim(c.info.user) // a change of this user ends the wait
-	c.group.Command(c.srv.cmds.table.Waits(cmd, args), c.db, args)
-	c.batch.cmds, c.batch.first = append(c.batch.cmds, cmd), args
-	c.activity.doing.Store(&c.srv.metrics.byCommand[cmd.ID()].name)
+	c.group.Command(c.srv.cmds.machine.Waits(r.cmd, args), c.db, args)
+	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
+	c.activity.doing.Store(&r.stats.name)
 	c.waitPause(true)
 	c.exec.begin()
 	start := time.Now()
@@ -63,7 +63,7 @@ func (c *conn) block(cmd *fsm.Command, args [][]byte) {
 		if resume, changed := fsm.ResumeArgs(args, out); changed {
 			c.group.Reset(c.proto, c.id)
 			c.group.As(c.info.user)
-			c.group.Command(c.srv.cmds.table.Waits(cmd, resume), c.db, resume)
+			c.group.Command(c.srv.cmds.machine.Waits(r.cmd, resume), c.db, resume)
 		}
 		var over <-chan time.Time
 		if ms > 0 && ms < math.MaxInt64/int64(time.Millisecond) {

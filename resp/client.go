@@ -15,171 +15,176 @@ import (
 )
 
 var clientRows = []row{
-	{cmd: fsm.Command{Name: "client", Arity: -2, Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.", Doc: "Commands about connections"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "id", Arity: 2, Since: "5.0.0",
-				Complexity: "O(1)",
-				Doc:        "Return the number of this connection, which is unique in the cluster",
-			},
-			run: clientID, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "getname", Arity: 2, Since: "2.6.9",
-				Complexity: "O(1)",
-				Doc:        "Return the name of this connection",
-			},
-			run: clientGetname, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "setname", Arity: 3, Since: "2.6.9",
-				Complexity: "O(1)",
-				Syntax:     "connection-name",
-				Doc:        "Name this connection",
-			},
-			run: clientSetname, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "setinfo", Arity: 4, Since: "7.2.0",
-				Complexity: "O(1)",
-				Syntax:     "<LIB-NAME libname | LIB-VER libver>",
-				Doc:        "Set the name or the version of the client library",
-			},
-			run: clientSetinfo, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "info", Arity: 2, Since: "6.2.0",
-				Complexity: "O(1)",
-				Doc:        "Describe this connection",
-			},
-			run: clientInfoLine, words: "noscript loading stale", acl: "connection", tips: "nondeterministic_output",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "list", Arity: -2, Since: "2.4.0",
-				Complexity: "O(N) where N is the number of connections",
-				Syntax:     "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
-				Doc:        "Describe the connections of this node",
-			},
-			run: clientList, words: "admin noscript loading stale", acl: "connection",
-			tips: "nondeterministic_output",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "kill", Arity: -3, Since: "2.4.0",
-				Complexity: "O(N) where N is the number of connections",
-				Syntax:     "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no] [MAXAGE seconds]>",
-				Doc:        "Close connections of this node",
-			},
-			run: clientKill, words: "admin noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "no-evict", Arity: 3, Since: "7.0.0",
-				Complexity: "O(1)",
-				Syntax:     "<ON | OFF>",
-				Doc:        "Accepted and shown in CLIENT LIST; connections are not evicted here",
-			},
-			run: clientNoEvict, words: "admin noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "no-touch", Arity: 3, Since: "7.2.0",
-				Complexity: "O(1)",
-				Syntax:     "<ON | OFF>",
-				Doc:        "Accepted and shown in CLIENT LIST; reads never touch keys here",
-			},
-			run: clientNoTouch, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "reply", Arity: 3, Since: "3.2.0",
-				Complexity: "O(1)",
-				Syntax:     "<ON | OFF | SKIP>",
-				Doc:        "Turn replies on, off, or off for the next command",
-			},
-			run: clientReply, words: "noscript loading stale", acl: "connection", noMulti: true,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "unblock", Arity: -3, Since: "5.0.0",
-				Complexity: "O(1)",
-				Syntax:     "client-id [TIMEOUT | ERROR]",
-				Doc:        "Wake a connection that waits in a blocking command",
-			},
-			run: clientUnblock, words: "admin noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "pause", Arity: -3, Since: "2.9.50",
-				Complexity: "O(1)",
-				Syntax:     "timeout [WRITE | ALL]",
-				Doc:        "Suspend the clients of this node for some milliseconds",
-			},
-			run: clientPause, words: "admin noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "unpause", Arity: 2, Since: "6.2.0",
-				Complexity: "O(1)",
-				Doc:        "End CLIENT PAUSE",
-			},
-			run: clientUnpause, words: "admin noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "tracking", Arity: -3, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
-				Doc:        "Send this connection invalidations when keys change that it has read",
-			},
-			run: clientTracking, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "trackinginfo", Arity: 2, Since: "6.2.0",
-				Complexity: "O(1)",
-				Doc:        "Describe the tracking of this connection",
-			},
-			run: clientTrackinginfo, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "getredir", Arity: 2, Since: "6.0.0",
-				Complexity: "O(1)",
-				Doc:        "Return the number of the connection that gets the invalidations of this one, 0 for none, -1 without tracking",
-			},
-			run: clientGetredir, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "caching", Arity: 3, Since: "6.0.0",
-				Complexity: "O(1)",
-				Syntax:     "<YES | NO>",
-				Doc:        "Track, or do not track, the keys that the next command reads",
-			},
-			run: clientCaching, words: "noscript loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "capa", Arity: -3, Since: "valkey 8.0",
-				Complexity: "O(1)",
-				Syntax:     "capability [capability ...]",
-				Doc:        "Accepted and ignored: no node sends redirects of this kind",
-			},
-			run: clientCapa, words: "noscript loading stale", acl: "connection",
-		},
-		withACL(helpRow("5.0.0"), "connection"),
+	{cmd: &fsm.Command{
+		Name: "client", Arity: -2,
+		Flags: fsm.KeepsCaching,
+		Group: "connection", Since: "2.4.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about connections",
+	}, sub: []row{
+		{run: clientID, cmd: &fsm.Command{
+			Name: "id", Arity: 2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "5.0.0",
+			Complexity: "O(1)",
+			Doc:        "Return the number of this connection, which is unique in the cluster",
+			Categories: []string{"connection"},
+		}},
+		{run: clientGetname, cmd: &fsm.Command{
+			Name: "getname", Arity: 2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.6.9",
+			Complexity: "O(1)",
+			Doc:        "Return the name of this connection",
+			Categories: []string{"connection"},
+		}},
+		{run: clientSetname, cmd: &fsm.Command{
+			Name: "setname", Arity: 3,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.6.9",
+			Complexity: "O(1)",
+			Syntax:     "connection-name",
+			Doc:        "Name this connection",
+			Categories: []string{"connection"},
+		}},
+		{run: clientSetinfo, cmd: &fsm.Command{
+			Name: "setinfo", Arity: 4,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "7.2.0",
+			Complexity: "O(1)",
+			Syntax:     "<LIB-NAME libname | LIB-VER libver>",
+			Doc:        "Set the name or the version of the client library",
+			Categories: []string{"connection"},
+		}},
+		{run: clientInfoLine, cmd: &fsm.Command{
+			Name: "info", Arity: 2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.2.0",
+			Complexity: "O(1)",
+			Doc:        "Describe this connection",
+			Categories: []string{"connection"},
+			Tips:       []string{"nondeterministic_output"},
+		}},
+		{run: clientList, cmd: &fsm.Command{
+			Name: "list", Arity: -2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.4.0",
+			Complexity: "O(N) where N is the number of connections",
+			Syntax:     "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+			Doc:        "Describe the connections of this node",
+			Categories: []string{"connection"},
+			Tips:       []string{"nondeterministic_output"},
+		}},
+		{run: clientKill, cmd: &fsm.Command{
+			Name: "kill", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.4.0",
+			Complexity: "O(N) where N is the number of connections",
+			Syntax: "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] [USER " +
+				"username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no] [MAXAGE seconds]>",
+			Doc:        "Close connections of this node",
+			Categories: []string{"connection"},
+		}},
+		{run: clientNoEvict, cmd: &fsm.Command{
+			Name: "no-evict", Arity: 3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(1)",
+			Syntax:     "<ON | OFF>",
+			Doc:        "Accepted and shown in CLIENT LIST; connections are not evicted here",
+			Categories: []string{"connection"},
+		}},
+		{run: clientNoTouch, cmd: &fsm.Command{
+			Name: "no-touch", Arity: 3,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "7.2.0",
+			Complexity: "O(1)",
+			Syntax:     "<ON | OFF>",
+			Doc:        "Accepted and shown in CLIENT LIST; reads never touch keys here",
+			Categories: []string{"connection"},
+		}},
+		{run: clientReply, cmd: &fsm.Command{
+			Name: "reply", Arity: 3,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale | fsm.RefusedInMulti,
+			Since:      "3.2.0",
+			Complexity: "O(1)",
+			Syntax:     "<ON | OFF | SKIP>",
+			Doc:        "Turn replies on, off, or off for the next command",
+			Categories: []string{"connection"},
+		}},
+		{run: clientUnblock, cmd: &fsm.Command{
+			Name: "unblock", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "5.0.0",
+			Complexity: "O(1)",
+			Syntax:     "client-id [TIMEOUT | ERROR]",
+			Doc:        "Wake a connection that waits in a blocking command",
+			Categories: []string{"connection"},
+		}},
+		{run: clientPause, cmd: &fsm.Command{
+			Name: "pause", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.9.50",
+			Complexity: "O(1)",
+			Syntax:     "timeout [WRITE | ALL]",
+			Doc:        "Suspend the clients of this node for some milliseconds",
+			Categories: []string{"connection"},
+		}},
+		{run: clientUnpause, cmd: &fsm.Command{
+			Name: "unpause", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.NotPaused,
+			Since:      "6.2.0",
+			Complexity: "O(1)",
+			Doc:        "End CLIENT PAUSE",
+			Categories: []string{"connection"},
+		}},
+		{run: clientTracking, hooks: hooks{tracks: trackingOf}, cmd: &fsm.Command{
+			Name: "tracking", Arity: -3,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] " +
+				"[OPTOUT] [NOLOOP]",
+			Doc:        "Send this connection invalidations when keys change that it has read",
+			Categories: []string{"connection"},
+		}},
+		{run: clientTrackinginfo, cmd: &fsm.Command{
+			Name: "trackinginfo", Arity: 2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.2.0",
+			Complexity: "O(1)",
+			Doc:        "Describe the tracking of this connection",
+			Categories: []string{"connection"},
+		}},
+		{run: clientGetredir, cmd: &fsm.Command{
+			Name: "getredir", Arity: 2,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Doc: "Return the number of the connection that gets the invalidations of this one, 0 for " +
+				"none, -1 without tracking",
+			Categories: []string{"connection"},
+		}},
+		{run: clientCaching, hooks: hooks{tracks: cachingOf}, cmd: &fsm.Command{
+			Name: "caching", Arity: 3,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "6.0.0",
+			Complexity: "O(1)",
+			Syntax:     "<YES | NO>",
+			Doc:        "Track, or do not track, the keys that the next command reads",
+			Categories: []string{"connection"},
+		}},
+		{run: clientCapa, cmd: &fsm.Command{
+			Name: "capa", Arity: -3,
+			Flags:      fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "valkey 8.0",
+			Complexity: "O(1)",
+			Syntax:     "capability [capability ...]",
+			Doc:        "Accepted and ignored: no node sends redirects of this kind",
+			Categories: []string{"connection"},
+		}},
+		helpRow("5.0.0", "connection"),
 	}},
-}
-
-func withACL(r row, acl string) row {
-	r.acl = acl
-	return r
 }
 
 // clientInfo contains the properties of a connection that CLIENT LIST shows.

@@ -19,44 +19,41 @@ import (
 // clients get the error by which they recognize a server without cluster
 // support.
 var clusterRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "cluster", Arity: -2,
-			Group: "cluster", Since: "3.0.0",
-			Complexity: "Depends on subcommand.",
-			Doc:        "Describe the cluster to clients of Redis Cluster, with --cluster-mode",
-		},
-		sub: clusterSubs(),
-	},
-	{
-		cmd: fsm.Command{
-			Name: "asking", Arity: 1,
-			Group: "cluster", Since: "3.0.0",
-			Complexity: "O(1)",
-			Doc:        "Accepted with --cluster-mode; slots do not move",
-		},
-		run: inCluster(func(*conn, [][]byte) fsm.Reply { return fsm.OK }), words: "fast", acl: "connection",
-	},
+	{cmd: &fsm.Command{
+		Name: "cluster", Arity: -2,
+		Group: "cluster", Since: "3.0.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Describe the cluster to clients of Redis Cluster, with --cluster-mode",
+	}, sub: clusterSubs()},
+	{run: inCluster(func(*conn, [][]byte) fsm.Reply { return fsm.OK }), cmd: &fsm.Command{
+		Name: "asking", Arity: 1,
+		Flags: fsm.Fast,
+		Group: "cluster", Since: "3.0.0",
+		Complexity: "O(1)",
+		Doc:        "Accepted with --cluster-mode; slots do not move",
+		Categories: []string{"connection"},
+	}},
 }
 
 func clusterSubs() []row {
-	const admin, change, varies = "admin stale", "admin stale no_async_loading", "nondeterministic_output"
+	const admin, change = fsm.Admin | fsm.Stale, fsm.Admin | fsm.Stale | fsm.NoAsyncLoading
+	varies := []string{"nondeterministic_output"}
 	rows := []row{
 		clusterSub("count-failure-reports", 3, admin, varies, "node-id", "Return 0: Raft detects failures", clusterFailureReports),
-		clusterSub("countkeysinslot", 3, "stale", "", "slot", "Count the keys of a hash slot, on this node", clusterCountkeysinslot),
-		clusterSub("failover", -2, change, "", "[FORCE | TAKEOVER]", "Transfer leadership to this node", clusterFailover),
-		clusterSub("getkeysinslot", 4, "stale", varies, "slot count", "Return keys of a hash slot, on this node", clusterGetkeysinslot),
-		clusterSub("help", 2, "loading stale", "", "", "Print the subcommands", help),
-		clusterSub("info", 2, "stale", varies, "", "Describe the state of the cluster", clusterInfo),
-		clusterSub("keyslot", 3, "stale", "", "key", "Return the hash slot of a key", clusterKeyslot),
-		clusterSub("links", 2, "stale", varies, "", "Return an empty list: nodes do not use Redis' cluster bus",
+		clusterSub("countkeysinslot", 3, fsm.Stale, nil, "slot", "Count the keys of a hash slot, on this node", clusterCountkeysinslot),
+		clusterSub("failover", -2, change, nil, "[FORCE | TAKEOVER]", "Transfer leadership to this node", clusterFailover),
+		clusterSub("getkeysinslot", 4, fsm.Stale, varies, "slot count", "Return keys of a hash slot, on this node", clusterGetkeysinslot),
+		clusterSub("help", 2, fsm.Loading|fsm.Stale, nil, "", "Print the subcommands", help),
+		clusterSub("info", 2, fsm.Stale, varies, "", "Describe the state of the cluster", clusterInfo),
+		clusterSub("keyslot", 3, fsm.Stale, nil, "key", "Return the hash slot of a key", clusterKeyslot),
+		clusterSub("links", 2, fsm.Stale, varies, "", "Return an empty list: nodes do not use Redis' cluster bus",
 			func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
-		clusterSub("myid", 2, "stale", "", "", "Return the id of this node", clusterMyid),
-		clusterSub("nodes", 2, "stale", varies, "", "List the nodes, one on each line", clusterNodes),
+		clusterSub("myid", 2, fsm.Stale, nil, "", "Return the id of this node", clusterMyid),
+		clusterSub("nodes", 2, fsm.Stale, varies, "", "List the nodes, one on each line", clusterNodes),
 		clusterSub("replicas", 3, admin, varies, "node-id", "List the replicas of a node, one on each line", clusterReplicas),
-		clusterSub("shards", 2, "stale", varies, "", "Describe the shard and its nodes", clusterShards),
+		clusterSub("shards", 2, fsm.Stale, varies, "", "Describe the shard and its nodes", clusterShards),
 		clusterSub("slaves", 3, admin, varies, "node-id", "List the replicas of a node, one on each line", clusterReplicas),
-		clusterSub("slots", 2, "stale", varies, "", "List the hash slots and the nodes that serve them", clusterSlots),
+		clusterSub("slots", 2, fsm.Stale, varies, "", "List the hash slots and the nodes that serve them", clusterSlots),
 	}
 	for _, s := range []struct {
 		name  string
@@ -66,26 +63,34 @@ func clusterSubs() []row {
 		{"delslotsrange", -4}, {"flushslots", 2}, {"forget", 3},
 		{"meet", -4}, {"replicate", 3}, {"reset", -2}, {"saveconfig", 2}, {"set-config-epoch", 3}, {"setslot", -4},
 	} {
-		words, tips := change, ""
+		flags, tips := change, []string(nil)
 		switch s.name {
 		case "reset":
-			words = "admin noscript stale"
+			flags = fsm.Admin | fsm.NoScript | fsm.Stale
 		case "bumpepoch":
 			tips = varies
 		}
 		text := "ERR CLUSTER " + upper(s.name) +
 			" is not supported: there is one shard, and HOLDFAST ADD and HOLDFAST REMOVE change the members"
 		refuse := func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }
-		rows = append(rows, clusterSub(s.name, s.arity, words, tips, "", "Refused: there is one shard, with all slots", refuse))
+		rows = append(rows, clusterSub(s.name, s.arity, flags, tips, "", "Refused: there is one shard, with all slots", refuse))
 	}
 	return rows
 }
 
-func clusterSub(name string, arity int, words, tips, syntax, doc string, run func(*conn, [][]byte) fsm.Reply) row {
-	return row{
-		cmd:   fsm.Command{Name: name, Arity: arity, Since: "3.0.0", Complexity: "O(1)", Syntax: syntax, Doc: doc},
-		words: words, tips: tips, run: inCluster(run),
-	}
+func clusterSub(
+	name string, arity int, flags fsm.Flags, tips []string, syntax, doc string,
+	run func(*conn, [][]byte) fsm.Reply,
+) row {
+	return row{run: inCluster(run), cmd: &fsm.Command{
+		Name: name, Arity: arity,
+		Flags:      flags,
+		Since:      "3.0.0",
+		Complexity: "O(1)",
+		Syntax:     syntax,
+		Doc:        doc,
+		Tips:       tips,
+	}}
 }
 
 // inCluster refuses a command in the other modes.
@@ -183,7 +188,7 @@ func clusterGetkeysinslot(c *conn, args [][]byte) fsm.Reply {
 // it, until f returns false. It scans all keys. An index by slot would cost
 // memory, and only operators use these commands.
 func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, ok bool) {
-	scan := c.srv.cmds.table.Find([]byte("scan"))
+	scan := c.srv.cmds.internal("scan")
 	cursor := "0"
 	for {
 		c.group.Command(scan, 0, [][]byte{[]byte("scan"), []byte(cursor), []byte("COUNT"), []byte("4096")})
@@ -242,13 +247,13 @@ func (c *conn) blockElsewhere(m *multi) string {
 	}
 	slot, write, ok := -1, false, true
 	for _, q := range m.cmds {
-		if q.cmd == nil {
+		if !q.row.data {
 			continue
 		}
-		if slot, ok = slots.Same(slot, q.cmd, q.args); !ok {
+		if slot, ok = slots.Same(slot, q.row.cmd, q.args); !ok {
 			return msgCrossSlot
 		}
-		write = write || q.cmd.IsWrite()
+		write = write || q.row.cmd.IsWrite()
 	}
 	if slot < 0 {
 		return ""

@@ -9,61 +9,72 @@ import (
 )
 
 var commandRows = []row{
-	{cmd: fsm.Command{Name: "command", Arity: -1, Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands", Doc: "Describe all commands"}, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order", run: commandAll, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "count", Arity: 2, Since: "2.8.13",
-				Complexity: "O(1)",
-				Doc:        "Return the number of commands",
-			},
-			run: commandCount, words: "loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "info", Arity: -2, Since: "2.8.13",
-				Complexity: "O(N) where N is the number of commands asked for",
-				Syntax:     "[command-name [command-name ...]]",
-				Doc:        "Describe commands for programs",
-			},
-			run: commandInfo, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "docs", Arity: -2, Since: "7.0.0",
-				Complexity: "O(N) where N is the number of commands asked for",
-				Syntax:     "[command-name [command-name ...]]",
-				Doc:        "Describe commands for people",
-			},
-			run: commandDocs, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "list", Arity: -2, Since: "7.0.0",
-				Complexity: "O(N) where N is the number of commands",
-				Syntax:     "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
-				Doc:        "List the names of the commands",
-			},
-			run: commandList, words: "loading stale", acl: "connection", tips: "nondeterministic_output_order",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "getkeys", Arity: -4, Since: "2.8.13",
-				Complexity: "O(N) where N is the number of arguments",
-				Syntax:     "command [arg [arg ...]]",
-				Doc:        "Find the keys in a command",
-			},
-			run: commandGetkeys, words: "loading stale", acl: "connection",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "getkeysandflags", Arity: -4, Since: "7.0.0",
-				Complexity: "O(N) where N is the number of arguments",
-				Syntax:     "command [arg [arg ...]]",
-				Doc:        "Find the keys in a command, and what it does to them",
-			},
-			run: commandGetkeysandflags, words: "loading stale", acl: "connection",
-		},
-		withACL(helpRow("5.0.0"), "connection"),
+	{run: commandAll, cmd: &fsm.Command{
+		Name: "command", Arity: -1,
+		Flags: fsm.Loading | fsm.Stale,
+		Group: "server", Since: "2.8.13",
+		Complexity: "O(N) where N is the number of commands",
+		Doc:        "Describe all commands",
+		Categories: []string{"connection"},
+		Tips:       []string{"nondeterministic_output_order"},
+	}, sub: []row{
+		{run: commandCount, cmd: &fsm.Command{
+			Name: "count", Arity: 2,
+			Flags:      fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(1)",
+			Doc:        "Return the number of commands",
+			Categories: []string{"connection"},
+		}},
+		{run: commandInfo, cmd: &fsm.Command{
+			Name: "info", Arity: -2,
+			Flags:      fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(N) where N is the number of commands asked for",
+			Syntax:     "[command-name [command-name ...]]",
+			Doc:        "Describe commands for programs",
+			Categories: []string{"connection"},
+			Tips:       []string{"nondeterministic_output_order"},
+		}},
+		{run: commandDocs, cmd: &fsm.Command{
+			Name: "docs", Arity: -2,
+			Flags:      fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(N) where N is the number of commands asked for",
+			Syntax:     "[command-name [command-name ...]]",
+			Doc:        "Describe commands for people",
+			Categories: []string{"connection"},
+			Tips:       []string{"nondeterministic_output_order"},
+		}},
+		{run: commandList, cmd: &fsm.Command{
+			Name: "list", Arity: -2,
+			Flags:      fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(N) where N is the number of commands",
+			Syntax:     "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+			Doc:        "List the names of the commands",
+			Categories: []string{"connection"},
+			Tips:       []string{"nondeterministic_output_order"},
+		}},
+		{run: commandGetkeys, cmd: &fsm.Command{
+			Name: "getkeys", Arity: -4,
+			Flags:      fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(N) where N is the number of arguments",
+			Syntax:     "command [arg [arg ...]]",
+			Doc:        "Find the keys in a command",
+			Categories: []string{"connection"},
+		}},
+		{run: commandGetkeysandflags, cmd: &fsm.Command{
+			Name: "getkeysandflags", Arity: -4,
+			Flags:      fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(N) where N is the number of arguments",
+			Syntax:     "command [arg [arg ...]]",
+			Doc:        "Find the keys in a command, and what it does to them",
+			Categories: []string{"connection"},
+		}},
+		helpRow("5.0.0", "connection"),
 	}},
 }
 
@@ -327,7 +338,7 @@ func (s *Server) keysIn(args [][]byte) (found *spec, keys []int, refusal string)
 	return found, keys, ""
 }
 
-// spec is a command as COMMAND describes it, of either table.
+// spec is a command as COMMAND describes it.
 type spec struct {
 	cmd  *fsm.Command
 	name string // "client|list"
@@ -349,17 +360,12 @@ func (s *spec) in(category string) bool {
 	return slices.Contains(s.cmd.ACLCategories(), "@"+category)
 }
 
-// allSpecs returns the commands of both tables, sorted by name.
+// allSpecs returns the commands of the port, sorted by name.
 func (s *Server) allSpecs() []*spec {
 	var out []*spec
-	for _, cmd := range s.cmds.table.Rows() {
-		if cmd.Flags&fsm.Internal == 0 {
-			out = append(out, newSpec(cmd))
-		}
-	}
 	for _, r := range s.cmds.rows {
-		if !r.hidden {
-			out = append(out, newSpec(&r.cmd))
+		if !r.has(fsm.Hidden) {
+			out = append(out, newSpec(r.cmd))
 		}
 	}
 	slices.SortFunc(out, func(a, b *spec) int { return strings.Compare(a.name, b.name) })
@@ -370,13 +376,12 @@ func (s *Server) allSpecs() []*spec {
 // any case, or nil.
 func (s *Server) findSpec(name string) *spec {
 	name, sub, isSub := strings.Cut(name, "|")
-	var found *spec
-	if cmd := s.cmds.table.Find([]byte(name)); cmd != nil && cmd.Flags&fsm.Internal == 0 {
-		found = newSpec(cmd)
-	} else if r := s.findRow([]byte(name)); r != nil && !r.hidden {
-		found = newSpec(&r.cmd)
+	r := lookup(s.cmds.rows, []byte(name))
+	if r == nil || r.has(fsm.Hidden) {
+		return nil
 	}
-	if found == nil || !isSub {
+	found := newSpec(r.cmd)
+	if !isSub {
 		return found
 	}
 	for _, c := range found.subs {

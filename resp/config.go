@@ -15,47 +15,52 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/parameter"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 var configRows = []row{
-	{cmd: fsm.Command{Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about settings"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "get", Arity: -3, Since: "2.0.0",
-				Complexity: "O(N) where N is the number of patterns",
-				Syntax:     "parameter [parameter ...]",
-				Doc:        "Return the settings whose names match patterns",
-			},
-			run: configGet, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "set", Arity: -4, Since: "2.0.0",
-				Complexity: "O(N) where N is the number of settings",
-				Syntax:     "parameter value [parameter value ...]",
-				Doc:        "Change settings: notify-keyspace-events and requirepass of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; other parameters of Redis are kept without effect or refused: see docs/config.md",
-			},
-			run: configSet, words: "admin noscript loading stale",
-			tips: "request_policy:all_nodes response_policy:all_succeeded",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "resetstat", Arity: 2, Since: "2.0.0",
-				Complexity: "O(1)",
-				Doc:        "Reset the statistics of INFO to zero",
-			},
-			run: configResetstat, words: "admin noscript loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "rewrite", Arity: 2, Since: "2.8.0",
-				Complexity: "O(1)",
-				Doc:        "Refused: there is no configuration file",
-			},
-			run: configRewrite, words: "admin noscript loading stale",
-		},
+	{cmd: &fsm.Command{
+		Name: "config", Arity: -2,
+		Group: "server", Since: "2.0.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about settings",
+	}, sub: []row{
+		{run: configGet, cmd: &fsm.Command{
+			Name: "get", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.0.0",
+			Complexity: "O(N) where N is the number of patterns",
+			Syntax:     "parameter [parameter ...]",
+			Doc:        "Return the settings whose names match patterns",
+		}},
+		{run: configSet, hooks: hooks{secrets: hideRequirePass}, cmd: &fsm.Command{
+			Name: "set", Arity: -4,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.0.0",
+			Complexity: "O(N) where N is the number of settings",
+			Syntax:     "parameter value [parameter value ...]",
+			Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, " +
+				"acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than " +
+				"and slowlog-max-len of this node until it is restarted; other parameters of Redis are " +
+				"kept without effect or refused: see docs/config.md",
+			Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		}},
+		{run: configResetstat, cmd: &fsm.Command{
+			Name: "resetstat", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.0.0",
+			Complexity: "O(1)",
+			Doc:        "Reset the statistics of INFO to zero",
+		}},
+		{run: configRewrite, cmd: &fsm.Command{
+			Name: "rewrite", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.8.0",
+			Complexity: "O(1)",
+			Doc:        "Refused: there is no configuration file",
+		}},
 		helpRow("5.0.0"),
 	}},
 }
@@ -70,10 +75,7 @@ func (s *Server) settings() map[string]string {
 	if host, _, err := net.SplitHostPort(s.cfg.Addr); err == nil {
 		bind = host
 	}
-	all := make(map[string]string)
-	for name, p := range parameterNames {
-		all[name] = p.start
-	}
+	all := parameter.Starts()
 	maps.Copy(all, map[string]string{
 		"acl-pubsub-default": channelDefaults[s.accounts.openChannels.Load()],
 		"appendfsync":        "always",
@@ -110,15 +112,15 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 			names = append(names, name)
 		}
 	}
-	if slices.ContainsFunc(names, func(name string) bool { return name == fsm.SettingNotify || isReplicated(name) }) {
+	if slices.ContainsFunc(names, func(name string) bool { return name == fsm.SettingNotify || parameter.Replicated(name) }) {
 		kept, err := c.replicated()
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
 		for name, value := range kept {
 			all[name] = value
-			if p := parameterNames[name]; p != nil && p.alias != "" {
-				all[p.alias] = value
+			if p := parameter.Find(name); p != nil && p.Alias != "" {
+				all[p.Alias] = value
 			}
 		}
 	}
@@ -176,7 +178,7 @@ func (c *conn) setting(local bool, words ...string) ([]byte, error) {
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
-	c.group.Command(c.srv.cmds.table.Find(args[0]), c.db, args)
+	c.group.Command(c.srv.cmds.internal(words[0]), c.db, args)
 	defer c.reset()
 	return c.do(local)
 }
@@ -204,7 +206,7 @@ func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	if len(pairs) == 2 && string(pairs[0]) == fsm.SettingNotify {
 		command = fsm.SetSettingCommand
 	}
-	c.group.Command(c.srv.cmds.table.Find([]byte(command)), c.db, slices.Concat([][]byte{[]byte(command)}, pairs))
+	c.group.Command(c.srv.cmds.internal(command), c.db, slices.Concat([][]byte{[]byte(command)}, pairs))
 	defer c.reset()
 	out, err := c.do(false)
 	switch {
@@ -214,6 +216,15 @@ func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 		return string(bytes.TrimSpace(out[1:])), nil
 	}
 	return "", nil
+}
+
+// hideRequirePass is the hook secrets of CONFIG SET.
+func hideRequirePass(args [][]byte, hide func(i int)) {
+	for i := 2; i+1 < len(args); i += 2 {
+		if strings.EqualFold(string(args[i]), "requirepass") {
+			hide(i + 1)
+		}
+	}
 }
 
 // configSet changes all given parameters or none.
@@ -231,11 +242,11 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if _, known := all[name]; !known {
 			return fsm.Error("ERR Unknown option or number of arguments for CONFIG SET - '" + string(args[i]) + "'")
 		}
-		if p := parameterNames[name]; p != nil && p.class >= immutable {
-			return failed(string(args[i]), map[parameterClass]string{
-				immutable: "can't set immutable config",
-				protected: "can't set protected config",
-			}[p.class])
+		if p := parameter.Find(name); p != nil && p.Class >= parameter.Immutable {
+			return failed(string(args[i]), map[parameter.Class]string{
+				parameter.Immutable: "can't set immutable config",
+				parameter.Protected: "can't set protected config",
+			}[p.Class])
 		}
 		if why := limitRefusal(name); why != "" {
 			return failed(string(args[i]), why)
@@ -252,7 +263,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if wrong != "" {
 			return failed(string(args[i]), wrong)
 		}
-		if changes[name] = value; name == fsm.SettingNotify || isReplicated(name) {
+		if changes[name] = value; name == fsm.SettingNotify || parameter.Replicated(name) {
 			pairs = append(pairs, []byte(name), []byte(value))
 		}
 	}
@@ -294,8 +305,8 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 // settingName returns the main name of a parameter, given any of its names.
 func settingName(word []byte) string {
 	name := strings.ToLower(string(word))
-	if p := parameterNames[name]; p != nil {
-		return p.name
+	if p := parameter.Find(name); p != nil {
+		return p.Name
 	}
 	return name
 }
@@ -305,11 +316,21 @@ func settingName(word []byte) string {
 func withoutEffect(changes map[string]string) string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
-		if isReplicated(name) {
+		if parameter.Replicated(name) {
 			names = append(names, name)
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+// OwnSettings returns the names of the settings that have an effect.
+func OwnSettings() (names []string) {
+	names = []string{"acl-pubsub-default", fsm.SettingNotify, "requirepass"}
+	for name := range boundedSettings {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // maxTuning is the maximum length in bytes of a value that the cluster keeps:
@@ -325,13 +346,13 @@ func checkSetting(name, value, current string) (canonical, wrong string) {
 		_, wrong = number.check(value)
 		return value, wrong
 	case name == "acl-pubsub-default":
-		return enumKind(channelDefaults[true], channelDefaults[false])(value)
-	case parameterNames[name] == nil:
+		return parameter.Enum(channelDefaults[true], channelDefaults[false])(value)
+	case parameter.Find(name) == nil:
 		return value, ""
 	case len(value) > maxTuning:
 		return "", "the value is longer than 512 bytes"
 	}
-	return parameterNames[name].check(value, current)
+	return parameter.Find(name).Check(value, current)
 }
 
 // maxACLLog bounds acllog-max-len, because an entry may contain a key.

@@ -3,13 +3,13 @@ package resp
 import (
 	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
 
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -21,7 +21,7 @@ import (
 type conn struct {
 	srv     *Server
 	net     net.Conn
-	exec    *steps
+	exec    *executor
 	id      uint64
 	created time.Time
 	killed  atomic.Bool // CLIENT KILL has closed the socket; any goroutine may set it
@@ -65,7 +65,7 @@ type activity struct {
 func newConn(s *Server, rc redcon.Conn) *conn {
 	now := time.Now()
 	c := &conn{
-		srv: s, net: rc.NetConn(), exec: &steps{Executor: s.cluster.NewExecutor()},
+		srv: s, net: rc.NetConn(), exec: &executor{Executor: s.cluster.NewExecutor()},
 		id: s.cluster.ClientID(), proto: 2, created: now,
 	}
 	c.activity.last.Store(now.UnixNano())
@@ -127,9 +127,9 @@ func (c *conn) command(args [][]byte) {
 	if skip {
 		c.w.mode = replySkip
 	}
-	c.take(args)
+	r := c.take(args)
 	c.busy.yield()
-	if c.tracking.Caching && c.tx.multi == nil && !strings.EqualFold(string(args[0]), "client") {
+	if c.tracking.Caching && c.tx.multi == nil && (r == nil || !r.has(fsm.KeepsCaching)) {
 		c.flush()
 		c.tracking.Caching = false
 	}
@@ -141,60 +141,74 @@ func (c *conn) command(args [][]byte) {
 	}
 }
 
-// take runs one command. A data command joins the group. Any other command runs
-// at once, after the group. Inside MULTI, both are queued.
-func (c *conn) take(args [][]byte) {
-	q, refusal := c.srv.find(args)
+// take runs one command. A command on data joins the group. Any other command
+// runs at once, after the group. Inside MULTI, both are queued. take returns the
+// row of the command, or nil if there is no such command.
+func (c *conn) take(args [][]byte) *row {
+	r, refusal := c.srv.cmds.find(args)
 	if refusal != "" {
 		c.refuse(nil, refusal)
-		return
+		return r
 	}
-	if refusal = c.admit(&q); refusal != "" {
-		c.refuse(q.stats, refusal)
-		return
+	if refusal = c.admit(r, args); refusal != "" {
+		c.refuse(r, refusal)
+		return r
 	}
 	switch {
-	case c.tx.multi != nil && (q.row == nil || !q.row.inMulti):
-		c.enqueue(&q)
-	case q.row != nil:
-		c.session(q.row, args)
+	case c.tx.multi != nil && !r.has(fsm.RunsInMulti):
+		c.enqueue(r, args)
+	case r.data:
+		c.data(r, args)
 	default:
-		c.data(q.cmd, args, q.stats)
+		c.session(r, args)
 	}
+	return r
 }
 
 // session runs a command about the connection or the node.
 func (c *conn) session(r *row, args [][]byte) {
 	c.flush()
 	c.activity.doing.Store(&r.stats.name)
-	c.waitPauseBefore(r)
+	if !r.has(fsm.NotPaused) {
+		c.waitPause(false)
+	}
 	c.answer(r, args)
 }
 
 // data runs a blocking command, and adds any other data command to the group.
-func (c *conn) data(cmd *fsm.Command, args [][]byte, stats *series) {
-	if refusal := c.patternRefused(cmd, args); refusal != "" {
-		c.refuse(stats, refusal)
+func (c *conn) data(r *row, args [][]byte) {
+	if r.check != nil {
+		if refusal := r.check(c, args); refusal != "" {
+			c.refuse(r, refusal)
+			return
+		}
+	}
+	if c.srv.cmds.machine.Waits(r.cmd, args) != nil {
+		c.block(r, args)
 		return
 	}
-	if c.srv.cmds.table.Waits(cmd, args) != nil {
-		c.block(cmd, args)
-		return
-	}
-	c.show(cmd, c.db, args)
-	row, logged := c.forLog(cmd, args)
+	c.show(r, c.db, args)
+	cmd, logged := c.forLog(r, args)
 	if c.group.Ops() > 0 &&
-		(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.keptApart(row, logged)) {
+		(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.keptApart(cmd, logged)) {
 		c.flush()
 	}
 	if c.group.Ops() == 0 {
 		c.batch.first = args
 	}
-	c.group.Command(row, c.db, logged)
-	c.batch.cmds = append(c.batch.cmds, cmd)
+	c.group.Command(cmd, c.db, logged)
+	c.batch.rows = append(c.batch.rows, r)
 	if c.tracking.Reads() {
-		c.noteReads(cmd, args)
+		c.noteReads(r.cmd, args)
 	}
+}
+
+// forLog returns the form in which a command on data joins a group.
+func (c *conn) forLog(r *row, args [][]byte) (*fsm.Command, [][]byte) {
+	if r.logged == nil {
+		return r.cmd, args
+	}
+	return r.logged(c, r.cmd, args)
 }
 
 // answer runs a session command and writes its reply.
@@ -202,16 +216,16 @@ func (c *conn) answer(r *row, args [][]byte) {
 	c.exec.begin()
 	proto := c.proto
 	reply := c.run(r, args)
-	if r.cmd.Name != "exec" { // the reply to HELLO uses the new version; in a transaction, the next reply does
+	if !r.has(fsm.PreviousProtocol) {
 		proto = c.proto
 	}
 	c.heard = pubsub.Cause{} // the command has one reply: see writeGroup
-	c.show(&r.cmd, c.db, args)
+	c.show(r, c.db, args)
 	if c.info.monitor { // the line about this MONITOR command comes right after its reply
 		defer c.out.drain()
 	}
 	switch {
-	case r.loud:
+	case r.has(fsm.AlwaysAnswers):
 		c.w.put(reply.Append(nil, proto))
 		return
 	case reply.Exceeds(pieceBytes):
@@ -221,8 +235,8 @@ func (c *conn) answer(r *row, args [][]byte) {
 	default:
 		c.w.write(reply.Append(nil, proto))
 	}
-	if r.cmd.Name == "exec" { // messages that the transaction caused follow its reply
-		c.out.drain()
+	if r.answered != nil {
+		r.answered(c)
 	}
 }
 
@@ -233,28 +247,24 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	d := time.Since(start)
 	c.busy += busy(d)
 	c.srv.metrics.session(r, d, reply)
-	if r.cmd.Flags&fsm.SkipSlowlog == 0 {
-		c.slow(args, 0, r.cmd.Flags&fsm.Fast != 0, d)
+	if !r.has(fsm.SkipSlowlog) {
+		c.slow(r, args, 0, r.has(fsm.Fast), d)
 	}
 	return reply
 }
 
 // refuse answers a command that is not run with an error. A transaction that is
-// being queued becomes invalid; if the command is EXEC, the transaction ends,
-// so that it is never executed in part. stats belongs to the command and is nil
-// if the command is unknown.
-func (c *conn) refuse(stats *series, text string) {
+// being queued becomes invalid. r is nil if the command is unknown.
+func (c *conn) refuse(r *row, text string) {
 	c.busy += refusalTime
-	if stats != nil && stats.name == "exec" {
-		c.setMulti(nil)
-		c.tx.watch = nil
-		text = "EXECABORT Transaction discarded because of: " + strings.TrimPrefix(text, "ERR ")
+	if r != nil && r.refused != nil {
+		text = r.refused(c, text)
 	}
 	if c.tx.multi != nil {
 		c.tx.multi.dirty = true
 	}
-	if stats != nil {
-		stats.rejected.Add(1)
+	if r != nil {
+		r.stats.rejected.Add(1)
 	}
 	c.srv.metrics.errors.add(text)
 	c.reply(fsm.Error(text))
@@ -311,5 +321,22 @@ func (c *conn) recover() {
 		c.srv.metrics.Panics.Inc()
 		c.srv.log.Error("connection failed", "client", c.id, "panic", r, "stack", string(debug.Stack()))
 		c.hangUp()
+	}
+}
+
+// busy is the time for which a connection has run commands that wait for
+// nothing, since it last yielded: commands about the connection or the node,
+// and commands that were refused. A client can send such commands without end,
+// and the connection then never waits. Commands about data wait for the cluster.
+type busy time.Duration
+
+// refusalTime is an estimate of the time that it takes to refuse a command.
+const refusalTime = busy(2 * time.Microsecond)
+
+// yield lets other connections in if this one has been busy for long.
+func (b *busy) yield() {
+	if *b >= busy(yield.Every) {
+		*b = 0
+		yield.Now()
 	}
 }

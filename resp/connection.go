@@ -12,95 +12,84 @@ import (
 )
 
 var connectionRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "ping", Arity: -1,
-			Group: "connection", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "[message]",
-			Doc:        "Ping the server",
-		},
-		run: ping, words: "fast", acl: "connection", tips: "request_policy:all_shards response_policy:all_succeeded",
-		subscribed: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "echo", Arity: 2,
-			Group: "connection", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "message",
-			Doc:        "Return the message",
-		},
-		run: echo, words: "loading stale fast", acl: "connection",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "auth", Arity: -2,
-			Group: "connection", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "[username] password",
-			Doc:        "Authenticate the connection",
-		},
-		run: auth, words: "noscript loading stale fast no_auth allow_busy", acl: "connection",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "hello", Arity: -1,
-			Group: "connection", Since: "6.0.0",
-			Complexity: "O(1)",
-			Syntax:     "[protover [AUTH username password] [SETNAME clientname]]",
-			Doc:        "Choose the protocol, and optionally authenticate and name the connection",
-		},
-		run: hello, words: "noscript loading stale fast no_auth allow_busy", acl: "connection",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "select", Arity: 2,
-			Group: "connection", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "index",
-			Doc:        "Choose the database of the connection",
-		},
-		run: selectDB, words: "loading stale fast", acl: "connection",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "quit", Arity: -1,
-			Group: "connection", Since: "1.0.0",
-			Complexity: "O(1)",
-			Doc:        "Close the connection",
-		},
-		run: quit, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", subscribed: true,
-		inMulti: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "reset", Arity: 1,
-			Group: "connection", Since: "6.2.0",
-			Complexity: "O(1)",
-			Doc:        "Reset the connection to the state of a new one",
-		},
-		run: reset, words: "noscript loading stale fast no_auth allow_busy", acl: "connection", subscribed: true,
-		inMulti: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "readonly", Arity: 1,
-			Group: "cluster", Since: "3.0.0",
-			Complexity: "O(1)",
-			Doc:        "Let this node answer the reads of this connection from its own state, however old that is",
-		},
-		run: readonly, words: "loading stale fast", acl: "connection",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "readwrite", Arity: 1,
-			Group: "cluster", Since: "3.0.0",
-			Complexity: "O(1)",
-			Doc:        "Undo READONLY: reads are linearizable again",
-		},
-		run: readwrite, words: "loading stale fast", acl: "connection",
-	},
+	{run: ping, cmd: &fsm.Command{
+		Name: "ping", Arity: -1,
+		Flags: fsm.Fast | fsm.Subscribed,
+		Group: "connection", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[message]",
+		Doc:        "Ping the server",
+		Categories: []string{"connection"},
+		Tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+	}},
+	{run: echo, cmd: &fsm.Command{
+		Name: "echo", Arity: 2,
+		Flags: fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "connection", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "message",
+		Doc:        "Return the message",
+		Categories: []string{"connection"},
+	}},
+	{run: auth, hooks: hooks{secrets: hideAll}, cmd: &fsm.Command{
+		Name: "auth", Arity: -2,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy,
+		Group: "connection", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[username] password",
+		Doc:        "Authenticate the connection",
+		Categories: []string{"connection"},
+	}},
+	{run: hello, hooks: hooks{secrets: hideHello}, cmd: &fsm.Command{
+		Name: "hello", Arity: -1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy,
+		Group: "connection", Since: "6.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[protover [AUTH username password] [SETNAME clientname]]",
+		Doc:        "Choose the protocol, and optionally authenticate and name the connection",
+		Categories: []string{"connection"},
+	}},
+	{run: selectDB, hooks: hooks{queued: selectInMulti}, cmd: &fsm.Command{
+		Name: "select", Arity: 2,
+		Flags: fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "connection", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "index",
+		Doc:        "Choose the database of the connection",
+		Categories: []string{"connection"},
+	}},
+	{run: quit, cmd: &fsm.Command{
+		Name: "quit", Arity: -1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy | fsm.RunsInMulti | fsm.Subscribed,
+		Group: "connection", Since: "1.0.0",
+		Complexity: "O(1)",
+		Doc:        "Close the connection",
+		Categories: []string{"connection"},
+	}},
+	{run: reset, cmd: &fsm.Command{
+		Name: "reset", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy | fsm.RunsInMulti | fsm.Subscribed,
+		Group: "connection", Since: "6.2.0",
+		Complexity: "O(1)",
+		Doc:        "Reset the connection to the state of a new one",
+		Categories: []string{"connection"},
+	}},
+	{run: readonly, cmd: &fsm.Command{
+		Name: "readonly", Arity: 1,
+		Flags: fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "cluster", Since: "3.0.0",
+		Complexity: "O(1)",
+		Doc:        "Let this node answer the reads of this connection from its own state, however old that is",
+		Categories: []string{"connection"},
+	}},
+	{run: readwrite, cmd: &fsm.Command{
+		Name: "readwrite", Arity: 1,
+		Flags: fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "cluster", Since: "3.0.0",
+		Complexity: "O(1)",
+		Doc:        "Undo READONLY: reads are linearizable again",
+		Categories: []string{"connection"},
+	}},
 }
 
 func ping(c *conn, args [][]byte) fsm.Reply {
@@ -118,6 +107,27 @@ func ping(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Bulk(string(args[1]))
 	}
 	return fsm.Error(fsm.WrongArity("ping"))
+}
+
+// hideAll is the hook secrets of AUTH.
+func hideAll(args [][]byte, hide func(i int)) {
+	for i := range args[1:] {
+		hide(i + 1)
+	}
+}
+
+// hideHello is the hook secrets of HELLO.
+func hideHello(args [][]byte, hide func(i int)) {
+	for i := 1; i < len(args); i++ {
+		switch strings.ToLower(string(args[i])) {
+		case "setname":
+			i++ // the argument is a name, even if it looks like an option
+		case "auth":
+			hide(i + 1)
+			hide(i + 2)
+			i += 2
+		}
+	}
 }
 
 func echo(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(string(args[1])) }
@@ -289,6 +299,14 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.setDB(int(n))
 	return fsm.OK
+}
+
+// selectInMulti is the hook queued of SELECT: the commands on data that follow in
+// the transaction use the database.
+func selectInMulti(c *conn, q *queued) {
+	if n, ok := number.ParseInt(q.args[1]); ok && n >= 0 && n < int64(c.srv.databases()) {
+		c.tx.multi.db = int(n)
+	}
 }
 
 func quit(c *conn, args [][]byte) fsm.Reply {

@@ -10,16 +10,15 @@ import (
 )
 
 var debugRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "debug", Arity: -2,
-			Group: "server", Since: "1.0.0",
-			Complexity: "Depends on subcommand.",
-			Syntax:     "<SLEEP seconds | ERROR text | LOG text | PROTOCOL type | HELP>",
-			Doc:        "For tests of clients: delay this connection, return an error or a reply of a type, write to the node's log; other subcommands are refused",
-		},
-		run: debugCommand, words: "admin noscript loading stale",
-	},
+	{run: debugCommand, cmd: &fsm.Command{
+		Name: "debug", Arity: -2,
+		Flags: fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+		Group: "server", Since: "1.0.0",
+		Complexity: "Depends on subcommand.",
+		Syntax:     "<SLEEP seconds | ERROR text | LOG text | PROTOCOL type | HELP>",
+		Doc: "For tests of clients: delay this connection, return an error or a reply of a type, write " +
+			"to the node's log; other subcommands are refused",
+	}},
 }
 
 var debugHelp = []string{
@@ -111,57 +110,60 @@ func debugProtocol(c *conn, typ string) fsm.Reply {
 	return fsm.Error("ERR Wrong protocol type name. Please use one of the following: " + debugTypes)
 }
 
-const tipsNodes = "nondeterministic_output request_policy:all_nodes response_policy:special"
-const tipsShards = "nondeterministic_output request_policy:all_shards response_policy:special"
+// Tips of several commands.
+var (
+	tipsNodes  = []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"}
+	tipsShards = []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"}
+)
 
 // diagnosticRows are commands that describe the server itself.
 var diagnosticRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "lolwut", Arity: -1,
-			Group: "server", Since: "5.0.0",
+	{run: lolwut, cmd: &fsm.Command{
+		Name: "lolwut", Arity: -1,
+		Flags: fsm.ReadOnly | fsm.Fast,
+		Group: "server", Since: "5.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[VERSION version]",
+		Doc:        "Print the version",
+	}},
+	{cmd: &fsm.Command{
+		Name: "module", Arity: -2,
+		Group: "server", Since: "4.0.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about modules: there are none",
+	}, sub: []row{
+		{run: answerEmpty, cmd: &fsm.Command{
+			Name: "list", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript,
+			Since:      "4.0.0",
 			Complexity: "O(1)",
-			Syntax:     "[VERSION version]",
-			Doc:        "Print the version",
-		},
-		run: lolwut, words: "readonly fast",
-	},
-	{cmd: fsm.Command{Name: "module", Arity: -2, Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about modules: there are none"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "list", Arity: 2, Since: "4.0.0",
-				Complexity: "O(1)",
-				Doc:        "List the loaded modules: there are none",
-			},
-			run: answerEmpty, words: "admin noscript", tips: "nondeterministic_output_order",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "load", Arity: -3, Since: "4.0.0",
-				Complexity: "O(1)",
-				Syntax:     "path [arg [arg ...]]",
-				Doc:        "Refused: modules cannot be loaded",
-			},
-			run: moduleRefuse, words: "admin noscript no_async_loading",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "loadex", Arity: -3, Since: "7.0.0",
-				Complexity: "O(1)",
-				Syntax:     "path [arg [arg ...]]",
-				Doc:        "Refused: modules cannot be loaded",
-			},
-			run: moduleRefuse, words: "admin noscript no_async_loading",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "unload", Arity: 3, Since: "4.0.0",
-				Complexity: "O(1)",
-				Syntax:     "name",
-				Doc:        "Refused: modules cannot be loaded",
-			},
-			run: moduleRefuse, words: "admin noscript no_async_loading",
-		},
+			Doc:        "List the loaded modules: there are none",
+			Tips:       []string{"nondeterministic_output_order"},
+		}},
+		{run: moduleRefuse, cmd: &fsm.Command{
+			Name: "load", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.NoAsyncLoading,
+			Since:      "4.0.0",
+			Complexity: "O(1)",
+			Syntax:     "path [arg [arg ...]]",
+			Doc:        "Refused: modules cannot be loaded",
+		}},
+		{run: moduleRefuse, cmd: &fsm.Command{
+			Name: "loadex", Arity: -3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.NoAsyncLoading,
+			Since:      "7.0.0",
+			Complexity: "O(1)",
+			Syntax:     "path [arg [arg ...]]",
+			Doc:        "Refused: modules cannot be loaded",
+		}},
+		{run: moduleRefuse, cmd: &fsm.Command{
+			Name: "unload", Arity: 3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.NoAsyncLoading,
+			Since:      "4.0.0",
+			Complexity: "O(1)",
+			Syntax:     "name",
+			Doc:        "Refused: modules cannot be loaded",
+		}},
 		helpRow("5.0.0"),
 	}},
 }

@@ -14,9 +14,9 @@ const (
 
 // batch is what a connection keeps for the group that it builds and runs.
 type batch struct {
-	cmds  []*fsm.Command // commands of the group, for metrics
-	first [][]byte       // arguments of the group's first command, for the slow log
-	reads []string       // keys that the group reads and that tracking will remember
+	rows  []*row   // commands of the group, for metrics
+	first [][]byte // arguments of the group's first command, for the slow log
+	reads []string // keys that the group reads and that tracking will remember
 	apart apart
 	front fsm.Front
 	// reserved is the part of conn.mem for the large reply that is being sent.
@@ -32,7 +32,7 @@ func (c *conn) flush() {
 		c.reset()
 		return
 	}
-	c.activity.doing.Store(&c.srv.metrics.byCommand[c.batch.cmds[len(c.batch.cmds)-1].ID()].name)
+	c.activity.doing.Store(&c.batch.rows[len(c.batch.rows)-1].stats.name)
 	c.exec.begin()
 	if !c.group.Write {
 		c.runReads()
@@ -61,16 +61,17 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 	if err != nil {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
-		for range c.batch.cmds {
+		for range c.batch.rows {
 			c.w.write(line)
 		}
-		c.srv.metrics.failed(c.batch.cmds, d, text)
+		c.srv.metrics.failed(c.batch.rows, d, text)
 	} else {
 		c.writeGroup(c.w.early.rest(out))
-		c.srv.metrics.group(c.batch.cmds, d, out)
+		c.srv.metrics.group(c.batch.rows, d, out)
 	}
-	if len(c.batch.cmds) > 0 {
-		c.slow(c.batch.first, len(c.batch.cmds)-1, c.batch.cmds[0].Flags&fsm.Fast != 0, d)
+	if len(c.batch.rows) > 0 {
+		r := c.batch.rows[0]
+		c.slow(r, c.batch.first, len(c.batch.rows)-1, r.has(fsm.Fast), d)
 	}
 	c.reset()
 	c.out.drain()
@@ -79,7 +80,7 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 // reset empties the group.
 func (c *conn) reset() {
 	c.group.Reset(c.proto, c.id)
-	c.batch.cmds, c.batch.first, c.batch.reads = c.batch.cmds[:0], nil, c.batch.reads[:0]
+	c.batch.rows, c.batch.first, c.batch.reads = c.batch.rows[:0], nil, c.batch.reads[:0]
 }
 
 // do runs the group, after any CLIENT PAUSE has ended.
@@ -156,9 +157,10 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 	}
 	left = p.Left || large != nil
 	c.w.write(out)
-	c.srv.metrics.group(c.batch.cmds[:n], took, out)
+	c.srv.metrics.group(c.batch.rows[:n], took, out)
 	if n > 0 {
-		c.slow(c.batch.first, n-1, c.batch.cmds[0].Flags&fsm.Fast != 0, took)
+		r := c.batch.rows[0]
+		c.slow(r, c.batch.first, n-1, r.has(fsm.Fast), took)
 		c.batch.first = nil
 	}
 	if large != nil && !c.ended() {
@@ -180,8 +182,9 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 			c.srv.metrics.errors.add(msgNoRoom)
 		}
 		c.room(0)
-		c.srv.metrics.group(c.batch.cmds[n:n+1], took, nil)
-		c.slow(c.batch.first, 0, c.batch.cmds[n].Flags&fsm.Fast != 0, took)
+		c.srv.metrics.group(c.batch.rows[n:n+1], took, nil)
+		r := c.batch.rows[n]
+		c.slow(r, c.batch.first, 0, r.has(fsm.Fast), took)
 		c.batch.first = nil
 		left = p.Left
 		n++
@@ -197,7 +200,7 @@ func (c *conn) skip(n int, left bool) bool {
 	if err := c.group.Skip(n); err != nil {
 		panic(err) // the connection built the group itself
 	}
-	c.batch.cmds = append(c.batch.cmds[:0], c.batch.cmds[min(n, len(c.batch.cmds)):]...)
+	c.batch.rows = append(c.batch.rows[:0], c.batch.rows[min(n, len(c.batch.rows)):]...)
 	return true
 }
 

@@ -19,16 +19,16 @@ import (
 )
 
 var infoRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "info", Arity: -1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "[section [section ...]]",
-			Doc:        "Describe this node and its cluster",
-		},
-		run: info, words: "loading stale", acl: "dangerous", tips: tipsShards,
-	},
+	{run: info, cmd: &fsm.Command{
+		Name: "info", Arity: -1,
+		Flags: fsm.Loading | fsm.Stale,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[section [section ...]]",
+		Doc:        "Describe this node and its cluster",
+		Categories: []string{"dangerous"},
+		Tips:       tipsShards,
+	}},
 }
 
 // infoSection is one section of INFO.
@@ -170,13 +170,8 @@ func memoryUse() (used, mapped, resident uint64) {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(samples)
 	used, mapped = samples[0].Value.Uint64(), samples[1].Value.Uint64()
-	resident = mapped
-	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if f := strings.Fields(string(b)); len(f) > 1 {
-			if pages, err := strconv.ParseUint(f[1], 10, 64); err == nil {
-				resident = pages * uint64(os.Getpagesize())
-			}
-		}
+	if resident = residentSet(); resident == 0 {
+		resident = mapped
 	}
 	return used, mapped, resident
 }

@@ -13,60 +13,65 @@ import (
 )
 
 var latencyRows = []row{
-	{cmd: fsm.Command{Name: "latency", Arity: -2, Group: "server", Since: "2.8.13", Complexity: "Depends on subcommand.", Doc: "Commands about the latency of this node's commands and its latency events"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "latest", Arity: 2, Since: "2.8.13",
-				Complexity: "O(1)",
-				Doc:        "Return the last sample of each latency event: its second, its milliseconds, and the maximum ever",
-			},
-			run: latencyLatest, words: "admin noscript loading stale", tips: tipsNodes,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "history", Arity: 3, Since: "2.8.13",
-				Complexity: "O(1)",
-				Syntax:     "event",
-				Doc:        "Return the samples of a latency event: the second and the milliseconds of each",
-			},
-			run: latencyHistory, words: "admin noscript loading stale", tips: tipsNodes,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "reset", Arity: -2, Since: "2.8.13",
-				Complexity: "O(1)",
-				Syntax:     "[event [event ...]]",
-				Doc:        "Delete the samples of latency events",
-			},
-			run: latencyReset, words: "admin noscript loading stale",
-			tips: "request_policy:all_nodes response_policy:all_succeeded",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "graph", Arity: 3, Since: "2.8.13",
-				Complexity: "O(1)",
-				Syntax:     "event",
-				Doc:        "Draw the samples of a latency event",
-			},
-			run: latencyGraph, words: "admin noscript loading stale", tips: tipsNodes,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "doctor", Arity: 2, Since: "2.8.13",
-				Complexity: "O(1)",
-				Doc:        "Explain the latency events and where to look for their causes",
-			},
-			run: latencyDoctor, words: "admin noscript loading stale", tips: tipsNodes,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "histogram", Arity: -2, Since: "7.0.0",
-				Complexity: "O(N) where N is the number of commands",
-				Syntax:     "[command [command ...]]",
-				Doc:        "Return the distribution of the latency of commands",
-			},
-			run: latencyHistogram, words: "admin noscript loading stale", tips: tipsNodes,
-		},
+	{cmd: &fsm.Command{
+		Name: "latency", Arity: -2,
+		Group: "server", Since: "2.8.13",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about the latency of this node's commands and its latency events",
+	}, sub: []row{
+		{run: latencyLatest, cmd: &fsm.Command{
+			Name: "latest", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(1)",
+			Doc: "Return the last sample of each latency event: its second, its milliseconds, and the " +
+				"maximum ever",
+			Tips: tipsNodes,
+		}},
+		{run: latencyHistory, cmd: &fsm.Command{
+			Name: "history", Arity: 3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(1)",
+			Syntax:     "event",
+			Doc:        "Return the samples of a latency event: the second and the milliseconds of each",
+			Tips:       tipsNodes,
+		}},
+		{run: latencyReset, cmd: &fsm.Command{
+			Name: "reset", Arity: -2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(1)",
+			Syntax:     "[event [event ...]]",
+			Doc:        "Delete the samples of latency events",
+			Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		}},
+		{run: latencyGraph, cmd: &fsm.Command{
+			Name: "graph", Arity: 3,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(1)",
+			Syntax:     "event",
+			Doc:        "Draw the samples of a latency event",
+			Tips:       tipsNodes,
+		}},
+		{run: latencyDoctor, cmd: &fsm.Command{
+			Name: "doctor", Arity: 2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "2.8.13",
+			Complexity: "O(1)",
+			Doc:        "Explain the latency events and where to look for their causes",
+			Tips:       tipsNodes,
+		}},
+		{run: latencyHistogram, cmd: &fsm.Command{
+			Name: "histogram", Arity: -2,
+			Flags:      fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(N) where N is the number of commands",
+			Syntax:     "[command [command ...]]",
+			Doc:        "Return the distribution of the latency of commands",
+			Tips:       tipsNodes,
+		}},
 		helpRow("2.8.13"),
 	}},
 }

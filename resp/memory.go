@@ -14,49 +14,49 @@ import (
 )
 
 var memoryRows = []row{
-	{cmd: fsm.Command{Name: "memory", Arity: -2, Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.", Doc: "Commands about this node's memory"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "usage", Arity: -3, Keys: fsm.Keys{First: 2, Last: 2, Step: 1}, Access: fsm.Access{Mode: "RO"},
-				Since:      "4.0.0",
-				Complexity: "O(N) where N is the number of samples",
-				Syntax:     "key [SAMPLES count]",
-				Doc:        "Estimate the memory that a key and its value take",
-			},
-			run: memoryUsage, words: "readonly",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "doctor", Arity: 2, Since: "4.0.0",
-				Complexity: "O(1)",
-				Doc:        "Report what is unusual about the memory",
-			},
-			run: memoryDoctor, tips: tipsShards,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "malloc-stats", Arity: 2, Since: "4.0.0",
-				Complexity: "Depends on how much memory is allocated, could be slow",
-				Doc:        "Show the statistics of Go's allocator",
-			},
-			run: memoryMallocStats, tips: tipsShards,
-		},
-		{
-			cmd: fsm.Command{
-				Name: "purge", Arity: 2, Since: "4.0.0",
-				Complexity: "O(N) where N is the size of the heap",
-				Doc:        "Return free memory to the operating system",
-			},
-			run: memoryPurge, tips: "request_policy:all_shards response_policy:all_succeeded",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "stats", Arity: 2, Since: "4.0.0",
-				Complexity: "O(1)",
-				Doc:        "Show memory statistics, under Redis' names where they apply",
-			},
-			run: memoryStats, tips: tipsShards,
-		},
+	{cmd: &fsm.Command{
+		Name: "memory", Arity: -2,
+		Group: "server", Since: "4.0.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about this node's memory",
+	}, sub: []row{
+		{run: memoryUsage, cmd: &fsm.Command{
+			Name: "usage", Arity: -3, Keys: fsm.Keys{First: 2, Last: 2, Step: 1},
+			Flags:      fsm.ReadOnly,
+			Access:     fsm.Access{Mode: "RO"},
+			Since:      "4.0.0",
+			Complexity: "O(N) where N is the number of samples",
+			Syntax:     "key [SAMPLES count]",
+			Doc:        "Estimate the memory that a key and its value take",
+		}},
+		{run: memoryDoctor, cmd: &fsm.Command{
+			Name: "doctor", Arity: 2,
+			Since:      "4.0.0",
+			Complexity: "O(1)",
+			Doc:        "Report what is unusual about the memory",
+			Tips:       tipsShards,
+		}},
+		{run: memoryMallocStats, cmd: &fsm.Command{
+			Name: "malloc-stats", Arity: 2,
+			Since:      "4.0.0",
+			Complexity: "Depends on how much memory is allocated, could be slow",
+			Doc:        "Show the statistics of Go's allocator",
+			Tips:       tipsShards,
+		}},
+		{run: memoryPurge, cmd: &fsm.Command{
+			Name: "purge", Arity: 2,
+			Since:      "4.0.0",
+			Complexity: "O(N) where N is the size of the heap",
+			Doc:        "Return free memory to the operating system",
+			Tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		}},
+		{run: memoryStats, cmd: &fsm.Command{
+			Name: "stats", Arity: 2,
+			Since:      "4.0.0",
+			Complexity: "O(1)",
+			Doc:        "Show memory statistics, under Redis' names where they apply",
+			Tips:       tipsShards,
+		}},
 		helpRow("4.0.0"),
 	}},
 }
@@ -84,7 +84,7 @@ func (s *Server) footprint() *footprint {
 		}
 	}
 	f.peak = peakHeap.Load()
-	if f.resident = resident(); f.resident == 0 {
+	if f.resident = residentSet(); f.resident == 0 {
 		f.resident = f.Sys - f.HeapReleased
 	}
 	for _, db := range s.cluster.State().Keys {
@@ -93,9 +93,9 @@ func (s *Server) footprint() *footprint {
 	return f
 }
 
-// resident returns the size of the resident set in bytes, or 0 if the system
+// residentSet returns the size of the resident set in bytes, or 0 if the system
 // does not report it.
-func resident() uint64 {
+func residentSet() uint64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
@@ -197,10 +197,7 @@ func memoryUsage(c *conn, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error(msgSyntax)
 	}
-	cmd := c.srv.cmds.table.Find([]byte(fsm.MemoryCommand))
-	if cmd == nil {
-		return fsm.Error("ERR MEMORY USAGE is not supported")
-	}
+	cmd := c.srv.cmds.internal(fsm.MemoryCommand)
 	c.group.Command(cmd, c.db, [][]byte{[]byte(cmd.Name), args[2]})
 	out, err := c.do(c.local)
 	c.group.Reset(c.proto, c.id)

@@ -34,11 +34,10 @@ type Metrics struct {
 	limits                 map[string]LimitFlag
 	errors                 errorCounts
 
-	byCommand []*series // indexed by fsm.Command.ID
-	all       []*series // sorted by name
-	open      func() int
-	blocked   func() int64
-	hub       *pubsub.Hub // nil until the port is open
+	all     []*series // sorted by name
+	open    func() int
+	blocked func() int64
+	hub     *pubsub.Hub // nil until the port is open
 
 	mu   sync.Mutex
 	zero totals // values at the last CONFIG RESETSTAT; guarded by mu
@@ -145,7 +144,9 @@ func (r *rate) read(now time.Time, count uint64) float64 {
 	return r.last
 }
 
-func newMetrics(table *fsm.Table, rows map[string]*row) *Metrics {
+// newMetrics returns the metrics of a port, and gives each row of its command
+// table a series. The subcommands of a command on data count for the container.
+func newMetrics(rows map[string]*row) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
@@ -161,9 +162,6 @@ func newMetrics(table *fsm.Table, rows map[string]*row) *Metrics {
 		CutOff:        counter("pubsub_cut_off_total", "Connections closed because they read messages too slowly, would have missed some, or had patterns that took too many steps."),
 		open:          func() int { return 0 },
 		blocked:       func() int64 { return 0 },
-	}
-	for _, cmd := range table.Rows() {
-		m.byCommand = append(m.byCommand, m.series(cmd.Name))
 	}
 	for _, r := range rows {
 		r.stats = m.series(r.cmd.Name)
@@ -183,14 +181,14 @@ func (m *Metrics) series(name string) *series {
 
 // group records a group that took d. Each of its commands counts as having
 // taken d. out contains the replies, one for each command.
-func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
+func (m *Metrics) group(rows []*row, d time.Duration, out []byte) {
 	bucket := bucketOf(d)
-	for i := 0; i < len(cmds); {
+	for i := 0; i < len(rows); {
 		n := 1
-		for i+n < len(cmds) && cmds[i+n] == cmds[i] {
+		for i+n < len(rows) && rows[i+n] == rows[i] {
 			n++
 		}
-		m.byCommand[cmds[i].ID()].add(bucket, uint64(n), d)
+		rows[i].stats.add(bucket, uint64(n), d)
 		i += n
 	}
 	if !wire.MayHoldError(out) {
@@ -201,8 +199,8 @@ func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
 		if n == 0 {
 			return
 		}
-		if out[0] == '-' && i < len(cmds) {
-			m.byCommand[cmds[i].ID()].failed.Add(1)
+		if out[0] == '-' && i < len(rows) {
+			rows[i].stats.failed.Add(1)
 		}
 		m.countErrors(out[:n])
 		out = out[n:]
@@ -210,10 +208,10 @@ func (m *Metrics) group(cmds []*fsm.Command, d time.Duration, out []byte) {
 }
 
 // failed records a group for which each command got the error text.
-func (m *Metrics) failed(cmds []*fsm.Command, d time.Duration, text string) {
-	m.group(cmds, d, nil)
-	for _, cmd := range cmds {
-		m.byCommand[cmd.ID()].failed.Add(1)
+func (m *Metrics) failed(rows []*row, d time.Duration, text string) {
+	m.group(rows, d, nil)
+	for _, r := range rows {
+		r.stats.failed.Add(1)
 		m.errors.add(text)
 	}
 }

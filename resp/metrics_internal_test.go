@@ -80,29 +80,28 @@ func TestQuiet(t *testing.T) {
 
 // TestMetrics_NoAllocation: recording a group allocates nothing.
 func TestMetrics_NoAllocation(t *testing.T) {
-	m, cmds, out := metricsGroup(64)
-	if n := testing.AllocsPerRun(100, func() { m.group(cmds, time.Millisecond, out) }); n != 0 {
+	m, rows, out := metricsGroup(64)
+	if n := testing.AllocsPerRun(100, func() { m.group(rows, time.Millisecond, out) }); n != 0 {
 		t.Errorf("%v allocations a group", n)
 	}
 }
 
-func metricsGroup(n int) (*Metrics, []*fsm.Command, []byte) {
-	table := fsm.NewTable()
-	m := newMetrics(table, sessionTable(table))
-	set := table.Find([]byte("set"))
-	var cmds []*fsm.Command
+func metricsGroup(n int) (*Metrics, []*row, []byte) {
+	table := clientPortRows(fsm.NewTable())
+	m := newMetrics(table)
+	var rows []*row
 	for range n {
-		cmds = append(cmds, set)
+		rows = append(rows, table["set"])
 	}
-	return m, cmds, []byte(strings.Repeat("$-1\r\n", n))
+	return m, rows, []byte(strings.Repeat("$-1\r\n", n))
 }
 
 func BenchmarkMetrics_Group(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			m, cmds, out := metricsGroup(n)
+			m, rows, out := metricsGroup(n)
 			for b.Loop() {
-				m.group(cmds, time.Millisecond, out)
+				m.group(rows, time.Millisecond, out)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/command")
 		})

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,15 +13,14 @@ import (
 )
 
 var monitorRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "monitor", Arity: 1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(1)",
-			Doc:        "Show the commands of this node's connections as they run, except those called by scripts and administrative ones",
-		},
-		run: monitorBegin, words: "admin noscript loading stale",
-	},
+	{run: monitorBegin, hooks: hooks{queued: refuseMonitorInMulti}, cmd: &fsm.Command{
+		Name: "monitor", Arity: 1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(1)",
+		Doc: "Show the commands of this node's connections as they run, except those called by scripts " +
+			"and administrative ones",
+	}},
 }
 
 // monitorStream sends the commands of this node's connections to the clients in
@@ -63,11 +63,11 @@ func (f *monitorStream) send(line []byte) {
 // show sends a command of the connection, executed in database db, to the
 // clients in MONITOR mode. It does not send administrative commands, as in
 // Redis.
-func (c *conn) show(cmd *fsm.Command, db int, args [][]byte) {
-	if c.srv.diag.monitors.n.Load() == 0 || cmd.Routed(args).Flags&fsm.Admin != 0 {
+func (c *conn) show(r *row, db int, args [][]byte) {
+	if c.srv.diag.monitors.n.Load() == 0 || r.cmd.Routed(args).Flags&fsm.Admin != 0 {
 		return
 	}
-	c.srv.diag.monitors.send(monitorLine(time.Now(), db, c.net.RemoteAddr().String(), args))
+	c.srv.diag.monitors.send(monitorLine(time.Now(), db, c.net.RemoteAddr().String(), r.redacted(args)))
 }
 
 // showBlock is show for the commands of a transaction that was executed.
@@ -79,10 +79,10 @@ func (c *conn) showBlock(m *multi) {
 		q := &m.cmds[i]
 		switch {
 		case q.refused != "":
-		case q.row != nil:
-			c.show(&q.row.cmd, c.db, q.args)
+		case q.row.data:
+			c.show(q.row, q.db, q.args)
 		default:
-			c.show(q.cmd, q.db, q.args)
+			c.show(q.row, c.db, q.args)
 		}
 	}
 }
@@ -91,7 +91,8 @@ func (c *conn) showBlock(m *multi) {
 // truncated. Without it, one large value would disconnect all readers.
 const maxMonitorLine = 1 << 20
 
-// monitorLine returns the line for a command in the MONITOR stream.
+// monitorLine returns the line for a command in the MONITOR stream. args contain
+// no passwords.
 func monitorLine(now time.Time, db int, addr string, args [][]byte) []byte {
 	b := append(make([]byte, 0, 128), '+')
 	b = strconv.AppendInt(b, now.Unix(), 10)
@@ -103,7 +104,7 @@ func monitorLine(now time.Time, db int, addr string, args [][]byte) []byte {
 	b = append(b, ' ')
 	b = append(b, addr...)
 	b = append(b, ']')
-	for i, arg := range redacted(args) {
+	for i, arg := range args {
 		if len(b) > maxMonitorLine {
 			b = append(b, " \"... ("...)
 			b = strconv.AppendInt(b, int64(len(args)-i), 10)
@@ -143,62 +144,18 @@ func appendRepr(b, s []byte) []byte {
 	return append(b, '"')
 }
 
-// redacted returns the command without passwords.
-func redacted(args [][]byte) [][]byte {
-	word := func(i int) string {
-		if i >= len(args) || len(args[i]) > 32 {
-			return ""
-		}
-		return strings.ToLower(string(args[i]))
-	}
-	var out [][]byte
-	hide := func(i int) {
-		if out == nil {
-			out = append(out, args...)
-		}
-		if i < len(out) {
-			out[i] = []byte("(redacted)")
-		}
-	}
-	switch word(0) {
-	case "auth":
-		for i := range args[1:] {
-			hide(i + 1)
-		}
-	case "acl":
-		if word(1) == "setuser" {
-			for i := 2; i < len(args); i++ {
-				hide(i)
-			}
-		}
-	case "config":
-		for i := 2; i+1 < len(args) && word(1) == "set"; i += 2 {
-			if word(i) == "requirepass" {
-				hide(i + 1)
-			}
-		}
-	case "hello", "migrate":
-		for i := 1; i < len(args); i++ {
-			switch word(i) {
-			case "setname":
-				i++ // the argument is a name, even if it looks like an option
-			case "auth":
-				hide(i + 1)
-				if i++; word(0) == "hello" {
-					i++
-					hide(i)
-				}
-			case "auth2":
-				hide(i + 1)
-				hide(i + 2)
-				i += 2
-			}
-		}
-	}
-	if out == nil {
+// redacted returns the arguments of a command without passwords.
+func (r *row) redacted(args [][]byte) [][]byte {
+	if r.secrets == nil {
 		return args
 	}
-	return out
+	shown := slices.Clone(args)
+	r.secrets(args, func(i int) {
+		if i < len(shown) {
+			shown[i] = []byte("(redacted)")
+		}
+	})
+	return shown
 }
 
 const msgMonitorData = "ERR Replica can't interact with the keyspace"
@@ -214,6 +171,12 @@ func monitorBegin(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
+// refuseMonitorInMulti is the hook queued of MONITOR: the command is queued, and
+// its reply in the transaction is an error.
+func refuseMonitorInMulti(_ *conn, q *queued) {
+	q.refused = "ERR MONITOR isn't allowed for DENY BLOCKING client"
+}
+
 // monitorEnd ends MONITOR mode.
 func (c *conn) monitorEnd() {
 	if c.info.monitor {
@@ -222,8 +185,8 @@ func (c *conn) monitorEnd() {
 	}
 }
 
-// listens reports whether the connection may not run a command because it is in
-// MONITOR mode.
-func (c *conn) listens(cmd *fsm.Command, args [][]byte) bool {
+// monitorForbids reports whether the connection may not run a command because
+// it is in MONITOR mode.
+func (c *conn) monitorForbids(cmd *fsm.Command, args [][]byte) bool {
 	return c.info.monitor && cmd.Routed(args).Flags&(fsm.Write|fsm.MayWrite|fsm.ReadOnly) != 0
 }

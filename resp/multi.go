@@ -8,58 +8,54 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
 var transactionRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "multi", Arity: 1,
-			Group: "transactions", Since: "1.2.0",
-			Complexity: "O(1)",
-			Doc:        "Start a transaction: queue the commands that follow",
-		},
-		run: multiBegin, words: "noscript loading stale fast allow_busy", acl: "transaction", inMulti: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "exec", Arity: 1,
-			Group: "transactions", Since: "1.2.0",
-			Complexity: "That of the queued commands",
-			Doc:        "Execute the queued commands as one operation, if no watched key has changed",
-		},
-		run: multiExec, words: "noscript loading stale skip_slowlog", acl: "transaction", inMulti: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "discard", Arity: 1,
-			Group: "transactions", Since: "2.0.0",
-			Complexity: "O(N) where N is the number of queued commands",
-			Doc:        "Forget the queued commands and the watched keys",
-		},
-		run: multiDiscard, words: "noscript loading stale fast allow_busy", acl: "transaction", inMulti: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "watch", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1}, Access: fsm.Access{Mode: "RO"},
-			Group: "transactions", Since: "2.2.0",
-			Complexity: "O(1) for every key",
-			Syntax:     "key [key ...]",
-			Doc:        "Make the next transaction fail if one of the keys changes before it",
-		},
-		run: watchKeys, words: "noscript loading stale fast allow_busy", acl: "transaction", inMulti: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "unwatch", Arity: 1,
-			Group: "transactions", Since: "2.2.0",
-			Complexity: "O(1)",
-			Doc:        "Forget the watched keys",
-		},
-		run: unwatch, words: "noscript loading stale fast allow_busy", acl: "transaction",
-	},
+	{run: multiBegin, cmd: &fsm.Command{
+		Name: "multi", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.AllowBusy | fsm.RunsInMulti,
+		Group: "transactions", Since: "1.2.0",
+		Complexity: "O(1)",
+		Doc:        "Start a transaction: queue the commands that follow",
+		Categories: []string{"transaction"},
+	}},
+	{run: multiExec, hooks: hooks{refused: abortTransaction, answered: sendMessages}, cmd: &fsm.Command{
+		Name: "exec", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.SkipSlowlog |
+			fsm.RunsInMulti | fsm.PreviousProtocol,
+		Group: "transactions", Since: "1.2.0",
+		Complexity: "That of the queued commands",
+		Doc:        "Execute the queued commands as one operation, if no watched key has changed",
+		Categories: []string{"transaction"},
+	}},
+	{run: multiDiscard, cmd: &fsm.Command{
+		Name: "discard", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.AllowBusy | fsm.RunsInMulti,
+		Group: "transactions", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of queued commands",
+		Doc:        "Forget the queued commands and the watched keys",
+		Categories: []string{"transaction"},
+	}},
+	{run: watchKeys, cmd: &fsm.Command{
+		Name: "watch", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1},
+		Flags:  fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.AllowBusy | fsm.RunsInMulti,
+		Access: fsm.Access{Mode: "RO"},
+		Group:  "transactions", Since: "2.2.0",
+		Complexity: "O(1) for every key",
+		Syntax:     "key [key ...]",
+		Doc:        "Make the next transaction fail if one of the keys changes before it",
+		Categories: []string{"transaction"},
+	}},
+	{run: unwatch, cmd: &fsm.Command{
+		Name: "unwatch", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.AllowBusy,
+		Group: "transactions", Since: "2.2.0",
+		Complexity: "O(1)",
+		Doc:        "Forget the watched keys",
+		Categories: []string{"transaction"},
+	}},
 }
 
 // transaction is the state of a connection with MULTI and WATCH.
@@ -92,17 +88,16 @@ func (m *multi) memory() int64 {
 	return m.footprint
 }
 
-// queued is a queued command: a data command or a session command.
+// queued is a queued command.
 type queued struct {
-	cmd  *fsm.Command
-	db   int
 	row  *row
 	args [][]byte
+	db   int // the database of a command on data
 	// refused is the error that replaces the reply of a command that is not
 	// allowed in a transaction, or is no longer allowed: see recheck.
 	refused string
-	// answer is the reply of a session command that has already been executed:
-	// see trackFirst.
+	// answer is the reply of a command about the connection that has already
+	// been executed: see trackFirst.
 	answer *fsm.Reply
 }
 
@@ -127,10 +122,10 @@ func (m *multi) len() int {
 }
 
 // enqueue adds a command to the transaction.
-func (c *conn) enqueue(r *request) {
-	m, q := c.tx.multi, queued{row: r.row, args: r.args}
-	if r.row == nil {
-		q.cmd, q.db = r.cmd, m.db
+func (c *conn) enqueue(r *row, args [][]byte) {
+	m, q := c.tx.multi, queued{row: r, args: args}
+	if r.data {
+		q.db = m.db
 	}
 	for _, a := range q.args {
 		m.bytes += len(a) + 16
@@ -140,16 +135,11 @@ func (c *conn) enqueue(r *request) {
 	if m.bytes > maxMultiBytes {
 		m.cmds, m.footprint = nil, 0
 		c.setMulti(m)
-		c.refuse(r.stats, "ERR transaction is larger than 8 MiB")
+		c.refuse(r, "ERR transaction is larger than 8 MiB")
 		return
 	}
-	if q.row != nil && q.row.cmd.Name == "select" {
-		if n, ok := number.ParseInt(q.args[1]); ok && n >= 0 && n < int64(c.srv.databases()) {
-			m.db = int(n)
-		}
-	}
-	if q.row != nil && q.row.cmd.Name == "ssubscribe" {
-		q.refused = msgShardMulti
+	if r.queued != nil {
+		r.queued(c, &q)
 	}
 	m.cmds = append(m.cmds, q)
 	c.setMulti(m)
@@ -162,6 +152,18 @@ func multiBegin(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.setMulti(&multi{db: c.db})
 	return fsm.OK
+}
+
+// sendMessages is the hook answered of EXEC: messages that the transaction caused
+// follow its reply.
+func sendMessages(c *conn) { c.out.drain() }
+
+// abortTransaction is the hook refused of EXEC. The transaction ends, so that it
+// is never executed in part.
+func abortTransaction(c *conn, text string) string {
+	c.setMulti(nil)
+	c.tx.watch = nil
+	return "EXECABORT Transaction discarded because of: " + strings.TrimPrefix(text, "ERR ")
 }
 
 func multiDiscard(c *conn, args [][]byte) fsm.Reply {
@@ -192,23 +194,19 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.recheck(m)
 	for i := range m.cmds {
-		switch q := &m.cmds[i]; {
-		case q.refused != "":
-		case q.cmd != nil:
-			q.refused = c.patternRefused(q.cmd, q.args)
-		case q.row.cmd.Name == "monitor":
-			q.refused = "ERR MONITOR isn't allowed for DENY BLOCKING client"
+		if q := &m.cmds[i]; q.refused == "" && q.row.check != nil {
+			q.refused = q.row.check(c, q.args)
 		}
 	}
 	tracking := c.tracking.On
 	c.trackFirst(m)
 	var data []fsm.Queued
 	for _, q := range m.cmds {
-		if q.cmd != nil && q.refused == "" {
-			cmd, args := c.forLog(q.cmd, q.args)
+		if q.row.data && q.refused == "" {
+			cmd, args := c.forLog(q.row, q.args)
 			data = append(data, fsm.Queued{DB: q.db, Cmd: cmd, Args: args})
 			if c.tracking.Reads() {
-				c.noteReads(q.cmd, q.args)
+				c.noteReads(q.row.cmd, q.args)
 			}
 		}
 	}
@@ -249,16 +247,16 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.showBlock(m)
 	for _, q := range m.cmds {
-		if q.cmd != nil {
-			c.batch.cmds = append(c.batch.cmds, q.cmd)
+		if q.row.data {
+			c.batch.rows = append(c.batch.rows, q.row)
 		}
 	}
 	took := time.Since(start)
-	c.srv.metrics.group(c.batch.cmds, took, out[head:])
+	c.srv.metrics.group(c.batch.rows, took, out[head:])
 	if len(m.cmds) > 0 {
-		c.slow(m.cmds[0].args, len(m.cmds)-1, false, took)
+		c.slow(m.cmds[0].row, m.cmds[0].args, len(m.cmds)-1, false, took)
 	}
-	c.batch.cmds = c.batch.cmds[:0]
+	c.batch.rows = c.batch.rows[:0]
 	if len(data) == len(m.cmds) {
 		return fsm.Raw(out) // there are no session commands
 	}
@@ -283,10 +281,10 @@ func (c *conn) largeBlock(m *multi, large *fsm.Reply, start time.Time) fsm.Reply
 			interleaved = append(interleaved, fsm.Error(q.refused))
 		case q.answer != nil:
 			interleaved = append(interleaved, *q.answer)
-		case q.row != nil:
+		case !q.row.data:
 			interleaved = append(interleaved, c.run(q.row, q.args))
 		default:
-			stats := c.srv.metrics.byCommand[q.cmd.ID()]
+			stats := q.row.stats
 			if stats.add(bucketOf(took), 1, took); data[0].IsError() {
 				stats.failed.Add(1)
 				c.srv.metrics.errors.add(data[0].Text())
@@ -294,7 +292,7 @@ func (c *conn) largeBlock(m *multi, large *fsm.Reply, start time.Time) fsm.Reply
 			interleaved, data = append(interleaved, data[0]), data[1:]
 		}
 	}
-	c.slow(m.cmds[0].args, len(m.cmds)-1, false, took)
+	c.slow(m.cmds[0].row, m.cmds[0].args, len(m.cmds)-1, false, took)
 	return fsm.Array(interleaved)
 }
 
@@ -308,14 +306,13 @@ func (c *conn) trackFirst(m *multi) {
 	var first []*queued
 	for i := range m.cmds {
 		q := &m.cmds[i]
-		if q.row == nil || q.refused != "" {
+		if q.row.tracks == nil || q.refused != "" {
 			continue
 		}
-		name := q.row.fullName()
-		switch {
-		case name == "client|tracking" && strings.EqualFold(string(q.args[2]), "off"):
+		switch q.row.tracks(q.args) {
+		case trackingEnds:
 			return
-		case name == "client|tracking", name == "client|caching" && strings.EqualFold(string(q.args[2]), "yes"):
+		case trackingStarts:
 			first = append(first, q)
 		}
 	}
@@ -352,7 +349,7 @@ func (c *conn) interleave(m *multi, out []byte) []byte {
 			interleaved = q.answer.Append(interleaved, proto)
 			continue
 		}
-		if q.row != nil {
+		if !q.row.data {
 			interleaved = c.run(q.row, q.args).Append(interleaved, proto)
 			continue
 		}
@@ -373,7 +370,7 @@ func watchKeys(c *conn, args [][]byte) fsm.Reply {
 	if len(c.tx.watch)+len(args)-1 > maxWatched {
 		return fsm.Error("ERR too many watched keys")
 	}
-	version := c.srv.cmds.table.Find([]byte(fsm.VersionCommand))
+	version := c.srv.cmds.internal(fsm.VersionCommand)
 	for _, key := range args[1:] {
 		c.group.Command(version, c.db, [][]byte{[]byte(fsm.VersionCommand), key})
 	}

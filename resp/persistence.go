@@ -11,43 +11,37 @@ import (
 // Every acknowledged write is on disk already. SAVE and the related commands
 // take a snapshot of this node, which shortens its log.
 var persistenceRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "lastsave", Arity: 1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(1)",
-			Doc:        "Return when a client last had a snapshot taken, or when this node started",
-		},
-		run: lastsave, words: "loading stale fast", acl: "admin dangerous", tips: "nondeterministic_output",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "save", Arity: 1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(N) where N is the number of keys",
-			Doc:        "Take a snapshot of this node",
-		},
-		run: save, words: "admin noscript no_async_loading no_multi",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "bgsave", Arity: -1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(1)",
-			Syntax:     "[SCHEDULE]",
-			Doc:        "Take a snapshot of this node, without waiting for it",
-		},
-		run: bgsave, words: "admin noscript no_async_loading",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "bgrewriteaof", Arity: 1,
-			Group: "server", Since: "1.0.0",
-			Complexity: "O(1)",
-			Doc:        "Take a snapshot of this node, without waiting for it",
-		},
-		run: bgrewriteaof, words: "admin noscript no_async_loading",
-	},
+	{run: lastsave, cmd: &fsm.Command{
+		Name: "lastsave", Arity: 1,
+		Flags: fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(1)",
+		Doc:        "Return when a client last had a snapshot taken, or when this node started",
+		Categories: []string{"admin", "dangerous"},
+		Tips:       []string{"nondeterministic_output"},
+	}},
+	{run: save, cmd: &fsm.Command{
+		Name: "save", Arity: 1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.NoAsyncLoading | fsm.NoMulti,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(N) where N is the number of keys",
+		Doc:        "Take a snapshot of this node",
+	}},
+	{run: bgsave, cmd: &fsm.Command{
+		Name: "bgsave", Arity: -1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.NoAsyncLoading,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(1)",
+		Syntax:     "[SCHEDULE]",
+		Doc:        "Take a snapshot of this node, without waiting for it",
+	}},
+	{run: bgrewriteaof, cmd: &fsm.Command{
+		Name: "bgrewriteaof", Arity: 1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.NoAsyncLoading,
+		Group: "server", Since: "1.0.0",
+		Complexity: "O(1)",
+		Doc:        "Take a snapshot of this node, without waiting for it",
+	}},
 }
 
 // snapshotTimeout bounds a client's wait for a snapshot.

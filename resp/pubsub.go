@@ -11,113 +11,101 @@ import (
 )
 
 var pubsubRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "subscribe", Arity: -2,
-			Group: "pubsub", Since: "2.0.0",
-			Complexity: "O(N) where N is the number of channels to subscribe to",
-			Syntax:     "channel [channel ...]",
-			Doc:        "Receive the messages of channels",
-		},
-		run: subscribe, words: "pubsub noscript loading stale", loud: true, subscribed: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "unsubscribe", Arity: -1,
-			Group: "pubsub", Since: "2.0.0",
-			Complexity: "O(N) where N is the number of channels to leave",
+	{run: subscribe, cmd: &fsm.Command{
+		Name: "subscribe", Arity: -2,
+		Flags: fsm.PubSub | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.AlwaysAnswers | fsm.Subscribed,
+		Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of channels to subscribe to",
+		Syntax:     "channel [channel ...]",
+		Doc:        "Receive the messages of channels",
+	}},
+	{run: unsubscribe, cmd: &fsm.Command{
+		Name: "unsubscribe", Arity: -1,
+		Flags: fsm.PubSub | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.AlwaysAnswers | fsm.Subscribed,
+		Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of channels to leave",
+		Syntax:     "[channel [channel ...]]",
+		Doc:        "Stop receiving the messages of channels, or of all channels",
+	}},
+	{run: psubscribe, cmd: &fsm.Command{
+		Name: "psubscribe", Arity: -2,
+		Flags: fsm.PubSub | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.AlwaysAnswers | fsm.Subscribed,
+		Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of patterns",
+		Syntax:     "pattern [pattern ...]",
+		Doc:        "Receive the messages of channels whose names match patterns",
+	}},
+	{run: punsubscribe, cmd: &fsm.Command{
+		Name: "punsubscribe", Arity: -1,
+		Flags: fsm.PubSub | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.AlwaysAnswers | fsm.Subscribed,
+		Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of patterns",
+		Syntax:     "[pattern [pattern ...]]",
+		Doc:        "Stop receiving the messages for patterns, or for all patterns",
+	}},
+	{run: ssubscribe, hooks: hooks{queued: refuseShardInMulti}, cmd: &fsm.Command{
+		Name: "ssubscribe", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1},
+		Flags:  fsm.PubSub | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.AlwaysAnswers | fsm.Subscribed,
+		Access: fsm.Access{Mode: "not_key"},
+		Group:  "pubsub", Since: "7.0.0",
+		Complexity: "O(N) where N is the number of shard channels to subscribe to",
+		Syntax:     "shardchannel [shardchannel ...]",
+		Doc:        "Receive the messages of shard channels",
+	}},
+	{run: sunsubscribe, cmd: &fsm.Command{
+		Name: "sunsubscribe", Arity: -1, Keys: fsm.Keys{First: 1, Last: -1, Step: 1},
+		Flags:  fsm.PubSub | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.AlwaysAnswers | fsm.Subscribed,
+		Access: fsm.Access{Mode: "not_key"},
+		Group:  "pubsub", Since: "7.0.0",
+		Complexity: "O(N) where N is the number of shard channels to leave",
+		Syntax:     "[shardchannel [shardchannel ...]]",
+		Doc:        "Stop receiving the messages of shard channels, or of all of them",
+	}},
+	{cmd: &fsm.Command{
+		Name: "pubsub", Arity: -2,
+		Group: "pubsub", Since: "2.8.0",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about the subscriptions of this node's clients",
+	}, sub: []row{
+		{run: pubsubChannels, cmd: &fsm.Command{
+			Name: "channels", Arity: -2,
+			Flags:      fsm.PubSub | fsm.Loading | fsm.Stale,
+			Since:      "2.8.0",
+			Complexity: "O(N) where N is the number of channels with subscribers",
+			Syntax:     "[pattern]",
+			Doc:        "List the channels that clients of this node have subscribed to",
+		}},
+		{run: pubsubNumsub, cmd: &fsm.Command{
+			Name: "numsub", Arity: -2,
+			Flags:      fsm.PubSub | fsm.Loading | fsm.Stale,
+			Since:      "2.8.0",
+			Complexity: "O(N) where N is the number of channels asked for",
 			Syntax:     "[channel [channel ...]]",
-			Doc:        "Stop receiving the messages of channels, or of all channels",
-		},
-		run: unsubscribe, words: "pubsub noscript loading stale", loud: true, subscribed: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "psubscribe", Arity: -2,
-			Group: "pubsub", Since: "2.0.0",
-			Complexity: "O(N) where N is the number of patterns",
-			Syntax:     "pattern [pattern ...]",
-			Doc:        "Receive the messages of channels whose names match patterns",
-		},
-		run: psubscribe, words: "pubsub noscript loading stale", loud: true, subscribed: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "punsubscribe", Arity: -1,
-			Group: "pubsub", Since: "2.0.0",
-			Complexity: "O(N) where N is the number of patterns",
-			Syntax:     "[pattern [pattern ...]]",
-			Doc:        "Stop receiving the messages for patterns, or for all patterns",
-		},
-		run: punsubscribe, words: "pubsub noscript loading stale", loud: true, subscribed: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "ssubscribe", Arity: -2, Keys: fsm.Keys{First: 1, Last: -1, Step: 1},
-			Access: fsm.Access{Mode: "not_key"},
-			Group:  "pubsub", Since: "7.0.0",
-			Complexity: "O(N) where N is the number of shard channels to subscribe to",
-			Syntax:     "shardchannel [shardchannel ...]",
-			Doc:        "Receive the messages of shard channels",
-		},
-		run: ssubscribe, words: "pubsub noscript loading stale", loud: true, subscribed: true,
-	},
-	{
-		cmd: fsm.Command{
-			Name: "sunsubscribe", Arity: -1, Keys: fsm.Keys{First: 1, Last: -1, Step: 1},
-			Access: fsm.Access{Mode: "not_key"},
-			Group:  "pubsub", Since: "7.0.0",
-			Complexity: "O(N) where N is the number of shard channels to leave",
+			Doc:        "Return the number of subscribers that channels have on this node",
+		}},
+		{run: pubsubNumpat, cmd: &fsm.Command{
+			Name: "numpat", Arity: 2,
+			Flags:      fsm.PubSub | fsm.Loading | fsm.Stale,
+			Since:      "2.8.0",
+			Complexity: "O(1)",
+			Doc:        "Return the number of patterns that clients of this node have subscribed to",
+		}},
+		{run: pubsubShardchannels, cmd: &fsm.Command{
+			Name: "shardchannels", Arity: -2,
+			Flags:      fsm.PubSub | fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(N) where N is the number of shard channels with subscribers",
+			Syntax:     "[pattern]",
+			Doc:        "List the shard channels that clients of this node have subscribed to",
+		}},
+		{run: pubsubShardnumsub, cmd: &fsm.Command{
+			Name: "shardnumsub", Arity: -2,
+			Flags:      fsm.PubSub | fsm.Loading | fsm.Stale,
+			Since:      "7.0.0",
+			Complexity: "O(N) where N is the number of shard channels asked for",
 			Syntax:     "[shardchannel [shardchannel ...]]",
-			Doc:        "Stop receiving the messages of shard channels, or of all of them",
-		},
-		run: sunsubscribe, words: "pubsub noscript loading stale", loud: true, subscribed: true,
-	},
-	{cmd: fsm.Command{Name: "pubsub", Arity: -2, Group: "pubsub", Since: "2.8.0", Complexity: "Depends on subcommand.", Doc: "Commands about the subscriptions of this node's clients"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "channels", Arity: -2, Since: "2.8.0",
-				Complexity: "O(N) where N is the number of channels with subscribers",
-				Syntax:     "[pattern]",
-				Doc:        "List the channels that clients of this node have subscribed to",
-			},
-			run: pubsubChannels, words: "pubsub loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "numsub", Arity: -2, Since: "2.8.0",
-				Complexity: "O(N) where N is the number of channels asked for",
-				Syntax:     "[channel [channel ...]]",
-				Doc:        "Return the number of subscribers that channels have on this node",
-			},
-			run: pubsubNumsub, words: "pubsub loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "numpat", Arity: 2, Since: "2.8.0",
-				Complexity: "O(1)",
-				Doc:        "Return the number of patterns that clients of this node have subscribed to",
-			},
-			run: pubsubNumpat, words: "pubsub loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "shardchannels", Arity: -2, Since: "7.0.0",
-				Complexity: "O(N) where N is the number of shard channels with subscribers",
-				Syntax:     "[pattern]",
-				Doc:        "List the shard channels that clients of this node have subscribed to",
-			},
-			run: pubsubShardchannels, words: "pubsub loading stale",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "shardnumsub", Arity: -2, Since: "7.0.0",
-				Complexity: "O(N) where N is the number of shard channels asked for",
-				Syntax:     "[shardchannel [shardchannel ...]]",
-				Doc:        "Return the number of subscribers that shard channels have on this node",
-			},
-			run: pubsubShardnumsub, words: "pubsub loading stale",
-		},
+			Doc:        "Return the number of subscribers that shard channels have on this node",
+		}},
 		helpRow("6.2.0"),
 	}},
 }
@@ -290,7 +278,7 @@ func (c *conn) position() (uint64, error) {
 	if c.srv.cfg.Mode == Sentinel { // there is no log
 		return 0, nil
 	}
-	c.group.Command(c.srv.cmds.positionRow, 0, [][]byte{[]byte(fsm.PositionCommand)})
+	c.group.Command(c.srv.cmds.position, 0, [][]byte{[]byte(fsm.PositionCommand)})
 	out, err := c.do(false)
 	c.group.Reset(c.proto, c.id)
 	if err != nil {
@@ -309,24 +297,33 @@ func splitPosition(replies []byte) (rest []byte, position uint64, err error) {
 	return replies[:start], position, err
 }
 
-// forLog returns the form in which a command is logged. PUBLISH and SPUBLISH
-// get the number of receivers on this node: see fsm.PublishCommand. A SORT that
-// stores nothing becomes a read. Other commands are returned unchanged.
-func (c *conn) forLog(cmd *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
-	if cmd == c.srv.cmds.sort && !c.local && len(cmd.KeyPositions(args)) == 1 {
+// logPublish and logSpublish are the hooks logged of PUBLISH and SPUBLISH. They
+// add the number of receivers on this node: see fsm.PublishCommand.
+func logPublish(c *conn, _ *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
+	return c.withReceivers(c.srv.cmds.publish, args, false)
+}
+
+func logSpublish(c *conn, _ *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
+	return c.withReceivers(c.srv.cmds.spublish, args, true)
+}
+
+func (c *conn) withReceivers(publish *fsm.Command, args [][]byte, sharded bool) (*fsm.Command, [][]byte) {
+	n := c.srv.hub.Receivers(string(args[1]), sharded)
+	return publish, [][]byte{[]byte(publish.Name), args[1], args[2], strconv.AppendInt(nil, int64(n), 10)}
+}
+
+// logSort is the hook logged of SORT. A SORT that stores nothing becomes a read,
+// unless the connection accepts stale reads.
+func logSort(c *conn, sort *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
+	if !c.local && len(sort.KeyPositions(args)) == 1 {
 		return c.srv.cmds.sortRO, args
 	}
-	sharded := cmd == c.srv.cmds.spublish
-	if cmd != c.srv.cmds.publish && !sharded {
-		return cmd, args
-	}
-	row := c.srv.cmds.publishRow
-	if sharded {
-		row = c.srv.cmds.spublishRow
-	}
-	n := c.srv.hub.Receivers(string(args[1]), sharded)
-	return row, [][]byte{[]byte(row.Name), args[1], args[2], strconv.AppendInt(nil, int64(n), 10)}
+	return sort, args
 }
+
+// refuseShardInMulti is the hook queued of SSUBSCRIBE: the command is queued, and its
+// reply in the transaction is an error.
+func refuseShardInMulti(_ *conn, q *queued) { q.refused = msgShardMulti }
 
 func pubsubChannels(c *conn, args [][]byte) fsm.Reply { return c.topicNames(pubsub.Channels, args) }
 

@@ -18,36 +18,34 @@ import (
 // writes: see Mode. A node that calls itself a replica answers WAIT too, since
 // writes through it are acknowledged like all others.
 var replicationRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "role", Arity: 1,
-			Group: "server", Since: "2.8.12",
-			Complexity: "O(1)",
-			Doc:        "Return master, the log position, and the nodes that acknowledge writes",
-		},
-		run: role, words: "noscript loading stale fast", acl: "admin dangerous",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "wait", Arity: 3,
-			Group: "generic", Since: "3.0.0",
-			Complexity: "O(1)",
-			Syntax:     "numreplicas timeout",
-			Doc:        "Return at once the number of other nodes that store every acknowledged write",
-		},
-		run: wait, words: "noscript", acl: "connection", tips: "request_policy:all_shards response_policy:agg_min",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "waitaof", Arity: 4,
-			Group: "generic", Since: "7.2.0",
-			Complexity: "O(1)",
-			Syntax:     "numlocal numreplicas timeout",
-			Doc:        "Return at once on how many disks every acknowledged write is stored: on this node and on others",
-		},
-		run: waitaof, words: "noscript", acl: "connection",
-		tips: "request_policy:all_shards response_policy:agg_min",
-	},
+	{run: role, cmd: &fsm.Command{
+		Name: "role", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "server", Since: "2.8.12",
+		Complexity: "O(1)",
+		Doc:        "Return master, the log position, and the nodes that acknowledge writes",
+		Categories: []string{"admin", "dangerous"},
+	}},
+	{run: wait, cmd: &fsm.Command{
+		Name: "wait", Arity: 3,
+		Flags: fsm.NoScript,
+		Group: "generic", Since: "3.0.0",
+		Complexity: "O(1)",
+		Syntax:     "numreplicas timeout",
+		Doc:        "Return at once the number of other nodes that store every acknowledged write",
+		Categories: []string{"connection"},
+		Tips:       []string{"request_policy:all_shards", "response_policy:agg_min"},
+	}},
+	{run: waitaof, cmd: &fsm.Command{
+		Name: "waitaof", Arity: 4,
+		Flags: fsm.NoScript,
+		Group: "generic", Since: "7.2.0",
+		Complexity: "O(1)",
+		Syntax:     "numlocal numreplicas timeout",
+		Doc:        "Return at once on how many disks every acknowledged write is stored: on this node and on others",
+		Categories: []string{"connection"},
+		Tips:       []string{"request_policy:all_shards", "response_policy:agg_min"},
+	}},
 }
 
 func role(c *conn, args [][]byte) fsm.Reply {
@@ -144,4 +142,31 @@ func (s *Server) follows() (leader topology.Peer, up, yes bool) {
 		leader.Port = "0"
 	}
 	return leader, up, true
+}
+
+// absentRows are the commands of a Redis server that have no function here but
+// that an operator may try. The reply says what to do instead. COMMAND does not
+// list them.
+//
+// Commands that a client library may probe for are not in this list. They get
+// the reply for an unknown command, because client libraries detect missing
+// features by that reply. SENTINEL is the main example: StackExchange.Redis
+// treats a node that answers SENTINEL as a sentinel.
+var absentRows = []row{
+	absent("replicaof", "nodes replicate by themselves, see HOLDFAST STATUS"),
+	absent("slaveof", "nodes replicate by themselves, see HOLDFAST STATUS"),
+	absent("psync", "nodes replicate through another port"),
+	absent("sync", "nodes replicate through another port"),
+}
+
+func absent(name, instead string) row {
+	text := "ERR " + upper(name) + " is not supported: " + instead
+	refuse := func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }
+	return row{run: refuse, cmd: &fsm.Command{
+		Name: name, Arity: -1,
+		Flags: fsm.Admin | fsm.NoScript | fsm.NoMulti | fsm.Hidden,
+		Group: "server", Since: "holdfast",
+		Complexity: "O(1)",
+		Doc:        "Refused",
+	}}
 }

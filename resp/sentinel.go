@@ -12,34 +12,30 @@ import (
 // Sentinel has no part in it. The port names a node only after a majority has
 // confirmed it as leader.
 var sentinelRows = []row{
-	{
-		cmd: fsm.Command{
-			Name: "sentinel", Arity: -2,
-			Group: "sentinel", Since: "2.8.4",
-			Complexity: "Depends on subcommand.",
-			Doc:        "Commands about the leader and the nodes",
-		},
-		words: "admin", sub: sentinelSubs(),
-	},
-	{
-		cmd: fsm.Command{
-			Name: "role", Arity: 1,
-			Group: "server", Since: "2.8.12",
-			Complexity: "O(1)",
-			Doc:        "Return sentinel and the name of the master",
-		},
-		run: sentinelRole, words: "noscript loading stale fast", acl: "admin dangerous",
-	},
-	{
-		cmd: fsm.Command{
-			Name: "publish", Arity: 3,
-			Group: "pubsub", Since: "2.0.0",
-			Complexity: "O(1)",
-			Syntax:     "channel message",
-			Doc:        "Refused: only the Sentinel itself publishes events",
-		},
-		run: sentinelPublish, words: "loading stale fast", acl: "pubsub",
-	},
+	{cmd: &fsm.Command{
+		Name: "sentinel", Arity: -2,
+		Flags: fsm.Admin,
+		Group: "sentinel", Since: "2.8.4",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about the leader and the nodes",
+	}, sub: sentinelSubs()},
+	{run: sentinelRole, cmd: &fsm.Command{
+		Name: "role", Arity: 1,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "server", Since: "2.8.12",
+		Complexity: "O(1)",
+		Doc:        "Return sentinel and the name of the master",
+		Categories: []string{"admin", "dangerous"},
+	}},
+	{run: sentinelPublish, cmd: &fsm.Command{
+		Name: "publish", Arity: 3,
+		Flags: fsm.Loading | fsm.Stale | fsm.Fast,
+		Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(1)",
+		Syntax:     "channel message",
+		Doc:        "Refused: only the Sentinel itself publishes events",
+		Categories: []string{"pubsub"},
+	}},
 }
 
 func sentinelSubs() []row {
@@ -70,10 +66,14 @@ func sentinelSubs() []row {
 }
 
 func sentinelSub(name string, arity int, syntax, doc string, run func(*conn, [][]byte) fsm.Reply) row {
-	return row{
-		cmd:   fsm.Command{Name: name, Arity: arity, Since: "2.8.4", Complexity: "O(1)", Syntax: syntax, Doc: doc},
-		words: "admin", run: run,
-	}
+	return row{run: run, cmd: &fsm.Command{
+		Name: name, Arity: arity,
+		Flags:      fsm.Admin,
+		Since:      "2.8.4",
+		Complexity: "O(1)",
+		Syntax:     syntax,
+		Doc:        doc,
+	}}
 }
 
 // sentinelFamilies lists the commands of a Sentinel port. It has some

@@ -30,38 +30,6 @@ import (
 // Clients choose their code paths by it.
 const RedisVersion = "7.0.15"
 
-// Executor runs groups for one connection, one at a time.
-type Executor interface {
-	// Do runs a group and returns the replies of its operations, one after the
-	// other; they are valid until the next Do. local allows stale reads from
-	// this node. The errors are those that errors.go translates. Do may call
-	// early, unless it is nil, once, with the replies that it is about to
-	// return. It does so on another goroutine, which early must not block.
-	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
-	// Block runs a group whose only operation is a blocking command of
-	// connection origin. If fsm.Waiting recognizes the reply, the command
-	// waits. The connection must then receive from Waited, or call Unblock or
-	// Abandon, before it goes on. With own, the reply comes after this node has
-	// applied the entry that served the command, so OwnEventsDelivered also
-	// waits for the events of that entry.
-	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
-	// Sent returns the numbers of the first and the last group that the last
-	// call of Do, Block or Unblock sent through the log. They differ if the
-	// group was run in pieces. Both are 0 if the call sent no group.
-	Sent() (first, last uint64)
-	// Waited returns the channel that delivers the reply when the present wait
-	// is served. It delivers nil if the command has to be run again.
-	Waited() <-chan []byte
-	// Unblock ends the present wait. The reply is not nil if the command had
-	// already been served.
-	Unblock() ([]byte, error)
-	// Abandon ends the present wait of a client that has disconnected.
-	Abandon()
-	// WatchClient sets the function that watches the client. Do
-	// may call it, to end a slow read.
-	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
-}
-
 // Cluster is the node behind the server. Its methods may be called from any
 // goroutine.
 type Cluster interface {
@@ -169,7 +137,7 @@ type Server struct {
 	cfg       Config
 	log       hclog.Logger
 	cluster   Cluster
-	cmds      commands
+	cmds      commandTable
 	metrics   *Metrics
 	hub       *pubsub.Hub
 	clientMem *clientmem.Budget
@@ -256,10 +224,10 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if cfg.RunID == "" {
 		cfg.RunID = NewRunID()
 	}
-	cmds := newCommands(table, cfg.Mode == Sentinel)
+	cmds := newCommandTable(table, cfg.Mode == Sentinel)
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds,
-		metrics: newMetrics(cmds.table, cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory),
+		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory),
 		accounts: accounts{seed: seedOf(cfg.Users), log: aclLog{max: aclLogMax}, password: cfg.RequirePass},
 		port:     port{served: make(chan struct{}), released: make(chan struct{})},
 		run:      processRun{id: cfg.RunID, started: time.Now()},

@@ -12,34 +12,37 @@ import (
 )
 
 var slowlogRows = []row{
-	{cmd: fsm.Command{Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.", Doc: "Commands about the log of this node's slow commands"}, sub: []row{
-		{
-			cmd: fsm.Command{
-				Name: "get", Arity: -2, Since: "2.2.12",
-				Complexity: "O(N) where N is the number of entries returned",
-				Syntax:     "[count]",
-				Doc:        "Return entries of the log, the newest first",
-			},
-			run: slowlogGet, words: "admin loading stale", tips: "request_policy:all_nodes nondeterministic_output",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "len", Arity: 2, Since: "2.2.12",
-				Complexity: "O(1)",
-				Doc:        "Return the length of the log",
-			},
-			run: slowlogLen, words: "admin loading stale",
-			tips: "request_policy:all_nodes response_policy:agg_sum nondeterministic_output",
-		},
-		{
-			cmd: fsm.Command{
-				Name: "reset", Arity: 2, Since: "2.2.12",
-				Complexity: "O(N) where N is the number of entries in the log",
-				Doc:        "Clear the log",
-			},
-			run: slowlogReset, words: "admin loading stale",
-			tips: "request_policy:all_nodes response_policy:all_succeeded",
-		},
+	{cmd: &fsm.Command{
+		Name: "slowlog", Arity: -2,
+		Group: "server", Since: "2.2.12",
+		Complexity: "Depends on subcommand.",
+		Doc:        "Commands about the log of this node's slow commands",
+	}, sub: []row{
+		{run: slowlogGet, cmd: &fsm.Command{
+			Name: "get", Arity: -2,
+			Flags:      fsm.Admin | fsm.Loading | fsm.Stale,
+			Since:      "2.2.12",
+			Complexity: "O(N) where N is the number of entries returned",
+			Syntax:     "[count]",
+			Doc:        "Return entries of the log, the newest first",
+			Tips:       []string{"request_policy:all_nodes", "nondeterministic_output"},
+		}},
+		{run: slowlogLen, cmd: &fsm.Command{
+			Name: "len", Arity: 2,
+			Flags:      fsm.Admin | fsm.Loading | fsm.Stale,
+			Since:      "2.2.12",
+			Complexity: "O(1)",
+			Doc:        "Return the length of the log",
+			Tips:       []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
+		}},
+		{run: slowlogReset, cmd: &fsm.Command{
+			Name: "reset", Arity: 2,
+			Flags:      fsm.Admin | fsm.Loading | fsm.Stale,
+			Since:      "2.2.12",
+			Complexity: "O(N) where N is the number of entries in the log",
+			Doc:        "Clear the log",
+			Tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		}},
 		helpRow("6.2.0"),
 	}},
 }
@@ -75,13 +78,16 @@ type slowEntry struct {
 // slow adds a command that took d to the slow log, if d reaches the threshold.
 // more is the number of other commands that ran in the same group and took the
 // same time.
-func (c *conn) slow(args [][]byte, more int, fast bool, d time.Duration) {
+func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration) {
 	c.srv.diag.latency.note(fast, d)
 	than := c.srv.diag.slowlog.than.Load()
 	if than < 0 || d.Microseconds() < than || len(args) == 0 {
 		return
 	}
-	e := slowEntry{at: time.Now(), took: d, args: slowCommand(redacted(args)), addr: c.net.RemoteAddr().String(), name: c.info.name}
+	e := slowEntry{
+		at: time.Now(), took: d, args: slowCommand(r.redacted(args)),
+		addr: c.net.RemoteAddr().String(), name: c.info.name,
+	}
 	if more > 0 {
 		e.args = append(e.args, "... ("+strconv.Itoa(more)+" more commands of the pipeline)")
 	}

@@ -67,6 +67,32 @@ func clientTracking(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
+// trackingChange is the effect of a command on what the connection tracks. EXEC
+// must know it before it runs the transaction: see trackFirst.
+type trackingChange int
+
+const (
+	trackingUnchanged trackingChange = iota
+	trackingStarts                   // reads after the command are tracked
+	trackingEnds
+)
+
+// trackingOf is the hook tracks of CLIENT TRACKING.
+func trackingOf(args [][]byte) trackingChange {
+	if strings.EqualFold(string(args[2]), "off") {
+		return trackingEnds
+	}
+	return trackingStarts
+}
+
+// cachingOf is the hook tracks of CLIENT CACHING.
+func cachingOf(args [][]byte) trackingChange {
+	if strings.EqualFold(string(args[2]), "yes") {
+		return trackingStarts
+	}
+	return trackingUnchanged
+}
+
 func (c *conn) trackingOn(next pubsub.Mode) {
 	// Changes that were acknowledged before are not reported: this node's hub
 	// processes them before the connection begins to track. A node without a
@@ -161,7 +187,7 @@ func (c *conn) track() (keys []string) {
 	if len(c.batch.reads) == 0 {
 		return nil
 	}
-	c.group.Command(c.srv.cmds.positionRow, c.db, [][]byte{[]byte(fsm.PositionCommand)})
+	c.group.Command(c.srv.cmds.position, c.db, [][]byte{[]byte(fsm.PositionCommand)})
 	c.srv.hub.Arm(c.id, c.batch.reads)
 	return c.batch.reads
 }

@@ -62,29 +62,6 @@ type identity struct {
 	wrongPasswords int         // failed AUTHs: see auth
 }
 
-// NewCatalog returns the catalog of all commands: those of the state machine's
-// table and those that this package executes, including those of a Sentinel
-// port.
-func NewCatalog(table *fsm.Table) *acl.Catalog {
-	var all []*fsm.Command
-	for _, cmd := range table.Rows() {
-		if cmd.Flags&fsm.Internal == 0 {
-			all = append(all, cmd)
-		}
-	}
-	rows := sessionTable(table)
-	for _, r := range rows {
-		all = append(all, &r.cmd)
-	}
-	for name, r := range indexRows(&fsm.Table{}, sentinelFamilies()) {
-		if rows[name] == nil && table.Find([]byte(name)) == nil {
-			all = append(all, &r.cmd)
-		}
-	}
-	slices.SortFunc(all, func(a, b *fsm.Command) int { return strings.Compare(a.Name, b.Name) })
-	return acl.NewCatalog(addForeign(all))
-}
-
 // seedOf returns users in the form in which the state stores them.
 func seedOf(users []*acl.User) []fsm.User {
 	var out []fsm.User

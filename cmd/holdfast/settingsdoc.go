@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/parameter"
 )
 
 // settingsDocCommand returns the command that prints docs/config.md: see the
@@ -24,7 +25,7 @@ func settingsDocCommand() *cobra.Command {
 
 const settingsDocHead = `# CONFIG
 
-<!-- Made by "make docs" from the tables of CONFIG. Do not edit: change resp/parameter.go. -->
+<!-- Made by "make docs" from the tables of CONFIG. Do not edit: change resp/parameter/parameter.go. -->
 
 The flags of a node configure it ("holdfast serve --help"). Clients and tools of
 Redis also use CONFIG. "CONFIG GET" returns all parameters of Redis %s.
@@ -74,13 +75,13 @@ before their names. A node reads them from its command line when it starts, so
 func writeSettingsDoc(out io.Writer) error {
 	list := func(names []string) string { return wrapText("`" + strings.Join(names, "`, `") + "`.") }
 	var refused strings.Builder
-	names, reasons := resp.RefusedParameters()
+	names, reasons := parameter.Refusals()
 	for i := range names {
 		fmt.Fprintf(&refused, "| `%s` | %s |\n", names[i], reasons[i])
 	}
 	text := strings.ReplaceAll(settingsDocHead, `"`, "`")
 	text = strings.Replace(text, "Made by `make docs`", `Made by "make docs"`, 1)
-	_, err := fmt.Fprintf(out, text, resp.RedisVersion, list(resp.OwnSettings()), list(resp.ParametersWithoutEffect()),
-		refused.String(), list(resp.ImmutableParameters()))
+	_, err := fmt.Fprintf(out, text, resp.RedisVersion, list(resp.OwnSettings()), list(parameter.WithoutEffect()),
+		refused.String(), list(parameter.Unchangeable()))
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/parameter"
 )
 
 // settingsOf returns the names that CONFIG GET * prints.
@@ -43,7 +43,7 @@ func TestConfig_NoEffect(t *testing.T) {
 	values := []string{`""`, "yes", "NO", "zzz", "0", "1", "2", "-1", "-2147483649", "100", "101", "500", "501", "1000", "1001", "65535", "65536", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808",
 		"010", `" 1"`, "1.5", "1k", "1KB", "3mb", "1g", "1tb", "swapdb", "ON-EMPTY-DB", "ignore", "PANIC", "absolute", "clients", "force", `"now SAVE"`, `"force default"`, "default", `"default save"`,
 		`"1 2 3"`, `"1 2 2001"`, `"50 99.90 100"`, `"50 101"`, "{title}", `"{foo}"`, `"a {port} {"`}
-	names := resp.ParametersWithoutEffect()
+	names := parameter.WithoutEffect()
 	if len(names) < 60 {
 		t.Fatalf("%d parameters without effect: %v", len(names), names)
 	}

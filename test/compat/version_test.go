@@ -24,7 +24,7 @@ func TestVersion_Promise(t *testing.T) {
 		t.Fatal("docs/operations.md has no list of absent commands")
 	}
 	listed := strings.Fields(list)
-	refused := []string{"psync", "replicaof", "slaveof", "sync"} // in resp/unsupported.go
+	refused := []string{"psync", "replicaof", "slaveof", "sync"} // in resp/replication.go
 	for _, name := range theirs {
 		_, name, _ = strings.Cut(strings.TrimSpace(name), "\r\n")
 		container, _, isSub := strings.Cut(name, "|")

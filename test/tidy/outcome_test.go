@@ -59,7 +59,7 @@ var mayClaim = map[string]string{
 	"cluster/transfer.go:transferTo":            "the target was not asked to campaign",
 	"cluster/transfer.go:electionError":         "no connection was made that could have carried the request",
 	"cluster/node.go:Snapshot":                  "raft does not run yet",
-	"resp/steps.go:outcome":                     "only compares",
+	"resp/executor.go:outcome":                  "only compares",
 	"resp/users.go:bootstrapUsers":              "only compares",
 	"test/sim/client.go:send":                   "only compares",
 }

@@ -1,0 +1,86 @@
+package resp
+
+import (
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// Executor runs groups for one connection, one at a time.
+type Executor interface {
+	// Do runs a group and returns the replies of its operations, one after the
+	// other; they are valid until the next Do. local allows stale reads from
+	// this node. The errors are those that errors.go translates. Do may call
+	// early, unless it is nil, once, with the replies that it is about to
+	// return. It does so on another goroutine, which early must not block.
+	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
+	// Block runs a group whose only operation is a blocking command of
+	// connection origin. If fsm.Waiting recognizes the reply, the command
+	// waits. The connection must then receive from Waited, or call Unblock or
+	// Abandon, before it goes on. With own, the reply comes after this node has
+	// applied the entry that served the command, so OwnEventsDelivered also
+	// waits for the events of that entry.
+	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
+	// Sent returns the numbers of the first and the last group that the last
+	// call of Do, Block or Unblock sent through the log. They differ if the
+	// group was run in pieces. Both are 0 if the call sent no group.
+	Sent() (first, last uint64)
+	// Waited returns the channel that delivers the reply when the present wait
+	// is served. It delivers nil if the command has to be run again.
+	Waited() <-chan []byte
+	// Unblock ends the present wait. The reply is not nil if the command had
+	// already been served.
+	Unblock() ([]byte, error)
+	// Abandon ends the present wait of a client that has disconnected.
+	Abandon()
+	// WatchClient sets the function that watches the client. Do
+	// may call it, to end a slow read.
+	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
+}
+
+// executor is the executor of a connection. Some client commands run as several
+// groups: a change with a read behind it, or a blocking command that is run
+// again. The outcome of such a command is not that of its last group. So it
+// remembers whether the client command has changed the state, or may have
+// changed it. After that, no later error of the same command says that it was
+// not executed.
+type executor struct {
+	Executor
+	changed bool
+}
+
+// begin must be called before the first group of a client command.
+func (e *executor) begin() { e.changed = false }
+
+// Do implements Executor.
+func (e *executor) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
+	out, err := e.Executor.Do(g, local, early)
+	return out, e.outcome(g, err)
+}
+
+// Block implements Executor. A command that waits counts as a change, because
+// it may be served at any time.
+func (e *executor) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
+	out, err := e.Executor.Block(g, origin, own)
+	return out, e.outcome(g, err)
+}
+
+// Unblock implements Executor.
+func (e *executor) Unblock() ([]byte, error) {
+	reply, err := e.Executor.Unblock()
+	if err != nil {
+		err = outcome.NewUnknown(err)
+	}
+	return reply, err
+}
+
+// outcome records the outcome of a group and returns the error to report.
+func (e *executor) outcome(g *fsm.Group, err error) error {
+	before, known := e.changed, outcome.Of(err)
+	if g.Write && known != outcome.NotExecuted {
+		e.changed = true
+	}
+	if err != nil && (before || g.Write && known == outcome.Unknown) {
+		return outcome.NewUnknown(err)
+	}
+	return err
+}

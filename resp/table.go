@@ -1,0 +1,313 @@
+package resp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// row is a row of the command table: a command on data, which the cluster
+// executes, or a command about the connection or the node, which the connection
+// executes itself.
+type row struct {
+	// run executes a command about the connection or the node. A reply of kind
+	// none writes nothing. It is nil for a command on data, and for a container
+	// that requires a subcommand.
+	run func(c *conn, args [][]byte) fsm.Reply
+	hooks
+	// cmd contains what all layers need to know of the command. For a command on
+	// data it is the row of the state machine's table.
+	cmd *fsm.Command
+	// sub lists the subcommands of a container, each with its own run. The
+	// subcommands of a command on data are in cmd only.
+	sub []row
+
+	// The following fields are computed when the table is built.
+
+	data   bool // the command is a command on data
+	parent *row
+	subs   map[string]*row
+	stats  *series
+}
+
+// hooks are functions that connections call for one command or a few, at one
+// point in the handling of a command. A hook that is nil does nothing.
+type hooks struct {
+	// check returns the error for a command on data that must not run with these
+	// arguments, or "". It is called directly before the command joins a group,
+	// for a transaction at EXEC.
+	check func(c *conn, args [][]byte) (refusal string)
+	// logged returns the form in which a command on data joins a group. It is
+	// called after check.
+	logged func(c *conn, cmd *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
+	// queued is called when MULTI queues the command. It may set q.refused.
+	queued func(c *conn, q *queued)
+	// refused is called when the command is refused. It returns the error text
+	// for the client.
+	refused func(c *conn, text string) string
+	// answered is called after the reply has been written.
+	answered func(c *conn)
+	// tracks returns how the command changes what the connection tracks.
+	tracks func(args [][]byte) trackingChange
+	// secrets calls hide with the index of each argument that may be a password.
+	// MONITOR and the slow log do not show these arguments.
+	secrets func(args [][]byte, hide func(i int))
+}
+
+// dataHooks contains the hooks of commands on data, by name. Rows of the other
+// commands contain their hooks themselves.
+var dataHooks = map[string]hooks{
+	"publish":  {logged: logPublish},
+	"spublish": {logged: logSpublish},
+	"sort":     {check: checkSortPattern, logged: logSort},
+	"sort_ro":  {check: checkSortPattern},
+}
+
+// dataRows returns the rows of the commands on data.
+func dataRows(machine *fsm.Table) []row {
+	var rows []row
+	for _, cmd := range machine.Rows() {
+		if cmd.Flags&fsm.Internal == 0 {
+			rows = append(rows, row{cmd: cmd, hooks: dataHooks[cmd.Name], data: true})
+		}
+	}
+	return rows
+}
+
+// sessionFamilies lists the families of commands about the connection and the
+// node.
+func sessionFamilies() [][]row {
+	return [][]row{
+		connectionRows,
+		clientRows,
+		transactionRows,
+		commandRows,
+		configRows,
+		infoRows,
+		replicationRows,
+		persistenceRows,
+		debugRows,
+		diagnosticRows,
+		memoryRows,
+		slowlogRows,
+		latencyRows,
+		monitorRows,
+		lifecycleRows,
+		aclRows,
+		pubsubRows,
+		clusterRows,
+		absentRows,
+		adminRows,
+	}
+}
+
+// fullName returns the name as COMMAND prints it: "client|list".
+func (r *row) fullName() string {
+	if r.parent != nil {
+		return r.parent.cmd.Name + "|" + r.cmd.Name
+	}
+	return r.cmd.Name
+}
+
+// has reports whether the row has one of the flags.
+func (r *row) has(flags fsm.Flags) bool { return r.cmd.Flags&flags != 0 }
+
+// prepare computes the fields that follow from the rest of the row. It works on
+// copies, because the families and the state machine's table must not change.
+func (r *row) prepare() {
+	if r.data || len(r.sub) == 0 {
+		return
+	}
+	r.subs = make(map[string]*row, len(r.sub))
+	cmd := *r.cmd
+	cmd.Sub = make([]fsm.Command, len(r.sub))
+	r.cmd, r.sub = &cmd, slices.Clone(r.sub)
+	for i := range r.sub {
+		s := &r.sub[i]
+		sub := *s.cmd
+		if sub.Group == "" {
+			sub.Group = cmd.Group
+		}
+		sub.Flags |= cmd.Flags & fsm.KeepsCaching
+		s.parent, s.cmd = r, &sub
+		r.subs[sub.Name] = s
+		cmd.Sub[i] = sub
+	}
+}
+
+// indexRows indexes the rows of families by name. It panics if a name occurs
+// twice: that is a mistake in the program.
+func indexRows(families ...[]row) map[string]*row {
+	rows := make(map[string]*row)
+	for _, family := range families {
+		for i := range family {
+			r := family[i] // a copy: the rows of the families stay unchanged
+			if rows[r.cmd.Name] != nil {
+				panic(fmt.Sprintf("resp: the command table contains %q twice", r.cmd.Name))
+			}
+			r.prepare()
+			rows[r.cmd.Name] = &r
+		}
+	}
+	return rows
+}
+
+// clientPortRows indexes the rows of a client port.
+func clientPortRows(machine *fsm.Table) map[string]*row {
+	return indexRows(append(sessionFamilies(), dataRows(machine))...)
+}
+
+// commandTable contains all commands of a port. It does not change while the
+// port is open, so any goroutine may read it.
+type commandTable struct {
+	rows map[string]*row // by name, in lower case
+	// machine is the state machine's table. It also contains the internal
+	// commands, which clients cannot call.
+	machine *fsm.Table
+	catalog *acl.Catalog
+
+	// Rows of machine with which connections replace or extend what a client has
+	// sent: see the hooks of the same names, and conn.position.
+	publish, spublish, position, sortRO *fsm.Command
+}
+
+// newCommandTable returns the commands of a client port or, if sentinel is set,
+// of a Sentinel port.
+func newCommandTable(machine *fsm.Table, sentinel bool) commandTable {
+	t := commandTable{machine: machine, catalog: NewCatalog(machine)}
+	if sentinel {
+		t.rows = indexRows(sentinelFamilies()...)
+	} else {
+		t.rows = clientPortRows(machine)
+	}
+	t.publish, t.spublish = t.internal(fsm.PublishCommand), t.internal(fsm.SpublishCommand)
+	t.position, t.sortRO = t.internal(fsm.PositionCommand), t.internal("sort_ro")
+	return t
+}
+
+// internal returns the row of a command that the server itself uses.
+func (t *commandTable) internal(name string) *fsm.Command { return t.machine.Find([]byte(name)) }
+
+// find returns the row of the command that args call, or of its subcommand. If
+// there is none, it returns the error for the client, and the container of an
+// unknown subcommand. A subcommand of a command on data has no row: find
+// returns that of the container.
+func (t *commandTable) find(args [][]byte) (r *row, refusal string) {
+	r = lookup(t.rows, args[0])
+	switch {
+	case r == nil:
+		return nil, fsm.UnknownCommand(args)
+	case len(args) < 2:
+	case r.subs != nil:
+		sub := lookup(r.subs, args[1])
+		if sub == nil {
+			return r, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name))
+		}
+		return sub, ""
+	case r.data && r.cmd.Sub != nil && r.cmd.FindSub(args[1]) == nil:
+		return r, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name))
+	}
+	return r, ""
+}
+
+// wrongArity returns the error for a wrong number of arguments, or "".
+func (r *row) wrongArity(args [][]byte) string {
+	switch {
+	case !r.cmd.ArityOK(len(args)):
+		return fsm.WrongArity(r.fullName())
+	case !r.data || r.cmd.Sub == nil || len(args) < 2:
+		return ""
+	}
+	if sub := r.cmd.FindSub(args[1]); !sub.ArityOK(len(args)) {
+		return fsm.WrongArity(r.cmd.Name + "|" + sub.Name)
+	}
+	return ""
+}
+
+// lookup finds the row of a name in any case. It does not allocate.
+func lookup(rows map[string]*row, name []byte) *row {
+	if r := rows[string(name)]; r != nil {
+		return r
+	}
+	var low [32]byte
+	if len(name) > len(low) {
+		return nil
+	}
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
+	return rows[string(low[:len(name)])]
+}
+
+func upper(s string) string { return strings.ToUpper(s) }
+
+// SessionRows returns the commands that package resp executes, for the
+// documentation.
+func SessionRows() []fsm.Command {
+	var out []fsm.Command
+	for _, family := range sessionFamilies() {
+		for _, r := range family {
+			if !r.has(fsm.Hidden) {
+				r.prepare()
+				out = append(out, *r.cmd)
+			}
+		}
+	}
+	return out
+}
+
+// NewCatalog returns the catalog of all commands: those of the state machine's
+// table and those that this package executes, including those of a Sentinel
+// port.
+func NewCatalog(machine *fsm.Table) *acl.Catalog {
+	rows := clientPortRows(machine)
+	for name, r := range indexRows(sentinelFamilies()...) {
+		if rows[name] == nil {
+			rows[name] = r
+		}
+	}
+	var all []*fsm.Command
+	for _, r := range rows {
+		all = append(all, r.cmd)
+	}
+	slices.SortFunc(all, func(a, b *fsm.Command) int { return strings.Compare(a.Name, b.Name) })
+	for _, name := range onlyInRules {
+		all = append(all, &fsm.Command{Name: name, Arity: -1})
+	}
+	return acl.NewCatalog(all)
+}
+
+// onlyInRules are the commands of Redis 7.0 that this server does not have. ACL
+// rules may name them, without effect, so that the ACL file of a Redis server
+// can be used unchanged.
+var onlyInRules = []string{"migrate", "replconf"}
+
+// helpRow returns the HELP subcommand of a container. It prints the other
+// subcommands from their rows.
+func helpRow(since string, categories ...string) row {
+	return row{run: help, cmd: &fsm.Command{
+		Name: "help", Arity: 2,
+		Flags:      fsm.Loading | fsm.Stale,
+		Since:      since,
+		Complexity: "O(1)",
+		Doc:        "Print the subcommands",
+		Categories: categories,
+	}}
+}
+
+func help(c *conn, args [][]byte) fsm.Reply {
+	r := lookup(c.srv.cmds.rows, args[0])
+	lines := []fsm.Reply{fsm.Simple(upper(r.cmd.Name) + " <subcommand> [<arg> ...]. Subcommands are:")}
+	for i := range r.sub {
+		s := r.sub[i].cmd
+		lines = append(lines,
+			fsm.Simple(strings.TrimSpace(upper(s.Name)+" "+s.Syntax)), fsm.Simple("    "+s.Doc+"."))
+	}
+	return fsm.Array(lines)
+}
