@@ -235,7 +235,8 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 func (c *conn) settleSelf() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a := c.srv.accounts.current.Load().find(c.info.user); a == nil || a.born != c.user.born && a.Name != acl.DefaultUser {
+	a := c.srv.accounts.current.Load().find(c.info.user)
+	if a == nil || a.born != c.user.born && a.Name != acl.DefaultUser {
 		c.done = true
 	}
 }
@@ -266,7 +267,7 @@ func aclShowLog(c *conn, args [][]byte) fsm.Reply {
 	n := int64(10)
 	switch {
 	case len(args) > 3:
-		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
+		return fsm.Error(msgWrongSubcommand("ACL", args[1]))
 	case len(args) == 3 && strings.EqualFold(string(args[2]), "reset"):
 		c.srv.accounts.log.reset()
 		return fsm.OK
@@ -281,7 +282,9 @@ func aclShowLog(c *conn, args [][]byte) fsm.Reply {
 }
 
 func aclNoFile(c *conn, args [][]byte) fsm.Reply {
-	return fsm.Error("ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.")
+	return fsm.Error("ERR This Redis instance is not configured to use an ACL file. " +
+		"You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE " +
+		"(assuming you have a Redis configuration file set) in order to store users in the Redis configuration.")
 }
 
 func aclCat(c *conn, args [][]byte) fsm.Reply {
@@ -290,7 +293,7 @@ func aclCat(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Strings(acl.Categories...)
 	case 3:
 	default:
-		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
+		return fsm.Error(msgWrongSubcommand("ACL", args[1]))
 	}
 	category := strings.ToLower(string(args[2]))
 	if !slices.Contains(acl.Categories, category) {
@@ -303,14 +306,15 @@ func aclGenpass(c *conn, args [][]byte) fsm.Reply {
 	bits := 256
 	if len(args) > 2 {
 		if len(args) > 3 {
-			return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try ACL HELP.")
+			return fsm.Error(msgWrongSubcommand("ACL", args[1]))
 		}
 		n, refusal, ok := intArg(args[2])
 		if !ok {
 			return refusal
 		}
 		if n <= 0 || n > 4096 {
-			return fsm.Error("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096")
+			return fsm.Error("ERR ACL GENPASS argument must be the number of bits for the output password, " +
+				"a positive number up to 4096")
 		}
 		bits = int(n)
 	}

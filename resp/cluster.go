@@ -39,10 +39,14 @@ func clusterSubs() []row {
 	const admin, change = fsm.Admin | fsm.Stale, fsm.Admin | fsm.Stale | fsm.NoAsyncLoading
 	varies := []string{"nondeterministic_output"}
 	rows := []row{
-		clusterSub("count-failure-reports", 3, admin, varies, "node-id", "Return 0: Raft detects failures", clusterFailureReports),
-		clusterSub("countkeysinslot", 3, fsm.Stale, nil, "slot", "Count the keys of a hash slot, on this node", clusterCountkeysinslot),
-		clusterSub("failover", -2, change, nil, "[FORCE | TAKEOVER]", "Transfer leadership to this node", clusterFailover),
-		clusterSub("getkeysinslot", 4, fsm.Stale, varies, "slot count", "Return keys of a hash slot, on this node", clusterGetkeysinslot),
+		clusterSub("count-failure-reports", 3, admin, varies, "node-id",
+			"Return 0: Raft detects failures", clusterFailureReports),
+		clusterSub("countkeysinslot", 3, fsm.Stale, nil, "slot",
+			"Count the keys of a hash slot, on this node", clusterCountkeysinslot),
+		clusterSub("failover", -2, change, nil, "[FORCE | TAKEOVER]",
+			"Transfer leadership to this node", clusterFailover),
+		clusterSub("getkeysinslot", 4, fsm.Stale, varies, "slot count",
+			"Return keys of a hash slot, on this node", clusterGetkeysinslot),
 		clusterSub("help", 2, fsm.Loading|fsm.Stale, nil, "", "Print the subcommands", help),
 		clusterSub("info", 2, fsm.Stale, varies, "", "Describe the state of the cluster", clusterInfo),
 		clusterSub("keyslot", 3, fsm.Stale, nil, "key", "Return the hash slot of a key", clusterKeyslot),
@@ -50,10 +54,13 @@ func clusterSubs() []row {
 			func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
 		clusterSub("myid", 2, fsm.Stale, nil, "", "Return the id of this node", clusterMyid),
 		clusterSub("nodes", 2, fsm.Stale, varies, "", "List the nodes, one on each line", clusterNodes),
-		clusterSub("replicas", 3, admin, varies, "node-id", "List the replicas of a node, one on each line", clusterReplicas),
+		clusterSub("replicas", 3, admin, varies, "node-id",
+			"List the replicas of a node, one on each line", clusterReplicas),
 		clusterSub("shards", 2, fsm.Stale, varies, "", "Describe the shard and its nodes", clusterShards),
-		clusterSub("slaves", 3, admin, varies, "node-id", "List the replicas of a node, one on each line", clusterReplicas),
-		clusterSub("slots", 2, fsm.Stale, varies, "", "List the hash slots and the nodes that serve them", clusterSlots),
+		clusterSub("slaves", 3, admin, varies, "node-id",
+			"List the replicas of a node, one on each line", clusterReplicas),
+		clusterSub("slots", 2, fsm.Stale, varies, "",
+			"List the hash slots and the nodes that serve them", clusterSlots),
 	}
 	for _, s := range []struct {
 		name  string
@@ -73,7 +80,8 @@ func clusterSubs() []row {
 		text := "ERR CLUSTER " + upper(s.name) +
 			" is not supported: there is one shard, and HOLDFAST ADD and HOLDFAST REMOVE change the members"
 		refuse := func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }
-		rows = append(rows, clusterSub(s.name, s.arity, flags, tips, "", "Refused: there is one shard, with all slots", refuse))
+		rows = append(rows, clusterSub(s.name, s.arity, flags, tips, "",
+			"Refused: there is one shard, with all slots", refuse))
 	}
 	return rows
 }
@@ -118,7 +126,9 @@ var (
 	clusterInfo     = onShard(func(sh *slots.Shard, _ [][]byte) fsm.Reply { return sh.Info() })
 	clusterReplicas = onShard(func(sh *slots.Shard, args [][]byte) fsm.Reply { return sh.Replicas(args[2]) })
 
-	clusterFailureReports = onShard(func(sh *slots.Shard, args [][]byte) fsm.Reply { return sh.FailureReports(args[2]) })
+	clusterFailureReports = onShard(func(sh *slots.Shard, args [][]byte) fsm.Reply {
+		return sh.FailureReports(args[2])
+	})
 )
 
 func clusterMyid(c *conn, args [][]byte) fsm.Reply {
@@ -134,8 +144,11 @@ func (c *conn) handTo(node string) fsm.Reply {
 }
 
 func clusterFailover(c *conn, args [][]byte) fsm.Reply {
-	if len(args) > 3 ||
-		len(args) == 3 && !strings.EqualFold(string(args[2]), "force") && !strings.EqualFold(string(args[2]), "takeover") {
+	option := ""
+	if len(args) > 2 {
+		option = strings.ToLower(string(args[2]))
+	}
+	if len(args) > 3 || len(args) == 3 && option != "force" && option != "takeover" {
 		return fsm.Error(msgSyntax)
 	}
 	if c.srv.cfg.Topology.Leads() {

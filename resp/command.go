@@ -551,8 +551,9 @@ func argumentType(name string) string {
 		return "key"
 	case "pattern":
 		return "pattern"
-	case "seconds", "milliseconds", "increment", "decrement", "count", "offset", "index", "start", "end", "cursor", "numkeys",
-		"timeout", "numreplicas", "numlocal", "protover", "bits", "db", "client-id", "destination-db", "len":
+	case "seconds", "milliseconds", "increment", "decrement", "count", "offset", "index", "start", "end",
+		"cursor", "numkeys", "timeout", "numreplicas", "numlocal", "protover", "bits", "db",
+		"client-id", "destination-db", "len":
 		return "integer"
 	case "unix-time-seconds", "unix-time-milliseconds":
 		return "unix-time"

@@ -112,7 +112,7 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 			names = append(names, name)
 		}
 	}
-	if slices.ContainsFunc(names, func(name string) bool { return name == fsm.SettingNotify || parameter.Replicated(name) }) {
+	if slices.ContainsFunc(names, isClusterSetting) {
 		kept, err := c.replicated()
 		if err != nil {
 			return fsm.Error(errorText(err))
@@ -129,6 +129,12 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 		out = append(out, fsm.Bulk(name), fsm.Bulk(all[name]))
 	}
 	return fsm.Map(out)
+}
+
+// isClusterSetting reports whether the cluster stores a setting, so that it is
+// the same on all nodes.
+func isClusterSetting(name string) bool {
+	return name == fsm.SettingNotify || parameter.Replicated(name)
 }
 
 // replicated returns the settings of the whole cluster that were ever changed.
@@ -263,7 +269,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if wrong != "" {
 			return failed(string(args[i]), wrong)
 		}
-		if changes[name] = value; name == fsm.SettingNotify || parameter.Replicated(name) {
+		if changes[name] = value; isClusterSetting(name) {
 			pairs = append(pairs, []byte(name), []byte(value))
 		}
 	}
@@ -355,6 +361,52 @@ func checkSetting(name, value, current string) (canonical, wrong string) {
 	return parameter.Find(name).Check(value, current)
 }
 
+// bounded is a setting of this node with an integer value.
+type bounded struct {
+	low, high int64
+	get       func(s *Server) int64
+	set       func(s *Server, n int64)
+}
+
+var boundedSettings = map[string]bounded{
+	"acllog-max-len": {
+		0, maxACLLog,
+		func(s *Server) int64 { return int64(s.accounts.log.limit()) },
+		func(s *Server, n int64) { s.accounts.log.setLimit(int(n)) },
+	},
+	"latency-monitor-threshold": {
+		0, maxThreshold,
+		func(s *Server) int64 { return s.diag.latency.threshold.Load() },
+		func(s *Server, n int64) { s.diag.latency.threshold.Store(n) },
+	},
+	"slowlog-log-slower-than": {
+		-1, maxThreshold,
+		func(s *Server) int64 { return s.diag.slowlog.than.Load() },
+		func(s *Server, n int64) { s.diag.slowlog.than.Store(n) },
+	},
+	"slowlog-max-len": {
+		0, maxSlowlog,
+		func(s *Server) int64 { return int64(s.diag.slowlog.limit()) },
+		func(s *Server, n int64) { s.diag.slowlog.setLimit(int(n)) },
+	},
+}
+
+// maxThreshold is Redis' upper bound of thresholds.
+const maxThreshold = 1<<63 - 1
+
+// check parses a value. wrong is Redis' error text, or "".
+func (b bounded) check(value string) (n int64, wrong string) {
+	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	switch {
+	case err != nil:
+		return 0, "argument couldn't be parsed into an integer"
+	case n < b.low || n > b.high:
+		return 0, "argument must be between " + strconv.FormatInt(b.low, 10) +
+			" and " + strconv.FormatInt(b.high, 10) + " inclusive"
+	}
+	return n, ""
+}
+
 // maxACLLog bounds acllog-max-len, because an entry may contain a key.
 const maxACLLog = 10000
 
@@ -384,8 +436,9 @@ func (c *conn) setRequirePass(pass string) error {
 func (s *Server) requirePass() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if def := s.accounts.current.Load().def; s.accounts.password != "" && !def.NoPass() && def.HasPassword(s.accounts.password) {
-		return s.accounts.password
+	def, pass := s.accounts.current.Load().def, s.accounts.password
+	if pass != "" && !def.NoPass() && def.HasPassword(pass) {
+		return pass
 	}
 	return ""
 }
@@ -445,7 +498,8 @@ func infoLimits(p *infoPage) {
 	}
 }
 
-var descLimit = prometheus.NewDesc("holdfast_limit", "Value of a flag that limits what clients may do; seconds for a duration.", []string{"flag"}, nil)
+var descLimit = newDesc("limit",
+	"Value of a flag that limits what clients may do; seconds for a duration.", "flag")
 
 // collectLimits sends the limits to Prometheus.
 func collectLimits(flags map[string]LimitFlag, ch chan<- prometheus.Metric) {

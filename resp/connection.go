@@ -60,7 +60,8 @@ var connectionRows = []row{
 	}},
 	{run: quit, cmd: &fsm.Command{
 		Name: "quit", Arity: -1,
-		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy | fsm.RunsInMulti | fsm.Subscribed,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy |
+			fsm.RunsInMulti | fsm.Subscribed,
 		Group: "connection", Since: "1.0.0",
 		Complexity: "O(1)",
 		Doc:        "Close the connection",
@@ -68,7 +69,8 @@ var connectionRows = []row{
 	}},
 	{run: reset, cmd: &fsm.Command{
 		Name: "reset", Arity: 1,
-		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy | fsm.RunsInMulti | fsm.Subscribed,
+		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast | fsm.NoAuth | fsm.AllowBusy |
+			fsm.RunsInMulti | fsm.Subscribed,
 		Group: "connection", Since: "6.2.0",
 		Complexity: "O(1)",
 		Doc:        "Reset the connection to the state of a new one",
@@ -252,7 +254,9 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	if !c.info.authed && c.needsAuth() {
-		return fsm.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+		return fsm.Error("NOAUTH HELLO must be called with the client already authenticated, " +
+			"otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client " +
+			"and select the RESP protocol version at the same time")
 	}
 	if named {
 		c.setName(string(name))

@@ -50,7 +50,7 @@ func debugCommand(c *conn, args [][]byte) fsm.Reply {
 	case word == "protocol":
 		return debugProtocol(c, strings.ToLower(string(args[2])))
 	}
-	return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try DEBUG HELP.")
+	return fsm.Error(msgWrongSubcommand("DEBUG", args[1]))
 }
 
 // debugSleep delays only this connection, for at most a minute. It returns

@@ -21,13 +21,20 @@ const (
 	msgNoMultiDisc = "ERR DISCARD without MULTI"
 	msgWatchMulti  = "ERR WATCH inside MULTI is not allowed"
 	msgExecAbort   = "EXECABORT Transaction discarded because of previous errors."
-	msgNoPassSet   = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	msgNoPassSet   = "ERR AUTH <password> called without any password configured for the default user. " +
+		"Are you sure your configuration is correct?"
 	msgShardMulti  = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
 	msgBadName     = "ERR Client names cannot contain spaces, newlines or special characters."
 	msgNoCluster   = "ERR This instance has cluster support disabled"
 	msgClusterDown = "CLUSTERDOWN The cluster is down"
 	msgCrossSlot   = "CROSSSLOT Keys in request don't hash to the same slot"
 )
+
+// msgWrongSubcommand returns Redis' error for a subcommand of a container with
+// options that it does not have.
+func msgWrongSubcommand(container string, sub []byte) string {
+	return "ERR unknown subcommand or wrong number of arguments for '" + string(sub) + "'. Try " + container + " HELP."
+}
 
 // errorText returns the error reply for an error of the cluster. It is the only
 // place that translates these errors. A code after which clients repeat the

@@ -105,7 +105,8 @@ func (c *conn) do(local bool) ([]byte, error) {
 // pieceBytes is the approximate size of the replies of one piece of a group.
 const pieceBytes = 256 << 10
 
-const msgNoRoom = "OOM replies that clients have not taken fill the memory for clients (--max-client-memory): not executed, try again later"
+const msgNoRoom = "OOM replies that clients have not taken fill the memory for clients (--max-client-memory): " +
+	"not executed, try again later"
 
 // runReads runs a group of reads in pieces and writes its replies.
 func (c *conn) runReads() {
@@ -224,7 +225,9 @@ func (c *conn) trackedPieces(keys []string) {
 // evict closes the connection because of the memory that it takes.
 func (c *conn) evict(bytes int64) {
 	c.srv.metrics.evicted.Add(1)
-	c.srv.refusal("client_memory", "closed a client to free memory for clients", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(), "bytes", bytes, "limit", c.srv.clientMem.Limit())
+	c.srv.refusal("client_memory", "closed a client to free memory for clients",
+		"client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(),
+		"bytes", bytes, "limit", c.srv.clientMem.Limit())
 	c.killed.Store(true)
 	c.out.discard()
 	c.wakeBlocked(wakeKilled)

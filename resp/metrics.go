@@ -156,12 +156,17 @@ func newMetrics(rows map[string]*row) *Metrics {
 		Panics:       counter("client_panics_total", "Connections closed because serving them failed."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
 			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
-		Published:     counter("pubsub_published_total", "Messages of PUBLISH and SPUBLISH, through whichever node, that were looked up among this node's subscribers."),
-		Delivered:     counter("pubsub_delivered_total", "Messages and keyspace notifications handed to connections of this node."),
+		Published: counter("pubsub_published_total",
+			"Messages of PUBLISH and SPUBLISH, through whichever node, "+
+				"that were looked up among this node's subscribers."),
+		Delivered: counter("pubsub_delivered_total",
+			"Messages and keyspace notifications handed to connections of this node."),
 		Invalidations: counter("tracking_invalidations_total", "Invalidations handed to connections that track keys."),
-		CutOff:        counter("pubsub_cut_off_total", "Connections closed because they read messages too slowly, would have missed some, or had patterns that took too many steps."),
-		open:          func() int { return 0 },
-		blocked:       func() int64 { return 0 },
+		CutOff: counter("pubsub_cut_off_total",
+			"Connections closed because they read messages too slowly, would have missed some, "+
+				"or had patterns that took too many steps."),
+		open:    func() int { return 0 },
+		blocked: func() int64 { return 0 },
 	}
 	for _, r := range rows {
 		r.stats = m.series(r.cmd.Name)
@@ -355,22 +360,41 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 }
 
 var (
-	descClients           = prometheus.NewDesc("holdfast_clients", "Client connections open.", nil, nil)
-	descBlocked           = prometheus.NewDesc("holdfast_blocked_clients", "Client connections that wait in a blocking command.", nil, nil)
-	descSubscriptions     = prometheus.NewDesc("holdfast_pubsub_subscriptions", "Subscriptions of this node's clients to channels, patterns and shard channels.", nil, nil)
-	descSubscriptionBytes = prometheus.NewDesc("holdfast_pubsub_subscription_bytes", "Estimated memory of the subscriptions and BCAST prefixes of this node's clients.", nil, nil)
-	descMatching          = prometheus.NewDesc("holdfast_pubsub_match_steps_total", "Steps taken to match channels against the patterns of this node's clients.", nil, nil)
-	descTrackers          = prometheus.NewDesc("holdfast_tracking_clients", "Client connections that track keys.", nil, nil)
-	descTracked           = prometheus.NewDesc("holdfast_tracking_keys", "Keys that are remembered for connections that track.", nil, nil)
-	descBytesIn           = prometheus.NewDesc("holdfast_client_received_bytes_total", "Bytes of commands received from clients.", nil, nil)
-	descBytesOut          = prometheus.NewDesc("holdfast_client_sent_bytes_total", "Bytes of replies to clients.", nil, nil)
-	descLatency           = prometheus.NewDesc("holdfast_command_seconds", "Seconds from reading a command's pipeline until its replies, by command.", []string{"command"}, nil)
-	descFailed            = prometheus.NewDesc("holdfast_commands_failed_total", "Commands that ran and answered an error, by command.", []string{"command"}, nil)
-	descRejected          = prometheus.NewDesc("holdfast_commands_rejected_total", "Commands that were refused before they ran, by command.", []string{"command"}, nil)
-	descErrors            = prometheus.NewDesc("holdfast_errors_total", "Error replies, by their code.", []string{"code"}, nil)
-	descClientMemory      = prometheus.NewDesc("holdfast_client_memory_bytes", "Bytes that clients make this node hold and that count for --max-client-memory.", nil, nil)
-	descEvicted           = prometheus.NewDesc("holdfast_client_evicted_total", "Client connections closed because they held the most of the memory for clients.", nil, nil)
+	descClients = newDesc("clients",
+		"Client connections open.")
+	descBlocked = newDesc("blocked_clients",
+		"Client connections that wait in a blocking command.")
+	descSubscriptions = newDesc("pubsub_subscriptions",
+		"Subscriptions of this node's clients to channels, patterns and shard channels.")
+	descSubscriptionBytes = newDesc("pubsub_subscription_bytes",
+		"Estimated memory of the subscriptions and BCAST prefixes of this node's clients.")
+	descMatching = newDesc("pubsub_match_steps_total",
+		"Steps taken to match channels against the patterns of this node's clients.")
+	descTrackers = newDesc("tracking_clients",
+		"Client connections that track keys.")
+	descTracked = newDesc("tracking_keys",
+		"Keys that are remembered for connections that track.")
+	descBytesIn = newDesc("client_received_bytes_total",
+		"Bytes of commands received from clients.")
+	descBytesOut = newDesc("client_sent_bytes_total",
+		"Bytes of replies to clients.")
+	descLatency = newDesc("command_seconds",
+		"Seconds from reading a command's pipeline until its replies, by command.", "command")
+	descFailed = newDesc("commands_failed_total",
+		"Commands that ran and answered an error, by command.", "command")
+	descRejected = newDesc("commands_rejected_total",
+		"Commands that were refused before they ran, by command.", "command")
+	descErrors = newDesc("errors_total",
+		"Error replies, by their code.", "code")
+	descClientMemory = newDesc("client_memory_bytes",
+		"Bytes that clients make this node hold and that count for --max-client-memory.")
+	descEvicted = newDesc("client_evicted_total",
+		"Client connections closed because they held the most of the memory for clients.")
 )
+
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("holdfast_"+name, help, labels, nil)
+}
 
 // portCollector is a prometheus.Collector of Metrics.
 type portCollector struct{ m *Metrics }

@@ -301,7 +301,8 @@ func (o *outbox) cutOffLocked(reason string) {
 	o.closed = true
 	s := o.c.srv
 	s.metrics.CutOff.Inc()
-	s.warn("slow_subscriber", "subscriber cut off", "client", o.c.id, "addr", o.c.net.RemoteAddr(), "reason", reason, "bytes", o.size)
+	s.warn("slow_subscriber", "subscriber cut off",
+		"client", o.c.id, "addr", o.c.net.RemoteAddr(), "reason", reason, "bytes", o.size)
 	o.dropLocked()
 	o.c.killed.Store(true)
 	o.c.wakeBlocked(wakeKilled)

@@ -163,7 +163,8 @@ func (c *conn) subscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	return fsm.Raw(out)
 }
 
-const msgSubscriptionBytes = "OOM the subscriptions and prefixes of this node's clients take too much memory: use fewer, or raise --max-subscription-bytes"
+const msgSubscriptionBytes = "OOM the subscriptions and prefixes of this node's clients take too much memory: " +
+	"use fewer, or raise --max-subscription-bytes"
 
 // topicRefusal returns the error for a connection that may not have more topics
 // of a kind, or "" if it may.
@@ -172,9 +173,11 @@ func (c *conn) topicRefusal(kind pubsub.Kind, more int) string {
 	switch {
 	case more == 0:
 	case kind == pubsub.Patterns && l.MaxPatterns > 0 && c.sub.Counts()[pubsub.Patterns]+more > l.MaxPatterns:
-		return "ERR too many patterns: a connection may subscribe to " + strconv.Itoa(l.MaxPatterns) + " (--max-patterns)"
+		return "ERR too many patterns: a connection may subscribe to " +
+			strconv.Itoa(l.MaxPatterns) + " (--max-patterns)"
 	case l.MaxTopics > 0 && c.sub.Total()+more > l.MaxTopics:
-		return "ERR too many subscriptions: a connection may have " + strconv.Itoa(l.MaxTopics) + " (--max-subscriptions)"
+		return "ERR too many subscriptions: a connection may have " +
+			strconv.Itoa(l.MaxTopics) + " (--max-subscriptions)"
 	}
 	return ""
 }
@@ -269,7 +272,8 @@ func (c *conn) restricted() bool { return c.proto < 3 && c.info.subscribed() }
 func (i *clientInfo) subscribed() bool { return i.subs != [3]int{} }
 
 func msgRestricted(name string) string {
-	return "ERR Can't execute '" + name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+	return "ERR Can't execute '" + name +
+		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
 }
 
 // position reads the current log index, linearizably: everything that was
@@ -338,7 +342,7 @@ func (c *conn) topicNames(kind pubsub.Kind, args [][]byte) fsm.Reply {
 	case 3:
 		pattern = string(args[2])
 	default:
-		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try PUBSUB HELP.")
+		return fsm.Error(msgWrongSubcommand("PUBSUB", args[1]))
 	}
 	names, ok := c.srv.hub.Names(kind, pattern)
 	if !ok {

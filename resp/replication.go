@@ -60,7 +60,10 @@ func role(c *conn, args [][]byte) fsm.Reply {
 		if !up {
 			link = "connect"
 		}
-		return fsm.Array([]fsm.Reply{fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(topology.PortNumber(leader.Port)), fsm.Bulk(link), fsm.Int(int64(st.Applied))})
+		return fsm.Array([]fsm.Reply{
+			fsm.Bulk("slave"), fsm.Bulk(leader.Host), fsm.Int(topology.PortNumber(leader.Port)),
+			fsm.Bulk(link), fsm.Int(int64(st.Applied)),
+		})
 	}
 	return fsm.Array([]fsm.Reply{fsm.Bulk("master"), fsm.Int(int64(st.Applied)), fsm.Array(replicas)})
 }

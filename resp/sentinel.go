@@ -40,14 +40,16 @@ var sentinelRows = []row{
 
 func sentinelSubs() []row {
 	rows := []row{
-		sentinelSub("ckquorum", 3, "master-name", "Report whether enough Sentinels are up to replace the master", sentinelCkquorum),
+		sentinelSub("ckquorum", 3, "master-name",
+			"Report whether enough Sentinels are up to replace the master", sentinelCkquorum),
 		sentinelSub("failover", 3, "master-name", "Transfer leadership to another node", sentinelFailover),
 		sentinelSub("get-master-addr-by-name", 3, "master-name", "Return the address of the leader", sentinelAddr),
-		sentinelSub("is-master-down-by-addr", 6, "ip port current-epoch runid", "Report whether the master at an address is down", sentinelIsDown),
+		sentinelSub("is-master-down-by-addr", 6, "ip port current-epoch runid",
+			"Report whether the master at an address is down", sentinelIsDown),
 		sentinelSub("master", 3, "master-name", "Describe the leader", sentinelMaster),
 		sentinelSub("masters", 2, "", "Describe the masters, of which there is one", sentinelMasters),
-		sentinelSub("myid", 2, "", "Return the id of this Sentinel", func(c *conn, _ [][]byte) fsm.Reply { return fsm.Bulk(topology.Self(c.srv.cfg.Topology).ID) }),
-		sentinelSub("pending-scripts", 2, "", "Return an empty list: Sentinel runs no scripts here", func(*conn, [][]byte) fsm.Reply { return fsm.Array(nil) }),
+		sentinelSub("myid", 2, "", "Return the id of this Sentinel", sentinelMyid),
+		sentinelSub("pending-scripts", 2, "", "Return an empty list: Sentinel runs no scripts here", answerEmpty),
 		sentinelSub("replicas", 3, "master-name", "Describe the followers", sentinelReplicas),
 		sentinelSub("sentinels", 3, "master-name", "Describe the other Sentinels", sentinelSentinels),
 		sentinelSub("slaves", 3, "master-name", "Describe the followers", sentinelReplicas),
@@ -57,10 +59,13 @@ func sentinelSubs() []row {
 		name  string
 		arity int
 	}{
-		{"config", -3}, {"debug", -2}, {"flushconfig", 2}, {"info-cache", -3}, {"monitor", 6}, {"remove", 3}, {"reset", 3}, {"set", -5}, {"simulate-failure", -3},
+		{"config", -3}, {"debug", -2}, {"flushconfig", 2}, {"info-cache", -3}, {"monitor", 6},
+		{"remove", 3}, {"reset", 3}, {"set", -5}, {"simulate-failure", -3},
 	} {
-		text := "ERR SENTINEL " + upper(s.name) + " is not supported: the cluster knows its own members, see HOLDFAST STATUS on the client port"
-		rows = append(rows, sentinelSub(s.name, s.arity, "", "Refused: there is nothing to configure", func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }))
+		text := "ERR SENTINEL " + upper(s.name) +
+			" is not supported: the cluster knows its own members, see HOLDFAST STATUS on the client port"
+		refuse := func(*conn, [][]byte) fsm.Reply { return fsm.Error(text) }
+		rows = append(rows, sentinelSub(s.name, s.arity, "", "Refused: there is nothing to configure", refuse))
 	}
 	return rows
 }
@@ -133,6 +138,10 @@ func (c *conn) ofMaster(args [][]byte, f func(w *sentinel.State) fsm.Reply) fsm.
 		return fsm.Error(msgNoMaster)
 	}
 	return f(&w)
+}
+
+func sentinelMyid(c *conn, args [][]byte) fsm.Reply {
+	return fsm.Bulk(topology.Self(c.srv.cfg.Topology).ID)
 }
 
 func sentinelAddr(c *conn, args [][]byte) fsm.Reply {

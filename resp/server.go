@@ -265,7 +265,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	}
 	go func() {
 		defer close(s.port.served)
-		if err := s.port.redcon.Serve(heldListener{s.port.guard, s.port.released}); err != nil && !s.life.closing.Load() {
+		err := s.port.redcon.Serve(heldListener{s.port.guard, s.port.released})
+		if err != nil && !s.life.closing.Load() {
 			s.log.Error("client port closed", "error", err)
 		}
 	}()
@@ -377,8 +378,11 @@ func (s *Server) hubConfig() pubsub.Config {
 			}
 			return nil
 		},
-		Refused: func() { s.metrics.Refused.WithLabelValues("pattern_steps").Inc() },
-		Logger:  s.log, Published: s.metrics.Published, Delivered: s.metrics.Delivered, Invalidations: s.metrics.Invalidations,
+		Refused:       func() { s.metrics.Refused.WithLabelValues("pattern_steps").Inc() },
+		Logger:        s.log,
+		Published:     s.metrics.Published,
+		Delivered:     s.metrics.Delivered,
+		Invalidations: s.metrics.Invalidations,
 	}
 	if s.cfg.Mode != Sentinel {
 		cfg.Want = s.cluster.Want

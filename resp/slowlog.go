@@ -2,7 +2,6 @@ package resp
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,7 +134,7 @@ func (l *slowlog) setLimit(n int) {
 
 func slowlogGet(c *conn, args [][]byte) fsm.Reply {
 	if len(args) > 3 {
-		return fsm.Error("ERR unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try SLOWLOG HELP.")
+		return fsm.Error(msgWrongSubcommand("SLOWLOG", args[1]))
 	}
 	count := int64(10)
 	if len(args) == 3 {
@@ -151,7 +150,8 @@ func slowlogGet(c *conn, args [][]byte) fsm.Reply {
 	for i := len(l.entries) - 1; i >= 0 && (count < 0 || int64(len(out)) < count); i-- {
 		e := &l.entries[i]
 		out = append(out, fsm.Array([]fsm.Reply{
-			fsm.Int(e.id), fsm.Int(e.at.Unix()), fsm.Int(e.took.Microseconds()), fsm.Strings(e.args...), fsm.Bulk(e.addr), fsm.Bulk(e.name),
+			fsm.Int(e.id), fsm.Int(e.at.Unix()), fsm.Int(e.took.Microseconds()),
+			fsm.Strings(e.args...), fsm.Bulk(e.addr), fsm.Bulk(e.name),
 		}))
 	}
 	return fsm.Array(out)
@@ -178,33 +178,3 @@ const (
 	startSlowlog    = 128
 	startSlowerThan = 10_000
 )
-
-// bounded is a setting of this node with an integer value.
-type bounded struct {
-	low, high int64
-	get       func(s *Server) int64
-	set       func(s *Server, n int64)
-}
-
-var boundedSettings = map[string]bounded{
-	"acllog-max-len": {0, maxACLLog, func(s *Server) int64 { return int64(s.accounts.log.limit()) }, func(s *Server, n int64) { s.accounts.log.setLimit(int(n)) }},
-	"latency-monitor-threshold": {0, maxThreshold, func(s *Server) int64 { return s.diag.latency.threshold.Load() },
-		func(s *Server, n int64) { s.diag.latency.threshold.Store(n) }},
-	"slowlog-log-slower-than": {-1, maxThreshold, func(s *Server) int64 { return s.diag.slowlog.than.Load() }, func(s *Server, n int64) { s.diag.slowlog.than.Store(n) }},
-	"slowlog-max-len":         {0, maxSlowlog, func(s *Server) int64 { return int64(s.diag.slowlog.limit()) }, func(s *Server, n int64) { s.diag.slowlog.setLimit(int(n)) }},
-}
-
-// maxThreshold is Redis' upper bound of thresholds.
-const maxThreshold = 1<<63 - 1
-
-// check parses a value. wrong is Redis' error text, or "".
-func (b bounded) check(value string) (n int64, wrong string) {
-	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-	switch {
-	case err != nil:
-		return 0, "argument couldn't be parsed into an integer"
-	case n < b.low || n > b.high:
-		return 0, "argument must be between " + strconv.FormatInt(b.low, 10) + " and " + strconv.FormatInt(b.high, 10) + " inclusive"
-	}
-	return n, ""
-}

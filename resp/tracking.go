@@ -59,7 +59,8 @@ func clientTracking(c *conn, args [][]byte) fsm.Reply {
 	l, bytes := &c.srv.cfg.Limits, next.Size()
 	switch {
 	case l.MaxPatterns > 0 && len(next.Prefixes) > 0 && len(c.tracking.Prefixes)+len(next.Prefixes) > l.MaxPatterns:
-		return fsm.Error("ERR too many prefixes: a connection may track " + strconv.Itoa(l.MaxPatterns) + " (--max-patterns)")
+		return fsm.Error("ERR too many prefixes: a connection may track " +
+			strconv.Itoa(l.MaxPatterns) + " (--max-patterns)")
 	case bytes > 0 && !c.srv.hub.Reserve(bytes):
 		return fsm.Error(msgSubscriptionBytes)
 	}
@@ -119,7 +120,8 @@ func (c *conn) trackingOff() {
 func clientCaching(c *conn, args [][]byte) fsm.Reply {
 	t := &c.tracking
 	if !t.On {
-		return fsm.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+		return fsm.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode " +
+			"with OPTIN or OPTOUT mode enabled")
 	}
 	switch strings.ToLower(string(args[2])) {
 	case "yes":

@@ -32,7 +32,9 @@ type userSet struct {
 }
 
 func (u *userSet) find(name string) *account {
-	i, ok := slices.BinarySearchFunc(u.list, name, func(a *account, name string) int { return strings.Compare(a.Name, name) })
+	i, ok := slices.BinarySearchFunc(u.list, name, func(a *account, name string) int {
+		return strings.Compare(a.Name, name)
+	})
 	if !ok {
 		return nil
 	}

@@ -442,7 +442,8 @@ var parameters = []Parameter{
 	{
 		Name: "maxmemory-policy", Start: "noeviction",
 		Class: Refused, Why: "keys are never evicted",
-		kind: Enum("volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"),
+		kind: Enum("volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl",
+			"allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"),
 	},
 	{Name: "maxmemory-samples", Start: "5", kind: intKind(1, math.MaxInt32)},
 	{Name: "min-replicas-max-lag", Start: "10", Alias: "min-slaves-max-lag", kind: intKind(0, math.MaxInt32)},

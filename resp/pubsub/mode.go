@@ -57,13 +57,15 @@ func (t *Mode) Refuses(next *Mode) string {
 	case !next.BCast && len(next.Prefixes) > 0:
 		return "ERR PREFIX option requires BCAST mode to be enabled"
 	case t.On && t.BCast != next.BCast:
-		return "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode."
+		return "ERR You can't switch BCAST mode on/off before disabling tracking for this client, " +
+			"and then re-enabling it with a different mode."
 	case next.BCast && (next.OptIn || next.OptOut):
 		return "ERR OPTIN and OPTOUT are not compatible with BCAST"
 	case next.OptIn && next.OptOut:
 		return "ERR You can't specify both OPTIN mode and OPTOUT mode"
 	case next.OptIn && t.OptOut || next.OptOut && t.OptIn:
-		return "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode."
+		return "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, " +
+			"and then re-enabling it with a different mode."
 	}
 	return overlapRefusal(t.Prefixes, next.Prefixes)
 }
@@ -79,12 +81,14 @@ func overlapRefusal(there, added []string) string {
 	p := added[i]
 	for _, old := range there {
 		if overlap(p, old) {
-			return "ERR Prefix '" + p + "' overlaps with an existing prefix '" + old + "'. Prefixes for a single client must not overlap."
+			return "ERR Prefix '" + p + "' overlaps with an existing prefix '" + old +
+				"'. Prefixes for a single client must not overlap."
 		}
 	}
 	for _, other := range added[i+1:] {
 		if overlap(p, other) {
-			return "ERR Prefix '" + p + "' overlaps with another provided prefix '" + other + "'. Prefixes for a single client must not overlap."
+			return "ERR Prefix '" + p + "' overlaps with another provided prefix '" + other +
+				"'. Prefixes for a single client must not overlap."
 		}
 	}
 	panic("resp: a prefix overlaps with none")
@@ -97,7 +101,8 @@ func firstOverlap(there, added []string) int {
 	first := len(added)
 	for i, p := range added {
 		at, _ := slices.BinarySearch(there, p)
-		if len(there) > 0 && there[0] == "" || at > 0 && overlap(p, there[at-1]) || at < len(there) && overlap(p, there[at]) {
+		if len(there) > 0 && there[0] == "" ||
+			at > 0 && overlap(p, there[at-1]) || at < len(there) && overlap(p, there[at]) {
 			first = i
 			break
 		}

@@ -25,7 +25,9 @@ type prefixNode[V any] struct {
 // find returns the index of the child whose label begins with b, or the index
 // at which to insert it.
 func (n *prefixNode[V]) find(b byte) (int, bool) {
-	return slices.BinarySearchFunc(n.children, b, func(c *prefixNode[V], b byte) int { return cmp.Compare(c.label[0], b) })
+	return slices.BinarySearchFunc(n.children, b, func(c *prefixNode[V], b byte) int {
+		return cmp.Compare(c.label[0], b)
+	})
 }
 
 // len returns the number of strings with a value.

@@ -48,7 +48,9 @@ func (t *topic) len() int {
 
 // remove ends the subscription with sequence number seq.
 func (t *topic) remove(seq uint64) {
-	i, ok := slices.BinarySearchFunc(t.subs, seq, func(s subscription, seq uint64) int { return cmp.Compare(s.seq, seq) })
+	i, ok := slices.BinarySearchFunc(t.subs, seq, func(s subscription, seq uint64) int {
+		return cmp.Compare(s.seq, seq)
+	})
 	if !ok {
 		return
 	}

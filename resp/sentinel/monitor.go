@@ -172,7 +172,8 @@ func (m *Monitor) describe(kind string, p topology.Peer) string {
 	case "slave":
 		return fmt.Sprintf("slave %s %s %s @ %s %s %s", p.Addr(), p.Host, p.Port, m.name, m.master.Host, m.master.Port)
 	}
-	return fmt.Sprintf("sentinel %s %s %s @ %s %s %s", p.ID, p.SentinelHost, p.SentinelPort, m.name, m.master.Host, m.master.Port)
+	return fmt.Sprintf("sentinel %s %s %s @ %s %s %s",
+		p.ID, p.SentinelHost, p.SentinelPort, m.name, m.master.Host, m.master.Port)
 }
 
 // State is a snapshot of the master and the rest of the cluster.
@@ -353,9 +354,12 @@ func (w *State) Sentinels() fsm.Reply { return items(w.sentinels, w.sentinelItem
 func (w *State) CheckQuorum() fsm.Reply {
 	usable := w.usable()
 	if usable >= w.quorum() {
-		return fsm.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", usable))
+		return fsm.Simple(fmt.Sprintf(
+			"OK %d usable Sentinels. Quorum and failover authorization can be reached", usable))
 	}
-	return fsm.Error(fmt.Sprintf("NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", usable))
+	return fsm.Error(fmt.Sprintf("NOQUORUM %d usable Sentinels. "+
+		"Not enough available Sentinels to reach the specified quorum for this master. "+
+		"Not enough available Sentinels to reach the majority and authorize a failover", usable))
 }
 
 // IsDown reports whether the master has the given address and is down.

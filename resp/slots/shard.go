@@ -58,7 +58,9 @@ func (sh *Shard) Slots() fsm.Reply {
 		return fsm.Array(nil)
 	}
 	entry := func(p topology.Peer) fsm.Reply {
-		return fsm.Array([]fsm.Reply{fsm.Bulk(p.Host), fsm.Int(topology.PortNumber(p.Port)), fsm.Bulk(p.ID), fsm.Map(nil)})
+		return fsm.Array([]fsm.Reply{
+			fsm.Bulk(p.Host), fsm.Int(topology.PortNumber(p.Port)), fsm.Bulk(p.ID), fsm.Map(nil),
+		})
 	}
 	out := []fsm.Reply{fsm.Int(0), fsm.Int(Count - 1), entry(sh.master)}
 	for _, p := range sh.replicas() {
