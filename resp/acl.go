@@ -215,7 +215,7 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	c.user.deleting.Store(true)
 	defer func() {
 		c.user.deleting.Store(false)
-		c.settleSelf()
+		c.endIfDeleted()
 	}()
 	if err := c.beforeChange(); err != nil {
 		return fsm.Error(errorText(err))
@@ -230,9 +230,9 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(n))
 }
 
-// settleSelf ends the connection after its replies if its user no longer
+// endIfDeleted ends the connection after its replies if its user no longer
 // exists.
-func (c *conn) settleSelf() {
+func (c *conn) endIfDeleted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.srv.accounts.current.Load().find(c.info.user)
@@ -353,7 +353,7 @@ var aclReasons = map[acl.Reason]string{acl.DeniedCommand: "command", acl.DeniedK
 
 // denied adds a command that was refused.
 func (l *aclLog) denied(c *conn, v acl.Verdict, context string) {
-	l.note(c, entryOf(v, context, c.info.user))
+	l.addFor(c, entryOf(v, context, c.info.user))
 }
 
 func entryOf(v acl.Verdict, context, user string) aclEntry {
@@ -372,8 +372,8 @@ func (l *aclLog) script(user string, v acl.Verdict) {
 	l.add(e)
 }
 
-// note adds an entry about a connection.
-func (l *aclLog) note(c *conn, e aclEntry) {
+// addFor adds an entry about a connection.
+func (l *aclLog) addFor(c *conn, e aclEntry) {
 	line := c.line(time.Now())
 	e.client = line[:len(line)-1]
 	l.add(e)

@@ -150,11 +150,11 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 	if o.timeout > 0 {
 		limit = min(limit, time.Duration(min(o.timeout, int64(limit/time.Millisecond)))*time.Millisecond)
 	}
-	return c.handOver(to, limit)
+	return c.transferWithin(to, limit)
 }
 
-// handOver is like handTo, but with a limit on the time.
-func (c *conn) handOver(node string, limit time.Duration) fsm.Reply {
+// transferWithin is like transferTo, but with a limit on the time.
+func (c *conn) transferWithin(node string, limit time.Duration) fsm.Reply {
 	ctx, cancel := context.WithTimeout(c.srv.life.ctx, limit)
 	defer cancel()
 	args := []string{"transfer"}

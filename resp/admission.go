@@ -34,13 +34,13 @@ func (c *conn) admit(r *row, args [][]byte) (refusal string) {
 	if c.tx.multi != nil && r.has(fsm.NoMulti|fsm.RefusedInMulti) {
 		return msgNoMulti
 	}
-	if refusal = c.denial(args); refusal != "" {
+	if refusal = c.permissionError(args); refusal != "" {
 		return refusal
 	}
-	if refusal = c.tooNew(r.cmd, args); refusal != "" {
+	if refusal = c.featureError(r.cmd, args); refusal != "" {
 		return refusal
 	}
-	if refusal = c.elsewhere(r.cmd, args); refusal != "" {
+	if refusal = c.commandRedirect(r.cmd, args); refusal != "" {
 		return refusal
 	}
 	if c.restricted() && !r.has(fsm.Subscribed) {
@@ -52,9 +52,9 @@ func (c *conn) admit(r *row, args [][]byte) (refusal string) {
 	return ""
 }
 
-// tooNew returns the error for a command that the cluster's feature version does
+// featureError returns the error for a command that the cluster's feature version does
 // not include, or "".
-func (c *conn) tooNew(cmd *fsm.Command, args [][]byte) string {
+func (c *conn) featureError(cmd *fsm.Command, args [][]byte) string {
 	need := cmd.Needs(args)
 	if need == 0 {
 		return ""
@@ -65,17 +65,17 @@ func (c *conn) tooNew(cmd *fsm.Command, args [][]byte) string {
 	return ""
 }
 
-// denial returns the error for a command that the rules of the connection's
+// permissionError returns the error for a command that the rules of the connection's
 // user do not allow, or "". For a user with all permissions, the check is one
 // atomic load of a pointer.
-func (c *conn) denial(args [][]byte) string {
+func (c *conn) permissionError(args [][]byte) string {
 	if c.user.limits.Load() == nil {
 		return ""
 	}
 	v := c.verdict(args)
 	if v.Reason == acl.Allowed {
 		if c.user.limits.Load() != nil {
-			c.claim(c.info.user)
+			c.setGroupUser(c.info.user)
 		}
 		return ""
 	}
@@ -104,10 +104,10 @@ func (c *conn) verdict(args [][]byte) acl.Verdict {
 	return v
 }
 
-// claim sets the user's name on the group that the next command joins. The
-// state machine needs it, because it checks the commands that a script calls
-// while the script runs.
-func (c *conn) claim(user string) {
+// setGroupUser sets the name of the user on the group that the next command
+// joins. The state machine needs the name, because it checks the commands that a
+// script calls while the script runs.
+func (c *conn) setGroupUser(user string) {
 	if c.group.User() == user {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *conn) recheck(m *multi) {
 	if u == nil {
 		return
 	}
-	c.claim(c.info.user)
+	c.setGroupUser(c.info.user)
 	for i := range m.cmds {
 		q := &m.cmds[i]
 		v := c.checkACL(u, q.args)
@@ -178,7 +178,7 @@ func (c *conn) recheck(m *multi) {
 	}
 }
 
-// pause is a CLIENT PAUSE in force. It concerns the clients of this node only:
+// pause is the CLIENT PAUSE that is in force. It concerns the clients of this node only:
 // to pause all writes of a cluster, send CLIENT PAUSE to every node.
 type pause struct {
 	until time.Time

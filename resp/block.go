@@ -13,7 +13,8 @@ import (
 
 // blocking is a connection's blocking command.
 type blocking struct {
-	// blocked is nil while no command waits. Any goroutine may take it.
+	// blocked is nil while no command waits. A goroutine that wants to end the
+	// wait takes the value by replacing it with nil: see wakeBlocked.
 	blocked atomic.Pointer[blocked]
 	pos     fsm.Pos // identifies the command that waits
 }
@@ -21,9 +22,12 @@ type blocking struct {
 // blocked is the state of a connection whose blocking command waits. Other
 // goroutines use it to end the wait.
 type blocked struct {
-	wake chan wakeUp // capacity 1: only the goroutine that took the blocked from its conn may send
-	// rules signals that the rules of the connection's user have changed. It
-	// has capacity 1, and a full channel is enough.
+	// wake has capacity 1. Only the goroutine that has taken this value out of
+	// conn.wait.blocked may send, so the send never waits.
+	wake chan wakeUp
+	// rules signals that the rules of the connection's user have changed. It has
+	// capacity 1: a signal that has not been received yet covers later changes
+	// too.
 	rules chan struct{}
 }
 
@@ -47,14 +51,14 @@ func (c *conn) block(r *row, args [][]byte) {
 		return
 	}
 	c.show(r, c.db, args)
-	c.claim(c.info.user) // a change of this user ends the wait
+	c.setGroupUser(c.info.user) // a change of this user ends the wait
 	c.group.Command(c.srv.cmds.machine.Waits(r.cmd, args), c.db, args)
 	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
 	c.activity.doing.Store(&r.stats.name)
 	c.waitPause(true)
 	c.exec.begin()
 	start := time.Now()
-	own := c.hears()
+	own := c.mayCauseOwnEvents()
 	c.wait.pos = 0
 	out, err := c.exec.Block(&c.group, c.id, own)
 	ran := time.Since(start)
@@ -80,9 +84,9 @@ func (c *conn) block(r *row, args [][]byte) {
 		c.edit(func(i *clientInfo) { i.blocked = false })
 	}
 	if own && err == nil && !c.done {
-		c.hear()
-		if c.wait.pos != 0 { // the reply does not belong to the group that was sent last
-			c.heard = pubsub.Cause{}
+		c.awaitOwnEvents()
+		if c.wait.pos != 0 { // the command was served by another group than the one sent last
+			c.groupCause = pubsub.Cause{}
 		}
 	}
 	c.answerGroup(out, err, ran)
@@ -137,7 +141,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 		if refusal := c.waitRefused(args); refusal != "" {
 			return fsm.Error(refusal).Append(nil, c.proto), nil
 		}
-		if reply, err = c.exec.Block(&c.group, c.id, c.hears()); err != nil {
+		if reply, err = c.exec.Block(&c.group, c.id, c.mayCauseOwnEvents()); err != nil {
 			return nil, err
 		}
 		if pos, _, waits := fsm.Waiting(reply); waits {

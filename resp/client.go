@@ -203,7 +203,8 @@ type clientInfo struct {
 }
 
 // edit changes the connection's clientInfo with c.mu locked. Only the
-// connection's own goroutine calls it.
+// connection's own goroutine may change fields that it reads without c.mu, which
+// are all but broken.
 func (c *conn) edit(f func(i *clientInfo)) {
 	c.mu.Lock()
 	f(&c.info)
@@ -315,7 +316,7 @@ func (c *conn) line(now time.Time) string {
 	for _, name := range []string{"qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl"} {
 		number(name, 0)
 	}
-	messages, bytes := c.out.held()
+	messages, bytes := c.out.pending()
 	number("oll", int64(messages))
 	number("omem", int64(bytes))
 	number("tot-mem", int64(bytes))

@@ -137,10 +137,10 @@ func clusterMyid(c *conn, args [][]byte) fsm.Reply {
 
 func clusterKeyslot(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(slots.Of(args[2]))) }
 
-// handTo transfers leadership to a node. If node is "", the leader chooses the
+// transferTo transfers leadership to a node. If node is "", the leader chooses the
 // most suitable one.
-func (c *conn) handTo(node string) fsm.Reply {
-	return c.handOver(node, topology.TransferLimit)
+func (c *conn) transferTo(node string) fsm.Reply {
+	return c.transferWithin(node, topology.TransferLimit)
 }
 
 func clusterFailover(c *conn, args [][]byte) fsm.Reply {
@@ -154,7 +154,7 @@ func clusterFailover(c *conn, args [][]byte) fsm.Reply {
 	if c.srv.cfg.Topology.Leads() {
 		return fsm.Error("ERR You should send CLUSTER FAILOVER to a replica")
 	}
-	return c.handTo(topology.Self(c.srv.cfg.Topology).Node)
+	return c.transferTo(topology.Self(c.srv.cfg.Topology).Node)
 }
 
 func clusterCountkeysinslot(c *conn, args [][]byte) fsm.Reply {
@@ -230,10 +230,10 @@ func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, 
 // leader, and shorter than the timeouts of clients.
 const leaderPause = time.Second
 
-// elsewhere returns, in Clustered mode, the error for a command that this node
+// commandRedirect returns, in Clustered mode, the error for a command that this node
 // cannot run: a redirection to the leader, or that the keys are not in one
 // slot. It returns "" for a command that the node can run.
-func (c *conn) elsewhere(cmd *fsm.Command, args [][]byte) string {
+func (c *conn) commandRedirect(cmd *fsm.Command, args [][]byte) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""
 	}
@@ -251,10 +251,10 @@ func (c *conn) elsewhere(cmd *fsm.Command, args [][]byte) string {
 	return c.redirect(slot, cmd.IsWrite())
 }
 
-// blockElsewhere is elsewhere for a transaction. Each command was checked when
+// transactionRedirect is commandRedirect for a transaction. Each command was checked when
 // it was queued. EXEC checks them again, because together they must be in one
 // slot, and because the leader may have changed.
-func (c *conn) blockElsewhere(m *multi) string {
+func (c *conn) transactionRedirect(m *multi) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""
 	}

@@ -203,8 +203,8 @@ func (c *conn) notifySetting(local bool) (map[string]string, error) {
 	return map[string]string{fsm.SettingNotify: value}, nil
 }
 
-// replicate changes settings of the whole cluster, all or none. pairs are names
-// and values in turn. refusal is the reason if the state machine rejects them.
+// replicate changes settings of the whole cluster, all or none. pairs contains
+// names and values, alternating. refusal is the reason if the state machine rejects them.
 // Programs older than fsm.FeatureMend know notify-keyspace-events only, so a
 // change of that setting alone uses the older command.
 func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
@@ -381,8 +381,8 @@ var boundedSettings = map[string]bounded{
 	},
 	"slowlog-log-slower-than": {
 		-1, maxThreshold,
-		func(s *Server) int64 { return s.diag.slowlog.than.Load() },
-		func(s *Server, n int64) { s.diag.slowlog.than.Store(n) },
+		func(s *Server) int64 { return s.diag.slowlog.threshold.Load() },
+		func(s *Server, n int64) { s.diag.slowlog.threshold.Store(n) },
 	},
 	"slowlog-max-len": {
 		0, maxSlowlog,

@@ -37,11 +37,12 @@ type conn struct {
 
 	group fsm.Group
 	batch batch
-	// heard is the position in the log of the group whose replies are written
-	// next. The messages that the group caused are sent between these replies:
-	// see writeGroup.
-	heard pubsub.Cause
-	busy  busy
+	// groupCause is the position in the log of the group whose replies are
+	// written next. The messages that the group caused are sent between these
+	// replies: see writeGroup. It is the zero Cause if the position is not known
+	// or does not matter.
+	groupCause pubsub.Cause
+	busy       busy
 
 	w   writer             // sends replies and messages
 	out *outbox            // queues messages
@@ -190,7 +191,7 @@ func (c *conn) data(r *row, args [][]byte) {
 	c.show(r, c.db, args)
 	cmd, logged := c.forLog(r, args)
 	if c.group.Ops() > 0 &&
-		(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.keptApart(cmd, logged)) {
+		(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.mustFlushBefore(cmd, logged)) {
 		c.flush()
 	}
 	if c.group.Ops() == 0 {
@@ -199,7 +200,7 @@ func (c *conn) data(r *row, args [][]byte) {
 	c.group.Command(cmd, c.db, logged)
 	c.batch.rows = append(c.batch.rows, r)
 	if c.tracking.Reads() {
-		c.noteReads(r.cmd, args)
+		c.rememberReads(r.cmd, args)
 	}
 }
 
@@ -219,7 +220,7 @@ func (c *conn) answer(r *row, args [][]byte) {
 	if !r.has(fsm.PreviousProtocol) {
 		proto = c.proto
 	}
-	c.heard = pubsub.Cause{} // the command has one reply: see writeGroup
+	c.groupCause = pubsub.Cause{} // the command has one reply: see writeGroup
 	c.show(r, c.db, args)
 	if c.info.monitor { // the line about this MONITOR command comes right after its reply
 		defer c.out.drain()
@@ -229,9 +230,9 @@ func (c *conn) answer(r *row, args [][]byte) {
 		c.w.put(reply.Append(nil, proto))
 		return
 	case reply.Exceeds(pieceBytes):
-		c.room(reply.Held())
+		c.setReserved(reply.Held())
 		c.w.stream(&reply, proto)
-		c.room(0)
+		c.setReserved(0)
 	default:
 		c.w.write(reply.Append(nil, proto))
 	}

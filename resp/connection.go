@@ -159,7 +159,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		if a == nil || !a.Authenticate(password) {
 			doing := strings.ToLower(string(word))
 			c.activity.doing.Store(&doing)
-			c.srv.accounts.log.note(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
+			c.srv.accounts.log.addFor(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
 			if err != nil && !known {
 				outcome = guard.LoginUnchecked
 				return errorText(err)

@@ -132,7 +132,7 @@ var diagnosticRows = []row{
 		Complexity: "Depends on subcommand.",
 		Doc:        "Commands about modules: there are none",
 	}, sub: []row{
-		{run: answerEmpty, cmd: &fsm.Command{
+		{run: emptyArray, cmd: &fsm.Command{
 			Name: "list", Arity: 2,
 			Flags:      fsm.Admin | fsm.NoScript,
 			Since:      "4.0.0",
@@ -168,7 +168,7 @@ var diagnosticRows = []row{
 	}},
 }
 
-func answerEmpty(c *conn, args [][]byte) fsm.Reply { return fsm.Array(nil) }
+func emptyArray(c *conn, args [][]byte) fsm.Reply { return fsm.Array(nil) }
 
 func lolwut(c *conn, args [][]byte) fsm.Reply {
 	if len(args) > 2 && strings.EqualFold(string(args[1]), "version") {

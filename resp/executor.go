@@ -32,8 +32,8 @@ type Executor interface {
 	Unblock() ([]byte, error)
 	// Abandon ends the present wait of a client that has disconnected.
 	Abandon()
-	// WatchClient sets the function that watches the client. Do
-	// may call it, to end a slow read.
+	// WatchClient sets the function that watches whether the client disconnects.
+	// Do may call it, in order to end a slow read.
 	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
 }
 

@@ -2,8 +2,8 @@ package resp
 
 import "time"
 
-// SetMaxHear sets how long connections wait for events that they caused.
-func SetMaxHear(s *Server, d time.Duration) { s.maxHear = d }
+// SetMaxEventWait sets how long connections wait for events that they caused.
+func SetMaxEventWait(s *Server, d time.Duration) { s.maxEventWait = d }
 
 // StopMatchClock stops the clock of the matching budget, so that it is not
 // refilled.

@@ -20,17 +20,17 @@ func TestFeature(t *testing.T) {
 	refusal := func(name string) string {
 		return fmt.Sprintf("-ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first", name, fsm.MaxFeatures+1, fsm.MaxFeatures)
 	}
-	tooNew := refusal("incr")
+	featureError := refusal("incr")
 	c.expect(
-		"INCR n", tooNew,
+		"INCR n", featureError,
 		"OBJECT ENCODING n", refusal("object encoding"),
 	)
 	c.send("SET k v", "INCR n", "GET k")
-	c.want("+OK", tooNew, "$1\nv")
+	c.want("+OK", featureError, "$1\nv")
 	c.expect(
 		"MULTI", "+OK",
 		"SET k w", "+QUEUED",
-		"INCR n", tooNew,
+		"INCR n", featureError,
 		"EXEC", "-EXECABORT Transaction discarded because of previous errors.",
 		"GET k", "$1\nv",
 		"DECR n", ":-1",

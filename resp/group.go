@@ -14,11 +14,11 @@ const (
 
 // batch is what a connection keeps for the group that it builds and runs.
 type batch struct {
-	rows  []*row   // commands of the group, for metrics
-	first [][]byte // arguments of the group's first command, for the slow log
-	reads []string // keys that the group reads and that tracking will remember
-	apart apart
-	front fsm.Front
+	rows      []*row   // commands of the group, for metrics
+	first     [][]byte // arguments of the group's first command, for the slow log
+	reads     []string // keys that the group reads and that tracking will remember
+	splitting splitting
+	front     fsm.Front
 	// reserved is the part of conn.mem for the large reply that is being sent.
 	reserved int64
 }
@@ -41,7 +41,7 @@ func (c *conn) flush() {
 	start := time.Now()
 	tracked := c.track()
 	out, err := c.do(false)
-	c.keepApart(len(out))
+	c.updateSplitting(len(out))
 	out = c.tracked(tracked, out, err)
 	c.answerGroup(out, err, time.Since(start))
 }
@@ -86,12 +86,12 @@ func (c *conn) reset() {
 // do runs the group, after any CLIENT PAUSE has ended.
 func (c *conn) do(local bool) ([]byte, error) {
 	c.waitPause(c.group.Write)
-	if !c.group.Write || !c.hears() {
+	if !c.group.Write || !c.mayCauseOwnEvents() {
 		return c.exec.Do(&c.group, local, c.w.early.now())
 	}
 	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
 	if err == nil {
-		c.hear()
+		c.awaitOwnEvents()
 	}
 	return out, err
 }
@@ -111,7 +111,7 @@ const msgNoRoom = "OOM replies that clients have not taken fill the memory for c
 // runReads runs a group of reads in pieces and writes its replies.
 func (c *conn) runReads() {
 	keys := c.track()
-	defer c.room(0)
+	defer c.setReserved(0)
 	for pieces := 0; ; pieces++ {
 		if pieces > 0 && c.ended() {
 			c.trackedPieces(keys)
@@ -174,7 +174,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 			// The reply is not kept while there is no room: it is read again
 			// when there is.
 			large = nil
-			c.room(0)
+			c.setReserved(0)
 			if c.mem.Reserve(size, c.srv.life.stopping) {
 				c.batch.reserved = size
 				return c.skip(n, true)
@@ -182,7 +182,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 			c.w.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
 			c.srv.metrics.errors.add(msgNoRoom)
 		}
-		c.room(0)
+		c.setReserved(0)
 		c.srv.metrics.group(c.batch.rows[n:n+1], took, nil)
 		r := c.batch.rows[n]
 		c.slow(r, c.batch.first, 0, r.has(fsm.Fast), took)
@@ -205,8 +205,8 @@ func (c *conn) skip(n int, left bool) bool {
 	return true
 }
 
-// room sets the number of bytes that are reserved for the next large reply.
-func (c *conn) room(n int64) {
+// setReserved sets the number of bytes that are reserved for the next large reply.
+func (c *conn) setReserved(n int64) {
 	if n != c.batch.reserved {
 		c.mem.Add(n - c.batch.reserved)
 		c.batch.reserved = n
@@ -232,54 +232,55 @@ func (c *conn) evict(bytes int64) {
 	c.out.discard()
 	c.wakeBlocked(wakeKilled)
 	if err := ignoreClosed(c.net.Close()); err != nil {
-		c.srv.log.Debug("close client", "client", c.id, "error", err)
+		c.srv.log.Debug("cannot close evicted client", "client", c.id, "error", err)
 	}
 }
 
-// apart counts the groups of a connection in which reads and writes stay in
+// splitting counts the groups of a connection in which reads and writes stay in
 // separate groups.
 //
 // A group that contains a write goes through the log with all its reads: the
 // leader executes the costly reads while other writes wait, and all nodes
 // execute the others. For a pipeline of small reads and writes, that is the
 // fastest way. If a group turns out to be slow or its replies large, the next
-// apartGroups groups of the connection that write are split, so that such a
+// splitGroups groups of the connection that write are split, so that such a
 // connection delays other clients once and not with each pipeline.
-type apart int
+type splitting int
 
 const (
-	apartGroups = 64
-	// apartReplies is the size in bytes of the replies of a group that writes
+	splitGroups = 64
+	// splitReplies is the size in bytes of the replies of a group that writes
 	// above which the connection's next groups are split.
-	apartReplies = 256 << 10
+	splitReplies = 256 << 10
 )
 
-// keepApart updates apart after a group that writes. replies is the size of its
-// replies in bytes.
-func (c *conn) keepApart(replies int) {
-	if c.batch.apart > 0 {
-		c.batch.apart--
+// updateSplitting updates splitting after a group that writes. replies is the
+// size of its replies in bytes.
+func (c *conn) updateSplitting(replies int) {
+	if c.batch.splitting > 0 {
+		c.batch.splitting--
 	}
 	if c.group.Ops() < 2 {
 		return
 	}
 	// cluster.Session.Do has run the group in pieces, which means that the
 	// group was too slow.
-	if first, last := c.exec.Sent(); first != last || replies > apartReplies {
-		c.batch.apart = apartGroups
+	if first, last := c.exec.Sent(); first != last || replies > splitReplies {
+		c.batch.splitting = splitGroups
 	}
 }
 
-// keptApart reports whether a command must not join the current group. Costly
-// reads on a connection that tracks never join a group that writes: their keys
-// must be remembered, and the leader could not take the reads out of the group.
-func (c *conn) keptApart(cmd *fsm.Command, args [][]byte) bool {
-	if c.batch.apart == 0 && !c.tracking.Reads() {
+// mustFlushBefore reports whether a command must not join the current group. On
+// a connection that tracks, costly reads never join a group that writes: the keys
+// of the reads must be remembered, and the leader could not take the reads out of
+// the group.
+func (c *conn) mustFlushBefore(cmd *fsm.Command, args [][]byte) bool {
+	if c.batch.splitting == 0 && !c.tracking.Reads() {
 		return false
 	}
 	row := cmd.Routed(args)
 	writes, reads := row.IsWrite(), row.Flags&fsm.ReadOnly != 0
-	if c.batch.apart > 0 {
+	if c.batch.splitting > 0 {
 		return writes && !c.group.Write || reads && c.group.Write
 	}
 	return writes && c.group.Costly || row.Costly() && c.group.Write

@@ -99,7 +99,7 @@ type latencySeries struct {
 
 type latencyEvent struct{ second, ms int64 }
 
-func (s *latencyEvents) note(fast bool, d time.Duration) {
+func (s *latencyEvents) record(fast bool, d time.Duration) {
 	threshold, ms := s.threshold.Load(), d.Milliseconds()
 	if threshold == 0 || ms < threshold {
 		return

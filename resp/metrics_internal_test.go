@@ -61,8 +61,8 @@ func TestErrorCounts_Bounded(t *testing.T) {
 	}
 }
 
-func TestQuiet(t *testing.T) {
-	var q quiet
+func TestLogLimiter(t *testing.T) {
+	var q logLimiter
 	now := time.Unix(100, 0)
 	for i, want := range []struct {
 		at   time.Duration

@@ -189,7 +189,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	if m.dirty {
 		return fsm.Error(msgExecAbort)
 	}
-	if text := c.blockElsewhere(m); text != "" {
+	if text := c.transactionRedirect(m); text != "" {
 		return fsm.Error(text)
 	}
 	c.recheck(m)
@@ -206,12 +206,12 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 			cmd, args := c.forLog(q.row, q.args)
 			data = append(data, fsm.Queued{DB: q.db, Cmd: cmd, Args: args})
 			if c.tracking.Reads() {
-				c.noteReads(q.row.cmd, q.args)
+				c.rememberReads(q.row.cmd, q.args)
 			}
 		}
 	}
 	if len(data) == 0 && len(watch) == 0 { // nothing to send to the cluster
-		c.showBlock(m)
+		c.showTransaction(m)
 		return fsm.Raw(c.interleave(m, []byte("*0\r\n")))
 	}
 	start := time.Now()
@@ -238,14 +238,14 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Error(errorText(err))
 	}
 	if large != nil {
-		return c.largeBlock(m, large, start)
+		return c.largeTransaction(m, large, start)
 	}
 	head, _, replies := wire.Head(out)
 	if replies != len(data) || len(data) == 0 && out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
 		c.untrack(tracking)
 		return fsm.Raw(out) // a watched key has changed
 	}
-	c.showBlock(m)
+	c.showTransaction(m)
 	for _, q := range m.cmds {
 		if q.row.data {
 			c.batch.rows = append(c.batch.rows, q.row)
@@ -263,13 +263,13 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Raw(c.interleave(m, out))
 }
 
-// largeBlock returns the reply to EXEC for a transaction of reads with large
+// largeTransaction returns the reply to EXEC for a transaction of reads with large
 // replies, without copying them.
-func (c *conn) largeBlock(m *multi, large *fsm.Reply, start time.Time) fsm.Reply {
+func (c *conn) largeTransaction(m *multi, large *fsm.Reply, start time.Time) fsm.Reply {
 	if large.IsError() {
 		return *large
 	}
-	c.showBlock(m)
+	c.showTransaction(m)
 	took := time.Since(start)
 	data := large.Elems()
 	interleaved := make([]fsm.Reply, 0, len(m.cmds))

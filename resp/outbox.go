@@ -78,7 +78,7 @@ func (o *outbox) resume() (queued bool) {
 	o.serving, o.waiter = true, 0
 	queued = len(o.queue) > 0
 	o.mu.Unlock()
-	o.c.mem.ServerTurn()
+	o.c.mem.BeginWork()
 	return queued
 }
 
@@ -263,7 +263,7 @@ func (o *outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Pay
 func (o *outbox) runLocked() {
 	if !o.running {
 		o.running = true
-		o.c.srv.life.behind.Add(1)
+		o.c.srv.life.background.Add(1)
 		go o.run()
 	}
 	signal(o.wake)
@@ -307,7 +307,7 @@ func (o *outbox) cutOffLocked(reason string) {
 	o.c.killed.Store(true)
 	o.c.wakeBlocked(wakeKilled)
 	if err := ignoreClosed(o.c.net.Close()); err != nil {
-		s.log.Debug("close subscriber", "client", o.c.id, "error", err)
+		s.log.Debug("cannot close subscriber", "client", o.c.id, "error", err)
 	}
 }
 
@@ -329,7 +329,7 @@ func (o *outbox) discard() {
 // run writes queued messages whenever the connection's goroutine does not
 // write.
 func (o *outbox) run() {
-	defer o.c.srv.life.behind.Done()
+	defer o.c.srv.life.background.Done()
 	for {
 		select {
 		case <-o.wake:
@@ -340,7 +340,7 @@ func (o *outbox) run() {
 		}
 		if err := o.write(); err != nil {
 			// The connection's goroutine finds the socket closed and ends.
-			o.c.srv.log.Debug("write to subscriber", "client", o.c.id, "error", err)
+			o.c.srv.log.Debug("cannot write to subscriber", "client", o.c.id, "error", err)
 			return
 		}
 	}
@@ -415,8 +415,8 @@ func (o *outbox) setProto(proto int) {
 	o.c.mem.Rank(d)
 }
 
-// held returns the number and the bytes of the messages that wait.
-func (o *outbox) held() (messages, bytes int) {
+// pending returns the number and the bytes of the messages that wait.
+func (o *outbox) pending() (messages, bytes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queue), o.size

@@ -48,7 +48,7 @@ func TestOutbox_Flood(t *testing.T) {
 	if f.written != 1 {
 		t.Errorf("%d messages were written before the pipeline ended, want 1", f.written)
 	}
-	if n, _ := c.out.held(); n != 1 || len(c.out.wake) != 1 {
+	if n, _ := c.out.pending(); n != 1 || len(c.out.wake) != 1 {
 		t.Errorf("%d messages are left to the goroutine, which is woken %d times", n, len(c.out.wake))
 	}
 }

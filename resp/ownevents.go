@@ -20,13 +20,13 @@ import (
 // behind the reply of its command. Connections that neither track nor subscribe
 // do not wait.
 
-// maxHear bounds the wait for events. A node that loses the leader directly
+// maxEventWait bounds the wait for events. A node that loses the leader directly
 // after the leader's reply may receive the entry much later.
-const maxHear = 5 * time.Second
+const maxEventWait = 5 * time.Second
 
-// hears reports whether the group that the connection is about to run may cause
+// mayCauseOwnEvents reports whether the group that the connection is about to run may cause
 // events for the connection itself.
-func (c *conn) hears() bool {
+func (c *conn) mayCauseOwnEvents() bool {
 	switch {
 	case c.proto >= 3 && c.info.subscribed():
 		return true
@@ -35,19 +35,19 @@ func (c *conn) hears() bool {
 	case c.tracking.BCast || c.tracking.Reads():
 		return true
 	default: // OPTIN or OPTOUT, and this group is not tracked
-		return c.srv.hub.Holds(c.id)
+		return c.srv.hub.HasReadings(c.id)
 	}
 }
 
-// hear waits until the hub has received the events of the executor's last
+// awaitOwnEvents waits until the hub has received the events of the executor's last
 // group.
-func (c *conn) hear() {
+func (c *conn) awaitOwnEvents() {
 	first, last := c.exec.Sent()
 	if last == 0 {
 		return
 	}
 	var at pubsub.Cause
-	delivered := c.hearUntil(func(f func()) {
+	delivered := c.awaitDelivery(func(f func()) {
 		c.srv.cluster.OwnEventsDelivered(last, func(index uint64, position int) {
 			at = pubsub.Cause{Index: index, Position: position}
 			f()
@@ -55,26 +55,26 @@ func (c *conn) hear() {
 	})
 	switch {
 	case !delivered:
-		c.srv.hub.Doubt(c.id)
+		c.srv.hub.InvalidateAll(c.id)
 	case first == last: // a group run in pieces counts operations per piece
-		c.heard = at
+		c.groupCause = at
 	}
 }
 
-// hearAll waits until the hub has received the events of every entry that was
-// committed when hearAll was called. Without a leader that log index is not
-// known, and hearAll returns.
-func (c *conn) hearAll() {
+// awaitCommittedEvents waits until the hub has received the events of every entry that was
+// committed when awaitCommittedEvents was called. Without a leader that log index is not
+// known, and awaitCommittedEvents returns.
+func (c *conn) awaitCommittedEvents() {
 	position, err := c.position()
 	if err != nil || position == 0 {
 		return
 	}
-	c.hearUntil(func(f func()) { c.srv.cluster.EventsDelivered(position, f) })
+	c.awaitDelivery(func(f func()) { c.srv.cluster.EventsDelivered(position, f) })
 }
 
-// hearUntil waits until delivered has called its argument. It returns false if
-// that takes longer than maxHear or the server stops.
-func (c *conn) hearUntil(delivered func(f func())) bool {
+// awaitDelivery waits until delivered has called its argument. It returns false if
+// that takes longer than maxEventWait or the server stops.
+func (c *conn) awaitDelivery(delivered func(f func())) bool {
 	done := make(chan struct{})
 	delivered(func() { close(done) })
 	select {
@@ -82,20 +82,20 @@ func (c *conn) hearUntil(delivered func(f func())) bool {
 		return true
 	default:
 	}
-	t := time.NewTimer(c.srv.maxHear)
+	t := time.NewTimer(c.srv.maxEventWait)
 	defer t.Stop()
 	select {
 	case <-done:
 		return true
 	case <-t.C:
-		c.srv.log.Warn("events of a write were not delivered in time", "client", c.id, "waited", c.srv.maxHear)
+		c.srv.log.Warn("events of a write were not delivered in time", "client", c.id, "waited", c.srv.maxEventWait)
 	case <-c.srv.life.stopping:
 	}
 	return false
 }
 
 // writeGroup writes the replies of a group and charges them. If the connection
-// has waited for the group's events (hear), messages with a cause before the
+// has waited for the group's events (awaitOwnEvents), messages with a cause before the
 // group come first, and messages that the group's operations caused come between
 // the replies. All other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
@@ -115,8 +115,8 @@ func (c *conn) writeGroup(replies []byte) {
 // writeBetween writes the replies of a group and the messages between them.
 func (c *conn) writeBetween(replies []byte) {
 	op := 0
-	for _, m := range c.out.takeUntil(c.heard) {
-		_, in := m.cause.Relative(c.heard.Index, c.heard.Position)
+	for _, m := range c.out.takeUntil(c.groupCause) {
+		_, in := m.cause.Relative(c.groupCause.Index, c.groupCause.Position)
 		for ; in && op <= m.cause.Op; op++ {
 			n := wire.Len(replies)
 			c.w.write(replies[:n])
@@ -124,6 +124,6 @@ func (c *conn) writeBetween(replies []byte) {
 		}
 		c.w.put(m.Bytes)
 	}
-	c.heard = pubsub.Cause{}
+	c.groupCause = pubsub.Cause{}
 	c.w.write(replies)
 }

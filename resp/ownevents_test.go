@@ -204,7 +204,7 @@ func TestOwn_ReplyWaits(t *testing.T) {
 func TestOwn_Bounded(t *testing.T) {
 	f, b := follower(t)
 	s := serve(t, f)
-	resp.SetMaxHear(s, 20*time.Millisecond)
+	resp.SetMaxEventWait(s, 20*time.Millisecond)
 	c := dial(t, s)
 	c.do("HELLO 3")
 	c.expect("CLIENT TRACKING ON", "+OK", "GET k", "_", "SUBSCRIBE ch", subscribed("subscribe", 1))
@@ -241,7 +241,7 @@ func TestOwn_TrackingOn(t *testing.T) {
 	}
 	// It is answered even while no events are delivered.
 	f.delivered = func(func()) {}
-	resp.SetMaxHear(s, 20*time.Millisecond)
+	resp.SetMaxEventWait(s, 20*time.Millisecond)
 	c := dial(t, s)
 	c.do("HELLO 3")
 	c.expect("CLIENT TRACKING ON", "+OK", "SUBSCRIBE ch", subscribed("subscribe", 1), "UNSUBSCRIBE ch", subscribed("unsubscribe", 0))

@@ -74,12 +74,12 @@ func save(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// snapshotBehind starts a snapshot in the background. Close waits for it.
-func (s *Server) snapshotBehind() bool {
+// snapshotInBackground starts a snapshot in the background. Close waits for it.
+func (s *Server) snapshotInBackground() bool {
 	if !s.saves.running.CompareAndSwap(false, true) {
 		return false
 	}
-	s.life.behind.Go(func() {
+	s.life.background.Go(func() {
 		if err := s.snapshot(); err != nil {
 			s.log.Error("snapshot failed", "error", err)
 		}
@@ -91,14 +91,14 @@ func bgsave(c *conn, args [][]byte) fsm.Reply {
 	if len(args) > 2 || len(args) == 2 && !strings.EqualFold(string(args[1]), "schedule") {
 		return fsm.Error(msgSyntax)
 	}
-	if !c.srv.snapshotBehind() {
+	if !c.srv.snapshotInBackground() {
 		return fsm.Error(msgSaving)
 	}
 	return fsm.Simple("Background saving started")
 }
 
 func bgrewriteaof(c *conn, args [][]byte) fsm.Reply {
-	if !c.srv.snapshotBehind() {
+	if !c.srv.snapshotInBackground() {
 		return fsm.Error(msgSaving)
 	}
 	return fsm.Simple("Background append only file rewriting started")

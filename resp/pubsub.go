@@ -194,7 +194,7 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 		leave = c.sub.Names(kind)
 	}
 	if slices.ContainsFunc(leave, func(name string) bool { return c.sub.Has(kind, name) }) {
-		c.hearAll()
+		c.awaitCommittedEvents()
 	}
 	var out []byte
 	n := c.sub.Count(kind)

@@ -49,7 +49,7 @@ func sentinelSubs() []row {
 		sentinelSub("master", 3, "master-name", "Describe the leader", sentinelMaster),
 		sentinelSub("masters", 2, "", "Describe the masters, of which there is one", sentinelMasters),
 		sentinelSub("myid", 2, "", "Return the id of this Sentinel", sentinelMyid),
-		sentinelSub("pending-scripts", 2, "", "Return an empty list: Sentinel runs no scripts here", answerEmpty),
+		sentinelSub("pending-scripts", 2, "", "Return an empty list: Sentinel runs no scripts here", emptyArray),
 		sentinelSub("replicas", 3, "master-name", "Describe the followers", sentinelReplicas),
 		sentinelSub("sentinels", 3, "master-name", "Describe the other Sentinels", sentinelSentinels),
 		sentinelSub("slaves", 3, "master-name", "Describe the followers", sentinelReplicas),
@@ -122,9 +122,9 @@ func infoSentinel(p *infoPage) {
 
 const msgNoMaster = "ERR No such master with that name"
 
-// named returns the state of the master. ok is false if name is not the
+// masterNamed returns the state of the master. ok is false if name is not the
 // master's name or no leader has been confirmed yet.
-func (c *conn) named(name []byte) (w sentinel.State, ok bool) {
+func (c *conn) masterNamed(name []byte) (w sentinel.State, ok bool) {
 	if string(name) != c.srv.cfg.MasterName {
 		return sentinel.State{}, false
 	}
@@ -133,7 +133,7 @@ func (c *conn) named(name []byte) (w sentinel.State, ok bool) {
 
 // ofMaster calls f for the master that args name, and returns its reply.
 func (c *conn) ofMaster(args [][]byte, f func(w *sentinel.State) fsm.Reply) fsm.Reply {
-	w, ok := c.named(args[2])
+	w, ok := c.masterNamed(args[2])
 	if !ok {
 		return fsm.Error(msgNoMaster)
 	}
@@ -145,7 +145,7 @@ func sentinelMyid(c *conn, args [][]byte) fsm.Reply {
 }
 
 func sentinelAddr(c *conn, args [][]byte) fsm.Reply {
-	w, ok := c.named(args[2])
+	w, ok := c.masterNamed(args[2])
 	if !ok {
 		return fsm.NullArray
 	}
@@ -196,7 +196,7 @@ func sentinelFailover(c *conn, args [][]byte) fsm.Reply {
 		if !w.CanFailOver() {
 			return fsm.Error("NOGOODSLAVE No suitable replica to promote")
 		}
-		return c.handTo("")
+		return c.transferTo("")
 	})
 }
 

@@ -41,12 +41,12 @@ type Cluster interface {
 	// this node. Want sets the kinds of events that l receives from then on.
 	Listen(l Listener)
 	Want(kinds fsm.EventKinds)
-	// EventsDelivered calls f once l has received all events of the log up to
-	// index, or will receive no more events. f must not block.
+	// EventsDelivered calls f once the listener has received all events of the
+	// log up to index, or will receive no more events. f must not block.
 	EventsDelivered(index uint64, f func())
-	// OwnEventsDelivered calls f once l has received all events that this
-	// node's groups up to a number caused (see Executor.Sent), or will receive
-	// no more events. f gets the position of that group in the log: the index
+	// OwnEventsDelivered calls f once the listener has received all events that
+	// this node's groups up to a number caused (see Executor.Sent), or will
+	// receive no more events. f gets the position of that group in the log: the index
 	// of its entry, and its position in the entry (fsm.Event.Group). The index
 	// is 0 if it is not known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
@@ -134,25 +134,25 @@ type Config struct {
 
 // Server is a client port.
 type Server struct {
-	cfg       Config
-	log       hclog.Logger
-	cluster   Cluster
-	cmds      commandTable
-	metrics   *Metrics
-	hub       *pubsub.Hub
-	clientMem *clientmem.Budget
-	monitor   *sentinel.Monitor // nil except in mode Sentinel
-	accounts  accounts
-	diag      diagnostics
-	saves     saves
-	quiet     quiet
-	port      port
-	run       processRun
-	life      lifecycle
+	cfg        Config
+	log        hclog.Logger
+	cluster    Cluster
+	cmds       commandTable
+	metrics    *Metrics
+	hub        *pubsub.Hub
+	clientMem  *clientmem.Budget
+	monitor    *sentinel.Monitor // nil except in mode Sentinel
+	accounts   accounts
+	diag       diagnostics
+	saves      saves
+	logLimiter logLimiter
+	port       port
+	run        processRun
+	life       lifecycle
 
-	pause   atomic.Pointer[pause] // nil while clients are not paused
-	blocked atomic.Int64          // connections in a blocking command that waits
-	maxHear time.Duration         // the constant maxHear, except in tests
+	pause        atomic.Pointer[pause] // nil while clients are not paused
+	blocked      atomic.Int64          // connections in a blocking command that waits
+	maxEventWait time.Duration         // the constant maxEventWait, except in tests
 
 	mu    sync.Mutex // guards conns and accounts.password
 	conns map[uint64]*conn
@@ -177,7 +177,7 @@ type port struct {
 	redcon   *redcon.Server
 	number   int
 	served   chan struct{} // closed when redcon has stopped serving
-	released chan struct{} // closed by Close: see heldListener
+	released chan struct{} // closed by Close: see lateCloseListener
 	release  sync.Once
 }
 
@@ -189,13 +189,13 @@ type processRun struct {
 
 // lifecycle is how the server stops.
 type lifecycle struct {
-	closing  atomic.Bool
-	stopping chan struct{}   // closed together with closing; ends pauses and sleeps
-	ctx      context.Context // ends when stopping is closed
-	stop     context.CancelFunc
-	busy     atomic.Int64   // connections that are executing a pipeline
-	idle     chan struct{}  // capacity 1: busy reached 0 while closing
-	behind   sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run, bootstrapUsers
+	closing    atomic.Bool
+	stopping   chan struct{}   // closed together with closing; ends pauses and sleeps
+	ctx        context.Context // ends when stopping is closed
+	stop       context.CancelFunc
+	busy       atomic.Int64   // connections that are executing a pipeline
+	idle       chan struct{}  // capacity 1: busy reached 0 while closing
+	background sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run, bootstrapUsers
 }
 
 // NewRunID returns a random identifier for a run of the process.
@@ -228,16 +228,16 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds,
 		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory),
-		accounts: accounts{seed: seedOf(cfg.Users), log: aclLog{max: aclLogMax}, password: cfg.RequirePass},
-		port:     port{served: make(chan struct{}), released: make(chan struct{})},
-		run:      processRun{id: cfg.RunID, started: time.Now()},
-		life:     lifecycle{stopping: make(chan struct{}), idle: make(chan struct{}, 1)},
-		maxHear:  maxHear,
-		conns:    make(map[uint64]*conn),
+		accounts:     accounts{seed: seedOf(cfg.Users), log: aclLog{max: aclLogMax}, password: cfg.RequirePass},
+		port:         port{served: make(chan struct{}), released: make(chan struct{})},
+		run:          processRun{id: cfg.RunID, started: time.Now()},
+		life:         lifecycle{stopping: make(chan struct{}), idle: make(chan struct{}, 1)},
+		maxEventWait: maxEventWait,
+		conns:        make(map[uint64]*conn),
 	}
 	s.metrics.clientMem, s.metrics.limits = s.clientMem, cfg.LimitFlags
 	s.diag.slowlog.max = startSlowlog
-	s.diag.slowlog.than.Store(startSlowerThan)
+	s.diag.slowlog.threshold.Store(startSlowerThan)
 	s.life.ctx, s.life.stop = context.WithCancel(context.Background())
 	s.saves.last.Store(s.run.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
@@ -254,18 +254,18 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		cluster.WatchDenials(s.accounts.log.script)
 	}
 	if len(s.accounts.seed) > 0 && cfg.Mode != Sentinel {
-		s.life.behind.Go(s.bootstrapUsers)
+		s.life.background.Go(s.bootstrapUsers)
 	}
 	s.port.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open, s.metrics.blocked = s.port.guard.Open, s.blocked.Load
 	s.port.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
 		s.monitor = sentinel.New(cfg.MasterName, cfg.Topology, s.hub.Announce)
-		s.life.behind.Go(func() { s.monitor.Run(s.life.ctx) })
+		s.life.background.Go(func() { s.monitor.Run(s.life.ctx) })
 	}
 	go func() {
 		defer close(s.port.served)
-		err := s.port.redcon.Serve(heldListener{s.port.guard, s.port.released})
+		err := s.port.redcon.Serve(lateCloseListener{s.port.guard, s.port.released})
 		if err != nil && !s.life.closing.Load() {
 			s.log.Error("client port closed", "error", err)
 		}
@@ -273,16 +273,16 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	return s, nil
 }
 
-// heldListener hides the closing of the port from redcon until Close. redcon
+// lateCloseListener hides the closing of the port from redcon until Close. redcon
 // would close all connections at once, but Stop waits until their pipelines are
 // answered.
-type heldListener struct {
+type lateCloseListener struct {
 	*guard.Listener
 	released <-chan struct{}
 }
 
 // Accept implements net.Listener.
-func (l heldListener) Accept() (net.Conn, error) {
+func (l lateCloseListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.released
@@ -306,7 +306,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		select {
 		case <-s.life.idle:
 		case <-ctx.Done():
-			return errors.Join(err, fmt.Errorf("clients still waiting: %w", ctx.Err()))
+			return errors.Join(err, fmt.Errorf("wait for the pipelines of clients: %w", ctx.Err()))
 		}
 	}
 	return err
@@ -323,7 +323,7 @@ func (s *Server) Close() error {
 		err = errors.Join(err, ignoreClosed(c.net.Close()))
 	}
 	<-s.port.served
-	s.life.behind.Wait()
+	s.life.background.Wait()
 	return ignoreClosed(err)
 }
 
@@ -368,7 +368,7 @@ func (s *Server) connections() []*conn {
 	return conns
 }
 
-// Config returns what the hub needs of the server.
+// hubConfig returns the configuration of the hub.
 func (s *Server) hubConfig() pubsub.Config {
 	cfg := pubsub.Config{
 		MaxBytes: s.cfg.Limits.SubscriptionBytes,
@@ -413,7 +413,7 @@ func (s *Server) accept(rc redcon.Conn) bool {
 	s.mu.Lock()
 	s.conns[c.id] = c
 	s.mu.Unlock()
-	_ = c.settle() // the users may have changed after newConn read them
+	_ = c.applyUser() // the users may have changed after newConn read them
 	s.metrics.Connections.Inc()
 	s.metrics.connections.Add(1)
 	return true
@@ -487,17 +487,17 @@ func (s *Server) refusal(reason, message string, pairs ...any) {
 // warn logs at most one line per second for each reason. The line says how many
 // were suppressed before it.
 func (s *Server) warn(reason, message string, pairs ...any) {
-	if left, ok := s.quiet.allow(reason, time.Now()); ok {
+	if left, ok := s.logLimiter.allow(reason, time.Now()); ok {
 		s.log.Warn(message, append(pairs, "suppressed", left)...)
 	}
 }
 
-// quietTime is the minimum time between two log lines for the same reason.
-const quietTime = time.Second
+// logInterval is the minimum time between two log lines for the same reason.
+const logInterval = time.Second
 
-// quiet stores when a line was last logged, by reason. There is a fixed number
-// of reasons. It is safe for concurrent use.
-type quiet struct {
+// logLimiter stores for each reason when a line was last logged. There is a
+// fixed number of reasons. It is safe for concurrent use.
+type logLimiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 	left map[string]int
@@ -505,13 +505,13 @@ type quiet struct {
 
 // allow reports whether a line may be logged now, and how many lines have been
 // suppressed since the last one.
-func (q *quiet) allow(reason string, now time.Time) (left int, ok bool) {
+func (q *logLimiter) allow(reason string, now time.Time) (left int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.last == nil {
 		q.last, q.left = make(map[string]time.Time), make(map[string]int)
 	}
-	if last, seen := q.last[reason]; seen && now.Sub(last) < quietTime {
+	if last, seen := q.last[reason]; seen && now.Sub(last) < logInterval {
 		q.left[reason]++
 		return 0, false
 	}

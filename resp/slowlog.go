@@ -56,7 +56,7 @@ const (
 // slowlog keeps the slow commands of this node's clients. The time of a write
 // includes the time until a majority has it on disk.
 type slowlog struct {
-	than atomic.Int64 // threshold in microseconds; negative to log nothing
+	threshold atomic.Int64 // in microseconds; negative to log nothing
 
 	mu      sync.Mutex
 	max     int
@@ -78,9 +78,9 @@ type slowEntry struct {
 // more is the number of other commands that ran in the same group and took the
 // same time.
 func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration) {
-	c.srv.diag.latency.note(fast, d)
-	than := c.srv.diag.slowlog.than.Load()
-	if than < 0 || d.Microseconds() < than || len(args) == 0 {
+	c.srv.diag.latency.record(fast, d)
+	threshold := c.srv.diag.slowlog.threshold.Load()
+	if threshold < 0 || d.Microseconds() < threshold || len(args) == 0 {
 		return
 	}
 	e := slowEntry{

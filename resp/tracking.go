@@ -99,7 +99,7 @@ func (c *conn) trackingOn(next pubsub.Mode) {
 	// processes them before the connection begins to track. A node without a
 	// leader does not know them, and may report some needlessly.
 	if c.srv.cluster.State().Ready {
-		c.hearAll()
+		c.awaitCommittedEvents()
 	}
 	c.tracking.Add(&next)
 	c.edit(func(i *clientInfo) {
@@ -210,8 +210,8 @@ func (c *conn) tracked(keys []string, out []byte, err error) []byte {
 	return rest
 }
 
-// noteReads adds the keys that a command reads to those of the group.
-func (c *conn) noteReads(cmd *fsm.Command, args [][]byte) {
+// rememberReads adds the keys that a command reads to those of the group.
+func (c *conn) rememberReads(cmd *fsm.Command, args [][]byte) {
 	cmd = cmd.Routed(args)
 	if cmd.Flags&fsm.ReadOnly == 0 {
 		return

@@ -60,7 +60,7 @@ type identity struct {
 	// permissions.
 	limits         atomic.Pointer[acl.User]
 	born           fsm.Pos     // see account; guarded by conn.mu
-	deleting       atomic.Bool // the connection is running ACL DELUSER: see orphaned
+	deleting       atomic.Bool // the connection is running ACL DELUSER: see closeDeleted
 	wrongPasswords int         // failed AUTHs: see auth
 }
 
@@ -96,7 +96,7 @@ func (s *Server) install(table *fsm.Users) {
 	changed := make(map[uint64]bool)
 	subscribed := false
 	for _, c := range s.connections() {
-		if c.settle() {
+		if c.applyUser() {
 			changed[c.id] = true
 			subscribed = subscribed || c.subscribed()
 		}
@@ -107,7 +107,7 @@ func (s *Server) install(table *fsm.Users) {
 	}
 	for _, id := range s.hub.Forbidden(changed) {
 		if c := s.connection(id); c != nil {
-			c.cut("close connection that has subscribed to what its user may not use any more")
+			c.disconnect("cannot close a connection with a forbidden subscription")
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 			// The user may run nothing: that is safer than rules that were not
 			// intended.
 			if err != nil {
-				s.log.Error("rules of a user cannot be read", "user", k.Name, "error", err)
+				s.log.Error("cannot parse the rules of a user", "user", k.Name, "error", err)
 				u = acl.NewUser(s.cmds.catalog, k.Name, acl.Options{})
 			}
 			a = &account{u, k.Born, k.Version}
@@ -147,10 +147,10 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	return set
 }
 
-// settle applies the current users to the connection: its rules, and its end if
+// applyUser applies the current users to the connection: its rules, and its end if
 // its user is gone. It reports whether the rules have changed; the caller must
 // pass that on to the hub. Any goroutine may call it.
-func (c *conn) settle() (changed bool) {
+func (c *conn) applyUser() (changed bool) {
 	c.mu.Lock()
 	a := c.srv.accounts.current.Load().find(c.info.user)
 	if a != nil && c.user.born == 0 { // a user of the ACL file, which the cluster has taken over
@@ -167,7 +167,7 @@ func (c *conn) settle() (changed bool) {
 	changed = c.user.limits.Swap(limits) != limits
 	c.mu.Unlock()
 	if gone {
-		c.orphaned()
+		c.closeDeleted()
 	}
 	if changed && limits != nil {
 		c.recheckWait()
@@ -175,21 +175,22 @@ func (c *conn) settle() (changed bool) {
 	return changed
 }
 
-// orphaned closes the connection of a deleted user. A connection that deletes
+// closeDeleted closes the connection of a deleted user. A connection that deletes
 // its own user gets its reply first.
-func (c *conn) orphaned() {
+func (c *conn) closeDeleted() {
 	if !c.user.deleting.Load() {
-		c.cut("close connection of a deleted user")
+		c.disconnect("cannot close the connection of a deleted user")
 	}
 }
 
-// cut closes the connection from another goroutine.
-func (c *conn) cut(why string) {
+// disconnect closes the connection. Any goroutine may call it. It logs failure if
+// the socket cannot be closed.
+func (c *conn) disconnect(failure string) {
 	if c.killed.Swap(true) {
 		return
 	}
 	if err := ignoreClosed(c.net.Close()); err != nil {
-		c.srv.log.Debug(why, "client", c.id, "error", err)
+		c.srv.log.Debug(failure, "client", c.id, "error", err)
 	}
 }
 
@@ -199,7 +200,7 @@ func (c *conn) become(a *account, authed bool) {
 		i.user, i.authed = a.Name, authed
 		c.user.born = a.born
 	})
-	if c.settle() {
+	if c.applyUser() {
 		c.srv.hub.RightsChanged(map[uint64]bool{c.id: true})
 	}
 	if g, ok := c.net.(*guard.Conn); ok {
@@ -294,14 +295,14 @@ func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) 
 			return c.afterChange()
 		}
 	}
-	return fmt.Errorf("user %q is changed by others all the time", name)
+	return fmt.Errorf("other clients changed user %q during each of %d attempts", name, changeTries)
 }
 
 // afterChange applies an executed change of users to this node. If it fails,
 // the change still stands.
 func (c *conn) afterChange() error {
 	if err := c.refreshUsers(); err != nil {
-		c.srv.log.Debug("changed users not read", "client", c.id, "error", err)
+		c.srv.log.Debug("cannot read users after a change", "client", c.id, "error", err)
 		return outcome.NewExecuted("this node has not read the change yet")
 	}
 	return nil
@@ -318,15 +319,15 @@ func (c *conn) beforeChange() error {
 	if len(s.accounts.seed) == 0 || s.accounts.current.Load().table.Version != 0 {
 		return nil
 	}
-	if err := s.plant(c.exec); err != nil {
+	if err := s.seedUsers(c.exec); err != nil {
 		return err
 	}
 	return c.refreshUsers()
 }
 
-// plant makes the users of this node's --acl-file the users of the cluster, if
-// it has none yet.
-func (s *Server) plant(exec Executor) error {
+// seedUsers makes the users of this node's --acl-file the users of the cluster,
+// if the cluster has none yet.
+func (s *Server) seedUsers(exec Executor) error {
 	var args []string
 	for _, u := range s.accounts.seed {
 		args = append(args, u.Name, u.Rules)
@@ -338,7 +339,7 @@ func (s *Server) plant(exec Executor) error {
 	case len(out) > 0 && out[0] == '-':
 		return refusedError(strings.TrimSpace(string(out[1:])))
 	case string(out) == ":1\r\n":
-		s.log.Info("users of the ACL file written into the cluster", "users", len(s.accounts.seed))
+		s.log.Info("wrote the users of the ACL file into the cluster", "users", len(s.accounts.seed))
 	}
 	return nil
 }
@@ -362,16 +363,16 @@ func (s *Server) bootstrapUsers() {
 		if !s.cluster.State().Ready {
 			continue
 		}
-		err := s.plant(exec)
+		err := s.seedUsers(exec)
 		var refused refusedError
 		switch {
 		case errors.Is(err, outcome.ErrClosed):
 			return
 		case errors.As(err, &refused):
-			s.log.Error("users of the ACL file refused", "error", err)
+			s.log.Error("cluster refused the users of the ACL file", "error", err)
 			return
 		case err != nil:
-			s.log.Warn("users of the ACL file not written yet", "error", err)
+			s.log.Warn("cannot write the users of the ACL file yet", "error", err)
 		}
 	}
 }
@@ -380,6 +381,6 @@ func (s *Server) bootstrapUsers() {
 // cluster has a default user with another password.
 func (s *Server) noticePassword(set *userSet) {
 	if pass := s.cfg.RequirePass; pass != "" && set.def.version != 0 && !set.def.HasPassword(pass) {
-		s.warn("requirepass", "the cluster has a default user with another password, requirepass does not count")
+		s.warn("requirepass", "--requirepass has no effect: the cluster has a default user with another password")
 	}
 }

@@ -118,8 +118,8 @@ func (w *writer) putLocked(b []byte) {
 // sendLocked sends what redcon has collected. An error ends the connection.
 func (w *writer) sendLocked() {
 	w.unsent = 0
-	w.mem.ClientTurn()
-	defer w.mem.ServerTurn()
+	w.mem.BeginWait()
+	defer w.mem.BeginWork()
 	if err := redcon.BaseWriter(w.rc).Flush(); err != nil {
 		w.failed = true
 	}
@@ -127,8 +127,8 @@ func (w *writer) sendLocked() {
 
 // writeLocked writes bytes to the socket, past redcon, which would copy them.
 func (w *writer) writeLocked(b []byte) {
-	w.mem.ClientTurn()
-	defer w.mem.ServerTurn()
+	w.mem.BeginWait()
+	defer w.mem.BeginWork()
 	for len(b) > 0 && !w.failed {
 		n, err := w.net.Write(b[:min(len(b), strideBytes)])
 		w.sent += n
@@ -167,7 +167,7 @@ func (w *writer) stream(r *fsm.Reply, proto int) {
 // and ends the connection with it.
 func (w *writer) endLocked() error {
 	w.unsent = 0
-	w.mem.ClientTurn()
+	w.mem.BeginWait()
 	return redcon.BaseWriter(w.rc).Flush()
 }
 
@@ -175,7 +175,7 @@ func (w *writer) endLocked() error {
 func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mem.ClientTurn()
+	w.mem.BeginWait()
 	return w.rc.Close()
 }
 

@@ -59,7 +59,7 @@ type Account struct {
 	leaving bool  // the connection was chosen for eviction
 	ended   bool
 
-	moved atomic.Int64 // when the client last read or sent something, in Unix nanoseconds
+	progress atomic.Int64 // when the client last read or sent something, in Unix nanoseconds
 	// busy is true while the node executes a command for which the client
 	// waits. It is false while the node writes replies to the socket and while
 	// a blocking command waits: what the connection occupies then is data that
@@ -104,14 +104,14 @@ func (m *Budget) Account(close func(bytes int64)) *Account { return &Account{m: 
 func (m *Budget) Push(n int64) { m.pushed.Add(n) }
 
 // Touch records that the client has read or sent something.
-func (h *Account) Touch() { h.moved.Store(time.Now().UnixNano()) }
+func (h *Account) Touch() { h.progress.Store(time.Now().UnixNano()) }
 
-// ServerTurn records that the node executes a command for which the client
+// BeginWork records that the node executes a command for which the client
 // waits.
-func (h *Account) ServerTurn() { h.busy.Store(true) }
+func (h *Account) BeginWork() { h.busy.Store(true) }
 
-// ClientTurn records that the node waits for the client to read or to send.
-func (h *Account) ClientTurn() {
+// BeginWait records that the node waits for the client to read or to send.
+func (h *Account) BeginWait() {
 	h.Touch()
 	h.busy.Store(false)
 }
@@ -156,14 +156,14 @@ func (m *Budget) Relieve() {
 		return
 	}
 	m.mu.Lock()
-	evicted := m.evictLocked(m.heldLocked()-m.max, false)
+	evicted := m.evictLocked(m.totalLocked()-m.max, false)
 	m.mu.Unlock()
 	closeAll(evicted)
 }
 
-// heldLocked returns the total in bytes without the connections that are being
+// totalLocked returns the total in bytes without the connections that are being
 // closed.
-func (m *Budget) heldLocked() int64 { return m.used - m.leaving + m.pushed.Load() - m.closing }
+func (m *Budget) totalLocked() int64 { return m.used - m.leaving + m.pushed.Load() - m.closing }
 
 // Reserve waits until n more bytes fit, and counts them. It returns false if
 // there is no room within roomTimeout or if quit is closed.
@@ -295,7 +295,7 @@ func (m *Budget) makeRoomLocked() []eviction {
 	if len(m.waiting) == 0 {
 		return nil
 	}
-	return m.evictLocked(m.heldLocked()+m.waiting[0].n-m.max, true)
+	return m.evictLocked(m.totalLocked()+m.waiting[0].n-m.max, true)
 }
 
 // evictLocked chooses connections to close until need bytes are free. It
@@ -308,7 +308,7 @@ func (m *Budget) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
 		var worst *Account
 		stalled := false
 		for h := range m.holders {
-			s := h.moved.Load() < before && !h.busy.Load()
+			s := h.progress.Load() < before && !h.busy.Load()
 			if h.leaving || stalledOnly && !s {
 				continue
 			}

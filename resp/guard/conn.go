@@ -93,16 +93,16 @@ type Conn struct {
 	big     []byte // rest of a command that did not fit into one Read
 	bigSize int    // size of that whole command
 
-	retried  bool   // scanRun has already seen the start of the incomplete command in buf
-	greeted  bool   // a complete command was delivered
-	refused  bool   // the input has ended in an error, and nothing more is read
-	reported bool   // the client has been told so
-	reason   string // the error text; "" for a web request
-	readErr  error  // came with the last bytes read
+	retried    bool   // scanRun has already seen the start of the incomplete command in buf
+	hadCommand bool   // a complete command was delivered
+	refused    bool   // the input has ended in an error, and nothing more is read
+	reported   bool   // the client has been told so
+	reason     string // the error text; "" for a web request
+	readErr    error  // came with the last bytes read
 
-	deadlines deadlines
-	relief    bool // redcon's buffer is large: see pad
-	owed      bool // the second half of the pad's last line has not been delivered
+	deadlines  deadlines
+	padDue     bool // redcon's buffer is large: see pad
+	padPending bool // the second half of the pad's last line has not been delivered
 
 	mem   *clientmem.Account // charged with buf; nil without a server
 	input clientmem.Part
@@ -139,7 +139,7 @@ const (
 	maxCommands = 1024     // maximum number of commands that one Read delivers
 	writeChunk  = 1 << 20  // bytes that share one write deadline
 	largeBuf    = 64 << 10 // a larger buf is not kept for the next command
-	bigRelief   = 8 << 10  // minimum size of a command after which redcon's buffer is worth freeing
+	padSize     = 8 << 10  // minimum size of a command after which redcon's buffer is worth freeing
 	lingerTime  = time.Second
 	lingerSize  = 256 << 10
 )
@@ -292,7 +292,7 @@ func (g *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if !g.owed {
+	if !g.padPending {
 		return g.deliver(p)
 	}
 	if len(p) > 1 {
@@ -300,11 +300,11 @@ func (g *Conn) Read(p []byte) (int, error) {
 		if n == 0 {
 			return 0, err
 		}
-		g.owed = false
+		g.padPending = false
 		p[0] = '\n'
 		return n + 1, err
 	}
-	g.owed = false
+	g.padPending = false
 	p[0] = '\n'
 	return 1, nil
 }
@@ -316,7 +316,7 @@ func (g *Conn) deliver(p []byte) (int, error) {
 		}
 		auth := g.auth.Load()
 		batch := p[:min(len(p), maxBatch)]
-		if n := g.sift(batch, auth); n > 0 {
+		if n := g.takeCommands(batch, auth); n > 0 {
 			g.delivered()
 			return n, nil
 		}
@@ -335,7 +335,7 @@ func (g *Conn) deliver(p []byte) (int, error) {
 
 // delivered resets the deadlines for the next command.
 func (g *Conn) delivered() {
-	g.greeted = true
+	g.hadCommand = true
 	g.retried = false
 	g.deadlines.restart()
 	if !g.auth.Load() {
@@ -345,7 +345,7 @@ func (g *Conn) delivered() {
 
 // fill reads once from the socket. It returns the number of bytes of complete
 // commands that it has put into p. All other bytes are in buf afterwards, for
-// sift. It may only be called when buf contains nothing that must still be
+// takeCommands. It may only be called when buf contains nothing that must still be
 // scanned.
 //
 // fill reads directly into p, behind the bytes of an incomplete command if
@@ -362,7 +362,7 @@ func (g *Conn) fill(p []byte, auth bool) (int, error) {
 	}
 	prefix := copy(p, tail)
 	n, err := g.receive(p[prefix:], prefix > 0, auth)
-	if err == errRelief {
+	if err == errPad {
 		return g.pad(p), nil
 	}
 	if err != nil {
@@ -461,10 +461,10 @@ func freeBuf(b []byte) {
 	}
 }
 
-// sift scans buf and moves complete commands to p as long as they fit. It
+// takeCommands scans buf and moves complete commands to p as long as they fit. It
 // returns the number of bytes moved. If the first command is larger than p, it
 // becomes big.
-func (g *Conn) sift(p []byte, auth bool) int {
+func (g *Conn) takeCommands(p []byte, auth bool) int {
 	moved := 0
 	for count := 0; count < maxCommands && (auth || count == 0); {
 		if g.found == eventMore {
@@ -535,8 +535,8 @@ func (g *Conn) takeBig(p []byte) int {
 		return n
 	}
 	g.big = nil
-	if g.bigSize >= bigRelief {
-		g.relief = true
+	if g.bigSize >= padSize {
+		g.padDue = true
 	}
 	if cap(g.buf) > largeBuf {
 		rest := g.buf[g.off:]
@@ -554,13 +554,13 @@ func (g *Conn) takeBig(p []byte) int {
 // copied. The pad fills these 4 KiB with empty lines, which redcon skips, and
 // with the first half of another empty line. For the second half, redcon's
 // buffer must grow to 8 KiB. The guard delivers that half in front of the next
-// command: see owed.
+// command: see padPending.
 func (g *Conn) pad(p []byte) int {
 	for i := range p {
 		p[i] = '\n'
 	}
 	p[len(p)-1] = '\r'
-	g.owed = true
+	g.padPending = true
 	return len(p)
 }
 

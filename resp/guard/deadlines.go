@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// errRelief is the error of receive if the client has been silent since a
+// errPad is the error of receive if the client has been silent since a
 // large command. The guard never returns it to its caller.
-var errRelief = errors.New("silent after a large command")
+var errPad = errors.New("silent after a large command")
 
-// reliefAfter is how long a client must be silent after a large command
+// padAfter is how long a client must be silent after a large command
 // before its memory is freed. A busy client would need it again at once.
-const reliefAfter = time.Second
+const padAfter = time.Second
 
 // A deadlines contains the deadlines for the client's input. A deadline starts
 // when a read first waits for the client, so that the time that the server
@@ -21,10 +21,10 @@ const reliefAfter = time.Second
 type deadlines struct {
 	command time.Time // end of the incomplete command's time
 	silence time.Time // a client that has not authenticated must have sent a complete command
-	relief  time.Time // errRelief is due
+	pad     time.Time // errPad is due
 
 	armed time.Time // the deadline that is set on the socket; zero for none
-	kind  string    // the reason of armed; "" for errRelief
+	kind  string    // the reason of armed; "" for errPad
 }
 
 // restart clears all deadlines after a complete command.
@@ -35,8 +35,8 @@ func (c *deadlines) restart() {
 	if !c.silence.IsZero() {
 		c.silence = time.Time{}
 	}
-	if !c.relief.IsZero() {
-		c.relief = time.Time{}
+	if !c.pad.IsZero() {
+		c.pad = time.Time{}
 	}
 }
 
@@ -47,7 +47,7 @@ func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	if g.readErr != nil {
 		return 0, g.readErr
 	}
-	if partial || !auth || g.relief || !g.deadlines.armed.IsZero() {
+	if partial || !auth || g.padDue || !g.deadlines.armed.IsZero() {
 		if err := g.arm(partial, auth); err != nil {
 			return 0, fmt.Errorf("set read deadline: %w", err)
 		}
@@ -89,13 +89,13 @@ func (g *Conn) arm(partial, auth bool) error {
 	}
 	switch {
 	case auth:
-	case g.greeted:
+	case g.hadCommand:
 		earlier(&c.silence, l.UnauthIdle, "unauthenticated idle")
 	default:
 		earlier(&c.silence, l.HandshakeTimeout, "handshake")
 	}
-	if g.relief && !partial {
-		earlier(&c.relief, reliefAfter, "")
+	if g.padDue && !partial {
+		earlier(&c.pad, padAfter, "")
 	}
 	if at.Equal(c.armed) {
 		c.kind = kind
@@ -109,8 +109,8 @@ func (g *Conn) arm(partial, auth bool) error {
 // Timeout hook.
 func (g *Conn) missed(err error) error {
 	if g.deadlines.kind == "" {
-		g.relief = false
-		return errRelief
+		g.padDue = false
+		return errPad
 	}
 	if g.hooks.Timeout != nil {
 		g.hooks.Timeout(g, g.deadlines.kind)

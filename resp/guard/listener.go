@@ -19,8 +19,8 @@ const tooManyClients = "-ERR max number of clients reached\r\n"
 const KeepAlive = 60 * time.Second
 
 const (
-	maxRefusals    = 64                     // maximum number of farewells at a time
-	refusalTime    = 500 * time.Millisecond // maximum duration of a farewell
+	maxRefusals    = 64                     // maximum number of error lines that are being sent
+	refusalTime    = 500 * time.Millisecond // maximum time for sending one of them
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second // maximum pause
 )
@@ -37,12 +37,12 @@ type Listener struct {
 	open   atomic.Int64
 	unauth unauthConns
 
-	mu        sync.Mutex // guards closed and closeErr, and orders the start of a farewell and Close
-	closed    bool
-	closeErr  error
-	closing   chan struct{} // closed by Close
-	refusals  chan struct{} // one token for each farewell in progress
-	farewells sync.WaitGroup
+	mu       sync.Mutex // guards closed and closeErr, and keeps refusing from growing after Close
+	closed   bool
+	closeErr error
+	closing  chan struct{} // closed by Close
+	refusals chan struct{} // one token for each error line that is being sent
+	refusing sync.WaitGroup
 }
 
 // NewListener returns a Listener around ln. With TLS, ln must be the
@@ -90,8 +90,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops Accept. It waits for the farewells to refused connections, which
-// take at most refusalTime. It does not close accepted connections.
+// Close stops Accept. It waits until the error lines to refused connections have
+// been sent, which takes at most refusalTime. It does not close accepted
+// connections.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	if !l.closed {
@@ -101,7 +102,7 @@ func (l *Listener) Close() error {
 	}
 	err := l.closeErr
 	l.mu.Unlock()
-	l.farewells.Wait()
+	l.refusing.Wait()
 	return err
 }
 
@@ -149,7 +150,7 @@ func (l *Listener) refuse(c net.Conn) {
 	if !l.closed {
 		select {
 		case l.refusals <- struct{}{}:
-			l.farewells.Go(func() { l.farewell(c) })
+			l.refusing.Go(func() { l.sendRefusal(c) })
 			return
 		default:
 		}
@@ -157,8 +158,8 @@ func (l *Listener) refuse(c net.Conn) {
 	l.closeRefused(c)
 }
 
-// farewell is the goroutine of one refused connection. Close waits for it.
-func (l *Listener) farewell(c net.Conn) {
+// sendRefusal is the goroutine of one refused connection. Close waits for it.
+func (l *Listener) sendRefusal(c net.Conn) {
 	defer func() { <-l.refusals }()
 	defer l.closeRefused(c)
 	until := time.Now().Add(refusalTime)

@@ -714,18 +714,18 @@ func (h *Hub) TrackedSizes() (keys, items, prefixes int) {
 	return len(h.track.keys), h.track.readings, h.track.prefixes.len()
 }
 
-// Holds reports whether a connection has read keys whose invalidation it may
+// HasReadings reports whether a connection has read keys whose invalidation it may
 // still receive.
-func (h *Hub) Holds(id uint64) bool {
+func (h *Hub) HasReadings(id uint64) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.track.held[id] > 0
 }
 
-// Doubt sends a connection that tracks an invalidation of all keys. The
+// InvalidateAll sends a connection that tracks an invalidation of all keys. The
 // connection is about to receive the reply of a write whose invalidations have
 // not reached this node.
-func (h *Hub) Doubt(id uint64) {
+func (h *Hub) InvalidateAll(id uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.track.send(id, allKeys, Cause{})

@@ -73,17 +73,17 @@ func (m *Monitor) refresh(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	leader, err := m.topology.ConfirmLeader(ctx)
-	m.note(leader, err == nil && leader.Known(), m.topology.Peers(), time.Now())
+	m.update(leader, err == nil && leader.Known(), m.topology.Peers(), time.Now())
 }
 
-// note updates the leader, if ok, and the members, and publishes events about
+// update updates the leader, if ok, and the members, and publishes events about
 // the changes. It publishes under m.mu, so that events are in order.
-func (m *Monitor) note(leader topology.Peer, ok bool, peers []topology.Peer, now time.Time) {
+func (m *Monitor) update(leader topology.Peer, ok bool, peers []topology.Peer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var moved bool
+	var switched bool
 	if ok {
-		moved = m.lead(leader, now)
+		switched = m.setMaster(leader, now)
 		m.confirmed = now
 	}
 	m.setDown(!ok && m.master.Known() && now.Sub(m.confirmed) > downAfter)
@@ -99,17 +99,17 @@ func (m *Monitor) note(leader topology.Peer, ok bool, peers []topology.Peer, now
 		if p.ID == m.master.ID {
 			m.master.Offset, m.master.RunID = p.Offset, p.RunID
 		} else if p.Voter {
-			m.member("slave", p, before, known && before.Voter && !moved)
+			m.publishMember("slave", p, before, known && before.Voter && !switched)
 		}
 		if p.SentinelPort != "" && !p.Self {
-			m.member("sentinel", p, before, known && before.SentinelPort != "")
+			m.publishMember("sentinel", p, before, known && before.SentinelPort != "")
 		}
 	}
 }
 
-// lead makes a leader the master. It reports whether another node was the
+// setMaster makes a leader the master. It reports whether another node was the
 // master before.
-func (m *Monitor) lead(leader topology.Peer, now time.Time) (moved bool) {
+func (m *Monitor) setMaster(leader topology.Peer, now time.Time) (switched bool) {
 	old := m.master
 	m.master = leader
 	if old.Known() && old.Addr() == leader.Addr() {
@@ -139,9 +139,9 @@ func (m *Monitor) setDown(down bool) {
 	m.event(sign+"odown", m.describe("master", m.master)+quorum)
 }
 
-// member publishes the changes of a replica or of another Sentinel. A replica
+// publishMember publishes the changes of a replica or of another Sentinel. A replica
 // counts as new after a change of master.
-func (m *Monitor) member(kind string, p, before topology.Peer, known bool) {
+func (m *Monitor) publishMember(kind string, p, before topology.Peer, known bool) {
 	switch {
 	case !known && (kind != "slave" || m.master.Known()):
 		m.event("+"+kind, m.describe(kind, p))

@@ -30,9 +30,9 @@ func (s *scene) see(t *testing.T, after time.Duration, leader *topology.Peer, pe
 	s.now = s.now.Add(after)
 	s.events = nil
 	if leader == nil {
-		s.note(topology.Peer{}, false, peers, s.now)
+		s.update(topology.Peer{}, false, peers, s.now)
 	} else {
-		s.note(*leader, true, peers, s.now)
+		s.update(*leader, true, peers, s.now)
 	}
 	if !slices.Equal(s.events, want) {
 		t.Errorf("events %q, want %q", s.events, want)
@@ -75,16 +75,16 @@ func TestMonitor_Events(t *testing.T) {
 	s.see(t, time.Second, nil, []topology.Peer{n1, again, n3})
 	s.see(t, time.Second, &n3, []topology.Peer{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
 	// It comes back at another address, so clients must be informed.
-	moved := n3
-	moved.Port = "9"
-	s.see(t, time.Second, &moved, []topology.Peer{n1, again, moved},
+	switched := n3
+	switched.Port = "9"
+	s.see(t, time.Second, &switched, []topology.Peer{n1, again, switched},
 		"+switch-master mymaster h3 1 h3 9", "+slave slave h1:1 h1 1 @ mymaster h3 9", "+slave slave h2:1 h2 1 @ mymaster h3 9")
 	// A new node is a replica as soon as it votes.
 	n4 := peer("4", true)
 	n4.Voter = false
-	s.see(t, time.Second, &moved, []topology.Peer{n1, again, moved, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
+	s.see(t, time.Second, &switched, []topology.Peer{n1, again, switched, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")
 	n4.Voter = true
-	s.see(t, time.Second, &moved, []topology.Peer{n1, again, moved, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
+	s.see(t, time.Second, &switched, []topology.Peer{n1, again, switched, n4}, "+slave slave h4:1 h4 1 @ mymaster h3 9")
 }
 
 func TestWatch_Items(t *testing.T) {

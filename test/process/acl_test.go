@@ -188,7 +188,7 @@ func TestACL_RequirePass(t *testing.T) {
 	if got := show(dial(t, n), "AUTH", "two"); !strings.HasPrefix(got, "WRONGPASS") {
 		t.Errorf("AUTH with the password of the flag: %q", got)
 	}
-	if !strings.Contains(n.Output(), "requirepass does not count") {
-		t.Error("nobody says that the flag does not count")
+	if !strings.Contains(n.Output(), "--requirepass has no effect") {
+		t.Error("the node does not log that --requirepass has no effect")
 	}
 }
