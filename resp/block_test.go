@@ -51,8 +51,9 @@ func TestBlock(t *testing.T) {
 	other.expect("LRANGE q 0 -1", "*1\n$1\n2", "BLPOP q 0", "*2\n$1\nq\n$1\n2")
 }
 
-// TestBlock_Resume: the cluster has dropped the waiter of a client. The client
-// receives the entries that were added since it began to wait.
+// TestBlock_Resume checks a client in XREAD BLOCK whose waiter the cluster has
+// dropped. The client receives the entries that were added since it began to
+// wait.
 func TestBlock_Resume(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -222,7 +223,7 @@ func TestBlock_Revoked(t *testing.T) {
 				first.expect("PING", "+PONG")
 				return
 			}
-			// Its wait was started again, behind the wait of the other client.
+			// The connection has waited again, behind the other client.
 			admin.expect("RPUSH q x y", ":2")
 			second.want("*2\n$1\nq\n$1\nx")
 			first.want("*2\n$1\nq\n$1\ny")

@@ -198,7 +198,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestHooks: what the guard refuses is counted by its reason, and logged.
+// TestHooks checks that the server counts and logs, by reason, what the guard
+// refuses.
 func TestHooks(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer
@@ -292,7 +293,8 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestReplicas: INFO, ROLE and WAIT report the same number of replicas.
+// TestReplicas checks that INFO, ROLE and WAIT report the same number of
+// replicas.
 func TestReplicas(t *testing.T) {
 	f := newFake(t)
 	f.state = resp.State{Applied: 42, Replicas: []resp.Replica{{Host: "10.0.0.2", Port: "6379"}}}
@@ -328,8 +330,8 @@ func TestConfig(t *testing.T) {
 	c.expect("CONFIG GET replica-read-only", "%1\n$17\nreplica-read-only\n$3\nyes", "CONFIG GET nope", "%0")
 }
 
-// TestConfig_NoLeader: without a leader, CONFIG GET waits once, and then
-// returns what its node knows, at any feature version.
+// TestConfig_NoLeader checks that CONFIG GET without a leader waits once, and
+// then returns the settings that its node knows, at any feature version.
 func TestConfig_NoLeader(t *testing.T) {
 	for _, features := range []int{fsm.FeatureMend - 1, fsm.MaxFeatures} {
 		f := newFake(t)
@@ -395,8 +397,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestAbsent: commands that are not supported return errors that clients
-// understand.
+// TestAbsent checks that commands that are not supported return errors that
+// clients understand.
 func TestAbsent(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	for _, name := range []string{"SENTINEL MASTERS", "REPLCONF x", "MIGRATE x 0"} {

@@ -161,13 +161,13 @@ func (c *conn) take(args [][]byte) *row {
 	case r.data:
 		c.data(r, args)
 	default:
-		c.session(r, args)
+		c.runNow(r, args)
 	}
 	return r
 }
 
-// session runs a command about the connection or the node.
-func (c *conn) session(r *row, args [][]byte) {
+// runNow runs a connection command, after the group before it.
+func (c *conn) runNow(r *row, args [][]byte) {
 	c.flush()
 	c.activity.doing.Store(&r.stats.name)
 	if !r.has(fsm.NotPaused) {
@@ -212,7 +212,7 @@ func (c *conn) forLog(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 	return r.logged(c, r.cmd, args)
 }
 
-// answer runs a session command and writes its reply.
+// answer runs a connection command and writes its reply.
 func (c *conn) answer(r *row, args [][]byte) {
 	c.exec.begin()
 	proto := c.proto
@@ -241,13 +241,13 @@ func (c *conn) answer(r *row, args [][]byte) {
 	}
 }
 
-// run runs a session command and measures it.
+// run runs a connection command and measures it.
 func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	start := time.Now()
 	reply := r.run(c, args)
 	d := time.Since(start)
 	c.busy += busy(d)
-	c.srv.metrics.session(r, d, reply)
+	c.srv.metrics.connectionCommand(r, d, reply)
 	if !r.has(fsm.SkipSlowlog) {
 		c.slow(r, args, 0, r.has(fsm.Fast), d)
 	}

@@ -8,8 +8,9 @@
 //
 // The data commands of a client's pipeline become a group, up to a limit. The
 // commands of a group are forwarded and executed together. The connection
-// itself runs the commands about the connection and the node (the rows that
-// sessionFamilies lists), in the order of the pipeline.
+// itself runs the connection commands, which are about the connection or the
+// node (connectionFamilies lists them), in the order of the pipeline. Both kinds
+// have their rows in one command table: see table.go.
 //
 // A byte of a command passes these parts: socket, guard.Conn (checks limits,
 // passes only complete commands), redcon (parses), conn.serve (groups),

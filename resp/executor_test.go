@@ -43,10 +43,10 @@ func (f *failing) before(g *fsm.Group) error {
 	return nil
 }
 
-// TestSteps runs every client command that consists of several groups, and
+// TestExecutor runs every client command that consists of several groups, and
 // makes it fail after each of them. Once a group with a write has run, the
 // reply must not say that the command was not executed.
-func TestSteps(t *testing.T) {
+func TestExecutor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup []string
@@ -59,8 +59,8 @@ func TestSteps(t *testing.T) {
 		{name: "ACL DELUSER plants", run: []string{"ACL DELUSER bob"}, seed: true},
 		{name: "CONFIG SET requirepass", run: []string{"CONFIG SET requirepass secret"}},
 		{name: "CONFIG SET two", run: []string{"CONFIG SET notify-keyspace-events KEA requirepass secret"}},
-		{name: "EXEC with session commands", setup: []string{"MULTI", "SET k v", "ACL SETUSER bob on", "CONFIG GET notify-keyspace-events", "SUBSCRIBE c"}, run: []string{"EXEC"}},
-		{name: "EXEC of session commands", setup: []string{"MULTI", "ACL SETUSER bob on", "ACL SETUSER bob off"}, run: []string{"EXEC"}},
+		{name: "EXEC with connection commands", setup: []string{"MULTI", "SET k v", "ACL SETUSER bob on", "CONFIG GET notify-keyspace-events", "SUBSCRIBE c"}, run: []string{"EXEC"}},
+		{name: "EXEC of connection commands", setup: []string{"MULTI", "ACL SETUSER bob on", "ACL SETUSER bob off"}, run: []string{"EXEC"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for n := int32(0); ; n++ {
@@ -95,9 +95,9 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestSteps_Pipeline checks that what one command of a pipeline has executed
+// TestExecutor_Pipeline checks that what one command of a pipeline has executed
 // does not affect the outcome of the next.
-func TestSteps_Pipeline(t *testing.T) {
+func TestExecutor_Pipeline(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
 	c := dial(t, serve(t, fake))
@@ -106,9 +106,10 @@ func TestSteps_Pipeline(t *testing.T) {
 	c.want("+OK", "-CLUSTERDOWN no leader, the command was not executed", "-CLUSTERDOWN no leader, the command was not executed")
 }
 
-// TestSteps_Executed checks that the reply says so if a change of a user is
-// known to have been executed, and that the node applies the change.
-func TestSteps_Executed(t *testing.T) {
+// TestExecutor_Executed checks the reply if a change of a user was certainly
+// executed and a later step failed: it says that the change was executed. The
+// node applies the change.
+func TestExecutor_Executed(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
 	c := dial(t, serve(t, fake))
@@ -121,9 +122,9 @@ func TestSteps_Executed(t *testing.T) {
 	c.expect("CONFIG GET slowlog-max-len", "*2\n$15\nslowlog-max-len\n$1\n7", "CONFIG GET requirepass", "*2\n$11\nrequirepass\n$6\nsecret")
 }
 
-// TestSteps_Block checks that no later failure means that a blocking command
+// TestExecutor_Block checks that no later failure means that a blocking command
 // was not executed, because a command that waits may be served at any time.
-func TestSteps_Block(t *testing.T) {
+func TestExecutor_Block(t *testing.T) {
 	for _, tc := range []struct{ name, end string }{
 		{"the wait is ended", "CLIENT UNBLOCK %s"},
 		{"the command is run again", ""},

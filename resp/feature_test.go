@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestFeature: a command that the feature version of the cluster does not
-// include is refused before any part of it is logged, alone and in a
+// TestFeature checks that a command that the feature version of the cluster does
+// not include is refused before any part of it is logged, alone and in a
 // transaction.
 func TestFeature(t *testing.T) {
 	f := newFake(t)

@@ -229,8 +229,8 @@ func (m *Metrics) countErrors(reply []byte) {
 	wire.EachError(reply, func(line []byte) { m.errors.add(string(line)) })
 }
 
-// session records a session command.
-func (m *Metrics) session(r *row, d time.Duration, reply fsm.Reply) {
+// connectionCommand records a connection command.
+func (m *Metrics) connectionCommand(r *row, d time.Duration, reply fsm.Reply) {
 	r.stats.add(bucketOf(d), 1, d)
 	if reply.IsError() {
 		r.stats.failed.Add(1)

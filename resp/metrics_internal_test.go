@@ -111,7 +111,7 @@ func BenchmarkMetrics_Group(b *testing.B) {
 // TestSyntax parses the syntax of every row and checks that no word is lost.
 func TestSyntax(t *testing.T) {
 	var rows []fsm.Command
-	for _, r := range append(SessionRows(), deref(fsm.NewTable().Rows())...) {
+	for _, r := range append(ConnectionCommands(), deref(fsm.NewTable().Rows())...) {
 		rows = append(append(rows, r), r.Sub...)
 	}
 	for _, r := range rows {

@@ -58,8 +58,8 @@ func TestMonitor_Lines(t *testing.T) {
 	}
 }
 
-// TestMonitor_Slow: a client that does not read is disconnected, and no other
-// client waits for it.
+// TestMonitor_Slow checks that a MONITOR client that does not read is
+// disconnected, and delays no other client.
 func TestMonitor_Slow(t *testing.T) {
 	t.Parallel()
 	s := serve(t, newFake(t), func(c *resp.Config) { c.Limits.PushHard = 1 << 20 })
@@ -73,7 +73,7 @@ func TestMonitor_Slow(t *testing.T) {
 	c.expect("SET k v", "+OK")
 }
 
-// TestMonitor_Long: a large value is truncated.
+// TestMonitor_Long checks that a large value is truncated.
 func TestMonitor_Long(t *testing.T) {
 	t.Parallel()
 	s := serve(t, newFake(t))
@@ -132,7 +132,8 @@ func TestSlowlog(t *testing.T) {
 	}
 }
 
-// TestSlowlog_Pipeline: a pipeline that is executed as one group is one entry.
+// TestSlowlog_Pipeline checks that a pipeline that is executed as one group is
+// one entry.
 func TestSlowlog_Pipeline(t *testing.T) {
 	t.Parallel()
 	c := dial(t, serve(t, newFake(t)))
@@ -188,8 +189,8 @@ func TestMemory_Stats(t *testing.T) {
 	}
 }
 
-// TestShutdown: the program is asked to stop. The connection gets no reply and
-// ends with the server. It does not delay Stop.
+// TestShutdown checks that SHUTDOWN asks the program to stop. The connection gets
+// no reply, ends with the server, and does not delay Stop.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 2)

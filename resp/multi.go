@@ -62,7 +62,7 @@ var transactionRows = []row{
 type transaction struct {
 	multi *multi
 	watch []fsm.Watch
-	// interleaving is true while EXEC runs the session commands of a
+	// interleaving is true while EXEC runs the connection commands of a
 	// transaction whose other replies have not been written yet: see
 	// interleave.
 	interleaving bool
@@ -175,9 +175,9 @@ func multiDiscard(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// multiExec executes the transaction as one operation. The connection runs the
-// session commands in it after the data commands have taken effect, and puts
-// their replies in the right positions.
+// multiExec executes the transaction. Its commands on data are one operation of
+// a group. After they have taken effect, the connection runs the connection
+// commands of the transaction, and puts their replies in the right positions.
 func multiExec(c *conn, args [][]byte) fsm.Reply {
 	m, watch := c.tx.multi, c.tx.watch
 	if m == nil {
@@ -258,7 +258,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	}
 	c.batch.rows = c.batch.rows[:0]
 	if len(data) == len(m.cmds) {
-		return fsm.Raw(out) // there are no session commands
+		return fsm.Raw(out) // there are no connection commands
 	}
 	return fsm.Raw(c.interleave(m, out))
 }
@@ -331,14 +331,14 @@ func (c *conn) untrack(before bool) {
 }
 
 // interleave returns the reply to EXEC: the replies of the data commands, which
-// out contains as one array, with the replies of the session commands in
-// between. It runs the session commands.
+// out contains as one array, with the replies of the connection commands in
+// between. It runs the connection commands.
 func (c *conn) interleave(m *multi, out []byte) []byte {
 	proto := c.proto // HELLO in the transaction takes effect after the transaction
 	c.tx.interleaving = true
 	defer func() { c.tx.interleaving = false }()
 	head, _, _ := wire.Head(out)
-	rest := bytes.Clone(out[head:]) // copied, because a session command may use the executor too
+	rest := bytes.Clone(out[head:]) // copied, because a connection command may use the executor too
 	interleaved := fsm.AppendHead(nil, '*', int64(len(m.cmds)))
 	for _, q := range m.cmds {
 		if q.refused != "" {

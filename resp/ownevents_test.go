@@ -15,8 +15,7 @@ import (
 )
 
 // behind makes the fake a node that receives its entries after the leader has
-// answered them. When told is called, the hub gets the events that were
-// delayed.
+// answered them. deliver gives the hub the events that were delayed.
 type behind struct {
 	f *fakeCluster
 
@@ -30,10 +29,10 @@ func follower(t *testing.T) (*fakeCluster, *behind) {
 	f := newFake(t)
 	f.late = make(chan *fsm.Result, 1000)
 	b := &behind{f: f}
-	f.ownDelivered = func(group uint64, told func(index uint64, position int)) {
+	f.ownDelivered = func(group uint64, delivered func(index uint64, position int)) {
 		index := f.indexOf(group)
 		b.mu.Lock()
-		b.marks = append(b.marks, func() { told(index, 0) })
+		b.marks = append(b.marks, func() { delivered(index, 0) })
 		asked := b.asked
 		b.mu.Unlock()
 		if asked != nil {
@@ -43,8 +42,8 @@ func follower(t *testing.T) (*fakeCluster, *behind) {
 	return f, b
 }
 
-// told delivers the events and calls the marks.
-func (b *behind) told() {
+// deliver delivers the events and calls the functions that wait for them.
+func (b *behind) deliver() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.f.late) > 0 {
@@ -61,7 +60,7 @@ func (b *behind) told() {
 func (b *behind) always() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asked = func() { go b.told() }
+	b.asked = func() { go b.deliver() }
 }
 
 func subscribed(word string, n int) string {
@@ -150,7 +149,7 @@ func TestOwn_Blocking(t *testing.T) {
 	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
 	eventually(t, "a client that waits", func() bool { return strings.Contains(w.do("INFO clients"), "blocked_clients:1") })
 	w.expect("RPUSH from x", ":1")
-	b.told()
+	b.deliver()
 	c.want("$1\nx", invalid("to"), "+PONG")
 	w.expect("RPUSH from y", ":1")
 	c.expect("LRANGE to 0 -1", "*1\n$1\nx")
@@ -194,13 +193,13 @@ func TestOwn_ReplyWaits(t *testing.T) {
 	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	b.told()
+	b.deliver()
 	c.want("+OK", invalid("k"), "+PONG")
 }
 
-// TestOwn_Bounded: a node does not receive what the leader has answered. It
-// delays the reply for a limited time. Then it tells the connection to drop
-// everything that it has cached.
+// TestOwn_Bounded checks a node that does not receive the entry that the leader
+// has answered. The node delays the reply for a limited time. Then it sends the
+// connection an invalidation of all keys, and the reply.
 func TestOwn_Bounded(t *testing.T) {
 	f, b := follower(t)
 	s := serve(t, f)
@@ -212,7 +211,7 @@ func TestOwn_Bounded(t *testing.T) {
 	c.want("+OK", ">2\n$10\ninvalidate\n_", "+PONG")
 	c.send("PUBLISH ch m", "PING")
 	c.want(":1", ">2\n$10\ninvalidate\n_", "+PONG")
-	b.told() // the missing events arrive after all
+	b.deliver() // the missing events arrive after all
 	c.want(invalid("k"), message("ch", "m"))
 	c.expect("PING", "+PONG")
 }
@@ -224,7 +223,7 @@ func TestOwn_TrackingOn(t *testing.T) {
 	f, b := follower(t)
 	f.state.Ready = true
 	f.delivered = func(heard func()) {
-		b.told()
+		b.deliver()
 		heard()
 	}
 	s := serve(t, f)
@@ -235,11 +234,11 @@ func TestOwn_TrackingOn(t *testing.T) {
 		c.do("HELLO 3")
 		w.expect("SET k v", "+OK", "FLUSHALL", "+OK")
 		c.expect("CLIENT TRACKING ON"+mode, "+OK")
-		b.told()
+		b.deliver()
 		c.expect("PING", "+PONG")
 		rest.want(invalid("k"), ">2\n$10\ninvalidate\n_")
 	}
-	// It is answered even while no events are delivered.
+	// A node without a leader answers even while no events are delivered.
 	f.delivered = func(func()) {}
 	resp.SetMaxEventWait(s, 20*time.Millisecond)
 	c := dial(t, s)
@@ -265,13 +264,13 @@ func TestOwn_CacheNeverOld(t *testing.T) {
 					w.do("INCR " + c.Key())
 				}
 				if rnd.IntN(4) == 0 {
-					b.told()
+					b.deliver()
 				}
 				if err := c.Pipeline(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			b.told()
+			b.deliver()
 			differs, err := c.Differs(func(key string) int64 {
 				_, text, found := strings.Cut(w.do("GET "+key), "\n")
 				if !found || text == "" {

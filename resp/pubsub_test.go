@@ -32,7 +32,7 @@ func TestPubSub_Delivery(t *testing.T) {
 	b.want(push(">", "message", "news", "hello"))
 	pub.expect("PUBSUB NUMSUB news nobody", "*4\n$4\nnews\n:2\n$6\nnobody\n:0", "PUBSUB NUMPAT", ":1",
 		"PUBSUB CHANNELS", "*2\n$4\nnews\n$5\nsport", "PUBSUB CHANNELS s*", "*1\n$5\nsport", "PUBSUB SHARDCHANNELS", "*1\n$5\nshard", "PUBSUB SHARDNUMSUB shard", "*2\n$5\nshard\n:1")
-	// The pipeline holds a transaction and many messages.
+	// The pipeline contains a transaction and many messages.
 	pub.send("MULTI", "PUBLISH news 1", "SET k v", "PUBLISH news 2", "EXEC", "PUBLISH news 3")
 	pub.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\n:3\n+OK\n:3", ":3")
 	b.want(push(">", "message", "news", "1"), push(">", "message", "news", "2"), push(">", "message", "news", "3"))
@@ -49,9 +49,9 @@ func TestPubSub_Delivery(t *testing.T) {
 	eventually(t, "nobody has subscribed to news", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
 }
 
-// TestPubSub_NothingFromBefore checks that a message that was published before
-// a subscription is not delivered to it, even if this node receives the message
-// only afterwards.
+// TestPubSub_NothingFromBefore checks that a subscription does not receive a
+// message that was published before it, even if this node receives the message
+// after the client has subscribed.
 func TestPubSub_NothingFromBefore(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -151,8 +151,8 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 	}
 }
 
-// TestPubSub_Missed checks that after messages were lost on their way, no
-// connection continues as if it had received all of them.
+// TestPubSub_Missed checks that the node disconnects the subscribers that may
+// have missed messages when messages were lost on their way to this node.
 func TestPubSub_Missed(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

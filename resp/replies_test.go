@@ -24,9 +24,9 @@ func large(c *client, key string, n int) string {
 	return fmt.Sprintf("$%d\r\n%s\r\n", n, strings.Repeat("\x00", n-1)+"x")
 }
 
-// deaf connects a client whose socket accepts little data before the client
+// connectSlow connects a client whose socket accepts little data before the client
 // reads.
-func deaf(t *testing.T, s *resp.Server) *client {
+func connectSlow(t *testing.T, s *resp.Server) *client {
 	t.Helper()
 	c := dial(t, s)
 	if err := c.conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
@@ -52,8 +52,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// takes reads what the server must send to the client, a little at a time.
-func (c *client) takes(want string) {
+// readSlowly reads what the server must send to the client, a little at a time.
+func (c *client) readSlowly(want string) {
 	c.t.Helper()
 	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		c.t.Fatal(err)
@@ -68,10 +68,11 @@ func (c *client) takes(want string) {
 	}
 }
 
-// TestReplies_NotTaken: clients request much data and read nothing. They make
-// the node hold little memory, their further commands are not run, and other
-// clients are served meanwhile. When they read after all, they get everything.
-func TestReplies_NotTaken(t *testing.T) {
+// TestReplies_NotRead checks clients that request much data and read nothing.
+// The node keeps little memory for them, does not run their further commands, and
+// serves other clients meanwhile. When the clients read at last, they get all
+// replies.
+func TestReplies_NotRead(t *testing.T) {
 	const clients, times, size = 20, 10, 7 << 20
 	f := newFake(t)
 	s := serve(t, f, patient)
@@ -80,7 +81,7 @@ func TestReplies_NotTaken(t *testing.T) {
 	before, ran := heap(), len(f.groups())
 	var all []*client
 	for i := range clients {
-		c := deaf(t, s)
+		c := connectSlow(t, s)
 		if i%2 == 0 {
 			c.send(slices.Repeat([]string{"GET big"}, times)...)
 		} else {
@@ -98,11 +99,11 @@ func TestReplies_NotTaken(t *testing.T) {
 	if after := heap(); after > before+16<<20 {
 		t.Errorf("%d clients that read nothing of %d MiB each: the heap grew by %d MiB", clients, times*size>>20, (after-before)>>20)
 	}
-	all[0].takes(strings.Repeat(want, times))
-	all[1].takes("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 5) + "*5\r\n" + strings.Repeat(want, 5+times))
+	all[0].readSlowly(strings.Repeat(want, times))
+	all[1].readSlowly("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 5) + "*5\r\n" + strings.Repeat(want, 5+times))
 	other.expect("SET big small", "+OK")
 	// A reply contains the value at the time of the command.
-	all[2].takes(want)
+	all[2].readSlowly(want)
 }
 
 // TestReplies_Order checks that large and small replies of all kinds arrive
@@ -119,7 +120,7 @@ func TestReplies_Order(t *testing.T) {
 		"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n" + big + "+PONG\r\n+OK\r\n" +
 		"$1\r\nw\r\n-WRONGTYPE Operation against a key holding the wrong kind of value\r\n" + big + big + middle
 	for _, proto := range []string{"2", "3"} {
-		c := deaf(t, s)
+		c := connectSlow(t, s)
 		c.do("HELLO " + proto)
 		go func() {
 			_, _ = io.WriteString(c.conn, encode(append([]string{"SET k v"}, append(lines, "PING")...)...))
@@ -128,7 +129,7 @@ func TestReplies_Order(t *testing.T) {
 		if proto == "3" {
 			w = strings.ReplaceAll(w, "$-1\r\n", "_\r\n")
 		}
-		c.takes("+OK\r\n" + w + "+PONG\r\n")
+		c.readSlowly("+OK\r\n" + w + "+PONG\r\n")
 	}
 }
 
@@ -141,20 +142,20 @@ func TestReplies_Tracking(t *testing.T) {
 	other := dial(t, s)
 	big := large(other, "big", 7<<20)
 	other.expect("SET first 1", "+OK", "SET last 1", "+OK")
-	c := deaf(t, s)
+	c := connectSlow(t, s)
 	c.do("HELLO 3")
 	c.expect("CLIENT TRACKING ON", "+OK")
 	ran := len(f.groups())
 	c.send("GET first", "GET big", "GET last")
 	waitFor(t, "the first piece", func() bool { return len(f.groups()) > ran })
 	other.expect("SET first 2", "+OK", "SET last 2", "+OK")
-	c.takes("$1\r\n1\r\n" + big + "$1\r\n2\r\n")
+	c.readSlowly("$1\r\n1\r\n" + big + "$1\r\n2\r\n")
 	for _, key := range []string{"first", "last"} {
 		c.want(fmt.Sprintf(">2\n$10\ninvalidate\n*1\n$%d\n%s", len(key), key))
 	}
 }
 
-// patient gives clients time to begin reading.
+// patient raises the deadlines, so that clients have time to begin reading.
 func patient(c *resp.Config) { c.Limits.WriteTimeout = 5 * time.Minute }
 
 func limited(n int64) func(*resp.Config) {
@@ -184,7 +185,7 @@ func TestClientMemory_Replies(t *testing.T) {
 	want := large(other, "big", 7<<20)
 	var all []*client
 	for range 2 {
-		c := deaf(t, s)
+		c := connectSlow(t, s)
 		ran := len(f.groups())
 		c.send("GET big")
 		waitFor(t, "the reply", func() bool { return len(f.groups()) > ran })
@@ -193,7 +194,7 @@ func TestClientMemory_Replies(t *testing.T) {
 	slow := dial(t, s)
 	slow.send("GET big", "PING")
 	other.expect("SET k v", "+OK", "GET k", "$1\nv") // does not wait
-	slow.takes(want + "+PONG\r\n")
+	slow.readSlowly(want + "+PONG\r\n")
 	if n := evicted(other); n != 1 {
 		t.Errorf("%d connections were closed, want 1", n)
 	}
@@ -223,7 +224,7 @@ func TestClientMemory_WritingGroups(t *testing.T) {
 	s := serve(t, f, limited(24<<20))
 	other := dial(t, s)
 	large(other, "big", 7<<20)
-	c := deaf(t, s)
+	c := connectSlow(t, s)
 	c.send("HELLO 3")
 	if _, err := c.reply(); err != nil {
 		t.Fatal(err)
@@ -238,13 +239,13 @@ func TestClientMemory_WritingGroups(t *testing.T) {
 }
 
 // TestClientMemory_Alone checks that a reply that is larger than the limit is
-// sent if nothing else is held.
+// sent if nothing else is counted.
 func TestClientMemory_Alone(t *testing.T) {
 	s := serve(t, newFake(t), limited(1<<20))
 	c := dial(t, s)
 	want := large(c, "big", 3<<20)
 	c.send("GET big", "GET big")
-	c.takes(want + want)
+	c.readSlowly(want + want)
 	if n := evicted(c); n != 0 {
 		t.Errorf("%d connections were closed", n)
 	}
@@ -293,11 +294,11 @@ func TestClientMemory_Messages(t *testing.T) {
 	}
 	var silent []*client
 	for range 3 {
-		c := deaf(t, s)
+		c := connectSlow(t, s)
 		c.expect("SUBSCRIBE news", "*3\n$9\nsubscribe\n$4\nnews\n:1")
 		silent = append(silent, c)
 	}
-	most := deaf(t, s)
+	most := connectSlow(t, s)
 	most.expect("SUBSCRIBE news more", "*3\n$9\nsubscribe\n$4\nnews\n:1", "", "*3\n$9\nsubscribe\n$4\nmore\n:2")
 	payload := strings.Repeat("v", 1<<20)
 	publish := func() {
@@ -377,13 +378,13 @@ func TestClientMemory_Busy(t *testing.T) {
 		busy.expect("SET k "+value, "+QUEUED")
 	}
 	busy.send("EXEC")
-	deaf := deaf(t, s)
+	deaf := connectSlow(t, s)
 	ran := len(f.groups())
 	deaf.send("GET big")
 	waitFor(t, "the reply", func() bool { return len(f.groups()) > ran })
 	waiting := dial(t, s)
 	waiting.send("GET big")
-	waiting.takes(want)
+	waiting.readSlowly(want)
 	other.expect("CLIENT UNPAUSE", "+OK")
 	busy.want("*15" + strings.Repeat("\n+OK", 15))
 	if n := evicted(other); n != 1 {
@@ -408,12 +409,12 @@ func TestReplies_Hello(t *testing.T) {
 			c.do("HELLO " + versions.from)
 			c.expect("MULTI", "+OK", "GET nokey", "+QUEUED", "HELLO "+versions.to, "+QUEUED", "GET "+key, "+QUEUED", "GET nokey", "+QUEUED")
 			c.send("EXEC", "GET nokey")
-			c.takes("*4\r\n" + versions.before)
+			c.readSlowly("*4\r\n" + versions.before)
 			hello, err := c.reply()
 			if head := hello[:min(len(hello), 1)]; err != nil || head != map[string]string{"2": "*", "3": "%"}[versions.from] {
 				t.Errorf("HELLO %s in a transaction with %s, which began with %s: %.40q, %v", versions.to, key, versions.from, hello, err)
 			}
-			c.takes(value + versions.before + versions.after)
+			c.readSlowly(value + versions.before + versions.after)
 		}
 	}
 }

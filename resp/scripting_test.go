@@ -12,7 +12,7 @@ import (
 // a command is not allowed in scripts, not that the command does not exist.
 func TestSessionCommands_InScripts(t *testing.T) {
 	allowed := map[string]bool{"ping": true, "echo": true, "select": true}
-	for _, cmd := range resp.SessionRows() {
+	for _, cmd := range resp.ConnectionCommands() {
 		if fsm.SessionCommand(cmd.Name) == allowed[cmd.Name] {
 			t.Errorf("%s: fsm.SessionCommand says %v", cmd.Name, allowed[cmd.Name])
 		}

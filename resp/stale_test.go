@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// cachingClient keeps what it reads until it is told that the key has changed.
+// cachingClient keeps what it reads until it receives an invalidation of the key.
 // It caches the answer of each command separately, as rueidis does.
 type cachingClient struct {
 	*client
@@ -189,8 +189,7 @@ func TestTracking_NeverStale(t *testing.T) {
 			close(f.late)
 			<-delivered
 			f.late, f.after = nil, nil
-			// What it is told now comes after everything that it should have
-			// been told before.
+			// The invalidation of this key follows all earlier invalidations.
 			if mode.optin {
 				c.send("CLIENT CACHING YES")
 				c.next()

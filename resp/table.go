@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// row is a row of the command table: a command on data, which the cluster
-// executes, or a command about the connection or the node, which the connection
-// executes itself.
+// row is a row of the command table. A command on data is executed by the
+// cluster. A connection command is a command about the connection or the node;
+// the connection executes it itself.
 type row struct {
-	// run executes a command about the connection or the node. A reply of kind
-	// none writes nothing. It is nil for a command on data, and for a container
-	// that requires a subcommand.
+	// run executes a connection command. If it returns fsm.None, the client gets
+	// no reply. It is nil for a command on data, and for a container that
+	// requires a subcommand.
 	run func(c *conn, args [][]byte) fsm.Reply
 	hooks
 	// cmd contains what all layers need to know of the command. For a command on
@@ -37,8 +37,8 @@ type row struct {
 // point in the handling of a command. A hook that is nil does nothing.
 type hooks struct {
 	// check returns the error for a command on data that must not run with these
-	// arguments, or "". It is called directly before the command joins a group,
-	// for a transaction at EXEC.
+	// arguments, or "". It is called directly before the command joins a group.
+	// For the commands of a transaction, that is at EXEC.
 	check func(c *conn, args [][]byte) (refusal string)
 	// logged returns the form in which a command on data joins a group. It is
 	// called after check.
@@ -77,9 +77,8 @@ func dataRows(machine *fsm.Table) []row {
 	return rows
 }
 
-// sessionFamilies lists the families of commands about the connection and the
-// node.
-func sessionFamilies() [][]row {
+// connectionFamilies lists the families of connection commands.
+func connectionFamilies() [][]row {
 	return [][]row{
 		connectionRows,
 		clientRows,
@@ -157,7 +156,7 @@ func indexRows(families ...[]row) map[string]*row {
 
 // clientPortRows indexes the rows of a client port.
 func clientPortRows(machine *fsm.Table) map[string]*row {
-	return indexRows(append(sessionFamilies(), dataRows(machine))...)
+	return indexRows(append(connectionFamilies(), dataRows(machine))...)
 }
 
 // commandTable contains all commands of a port. It does not change while the
@@ -247,11 +246,12 @@ func lookup(rows map[string]*row, name []byte) *row {
 
 func upper(s string) string { return strings.ToUpper(s) }
 
-// SessionRows returns the commands that package resp executes, for the
-// documentation.
-func SessionRows() []fsm.Command {
+// ConnectionCommands returns the commands that connections execute themselves,
+// for the documentation. It leaves out those that only explain why they are not
+// supported.
+func ConnectionCommands() []fsm.Command {
 	var out []fsm.Command
-	for _, family := range sessionFamilies() {
+	for _, family := range connectionFamilies() {
 		for _, r := range family {
 			if !r.has(fsm.Hidden) {
 				r.prepare()

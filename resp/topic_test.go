@@ -77,9 +77,10 @@ func TestPubsub_Limits(t *testing.T) {
 	w.expect("CLIENT TRACKING ON BCAST PREFIX "+long, "+OK")
 }
 
-// TestTracking_BroadcastRights: a connection in BCAST mode is not told about
-// keys that its user may not read. Neither is the connection that it redirects
-// to. When the rights change, the client drops everything that it has cached.
+// TestTracking_BroadcastRights checks that a connection in BCAST mode receives no
+// invalidations of keys that its user may not read, nor does the connection that
+// it redirects to. When the rights change, the client receives an invalidation of
+// all keys.
 func TestTracking_BroadcastRights(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin := dial(t, s)

@@ -22,8 +22,8 @@ func TestTracking_Modes(t *testing.T) {
 		c.expect("CLIENT TRACKING "+mode, "+OK")
 		return c
 	}
-	// Each connection is told once about what it has read, or about every key
-	// that has its prefix.
+	// Each connection receives one invalidation of a key that it has read, or an
+	// invalidation of every key that has its prefix.
 	normal, optin, optout, bcast, noloop := client("ON"), client("ON OPTIN"), client("ON OPTOUT"), client("ON BCAST PREFIX a PREFIX b NOLOOP"), client("ON NOLOOP")
 	normal.expect("GET a1", "_", "MGET c1 c2", "*2\n_\n_")
 	optin.expect("GET a1", "_", "CLIENT CACHING YES", "+OK", "GET b1", "_", "GET c1", "_")
@@ -52,9 +52,9 @@ func TestTracking_Modes(t *testing.T) {
 	normal.expect("PING", "+PONG")
 }
 
-// TestTracking_OwnChanges: a connection reads and changes a key itself, in one
-// pipeline or transaction. It is not told about a change before the read. It is
-// told about a change after the read.
+// TestTracking_OwnChanges checks a connection that reads a key and changes it, in
+// one pipeline or transaction. The connection receives an invalidation if the
+// change follows the read, and none if the change precedes the read.
 func TestTracking_OwnChanges(t *testing.T) {
 	s := serve(t, newFake(t))
 	c, w := dial(t, s), dial(t, s)
@@ -78,8 +78,9 @@ func TestTracking_OwnChanges(t *testing.T) {
 	c.expect("CLIENT CACHING YES", "-ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.", "PING", "+PONG")
 }
 
-// TestTracking_ReadUnderWay: the change reaches this node while the read is on
-// its way. The read returns the value from before or after the change.
+// TestTracking_ReadUnderWay checks a change that reaches this node while a read
+// of the key is under way. The read returns the value from before or after the
+// change.
 func TestTracking_ReadUnderWay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -116,9 +117,9 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 	}
 }
 
-// TestTracking_NoloopSameEntry checks that a connection in NOLOOP mode is not
-// told about its own change, but is told about the change of another connection
-// in the same entry.
+// TestTracking_NoloopSameEntry checks that a connection in NOLOOP mode receives
+// no invalidation for its own change, but receives one for the change by another
+// connection in the same entry.
 func TestTracking_NoloopSameEntry(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))
@@ -136,9 +137,9 @@ func TestTracking_NoloopSameEntry(t *testing.T) {
 	c.expect("PING", "+PONG")
 }
 
-// TestTracking_NoloopBehind: what a READONLY connection reads may be older than
-// its own last change. The connection is then told about that change, in NOLOOP
-// mode too.
+// TestTracking_NoloopBehind checks that a READONLY connection receives an
+// invalidation for its own change, in NOLOOP mode too, because the value that it
+// has read may be older than that change.
 func TestTracking_NoloopBehind(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -189,10 +190,10 @@ func TestTracking_CachingOnce(t *testing.T) {
 	c.want(invalid("l"))
 }
 
-// TestTracking_ReadInBlock: session commands of a transaction run before its
-// replies are written. They must not report a change of a value that is still
-// to be written.
-func TestTracking_ReadInBlock(t *testing.T) {
+// TestTracking_ReadInTransaction checks that the connection commands of a
+// transaction, which run before the replies are written, do not send an
+// invalidation of a value ahead of the reply that contains the value.
+func TestTracking_ReadInTransaction(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))
 	c.do("HELLO 3")

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestWatchClient: while a read runs, the server notices that the client
-// leaves. Commands that the client sends meanwhile are executed afterwards.
+// TestWatchClient checks that the server notices while a read runs that the
+// client disconnects. Commands that the client sends meanwhile are executed afterwards.
 func TestWatchClient(t *testing.T) {
 	f := newFake(t)
 	watching, proceed, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -36,7 +36,7 @@ func publicRows() []fsm.Command {
 	for _, cmd := range fsm.NewTable().Rows() {
 		rows = append(rows, *cmd)
 	}
-	rows = append(rows, resp.SessionRows()...)
+	rows = append(rows, resp.ConnectionCommands()...)
 	rows = slices.DeleteFunc(rows, func(cmd fsm.Command) bool { return cmd.Flags&fsm.Internal != 0 })
 	slices.SortFunc(rows, func(a, b fsm.Command) int { return strings.Compare(a.Name, b.Name) })
 	return rows

@@ -96,7 +96,7 @@ type Conn struct {
 	retried    bool   // scanRun has already seen the start of the incomplete command in buf
 	hadCommand bool   // a complete command was delivered
 	refused    bool   // the input has ended in an error, and nothing more is read
-	reported   bool   // the client has been told so
+	reported   bool   // the error has been sent to the client
 	reason     string // the error text; "" for a web request
 	readErr    error  // came with the last bytes read
 
@@ -243,9 +243,9 @@ func (g *Conn) Write(p []byte) (int, error) {
 }
 
 func (g *Conn) writeLocked(p []byte) (int, error) {
-	// Setting the deadline costs a tenth of a small write. So it is only
-	// extended when more than an eighth of WriteTimeout has passed, and a
-	// client has between 7/8 and 8/8 of WriteTimeout.
+	// Setting the deadline costs a tenth of a small write. So the deadline is
+	// extended only when more than an eighth of WriteTimeout has passed. A client
+	// therefore has at least 7/8 of WriteTimeout.
 	if limit := g.limits.WriteTimeout; limit > 0 {
 		if now := time.Now(); now.Sub(g.writeArmed) > limit/8 {
 			if err := g.Conn.SetWriteDeadline(now.Add(limit)); err != nil {
@@ -564,8 +564,8 @@ func (g *Conn) pad(p []byte) int {
 	return len(p)
 }
 
-// refuseWith ends the input. Commands that were moved before are still
-// delivered and answered. An empty reason stands for a web request.
+// refuseWith ends the input. Commands before the error are still delivered and
+// answered. An empty reason stands for a web request.
 func (g *Conn) refuseWith(reason string) {
 	g.refused = true
 	g.reason = reason

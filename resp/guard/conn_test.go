@@ -17,7 +17,7 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// A feed is a connection with fixed input. It counts the calls.
+// A feed is a connection with fixed input. It counts the calls of its methods.
 type feed struct {
 	net.Conn         // nil: no other method may be called
 	in        []byte // still to be read
@@ -114,7 +114,8 @@ func TestThroughReader(t *testing.T) {
 	}
 }
 
-// TestClaimsCostNothing sends only the starts of large commands.
+// TestClaimsCostNothing checks that lengths that a client announces allocate
+// nothing. It sends only the starts of large commands.
 func TestClaimsCostNothing(t *testing.T) {
 	for _, in := range []string{
 		"*1048576\r\n",
@@ -132,7 +133,8 @@ func TestClaimsCostNothing(t *testing.T) {
 	}
 }
 
-// TestBuffersAreReturned checks a guard that waits for the next command.
+// TestBuffersAreReturned checks that a guard that waits for the next command
+// has no buffer.
 func TestBuffersAreReturned(t *testing.T) {
 	value := strings.Repeat("v", 1<<20)
 	for _, in := range []string{
@@ -153,9 +155,8 @@ func TestBuffersAreReturned(t *testing.T) {
 	}
 }
 
-// TestFastPathSetsNoDeadlines: complete commands of an authenticated
-// client are passed unchanged and in place, without a deadline and without
-// allocation.
+// TestFastPathSetsNoDeadlines checks that complete commands of an authenticated
+// client are passed on unchanged, without a copy, a deadline or an allocation.
 func TestFastPathSetsNoDeadlines(t *testing.T) {
 	batch := []byte(strings.Repeat(pingLine, 100))
 	feed := &feed{}
@@ -173,8 +174,8 @@ func TestFastPathSetsNoDeadlines(t *testing.T) {
 	}
 }
 
-// TestBatch: the bytes and the commands of a Read are bounded, and it
-// contains only complete commands.
+// TestBatch checks that the bytes and the commands of one Read are bounded, and
+// that a Read returns only complete commands.
 func TestBatch(t *testing.T) {
 	for _, c := range []struct {
 		command string
@@ -196,7 +197,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestMaxCommand: the limit is exact, on the fast path and in the scanner.
+// TestMaxCommand checks that the limit is exact, on the fast path and in the
+// scanner.
 func TestMaxCommand(t *testing.T) {
 	in := "*3\r\n$4\r\nECHO\r\n$1\r\nx\r\n$20\r\n" + strings.Repeat("v", 20) + "\r\n"
 	for _, next := range []func() int{nil, oneByte()} {
@@ -220,8 +222,8 @@ func TestMaxCommand(t *testing.T) {
 	}
 }
 
-// TestLargeBufferIsNotKept: the input behind a large command neither keeps
-// nor fills the large buffer.
+// TestLargeBufferIsNotKept checks that the guard frees the buffer of a large
+// command, even if more input follows the command.
 func TestLargeBufferIsNotKept(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	for _, c := range []struct {
@@ -405,8 +407,8 @@ func TestWriteTimeout(t *testing.T) {
 	})
 }
 
-// TestLargeWrite: each MiB has its own deadline, so a large reply to a
-// slow client is delivered.
+// TestLargeWrite checks that each MiB has its own deadline, so that a slow client
+// receives a large reply.
 func TestLargeWrite(t *testing.T) {
 	inBubble(t, true, func(t *testing.T, b *bubble) {
 		reply := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
@@ -435,9 +437,9 @@ func TestLargeWrite(t *testing.T) {
 	})
 }
 
-// TestRelief: a second after a large command, redcon frees its memory, and
-// the next command is parsed correctly.
-func TestRelief(t *testing.T) {
+// TestPad checks that redcon frees its memory a second after a large command, and
+// parses the next command correctly.
+func TestPad(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -589,8 +591,8 @@ func TestWriteIsWhole(t *testing.T) {
 	}
 }
 
-// TestNeverReturnsWithoutCommand: redcon recurses if a Read contains no
-// complete command, so the guard must drop a stream of empty commands.
+// TestNeverReturnsWithoutCommand checks that the guard drops a stream of empty
+// commands: redcon recurses if a Read contains no complete command.
 func TestNeverReturnsWithoutCommand(t *testing.T) {
 	in := strings.Repeat("\r\n*0\r\n \r\n*-1\r\n", 5000) + pingLine
 	for _, next := range []func() int{nil, oneByte(), random(5)()} {

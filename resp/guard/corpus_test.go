@@ -21,8 +21,8 @@ import (
 )
 
 // A corpusCase is what a client sends on a new connection, and everything that
-// it must receive. Unless stranger is set, the server has no password;
-// otherwise the password is "pw".
+// it must receive. If stranger is set, the server has the password "pw",
+// otherwise none.
 type corpusCase struct {
 	name     string
 	in       string
@@ -245,8 +245,8 @@ type testServer struct {
 	write    chan struct{} // receives one value for each write timeout
 }
 
-// serveTest starts a server. cut limits the number of bytes of each read from
-// a socket.
+// serveTest starts a server. cut returns the maximum number of bytes of each read
+// from a socket.
 func serveTest(t testing.TB, l Limits, password string, cut func() func() int) *testServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -315,8 +315,7 @@ func random(seed uint64) func() func() int {
 
 // ask sends in on a new connection and returns everything that it
 // receives. If closes is set, the server must close the connection. Otherwise
-// ask closes its sending side after it has received as many bytes as want
-// has.
+// ask closes its sending side after it has received len(want) bytes.
 func ask(network, addr, in, want string, closes bool) (string, error) {
 	c, err := net.Dial(network, addr)
 	if err != nil {

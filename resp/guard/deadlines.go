@@ -15,7 +15,7 @@ var errPad = errors.New("silent after a large command")
 // before its memory is freed. A busy client would need it again at once.
 const padAfter = time.Second
 
-// A deadlines contains the deadlines for the client's input. A deadline starts
+// deadlines contains the deadlines for the client's input. A deadline starts
 // when a read first waits for the client, so that the time that the server
 // spends on earlier commands does not count against the client.
 type deadlines struct {

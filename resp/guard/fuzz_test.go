@@ -21,7 +21,7 @@ func fuzzLimits() Limits {
 	return l
 }
 
-// A outcome is the output of a guard, and of redcon behind it.
+// An outcome is the output of a guard, and of redcon behind it.
 type outcome struct {
 	commands [][]byte
 	replies  string // of the guard: protocol errors

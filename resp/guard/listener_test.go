@@ -156,8 +156,8 @@ func (l *fakeListener) Accept() (net.Conn, error) {
 func (l *fakeListener) Close() error   { close(l.closed); return nil }
 func (l *fakeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestListenerBacksOff: without free file descriptors, Accept pauses for
-// increasing times, and then continues.
+// TestListenerBacksOff checks that Accept pauses for increasing times while there
+// are no free file descriptors, and continues afterwards.
 func TestListenerBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &fakeListener{accepts: make(chan any, 100), closed: make(chan struct{})}
@@ -209,8 +209,8 @@ func TestListenerBacksOff(t *testing.T) {
 	})
 }
 
-// TestListenerRefusalDoesNotStall: clients that do not read the refusal
-// delay neither the Accept of the next connection nor Close.
+// TestListenerRefusalDoesNotStall checks that clients that do not read the
+// refusal delay neither the Accept of the next connection nor Close.
 func TestListenerRefusalDoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &fakeListener{accepts: make(chan any, 1000), closed: make(chan struct{})}
@@ -256,7 +256,7 @@ func TestListenerRefusalDoesNotStall(t *testing.T) {
 	})
 }
 
-// TestOverTLS: the guard checks the decrypted bytes.
+// TestOverTLS checks that the guard checks the decrypted bytes.
 func TestOverTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	tooBigCommand = "too big command, the limit is %d bytes" // ours: Redis closes the connection without a reply
 )
 
-// A event is the reason for which scanner.next returned.
+// An event is the reason for which scanner.next returned.
 type event uint8
 
 const (
@@ -246,7 +246,7 @@ func (s *scanner) expectLength() {
 	s.line = 0
 }
 
-// text returns the text of a eventFail.
+// text returns the text of an eventFail.
 func (s *scanner) text(l *Limits) string {
 	switch s.reason {
 	case tooBigCommand:

@@ -10,13 +10,13 @@ import (
 // LoginThrottle limits how fast passwords can be tried, over all connections. It
 // counts failed logins by client address and user, and by client address alone.
 // Once the free attempts of a window are used, each further attempt reserves a
-// time slot and waits for it before the password is checked, so that opening more
-// connections does not help. A connection whose slot is too far away is refused
-// without a check.
+// time slot and waits for it before the password is checked. So a client gains
+// nothing by opening more connections. A connection whose slot is too far away is
+// refused without a check.
 //
-// A user that has logged in from an address not long ago, and has not failed there
-// since, is not counted against the address: clients behind one address do not lock
-// each other out as long as they are different users.
+// A user that has logged in from an address within throttleTrust, and has not
+// failed there since, is not subject to the limit of the address. So clients
+// behind one address do not lock each other out if they use different users.
 //
 // It is safe for concurrent use.
 type LoginThrottle struct {
@@ -24,7 +24,8 @@ type LoginThrottle struct {
 	by map[throttleKey]*throttleEntry
 }
 
-// throttleKey is a client address, with the user it logs in as unless all is set.
+// throttleKey is a client address, with the user as whom the client logs in
+// unless all is set.
 type throttleKey struct {
 	addr, user string
 	all        bool
@@ -57,9 +58,10 @@ const (
 	// throttleTrust is how long a successful login counts.
 	throttleTrust = 24 * time.Hour
 	// maxThrottled bounds the number of entries. When it is reached, the entries
-	// whose window is over are dropped, or all if there are none.
+	// whose window is over are dropped. If that is not enough, all are dropped.
 	maxThrottled = 10000
-	// maxThrottleUser is the longest user name that is kept; a longer one is hashed.
+	// maxThrottleUser is the longest user name, in bytes, that is kept. Of a
+	// longer name, the hash is kept.
 	maxThrottleUser = 64
 )
 
@@ -71,14 +73,15 @@ const (
 	maxPenalty        = 2 * time.Second
 )
 
-// LoginPenalty returns how long the answer to a wrong password is delayed, on a
-// connection with n wrong passwords before it. The delay doubles each time, up
+// LoginPenalty returns how long the reply to a wrong password is delayed on a
+// connection that has sent n wrong passwords before. The delay doubles each time, up
 // to maxPenalty.
 func LoginPenalty(n int) time.Duration {
 	return min(firstPenalty<<min(n-1, MaxWrongPasswords), maxPenalty)
 }
 
-// throttleKeys returns the keys that a login is counted by, that of its user first.
+// throttleKeys returns the keys under which a login is counted. The first is that
+// of its user.
 func throttleKeys(ip, user string) [2]throttleKey {
 	if len(user) > maxThrottleUser {
 		sum := sha256.Sum256([]byte(user))
@@ -88,8 +91,8 @@ func throttleKeys(ip, user string) [2]throttleKey {
 }
 
 // Reserve returns how long a login has to wait before its password may be
-// checked. It returns false if the login must be refused unchecked; otherwise
-// the caller calls done afterwards.
+// checked. It returns false if the login must be refused without a check.
+// Otherwise the caller must call Done afterwards.
 func (t *LoginThrottle) Reserve(addr net.Addr, user string, now time.Time) (wait time.Duration, ok bool) {
 	ip := throttleAddr(addr)
 	if ip == "" {
@@ -131,7 +134,7 @@ func (e *throttleEntry) expire(now time.Time) {
 	}
 }
 
-// over returns how many logins there were beyond the free ones. kind is the
+// over returns by how much the logins exceed the free ones. kind is the
 // index of the key in throttleKeys.
 func (e *throttleEntry) over(kind int) int { return e.failures + e.pending - free(kind) }
 

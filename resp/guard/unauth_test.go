@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestListenerMaxUnauthAddr: connections that do not log in cannot prevent
-// other connections from their address from logging in.
+// TestListenerMaxUnauthAddr checks that connections that do not log in cannot
+// keep other connections from the same address from logging in.
 func TestListenerMaxUnauthAddr(t *testing.T) {
 	l := DefaultLimits()
 	l.MaxUnauthAddr = 3
@@ -39,8 +39,8 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 	}
 }
 
-// TestUnauthConns_Most: a connection beyond the limit replaces one of the
-// address that has the most.
+// TestUnauthConns_Most checks that a connection beyond the limit replaces a
+// connection of the address that has the most.
 func TestUnauthConns_Most(t *testing.T) {
 	l := Limits{MaxUnauth: 5}
 	var u unauthConns
@@ -77,7 +77,7 @@ func (p *pipeAccept) Accept() (net.Conn, error) {
 func (p *pipeAccept) Close() error   { close(p.done); return nil }
 func (p *pipeAccept) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestUnauthRate: input before login is free up to a size, and then
+// TestUnauthRate checks that input before login is free up to a size, and then
 // limited in rate. Empty lines count too.
 func TestUnauthRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestUnauthRate(t *testing.T) {
 	})
 }
 
-// TestUnauthConns_Debt: the input of some connections is paid for after at most
-// a second, and does not delay others later.
+// TestUnauthConns_Debt checks that input beyond the rate delays reads for at most
+// a second: it does not delay other connections after that.
 func TestUnauthConns_Debt(t *testing.T) {
 	var u unauthConns
 	const rate = 1 << 20

@@ -8,7 +8,7 @@ import (
 )
 
 // TestTracking_Sweep checks that connections that open, read a key that never
-// changes, and close leave nothing in memory that grows.
+// changes, and close do not make the memory grow.
 func TestTracking_Sweep(t *testing.T) {
 	h := newTestHub()
 	tr := &h.track
@@ -95,9 +95,9 @@ func TestTracking_Slices(t *testing.T) {
 	}
 }
 
-// TestTracking_FlushUnderWay: a key is read while all keys are being dropped.
-// Whether the reading is kept depends on the log index of the read, not on
-// whether the walk has reached the key.
+// TestTracking_FlushUnderWay checks a read of a key while all keys are being
+// dropped. Whether the reading is kept depends on the log index of the read, and
+// not on whether the walk has reached the key.
 func TestTracking_FlushUnderWay(t *testing.T) {
 	for _, c := range []struct {
 		at    uint64

@@ -55,7 +55,7 @@ func TestMonitor_Events(t *testing.T) {
 		"+slave slave h2:1 h2 1 @ mymaster h1 1", "+sentinel sentinel id2 h2 2 @ mymaster h1 1",
 		"+slave slave h3:1 h3 1 @ mymaster h1 1", "+sentinel sentinel id3 h3 2 @ mymaster h1 1")
 	s.see(t, time.Second, &n1, []topology.Peer{n1, n2, n3})
-	// A follower dies and comes back.
+	// A follower fails and returns.
 	s.see(t, time.Second, &n1, []topology.Peer{n1, peer("2", false), n3}, "+sdown slave h2:1 h2 1 @ mymaster h1 1", "+sdown sentinel id2 h2 2 @ mymaster h1 1")
 	again := n2
 	again.RunID = "another"

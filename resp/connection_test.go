@@ -81,9 +81,9 @@ func TestTransaction_SessionCommandsInPlace(t *testing.T) {
 	}
 }
 
-// TestTransaction_UsesExecutorInPlace runs a session command inside a block.
-// The command runs a group of its own, and afterwards the block's own replies
-// must still be available.
+// TestTransaction_UsesExecutorInPlace runs a connection command inside a
+// transaction. The command runs a group of its own. Afterwards, the replies of
+// the transaction must still be available.
 func TestTransaction_UsesExecutorInPlace(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	c.send("SET key 12345", "MULTI", "GET key", "MEMORY USAGE key", "GET key", "EXEC")
@@ -100,7 +100,7 @@ func TestWatch(t *testing.T) {
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "SET a 2", "+QUEUED", "EXEC", proto.broken)
 		// EXEC has removed the watch.
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "SET a 3", "+QUEUED", "EXEC", "*2\n+PONG\n+OK")
-		// The block contains only session commands.
+		// The transaction contains only connection commands.
 		c.expect("WATCH a", "+OK")
 		other.expect("SET a 9", "+OK")
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "EXEC", proto.broken)
@@ -132,7 +132,7 @@ func TestWatch_TooMany(t *testing.T) {
 	c.expect("WATCH"+keys, "+OK", "WATCH"+keys, "-ERR too many watched keys", "UNWATCH", "+OK", "WATCH"+keys, "+OK")
 }
 
-// TestPipeline_Order mixes data commands and session commands. Every reply must
+// TestPipeline_Order mixes data commands and connection commands. Every reply must
 // be in its position.
 func TestPipeline_Order(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
@@ -176,8 +176,8 @@ func TestPipeline_QuitDropsTheRest(t *testing.T) {
 	dial(t, s).expect("GET a", "$1\n1")
 }
 
-// TestPipeline_Groups checks where a pipeline is cut: at session commands, and
-// at 1024 commands or 64 KiB.
+// TestPipeline_Groups checks where a pipeline is divided into groups: at
+// connection commands, and at 1024 commands or 64 KiB.
 func TestPipeline_Groups(t *testing.T) {
 	repeat := func(n int, line string) (lines []string) {
 		for range n {
@@ -217,10 +217,10 @@ func TestPipeline_Groups(t *testing.T) {
 	}
 }
 
-// TestPipeline_Apart checks that small reads and writes share a group. Reads
-// and writes are kept apart where sharing would cost other clients too much:
-// see apart.
-func TestPipeline_Apart(t *testing.T) {
+// TestPipeline_Splitting checks that small reads and writes share a group, and
+// that reads and writes are in separate groups after a group that delayed other
+// clients: see splitting.
+func TestPipeline_Splitting(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
 	mixed := []string{"SET k v", "RPUSH l 1", "LRANGE l 0 0", "GET k", "HGETALL h", "SET k v", "GET k"}
@@ -255,7 +255,7 @@ func TestPipeline_Apart(t *testing.T) {
 	c.do("HELLO 3")
 	c.expect("CLIENT TRACKING ON", "+OK")
 	// With tracking, the group of the reads also contains the operation that
-	// asks for the position.
+	// returns the log index.
 	if got := sizes([]string{"SET other v", "LRANGE l 0 0", "GET k", "SET other v"}); got != "[1 3 1]" {
 		t.Errorf("costly reads that are tracked: groups of %s operations", got)
 	}
@@ -294,7 +294,7 @@ func TestClientReply(t *testing.T) {
 				c.wantEOF()
 				return
 			}
-			// The same commands are sent in one packet each.
+			// The same commands, each in a packet of its own.
 			d := dial(t, s)
 			for _, line := range tc.lines {
 				d.send(line)
@@ -366,7 +366,8 @@ func TestErrors_Unclassified(t *testing.T) {
 	c.want("-UNKNOWN outcome of the command is unknown, read the key before you try again", "+PONG", "-ERR line  break", "-ERR line  break")
 }
 
-// TestPanic makes one connection fail. The other connections continue.
+// TestPanic checks that a panic in one connection does not affect the other
+// connections.
 func TestPanic(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -447,7 +448,7 @@ func TestAuth(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"))
 	const noauth = "-NOAUTH Authentication required."
 	c := dial(t, s)
-	for _, cmd := range append(resp.SessionRows(), rowsOf(fsm.NewTable())...) {
+	for _, cmd := range append(resp.ConnectionCommands(), rowsOf(fsm.NewTable())...) {
 		switch cmd.Name {
 		case "auth", "hello", "quit", "reset":
 			continue
@@ -484,7 +485,7 @@ func TestAuth(t *testing.T) {
 	e := dial(t, s)
 	e.expect("HELLO 3 AUTH default wrong", "-WRONGPASS invalid username-password pair or user is disabled.", "PING", noauth, "QUIT", "+OK")
 	e.wantEOF()
-	// In one pipeline, AUTH decides about the commands after it.
+	// The result of AUTH applies to the commands behind it in the same pipeline.
 	g := dial(t, s)
 	g.send("GET a", "AUTH secret", "GET a")
 	g.want(noauth, "+OK", "$-1")
