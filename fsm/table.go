@@ -159,6 +159,10 @@ type Command struct {
 	// block decodes the arguments of a command that may wait (flag Blocking).
 	block func(args [][]byte) (b blocking, fail Reply)
 
+	// access returns the access of a call, for commands with VariableFlags. It is
+	// nil for the others. Access contains the most that a call may do.
+	access func(args [][]byte) Access
+
 	// work estimates the part of the work of a write that depends on what its
 	// keys hold, nil if it does not: see works.
 	work workFunc
@@ -266,9 +270,19 @@ func (t *Table) add(cmd *Command) {
 			cmd.Sub[i].limit()
 		}
 	}
-	cmd.work = works[cmd.Name]
+	cmd.access, cmd.work = accessOf[cmd.Name], works[cmd.Name]
+	if (cmd.access != nil) != (cmd.Flags&VariableFlags != 0) {
+		panic(fmt.Sprintf("fsm: command %q needs both VariableFlags and a function in accessOf", cmd.Name))
+	}
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
+}
+
+// accessOf contains the access hooks of the commands with VariableFlags.
+var accessOf = map[string]func(args [][]byte) Access{
+	"set":      setAccess,
+	"delex":    delexAccess,
+	"bitfield": bitfieldAccess,
 }
 
 // MaxKeyBytes bounds a key that is written. With MaxStringBytes it ensures that
@@ -515,15 +529,8 @@ func (cmd *Command) KeySpecs() []KeySpec {
 // AccessAt returns the access of the command to the key at a position of args.
 // The name is at position 0.
 func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
-	if cmd.Flags&VariableFlags != 0 { // the row contains the most that a call may do
-		switch cmd.Name {
-		case "set":
-			return setAccess(args)
-		case "delex":
-			return delexAccess(args)
-		case "bitfield":
-			return bitfieldAccess(args)
-		}
+	if cmd.access != nil {
+		return cmd.access(args)
 	}
 	for _, k := range cmd.KeySpecs() {
 		if k.Unknown {

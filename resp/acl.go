@@ -176,7 +176,7 @@ func selectorFields(s acl.Selector) []fsm.Reply {
 	}
 }
 
-// hideRules is the hook secrets of ACL SETUSER. It hides the name too, as Redis
+// hideRules is the secrets hook of ACL SETUSER. It hides the name too, as Redis
 // does.
 func hideRules(args [][]byte, hide func(i int)) {
 	for i := 2; i < len(args); i++ {

@@ -127,7 +127,7 @@ func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
 	return u.Check(cmd, args)
 }
 
-// checkSortPattern is the hook check of SORT and SORT_RO. It returns the error
+// checkSortPattern is the check hook of SORT and SORT_RO. It returns the error
 // for a call whose options BY and GET may not read keys.
 func checkSortPattern(c *conn, args [][]byte) (refusal string) {
 	if c.srv.cfg.Mode == Clustered {
@@ -178,8 +178,9 @@ func (c *conn) recheck(m *multi) {
 	}
 }
 
-// pause is the CLIENT PAUSE that is in force. It concerns the clients of this node only:
-// to pause all writes of a cluster, send CLIENT PAUSE to every node.
+// pause is the CLIENT PAUSE that is in force. It concerns the clients of this
+// node only. To pause all writes of a cluster, an operator sends CLIENT PAUSE to
+// every node.
 type pause struct {
 	until time.Time
 	all   bool          // all commands, not only writes

@@ -536,7 +536,7 @@ func (p *syntaxParser) value() argument {
 	case v == "", strings.ContainsAny(v, "[]<>|"), v == strings.ToUpper(v):
 		return argument{name: strings.ToLower(w), typ: "pure-token", token: w}
 	case len(p.words) > 1 && !strings.ContainsAny(p.words[1], "[]<>|") && p.words[1] != strings.ToUpper(p.words[1]):
-		// A token with several values: see alternatives.
+		// The token has several values: alternatives makes a block of them.
 		return argument{name: strings.ToLower(w), typ: "pure-token", token: w}
 	}
 	a := p.value()

@@ -204,9 +204,9 @@ func (c *conn) notifySetting(local bool) (map[string]string, error) {
 }
 
 // replicate changes settings of the whole cluster, all or none. pairs contains
-// names and values, alternating. refusal is the reason if the state machine rejects them.
-// Programs older than fsm.FeatureMend know notify-keyspace-events only, so a
-// change of that setting alone uses the older command.
+// names and values, alternating. If the state machine rejects them, refusal is
+// its error. Programs older than fsm.FeatureMend know notify-keyspace-events
+// only, so a change of that setting alone uses the older command.
 func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	command := fsm.SetSettingsCommand
 	if len(pairs) == 2 && string(pairs[0]) == fsm.SettingNotify {
@@ -224,7 +224,7 @@ func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	return "", nil
 }
 
-// hideRequirePass is the hook secrets of CONFIG SET.
+// hideRequirePass is the secrets hook of CONFIG SET.
 func hideRequirePass(args [][]byte, hide func(i int)) {
 	for i := 2; i+1 < len(args); i += 2 {
 		if strings.EqualFold(string(args[i]), "requirepass") {

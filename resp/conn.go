@@ -220,7 +220,7 @@ func (c *conn) answer(r *row, args [][]byte) {
 	if !r.has(fsm.PreviousProtocol) {
 		proto = c.proto
 	}
-	c.groupCause = pubsub.Cause{} // the command has one reply: see writeGroup
+	c.groupCause = pubsub.Cause{} // there is one reply, and no message belongs before it: see writeGroup
 	c.show(r, c.db, args)
 	if c.info.monitor { // the line about this MONITOR command comes right after its reply
 		defer c.out.drain()

@@ -111,14 +111,14 @@ func ping(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Error(fsm.WrongArity("ping"))
 }
 
-// hideAll is the hook secrets of AUTH.
+// hideAll is the secrets hook of AUTH.
 func hideAll(args [][]byte, hide func(i int)) {
 	for i := range args[1:] {
 		hide(i + 1)
 	}
 }
 
-// hideHello is the hook secrets of HELLO.
+// hideHello is the secrets hook of HELLO.
 func hideHello(args [][]byte, hide func(i int)) {
 	for i := 1; i < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {
@@ -159,7 +159,9 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		if a == nil || !a.Authenticate(password) {
 			doing := strings.ToLower(string(word))
 			c.activity.doing.Store(&doing)
-			c.srv.accounts.log.addFor(c, aclEntry{reason: "auth", context: c.context(), object: string(word), user: name})
+			c.srv.accounts.log.addFor(c, aclEntry{
+				reason: "auth", context: c.context(), object: string(word), user: name,
+			})
 			if err != nil && !known {
 				outcome = guard.LoginUnchecked
 				return errorText(err)
@@ -305,7 +307,7 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// selectInMulti is the hook queued of SELECT: the commands on data that follow in
+// selectInMulti is the queued hook of SELECT: the commands on data that follow in
 // the transaction use the database.
 func selectInMulti(c *conn, q *queued) {
 	if n, ok := number.ParseInt(q.args[1]); ok && n >= 0 && n < int64(c.srv.databases()) {

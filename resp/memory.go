@@ -61,7 +61,7 @@ var memoryRows = []row{
 	}},
 }
 
-// footprint contains the memory of the process at one time, in bytes, and the
+// footprint contains the memory of the process at one moment, in bytes, and the
 // number of keys.
 type footprint struct {
 	runtime.MemStats

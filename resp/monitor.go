@@ -171,7 +171,7 @@ func monitorBegin(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// refuseMonitorInMulti is the hook queued of MONITOR: the command is queued, and
+// refuseMonitorInMulti is the queued hook of MONITOR: the command is queued, and
 // its reply in the transaction is an error.
 func refuseMonitorInMulti(_ *conn, q *queued) {
 	q.refused = "ERR MONITOR isn't allowed for DENY BLOCKING client"

@@ -88,7 +88,7 @@ func (m *multi) memory() int64 {
 	return m.footprint
 }
 
-// queued is a queued command.
+// queued is a command that MULTI has queued for EXEC.
 type queued struct {
 	row  *row
 	args [][]byte
@@ -154,11 +154,11 @@ func multiBegin(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// sendMessages is the hook answered of EXEC: messages that the transaction caused
+// sendMessages is the answered hook of EXEC: messages that the transaction caused
 // follow its reply.
 func sendMessages(c *conn) { c.out.drain() }
 
-// abortTransaction is the hook refused of EXEC. The transaction ends, so that it
+// abortTransaction is the refused hook of EXEC. The transaction ends, so that it
 // is never executed in part.
 func abortTransaction(c *conn, text string) string {
 	c.setMulti(nil)

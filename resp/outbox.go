@@ -18,7 +18,7 @@ import (
 // the outbox's own goroutine writes.
 type outbox struct {
 	c    *conn
-	wake chan struct{} // capacity 1: the queue has messages to send
+	wake chan struct{} // signals that the queue has messages to send; capacity 1
 	done chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex

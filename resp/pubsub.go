@@ -301,7 +301,7 @@ func splitPosition(replies []byte) (rest []byte, position uint64, err error) {
 	return replies[:start], position, err
 }
 
-// logPublish and logSpublish are the hooks logged of PUBLISH and SPUBLISH. They
+// logPublish and logSpublish are the logged hooks of PUBLISH and SPUBLISH. They
 // add the number of receivers on this node: see fsm.PublishCommand.
 func logPublish(c *conn, _ *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
 	return c.withReceivers(c.srv.cmds.publish, args, false)
@@ -316,7 +316,7 @@ func (c *conn) withReceivers(publish *fsm.Command, args [][]byte, sharded bool) 
 	return publish, [][]byte{[]byte(publish.Name), args[1], args[2], strconv.AppendInt(nil, int64(n), 10)}
 }
 
-// logSort is the hook logged of SORT. A SORT that stores nothing becomes a read,
+// logSort is the logged hook of SORT. A SORT that stores nothing becomes a read,
 // unless the connection accepts stale reads.
 func logSort(c *conn, sort *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
 	if !c.local && len(sort.KeyPositions(args)) == 1 {
@@ -325,8 +325,8 @@ func logSort(c *conn, sort *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 	return sort, args
 }
 
-// refuseShardInMulti is the hook queued of SSUBSCRIBE: the command is queued, and its
-// reply in the transaction is an error.
+// refuseShardInMulti is the queued hook of SSUBSCRIBE: the command is queued, and
+// its reply in the transaction is an error.
 func refuseShardInMulti(_ *conn, q *queued) { q.refused = msgShardMulti }
 
 func pubsubChannels(c *conn, args [][]byte) fsm.Reply { return c.topicNames(pubsub.Channels, args) }

@@ -123,8 +123,8 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 		name   string
 		change func(*resp.Config)
 	}{
-		// The limit leaves room for some messages, because the fast subscriber
-		// reads a message slightly before the server knows.
+		// The limit leaves room for some messages, because the server still counts
+		// a message for a moment after the fast subscriber has read it.
 		{"hard", func(c *resp.Config) { c.Limits.PushHard = 512 << 10 }},
 		{"soft", func(c *resp.Config) { c.Limits.PushSoft, c.Limits.PushSoftTime = 64<<10, time.Millisecond }},
 	} {

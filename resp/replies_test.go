@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// large makes a key with a value of n bytes and returns the value as a reply
-// contains it.
+// large makes a key with a value of n bytes and returns the encoded reply to GET.
 func large(c *client, key string, n int) string {
 	c.t.Helper()
 	c.expect(fmt.Sprintf("SETRANGE %s %d x", key, n-1), fmt.Sprintf(":%d", n))
@@ -419,8 +418,8 @@ func TestReplies_Hello(t *testing.T) {
 	}
 }
 
-// A connection that ends itself in a transaction still gets the whole reply,
-// however large it is.
+// A connection that a command of its own transaction ends still gets the whole
+// reply, however large the reply is.
 func TestReplies_LargeBeforeEnd(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	const n = 300_000

@@ -187,10 +187,10 @@ type processRun struct {
 	started time.Time
 }
 
-// lifecycle is how the server stops.
+// lifecycle contains what the server needs to stop: see Stop and Close.
 type lifecycle struct {
 	closing    atomic.Bool
-	stopping   chan struct{}   // closed together with closing; ends pauses and sleeps
+	stopping   chan struct{}   // closed when closing is set; ends pauses and sleeps
 	ctx        context.Context // ends when stopping is closed
 	stop       context.CancelFunc
 	busy       atomic.Int64   // connections that are executing a pipeline

@@ -46,8 +46,8 @@ var slowlogRows = []row{
 	}},
 }
 
-// Limits of an entry, as in Redis. Arguments and bytes beyond them are only
-// counted.
+// An entry contains at most slowArgs arguments, and at most slowArgBytes bytes of
+// each, as in Redis. Of the others, it contains only the number.
 const (
 	slowArgs     = 32
 	slowArgBytes = 128

@@ -78,7 +78,7 @@ const (
 	trackingEnds
 )
 
-// trackingOf is the hook tracks of CLIENT TRACKING.
+// trackingOf is the tracks hook of CLIENT TRACKING.
 func trackingOf(args [][]byte) trackingChange {
 	if strings.EqualFold(string(args[2]), "off") {
 		return trackingEnds
@@ -86,7 +86,7 @@ func trackingOf(args [][]byte) trackingChange {
 	return trackingStarts
 }
 
-// cachingOf is the hook tracks of CLIENT CACHING.
+// cachingOf is the tracks hook of CLIENT CACHING.
 func cachingOf(args [][]byte) trackingChange {
 	if strings.EqualFold(string(args[2]), "yes") {
 		return trackingStarts

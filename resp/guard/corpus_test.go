@@ -230,7 +230,7 @@ func testHandler(password string) func(redcon.Conn, redcon.Command) {
 	}
 }
 
-// toNUL returns what C's printf prints of arg.
+// toNUL returns the part of arg before the first NUL, which C's printf prints.
 func toNUL(arg []byte) string {
 	before, _, _ := bytes.Cut(arg, []byte{0})
 	return string(before)

@@ -9,7 +9,7 @@ import (
 
 // errPad is the error of receive if the client has been silent since a
 // large command. The guard never returns it to its caller.
-var errPad = errors.New("silent after a large command")
+var errPad = errors.New("client has been silent since a large command")
 
 // padAfter is how long a client must be silent after a large command
 // before its memory is freed. A busy client would need it again at once.

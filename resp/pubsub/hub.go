@@ -481,8 +481,8 @@ func AppendPush(dst []byte, proto, n int) []byte {
 	return fsm.AppendHead(dst, '*', int64(n))
 }
 
-// Forbidden returns those of the given connections that have a subscription
-// that their users' rules no longer allow. It takes and returns connection ids.
+// Forbidden returns the ids of the given connections whose users' rules no longer
+// allow one of their subscriptions.
 func (h *Hub) Forbidden(of map[uint64]bool) []uint64 {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

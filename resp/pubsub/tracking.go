@@ -292,9 +292,9 @@ func (t *tracking) walk(visit func(key string, id uint64, r *reading)) {
 	}
 }
 
-// refresh applies to a reading a flush that flushed has not yet applied to it.
-// Every use of a reading calls refresh first, so the progress of flushed makes
-// no difference.
+// refresh updates a reading for the last flush, if the walk of flushed has not
+// reached the reading yet. Every use of a reading calls refresh first, so it makes
+// no difference how far that walk has come.
 func (t *tracking) refresh(r *reading) {
 	if r.flushes == t.flushes {
 		return

@@ -74,7 +74,7 @@ func TestMonitor_Events(t *testing.T) {
 	s.see(t, time.Millisecond, nil, []topology.Peer{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
 	s.see(t, time.Second, nil, []topology.Peer{n1, again, n3})
 	s.see(t, time.Second, &n3, []topology.Peer{n1, again, n3}, "-sdown master mymaster h3 1", "-odown master mymaster h3 1")
-	// It comes back at another address, so clients must be informed.
+	// The leader returns at another address, so the monitor announces it.
 	switched := n3
 	switched.Port = "9"
 	s.see(t, time.Second, &switched, []topology.Peer{n1, again, switched},
