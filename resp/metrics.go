@@ -151,9 +151,10 @@ func newMetrics(rows map[string]*row) *Metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
 	m := &Metrics{
-		Connections:  counter("client_connections_total", "Client connections accepted."),
-		AuthFailures: counter("client_auth_failures_total", "Logins with a wrong user or password, and logins refused because too many had failed."),
-		Panics:       counter("client_panics_total", "Connections closed because serving them failed."),
+		Connections: counter("client_connections_total", "Client connections accepted."),
+		AuthFailures: counter("client_auth_failures_total",
+			"Logins with a wrong user or password, and logins refused because too many had failed."),
+		Panics: counter("client_panics_total", "Connections closed because serving them failed."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
 			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
 		Published: counter("pubsub_published_total",
