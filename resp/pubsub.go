@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
@@ -116,6 +117,10 @@ var (
 	unsubscribeNames = [...]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
+// topicSlice is the number of topics of a command between two checks whether
+// the connection has to yield.
+const topicSlice = 64
+
 func subscribe(c *conn, args [][]byte) fsm.Reply    { return c.subscribe(pubsub.Channels, args[1:]) }
 func psubscribe(c *conn, args [][]byte) fsm.Reply   { return c.subscribe(pubsub.Patterns, args[1:]) }
 func ssubscribe(c *conn, args [][]byte) fsm.Reply   { return c.subscribe(pubsub.ShardChannels, args[1:]) }
@@ -146,13 +151,20 @@ func (c *conn) subscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	before := c.sub.Count(kind)
 	hub.Subscribe(c.sub, kind, fresh, since)
 	c.showSubscriptions() // before the ACL check below: see Server.install
-	for _, name := range fresh {
+	var pace yield.Pace
+	for i, name := range fresh {
+		if i%topicSlice == 0 {
+			pace.Check()
+		}
 		if !c.sub.Allows(name, kind == pubsub.Patterns) { // the rules have changed since the command was checked
 			c.done = true
 		}
 	}
 	var out []byte
-	for _, b := range names {
+	for i, b := range names {
+		if i%topicSlice == 0 {
+			pace.Check()
+		}
 		// fresh has the order of names.
 		if len(fresh) > 0 && string(b) == fresh[0] {
 			before++
@@ -199,7 +211,11 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	var out []byte
 	n := c.sub.Count(kind)
 	left := make(map[string]struct{})
-	for _, name := range leave {
+	var pace yield.Pace
+	for i, name := range leave {
+		if i%topicSlice == 0 {
+			pace.Check()
+		}
 		if c.sub.Has(kind, name) {
 			if _, again := left[name]; !again {
 				left[name] = struct{}{}

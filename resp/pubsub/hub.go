@@ -10,7 +10,6 @@ package pubsub
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
@@ -85,9 +85,15 @@ type Hub struct {
 	track     tracking
 }
 
-// hubSlice is the number of topics or deliveries that are processed before the
-// lock is released for others.
-const hubSlice = 256
+// These numbers bound what is processed before the lock is released for others.
+// hubSlice is the number of deliveries. topicSlice is the number of topics that
+// a connection joins or leaves, or of prefixes that it begins or ceases to
+// track. Each of them takes about a microsecond, so a slice of topics ends in
+// time for the connection to yield: see yield.Every.
+const (
+	hubSlice   = 256
+	topicSlice = 64
+)
 
 // New returns a hub without subscriptions.
 func New(cfg Config) *Hub {
@@ -159,7 +165,9 @@ func (h *Hub) Release(bytes int) {
 // Reserve. since is the log index after which the subscriptions receive
 // messages.
 func (h *Hub) Subscribe(c *Subscriber, kind Kind, names []string, since uint64) {
-	for piece := range slices.Chunk(names, hubSlice) {
+	var pace yield.Pace
+	for piece := range slices.Chunk(names, topicSlice) {
+		pace.Check()
 		h.mu.Lock()
 		if c.topics[kind] == nil {
 			c.topics[kind] = make(map[string]membership)
@@ -194,7 +202,9 @@ func (h *Hub) subscribeLocked(c *Subscriber, kind Kind, name string, since uint6
 // Unsubscribe ends a connection's subscriptions to topics, and removes them
 // from c.topics.
 func (h *Hub) Unsubscribe(c *Subscriber, kind Kind, names []string) {
-	for piece := range slices.Chunk(names, hubSlice) {
+	var pace yield.Pace
+	for piece := range slices.Chunk(names, topicSlice) {
+		pace.Check()
 		h.mu.Lock()
 		for _, name := range piece {
 			h.unsubscribeLocked(c, kind, name)
@@ -230,7 +240,14 @@ func (h *Hub) unsubscribeLocked(c *Subscriber, kind Kind, name string) {
 // Leave removes a connection from all topics and from tracking.
 func (h *Hub) Leave(c *Subscriber) {
 	for kind, names := range c.topics {
-		h.Unsubscribe(c, Kind(kind), slices.Collect(maps.Keys(names)))
+		var piece []string
+		for name := range names {
+			if piece = append(piece, name); len(piece) == hubSlice {
+				h.Unsubscribe(c, Kind(kind), piece)
+				piece = piece[:0]
+			}
+		}
+		h.Unsubscribe(c, Kind(kind), piece)
 	}
 	c.topics = [3]map[string]membership{}
 	h.Untrack(c.id)

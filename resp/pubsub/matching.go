@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
 // Matching channels against the patterns of subscribers is charged in steps,
@@ -19,8 +21,9 @@ const (
 	matchRate  = 50_000_000
 	matchBurst = 20_000_000
 	matchShare = matchRate / 50
-	// matchSlice is the number of steps between two reads of the clock.
-	matchSlice = 1 << 16
+	// matchSlice is the number of steps between two reads of the clock. They
+	// take less than yield.Every.
+	matchSlice = 1 << 14
 )
 
 // matchBudget is the budget of a node for matching. It is safe for concurrent
@@ -123,6 +126,7 @@ func (h *Hub) match(lists [][]*topic, channel string) (found []*topic) {
 	// payer is the connection to which the last n steps are charged.
 	var payer *Subscriber
 	n, slice := 0, 0
+	var pace yield.Pace
 	settle := func() {
 		if payer != nil && n > 0 {
 			if payer.matching.charge(h.budget.epoch.Load(), n) {
@@ -159,6 +163,7 @@ func (h *Hub) match(lists [][]*topic, channel string) (found []*topic) {
 				settle()
 				h.spend(slice)
 				slice = 0
+				pace.Check()
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package pubsub
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
 // Conn is what the hub needs of a connection. Any goroutine may call its
@@ -77,15 +79,26 @@ func (c *Subscriber) Names(kind Kind) []string {
 	for name := range c.topics[kind] {
 		names = append(names, name)
 	}
-	slices.Sort(names)
+	var pace yield.Pace
+	compared := 0
+	slices.SortFunc(names, func(a, b string) int {
+		if compared++; compared%hubSlice == 0 {
+			pace.Check()
+		}
+		return strings.Compare(a, b)
+	})
 	return names
 }
 
 // Fresh returns the names to which the connection has not subscribed, each
 // once, and the bytes that the subscriptions to them will take.
 func (c *Subscriber) Fresh(kind Kind, names [][]byte) (fresh []string, bytes int) {
-	seen := make(map[string]struct{}, len(names))
-	for _, b := range names {
+	seen := make(map[string]struct{}, min(len(names), hubSlice))
+	var pace yield.Pace
+	for i, b := range names {
+		if i%topicSlice == 0 {
+			pace.Check()
+		}
 		name := string(b)
 		if c.Has(kind, name) {
 			continue

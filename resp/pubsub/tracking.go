@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -179,7 +180,9 @@ func (h *Hub) TrackOn(c *Subscriber, mode *Mode, behind bool) {
 	h.mu.Lock()
 	h.track.onLocked(id, tr)
 	h.mu.Unlock()
-	for piece := range slices.Chunk(prefixes, hubSlice) {
+	var pace yield.Pace
+	for piece := range slices.Chunk(prefixes, topicSlice) {
+		pace.Check()
 		h.mu.Lock()
 		for _, p := range piece {
 			g := h.track.prefixes.at(p)
@@ -195,6 +198,7 @@ func (h *Hub) TrackOn(c *Subscriber, mode *Mode, behind bool) {
 
 // Untrack ends tracking for a connection.
 func (h *Hub) Untrack(id uint64) {
+	var pace yield.Pace
 	for more := true; more; {
 		h.mu.Lock()
 		if more = h.track.dropPrefixes(id); !more {
@@ -202,17 +206,18 @@ func (h *Hub) Untrack(id uint64) {
 			h.wantLocked()
 		}
 		h.mu.Unlock()
+		pace.Check()
 	}
 }
 
-// dropPrefixes removes up to hubSlice prefixes of a connection. It reports
+// dropPrefixes removes up to topicSlice prefixes of a connection. It reports
 // whether more are left.
 func (t *tracking) dropPrefixes(id uint64) (more bool) {
 	tr := t.clients[id]
 	if tr == nil {
 		return false
 	}
-	n := min(len(tr.prefixes), hubSlice)
+	n := min(len(tr.prefixes), topicSlice)
 	for _, p := range tr.prefixes[:n] {
 		g := t.prefixes.get(p)
 		if delete(g.of, id); len(g.of) == 0 {
@@ -272,13 +277,14 @@ func (t *tracking) sweep() {
 
 // walkSlice is the number of readings that walk visits before it releases the
 // lock once.
-const walkSlice = 1024
+const walkSlice = 512
 
 // walk visits the readings. It releases the hub's lock after every walkSlice
 // readings, and other goroutines may change the table then. walk may miss
 // readings that they add.
 func (t *tracking) walk(visit func(key string, id uint64, r *reading)) {
 	n := 0
+	var pace yield.Pace
 	for key, readers := range t.keys {
 		for id, r := range readers {
 			if t.keys[key][id] == r { // the table may have been replaced
@@ -286,6 +292,7 @@ func (t *tracking) walk(visit func(key string, id uint64, r *reading)) {
 			}
 			if n++; n%walkSlice == 0 {
 				t.hub.mu.Unlock()
+				pace.Check()
 				t.hub.mu.Lock()
 			}
 		}

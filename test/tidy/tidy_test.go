@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"resp/wire":         {},
 	"resp/sentinel":     {"fsm", "resp/topology", "resp/wire"},
 	"resp/slots":        {"fsm", "fsm/number", "resp/topology"},
-	"resp/pubsub":       {"acl", "fsm", "fsm/glob"},
+	"resp/pubsub":       {"acl", "cluster/yield", "fsm", "fsm/glob"},
 	"resp":              {"acl", "fsm", "fsm/number", "cluster/outcome", "cluster/yield", "resp/clientmem", "resp/guard", "resp/parameter", "resp/pubsub", "resp/sentinel", "resp/slots", "resp/topology", "resp/wire"},
 	"verify/respwire":   {},
 	"verify/checker":    {"verify/respwire"},
