@@ -138,8 +138,18 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 	if err != nil {
 		return f, err
 	}
+	var profiled chan error
+	if o.pprofDir != "" {
+		profiled = make(chan error, 1)
+		go func() { profiled <- o.profile(ctx, l.Name+" "+through, n) }()
+	}
 	f.noisy, f.failed = runFor(ctx, victim, o.seconds*noisyShare)
 	f.effect = running.Stop()
+	if profiled != nil {
+		if err := <-profiled; err != nil {
+			return f, err
+		}
+	}
 	if f.effect.Rounds+f.effect.Closed == 0 {
 		return f, errors.New("the load did nothing")
 	}

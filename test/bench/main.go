@@ -68,7 +68,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs.StringVar(&o.only, "only", "", "measure only rows whose name contains one of these words, separated by commas: "+
 		strings.Join(rowNames(), ", "))
 	fs.StringVar(&o.pprofDir, "pprof-dir", "",
-		"write CPU profiles of the leader, one for each row, into this directory")
+		"write CPU profiles of the leader, one for each row, into this directory; in the rows of fairness, of the "+
+			"node that the load runs against")
 	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about")
 	fs.IntVar(&o.reps, "reps", 3, "repetitions; the median counts")
 	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")

@@ -93,7 +93,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 			var profiled chan error
 			if b.o.pprofDir != "" && t.leader != nil && rep == 0 {
 				profiled = make(chan error, 1)
-				go func() { profiled <- b.profile(ctx, r, t.leader) }()
+				go func() { profiled <- b.o.profile(ctx, r.name, t.leader) }()
 			}
 			s, _, err := b.once(ctx, r, t, t.count)
 			if profiled != nil {
@@ -197,12 +197,13 @@ func parse(text string) (s sample, err error) {
 	return s, nil
 }
 
-// profile writes a CPU profile of a node over the time of one repetition.
-func (b *bench) profile(ctx context.Context, r row, n *process.Node) error {
-	if err := os.MkdirAll(b.o.pprofDir, 0o755); err != nil {
+// profile writes a CPU profile of a node over the time of one repetition of a
+// row.
+func (o *options) profile(ctx context.Context, row string, n *process.Node) error {
+	if err := os.MkdirAll(o.pprofDir, 0o755); err != nil {
 		return err
 	}
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", n.HTTP, max(int(b.o.seconds), 1))
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", n.HTTP, max(int(o.seconds), 1))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func (b *bench) profile(ctx context.Context, r row, n *process.Node) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("profile: %s", answer.Status)
 	}
-	f, err := os.Create(filepath.Join(b.o.pprofDir, strings.ReplaceAll(r.name, " ", "-")+".pprof"))
+	f, err := os.Create(filepath.Join(o.pprofDir, strings.ReplaceAll(row, " ", "-")+".pprof"))
 	if err != nil {
 		return err
 	}

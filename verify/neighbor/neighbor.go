@@ -47,6 +47,8 @@ type target struct {
 	Target
 	rounds atomic.Int64
 	closed atomic.Int64
+	// commands contains a function for each worker: see encoded.
+	commands sync.Map
 
 	mu    sync.Mutex
 	error string // the first error that the node replied

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -19,10 +20,31 @@ var topicLoads = []Load{
 // topicsPerCommand keeps a command below the limit on its size.
 const topicsPerCommand = 1000
 
-// subscribe sends subscriptions in commands of topicsPerCommand names.
-func (c *raw) subscribe(command string, names []string) error {
+// commands encodes commands of topicsPerCommand names each. head contains the
+// first words of each command, and every name follows the words of before.
+func commands(names, head, before []string) (all [][]byte) {
 	for part := range slices.Chunk(names, topicsPerCommand) {
-		if err := c.send(respwire.Command(append([]string{command}, part...)...)); err != nil {
+		words := slices.Clone(head)
+		for _, name := range part {
+			words = append(append(words, before...), name)
+		}
+		all = append(all, respwire.Command(words...))
+	}
+	return all
+}
+
+// encoded returns the commands that make returns for a worker. It calls make
+// only once, because the load shares the machine with the node, and must cost
+// the node's processors as little as a client on another machine.
+func (t *target) encoded(worker int, make func() [][]byte) [][]byte {
+	of, _ := t.commands.LoadOrStore(worker, sync.OnceValue(make))
+	return of.(func() [][]byte)()
+}
+
+// sendAll sends commands one after another.
+func (c *raw) sendAll(commands [][]byte) error {
+	for _, b := range commands {
+		if err := c.send(b); err != nil {
 			return err
 		}
 	}
@@ -47,12 +69,15 @@ func (t *target) listening(ctx context.Context, f func(c *raw) error) error {
 // subscribeAndLeave subscribes to 100,000 patterns, publishes a message, and
 // closes the connection.
 func subscribeAndLeave(ctx context.Context, t *target, worker int) error {
-	var names []string
-	for i := range t.size(100_000) {
-		names = append(names, fmt.Sprintf("%s%d:%d:*", t.Prefix, worker, i))
-	}
+	patterns := t.encoded(worker, func() [][]byte {
+		var names []string
+		for i := range t.size(100_000) {
+			names = append(names, fmt.Sprintf("%s%d:%d:*", t.Prefix, worker, i))
+		}
+		return commands(names, []string{"PSUBSCRIBE"}, nil)
+	})
 	return t.listening(ctx, func(c *raw) error {
-		if err := c.subscribe("PSUBSCRIBE", names); err != nil {
+		if err := c.sendAll(patterns); err != nil {
 			return err
 		}
 		return t.publish(ctx, "quiet", "m")
@@ -72,13 +97,16 @@ func (t *target) publish(ctx context.Context, channel, message string) error {
 
 // matchSlowly subscribes to 30,000 patterns and publishes ten messages. The
 // node must try each pattern at every position of the channel's name.
-func matchSlowly(ctx context.Context, t *target, _ int) error {
-	var names []string
-	for i := range t.size(30_000) {
-		names = append(names, "*"+strings.Repeat("a", 100)+fmt.Sprintf("b%d", i))
-	}
+func matchSlowly(ctx context.Context, t *target, worker int) error {
+	patterns := t.encoded(worker, func() [][]byte {
+		var names []string
+		for i := range t.size(30_000) {
+			names = append(names, "*"+strings.Repeat("a", 100)+fmt.Sprintf("b%d", i))
+		}
+		return commands(names, []string{"PSUBSCRIBE"}, nil)
+	})
 	return t.listening(ctx, func(c *raw) error {
-		if err := c.subscribe("PSUBSCRIBE", names); err != nil {
+		if err := c.sendAll(patterns); err != nil {
 			return err
 		}
 		for range 10 {
@@ -91,23 +119,20 @@ func matchSlowly(ctx context.Context, t *target, _ int) error {
 }
 
 // trackPrefixes tracks 50,000 prefixes in BCAST mode and writes a key.
-func trackPrefixes(ctx context.Context, t *target, _ int) error {
-	var prefixes []string
-	for i := range t.size(50_000) {
-		prefixes = append(prefixes, fmt.Sprintf("%sp%d:", t.Prefix, i))
-	}
+func trackPrefixes(ctx context.Context, t *target, worker int) error {
+	prefixes := t.encoded(worker, func() [][]byte {
+		var names []string
+		for i := range t.size(50_000) {
+			names = append(names, fmt.Sprintf("%sp%d:", t.Prefix, i))
+		}
+		return commands(names, []string{"CLIENT", "TRACKING", "ON", "BCAST"}, []string{"PREFIX"})
+	})
 	return t.listening(ctx, func(c *raw) error {
 		if err := c.send(respwire.Command("HELLO", "3")); err != nil {
 			return err
 		}
-		for part := range slices.Chunk(prefixes, topicsPerCommand) {
-			words := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
-			for _, p := range part {
-				words = append(words, "PREFIX", p)
-			}
-			if err := c.send(respwire.Command(words...)); err != nil {
-				return err
-			}
+		if err := c.sendAll(prefixes); err != nil {
+			return err
 		}
 		w, err := t.client(ctx, slowLimit)
 		if err != nil {
