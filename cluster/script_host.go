@@ -198,15 +198,19 @@ type hostedRunner struct {
 // multiples of Options.ScriptTime, once a dry run has shown how long they take.
 const groupTimes = 10
 
+// briefGroupTimes is the common time limit of the scripts of a group without a
+// dry run, in multiples of Options.BriefScriptTime. A pipeline that exceeds it
+// is run in pieces. Other clients' writes wait for the attempt, however many
+// brief scripts the group has.
+const briefGroupTimes = 10
+
 // allowance returns how long a script that begins at since may run. shared says
-// that the rest of its group has left it less than its own time. Without a dry
-// run, a group may delay the writes of others for as long as one script that
-// had a dry run, however many brief scripts the group has.
+// that the rest of its group has left it less than its own time.
 func (h *scriptHost) allowance(call *fsm.ScriptCall, since time.Duration) (limit time.Duration, shared bool) {
 	limit, all := h.limit, groupTimes*h.limit
 	switch call.ScriptBudget {
 	case fsm.Briefly:
-		limit, all = h.brief, h.limit
+		limit, all = h.brief, min(briefGroupTimes*h.brief, h.limit)
 	case fsm.GivenUp:
 		limit = h.brief
 	}
@@ -455,9 +459,10 @@ func closed(c <-chan struct{}) bool {
 // by their effects. No entry may be in flight: see windowLocked. The groups for
 // which there was no time become the next batch.
 //
-// The proposer waits meanwhile, for at most twice BriefScriptTime, or for as
-// long as one script may run whose dry run has shown that it ends (see
-// script_dryrun.go). Reads, elections and heartbeats do not wait.
+// The proposer waits meanwhile, for at most EntryWork and the time of the last
+// group: briefGroupTimes times BriefScriptTime, or as long as one script may run
+// whose dry run has shown that it ends (see script_dryrun.go). Reads, elections and
+// heartbeats do not wait.
 func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
@@ -467,7 +472,7 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 	begun := ld.clock.Mono()
 	err := sp.Run(out, rest, func() bool {
 		pace.Check()
-		return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.BriefScriptTime
+		return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.EntryWork
 	})
 	if err != nil {
 		// Table.Check has accepted every group, so this state machine and its

@@ -3,6 +3,7 @@ package neighbor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ var scriptLoads = []Load{
 	{Name: "slow scripts", workers: 25, attack: slowScript},
 	{Name: "large scripts loaded", workers: 1, attack: loadScripts},
 	{Name: "scripts that log", workers: 2, attack: logMuch},
+	{Name: "quick scripts in a pipeline", workers: 2, attack: pipelineOfScripts},
 }
 
 // slowScript runs a loop that takes a large part of the script budget.
@@ -24,6 +26,18 @@ func slowScript(ctx context.Context, t *target, worker int) error {
 	_, err = c.do("EVAL", fmt.Sprintf("local n = %d for i = 1, 3000000 do n = n + i %% 7 end return "+
 		"redis.call('SET', KEYS[1], n)", worker), "1", t.key(writtenKey))
 	return err
+}
+
+// pipelineOfScripts runs 200 scripts that take a fraction of a millisecond each.
+func pipelineOfScripts(ctx context.Context, t *target, worker int) error {
+	c, err := t.client(ctx, slowLimit)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	text := fmt.Sprintf("local n = %d for i = 1, 10000 do n = n + i %% 7 end return redis.call('SET', KEYS[1], n)",
+		worker)
+	return c.pipeline(slices.Repeat([][]string{{"EVAL", text, "1", t.key(writtenKey)}}, 200))
 }
 
 // loadScripts loads 150 new scripts of 250 kB each.
