@@ -20,11 +20,23 @@ const (
 	// starvedShare is the smallest share of the mean that the slowest
 	// client must get.
 	starvedShare = 0.5
+
+	// connectionKB is the most memory that a connection may cost the leader
+	// under overload, in KB, including the garbage that the collector leaves
+	// until its next run. A quiet connection costs about 20 KB, mostly for the
+	// buffers of its reader and its writer.
+	connectionKB = 48
+
+	// memoryGrowth is the factor by which the peak of the memory may exceed the
+	// peak of an earlier run with the same load, because the garbage collector
+	// runs at other moments.
+	memoryGrowth = 1.25
 )
 
 // measureOverload lets 5,000 clients take, renew and release locks as fast as
-// they can, without a pause. No client may be starved, no command may be
-// refused, and the memory of the leader must not grow with time.
+// they can, without a pause. No client may be starved and no command may be
+// refused. The memory of the leader may grow with the number of connections,
+// but not with the time that the overload lasts.
 func measureOverload(ctx context.Context, out io.Writer, dir, program string, o options) (missed bool, err error) {
 	if err := raiseFiles(overloadClients + 200); err != nil {
 		return false, err
@@ -52,21 +64,25 @@ func measureOverload(ctx context.Context, out io.Writer, dir, program string, o 
 	if err := errors.Join(err, few.close()); err != nil {
 		return false, fmt.Errorf("%s: 50 clients: %w", overloadName, err)
 	}
+	base, err := peak(leader.PID())
+	if err != nil {
+		return false, err
+	}
 	many, err := newRenewing(leader.Clients, "many", overloadClients)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, many.close()) }()
-	// The first run grows the buffers of all connections to their final
-	// sizes.
-	if _, err := many.runFor(ctx, o.seconds); err != nil {
+	// The first run grows the buffers of all connections to their final sizes.
+	// It is long enough for the garbage collector to run.
+	if _, err := many.runFor(ctx, 3*o.seconds); err != nil {
 		return false, fmt.Errorf("%s: %w", overloadName, err)
-	}
-	if err := resetPeak(leader.PID()); err != nil {
-		return false, err
 	}
 	first, err := peak(leader.PID())
 	if err != nil {
+		return false, err
+	}
+	if err := resetPeak(leader.PID()); err != nil {
 		return false, err
 	}
 	busy, err := many.runFor(ctx, 3*o.seconds)
@@ -81,17 +97,17 @@ func measureOverload(ctx context.Context, out io.Writer, dir, program string, o 
 	if err != nil {
 		return false, err
 	}
-	// The memory may grow by a quarter, which is room for the garbage
-	// collector.
+	most := min(base+overloadClients*connectionKB>>10, int(memoryGrowth*float64(first)))
 	verdict := "ok"
-	if busy.slowest() < starvedShare || after.Term != before.Term || float64(last) > 1.25*float64(first)+32 {
+	if busy.slowest() < starvedShare || after.Term != before.Term || last > most {
 		verdict, missed = "MISSED", true
 	}
 	fmt.Fprintf(out, "50 clients: %.0f commands/s, p99 %.1f ms\n", calm.rate(), ms(calm.at(0.99)))
 	fmt.Fprintf(out, "%d clients: %.0f commands/s, p50 %.1f ms, p99 %.1f ms, max %.1f ms; slowest client %.2f of the "+
-		"mean (at least %.2f); memory %d MB, at most %d MB; %d elections; none refused: %s\n",
+		"mean (at least %.2f); memory with 50 clients %d MB, in the first half of the overload %d MB, in the second "+
+		"half %d MB (at most %d MB); %d elections; none refused: %s\n",
 		overloadClients, busy.rate(), ms(busy.at(0.5)), ms(busy.at(0.99)), ms(busy.at(1)), busy.slowest(), starvedShare,
-		first, last, after.Term-before.Term, verdict)
+		base, first, last, most, after.Term-before.Term, verdict)
 	return missed, nil
 }
 
