@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -444,12 +443,4 @@ func serve(ctx context.Context, o serveOptions) error {
 	err = errors.Join(err, sentinel.Close(), clients.Close(), web.Close(), node.Close())
 	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
 	return err
-}
-
-// tuneMemory trades memory for less garbage collection, unless GOGC is set: a
-// node's heap is small compared with a machine's memory.
-func tuneMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
 }
