@@ -1,0 +1,71 @@
+package resp_test
+
+import (
+	"io"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestConn_YieldsWhenBusy checks that a connection whose commands never wait
+// lets other goroutines run, even if the node has a single processor: a
+// goroutine that wakes every 50 µs runs between its commands.
+func TestConn_YieldsWhenBusy(t *testing.T) {
+	s := serve(t, newFake(t))
+	for name, word := range map[string]string{"refused commands": "nosuchcommand", "session commands": "CLIENT LIST"} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, s)
+			const commands = 16 << 10
+			last := make(chan error, 1)
+			go func() {
+				_, err := io.WriteString(c.conn, strings.Repeat(encode(word), commands))
+				last <- err
+			}()
+			first, err := c.reply() // the connection is busy from now on
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			ran := wakes(func() {
+				for range commands - 1 {
+					if _, err := c.reply(); err != nil {
+						t.Fatalf("after %q: %v", first, err)
+					}
+				}
+			})
+			if err := <-last; err != nil {
+				t.Fatal(err)
+			}
+			// Without yields, it ran 10 and 37 times: when a batch ended.
+			if ran < 80 {
+				t.Errorf("another goroutine ran %d times beside %d commands, want at least 80", ran, commands)
+			}
+		})
+	}
+}
+
+// wakes returns how often a goroutine that wakes every 50 µs runs while work
+// does.
+func wakes(work func()) (ran int64) {
+	ticker := time.NewTicker(50 * time.Microsecond)
+	defer ticker.Stop()
+	var n atomic.Int64
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ticker.C:
+				n.Add(1)
+			case <-ended:
+				return
+			}
+		}
+	}()
+	work()
+	close(ended)
+	<-stopped
+	return n.Load()
+}
