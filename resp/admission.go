@@ -216,9 +216,15 @@ func (s *Server) endPause() {
 	}
 }
 
-// waitPause returns when the connection may run a command. write says whether
-// the command writes.
+// waitPause returns when the connection may run a command, or when it has been
+// closed. write says whether the command writes.
 func (c *conn) waitPause(write bool) {
+	if c.srv.pause.Load() == nil {
+		return
+	}
+	closed := make(chan struct{})
+	c.wait.paused.Store(&closed) // before killed is read: see kill
+	defer c.wait.paused.Store(nil)
 	for {
 		p := c.srv.pause.Load()
 		if p == nil || !p.all && !write || c.killed.Load() {
@@ -235,6 +241,7 @@ func (c *conn) waitPause(write bool) {
 		select {
 		case <-t.C:
 		case <-p.over:
+		case <-closed:
 		case <-c.srv.life.stopping:
 			t.Stop()
 			return

@@ -17,6 +17,9 @@ type blocking struct {
 	// wait takes the value by replacing it with nil: see wakeBlocked.
 	blocked atomic.Pointer[blocked]
 	pos     fsm.Pos // identifies the command that waits
+	// paused is nil while the connection does not wait for the end of a CLIENT
+	// PAUSE. The goroutine that takes it closes it to end the wait.
+	paused atomic.Pointer[chan struct{}]
 }
 
 // blocked is the state of a connection whose blocking command waits. Other
@@ -214,6 +217,16 @@ func (c *conn) recheckWait() {
 func (c *conn) abandon() {
 	c.exec.Abandon()
 	c.done = true
+}
+
+// kill marks the connection as closed and ends its waits. The caller closes the
+// socket. Any goroutine may call it.
+func (c *conn) kill() {
+	c.killed.Store(true)
+	c.wakeBlocked(wakeKilled)
+	if paused := c.wait.paused.Swap(nil); paused != nil {
+		close(*paused)
+	}
 }
 
 // wakeBlocked ends the connection's wait, and reports whether it was waiting.

@@ -524,8 +524,7 @@ func (s *Server) kill(f *killFilter, me *conn) int {
 			c.done = true
 			continue
 		}
-		c.killed.Store(true)
-		c.wakeBlocked(wakeKilled)
+		c.kill()
 		if err := ignoreClosed(c.net.Close()); err != nil {
 			s.log.Debug("cannot close killed connection", "client", c.id, "error", err)
 		}

@@ -105,6 +105,20 @@ func TestClient_Kill(t *testing.T) {
 		"CLIENT KILL FOO 1 SKIPME no", "-ERR syntax error")
 }
 
+// TestClient_KillPaused checks that a connection that is closed while it waits
+// for the end of a CLIENT PAUSE does not stay, with its commands, until the
+// pause is over.
+func TestClient_KillPaused(t *testing.T) {
+	s := serve(t, newFake(t))
+	me, paused := dial(t, s), dial(t, s)
+	id := strings.TrimSpace(strings.TrimPrefix(paused.do("CLIENT ID"), ":"))
+	me.expect("CLIENT PAUSE 3600000 WRITE", "+OK")
+	paused.send("SET a 1")
+	eventually(t, "the command is waiting", func() bool { return strings.Contains(me.do("CLIENT LIST ID "+id), "cmd=set") })
+	me.expect("CLIENT KILL ID "+id, ":1")
+	eventually(t, "the connection is gone", func() bool { return !strings.Contains(me.do("CLIENT LIST ID "+id), "id="+id) })
+}
+
 // metric returns one value of a server's metrics.
 func metric(t testing.TB, s *resp.Server, name string, labels ...string) float64 {
 	t.Helper()

@@ -228,9 +228,8 @@ func (c *conn) evict(bytes int64) {
 	c.srv.refusal("client_memory", "closed a client to free memory for clients",
 		"client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(),
 		"bytes", bytes, "limit", c.srv.clientMem.Limit())
-	c.killed.Store(true)
 	c.out.discard()
-	c.wakeBlocked(wakeKilled)
+	c.kill()
 	if err := ignoreClosed(c.net.Close()); err != nil {
 		c.srv.log.Debug("cannot close evicted client", "client", c.id, "error", err)
 	}

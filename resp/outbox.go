@@ -304,8 +304,7 @@ func (o *outbox) cutOffLocked(reason string) {
 	s.warn("slow_subscriber", "subscriber cut off",
 		"client", o.c.id, "addr", o.c.net.RemoteAddr(), "reason", reason, "bytes", o.size)
 	o.dropLocked()
-	o.c.killed.Store(true)
-	o.c.wakeBlocked(wakeKilled)
+	o.c.kill()
 	if err := ignoreClosed(o.c.net.Close()); err != nil {
 		s.log.Debug("cannot close subscriber", "client", o.c.id, "error", err)
 	}
