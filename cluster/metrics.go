@@ -76,9 +76,9 @@ func newCounters() *Counters {
 		Scripts: counter("scripts_total", "Scripts, functions and libraries run by this node's interpreter."),
 		WritesRefused: counter("writes_refused_total",
 			"Writes that this node, as leader, did not execute because they would take too long on every "+
-				"node (--max-write-time), or because other heavy writes took all places."),
+				"node (--max-write-time), or because other heavy writes occupied all slots."),
 		ScriptsRefused: counter("scripts_refused_total",
-			"Slow scripts that this node did not run because others took all places."),
+			"Slow scripts that this node did not run because others occupied all slots."),
 		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
 		SlowReads: counter("slow_reads_total",
 			"Groups of reads that took longer than a quick read may, and ran on a copy-on-write clone."),

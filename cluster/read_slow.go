@@ -236,7 +236,7 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 func (s *slowRead) noSlot(err error) error {
 	if errors.Is(err, fairshare.ErrNoSlot) {
 		return refusal{"no_place", fmt.Sprintf(
-			"BUSY slow reads of other clients have taken all places for %v, try again later", s.h.opts.SlowReadWait)}
+			"BUSY slow reads of other clients have occupied all slots for %v, try again later", s.h.opts.SlowReadWait)}
 	}
 	return err
 }

@@ -66,10 +66,10 @@ const (
 	msgScriptKilled = "ERR Script killed by user with SCRIPT KILL..."
 	msgScriptLost   = "ERR script was ended because its node does not lead any more"
 	msgLoadTimeout  = "ERR FUNCTION LOAD timeout"
-	msgScriptPanic  = "ERR script made the interpreter fail, nothing of it was done"
-	msgScriptRoom   = "BUSY the script was not run: other slow scripts took all places for too long, try again later"
+	msgScriptPanic  = "ERR script made the interpreter fail and was rolled back"
+	msgScriptRoom   = "BUSY the script was not run: other slow scripts occupied all slots for too long, try again later"
 	msgWriteRoom    = "BUSY the command was not executed: " +
-		"other heavy writes and slow scripts took all places, try again later"
+		"other heavy writes and slow scripts occupied all slots, try again later"
 	msgScriptQueue = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
 )
 
@@ -204,6 +204,11 @@ const groupTimes = 10
 // brief scripts the group has.
 const briefGroupTimes = 10
 
+// tooLong returns the error of a script that takes too long.
+func (h *scriptHost) tooLong() string {
+	return fmt.Sprintf("ERR script exceeded its time limit (%d ms) and was rolled back", h.limit.Milliseconds())
+}
+
 // allowance returns how long a script that begins at since may run. shared says
 // that the rest of its group has left it less than its own time.
 func (h *scriptHost) allowance(call *fsm.ScriptCall, since time.Duration) (limit time.Duration, shared bool) {
@@ -289,8 +294,7 @@ func (r hostedRunner) CompileScript(body []byte) (text string) {
 // RunScript implements fsm.ScriptRunner.
 func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	h := r.h
-	name := call.SHA + call.Function
-	tooLong := fmt.Sprintf("ERR script ran longer than %v, nothing of it was done", h.limit)
+	tooLong, name := h.tooLong(), call.SHA+call.Function
 	if call.Register != nil {
 		tooLong = msgLoadTimeout
 	}
@@ -320,8 +324,8 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	}
 	limit, shared := h.allowance(&call, since)
 	if shared && call.ScriptBudget != fsm.Briefly {
-		tooLong = fmt.Sprintf("ERR scripts of a transaction ran longer than %v together, "+
-			"nothing of this one was done", groupTimes*h.limit)
+		tooLong = fmt.Sprintf("ERR scripts of a transaction exceeded their common time limit (%d ms) and this one was "+
+			"rolled back", (groupTimes * h.limit).Milliseconds())
 	}
 	ended := false // not ended by itself
 	pace := r.pace

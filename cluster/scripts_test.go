@@ -245,7 +245,7 @@ func TestFunctions_LoadTime(t *testing.T) {
 	client := c.client("n2")
 	client.want(t, bulk("slow"), "FUNCTION", "LOAD", "#!lua name=slow\nnap\nregister f")
 	client.want(t, "-ERR FUNCTION LOAD timeout\r\n", "FUNCTION", "LOAD", "#!lua name=endless\nspin\nregister g")
-	client.want(t, "-ERR script made the interpreter fail, nothing of it was done\r\n", "FUNCTION", "LOAD", "#!lua name=broken\npanic\nregister g")
+	client.want(t, "-ERR script made the interpreter fail and was rolled back\r\n", "FUNCTION", "LOAD", "#!lua name=broken\npanic\nregister g")
 	client.want(t, ok, "FUNCTION", "DELETE", "slow")
 	c.caughtUp()
 }
@@ -262,7 +262,7 @@ func TestScripts_Time(t *testing.T) {
 			wg.Go(func() {
 				cl := c.client(id)
 				for range 5 {
-					if got, err := cl.do("EVAL", "INCR wrong\nspin", "0"); err != nil || !strings.HasPrefix(got, "-ERR script ran longer than 30ms") {
+					if got, err := cl.do("EVAL", "INCR wrong\nspin", "0"); err != nil || !strings.HasPrefix(got, "-ERR script exceeded its time limit (30 ms)") {
 						t.Errorf("a script that loops: %q, %v", got, err)
 						return
 					}
@@ -393,7 +393,7 @@ func TestScripts_CutBesideOthers(t *testing.T) {
 	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = waitLimit / 60 })
 	for i, id := range c.ids() {
 		got, err := c.client(id).pipeline([]string{"INCR", "a"}, []string{"EVAL", "INCR wrong\nspin", "0"}, []string{"EVAL", "nap\nINCR c", "0"}, []string{"INCR", "b"})
-		want := fmt.Sprintf(":%d\r\n-ERR script ran longer than %v, nothing of it was done\r\n:%d\r\n:%d\r\n", i+1, waitLimit/60, i+1, i+1)
+		want := fmt.Sprintf(":%d\r\n-ERR script exceeded its time limit (%d ms) and was rolled back\r\n:%d\r\n:%d\r\n", i+1, (waitLimit / 60).Milliseconds(), i+1, i+1)
 		if err != nil || got != want {
 			t.Errorf("pipeline through %s: %q, %v, want %q", id, got, err, want)
 		}
@@ -448,7 +448,7 @@ func TestScripts_Transaction(t *testing.T) {
 	c := scripted(t, l, func(o *cluster.Options) { o.ScriptTime = 60 * time.Millisecond })
 	spin := []string{"EVAL", "INCR wrong\nspin", "0"}
 	got, err := c.client("n2").transaction([]string{"INCR", "a"}, spin, spin, spin, spin, []string{"INCR", "a"})
-	if err != nil || !strings.HasPrefix(got, "*6\r\n:1\r\n-ERR script ran longer than 60ms") || !strings.HasSuffix(got, "\r\n:2\r\n") || strings.Count(got, "-ERR") != 4 {
+	if err != nil || !strings.HasPrefix(got, "*6\r\n:1\r\n-ERR script exceeded its time limit (60 ms)") || !strings.HasSuffix(got, "\r\n:2\r\n") || strings.Count(got, "-ERR") != 4 {
 		t.Errorf("transaction answered %q, %v", got, err)
 	}
 	if runs, want := l.runs.Load(), int64(1+2+4); runs != want { // the brief run; two dry runs; the execution
@@ -481,7 +481,7 @@ func TestScripts_Panic(t *testing.T) {
 	t.Parallel()
 	c := scripted(t, newLines())
 	for _, id := range c.ids() {
-		c.client(id).want(t, "-ERR script made the interpreter fail, nothing of it was done\r\n", "EVAL", "SET k v\npanic", "0")
+		c.client(id).want(t, "-ERR script made the interpreter fail and was rolled back\r\n", "EVAL", "SET k v\npanic", "0")
 		c.client(id).want(t, absent, "GET", "k")
 	}
 	c.client("n1").want(t, "-ERR Error compiling script\r\n", "SCRIPT", "LOAD", "(")

@@ -121,7 +121,7 @@ func TestScript_Loops(t *testing.T) {
 	}
 	text := <-ended
 	t.Logf("%q after %v and %d reads", text, time.Since(begun).Round(time.Millisecond), reads)
-	wantContains(t, "a script that loops", text, "script ran longer than 500ms, nothing of it was done", "on @user_script:1.")
+	wantContains(t, "a script that loops", text, "script exceeded its time limit (500 ms) and was rolled back", "on @user_script:1.")
 	want(t, c.Nodes[0], "v", "GET", "k")
 	want(t, c.Nodes[0], "OK", "SET", "k", "x")
 }
