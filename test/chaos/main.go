@@ -20,7 +20,7 @@ import (
 type options struct {
 	program, old, dir, faults, summary string
 	seed                               uint64
-	episodes                           int
+	episodes, steps                    int
 	controls, keep, figures, plan      bool
 	library                            bool
 }
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")
+	flag.IntVar(&o.steps, "steps", 0, "steps of each episode, 0 for four")
 	flag.BoolVar(&o.controls, "controls", true,
 		"also play episodes that break a promise on purpose, which has to be caught")
 	flag.BoolVar(&o.library, "library", true, "also run clients of go-redis with its defaults")
@@ -100,6 +101,7 @@ func run(ctx context.Context, o options) error {
 	cfg := attack.DefaultConfig()
 	cfg.Program, cfg.Old, cfg.Dir, cfg.Seed, cfg.Episodes = o.program, o.old, dir, o.seed, o.episodes
 	cfg.Faults, cfg.Controls, cfg.Keep, cfg.Out = strings.Split(o.faults, ","), o.controls, o.keep, os.Stdout
+	cfg.Steps = o.steps
 	if o.library {
 		cfg.Beside = withLibrary
 	}

@@ -86,8 +86,55 @@ func (s *injection) outside(ctx context.Context, n *node) error {
 	})
 }
 
+// withoutSecret starts a node that does not have the cluster's secret. The
+// cluster must answer it with that fact only.
+func (s *injection) withoutSecret(ctx context.Context, n *node) error {
+	if err := errors.Join(n.wipe(), n.start(append(s.c.joinArgs(), secretFlag+"=")...)); err != nil {
+		return err
+	}
+	wait, stop := soon(ctx, 20*time.Second, "refuse "+n.ID)
+	defer stop()
+	err := process.Poll(wait, n.ID+" to be refused for its secret", func() bool {
+		said := n.Output()
+		if strings.Contains(said, "is not a member of this cluster") || strings.Contains(said, "joined cluster") {
+			s.violation("secret", "%s has no secret, and the cluster talks to it: %s", n.ID, n.last())
+			return true
+		}
+		return strings.Contains(said, "cluster secret does not match")
+	})
+	return errors.Join(err, n.kill())
+}
+
+// clientPortInUse starts a node with the client address of
+// another node. The process must end before it opens its data directory, and so
+// before it takes any part in the cluster.
+func (s *injection) clientPortInUse(ctx context.Context, n *node) error {
+	if err := errors.Join(n.kill(), n.wipe()); err != nil {
+		return err
+	}
+	args := append(s.c.joinArgs(), "--client-addr", s.c.nodes[0].Clients)
+	said, accepted, err := s.refuses(ctx, n, 10*time.Second, args...)
+	if err != nil {
+		return err
+	}
+	left, err := os.ReadDir(n.files)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if accepted || len(left) > 0 {
+		s.violation("address in use", "%s has opened its data and could not serve clients: %s", n.ID, said)
+	}
+	return errors.Join(n.kill(), n.wipe())
+}
+
 func joinAndLeave(ctx context.Context, s *injection) (string, error) {
 	n := s.c.spare
+	mixed := s.cfg.Old != "" // the other build may not authenticate its peers
+	if !mixed {
+		if err := s.withoutSecret(ctx, n); err != nil {
+			return "", err
+		}
+	}
 	if err := n.wipe(); err != nil {
 		return "", err
 	}
@@ -96,6 +143,12 @@ func joinAndLeave(ctx context.Context, s *injection) (string, error) {
 	}
 	if err := s.outside(ctx, n); err != nil {
 		return "", errors.Join(err, n.kill())
+	}
+	if !mixed {
+		err := errors.Join(s.clientPortInUse(ctx, n), n.start(s.c.joinArgs()...))
+		if err != nil {
+			return "", err
+		}
 	}
 	adding, done := soon(ctx, 30*time.Second, "add "+n.ID)
 	err := s.c.add(adding, n)
@@ -176,8 +229,8 @@ func island(ctx context.Context, s *injection) (string, error) {
 // refuses starts a node whose data is damaged or old. The node must report that
 // and end. accepted is true if the node runs instead.
 func (s *injection) refuses(ctx context.Context, n *node,
-	timeout time.Duration) (said string, accepted bool, err error) {
-	if err := n.launch(true); err != nil {
+	timeout time.Duration, args ...string) (said string, accepted bool, err error) {
+	if err := n.launch(true, args...); err != nil {
 		return "", false, err
 	}
 	wait, stop := soon(ctx, timeout, "refuse")

@@ -259,17 +259,14 @@ func addedWhileDown(ctx context.Context, s *injection) (string, error) {
 }
 
 // doubleID starts a second process with the id of a live node, with a directory
-// of its own or with the directory of that node. The second process must not
-// serve, and the first one must continue.
+// of its own and then with the directory of that node. The second process must
+// not serve, and the first one must continue.
 func doubleID(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
 		return "", err
 	}
 	pid, spare := n.PID(), s.c.spare
-	if err := spare.wipe(); err != nil {
-		return "", err
-	}
 	peers := []string{n.ID + "=" + spare.peers.addr}
 	for _, other := range s.c.nodes {
 		if other != n {
@@ -278,13 +275,31 @@ func doubleID(ctx context.Context, s *injection) (string, error) {
 	}
 	slices.Sort(peers)
 	args := []string{"--node-id", n.ID, "--peers", strings.Join(peers, ",")}
-	if s.rng.IntN(2) == 0 && n.disk == nil {
-		args = append(args, "--data-dir", n.data)
+	ways := [][]string{args}
+	if n.disk == nil {
+		ways = append(ways, append(slices.Clip(args), "--data-dir", n.data))
 	}
-	if err := spare.launch(true, args...); err != nil {
+	var all []string
+	for _, args := range ways {
+		said, err := s.second(ctx, n, args)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, said)
+	}
+	if n.PID() != pid || !n.Running() {
+		s.violation("double id", "%s ended when a second process used its id", n.ID)
+	}
+	return fmt.Sprintf("a second %s was refused: %s", n.ID, strings.Join(all, "; ")), nil
+}
+
+// second starts the spare node with the flags of node n, and returns what the
+// process says about the node that is alive.
+func (s *injection) second(ctx context.Context, n *node, args []string) (said string, err error) {
+	spare := s.c.spare
+	if err := errors.Join(spare.wipe(), spare.launch(true, args...)); err != nil {
 		return "", err
 	}
-	said := ""
 	wait, stop := soon(ctx, 10*time.Second, "refuse")
 	defer stop()
 	err = process.Poll(wait, "the second "+n.ID+" to be refused", func() bool {
@@ -293,23 +308,19 @@ func doubleID(ctx context.Context, s *injection) (string, error) {
 			return true
 		}
 		for line := range strings.Lines(spare.Output()) {
+			line = strings.TrimSpace(line)
+			if strings.Contains(line, "member remove "+n.ID) {
+				s.violation("double id", "the second %s advises to remove the first, which is alive: %s", n.ID, line)
+				return true
+			}
 			if strings.Contains(line, "another process") || strings.Contains(line, "is alive") ||
 				strings.Contains(line, "in use") {
-				said = strings.TrimSpace(line)
+				said = line
 			}
 		}
 		return said != ""
 	})
-	if err := errors.Join(err, spare.kill(), spare.wipe()); err != nil {
-		return "", err
-	}
-	if n.PID() != pid || !n.Running() {
-		s.violation("double id", "%s ended when a second process used its id", n.ID)
-	}
-	if said == "" {
-		return "", nil
-	}
-	return fmt.Sprintf("a second %s was refused: %s", n.ID, said), nil
+	return said, errors.Join(err, spare.kill(), spare.wipe())
 }
 
 // hangUp sends SIGHUP to all nodes. The signal must have no effect.

@@ -24,6 +24,7 @@ type Config struct {
 	Episodes int           // 0: limited by For only
 	For      time.Duration // no episode begins after this time, 0 for no limit
 	Faults   []string      // classes: see choose
+	Steps    int           // of an episode, 0 for stepsPerEpisode
 	Controls bool          // also run the negative controls
 	Load     load.Config   // without addresses
 	// Traffic is the number of commands before each step. Quiet is the length
@@ -136,6 +137,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	todo = append(todo, plans(cfg.Seed, episodes, chosen(cfg, faults))...)
 	for _, p := range todo {
+		if cfg.Steps > 0 {
+			p.Steps = p.Steps[:min(cfg.Steps, len(p.Steps))]
+		}
 		if cfg.For > 0 && time.Since(r.Began) > cfg.For && len(r.Episodes) > 0 {
 			break
 		}
