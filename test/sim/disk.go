@@ -50,6 +50,9 @@ type disk struct {
 	fsync time.Duration // time of a write on a healthy disk: this, plus up to as much again at random
 	slow  time.Duration // added to the time of a write
 	hang  chan struct{} // if not nil, writes wait until it is closed
+	// If held is not nil, reads of the log entry heldAt wait until it is closed.
+	heldAt uint64
+	held   chan struct{}
 
 	current *stores // of the running process; nil while there is none
 	seen    diskEffects
@@ -61,6 +64,7 @@ type diskEffects struct {
 	kept    int64 // entries that survived a crash although they were not yet durable
 	late    int64 // writes that a slow or stalled disk delayed
 	snaps   int64 // snapshots completed, including those from another node
+	held    int64 // reads that holdReads held up
 	gaps    int64 // appends refused because they would have left a gap in the log
 	deleted int64 // times that the whole log was deleted, after a snapshot from the leader
 }
@@ -131,6 +135,44 @@ func (d *disk) stall() (resume func()) {
 	}
 }
 
+// holdReads makes reads of one log entry wait until the returned function is
+// called.
+func (d *disk) holdReads(index uint64) (release func()) {
+	held := make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heldAt, d.held = index, held
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.held = nil
+		close(held)
+	}
+}
+
+// heldReads is the log of a process, whose reads a disk can hold up.
+type heldReads struct {
+	*raft.LogCache
+	d *disk
+}
+
+// GetLog implements raft.LogStore.
+func (h heldReads) GetLog(index uint64, out *raft.Log) error {
+	h.d.mu.Lock()
+	held := h.d.held
+	if index != h.d.heldAt {
+		held = nil
+	}
+	if held != nil {
+		h.d.seen.held++
+	}
+	h.d.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	return h.LogCache.GetLog(index, out)
+}
+
 // slowDown sets the delay that is added to every write; 0 means none.
 func (d *disk) slowDown(by time.Duration) {
 	d.mu.Lock()
@@ -146,6 +188,50 @@ func (d *disk) upTo(index uint64) []*raft.Log {
 		return nil
 	}
 	return slices.Clone(d.log[:min(int(index-d.log[0].Index)+1, len(d.log))])
+}
+
+// starts returns how often the disk was opened since it was last empty.
+func (d *disk) starts() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.boot
+}
+
+// last returns the index of the last log entry, or 0 if the log is empty.
+func (d *disk) last() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.log) == 0 {
+		return 0
+	}
+	return d.log[len(d.log)-1].Index
+}
+
+// synced returns the index of the last log entry that is durable, or 0.
+func (d *disk) synced() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.durable == 0 {
+		return 0
+	}
+	return d.log[d.durable-1].Index
+}
+
+// termAt returns the term of a log entry, or 0 if it is not in the log.
+func (d *disk) termAt(index uint64) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.log) == 0 || index < d.log[0].Index || index > d.log[len(d.log)-1].Index {
+		return 0
+	}
+	return d.log[index-d.log[0].Index].Term
+}
+
+// votedIn returns the term of the last vote.
+func (d *disk) votedIn() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.vote
 }
 
 func (d *disk) effects() diskEffects {
@@ -223,7 +309,7 @@ func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 }
 
 // Log implements cluster.Stores.
-func (s *stores) Log() raft.LogStore { return s.cache }
+func (s *stores) Log() raft.LogStore { return heldReads{s.cache, s.d} }
 
 // Stable implements cluster.Stores.
 func (s *stores) Stable() raft.StableStore { return &stableStore{s: s} }

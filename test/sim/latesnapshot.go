@@ -66,15 +66,7 @@ func (r *Result) playSnapshots(w *world) {
 	if !w.until("the follower to have it all", w.level) {
 		return
 	}
-	last := func() uint64 {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if len(d.log) == 0 {
-			return 0
-		}
-		return d.log[len(d.log)-1].Index
-	}
-	before := last()
+	before := d.last()
 	w.net.mu.Lock()
 	w.net.tapes = slices.DeleteFunc(w.net.tapes, func(t *tape) bool { return t.dir != direction{leader, behind} })
 	tapes := len(w.net.tapes)
@@ -85,7 +77,7 @@ func (r *Result) playSnapshots(w *world) {
 			r.Seen["replay of old requests"]++
 		}
 		<-time.After(time.Second)
-		if now := last(); now < before {
+		if now := d.last(); now < before {
 			w.audit.violate("acknowledged entries: the log of %s ended at %d, and after an old snapshot at %d",
 				behind, before, now)
 		}

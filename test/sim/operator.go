@@ -2,10 +2,13 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // Actions of operators at a bad time.
@@ -16,8 +19,12 @@ const (
 	transferToLagging = "transfer to a lagging node"
 	removalTooMany    = "removal that ends the quorum"
 	removalOfLeader   = "removal of the leader"
+	removalOfJoining  = "removal of a joining node"
 )
 
+// operatorKinds are the kinds that operate draws at random. It draws
+// removalOfJoining apart from them, so that seeds kept their faults when that
+// kind was added.
 var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging,
 	removalTooMany, removalOfLeader}
 
@@ -37,6 +44,10 @@ func (s *Schedule) operate(span time.Duration) {
 		}
 		s.Faults = append(s.Faults, f)
 	}
+	if r = stream(s.Seed, "joining"); r.IntN(6) == 0 {
+		s.Faults = append(s.Faults, Fault{Kind: removalOfJoining, At: settle + time.Duration(r.Int64N(int64(span))),
+			For: between(r, 50*ms, 2*time.Second), Much: int64(between(r, 10*ms, 200*ms)), Seed: r.Uint64()})
+	}
 }
 
 // operate runs a fault that is an operator action. known is false if the fault
@@ -55,6 +66,8 @@ func (b *blow) operate() (bit, known bool) {
 		return b.removalTooMany(), true
 	case removalOfLeader:
 		return b.removalOfLeader(), true
+	case removalOfJoining:
+		return b.removalOfJoining(), true
 	}
 	return false, false
 }
@@ -157,8 +170,14 @@ func (b *blow) removalTooMany() bool {
 	refused := false
 	for _, id := range ids {
 		if p := b.w.node(id).running(); p != nil {
-			if err := removeMember(leader.n, id); err != nil && strings.Contains(err.Error(), "reachable") {
+			before, starts := b.w.voters(), b.w.starts()
+			led := leader.n.Status().Role == "leader" // if not, it asks another node
+			err := removeMember(leader.n, id)
+			if err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
+			}
+			if led && (err == nil || errors.Is(err, outcome.ErrUnknown)) {
+				b.tooMany(id, before, starts)
 			}
 			break
 		}
@@ -168,6 +187,24 @@ func (b *blow) removalTooMany() bool {
 		b.w.revive(id)
 	}
 	return refused
+}
+
+// tooMany records a violation if the leader has proposed the removal of a node,
+// and the removal leaves fewer voters running than the new majority. before and
+// starts were read before the removal. Another fault may have started a node or
+// changed the members meanwhile. Then nothing can be said.
+func (b *blow) tooMany(id string, before []string, starts map[string]uint64) {
+	left := without(before, id)
+	live := 0
+	for _, other := range left {
+		nd := b.w.node(other)
+		if nd.running() != nil || nd.disk.starts() != starts[other] {
+			live++
+		}
+	}
+	if slices.Contains(before, id) && live < len(left)/2+1 {
+		b.w.audit.violate("membership: the removal of %s was proposed, which leaves %d voters, %d of them running", id, len(left), live)
+	}
 }
 
 // removalOfLeader removes the leader, which transfers its leadership first, and
@@ -206,4 +243,69 @@ func addMember(n *cluster.Node, id, addr string) error {
 func removeMember(n *cluster.Node, id string) error {
 	_, err := n.Remove(context.Background(), id, false)
 	return err
+}
+
+// removalOfJoining lets a node join as a new one, and removes it while the
+// leader, over slow links, makes it a voter. The node must not become a member
+// again.
+func (b *blow) removalOfJoining() bool {
+	_, id := b.sides()
+	if id == "" || !b.w.renew(id, 0) {
+		return false
+	}
+	nd := b.w.node(id)
+	nd.mu.Lock()
+	busy := nd.out
+	nd.out = true // no other fault may add the node
+	nd.mu.Unlock()
+	if busy {
+		return false
+	}
+	bit := b.removeJoining(id)
+	nd.mu.Lock()
+	nd.out = false
+	nd.mu.Unlock()
+	b.w.renew(id, 0) // if this fails, repair adds the node
+	return bit
+}
+
+// removeJoining removes a node that joins, and watches the members for as long
+// as the fault lasts. It reports whether the node was removed.
+func (b *blow) removeJoining(id string) bool {
+	ds := b.all(func(from, to string) bool { return from == id || to == id })
+	for _, d := range ds {
+		b.w.net.slow(d, time.Duration(b.f.Much))
+	}
+	defer func() {
+		for _, d := range ds {
+			b.w.net.slow(d, 0)
+		}
+	}()
+	for begun := time.Now(); ; <-time.After(askEvery / 4) {
+		p := b.w.node(id).running()
+		if p == nil || time.Since(begun) > 10*time.Second {
+			return false
+		}
+		if st := p.n.Status(); st.Applied > 0 && !st.Settling {
+			break
+		}
+	}
+	<-time.After(time.Duration(b.r.Int64N(int64(time.Second))))
+	p := b.w.node(b.w.leader())
+	if p == nil || p.running() == nil || removeMember(p.running().n, id) != nil {
+		return false // a removal whose outcome is unknown proves nothing
+	}
+	for begun := time.Now(); time.Since(begun) < b.f.For+time.Second; <-time.After(askEvery) {
+		ids, leader, term := b.w.members()
+		if leader == "" || !slices.Contains(ids, id) {
+			continue
+		}
+		// The list is certain only once the leader has committed an entry in the
+		// same term.
+		if p := b.w.node(leader).running(); p != nil && settled(p, term) {
+			b.w.audit.violate("membership: %s was removed while it joined, and is a member again", id)
+			break
+		}
+	}
+	return true
 }

@@ -20,6 +20,31 @@ func TestLateSnapshot(t *testing.T) {
 	}
 }
 
+// TestSwappedAddresses: two members that are started with each other's address
+// within a term do not both get the vote of the third. hashicorp/raft stores a
+// vote by address.
+func TestSwappedAddresses(t *testing.T) {
+	r := inBubble(t, &Schedule{Seed: 1, Scenario: swappedScenario})
+	for _, bad := range r.Violations {
+		t.Error(bad)
+	}
+	if r.Seen[swappedScenario] == 0 {
+		t.Error("n2 was not elected before the addresses were exchanged")
+	}
+}
+
+// TestMixedRequests: a deposed leader does not send entries that it has read
+// from its own log and from that of the next leader.
+func TestMixedRequests(t *testing.T) {
+	r := inBubble(t, &Schedule{Seed: 1, Scenario: mixedScenario})
+	for _, bad := range r.Violations {
+		t.Error(bad)
+	}
+	if r.Seen[mixedScenario] == 0 {
+		t.Error("the log was not replaced while an entry was read")
+	}
+}
+
 // TestLaggingMember runs the faults that were left of seed 650 after shrinking.
 // The bug was that a removed node was refused, because the member that it asked
 // did not know yet about the removal.

@@ -295,5 +295,5 @@ func Kinds() []string {
 	for _, c := range recipes {
 		kinds = append(kinds, c.kind)
 	}
-	return append(kinds, operatorKinds...)
+	return append(append(kinds, operatorKinds...), removalOfJoining)
 }

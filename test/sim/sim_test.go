@@ -58,6 +58,10 @@ func inBubble(t *testing.T, plan *Schedule) (r *Result) {
 		return powerCuts(plan) // real files need real time, so there is no bubble
 	case lateSnapshotScenario:
 		history = lateSnapshots
+	case mixedScenario:
+		history = mixedRequests
+	case swappedScenario:
+		history = swappedAddresses
 	}
 	// raft draws its timeouts from math/rand. The seed makes them repeat as
 	// long as goroutines draw them in the same order.

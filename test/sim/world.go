@@ -47,6 +47,7 @@ type node struct {
 	disk  *disk
 	clock *clock
 	peers []cluster.Peer
+	host  string // host of its peer address: the id, unless addresses were exchanged
 	// sluggish multiplies the timeouts of raft on this node. Its timers run
 	// slow, like those of a process that does not get enough processor
 	// time.
@@ -114,7 +115,7 @@ func (w *world) place(id string, peers []cluster.Peer) *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	nd := &node{
-		id: id, disk: newDisk(id, stream(w.seed, "disk "+id), w.audit), peers: peers, sluggish: 1,
+		id: id, disk: newDisk(id, stream(w.seed, "disk "+id), w.audit), peers: peers, host: id, sluggish: 1,
 		clock: newClock(time.Duration(len(w.nodes)) * 1000 * time.Hour),
 	}
 	w.nodes[id] = nd
@@ -163,12 +164,12 @@ func (w *world) start(id string) error {
 		return nil
 	}
 	cfg := cluster.Config{
-		NodeID: id, DataDir: "sim", LogStore: "wal", PeerAddr: address(id), Peers: nd.peers, Version: "sim", Options: o,
+		NodeID: id, DataDir: "sim", LogStore: "wal", PeerAddr: address(nd.host), Peers: nd.peers, Version: "sim", Options: o,
 		Logger: hclog.New(&hclog.LoggerOptions{
 			Name: id, Output: w.book, Level: w.book.level(), TimeFn: time.Now, TimeFormat: "15:04:05.000",
 		}),
-		Clock: nd.clock, PeerListener: w.net.listen(id),
-		PeerDialer: w.net.dialer(id, func() bool { return !p.dead.Load() }),
+		Clock: nd.clock, PeerListener: w.net.listen(nd.host),
+		PeerDialer: w.net.dialer(nd.host, func() bool { return !p.dead.Load() }),
 		OpenStores: nd.disk.open, Scripts: runner{}, Features: nd.features,
 		Fatal: func(err error) { w.exited(nd, p, err) },
 	}
@@ -222,7 +223,7 @@ func (w *world) crash(id string, loud bool) bool {
 }
 
 func (w *world) buryAfter(nd *node, p *process, loud bool) {
-	w.net.unplug(nd.id, loud)
+	w.net.unplug(nd.host, loud)
 	if p.port != nil {
 		w.net.unplug(portHost(nd.id), loud)
 	}
@@ -401,6 +402,32 @@ func (w *world) members() (ids []string, leader string, term uint64) {
 		ids = append(ids, st.ID)
 	}
 	return ids, leader, term
+}
+
+// voters returns the IDs of the voters that the leader of the highest term
+// reports.
+func (w *world) voters() (ids []string) {
+	p := w.node(w.leader())
+	if p == nil || p.running() == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for _, st := range p.running().n.ClusterStatus(ctx) {
+		if st.Voter {
+			ids = append(ids, st.ID)
+		}
+	}
+	return ids
+}
+
+// starts returns how often each node has been started.
+func (w *world) starts() map[string]uint64 {
+	all := make(map[string]uint64)
+	for _, id := range w.ids() {
+		all[id] = w.node(id).disk.starts()
+	}
+	return all
 }
 
 // repair starts the nodes that are down, and lets nodes that are no longer

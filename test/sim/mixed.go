@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// mixedScenario is the name of the scenario in a Schedule.
+const mixedScenario = "mixed requests"
+
+// mixedRequests lets the goroutine of a leader that replicates to n5 read an
+// entry so slowly that the leader is deposed meanwhile, and its log replaced by
+// that of the next leader. The goroutine then has the previous entry from its
+// own log, and the entry behind it from the log of the next leader. n5 reaches
+// the deposed leader only, so it does not know of the new term. It must not get
+// these entries.
+func mixedRequests(plan *Schedule) *Result {
+	w := newWorld(plan.Seed, 5)
+	w.opts.Window = 4
+	for _, id := range w.ids() {
+		w.revive(id)
+	}
+	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int),
+		Checks: make(map[string]int)}
+	r.Injected[mixedScenario]++
+	if w.mixRequests() {
+		r.Seen[mixedScenario]++
+	}
+	w.look()
+	w.end()
+	r.Virtual, r.Violations = w.elapsed(), w.audit.violations()
+	return r
+}
+
+// mixRequests reports whether the log was replaced while the entry was read.
+func (w *world) mixRequests() bool {
+	if !w.ledBy("n1") {
+		return false
+	}
+	apart := func(a, b []string) (heal func()) {
+		var ds []direction
+		for _, x := range a {
+			for _, y := range b {
+				ds = append(ds, direction{x, y}, direction{y, x})
+			}
+		}
+		return w.net.cut(ds)
+	}
+	d := w.node("n1").disk
+	own := d.last() + 1 // the entry that n5 gets from its leader
+	alone := apart([]string{"n5"}, []string{"n2", "n3", "n4"})
+	deposed := apart([]string{"n1"}, []string{"n2", "n3", "n4"})
+	release := d.holdReads(own + 1)
+	// The first entry must be on its way, and the next one on n1's disk, before
+	// n5 answers: entries that are not on the disk yet are read from memory.
+	late := w.net.cut([]direction{{"n1", "n5"}})
+	over := w.writeThrough("n1", 4)
+	w.until("entries that n1 cannot commit", func() bool { return d.synced() > own+1 })
+	late()
+	w.until("the second entry to be read", func() bool { return d.effects().held > 0 })
+	term := d.termAt(own)
+	w.until("another leader", func() bool { _, ready := w.look(); return ready && w.leader() != "n1" })
+	more := w.writeThrough(w.leader(), 4)
+	deposed()
+	replaced := func() bool { return d.termAt(own+1) > term }
+	w.until("the log of n1 to be replaced", replaced)
+	seen := w.node("n5").disk.termAt(own) == term && replaced()
+	release()
+	<-time.After(200 * ms)
+	// The next leader begins behind its own last entry when it looks for the end
+	// of n5's log, so it takes what n5 has before that entry for its own.
+	next := without([]string{"n2", "n3", "n4"}, w.leader())[0]
+	w.until(next+" to lead", func() bool {
+		leader := w.leader()
+		if leader != "" && leader != next {
+			_ = w.node(leader).running().n.TransferLeadership(next) // the condition is checked again
+		}
+		_, ready := w.look()
+		return ready && leader == next
+	})
+	alone()
+	<-over
+	<-more
+	w.until("all nodes at one index", func() bool { w.look(); w.commits(); return w.level() })
+	return seen
+}
+
+// ledBy transfers leadership to a node, and waits until all nodes have applied
+// the same index.
+func (w *world) ledBy(id string) bool {
+	return w.until(id+" to lead, and all nodes at one index", func() bool {
+		if leader := w.leader(); leader != "" && leader != id {
+			_ = w.node(leader).running().n.TransferLeadership(id) // the condition is checked again
+		}
+		_, ready := w.look()
+		return ready && w.leader() == id && w.level()
+	})
+}
+
+// writeThrough writes keys through a node, each by a client of its own. over is
+// closed when all writes have ended, with whatever outcome.
+func (w *world) writeThrough(id string, n int) (over chan struct{}) {
+	over = make(chan struct{})
+	ended := make(chan struct{})
+	h := &history{w: w, done: make(chan struct{}), outcomes: make(map[string]int)}
+	for i := range n {
+		go func() {
+			<-time.After(time.Duration(i) * 5 * ms)
+			c := h.client(i, "writer")
+			if c.home = id; c.connect() {
+				c.do(command{"set", fmt.Sprintf("k%d", i), id})
+			}
+			ended <- struct{}{}
+		}()
+	}
+	go func() {
+		for range n {
+			<-ended
+		}
+		close(over)
+	}()
+	return over
+}
