@@ -71,6 +71,10 @@ func TestTracking(t *testing.T) {
 	told(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`}, "SET k 2", 1)
 	told(c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`}, `EVAL "return redis.call('SET', KEYS[1], ARGV[1])" 1 k v`, 1)
 	told(c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
+	// A read counts for all keys that the script was called with, and for no others.
+	told(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
+	told(c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
+	told(c, nil, "SET k 4", 1)
 	c.DoPipelined("MULTI", `EVAL "return redis.call('SET', KEYS[1], '1')" 1 l`, "GET k", "EXEC") // the read beside a script
 	told(c, nil, "SET k 3", 1)
 	// A key whose time is over.

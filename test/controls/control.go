@@ -95,7 +95,7 @@ func firstLine(s string) string {
 	return s[:min(len(s), 150)]
 }
 
-// errNotRun means that this machine lacks a program that test/images needs.
+// errNotRun means that this machine lacks something that the program needs.
 var errNotRun = errors.New("not run")
 
 // startImages starts the program with the bug on crash images of its own data.
@@ -134,3 +134,77 @@ func startImages(ctx context.Context, program, holdfast, dir string, want *regex
 	return "", fmt.Errorf("NOT FOUND in %d images: no violation matches %q; reported were: %s",
 		report.Images, want, firstLines(others))
 }
+
+// attack lets test/chaos inject the faults of a demand into a cluster of the
+// program with the bug. It plays one short episode.
+func attack(ctx context.Context, program, holdfast, dir string, d demand) (string, error) {
+	summary := filepath.Join(dir, "chaos.json")
+	cmd := exec.CommandContext(ctx, program,
+		"-program", holdfast, "-dir", filepath.Join(dir, "clusters"), "-json", summary,
+		"-seed", "1", "-episodes", "1", "-steps", "1", "-controls=false", "-library=false", "-faults", d.what)
+	out, ranErr := cmd.CombinedOutput()
+	text, err := os.ReadFile(summary)
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("test/chaos: %w\n%s", ranErr, out), err)
+	}
+	var report struct {
+		Episodes []struct {
+			Events []struct {
+				Class  string
+				NotRun string `json:"not_run"`
+			}
+			Failure    string
+			Violations []struct{ Check, Text string }
+		}
+	}
+	if err := errors.Join(json.Unmarshal(text, &report), os.Remove(summary)); err != nil {
+		return "", fmt.Errorf("read the summary of test/chaos: %w", err)
+	}
+	var others []string
+	for _, e := range report.Episodes {
+		for _, v := range e.Violations {
+			what := v.Check + ": " + v.Text
+			if d.want.MatchString(what) {
+				return fmt.Sprintf("%s: %s", d.what, firstLine(what)), nil
+			}
+			others = append(others, what)
+		}
+		for _, ev := range e.Events {
+			others = append(others, ev.Class+": "+ev.NotRun)
+		}
+		others = append(others, e.Failure)
+	}
+	return "", fmt.Errorf("NOT FOUND: no violation matches %q; reported were: %s", d.want, firstLines(others))
+}
+
+// runTests runs tests of a package, one of which must fail. dir is the
+// directory of the package. The output of the failing tests must match.
+func runTests(ctx context.Context, program, dir string, d demand) (string, error) {
+	if _, err := exec.LookPath("redis-server"); d.program == compat && err != nil &&
+		os.Getenv("HOLDFAST_REQUIRE_REDIS") == "" {
+		return "", fmt.Errorf("%w: %w", errNotRun, err)
+	}
+	cmd := exec.CommandContext(ctx, program, "-test.run", d.what, "-test.timeout", limit.String())
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err == nil && strings.Contains(string(out), "no tests to run"):
+		return "", fmt.Errorf("no test matches %q", d.what)
+	case err == nil:
+		return "", fmt.Errorf("NOT FOUND: the tests %q pass", d.what)
+	case !errors.As(err, &exit):
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); d.want.MatchString(line) {
+			return firstLine(line), nil
+		}
+	}
+	return "", fmt.Errorf("NOT FOUND: no line matches %q; the tests said:\n%s", d.want, tail(out))
+}
+
+// tail returns the end of the output of a program.
+func tail(out []byte) []byte { return out[max(0, len(out)-2000):] }

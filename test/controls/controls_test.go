@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,11 +25,11 @@ func TestPatches_Apply(t *testing.T) {
 	}
 	has := make(map[string]bool)
 	for _, p := range all {
-		has[p.name] = p.found[simulator] != nil
+		has[p.name] = slices.ContainsFunc(p.demands, func(d demand) bool { return d.program == simulator })
 		if err := p.check(t.Context(), root); err != nil {
 			t.Error(err)
 		}
-		if p.found[simulator] != nil && len(sim.Drill(p.name)) == 0 {
+		if has[p.name] && len(sim.Drill(p.name)) == 0 {
 			t.Errorf("%s: test/sim/controls.go has no schedules for it", p.name)
 		}
 	}
@@ -99,7 +100,8 @@ func TestPatch_NoLongerApplies(t *testing.T) {
 
 func TestReadPatch_Refuses(t *testing.T) {
 	const first = "# What it breaks.\n"
-	for _, header := range []string{"", first, first + "# nobody: x\n", first + "# sim: (\n"} {
+	for _, header := range []string{"", first, first + "# nobody: x\n", first + "# sim: (\n", first + "# sim\n",
+		first + "# sim TestSim: x\n", first + "# chaos: x\n", first + "# fsm: x\n"} {
 		path := filepath.Join(t.TempDir(), "mistake.patch")
 		if err := os.WriteFile(path, []byte(header+"diff --git a/a.go b/a.go\n"), 0o600); err != nil {
 			t.Fatal(err)

@@ -3,10 +3,13 @@
 //
 // Each file NAME.patch in this directory puts one bug into the product. The
 // program copies the tree and applies one patch after the other to the copy.
-// For each patch it builds the simulator from the copy and runs the schedules
-// that test/sim/controls.go has for the bug. The expected checker must report a
-// violation. The program also runs the same schedules with the simulator of the
-// unchanged tree. That run must report no violation.
+// For each patch it builds the programs that the patch names from the copy, and
+// runs them. The expected checker of each program must report a violation.
+//
+// The program sim runs the schedules that test/sim/controls.go has for the bug,
+// and then the same schedules with the simulator of the unchanged tree. That
+// run must report no violation. The other programs run without a bug in make
+// images, make chaos, make test and make compat.
 //
 // # Format of a patch
 //
@@ -19,8 +22,17 @@
 //	diff --git a/cluster/session.go b/cluster/session.go
 //	...
 //
-// The programs are sim (test/sim) and images (test/images). The rest is the
-// output of git diff -U2. The context is small, so that a patch survives
+// The programs are
+//
+//	sim                test/sim
+//	images             test/images, with a holdfast that has the bug
+//	chaos CLASS        one step of a class of faults of test/chaos, likewise
+//	fsm TESTS          tests of ./fsm, by a regular expression for their names
+//	compat TESTS       tests of ./test/compat
+//
+// For the last two, the pattern must match a line that the tests print.
+//
+// The rest is the output of git diff -U2. The context is small, so that a patch survives
 // changes nearby.
 //
 // # A patch that no longer applies

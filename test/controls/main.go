@@ -82,7 +82,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 	if err := copyTree(o.root, b.tree); err != nil {
 		return fmt.Errorf("copy the tree: %w", err)
 	}
-	cleanSim, imagesProgram, err := b.clean(ctx)
+	clean, err := b.clean(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 		for range built {
 		}
 	}()
-	fmt.Printf("%-20s %-9s %-9s %s\n", "injected bug", "histories", "control", "found by")
+	fmt.Printf("%-20s %-8s %s\n", "injected bug", "program", "found by")
 	var failed []error
 	for made := range built {
 		if made.err != nil {
@@ -114,7 +114,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 			}
 			continue
 		}
-		failed = append(failed, o.control(ctx, made, cleanSim, imagesProgram, dir)...)
+		failed = append(failed, o.control(ctx, made, clean, b)...)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -125,38 +125,41 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 
 // control runs the controls of one patch, prints a line for each, and removes
 // its programs.
-func (o options) control(ctx context.Context, made programs, cleanSim, imagesProgram, dir string) (failed []error) {
+func (o options) control(ctx context.Context, made programs, clean map[string]string, b builder) (failed []error) {
 	p := made.patch
-	fail := func(err error) {
-		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
-		fmt.Printf("%-20s %v\n", p.name, err)
-	}
-	remove := func(path string) {
-		if err := os.Remove(path); err != nil {
-			fail(err)
-		}
-	}
-	if made.sim != "" {
-		bug, clean := fleet(made.sim, o.workers), fleet(cleanSim, o.workers)
-		r, err := simulate(ctx, sim.Drill(p.name), p.found[simulator], bug, clean)
-		if err != nil {
-			fail(err)
-		} else {
-			fmt.Printf("%-20s %-9d %-9s %s\n", p.name, r.histories, fmt.Sprintf("%d clean", r.clean), firstLine(r.by))
-		}
-		remove(made.sim)
-	}
-	if made.holdfast != "" {
-		by, err := startImages(ctx, imagesProgram, made.holdfast, dir, p.found[images])
+	for _, d := range p.demands {
+		line, err := o.meet(ctx, made, d, clean[d.program], b)
 		switch {
 		case errors.Is(err, errNotRun):
-			fmt.Printf("%-20s %v\n", p.name, err)
+			line = err.Error()
 		case err != nil:
-			fail(err)
-		default:
-			fmt.Printf("%-20s %s\n", p.name, by)
+			line = err.Error()
+			failed = append(failed, fmt.Errorf("%s: %s: %w", p.name, d.program, err))
 		}
-		remove(made.holdfast)
+		fmt.Printf("%-20s %-8s %s\n", p.name, d.program, line)
+	}
+	for program, path := range made.paths {
+		if err := os.Remove(path); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %s: %w", p.name, program, err))
+		}
 	}
 	return failed
+}
+
+// meet runs the control of one demand, and returns a line that says how the bug
+// was found.
+func (o options) meet(
+	ctx context.Context, made programs, d demand, clean string, b builder,
+) (line string, err error) {
+	program := made.paths[d.program]
+	switch d.program {
+	case simulator:
+		r, err := simulate(ctx, sim.Drill(made.patch.name), d.want, fleet(program, o.workers), fleet(clean, o.workers))
+		return fmt.Sprintf("%d histories, %d clean: %s", r.histories, r.clean, firstLine(r.by)), err
+	case images:
+		return startImages(ctx, clean, program, b.out, d.want)
+	case chaos:
+		return attack(ctx, clean, program, b.out, d)
+	}
+	return runTests(ctx, program, filepath.Join(b.tree, testPackages[d.program]), d)
 }

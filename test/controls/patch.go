@@ -16,19 +16,36 @@ import (
 const (
 	simulator = "sim"
 	images    = "images"
+	chaos     = "chaos"
+	compat    = "compat"
 )
+
+// testPackages maps each program that is the test binary of a package to that
+// package.
+var testPackages = map[string]string{
+	"fsm":  "./fsm",
+	compat: "./test/compat",
+}
+
+// demand is what one line of a patch demands: the program must find the bug.
+type demand struct {
+	program string
+	// what is the part of the program to run: classes of faults of chaos, or a
+	// regular expression for the tests of a test binary. It is empty for the
+	// other programs.
+	what string
+	want *regexp.Regexp // for the violation that the expected checker reports
+}
 
 // folder is the directory of the patches, relative to the root of the tree.
 const folder = "test/controls"
 
 // patch is one injected bug.
 type patch struct {
-	name   string // name of the bug, and of the file without .patch
-	path   string // absolute
-	header string // the comment lines at the head of the file
-	// found maps each program that runs the control to a pattern for the
-	// violation that the expected checker must report.
-	found map[string]*regexp.Regexp
+	name    string // name of the bug, and of the file without .patch
+	path    string // absolute
+	header  string // the comment lines at the head of the file
+	demands []demand
 }
 
 // patches reads all patches of the tree at root, ordered by name.
@@ -50,7 +67,7 @@ func patches(root string) ([]patch, error) {
 
 // readPatch reads the comment of a patch.
 func readPatch(path string) (patch, error) {
-	p := patch{name: strings.TrimSuffix(filepath.Base(path), ".patch"), found: make(map[string]*regexp.Regexp)}
+	p := patch{name: strings.TrimSuffix(filepath.Base(path), ".patch")}
 	var err error
 	if p.path, err = filepath.Abs(path); err != nil {
 		return p, err
@@ -68,19 +85,36 @@ func readPatch(path string) (patch, error) {
 		if i == 0 {
 			continue // for readers
 		}
-		program, pattern, _ := strings.Cut(strings.TrimSpace(comment), ": ")
-		if program != simulator && program != images {
-			return p, fmt.Errorf("%s: line %d names the program %q, want %s or %s", path, i+1,
-				program, simulator, images)
-		}
-		if p.found[program], err = regexp.Compile(pattern); err != nil {
+		d, err := readDemand(strings.TrimSpace(comment))
+		if err != nil {
 			return p, fmt.Errorf("%s: line %d: %w", path, i+1, err)
 		}
+		p.demands = append(p.demands, d)
 	}
-	if len(p.found) == 0 {
+	if len(p.demands) == 0 {
 		return p, fmt.Errorf("%s: no line says which program runs the control and what its checker reports", path)
 	}
 	return p, nil
+}
+
+// readDemand reads a line of the form "PROGRAM: PATTERN" or "PROGRAM WHAT:
+// PATTERN".
+func readDemand(line string) (d demand, err error) {
+	head, pattern, _ := strings.Cut(line, ": ")
+	d.program, d.what, _ = strings.Cut(head, " ")
+	parts := d.program == chaos || testPackages[d.program] != ""
+	switch {
+	case d.program != simulator && d.program != images && !parts:
+		return d, fmt.Errorf("no program is called %q", d.program)
+	case parts && d.what == "":
+		return d, fmt.Errorf("the line does not say which part of %s is to run", d.program)
+	case !parts && d.what != "":
+		return d, fmt.Errorf("%s has no parts, and the line names %q", d.program, d.what)
+	case pattern == "":
+		return d, errors.New("the line has no pattern for the violation")
+	}
+	d.want, err = regexp.Compile(pattern)
+	return d, err
 }
 
 // errStale is part of the error for a patch that does not fit the source.

@@ -52,47 +52,75 @@ type builder struct {
 	out  string // directory for the programs
 }
 
-// programs are the programs that were built from one state of the copy. A
-// program that the controls of the patch do not need is not built, and its path
-// is empty.
+// programs are the programs that were built from one state of the copy.
 type programs struct {
-	patch    patch
-	sim      string // test binary of test/sim
-	holdfast string
-	err      error
+	patch patch
+	// paths contains the program of each demand of the patch: the test binary
+	// of a package, or holdfast for images and chaos, which run the shipped
+	// program.
+	paths map[string]string
+	err   error
 }
 
-// clean builds the programs without a bug: the simulator, and test/images,
-// which runs the shipped program.
-func (b builder) clean(ctx context.Context) (sim, images string, err error) {
-	sim, images = filepath.Join(b.out, "clean.test"), filepath.Join(b.out, "images")
-	if err := b.command(ctx, "test", "-c", "-o", sim, "./test/sim"); err != nil {
-		return "", "", err
+// clean builds the programs without a bug that the patches need: the simulator,
+// and the programs that run a holdfast with a bug.
+func (b builder) clean(ctx context.Context, list []patch) (paths map[string]string, err error) {
+	paths = make(map[string]string)
+	for _, p := range list {
+		for _, d := range p.demands {
+			path := filepath.Join(b.out, d.program)
+			if paths[d.program] != "" {
+				continue
+			}
+			switch d.program {
+			case simulator:
+				err = b.command(ctx, "test", "-c", "-o", path, "./test/sim")
+			case images, chaos:
+				err = b.command(ctx, "build", "-buildvcs=false", "-o", path, "./test/"+d.program)
+			default:
+				continue // make test and make compat run these tests without a bug
+			}
+			if err != nil {
+				return nil, err
+			}
+			paths[d.program] = path
+		}
 	}
-	return sim, images, b.command(ctx, "build", "-buildvcs=false", "-o", images, "./test/images")
+	return paths, nil
 }
 
 // build builds the programs with the bug of a patch.
 func (b builder) build(ctx context.Context, p patch) (made programs) {
-	made.patch = p
+	made = programs{patch: p, paths: make(map[string]string)}
 	if made.err = p.apply(ctx, b.tree); made.err != nil {
 		return made
 	}
-	if p.found[simulator] != nil {
-		made.sim = filepath.Join(b.out, p.name+".test")
-		made.err = b.command(ctx, "test", "-c", "-o", made.sim, "./test/sim")
-	}
-	if p.found[images] != nil && made.err == nil {
-		made.holdfast = filepath.Join(b.out, p.name+".holdfast")
-		made.err = b.command(ctx, "build", "-buildvcs=false", "-o", made.holdfast, "./cmd/holdfast")
-	}
-	if made.err != nil {
-		made.err = fmt.Errorf("%s: the source with the patch does not build: %w", p.name, made.err)
+	for _, d := range p.demands {
+		if made.err = b.program(ctx, made, d); made.err != nil {
+			made.err = fmt.Errorf("%s: the source with the patch does not build: %w", p.name, made.err)
+			break
+		}
 	}
 	if err := p.revert(ctx, b.tree); err != nil && made.err == nil {
 		made.err = err
 	}
 	return made
+}
+
+// program builds the program of a demand.
+func (b builder) program(ctx context.Context, made programs, d demand) error {
+	if made.paths[d.program] != "" {
+		return nil // two demands share it
+	}
+	path := filepath.Join(b.out, made.patch.name+"."+d.program)
+	made.paths[d.program] = path
+	switch d.program {
+	case simulator:
+		return b.command(ctx, "test", "-c", "-o", path, "./test/sim")
+	case images, chaos:
+		return b.command(ctx, "build", "-buildvcs=false", "-o", path, "./cmd/holdfast")
+	}
+	return b.command(ctx, "test", "-c", "-o", path, testPackages[d.program])
 }
 
 // command runs go. With -trimpath, the output of the compiler does not depend

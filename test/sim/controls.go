@@ -12,9 +12,9 @@ import (
 // is a patch in test/controls.
 var drills = []string{
 	"crossed-replies", "double-apply", "early-expiry", "hold-forgets", "late-expiry", "leader-raises", "lost-sessions",
-	"no-term-start", "no-watch", "old-snapshot", "own-disk", "own-late", "skipped-fsync",
+	"mixed-request", "no-term-start", "no-watch", "old-snapshot", "own-disk", "own-late", "skipped-fsync",
 	"snapshot-clock", "stale-read",
-	"superseded-runs", "token-reset", "unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
+	"promote-anyway", "removal-unchecked", "superseded-runs", "token-reset", "transfer-flag", "two-votes", "unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
 }
 
 // Drills returns the names of the injected bugs that have schedules.
@@ -93,6 +93,13 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "transfer", At: 2 * second, Who: "n2"})
 		p.Features = map[string]int{"n1": fsm.FeatureMend - 1, "n3": fsm.FeatureMend - 1}
 		return p
+	case "transfer-flag":
+		return drill(seed, 1, 10*second, Fault{Kind: transferToDead, At: second, For: 7 * second, Who: follower})
+	case "removal-unchecked":
+		return drill(seed, 2, 15*second, Fault{Kind: removalTooMany, At: second, For: second})
+	case "promote-anyway":
+		return drill(seed, 4, 8*second,
+			Fault{Kind: removalOfJoining, At: second, For: second, Much: int64(80 * ms)})
 	case "skipped-fsync":
 		return &Schedule{Seed: seed, Scenario: powerCutScenario}
 	case "no-term-start":
@@ -129,6 +136,10 @@ func planFor(bug string, seed uint64) *Schedule {
 		// Requests reach the leader and their replies do not reach the
 		// follower, for longer than a client waits.
 		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
+	case "mixed-request":
+		return &Schedule{Seed: seed, Scenario: mixedScenario}
+	case "two-votes":
+		return &Schedule{Seed: seed, Scenario: swappedScenario}
 	case "old-snapshot":
 		return &Schedule{Seed: seed, Scenario: lateSnapshotScenario}
 	case "double-apply":
