@@ -11,10 +11,11 @@ import (
 // drills lists the injected bugs for which planFor has schedules. Each of them
 // is a patch in test/controls.
 var drills = []string{
-	"crossed-replies", "double-apply", "early-expiry", "hold-forgets", "late-expiry", "leader-raises", "lost-sessions",
-	"mixed-request", "no-term-start", "no-watch", "old-snapshot", "own-disk", "own-late", "skipped-fsync",
-	"snapshot-clock", "stale-read",
-	"promote-anyway", "removal-unchecked", "superseded-runs", "token-reset", "transfer-flag", "two-votes", "unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
+	"crossed-replies", "double-apply", "early-expiry", "hold-forgets", "late-expiry", "leader-raises",
+	"lost-sessions", "mixed-request", "no-term-start", "no-watch", "old-snapshot", "own-disk",
+	"own-late", "promote-anyway", "removal-unchecked", "skipped-fsync", "snapshot-clock",
+	"stale-read", "superseded-runs", "token-reset", "transfer-flag", "two-votes",
+	"unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
 }
 
 // Drills returns the names of the injected bugs that have schedules.

@@ -203,7 +203,8 @@ func (b *blow) tooMany(id string, before []string, starts map[string]uint64) {
 		}
 	}
 	if slices.Contains(before, id) && live < len(left)/2+1 {
-		b.w.audit.violate("membership: the removal of %s was proposed, which leaves %d voters, %d of them running", id, len(left), live)
+		b.w.audit.violate("membership: the removal of %s was proposed, which leaves %d voters, %d of them running",
+			id, len(left), live)
 	}
 }
 

@@ -164,7 +164,8 @@ func (w *world) start(id string) error {
 		return nil
 	}
 	cfg := cluster.Config{
-		NodeID: id, DataDir: "sim", LogStore: "wal", PeerAddr: address(nd.host), Peers: nd.peers, Version: "sim", Options: o,
+		NodeID: id, DataDir: "sim", LogStore: "wal", PeerAddr: address(nd.host), Peers: nd.peers,
+		Version: "sim", Options: o,
 		Logger: hclog.New(&hclog.LoggerOptions{
 			Name: id, Output: w.book, Level: w.book.level(), TimeFn: time.Now, TimeFormat: "15:04:05.000",
 		}),
