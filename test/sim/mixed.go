@@ -73,7 +73,7 @@ func (w *world) mixRequests() bool {
 	w.until(next+" to lead", func() bool {
 		leader := w.leader()
 		if leader != "" && leader != next {
-			_ = w.node(leader).running().n.TransferLeadership(next) // the condition is checked again
+			_ = transferLeadership(w.node(leader).running().n, next) // the condition is checked again
 		}
 		_, ready := w.look()
 		return ready && leader == next
@@ -90,7 +90,7 @@ func (w *world) mixRequests() bool {
 func (w *world) ledBy(id string) bool {
 	return w.until(id+" to lead, and all nodes at one index", func() bool {
 		if leader := w.leader(); leader != "" && leader != id {
-			_ = w.node(leader).running().n.TransferLeadership(id) // the condition is checked again
+			_ = transferLeadership(w.node(leader).running().n, id) // the condition is checked again
 		}
 		_, ready := w.look()
 		return ready && w.leader() == id && w.level()

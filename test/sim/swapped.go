@@ -46,7 +46,7 @@ func (w *world) swapAddresses() bool {
 	away := w.net.cut([]direction{{"n1", "n3"}, {"n3", "n1"}, {"n2", "n3"}, {"n3", "n2"}})
 	over := make(chan struct{})
 	go func() {
-		_ = n1.n.TransferLeadership("n2") // n1 does not learn the result
+		_ = transferLeadership(n1.n, "n2") // n1 does not learn the result
 		close(over)
 	}()
 	d := w.node("n1").disk
