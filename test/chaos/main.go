@@ -47,7 +47,7 @@ func main() {
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
 	flag.BoolVar(&o.plan, "plan", false, "print the plans of the episodes, and run nothing")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, o)
 	stop()
 	if err != nil {
