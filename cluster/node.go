@@ -176,6 +176,7 @@ func (n *Node) connect() {
 	n.status = &statusReporter{
 		environment: env, started: n.clock.Wall(), raft: n.raft, raftLog: n.raftLog, machine: n.machine,
 		peers: n.peers, founder: n.founder, features: n.features, forwarder: n.forwarder, snapshots: n.snapshots,
+		health: n.health,
 	}
 	n.transfers = &transfers{environment: env, raft: n.raft, peers: n.peers, leaderships: n.leaderships}
 	n.members = &membership{

@@ -36,6 +36,10 @@ type NodeStatus struct {
 	Reachable  bool   `json:"reachable"`
 	Ready      bool   `json:"ready"` // the node has a link to a leader
 	Detail     string `json:"detail,omitempty"`
+	// LastAnswer is when an unreachable member last answered the node that
+	// reports this, by that node's wall clock. It is zero if the member has not
+	// answered since that node started.
+	LastAnswer time.Time `json:"last_answer,omitzero"`
 	// SnapshotError says why no snapshot can be taken, and since when.
 	SnapshotError string `json:"snapshot_error,omitempty"`
 	FeatureStatus
@@ -95,6 +99,7 @@ type statusReporter struct {
 	features  *features
 	forwarder *forwarder
 	snapshots *snapshotter
+	health    *healthBook
 }
 
 func (sr *statusReporter) own() NodeStatus {
@@ -147,6 +152,9 @@ func (sr *statusReporter) own() NodeStatus {
 	return st
 }
 
+// statusLimit is how long ClusterStatus waits for a member.
+const statusLimit = time.Second
+
 // ofCluster implements Node.ClusterStatus.
 func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	var members []Member
@@ -158,7 +166,7 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			members = append(members, Member{ID: p.ID, Addr: p.Addr, Voter: true})
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	out := make([]NodeStatus, len(members))
 	var wg sync.WaitGroup
@@ -176,10 +184,11 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			if err != nil || r.Status == nil {
 				detail := "no status in the answer"
 				if err != nil {
-					detail = err.Error()
+					detail = shortReason(err)
 				}
 				out[i] = NodeStatus{
 					ID: m.ID, Role: "unreachable", Endpoints: Endpoints{PeerAddr: addr}, Voter: m.Voter, Detail: detail,
+					LastAnswer: sr.health.of(m.ID).Heard,
 				}
 				return
 			}

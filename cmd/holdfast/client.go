@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,6 +15,7 @@ import (
 // client sends commands to a node's client port, one at a time, on one
 // connection. It never repeats a command.
 type client struct {
+	addr string
 	pool *redis.Client
 	conn *redis.Conn
 }
@@ -25,7 +27,7 @@ type client struct {
 // twice, with HELLO and with AUTH, and the node delays clients that guess.
 func dialNode(ctx context.Context, addr string, login load.Login) (*client, error) {
 	pool := process.NewClient(addr, "")
-	c := &client{pool, pool.Conn()}
+	c := &client{addr, pool, pool.Conn()}
 	if auth := login.Command(); auth != nil {
 		if _, err := c.do(ctx, auth...); err != nil {
 			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), c.close())
@@ -45,7 +47,10 @@ func (c *client) do(ctx context.Context, args ...string) (string, error) {
 	}
 	text, err := c.conn.Do(ctx, words...).Text()
 	if answered := redis.Error(nil); err != nil && !errors.As(err, &answered) {
-		return "", fmt.Errorf("%s: %w", args[0], err)
+		return "", fmt.Errorf("%s: %w", args[0], explainPort(ctx, c.addr, err))
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+		err = fmt.Errorf("%w (set --password-file, and --user if it is not the default user)", err)
 	}
 	return text, err
 }

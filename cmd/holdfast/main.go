@@ -48,24 +48,43 @@ all data with Raft. Redis clients can use any node. A lock that a client takes
 with SET NX EX remains taken, with its owner and its remaining time, when any
 one of three nodes fails.
 
-An environment variable can set each flag: HOLDFAST_DATA_DIR sets --data-dir.
-A flag on the command line takes precedence.`,
+An environment variable can set each flag: HOLDFAST_DATA_DIR sets --data-dir. A
+flag on the command line takes precedence. A variable that begins with HOLDFAST_
+and sets no flag is an error.`,
 		Example: `  holdfast dev                        run three nodes on this machine, for redis-cli
   holdfast status                     show the state of every node
   holdfast verify                     test the guarantees of a cluster
   holdfast serve --node-id n1 …       run one node of a cluster`,
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			return flagsFromEnv(cmd.Flags())
+			return setFlags(cmd)
 		},
 	}
-	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), versionCommand(),
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(suggestFlag)
+	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), configCommand(), versionCommand(),
 		commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	return root.ExecuteContext(ctx)
+}
+
+// setFlags sets the flags that the command line does not set: from their
+// environment variables, then from the configuration file.
+func setFlags(cmd *cobra.Command) error {
+	if err := checkVariables(cmd.Root()); err != nil {
+		return err
+	}
+	if err := flagsFromEnv(cmd.Flags()); err != nil {
+		return err
+	}
+	if f := cmd.Flags().Lookup(configFlag); f != nil && f.Value.String() != "" {
+		return flagsFromFile(cmd.Flags(), f.Value.String())
+	}
+	return nil
 }
 
 // flagsFromEnv sets each flag that the command line does not set from its
@@ -85,8 +104,11 @@ func flagsFromEnv(flags *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
+// envPrefix begins the name of every environment variable of the program.
+const envPrefix = "HOLDFAST_"
+
 func envName(flag string) string {
-	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 func versionCommand() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
@@ -30,7 +31,9 @@ type serveOptions struct {
 	discovery                   discovery
 	secret                      secretOptions
 	peers                       string
+	configFile                  string
 	requirePass                 string
+	requirePassFile             string
 	aclFile                     string
 	logLevel, logFormat         string
 	options                     cluster.Options
@@ -45,8 +48,12 @@ type serveOptions struct {
 // a node stops. The process exits within 5 s of SIGTERM.
 const stopTimeout = 4 * time.Second
 
+func newServeOptions() *serveOptions {
+	return &serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits()}
+}
+
 func serveCommand() *cobra.Command {
-	o := serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits()}
+	o := newServeOptions()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one node",
@@ -62,7 +69,12 @@ If other hosts can reach the peer port, every node needs the same secret: see
 first: see "holdfast member --help".
 
 On SIGTERM the node transfers leadership, completes the commands in flight, and
-exits. It ignores SIGHUP.`,
+exits. It ignores SIGHUP.
+
+--config names a YAML file that sets flags, one "name: value" in each line, with
+the flags' names without "--". Flags and environment variables take precedence.
+"holdfast config check FILE" checks such a file. Sizes have units (64mb, 2gb),
+which are powers of 1,024; durations have units too (500ms, 10s).`,
 		Example: `  holdfast serve --node-id n1 --data-dir /var/lib/holdfast \
     --client-addr 10.0.0.1:6379 --peer-addr 10.0.0.1:7379 --http-addr 127.0.0.1:8379 \
     --peers n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379 \
@@ -70,10 +82,24 @@ exits. It ignores SIGHUP.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.limitFlags = limitFlags(cmd.Flags())
-			return serve(cmd.Context(), o)
+			return serve(cmd.Context(), *o)
 		},
 	}
-	f := cmd.Flags()
+	o.flags(cmd.Flags())
+	return cmd
+}
+
+// flags defines the flags of serve.
+func (o *serveOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.configFile, configFlag, "", "YAML file that sets flags: see above")
+	o.identityFlags(f)
+	o.budgetFlags(f)
+	o.engineFlags(f)
+}
+
+// identityFlags defines the flags for the node's identity, addresses, users and
+// log.
+func (o *serveOptions) identityFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeID, "node-id", "", "name of this node; it cannot be changed later")
 	f.StringVar(&o.dataDir, "data-dir", "", "directory for the log, votes and snapshots; only one process may use it")
 	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "address for Redis clients")
@@ -90,32 +116,42 @@ exits. It ignores SIGHUP.`,
 		"the nodes that form the cluster, with their peer addresses: n1=host:port,n2=host:port,…")
 	f.StringVar(&o.requirePass, "requirepass", "",
 		"password of the default user, until ACL SETUSER or CONFIG SET requirepass sets one for the cluster; empty "+
-			"for none")
+			"for none. Other users of the machine can see it in ps: prefer --requirepass-file")
+	f.StringVar(&o.requirePassFile, "requirepass-file", "", "file with the password of --requirepass")
 	f.StringVar(&o.aclFile, "acl-file", "",
 		"file of ACL users in Redis' format; the cluster takes them over if it has no users yet")
 	f.StringVar(&o.logStore, "log-store", "wal",
 		"library that stores the Raft log: wal or boltdb; it cannot be changed for an existing data directory")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: trace, debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "format of log lines: text or json")
+}
+
+// budgetFlags defines the flags that limit clients.
+func (o *serveOptions) budgetFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.limits.MaxClients, "max-clients", o.limits.MaxClients, "maximum number of client connections")
 	f.IntVar(&o.limits.MaxUnauthAddr, "max-unauth-per-address", o.limits.MaxUnauthAddr,
 		"maximum number of connections from one address that have not authenticated; 0 for no limit")
-	f.Int64Var(&o.limits.ClientMemory, "max-client-memory", o.limits.ClientMemory,
+	sizeVar(f, &o.limits.ClientMemory, "max-client-memory",
 		"bytes that the node holds for all clients together: replies that they have not read, incomplete commands, "+
 			"and commands that wait for EXEC; 0 for an eighth of the memory, but at least 256 MiB")
-	f.IntVar(&o.limits.UnauthRate, "max-unauth-rate", o.limits.UnauthRate,
+	sizeVar(f, &o.limits.UnauthRate, "max-unauth-rate",
 		"bytes per second that all connections together may send before they authenticate; 0 for no limit")
 	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal,
 		"time within which a connection must authenticate; 0 for no limit")
-	f.IntVar(&o.limits.MaxBulk, "max-bulk-bytes", o.limits.MaxBulk,
+	sizeVar(f, &o.limits.MaxBulk, "max-bulk-bytes",
 		"maximum size of an argument of a command, in bytes")
 	f.IntVar(&o.limits.MaxTopics, "max-subscriptions", o.limits.MaxTopics,
 		"maximum number of channels, patterns and shard channels to which one connection subscribes; 0 for no limit")
 	f.IntVar(&o.limits.MaxPatterns, "max-patterns", o.limits.MaxPatterns,
 		"maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST "+
 			"mode; 0 for no limit")
-	f.IntVar(&o.limits.SubscriptionBytes, "max-subscription-bytes", o.limits.SubscriptionBytes,
+	sizeVar(f, &o.limits.SubscriptionBytes, "max-subscription-bytes",
 		"estimated bytes of memory for the subscriptions and BCAST prefixes of all clients; 0 for no limit")
+}
+
+// engineFlags defines the flags for the time limits and sizes of the cluster's
+// parts, and the flags for tests.
+func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout,
 		"how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout,
@@ -142,12 +178,12 @@ exits. It ignores SIGHUP.`,
 		"how long a slow read waits for others before it ends with an error (BUSY)")
 	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime,
 		"how long a pipeline of reads may run before it ends with an error (BUSY)")
-	f.Int64Var(&o.options.SlowReadMemory, "max-slow-read-memory", o.options.SlowReadMemory,
+	sizeVar(f, &o.options.SlowReadMemory, "max-slow-read-memory",
 		"bytes for the intermediate results and replies of all slow reads of the node; a read that needs more ends "+
 			"with an error (OOM)")
-	f.Int64Var(&o.options.SnapshotBytes, "snapshot-bytes", o.options.SnapshotBytes,
+	sizeVar(f, &o.options.SnapshotBytes, "snapshot-bytes",
 		"bytes of log after which the node takes a snapshot")
-	f.Int64Var(&o.options.TrailingBytes, "trailing-bytes", o.options.TrailingBytes,
+	sizeVar(f, &o.options.TrailingBytes, "trailing-bytes",
 		"bytes of log that are kept after a snapshot, for followers that are a little behind")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
@@ -165,7 +201,6 @@ exits. It ignores SIGHUP.`,
 			panic(err) // the flags are defined above
 		}
 	}
-	return cmd
 }
 
 // validate returns an error about the first flag with a value that cannot work.
@@ -335,6 +370,9 @@ func serve(ctx context.Context, o serveOptions) error {
 		return err
 	}
 	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := o.readPassword(); err != nil {
 		return err
 	}
 	defer surviveHangup(log)()

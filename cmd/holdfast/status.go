@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/fatih/color"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/verify/load"
@@ -23,76 +22,144 @@ import (
 const (
 	exitUnreachable = exitCode(3) // the node does not answer
 	exitNoLeader    = exitCode(4) // the cluster has no leader
+	exitDegraded    = exitCode(5) // there is a leader, and something needs attention
 )
 
+type statusOptions struct {
+	addr   string
+	login  loginOptions
+	asJSON bool
+	watch  bool
+	every  time.Duration
+}
+
 func statusCommand() *cobra.Command {
-	var addr string
-	var login load.Login
-	var asJSON bool
+	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [ADDR]",
 		Short: "Show the state of every node",
-		Long: `Show every member: id, role, term, commit index and applied index, lag,
+		Long: `Show whether the cluster is healthy and how many more failures it tolerates. Then
+show every member: id, role, term, commit index and applied index, lag,
 addresses, feature version of the cluster, version of the program, uptime. Any
 node can answer.
 
-Exit codes: 0 the node answered and there is a leader; 3 the node cannot be
-reached; 4 there is no leader.`,
-		Example: `  holdfast status --addr 127.0.0.1:6380
+Exit codes: 0 the cluster is healthy; 3 the node cannot be reached; 4 there is
+no leader; 5 the cluster is degraded: it has a leader, but a member is
+unreachable, starting or far behind, or cannot take snapshots.`,
+		Example: `  holdfast status 127.0.0.1:6380
+  holdfast status --watch
   holdfast status --json | jq '.[] | select(.role=="leader").id'`,
-		Args: cobra.NoArgs,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := askStatus(cmd.Context(), addr, login, "STATUS")
-			if err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: no status from %s: %v\n", addr, err)
-				return exitUnreachable
+			if len(args) == 1 {
+				if cmd.Flags().Changed("addr") && o.addr != args[0] {
+					return fmt.Errorf("two addresses: %s and --addr %s", args[0], o.addr)
+				}
+				o.addr = args[0]
 			}
-			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(nodes)
-			} else {
-				err = printStatus(cmd.OutOrStdout(), nodes)
+			if o.watch && o.every < 100*time.Millisecond {
+				return fmt.Errorf("--interval is %v, must be at least 100ms", o.every)
 			}
+			login, err := o.login.login()
 			if err != nil {
 				return err
 			}
-			if leaderOf(nodes) == "" {
-				fmt.Fprintln(cmd.ErrOrStderr(),
-					"holdfast: the cluster has no leader: writes wait until a majority of the voters is up and "+
-						"connected")
-				return exitNoLeader
+			if o.watch {
+				return watchStatus(cmd.Context(), o, login, cmd.OutOrStdout())
 			}
-			return nil
+			return showStatus(cmd.Context(), o, login, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any node")
-	loginFlags(cmd.Flags(), &login)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&o.addr, "addr", "127.0.0.1:6379", "client address of any node")
+	o.login.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "show the status again and again, until Ctrl-C")
+	cmd.Flags().DurationVar(&o.every, "interval", time.Second, "with --watch: time between two requests")
+	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	return cmd
 }
 
-// loginFlags defines the flags for the user and the password of a command.
-func loginFlags(f *pflag.FlagSet, login *load.Login) {
-	f.StringVar(&login.User, "user", "",
-		"user at the client port, if not the default user; the user needs the command HOLDFAST, or @admin")
-	f.StringVar(&login.Password, "password", "", "password at the client port")
+// showStatus prints the status once and returns an exit code.
+func showStatus(ctx context.Context, o statusOptions, login load.Login, out, errOut io.Writer) error {
+	nodes, err := askStatus(ctx, o.addr, login, "STATUS")
+	if err != nil {
+		fmt.Fprintf(errOut, "holdfast: no status from %s: %v\n", o.addr, err)
+		return exitUnreachable
+	}
+	v := judge(nodes)
+	if o.asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(nodes)
+	} else {
+		err = printStatus(out, nodes, v)
+	}
+	if code := v.code(); err == nil && code != 0 {
+		return code
+	}
+	return err
+}
+
+// watchStatus prints the status again and again until ctx ends. On a terminal
+// each one replaces the one before.
+func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.Writer) error {
+	const clearScreen = "\x1b[H\x1b[2J"
+	file, ok := out.(*os.File)
+	onTerminal := ok && term.IsTerminal(int(file.Fd()))
+	t := time.NewTicker(o.every)
+	defer t.Stop()
+	for {
+		nodes, err := askStatus(ctx, o.addr, login, "STATUS")
+		if ctx.Err() != nil {
+			return nil
+		}
+		var page strings.Builder
+		if onTerminal {
+			page.WriteString(clearScreen)
+		}
+		fmt.Fprintf(&page, "%s  %s\n", time.Now().Format(time.DateTime), o.addr)
+		if err != nil {
+			fmt.Fprintf(&page, "no status: %v\n", err)
+		} else if err := printStatus(&page, nodes, judge(nodes)); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(out, page.String()); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// status asks a node for the status of all nodes.
+func (o *loginOptions) status(ctx context.Context, addr string) ([]cluster.NodeStatus, error) {
+	login, err := o.login()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := askStatus(ctx, addr, login, "STATUS")
+	if err != nil {
+		return nil, fmt.Errorf("no status from %s: %w", addr, err)
+	}
+	return nodes, nil
 }
 
 // askStatus asks a node for the status of all nodes, or, with the arguments
 // STATUS LOCAL, for its own.
-func askStatus(ctx context.Context, addr string, login load.Login, words ...string) ([]cluster.NodeStatus, error) {
+func askStatus(ctx context.Context, addr string, login load.Login, args ...string) ([]cluster.NodeStatus, error) {
 	c, err := dialNode(ctx, addr, login)
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	text, err := c.do(ctx, append([]string{"HOLDFAST"}, words...)...)
-	if err != nil {
+	reply, err := c.do(ctx, append([]string{"HOLDFAST"}, args...)...)
+	if err := errors.Join(err, c.close()); err != nil {
 		return nil, err
 	}
 	var nodes []cluster.NodeStatus
-	if err := json.Unmarshal([]byte(text), &nodes); err != nil {
+	if err := json.Unmarshal([]byte(reply), &nodes); err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
 	return nodes, nil
@@ -101,139 +168,90 @@ func askStatus(ctx context.Context, addr string, login load.Login, words ...stri
 // leaderOf returns the id of the leader with the highest term, or "" if there
 // is none. A deposed leader that has not noticed has a lower term.
 func leaderOf(nodes []cluster.NodeStatus) string {
-	leader, term := "", uint64(0)
+	leader, highest := "", uint64(0)
 	for _, n := range nodes {
-		if n.Role == "leader" && n.Term >= term {
-			leader, term = n.ID, n.Term
+		if n.Role == "leader" && n.Term >= highest {
+			leader, highest = n.ID, n.Term
 		}
 	}
 	return leader
 }
 
-func printStatus(out io.Writer, nodes []cluster.NodeStatus) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tFEATURES\tCLIENTS\tPEERS\tHTTP\tVERSION\tUPTIME\tDETAIL")
+func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {
+	headline := color.New(color.FgGreen, color.Bold)
+	if v.code() != 0 {
+		headline = color.New(color.FgRed, color.Bold)
+	}
+	fmt.Fprintf(out, "%s\n\n", headline.Sprint(v.headline()))
+	t := newTable("NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS", "HTTP", "VERSION",
+		"UPTIME", "DETAIL")
 	for _, n := range nodes {
+		c := roleColor(n)
 		if !n.Reachable {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t%s\n", n.ID, n.Role, n.PeerAddr, n.Detail)
+			detail := n.Detail
+			if since := awaySince(n); since != "" {
+				detail += "; last answer " + since
+			}
+			t.AppendRow(row(c, n.ID, role(n), "-", "-", "-", "-", "-", "-", n.PeerAddr, "-", "-", "-", detail))
 			continue
 		}
-		detail := n.Detail
-		if n.SnapshotError != "" {
-			detail = strings.TrimPrefix(detail+"; "+n.SnapshotError, "; ")
-		}
-		role := n.Role
-		if !n.Voter && role == "follower" {
-			role = "non-voter"
-		}
-		if detail == "" && n.FeaturesBlocked != "" {
-			detail = "feature version not raised: " + n.FeaturesBlocked
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, role, n.Term, n.Commit, n.Applied,
-			n.Lag, n.FeatureVersion,
-			n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version,
-			time.Duration(n.Uptime*float64(time.Second)).Round(time.Second), detail)
+		number := func(n uint64) string { return fmt.Sprint(n) }
+		t.AppendRow(row(c, n.ID, role(n), number(n.Term), number(n.Commit), number(n.Applied), number(n.Lag),
+			fmt.Sprint(n.FeatureVersion), n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version,
+			time.Duration(n.Uptime*float64(time.Second)).Round(time.Second).String(), detail(n)))
 	}
-	return w.Flush()
-}
-
-func memberCommand() *cobra.Command {
-	var addr string
-	var login load.Login
-	cmd := &cobra.Command{
-		Use:   "member",
-		Short: "Change the members or the leader of the cluster",
-		Long: `Change the members of the cluster, or transfer leadership. Any live node accepts
-these commands.
-
-To add a node, run "member add", and start the node with an empty data directory
-and with --peers naming itself and at least one member. The order does not
-matter. The node becomes a voter when it has caught up.`,
-		Example: `  holdfast member add n4 10.0.0.4:7379 --addr 10.0.0.1:6379
-  holdfast member remove n2 --addr 10.0.0.1:6379`,
-		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a request for help
-		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
-	loginFlags(cmd.PersistentFlags(), &login)
-	// admin sends a HOLDFAST command to the node and prints the reply.
-	admin := func(cmd *cobra.Command, args ...string) error {
-		c, err := dialNode(cmd.Context(), addr, login)
-		if err != nil {
-			return err
-		}
-		defer c.close()
-		done, err := c.do(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+	if _, err := fmt.Fprintln(out, t.Render()); err != nil {
 		return err
 	}
-	add := &cobra.Command{
-		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address",
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "ADD", args[0], args[1]) },
+	for _, line := range v.advice {
+		if _, err := fmt.Fprintf(out, "\nnote: %s\n", line); err != nil {
+			return err
+		}
 	}
-	var force bool
-	remove := &cobra.Command{
-		Use: "remove NODE", Short: "Remove a node that will not come back, or whose data is lost",
-		Args: cobra.ExactArgs(1),
-		Long: `Remove a node that will not come back, or whose data is lost. If the node leads,
-it transfers leadership first.
-
-The leader asks the remaining voters before it removes the node. If fewer than a
-majority of them answer, it refuses, because the cluster could not write
-afterwards. --force removes the node anyway.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			words := []string{"REMOVE", args[0]}
-			if force {
-				words = append(words, "FORCE")
-			}
-			return admin(cmd, words...)
-		},
-	}
-	remove.Flags().BoolVar(&force, "force", false,
-		"remove the node even if the remaining voters that answer are no majority")
-	cmd.AddCommand(add, remove, &cobra.Command{
-		Use: "transfer [NODE]", Short: "Transfer leadership", Args: cobra.MaximumNArgs(1),
-		Long: `Transfer leadership to NODE, or to the most up-to-date voter that answers. If
-the node does not answer, is not a voter, or is too far behind, the transfer is
-refused and the leader continues to lead.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return admin(cmd, append([]string{"TRANSFER"}, args...)...)
-		},
-	})
-	return cmd
+	return nil
 }
 
-// healthCommand returns the health check for containers that have no shell and
-// no curl.
-func healthCommand() *cobra.Command {
-	var url string
-	cmd := &cobra.Command{
-		Use:   "health",
-		Short: "Exit 0 if the node answers its health check (for container health checks)",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
-			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			if err != nil {
-				return err
-			}
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			defer res.Body.Close()
-			if res.StatusCode != http.StatusOK {
-				text, err := io.ReadAll(io.LimitReader(res.Body, 512))
-				return errors.Join(fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(text)), err)
-			}
-			return nil
-		},
+// role returns the role of a node as status shows it.
+func role(n cluster.NodeStatus) string {
+	if !n.Voter && n.Role == "follower" {
+		return "learner"
 	}
-	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz", "address of the health check of the node")
-	return cmd
+	return n.Role
+}
+
+// roleColor returns the color of a node's row.
+func roleColor(n cluster.NodeStatus) *color.Color {
+	switch {
+	case !n.Reachable:
+		return color.New(color.FgRed)
+	case n.Role == "leader":
+		return color.New(color.FgGreen)
+	case n.Role != "follower" || n.SnapshotError != "":
+		return color.New(color.FgYellow)
+	}
+	return plain
+}
+
+// detail returns what a reachable node reports that needs attention.
+func detail(n cluster.NodeStatus) string {
+	var all []string
+	for _, s := range []string{n.Detail, n.SnapshotError} {
+		if s != "" {
+			all = append(all, s)
+		}
+	}
+	if n.FeaturesBlocked != "" {
+		all = append(all, "feature version not raised: "+n.FeaturesBlocked)
+	}
+	return strings.Join(all, "; ")
+}
+
+// awaySince says when an unreachable node last answered, or "" if the node that
+// was asked does not know.
+func awaySince(n cluster.NodeStatus) string {
+	if n.LastAnswer.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s ago)", n.LastAnswer.Local().Format(time.DateTime),
+		time.Since(n.LastAnswer).Round(time.Second))
 }

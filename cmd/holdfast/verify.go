@@ -27,7 +27,7 @@ const (
 
 type verifyOptions struct {
 	addrs, prefix string
-	login         load.Login
+	login         loginOptions
 	duration      time.Duration
 	local         bool
 	faults        string
@@ -69,7 +69,7 @@ Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.addrs, "addrs", "127.0.0.1:6379", "client addresses of the nodes, separated by commas")
-	loginFlags(f, &o.login)
+	o.login.flags(f)
 	f.DurationVar(&o.duration, "duration", time.Minute,
 		"how long clients run; with --local, no cluster is started after that time")
 	f.StringVar(&o.prefix, "prefix", "", "prefix of all keys (default: holdfast-verify: and a number of this run)")
@@ -135,9 +135,13 @@ func undecided(errOut io.Writer, err error) error {
 }
 
 func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.Report, error) {
+	login, err := o.login.login()
+	if err != nil {
+		return nil, err
+	}
 	cfg := attack.LiveConfig{Load: load.DefaultConfig(), Duration: o.duration}
 	cfg.Load.Addrs, cfg.Load.Login, cfg.Load.Seed, cfg.Load.Prefix = strings.Split(o.addrs, ","),
-		o.login, o.seed, o.prefix
+		login, o.seed, o.prefix
 	for i, addr := range cfg.Load.Addrs {
 		cfg.Load.Addrs[i] = strings.TrimSpace(addr)
 		if err := checkAddr(cfg.Load.Addrs[i]); err != nil {

@@ -87,10 +87,20 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"secret that is a directory", nil, serve("--cluster-secret-file", t.TempDir()), []string{"--cluster-secret-file", "not a file"}},
 		{"secret to be created nowhere", nil, serve("--cluster-secret-create"), []string{"--cluster-secret-create needs --cluster-secret-file"}},
 		{"member added without address", nil, []string{"member", "add", "n4"}, []string{"2 arg"}},
-		{"unknown flag", nil, serve("--data-dri", "x"), []string{"unknown flag: --data-dri"}},
+		{"unknown flag", nil, serve("--data-dri", "x"), []string{"unknown flag --data-dri", `did you mean "--data-dir"?`}},
 		{"stray argument", nil, serve("now"), []string{`"now"`}},
 		{"unknown subcommand", nil, []string{"srve"}, []string{`unknown command "srve"`}},
 		{"number in the environment", []string{"HOLDFAST_MAX_CLIENTS=many"}, serve(), []string{"HOLDFAST_MAX_CLIENTS", `"many"`}},
+		{"unknown variable", []string{"HOLDFAST_DATADIR=x"}, serve(),
+			[]string{"HOLDFAST_DATADIR", "did you mean HOLDFAST_DATA_DIR?"}},
+		{"size without meaning", nil, serve("--max-bulk-bytes", "many"), []string{"--max-bulk-bytes", `"many"`, "64mb"}},
+		{"no configuration file", nil, serve("--config", filepath.Join(dir, "none.yml")), []string{"--config", "no such file"}},
+		{"no password file", nil, serve("--requirepass-file", filepath.Join(dir, "none")),
+			[]string{"--requirepass-file", "no such file"}},
+		{"empty password file", nil, serve("--requirepass-file", secret("no-password", "\n", 0o600)),
+			[]string{"--requirepass-file", "is empty"}},
+		{"two passwords", nil, serve("--requirepass", "a", "--requirepass-file", secret("password", "b\n", 0o600)),
+			[]string{"--requirepass and --requirepass-file are both set"}},
 		{"duration in the environment", []string{"HOLDFAST_LEADER_WAIT=soon"}, serve(), []string{"HOLDFAST_LEADER_WAIT", `"soon"`}},
 		{"word in the environment", []string{"HOLDFAST_LOG_LEVEL=loud"}, serve(), []string{"loud"}},
 		{"data directory is a file", nil, serve("--data-dir", binary), []string{"data directory", binary}},
@@ -280,11 +290,11 @@ func TestStatus(t *testing.T) {
 	}
 	o := invoke(t, nil, "status", "--addr", leader.Clients)
 	lines := strings.Split(strings.TrimSpace(o.out), "\n")
-	if o.code != 0 || len(lines) != 4 {
+	if o.code != 0 || len(lines) != 6 || lines[0] != "Healthy: tolerates 1 more failure" {
 		t.Fatalf("status: %+v", o)
 	}
 	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS", "HTTP", "VERSION", "UPTIME"} {
-		wantContains(t, "the heading", lines[0], word)
+		wantContains(t, "the heading", lines[2], word)
 	}
 	for _, n := range c.Nodes {
 		wantLine(t, o.out, n.ID, n.Clients, n.Peers, n.HTTP)
@@ -294,7 +304,7 @@ func TestStatus(t *testing.T) {
 	dead := c.others(leader)[0]
 	kill(t, dead)
 	members, code := status(t, leader)
-	if m := members[dead.ID]; code != 0 || m.Reachable || m.Role != "unreachable" || m.PeerAddr != dead.Peers {
+	if m := members[dead.ID]; code != 5 || m.Reachable || m.Role != "unreachable" || m.PeerAddr != dead.Peers {
 		t.Errorf("status with %s down: code %d, %+v", dead.ID, code, m)
 	}
 	if o := invoke(t, nil, "status", "--addr", dead.Clients); o.code != 3 {
@@ -302,6 +312,16 @@ func TestStatus(t *testing.T) {
 	} else {
 		wantLine(t, o.errOut, "holdfast: no status from "+dead.Clients, "refused")
 	}
+
+	o = invoke(t, nil, "status", leader.Clients)
+	wantLine(t, o.out, "Degraded: "+dead.ID+" is unreachable: connection refused; tolerates no more failures")
+	o = invoke(t, nil, "member", "list", "--addr", leader.Clients)
+	wantLine(t, o.out, dead.ID, "unreachable", "yes", "no", dead.Peers, " ago)")
+	wantLine(t, o.out, leader.ID, "leader", "yes", "yes", leader.Peers)
+	o = invoke(t, nil, "status", leader.HTTP)
+	wantLine(t, o.errOut, leader.HTTP+" is the HTTP port of "+leader.ID+": use its client port, "+leader.Clients)
+	o = invoke(t, nil, "status", leader.Peers)
+	wantLine(t, o.errOut, "is "+leader.Peers+" the client port of a node?")
 
 	// A second node is down: there is no leader.
 	kill(t, leader)
@@ -320,7 +340,7 @@ func TestStatus(t *testing.T) {
 	if o.code != 4 {
 		t.Errorf("status without a majority: %+v", o)
 	}
-	wantLine(t, o.errOut, "holdfast: the cluster has no leader", "majority")
+	wantLine(t, o.out, "No leader: ", "majority", "1 of 3 voters are reachable, 2 are needed")
 	wantLine(t, o.out, last.ID, last.Clients)
 }
 

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// healthCommand returns the health check for containers that have no shell and
+// no curl.
+func healthCommand() *cobra.Command {
+	var url string
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Exit 0 if the node answers its health check (for container health checks)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				text, err := io.ReadAll(io.LimitReader(res.Body, 512))
+				return errors.Join(fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(text)), err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz", "address of the health check of the node")
+	return cmd
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+func memberCommand() *cobra.Command {
+	var addr string
+	var login loginOptions
+	cmd := &cobra.Command{
+		Use:   "member",
+		Short: "List or change the members of the cluster, or change its leader",
+		Long: `List or change the members of the cluster, or transfer leadership. Any live node
+accepts these commands.
+
+To add a node, run "member add", and start the node with an empty data directory
+and with --peers naming itself and at least one member. The order does not
+matter. The node becomes a voter when it has caught up.`,
+		Example: `  holdfast member add n4 10.0.0.4:7379 --addr 10.0.0.1:6379
+  holdfast member remove n2 --addr 10.0.0.1:6379`,
+		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a request for help
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
+	login.flags(cmd.PersistentFlags())
+	// admin sends a HOLDFAST command to the node and prints the reply.
+	admin := func(cmd *cobra.Command, args ...string) error {
+		l, err := login.login()
+		if err != nil {
+			return err
+		}
+		c, err := dialNode(cmd.Context(), addr, l)
+		if err != nil {
+			return err
+		}
+		done, err := c.do(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
+		if err := errors.Join(err, c.close()); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+		return err
+	}
+	add := &cobra.Command{
+		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "ADD", args[0], args[1]) },
+	}
+	var force bool
+	remove := &cobra.Command{
+		Use: "remove NODE", Short: "Remove a node that will not come back, or whose data is lost",
+		Args: cobra.ExactArgs(1),
+		Long: `Remove a node that will not come back, or whose data is lost. If the node leads,
+it transfers leadership first.
+
+The leader asks the remaining voters before it removes the node. If fewer than a
+majority of them answer, it refuses, because the cluster could not write
+afterwards. --force removes the node anyway.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words := []string{"REMOVE", args[0]}
+			if force {
+				words = append(words, "FORCE")
+			}
+			return admin(cmd, words...)
+		},
+	}
+	remove.Flags().BoolVar(&force, "force", false,
+		"remove the node even if the remaining voters that answer are no majority")
+	cmd.AddCommand(memberListCommand(&addr, &login), add, remove, &cobra.Command{
+		Use: "transfer [NODE]", Short: "Transfer leadership", Args: cobra.MaximumNArgs(1),
+		Long: `Transfer leadership to NODE, or to the most up-to-date voter that answers. If
+the node does not answer, is not a voter, or is too far behind, the transfer is
+refused and the leader continues to lead.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return admin(cmd, append([]string{"TRANSFER"}, args...)...)
+		},
+	})
+	return cmd
+}
+
+// memberListCommand returns the command that lists the members. addr and login
+// are the flags of its parent.
+func memberListCommand(addr *string, login *loginOptions) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the members of the cluster", Args: cobra.NoArgs,
+		Long: `List the members of the cluster: role, whether the member votes and whether it is
+reachable, the entries that it is behind the leader, the version of its program,
+and when a member that is away last answered the node that is asked.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := login.status(cmd.Context(), *addr)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(nodes)
+			}
+			return printMembers(cmd.OutOrStdout(), nodes)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as \"holdfast status --json\" does")
+	return cmd
+}
+
+func printMembers(out io.Writer, nodes []cluster.NodeStatus) error {
+	t := newTable("NODE", "ROLE", "VOTER", "REACHABLE", "LAG", "VERSION", "PEERS", "AWAY SINCE")
+	for _, n := range nodes {
+		lag, version, away := fmt.Sprint(n.Lag), n.Version, ""
+		if !n.Reachable {
+			lag, version, away = "-", "-", awaySince(n)
+		}
+		t.AppendRow(row(roleColor(n),
+			n.ID, role(n), yesNo(n.Voter), yesNo(n.Reachable), lag, version, n.PeerAddr, away))
+	}
+	_, err := fmt.Fprintln(out, t.Render())
+	return err
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

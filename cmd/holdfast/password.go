@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
+)
+
+// maxPassword is the maximum size of a password file in bytes.
+const maxPassword = 4096
+
+// readPassword sets requirePass from --requirepass-file.
+func (o *serveOptions) readPassword() error {
+	if o.requirePassFile == "" {
+		return nil
+	}
+	if o.requirePass != "" {
+		return errors.New("--requirepass and --requirepass-file are both set: use one of them")
+	}
+	var err error
+	o.requirePass, err = passwordFile("requirepass-file", o.requirePassFile)
+	return err
+}
+
+// passwordFile returns the content of a file that a flag names, without the
+// line break at its end.
+func passwordFile(flag, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("--%s: %w", flag, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("--%s: %w", flag, err)
+	}
+	if len(text) > maxPassword {
+		return "", fmt.Errorf("--%s: %s has more than %d bytes: is it a password file?", flag, path, maxPassword)
+	}
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	if len(text) == 0 {
+		return "", fmt.Errorf("--%s: %s is empty", flag, path)
+	}
+	if bytes.ContainsAny(text, "\r\n") {
+		return "", fmt.Errorf("--%s: %s has several lines: the file must contain only the password", flag, path)
+	}
+	return string(text), nil
+}
+
+// loginOptions holds the flags for the user and the password of a command.
+type loginOptions struct {
+	user, password, file string
+}
+
+func (o *loginOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.user, "user", "",
+		"user at the client port, if not the default user; the user needs the command HOLDFAST, or @admin")
+	f.StringVar(&o.password, "password", "",
+		"password at the client port. Other users of the machine can see it in ps: prefer --password-file or "+
+			"HOLDFAST_PASSWORD")
+	f.StringVar(&o.file, "password-file", "", "file with the password at the client port")
+}
+
+// login returns the user and the password. It reads --password-file.
+func (o *loginOptions) login() (load.Login, error) {
+	l := load.Login{User: o.user, Password: o.password}
+	if o.file == "" {
+		return l, nil
+	}
+	if o.password != "" {
+		return l, errors.New("--password and --password-file are both set: use one of them")
+	}
+	var err error
+	l.Password, err = passwordFile("password-file", o.file)
+	return l, err
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/fatih/color"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// newTable returns a table for a terminal: columns without lines between them,
+// as kubectl and docker print them.
+func newTable(header ...string) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	first := make(table.Row, len(header))
+	for i, h := range header {
+		first[i] = h
+	}
+	t.AppendHeader(first)
+	return t
+}
+
+// row returns a row of a table whose cells have a color. The color is left out
+// if standard output is no terminal or NO_COLOR is set.
+func row(c *color.Color, cells ...string) table.Row {
+	out := make(table.Row, len(cells))
+	for i, cell := range cells {
+		out[i] = c.Sprint(cell)
+	}
+	return out
+}
+
+// plain is the color of text that stands out from nothing.
+var plain = color.New()

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// verdict is what the status of all nodes says about the cluster as a whole.
+type verdict struct {
+	voters, majority, reachable int // numbers of voters
+	leader                      string
+	problems                    []string // why the cluster is degraded
+	advice                      []string
+}
+
+// maxHealthyLag is the number of entries that a member may be behind the leader
+// without the cluster counting as degraded. A busy cluster commits several
+// thousand entries a second, and a member reports its state up to a second
+// late.
+const maxHealthyLag = 20_000
+
+// judge returns the verdict about a cluster.
+func judge(nodes []cluster.NodeStatus) verdict {
+	v := verdict{leader: leaderOf(nodes)}
+	for _, n := range nodes {
+		if n.Voter {
+			v.voters++
+		}
+		if n.Voter && n.Reachable {
+			v.reachable++
+		}
+		switch {
+		case !n.Reachable:
+			v.problem("%s is unreachable: %s", n.ID, n.Detail)
+		case n.Role == "starting":
+			v.problem("%s is starting: %s", n.ID, n.Detail)
+		case n.Lag > maxHealthyLag:
+			v.problem("%s is %d entries behind", n.ID, n.Lag)
+		}
+		if n.SnapshotError != "" {
+			v.problem("%s cannot take snapshots: %s", n.ID, n.SnapshotError)
+		}
+		if n.FeaturesBlocked != "" {
+			v.advice = append(v.advice, "the feature version cannot be raised: "+n.FeaturesBlocked)
+		}
+	}
+	v.majority = v.voters/2 + 1
+	if v.voters > 0 && v.voters%2 == 0 {
+		v.advice = append(v.advice, fmt.Sprintf("%d voters tolerate no more failures than %d: "+
+			"add a node, or remove one", v.voters, v.voters-1))
+	}
+	return v
+}
+
+func (v *verdict) problem(format string, args ...any) {
+	v.problems = append(v.problems, strings.TrimSuffix(fmt.Sprintf(format, args...), ": "))
+}
+
+// tolerates is the number of further voters that may fail while the cluster
+// continues to accept writes.
+func (v *verdict) tolerates() int { return max(v.reachable-v.majority, 0) }
+
+// code is the exit code of status.
+func (v *verdict) code() exitCode {
+	switch {
+	case v.leader == "":
+		return exitNoLeader
+	case len(v.problems) > 0:
+		return exitDegraded
+	}
+	return 0
+}
+
+// headline is the verdict in one sentence.
+func (v *verdict) headline() string {
+	switch v.code() {
+	case exitNoLeader:
+		return fmt.Sprintf("No leader: writes wait until a majority of the voters is up and connected "+
+			"(%d of %d voters are reachable, %d are needed)", v.reachable, v.voters, v.majority)
+	case exitDegraded:
+		return fmt.Sprintf("Degraded: %s; %s", strings.Join(v.problems, "; "), v.tolerance())
+	}
+	return "Healthy: " + v.tolerance()
+}
+
+func (v *verdict) tolerance() string {
+	switch n := v.tolerates(); n {
+	case 0:
+		return "tolerates no more failures"
+	case 1:
+		return "tolerates 1 more failure"
+	default:
+		return fmt.Sprintf("tolerates %d more failures", n)
+	}
+}

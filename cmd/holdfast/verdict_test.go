@@ -1,0 +1,51 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+func TestJudge(t *testing.T) {
+	up := func(id, role string) cluster.NodeStatus {
+		return cluster.NodeStatus{ID: id, Role: role, Voter: true, Reachable: true}
+	}
+	down := func(id string) cluster.NodeStatus {
+		return cluster.NodeStatus{ID: id, Role: "unreachable", Voter: true, Detail: "connection refused"}
+	}
+	learner := up("n4", "follower")
+	learner.Voter = false
+	behind := up("n2", "follower")
+	behind.Lag = maxHealthyLag + 1
+	noSnapshot := up("n2", "follower")
+	noSnapshot.SnapshotError = "no space left on device"
+	for _, c := range []struct {
+		name   string
+		nodes  []cluster.NodeStatus
+		code   exitCode
+		says   string
+		advice int
+	}{
+		{"one node", []cluster.NodeStatus{up("n1", "leader")}, 0, "Healthy: tolerates no more failures", 0},
+		{"three nodes", []cluster.NodeStatus{up("n1", "leader"), up("n2", "follower"), up("n3", "follower")}, 0,
+			"Healthy: tolerates 1 more failure", 0},
+		{"five nodes", []cluster.NodeStatus{up("n1", "leader"), up("n2", "follower"), up("n3", "follower"),
+			up("n4", "follower"), up("n5", "follower")}, 0, "Healthy: tolerates 2 more failures", 0},
+		{"a learner does not count", []cluster.NodeStatus{up("n1", "leader"), up("n2", "follower"), down("n3"), learner},
+			exitDegraded, "Degraded: n3 is unreachable: connection refused; tolerates no more failures", 0},
+		{"four voters", []cluster.NodeStatus{up("n1", "leader"), up("n2", "follower"), up("n3", "follower"),
+			up("n4", "follower")}, 0, "Healthy: tolerates 1 more failure", 1},
+		{"no majority", []cluster.NodeStatus{up("n1", "candidate"), down("n2"), down("n3")}, exitNoLeader,
+			"No leader: writes wait until a majority of the voters is up and connected (1 of 3 voters are reachable, " +
+				"2 are needed)", 0},
+		{"far behind", []cluster.NodeStatus{up("n1", "leader"), behind, up("n3", "follower")}, exitDegraded,
+			"Degraded: n2 is 20001 entries behind; tolerates 1 more failure", 0},
+		{"no snapshot", []cluster.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, exitDegraded,
+			"Degraded: n2 cannot take snapshots: no space left on device; tolerates 1 more failure", 0},
+	} {
+		v := judge(c.nodes)
+		if v.code() != c.code || v.headline() != c.says || len(v.advice) != c.advice {
+			t.Errorf("%s: code %d, %q, advice %q", c.name, v.code(), v.headline(), v.advice)
+		}
+	}
+}

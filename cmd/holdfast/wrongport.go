@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// explainPort adds to the error of a request to a client port what the cause
+// may be: the address may belong to another port of a node. err is returned as
+// it is if it does not look like that.
+func explainPort(ctx context.Context, addr string, err error) error {
+	if st, ok := httpStatus(ctx, addr); ok {
+		return fmt.Errorf("%s is the HTTP port of %s: use its client port, %s", addr, st.ID, st.ClientAddr)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w (is %s the client port of a node? "+
+			"A node closes the connections of clients at its peer port)", err, addr)
+	}
+	return err
+}
+
+// httpStatus asks for the status of the node whose HTTP port an address may be.
+func httpStatus(ctx context.Context, addr string) (st cluster.NodeStatus, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/status", nil)
+	if err != nil {
+		return st, false
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return st, false
+	}
+	defer res.Body.Close()
+	err = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&st)
+	return st, err == nil && res.StatusCode == http.StatusOK && st.ID != ""
+}
