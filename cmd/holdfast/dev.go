@@ -41,7 +41,9 @@ at --base-port. Peer ports are 1000 higher, HTTP ports 2000 higher, and with
 --sentinel, Sentinel ports 20000 higher. --data-dir keeps the data between runs.
 
 A node that dies is not restarted, so you can kill one and see how the others
-continue. Ctrl-C stops all nodes. Flags after -- are passed to every node.`,
+continue. From another terminal, "holdfast dev restart n2" restarts a node; stop,
+start and kill do what their names say. Ctrl-C stops all nodes. Each node's log
+is kept in the data directory. Flags after -- are passed to every node.`,
 		Example: `  holdfast dev
   redis-cli -p 6380 SET lock:a me NX EX 600
 
@@ -67,9 +69,30 @@ continue. Ctrl-C stops all nodes. Flags after -- are passed to every node.`,
 		"also serve Redis Sentinel, on ports 20000 above the client ports")
 	cmd.Flags().BoolVar(&o.clusterMode, "cluster-mode", false, "act as a Redis Cluster of one shard")
 	cmd.MarkFlagsMutuallyExclusive("sentinel", "cluster-mode")
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", filepath.Join("data", "dev"),
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", devDataDir(),
 		"directory for the data and logs of the nodes")
+	cmd.AddCommand(devActionCommands()...)
 	return cmd
+}
+
+// devDataDir is the default of --data-dir.
+func devDataDir() string { return filepath.Join("data", "dev") }
+
+// maxDevLog is the size in bytes above which dev renames a log before it starts
+// the node.
+const maxDevLog = 16 << 20
+
+// rotateLog renames a log that has become large, and replaces the one that was
+// renamed before.
+func rotateLog(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= maxDevLog {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(path, path+".1")
 }
 
 // sentinelOffset is the difference between Sentinel ports and client ports.
@@ -123,15 +146,21 @@ func dev(ctx context.Context, o devOptions, out io.Writer) error {
 		}
 	}
 	for _, n := range c.Nodes {
-		if err := os.Remove(n.LogFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err // the log is that of this run
+		if err := rotateLog(n.LogFile); err != nil {
+			return err
 		}
 	}
-	if err = c.Start(); err == nil {
-		err = watchNodes(ctx, c.Nodes, o, out)
+	if err := c.Start(); err != nil {
+		return errors.Join(err, c.Stop(stopLimit))
 	}
+	control, err := serveDevControl(o.dataDir, c.Nodes)
+	if err != nil {
+		// The cluster works without it.
+		fmt.Fprintf(out, "\"holdfast dev restart\" will not work: %v\n", err)
+	}
+	err = watchNodes(ctx, c.Nodes, o, out)
 	fmt.Fprintln(out, "stopping")
-	return errors.Join(err, c.Stop(stopLimit))
+	return errors.Join(err, control.close(), c.Stop(stopLimit))
 }
 
 // portFree returns an error if another process listens on an address. The
@@ -152,7 +181,7 @@ func portFree(addr string) error {
 func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io.Writer) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	reported := make(map[string]bool)
+	reported := make(map[string]int) // pid of each node's process whose end was reported
 	leader, shown := "", false
 	for {
 		select {
@@ -164,9 +193,9 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io
 		for _, n := range nodes {
 			if n.Running() {
 				living++
-			} else if !reported[n.ID] {
-				reported[n.ID] = true
-				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.ID, n.PID(),
+			} else if pid := n.PID(); reported[n.ID] != pid {
+				reported[n.ID] = pid
+				fmt.Fprintf(out, "%s  %s (pid %d) is gone: %v; its log: %s\n", clock(), n.ID, pid,
 					n.Exit(), n.LogFile)
 				if last := lastLine(n.LogFile); last != "" {
 					fmt.Fprintf(out, "    %s\n", last)
