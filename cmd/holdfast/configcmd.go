@@ -52,7 +52,7 @@ they do to serve. The command opens no port and no data directory.`,
 // check returns the first error that serve would return before it binds its
 // addresses. Unlike serve, it does not create the file of the cluster secret.
 func (o *serveOptions) check() error {
-	log, err := newLogger(o.logLevel, o.logFormat)
+	log, scriptLog, err := newLogger(o.logLevel, o.logFormat)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (o *serveOptions) check() error {
 	if err := o.readPassword(); err != nil {
 		return err
 	}
-	cfg, err := o.config(log, func(error) {})
+	cfg, err := o.config(log, scriptLog, func(error) {})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -298,7 +299,7 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Config, error) {
+func (o *serveOptions) config(log, scriptLog hclog.Logger, fatal func(error)) (cluster.Config, error) {
 	peers, err := cluster.ParsePeers(o.peers)
 	if err != nil {
 		return cluster.Config{}, err
@@ -322,7 +323,7 @@ func (o *serveOptions) config(log hclog.Logger, fatal func(error)) (cluster.Conf
 		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr,
 		RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
-		Scripts: newInterpreter(o.options.ScriptTime, log.Named("lua")),
+		Scripts: newInterpreter(o.options.ScriptTime, scriptLog),
 		Catalog: resp.NewCatalog(fsm.NewTable()),
 	}
 	if o.discovery.clusterMode {
@@ -349,23 +350,32 @@ func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
 	return script.NewRunner(c)
 }
 
-func newLogger(level, format string) (hclog.Logger, error) {
+// newLogger returns the logger of the node, which suppresses lines that repeat,
+// and the logger of scripts, which has its own limit.
+func newLogger(level, format string) (log, scripts hclog.Logger, err error) {
 	l := hclog.LevelFromString(level)
 	if l == hclog.NoLevel {
-		return nil, fmt.Errorf("--log-level is %q, not trace, debug, info, warn or error", level)
+		return nil, nil, fmt.Errorf("--log-level is %q, not trace, debug, info, warn or error", level)
 	}
 	if format != "text" && format != "json" {
-		return nil, fmt.Errorf("--log-format is %q, not text or json", format)
+		return nil, nil, fmt.Errorf("--log-format is %q, not text or json", format)
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: "holdfast", Level: l,
-		JSONFormat: format == "json", Output: os.Stderr}), nil
+	o := hclog.LoggerOptions{
+		Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr, Mutex: new(sync.Mutex),
+	}
+	every := hclog.New(&o)
+	limit := newLineLimit(time.Now, func(message string, suppressed int) {
+		every.Warn("suppressed repeated log lines", "message", message, "lines", suppressed)
+	})
+	o.Exclude = limit.suppress
+	return hclog.New(&o), every.Named("lua"), nil
 }
 
 // serve runs a node until ctx ends. It first binds all addresses, then opens
 // the node, then serves clients and the HTTP port. It stops them in the reverse
 // order, except that it keeps clients until their commands have an outcome.
 func serve(ctx context.Context, o serveOptions) error {
-	log, err := newLogger(o.logLevel, o.logFormat)
+	log, scriptLog, err := newLogger(o.logLevel, o.logFormat)
 	if err != nil {
 		return err
 	}
@@ -375,10 +385,13 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err := o.readPassword(); err != nil {
 		return err
 	}
+	if err := checkDescriptors(o.limits.MaxClients); err != nil {
+		return err
+	}
 	defer surviveHangup(log)()
 	tuneMemory()
 	useThreads(o.threads)
-	cfg, err := o.config(log, func(err error) {
+	cfg, err := o.config(log, scriptLog, func(err error) {
 		// Print at once and do not clean up: on a stalled disk, cleaning up
 		// would hang.
 		fmt.Fprintln(os.Stderr, "holdfast: fatal:", err)

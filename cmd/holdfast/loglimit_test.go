@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+func TestLineLimit(t *testing.T) {
+	now := time.Unix(0, 0)
+	var reports []string
+	l := newLineLimit(func() time.Time { return now }, func(message string, suppressed int) {
+		reports = append(reports, fmt.Sprint(message, " ", suppressed))
+	})
+	var out bytes.Buffer
+	log := hclog.New(&hclog.LoggerOptions{Output: &out, Exclude: l.suppress, Level: hclog.Debug, DisableTime: true})
+	lines := func() int {
+		n := strings.Count(out.String(), "\n")
+		out.Reset()
+		return n
+	}
+	// A peer is down for an hour, with three lines a second.
+	for range 3 * 3600 {
+		log.Error("failed to heartbeat", "peer", "n2", "backoff", now)
+		now = now.Add(time.Second / 3)
+	}
+	if n := lines(); n < lineBurst+119 || n > lineBurst+120 {
+		t.Errorf("%d lines in an hour, want %d and one every %v", n, lineBurst, lineEvery)
+	}
+	if len(reports) < 2 || reports[1] != "failed to heartbeat 89" { // 30 s of three lines a second, without one
+		t.Errorf("first reports %q", reports[:min(3, len(reports))])
+	}
+	// Other peers, messages and levels have a limit of their own, or none.
+	for range 100 {
+		log.Error("failed to heartbeat", "peer", "n3")
+	}
+	if n := lines(); n != lineBurst {
+		t.Errorf("%d lines about another peer, want %d", n, lineBurst)
+	}
+	for range 100 {
+		log.Debug("failed to heartbeat", "peer", "n3")
+	}
+	if n := lines(); n != 100 {
+		t.Errorf("%d debug lines, want 100", n)
+	}
+	for i := range 10 * maxLineKinds {
+		log.Info(fmt.Sprint("message ", i))
+	}
+	if n := lines(); n != 10*maxLineKinds || len(l.kinds) > maxLineKinds {
+		t.Errorf("%d lines, %d kinds are remembered, at most %d are allowed", n, len(l.kinds), maxLineKinds)
+	}
+}
