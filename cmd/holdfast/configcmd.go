@@ -66,7 +66,11 @@ func (o *serveOptions) check() error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.users(); err != nil {
+	users, err := o.users()
+	if err != nil {
+		return err
+	}
+	if err := o.checkProtected(users); err != nil {
 		return err
 	}
 	if err := cfg.Validate(); err != nil {

@@ -36,6 +36,7 @@ type serveOptions struct {
 	requirePass                 string
 	requirePassFile             string
 	aclFile                     string
+	protectedMode               yesNoFlag
 	logLevel, logFormat         string
 	options                     cluster.Options
 	limits                      guard.Limits
@@ -50,7 +51,7 @@ type serveOptions struct {
 const stopTimeout = 4 * time.Second
 
 func newServeOptions() *serveOptions {
-	return &serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits()}
+	return &serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(), protectedMode: true}
 }
 
 func serveCommand() *cobra.Command {
@@ -79,7 +80,7 @@ which are powers of 1,024; durations have units too (500ms, 10s).`,
 		Example: `  holdfast serve --node-id n1 --data-dir /var/lib/holdfast \
     --client-addr 10.0.0.1:6379 --peer-addr 10.0.0.1:7379 --http-addr 127.0.0.1:8379 \
     --peers n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379 \
-    --cluster-secret-file /etc/holdfast/cluster-secret`,
+    --cluster-secret-file /etc/holdfast/cluster-secret --requirepass-file /etc/holdfast/password`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.limitFlags = limitFlags(cmd.Flags())
@@ -121,6 +122,8 @@ func (o *serveOptions) identityFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.requirePassFile, "requirepass-file", "", "file with the password of --requirepass")
 	f.StringVar(&o.aclFile, "acl-file", "",
 		"file of ACL users in Redis' format; the cluster takes them over if it has no users yet")
+	f.Var(&o.protectedMode, "protected-mode",
+		"refuse to start if other hosts can reach a port for clients and clients need no password")
 	f.StringVar(&o.logStore, "log-store", "wal",
 		"library that stores the Raft log: wal or boltdb; it cannot be changed for an existing data directory")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: trace, debug, info, warn or error")
@@ -413,8 +416,8 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err := o.secret.admit(&cfg, log); err != nil {
 		return err
 	}
-	if o.open(users) && !loopback(o.clientAddr) {
-		log.Warn("client port is open to the network without a password", "addr", o.clientAddr)
+	if err := o.checkProtected(users); err != nil {
+		return err
 	}
 	if o.testKillAt != "" {
 		if err := failpoint.Arm(o.testKillAt); err != nil {
