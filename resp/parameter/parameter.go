@@ -462,7 +462,7 @@ var parameters = []Parameter{
 	{Name: "propagation-error-behavior", Start: "ignore", kind: Enum("ignore", "panic", "panic-on-replicas")},
 	{
 		Name: "protected-mode", Start: "yes",
-		Class: Refused, Why: "there is no such mode: set a password",
+		Class: Refused, Why: "it is set by --protected-mode",
 		kind: yesNoKind,
 	},
 	{
