@@ -104,9 +104,9 @@ func DefaultConfig() Config {
 	return cfg
 }
 
-// keepAlive detects a vanished host on an idle connection after 5 + 3*2
+// KeepAlive is for a Dialer or Listener of a Config. It detects a vanished host on an idle connection after 5 + 3*2
 // seconds.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // fill replaces zero values by defaults.
 func (c *Config) fill() {
@@ -126,7 +126,7 @@ func (c *Config) fill() {
 		c.MaxQueue = 64 << 20
 	}
 	if c.Dialer == nil {
-		dialer := &net.Dialer{KeepAliveConfig: keepAlive} // package net sets TCP_NODELAY by default
+		dialer := &net.Dialer{KeepAliveConfig: KeepAlive} // package net sets TCP_NODELAY by default
 		c.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", addr)
 		}

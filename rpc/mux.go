@@ -63,7 +63,7 @@ func Listen(cfg Config) (*Mux, error) {
 	}
 	listener := cfg.Listener
 	if listener == nil {
-		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+		lc := net.ListenConfig{KeepAliveConfig: KeepAlive}
 		var err error
 		if listener, err = lc.Listen(context.Background(), "tcp", cfg.BindAddr); err != nil {
 			return nil, fmt.Errorf("listen for peers: %w", err)

@@ -26,7 +26,7 @@ type client struct {
 // process.NewClient gets no password: go-redis would send a wrong password
 // twice, with HELLO and with AUTH, and the node delays clients that guess.
 func dialNode(ctx context.Context, addr string, login load.Login) (*client, error) {
-	pool := process.NewClient(addr, "")
+	pool := process.NewClient(addr, "", login.TLS)
 	c := &client{addr, pool, pool.Conn()}
 	if auth := login.Command(); auth != nil {
 		if _, err := c.do(ctx, auth...); err != nil {

@@ -81,7 +81,13 @@ func (o *serveOptions) check() error {
 			return err
 		}
 	}
-	return o.secret.admit(&cfg, hclog.NewNullLogger())
+	if o.tls.uses("peers") {
+		cfg.Secret = nil
+	} else if err := o.secret.admit(&cfg, hclog.NewNullLogger()); err != nil {
+		return err
+	}
+	_, err = o.tls.open(hclog.NewNullLogger())
+	return err
 }
 
 // printSettings prints the settings that differ from their defaults. It leaves

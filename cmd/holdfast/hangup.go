@@ -8,17 +8,22 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// surviveHangup makes the process ignore SIGHUP, except for a log line, until
-// stop is called. Many programs take SIGHUP as a request to reload.
-func surviveHangup(log hclog.Logger) (stop func()) {
+// reloadAtHangup reads the certificates again at each SIGHUP, until stop is
+// called. Many programs take SIGHUP as a request to reload.
+func reloadAtHangup(stores tlsStores, log hclog.Logger) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	done := make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		for {
 			select {
 			case <-hangups:
-				log.Warn("SIGHUP reloads nothing: flags and files are read when the node starts")
+				if err := stores.reload(); err != nil {
+					log.Error("SIGHUP: the node keeps the certificates that it has", "error", err)
+				} else {
+					log.Info("SIGHUP: certificates reloaded; flags and other files are read when the node starts")
+				}
 			case <-done:
 				return
 			}
@@ -27,5 +32,6 @@ func surviveHangup(log hclog.Logger) (stop func()) {
 	return func() {
 		signal.Stop(hangups)
 		close(done)
+		<-ended
 	}
 }

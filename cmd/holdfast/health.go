@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/certs"
 )
 
 // healthCommand returns the health check for containers that have no shell and
 // no curl.
 func healthCommand() *cobra.Command {
-	var url string
+	var url, ca string
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Exit 0 if the node answers its health check (for container health checks)",
@@ -27,7 +30,16 @@ func healthCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := http.DefaultClient.Do(req)
+			client := &http.Client{}
+			if ca != "" {
+				pool, err := certs.Authorities(ca)
+				if err != nil {
+					return fmt.Errorf("--tls-ca-cert-file: %w", err)
+				}
+				cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+				client.Transport = &http.Transport{TLSClientConfig: cfg}
+			}
+			res, err := client.Do(req)
 			if err != nil {
 				return err
 			}
@@ -40,5 +52,8 @@ func healthCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz", "address of the health check of the node")
+	cmd.Flags().StringVar(&ca, "tls-ca-cert-file", "",
+		"PEM file with the authorities that sign the node's certificate, if --url begins with https and they are not "+
+			"those of this machine")
 	return cmd
 }

@@ -35,7 +35,7 @@ func (y *yesNoFlag) Type() string { return "yes|no" }
 // need no password. Redis has the same protected mode, but refuses the
 // connections instead of the start.
 func (o *serveOptions) checkProtected(users []*acl.User) error {
-	if !bool(o.protectedMode) || !o.open(users) {
+	if !bool(o.protectedMode) || !o.open(users) || o.tls.clientsNeedCertificates() {
 		return nil
 	}
 	for _, a := range []struct{ flag, addr string }{
@@ -44,6 +44,7 @@ func (o *serveOptions) checkProtected(users []*acl.User) error {
 		if a.addr != "" && !loopback(a.addr) {
 			return fmt.Errorf("--%s is %s, which other hosts can reach, and clients need no password. Choose one: "+
 				"set a password (--requirepass-file), or users (--acl-file); "+
+				"let only clients with a certificate connect (--tls-auth-clients=yes); "+
 				"let only this machine connect (--%s 127.0.0.1:PORT); "+
 				"or, on a network that you trust, start with --protected-mode=no", a.flag, a.addr, a.flag)
 		}

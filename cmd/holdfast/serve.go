@@ -31,6 +31,7 @@ type serveOptions struct {
 	httpAddr                    string
 	discovery                   discovery
 	secret                      secretOptions
+	tls                         tlsOptions
 	peers                       string
 	configFile                  string
 	requirePass                 string
@@ -71,7 +72,8 @@ If other hosts can reach the peer port, every node needs the same secret: see
 first: see "holdfast member --help".
 
 On SIGTERM the node transfers leadership, completes the commands in flight, and
-exits. It ignores SIGHUP.
+exits. On SIGHUP it reads the files of --tls-cert-file and the like again, as it
+does by itself when they change.
 
 --config names a YAML file that sets flags, one "name: value" in each line, with
 the flags' names without "--". Flags and environment variables take precedence.
@@ -114,6 +116,7 @@ func (o *serveOptions) identityFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for /healthz, /readyz and /metrics")
 	o.discovery.flags(f)
 	o.secret.flags(f)
+	o.tls.flags(f)
 	f.StringVar(&o.peers, "peers", "",
 		"the nodes that form the cluster, with their peer addresses: n1=host:port,n2=host:port,…")
 	f.StringVar(&o.requirePass, "requirepass", "",
@@ -226,6 +229,9 @@ func (o *serveOptions) validate() error {
 		return err
 	}
 	if err := o.checkListeners(); err != nil {
+		return err
+	}
+	if err := o.tls.validate(); err != nil {
 		return err
 	}
 	for _, d := range []struct {
@@ -391,7 +397,11 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err := checkDescriptors(o.limits.MaxClients); err != nil {
 		return err
 	}
-	defer surviveHangup(log)()
+	stores, err := o.tls.open(log)
+	if err != nil {
+		return err
+	}
+	defer reloadAtHangup(stores, log)()
 	tuneMemory()
 	useThreads(o.threads)
 	cfg, err := o.config(log, scriptLog, func(err error) {
@@ -413,8 +423,10 @@ func serve(ctx context.Context, o serveOptions) error {
 	if cfg.Secret, err = o.secret.read(); err != nil {
 		return err
 	}
-	if err := o.secret.admit(&cfg, log); err != nil {
-		return err
+	if !o.tls.uses("peers") { // with TLS, nodes authenticate each other by certificates
+		if err := o.secret.admit(&cfg, log); err != nil {
+			return err
+		}
 	}
 	if err := o.checkProtected(users); err != nil {
 		return err
@@ -443,9 +455,12 @@ func serve(ctx context.Context, o serveOptions) error {
 			<-followed
 		}()
 	}
-	bound, err := o.bind()
+	bound, err := o.bind(stores)
 	if err != nil {
 		return err
+	}
+	if bound.peers != nil {
+		cfg.PeerListener, cfg.PeerDialer = bound.peers, peerDialer(stores.peers)
 	}
 	node, err := cluster.Open(cfg)
 	if err != nil {

@@ -22,7 +22,8 @@ func explainPort(ctx context.Context, addr string, err error) error {
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("%w (is %s the client port of a node? "+
-			"A node closes the connections of clients at its peer port)", err, addr)
+			"A node closes the connections of clients at its peer port, "+
+			"and connections without TLS at a port with TLS)", err, addr)
 	}
 	return err
 }

@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"fsm/subsequence":   {},
 	"fsm":               {"fsm/container", "fsm/geo", "fsm/glob", "fsm/hll", "fsm/number", "fsm/rdb", "fsm/stream", "fsm/subsequence"},
 	"rpc":               {},
+	"certs":             {},
 	"cluster/failpoint": {},
 	"cluster/yield":     {},
 	"cluster/fairshare": {},
@@ -74,8 +75,8 @@ var mayImport = map[string][]string{
 	"verify/attack": {"rpc", "cluster/failpoint", "verify/checker", "verify/replay", "verify/load", "verify/neighbor",
 		"verify/process", "verify/respwire"},
 	"verify/report": {"verify/checker", "verify/attack"},
-	"cmd":           {"acl", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "resp/parameter", "resp/slots", "resp/topology", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
-	"test":          {"acl", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/outcome", "cluster/storage", "resp", "resp/guard", "resp/parameter", "verify/checker", "verify/respwire", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
+	"cmd":           {"acl", "certs", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "resp/parameter", "resp/slots", "resp/topology", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
+	"test":          {"acl", "certs", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/outcome", "cluster/storage", "resp", "resp/guard", "resp/parameter", "verify/checker", "verify/respwire", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
 }
 
 // testsMayImport lists the packages that every test may import, in addition to

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +24,7 @@ type Conn struct {
 type Login struct {
 	User     string // the default user if empty
 	Password string
+	TLS      *tls.Config // nil for no TLS
 }
 
 // Command returns the AUTH command to send, nil if none is needed.
@@ -36,11 +38,22 @@ func (l Login) Command() []string {
 	return nil
 }
 
+// connect opens a connection, with TLS if l has it.
+func (l Login) connect(ctx context.Context, addr string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: time.Second}
+	if l.TLS == nil {
+		return dialer.DialContext(ctx, "tcp", addr)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return (&tls.Dialer{NetDialer: dialer, Config: l.TLS}).DialContext(ctx, "tcp", addr)
+}
+
 // Dial connects to addr. It authenticates if login is not zero, and then sends
 // first if it is not empty. The reply to first must not be an error. timeout
 // bounds each later exchange.
 func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, first ...string) (*Conn, error) {
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	conn, err := login.connect(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}

@@ -2,6 +2,8 @@ package process
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -20,10 +22,11 @@ const (
 // Its errors say the same.
 var quiet = sync.OnceFunc(logging.Disable)
 
-// NewClient returns a client of the client port at addr. It never repeats a
+// NewClient returns a client of the client port at addr, with TLS if encryption
+// is not nil. It never repeats a
 // command or an attempt to connect, and a context ends what it waits for. The
 // password is that of the default user, "" for none.
-func NewClient(addr, password string) *redis.Client {
+func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 	quiet()
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	return redis.NewClient(&redis.Options{
@@ -33,9 +36,33 @@ func NewClient(addr, password string) *redis.Client {
 			if err != nil {
 				return nil, fmt.Errorf("connect to node: %w", err)
 			}
-			return conn, nil
+			if encryption == nil {
+				return conn, nil
+			}
+			c, err := handshake(ctx, conn, addr, encryption)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
+			}
+			return c, nil
 		},
 		DialerRetries: 1, MaxRetries: -1, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true,
 	})
+}
+
+// handshake makes conn a TLS connection to addr. Without a server name in cfg,
+// the certificate must be for the host of addr.
+func handshake(ctx context.Context, conn net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
+	if cfg.ServerName == "" && !cfg.InsecureSkipVerify {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		cfg = cfg.Clone()
+		cfg.ServerName = host
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c := tls.Client(conn, cfg)
+	return c, c.HandshakeContext(ctx)
 }

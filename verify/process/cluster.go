@@ -202,7 +202,7 @@ type State struct {
 func (n *Node) State() (State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	client := NewClient(n.Clients, n.password)
+	client := NewClient(n.Clients, n.password, nil)
 	defer client.Close()
 	text, err := client.Info(ctx, "holdfast").Result()
 	if err != nil {

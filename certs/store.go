@@ -1,0 +1,170 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// checkEvery is how often a Store looks at most whether its files have changed.
+const checkEvery = time.Second
+
+// Files are the paths of PEM files.
+type Files struct {
+	Cert string // certificate, followed by intermediate certificates
+	Key  string // private key of Cert
+	CA   string // certificates that sign those of clients and peers; "" for none
+}
+
+// A Store holds a certificate, its key, and the authorities that it trusts. It
+// reads the files again when they have changed. If the changed files are wrong,
+// the Store keeps what it has and reports the error. It is safe for concurrent
+// use.
+type Store struct {
+	files  Files
+	report func(error) // called with mu held; must not call the Store
+
+	mu      sync.Mutex
+	current *material            // guarded by mu
+	stamps  map[string]time.Time // modification times when current was read, guarded by mu
+	checked time.Time            // guarded by mu
+}
+
+// material is what the files contained at one time. It is immutable.
+type material struct {
+	cert tls.Certificate
+	pool *x509.CertPool // nil without a CA file
+}
+
+// Open reads the files. report receives the errors of later reads.
+func Open(files Files, report func(error)) (*Store, error) {
+	s := &Store{files: files, report: report}
+	if err := s.Reload(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload reads the files. If one of them is wrong, it returns an error, and the
+// Store keeps what it has.
+func (s *Store) Reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reload()
+}
+
+// reload reads the files. The caller holds mu.
+func (s *Store) reload() error {
+	// Take the times first. If a file changes while it is read, its time differs
+	// at the next check.
+	stamps, err := s.stat()
+	if err != nil {
+		return err
+	}
+	m, err := s.files.read()
+	if err != nil {
+		return err
+	}
+	s.current, s.stamps, s.checked = m, stamps, time.Now()
+	return nil
+}
+
+// stat returns the modification times of the files.
+func (s *Store) stat() (map[string]time.Time, error) {
+	stamps := make(map[string]time.Time)
+	for _, path := range []string{s.files.Cert, s.files.Key, s.files.CA} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		stamps[path] = info.ModTime()
+	}
+	return stamps, nil
+}
+
+// get returns what the files contain now.
+func (s *Store) get() *material {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.checked) < checkEvery {
+		return s.current
+	}
+	s.checked = time.Now()
+	stamps, err := s.stat()
+	changed := err != nil
+	for path, at := range stamps {
+		changed = changed || !at.Equal(s.stamps[path])
+	}
+	if err == nil && changed {
+		err = s.reload()
+	}
+	if err != nil {
+		s.report(fmt.Errorf("certificates not reloaded, the node keeps those that it has: %w", err))
+	}
+	return s.current
+}
+
+func (f Files) read() (*material, error) {
+	m := &material{}
+	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+	}
+	if cert.Leaf != nil && time.Now().After(cert.Leaf.NotAfter) {
+		return nil, fmt.Errorf("certificate %s expired on %s", f.Cert, cert.Leaf.NotAfter.Format(time.DateTime))
+	}
+	m.cert = cert
+	if f.CA == "" {
+		return m, nil
+	}
+	m.pool, err = Authorities(f.CA)
+	return m, err
+}
+
+// Authorities reads a PEM file with certificates of authorities.
+func Authorities(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate in PEM format", path)
+	}
+	return pool, nil
+}
+
+// Server returns the configuration of a listener. The certificates of each
+// handshake are those that the files contain then. With auth other than
+// tls.NoClientCert, the Store needs a CA file.
+func (s *Store) Server(auth tls.ClientAuthType) (*tls.Config, error) {
+	if auth != tls.NoClientCert && s.files.CA == "" {
+		return nil, errors.New("client certificates need a CA file")
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			m := s.get()
+			return &tls.Config{
+				MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{m.cert},
+				ClientCAs: m.pool, ClientAuth: auth,
+			}, nil
+		},
+	}, nil
+}
+
+// Client returns the configuration of one connection to a peer. name is the
+// host name or IP address that the peer's certificate must contain.
+func (s *Store) Client(name string) *tls.Config {
+	m := s.get()
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool, ServerName: name,
+	}
+}

@@ -1,0 +1,117 @@
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// write makes a self-signed certificate and its key.
+func write(t *testing.T, dir string, serial int64, end time.Time) Files {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: end.Add(-48 * time.Hour), NotAfter: end}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	err = errors.Join(
+		os.WriteFile(f.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(f.Key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func serial(t *testing.T, s *Store) int64 {
+	t.Helper()
+	outer, err := s.Server(tls.NoClientCert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := outer.GetConfigForClient(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg.Certificates[0].Leaf.SerialNumber.Int64()
+}
+
+// check makes the next use of s look at the files again.
+func check(s *Store) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checked = time.Time{}
+}
+
+func TestStore_ReadsChangedFiles(t *testing.T) {
+	dir, tomorrow := t.TempDir(), time.Now().Add(24*time.Hour)
+	files := write(t, dir, 1, tomorrow)
+	var reported error
+	s, err := Open(files, func(err error) { reported = err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := serial(t, s); n != 1 {
+		t.Errorf("serial number %d, want 1", n)
+	}
+	write(t, dir, 2, tomorrow)
+	check(s)
+	if n := serial(t, s); n != 2 || reported != nil {
+		t.Errorf("after a change: serial number %d, want 2 (%v)", n, reported)
+	}
+	// A wrong file changes nothing and is reported.
+	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(s)
+	if n := serial(t, s); n != 2 || reported == nil || !strings.Contains(reported.Error(), files.Cert) {
+		t.Errorf("after a wrong change: serial number %d, want 2 (%v)", n, reported)
+	}
+	if err := s.Reload(); err == nil {
+		t.Error("Reload accepts half a certificate")
+	}
+	write(t, dir, 3, tomorrow)
+	if err := s.Reload(); err != nil || serial(t, s) != 3 {
+		t.Errorf("Reload: serial number %d, want 3 (%v)", serial(t, s), err)
+	}
+}
+
+func TestOpen_Refuses(t *testing.T) {
+	good := write(t, t.TempDir(), 1, time.Now().Add(time.Hour))
+	for name, f := range map[string]Files{
+		"expired on":              write(t, t.TempDir(), 1, time.Now().Add(-time.Hour)),
+		"no such file":            {Cert: good.Cert, Key: filepath.Join(t.TempDir(), "none")},
+		"contains no certificate": {Cert: good.Cert, Key: good.Key, CA: good.Key},
+	} {
+		if _, err := Open(f, func(error) {}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s, err := Open(good, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Server(tls.RequireAndVerifyClientCert); err == nil {
+		t.Error("client certificates are required and there is no authority")
+	}
+}
