@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/script"
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
 // hostile are scripts that try to use more than their limits allow. Each of
@@ -289,10 +290,10 @@ func TestRun_PanicsBecomeErrors(t *testing.T) {
 // would need much time or deep recursion, or compiles it in little time.
 func TestCompile_RefusesHugeScripts(t *testing.T) {
 	r := script.NewRunner(unhurried())
-	if r.CompileScript(make([]byte, script.MaxBytes+1)) == "" {
+	if r.CompileScript(make([]byte, luac.MaxBytes+1)) == "" {
 		t.Error("a script beyond the limit compiles")
 	}
-	n := script.MaxBytes
+	n := luac.MaxBytes
 	for src, refused := range map[string]bool{
 		"return " + strings.Repeat("(", n-100): true, strings.Repeat("do ", n/3-1): true, "return " + strings.Repeat("{", n-100): true,
 		"return " + strings.Repeat("- ", n/2-10) + "1": true, "return " + strings.Repeat("not ", n/4-10) + "1": true,

@@ -1,6 +1,10 @@
 package script
 
-import lua "github.com/yuin/gopher-lua"
+import (
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
+)
 
 // arg returns argument n (from 1), or nil when the argument is missing.
 func arg(args []Value, n int) Value {
@@ -49,7 +53,9 @@ func (st *State) CheckNumber(args []Value, n int) float64 {
 
 // CheckInt is like CheckNumber, but it truncates the number to an integer as C
 // does.
-func (st *State) CheckInt(args []Value, n int) int { return int(ToInt64(st.CheckNumber(args, n))) }
+func (st *State) CheckInt(args []Value, n int) int {
+	return int(numeral.ToInt64(st.CheckNumber(args, n)))
+}
 
 // OptInt is like CheckInt, but it returns def when the argument is nil or
 // missing.

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/luac"
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 var baseLib []entry
@@ -132,19 +135,19 @@ const (
 func (st *State) load(src, source string) []Value {
 	switch {
 	case strings.HasPrefix(src, "\x1b"):
-		return []Value{Nil, st.NewString(chunkName(source) + ": bad header in precompiled chunk")}
-	case len(src) > MaxBytes:
-		return []Value{Nil, st.NewString(chunkName(source) + ": chunk is too long")}
+		return []Value{Nil, st.NewString(luac.ChunkName(source) + ": bad header in precompiled chunk")}
+	case len(src) > luac.MaxBytes:
+		return []Value{Nil, st.NewString(luac.ChunkName(source) + ": chunk is too long")}
 	}
 	st.Step(len(src) * stepsPerChar)
 	st.Alloc(len(src)*bytesPerChar + 16<<10)
-	c, err := compileChunk(src, source, len(st.chunks))
+	c, err := luac.Compile(src, source, len(st.chunks))
 	if err != nil {
 		return []Value{Nil, st.NewString(err.Error())}
 	}
 	st.look()
 	st.chunks = append(st.chunks, c)
-	return st.Ret(st.main.NewFunctionFromProto(c.proto))
+	return st.Ret(st.main.NewFunctionFromProto(c.Proto))
 }
 
 func baseNext(st *State, args []Value) []Value {
@@ -264,7 +267,7 @@ func baseToNumber(st *State, args []Value) []Value {
 // parseBase parses s like C's strtoul, within the precision of a double.
 func parseBase(s string, base int) (float64, bool) {
 	s, _, _ = strings.Cut(s, "\x00")
-	s = strings.ToLower(strings.Trim(s, spaces))
+	s = strings.ToLower(strings.Trim(s, numeral.Spaces))
 	neg := strings.HasPrefix(s, "-")
 	if neg || strings.HasPrefix(s, "+") {
 		s = s[1:]
@@ -280,7 +283,7 @@ func parseBase(s string, base int) (float64, bool) {
 	for i := 0; i < len(s); i++ {
 		d := 99
 		switch c := s[i]; {
-		case isDigit(c):
+		case numeral.IsDigit(c):
 			d = int(c - '0')
 		case c >= 'a' && c <= 'z':
 			d = int(c-'a') + 10

@@ -2,6 +2,8 @@ package script
 
 import (
 	"math/bits"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // fillBit fills the table of the library LuaBitOp. The library truncates
@@ -47,7 +49,7 @@ func signed(x uint32) Value { return Number(float64(int32(x))) }
 
 // bitArg rounds argument n to the nearest integer and returns its low 32 bits.
 func bitArg(st *State, args []Value, n int) uint32 {
-	return ToBits(st.CheckNumber(args, n))
+	return numeral.ToBits(st.CheckNumber(args, n))
 }
 
 func bitToHex(st *State, args []Value) []Value {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // jsonConfig holds the settings of a cjson library. Each run begins with the
@@ -196,7 +198,7 @@ func (e *jsonEncoder) number(v Value, f float64) {
 			return
 		}
 	}
-	e.out.Add(FormatG(f, e.cfg.precision))
+	e.out.Add(numeral.FormatG(f, e.cfg.precision))
 }
 
 const hexDigits = "0123456789abcdef"

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 type jsonToken int
@@ -142,7 +144,7 @@ func invalidNumber(s string) bool {
 }
 
 func (d *jsonDecoder) number(rest string) {
-	f, n := ScanNumber(rest)
+	f, n := numeral.Scan(rest)
 	if n == 0 {
 		d.invalid("invalid number")
 		return

@@ -1,9 +1,11 @@
 package script
 
 import (
-	"github.com/holdfast-kv/holdfast/fsm"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 const (
@@ -143,7 +145,7 @@ func parseRESP(st *State, s string, resp, depth int) (v Value, rest string, ok b
 	case '#':
 		return Bool(line == "t"), rest, true
 	case ',':
-		f, ok := ParseNumber(line)
+		f, ok := numeral.Parse(line)
 		return tagged(st, "double", Number(f)), rest, ok
 	case '(':
 		return tagged(st, "big_number", st.NewString(line)), rest, true
@@ -229,7 +231,7 @@ func (c *converter) reply(v Value, depth int) fsm.Reply {
 		return fsm.Bulk(s)
 	}
 	if f, ok := asNumber(v); ok {
-		return fsm.Int(ToInt64(f))
+		return fsm.Int(numeral.ToInt64(f))
 	}
 	if b, ok := asBool(v); ok {
 		return c.boolean(b)

@@ -5,6 +5,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
 // coroutine is a gopher-lua thread with a small stack of its own. Its context
@@ -82,11 +84,11 @@ func (st *State) nestedLoop(L *lua.LState) bool {
 		if where == "" {
 			return false
 		}
-		c, n, _, ok := parsePosition(where)
+		c, n, _, ok := luac.ParsePosition(where)
 		if !ok {
 			return true
 		}
-		if _, s := st.lookup(c, n); s == nil || !s.call {
+		if _, s := st.lookup(c, n); s == nil || !s.Call {
 			return true
 		}
 	}

@@ -25,15 +25,14 @@
 //   - The interpreter asks its context before every instruction. The context is
 //     the State, which counts the instructions (budget.go). Coroutines get the
 //     same context.
-//   - The package rewrites the syntax tree between gopher-lua's parser and its
-//     compiler (rewrite.go). An operation that allocates memory or changes a
-//     table becomes a call of a function of this package. That function charges
-//     for the operation before it executes it (operators.go).
+//   - Package luac rewrites the syntax tree between gopher-lua's parser and its
+//     compiler. An operation that allocates memory or changes a table becomes a
+//     call of a function of this package. That function charges for the
+//     operation before it executes it (operators.go).
 //   - The package uses none of gopher-lua's libraries. Its own libraries charge
 //     for their work; they match patterns step by step.
-//   - The package translates gopher-lua's errors into Lua's (position.go). It
-//     also translates the errors of the parser, as far as the tokens show what
-//     was expected (syntax.go).
+//   - The package translates gopher-lua's errors into Lua's (position.go).
+//     Package luac translates the errors of the parser.
 //   - Two of gopher-lua's variables apply to the whole process: MaxArrayIndex and
 //     CompatVarArg. MaxArrayIndex is set to 2^19, because an assignment fills a
 //     list up to its index.

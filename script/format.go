@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // spec is one directive of string.format, with C's flags, width and precision.
@@ -61,7 +63,7 @@ func (st *State) parseSpec(format string, i int) (spec, int) {
 		st.Errorf("invalid format (repeated flags)")
 	}
 	digits := func() (n int) {
-		for k := 0; k < 2 && i < len(format) && isDigit(format[i]); k++ {
+		for k := 0; k < 2 && i < len(format) && numeral.IsDigit(format[i]); k++ {
 			n = n*10 + int(format[i]-'0')
 			i++
 		}
@@ -72,7 +74,7 @@ func (st *State) parseSpec(format string, i int) (spec, int) {
 		i++
 		sp.prec = digits()
 	}
-	if i < len(format) && isDigit(format[i]) {
+	if i < len(format) && numeral.IsDigit(format[i]) {
 		st.Errorf("invalid format (width or precision too long)")
 	}
 	if i < len(format) {
@@ -84,9 +86,9 @@ func (st *State) parseSpec(format string, i int) (spec, int) {
 func (st *State) formatArg(args []Value, n int, sp spec) string {
 	switch sp.verb {
 	case 'c':
-		return sp.pad(string([]byte{byte(ToInt64(st.CheckNumber(args, n)))}))
+		return sp.pad(string([]byte{byte(numeral.ToInt64(st.CheckNumber(args, n)))}))
 	case 'd', 'i':
-		return sp.integer(ToInt64(st.CheckNumber(args, n)))
+		return sp.integer(numeral.ToInt64(st.CheckNumber(args, n)))
 	case 'o', 'u', 'x', 'X':
 		return sp.unsigned(ToUint64(st.CheckNumber(args, n)))
 	case 'e', 'E', 'f', 'g', 'G':
@@ -126,7 +128,7 @@ func ToUint64(f float64) uint64 {
 	if f >= 9223372036854775808 && f < 18446744073709551616 {
 		return uint64(f)
 	}
-	return uint64(ToInt64(f))
+	return uint64(numeral.ToInt64(f))
 }
 
 // pad fills s with blanks up to the width.
@@ -198,7 +200,7 @@ func (sp spec) unsigned(n uint64) string {
 
 func (sp spec) float(f float64) string {
 	negative := math.Signbit(f)
-	if s, ok := formatSpecial(f); ok {
+	if s, ok := numeral.FormatSpecial(f); ok {
 		s = strings.TrimPrefix(s, "-")
 		if sp.verb < 'a' {
 			s = strings.ToUpper(s)

@@ -200,7 +200,7 @@ func (st *State) flags(list *Table) (flags fsm.FunctionFlags, ok bool) {
 func runLibrary(st *State) {
 	st.lib.loading = true
 	st.lib.show(libraryGlobals)
-	st.Call(st.main.NewFunctionFromProto(st.chunks[0].proto))
+	st.Call(st.main.NewFunctionFromProto(st.chunks[0].Proto))
 	st.lib.loading = false
 	if st.call.Register != nil {
 		st.reply = fsm.Null

@@ -6,42 +6,28 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
-// Hidden functions replace the operations in which gopher-lua would allocate
-// without a bound, or in which it differs from Lua 5.1; see rewriter. Their
-// names are not valid names in Lua, so a script can neither call nor see them.
-const (
-	hiddenSet      = "\x00set"      // (t, k, v): t[k] = v
-	hiddenGlobal   = "\x00global"   // (name): an assignment to a global
-	hiddenConcat   = "\x00concat"   // (...): a .. b .. c
-	hiddenTable    = "\x00table"    // (t, ...): a new table and the values that its list ends with
-	hiddenFunction = "\x00function" // (f): a new function
-	hiddenLength   = "\x00length"   // (v): #v
-	hiddenMinus    = "\x00minus"    // (v): -v
-	hiddenModulo   = "\x00modulo"   // (a, b): a % b
-	hiddenFor      = "\x00for"      // (v, 1..3): the start, limit or step of a numeric for
-	hiddenEach     = "\x00each"     // (f, s, v): the three values of a generic for
-	hiddenVarargs  = "\x00varargs"  // (...): a call of a vararg function
-	hiddenArg      = "\x00arg"      // (...): the table arg of a vararg function
-)
-
+// hidden holds the functions that compiled scripts call in place of operations;
+// see luac.
 var hidden map[string]*lua.LFunction
 
 func init() {
 	hidden = map[string]*lua.LFunction{
-		hiddenSet:      builtin(opSet),
-		hiddenGlobal:   builtin(opGlobal),
-		hiddenConcat:   builtin(opConcat),
-		hiddenTable:    builtin(opTable),
-		hiddenFunction: builtin(opFunction),
-		hiddenLength:   builtin(opLength),
-		hiddenMinus:    builtin(opMinus),
-		hiddenModulo:   arithmetic("__mod", modulo),
-		hiddenFor:      builtin(opFor),
-		hiddenEach:     builtin(opEach),
-		hiddenVarargs:  builtin(opVarargs),
-		hiddenArg:      builtin(opArg),
+		luac.HiddenSet:      builtin(opSet),
+		luac.HiddenGlobal:   builtin(opGlobal),
+		luac.HiddenConcat:   builtin(opConcat),
+		luac.HiddenTable:    builtin(opTable),
+		luac.HiddenFunction: builtin(opFunction),
+		luac.HiddenLength:   builtin(opLength),
+		luac.HiddenMinus:    builtin(opMinus),
+		luac.HiddenModulo:   arithmetic("__mod", modulo),
+		luac.HiddenFor:      builtin(opFor),
+		luac.HiddenEach:     builtin(opEach),
+		luac.HiddenVarargs:  builtin(opVarargs),
+		luac.HiddenArg:      builtin(opArg),
 	}
 }
 

@@ -1,6 +1,10 @@
 package script
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
+)
 
 // matcher matches a Lua pattern by backtracking. Each comparison of a character
 // is a step of the run's budget, so a script cannot evade the budget with a
@@ -73,7 +77,7 @@ func (m *matcher) advance(s, p int) int {
 			}
 			p = end
 			continue
-		case c == '%' && p+1 < len(m.pat) && isDigit(m.pat[p+1]):
+		case c == '%' && p+1 < len(m.pat) && numeral.IsDigit(m.pat[p+1]):
 			if s = m.back(s, m.pat[p+1]); s < 0 {
 				return -1
 			}
@@ -306,19 +310,19 @@ func inClass(c, class byte) bool {
 	case 'c':
 		in = c < 32 || c == 127
 	case 'd':
-		in = isDigit(c)
+		in = numeral.IsDigit(c)
 	case 'l':
 		in = c >= 'a' && c <= 'z'
 	case 'p':
-		in = c > 32 && c < 127 && !isDigit(c) && !(c|0x20 >= 'a' && c|0x20 <= 'z')
+		in = c > 32 && c < 127 && !numeral.IsDigit(c) && !(c|0x20 >= 'a' && c|0x20 <= 'z')
 	case 's':
 		in = c == ' ' || c >= 9 && c <= 13
 	case 'u':
 		in = c >= 'A' && c <= 'Z'
 	case 'w':
-		in = isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z'
+		in = numeral.IsDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z'
 	case 'x':
-		in = isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f'
+		in = numeral.IsDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f'
 	case 'z':
 		in = c == 0
 	default:

@@ -6,73 +6,25 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
-
-// chunk is a compiled text with the data that errors report about it.
-type chunk struct {
-	proto  *lua.FunctionProto
-	name   string // name in error texts: user_script, [string "..."]
-	source string // name at the end of an error reply: @user_script
-	sites  []site
-}
-
-// site is one operation or line of the source. The rewriter gives gopher-lua
-// the number of a site wherever gopher-lua expects a line number. Therefore an
-// error of the interpreter identifies the operation that failed, and its
-// message can name the operands as Lua does.
-type site struct {
-	line int
-	call bool       // a call written in the text, not one of a hidden function
-	ops  []*operand // operands of an operation; the called value of a call
-}
-
-// operand is the name of a value in an error message, such as local 'x' or
-// field 'y'. An operand whose kind is empty has no name.
-type operand struct {
-	kind, name string
-	typ        string // type of a constant
-	reg        int    // register of a local variable, from 1; 0 when unknown
-}
-
-func (o *operand) String() string {
-	if o == nil || o.kind == "" {
-		return ""
-	}
-	return o.kind + " '" + o.name + "'"
-}
-
-// mark is the first byte of the SourceName of every function that this package
-// compiles. A script's own error text does not begin with it by chance.
-const mark = "\x1b"
-
-// parsePosition parses "<mark>chunk:site:" at the start of a text.
-func parsePosition(s string) (chunk, site int, rest string, ok bool) {
-	s, ok = strings.CutPrefix(s, mark)
-	if !ok {
-		return 0, 0, "", false
-	}
-	c, s, ok1 := strings.Cut(s, ":")
-	n, rest, ok2 := strings.Cut(s, ":")
-	chunk, err1 := strconv.Atoi(c)
-	site, err2 := strconv.Atoi(n)
-	return chunk, site, rest, ok1 && ok2 && err1 == nil && err2 == nil
-}
 
 // at returns the current chunk and site of the function that is level calls
 // above the running one.
-func (st *State) at(L *lua.LState, level int) (*chunk, *site) {
-	c, n, _, ok := parsePosition(L.Where(level))
+func (st *State) at(L *lua.LState, level int) (*luac.Chunk, *luac.Site) {
+	c, n, _, ok := luac.ParsePosition(L.Where(level))
 	if !ok {
 		return nil, nil
 	}
 	return st.lookup(c, n)
 }
 
-func (st *State) lookup(c, n int) (*chunk, *site) {
-	if c >= len(st.chunks) || n >= len(st.chunks[c].sites) || c < 0 || n < 0 {
+func (st *State) lookup(c, n int) (*luac.Chunk, *luac.Site) {
+	if c >= len(st.chunks) || n >= len(st.chunks[c].Sites) || c < 0 || n < 0 {
 		return nil, nil
 	}
-	return st.chunks[c], &st.chunks[c].sites[n]
+	return st.chunks[c], &st.chunks[c].Sites[n]
 }
 
 // where returns the prefix of an error text: the position of the function that
@@ -82,7 +34,7 @@ func (st *State) where(level int) string {
 	if c == nil {
 		return ""
 	}
-	return c.name + ":" + strconv.Itoa(s.line) + ": "
+	return c.Name + ":" + strconv.Itoa(s.Line) + ": "
 }
 
 // innermost returns the position of the function that failed, as Redis' error
@@ -91,9 +43,9 @@ func (st *State) where(level int) string {
 func (st *State) innermost(L *lua.LState) (source string, line int) {
 	for level, last := 0, 1; level <= last; level++ {
 		where := L.Where(level)
-		if c, n, _, ok := parsePosition(where); ok {
+		if c, n, _, ok := luac.ParsePosition(where); ok {
 			if c, s := st.lookup(c, n); c != nil {
-				return c.source, s.line
+				return c.Source, s.Line
 			}
 		}
 		if strings.HasPrefix(where, yieldChunk) { // yield stands for a builtin
@@ -108,7 +60,7 @@ func (st *State) innermost(L *lua.LState) (source string, line int) {
 func (st *State) line() int {
 	for level := range 5 {
 		if c, s := st.at(st.cur, level); c != nil && c == st.chunks[0] {
-			return s.line
+			return s.Line
 		}
 	}
 	return 0
@@ -129,10 +81,10 @@ func (st *State) plainErrorf(format string, args ...any) {
 // ArgError raises an error about argument n (from 1) of the running builtin.
 func (st *State) ArgError(n int, msg string) {
 	name := "?"
-	if _, s := st.at(st.cur, 1); s != nil && len(s.ops) > 0 {
-		if o := s.ops[len(s.ops)-1]; o != nil && o.name != "" {
-			name = o.name
-			if o.kind == "method" {
+	if _, s := st.at(st.cur, 1); s != nil && len(s.Ops) > 0 {
+		if o := s.Ops[len(s.Ops)-1]; o != nil && o.Name != "" {
+			name = o.Name
+			if o.Kind == "method" {
 				if n--; n == 0 {
 					st.Errorf("calling '%s' on bad self (%s)", name, msg)
 				}
@@ -152,7 +104,7 @@ func (st *State) argTypeError(args []Value, n int, want string) {
 
 // typeErrorText returns the text for an operation op on a value whose type does
 // not support it.
-func typeErrorText(o *operand, op, typ string) string {
+func typeErrorText(o *luac.Operand, op, typ string) string {
 	if name := o.String(); name != "" {
 		return fmt.Sprintf("attempt to %s %s (a %s value)", op, name, typ)
 	}
@@ -164,9 +116,9 @@ func (st *State) opError(text string) { st.Raise(st.NewString(st.where(1) + text
 
 // operand returns the name of operand i of the operation that called the
 // running builtin.
-func (st *State) operand(i int) *operand {
-	if _, s := st.at(st.cur, 1); s != nil && i < len(s.ops) {
-		return s.ops[i]
+func (st *State) operand(i int) *luac.Operand {
+	if _, s := st.at(st.cur, 1); s != nil && i < len(s.Ops) {
+		return s.Ops[i]
 	}
 	return nil
 }
@@ -174,7 +126,7 @@ func (st *State) operand(i int) *operand {
 // translate turns an error of the interpreter into the corresponding error of
 // Lua. It returns false for other texts.
 func (st *State) translate(L *lua.LState, text string) (string, bool) {
-	ci, si, msg, ok := parsePosition(text)
+	ci, si, msg, ok := luac.ParsePosition(text)
 	if !ok {
 		return "", false
 	}
@@ -182,33 +134,33 @@ func (st *State) translate(L *lua.LState, text string) (string, bool) {
 	if c == nil {
 		return "", false
 	}
-	return c.name + ":" + strconv.Itoa(s.line) + ": " + st.translateMessage(L, s, strings.TrimPrefix(msg, " ")), true
+	return c.Name + ":" + strconv.Itoa(s.Line) + ": " + st.translateMessage(L, s, strings.TrimPrefix(msg, " ")), true
 }
 
 // calledType returns the type of the value that the script could not call,
 // which gopher-lua does not report. A field or a global that is not a function
 // is nearly always nil.
-func (st *State) calledType(L *lua.LState, s *site) string {
-	if len(s.ops) == 0 {
+func (st *State) calledType(L *lua.LState, s *luac.Site) string {
+	if len(s.Ops) == 0 {
 		return "nil"
 	}
-	o := s.ops[len(s.ops)-1]
+	o := s.Ops[len(s.Ops)-1]
 	switch {
 	case o == nil:
-	case o.typ != "":
-		return o.typ
-	case o.kind == "global":
+	case o.Type != "":
+		return o.Type
+	case o.Kind == "global":
 		if st.isLibrary() {
 			globals, _ := asTable(field(st.lib.meta, "__index"))
-			return typeName(field(globals, o.name))
+			return typeName(field(globals, o.Name))
 		}
-		return typeName(field(st.env, o.name))
-	case o.kind == "local" && o.reg > 0:
-		if v := L.Get(o.reg); v != nil {
+		return typeName(field(st.env, o.Name))
+	case o.Kind == "local" && o.Reg > 0:
+		if v := L.Get(o.Reg); v != nil {
 			return typeName(v)
 		}
-	case o.kind == "upvalue":
-		return upvalueType(L, o.name)
+	case o.Kind == "upvalue":
+		return upvalueType(L, o.Name)
 	}
 	return "nil"
 }
@@ -232,10 +184,10 @@ func upvalueType(L *lua.LState, name string) string {
 }
 
 // translateMessage translates the error texts of gopher-lua v1.1.2.
-func (st *State) translateMessage(L *lua.LState, s *site, msg string) string {
-	op := func(i int) *operand {
-		if i < len(s.ops) {
-			return s.ops[i]
+func (st *State) translateMessage(L *lua.LState, s *luac.Site, msg string) string {
+	op := func(i int) *luac.Operand {
+		if i < len(s.Ops) {
+			return s.Ops[i]
 		}
 		return nil
 	}
@@ -244,7 +196,7 @@ func (st *State) translateMessage(L *lua.LState, s *site, msg string) string {
 		typ, _, _ := strings.Cut(strings.TrimPrefix(msg, "attempt to index a non-table object("), ")")
 		return typeErrorText(op(0), "index", typ)
 	case msg == "attempt to call a non-function object":
-		return typeErrorText(op(len(s.ops)-1), "call", st.calledType(L, s))
+		return typeErrorText(op(len(s.Ops)-1), "call", st.calledType(L, s))
 	case strings.HasPrefix(msg, "cannot perform "):
 		_, types, _ := strings.Cut(msg, "operation between ")
 		a, b, _ := strings.Cut(types, " and ")

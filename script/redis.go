@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // The Redis version that scripts see. Scripts read it to choose between
@@ -144,7 +145,7 @@ func commandArgs(st *State, args []Value) ([][]byte, string) {
 	for i, v := range args {
 		s, ok := asString(v)
 		if f, num := asNumber(v); num {
-			s, ok = FormatG(f, 17), true
+			s, ok = numeral.FormatG(f, 17), true
 		}
 		if !ok {
 			return nil, textArgType
@@ -164,7 +165,7 @@ func redisLog(st *State, args []Value) []Value {
 	if !ok {
 		return raiseText(st, "First argument must be a number (log level).")
 	}
-	level := int(ToInt64(f))
+	level := int(numeral.ToInt64(f))
 	if level < LogDebug || level > LogWarning {
 		return raiseText(st, "Invalid debug level.")
 	}
@@ -190,7 +191,7 @@ func redisSetResp(st *State, args []Value) []Value {
 		return raiseText(st, "redis.setresp() requires one argument.")
 	}
 	f, _ := toNumber(args[0])
-	n := int(ToInt64(f))
+	n := int(numeral.ToInt64(f))
 	if n != 2 && n != 3 {
 		return raiseText(st, "RESP version must be 2 or 3.")
 	}
@@ -241,7 +242,7 @@ func redisSetRepl(st *State, args []Value) []Value {
 		return raiseText(st, "redis.set_repl() requires two arguments.")
 	}
 	f, _ := toNumber(args[0])
-	if ToInt64(f)&^3 != 0 {
+	if numeral.ToInt64(f)&^3 != 0 {
 		return raiseText(st, "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
 	}
 	return nil

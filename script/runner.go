@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
 // Flags are the properties that a script declares in its first line, such as
@@ -27,7 +28,7 @@ type Flags struct {
 // compiled is a script that is ready to run. It never changes, and any number
 // of runs may use it at the same time.
 type compiled struct {
-	chunk *chunk
+	chunk *luac.Chunk
 	flags Flags
 }
 
@@ -41,14 +42,14 @@ func SHA1(src []byte) string {
 // compile compiles a script. The text of the error is the error reply that
 // Redis gives.
 func compile(src []byte) (*compiled, error) {
-	if len(src) > MaxBytes {
+	if len(src) > luac.MaxBytes {
 		return nil, errTooLarge
 	}
 	flags, body, err := parseShebang(string(src))
 	if err != nil {
 		return nil, err
 	}
-	c, err := compileChunk(body, "@user_script", 0)
+	c, err := luac.Compile(body, "@user_script", 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s%s", compileStart, oneLine(err.Error()))
 	}
@@ -58,11 +59,11 @@ func compile(src []byte) (*compiled, error) {
 // compileLibrary compiles the code of a library like compile, but it does not
 // check the flags in its first line.
 func compileLibrary(src []byte) (*compiled, error) {
-	if len(src) > MaxBytes {
+	if len(src) > luac.MaxBytes {
 		return nil, errTooLarge
 	}
 	end := max(bytes.IndexByte(src, '\n'), 0)
-	c, err := compileChunk(string(src[end:]), "@user_function", 0)
+	c, err := luac.Compile(string(src[end:]), "@user_function", 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s%s", compileLibraryStart, oneLine(err.Error()))
 	}
@@ -71,7 +72,7 @@ func compileLibrary(src []byte) (*compiled, error) {
 
 // Error replies of compile.
 var (
-	errTooLarge  = fmt.Errorf("ERR script is larger than %d bytes", MaxBytes)
+	errTooLarge  = fmt.Errorf("ERR script is larger than %d bytes", luac.MaxBytes)
 	errShebang   = errors.New("ERR Invalid script shebang")
 	msgMayWrite  = "ERR Can not execute a script with write flag using *_ro command."
 	compileStart = "ERR Error compiling script (new function): "
@@ -297,7 +298,7 @@ func runMain(st *State, _ []Value) []Value {
 	setGlobal(st.env, st.visible, "KEYS", bytesTable(st, st.call.Keys))
 	setGlobal(st.env, st.visible, "ARGV", bytesTable(st, st.call.Args))
 	st.look()
-	st.reply = st.toReply(st.Call(st.main.NewFunctionFromProto(st.chunks[0].proto)))
+	st.reply = st.toReply(st.Call(st.main.NewFunctionFromProto(st.chunks[0].Proto)))
 	return nil
 }
 

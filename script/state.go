@@ -3,8 +3,10 @@ package script
 import (
 	"math"
 
-	"github.com/holdfast-kv/holdfast/fsm"
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
 const (
@@ -38,8 +40,8 @@ type State struct {
 
 	call   fsm.ScriptCall
 	runner *Runner
-	chunks []*chunk // 0 is the script; the others are the texts that load compiled
-	resp   int      // RESP version of the replies that the script sees, see redis.setresp
+	chunks []*luac.Chunk // 0 is the script; the others are the texts that load compiled
+	resp   int           // RESP version of the replies that the script sees, see redis.setresp
 	json   jsonConfig
 	random Rand
 	ids    map[Value]int

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 var stringLib = []entry{
@@ -281,7 +283,7 @@ func (m *matcher) expand(out *Buffer, text string, from, to int) {
 		switch {
 		case i == len(text):
 			out.AddByte(0) // C's string ends with a zero byte here
-		case !isDigit(text[i]):
+		case !numeral.IsDigit(text[i]):
 			out.AddByte(text[i])
 		case text[i] == '0':
 			out.Add(m.src[from:to])

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // structLib packs and unpacks binary records, as Roberto Ierusalimschy's struct
@@ -167,7 +169,7 @@ func (l *layout) grow(out []byte, n int) []byte {
 func (l *layout) putInteger(out []byte, f float64, size int) []byte {
 	var v uint64
 	if f < 0 {
-		v = uint64(ToInt64(f))
+		v = uint64(numeral.ToInt64(f))
 	} else {
 		v = ToUint64(f)
 	}
@@ -260,7 +262,7 @@ func structUnpack(st *State, args []Value) []Value {
 func (l *layout) previousSize(out []Value) (int, []Value) {
 	if n := len(out); n > 0 {
 		if f, ok := toNumber(out[n-1]); ok {
-			size := int(ToInt64(f))
+			size := int(numeral.ToInt64(f))
 			if size < 0 {
 				size = intMax
 			}
@@ -282,12 +284,10 @@ func structSize(st *State, args []Value) []Value {
 			st.ArgError(1, "option 's' has no fixed size")
 		case opt == 'c' && size == 0:
 			st.ArgError(1, "option 'c0' has no fixed size")
-		case !isAlnum(opt): // an unknown letter has no size
+		case !numeral.IsAlnum(opt): // an unknown letter has no size
 			l.control(opt)
 		}
 		total += size
 	}
 	return st.Ret(Int(total))
 }
-
-func isAlnum(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }

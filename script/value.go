@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // Value is a Lua value: lua.LNumber, lua.LString, lua.LBool, *Table,
@@ -83,7 +85,7 @@ func toNumber(v Value) (float64, bool) {
 	case lua.LNumber:
 		return float64(v), true
 	case lua.LString:
-		return ParseNumber(string(v))
+		return numeral.Parse(string(v))
 	}
 	return 0, false
 }
@@ -94,7 +96,7 @@ func toString(v Value) (string, bool) {
 	case lua.LString:
 		return string(v), true
 	case lua.LNumber:
-		return FormatNumber(float64(v)), true
+		return numeral.Format(float64(v)), true
 	}
 	return "", false
 }
@@ -113,7 +115,7 @@ func (st *State) text(v Value) string {
 	case lua.LString:
 		return string(v)
 	case lua.LNumber:
-		return FormatNumber(float64(v))
+		return numeral.Format(float64(v))
 	case lua.LBool:
 		return strconv.FormatBool(bool(v))
 	case *lua.LUserData:

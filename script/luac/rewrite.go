@@ -1,4 +1,4 @@
-package script
+package luac
 
 import (
 	"fmt"
@@ -7,21 +7,22 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 
 	"github.com/holdfast-kv/holdfast/cluster/yield"
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // rewriter rewrites the syntax tree of a text. gopher-lua compiles the result
 // to a program that behaves as in Lua 5.1 and stays within a budget:
 //
 //   - Operations that can allocate any amount of memory become calls of hidden
-//     functions, which charge for the memory (operators.go).
+//     functions, which charge for the memory (hidden.go).
 //   - Operations that gopher-lua gets wrong also become such calls: numeric for
 //     with strings, # with metatables, %, and constructors whose list ends in a
 //     call.
 //   - Every node gets the number of a site instead of its line, so that errors
-//     can name the operation that failed (position.go).
+//     can name the operation that failed (chunk.go).
 //   - A text that Lua 5.1 refuses is refused with Lua's error text.
 type rewriter struct {
-	chunk     *chunk
+	chunk     *Chunk
 	tokens    *tokenList
 	fn        *function
 	plain     map[int]int // sites without operands, by line
@@ -59,24 +60,24 @@ const (
 	maxConstantWork = 10_000_000
 )
 
-// fail ends the compilation with a panic, which compileChunk recovers.
+// fail ends the compilation with a panic, which Compile recovers.
 func (w *rewriter) fail(line int, format string, args ...any) {
-	panic(&compileError{fmt.Sprintf("%s:%d: %s", w.chunk.name, line, fmt.Sprintf(format, args...))})
+	panic(&compileError{fmt.Sprintf("%s:%d: %s", w.chunk.Name, line, fmt.Sprintf(format, args...))})
 }
 
-func (w *rewriter) site(line int, ops ...*operand) int {
+func (w *rewriter) site(line int, ops ...*Operand) int {
 	if len(ops) == 0 {
 		if id, ok := w.plain[line]; ok {
 			return id
 		}
-		w.plain[line] = len(w.chunk.sites)
+		w.plain[line] = len(w.chunk.Sites)
 	}
-	w.chunk.sites = append(w.chunk.sites, site{line: line, ops: ops})
-	return len(w.chunk.sites) - 1
+	w.chunk.Sites = append(w.chunk.Sites, Site{Line: line, Ops: ops})
+	return len(w.chunk.Sites) - 1
 }
 
 // position replaces the lines of a node with the numbers of their sites.
-func (w *rewriter) position(n ast.PositionHolder, ops ...*operand) {
+func (w *rewriter) position(n ast.PositionHolder, ops ...*Operand) {
 	n.SetLine(w.site(n.Line(), ops...))
 	if last := n.LastLine(); last > 0 {
 		n.SetLastLine(w.site(last))
@@ -151,27 +152,27 @@ func (fn *function) register(name string) int {
 }
 
 // describe returns the name that an error uses for the value of an expression.
-func (w *rewriter) describe(e ast.Expr) *operand {
+func (w *rewriter) describe(e ast.Expr) *Operand {
 	switch e := e.(type) {
 	case *ast.IdentExpr:
-		o := &operand{kind: w.resolve(e.Value), name: e.Value}
-		if o.kind == "local" {
-			o.reg = w.fn.register(e.Value)
+		o := &Operand{Kind: w.resolve(e.Value), Name: e.Value}
+		if o.Kind == "local" {
+			o.Reg = w.fn.register(e.Value)
 		}
 		return o
 	case *ast.AttrGetExpr:
 		if key, ok := e.Key.(*ast.StringExpr); ok {
-			return &operand{kind: "field", name: key.Value}
+			return &Operand{Kind: "field", Name: key.Value}
 		}
-		return &operand{kind: "field", name: "?"}
+		return &Operand{Kind: "field", Name: "?"}
 	case *ast.NumberExpr:
-		return &operand{typ: "number"}
+		return &Operand{Type: "number"}
 	case *ast.StringExpr:
-		return &operand{typ: "string"}
+		return &Operand{Type: "string"}
 	case *ast.TableExpr:
-		return &operand{typ: "table"}
+		return &Operand{Type: "table"}
 	case *ast.TrueExpr, *ast.FalseExpr:
-		return &operand{typ: "boolean"}
+		return &Operand{Type: "boolean"}
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 	defer func() { w.level-- }()
 	switch e := e.(type) {
 	case *ast.NumberExpr:
-		f, ok := ParseNumber(e.Value)
+		f, ok := numeral.Parse(e.Value)
 		if !ok {
 			w.fail(line, "malformed number near '%s'", e.Value)
 		}
@@ -261,7 +262,7 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 		a, b := w.describe(e.Lhs), w.describe(e.Rhs)
 		e.Lhs, e.Rhs = w.left(e.Lhs), w.expr(e.Rhs)
 		if e.Operator == "%" {
-			return w.call(hiddenModulo, w.site(line, a, b), single(e.Lhs), single(e.Rhs))
+			return w.call(HiddenModulo, w.site(line, a, b), single(e.Lhs), single(e.Rhs))
 		}
 		w.position(e, a, b)
 	case *ast.UnaryMinusOpExpr:
@@ -271,16 +272,16 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 			w.position(e)
 			return e
 		}
-		return w.call(hiddenMinus, w.site(line, o), single(e.Expr))
+		return w.call(HiddenMinus, w.site(line, o), single(e.Expr))
 	case *ast.UnaryNotOpExpr:
 		e.Expr = w.expr(e.Expr)
 		w.position(e)
 	case *ast.UnaryLenOpExpr:
 		o := w.describe(e.Expr)
-		return w.call(hiddenLength, w.site(line, o), single(w.expr(e.Expr)))
+		return w.call(HiddenLength, w.site(line, o), single(w.expr(e.Expr)))
 	case *ast.FunctionExpr:
 		w.function(e)
-		return w.call(hiddenFunction, w.site(line), e)
+		return w.call(HiddenFunction, w.site(line), e)
 	default:
 		w.position(e)
 	}
@@ -316,22 +317,22 @@ func isNumeral(e ast.Expr) bool {
 }
 
 func (w *rewriter) funcCall(e *ast.FuncCallExpr) {
-	ops := make([]*operand, 0, 2)
+	ops := make([]*Operand, 0, 2)
 	if e.Func != nil {
 		o := w.describe(e.Func)
 		if o == nil {
-			o = &operand{}
+			o = &Operand{}
 		}
 		ops = append(ops, o)
 		e.Func = w.left(e.Func)
 	} else {
-		ops = append(ops, w.describe(e.Receiver), &operand{kind: "method", name: e.Method})
+		ops = append(ops, w.describe(e.Receiver), &Operand{Kind: "method", Name: e.Method})
 		w.constant(e.Line(), "s"+e.Method)
 		e.Receiver = w.left(e.Receiver)
 	}
 	e.Args = w.exprs(e.Args)
 	w.position(e, ops...)
-	w.chunk.sites[e.Line()].call = true
+	w.chunk.Sites[e.Line()].Call = true
 }
 
 // maxOperands is the maximum number of operands in one concatenation. Each
@@ -341,7 +342,7 @@ const maxOperands = 50
 // concat flattens a .. (b .. c) into one call.
 func (w *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	line := e.Line()
-	var ops []*operand
+	var ops []*Operand
 	var args []ast.Expr
 	var rest ast.Expr = e
 	for len(args) < maxOperands {
@@ -355,7 +356,7 @@ func (w *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	}
 	ops = append(ops, w.describe(rest))
 	args = append(args, single(w.expr(rest)))
-	return w.call(hiddenConcat, w.site(line, ops...), args...)
+	return w.call(HiddenConcat, w.site(line, ops...), args...)
 }
 
 // table rewrites a constructor. gopher-lua writes the list of a constructor in
@@ -398,7 +399,7 @@ func (w *rewriter) table(e *ast.TableExpr) ast.Expr {
 		e.Fields = append(named, list...)
 	}
 	w.position(e)
-	return w.call(hiddenTable, w.site(line), append([]ast.Expr{e}, last...)...)
+	return w.call(HiddenTable, w.site(line), append([]ast.Expr{e}, last...)...)
 }
 
 // function rewrites the body of a function.
@@ -434,14 +435,14 @@ func (w *rewriter) varargs(fn *function, line int) []ast.Stmt {
 		e.SetLine(site)
 		return e
 	}
-	pay := &ast.FuncCallStmt{Expr: w.call(hiddenVarargs, site, dots())}
+	pay := &ast.FuncCallStmt{Expr: w.call(HiddenVarargs, site, dots())}
 	pay.SetLine(site)
 	if !fn.arg {
 		return []ast.Stmt{pay}
 	}
 	arg := &ast.LocalAssignStmt{Names: []string{"arg"}}
 	if !fn.dots {
-		arg.Exprs = []ast.Expr{w.call(hiddenArg, site, dots())}
+		arg.Exprs = []ast.Expr{w.call(HiddenArg, site, dots())}
 	}
 	arg.SetLine(site)
 	return []ast.Stmt{pay, arg}

@@ -1,4 +1,4 @@
-package script
+package luac
 
 import (
 	"strconv"
@@ -55,8 +55,8 @@ func (w *rewriter) stmt(out []ast.Stmt, s ast.Stmt) []ast.Stmt {
 	case *ast.NumberForStmt:
 		w.numberFor(s)
 	case *ast.GenericForStmt:
-		o := &operand{name: "(for generator)"}
-		each := w.call(hiddenEach, w.site(line, o), w.exprs(s.Exprs)...)
+		o := &Operand{Name: "(for generator)"}
+		each := w.call(HiddenEach, w.site(line, o), w.exprs(s.Exprs)...)
 		each.AdjustRet = false
 		s.Exprs = []ast.Expr{each}
 		w.fn.blocks = append(w.fn.blocks,
@@ -121,7 +121,7 @@ func (w *rewriter) numberFor(s *ast.NumberForStmt) {
 		which := &ast.NumberExpr{Value: strconv.Itoa(n)}
 		site := w.site(line)
 		which.SetLine(site)
-		return w.call(hiddenFor, site, single(e), which)
+		return w.call(HiddenFor, site, single(e), which)
 	}
 	s.Init, s.Limit, s.Step = part(s.Init, 1), part(s.Limit, 2), part(s.Step, 3)
 	w.fn.blocks = append(w.fn.blocks, []string{"(for index)", "(for limit)", "(for step)", s.Name})
@@ -134,7 +134,7 @@ func (w *rewriter) numberFor(s *ast.NumberForStmt) {
 // local rewrites "local a, b = ..." and "local function f". The tree does not
 // distinguish the latter from "local f = function", whose body does not see the
 // new f; the tokens do. gopher-lua compiles both as "local function f" unless
-// the value is something other than a function. A call of hiddenFunction is
+// the value is something other than a function. A call of HiddenFunction is
 // such a value.
 func (w *rewriter) local(out []ast.Stmt, s *ast.LocalAssignStmt) []ast.Stmt {
 	isFunction := w.tokens.localFunction(w.localStmt)
@@ -142,7 +142,7 @@ func (w *rewriter) local(out []ast.Stmt, s *ast.LocalAssignStmt) []ast.Stmt {
 	line := s.Line()
 	if isFunction {
 		w.declare(s.Names...)
-		pay := &ast.FuncCallStmt{Expr: w.call(hiddenFunction, w.site(line))}
+		pay := &ast.FuncCallStmt{Expr: w.call(HiddenFunction, w.site(line))}
 		pay.SetLine(w.site(line))
 		w.function(s.Exprs[0].(*ast.FunctionExpr))
 		w.position(s)
@@ -240,9 +240,9 @@ func (t target) assign(v ast.Expr, line int) ast.Stmt {
 	}
 	var call *ast.FuncCallExpr
 	if t.global {
-		call = t.w.call(hiddenGlobal, t.w.site(line), single(v))
+		call = t.w.call(HiddenGlobal, t.w.site(line), single(v))
 	} else {
-		call = t.w.call(hiddenSet, t.site, single(t.object), single(t.key), single(v))
+		call = t.w.call(HiddenSet, t.site, single(t.object), single(t.key), single(v))
 	}
 	s := &ast.FuncCallStmt{Expr: call}
 	s.SetLine(call.Line())

@@ -1,4 +1,4 @@
-package script
+package luac_test
 
 import (
 	"net"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
 // TestCompile_LetsMessagesIn checks that, on a single processor, messages of
@@ -48,7 +50,7 @@ func TestCompile_LetsMessagesIn(t *testing.T) {
 	}
 	text := "local x, y = 0, 1\n" + strings.Repeat("x=y ", 25_000)
 	before := heard.Load()
-	if _, err := compile([]byte(text)); err != nil {
+	if _, err := luac.Compile(text, "@user_script", 0); err != nil {
 		t.Error(err)
 	}
 	if n := heard.Load() - before; n < 50 {

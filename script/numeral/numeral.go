@@ -1,4 +1,6 @@
-package script
+// Package numeral converts between numbers and texts as Lua does, which means as
+// C does.
+package numeral
 
 import (
 	"math"
@@ -6,8 +8,8 @@ import (
 	"strings"
 )
 
-// FormatNumber formats a number as Lua does, with C's %.14g.
-func FormatNumber(f float64) string {
+// Format formats a number as Lua does, with C's %.14g.
+func Format(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1e14 && (f != 0 || !math.Signbit(f)) {
 		return strconv.FormatInt(int64(f), 10)
 	}
@@ -17,14 +19,14 @@ func FormatNumber(f float64) string {
 // FormatG formats a number as C's %.<prec>g does, with the sign that x86 gives
 // to NaN.
 func FormatG(f float64, prec int) string {
-	if s, ok := formatSpecial(f); ok {
+	if s, ok := FormatSpecial(f); ok {
 		return s
 	}
 	return strconv.FormatFloat(f, 'g', max(prec, 1), 64)
 }
 
-// formatSpecial formats infinities and NaN, which have no digits.
-func formatSpecial(f float64) (string, bool) {
+// FormatSpecial formats infinities and NaN, which have no digits.
+func FormatSpecial(f float64) (string, bool) {
 	switch {
 	case math.IsNaN(f) && math.Signbit(f):
 		return "-nan", true
@@ -47,15 +49,16 @@ func ToInt64(f float64) int64 {
 	return math.MinInt64
 }
 
-const spaces = " \t\n\v\f\r"
+// Spaces are the characters that isspace accepts in C.
+const Spaces = " \t\n\v\f\r"
 
-// ParseNumber parses a numeral as strtod does. The numeral may be decimal,
+// Parse parses a numeral as strtod does. The numeral may be decimal,
 // hexadecimal, inf or nan, with white space around it.
-func ParseNumber(s string) (float64, bool) {
+func Parse(s string) (float64, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i] // a C string ends at a zero byte
 	}
-	s = strings.Trim(s, spaces)
+	s = strings.Trim(s, Spaces)
 	if n := len(s); n > 0 && n < 16 { // the common case: a short integer
 		v, neg, i := int64(0), false, 0
 		if s[0] == '-' {
@@ -120,9 +123,9 @@ func parseSpecial(sign, body string) (float64, bool) {
 // the mantissa.
 func ToBits(f float64) uint32 { return uint32(math.Float64bits(f + 6755399441055744)) }
 
-// ScanNumber parses the longest numeral at the start of s, as strtod does. It
+// Scan parses the longest numeral at the start of s, as strtod does. It
 // returns the number of bytes of the numeral, or 0 when there is none.
-func ScanNumber(s string) (f float64, n int) {
+func Scan(s string) (f float64, n int) {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {
 		i++
@@ -136,7 +139,7 @@ func ScanNumber(s string) (f float64, n int) {
 	default:
 		i = scanDigits(s, i)
 	}
-	f, ok := ParseNumber(s[:i])
+	f, ok := Parse(s[:i])
 	if !ok {
 		return 0, 0
 	}
@@ -145,7 +148,7 @@ func ScanNumber(s string) (f float64, n int) {
 
 // scanDigits returns the end of the digits, point and exponent that start at i.
 func scanDigits(s string, i int) int {
-	digits, exp := isDigit, byte('e')
+	digits, exp := IsDigit, byte('e')
 	if i+2 < len(s) && s[i] == '0' && s[i+1]|0x20 == 'x' && isHex(s[i+2]) {
 		digits, exp = isHex, 'p'
 		i += 2
@@ -163,14 +166,18 @@ func scanDigits(s string, i int) int {
 		if j < len(s) && (s[j] == '-' || s[j] == '+') {
 			j++
 		}
-		if j < len(s) && isDigit(s[j]) {
-			for i = j; i < len(s) && isDigit(s[i]); i++ {
+		if j < len(s) && IsDigit(s[j]) {
+			for i = j; i < len(s) && IsDigit(s[i]); i++ {
 			}
 		}
 	}
 	return i
 }
 
-func isHex(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
+func isHex(c byte) bool { return IsDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+// IsDigit reports whether c is a decimal digit.
+func IsDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// IsAlnum reports whether c is an ASCII letter or a decimal digit.
+func IsAlnum(c byte) bool { return IsDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }

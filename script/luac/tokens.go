@@ -1,4 +1,4 @@
-package script
+package luac
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/holdfast-kv/holdfast/cluster/yield"
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // tokenList is a text as gopher-lua's scanner splits it into tokens. It
@@ -46,7 +47,7 @@ func scan(text string, pace *yield.Pace) (*tokenList, error) {
 		lx.PrevTokenType = tok.Type
 		if tok.Type == parse.TNumber {
 			if text := src.numeral(tok.Pos.Line, tok.Pos.Column); text != "" {
-				if _, ok := ParseNumber(text); !ok {
+				if _, ok := numeral.Parse(text); !ok {
 					return nil, fmt.Errorf("%d: malformed number near '%s'", tok.Pos.Line, text)
 				}
 			}

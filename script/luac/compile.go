@@ -1,4 +1,4 @@
-package script
+package luac
 
 import (
 	"errors"
@@ -23,21 +23,25 @@ type compileError struct{ text string }
 
 func (e *compileError) Error() string { return e.text }
 
-// compileChunk compiles a text. index is the chunk's index in State.chunks. It
-// takes about a millisecond for each KiB of a text that consists of short
-// statements, and yields meanwhile, except in lua.Compile.
-func compileChunk(src, source string, index int) (c *chunk, err error) {
-	c = &chunk{name: chunkName(source), source: source}
+// Compile compiles the text src. source is the name of its source as Lua writes
+// it, such as "@user_script". index is the number that ParsePosition returns
+// for the chunk; it distinguishes the chunks of one run. The text of an error is
+// the text that Lua reports.
+//
+// Compile takes about a millisecond for each KiB of a text that consists of
+// short statements. It yields meanwhile, except in lua.Compile.
+func Compile(src, source string, index int) (c *Chunk, err error) {
+	c = &Chunk{Name: ChunkName(source), Source: source}
 	src = mendComments(src)
 	pace := &yield.Pace{}
 	tokens, err := scan(src, pace)
 	if err != nil {
-		return nil, &compileError{c.name + ":" + err.Error()}
+		return nil, &compileError{c.Name + ":" + err.Error()}
 	}
 	name := mark + strconv.Itoa(index)
 	stmts, err := parse.Parse(&pacedReader{src, pace}, name)
 	if err != nil {
-		return nil, &compileError{c.name + ":" + tokens.complain(err)}
+		return nil, &compileError{c.Name + ":" + tokens.complain(err)}
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -52,10 +56,10 @@ func compileChunk(src, source string, index int) (c *chunk, err error) {
 	w.fn = &function{vararg: true, blocks: [][]string{nil, nil}, consts: make(map[string]struct{})}
 	w.site(0) // reserves site 0, which does not stand for a line, so that no node gets it
 	stmts = w.stmts(stmts)
-	if c.proto, err = generate(stmts, name); err != nil {
+	if c.Proto, err = generate(stmts, name); err != nil {
 		return nil, c.generateError(err)
 	}
-	compact(c.proto)
+	compact(c.Proto)
 	return c, nil
 }
 
@@ -71,19 +75,19 @@ func generate(stmts []ast.Stmt, name string) (p *lua.FunctionProto, err error) {
 }
 
 // generateError returns an error with Lua's text for a limit of gopher-lua.
-func (c *chunk) generateError(err error) error {
+func (c *Chunk) generateError(err error) error {
 	line, text := 1, err.Error()
 	var ce *lua.CompileError
 	if errors.As(err, &ce) {
 		text = ce.Message
-		if ce.Line >= 0 && ce.Line < len(c.sites) {
-			line = max(c.sites[ce.Line].line, 1)
+		if ce.Line >= 0 && ce.Line < len(c.Sites) {
+			line = max(c.Sites[ce.Line].Line, 1)
 		}
 	}
 	if strings.Contains(text, "register overflow") {
 		text = "function or expression too complex"
 	}
-	return &compileError{c.name + ":" + strconv.Itoa(line) + ": " + text}
+	return &compileError{c.Name + ":" + strconv.Itoa(line) + ": " + text}
 }
 
 // compact frees the memory that gopher-lua has allocated in reserve, which is
@@ -98,8 +102,9 @@ func compact(p *lua.FunctionProto) {
 	}
 }
 
-// chunkName returns the name that messages use for a source.
-func chunkName(source string) string {
+// ChunkName returns the name that error texts use for a source, as
+// luaO_chunkid does in Lua.
+func ChunkName(source string) string {
 	const most = 60 // includes the terminating zero byte of C
 	if source == "" {
 		return `[string ""]`

@@ -1,10 +1,11 @@
-package script
+package luac
 
 import (
 	"io"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/cluster/yield"
+	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
 // pacedReader reads a text in small parts, and yields between them. Its caller,
@@ -74,7 +75,7 @@ func (l sourceLines) numeral(line, col int) string {
 	}
 	s = s[col-1:]
 	n := 0
-	for n < len(s) && (isDigit(s[n]) || s[n] == '.') {
+	for n < len(s) && (numeral.IsDigit(s[n]) || s[n] == '.') {
 		n++
 	}
 	if n < len(s) && s[n]|0x20 == 'e' {
@@ -82,7 +83,7 @@ func (l sourceLines) numeral(line, col int) string {
 			n++
 		}
 	}
-	for n < len(s) && (isAlnum(s[n]) || s[n] == '_') {
+	for n < len(s) && (numeral.IsAlnum(s[n]) || s[n] == '_') {
 		n++
 	}
 	return s[:n]
