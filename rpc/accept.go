@@ -144,20 +144,20 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 				"service", hello.Service, "reason", refused.text, "suppressed", n)
 		}
 	case errors.Is(err, ErrNotPeer), errors.Is(err, os.ErrDeadlineExceeded):
-		if n, ok := m.strangers.allow(); ok {
+		if n, ok := m.notPeers.allow(); ok {
 			m.log.Warn("connection is not from a node", "remote", c.RemoteAddr(), "error", err, "suppressed", n)
 		}
-	case errors.Is(err, ErrBadHello): // a dialer's bad hello is a refusal, so this one is our own
-		if n, ok := m.strangers.allow(); ok {
-			m.log.Error("own hello cannot be sent", "error", err, "suppressed", n)
+	case errors.Is(err, ErrBadHello): // this node's hello; a bad hello of the dialer is a refusal
+		if n, ok := m.notPeers.allow(); ok {
+			m.log.Error("cannot send the hello of this node", "error", err, "suppressed", n)
 		}
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe),
 		errors.Is(err, ErrClosed):
-		// A health check that only connects, a connection that was closed to
-		// make room, or the end of the Mux.
+		// The client may be a health check that only connects. Or the Mux has
+		// closed the connection, to make room or because the Mux is closed.
 		m.log.Debug("handshake ended", "remote", c.RemoteAddr(), "error", err)
 	default:
-		if n, ok := m.strangers.allow(); ok {
+		if n, ok := m.notPeers.allow(); ok {
 			m.log.Warn("handshake failed", "remote", c.RemoteAddr(), "error", err, "suppressed", n)
 		}
 	}

@@ -32,10 +32,10 @@ const (
 )
 
 // Distinct labels ensure that a value computed for one purpose is of no use for
-// another.
+// another. They are part of the protocol, with their spelling.
 const (
 	labelProof    = "holdfast peer 1 proof"
-	labelDialler  = "holdfast peer 1 dialler"
+	labelDialer   = "holdfast peer 1 dialler"
 	labelAcceptor = "holdfast peer 1 acceptor"
 )
 
@@ -94,9 +94,10 @@ func newNonce() []byte {
 	return nonce
 }
 
-// proof returns a value that only a node with the secret can compute. The
-// prelude contains the dialer's nonce, the names of both nodes, the cluster and
-// the service.
+// proof returns a value that only a node with the secret can compute, and that
+// is valid only for this connection: the prelude contains the dialer's nonce,
+// the names of both nodes, the cluster and the service, and nonce is the
+// acceptor's.
 func (a *authenticator) proof(label string, prelude, nonce []byte) []byte {
 	sum := sha256.Sum256(prelude)
 	mac := hmac.New(sha256.New, a.proofKey)
@@ -106,16 +107,16 @@ func (a *authenticator) proof(label string, prelude, nonce []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// keys returns the keys of both directions of a connection. said is everything
-// that both sides have sent in the handshake. It contains both nonces, so no
-// two connections have the same keys, even if a third party replays the
-// messages of one on another.
-func (a *authenticator) keys(said []byte) (dialler, acceptor cipher.AEAD, err error) {
-	salt := sha256.Sum256(said)
-	if dialler, err = a.key(salt[:], labelDialler); err == nil {
+// keys returns the keys of both directions of a connection. transcript is
+// everything that both sides have sent in the handshake. It contains both
+// nonces, so no two connections have the same keys, even if a third party
+// replays the messages of one connection on another.
+func (a *authenticator) keys(transcript []byte) (dialer, acceptor cipher.AEAD, err error) {
+	salt := sha256.Sum256(transcript)
+	if dialer, err = a.key(salt[:], labelDialer); err == nil {
 		acceptor, err = a.key(salt[:], labelAcceptor)
 	}
-	return dialler, acceptor, err
+	return dialer, acceptor, err
 }
 
 func (a *authenticator) key(salt []byte, label string) (cipher.AEAD, error) {
@@ -132,7 +133,7 @@ func (a *authenticator) key(salt []byte, label string) (cipher.AEAD, error) {
 
 // challenge is the acceptor's half of the authentication. It returns the
 // messages of the challenge, or nil if the two nodes do not authenticate.
-func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (said []byte, err error) {
+func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (transcript []byte, err error) {
 	mismatch := func(format string) error {
 		return m.refuse(c, ReasonSecret, "cluster secret does not match: "+
 			fmt.Sprintf(format, hello.NodeID, m.self(hello.Service, hello.NodeID).NodeID))
@@ -147,25 +148,25 @@ func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (said []byte
 		return nil, mismatch("node %q has none, node %q has one")
 	}
 	nonce := newNonce()
-	said = append(said, magic...)
-	said = append(said, layout, statusChallenge, 0, 0)
-	from := len(said)
-	said = append(said, nonce...)
-	said = append(said, m.auth.proof(labelAcceptor, prelude, nonce)...)
-	if said, err = sealBody(said, from); err != nil {
+	transcript = append(transcript, magic...)
+	transcript = append(transcript, layout, statusChallenge, 0, 0)
+	from := len(transcript)
+	transcript = append(transcript, nonce...)
+	transcript = append(transcript, m.auth.proof(labelAcceptor, prelude, nonce)...)
+	if transcript, err = sealBody(transcript, from); err != nil {
 		return nil, err
 	}
-	if _, err := c.Write(said); err != nil {
+	if _, err := c.Write(transcript); err != nil {
 		return nil, fmt.Errorf("send challenge: %w", err)
 	}
 	var proof [proofSize]byte
 	if _, err := io.ReadFull(c, proof[:]); err != nil {
 		return nil, fmt.Errorf("read answer to challenge: %w", err)
 	}
-	if !hmac.Equal(proof[:], m.auth.proof(labelDialler, prelude, nonce)) {
+	if !hmac.Equal(proof[:], m.auth.proof(labelDialer, prelude, nonce)) {
 		return nil, mismatch("nodes %q and %q have different ones")
 	}
-	return append(said, proof[:]...), nil
+	return append(transcript, proof[:]...), nil
 }
 
 // prove is the dialer's half of the authentication. It checks the acceptor's
@@ -181,7 +182,7 @@ func (m *Mux) prove(c *conn, prelude, challenge []byte) (proof []byte, err error
 	proof = make([]byte, proofSize)
 	matches := hmac.Equal(theirs, m.auth.proof(labelAcceptor, prelude, nonce))
 	if matches {
-		proof = m.auth.proof(labelDialler, prelude, nonce)
+		proof = m.auth.proof(labelDialer, prelude, nonce)
 	}
 	// A proof of zeros tells the acceptor that the secrets differ, so that the
 	// acceptor can log it. It reveals nothing about the secret.

@@ -78,7 +78,7 @@ func TestSecret_Differs(t *testing.T) {
 		text string // of the acceptor
 	}{
 		{"different", secret(1), secret(2), `nodes "a" and "b" have different ones`},
-		{"dialler has none", nil, secret(2), `node "a" has none, node "b" has one`},
+		{"dialer has none", nil, secret(2), `node "a" has none, node "b" has one`},
 		{"acceptor has none", secret(1), nil, `node "a" has one, node "b" has none`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestSecret_Differs(t *testing.T) {
 				}
 				synctest.Wait()
 				if lines := logA.lines("cluster secret does not match"); len(lines) != 1 || !strings.Contains(lines[0], "remote=b:1") {
-					t.Errorf("dialler logged %q", lines)
+					t.Errorf("dialer logged %q", lines)
 				}
 				if lines := logB.lines("cluster secret does not match: " + test.text); len(lines) != 1 {
 					t.Errorf("acceptor logged %q", lines)
@@ -110,9 +110,9 @@ func TestSecret_Differs(t *testing.T) {
 	}
 }
 
-// TestSecret_OlderAcceptor: an acceptor of an older version does not know
-// secrets and accepts every node. The dialer must not treat that as an
-// authenticated answer.
+// TestSecret_OlderAcceptor checks that a dialer with a secret does not take the
+// welcome of an older acceptor for an authenticated one. Such an acceptor does
+// not know secrets and accepts every node.
 func TestSecret_OlderAcceptor(t *testing.T) {
 	for _, optional := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,15 +137,15 @@ func TestSecret_OlderAcceptor(t *testing.T) {
 					return
 				}
 				defer back.Close()
-				_, said, err := rpc.ReadHello(front)
+				_, prelude, err := rpc.ReadHello(front)
 				if err != nil {
 					t.Errorf("read: %v", err)
 					return
 				}
-				said = said[:len(said)-35]
-				said[6] -= 35
+				prelude = prelude[:len(prelude)-35]
+				prelude[6] -= 35
 				go func() {
-					_, _ = back.Write(said)
+					_, _ = back.Write(prelude)
 					_, _ = io.Copy(back, front)
 				}()
 				_, _ = io.Copy(front, back)
@@ -158,9 +158,9 @@ func TestSecret_OlderAcceptor(t *testing.T) {
 	}
 }
 
-// TestSecret_Optional: while an operator is giving the secret to one node after
-// the other, nodes with and without it can connect. Nodes with different
-// secrets still cannot.
+// TestSecret_Optional checks that nodes with and without the secret can connect
+// while an operator distributes it to one node after the other, and that nodes
+// with different secrets still cannot.
 func TestSecret_Optional(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -266,7 +266,7 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 	}
 	for at := range size {
 		if got, _, _ := run(at); got != "" {
-			t.Errorf("byte %d of %d changed, and %q was believed", at, size, got)
+			t.Errorf("byte %d of %d was changed, and the acceptor still received %q", at, size, got)
 		}
 	}
 }

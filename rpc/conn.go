@@ -20,12 +20,12 @@ type conn struct {
 
 // Close closes the connection and removes it from the Mux's tables.
 func (c *conn) Close() error {
-	c.mux.forget(c)
+	c.mux.untrack(c)
 	return c.Conn.Close()
 }
 
 // drop closes a connection after a failure. It only logs the error of Close,
-// because the caller reports the failure itself.
+// because the caller reports the failure.
 func (c *conn) drop() {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		c.mux.log.Debug("close connection", "remote", c.RemoteAddr(), "error", err)

@@ -92,8 +92,8 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if _, err := c.Write(prelude); err != nil {
 		return Hello{}, fmt.Errorf("send prelude: %w", err)
 	}
-	var said bytes.Buffer // what both sides send after the prelude
-	reader := io.TeeReader(c, &said)
+	var transcript bytes.Buffer // what both sides send after the prelude
+	reader := io.TeeReader(c, &transcript)
 	answer, err := readAnswer(reader)
 	proven := err == nil && answer.status == statusChallenge
 	if proven {
@@ -101,7 +101,7 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 		if err != nil {
 			return Hello{}, err
 		}
-		said.Write(proof)
+		transcript.Write(proof)
 		answer, err = readAnswer(reader)
 		if err != nil {
 			return Hello{}, fmt.Errorf("handshake: %w", err)
@@ -129,33 +129,33 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 		}
 	}
 	if !stop() {
-		return Hello{}, context.Cause(ctx) // interrupt has run or will run: the connection is unusable
+		return Hello{}, context.Cause(ctx) // the deadline of interrupt makes the connection unusable
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, fmt.Errorf("clear deadline: %w", err)
 	}
-	if err := m.seal(c, proven, prelude, said.Bytes()); err != nil {
+	if err := m.seal(c, proven, prelude, transcript.Bytes()); err != nil {
 		return Hello{}, err
 	}
 	return peer, nil
 }
 
-// seal begins the records of a connection. said is what both sides have sent in
-// the handshake, the dialer first. keyed means that both sides have proven that
-// they have the secret.
-func (m *Mux) seal(c *conn, keyed bool, said ...[]byte) error {
+// seal begins the records of a connection. transcript is what both sides have
+// sent in the handshake, the dialer first. keyed means that both sides have
+// proven that they have the secret.
+func (m *Mux) seal(c *conn, keyed bool, transcript ...[]byte) error {
 	if !keyed {
-		c.seal(said...)
+		c.seal(transcript...)
 		return nil
 	}
-	dialler, acceptor, err := m.auth.keys(bytes.Join(said, nil))
+	dialer, acceptor, err := m.auth.keys(bytes.Join(transcript, nil))
 	if err != nil {
 		return err
 	}
 	if c.accepted {
-		dialler, acceptor = acceptor, dialler
+		dialer, acceptor = acceptor, dialer
 	}
-	c.sealKeyed(dialler, acceptor)
+	c.sealKeyed(dialer, acceptor)
 	return nil
 }
 

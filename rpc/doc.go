@@ -20,7 +20,7 @@
 //	body            service u8 | proto u8 | boot uvarint | cluster | node | instance | to
 //
 // The last four are texts: a uvarint with the number of bytes, then UTF-8
-// without control characters. Bytes behind the last known field are skipped, so
+// without control characters. Bytes after the last known field are skipped, so
 // that a later version can append fields without changing the layout. The
 // acceptor answers:
 //

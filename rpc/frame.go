@@ -24,10 +24,10 @@ func appendFrameHeader(dst []byte, typ byte, size int) []byte {
 
 // frameReader reads frames from a connection. Only one goroutine may use it.
 type frameReader struct {
-	br    *bufio.Reader
-	limit int    // maximum payload in bytes
-	held  int    // bytes of br that the last payload occupies; the next call discards them
-	big   []byte // buffer for payloads that do not fit into br
+	br        *bufio.Reader
+	limit     int    // maximum payload in bytes
+	toDiscard int    // bytes of br that the last payload occupies; the next call discards them
+	big       []byte // buffer for payloads that do not fit into br
 }
 
 func newFrameReader(r io.Reader, limit int) *frameReader {
@@ -39,11 +39,11 @@ func newFrameReader(r io.Reader, limit int) *frameReader {
 // io.ErrUnexpectedEOF that it ended inside a frame. next must not be called
 // after an error.
 func (f *frameReader) next() (typ byte, payload []byte, err error) {
-	if f.held > 0 {
-		if _, err := f.br.Discard(f.held); err != nil {
+	if f.toDiscard > 0 {
+		if _, err := f.br.Discard(f.toDiscard); err != nil {
 			return 0, nil, fmt.Errorf("skip frame: %w", err) // does not happen: the bytes are buffered
 		}
-		f.held = 0
+		f.toDiscard = 0
 	}
 	if cap(f.big) > keepBuffer {
 		f.big = nil
@@ -67,7 +67,7 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 		if err != nil {
 			return 0, nil, cutShort(err, len(frame)-frameHeader, size)
 		}
-		f.held = len(frame)
+		f.toDiscard = len(frame)
 		return typ, frame[frameHeader:len(frame):len(frame)], nil
 	}
 	if _, err := f.br.Discard(frameHeader); err != nil {

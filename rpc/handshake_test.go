@@ -30,7 +30,7 @@ func TestDial_BothSidesLearnThePeer(t *testing.T) {
 		}
 		want = rpc.Hello{Service: rpc.ServiceRead, Proto: rpc.Proto, ClusterID: "c1", NodeID: "b", Instance: "disk-of-b", Boot: 7, To: "a"}
 		if got := ours.Peer(); got != want {
-			t.Errorf("dialler's peer: got %+v, want %+v", got, want)
+			t.Errorf("dialer's peer: got %+v, want %+v", got, want)
 		}
 	})
 }
@@ -43,10 +43,10 @@ func TestDial_Refused(t *testing.T) {
 		return nil
 	}
 	for _, test := range []struct {
-		name, dialler, to string
-		service           rpc.Service
-		reason            rpc.Reason
-		text              string
+		name, dialer, to string
+		service          rpc.Service
+		reason           rpc.Reason
+		text             string
 	}{
 		{"unauthorized", "stranger", "b", rpc.ServiceWrite, rpc.ReasonUnauthorized, "no stranger in here"},
 		{"another node", "a", "c", rpc.ServiceWrite, rpc.ReasonWrongNode, `this is node "b", not "c"`},
@@ -60,7 +60,7 @@ func TestDial_Refused(t *testing.T) {
 				cfg.Authorize = authorize
 				b := listen(t, cfg)
 				b.Handle(rpc.ServiceWrite, func(*rpc.Stream) { t.Error("handler ran") })
-				a := listen(t, network.node(test.dialler))
+				a := listen(t, network.node(test.dialer))
 
 				_, err := a.Dial(t.Context(), "b:1", test.service, test.to)
 
@@ -184,7 +184,7 @@ func TestDial_ErrWrongNode(t *testing.T) {
 			t.Errorf("got %v, want %v", err, rpc.ErrWrongNode)
 		}
 		if got, want := calls, 1; got != want {
-			t.Errorf("acceptor was asked who it is %d times, want %d", got, want)
+			t.Errorf("acceptor was asked for its identity %d times, want %d", got, want)
 		}
 	})
 }
@@ -219,14 +219,14 @@ func relayAs(t *testing.T, l net.Listener, network *virtualNet, addr, from, to s
 	_, _ = io.Copy(front, back) // ends when either side hangs up, which this test needs
 }
 
-func TestAccept_StrangersAreLoggedAndClosed(t *testing.T) {
+func TestAccept_OtherProgramsAreLoggedAndClosed(t *testing.T) {
 	for _, test := range []struct{ greeting, guess string }{
 		{"GET / HTTP/1.1\r\n\r\n", "looks like HTTP"},
 		{"*1\r\n$4\r\nPING\r\n", "looks like a Redis client"},
 		{"PING\r\n", "looks like a Redis client"},
 		{"\x16\x03\x01\x02\x00\x01\x00", "looks like TLS"},
-		{"\xf7HFx", "unknown program"},
-		{"\x00", "unknown program"},
+		{"\xf7HFx", "no known protocol"},
+		{"\x00", "no known protocol"},
 	} {
 		t.Run(test.guess, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestDial_Timeouts(t *testing.T) {
 					t.Errorf("got %v, want %v", err, test.want)
 				}
 				if errors.Is(err, os.ErrDeadlineExceeded) && test.want != context.DeadlineExceeded {
-					t.Errorf("got %v: the deadline is our means, not the reason", err)
+					t.Errorf("got %v: the deadline that the dialer sets is not the reason", err)
 				}
 				if got, want := time.Since(begin), test.after; got != want {
 					t.Errorf("took %v, want %v", got, want)

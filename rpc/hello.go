@@ -72,7 +72,7 @@ func appendHello(dst []byte, h Hello) []byte {
 	return dst
 }
 
-// decodeHello is the inverse of appendHello. It returns the bytes behind the
+// decodeHello is the inverse of appendHello. It returns the bytes after the
 // last field as rest.
 func decodeHello(body []byte) (h Hello, rest []byte, err error) {
 	if len(body) < 2 {
@@ -231,16 +231,16 @@ func readBody(r io.Reader, size uint16) ([]byte, error) {
 	return body, nil
 }
 
-// readMagic fills buf with the magic. It fails at the first byte that differs.
-// The greeting of another protocol may be shorter than the magic, and waiting
-// for the rest would end in an unhelpful timeout. io.EOF means that no byte was
-// read.
+// readMagic fills buf with the magic. It fails at the first byte that differs,
+// because the greeting of another protocol may be shorter than the magic, and
+// waiting for the rest would only end in a timeout. io.EOF means that no byte
+// was read.
 func readMagic(r io.Reader, buf []byte) error {
 	for have := 0; have < len(buf); {
 		n, err := r.Read(buf[have:])
 		have += n
 		if got := buf[:have]; !bytes.HasPrefix([]byte(magic), got) {
-			return fmt.Errorf("%w: it began with %q, %s", ErrNotPeer, got, guess(got))
+			return fmt.Errorf("%w: it began with %q, %s", ErrNotPeer, got, describeProtocol(got))
 		}
 		if err != nil && have < len(buf) {
 			if err == io.EOF && have > 0 {
@@ -252,8 +252,9 @@ func readMagic(r io.Reader, buf []byte) error {
 	return nil
 }
 
-// guess names the usual other programs by their first bytes, for the log.
-func guess(first []byte) string {
+// describeProtocol returns, for the log, the protocol to which the first bytes of
+// another program seem to belong.
+func describeProtocol(first []byte) string {
 	switch c := first[0]; {
 	case c == 0x16:
 		return "looks like TLS"
@@ -266,5 +267,5 @@ func guess(first []byte) string {
 		bytes.HasPrefix(first, []byte("HEAD")) || bytes.HasPrefix(first, []byte("PUT")):
 		return "looks like HTTP"
 	}
-	return "of an unknown program"
+	return "which is no known protocol"
 }

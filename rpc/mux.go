@@ -15,23 +15,24 @@ import (
 // Mux owns a node's peer port, and every connection that was accepted on it or
 // dialed from it. All methods may be called from any goroutine.
 //
-// Its goroutines: one accepts; one per accepted connection performs the
-// handshake and then runs the handler; one per stream writes. Close ends all of
-// them and waits for them.
+// A Mux has one goroutine that accepts connections, one goroutine for each
+// accepted connection, which performs the handshake and then runs the handler,
+// and one goroutine for each stream, which writes. Close ends all of them and
+// waits for them.
 type Mux struct {
-	cfg       Config
-	log       hclog.Logger
-	auth      *authenticator // nil without a secret
-	listener  net.Listener
-	addr      address
-	ctx       context.Context // ends with the Mux
-	cancel    context.CancelFunc
-	strangers throttle // log lines about other programs and failed handshakes
-	refusals  throttle // log lines about refused nodes
-	secrets   throttle // log lines about secrets that do not match
-	limited   throttle // log lines about MaxConns
-	accepts   throttle // log lines about errors of Accept
-	wg        sync.WaitGroup
+	cfg      Config
+	log      hclog.Logger
+	auth     *authenticator // nil without a secret
+	listener net.Listener
+	addr     address
+	ctx      context.Context // ends with the Mux
+	cancel   context.CancelFunc
+	notPeers throttle // log lines about other programs and failed handshakes
+	refusals throttle // log lines about refused nodes
+	secrets  throttle // log lines about secrets that do not match
+	limited  throttle // log lines about MaxConns
+	accepts  throttle // log lines about errors of Accept
+	wg       sync.WaitGroup
 
 	// closeOnce guards closeErr, the error of closing the listener.
 	closeOnce sync.Once
@@ -43,11 +44,12 @@ type Mux struct {
 	closed   bool
 	handlers map[Service]func(*Stream)
 	layer    *raftLayer // nil until RaftLayer is called, and after the layer's Close
-	// conns are the open connections. The value is the connection's element in
-	// shaking; it is nil after the handshake and for dialed connections.
-	conns    map[*conn]*list.Element
-	shaking  *list.List // accepted *conn whose handshake is not finished, oldest first
-	accepted int        // number of accepted connections in conns
+	// conns contains the open connections. The value is the connection's
+	// element in handshaking; it is nil after the handshake and for dialed
+	// connections.
+	conns       map[*conn]*list.Element
+	handshaking *list.List // accepted *conn whose handshake is not finished, oldest first
+	accepted    int        // number of accepted connections in conns
 }
 
 // Listen opens the peer port and starts accepting. Until Handle and RaftLayer
@@ -74,14 +76,14 @@ func Listen(cfg Config) (*Mux, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	m := &Mux{
-		cfg:      cfg,
-		log:      cfg.Logger,
-		auth:     auth,
-		listener: listener,
-		addr:     addr,
-		handlers: make(map[Service]func(*Stream)),
-		conns:    make(map[*conn]*list.Element),
-		shaking:  list.New(),
+		cfg:         cfg,
+		log:         cfg.Logger,
+		auth:        auth,
+		listener:    listener,
+		addr:        addr,
+		handlers:    make(map[Service]func(*Stream)),
+		conns:       make(map[*conn]*list.Element),
+		handshaking: list.New(),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wg.Go(m.acceptLoop)
@@ -199,14 +201,14 @@ func (m *Mux) admit(c *conn) {
 	full := m.accepted >= m.cfg.MaxConns
 	if full {
 		// Connections without a finished handshake must not block new ones.
-		if oldest := m.shaking.Front(); oldest != nil {
+		if oldest := m.handshaking.Front(); oldest != nil {
 			victim = oldest.Value.(*conn)
 			m.forgetLocked(victim)
 		}
 	}
 	admitted := !m.closed && (!full || victim != nil)
 	if admitted {
-		m.conns[c] = m.shaking.PushBack(c)
+		m.conns[c] = m.handshaking.PushBack(c)
 		m.accepted++
 		m.wg.Go(func() { m.serve(c) })
 	}
@@ -237,8 +239,8 @@ func (m *Mux) track(c *conn) error {
 	return nil
 }
 
-// forget removes a connection from the table. It may be called repeatedly.
-func (m *Mux) forget(c *conn) {
+// untrack removes a connection from the table. It may be called repeatedly.
+func (m *Mux) untrack(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forgetLocked(c)
@@ -251,7 +253,7 @@ func (m *Mux) forgetLocked(c *conn) {
 	}
 	delete(m.conns, c)
 	if element != nil {
-		m.shaking.Remove(element)
+		m.handshaking.Remove(element)
 	}
 	if c.accepted {
 		m.accepted--
@@ -262,7 +264,7 @@ func (m *Mux) forgetLocked(c *conn) {
 // to make room.
 func (m *Mux) welcomedLocked(c *conn) {
 	if element := m.conns[c]; element != nil {
-		m.shaking.Remove(element)
+		m.handshaking.Remove(element)
 		m.conns[c] = nil
 	}
 }

@@ -160,7 +160,7 @@ func TestClose_EndsEverything(t *testing.T) {
 			t.Errorf("silent connection: got %v, want %v", err, io.EOF)
 		}
 		if _, _, err := ours.Recv(); err != io.EOF {
-			t.Errorf("dialler: got %v, want %v", err, io.EOF)
+			t.Errorf("dialer: got %v, want %v", err, io.EOF)
 		}
 		if _, err := b.Dial(t.Context(), "a:1", rpc.ServiceWrite, ""); !errors.Is(err, rpc.ErrClosed) {
 			t.Errorf("dial: got %v, want %v", err, rpc.ErrClosed)
@@ -375,6 +375,6 @@ func TestMux_OverTLS(t *testing.T) {
 
 	plain := listen(t, tcpNode("c"))
 	if _, err := plain.Dial(t.Context(), b.Addr().String(), rpc.ServiceWrite, "b"); err == nil {
-		t.Error("a dialler without TLS was welcome")
+		t.Error("a dialer without TLS was accepted")
 	}
 }

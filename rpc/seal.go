@@ -32,10 +32,10 @@ import (
 // messages of the handshake. So a record is valid only at its own position in
 // its own connection.
 const (
-	recordHeader = 4 + 4  // without a secret
-	keyedHeader  = 4 + 16 // with a secret
-	maxRecord    = 16 << 10
-	recordsAWay  = 64 // maximum number of records in one write
+	recordHeader       = 4 + 4  // without a secret
+	keyedHeader        = 4 + 16 // with a secret
+	maxRecord          = 16 << 10
+	maxRecordsPerWrite = 64 // maximum number of records in one write
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -49,21 +49,21 @@ type sealedConn struct {
 
 	header int // bytes before the payload of a record
 
-	br     *bufio.Reader
-	guardR guard
-	rest   []byte // unread payload of the present record, in br's buffer
-	skip   int    // bytes of br that the present record occupies
+	br        *bufio.Reader
+	readCheck recordCheck
+	rest      []byte // unread payload of the present record, in br's buffer
+	skip      int    // bytes of br that the present record occupies
 
-	guardW guard
-	out    []byte // scratch
-	left   []byte // unwritten rest of a partly written record
-	ahead  int    // bytes of that record's header in left
-	wire   uint64 // bytes written to the network, to detect progress
+	writeCheck recordCheck
+	out        []byte // scratch
+	left       []byte // unwritten rest of a partly written record
+	headerLeft int    // bytes of that record's header in left
+	wire       uint64 // bytes written to the network, to detect progress
 }
 
-// guard is the checksum or authentication state of one direction of a
+// recordCheck is the checksum or authentication state of one direction of a
 // connection.
-type guard struct {
+type recordCheck struct {
 	sum uint32 // CRC32C of everything so far, without a secret
 
 	mac   cipher.AEAD // nil without a secret
@@ -72,60 +72,60 @@ type guard struct {
 }
 
 // append appends the header of the next record.
-func (g *guard) append(dst, payload []byte) []byte {
+func (r *recordCheck) append(dst, payload []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(payload)))
 	dst = binary.BigEndian.AppendUint16(dst, lengthCheck(uint16(len(payload))))
-	if g.mac == nil {
-		g.sum = crc32.Update(g.sum, castagnoli, payload)
-		return binary.BigEndian.AppendUint32(dst, g.sum)
+	if r.mac == nil {
+		r.sum = crc32.Update(r.sum, castagnoli, payload)
+		return binary.BigEndian.AppendUint32(dst, r.sum)
 	}
-	return g.mac.Seal(dst, g.next(), nil, payload)
+	return r.mac.Seal(dst, r.next(), nil, payload)
 }
 
-// check reports whether the next record is intact. check is its sum or tag.
-func (g *guard) check(check, payload []byte) bool {
-	if g.mac == nil {
-		g.sum = crc32.Update(g.sum, castagnoli, payload)
-		return g.sum == binary.BigEndian.Uint32(check)
+// verify reports whether the next record is intact. check is its sum or tag.
+func (r *recordCheck) verify(check, payload []byte) bool {
+	if r.mac == nil {
+		r.sum = crc32.Update(r.sum, castagnoli, payload)
+		return r.sum == binary.BigEndian.Uint32(check)
 	}
-	_, err := g.mac.Open(nil, g.next(), check, payload)
+	_, err := r.mac.Open(nil, r.next(), check, payload)
 	return err == nil
 }
 
 // next returns the nonce of the next record.
-func (g *guard) next() []byte {
-	binary.BigEndian.PutUint64(g.nonce[4:], g.count)
-	g.count++
-	return g.nonce[:]
+func (r *recordCheck) next() []byte {
+	binary.BigEndian.PutUint64(r.nonce[4:], r.count)
+	r.count++
+	return r.nonce[:]
 }
 
-// mark is a position in a guard's sequence of records.
+// mark is a position in the sequence of records of a recordCheck.
 type mark struct {
 	sum   uint32
 	count uint64
 }
 
-func (g *guard) mark() mark   { return mark{g.sum, g.count} }
-func (g *guard) reset(m mark) { g.sum, g.count = m.sum, m.count }
+func (r *recordCheck) mark() mark   { return mark{r.sum, r.count} }
+func (r *recordCheck) reset(m mark) { r.sum, r.count = m.sum, m.count }
 
-// seal begins the records of a connection without a secret. said is what both
-// sides have sent in the handshake, the dialer first.
-func (c *sealedConn) seal(said ...[]byte) {
+// seal begins the records of a connection without a secret. transcript is what
+// both sides have sent in the handshake, the dialer first.
+func (c *sealedConn) seal(transcript ...[]byte) {
 	sum := uint32(0)
-	for _, b := range said {
+	for _, b := range transcript {
 		sum = crc32.Update(sum, castagnoli, b)
 	}
-	c.begin(recordHeader, guard{sum: sum}, guard{sum: sum})
+	c.begin(recordHeader, recordCheck{sum: sum}, recordCheck{sum: sum})
 }
 
 // sealKeyed begins the records of a connection with a secret. The keys were
 // derived from all messages of the handshake.
 func (c *sealedConn) sealKeyed(write, read cipher.AEAD) {
-	c.begin(keyedHeader, guard{mac: write}, guard{mac: read})
+	c.begin(keyedHeader, recordCheck{mac: write}, recordCheck{mac: read})
 }
 
-func (c *sealedConn) begin(header int, write, read guard) {
-	c.sealed, c.header, c.guardW, c.guardR = true, header, write, read
+func (c *sealedConn) begin(header int, write, read recordCheck) {
+	c.sealed, c.header, c.writeCheck, c.readCheck = true, header, write, read
 	c.br = bufio.NewReaderSize(c.Conn, header+maxRecord)
 }
 
@@ -167,7 +167,7 @@ func (c *sealedConn) next() error {
 	if err != nil {
 		return err
 	}
-	if !c.guardR.check(record[4:c.header], record[c.header:]) {
+	if !c.readCheck.verify(record[4:c.header], record[c.header:]) {
 		return fmt.Errorf("%w: sum of a record", ErrDamaged)
 	}
 	c.rest, c.skip = record[c.header:], len(record)
@@ -182,7 +182,7 @@ func (c *sealedConn) Write(p []byte) (n int, err error) {
 		return c.Conn.Write(p)
 	}
 	if len(c.left) > 0 {
-		if n, err = c.goOn(); err != nil {
+		if n, err = c.resume(); err != nil {
 			return n, err
 		}
 		if n > len(p) {
@@ -199,29 +199,29 @@ func (c *sealedConn) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// errResume does not occur for callers that obey Write's rule.
-var errResume = errors.New("rpc: write does not go on where the last one stopped")
+// errResume means that the caller has broken the rule of Write.
+var errResume = errors.New("rpc: Write does not continue with the bytes that the last Write has not written")
 
-// goOn writes the rest of a partly written record.
-func (c *sealedConn) goOn() (n int, err error) {
+// resume writes the rest of a partly written record.
+func (c *sealedConn) resume() (n int, err error) {
 	k, err := c.Conn.Write(c.left)
 	c.wire += uint64(k)
-	head := min(k, c.ahead)
-	c.left, c.ahead = c.left[k:], c.ahead-head
+	head := min(k, c.headerLeft)
+	c.left, c.headerLeft = c.left[k:], c.headerLeft-head
 	return k - head, err
 }
 
 func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
-	var ends [recordsAWay]int // offsets in out
-	var marks [recordsAWay]mark
-	begun := c.guardW.mark()
+	var ends [maxRecordsPerWrite]int // offsets in out
+	var marks [maxRecordsPerWrite]mark
+	begun := c.writeCheck.mark()
 	out, count, taken := c.out[:0], 0, 0
-	for ; count < recordsAWay && taken < len(p); count++ {
+	for ; count < maxRecordsPerWrite && taken < len(p); count++ {
 		part := p[taken:min(taken+maxRecord, len(p))]
 		taken += len(part)
-		out = c.guardW.append(out, part)
+		out = c.writeCheck.append(out, part)
 		out = append(out, part...)
-		ends[count], marks[count] = len(out), c.guardW.mark()
+		ends[count], marks[count] = len(out), c.writeCheck.mark()
 	}
 	c.out = out
 	k, err := c.Conn.Write(out)
@@ -234,16 +234,16 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 	}
 	// A record of which no byte has been written is built again. No other host
 	// has seen its tag, so no nonce is used twice.
-	c.guardW.reset(begun)
+	c.writeCheck.reset(begun)
 	begin := 0
 	for i := range count {
 		if k == begin { // no byte of this record has been written
 			break
 		}
-		c.guardW.reset(marks[i]) // the record will be written to its end
+		c.writeCheck.reset(marks[i]) // the record will be written to its end
 		if k < ends[i] {
 			written := k - begin
-			c.left, c.ahead = append([]byte{}, out[k:ends[i]]...), max(c.header-written, 0)
+			c.left, c.headerLeft = append([]byte{}, out[k:ends[i]]...), max(c.header-written, 0)
 			return n + max(written-c.header, 0), err
 		}
 		n += ends[i] - begin - c.header

@@ -50,18 +50,18 @@ func sealedPair(rng *rand.Rand, limit int, keyed bool) (w, r *sealedConn, wire *
 	return w, r, wire
 }
 
-// sealAs begins the records of a connection whose handshake was said. Both
-// directions are the same here.
-func sealAs(c *sealedConn, keyed bool, said string) {
+// sealAs begins the records of a connection. Here, transcript is what the dialer
+// has sent in the handshake, and both directions use the same key.
+func sealAs(c *sealedConn, keyed bool, transcript string) {
 	if !keyed {
-		c.seal([]byte(said), []byte("welcome"))
+		c.seal([]byte(transcript), []byte("welcome"))
 		return
 	}
 	auth, err := newAuthenticator(&Config{Secret: bytes.Repeat([]byte("s"), MinSecret)})
 	if err != nil {
 		panic(err)
 	}
-	key, _, err := auth.keys([]byte(said + "welcome"))
+	key, _, err := auth.keys([]byte(transcript + "welcome"))
 	if err != nil {
 		panic(err)
 	}
@@ -119,9 +119,9 @@ func noticesChanges(t *testing.T, keyed bool) {
 		}
 	}
 	whole := bytes.Clone(wire.Bytes())
-	read := func(bytes []byte, said string) (string, error) {
+	read := func(bytes []byte, transcript string) (string, error) {
 		_, r, wire := sealedPair(rng, 0, keyed)
-		sealAs(r, keyed, said)
+		sealAs(r, keyed, transcript)
 		wire.Write(bytes)
 		got, err := io.ReadAll(r)
 		return string(got), err
@@ -148,12 +148,12 @@ func noticesChanges(t *testing.T, keyed bool) {
 	}
 }
 
-// TestSealedConn_NoticesForgeries checks that an attacker that knows everything
-// that was sent, but not the secret, cannot make a record: not with a checksum,
+// TestSealedConn_NoticesForgeries checks that an attacker cannot make a record if
+// it knows everything that was sent, but not the secret: not with a checksum,
 // not with a key of another secret, not by repeating a record, and not by
 // sending back what the other side has sent.
 func TestSealedConn_NoticesForgeries(t *testing.T) {
-	said := [][]byte{[]byte("hello"), []byte("welcome")}
+	transcript := [][]byte{[]byte("hello"), []byte("welcome")}
 	end := func(secret string, accepted bool, wire *bytes.Buffer) *conn {
 		t.Helper()
 		m := &Mux{}
@@ -164,7 +164,7 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 			}
 		}
 		c := &conn{sealedConn: sealedConn{Conn: &pipeEnd{in: wire, out: wire, rng: rand.New(rand.NewPCG(1, 1))}}, mux: m, accepted: accepted}
-		if err := m.seal(c, secret != "", said...); err != nil {
+		if err := m.seal(c, secret != "", transcript...); err != nil {
 			t.Fatal(err)
 		}
 		return c
@@ -177,7 +177,7 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 		times    int
 		want     string
 	}{
-		{"the dialler", ours, false, 1, "yes"},
+		{"the dialer", ours, false, 1, "yes"},
 		{"a sum", "", false, 1, ""},
 		{"another secret", theirs, false, 1, ""},
 		{"repeated", ours, false, 2, "yes"},
@@ -212,7 +212,7 @@ func BenchmarkGuard(b *testing.B) {
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				for b.Loop() {
-					out = c.guardW.append(out[:0], payload)
+					out = c.writeCheck.append(out[:0], payload)
 				}
 			})
 		}

@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// ReadHello reads a dialer's prelude. It returns the hello and the bytes that
-// it has read. It is for a proxy that treats connections by node and service,
-// and has to forward the bytes.
+// ReadHello reads a dialer's prelude, and returns the hello and the bytes that
+// it has read. A proxy uses it to learn the node and the service of a
+// connection; it must then forward the bytes.
 func ReadHello(r io.Reader) (Hello, []byte, error) {
-	var said bytes.Buffer
-	h, _, err := readPrelude(io.TeeReader(r, &said))
-	return h, said.Bytes(), err
+	var read bytes.Buffer
+	h, _, err := readPrelude(io.TeeReader(r, &read))
+	return h, read.Bytes(), err
 }

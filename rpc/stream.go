@@ -46,8 +46,8 @@ type Stream struct {
 	// spare becomes the outbox while the present one is being written. It is
 	// nil during that time.
 	spare []byte
-	// writing: a goroutine is writing a former outbox. No other may write, so
-	// that frames keep their order.
+	// writing is set while a goroutine writes a former outbox. No other
+	// goroutine may write meanwhile, so that frames keep their order.
 	writing  bool
 	accepted uint64 // bytes ever put into the outbox
 	written  uint64 // bytes ever written; the queue has accepted-written bytes
@@ -223,8 +223,8 @@ func (s *Stream) end(reason error) error {
 	return nil
 }
 
-// fail is end for a reason that is more important than the error of closing the
-// connection, which fail only logs.
+// fail ends the stream like end. It only logs an error of closing the connection,
+// because reason is more important.
 func (s *Stream) fail(reason error) {
 	if err := s.end(reason); err != nil {
 		s.conn.mux.log.Debug("end stream", "reason", reason, "error", err)
@@ -267,8 +267,9 @@ func (s *Stream) writeLoop() {
 			return
 		}
 		if waited {
-			// The first of many senders has woken this goroutine, and the
-			// scheduler runs it before the others. Let them add their frames.
+			// When the first of many senders wakes this goroutine, the
+			// scheduler runs it before the other senders. Let them add their
+			// frames first.
 			s.mu.Unlock()
 			runtime.Gosched()
 			s.mu.Lock()
@@ -302,9 +303,9 @@ func (s *Stream) takeLocked() []byte {
 // the bytes that the connection has not accepted by then.
 const promptWrite = 2 * time.Millisecond
 
-// SendNow is TrySendFunc for small frames with low latency. If no other
-// goroutine is writing, the caller's goroutine writes, which saves waking the
-// writer. It delays the caller by at most 2 ms.
+// SendNow is TrySendFunc for small frames that must be sent with low latency. If
+// no other goroutine is writing, SendNow writes the frame itself, which saves
+// waking the writer. It delays the caller by at most 2 ms.
 func (s *Stream) SendNow(typ byte, build func(dst []byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

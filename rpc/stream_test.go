@@ -21,14 +21,14 @@ import (
 
 // pair connects two nodes on a virtual network and returns both ends of a
 // stream.
-func pair(t *testing.T, change func(dialler, acceptor *rpc.Config)) (ours, theirs *rpc.Stream) {
+func pair(t *testing.T, change func(dialer, acceptor *rpc.Config)) (ours, theirs *rpc.Stream) {
 	t.Helper()
 	network := newVirtualNet()
-	dialler, acceptor := network.node("a"), network.node("b")
+	dialer, acceptor := network.node("a"), network.node("b")
 	if change != nil {
-		change(&dialler, &acceptor)
+		change(&dialer, &acceptor)
 	}
-	a, b := listen(t, dialler), listen(t, acceptor)
+	a, b := listen(t, dialer), listen(t, acceptor)
 	streams := make(chan *rpc.Stream, 1)
 	b.Handle(rpc.ServiceWrite, handOver(streams))
 	ours = dial(t, a, "b:1", rpc.ServiceWrite, "b")
@@ -529,7 +529,7 @@ func TestSendNow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took > 5*time.Millisecond {
-			t.Errorf("held up for %v", took)
+			t.Errorf("SendNow delayed its caller for %v", took)
 		}
 		if err := ours.Send(1, []byte("second")); err != nil {
 			t.Fatal(err)
