@@ -60,8 +60,8 @@ func (c *Catalog) add(row *fsm.Command, parent *Command) *Command {
 	return cmd
 }
 
-// find returns the command with a name in the form that rules use, in any case:
-// "config" or "config|get".
+// find returns the command that a rule names: "config" or "config|get". It
+// ignores the case of the name.
 func (c *Catalog) find(name string) *Command {
 	name, sub, isSub := strings.Cut(strings.ToLower(name), "|")
 	cmd := c.index[name]

@@ -167,7 +167,7 @@ func TestGuard(t *testing.T) {
 	users.List = append(users.List, fsm.User{Name: "w", Rules: user(t, "+@all %W~*").Rules(), Version: 3})
 	for line, allowed := range map[string]bool{"set a b": true, "set a b ifeq c": false, "delex a": true, "delex a ifeq b": false, "delifeq a b": false} {
 		if text := check(users, "w", line); (text == "") != allowed {
-			t.Errorf("%s of a user who may only write: %q", line, text)
+			t.Errorf("%s of a user that may only write: %q", line, text)
 		}
 	}
 	if check(users, "u", "get a") == "" || check(users, "u", "set a b") != "" {
@@ -175,8 +175,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzApply checks that, whatever the rules are, the text that is kept makes
-// the same user again.
+// FuzzApply checks that Parse makes an equal user from the text that Rules
+// returns, for any rules.
 func FuzzApply(f *testing.F) {
 	for _, s := range []string{"on >p ~a* &c +get -set +@read -@write", "(+get ~a) (+@all\n%R~x)", "+select|0 +config|get -config", "reset\nnopass", "%RW~* ~b", "skip-sanitize-payload", "~\x80 &\xa0 +\xff", "((", "+@all -@all +acl|x", "allkeys resetkeys"} {
 		f.Add(s)

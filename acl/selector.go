@@ -53,8 +53,8 @@ func (p keyPattern) String() string {
 type selector struct {
 	allCommands, allKeys, allChannels bool
 
-	// future: +@all was the last rule about all commands. It also allows the
-	// commands of later versions.
+	// future is set if +@all was the last rule about all commands. Such a rule
+	// also allows the commands of later versions.
 	future bool
 
 	allowed   []uint64         // one bit for each Command.id
@@ -114,9 +114,9 @@ func (s *selector) setAll(allow bool) {
 	s.rules, s.firstArgs = nil, nil
 }
 
-// note records a rule for display. It replaces earlier rules about the same
+// recordRule records a rule for display. It replaces earlier rules about the same
 // command and its subcommands.
-func (s *selector) note(sign byte, name string) {
+func (s *selector) recordRule(sign byte, name string) {
 	s.rules = slices.DeleteFunc(s.rules, func(r string) bool {
 		r = r[1:]
 		return len(r) >= len(name) && strings.EqualFold(r[:len(name)], name) &&
@@ -148,7 +148,7 @@ func (s *selector) apply(c *Catalog, rule string, lenient bool) error {
 	case rule[0] == '+' || rule[0] == '-':
 		err := s.applyCommand(c, rule[0], rule[1:])
 		if lenient && errors.Is(err, errUnknown) {
-			s.note(rule[0], low[1:])
+			s.recordRule(rule[0], low[1:])
 			return nil
 		}
 		return err
@@ -225,7 +225,7 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 				s.set(cmd, allow)
 			}
 		}
-		s.note(sign, strings.ToLower(name))
+		s.recordRule(sign, strings.ToLower(name))
 		return nil
 	}
 	bar := strings.LastIndexByte(name, '|')
@@ -235,7 +235,7 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 			return errUnknown
 		}
 		s.set(cmd, allow)
-		s.note(sign, cmd.Full)
+		s.recordRule(sign, cmd.Full)
 		return nil
 	}
 	cmd, sub := c.find(name[:bar]), name[bar+1:]
@@ -249,7 +249,7 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		return errSyntax
 	case cmd.subs == nil:
 		if s.addFirstArg(cmd, sub) {
-			s.note(sign, cmd.Full+"|"+sub)
+			s.recordRule(sign, cmd.Full+"|"+sub)
 		}
 		return nil
 	default:
@@ -258,7 +258,7 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		}
 		s.set(cmd, true)
 	}
-	s.note(sign, cmd.Full)
+	s.recordRule(sign, cmd.Full)
 	return nil
 }
 
@@ -312,10 +312,10 @@ func (s *selector) channelRules() string {
 	return strings.Join(words, " ")
 }
 
-// words returns the selector's rules as ACL LIST prints them. If exact is set,
+// ruleList returns the selector's rules as ACL LIST prints them. If exact is set,
 // parsing the result yields an equal selector: Redis prints a key pattern that
 // happens to be * in a form that parses as allkeys.
-func (s *selector) words(exact bool) []string {
+func (s *selector) ruleList(exact bool) []string {
 	var out []string
 	switch {
 	case s.allKeys:

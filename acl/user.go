@@ -276,9 +276,9 @@ func (u *User) rules(exact bool) string {
 	for _, hash := range u.passwords {
 		words = append(words, "#"+hash)
 	}
-	words = append(words, u.root.words(exact)...)
+	words = append(words, u.root.ruleList(exact)...)
 	for _, s := range u.more {
-		words = append(words, "("+strings.Join(s.words(exact), " ")+")")
+		words = append(words, "("+strings.Join(s.ruleList(exact), " ")+")")
 	}
 	return strings.Join(words, " ")
 }
