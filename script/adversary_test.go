@@ -267,7 +267,7 @@ func TestRun_StopsWhenInterrupted(t *testing.T) {
 
 func TestRun_StopsByTheClock(t *testing.T) {
 	c := unhurried()
-	c.Limits = script.LimitsFor(20 * time.Millisecond) // on a machine of any speed the time ends first
+	c.Limits = script.LimitsFor(20 * time.Millisecond) // the time ends before the steps on every machine
 	if _, _, err := script.NewRunner(c).RunMetered(fsm.ScriptCall{Body: []byte(`while true do end`), Do: ping}); !errors.Is(err, script.ErrTime) {
 		t.Errorf("got %v, want %v", err, script.ErrTime)
 	}
@@ -291,7 +291,7 @@ func TestRun_PanicsBecomeErrors(t *testing.T) {
 func TestCompile_RefusesHugeScripts(t *testing.T) {
 	r := script.NewRunner(unhurried())
 	if r.CompileScript(make([]byte, luac.MaxBytes+1)) == "" {
-		t.Error("a script beyond the limit compiles")
+		t.Error("a script above the size limit was compiled")
 	}
 	n := luac.MaxBytes
 	for src, refused := range map[string]bool{
@@ -334,7 +334,7 @@ func TestRunner_CacheIsBounded(t *testing.T) {
 		r.CompileScript([]byte(fmt.Sprint("return ", i)))
 	}
 	if got, want := r.Cached(), 10; got != want {
-		t.Errorf("%d scripts are kept, want %d", got, want)
+		t.Errorf("%d scripts are cached, want %d", got, want)
 	}
 	c.CacheEntries, c.CacheBytes = 1000, 100
 	r = script.NewRunner(c)

@@ -172,8 +172,8 @@ type unpacker struct {
 
 func msgpackUnpack(st *State, args []Value, limit, offset int) []Value {
 	u := &unpacker{st: st, src: st.CheckString(args, 1)}
-	// The text shows the length in place of the limit, as lua-cmsgpack's does
-	// by mistake.
+	// The text contains the length in place of the limit, as the text of
+	// lua-cmsgpack does by mistake.
 	if offset < 0 || limit < 0 {
 		st.Errorf("Invalid request to unpack with offset of %d and limit of %d.", offset, len(u.src))
 	}

@@ -48,8 +48,8 @@ func byteList(list []string) [][]byte {
 
 var shared = script.NewRunner(unhurried())
 
-// unhurried returns a configuration for tests whose outcome must not depend on
-// the clock of a busy machine.
+// unhurried returns a configuration without a time limit, for tests whose
+// result must not depend on how busy the machine is.
 func unhurried() script.Config {
 	c := script.DefaultConfig()
 	c.Limits.Time = 0
@@ -81,7 +81,7 @@ var permitted = map[string]struct{ ours, reason string }{
 	"local t={} t[1]=1 t[2]=2 t[4]=4 return #t": {":2\r\n", border},
 	"local t={} for i=1,10 do t[i]=i end for i=1,10 do if i%2==0 then t[i]=nil end end return #t": {":9\r\n", border},
 	"return next({},1)":          {"$-1\r\n", "gopher-lua's tables do not say whether they ever had a key"},
-	`return "\256"`:              {"$1\r\n\x00\r\n", "gopher-lua's scanner lets it pass"},
+	`return "\256"`:              {"$1\r\n\x00\r\n", "gopher-lua's scanner accepts it"},
 	"goto = 1":                   {"-ERR Error compiling script (new function): user_script:1: '<name>' expected near '='\r\n", keyword},
 	"local goto = 1 return goto": {"-ERR Error compiling script (new function): user_script:1: '<name>' expected near 'goto'\r\n", keyword},
 }

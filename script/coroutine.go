@@ -63,7 +63,7 @@ func suspend(L *lua.LState) int {
 	co := st.coroutines[L]
 	if co == nil || st.boundary != 0 || st.nestedLoop(L) {
 		st.plainErrorf(textYield)
-		return 0 // not reached: plainErrorf ends the script's function
+		return 0 // not reached: plainErrorf panics
 	}
 	n := L.GetTop()
 	st.Step(1)

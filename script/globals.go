@@ -8,8 +8,8 @@ import (
 
 func init() {
 	// Both variables belong to gopher-lua and apply to the whole process. An
-	// assignment fills a list up to its index, so MaxArrayIndex bounds the
-	// memory that one instruction may allocate to 8 MiB.
+	// assignment fills a list with nils up to its index, so MaxArrayIndex
+	// limits the memory that one instruction may allocate to 8 MiB.
 	lua.MaxArrayIndex = maxList
 	// The rewriter makes the table arg only in the vararg functions that use
 	// it.

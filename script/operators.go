@@ -193,8 +193,9 @@ func opFor(st *State, args []Value) []Value {
 }
 
 // opEach returns all three values of a generic for, because gopher-lua only
-// sets as many of them as the loop has variables. It also reports the type of a
-// value that cannot be called, which gopher-lua does not.
+// sets as many of them as the loop has variables. If the first value cannot be
+// called, opEach raises an error with its type, which gopher-lua does not
+// report.
 func opEach(st *State, args []Value) []Value {
 	f := arg(args, 1)
 	if _, ok := f.(*lua.LFunction); !ok {

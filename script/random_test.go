@@ -213,14 +213,13 @@ func program(seed uint64) string {
 	return a.b.String()
 }
 
-// named matches the name of a value in an error. Lua looks for the instruction
-// that loaded the value, and sometimes finds one: in "(x or t) .. 1" it names
-// t.
+// named matches the name of a value in an error. Lua names a value only if it
+// finds the instruction that loaded the value: in "(x or t) .. 1" it names t.
 var named = regexp.MustCompile(`(attempt to [a-z ]*? )(?:local|upvalue|global|field|method) '[^']*' \((a [a-z]+ value)\)`)
 
-// aMethod matches a method in an error. The translation of an error takes a
-// method that is not a function for nil, and does not call __index a second
-// time.
+// aMethod matches a method in an error. The translation of an error reports a
+// method that is not a function as nil, because it does not call __index a
+// second time.
 var aMethod = regexp.MustCompile(`method '[^']*' \(a [a-z]+ value\)`)
 
 // loose removes the parts of an answer that may differ: the names in errors,

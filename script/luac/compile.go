@@ -32,7 +32,7 @@ func (e *compileError) Error() string { return e.text }
 // short statements. It yields meanwhile, except in lua.Compile.
 func Compile(src, source string, index int) (c *Chunk, err error) {
 	c = &Chunk{Name: ChunkName(source), Source: source}
-	src = mendComments(src)
+	src = fixComments(src)
 	pace := &yield.Pace{}
 	tokens, err := scan(src, pace)
 	if err != nil {
@@ -41,7 +41,7 @@ func Compile(src, source string, index int) (c *Chunk, err error) {
 	name := mark + strconv.Itoa(index)
 	stmts, err := parse.Parse(&pacedReader{src, pace}, name)
 	if err != nil {
-		return nil, &compileError{c.Name + ":" + tokens.complain(err)}
+		return nil, &compileError{c.Name + ":" + tokens.parseError(err)}
 	}
 	defer func() {
 		if r := recover(); r != nil {

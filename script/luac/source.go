@@ -100,10 +100,10 @@ func (l sourceLines) delimiter(line int) string {
 	return "[" + s[i+1:len(s)-len(strings.TrimLeft(s[i+1:], "="))]
 }
 
-// mendComments changes comments such as "--[==== title". For Lua this is a
+// fixComments changes comments such as "--[==== title". For Lua this is a
 // comment of one line, but gopher-lua takes it for the beginning of a long
 // comment.
-func mendComments(src string) string {
+func fixComments(src string) string {
 	if !strings.Contains(src, "--[=") {
 		return src
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// complain formats an error of the parser as Lua does. The parser only knows
-// the position of the error, while Lua also knows what it expected. complain
+// parseError formats an error of the parser as Lua does. The parser only knows
+// the position of the error, while Lua also knows what it expected. parseError
 // derives the expected token from the tokens before the error. If they do not
 // determine it, the text is Lua's "syntax error near".
-func (t *tokenList) complain(err error) string {
+func (t *tokenList) parseError(err error) string {
 	var pe *parse.Error
 	if !errors.As(err, &pe) {
 		return fmt.Sprintf("%d: %s", t.lines, err)
