@@ -54,7 +54,7 @@ is kept in the data directory. Flags after -- are passed to every node.`,
   redis-cli -c -p 6380 SET lock:a me NX EX 600`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); len(args) > 0 && n != 0 {
-				return fmt.Errorf("unexpected argument %q: flags of the nodes follow --", args[0])
+				return fmt.Errorf("unexpected argument %q: put flags for the nodes after --", args[0])
 			}
 			return nil
 		},
@@ -227,7 +227,7 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io
 func lastLine(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "" // the caller has printed the path
+		return "" // the caller prints the path of the log
 	}
 	text := strings.TrimRight(string(b), "\n")
 	return text[strings.LastIndexByte(text, '\n')+1:]

@@ -53,7 +53,7 @@ func (d *discovery) validate(clientAddr, advertiseClient string) error {
 		return errors.New("--sentinel-master-name is empty")
 	}
 	for _, b := range []byte(d.masterName) {
-		if b <= ' ' || b > '~' { // events separate it by blanks
+		if b <= ' ' || b > '~' { // a blank ends the name in events of the Sentinel
 			return fmt.Errorf("--sentinel-master-name is %q: use only letters, digits and punctuation", d.masterName)
 		}
 	}

@@ -174,15 +174,15 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 		"how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); "+
 			"at least 60 times --script-time")
 	f.IntVar(&o.options.ScriptQueue, "max-waiting-scripts", o.options.ScriptQueue,
-		"maximum number of slow scripts and heavy writes that wait in each of the leader's two lanes; a quarter "+
-			"of them of one user")
+		"maximum number of slow scripts and heavy writes that wait in each of the leader's two lanes; one user "+
+			"may have a quarter of them")
 	f.DurationVar(&o.options.MaxWriteTime, "max-write-time", o.options.MaxWriteTime,
 		"how long one command or transaction that writes may take on every node, estimated from the sizes of its "+
 			"keys, before it is refused (BUSY)")
 	f.IntVar(&o.options.SlowReads, "max-slow-reads", o.options.SlowReads,
-		"number of slow reads that run at once on the node; 0 for one for each processor but one")
+		"number of slow reads that run at once on the node; 0 for one less than the number of processors")
 	f.DurationVar(&o.options.SlowReadWait, "slow-read-wait", o.options.SlowReadWait,
-		"how long a slow read waits for others before it ends with an error (BUSY)")
+		"how long a slow read waits for other slow reads before it ends with an error (BUSY)")
 	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime,
 		"how long a pipeline of reads may run before it ends with an error (BUSY)")
 	sizeVar(f, &o.options.SlowReadMemory, "max-slow-read-memory",
@@ -195,7 +195,8 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
 		"campaign at once when the leader's port refuses connections, which means that its process is gone")
-	f.IntVar(&o.threads, "threads", 0, "number of processors that the program uses; 0 for all of the machine's but one")
+	f.IntVar(&o.threads, "threads", 0,
+		"number of processors that the program uses; 0 for one less than the machine has")
 	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof at --http-addr")
 	f.StringVar(&o.testClock, "test-clock", "",
 		"file with offset and rate of this node's clocks, for tests: never in production")

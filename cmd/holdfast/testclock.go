@@ -18,12 +18,12 @@ import (
 type testClock struct {
 	path string
 
-	mu     sync.Mutex
-	said   string        // content of the file when it was last parsed
-	offset time.Duration // of the wall clock
-	rate   float64
-	base   time.Duration // reading of the monotonic clock at since
-	since  time.Time
+	mu      sync.Mutex
+	content string        // content of the file when it was last parsed
+	offset  time.Duration // of the wall clock
+	rate    float64
+	base    time.Duration // reading of the monotonic clock at since
+	since   time.Time
 }
 
 // testClockEvery is the interval at which the file is read.
@@ -63,7 +63,7 @@ func (c *testClock) read() error {
 	text := string(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if text == c.said {
+	if text == c.content {
 		return nil
 	}
 	var wall string
@@ -76,7 +76,7 @@ func (c *testClock) read() error {
 		return fmt.Errorf("test clock: %s says %q, not an offset and a rate", c.path, text)
 	}
 	c.base, c.since = c.monoLocked(), time.Now()
-	c.said, c.offset, c.rate = text, offset, rate
+	c.content, c.offset, c.rate = text, offset, rate
 	return nil
 }
 

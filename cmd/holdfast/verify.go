@@ -123,14 +123,14 @@ func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
 	case err != nil:
 		return undecided(errOut, err)
 	case !r.Passed():
-		return undecided(errOut, errors.New("an episode could not be played to its end, or no fault took effect"))
+		return undecided(errOut, errors.New("an episode could not be completed, or no fault took effect"))
 	}
 	fmt.Fprintf(talk, "\nheld: %d commands, %d checks, no violation (seed %d)\n", r.Commands, r.Checked, r.Seed)
 	return nil
 }
 
 func undecided(errOut io.Writer, err error) error {
-	fmt.Fprintln(errOut, "holdfast: nothing can be said:", err)
+	fmt.Fprintln(errOut, "holdfast: no verdict:", err)
 	return exitUndecided
 }
 
@@ -151,7 +151,7 @@ func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.R
 	if cfg.Load.Prefix == "" {
 		cfg.Load.Prefix = fmt.Sprintf("holdfast-verify:%08x:", rand.Uint32())
 	}
-	fmt.Fprintf(talk, "%v of clients at %s, keys %s*; they are removed in the end\n", o.duration,
+	fmt.Fprintf(talk, "running clients for %v at %s, with keys %s*, which are removed at the end\n", o.duration,
 		o.addrs, cfg.Load.Prefix)
 	return attack.Live(ctx, cfg)
 }
@@ -175,7 +175,7 @@ func verifyLocal(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.
 	if o.episodes > 0 {
 		cfg.For = 0
 	}
-	fmt.Fprintf(talk, "attacking clusters of this program in %s, seed %d\n", o.dir, o.seed)
+	fmt.Fprintf(talk, "injecting faults into clusters of this program; data in %s, seed %d\n", o.dir, o.seed)
 	r, err := attack.Run(ctx, cfg)
 	if made {
 		// Remove only removes an empty directory. Episodes leave their data

@@ -105,7 +105,7 @@ func TestVerify_NothingToBeSaid(t *testing.T) {
 		"no such fault":    {"--local", "--faults", "meteorite"},
 		"no such password": {"--addrs", process.Loopback(base), "--password", "x", "--duration", "1s"},
 	} {
-		if o := invoke(t, nil, append([]string{"verify"}, args...)...); o.code != 2 || !strings.Contains(o.errOut, "nothing can be said") {
+		if o := invoke(t, nil, append([]string{"verify"}, args...)...); o.code != 2 || !strings.Contains(o.errOut, "no verdict") {
 			t.Errorf("%s: %+v", what, o)
 		}
 	}

@@ -110,7 +110,7 @@ func (u *cacher) finish() {
 	<-time.After(100 * time.Millisecond)
 	if x := u.do(command{"get", "uncached0"}); x.outcome == checker.Done {
 		for _, key := range sortedKeys(u.held) {
-			u.event(checker.CacheHeld, key, u.held[key])
+			u.event(checker.CacheFinal, key, u.held[key])
 		}
 	}
 	u.close()

@@ -37,7 +37,7 @@ func (c *remote) subscriber() {
 }
 
 func (c *remote) listen() {
-	l := checker.Listen{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home,
+	l := checker.Subscription{Channel: number("channel", c.r.IntN(channels)), Client: c.id, Node: c.home,
 		Left: checker.Forever}
 	confirmed, left := false, false
 	c.pushed = func(v value) {
@@ -51,7 +51,7 @@ func (c *remote) listen() {
 		case "unsubscribe":
 			left = true
 		case "message":
-			l.Heard = append(l.Heard, checker.Heard{ID: v.Array[2].Text, At: c.h.w.elapsed()})
+			l.Received = append(l.Received, checker.Received{ID: v.Array[2].Text, At: c.h.w.elapsed()})
 		}
 	}
 	defer func() { c.pushed = nil }()

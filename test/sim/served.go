@@ -20,7 +20,7 @@ type served struct {
 	pushes    []checker.Push
 	takes     []*checker.Take
 	publishes []checker.Publish
-	listens   []checker.Listen
+	listens   []checker.Subscription
 	cached    []checker.CacheEvent
 	added     []checker.Added
 	reads     []checker.GroupRead

@@ -29,7 +29,7 @@ type cluster struct {
 	nodes []*node // the initial members
 	spare *node
 	net   *network
-	disks *diskRoom // nil if no plan needs disks
+	disks *diskSet // nil if no plan needs disks
 }
 
 // clusterConfig configures a new cluster.
@@ -75,7 +75,7 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 			member: i < cfg.nodes}
 		n.clients = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+i), p.Clients, true)
 		n.peers = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+1000+i), p.Peers, false)
-		if err := n.lie(0, 1); err != nil {
+		if err := n.setClocks(0, 1); err != nil {
 			return c, err
 		}
 		if i == cfg.nodes {
@@ -87,7 +87,7 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 				return c, err
 			}
 			n.data = filepath.Join(n.disk.mount, "data")
-			n.files = c.disks.seen(n.data)
+			n.files = c.disks.hostPath(n.data)
 		}
 		c.nodes = append(c.nodes, n)
 	}
@@ -192,13 +192,14 @@ func (c *cluster) leader(ctx context.Context) (leader *node, err error) {
 	return leader, err
 }
 
-// whole waits until all members run, follow one leader and have caught up.
-func (c *cluster) whole(ctx context.Context) (leader *node, err error) {
+// healthy waits until all members run, follow one leader and have caught up. It
+// returns the leader.
+func (c *cluster) healthy(ctx context.Context) (leader *node, err error) {
 	var why string
-	err = process.Poll(ctx, "the cluster to be whole", func() bool {
+	err = process.Poll(ctx, "all members to run, follow one leader and catch up", func() bool {
 		all := states(ctx, c.nodes)
 		if ctx.Err() != nil {
-			return false // keep the reason from before the deadline
+			return false // keep the reason that was found before the deadline
 		}
 		leader = nil
 		var commit uint64
@@ -238,8 +239,8 @@ func (c *cluster) followers(leader *node) []*node {
 	return all
 }
 
-// revive continues paused processes and starts nodes that do not run.
-func (c *cluster) revive() error {
+// resumeAll continues paused processes and starts nodes that do not run.
+func (c *cluster) resumeAll() error {
 	var errs []error
 	for _, n := range c.nodes {
 		n.mu.Lock()
@@ -258,10 +259,10 @@ func (c *cluster) revive() error {
 	return errors.Join(errs...)
 }
 
-// byAuthority returns the nodes in the order in which their statements about
-// the cluster are to be trusted. The leader of the latest term comes first. A
-// node that was removed while it was down does not know of its removal and
-// still lists itself as a member.
+// byAuthority returns the nodes in the order in which to trust their reports
+// about the cluster. The leader of the latest term comes first. A node that was
+// removed while it was down does not know of its removal, and still lists itself
+// as a member.
 func byAuthority(nodes []*node, all map[*node]state) []*node {
 	rank := func(n *node) uint64 {
 		if s := all[n]; s.Role == "leader" {
@@ -283,7 +284,7 @@ func (c *cluster) members(ctx context.Context) (all []state, err error) {
 			return all, json.Unmarshal([]byte(text), &all)
 		}
 	}
-	return nil, fmt.Errorf("nobody says who the members are: %w", err)
+	return nil, fmt.Errorf("no node reports the members: %w", err)
 }
 
 // remove removes a node from the cluster. It may need several attempts, because
@@ -311,7 +312,7 @@ func (c *cluster) remove(ctx context.Context, n *node) error {
 		}
 		return false
 	})
-	return errors.Join(err, last0(err, last))
+	return errors.Join(err, lastError(err, last))
 }
 
 // add permits a node to join, as an operator does. Older builds do not know
@@ -330,12 +331,12 @@ func (c *cluster) add(ctx context.Context, n *node) error {
 		}
 		return false
 	})
-	return errors.Join(err, last0(err, last))
+	return errors.Join(err, lastError(err, last))
 }
 
-// last0 returns the error of the last attempt if waiting failed, and nil
+// lastError returns the error of the last attempt if waiting failed, and nil
 // otherwise.
-func last0(err, last error) error {
+func lastError(err, last error) error {
 	if err == nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ var controls = map[string]control{
 		finds:  []string{"mutual exclusion", "lock not lost", "linearizable"},
 	},
 	"deleted-locks": {
-		what:   "somebody deletes the locks of others",
+		what:   "a client deletes the locks of other clients",
 		load:   func(c *load.Config) {},
 		inject: deletedLocks,
 		finds:  []string{"mutual exclusion", "lock not lost", "linearizable"},
@@ -53,9 +53,10 @@ func controlPlans(seed uint64) []Plan {
 	return all
 }
 
-// controlled records in Caught the check that found the violation of a control.
-// The violations of a control are expected, so Report.sum does not count them.
-func (r *EpisodeReport) controlled() {
+// recordCaught records in Caught the check that found the violation of a
+// control. The violations of a control are expected, so Report.sum does not
+// count them.
+func (r *EpisodeReport) recordCaught() {
 	for _, v := range r.Violations {
 		if slices.Contains(controls[r.Plan.Control].finds, v.Check) {
 			r.Caught = v.Check
@@ -79,7 +80,7 @@ func staleReads(ctx context.Context, e *episode) error {
 
 func fastClock(ctx context.Context, e *episode) error {
 	for _, n := range e.c.nodes {
-		if err := n.lie(0, 4); err != nil {
+		if err := n.setClocks(0, 4); err != nil {
 			return err
 		}
 	}

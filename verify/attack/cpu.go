@@ -60,33 +60,35 @@ func pin(pid int, where unix.CPUSet) error {
 	}
 }
 
-// turns is the time that the scheduler of the kernel gave a process since the
-// process began: how long its threads have run, and how long they were runnable
-// but waited for a processor. Both are sums over all threads.
-type turns struct{ ran, waited time.Duration }
+// schedTimes contains times that the scheduler of the kernel reports for a
+// process since it began: how long its threads have run, and how long they were
+// runnable but waited for a processor. Both are sums over all threads.
+type schedTimes struct{ ran, waited time.Duration }
 
-func (t turns) since(u turns) turns { return turns{t.ran - u.ran, t.waited - u.waited} }
+func (t schedTimes) since(u schedTimes) schedTimes {
+	return schedTimes{t.ran - u.ran, t.waited - u.waited}
+}
 
-func turnsOf(pid int) (turns, error) {
+func turnsOf(pid int) (schedTimes, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
-		return turns{}, err
+		return schedTimes{}, err
 	}
-	var sum turns
+	var sum schedTimes
 	read := false
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			continue // the thread has ended
 		}
-		var t turns
+		var t schedTimes
 		if _, err := fmt.Sscan(string(b), &t.ran, &t.waited); err != nil {
-			return turns{}, fmt.Errorf("%s: %q: %w", f, b, err)
+			return schedTimes{}, fmt.Errorf("%s: %q: %w", f, b, err)
 		}
 		sum.ran, sum.waited, read = sum.ran+t.ran, sum.waited+t.waited, true
 	}
 	if !read {
-		return turns{}, fmt.Errorf("process %d shows no schedstat", pid)
+		return schedTimes{}, fmt.Errorf("process %d shows no schedstat", pid)
 	}
 	return sum, nil
 }
@@ -95,7 +97,7 @@ func turnsOf(pid int) (turns, error) {
 // "" if they can.
 func canStarve(Config) string {
 	if runtime.NumCPU() < 2 {
-		return "needs two processors: on one the clients would starve with the nodes"
+		return "needs two processors: with one, the clients would be starved together with the nodes"
 	}
 	if _, err := exec.LookPath("sh"); err != nil {
 		return "needs sh"

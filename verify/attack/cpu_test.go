@@ -43,7 +43,7 @@ func TestHogs_KeepOthersFromTheProcessor(t *testing.T) {
 		others.stop()
 		t.Fatal(err)
 	}
-	wait, stop := soon(t.Context(), 20*time.Second, "wait")
+	wait, stop := withLimit(t.Context(), 20*time.Second, "wait")
 	defer stop()
 	err = process.Poll(wait, "the victim to wait for the processor", func() bool {
 		now, err := turnsOf(pid)

@@ -15,23 +15,23 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// diskBytes is the size of a disk. It is enough for three segments of the log
-// and for snapshots.
+// diskBytes is the size of a disk in bytes. It is enough for three segments of
+// the log and for snapshots.
 const diskBytes = 320 << 20
 
-// diskRoom holds disks that can lose power or run full. Each disk is a file
+// diskSet holds disks that can lose power or run full. Each disk is a file
 // that contains an ext4 file system. The disks are mounted in a mount namespace
 // that belongs to one thread, and that thread starts the nodes. Therefore no
 // mount remains, however this process ends.
-type diskRoom struct {
+type diskSet struct {
 	dir     string
 	starter *process.Starter
 	tid     int
 }
 
-// disk is one disk of a diskRoom.
+// disk is one disk of a diskSet.
 type disk struct {
-	room         *diskRoom
+	room         *diskSet
 	image, mount string
 }
 
@@ -50,8 +50,8 @@ func canMount(Config) string {
 	return ""
 }
 
-func newDiskRoom(dir string) (*diskRoom, error) {
-	r := &diskRoom{dir: dir}
+func newDiskRoom(dir string) (*diskSet, error) {
+	r := &diskSet{dir: dir}
 	var err error
 	r.starter, err = process.NewStarter(func() error {
 		r.tid = unix.Gettid()
@@ -63,18 +63,18 @@ func newDiskRoom(dir string) (*diskRoom, error) {
 	return r, err
 }
 
-// seen returns the path by which this process reaches a path on a disk.
-func (r *diskRoom) seen(path string) string {
+// hostPath returns the path by which this process reaches a path on a disk.
+func (r *diskSet) hostPath(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/self/task/%d/root", r.tid), path)
 }
 
-func (r *diskRoom) close() {
+func (r *diskSet) close() {
 	if r.starter != nil {
 		r.starter.Close()
 	}
 }
 
-func (r *diskRoom) add(name string) (*disk, error) {
+func (r *diskSet) add(name string) (*disk, error) {
 	d := &disk{r, filepath.Join(r.dir, name+".img"), filepath.Join(r.dir, name+".disk")}
 	f, err := os.Create(d.image)
 	if err != nil {
@@ -125,7 +125,7 @@ const (
 // cutPower discards everything that is not durable. Every later access to the
 // disk fails.
 func (d *disk) cutPower() error {
-	f, err := os.Open(d.room.seen(d.mount))
+	f, err := os.Open(d.room.hostPath(d.mount))
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (d *disk) cutPower() error {
 // fill uses all free space of the disk. It returns the file that occupies the
 // space. Removing that file frees the space.
 func (d *disk) fill() (balloon string, err error) {
-	balloon = d.room.seen(filepath.Join(d.mount, "balloon"))
+	balloon = d.room.hostPath(filepath.Join(d.mount, "balloon"))
 	f, err := os.Create(balloon)
 	if err != nil {
 		return balloon, err

@@ -51,7 +51,7 @@ type episode struct {
 // Limits of an episode.
 const (
 	recoverWithin = 10 * time.Second // from the end of the faults to a write through every node
-	wholeWithin   = 45 * time.Second
+	healthyWithin = 45 * time.Second
 	startWithin   = 30 * time.Second
 )
 
@@ -102,12 +102,12 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 		return err
 	}
 	defer func() { err = errors.Join(err, e.c.close()) }()
-	starting, stop := soon(ctx, startWithin, "form a cluster")
+	starting, stop := withLimit(ctx, startWithin, "form a cluster")
 	defer stop()
 	if err := e.form(starting); err != nil {
 		return err
 	}
-	_, err = e.c.whole(starting)
+	_, err = e.c.healthy(starting)
 	if err != nil {
 		return err
 	}
@@ -141,12 +141,12 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 		e.families = Check{Name: "two builds: commands of all families", Checked: families.Stop()}
 	}
 	if companion != nil {
-		ending, stop := soon(ctx, 30*time.Second, "end")
+		ending, stop := withLimit(ctx, 30*time.Second, "end")
 		e.beside.Name, e.beside.Checked, e.besideBad = companion.Stop(ending)
 		stop()
 	}
 	if err == nil {
-		err = e.afterwards(ctx)
+		err = e.readFinal(ctx)
 	}
 	e.mon.stop()
 	if err == nil {
@@ -162,7 +162,7 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 }
 
 func (e *episode) needsDisks() bool {
-	for _, f := range catalogue() {
+	for _, f := range allFaults() {
 		for _, step := range e.plan.Steps {
 			for _, class := range step {
 				if f.class == class && f.disk && f.needs(e.cfg) == "" {
@@ -209,13 +209,13 @@ func (e *episode) injectAll(ctx context.Context, rng *rand.Rand) error {
 		if err := e.heal(ctx); err != nil {
 			return err
 		}
-		e.ill(from-memory, e.load.Now()+settle)
+		e.ill(from-lostTime, e.load.Now()+settle)
 	}
 	return e.traffic(ctx, e.cfg.Traffic)
 }
 
 func find(class string) fault {
-	for _, f := range catalogue() {
+	for _, f := range allFaults() {
 		if f.class == class {
 			return f
 		}
@@ -251,11 +251,11 @@ func (e *episode) inject(ctx context.Context, f fault, s *injection) {
 // traffic waits until the load has completed n commands.
 func (e *episode) traffic(ctx context.Context, n int) error {
 	from := e.load.Count()
-	wait, stop := soon(ctx, 30*time.Second, "traffic")
+	wait, stop := withLimit(ctx, 30*time.Second, "traffic")
 	defer stop()
 	for e.load.Count() < from+n {
 		if !sleep(wait, 5*time.Millisecond) {
-			return fmt.Errorf("%d commands in %v are too few to go on: %w", e.load.Count()-from, 30*time.Second,
+			return fmt.Errorf("only %d commands were completed in %v: %w", e.load.Count()-from, 30*time.Second,
 				context.Cause(wait))
 		}
 	}
@@ -268,13 +268,13 @@ func (e *episode) heal(ctx context.Context) error {
 	e.c.net.clear()
 	var errs []error
 	for _, n := range e.c.nodes {
-		errs = append(errs, n.lie(0, 1))
+		errs = append(errs, n.setClocks(0, 1))
 	}
-	errs = append(errs, e.c.revive())
+	errs = append(errs, e.c.resumeAll())
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	trying, stop := soon(ctx, wholeWithin, "recover")
+	trying, stop := withLimit(ctx, healthyWithin, "recover")
 	defer stop()
 	e.mu.Lock()
 	cutShort := e.cutShort
@@ -284,8 +284,8 @@ func (e *episode) heal(ctx context.Context) error {
 		// The fault may have left a node without data, or a node that is no
 		// longer a member. Such a node joins as a new member, as an operator
 		// would arrange it.
-		wait, stopWaiting := soon(trying, wholeWithin/3, "be whole")
-		_, err := e.c.whole(wait)
+		wait, stopWaiting := withLimit(trying, healthyWithin/3, "recover")
+		_, err := e.c.healthy(wait)
 		stopWaiting()
 		if err != nil {
 			if err := e.readmit(ctx); err != nil {
@@ -297,8 +297,8 @@ func (e *episode) heal(ctx context.Context) error {
 	e.mu.Lock()
 	e.recoveries = append(e.recoveries, recoveries...)
 	e.mu.Unlock()
-	if _, err := e.c.whole(trying); err != nil {
-		e.violation("recovery", "the cluster did not become whole after the faults had ended: %v", err)
+	if _, err := e.c.healthy(trying); err != nil {
+		e.violation("recovery", "the cluster did not recover after the faults had ended: %v", err)
 		return errLost
 	}
 	return nil
@@ -309,7 +309,7 @@ func (e *episode) heal(ctx context.Context) error {
 func (e *episode) readmit(ctx context.Context) error {
 	all, err := e.c.members(ctx)
 	if err != nil {
-		return nil // no node answers: the caller waits to see whether that ends
+		return nil // no node answers yet: the caller waits and tries again
 	}
 	voters := make(map[string]bool)
 	for _, m := range all {
@@ -330,11 +330,11 @@ func (e *episode) readmit(ctx context.Context) error {
 // errLost ends an episode whose cluster did not recover. The failure to recover
 // is a violation that is already recorded. It is not a failure of the test
 // harness.
-var errLost = errors.New("the cluster did not come back")
+var errLost = errors.New("the cluster did not recover")
 
-// afterwards reads the final contents of the nodes.
-func (e *episode) afterwards(ctx context.Context) error {
-	reading, stop := soon(ctx, 60*time.Second, "read the lists")
+// readFinal reads the final contents of the nodes.
+func (e *episode) readFinal(ctx context.Context) error {
+	reading, stop := withLimit(ctx, 60*time.Second, "read the lists")
 	defer stop()
 	return e.load.Collect(reading)
 }

@@ -33,7 +33,7 @@ type fault struct {
 	// nothing is missing. If needs is nil, the fault has no requirements.
 	needs func(Config) string
 	nodes int  // required size of the cluster, 0 for any
-	disk  bool // needs disks from diskRoom
+	disk  bool // needs disks from diskSet
 	// long marks faults that take twelve seconds. They are not combined with
 	// another fault.
 	long bool
@@ -50,21 +50,21 @@ func (f fault) cutsPower() bool { return f.disk && f.class != "full disk" }
 type injection struct {
 	*episode
 	rng *rand.Rand
-	// points and trouble are used by killAtPoint only. points are the
-	// failpoints at which processes have ended. trouble is the error of a step
+	// points and pointErr are used by killAtPoint only. points are the
+	// failpoints at which processes have ended. pointErr is the error of a step
 	// that should have led a node to its failpoint.
-	points  []string
-	trouble error
+	points   []string
+	pointErr error
 }
 
-// catalogue returns all faults, in a fixed order.
-func catalogue() []fault {
+// allFaults returns all faults, in a fixed order.
+func allFaults() []fault {
 	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults,
 		operatorFaults, neighborFaults)
 }
 
-// last waits for a random time between low and high.
-func (s *injection) last(ctx context.Context, low, high time.Duration) {
+// waitRandom waits for a random time between low and high.
+func (s *injection) waitRandom(ctx context.Context, low, high time.Duration) {
 	sleep(ctx, s.between(low, high))
 }
 
@@ -72,21 +72,21 @@ func (s *injection) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.rng.Int64N(int64(high-low)+1))
 }
 
-// soon limits how long a fault waits for something that must happen.
-func soon(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
+// withLimit limits how long a fault waits for something that must happen.
+func withLimit(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s: not within %v", what, d))
 }
 
-// lead returns the current leader.
-func (s *injection) lead(ctx context.Context) (*node, error) {
-	wait, stop := soon(ctx, 20*time.Second, "find a leader")
+// leader returns the current leader.
+func (s *injection) leader(ctx context.Context) (*node, error) {
+	wait, stop := withLimit(ctx, 20*time.Second, "find a leader")
 	defer stop()
 	return s.c.leader(wait)
 }
 
 // follower returns a random live follower.
 func (s *injection) follower(ctx context.Context) (*node, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,17 +97,17 @@ func (s *injection) follower(ctx context.Context) (*node, error) {
 	return all[s.rng.IntN(len(all))], nil
 }
 
-// someone returns the leader in two of three cases and a follower otherwise.
-func (s *injection) someone(ctx context.Context) (*node, error) {
+// leaderOrFollower returns the leader in two of three cases and a follower otherwise.
+func (s *injection) leaderOrFollower(ctx context.Context) (*node, error) {
 	if s.rng.IntN(3) == 0 {
 		return s.follower(ctx)
 	}
-	return s.lead(ctx)
+	return s.leader(ctx)
 }
 
 // majority returns the leader and enough followers to form a majority.
 func (s *injection) majority(ctx context.Context) ([]*node, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return nil, err
 	}

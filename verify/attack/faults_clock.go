@@ -16,9 +16,9 @@ var clockFaults = []fault{
 	{class: "clock stands still", group: clocks, run: clockFrozen},
 }
 
-// lying changes the test clocks of the nodes for a while. The fault counts only
+// wrongClocks changes the test clocks of the nodes for a while. The fault counts only
 // if the wall clock of the first node was wrong by at least half of wall.
-func (s *injection) lying(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64,
+func (s *injection) wrongClocks(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64,
 	low, high time.Duration) (string, error) {
 	before, err := s.uptime(ctx, nodes[0])
 	if err != nil {
@@ -26,15 +26,15 @@ func (s *injection) lying(ctx context.Context, what string, nodes []*node, wall 
 	}
 	begun := time.Now()
 	for _, n := range nodes {
-		if err := n.lie(wall, rate); err != nil {
+		if err := n.setClocks(wall, rate); err != nil {
 			return "", err
 		}
 	}
-	s.last(ctx, low, high)
+	s.waitRandom(ctx, low, high)
 	after, uerr := s.uptime(ctx, nodes[0])
 	passed := time.Since(begun)
 	for _, n := range nodes {
-		if err := n.lie(0, 1); err != nil {
+		if err := n.setClocks(0, 1); err != nil {
 			return "", err
 		}
 	}
@@ -59,17 +59,17 @@ func (s *injection) uptime(ctx context.Context, n *node) (time.Duration, error) 
 	return time.Duration(st[0].Uptime * float64(time.Second)), nil
 }
 
-// liars returns one node, the leader, or all nodes.
-func (s *injection) liars(ctx context.Context) ([]*node, error) {
+// clockNodes returns one node, the leader, or all nodes.
+func (s *injection) clockNodes(ctx context.Context) ([]*node, error) {
 	if s.rng.IntN(3) == 0 {
 		return s.c.nodes, nil
 	}
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	return []*node{n}, err
 }
 
 func wallJump(ctx context.Context, s *injection) (string, error) {
-	nodes, err := s.liars(ctx)
+	nodes, err := s.clockNodes(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -77,11 +77,11 @@ func wallJump(ctx context.Context, s *injection) (string, error) {
 	if s.rng.IntN(2) == 0 {
 		jump = -jump
 	}
-	return s.lying(ctx, "jump of "+jump.String(), nodes, jump, 1, 500*time.Millisecond, 2*time.Second)
+	return s.wrongClocks(ctx, "jump of "+jump.String(), nodes, jump, 1, 500*time.Millisecond, 2*time.Second)
 }
 
 func wallStrobe(ctx context.Context, s *injection) (string, error) {
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func wallStrobe(ctx context.Context, s *injection) (string, error) {
 		if i%2 == 0 {
 			wall = -wall
 		}
-		got, err := s.lying(ctx, "strobe", []*node{n}, wall, 1, 60*time.Millisecond, 200*time.Millisecond)
+		got, err := s.wrongClocks(ctx, "strobe", []*node{n}, wall, 1, 60*time.Millisecond, 200*time.Millisecond)
 		if err != nil {
 			return "", err
 		}
@@ -106,17 +106,17 @@ func wallStrobe(ctx context.Context, s *injection) (string, error) {
 // longer, never shorter. The wall clock is moved as well, so that the fault can
 // be seen.
 func clockSlow(ctx context.Context, s *injection) (string, error) {
-	nodes, err := s.liars(ctx)
+	nodes, err := s.clockNodes(ctx)
 	if err != nil {
 		return "", err
 	}
-	return s.lying(ctx, "half the speed", nodes, 3*time.Second, 0.5, time.Second, 2500*time.Millisecond)
+	return s.wrongClocks(ctx, "half the speed", nodes, 3*time.Second, 0.5, time.Second, 2500*time.Millisecond)
 }
 
 func clockFrozen(ctx context.Context, s *injection) (string, error) {
-	nodes, err := s.liars(ctx)
+	nodes, err := s.clockNodes(ctx)
 	if err != nil {
 		return "", err
 	}
-	return s.lying(ctx, "no speed", nodes, -3*time.Second, 0, time.Second, 2*time.Second)
+	return s.wrongClocks(ctx, "no speed", nodes, -3*time.Second, 0, time.Second, 2*time.Second)
 }

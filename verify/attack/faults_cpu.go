@@ -18,8 +18,8 @@ import (
 var cpuFaults = []fault{
 	{class: "leader starved of CPU", group: cpus, needs: canStarve, run: starveLeader},
 	{class: "all nodes on one core with hogs", group: cpus, needs: canStarve, run: starveAll},
-	{class: "leader runs in slices", group: cpus, run: inSlices},
-	{class: "garbage collector under pressure", group: cpus, run: collecting},
+	{class: "leader runs in slices", group: cpus, run: timeSliced},
+	{class: "garbage collector under pressure", group: cpus, run: gcPressure},
 }
 
 // starved restricts nodes to one processor, on which hogs run, for a while. The
@@ -38,7 +38,7 @@ func (s *injection) starved(ctx context.Context, nodes []*node, count int, part 
 	}
 	core := cores[s.rng.IntN(len(cores))]
 	one.Set(core)
-	before := make([]turns, len(nodes))
+	before := make([]schedTimes, len(nodes))
 	for i, n := range nodes {
 		if before[i], err = turnsOf(n.PID()); err != nil {
 			return "", err
@@ -62,7 +62,7 @@ func (s *injection) starved(ctx context.Context, nodes []*node, count int, part 
 		return "", err
 	}
 	begun := time.Now()
-	s.last(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
+	s.waitRandom(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
 	took := time.Since(begun)
 	var said []string
 	for i, n := range nodes {
@@ -82,7 +82,7 @@ func (s *injection) starved(ctx context.Context, nodes []*node, count int, part 
 }
 
 func starveLeader(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -93,11 +93,11 @@ func starveAll(ctx context.Context, s *injection) (string, error) {
 	return s.starved(ctx, s.c.live(), 1+s.rng.IntN(3), 0.25)
 }
 
-// inSlices lets the leader run only for a part of each period of 20 to 300 ms,
+// timeSliced lets the leader run only for a part of each period of 20 to 300 ms,
 // like a container that has used up its CPU quota. All threads of the leader
 // stop, at arbitrary points of the program.
-func inSlices(ctx context.Context, s *injection) (seen string, err error) {
-	n, err := s.lead(ctx)
+func timeSliced(ctx context.Context, s *injection) (seen string, err error) {
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +117,7 @@ func inSlices(ctx context.Context, s *injection) (seen string, err error) {
 		if !sleep(ctx, period-slice) {
 			return "", nil
 		}
-		if n.signalled() {
+		if n.sigstopped() {
 			stops++
 		}
 		if err := n.Signal(syscall.SIGCONT); err != nil {
@@ -135,14 +135,14 @@ func inSlices(ctx context.Context, s *injection) (seen string, err error) {
 		time.Since(begun).Round(time.Millisecond)), nil
 }
 
-// fewCollections is how often the garbage collector must run in a node for the
+// minCollections is how often the garbage collector must run in a node for the
 // fault to count. With the memory that a node usually takes, it does not run
 // that often in an episode.
-const fewCollections = 20
+const minCollections = 20
 
-// collecting gives the nodes so little memory that the garbage collector runs
+// gcPressure gives the nodes so little memory that the garbage collector runs
 // most of the time.
-func collecting(ctx context.Context, s *injection) (string, error) {
+func gcPressure(ctx context.Context, s *injection) (string, error) {
 	env := []string{"GODEBUG=gctrace=1", "GOGC=10"}
 	if s.rng.IntN(2) == 0 {
 		env = append(env, "GOMEMLIMIT=12MiB")
@@ -151,8 +151,8 @@ func collecting(ctx context.Context, s *injection) (string, error) {
 	if err := s.roll(ctx, nodes, func(n *node) { n.Use(n.Program(), env...) }); err != nil {
 		return "", err
 	}
-	s.last(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
-	wait, stop := soon(ctx, 5*time.Second, "collections")
+	s.waitRandom(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
+	wait, stop := withLimit(ctx, 5*time.Second, "collections")
 	defer stop()
 	var said []string
 	enough := process.Poll(wait, "the collector to run", func() bool {
@@ -160,7 +160,7 @@ func collecting(ctx context.Context, s *injection) (string, error) {
 		all := true
 		for _, n := range nodes {
 			count := strings.Count(n.Output(), "\ngc ")
-			all = all && count >= fewCollections
+			all = all && count >= minCollections
 			said = append(said, fmt.Sprintf("%d in %s", count, n.ID))
 		}
 		return all

@@ -66,7 +66,7 @@ func (s *injection) trace(ctx context.Context, n *node, calls, inject string) (d
 		discard(cmd.Wait())
 		return read()
 	}
-	wait, stop := soon(ctx, 10*time.Second, "strace")
+	wait, stop := withLimit(ctx, 10*time.Second, "strace")
 	defer stop()
 	if err := process.Poll(wait, "strace to attach",
 		func() bool { return strings.Contains(read(), "attached") }); err != nil {
@@ -78,16 +78,16 @@ func (s *injection) trace(ctx context.Context, n *node, calls, inject string) (d
 // endsItself makes the disk of a node fail, waits until the node ends for that
 // reason, and then restarts the node on a working disk.
 func (s *injection) endsItself(ctx context.Context, calls, inject, says string, limit time.Duration) (string, error) {
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
 		return "", err
 	}
-	n.excuse()
+	n.allowEnd()
 	detach, err := s.trace(ctx, n, calls, inject)
 	if err != nil {
 		return "", err
 	}
-	wait, stop := soon(ctx, limit, "end itself")
+	wait, stop := withLimit(ctx, limit, "end itself")
 	defer stop()
 	begun := time.Now()
 	said := process.Poll(wait, n.ID+" to give up",
@@ -132,7 +132,7 @@ func hangingFsync(ctx context.Context, s *injection) (string, error) {
 }
 
 func slowFsync(ctx context.Context, s *injection) (string, error) {
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +141,7 @@ func slowFsync(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.last(ctx, time.Second, 2500*time.Millisecond)
+	s.waitRandom(ctx, time.Second, 2500*time.Millisecond)
 	count := strings.Count(detach(), "(DELAYED)")
 	if count == 0 {
 		return "", nil
@@ -153,16 +153,16 @@ func slowFsync(ctx context.Context, s *injection) (string, error) {
 // than continue without the data that it could not write. It must come back
 // when there is free space again.
 func fullDisk(ctx context.Context, s *injection) (string, error) {
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
 		return "", err
 	}
-	n.excuse()
+	n.allowEnd()
 	balloon, err := n.disk.fill()
 	if err != nil {
 		return "", err
 	}
-	wait, stop := soon(ctx, 4*time.Second, "end itself")
+	wait, stop := withLimit(ctx, 4*time.Second, "end itself")
 	defer stop()
 	// Until the current segment of the log is full, the log needs no new space.
 	// A snapshot does need new space.
@@ -197,7 +197,7 @@ func fullDisk(ctx context.Context, s *injection) (string, error) {
 func (s *injection) powerCut(ctx context.Context, nodes []*node) (string, error) {
 	var lost []string
 	for _, n := range nodes {
-		n.excuse()
+		n.allowEnd()
 	}
 	for _, n := range nodes {
 		if err := n.disk.cutPower(); err != nil {
@@ -212,8 +212,8 @@ func (s *injection) powerCut(ctx context.Context, nodes []*node) (string, error)
 			lost = append(lost, n.ID)
 		}
 	}
-	s.last(ctx, 0, 600*time.Millisecond)
-	wait, stop := soon(ctx, 10*time.Second, "disk back")
+	s.waitRandom(ctx, 0, 600*time.Millisecond)
+	wait, stop := withLimit(ctx, 10*time.Second, "disk back")
 	defer stop()
 	for _, n := range nodes {
 		var err error
@@ -235,7 +235,7 @@ func (s *injection) powerCut(ctx context.Context, nodes []*node) (string, error)
 }
 
 func powerCutOne(ctx context.Context, s *injection) (string, error) {
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -26,7 +26,7 @@ var memberFaults = []fault{
 
 // voter waits until a node is a voter and is ready.
 func (s *injection) voter(ctx context.Context, n *node) error {
-	wait, stop := soon(ctx, 40*time.Second, n.ID+" votes")
+	wait, stop := withLimit(ctx, 40*time.Second, n.ID+" votes")
 	defer stop()
 	return process.Poll(wait, n.ID+" to vote", func() bool {
 		all, err := s.c.members(ctx)
@@ -48,7 +48,7 @@ func (s *injection) rejoin(ctx context.Context, n *node) error {
 	if err := n.kill(); err != nil {
 		return err
 	}
-	wait, stop := soon(ctx, 30*time.Second, "remove "+n.ID)
+	wait, stop := withLimit(ctx, 30*time.Second, "remove "+n.ID)
 	defer stop()
 	if err := s.c.remove(wait, n); err != nil {
 		return err
@@ -68,17 +68,17 @@ func (s *injection) rejoin(ctx context.Context, n *node) error {
 // outside waits until a node that was not added reports that it must be added.
 // Until then the node must not be a member and must not serve.
 func (s *injection) outside(ctx context.Context, n *node) error {
-	wait, stop := soon(ctx, 20*time.Second, "ask for "+n.ID)
+	wait, stop := withLimit(ctx, 20*time.Second, "ask for "+n.ID)
 	defer stop()
 	return process.Poll(wait, n.ID+" to ask to be added", func() bool {
 		if st, err := n.state(wait); err == nil && (st.Ready || st.Applied > 0) {
-			s.violation("admission", "%s serves the cluster's data, though nobody added it", n.ID)
+			s.violation("admission", "%s serves the cluster's data, although it was not added", n.ID)
 			return true
 		}
 		all, err := s.c.members(wait)
 		for _, m := range all {
 			if err == nil && m.ID == n.ID {
-				s.violation("admission", "%s is a member, though nobody added it", n.ID)
+				s.violation("admission", "%s is a member, although it was not added", n.ID)
 				return true
 			}
 		}
@@ -92,7 +92,7 @@ func (s *injection) withoutSecret(ctx context.Context, n *node) error {
 	if err := errors.Join(n.wipe(), n.start(append(s.c.joinArgs(), secretFlag+"=")...)); err != nil {
 		return err
 	}
-	wait, stop := soon(ctx, 20*time.Second, "refuse "+n.ID)
+	wait, stop := withLimit(ctx, 20*time.Second, "refuse "+n.ID)
 	defer stop()
 	err := process.Poll(wait, n.ID+" to be refused for its secret", func() bool {
 		said := n.Output()
@@ -150,7 +150,7 @@ func joinAndLeave(ctx context.Context, s *injection) (string, error) {
 			return "", err
 		}
 	}
-	adding, done := soon(ctx, 30*time.Second, "add "+n.ID)
+	adding, done := withLimit(ctx, 30*time.Second, "add "+n.ID)
 	err := s.c.add(adding, n)
 	done()
 	if err != nil {
@@ -159,9 +159,9 @@ func joinAndLeave(ctx context.Context, s *injection) (string, error) {
 	if err := s.voter(ctx, n); err != nil {
 		return "", errors.Join(err, n.kill())
 	}
-	s.last(ctx, 100*time.Millisecond, 600*time.Millisecond)
+	s.waitRandom(ctx, 100*time.Millisecond, 600*time.Millisecond)
 	// If the node has become leader, it must first hand over.
-	wait, stop := soon(ctx, 30*time.Second, "remove "+n.ID)
+	wait, stop := withLimit(ctx, 30*time.Second, "remove "+n.ID)
 	defer stop()
 	err = process.Poll(wait, n.ID+" to leave", func() bool {
 		if st, err := n.state(ctx); err == nil && st.Role == "leader" {
@@ -194,7 +194,7 @@ func replaced(ctx context.Context, s *injection) (string, error) {
 // removal takes effect when the other nodes are back, as for any command
 // without a reply. Nodes that were removed then join as new members.
 func island(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -206,14 +206,14 @@ func island(ctx context.Context, s *injection) (string, error) {
 			continue
 		}
 		if _, err := n.ask(ctx, 1500*time.Millisecond, "REMOVE", other.ID, "FORCE"); err == nil {
-			s.violation("membership", "%s, cut off from all others, removed %s", n.ID, other.ID)
+			s.violation("membership", "%s, which was cut off from all others, removed %s", n.ID, other.ID)
 		} else {
 			refused++
 		}
 	}
 	touched := lift()
-	wait, stop := soon(ctx, 6*time.Second, "be whole")
-	_, err = s.c.whole(wait)
+	wait, stop := withLimit(ctx, 6*time.Second, "recover")
+	_, err = s.c.healthy(wait)
 	stop()
 	if err != nil {
 		if err := s.readmit(ctx); err != nil {
@@ -223,7 +223,7 @@ func island(ctx context.Context, s *injection) (string, error) {
 	if touched == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s, cut off, could not remove %d others", n.ID, refused), nil
+	return fmt.Sprintf("%s, which was cut off, could not remove %d others", n.ID, refused), nil
 }
 
 // refuses starts a node whose data is damaged or old. The node must report that
@@ -233,7 +233,7 @@ func (s *injection) refuses(ctx context.Context, n *node,
 	if err := n.launch(true, args...); err != nil {
 		return "", false, err
 	}
-	wait, stop := soon(ctx, timeout, "refuse")
+	wait, stop := withLimit(ctx, timeout, "refuse")
 	defer stop()
 	if process.Poll(wait, n.ID+" to refuse", func() bool { return !n.Running() }) != nil {
 		return "", true, nil
@@ -289,7 +289,7 @@ func oldData(ctx context.Context, s *injection) (string, error) {
 		if err := s.voter(ctx, n); err != nil {
 			return "", err
 		}
-		s.last(ctx, 200*time.Millisecond, 800*time.Millisecond)
+		s.waitRandom(ctx, 200*time.Millisecond, 800*time.Millisecond)
 		if err := n.kill(); err != nil {
 			return "", err
 		}
@@ -360,7 +360,7 @@ func (s *injection) damage(ctx context.Context, what string,
 		// may be an older snapshot. The checkers verify that the cluster served
 		// no wrong data. No check can verify that the node noticed the damage.
 		return "", errors.Join(s.rejoin(ctx, n),
-			fmt.Errorf("%s in %s at %d of %d bytes was of no consequence", what, name, at, used))
+			fmt.Errorf("%s in %s at %d of %d bytes had no effect", what, name, at, used))
 	}
 	if err := s.rejoin(ctx, n); err != nil {
 		return "", err

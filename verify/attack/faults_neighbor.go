@@ -37,11 +37,11 @@ const neighborWait = 2 * time.Second
 
 // neighbor runs a load against a node and takes locks through the same node.
 func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
-	n, err := s.someone(ctx)
+	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
 		return "", err
 	}

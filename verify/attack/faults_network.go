@@ -22,7 +22,7 @@ var linkFaults = []fault{
 	{class: "slow links", group: links, run: slowLinks},
 	{class: "stall of an open socket", group: links, run: stall},
 	{class: "connections reset", group: links, run: resets},
-	{class: "bytes spoiled on links", group: links, run: spoiled},
+	{class: "bytes spoiled on links", group: links, run: corruptedLinks},
 }
 
 // between reports whether a direction is between two nodes.
@@ -36,7 +36,7 @@ func (s *injection) cut(ctx context.Context, what string, match func(hop) bool) 
 func (s *injection) disturb(ctx context.Context, what string, match func(hop) bool, e effect,
 	low, high time.Duration) (string, error) {
 	lift := s.c.net.apply(match, e)
-	s.last(ctx, low, high)
+	s.waitRandom(ctx, low, high)
 	n := lift()
 	if n == 0 {
 		return "", nil
@@ -45,7 +45,7 @@ func (s *injection) disturb(ctx context.Context, what string, match func(hop) bo
 }
 
 func isolateLeader(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -74,9 +74,9 @@ func isolateFollower(ctx context.Context, s *injection) (string, error) {
 		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// apart cuts nodes off from each other, selected by their positions in the list
+// cutPairs cuts nodes off from each other, selected by their positions in the list
 // of nodes.
-func (s *injection) apart(ctx context.Context, what string, cut func(i, j int) bool) (string, error) {
+func (s *injection) cutPairs(ctx context.Context, what string, cut func(i, j int) bool) (string, error) {
 	at := make(map[string]int)
 	for i, n := range s.c.nodes {
 		at[n.ID] = i
@@ -88,7 +88,7 @@ func (s *injection) apart(ctx context.Context, what string, cut func(i, j int) b
 // a majority, and no two nodes reach the same majority.
 func ring(ctx context.Context, s *injection) (string, error) {
 	n := len(s.c.nodes)
-	return s.apart(ctx, "each node sees its neighbours only", func(i, j int) bool {
+	return s.cutPairs(ctx, "each node reaches its neighbors only", func(i, j int) bool {
 		d := (i - j + n) % n
 		return d != 1 && d != n-1
 	})
@@ -98,14 +98,14 @@ func ring(ctx context.Context, s *injection) (string, error) {
 // can reach both sides.
 func bridge(ctx context.Context, s *injection) (string, error) {
 	middle := s.rng.IntN(len(s.c.nodes))
-	return s.apart(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
+	return s.cutPairs(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
 		return i != middle && j != middle && (i < middle) != (j < middle) ||
 			len(s.c.nodes) == 3 && i != middle && j != middle
 	})
 }
 
 func leaderUnheard(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -113,7 +113,7 @@ func leaderUnheard(ctx context.Context, s *injection) (string, error) {
 }
 
 func leaderDeaf(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +127,7 @@ func shatter(ctx context.Context, s *injection) (string, error) {
 // forwarderCut does not touch the traffic of Raft. It cuts only the connection
 // that carries the commands of clients from one node to the leader.
 func forwarderCut(ctx context.Context, s *injection) (string, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -143,7 +143,7 @@ func forwarderCut(ctx context.Context, s *injection) (string, error) {
 }
 
 func clientsCut(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +170,7 @@ func slowLinks(ctx context.Context, s *injection) (string, error) {
 			lifts = append(lifts, s.c.net.apply(func(h hop) bool { return h.from == a && h.to == b }, e))
 		}
 	}
-	s.last(ctx, time.Second, 2500*time.Millisecond)
+	s.waitRandom(ctx, time.Second, 2500*time.Millisecond)
 	n := int64(0)
 	for _, lift := range lifts {
 		n += lift()
@@ -184,7 +184,7 @@ func slowLinks(ctx context.Context, s *injection) (string, error) {
 // stall blocks one Raft connection between the leader and one follower. The
 // connection stays open.
 func stall(ctx context.Context, s *injection) (string, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -201,7 +201,7 @@ func resets(ctx context.Context, s *injection) (string, error) {
 	total := 0
 	for range 6 {
 		total += s.c.net.reset(func(hop) bool { return s.rng.IntN(3) > 0 })
-		s.last(ctx, 50*time.Millisecond, 400*time.Millisecond)
+		s.waitRandom(ctx, 50*time.Millisecond, 400*time.Millisecond)
 	}
 	if total == 0 {
 		return "", nil
@@ -209,9 +209,9 @@ func resets(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%d connections reset", total), nil
 }
 
-// spoiled flips one bit of every other chunk between nodes. The receivers must
+// corruptedLinks flips one bit of every other chunk between nodes. The receivers must
 // detect the corruption and must not use the data.
-func spoiled(ctx context.Context, s *injection) (string, error) {
+func corruptedLinks(ctx context.Context, s *injection) (string, error) {
 	return s.disturb(ctx, "bits flipped between nodes", between, effect{corrupt: true},
 		500*time.Millisecond, 2*time.Second)
 }

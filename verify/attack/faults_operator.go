@@ -30,23 +30,23 @@ var operatorFaults = []fault{
 // changeLimit is longer than a node takes to answer TRANSFER or REMOVE.
 const changeLimit = 12 * time.Second
 
-// mayNot sends a command that the leader must refuse. Afterwards the cluster
-// must have a leader, because a majority of the nodes lives. mayNot returns the
-// reply of the leader.
-func (s *injection) mayNot(ctx context.Context, check string, words ...string) (said string, err error) {
-	leader, err := s.lead(ctx)
+// mustRefuse sends a command that the leader must refuse, and returns the
+// leader's reply. Afterwards the cluster must have a leader, because a majority
+// of the nodes lives.
+func (s *injection) mustRefuse(ctx context.Context, check string, args ...string) (reply string, err error) {
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
-	if _, err := leader.ask(ctx, changeLimit, words...); err != nil {
-		said = err.Error()
+	if _, err := leader.ask(ctx, changeLimit, args...); err != nil {
+		reply = err.Error()
 	} else {
-		s.violation(check, "%s did what it was asked: %s", leader.ID, strings.Join(words, " "))
+		s.violation(check, "%s executed a command that it must refuse: %s", leader.ID, strings.Join(args, " "))
 	}
-	if _, err = s.lead(ctx); err != nil && ctx.Err() == nil {
-		s.violation(check, "no leader after %s, which was answered with %q", strings.Join(words, " "), said)
+	if _, err = s.leader(ctx); err != nil && ctx.Err() == nil {
+		s.violation(check, "no leader after %s, to which the reply was %q", strings.Join(args, " "), reply)
 	}
-	return said, err
+	return reply, err
 }
 
 // transferToDead asks more than once for a transfer of leadership to a dead
@@ -61,15 +61,15 @@ func transferToDead(ctx context.Context, s *injection) (string, error) {
 	}
 	refused := 0
 	for range 2 + s.rng.IntN(2) {
-		said, err := s.mayNot(ctx, "transfer", "TRANSFER", n.ID)
+		reply, err := s.mustRefuse(ctx, "transfer", "TRANSFER", n.ID)
 		if err != nil {
 			return "", err
 		}
-		if strings.Contains(said, n.ID+" does not answer") {
+		if strings.Contains(reply, n.ID+" does not answer") {
 			refused++
 		}
 	}
-	s.last(ctx, 50*time.Millisecond, time.Second)
+	s.waitRandom(ctx, 50*time.Millisecond, time.Second)
 	if err := n.start(); err != nil || refused == 0 {
 		return "", err
 	}
@@ -85,9 +85,9 @@ func transferToPaused(ctx context.Context, s *injection) (string, error) {
 	var trouble error
 	seen, err := s.paused(ctx, []*node{n}, 0, 500*time.Millisecond, func() {
 		for range 2 {
-			said, err := s.mayNot(ctx, "transfer", "TRANSFER", n.ID)
+			reply, err := s.mustRefuse(ctx, "transfer", "TRANSFER", n.ID)
 			trouble = errors.Join(trouble, err)
-			if strings.Contains(said, n.ID+" does not answer") {
+			if strings.Contains(reply, n.ID+" does not answer") {
 				refused++
 			}
 		}
@@ -115,7 +115,7 @@ func transferToLagging(ctx context.Context, s *injection) (string, error) {
 		return "", err
 	}
 	refused := 0
-	wait, stop := soon(ctx, 15*time.Second, "lead")
+	wait, stop := withLimit(ctx, 15*time.Second, "lead")
 	defer stop()
 	err = process.Poll(wait, n.ID+" to lead", func() bool {
 		leader, err := s.c.leader(wait)
@@ -137,7 +137,7 @@ func transferToLagging(ctx context.Context, s *injection) (string, error) {
 func targetDies(ctx context.Context, s *injection) (string, error) {
 	var all []string
 	for range 3 {
-		leader, err := s.lead(ctx)
+		leader, err := s.leader(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -162,7 +162,7 @@ func targetDies(ctx context.Context, s *injection) (string, error) {
 		if err := <-over; err != nil {
 			how = "had not"
 		}
-		if _, err := s.lead(ctx); err != nil {
+		if _, err := s.leader(ctx); err != nil {
 			return "", err
 		}
 		if err := n.start(); err != nil {
@@ -176,7 +176,7 @@ func targetDies(ctx context.Context, s *injection) (string, error) {
 // removalTooMany kills as many followers as the cluster can lose, and then asks
 // for the removal of a live node.
 func removalTooMany(ctx context.Context, s *injection) (string, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -193,18 +193,18 @@ func removalTooMany(ctx context.Context, s *injection) (string, error) {
 		}
 	}
 	who := live[s.rng.IntN(len(live))]
-	said, err := s.mayNot(ctx, "removal", "REMOVE", who.ID)
+	reply, err := s.mustRefuse(ctx, "removal", "REMOVE", who.ID)
 	if err != nil {
 		return "", err
 	}
-	s.last(ctx, 50*time.Millisecond, 500*time.Millisecond)
+	s.waitRandom(ctx, 50*time.Millisecond, 500*time.Millisecond)
 	for _, n := range down {
 		if err := n.start(); err != nil {
 			return "", err
 		}
 	}
-	if !strings.Contains(said, "reachable") {
-		return "", fmt.Errorf("removal of %s with %d nodes down: %s", who.ID, lost, said)
+	if !strings.Contains(reply, "reachable") {
+		return "", fmt.Errorf("removal of %s with %d nodes down: %s", who.ID, lost, reply)
 	}
 	return fmt.Sprintf("removal of %s with %d nodes down was refused", who.ID, lost), nil
 }
@@ -212,12 +212,12 @@ func removalTooMany(ctx context.Context, s *injection) (string, error) {
 // leaderRemoved removes the leader, by a command to any node, and lets the
 // removed node join as a new member.
 func leaderRemoved(ctx context.Context, s *injection) (string, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
 	asked := s.c.live()[s.rng.IntN(len(s.c.live()))]
-	leader.excuse()
+	leader.allowEnd()
 	_, refused := asked.ask(ctx, changeLimit, "REMOVE", leader.ID)
 	// A refusal can be caused by another fault that is active at the same time.
 	// rejoin removes the node in any case.
@@ -241,12 +241,12 @@ func addedWhileDown(ctx context.Context, s *injection) (string, error) {
 		return "", err
 	}
 	spare := s.c.spare
-	adding, added := soon(ctx, 30*time.Second, "add "+spare.ID)
+	adding, added := withLimit(ctx, 30*time.Second, "add "+spare.ID)
 	defer added()
 	if err := errors.Join(s.c.add(adding, spare), spare.wipe(), spare.start(s.c.joinArgs()...)); err != nil {
 		return "", err
 	}
-	wait, stop := soon(ctx, 60*time.Second, "add and remove "+spare.ID)
+	wait, stop := withLimit(ctx, 60*time.Second, "add and remove "+spare.ID)
 	defer stop()
 	err = s.c.add(wait, spare)
 	if err == nil {
@@ -281,11 +281,11 @@ func doubleID(ctx context.Context, s *injection) (string, error) {
 	}
 	var all []string
 	for _, args := range ways {
-		said, err := s.second(ctx, n, args)
+		reply, err := s.second(ctx, n, args)
 		if err != nil {
 			return "", err
 		}
-		all = append(all, said)
+		all = append(all, reply)
 	}
 	if n.PID() != pid || !n.Running() {
 		s.violation("double id", "%s ended when a second process used its id", n.ID)
@@ -295,12 +295,12 @@ func doubleID(ctx context.Context, s *injection) (string, error) {
 
 // second starts the spare node with the flags of node n, and returns what the
 // process says about the node that is alive.
-func (s *injection) second(ctx context.Context, n *node, args []string) (said string, err error) {
+func (s *injection) second(ctx context.Context, n *node, args []string) (reply string, err error) {
 	spare := s.c.spare
 	if err := errors.Join(spare.wipe(), spare.launch(true, args...)); err != nil {
 		return "", err
 	}
-	wait, stop := soon(ctx, 10*time.Second, "refuse")
+	wait, stop := withLimit(ctx, 10*time.Second, "refuse")
 	defer stop()
 	err = process.Poll(wait, "the second "+n.ID+" to be refused", func() bool {
 		if st, err := spare.state(wait); err == nil && st.Ready {
@@ -315,12 +315,12 @@ func (s *injection) second(ctx context.Context, n *node, args []string) (said st
 			}
 			if strings.Contains(line, "another process") || strings.Contains(line, "is alive") ||
 				strings.Contains(line, "in use") {
-				said = line
+				reply = line
 			}
 		}
-		return said != ""
+		return reply != ""
 	})
-	return said, errors.Join(err, spare.kill(), spare.wipe())
+	return reply, errors.Join(err, spare.kill(), spare.wipe())
 }
 
 // hangUp sends SIGHUP to all nodes. The signal must have no effect.
@@ -332,7 +332,7 @@ func hangUp(ctx context.Context, s *injection) (string, error) {
 			return "", err
 		}
 	}
-	s.last(ctx, 300*time.Millisecond, time.Second)
+	s.waitRandom(ctx, 300*time.Millisecond, time.Second)
 	for n, pid := range pids {
 		if !n.Running() || n.PID() != pid {
 			// The monitor records this end as a violation.
@@ -369,7 +369,7 @@ func changedFlags(ctx context.Context, s *injection) (string, error) {
 		if err := n.start(args...); err != nil {
 			return "", err
 		}
-		wait, stop := soon(ctx, 20*time.Second, "come back")
+		wait, stop := withLimit(ctx, 20*time.Second, "come back")
 		err := process.Poll(wait, n.ID+" to be ready", func() bool {
 			st, err := n.state(ctx)
 			return err == nil && st.Ready

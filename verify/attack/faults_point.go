@@ -22,7 +22,7 @@ const killAtPoint = "kill at a point"
 // pointsPerFault is how many processes one fault ends, one after the other.
 const pointsPerFault = 3
 
-// way describes how to lead a node to a failpoint. The node is a follower that
+// way describes how to make a node reach a failpoint. The node is a follower that
 // has been killed.
 type way struct {
 	most int             // the process ends at its 1st to most-th visit
@@ -189,12 +189,12 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 	w := ways[pointOf(spec)]
 	if err = s.reach(ctx, w, n, spec); err == nil {
 		id = n.ID
-		s.last(ctx, 0, 300*time.Millisecond)
+		s.waitRandom(ctx, 0, 300*time.Millisecond)
 	}
 	s.mon.ends() // before the node starts again: see dies
 	// Whether or not the node has ended by itself: it must not end from here
 	// on.
-	err = errors.Join(err, s.trouble, n.kill(), n.start(), s.voter(ctx, n))
+	err = errors.Join(err, s.pointErr, n.kill(), n.start(), s.voter(ctx, n))
 	if w.after != nil {
 		err = errors.Join(err, w.after(ctx, s))
 	}
@@ -208,7 +208,7 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 
 // reach arms a dead node and leads it to the failpoint.
 func (s *injection) reach(ctx context.Context, w way, n *node, spec string) error {
-	ctx, stop := soon(ctx, reachWithin, "come there")
+	ctx, stop := withLimit(ctx, reachWithin, "come there")
 	defer stop()
 	if w.before != nil {
 		if err := w.before(ctx, s, n, spec); err != nil {
@@ -246,31 +246,31 @@ func (n *node) dies(ctx context.Context, spec string, meanwhile func()) error {
 		return err
 	}
 	if !strings.Contains(n.Output(), failpoint.Line(name, count)+"\n") {
-		n.trust() // the monitor reports an end that was not planned
-		return fmt.Errorf("%s ended before it came to %s: %s", n.ID, spec, n.last())
+		n.forbidEnd() // the monitor reports an end that was not planned
+		return fmt.Errorf("%s ended before it reached %s: %s", n.ID, spec, n.last())
 	}
 	return nil
 }
 
-// led calls f with the current leader, if it finds one soon. led returns no
+// withLeader calls f with the current leader, if it finds one soon. withLeader returns no
 // error, because the effect shows in whether the node ends.
-func (s *injection) led(ctx context.Context, f func(leader *node)) {
-	wait, stop := soon(ctx, 2*time.Second, "find a leader")
+func (s *injection) withLeader(ctx context.Context, f func(leader *node)) {
+	wait, stop := withLimit(ctx, 2*time.Second, "find a leader")
 	defer stop()
 	if leader, err := s.c.leader(wait); err == nil {
 		f(leader)
 	}
 }
 
-// hand asks a leader to hand over to a node, or to any node if to is nil. The
+// handOver asks a leader to hand over to a node, or to any node if to is nil. The
 // leader may refuse or die. In that case the caller tries again, possibly with
 // another leader.
-func hand(ctx context.Context, leader, to *node) {
-	words := []string{"TRANSFER"}
+func handOver(ctx context.Context, leader, to *node) {
+	args := []string{"TRANSFER"}
 	if to != nil {
-		words = append(words, to.ID)
+		args = append(args, to.ID)
 	}
-	_, _ = leader.ask(ctx, 2*time.Second, words...)
+	_, _ = leader.ask(ctx, 2*time.Second, args...)
 }
 
 // clientsCome makes clients connect to the node. The clients of the node moved
@@ -281,12 +281,12 @@ func clientsCome(ctx context.Context, s *injection, n *node) {
 		return
 	}
 	s.c.net.reset(func(h hop) bool { return h.from == clientSide && h.to != n.ID })
-	s.led(ctx, func(leader *node) {
+	s.withLeader(ctx, func(leader *node) {
 		if leader == n {
-			hand(ctx, leader, nil)
+			handOver(ctx, leader, nil)
 		}
 	})
-	wait, stop := soon(ctx, time.Second, "come there")
+	wait, stop := withLimit(ctx, time.Second, "come there")
 	defer stop()
 	// If it does not end, the caller repeats this.
 	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() })
@@ -298,9 +298,9 @@ func leads(ctx context.Context, s *injection, n *node) { s.leading(ctx, n, func(
 // leading makes the node the leader. If the node leads already, leading calls
 // f.
 func (s *injection) leading(ctx context.Context, n *node, f func()) {
-	s.led(ctx, func(leader *node) {
+	s.withLeader(ctx, func(leader *node) {
 		if leader != n {
-			hand(ctx, leader, n)
+			handOver(ctx, leader, n)
 			return
 		}
 		f()
@@ -309,15 +309,15 @@ func (s *injection) leading(ctx context.Context, n *node, f func()) {
 
 // handsOver makes the node the leader and then makes it hand over.
 func handsOver(ctx context.Context, s *injection, n *node) {
-	s.leading(ctx, n, func() { hand(ctx, n, nil) })
+	s.leading(ctx, n, func() { handOver(ctx, n, nil) })
 }
 
 // othersLead moves the leadership among the nodes, so that the node votes for
 // others or campaigns.
 func othersLead(ctx context.Context, s *injection, _ *node) {
-	s.led(ctx, func(leader *node) {
+	s.withLeader(ctx, func(leader *node) {
 		if all := s.c.followers(leader); len(all) > 0 {
-			hand(ctx, leader, all[s.rng.IntN(len(all))])
+			handOver(ctx, leader, all[s.rng.IntN(len(all))])
 		}
 	})
 }
@@ -336,7 +336,7 @@ func changesMembers(ctx context.Context, s *injection, n *node) {
 	spare := s.c.spare
 	s.leading(ctx, n, func() {
 		if !spare.Running() {
-			s.trouble = errors.Join(s.trouble, spare.wipe(), spare.start(s.c.joinArgs()...))
+			s.pointErr = errors.Join(s.pointErr, spare.wipe(), spare.start(s.c.joinArgs()...))
 			return
 		}
 		// The caller repeats the command if it fails. The leader refuses it
@@ -353,7 +353,7 @@ func withoutSpare(ctx context.Context, s *injection) error {
 	if err := s.c.spare.kill(); err != nil {
 		return err
 	}
-	wait, stop := soon(ctx, 20*time.Second, "remove "+s.c.spare.ID)
+	wait, stop := withLimit(ctx, 20*time.Second, "remove "+s.c.spare.ID)
 	defer stop()
 	return s.c.remove(wait, s.c.spare)
 }
@@ -361,11 +361,11 @@ func withoutSpare(ctx context.Context, s *injection) error {
 // fallsBehind makes the leader take snapshots until its log begins after the
 // last entry that the node can have.
 func fallsBehind(ctx context.Context, s *injection, _ *node, _ string) error {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = s.outrun(ctx, leader)
+	_, err = s.compactBeyond(ctx, leader)
 	return err
 }
 
@@ -377,7 +377,7 @@ func leadsAlone(ctx context.Context, s *injection, n *node) {
 		lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) },
 			effect{block: true})
 		defer lift()
-		wait, stop := soon(ctx, 4*time.Second, "another leader")
+		wait, stop := withLimit(ctx, 4*time.Second, "another leader")
 		defer stop()
 		// If there is none, the caller repeats this.
 		_ = process.Poll(wait, "another leader", func() bool {

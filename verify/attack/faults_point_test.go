@@ -54,7 +54,7 @@ func TestPoints_AreSurvived(t *testing.T) {
 		})
 	}
 	if len(todo) > 0 {
-		t.Errorf("no process is led to: %s", strings.Join(todo, ", "))
+		t.Errorf("no process can reach: %s", strings.Join(todo, ", "))
 	}
 }
 
@@ -95,8 +95,8 @@ func playPoints(t *testing.T, program string, p Plan) {
 	}
 }
 
-// keepEvidence copies the directory of an episode to a place that outlives the
-// test.
+// keepEvidence copies the directory of an episode to a directory that is kept
+// after the test.
 func keepEvidence(t *testing.T, dir string) {
 	if dir == "" {
 		return
@@ -120,7 +120,7 @@ func TestPoints_AreReported(t *testing.T) {
 	}
 	r := &Report{Episodes: []EpisodeReport{{Events: []Event{
 		{Class: killAtPoint, Seen: "n1", Points: []string{"append-torn:9", "vote-written:1", "append-torn:2"}},
-		{Class: killAtPoint, NotRun: "n1 did not come there"},
+		{Class: killAtPoint, NotRun: "n1 did not reach it"},
 	}}}}
 	r.sum(Config{}, faults)
 	if want := map[string]int{"append-torn": 2, "vote-written": 1}; !maps.Equal(r.Points, want) {
@@ -130,7 +130,7 @@ func TestPoints_AreReported(t *testing.T) {
 	if err := r.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`(?m)^kill at a point +2 +1 +1: n1 did not come there$`, fmt.Sprintf(`(?m)^points at which .* 2 of %d `, len(failpoint.All()))} {
+	for _, line := range []string{`(?m)^kill at a point +2 +1 +1: n1 did not reach it$`, fmt.Sprintf(`(?m)^points at which .* 2 of %d `, len(failpoint.All()))} {
 		if !regexp.MustCompile(line).MatchString(table.String()) {
 			t.Errorf("no line %s in\n%s", line, &table)
 		}

@@ -35,7 +35,7 @@ func (s *injection) killed(ctx context.Context, nodes []*node, low, high time.Du
 		}
 		ids = append(ids, fmt.Sprintf("%s (pid %d)", n.ID, pid))
 	}
-	s.last(ctx, low, high)
+	s.waitRandom(ctx, low, high)
 	for _, n := range nodes {
 		if err := n.start(); err != nil {
 			return "", err
@@ -45,7 +45,7 @@ func (s *injection) killed(ctx context.Context, nodes []*node, low, high time.Du
 }
 
 func killLeader(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -84,17 +84,17 @@ func (s *injection) paused(ctx context.Context, nodes []*node, low, high time.Du
 			return "", err
 		}
 	}
-	wait, stop := soon(ctx, 2*time.Second, "state T")
+	wait, stop := withLimit(ctx, 2*time.Second, "state T")
 	defer stop()
 	for _, n := range nodes {
-		if err := process.Poll(wait, n.ID+" to stop", n.signalled); err == nil {
+		if err := process.Poll(wait, n.ID+" to stop", n.sigstopped); err == nil {
 			ids = append(ids, n.ID)
 		}
 	}
 	if meanwhile != nil {
 		meanwhile()
 	}
-	s.last(ctx, low, high)
+	s.waitRandom(ctx, low, high)
 	var errs []error
 	for _, n := range nodes {
 		errs = append(errs, n.Signal(syscall.SIGCONT))
@@ -109,7 +109,7 @@ func (s *injection) paused(ctx context.Context, nodes []*node, low, high time.Du
 }
 
 func pauseLeader(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -128,13 +128,13 @@ func pauseMajority(ctx context.Context, s *injection) (string, error) {
 // way. When the leader resumes, it reads these old acknowledgements first. They
 // must not make it believe that it still leads.
 func pauseWithAcks(ctx context.Context, s *injection) (string, error) {
-	n, err := s.lead(ctx)
+	n, err := s.leader(ctx)
 	if err != nil {
 		return "", err
 	}
 	lift := s.c.net.apply(func(h hop) bool { return h.to == n.ID && h.from != clientSide },
 		effect{delay: s.between(100*time.Millisecond, 350*time.Millisecond)})
-	s.last(ctx, 150*time.Millisecond, 300*time.Millisecond)
+	s.waitRandom(ctx, 150*time.Millisecond, 300*time.Millisecond)
 	held := int64(0)
 	seen, err := s.paused(ctx, []*node{n}, 1200*time.Millisecond, 3*time.Second, func() { held = lift() })
 	if held == 0 || seen == "" {
@@ -154,7 +154,7 @@ func (s *injection) roll(ctx context.Context, nodes []*node, change func(*node))
 		if err := n.start(); err != nil {
 			return err
 		}
-		wait, stop := soon(ctx, 20*time.Second, "come back")
+		wait, stop := withLimit(ctx, 20*time.Second, "come back")
 		err := process.Poll(wait, n.ID+" to be ready", func() bool {
 			st, err := n.state(ctx)
 			return err == nil && st.Ready
@@ -177,14 +177,14 @@ func rollingRestart(ctx context.Context, s *injection) (string, error) {
 func transferStorm(ctx context.Context, s *injection) (string, error) {
 	done := 0
 	for range 8 {
-		leader, err := s.lead(ctx)
+		leader, err := s.leader(ctx)
 		if err != nil {
 			return "", err
 		}
 		if _, err := leader.ask(ctx, 2*time.Second, "TRANSFER"); err == nil {
 			done++
 		}
-		s.last(ctx, 50*time.Millisecond, 250*time.Millisecond)
+		s.waitRandom(ctx, 50*time.Millisecond, 250*time.Millisecond)
 	}
 	if done == 0 {
 		return "", nil
@@ -205,10 +205,10 @@ func snapshotRace(ctx context.Context, s *injection) (string, error) {
 	}
 	taken, before := 0, n.installs()
 	if s.trailing {
-		if leader, err := s.lead(ctx); err == nil {
+		if leader, err := s.leader(ctx); err == nil {
 			// Another fault may make this impossible. The race then continues
 			// without it.
-			_, _ = s.outrun(ctx, leader)
+			_, _ = s.compactBeyond(ctx, leader)
 		}
 	}
 	for range 3 {
@@ -217,12 +217,12 @@ func snapshotRace(ctx context.Context, s *injection) (string, error) {
 				taken++
 			}
 		}
-		s.last(ctx, 50*time.Millisecond, 200*time.Millisecond)
+		s.waitRandom(ctx, 50*time.Millisecond, 200*time.Millisecond)
 	}
 	if err := n.start(); err != nil {
 		return "", err
 	}
-	s.last(ctx, 20*time.Millisecond, 300*time.Millisecond)
+	s.waitRandom(ctx, 20*time.Millisecond, 300*time.Millisecond)
 	if err := n.kill(); err != nil {
 		return "", err
 	}

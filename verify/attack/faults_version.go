@@ -85,7 +85,7 @@ func rollingDowngrade(ctx context.Context, s *injection) (string, error) {
 // downgrades them again. The downgrade must be possible as long as one member
 // runs the old program.
 func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
-	things, err := s.furnish(ctx)
+	things, err := s.writeSamples(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -96,18 +96,18 @@ func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
 			return "", err
 		}
 		if refused, err := s.replace(ctx, n, s.cfg.Program); err != nil || refused != "" {
-			return "", errors.Join(err, s.back(ctx, s.cfg.Old), fmt.Errorf("refused: %s", refused))
+			return "", errors.Join(err, s.restoreProgram(ctx, s.cfg.Old), fmt.Errorf("refused: %s", refused))
 		}
-		s.within(ctx)
+		s.checkFeatureVersions(ctx)
 	}
-	crossed, err := s.cross(ctx, s.cfg.Program)
+	crossed, err := s.snapshotBetweenBuilds(ctx, s.cfg.Program)
 	if err != nil {
 		return "", err
 	}
 	if err := s.traffic(ctx, s.cfg.Traffic); err != nil {
 		return "", err
 	}
-	s.within(ctx)
+	s.checkFeatureVersions(ctx)
 	for _, n := range s.c.nodes {
 		if n.Program() != s.cfg.Program {
 			continue
@@ -115,19 +115,19 @@ func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
 		refused, err := s.replace(ctx, n, s.cfg.Old)
 		if refused != "" {
 			s.violation("mixed versions",
-				"%s, with its old program again while another node has it too, refuses the data: %s", n.ID, refused)
+				"%s, downgraded while another node also ran the old program, refuses the data: %s", n.ID, refused)
 		}
 		if err != nil || refused != "" {
 			return "", errors.Join(err, fmt.Errorf("refused: %s", refused))
 		}
 	}
 	things.check(ctx, s)
-	return fmt.Sprintf("%d nodes upgraded and taken back; %s", count, crossed), nil
+	return fmt.Sprintf("%d nodes upgraded and downgraded; %s", count, crossed), nil
 }
 
-// within checks that no node has put a feature version into effect that another
+// checkFeatureVersions checks that no node has put a feature version into effect that another
 // node does not know.
-func (s *injection) within(ctx context.Context) {
+func (s *injection) checkFeatureVersions(ctx context.Context) {
 	known := ""
 	lowest := 0
 	states := s.states(ctx)
@@ -156,10 +156,10 @@ func (s *injection) states(ctx context.Context) []state {
 	return all
 }
 
-// raised waits until all nodes use the feature version that the upgraded
+// awaitFeatureVersion waits until all nodes use the feature version that the upgraded
 // program knows, if that program reports one.
-func (s *injection) raised(ctx context.Context) {
-	wait, stop := soon(ctx, 20*time.Second, "raise the feature version")
+func (s *injection) awaitFeatureVersion(ctx context.Context) {
+	wait, stop := withLimit(ctx, 20*time.Second, "raise the feature version")
 	defer stop()
 	var states []state
 	err := process.Poll(wait, "the feature version to be raised", func() bool {
@@ -169,7 +169,7 @@ func (s *injection) raised(ctx context.Context) {
 				func(st state) bool { return st.FeatureVersion != st.Features && st.Features > 0 })
 	})
 	if err != nil && ctx.Err() == nil {
-		s.violation("mixed versions", "all nodes are upgraded and the feature version is not raised: %+v", states)
+		s.violation("mixed versions", "all nodes are upgraded, but the feature version is not raised: %+v", states)
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 			return "", fmt.Errorf("%s does not run the build to begin with", n.ID)
 		}
 	}
-	things, err := s.furnish(ctx)
+	things, err := s.writeSamples(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -198,19 +198,20 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 		_, _ = n.ask(ctx, 5*time.Second, "SNAPSHOT") // there may be nothing new
 		refused, err := s.replace(ctx, n, to)
 		if refused != "" && to == s.cfg.Program {
-			s.violation("mixed versions", "%s, upgraded, cannot read what the older version wrote: %s", n.ID, refused)
+			s.violation("mixed versions", "%s was upgraded and cannot read what the older version wrote: %s", n.ID,
+				refused)
 		}
 		if err != nil || refused != "" {
-			return "", errors.Join(err, s.back(ctx, from), fmt.Errorf("refused: %s", refused))
+			return "", errors.Join(err, s.restoreProgram(ctx, from), fmt.Errorf("refused: %s", refused))
 		}
 		if left > 1 {
-			s.within(ctx)
+			s.checkFeatureVersions(ctx)
 		}
 		if left < len(s.c.nodes) || left == 1 {
 			continue
 		}
 		for _, leads := range []string{from, to} {
-			what, err := s.cross(ctx, leads)
+			what, err := s.snapshotBetweenBuilds(ctx, leads)
 			if err != nil {
 				return "", err
 			}
@@ -218,7 +219,7 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 		}
 	}
 	if to == s.cfg.Program {
-		s.raised(ctx)
+		s.awaitFeatureVersion(ctx)
 	}
 	things.check(ctx, s)
 	for _, n := range s.c.nodes {
@@ -226,14 +227,14 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 			return "", fmt.Errorf("%s runs %s: %w", n.ID, exe, err)
 		}
 	}
-	return fmt.Sprintf("all nodes run the other program; %s; %d things of other types still there",
+	return fmt.Sprintf("all nodes run the other program; %s; %d values of other types are unchanged",
 		strings.Join(crossed, ", "), len(things)), nil
 }
 
 // next returns a live node that runs the given program. It returns the leader
 // only if no follower runs that program.
 func (s *injection) next(ctx context.Context, program string) (*node, error) {
-	leader, err := s.lead(ctx)
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +258,7 @@ func (s *injection) replace(ctx context.Context, n *node, program string) (refus
 		return "", err
 	}
 	if program == s.cfg.Old {
-		n.excuse()
+		n.allowEnd()
 	}
 	return s.serves(ctx, n, 0)
 }
@@ -269,7 +270,7 @@ const otherVersion = "format version is not known to this program"
 // serves waits until a node serves and has applied the log up to index, or
 // reports that it cannot read the data that another build wrote.
 func (s *injection) serves(ctx context.Context, n *node, index uint64) (refused string, err error) {
-	wait, stop := soon(ctx, 20*time.Second, "serve")
+	wait, stop := withLimit(ctx, 20*time.Second, "serve")
 	defer stop()
 	err = process.Poll(wait, n.ID+" to be ready", func() bool {
 		for line := range strings.Lines(n.Output()) {
@@ -282,18 +283,18 @@ func (s *injection) serves(ctx context.Context, n *node, index uint64) (refused 
 		return err == nil && st.Ready && st.Applied >= index || !n.Running()
 	})
 	if err == nil && refused == "" && !n.Running() {
-		s.violation("mixed versions", "%s has ended and does not say that it is for the other version's data: %s", n.ID,
+		s.violation("mixed versions", "%s has ended, and not because of the data of the other version: %s", n.ID,
 			n.last())
 		return n.last(), nil
 	}
 	if err == nil && refused == "" {
-		n.trust()
+		n.forbidEnd()
 	}
 	return refused, err
 }
 
-// back restarts all nodes with the program that they had before.
-func (s *injection) back(ctx context.Context, program string) error {
+// restoreProgram restarts all nodes with the program that they had before.
+func (s *injection) restoreProgram(ctx context.Context, program string) error {
 	for _, n := range s.c.nodes {
 		if n.Program() == program {
 			continue
@@ -312,16 +313,16 @@ func (s *injection) back(ctx context.Context, program string) error {
 	return nil
 }
 
-// cross makes a leader of one build send a snapshot to a follower of the other.
+// snapshotBetweenBuilds makes a leader of one build send a snapshot to a follower of the other.
 // Another fault may cause a change of leader in the meantime. In that case
-// cross tries again.
-func (s *injection) cross(ctx context.Context, leads string) (string, error) {
+// snapshotBetweenBuilds tries again.
+func (s *injection) snapshotBetweenBuilds(ctx context.Context, leads string) (string, error) {
 	direction := "new to old"
 	if leads == s.cfg.Old {
 		direction = "old to new"
 	}
 	for range 4 {
-		leader, f, err := s.pair(ctx, leads)
+		leader, f, err := s.leaderAndFollower(ctx, leads)
 		if err != nil {
 			return "", err
 		}
@@ -329,11 +330,11 @@ func (s *injection) cross(ctx context.Context, leads string) (string, error) {
 		if err := f.kill(); err != nil {
 			return "", err
 		}
-		st, err := s.outrun(ctx, leader)
+		st, err := s.compactBeyond(ctx, leader)
 		if err := errors.Join(err, f.start()); err != nil {
 			return "", err
 		}
-		f.excuse()
+		f.allowEnd()
 		refused, err := s.serves(ctx, f, st.Applied)
 		if err != nil {
 			return "", err
@@ -348,7 +349,7 @@ func (s *injection) cross(ctx context.Context, leads string) (string, error) {
 			return fmt.Sprintf("snapshot from %s refused (%s)", direction, refused), nil
 		}
 		// The follower logs this shortly after it begins to serve.
-		saying, stop := soon(ctx, 2*time.Second, "say so")
+		saying, stop := withLimit(ctx, 2*time.Second, "log the snapshot")
 		got := process.Poll(saying, f.ID+" to get a snapshot from "+leader.ID,
 			func() bool { return f.installs() > before })
 		stop()
@@ -360,12 +361,12 @@ func (s *injection) cross(ctx context.Context, leads string) (string, error) {
 	return "", fmt.Errorf("no node got a snapshot from %s", direction)
 }
 
-// pair waits until a node of the given build leads. It returns this node and a
+// leaderAndFollower waits until a node of the given build leads. It returns this node and a
 // follower of the other build.
-func (s *injection) pair(ctx context.Context, leads string) (leader, follower *node, err error) {
-	wait, stop := soon(ctx, 20*time.Second, "a leader of the wanted build")
+func (s *injection) leaderAndFollower(ctx context.Context, leads string) (leader, follower *node, err error) {
+	wait, stop := withLimit(ctx, 20*time.Second, "a leader of the given build")
 	defer stop()
-	err = process.Poll(wait, "the leadership to go over", func() bool {
+	err = process.Poll(wait, "the transfer of leadership", func() bool {
 		var err error
 		if leader, err = s.c.leader(wait); err != nil {
 			return false
@@ -393,10 +394,10 @@ func (s *injection) pair(ctx context.Context, leads string) (leader, follower *n
 	return nil, nil, errors.New("no follower of the other build lives")
 }
 
-// outrun makes a leader take snapshots until its log begins after the last
+// compactBeyond makes a leader take snapshots until its log begins after the last
 // entry that a node that died just now can have. It returns the state of the
 // leader before the last snapshot.
-func (s *injection) outrun(ctx context.Context, leader *node) (state, error) {
+func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, error) {
 	dead, err := leader.state(ctx)
 	if err != nil {
 		return state{}, err
@@ -422,8 +423,8 @@ func (s *injection) outrun(ctx context.Context, leader *node) (state, error) {
 		}
 		out := leader.Output()
 		var trailing uint64
-		if _, err := fmt.Sscan(out[strings.LastIndex(out, leaves)+len(leaves):], &trailing); err != nil {
-			return state{}, fmt.Errorf("%s does not say what its snapshots leave: %w", leader.ID, err)
+		if _, err := fmt.Sscan(out[strings.LastIndex(out, trailingField)+len(trailingField):], &trailing); err != nil {
+			return state{}, fmt.Errorf("%s does not log how many entries its snapshots leave: %w", leader.ID, err)
 		}
 		if before.Applied > dead.Commit+trailing+underWay {
 			return before, nil
@@ -432,9 +433,9 @@ func (s *injection) outrun(ctx context.Context, leader *node) (state, error) {
 	return state{}, fmt.Errorf("the snapshots of %s leave too much of its log", leader.ID)
 }
 
-// leaves is the field in which a node logs how many entries of its log a
+// trailingField is the field in which a node logs how many entries of its log a
 // snapshot left.
-const leaves = "trailing_entries="
+const trailingField = "trailing_entries="
 
 // underWay is more than the number of entries that a dead node can have had
 // beyond the commit index.
@@ -455,18 +456,18 @@ func large(ctx context.Context, n *node) error {
 	return errors.Join(err, c.Close())
 }
 
-// thing is a value of a type that the load does not use, and a command that
+// sample is a value of a type that the load does not use, and a command that
 // reads it.
-type thing struct {
+type sample struct {
 	read []string
 	want string
 }
 
-type things []thing
+type samples []sample
 
-// furnish writes values of all types that the nodes know.
-func (s *injection) furnish(ctx context.Context) (things, error) {
-	leader, err := s.lead(ctx)
+// writeSamples writes values of all types that the nodes know.
+func (s *injection) writeSamples(ctx context.Context) (samples, error) {
+	leader, err := s.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -476,8 +477,8 @@ func (s *injection) furnish(ctx context.Context) (things, error) {
 	}
 	defer c.Close()
 	tag := fmt.Sprintf("version:%d:", s.rng.Uint32())
-	var all things
-	for _, words := range []struct{ write, read string }{
+	var all samples
+	for _, cmd := range []struct{ write, read string }{
 		{"SET #string a", "GET #string"},
 		{"RPUSH #list a b c", "LRANGE #list 0 -1"},
 		{"HSET #hash f a g b", "HMGET #hash f g h"},
@@ -488,32 +489,33 @@ func (s *injection) furnish(ctx context.Context) (things, error) {
 		{"SETBIT #bits 77 1", "BITCOUNT #bits"},
 	} {
 		split := func(text string) []string { return strings.Fields(strings.ReplaceAll(text, "#", tag)) }
-		if v, err := c.Do(split(words.write)...); err != nil {
+		if v, err := c.Do(split(cmd.write)...); err != nil {
 			return nil, err
 		} else if v.Err != "" {
 			continue // this build does not have the command
 		}
-		v, err := c.Do(split(words.read)...)
+		v, err := c.Do(split(cmd.read)...)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, thing{split(words.read), fmt.Sprint(v)})
+		all = append(all, sample{split(cmd.read), fmt.Sprint(v)})
 	}
 	return all, nil
 }
 
-// check reads the values that furnish wrote, through every node.
-func (t things) check(ctx context.Context, s *injection) {
+// check reads the values that writeSamples wrote, through every node.
+func (t samples) check(ctx context.Context, s *injection) {
 	for _, n := range s.c.live() {
 		c, err := load.Dial(ctx, n.Clients, Login, 5*time.Second)
 		if err != nil {
-			continue // another check requires that the node comes back
+			continue // that the node recovers is checked elsewhere
 		}
 		for _, x := range t {
 			if v, err := c.Do(x.read...); err != nil {
 				break
 			} else if got := fmt.Sprint(v); got != x.want {
-				s.violation("mixed versions", "%s answers %v with %s, before it was %s", n.ID, x.read, got, x.want)
+				s.violation("mixed versions", "%s answers %v with %s, but answered %s before", n.ID, x.read, got,
+					x.want)
 			}
 		}
 		discard(c.Close())

@@ -22,11 +22,11 @@ type LiveConfig struct {
 
 // liveSlack is how late a cluster may release an expired lock when only the
 // clients' observations of it are known. The cluster may be a Redis, which
-// looks at its clock only when it is asked, or it may just have changed its
+// expires a key only when a command uses it, or it may just have changed its
 // leader.
 const liveSlack = 5 * time.Second
 
-// redisTick is how much too early a Redis may expire a key. Redis looks at its
+// redisTick is how much too early a Redis may expire a key. Redis reads its
 // clock once for many commands, and its clock has a resolution of one
 // millisecond.
 const redisTick = 5 * time.Millisecond
@@ -36,7 +36,7 @@ const fewest = 100
 
 // ErrTooLittle reports that the cluster answered too few commands for a
 // verdict.
-var ErrTooLittle = errors.New("too few commands were answered to judge the cluster")
+var ErrTooLittle = errors.New("too few commands were answered for a verdict")
 
 // Live runs the load against a running cluster, removes the keys that the load
 // has written, and checks the history. It never touches keys that do not begin
@@ -49,7 +49,7 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &onlooker{load: l, cfg: cfg.Load, leaders: make(map[uint64]string)}
+	w := &observer{load: l, cfg: cfg.Load, leaders: make(map[uint64]string)}
 	for until := time.Now().Add(cfg.Duration); time.Now().Before(until) && ctx.Err() == nil; {
 		w.look(ctx)
 		sleep(ctx, min(250*time.Millisecond, time.Until(until)))
@@ -111,9 +111,9 @@ func merge(spans []checker.Span) []checker.Span {
 	return all
 }
 
-// onlooker asks the nodes of a running cluster for their states. A Redis has no
+// observer asks the nodes of a running cluster for their states. A Redis has no
 // such states and is skipped.
-type onlooker struct {
+type observer struct {
 	load    *load.Load
 	cfg     load.Config
 	leaders map[uint64]string
@@ -121,7 +121,7 @@ type onlooker struct {
 	ill     []checker.Span
 }
 
-func (w *onlooker) look(ctx context.Context) {
+func (w *observer) look(ctx context.Context) {
 	for _, addr := range w.cfg.Addrs {
 		c, err := load.Dial(ctx, addr, w.cfg.Login, time.Second)
 		if err != nil {
@@ -140,7 +140,7 @@ func (w *onlooker) look(ctx context.Context) {
 		if s.Role == "leader" && w.leaders[s.Term] == "" {
 			w.leaders[s.Term] = s.ID
 			if len(w.leaders) > 1 {
-				w.ill = append(w.ill, checker.Span{From: now - memory - time.Second, To: now + settle})
+				w.ill = append(w.ill, checker.Span{From: now - lostTime - time.Second, To: now + settle})
 			}
 		}
 	}

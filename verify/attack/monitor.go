@@ -87,7 +87,7 @@ func (e *episode) machineStalled(n *node) {
 	ev := Event{Class: machineStall, From: now, To: now, Seen: n.ID + " ended: " + n.last()}
 	e.mu.Lock()
 	e.events = append(e.events, ev)
-	e.health.Add(now-memory, now+recoverWithin)
+	e.health.Add(now-lostTime, now+recoverWithin)
 	e.mu.Unlock()
 	if err := errors.Join(n.kill(), n.start()); err != nil {
 		e.violation("unplanned end", "%s does not start after the disk stalled: %v", n.ID, err)
@@ -105,7 +105,7 @@ func (m *monitor) note(n *node, s state) {
 			if len(m.leaders) > 1 {
 				m.failovers++
 				// Without a leader, the lease clock does not advance.
-				m.e.ill(m.led-memory-2*monitorEvery, now+settle)
+				m.e.ill(m.led-lostTime-2*monitorEvery, now+settle)
 			}
 		case other != n.ID:
 			m.e.violation("one leader a term", "%s and %s both lead term %d", other, n.ID, s.Term)
@@ -118,25 +118,25 @@ func (m *monitor) note(n *node, s state) {
 	}
 }
 
-// memory is the length of elapsed time that a change of leader may make the
+// lostTime is the length of elapsed time that a change of leader may make the
 // cluster forget. settle is how long the cluster needs after the change until
 // it counts time again.
 const (
-	memory = 2500 * time.Millisecond
-	settle = time.Second
+	lostTime = 2500 * time.Millisecond
+	settle   = time.Second
 )
 
-// restWithin exceeds the 10 s that an older build may wait before it contacts a
+// convergeWithin exceeds the 10 s that an older build may wait before it contacts a
 // member again that was away. make upgrade-test mixes such builds in.
-const restWithin = 30 * time.Second
+const convergeWithin = 30 * time.Second
 
-// rest waits until all members show the same log index, and records it.
-func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
-	wait, stop := soon(ctx, restWithin, "nodes at rest")
+// converge waits until all members show the same log index, and records it.
+func (m *monitor) converge(ctx context.Context) (commit uint64, err error) {
+	wait, stop := withLimit(ctx, convergeWithin, "nodes at rest")
 	defer stop()
 	for {
 		all := states(ctx, m.e.c.nodes)
-		commit, same := atRest(all)
+		commit, same := converged(all)
 		if same && len(all) == len(m.e.c.nodes) {
 			for n, s := range all {
 				// Record the state again, whatever was recorded before.
@@ -146,15 +146,15 @@ func (m *monitor) rest(ctx context.Context) (commit uint64, err error) {
 			return commit, nil
 		}
 		if !sleep(wait, 20*time.Millisecond) {
-			return 0, fmt.Errorf("nodes do not come to rest at one index: %w", context.Cause(wait))
+			return 0, fmt.Errorf("nodes do not converge to one log index: %w", context.Cause(wait))
 		}
 	}
 }
 
-// atRest returns the commit index of the leader, and whether all nodes are at
+// converged returns the commit index of the leader, and whether all nodes are at
 // the same log index. A node that has just started is at index 0 until the
 // leader has sent it the commit index.
-func atRest(all map[*node]state) (commit uint64, same bool) {
+func converged(all map[*node]state) (commit uint64, same bool) {
 	low, high := uint64(math.MaxUint64), uint64(0)
 	for _, s := range all {
 		low, high = min(low, s.StateIndex), max(high, s.StateIndex)

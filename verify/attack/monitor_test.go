@@ -19,7 +19,7 @@ func TestAtRest(t *testing.T) {
 	} {
 		// Repeat the check, because the iteration order of a map is random.
 		for range 50 {
-			commit, same := atRest(tt.all)
+			commit, same := converged(tt.all)
 			if same != tt.want || same && commit != leader.Commit {
 				t.Errorf("%s: at rest %v at %d, want %v", tt.name, same, commit, tt.want)
 				break

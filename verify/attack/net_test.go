@@ -133,7 +133,7 @@ func TestNetwork(t *testing.T) {
 	f.close()
 	if other, err := net.Dial("tcp", f.addr); err == nil {
 		other.Close()
-		t.Error("the port of a dead node lets somebody in")
+		t.Error("the port of a dead node accepts a connection")
 	}
 	if err := f.open(); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestNetwork(t *testing.T) {
 // TestPlans checks that the same seed produces the same plans, that every class
 // is chosen, and that no fault is combined with a fault of its own group.
 func TestPlans(t *testing.T) {
-	faults := catalogue()
+	faults := allFaults()
 	a, b := plans(7, 20, faults), plans(7, 20, faults)
 	chosen := make(map[string]int)
 	for i := range a {
@@ -167,7 +167,7 @@ func TestPlans(t *testing.T) {
 	}
 	for _, f := range faults {
 		if chosen[f.class] == 0 {
-			t.Errorf("%s is not dealt in 20 episodes", f.class)
+			t.Errorf("%s is not chosen in 20 episodes", f.class)
 		}
 	}
 	if _, err := choose([]string{"meteorite"}); err == nil {

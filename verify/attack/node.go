@@ -26,12 +26,12 @@ type node struct {
 	disk           *disk  // nil if the data is on the machine's own disk
 
 	mu sync.Mutex
-	// wanted reports that the process should be running. excused reports that
+	// wanted reports that the process should be running. mayEnd reports that
 	// the process may end by itself. If a process ends while wanted is true and
-	// excused is false, it has crashed.
-	wanted, excused bool
-	paused          bool
-	member          bool // a voter of the cluster, according to the plan
+	// mayEnd is false, it has crashed.
+	wanted, mayEnd bool
+	paused         bool
+	member         bool // a voter of the cluster, according to the plan
 }
 
 // state is the node's own state: the reply to HOLDFAST STATUS LOCAL.
@@ -55,17 +55,17 @@ type state struct {
 }
 
 // ask sends an admin command directly to the node, not through its proxies.
-func (n *node) ask(ctx context.Context, timeout time.Duration, words ...string) (string, error) {
+func (n *node) ask(ctx context.Context, timeout time.Duration, args ...string) (string, error) {
 	c, err := load.Dial(ctx, n.Clients, Login, timeout)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", n.ID, err)
 	}
-	v, err := c.Do(append([]string{"HOLDFAST"}, words...)...)
+	v, err := c.Do(append([]string{"HOLDFAST"}, args...)...)
 	if err == nil && v.Err != "" {
 		err = errors.New(v.Err)
 	}
 	if err = errors.Join(err, c.Close()); err != nil {
-		return "", fmt.Errorf("%s: %s: %w", n.ID, strings.Join(words, " "), err)
+		return "", fmt.Errorf("%s: %s: %w", n.ID, strings.Join(args, " "), err)
 	}
 	return v.Text, nil
 }
@@ -86,18 +86,18 @@ func (n *node) state(ctx context.Context) (state, error) {
 // start starts the process and opens the proxies.
 func (n *node) start(extra ...string) error { return n.launch(false, extra...) }
 
-// launch does the same as start. If excused is true, the process may end by
+// launch does the same as start. If mayEnd is true, the process may end by
 // itself from the beginning.
-func (n *node) launch(excused bool, extra ...string) error {
+func (n *node) launch(mayEnd bool, extra ...string) error {
 	n.mu.Lock()
-	n.wanted, n.excused, n.paused = false, excused, false
+	n.wanted, n.mayEnd, n.paused = false, mayEnd, false
 	n.mu.Unlock()
 	args := append([]string{"--data-dir", n.data, "--test-clock", n.clock}, extra...)
 	if err := n.Start(args...); err != nil {
 		return err
 	}
 	n.mu.Lock()
-	n.wanted = true // only now: before Start there was no process to watch
+	n.wanted = true // not before Start: there was no process yet
 	n.mu.Unlock()
 	return errors.Join(n.clients.open(), n.peers.open())
 }
@@ -129,34 +129,34 @@ func (n *node) unwanted() {
 	n.mu.Unlock()
 }
 
-// excuse records that the process may end by itself from now on.
-func (n *node) excuse() {
+// allowEnd records that the process may end by itself from now on.
+func (n *node) allowEnd() {
 	n.mu.Lock()
-	n.excused = true
+	n.mayEnd = true
 	n.mu.Unlock()
 }
 
-// trust reverses excuse.
-func (n *node) trust() {
+// forbidEnd reverses allowEnd.
+func (n *node) forbidEnd() {
 	n.mu.Lock()
-	n.excused = false
+	n.mayEnd = false
 	n.mu.Unlock()
 }
 
 // crashed reports whether the process has ended by itself while it was wanted
-// and not excused. It reports each crash once.
+// and had to run. It reports each crash once.
 func (n *node) crashed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.wanted || n.excused || n.Running() {
+	if !n.wanted || n.mayEnd || n.Running() {
 		return false
 	}
 	n.wanted = false
 	return true
 }
 
-// signalled reports whether SIGSTOP has stopped the process: state T.
-func (n *node) signalled() bool {
+// sigstopped reports whether SIGSTOP has stopped the process: state T.
+func (n *node) sigstopped() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID()))
 	if err != nil {
 		return false
@@ -165,9 +165,9 @@ func (n *node) signalled() bool {
 	return strings.HasPrefix(rest, "T")
 }
 
-// lie sets the test clocks of the node: the offset of the wall clock, and the
+// setClocks sets the test clocks of the node: the offset of the wall clock, and the
 // rate of the monotonic clock.
-func (n *node) lie(wall time.Duration, rate float64) error {
+func (n *node) setClocks(wall time.Duration, rate float64) error {
 	next := n.clock + ".new"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%v %g", wall, rate), 0o600); err != nil {
 		return err

@@ -47,9 +47,9 @@ const (
 	pairsPerCent    = 60
 )
 
-// dealer chooses classes of faults from shuffled lists. Every class of a list
+// faultChooser chooses classes of faults from shuffled lists. Every class of a list
 // is chosen once before any class is chosen again.
-type dealer struct {
+type faultChooser struct {
 	rng    *rand.Rand
 	all    []fault
 	main   []fault
@@ -58,7 +58,7 @@ type dealer struct {
 
 // take removes and returns the first fault of the list that fits. If no fault
 // fits, take appends a newly shuffled list and searches again.
-func (d *dealer) take(deck *[]fault, from []fault, fits func(fault) bool) (fault, bool) {
+func (d *faultChooser) take(deck *[]fault, from []fault, fits func(fault) bool) (fault, bool) {
 	for range 2 {
 		for i, f := range *deck {
 			if fits(f) {
@@ -104,7 +104,7 @@ func (p Plan) PowerCuts() (n int) {
 
 // plans returns the plans of a run.
 func plans(seed uint64, episodes int, faults []fault) []Plan {
-	d := &dealer{rng: rand.New(rand.NewPCG(seed, 0)), all: faults}
+	d := &faultChooser{rng: rand.New(rand.NewPCG(seed, 0)), all: faults}
 	var side []fault
 	for _, f := range faults {
 		if f.group == links && !f.long || f.group == clocks {
@@ -154,13 +154,13 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 	return all
 }
 
-// choose returns the faults whose class contains one of the words, or whose
-// group is one of the words. The words "all" and "none" select all faults and
-// no faults.
-func choose(words []string) ([]fault, error) {
+// choose returns the faults that args select. An argument selects the faults
+// whose class contains it, and the faults of the group that it names. "all" and
+// "none" select all faults and no faults.
+func choose(args []string) ([]fault, error) {
 	var chosen []fault
-	all := catalogue()
-	for _, w := range words {
+	all := allFaults()
+	for _, w := range args {
 		w = strings.TrimSpace(w)
 		switch w {
 		case "", "all":
@@ -183,7 +183,7 @@ func choose(words []string) ([]fault, error) {
 				strings.Join(names(all), ", "))
 		}
 	}
-	if len(words) == 0 {
+	if len(args) == 0 {
 		return all, nil
 	}
 	return chosen, nil

@@ -41,7 +41,7 @@ type Config struct {
 // Companion is a set of clients of another kind that run beside the load, for
 // example those of a client library.
 type Companion interface {
-	// Stop ends the clients. It is called when the cluster is whole again. It
+	// Stop ends the clients. It is called when the cluster has recovered. It
 	// returns how many results were checked and which violations were found.
 	// Stop must return before ctx ends.
 	Stop(ctx context.Context) (name string, checked int, bad []checker.Violation)
@@ -178,7 +178,7 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	var commit uint64
 	failure := e.run(ctx, func() error {
 		var err error
-		commit, err = e.mon.rest(ctx)
+		commit, err = e.mon.converge(ctx)
 		return err
 	}, func(h *load.History) {
 		e.checkHistory(rep, h, commit)
@@ -198,7 +198,7 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	}
 	rep.Violations = append(rep.Violations, e.violations...)
 	if e.plan.Control != "" {
-		rep.controlled()
+		rep.recordCaught()
 	}
 	keep := e.cfg.Keep || rep.Failure != "" || len(rep.Violations) > 0 && rep.Caught == "" ||
 		e.plan.Control != "" && rep.Caught == ""

@@ -18,9 +18,9 @@ const (
 	// that the reply to a later command of the connection has arrived too.
 	// Redis sends the invalidation between the two replies.
 	CacheWrite
-	// CacheHeld means that the value is still cached long after the last write
-	// of the history.
-	CacheHeld
+	// CacheFinal means that the value is still cached long after the last write
+	// of the history, when every invalidation must have arrived.
+	CacheFinal
 )
 
 // CacheEvent is an event in a client-side cache. The cache drops a key when it
@@ -53,28 +53,28 @@ func Caches(events []CacheEvent, order map[string][]string) (checked int, bad []
 			at[key][v] = i + 1
 		}
 	}
-	type place struct {
+	type cacheKey struct {
 		client int
 		key    string
 	}
-	newest := make(map[place]int) // newest position that a client has seen or written
+	newest := make(map[cacheKey]int) // newest position that a client has seen or written
 	for _, e := range events {
 		say := func(format string, args ...any) {
 			bad = append(bad, Violation{"client-side cache", e.Key,
 				fmt.Sprintf("client %d at %s: ", e.Client, e.Node) + fmt.Sprintf(format, args...), e.At, e.At})
 		}
 		checked++
-		p := place{e.Client, e.Key}
+		p := cacheKey{e.Client, e.Key}
 		version, known := at[e.Key][e.Value]
 		if !known && e.Value != "" {
-			say("holds %s, which the log never wrote", e.Value)
+			say("contains %s, which no entry of the log wrote", e.Value)
 			continue
 		}
 		last := len(order[e.Key])
 		switch {
-		case e.Kind == CacheHeld && version != last:
-			say("still holds version %d of %d long after the last write", version, last)
-		case e.Kind != CacheHeld && e.Kind != CacheWrite && version < newest[p]:
+		case e.Kind == CacheFinal && version != last:
+			say("still contains version %d of %d long after the last write", version, last)
+		case e.Kind != CacheFinal && e.Kind != CacheWrite && version < newest[p]:
 			say("%s version %d after it had seen or written version %d",
 				[...]string{"reads", "uses the cached"}[e.Kind], version, newest[p])
 		}

@@ -109,21 +109,21 @@ func (g *groupCheck) additions(added []Added) {
 			g.say(a.Call, a.Return, "%s was refused as not executed, but it was executed", a.Value)
 		case n == 1 && a.Outcome == Done:
 			if id := g.end.Entries[place[a.Value]].ID; id != a.ID {
-				g.say(a.Call, a.Return, "%s was acknowledged as %s and is there as %s", a.Value, a.ID, id)
+				g.say(a.Call, a.Return, "%s was acknowledged as %s, but is in the stream as %s", a.Value, a.ID, id)
 			}
 			done = append(done, a)
 		}
 	}
 	for _, e := range g.end.Entries {
 		if !known[e.Value] {
-			g.say(0, 0, "%s holds %s, which nobody added", e.ID, e.Value)
+			g.say(0, 0, "%s contains %s, which no client added", e.ID, e.Value)
 		}
 	}
 	sort.Slice(done, func(i, j int) bool { return place[done[i].Value] < place[done[j].Value] })
 	var latest *Added
 	for _, a := range done {
 		if latest != nil && a.Return < latest.Call {
-			g.say(a.Call, latest.Return, "%s was acknowledged before %s was sent, which stands in front of it",
+			g.say(a.Call, latest.Return, "%s was acknowledged before %s was sent, but comes after it in the stream",
 				a.Value, latest.Value)
 		}
 		if latest == nil || a.Call > latest.Call {
@@ -145,7 +145,8 @@ func (g *groupCheck) reads(reads []GroupRead) {
 			case !there:
 				g.say(r.Call, r.Return, "client %d was given %s, which is not in the stream", r.Client, id)
 			case value != r.Values[id]:
-				g.say(r.Call, r.Return, "client %d was given %s as %s, it holds %s", r.Client, id, r.Values[id], value)
+				g.say(r.Call, r.Return, "client %d was given %s with the value %s, but its value is %s", r.Client, id,
+					r.Values[id], value)
 			}
 			if r.Claim {
 				continue
@@ -159,7 +160,8 @@ func (g *groupCheck) reads(reads []GroupRead) {
 	last, delivered := g.at[g.end.Last], g.end.Last != "0-0"
 	for _, id := range sortedIDs(given) {
 		if at, there := g.at[id]; there && (!delivered || at > last) {
-			g.say(given[id].Call, given[id].Return, "%s was given to client %d, and the group has only come to %s", id,
+			g.say(given[id].Call, given[id].Return,
+				"%s was given to client %d, but the last id that the group has delivered is %s", id,
 				given[id].Client, g.end.Last)
 		}
 	}
@@ -198,7 +200,7 @@ func (g *groupCheck) acks(acks []GroupAck) {
 	}
 	last, delivered := g.at[g.end.Last], g.end.Last != "0-0"
 	if _, there := g.at[g.end.Last]; delivered && !there {
-		g.say(0, 0, "the group has come to %s, which is not in the stream", g.end.Last)
+		g.say(0, 0, "the last id that the group has delivered is %s, which is not in the stream", g.end.Last)
 		return
 	}
 	for i, e := range g.end.Entries {
@@ -210,7 +212,7 @@ func (g *groupCheck) acks(acks []GroupAck) {
 		case behind && sure[e.ID] > 0:
 			g.say(0, 0, "%s was acknowledged, and was not delivered", e.ID)
 		case !behind && !g.end.Pending[e.ID] && sure[e.ID] == 0 && !maybe[e.ID]:
-			g.say(0, 0, "%s was delivered, is not pending, and nobody acknowledged it", e.ID)
+			g.say(0, 0, "%s was delivered, is not pending, and was not acknowledged", e.ID)
 		}
 	}
 }

@@ -14,8 +14,8 @@ type Span struct {
 // Health says when the cluster can be expected to count time and to expire
 // keys. A time to live counts down only while there is a leader, and each
 // change of leader loses a little of the counted time. The latest time at which
-// a key must be gone therefore depends on the health of the cluster. The zero
-// value and nil say nothing: no key ever has to be gone.
+// a key must be gone therefore depends on the health of the cluster. With the zero
+// value and with nil, no key ever has to be gone.
 type Health struct {
 	// Slack is how late a healthy cluster may be, including the error of the
 	// measurement.

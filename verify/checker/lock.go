@@ -33,10 +33,10 @@ type Refusal struct {
 	Call, Return time.Duration
 }
 
-// sure returns the time until which the owner could rely on the lock. A time to
+// reliableUntil returns the time until which the owner could rely on the lock. A time to
 // live counts from the moment at which a leader stamped it, which is after the
 // command was sent. A renewal counts if it was granted.
-func (h *Hold) sure(health *Health) time.Duration {
+func (h *Hold) reliableUntil(health *Health) time.Duration {
 	end := h.Call + h.TTL
 	for _, r := range h.Renewals {
 		if r.Outcome == Done && r.Mine {
@@ -50,8 +50,8 @@ func (h *Hold) sure(health *Health) time.Duration {
 	return end
 }
 
-// possible returns the latest time until which the owner may have had the lock.
-func (h *Hold) possible(health *Health) time.Duration {
+// possibleUntil returns the latest time until which the owner may have had the lock.
+func (h *Hold) possibleUntil(health *Health) time.Duration {
 	if h.Granted == Forever {
 		return Forever
 	}
@@ -123,15 +123,16 @@ func overlaps(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	var longest *Hold
 	for _, h := range all {
-		if h.Granted == Forever || h.sure(health) <= h.Granted {
+		if h.Granted == Forever || h.reliableUntil(health) <= h.Granted {
 			continue // the lock had ended before the owner received the reply
 		}
-		if p := longest; p != nil && h.Granted < p.sure(health) {
+		if p := longest; p != nil && h.Granted < p.reliableUntil(health) {
 			bad = append(bad, Violation{"mutual exclusion", h.Lock,
-				fmt.Sprintf("%s could rely on it until %v, %s was granted it at %v", p.Token, p.sure(health), h.Token,
-					h.Granted), h.Granted, min(p.sure(health), h.sure(health))})
+				fmt.Sprintf("%s could rely on the lock until %v, but %s was granted it at %v", p.Token,
+					p.reliableUntil(health), h.Token, h.Granted),
+				h.Granted, min(p.reliableUntil(health), h.reliableUntil(health))})
 		}
-		if longest == nil || h.sure(health) > longest.sure(health) {
+		if longest == nil || h.reliableUntil(health) > longest.reliableUntil(health) {
 			longest = h
 		}
 	}
@@ -150,8 +151,8 @@ func lost(all []*Hold, health *Health) []Violation {
 		check := func(what string, s Step) {
 			if s.Outcome == Done && !s.Mine && s.Return < end {
 				bad = append(bad, Violation{"lock not lost", h.Lock,
-					fmt.Sprintf("%s could rely on it until %v, but its %s at %v found that it was not its own", h.Token,
-						end, what, s.Return), s.Call, end})
+					fmt.Sprintf("%s could rely on the lock until %v, but its %s at %v found another owner, or none",
+						h.Token, end, what, s.Return), s.Call, end})
 			}
 		}
 		for _, r := range h.Renewals {
@@ -210,7 +211,7 @@ func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 	type reach struct{ from, to time.Duration }
 	reaches := make([]reach, len(all))
 	for i, h := range all {
-		reaches[i] = reach{h.Call, h.possible(health)}
+		reaches[i] = reach{h.Call, h.possibleUntil(health)}
 	}
 	sort.Slice(reaches, func(i, j int) bool { return reaches[i].from < reaches[j].from })
 	sort.Slice(refused, func(i, j int) bool { return refused[i].Return < refused[j].Return })
@@ -222,8 +223,8 @@ func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 		}
 		if furthest < r.Call {
 			bad = append(bad, Violation{"late expiry", r.Lock,
-				fmt.Sprintf("client %d was refused it at %v, although no owner can have it since %v", r.Client, r.Call,
-					furthest), furthest, r.Return})
+				fmt.Sprintf("client %d was refused the lock at %v, although no client can have owned it since %v",
+					r.Client, r.Call, furthest), furthest, r.Return})
 		}
 	}
 	return bad

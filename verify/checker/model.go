@@ -25,7 +25,7 @@ func keyModel(health *Health) porcupine.Model {
 		Step: func(state, input, output any) []any {
 			c, o := state.(cell), input.(*Op)
 			var next []any
-			for _, seen := range c.seenBy(o) {
+			for _, seen := range c.foundBy(o) {
 				if after, ok := seen.step(o, health); ok {
 					next = append(next, after)
 				}
@@ -44,15 +44,15 @@ func keyModel(health *Health) porcupine.Model {
 			case c.to == Forever:
 				return fmt.Sprintf("%s, goes after %v", c.value, c.from)
 			}
-			return fmt.Sprintf("%s, goes from %v to %v", c.value, c.from, c.to)
+			return fmt.Sprintf("%s, expires between %v and %v", c.value, c.from, c.to)
 		},
 	}
 	return m.ToModel()
 }
 
-// seenBy returns the states that a command may have found. A key past its
+// foundBy returns the states that a command may have found. A key past its
 // earliest end may be gone, and a key past its latest end must be gone.
-func (c cell) seenBy(o *Op) []cell {
+func (c cell) foundBy(o *Op) []cell {
 	if !c.present || !c.volatile {
 		return []cell{c}
 	}

@@ -69,7 +69,7 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 	for _, list := range names {
 		for _, id := range lists[list] {
 			if !tried[list][id] {
-				say(Append{List: list}, "%s is there, which nobody appended", id)
+				say(Append{List: list}, "%s is in the list, but no client appended it", id)
 			}
 		}
 		// In the order of the list, no element may have been acknowledged
@@ -80,8 +80,8 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 		var latest Append
 		for i, a := range ids {
 			if i > 0 && a.Return < latest.Call {
-				say(a, "%s was acknowledged at %v, before %s in front of it was sent at %v", a.ID, a.Return,
-					latest.ID, latest.Call)
+				say(a, "%s was acknowledged at %v, but %s, which is before it in the list, was sent later, at %v", a.ID,
+					a.Return, latest.ID, latest.Call)
 			}
 			if i == 0 || a.Call > latest.Call {
 				latest = a

@@ -18,7 +18,7 @@ type Kind string
 // These are the commands that the model knows. Their replies are those of
 // Redis.
 const (
-	Set     Kind = "SET"     // with NX, XX, IFEQ (Cmp), GET, KEEPTTL and PX as the Op says
+	Set     Kind = "SET"     // with the options that the Op has: NX, XX, IFEQ (Cmp), GET, KEEPTTL, PX
 	SetNX   Kind = "SETNX"   // replies 1 or 0
 	Get     Kind = "GET"     //
 	GetSet  Kind = "GETSET"  //

@@ -14,9 +14,9 @@ type Publish struct {
 	Outcome      Outcome
 }
 
-// Listen is one subscription of one connection. It lasts from SUBSCRIBE to
+// Subscription is one subscription of one connection. It lasts from SUBSCRIBE to
 // UNSUBSCRIBE or to the end of the connection.
-type Listen struct {
+type Subscription struct {
 	Channel string
 	Client  int
 	Node    string
@@ -28,12 +28,12 @@ type Listen struct {
 	Left time.Duration
 	// Ended is when the confirmation of UNSUBSCRIBE arrived, or when the
 	// connection ended.
-	Ended time.Duration
-	Heard []Heard
+	Ended    time.Duration
+	Received []Received
 }
 
-// Heard is a message that a subscriber received.
-type Heard struct {
+// Received is a message that a subscriber received.
+type Received struct {
 	ID string
 	At time.Duration
 }
@@ -48,7 +48,7 @@ type Heard struct {
 //   - A subscriber misses no message between two that it receives. It also
 //     misses no message that was sent after its subscription was confirmed and
 //     acknowledged before it unsubscribed.
-func Messages(publishes []Publish, listens []Listen, order map[string][]string) (checked int, bad []Violation) {
+func Messages(publishes []Publish, listens []Subscription, order map[string][]string) (checked int, bad []Violation) {
 	m := &messages{byID: make(map[string]*Publish), order: order, at: make(map[string]int)}
 	for i := range publishes {
 		p := &publishes[i]
@@ -61,13 +61,13 @@ func Messages(publishes []Publish, listens []Listen, order map[string][]string) 
 		}
 		for i, id := range ids {
 			if _, twice := m.at[id]; twice {
-				m.say(&Listen{}, "message %s is in the log twice", id)
+				m.say(&Subscription{}, "message %s is in the log twice", id)
 			}
 			m.at[id] = i
 		}
 	}
 	for i := range listens {
-		checked += len(listens[i].Heard)
+		checked += len(listens[i].Received)
 		m.check(&listens[i])
 	}
 	return checked, m.bad
@@ -81,7 +81,7 @@ type messages struct {
 	bad      []Violation
 }
 
-func (m *messages) say(l *Listen, format string, args ...any) {
+func (m *messages) say(l *Subscription, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if l.Node != "" {
 		text = fmt.Sprintf("subscriber %d at %s: %s", l.Client, l.Node, text)
@@ -89,21 +89,22 @@ func (m *messages) say(l *Listen, format string, args ...any) {
 	m.bad = append(m.bad, Violation{"pub/sub", l.Channel, text, l.Call, l.Ended})
 }
 
-func (m *messages) check(l *Listen) {
+func (m *messages) check(l *Subscription) {
 	got := make(map[string]int)
-	for i, h := range l.Heard {
+	for i, h := range l.Received {
 		p := m.byID[h.ID]
 		switch before, twice := got[h.ID]; {
 		case twice:
-			m.say(l, "message %s came twice, as number %d and %d", h.ID, before, i)
+			m.say(l, "message %s was received twice, as number %d and %d", h.ID, before, i)
 		case p == nil || p.Channel != l.Channel:
-			m.say(l, "message %s was not published there", h.ID)
+			m.say(l, "message %s was not published to this channel", h.ID)
 		case p.Outcome == Refused:
-			m.say(l, "message %s came, and its publisher was told that it was not published", h.ID)
+			m.say(l, "message %s was received, although its publisher got the reply that it was not published", h.ID)
 		case p.Call > h.At:
-			m.say(l, "message %s came at %v, before it was sent at %v", h.ID, h.At, p.Call)
+			m.say(l, "message %s was received at %v, before it was sent at %v", h.ID, h.At, p.Call)
 		case p.Outcome == Done && p.Return < l.Call:
-			m.say(l, "message %s came, which had been published before the subscription was asked for", h.ID)
+			m.say(l, "message %s was received, although it was acknowledged before the subscriber sent SUBSCRIBE",
+				h.ID)
 		}
 		got[h.ID] = i
 	}
@@ -116,18 +117,18 @@ func (m *messages) check(l *Listen) {
 }
 
 // inOrder checks that the messages are consecutive in the log.
-func (m *messages) inOrder(l *Listen, order []string) {
+func (m *messages) inOrder(l *Subscription, order []string) {
 	last := -1
-	for i, h := range l.Heard {
+	for i, h := range l.Received {
 		at, in := m.at[h.ID]
 		if !in || order[at] != h.ID {
-			m.say(l, "message %s came, and is not in the log", h.ID)
+			m.say(l, "message %s was received, but is not in the log", h.ID)
 			continue
 		}
 		switch {
 		case i == 0 || last < 0:
 		case at < last:
-			m.say(l, "message %s came behind %s, and stands before it in the log", h.ID, order[last])
+			m.say(l, "message %s was received after %s, but is before it in the log", h.ID, order[last])
 		case at > last+1:
 			m.say(l, "%d messages are missing between %s and %s: %v", at-last-1, order[last], h.ID,
 				order[last+1:min(at, last+6)])
@@ -138,37 +139,39 @@ func (m *messages) inOrder(l *Listen, order []string) {
 
 // inTime checks that no message was sent after a message that arrived later had
 // been acknowledged.
-func (m *messages) inTime(l *Listen) {
-	for i, h := range l.Heard {
-		for _, later := range l.Heard[i+1:] {
+func (m *messages) inTime(l *Subscription) {
+	for i, h := range l.Received {
+		for _, later := range l.Received[i+1:] {
 			a, b := m.byID[h.ID], m.byID[later.ID]
 			if a != nil && b != nil && b.Outcome == Done && b.Return < a.Call {
-				m.say(l, "message %s came before %s, and was sent after that was acknowledged", h.ID, later.ID)
+				m.say(l, "message %s was received before %s, but was sent after the other was acknowledged", h.ID,
+					later.ID)
 			}
 		}
 	}
 }
 
 // gaps finds acknowledged messages that the subscriber should have received.
-func (m *messages) gaps(l *Listen, got map[string]int) {
+func (m *messages) gaps(l *Subscription, got map[string]int) {
 	for _, p := range m.channels {
 		if _, came := got[p.ID]; came || p.Channel != l.Channel || p.Outcome != Done || p.Call <= l.Since {
 			continue
 		}
 		if l.Left != Forever && p.Return < l.Left {
-			m.say(l, "message %s was published between %v and %v and did not come before the subscriber left at %v",
+			m.say(l,
+				"message %s was published between %v and %v, but was not received before the subscriber left at %v",
 				p.ID, p.Call, p.Return, l.Left)
 			continue
 		}
 		// Look for a received message that was published after the
 		// acknowledgement of p.
-		i := slices.IndexFunc(l.Heard, func(h Heard) bool {
+		i := slices.IndexFunc(l.Received, func(h Received) bool {
 			later := m.byID[h.ID]
 			return later != nil && p.Return < later.Call
 		})
 		if i >= 0 {
-			m.say(l, "message %s is missing, and %s, which was sent after it was acknowledged, came",
-				p.ID, l.Heard[i].ID)
+			m.say(l, "message %s is missing, although %s, which was sent after it was acknowledged, was received",
+				p.ID, l.Received[i].ID)
 		}
 	}
 }

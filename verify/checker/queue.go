@@ -130,7 +130,7 @@ func (q *queue) check() {
 	q.elements()
 	q.missing()
 	q.fifo()
-	q.inVain()
+	q.unserved()
 	q.firstComeFirstServed()
 }
 
@@ -183,12 +183,12 @@ func (q *queue) elements() {
 	for _, id := range sortedNames(seen) {
 		var from, to time.Duration
 		if p := q.pushes[id]; p == nil {
-			q.say(0, 0, "%s was in the queue, and nobody pushed it", id)
+			q.say(0, 0, "%s was in the queue, but no client pushed it", id)
 		} else if from, to = p.Call, p.Return; p.Outcome == Refused {
 			q.say(from, to, "the push of %s was refused as not executed, but it was executed", id)
 		}
 		if n := len(q.removed[id]) + len(q.stays[id]); n > 1 {
-			q.say(from, to, "%s is there %d times: taken by %v, left in %v", id, n, q.removed[id], q.stays[id])
+			q.say(from, to, "%s occurs %d times: taken by %v, left in %v", id, n, q.removed[id], q.stays[id])
 		}
 		if n := len(q.moved[id]); n > 1 {
 			q.say(from, to, "%s was moved %d times: %v", id, n, q.moved[id])
@@ -214,7 +214,7 @@ func (q *queue) elements() {
 	}
 	for _, id := range q.unmatched(unexplained, unknown) {
 		q.say(q.pushes[id].Call, Forever,
-			"%s was moved to another list, and no client was told so or does not know", id)
+			"%s was moved to another list, but no client received it and no take has an unknown outcome", id)
 	}
 }
 
@@ -323,9 +323,9 @@ func (q *queue) fifo() {
 	}
 }
 
-// inVain finds clients that waited and received nothing, although an element
+// unserved finds clients that waited and received nothing, although an element
 // was in the queue all the time.
-func (q *queue) inVain() {
+func (q *queue) unserved() {
 	gone := make(map[string]time.Duration) // latest time at which each element was taken
 	for _, d := range q.deliveries() {
 		gone[d.p.ID] = d.k.Call
@@ -339,7 +339,7 @@ func (q *queue) inVain() {
 			at, taken := gone[id]
 			there := taken && at > k.Return || slices.Contains(q.stays[id], q.name)
 			if p.Outcome == Done && p.Return < k.Call && there {
-				q.say(k.Call, k.Return, "%s was there all the time: %v", id, k)
+				q.say(k.Call, k.Return, "%s was in the queue all the time: %v", id, k)
 				break
 			}
 		}

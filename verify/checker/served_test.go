@@ -83,13 +83,13 @@ func TestMessages(t *testing.T) {
 	with := func(p Publish, o Outcome) Publish { p.Outcome = o; return p }
 	// listen returns a subscription that was confirmed at 10, and that was left
 	// or lost at 100.
-	listen := func(left bool, ids ...string) Listen {
-		l := Listen{Channel: "c", Node: "n1", Call: millis(8), Since: millis(10), Left: Forever, Ended: millis(100)}
+	listen := func(left bool, ids ...string) Subscription {
+		l := Subscription{Channel: "c", Node: "n1", Call: millis(8), Since: millis(10), Left: Forever, Ended: millis(100)}
 		if left {
 			l.Left = millis(99)
 		}
 		for i, id := range ids {
-			l.Heard = append(l.Heard, Heard{id, millis(50 + i)})
+			l.Received = append(l.Received, Received{id, millis(50 + i)})
 		}
 		return l
 	}
@@ -98,7 +98,7 @@ func TestMessages(t *testing.T) {
 	for _, tc := range []struct {
 		what      string
 		publishes []Publish
-		l         Listen
+		l         Subscription
 		order     map[string][]string
 		good      bool
 	}{
@@ -125,7 +125,7 @@ func TestMessages(t *testing.T) {
 		{"from during the subscription", []Publish{publish("a", 7, 9)}, listen(true, "a"), log("a"), true},
 		{"after it was left", []Publish{publish("a", 99, 101)}, listen(true), log("a"), true},
 	} {
-		if _, bad := Messages(tc.publishes, []Listen{tc.l}, tc.order); (len(bad) == 0) != tc.good {
+		if _, bad := Messages(tc.publishes, []Subscription{tc.l}, tc.order); (len(bad) == 0) != tc.good {
 			t.Errorf("%s: %v, want good %v", tc.what, bad, tc.good)
 		}
 	}
@@ -148,8 +148,8 @@ func TestCaches(t *testing.T) {
 		{"older than what it has read", []CacheEvent{event(CacheFill, 1, "b"), event(CacheFill, 1, "a")}, false},
 		{"newer than its own write", []CacheEvent{event(CacheWrite, 1, "a"), event(CacheFill, 1, "b")}, true},
 		{"from nowhere", []CacheEvent{event(CacheFill, 1, "x")}, false},
-		{"held at the end", []CacheEvent{event(CacheFill, 1, "b"), event(CacheHeld, 1, "b")}, true},
-		{"old at the end", []CacheEvent{event(CacheFill, 1, "a"), event(CacheHeld, 1, "a")}, false},
+		{"held at the end", []CacheEvent{event(CacheFill, 1, "b"), event(CacheFinal, 1, "b")}, true},
+		{"old at the end", []CacheEvent{event(CacheFill, 1, "a"), event(CacheFinal, 1, "a")}, false},
 	} {
 		if _, bad := Caches(tc.events, map[string][]string{"k": {"a", "b"}}); (len(bad) == 0) != tc.good {
 			t.Errorf("%s: %v, want good %v", tc.what, bad, tc.good)

@@ -85,7 +85,7 @@ func (c *client) send(cmds [][]string) (replies []respwire.Value, call, ret time
 func (c *client) run(ops []checker.Op, doubt *rotation) []checker.Op {
 	cmds := make([][]string, len(ops))
 	for i := range ops {
-		cmds[i] = c.load.words(&ops[i])
+		cmds[i] = c.load.command(&ops[i])
 		c.load.mark(ops[i].Key)
 	}
 	node := c.node()
@@ -119,8 +119,8 @@ const (
 		`return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 )
 
-// words returns the command of an Op.
-func (l *Load) words(o *checker.Op) []string {
+// command returns the command of an Op.
+func (l *Load) command(o *checker.Op) []string {
 	ms := strconv.FormatInt(o.TTL.Milliseconds(), 10)
 	switch o.Kind {
 	case checker.Set:

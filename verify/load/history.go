@@ -21,10 +21,10 @@ type History struct {
 	// their elements were moved to.
 	Queues    map[string][]string
 	Publishes []checker.Publish
-	Listens   []checker.Listen
+	Listens   []checker.Subscription
 	Errors    map[string]int // number of errors by kind
-	// Trouble contains the intervals in which commands took long or failed. If
-	// a cluster shows its health in no other way, it counts as ill in these
+	// Trouble contains the intervals in which commands took long or failed. A
+	// cluster that reports its health in no other way counts as ill in these
 	// intervals.
 	Trouble  []checker.Span
 	Commands int // number of commands sent

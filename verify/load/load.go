@@ -66,7 +66,7 @@ type Load struct {
 	made map[string]bool // keys that were written
 }
 
-// Start starts the clients when one node has answered.
+// Start waits until one node answers, and then starts the clients.
 func Start(ctx context.Context, cfg Config) (*Load, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("no address to connect to")
@@ -297,9 +297,8 @@ func (r *rotation) doubtful() {
 	r.mu.Unlock()
 }
 
-// Sabotage deletes the locks of the load for a while, without the knowledge of
-// their owners. A cluster must never lose a lock, so the checkers must find
-// this.
+// Sabotage deletes locks that clients of the load own, for the duration d. A
+// cluster must never lose a lock, so the checkers must find this.
 func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()

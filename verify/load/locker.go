@@ -33,7 +33,7 @@ func (c *client) acquire() (h checker.Hold, got bool) {
 	o := checker.Op{Kind: checker.Set, Key: lock, Arg: c.unique(lock), NX: true, TTL: l.cfg.LockTTL, Client: c.id,
 		Node: c.node(), Outcome: checker.Unknown}
 	h = checker.Hold{Lock: lock, Token: o.Arg, Client: c.id, TTL: o.TTL, Granted: checker.Forever}
-	cmds := [][]string{l.words(&o)}
+	cmds := [][]string{l.command(&o)}
 	if c.rng.IntN(10) > 0 {
 		cmds = [][]string{{"MULTI"}, cmds[0], {"INCR", l.mark(lock + ":fence")}, {"EXEC"}}
 	}

@@ -38,7 +38,7 @@ func (c *client) publish() {
 func (c *client) subscribe() {
 	l := c.load
 	for c.ready() {
-		s := &subscriber{client: c, heard: checker.Listen{Channel: c.channel(), Client: c.id, Node: c.node(),
+		s := &subscriber{client: c, heard: checker.Subscription{Channel: c.channel(), Client: c.id, Node: c.node(),
 			Left: checker.Forever}}
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
@@ -58,7 +58,7 @@ func (c *client) subscribe() {
 // subscriber is one subscription of one connection.
 type subscriber struct {
 	*client
-	heard           checker.Listen
+	heard           checker.Subscription
 	confirmed, left bool
 }
 
@@ -113,7 +113,7 @@ func (s *subscriber) take(d time.Duration, enough func() bool) error {
 		case "unsubscribe":
 			s.left = true
 		case "message":
-			s.heard.Heard = append(s.heard.Heard, checker.Heard{ID: v.Elems[2].Text, At: s.load.Now()})
+			s.heard.Received = append(s.heard.Received, checker.Received{ID: v.Elems[2].Text, At: s.load.Now()})
 		default:
 			return fmt.Errorf("%w: %q to a subscriber", respwire.ErrProtocol, word)
 		}

@@ -15,9 +15,9 @@ import (
 // Load describes what one client does to a node.
 type Load struct {
 	Name string
-	// Stranger says that the client does not log in. Against a node that
+	// NoLogin means that the client does not log in. Against a node that
 	// requires no password, the load proves nothing.
-	Stranger bool
+	NoLogin bool
 
 	prepare func(ctx context.Context, t *target) error
 	// workers is the number of connections. They run attack at the same time,
@@ -28,7 +28,7 @@ type Load struct {
 
 // All returns the loads, in a fixed order.
 func All() []Load {
-	return slices.Concat(replyLoads, readLoads, topicLoads, scriptLoads, strangerLoads)
+	return slices.Concat(replyLoads, readLoads, topicLoads, scriptLoads, noLoginLoads)
 }
 
 // Target is the node that a load runs against.

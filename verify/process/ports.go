@@ -20,8 +20,8 @@ const (
 )
 
 var (
-	portsMu  sync.Mutex
-	portsOut = make(map[int]bool) // reserved in this process
+	portsMu       sync.Mutex
+	reservedPorts = make(map[int]bool) // reserved in this process
 )
 
 // FreePorts returns the first port of n ranges in which no program listens.
@@ -48,7 +48,7 @@ func FreePorts(n, count, step int) (base int, err error) {
 		}
 		if allFree(ports) {
 			for _, p := range ports {
-				portsOut[p] = true
+				reservedPorts[p] = true
 			}
 			return base, nil
 		}
@@ -58,7 +58,7 @@ func FreePorts(n, count, step int) (base int, err error) {
 
 func allFree(ports []int) bool {
 	for _, p := range ports {
-		if portsOut[p] {
+		if reservedPorts[p] {
 			return false
 		}
 		ln, err := net.Listen("tcp", Loopback(p))

@@ -67,8 +67,9 @@ func pairs(list []string, n int) string {
 	return strings.Join(groups, " ")
 }
 
-// untold contains the fields of XINFO STREAM FULL that are not compared.
-var untold = map[string]bool{"radix-tree-keys": true, "radix-tree-nodes": true, "seen-time": true, "active-time": true}
+// notCompared contains the fields of XINFO STREAM FULL that are not compared.
+var notCompared = map[string]bool{"radix-tree-keys": true, "radix-tree-nodes": true, "seen-time": true,
+	"active-time": true}
 
 // writeStream writes a part of XINFO STREAM FULL. name is the name of the field
 // that contains the part.
@@ -101,7 +102,7 @@ func writeStream(b *strings.Builder, v respwire.Value, name string) {
 		}
 		field := v.Elems[i].Text
 		i++
-		if !untold[field] {
+		if !notCompared[field] {
 			fmt.Fprintf(b, "%s: ", field)
 			writeStream(b, v.Elems[i], field)
 		}

@@ -17,7 +17,7 @@ type value struct {
 	text    string
 	list    int   // length, for a list
 	isList  bool  //
-	dies    int64 // lease clock, 0 for never
+	expires int64 // lease clock, 0 for never
 }
 
 // model is the second model of the commands.
@@ -34,7 +34,7 @@ func (m *model) get(key string) value {
 	switch {
 	case !ok:
 		return value{unknown: m.compacted}
-	case v.present && v.dies != 0 && v.dies <= m.clock:
+	case v.present && v.expires != 0 && v.expires <= m.clock:
 		return value{}
 	}
 	return v
@@ -42,16 +42,16 @@ func (m *model) get(key string) value {
 
 func (m *model) put(key string, v value) {
 	m.keys[key] = v
-	if v.present && v.dies != 0 {
-		m.volatile[key] = v.dies
+	if v.present && v.expires != 0 {
+		m.volatile[key] = v.expires
 	} else {
 		delete(m.volatile, key)
 	}
 	m.changed(key, v)
 }
 
-// tick moves the lease clock and removes the keys whose time to live is over.
-func (m *model) tick(clock int64) {
+// advance moves the lease clock and removes the keys whose time to live is over.
+func (m *model) advance(clock int64) {
 	m.clock = max(m.clock, clock)
 	for key, dies := range m.volatile {
 		if dies <= m.clock {
@@ -103,13 +103,13 @@ func parse(args []string) (o checker.Op, ok bool) {
 // lists.
 const rpush checker.Kind = "RPUSH"
 
-func parseOptions(o *checker.Op, words []string) bool {
-	for i := 0; i < len(words); i++ {
+func parseOptions(o *checker.Op, args []string) bool {
+	for i := 0; i < len(args); i++ {
 		next := ""
-		if i+1 < len(words) {
-			next = words[i+1]
+		if i+1 < len(args) {
+			next = args[i+1]
 		}
-		switch strings.ToUpper(words[i]) {
+		switch strings.ToUpper(args[i]) {
 		case "NX":
 			o.NX = true
 		case "XX":
@@ -202,23 +202,23 @@ func (m *model) run(o checker.Op, key string) (reply checker.Reply, sure bool) {
 		if v.unknown {
 			return number(0), false
 		}
-		m.put(key, value{present: true, isList: true, list: v.list + 1, dies: v.dies})
+		m.put(key, value{present: true, isList: true, list: v.list + 1, expires: v.expires})
 		return number(int64(v.list + 1)), true
 	case checker.PExpire, checker.Persist:
-		if v.unknown || !v.present || o.Kind == checker.Persist && v.dies == 0 {
+		if v.unknown || !v.present || o.Kind == checker.Persist && v.expires == 0 {
 			return number(0), sure
 		}
-		v.dies = m.deadline(o.TTL)
+		v.expires = m.deadline(o.TTL)
 		m.put(key, v)
 		return number(1), true
 	case checker.PTTL:
 		switch {
 		case !v.present:
 			return number(-2), sure
-		case v.dies == 0:
+		case v.expires == 0:
 			return number(-1), sure
 		}
-		return number((v.dies - m.clock + int64(time.Millisecond) - 1) / int64(time.Millisecond)), sure
+		return number((v.expires - m.clock + int64(time.Millisecond) - 1) / int64(time.Millisecond)), sure
 	}
 	panic("replay: the model does not know " + string(o.Kind))
 }
@@ -251,7 +251,7 @@ func (m *model) incr(key string, v value) (checker.Reply, bool) {
 			return checker.Reply{Error: true}, true
 		}
 	}
-	m.put(key, value{present: true, text: strconv.FormatInt(n+1, 10), dies: v.dies})
+	m.put(key, value{present: true, text: strconv.FormatInt(n+1, 10), expires: v.expires})
 	return number(n + 1), true
 }
 
@@ -270,9 +270,9 @@ func (m *model) set(o checker.Op, key string, v value, old checker.Reply, sure b
 		return null, false
 	}
 	if holds {
-		next := value{present: true, text: o.Arg, dies: m.deadline(o.TTL)}
+		next := value{present: true, text: o.Arg, expires: m.deadline(o.TTL)}
 		if o.KeepTTL && v.present {
-			next.dies = v.dies
+			next.expires = v.expires
 		}
 		m.put(key, next)
 	}

@@ -90,7 +90,7 @@ func (r *replay) run(log Log) {
 		r.res.Entries++
 		if stamp >= 0 {
 			r.at++
-			r.m.tick(stamp)
+			r.m.advance(stamp)
 		}
 	}, r.operation)
 	if err != nil {
@@ -233,7 +233,7 @@ func (r *replay) operation(op fsm.RecordOp) {
 		if op.Effects {
 			continue // comes from a script and not from a client
 		}
-		x := &execution{at: r.at, what: what(&o), reply: reply, sure: sure}
+		x := &execution{at: r.at, what: identity(&o), reply: reply, sure: sure}
 		r.execs = append(r.execs, x)
 		r.byWhat[x.what] = append(r.byWhat[x.what], x)
 	}
@@ -250,9 +250,9 @@ func (r *replay) forget(c fsm.RecordCommand) {
 	}
 }
 
-// what returns a text that identifies a command by all its arguments. Equal
+// identity returns a text that identifies a command by all its arguments. Equal
 // commands cannot be distinguished, and need not be.
-func what(o *checker.Op) string {
+func identity(o *checker.Op) string {
 	return fmt.Sprintf("%s %q %q %q %v %v %v %v %d", o.Kind, o.Key, o.Arg, o.Cmp, o.NX, o.XX, o.Get, o.KeepTTL,
 		o.TTL.Milliseconds())
 }
@@ -270,7 +270,7 @@ func (r *replay) match(ops []checker.Op) {
 		if o.Kind.Reads() {
 			continue
 		}
-		w := what(o)
+		w := identity(o)
 		t := tallies[w]
 		if t == nil {
 			t = &tally{op: o}
@@ -337,7 +337,7 @@ func (r *replay) order() {
 			continue
 		}
 		if latest != nil && x.op.Return < latest.Call {
-			r.say(x.op, "%v was answered at %v, but stands in the log behind %v, which was sent at %v", x.op,
+			r.say(x.op, "%v was answered at %v, but comes in the log after %v, which was sent at %v", x.op,
 				x.op.Return, latest, latest.Call)
 		}
 		if latest == nil || x.op.Call > latest.Call {
@@ -382,17 +382,17 @@ func (r *replay) reads(ops []checker.Op) {
 		if n := sort.Search(len(after), func(i int) bool { return after[i].time > o.Return }); n < len(after) {
 			high = after[n].at - 1
 		}
-		if r.held(o, low, high) {
+		if r.hadValue(o, low, high) {
 			r.res.Reads++
 		} else {
-			r.say(o, "%v: the key held nothing of the kind from place %d to %d of the log", o, low, high)
+			r.say(o, "%v: the key did not have this value at any position from %d to %d of the log", o, low, high)
 		}
 	}
 }
 
-// held reports whether the key held the value that was read at a position from
+// hadValue reports whether the key had the value that was read at a position from
 // low to high.
-func (r *replay) held(o *checker.Op, low, high int) bool {
+func (r *replay) hadValue(o *checker.Op, low, high int) bool {
 	past := r.past[o.Key]
 	i := sort.Search(len(past), func(i int) bool { return past[i].at > low }) - 1
 	if i < 0 {

@@ -47,8 +47,8 @@ func (r *recorder) append(data []byte) *fsm.Result {
 	return res
 }
 
-// words returns the command of an Op as a client sends it.
-func words(o *checker.Op) []string {
+// commandOf returns the command of an Op as a client sends it.
+func commandOf(o *checker.Op) []string {
 	args := []string{strings.ToLower(string(o.Kind)), o.Key}
 	switch o.Kind {
 	case checker.Set:
@@ -77,7 +77,7 @@ func words(o *checker.Op) []string {
 // do runs one command and records what the client saw.
 func (r *recorder) do(o checker.Op) checker.Op {
 	r.t.Helper()
-	args := words(&o)
+	args := commandOf(&o)
 	cmd := r.table.Find([]byte(args[0]))
 	if cmd == nil {
 		r.t.Fatalf("no command %q", args[0])
@@ -210,9 +210,9 @@ func TestCheck_Finds(t *testing.T) {
 		{"another reply", func(r *recorder) { r.ops[2].Reply = checker.Reply{Int: 9} }, "the log gives 1"},
 		{"against time", func(r *recorder) {
 			r.ops[0].Call, r.ops[0].Return = time.Hour, time.Hour+1
-		}, "stands in the log behind"},
-		{"stale read", func(r *recorder) { r.ops[4].Reply = checker.Reply{Text: "a"} }, "held nothing of the kind"},
-		{"read that lost a write", func(r *recorder) { r.ops[4].Reply = checker.Reply{Null: true} }, "held nothing of the kind"},
+		}, "comes in the log after"},
+		{"stale read", func(r *recorder) { r.ops[4].Reply = checker.Reply{Text: "a"} }, "did not have this value"},
+		{"read that lost a write", func(r *recorder) { r.ops[4].Reply = checker.Reply{Null: true} }, "did not have this value"},
 	} {
 		r := newRecorder(t)
 		r.do(set("k", "a"))
@@ -231,8 +231,8 @@ func TestCheck_Finds(t *testing.T) {
 	}
 }
 
-// again puts a command into the log a second time, without the client's
-// knowledge.
+// again puts a command into the log a second time. The client's history contains
+// it once.
 func again(r *recorder, o checker.Op) {
 	n := len(r.ops)
 	r.do(o)

@@ -57,7 +57,7 @@ func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 			if v, err := redis.do(db, "RESTORE", key, "0", payload); err != nil {
 				return nil, err
 			} else if v.Err != "" {
-				s.say(key, "the redis-server does not take our DUMP: %s", v.Err)
+				s.say(key, "the redis-server refuses the DUMP of the state machine: %s", v.Err)
 			}
 		}
 	}
@@ -100,7 +100,8 @@ func (s *Shadow) Apply(e Entry) error {
 		return err
 	}
 	if hash, known := s.chains[res.HashIndex]; known && hash != res.Hash {
-		s.say("", "the state of the nodes at index %d has hash %#x, replayed it has %#x", res.HashIndex, res.Hash, hash)
+		s.say("", "the state of the nodes at log index %d has hash %#x, but after the replay it has %#x", res.HashIndex,
+			res.Hash, hash)
 	}
 	index, hash := s.m.Hash()
 	s.chains[index] = hash
@@ -155,7 +156,8 @@ func (s *Shadow) one(db int, c command) {
 		case c.reply == nil:
 			want = "no error"
 		}
-		s.say("", "%.300q in database %d: the redis-server answers %.200q, we say %s", c.args, db, v.Raw, want)
+		s.say("", "%.300q in database %d: the redis-server answers %.200q, and the state machine %s", c.args, db,
+			v.Raw, want)
 	}
 }
 
@@ -221,7 +223,7 @@ func (s *Shadow) Compare() error {
 			}
 		}
 		for key := range surplus {
-			s.say(key, "database %d: the redis-server has the key, we have not", db)
+			s.say(key, "database %d: only the redis-server has the key", db)
 		}
 	}
 	return s.err
@@ -238,7 +240,7 @@ func (s *Shadow) compareKey(db int, key string) error {
 	case err != nil:
 		return err
 	case theirs.Null:
-		s.say(key, "database %d: we have the key, the redis-server has not", db)
+		s.say(key, "database %d: only the state machine has the key", db)
 		return nil
 	case theirs.Text == ours:
 		s.Equal++
@@ -247,7 +249,7 @@ func (s *Shadow) compareKey(db int, key string) error {
 	if v, err := s.redis.do(db, "RESTORE", scratchKey, "0", ours, "REPLACE"); err != nil {
 		return err
 	} else if v.Err != "" {
-		s.say(key, "database %d: the redis-server does not take our DUMP: %s", db, v.Err)
+		s.say(key, "database %d: the redis-server refuses the DUMP of the state machine: %s", db, v.Err)
 		return nil
 	}
 	a, err := s.redis.content(db, scratchKey)
@@ -267,8 +269,8 @@ func (s *Shadow) compareKey(db int, key string) error {
 			at++
 		}
 		from := max(at-60, 0)
-		s.say(key, "database %d: we have %.300q, the redis-server %.300q (from byte %d of the content)", db,
-			a[from:], b[from:], from)
+		s.say(key, "database %d: the state machine has %.300q, the redis-server %.300q (from byte %d of the content)",
+			db, a[from:], b[from:], from)
 	}
 	return nil
 }

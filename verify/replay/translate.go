@@ -128,9 +128,9 @@ func texts(raw [][]byte) []string {
 	return args
 }
 
-// is reports whether an argument is one of the words.
-func is(arg string, words ...string) bool {
-	return slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(arg, w) })
+// is reports whether an argument is one of the options, in any case.
+func is(arg string, options ...string) bool {
+	return slices.ContainsFunc(options, func(w string) bool { return strings.EqualFold(arg, w) })
 }
 
 // over reports whether a time to live was over when it was set. The command has

@@ -32,7 +32,7 @@ func Write(w io.Writer, r *attack.Report, version, failure string) error {
 			v.Controls = append(v.Controls, ep)
 			continue
 		}
-		v.Drawn = append(v.Drawn, drawn{EpisodeReport: ep, Chart: draw(ep), Told: told(ep.Errors)})
+		v.Drawn = append(v.Drawn, drawn{EpisodeReport: ep, Chart: draw(ep), Told: countErrors(ep.Errors)})
 	}
 	return page.Execute(w, v)
 }
@@ -68,8 +68,8 @@ type count struct {
 	N    int
 }
 
-// told lists the error replies to clients, most frequent first.
-func told(errors map[string]int) []count {
+// countErrors lists the error replies to clients, most frequent first.
+func countErrors(errors map[string]int) []count {
 	var all []count
 	for what, n := range errors {
 		all = append(all, count{what, n})
@@ -121,7 +121,7 @@ type box struct {
 	X, W    float64
 	Y, H    int
 	Class   string // released, expired, unknown
-	Colour  int    // by client
+	Color   int    // by client
 	Tooltip string
 }
 
@@ -264,7 +264,7 @@ func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 // grant. It ends when the owner released the lock or could no longer rely on
 // it.
 func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end time.Duration) {
-	b := box{Y: y + 2, H: rowHeight - 5, Class: "expired", Colour: h.Client % 8}
+	b := box{Y: y + 2, H: rowHeight - 5, Class: "expired", Color: h.Client % 8}
 	from, to := h.Granted, h.Call+h.TTL
 	for _, r := range h.Renewals {
 		if r.Outcome == checker.Done && r.Mine {
@@ -274,13 +274,13 @@ func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end 
 	how := "left to run out"
 	switch {
 	case h.Granted == checker.Forever:
-		b.Class, how, from, to = "unknown", "nobody knows whether it was granted", h.Call, min(h.Call+h.TTL, end)
+		b.Class, how, from, to = "unknown", "unknown whether it was granted", h.Call, min(h.Call+h.TTL, end)
 	case h.Release != nil:
 		b.Class, how, to = "released", "given back", min(to, h.Release.Call)
 	}
 	b.X = x(from)
 	b.W = max(x(to)-b.X, 1.5)
-	b.Tooltip = fmt.Sprintf("client %d held %s from %.3f s to %.3f s, %s", h.Client, h.Lock,
+	b.Tooltip = fmt.Sprintf("client %d owned %s from %.3f s to %.3f s, %s", h.Client, h.Lock,
 		from.Seconds(), to.Seconds(), how)
 	if h.Fence != 0 {
 		b.Tooltip += fmt.Sprintf(", fencing token %d", h.Fence)

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// strangerLoads contains the loads of clients that do not log in.
-var strangerLoads = []Load{
-	{Name: "empty lines before a login", Stranger: true, workers: 30, attack: emptyLines},
-	{Name: "sockets without a login", Stranger: true, workers: 1, attack: openSockets},
-	{Name: "guessed passwords", Stranger: true, workers: 20, attack: guess},
+// noLoginLoads contains the loads of clients that do not log in.
+var noLoginLoads = []Load{
+	{Name: "empty lines before a login", NoLogin: true, workers: 30, attack: emptyLines},
+	{Name: "sockets without a login", NoLogin: true, workers: 1, attack: openSockets},
+	{Name: "guessed passwords", NoLogin: true, workers: 20, attack: guessPasswords},
 }
 
 // emptyLines sends line ends for as long as the node accepts them.
@@ -51,10 +51,10 @@ func openSockets(ctx context.Context, t *target, _ int) error {
 	return nil
 }
 
-// guess tries passwords of a user that no other client logs in as. Clients that
+// guessPasswords tries passwords of a user that no other client logs in as. Clients that
 // share the user name and the address of an intruder are throttled together
 // with it.
-func guess(ctx context.Context, t *target, worker int) error {
+func guessPasswords(ctx context.Context, t *target, worker int) error {
 	c, err := t.raw(ctx)
 	if err != nil {
 		return err
