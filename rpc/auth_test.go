@@ -247,7 +247,7 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 			})
 			var stream *rpc.Stream
 			if stream, err = a.Dial(t.Context(), "b:1", rpc.ServiceWrite, ""); err == nil {
-				_ = stream.Send(1, []byte(frame)) // the result at the other side decides
+				_ = stream.Send(1, []byte(frame)) // what the acceptor has received decides
 				time.Sleep(2 * time.Second)       // of the bubble: a changed length may keep b waiting
 				stream.Close()
 			}

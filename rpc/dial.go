@@ -121,7 +121,7 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 		return Hello{}, fmt.Errorf("%w: node %q has none", ErrSecret, peer.NodeID)
 	}
 	if to != "" && peer.NodeID != to {
-		return Hello{}, fmt.Errorf("%w: looked for %q, found %q", ErrWrongNode, to, peer.NodeID)
+		return Hello{}, fmt.Errorf("%w: expected %q, found %q", ErrWrongNode, to, peer.NodeID)
 	}
 	if m.cfg.Verify != nil {
 		if err := m.cfg.Verify(peer); err != nil {

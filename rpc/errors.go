@@ -46,7 +46,7 @@ var (
 	ErrQueueFull = errors.New("rpc: stream queue is full")
 
 	// ErrDamaged reports that bytes were changed in transit.
-	ErrDamaged = errors.New("rpc: bytes were changed on their way")
+	ErrDamaged = errors.New("rpc: bytes were changed in transit")
 
 	// ErrWriteTimeout reports that the peer accepted no byte for
 	// Config.WriteTimeout.

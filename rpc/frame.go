@@ -51,7 +51,7 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	head, err := f.br.Peek(frameHeader)
 	if err != nil {
 		if err == io.EOF && len(head) > 0 {
-			return 0, nil, fmt.Errorf("%w: %d of %d bytes of a frame header", io.ErrUnexpectedEOF,
+			return 0, nil, fmt.Errorf("%w after %d of %d bytes of a frame header", io.ErrUnexpectedEOF,
 				len(head), frameHeader)
 		}
 		return 0, nil, err
@@ -105,7 +105,7 @@ func (f *frameReader) readBig(size int) ([]byte, error) {
 // frame. It returns other errors unchanged.
 func cutShort(err error, have, size int) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("%w: %d of %d bytes of a frame", io.ErrUnexpectedEOF, have, size)
+		return fmt.Errorf("%w after %d of %d bytes of a frame", io.ErrUnexpectedEOF, have, size)
 	}
 	return err
 }

@@ -91,7 +91,7 @@ func decodeHello(body []byte) (h Hello, rest []byte, err error) {
 	}{{"cluster id", &h.ClusterID}, {"node id", &h.NodeID}, {"instance", &h.Instance}, {"to", &h.To}} {
 		size, n := binary.Uvarint(body)
 		if n <= 0 || size > uint64(len(body)-n) {
-			return Hello{}, nil, fmt.Errorf("%w: %s is cut short", ErrBadHello, field.name)
+			return Hello{}, nil, fmt.Errorf("%w: %s is truncated", ErrBadHello, field.name)
 		}
 		text := string(body[n : n+int(size)])
 		if !printable(text) {

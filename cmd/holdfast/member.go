@@ -25,7 +25,7 @@ and with --peers naming itself and at least one member. The order does not
 matter. The node becomes a voter when it has caught up.`,
 		Example: `  holdfast member add n4 10.0.0.4:7379 --addr 10.0.0.1:6379
   holdfast member remove n2 --addr 10.0.0.1:6379`,
-		Args: cobra.NoArgs, // a word that is no subcommand is a mistake, not a request for help
+		Args: cobra.NoArgs, // an unknown subcommand is an error, not a request for help
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")

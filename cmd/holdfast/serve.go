@@ -287,7 +287,7 @@ func (o *serveOptions) checkListeners() error {
 		{"sentinel-addr", o.discovery.sentinelAddr},
 	} {
 		if other, taken := flags[a.addr]; taken && a.addr != "" {
-			return fmt.Errorf("--%s and --%s are both %s", other, a.flag, a.addr)
+			return fmt.Errorf("--%s and --%s have the same address %s", other, a.flag, a.addr)
 		}
 		flags[a.addr] = a.flag
 	}
@@ -436,7 +436,8 @@ func serve(ctx context.Context, o serveOptions) error {
 		if err := failpoint.Arm(o.testKillAt); err != nil {
 			return fmt.Errorf("--test-kill-at is %q: %w", o.testKillAt, err)
 		}
-		log.Error("this node is going to kill itself (--test-kill-at): not for production", "point", o.testKillAt)
+		log.Error("this node will kill itself at a failpoint (--test-kill-at): not for production", "point",
+			o.testKillAt)
 	}
 	if o.testClock != "" {
 		clock, err := newTestClock(o.testClock)

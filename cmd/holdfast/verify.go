@@ -125,7 +125,8 @@ func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
 	case !r.Passed():
 		return undecided(errOut, errors.New("an episode could not be completed, or no fault took effect"))
 	}
-	fmt.Fprintf(talk, "\nheld: %d commands, %d checks, no violation (seed %d)\n", r.Commands, r.Checked, r.Seed)
+	fmt.Fprintf(talk, "\nall guarantees held: %d commands, %d checks, no violation (seed %d)\n", r.Commands,
+		r.Checked, r.Seed)
 	return nil
 }
 

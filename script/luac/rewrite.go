@@ -54,9 +54,10 @@ const (
 	// itemsPerFlush is gopher-lua's FieldsPerFlush.
 	itemsPerFlush = 50
 	// nodesPerCheck is the number of nodes between two checks of the clock.
-	// Rewriting them takes about 30 microseconds.
+	// Rewriting that many nodes takes about 30 microseconds.
 	nodesPerCheck = 64
-	// maxConstantWork corresponds to about 50 ms.
+	// maxConstantWork is the maximum of function.work. gopher-lua needs about
+	// 50 ms for that much work.
 	maxConstantWork = 10_000_000
 )
 

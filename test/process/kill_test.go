@@ -101,7 +101,7 @@ func TestKill_AtAPoint(t *testing.T) {
 	if err != nil || code != -1 {
 		t.Fatalf("ended with code %d, %v, want an end by a signal", code, err)
 	}
-	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node is going to kill itself", failpoint.Line(failpoint.EntryApplied, 4)+"\n")
+	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node will kill itself", failpoint.Line(failpoint.EntryApplied, 4)+"\n")
 	n.Use(binary)
 	start(t, n)
 	c.leader()

@@ -56,7 +56,7 @@ func TestVerify_OfALiveCluster(t *testing.T) {
 	if o.code != 0 || v.Verdict != "held" || v.Violations != 0 || v.Commands < 100 || v.Grants == 0 || len(v.Target) != 3 {
 		t.Errorf("code %d, %+v; it printed\n%s", o.code, v, o.errOut)
 	}
-	wantContains(t, "page", page, "<svg", "All promises held", "slow or refused")
+	wantContains(t, "page", page, "<svg", "All guarantees held", "slow or refused")
 	other := c.others(leader)[0]
 	want(t, other, "kept", "GET", "mine")
 	want(t, other, "(integer) 1", "DBSIZE")
@@ -87,7 +87,7 @@ func TestVerify_FindsWhatIsBroken(t *testing.T) {
 	if o.code != 1 || v.Verdict != "violated" || v.Violations == 0 {
 		t.Errorf("code %d, %+v; it printed\n%s", o.code, v, o.errOut)
 	}
-	wantContains(t, "page", page, "A promise was broken", "mutual exclusion", `class="mark"`)
+	wantContains(t, "page", page, "A guarantee was violated", "mutual exclusion", `class="mark"`)
 	wantContains(t, "standard error", o.errOut, "VIOLATED")
 }
 

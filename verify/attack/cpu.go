@@ -88,7 +88,7 @@ func turnsOf(pid int) (schedTimes, error) {
 		sum.ran, sum.waited, read = sum.ran+t.ran, sum.waited+t.waited, true
 	}
 	if !read {
-		return schedTimes{}, fmt.Errorf("process %d shows no schedstat", pid)
+		return schedTimes{}, fmt.Errorf("process %d has no schedstat in /proc", pid)
 	}
 	return sum, nil
 }

@@ -192,8 +192,8 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 		s.waitRandom(ctx, 0, 300*time.Millisecond)
 	}
 	s.mon.ends() // before the node starts again: see dies
-	// Whether or not the node has ended by itself: it must not end from here
-	// on.
+	// From here on the node must not end by itself, whether or not it has ended
+	// at the failpoint.
 	err = errors.Join(err, s.pointErr, n.kill(), n.start(), s.voter(ctx, n))
 	if w.after != nil {
 		err = errors.Join(err, w.after(ctx, s))
@@ -288,7 +288,7 @@ func clientsCome(ctx context.Context, s *injection, n *node) {
 	})
 	wait, stop := withLimit(ctx, time.Second, "come there")
 	defer stop()
-	// If it does not end, the caller repeats this.
+	// If it does not end, the caller calls clientsCome again.
 	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() })
 }
 

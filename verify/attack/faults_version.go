@@ -195,7 +195,7 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 		}
 		// Take a snapshot, so that the other build finds a snapshot on the disk
 		// and not only a log.
-		_, _ = n.ask(ctx, 5*time.Second, "SNAPSHOT") // there may be nothing new
+		_, _ = n.ask(ctx, 5*time.Second, "SNAPSHOT") // fails if there are no new entries
 		refused, err := s.replace(ctx, n, to)
 		if refused != "" && to == s.cfg.Program {
 			s.violation("mixed versions", "%s was upgraded and cannot read what the older version wrote: %s", n.ID,
@@ -391,7 +391,7 @@ func (s *injection) leaderAndFollower(ctx context.Context, leads string) (leader
 			return leader, n, nil
 		}
 	}
-	return nil, nil, errors.New("no follower of the other build lives")
+	return nil, nil, errors.New("no live follower runs the other build")
 }
 
 // compactBeyond makes a leader take snapshots until its log begins after the last
@@ -402,7 +402,7 @@ func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, err
 	if err != nil {
 		return state{}, err
 	}
-	if !s.trailing { // 16 MiB stay in the log, whatever the entries are
+	if !s.trailing { // snapshots leave 16 MiB of the log: only a large write moves its beginning
 		if err := large(ctx, leader); err != nil {
 			return state{}, err
 		}

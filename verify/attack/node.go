@@ -143,8 +143,8 @@ func (n *node) forbidEnd() {
 	n.mu.Unlock()
 }
 
-// crashed reports whether the process has ended by itself while it was wanted
-// and had to run. It reports each crash once.
+// crashed reports whether the process has ended by itself although it should be
+// running: wanted is set and mayEnd is not. It reports each crash once.
 func (n *node) crashed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

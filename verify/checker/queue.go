@@ -167,7 +167,7 @@ func sortedNames(set map[string]bool) []string {
 	return names
 }
 
-// elements checks each element that appears anywhere.
+// elements checks each element that was pushed, taken or left.
 func (q *queue) elements() {
 	seen := make(map[string]bool)
 	for id := range q.removed {

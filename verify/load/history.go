@@ -14,11 +14,11 @@ type History struct {
 	Refusals []checker.Refusal
 	Appends  []checker.Append
 	Batches  []checker.Batch
-	Lists    map[string][]string // content at the end of the lists that elements were appended to
+	Lists    map[string][]string // final content of the lists to which elements were appended
 	Pushes   []checker.Push
 	Takes    []checker.Take
-	// Queues is the content at the end of the queues, and of the lists that
-	// their elements were moved to.
+	// Queues is the final content of the queues, and of the lists to which
+	// their elements were moved.
 	Queues    map[string][]string
 	Publishes []checker.Publish
 	Listens   []checker.Subscription

@@ -235,7 +235,7 @@ func (l *Load) Cleanup(ctx context.Context) error {
 		case err == nil && v.Err == "":
 			keys = keys[n:]
 		case ctx.Err() != nil:
-			return fmt.Errorf("%d keys under %s are left: %w", len(keys), l.cfg.Prefix,
+			return fmt.Errorf("%d keys with the prefix %s were not deleted: %w", len(keys), l.cfg.Prefix,
 				errors.Join(err, context.Cause(ctx)))
 		default:
 			pause(ctx, 50*time.Millisecond)

@@ -105,7 +105,7 @@ func (s *subscriber) take(d time.Duration, enough func() bool) error {
 		case v.Err != "":
 			return errors.New(v.Err)
 		case len(v.Elems) != 3:
-			return fmt.Errorf("%w: %+v to a subscriber", respwire.ErrProtocol, v)
+			return fmt.Errorf("%w: a subscriber received %+v", respwire.ErrProtocol, v)
 		}
 		switch word := v.Elems[0].Text; word {
 		case "subscribe":
@@ -115,7 +115,7 @@ func (s *subscriber) take(d time.Duration, enough func() bool) error {
 		case "message":
 			s.heard.Received = append(s.heard.Received, checker.Received{ID: v.Elems[2].Text, At: s.load.Now()})
 		default:
-			return fmt.Errorf("%w: %q to a subscriber", respwire.ErrProtocol, word)
+			return fmt.Errorf("%w: a subscriber received %q", respwire.ErrProtocol, word)
 		}
 	}
 	return nil

@@ -104,8 +104,8 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// SecretFile returns the path of the file with the cluster secret of a cluster
-// whose Config has the directory dir.
+// SecretFile returns the path of the file with the cluster secret. dir is the
+// directory of the cluster's Config.
 func SecretFile(dir string) string { return filepath.Join(dir, "cluster-secret") }
 
 // writeSecret makes a file with a random secret unless the file exists.

@@ -13,8 +13,8 @@ import (
 // command is a command for the redis-server, and what is known about its reply.
 type command struct {
 	args []string
-	// reply is the reply that the redis-server must return, nil for any reply
-	// that is not an error.
+	// reply is the reply that the redis-server must return. If it is nil, every
+	// reply except an error is correct.
 	reply []byte
 	fails bool // must return an error; test/compat compares which one
 	// together says that this command and the next one run at one moment. A
@@ -470,7 +470,8 @@ func (t *translator) native(args []string, reply fsm.Reply) []command {
 	return cmds
 }
 
-// served translates a blocking command by what it was served.
+// served translates a blocking command that was served into a command that has
+// the same effect and does not wait.
 func served(args []string, reply fsm.Reply) []command {
 	given := reply.Elems()
 	key := func() string { return given[0].Text() }

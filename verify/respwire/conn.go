@@ -27,7 +27,7 @@ func Dial(ctx context.Context, network, addr string) (*Conn, error) {
 	return NewConn(conn), nil
 }
 
-// Read reads bytes that no Receive has read. It implements net.Conn.
+// Read reads bytes that Receive has not read. It implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) { return c.R.Read(b) }
 
 // Send sends commands in one write, without waiting for their replies.

@@ -14,7 +14,7 @@ type Value struct {
 	Kind  byte    // first byte of the encoding: '+', '-', ':', '$', …
 	Null  bool    // the null of RESP2 or RESP3
 	Err   string  // text of an error, "" for other kinds
-	Text  string  // text of every other kind that has no elements, also of integers
+	Text  string  // text of the other kinds without elements, including integers
 	Int   int64   // number of an integer
 	Elems []Value // elements of an array, set, push or map; a map has key, value, key, …
 	Raw   []byte  // the encoding
@@ -156,7 +156,7 @@ func Parse(b []byte) (v Value, rest []byte, err error) {
 	}
 	if payload > 0 {
 		if !bytes.HasPrefix(rest[payload-2:], []byte("\r\n")) {
-			return v, b, fmt.Errorf("%w: no end of the string after %.40q", ErrProtocol, head)
+			return v, b, fmt.Errorf("%w: the string after %.40q has no end", ErrProtocol, head)
 		}
 		v.Text, rest = string(rest[:payload-2]), rest[payload:]
 	}
