@@ -395,7 +395,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 	})
 	// The leader has ended the waits, and must not propose that again.
 	const ends = "state=" + fsm.SuspendEnd
-	logged := c.log.count(ends)
+	logged := c.log.Count(ends)
 	if logged == 0 {
 		t.Fatalf("no log line contains %q", ends)
 	}
@@ -408,7 +408,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 		}
 	}
 	during(500 * time.Millisecond) // ten times ExpireEvery
-	if n := c.log.count(ends); n > logged {
+	if n := c.log.Count(ends); n > logged {
 		t.Errorf("the leader proposed %d more times to end the waits", n-logged)
 	}
 	c.net.heal()

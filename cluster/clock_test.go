@@ -181,7 +181,7 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	cl.want(t, ok, "SET", "k", "v")
 	c.advance(time.Hour)
 	cl.want(t, ok, "SET", "k", "w")
-	if n := c.log.count(alarm); n > 0 {
+	if n := c.log.Count(alarm); n > 0 {
 		t.Errorf("%d alarms for an hour without writes", n)
 	}
 
@@ -193,7 +193,7 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	if left < 3_600_000-660_000 || left > 3_600_000-590_000 {
 		t.Errorf("%d ms left of an hour after a jump that is cut to ten minutes", left)
 	}
-	if n := c.log.count(alarm); n != 1 {
+	if n := c.log.Count(alarm); n != 1 {
 		t.Errorf("%d alarms for one jump, want 1", n)
 	}
 	// The leadership's clock continues from there.

@@ -101,11 +101,11 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	through.want(t, "+OK\r\n", "SET", "k", "2")
 	c.net.hold("n2", "n3") // its dials neither succeed nor fail
 	c.crash("n3")
-	leaderless := func() int { return c.log.count(`n2: failed to link to the leader: error="no leader is known"`) }
+	leaderless := func() int { return c.log.Count(`n2: failed to link to the leader: error="no leader is known"`) }
 	before := leaderless()
 	c.net.admit(rpc.ServiceRaft, "n1")
 	eventually(t, "n2 to refuse n1 its vote, and to give up its last dial", func() bool {
-		return c.log.count("n2.raft: rejecting vote request since our last") > 0 && leaderless() > before
+		return c.log.Count("n2.raft: rejecting vote request since our last") > 0 && leaderless() > before
 	})
 	c.net.heal()
 	if got, err := through.do("GET", "k"); err != nil || got != bulk("2") {
@@ -269,7 +269,7 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 		}
 	}
 	c.open("n3")
-	eventually(t, "n3 to get the snapshot", func() bool { return c.log.count("n3.raft: Installed remote snapshot") > 0 })
+	eventually(t, "n3 to get the snapshot", func() bool { return c.log.Count("n3.raft: Installed remote snapshot") > 0 })
 	c.caughtUp()
 	select {
 	case got := <-r:
@@ -326,7 +326,7 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	c.crash("n3")
 	c.fill("n1", 300)
 	// The size of the log causes these snapshots; no operator requests them.
-	eventually(t, "snapshots", func() bool { return c.log.count("n1: snapshot taken") > 0 && c.log.count("n2: snapshot taken") > 0 })
+	eventually(t, "snapshots", func() bool { return c.log.Count("n1: snapshot taken") > 0 && c.log.Count("n2: snapshot taken") > 0 })
 	for _, id := range []string{"n1", "n2"} { // the first snapshot may have been too early to cut off n3
 		if err := c.node(id).Snapshot(); err != nil {
 			t.Fatal(err)
@@ -335,7 +335,7 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	c.open("n3")
 	c.ready("n3")
 	c.caughtUp()
-	if c.log.count("n3.raft: Installed remote snapshot") == 0 {
+	if c.log.Count("n3.raft: Installed remote snapshot") == 0 {
 		t.Fatal("the log was not shortened: n3 has not needed a snapshot")
 	}
 	c.node("n3").View(func(m *fsm.Machine) {
@@ -403,7 +403,7 @@ func TestFailover_WaitsForCandidate(t *testing.T) {
 	c.crash("n3")
 	eventually(t, "n1 to be a candidate", func() bool { return c.node("n1").Status().Role == "candidate" })
 	c.net.heal()
-	eventually(t, "n2 to wait for n1", func() bool { return c.log.count("n2: another voter campaigns already") > 0 })
+	eventually(t, "n2 to wait for n1", func() bool { return c.log.Count("n2: another voter campaigns already") > 0 })
 }
 
 // A voter with a slow disk may not have stored its own vote yet when the

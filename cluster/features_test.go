@@ -63,7 +63,7 @@ func TestFeatures_Fresh(t *testing.T) {
 		c.client(id).must(t, "INCR", "n")
 	}
 	c.features(fsm.MaxFeatures)
-	if c.log.count("raising the cluster's feature version") != 0 {
+	if c.log.Count("raising the cluster's feature version") != 0 {
 		t.Error("the feature version of a new cluster had to be raised")
 	}
 }

@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -64,24 +64,12 @@ func leaked(waitLimit time.Duration) string {
 	}
 }
 
+var eventually = testutil.Eventually
+
 // waitLimit is how long a condition may take to become true. It is far more than
 // any condition needs, so that only a condition that never becomes true reaches
 // it.
 const waitLimit = slowdown * 30 * time.Second
-
-// eventually waits until cond returns true.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(waitLimit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for: %s", waitLimit, what)
-		}
-		<-tick.C
-	}
-}
 
 // during lets d pass while the background of a test works.
 func during(d time.Duration) { <-time.After(d) }
@@ -100,42 +88,11 @@ func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wal
 
 func (c *testClock) advance(d time.Duration) { c.mono.Add(int64(d)) }
 
-// book stores the nodes' log lines, for tests that look for a line and for
-// tests that fail.
-type book struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *book) count(text string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.buf.String(), text)
-}
-
-func (b *book) tail(lines int) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var all []string
-	for line := range strings.Lines(b.buf.String()) {
-		if !strings.Contains(line, "no way to the leader") && !strings.Contains(line, "stream ended") {
-			all = append(all, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
 // testCluster is a set of nodes on one network.
 type testCluster struct {
 	t       *testing.T
 	net     *network
-	log     *book
+	log     *testutil.Log
 	dir     string
 	peers   []cluster.Peer
 	options cluster.Options
@@ -176,7 +133,7 @@ func testOptions() cluster.Options {
 // prepare creates the members n1, n2, … and starts no node.
 func prepare(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, log: &book{}, dir: t.TempDir(), options: testOptions(), members: make(map[string]*member)}
+	c := &testCluster{t: t, log: &testutil.Log{}, dir: t.TempDir(), options: testOptions(), members: make(map[string]*member)}
 	for _, f := range options {
 		f(&c.options)
 	}
@@ -236,7 +193,7 @@ func (c *testCluster) close() {
 				c.t.Logf("%s: %+v", id, n.Status())
 			}
 		}
-		c.t.Logf("log of the nodes:\n%s", c.log.tail(150))
+		c.t.Logf("log of the nodes:\n%s", c.log.Tail(150, "no way to the leader", "stream ended"))
 	}
 	for _, id := range c.ids() {
 		c.stop(id)

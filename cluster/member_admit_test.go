@@ -62,7 +62,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 			return strings.Contains(st.Detail, `run "holdfast member add n4 `+address("n4")+"\"") ||
 				strings.Contains(st.Detail, `run "holdfast member add n4 `+address("n4")+" --addr client-of-n")
 		})
-		if c.log.count("n4: waiting to form or join the cluster") == 0 || c.log.count("holdfast member add n4") == 0 {
+		if c.log.Count("n4: waiting to form or join the cluster") == 0 || c.log.Count("holdfast member add n4") == 0 {
 			t.Error("n4 has not logged what to do")
 		}
 		if _, ok := c.listed("n1", "n4"); ok {
@@ -155,7 +155,7 @@ func TestAdmission_Alive(t *testing.T) {
 	c.add("n4")
 	c.net.refuse(rpc.ServiceRaft, "n4") // it joins, but cannot catch up
 	c.open("n4")
-	eventually(t, "n4 to join", func() bool { return c.log.count("n4: joined cluster") > 0 })
+	eventually(t, "n4 to join", func() bool { return c.log.Count("n4: joined cluster") > 0 })
 	for _, id := range []string{"n1", "n3", "n4"} { // leader, follower, non-voter
 		double := c.place("double", append(slices.DeleteFunc(slices.Clone(c.peers), func(p cluster.Peer) bool { return p.ID == id }),
 			cluster.Peer{ID: id, Addr: address("double")}))
@@ -186,7 +186,7 @@ func TestSecret(t *testing.T) {
 	c.open("n1", "n2", "n3")
 	for _, id := range []string{"n1", "n3"} {
 		eventually(t, id+" to say that secrets differ", func() bool {
-			return strings.Contains(c.node(id).Status().Detail, "(cluster secret does not match)") && c.log.count(id+".rpc: cluster secret does not match") > 0
+			return strings.Contains(c.node(id).Status().Detail, "(cluster secret does not match)") && c.log.Count(id+".rpc: cluster secret does not match") > 0
 		})
 	}
 	if st := c.node("n1").Status(); st.Term != 0 {
@@ -203,7 +203,7 @@ func TestSecret(t *testing.T) {
 	c.add("n4")
 	c.open("n4")
 	eventually(t, "n4 to be kept out", func() bool {
-		return strings.Contains(c.node("n4").Status().Detail, "(cluster secret does not match)") && c.log.count("n4.rpc: cluster secret does not match") > 0
+		return strings.Contains(c.node("n4").Status().Detail, "(cluster secret does not match)") && c.log.Count("n4.rpc: cluster secret does not match") > 0
 	})
 	c.stop("n4")
 	secrets["n4"] = right
@@ -236,7 +236,7 @@ func TestSecret_Introduced(t *testing.T) {
 		}
 	}
 	l.check("n1")
-	if n := c.log.count("cluster secret does not match"); n > 0 {
+	if n := c.log.Count("cluster secret does not match"); n > 0 {
 		t.Errorf("%d connections were refused", n)
 	}
 }

@@ -303,9 +303,9 @@ func TestJoin_CutShort(t *testing.T) {
 	c.net.heal()
 
 	// Added, with nothing on its disk yet.
-	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
+	eventually(t, "n4 to be admitted", func() bool { return c.log.Count("n4: joined cluster") > 0 })
 	eventually(t, "n4 to be asked", func() bool {
-		return c.log.count("member cannot become a voter yet: node=n4 error=\"still catching up\"") > 2
+		return c.log.Count("member cannot become a voter yet: node=n4 error=\"still catching up\"") > 2
 	})
 	for _, m := range c.node(c.leader("n1", "n2", "n3")).ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
@@ -340,23 +340,23 @@ func TestJoin_VoteWithoutLog(t *testing.T) {
 	c.add("n2")
 	c.net.refuse(rpc.ServiceRaft, "n2") // it is admitted, and receives nothing after that
 	c.open("n2")
-	eventually(t, "n2 to be let in", func() bool { return c.log.count("n2: joined cluster") > 0 })
+	eventually(t, "n2 to be let in", func() bool { return c.log.Count("n2: joined cluster") > 0 })
 	c.cutOff("n2", "n1")
 	// n3 may have been a candidate before, on a slow machine.
-	granted, won := c.log.count("n3.raft: pre-vote granted: from=n2"), c.log.count("n3.raft: election won")
-	denied := c.log.count("n3.raft: pre-vote denied: from=n2")
+	granted, won := c.log.Count("n3.raft: pre-vote granted: from=n2"), c.log.Count("n3.raft: election won")
+	denied := c.log.Count("n3.raft: pre-vote denied: from=n2")
 	c.net.admit(rpc.ServiceRaft, "n2")
 	c.net.release("n2", "n3")
 	c.net.release("n3", "n2")
 	// n3 first sends a pre-vote request, which n2 must refuse. Otherwise n3
 	// would raise the term of n2 again and again, even if it did not win.
 	eventually(t, "n3 to ask n2", func() bool {
-		return c.log.count("n3.raft: pre-vote denied: from=n2") > denied+1 || c.log.count("n3.raft: pre-vote granted: from=n2") > granted
+		return c.log.Count("n3.raft: pre-vote denied: from=n2") > denied+1 || c.log.Count("n3.raft: pre-vote granted: from=n2") > granted
 	})
-	if c.log.count("n3.raft: pre-vote granted: from=n2") > granted {
+	if c.log.Count("n3.raft: pre-vote granted: from=n2") > granted {
 		t.Error("a node without data encourages a candidate")
 	}
-	if c.log.count("n3.raft: election won") > won {
+	if c.log.Count("n3.raft: election won") > won {
 		t.Fatal("a node that was removed leads by the vote of a node without data")
 	}
 	c.net.heal()
@@ -383,7 +383,7 @@ func TestJoin_ThroughSnapshot(t *testing.T) {
 	c.open("n3")
 	c.ready("n3")
 	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
-	if c.log.count("n3.raft: Installed remote snapshot") == 0 {
+	if c.log.Count("n3.raft: Installed remote snapshot") == 0 {
 		t.Error("the log was not shortened: n3 has not needed a snapshot")
 	}
 	c.client("n3").want(t, ":401\r\n", "DBSIZE")
@@ -411,7 +411,7 @@ func TestJoin_OtherCluster(t *testing.T) {
 	}
 	stranger.node = n
 	eventually(t, "the stranger to be refused", func() bool {
-		return c.log.count(cluster.ErrOtherCluster.Error()) > 0
+		return c.log.Count(cluster.ErrOtherCluster.Error()) > 0
 	})
 	c.client("n1").want(t, ok, "SET", "k", "c")
 	c.client("n2").want(t, bulk("c"), "GET", "k")
@@ -430,8 +430,8 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	c.add("n4")
 	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask and is asked, but gets no data
 	c.open("n4")
-	eventually(t, "n4 to be admitted", func() bool { return c.log.count("n4: joined cluster") > 0 })
-	eventually(t, "n4 to be asked", func() bool { return c.log.count("member cannot become a voter yet: node=n4") > 1 })
+	eventually(t, "n4 to be admitted", func() bool { return c.log.Count("n4: joined cluster") > 0 })
+	eventually(t, "n4 to be asked", func() bool { return c.log.Count("member cannot become a voter yet: node=n4") > 1 })
 	c.crash("n3")
 	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; two of four would be no majority
 	for _, m := range c.node("n1").ClusterStatus(context.Background()) {
@@ -458,7 +458,7 @@ func TestJoin_LeaderUnknownToFollower(t *testing.T) {
 	c.ready("n3")
 	c.client("n3").want(t, ok, "SET", "k", "v")
 	c.caughtUp()
-	if n := c.log.count("n4 is not a member of this cluster"); n > 0 {
+	if n := c.log.Count("n4 is not a member of this cluster"); n > 0 {
 		t.Errorf("the leader was refused %d times", n)
 	}
 }

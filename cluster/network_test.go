@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/rpc"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // network connects the nodes of one test. Each connection is a pair of socket
@@ -72,63 +73,36 @@ func (n *network) close() {
 // address returns the address that a node announces.
 func address(id string) string { return id + ":7000" }
 
-func hostOf(addr string) string {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	return host
-}
-
 // listener is a node's end of the network.
 type listener struct {
-	n     *network
-	id    string
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
+	*testutil.Listener
+	n  *network
+	id string
 }
 
 func (n *network) listen(id string) *listener {
-	l := &listener{n: n, id: id, conns: make(chan net.Conn), done: make(chan struct{})}
+	l := &listener{Listener: testutil.NewListener(testutil.Addr(address(id))), n: n, id: id}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hosts[id] = l
 	return l
 }
 
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
+// Close closes the port and removes it from the network, unless a later start
+// of the node listens there.
 func (l *listener) Close() error {
-	l.once.Do(func() {
-		close(l.done)
-		l.n.mu.Lock()
-		if l.n.hosts[l.id] == l {
-			delete(l.n.hosts, l.id)
-		}
-		l.n.mu.Unlock()
-	})
-	return nil
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	if l.n.hosts[l.id] == l {
+		delete(l.n.hosts, l.id)
+	}
+	return l.Listener.Close()
 }
-
-func (l *listener) Addr() net.Addr { return virtualAddr(address(l.id)) }
-
-type virtualAddr string
-
-func (virtualAddr) Network() string  { return "virtual" }
-func (a virtualAddr) String() string { return string(a) }
 
 // dialer returns the network as node from sees it.
 func (n *network) dialer(from string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
-		to := hostOf(addr)
+		to := testutil.Host(addr)
 		// A handshake needs both directions. While one of them is cut, no
 		// answer arrives.
 		if err := n.open(ctx, nil, direction{from, to}, direction{to, from}); err != nil {
@@ -145,13 +119,8 @@ func (n *network) dialer(from string) func(context.Context, string) (net.Conn, e
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case l.conns <- theirs:
+		if err = l.Deliver(ctx, theirs); err == nil {
 			return ours, nil
-		case <-l.done:
-			err = fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
-		case <-ctx.Done():
-			err = ctx.Err()
 		}
 		r.close()
 		return nil, errors.Join(err, ours.Close(), theirs.Close())

@@ -186,7 +186,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 			f, other := c.others(leader)[0], c.others(leader)[1]
 			c.client(f).want(t, ":1\r\n", "INCR", "n")
 			linked, ended := f+": linked to leader", fmt.Sprintf("%s: %s stream ended: from=%s", leader, way.name, f)
-			links, ends := c.log.count(linked), c.log.count(ended)
+			links, ends := c.log.Count(linked), c.log.Count(ended)
 
 			caught, flow := c.net.straggle(way.service, f, leader, way.passes)
 			if c.net.reset(way.service, f, leader) == 0 {
@@ -197,9 +197,9 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 			case <-time.After(waitLimit):
 				t.Fatal("the node has not dialled again")
 			}
-			eventually(t, "the node to give the stream up and open another one", func() bool { return c.log.count(linked) > links })
+			eventually(t, "the node to give the stream up and open another one", func() bool { return c.log.Count(linked) > links })
 			flow()
-			eventually(t, "the older stream to come and go", func() bool { return c.log.count(ended) >= ends+2 })
+			eventually(t, "the older stream to come and go", func() bool { return c.log.Count(ended) >= ends+2 })
 
 			want := func(id, want string, cmd ...string) {
 				t.Helper()
@@ -211,7 +211,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 			c.crash(other) // from here on the leader needs the node's confirmation for every read
 			want(leader, bulk("2"), "GET", "n")
 			want(f, bulk("2"), "GET", "n")
-			if got := c.log.count(linked); got != links+1 {
+			if got := c.log.Count(linked); got != links+1 {
 				t.Errorf("the link was made anew %d times, so nothing was tested", got-links)
 			}
 		})

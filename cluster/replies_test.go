@@ -61,7 +61,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 		mget = append(mget, "k")
 	}
 	want := "*33\r\n" + strings.Repeat(bulk(value), 33)
-	links := c.log.count(follower + ": linked to leader")
+	links := c.log.Count(follower + ": linked to leader")
 	confirmed := c.node(leader).ReadsConfirmed()
 	flow := c.net.stall(rpc.ServiceRead, follower, leader)
 	var wg sync.WaitGroup
@@ -80,7 +80,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 	during(3 * time.Second) // long enough for the reads to run, and for a ping to find the queue full
 	flow()
 	wg.Wait()
-	if got := c.log.count(follower + ": linked to leader"); got != links {
+	if got := c.log.Count(follower + ": linked to leader"); got != links {
 		t.Errorf("the link was made anew %d times", got-links)
 	}
 }

@@ -212,7 +212,7 @@ func TestSnapshot_Unreadable(t *testing.T) {
 			if !strings.Contains(after.SnapshotError, tc.says) || !strings.Contains(after.SnapshotError, "the log is kept") {
 				t.Errorf("status says %q, want %q", after.SnapshotError, tc.says)
 			}
-			if c.log.count("snapshot failed, the log and the snapshots before it are kept") < 3 {
+			if c.log.Count("snapshot failed, the log and the snapshots before it are kept") < 3 {
 				t.Error("the log of the node does not say that snapshots failed")
 			}
 			if got := metric(t, n, "holdfast_snapshot_failures_total"); got != 3 {

@@ -45,7 +45,7 @@ func TestAdmission_WritesNothing(t *testing.T) {
 	last := func() uint64 { return c.node(c.leader("n1", "n2", "n3")).Status().LastIndex }
 	before := last()
 	c.open("n4")
-	refused := func() int { return c.log.count("n4: waiting to form or join the cluster") }
+	refused := func() int { return c.log.Count("n4: waiting to form or join the cluster") }
 	eventually(t, "n4 to be refused", func() bool { return refused() > 0 && strings.Contains(c.node("n4").Status().Detail, "member add") })
 	asked := c.node("n4").Status().Uptime
 	eventually(t, "n4 to ask some more times", func() bool { return c.node("n4").Status().Uptime > asked+2 })

@@ -207,7 +207,7 @@ func TestHandOver_ChoosesTheLiving(t *testing.T) {
 			t.Errorf("n1 still leads after HandOver with %s dead", dead)
 		}
 		eventually(t, heir+" to lead", func() bool { return c.node(heir).Status().Role == "leader" })
-		if n := c.log.count("n1: leadership not handed over"); n > 0 {
+		if n := c.log.Count("n1: leadership not handed over"); n > 0 {
 			t.Errorf("handing over needed more than one attempt with %s dead", dead)
 		}
 		c.crash("n1") // a node that has handed over is being stopped, and must not lead again

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 func TestClient_Names(t *testing.T) {
@@ -174,7 +175,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the pipeline is counted", func() bool { return metric(t, s, "holdfast_client_received_bytes_total") > 0 })
+	testutil.Eventually(t, "the pipeline is counted", func() bool { return metric(t, s, "holdfast_client_received_bytes_total") > 0 })
 	for _, want := range []struct {
 		value  float64
 		name   string
@@ -232,12 +233,12 @@ func TestHooks(t *testing.T) {
 		c.want("-ERR Protocol error: expected '$', got '+'")
 		c.wantEOF()
 		_ = c.conn.Close() // the guard waits for it, for a second at most
-		eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
+		testutil.Eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	}
 	c := dial(t, s)
 	fmt.Fprint(c.conn, "POST / HTTP/1.1\r\n")
 	c.wantEOF()
-	eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
+	testutil.Eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	dial(t, s).expect("PING", "+PONG")
 	dial(t, s).expect("PING", "+PONG")
 	c = dial(t, s)
@@ -403,8 +404,8 @@ func TestSnapshots(t *testing.T) {
 	c.expect("BGSAVE SCHEDULE", "-ERR Background save already in progress", "SAVE", "-ERR Background save already in progress",
 		"BGREWRITEAOF", "-ERR Background save already in progress", "BGSAVE x", "-ERR syntax error")
 	close(leave)
-	eventually(t, "the snapshot is taken", func() bool { return c.do("BGREWRITEAOF") == "+Background append only file rewriting started\n" })
-	eventually(t, "SAVE", func() bool { return c.do("SAVE") == "+OK\n" })
+	testutil.Eventually(t, "the snapshot is taken", func() bool { return c.do("BGREWRITEAOF") == "+Background append only file rewriting started\n" })
+	testutil.Eventually(t, "SAVE", func() bool { return c.do("SAVE") == "+OK\n" })
 	var at int64
 	if _, err := fmt.Sscanf(c.do("LASTSAVE"), ":%d", &at); err != nil || time.Now().Unix()-at > 60 {
 		t.Errorf("LASTSAVE: %d, %v", at, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 func TestTransaction(t *testing.T) {
@@ -425,10 +426,10 @@ func TestStop_EndsSleepAndPause(t *testing.T) {
 	s := serve(t, newFake(t))
 	sleeper, pauser, paused := dial(t, s), dial(t, s), dial(t, s)
 	sleeper.send("DEBUG SLEEP 60")
-	eventually(t, "the sleeper sleeps", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=debug ") })
+	testutil.Eventually(t, "the sleeper sleeps", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=debug ") })
 	pauser.expect("CLIENT PAUSE 60000 WRITE", "+OK")
 	paused.send("SET a 1")
-	eventually(t, "the SET waits for the end of the pause", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=set ") })
+	testutil.Eventually(t, "the SET waits for the end of the pause", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=set ") })
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}

@@ -407,13 +407,3 @@ func (c *client) wantEOF() {
 		c.t.Fatalf("got %q, %v, want the end of the connection", r, err)
 	}
 }
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) { // polls ok
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // watched are commands whose lines in MONITOR are compared. Passwords and
@@ -66,7 +67,7 @@ func TestMonitor_Slow(t *testing.T) {
 	m, c := dial(t, s), dial(t, s)
 	m.expect("MONITOR", "+OK")
 	line := "SET k " + strings.Repeat("x", 64<<10)
-	eventually(t, "the reader is cut off", func() bool {
+	testutil.Eventually(t, "the reader is cut off", func() bool {
 		c.expect(line, "+OK")
 		return metric(t, s, "holdfast_pubsub_cut_off_total") == 1
 	})

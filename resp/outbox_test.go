@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // TestOutbox_Interleaves checks that messages and replies of one connection
@@ -109,7 +111,7 @@ func TestPubSub_Churn(t *testing.T) {
 	}
 	wg.Wait()
 	c := dial(t, s)
-	eventually(t, "all subscriptions are gone", func() bool {
+	testutil.Eventually(t, "all subscriptions are gone", func() bool {
 		c.send("PUBSUB CHANNELS", "PUBSUB NUMPAT", "INFO stats", "INFO clients")
 		channels, _ := c.reply()
 		patterns, _ := c.reply()

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/test/harness"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // behind makes the fake a node that receives its entries after the leader has
@@ -147,7 +148,7 @@ func TestOwn_Blocking(t *testing.T) {
 	c.do("HELLO 3")
 	c.expect("CLIENT TRACKING ON", "+OK", "LRANGE to 0 -1", "*0")
 	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
-	eventually(t, "a client that waits", func() bool { return strings.Contains(w.do("INFO clients"), "blocked_clients:1") })
+	testutil.Eventually(t, "a client that waits", func() bool { return strings.Contains(w.do("INFO clients"), "blocked_clients:1") })
 	w.expect("RPUSH from x", ":1")
 	b.deliver()
 	c.want("$1\nx", invalid("to"), "+PONG")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // push returns a message as it is sent in RESP2 (mark "*") or RESP3 (">").
@@ -46,7 +47,7 @@ func TestPubSub_Delivery(t *testing.T) {
 	if err := b.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody has subscribed to news", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
+	testutil.Eventually(t, "nobody has subscribed to news", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
 }
 
 // TestPubSub_NothingFromBefore checks that a subscription does not receive a
@@ -136,7 +137,7 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 			}
 			message := strings.Repeat("x", 32<<10)
 			got := 0
-			eventually(t, "the slow subscriber is cut off", func() bool {
+			testutil.Eventually(t, "the slow subscriber is cut off", func() bool {
 				reply := pub.do("PUBLISH news " + message)
 				fast.want(push("*", "message", "news", message))
 				got++

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,40 +13,15 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// redis starts a redis-server for the test and returns its socket. Without the
-// program the test is skipped, unless HOLDFAST_REQUIRE_REDIS is 1.
+// redis starts a redis-server of the version that Holdfast reports, and returns
+// the path of its socket. If there is none, it skips the test.
 func redis(t *testing.T, options ...string) string {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if errors.Is(err, exec.ErrNotFound) && os.Getenv("HOLDFAST_REQUIRE_REDIS") != "1" {
-		t.Skip("redis-server is not installed: nothing to compare with")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "redis") // the names of t.TempDir are too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command(path, append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--enable-debug-command", "yes", "--slowlog-log-slower-than", "-1"}, options...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has nothing to save
-		_ = cmd.Wait()
-	})
-	eventually(t, "redis-server answers", func() bool {
-		c, err := net.Dial("unix", socket) // the file exists before the server listens
-		if err != nil {
-			return false
-		}
-		return c.Close() == nil
-	})
+	socket := testutil.StartRedis(t,
+		append([]string{"--enable-debug-command", "yes", "--slowlog-log-slower-than", "-1"}, options...)...)
 	c := connect(t, "unix", socket)
 	info := c.do("INFO server")
 	if !strings.Contains(info, "redis_version:"+resp.RedisVersion+"\r\n") {

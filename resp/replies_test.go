@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // large makes a key with a value of n bytes and returns the encoded reply to GET.
@@ -32,16 +33,6 @@ func connectSlow(t *testing.T, s *resp.Server) *client {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// waitFor waits until a condition holds.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for until := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) { // polls for a condition
-		if time.Now().After(until) {
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
 }
 
 func heap() uint64 {
@@ -88,7 +79,7 @@ func TestReplies_NotRead(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	waitFor(t, "the clients to ask", func() bool { return len(f.groups()) >= ran+clients })
+	testutil.Eventually(t, "the clients to ask", func() bool { return len(f.groups()) >= ran+clients })
 	for i := range 100 {
 		other.expect(fmt.Sprintf("SET k%d v NX", i), "+OK", fmt.Sprintf("GET k%d", i), "$1\nv")
 	}
@@ -146,7 +137,7 @@ func TestReplies_Tracking(t *testing.T) {
 	c.expect("CLIENT TRACKING ON", "+OK")
 	ran := len(f.groups())
 	c.send("GET first", "GET big", "GET last")
-	waitFor(t, "the first piece", func() bool { return len(f.groups()) > ran })
+	testutil.Eventually(t, "the first piece", func() bool { return len(f.groups()) > ran })
 	other.expect("SET first 2", "+OK", "SET last 2", "+OK")
 	c.readSlowly("$1\r\n1\r\n" + big + "$1\r\n2\r\n")
 	for _, key := range []string{"first", "last"} {
@@ -187,7 +178,7 @@ func TestClientMemory_Replies(t *testing.T) {
 		c := connectSlow(t, s)
 		ran := len(f.groups())
 		c.send("GET big")
-		waitFor(t, "the reply", func() bool { return len(f.groups()) > ran })
+		testutil.Eventually(t, "the reply", func() bool { return len(f.groups()) > ran })
 		all = append(all, c)
 	}
 	slow := dial(t, s)
@@ -233,7 +224,7 @@ func TestClientMemory_WritingGroups(t *testing.T) {
 	c.want("_")
 	// The replies have 28 MiB together, more than the limit. Each of them has less.
 	c.send(slices.Repeat([]string{"GETEX big EX 1000", "SET a 1"}, 4)...)
-	waitFor(t, "the connection to be closed", func() bool { return evicted(other) == 1 })
+	testutil.Eventually(t, "the connection to be closed", func() bool { return evicted(other) == 1 })
 	other.expect("SET k v", "+OK", "GET k", "$1\nv")
 }
 
@@ -264,7 +255,7 @@ func TestClientMemory_Input(t *testing.T) {
 	if _, err := io.WriteString(third.conn, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$900000\r\n"+value); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "a connection to be closed", func() bool { return evicted(other) > 0 })
+	testutil.Eventually(t, "a connection to be closed", func() bool { return evicted(other) > 0 })
 	first.wantEOF()
 	second.expect("EXEC", "*1\n+OK")
 	if _, err := io.WriteString(third.conn, strings.Repeat("v", 400_000)+"\r\n"); err != nil {
@@ -275,7 +266,7 @@ func TestClientMemory_Input(t *testing.T) {
 		t.Errorf("%d connections were closed, want 1", n)
 	}
 	third.expect("MULTI", "+OK", "SET a "+value, "+QUEUED", "DISCARD", "+OK")
-	waitFor(t, "all to be given back", func() bool {
+	testutil.Eventually(t, "all to be given back", func() bool {
 		return strings.Contains(third.do("INFO memory"), "mem_clients_normal:0\r")
 	})
 }
@@ -327,7 +318,7 @@ func TestClientMemory_Messages(t *testing.T) {
 		}
 		publish()
 	}
-	waitFor(t, "memory to be given back", func() bool {
+	testutil.Eventually(t, "memory to be given back", func() bool {
 		_, rest, _ := strings.Cut(other.do("INFO memory"), "mem_clients_normal:")
 		var n int
 		if _, err := fmt.Sscan(rest, &n); err != nil {
@@ -345,7 +336,7 @@ func TestClientMemory_Messages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, "all to be given back", func() bool {
+	testutil.Eventually(t, "all to be given back", func() bool {
 		return strings.Contains(other.do("INFO memory"), "mem_clients_normal:0\r")
 	})
 }
@@ -380,7 +371,7 @@ func TestClientMemory_Busy(t *testing.T) {
 	deaf := connectSlow(t, s)
 	ran := len(f.groups())
 	deaf.send("GET big")
-	waitFor(t, "the reply", func() bool { return len(f.groups()) > ran })
+	testutil.Eventually(t, "the reply", func() bool { return len(f.groups()) > ran })
 	waiting := dial(t, s)
 	waiting.send("GET big")
 	waiting.readSlowly(want)
@@ -389,7 +380,7 @@ func TestClientMemory_Busy(t *testing.T) {
 	if n := evicted(other); n != 1 {
 		t.Errorf("%d connections were closed, want 1", n)
 	}
-	waitFor(t, "all to be given back", func() bool {
+	testutil.Eventually(t, "all to be given back", func() bool {
 		return strings.Contains(other.do("INFO memory"), "mem_clients_normal:0\r")
 	})
 }

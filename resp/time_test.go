@@ -2,54 +2,29 @@ package resp_test
 
 import (
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// pipeListener accepts the ends of pipes, so that a server can run in a
-// synctest bubble. Time in the bubble passes only when all of its goroutines
-// are blocked.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
+// dialIn connects a client to a server in the same synctest bubble.
+func dialIn(t testing.TB, l *testutil.Listener) *client {
+	t.Helper()
+	conn, err := l.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (l *pipeListener) dial(t testing.TB) *client {
-	near, far := net.Pipe()
-	l.conns <- far
-	return newClient(t, near)
+	return newClient(t, conn)
 }
 
 // inBubble runs f with a server in a synctest bubble, which has a fake clock.
-func inBubble(t *testing.T, f func(t *testing.T, l *pipeListener), change ...func(*resp.Config)) {
+func inBubble(t *testing.T, f func(t *testing.T, l *testutil.Listener), change ...func(*resp.Config)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
+		l := testutil.NewListener(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
 		limits := guard.DefaultLimits()
 		limits.HandshakeTimeout, limits.UnauthIdle, limits.CommandTimeout, limits.WriteTimeout = 0, 0, 0, 0
 		serve(t, newFake(t), append(change, func(c *resp.Config) { c.Listener, c.Limits = l, limits })...)
@@ -60,9 +35,9 @@ func inBubble(t *testing.T, f func(t *testing.T, l *pipeListener), change ...fun
 // TestAuth_WrongPasswords checks that wrong passwords delay further attempts
 // and finally end the connection.
 func TestAuth_WrongPasswords(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *pipeListener) {
+	inBubble(t, func(t *testing.T, l *testutil.Listener) {
 		const wrong = "-WRONGPASS invalid username-password pair or user is disabled."
-		c := l.dial(t)
+		c := dialIn(t, l)
 		for i, want := range []time.Duration{0, 100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000} {
 			start := time.Now()
 			c.expect([]string{"AUTH wrong", "HELLO 3 AUTH default wrong"}[i%2], wrong)
@@ -72,7 +47,7 @@ func TestAuth_WrongPasswords(t *testing.T) {
 		}
 		c.wantEOF()
 		// The right password resets the number of wrong ones.
-		c = l.dial(t)
+		c = dialIn(t, l)
 		c.expect("AUTH wrong", wrong, "AUTH wrong", wrong, "AUTH right", "+OK")
 		start := time.Now()
 		c.expect("AUTH wrong", wrong)
@@ -83,8 +58,8 @@ func TestAuth_WrongPasswords(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *pipeListener) {
-		a, b := l.dial(t), l.dial(t)
+	inBubble(t, func(t *testing.T, l *testutil.Listener) {
+		a, b := dialIn(t, l), dialIn(t, l)
 		took := func(c *client, line, reply string, want time.Duration) {
 			t.Helper()
 			start := time.Now()
@@ -109,7 +84,7 @@ func TestPause(t *testing.T) {
 		// A later pause neither shortens a pause nor lets more commands
 		// through.
 		a.expect("CLIENT PAUSE 2000 ALL", "+OK")
-		c := l.dial(t)
+		c := dialIn(t, l)
 		done := make(chan time.Duration)
 		go func() {
 			start := time.Now()
@@ -118,7 +93,7 @@ func TestPause(t *testing.T) {
 			done <- time.Since(start)
 		}()
 		synctest.Wait()
-		d := l.dial(t)
+		d := dialIn(t, l)
 		go func() { d.send("CLIENT PAUSE 1 WRITE") }() // is delayed itself
 		if got := <-done; got != 2*time.Second {
 			t.Errorf("GET took %v, want 2s", got)
@@ -146,11 +121,11 @@ func TestPause(t *testing.T) {
 }
 
 func TestDebugSleep(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *pipeListener) {
+	inBubble(t, func(t *testing.T, l *testutil.Listener) {
 		for line, want := range map[string]time.Duration{
 			"DEBUG SLEEP 0.5": 500 * time.Millisecond, "DEBUG SLEEP 1e9": time.Minute, "DEBUG SLEEP nan": 0, "DEBUG SLEEP -1": 0, "DEBUG SLEEP x": 0,
 		} {
-			c, other := l.dial(t), l.dial(t)
+			c, other := dialIn(t, l), dialIn(t, l)
 			start := time.Now()
 			c.send(line)
 			other.expect("PING", "+PONG")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // TestPubsub_MatchBudget: a connection whose patterns take too many steps to
@@ -73,7 +74,7 @@ func TestPubsub_Limits(t *testing.T) {
 	if err := c.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what the connection had to be given back", func() bool { return metric(t, s, "holdfast_pubsub_subscription_bytes") == 0 })
+	testutil.Eventually(t, "what the connection had to be given back", func() bool { return metric(t, s, "holdfast_pubsub_subscription_bytes") == 0 })
 	w.expect("CLIENT TRACKING ON BCAST PREFIX "+long, "+OK")
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // invalid returns an invalidation of keys in RESP3.
@@ -223,7 +224,7 @@ func TestTracking_Redirect(t *testing.T) {
 	if err := to.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the connection to be gone", func() bool { return !strings.Contains(w.do("CLIENT LIST"), "\nid="+id+" ") })
+	testutil.Eventually(t, "the connection to be gone", func() bool { return !strings.Contains(w.do("CLIENT LIST"), "\nid="+id+" ") })
 	w.expect("SET k w", "+OK")
 	c.want(">2\n$21\ntracking-redir-broken\n:" + id)
 	c.expect("CLIENT TRACKINGINFO", "%3\n$5\nflags\n~2\n$2\non\n$15\nbroken_redirect\n$8\nredirect\n:"+id+"\n$8\nprefixes\n*0")

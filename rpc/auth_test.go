@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/rpc"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
 
 // twoNodes starts nodes a and b with secrets, nil for none, and returns them
 // with what they log.
-func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *logBook) {
+func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *testutil.Log) {
 	t.Helper()
 	network := newVirtualNet()
 	cfgA, cfgB := network.node("a"), network.node("b")
-	logA, logB = &logBook{}, &logBook{}
-	cfgA.Logger, cfgB.Logger = logA.logger(), logB.logger()
+	logA, logB = &testutil.Log{}, &testutil.Log{}
+	cfgA.Logger, cfgB.Logger = newLogger(logA), newLogger(logB)
 	change(&cfgA, &cfgB)
 	return listen(t, cfgA), listen(t, cfgB), logA, logB
 }
@@ -99,10 +100,10 @@ func TestSecret_Differs(t *testing.T) {
 					t.Errorf("raft: got %v, want %v", err, rpc.ErrSecret)
 				}
 				synctest.Wait()
-				if lines := logA.lines("cluster secret does not match"); len(lines) != 1 || !strings.Contains(lines[0], "remote=b:1") {
+				if lines := logA.Lines("cluster secret does not match"); len(lines) != 1 || !strings.Contains(lines[0], "remote=b:1") {
 					t.Errorf("dialer logged %q", lines)
 				}
-				if lines := logB.lines("cluster secret does not match: " + test.text); len(lines) != 1 {
+				if lines := logB.Lines("cluster secret does not match: " + test.text); len(lines) != 1 {
 					t.Errorf("acceptor logged %q", lines)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/rpc"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 func TestDial_BothSidesLearnThePeer(t *testing.T) {
@@ -230,9 +231,9 @@ func TestAccept_OtherProgramsAreLoggedAndClosed(t *testing.T) {
 	} {
 		t.Run(test.guess, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				network, book := newVirtualNet(), &logBook{}
+				network, book := newVirtualNet(), &testutil.Log{}
 				cfg := network.node("b")
-				cfg.Logger = book.logger()
+				cfg.Logger = newLogger(book)
 				listen(t, cfg)
 				begin := time.Now()
 				for range 10 {
@@ -253,7 +254,7 @@ func TestAccept_OtherProgramsAreLoggedAndClosed(t *testing.T) {
 				if got := time.Since(begin); got != 0 {
 					t.Errorf("closing took %v, want none", got)
 				}
-				lines := book.lines("connection is not from a node")
+				lines := book.Lines("connection is not from a node")
 				if got, want := len(lines), 1; got != want {
 					t.Fatalf("got %d log lines, want %d", got, want)
 				}
@@ -344,9 +345,9 @@ func TestAccept_MalformedHello(t *testing.T) {
 
 func TestAccept_SilentClientBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network, book := newVirtualNet(), &logBook{}
+		network, book := newVirtualNet(), &testutil.Log{}
 		cfg := network.node("b")
-		cfg.Logger = book.logger()
+		cfg.Logger = newLogger(book)
 		b := listen(t, cfg)
 		b.Handle(rpc.ServiceWrite, echo)
 		a := listen(t, network.node("a"))

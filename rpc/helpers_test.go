@@ -1,64 +1,35 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/rpc"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // virtualNet is a network of net.Pipe connections, for tests inside synctest
 // bubbles.
+// virtualNet connects nodes in memory, each by its address.
 type virtualNet struct {
 	mu    sync.Mutex
-	ports map[string]*pipeListener
+	ports map[string]*testutil.Listener
 }
 
-func newVirtualNet() *virtualNet { return &virtualNet{ports: make(map[string]*pipeListener)} }
+func newVirtualNet() *virtualNet { return &virtualNet{ports: make(map[string]*testutil.Listener)} }
 
-type pipeListener struct {
-	addr   pipeAddr
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-type pipeAddr string
-
-func (a pipeAddr) Network() string { return "pipe" }
-func (a pipeAddr) String() string  { return string(a) }
-
-func (n *virtualNet) listen(addr string) *pipeListener {
-	l := &pipeListener{addr: pipeAddr(addr), conns: make(chan net.Conn), closed: make(chan struct{})}
+func (n *virtualNet) listen(addr string) *testutil.Listener {
+	l := testutil.NewListener(testutil.Addr(addr))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ports[addr] = l
 	return l
 }
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return l.addr }
 
 func (n *virtualNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	n.mu.Lock()
@@ -67,15 +38,7 @@ func (n *virtualNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if l == nil {
 		return nil, fmt.Errorf("no listener at %s", addr)
 	}
-	ours, theirs := net.Pipe()
-	select {
-	case l.conns <- theirs:
-		return ours, nil
-	case <-l.closed:
-		return nil, errors.New("connection refused")
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return l.Dial(ctx)
 }
 
 // node returns a config for the node id on the virtual network. Its address is
@@ -162,30 +125,7 @@ func mustRecv(t testing.TB, s *rpc.Stream) (byte, string) {
 	return typ, string(payload)
 }
 
-// logBook is a logger that a test can read.
-type logBook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBook) logger() hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Name: "rpc", Output: b, Level: hclog.Debug})
-}
-
-// lines returns the lines that contain text.
-func (b *logBook) lines(text string) (found []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.buf.String()) {
-		if strings.Contains(line, text) {
-			found = append(found, line)
-		}
-	}
-	return found
+// newLogger returns a logger that writes to log.
+func newLogger(log *testutil.Log) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "rpc", Output: log, Level: hclog.Debug})
 }

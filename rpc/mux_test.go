@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/rpc"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 func TestListen_Addresses(t *testing.T) {
@@ -205,9 +206,9 @@ func TestClose_EndsDialledStreamsAndDialsUnderWay(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network, book := newVirtualNet(), &logBook{}
+		network, book := newVirtualNet(), &testutil.Log{}
 		cfg := network.node("b")
-		cfg.MaxConns, cfg.Logger = 3, book.logger()
+		cfg.MaxConns, cfg.Logger = 3, newLogger(book)
 		b := listen(t, cfg)
 		b.Handle(rpc.ServiceWrite, echo)
 		a := listen(t, network.node("a"))
@@ -245,7 +246,7 @@ func TestMaxConns(t *testing.T) {
 		}
 		synctest.Wait()
 		dial(t, a, "b:1", rpc.ServiceWrite, "b")
-		if got, want := len(book.lines("peer connection limit reached")), 1; got != want {
+		if got, want := len(book.Lines("peer connection limit reached")), 1; got != want {
 			t.Errorf("got %d log lines, want %d", got, want)
 		}
 	})
@@ -253,7 +254,7 @@ func TestMaxConns(t *testing.T) {
 
 // exhausted is a listener without file descriptors until a given time.
 type exhausted struct {
-	*pipeListener
+	*testutil.Listener
 	until time.Time
 	mu    sync.Mutex
 	calls int
@@ -266,15 +267,15 @@ func (l *exhausted) Accept() (net.Conn, error) {
 		l.calls++
 		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
 	}
-	return l.pipeListener.Accept()
+	return l.Listener.Accept()
 }
 
 func TestAccept_BacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network, book := newVirtualNet(), &logBook{}
+		network, book := newVirtualNet(), &testutil.Log{}
 		cfg := network.node("b")
-		l := &exhausted{pipeListener: network.listen("b:1"), until: time.Now().Add(10 * time.Second)}
-		cfg.Listener, cfg.Logger = l, book.logger()
+		l := &exhausted{Listener: network.listen("b:1"), until: time.Now().Add(10 * time.Second)}
+		cfg.Listener, cfg.Logger = l, newLogger(book)
 		b := listen(t, cfg)
 		b.Handle(rpc.ServiceWrite, echo)
 		a := listen(t, network.node("a"))
@@ -286,7 +287,7 @@ func TestAccept_BacksOff(t *testing.T) {
 		if l.calls < 10 || l.calls > 20 {
 			t.Errorf("got %d tries in 10 s, want 10 to 20", l.calls)
 		}
-		if got, want := len(book.lines("accept failed")), 2; got != want {
+		if got, want := len(book.Lines("accept failed")), 2; got != want {
 			t.Errorf("got %d log lines in 10 s, want %d", got, want)
 		}
 	})
@@ -296,7 +297,7 @@ func TestClose_WhileAcceptBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()
 		cfg := network.node("b")
-		cfg.Listener = &exhausted{pipeListener: network.listen("b:1"), until: time.Now().Add(time.Hour)}
+		cfg.Listener = &exhausted{Listener: network.listen("b:1"), until: time.Now().Add(time.Hour)}
 		b := listen(t, cfg)
 		time.Sleep(time.Minute)
 		begin := time.Now()
@@ -313,9 +314,9 @@ func TestClose_WhileAcceptBacksOff(t *testing.T) {
 // causes no warning.
 func TestAccept_HealthCheckIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network, book := newVirtualNet(), &logBook{}
+		network, book := newVirtualNet(), &testutil.Log{}
 		cfg := network.node("b")
-		cfg.Logger = book.logger()
+		cfg.Logger = newLogger(book)
 		listen(t, cfg)
 		c, err := network.dial(t.Context(), "b:1")
 		if err != nil {
@@ -323,7 +324,7 @@ func TestAccept_HealthCheckIsQuiet(t *testing.T) {
 		}
 		c.Close()
 		synctest.Wait()
-		if got := book.lines("[WARN]"); len(got) > 0 {
+		if got := book.Lines("[WARN]"); len(got) > 0 {
 			t.Errorf("got %q, want no warning", got)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/script"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // scripts reads testdata/*.lua. Lines of dashes separate the scripts.
@@ -102,10 +103,10 @@ func sorted(s string) string {
 // TestRun_AnswersAsRedis checks that every script's answer equals that of a
 // real Redis, byte for byte.
 func TestRun_AnswersAsRedis(t *testing.T) {
-	server := startRedis(t)
-	commands := dialRedis(t, server, 3)
+	socket := testutil.StartRedis(t)
+	commands := dialRedis(t, socket, 3)
 	for proto := 2; proto <= 3; proto++ {
-		client := dialRedis(t, server, proto)
+		client := dialRedis(t, socket, proto)
 		for file, list := range scripts(t) {
 			for _, src := range list {
 				setUp(commands)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // lockScripts returns scripts that do the same as those of libraries for locks,
@@ -41,8 +42,8 @@ var lockArgs = [][]string{{"token", "10000"}, {"token", "30000"}, {"other", "500
 // TestRun_LockScriptsAsOnRedis checks that lock scripts give the same replies
 // and make the same changes as on a real Redis.
 func TestRun_LockScriptsAsOnRedis(t *testing.T) {
-	server := startRedis(t)
-	commands, client := dialRedis(t, server, 2), dialRedis(t, server, 2)
+	socket := testutil.StartRedis(t)
+	commands, client := dialRedis(t, socket, 2), dialRedis(t, socket, 2)
 	for _, src := range lockScripts(t) {
 		title, _, _ := strings.Cut(src, "\n")
 		for state, setup := range lockStates {

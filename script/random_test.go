@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // author writes random programs. The programs end, because their loops have few
@@ -247,8 +248,8 @@ func TestRun_RandomProgramsAnswerAsRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server := startRedis(t)
-	commands, client := dialRedis(t, server, 3), dialRedis(t, server, 3)
+	socket := testutil.StartRedis(t)
+	commands, client := dialRedis(t, socket, 3), dialRedis(t, socket, 3)
 	failed := 0
 	for seed := range uint64(n) {
 		src := program(seed)

@@ -2,8 +2,6 @@ package script_test
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,28 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
-
-// startRedis starts a real Redis 7, with which the tests compare answers. It
-// skips the test if there is none.
-func startRedis(tb testing.TB) *process.Redis {
-	tb.Helper()
-	s, err := process.StartRedis()
-	if errors.Is(err, process.ErrNoRedis) && os.Getenv("HOLDFAST_REQUIRE_REDIS") != "1" {
-		tb.Skip(err)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return s
-}
 
 // redisConn is a connection to a real Redis.
 type redisConn struct {
@@ -41,9 +19,9 @@ type redisConn struct {
 	mu sync.Mutex
 }
 
-func dialRedis(tb testing.TB, s *process.Redis, proto int) *redisConn {
+func dialRedis(tb testing.TB, socket string, proto int) *redisConn {
 	tb.Helper()
-	c, err := respwire.Dial(context.Background(), "unix", s.Socket)
+	c, err := respwire.Dial(context.Background(), "unix", socket)
 	if err != nil {
 		tb.Fatal(err)
 	}

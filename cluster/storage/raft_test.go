@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // lines is a state machine that keeps every command.
@@ -128,21 +129,6 @@ func (n *raftNode) stop(t *testing.T, all []*raftNode) {
 	}
 }
 
-// waitFor waits for a condition, for at most 20 s.
-func waitFor(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !cond() {
-		select {
-		case <-deadline:
-			t.Fatalf("no %s within 20 s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // TestRaft_Cluster runs three real raft nodes through appends, snapshots, the
 // installation of a snapshot, the loss of an uncommitted suffix, and restarts.
 func TestRaft_Cluster(t *testing.T) {
@@ -164,7 +150,7 @@ func TestRaft_Cluster(t *testing.T) {
 		var want []string
 		leader := func() (l *raftNode) {
 			t.Helper()
-			waitFor(t, "leader", func() bool {
+			testutil.Eventually(t, "leader", func() bool {
 				for _, n := range all {
 					if n.raft != nil && n.raft.State() == raft.Leader && n.raft.VerifyLeader().Error() == nil {
 						l = n
@@ -190,7 +176,7 @@ func TestRaft_Cluster(t *testing.T) {
 			t.Helper()
 			for _, n := range all {
 				if n.raft != nil {
-					waitFor(t, "agreement of "+n.cfg.NodeID, func() bool { return slices.Equal(n.fsm.get(), want) })
+					testutil.Eventually(t, "agreement of "+n.cfg.NodeID, func() bool { return slices.Equal(n.fsm.get(), want) })
 				}
 			}
 		}
@@ -233,7 +219,7 @@ func TestRaft_Cluster(t *testing.T) {
 		for range 3 {
 			old.raft.Apply([]byte("lost"), 0)
 		}
-		waitFor(t, "step down", func() bool { return old.raft.State() != raft.Leader })
+		testutil.Eventually(t, "step down", func() bool { return old.raft.State() != raft.Leader })
 		apply(5)
 		for _, n := range all {
 			if n != old {

@@ -7,9 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +15,8 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // A corpusCase is what a client sends on a new connection, and everything that
@@ -412,27 +411,10 @@ func pingBystander(t *testing.T, c net.Conn, after string) {
 	}
 }
 
-// findRedis returns the path of redis-server, or skips the test.
-func findRedis(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("NOT RUN: no redis-server on PATH, so nothing was compared with a real Redis")
-	}
-	version, err := exec.Command(path, "--version").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(version, []byte("v=7.0.")) {
-		t.Skipf("NOT RUN: the guard answers as Redis 7.0 does, here is %s", version)
-	}
-	return path
-}
-
 // TestAgainstRedis compares the corpus with a real Redis.
 func TestAgainstRedis(t *testing.T) {
-	path := findRedis(t)
-	open, locked := startRedis(t, path), startRedis(t, path, "--requirepass", "pw")
+	open := testutil.StartRedis(t, "--proto-max-bulk-len", "1mb")
+	locked := testutil.StartRedis(t, "--proto-max-bulk-len", "1mb", "--requirepass", "pw")
 	for _, c := range corpus() {
 		if c.differs != "" {
 			continue
@@ -451,7 +433,7 @@ func TestAgainstRedis(t *testing.T) {
 // TestRandomAgainstRedis generates input from pieces that matter to a
 // parser, and requires the same replies as from a real Redis, byte for byte.
 func TestRandomAgainstRedis(t *testing.T) {
-	sock := startRedis(t, findRedis(t))
+	sock := testutil.StartRedis(t, "--proto-max-bulk-len", "1mb")
 	s := serveTest(t, DefaultLimits(), "", random(11))
 	pieces := []string{"x", "y", "*1\r\n", "*2\r\n", "$1\r\n", "$2\r\n", "$0\r\n", "\r\n", "\r\n", "\r\n",
 		"\r", "\n", " ", "\t", "\v", "\"", "\"", "'", "'", "\\", "\\x41", "\\n", "*", "$", "-", "0", "1", "2", "\x00", "\xff",
@@ -481,43 +463,4 @@ func TestRandomAgainstRedis(t *testing.T) {
 		}
 	}
 	t.Log(answers)
-}
-
-// startRedis starts a Redis with a limit of 1 MiB per argument, and
-// returns the path of its socket.
-func startRedis(t *testing.T, path string, args ...string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "guard") // the path of t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	sock := filepath.Join(dir, "redis.sock")
-	args = append([]string{"--port", "0", "--unixsocket", sock, "--dir", dir, "--save", "", "--appendonly", "no", "--proto-max-bulk-len", "1mb", "--daemonize", "no"}, args...)
-	cmd := exec.Command(path, args...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		_ = cmd.Wait() // returns the error of the kill
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	var log bytes.Buffer
-	for line := make([]byte, 4096); !bytes.Contains(log.Bytes(), []byte("ready to accept connections at")) && !bytes.Contains(log.Bytes(), []byte("The server is now ready")); {
-		n, err := out.Read(line)
-		log.Write(line[:n])
-		if err != nil {
-			t.Fatalf("redis-server ended: %v\n%s", err, &log)
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
-	return sock
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // dial opens a connection to the server and waits until it is counted.
@@ -32,15 +34,6 @@ func dial(t *testing.T, s *testServer) net.Conn {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for until := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%s: not within 30 s", what)
-		}
-	}
 }
 
 func TestListenerMaxClients(t *testing.T) {
@@ -70,7 +63,7 @@ func TestListenerMaxClients(t *testing.T) {
 		t.Errorf("open: got %d, want 3", got)
 	}
 	open[0].Close()
-	waitFor(t, "a connection is counted out", func() bool { return s.Open() == 2 })
+	testutil.Eventually(t, "a connection is counted out", func() bool { return s.Open() == 2 })
 	pingBystander(t, dial(t, s), "a connection was closed")
 }
 
@@ -92,9 +85,9 @@ func TestListenerMaxUnauth(t *testing.T) {
 		auth(dial(t, s))
 	}
 	oldest := dial(t, s)
-	waitFor(t, "the first one is counted", func() bool { return s.Unauthenticated() == 1 })
+	testutil.Eventually(t, "the first one is counted", func() bool { return s.Unauthenticated() == 1 })
 	second := dial(t, s)
-	waitFor(t, "the second one is counted", func() bool { return s.Unauthenticated() == 2 })
+	testutil.Eventually(t, "the second one is counted", func() bool { return s.Unauthenticated() == 2 })
 	third := dial(t, s) // replaces the oldest
 	if _, err := io.ReadAll(oldest); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the oldest one: %v", err)
@@ -102,7 +95,7 @@ func TestListenerMaxUnauth(t *testing.T) {
 	auth(second)
 	auth(third)
 	auth(dial(t, s))
-	waitFor(t, "the counts settle", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
+	testutil.Eventually(t, "the counts settle", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
 }
 
 func TestCloseCountsOnce(t *testing.T) {

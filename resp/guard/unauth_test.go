@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // TestListenerMaxUnauthAddr checks that connections that do not log in cannot
@@ -21,7 +23,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 	for range 10 {
 		silent = append(silent, dial(t, s))
 	}
-	waitFor(t, "the places are taken", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
+	testutil.Eventually(t, "the places are taken", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
 	for i, c := range silent[:7] {
 		if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("connection %d: %v", i, err)
@@ -60,33 +62,16 @@ func TestUnauthConns_Most(t *testing.T) {
 	}
 }
 
-// pipeAccept is a listener that accepts the ends of pipes.
-type pipeAccept struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipeAccept) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-func (p *pipeAccept) Close() error   { close(p.done); return nil }
-func (p *pipeAccept) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
 // TestUnauthRate checks that input before login is free up to a size, and then
 // limited in rate. Empty lines count too.
 func TestUnauthRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := DefaultLimits()
 		limits.HandshakeTimeout, limits.UnauthTotal = 0, 0
-		p := &pipeAccept{make(chan net.Conn, 1), make(chan struct{})}
+		p := testutil.NewListener(testutil.Addr("client"))
 		l := NewListener(p, limits, Hooks{})
 		near, far := net.Pipe()
-		p.conns <- far
+		go func() { _ = p.Deliver(t.Context(), far) }() // Accept fails if this does
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)

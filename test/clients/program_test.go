@@ -3,25 +3,14 @@ package clients
 import (
 	"context"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-// need skips the test, or fails it if all clients are required.
-func need(t *testing.T, what string, err error) {
-	t.Helper()
-	if err == nil {
-		return
-	}
-	if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
-		t.Fatalf("%s: %v", what, err)
-	}
-	t.Skipf("%s is not installed: %v", what, err)
-}
+	"github.com/holdfast-kv/holdfast/test/testutil"
+)
 
 // output runs a program, which must end well, and returns what it printed.
 func output(t *testing.T, input, name string, args ...string) string {
@@ -53,8 +42,8 @@ func TestScripts(t *testing.T) {
 		t.Run(s.library, func(t *testing.T) {
 			t.Setenv("NODE_PATH", "/usr/share/nodejs") // a Node that is not Debian's looks elsewhere
 			path, err := exec.LookPath(s.program)
-			need(t, s.library, err)
-			need(t, s.library, exec.Command(path, s.probe...).Run())
+			testutil.Need(t, testutil.RequireClients, s.library, err)
+			testutil.Need(t, testutil.RequireClients, s.library, exec.Command(path, s.probe...).Run())
 			host, port := split(t, start(t))
 			if out := output(t, "", path, filepath.Join("testdata", s.script), host, port); out != "ok\n" {
 				t.Errorf("%s", out)
@@ -74,11 +63,11 @@ func split(t *testing.T, addr string) (host, port string) {
 
 func TestHiredis(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
-	need(t, "gcc", err)
+	testutil.Need(t, testutil.RequireClients, "gcc", err)
 	program := filepath.Join(t.TempDir(), "client")
 	if out, err := exec.Command(compiler, "-o", program, "testdata/client.c", "-lhiredis").CombinedOutput(); err != nil {
 		t.Logf("%s", out)
-		need(t, "libhiredis-dev", err)
+		testutil.Need(t, testutil.RequireClients, "libhiredis-dev", err)
 	}
 	host, port := split(t, start(t))
 	if out := output(t, "", program, host, port); out != "ok\n" {
@@ -88,7 +77,7 @@ func TestHiredis(t *testing.T) {
 
 func TestRedisCLI(t *testing.T) {
 	cli, err := exec.LookPath("redis-cli")
-	need(t, "redis-tools", err)
+	testutil.Need(t, testutil.RequireClients, "redis-tools", err)
 	host, port := split(t, start(t))
 	for _, tc := range []struct{ args, input, want string }{
 		{"SET lock token NX EX 60", "", "OK\n"},
@@ -114,7 +103,7 @@ func TestRedisCLI(t *testing.T) {
 
 func TestRedisBenchmark(t *testing.T) {
 	bench, err := exec.LookPath("redis-benchmark")
-	need(t, "redis-tools", err)
+	testutil.Need(t, testutil.RequireClients, "redis-tools", err)
 	host, port := split(t, start(t))
 	for _, args := range []string{"-t ping,set,get,incr,mset -n 2000 -c 20 -q", "-t set,get -n 4000 -c 20 -P 32 -q", "-3 -t set,get -n 1000 -q", "-n 500 -q SET lock:__rand_int__ token NX PX 30000"} {
 		out := output(t, "", bench, append([]string{"-h", host, "-p", port}, strings.Fields(args)...)...)

@@ -4,18 +4,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 )
-
-func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
 
 // TestCoverage demands a line for every row of the machine's table, subcommands
 // included: the first words of all string literals in this package's tests count.

@@ -2,6 +2,8 @@ package compat
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,5 +130,5 @@ func scanElements(t *testing.T, c *conn, command, options string) string {
 			break
 		}
 	}
-	return strings.Join(sortedKeys(seen), "")
+	return strings.Join(slices.Sorted(maps.Keys(seen)), "")
 }

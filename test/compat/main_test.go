@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/test/harness"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -30,7 +31,7 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	server, err := process.StartRedis()
 	switch {
-	case errors.Is(err, process.ErrNoRedis) && os.Getenv("HOLDFAST_REQUIRE_REDIS") != "1":
+	case errors.Is(err, process.ErrNoRedis) && !testutil.Required(testutil.RequireRedis):
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "redis-server:", err)
 		return 1

@@ -2,13 +2,13 @@ package compat
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -35,10 +35,7 @@ func both(t *testing.T, f func(p *pair)) {
 func newPair(t *testing.T, proto int) *pair {
 	t.Helper()
 	if redisSocket == "" {
-		if os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" {
-			t.Fatal("HOLDFAST_REQUIRE_REDIS is set and there is no redis-server")
-		}
-		t.Skip("redis-server is not installed (Debian: apt-get install redis-server)")
+		t.Skip(process.ErrNoRedis)
 	}
 	p := &pair{t: t, proto: proto}
 	for _, end := range []struct {

@@ -2,7 +2,9 @@ package compat
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +60,7 @@ func scanAll(t *testing.T, c *conn, options string) string {
 			break
 		}
 	}
-	return strings.Join(sortedKeys(seen), "")
+	return strings.Join(slices.Sorted(maps.Keys(seen)), "")
 }
 
 // TestGlob matches random patterns against random keys. Redis 7.0.15 is asked

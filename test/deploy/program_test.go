@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // tmp is a directory shared by all tests.
@@ -40,14 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 // program builds the binary once and returns its path.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(tmp, "holdfast")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/holdfast").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build holdfast: %w\n%s", err, out)
-	}
-	return path, nil
-})
+var program = sync.OnceValues(func() (string, error) { return process.Build(tmp) })
 
 func holdfast(t *testing.T) string {
 	t.Helper()

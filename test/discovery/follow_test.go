@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -33,7 +34,7 @@ type client interface {
 // there.
 func follow(t *testing.T, c *cluster, lib client) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testutil.Within(t, limit)
 	var written []string
 	write := func(name string) error {
 		err := lib.set(ctx, name, name)
@@ -104,19 +105,6 @@ func tcpPort(info string) (string, error) {
 	return "", fmt.Errorf("no tcp_port in %.100q", info)
 }
 
-// need skips the test if err is not nil. If all clients are required, it fails
-// the test instead.
-func need(t *testing.T, what string, err error) {
-	t.Helper()
-	if err == nil {
-		return
-	}
-	if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
-		t.Fatalf("%s: %v", what, err)
-	}
-	t.Skipf("%s is not installed: %v", what, err)
-}
-
 // script is a client in another language. It is a program that reads "set KEY
 // VALUE" and "port" from its standard input and answers each with a line, "ok
 // …" or "error …".
@@ -134,7 +122,7 @@ type deadliner interface{ SetReadDeadline(time.Time) error }
 func startScript(t *testing.T, library, program, probe, file string, args ...string) *script {
 	t.Helper()
 	path, err := exec.LookPath(program)
-	need(t, library, err)
+	testutil.Need(t, testutil.RequireClients, library, err)
 	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs") // a Node.js that is not Debian's looks for libraries elsewhere
 	flag := map[string]string{"php": "-r", "/usr/bin/python3": "-c"}[program]
 	if flag == "" {
@@ -142,7 +130,7 @@ func startScript(t *testing.T, library, program, probe, file string, args ...str
 	}
 	try := exec.Command(path, flag, probe)
 	try.Env = env
-	need(t, library, try.Run())
+	testutil.Need(t, testutil.RequireClients, library, try.Run())
 	cmd := exec.Command(path, append([]string{filepath.Join("testdata", file)}, args...)...)
 	cmd.Env = env
 	in, err := cmd.StdinPipe()

@@ -12,6 +12,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // goRedis is a client of go-redis of any kind.
@@ -49,7 +51,7 @@ func TestSentinel_GoRedisCluster(t *testing.T) {
 	client := goredis.NewFailoverClusterClient(&goredis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: c.addrs(sentinelOf)[:2], RouteRandomly: true})
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
-	if _, err := client.Get(within(t), "before0").Result(); err != nil {
+	if _, err := client.Get(testutil.Within(t, limit), "before0").Result(); err != nil {
 		t.Errorf("read through any node: %v", err)
 	}
 }
@@ -63,7 +65,7 @@ func TestCluster_GoRedis(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
 	// A transaction has its keys in one slot, as Redis Cluster requires.
-	_, err := client.TxPipelined(within(t), func(p goredis.Pipeliner) error {
+	_, err := client.TxPipelined(testutil.Within(t, limit), func(p goredis.Pipeliner) error {
 		p.Set(t.Context(), "{a}1", 1, 0)
 		p.Incr(t.Context(), "{a}1")
 		return nil
@@ -80,7 +82,7 @@ func TestCluster_GoRedisReplicas(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
 	for range 20 { // each read goes to a random node
-		if got, err := client.Get(within(t), "before0").Result(); err != nil || got != "before0" {
+		if got, err := client.Get(testutil.Within(t, limit), "before0").Result(); err != nil || got != "before0" {
 			t.Errorf("read from any node: %q, %v", got, err)
 		}
 	}

@@ -1,46 +1,23 @@
 package discovery
 
 import (
-	"context"
-	"fmt"
 	"net"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // binary is the program under test.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "holdfast-discovery")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if binary, err = process.Build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { testutil.MainWithProgram(m, &binary) }
 
 // limit is how long a wait may take on a slow machine.
 const limit = 60 * time.Second
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %v", limit))
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // cluster is three running nodes, and the node that was leader when they
 // started.
@@ -61,7 +38,7 @@ func sentinels(t *testing.T, args ...string) *cluster {
 			b, _ := redis.Values(others, nil)
 			return len(a) == 2 && len(b) == 2
 		}
-		if err := process.Poll(within(t), "the nodes to know each other", known); err != nil {
+		if err := process.Poll(testutil.Within(t, limit), "the nodes to know each other", known); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +59,7 @@ func shard(t *testing.T) *cluster {
 			entry, err := redis.Values(slots[0], nil)
 			return err == nil && len(entry) == 5
 		}
-		if err := process.Poll(within(t), "the nodes to know each other", known); err != nil {
+		if err := process.Poll(testutil.Within(t, limit), "the nodes to know each other", known); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,28 +68,9 @@ func shard(t *testing.T) *cluster {
 
 func startCluster(t *testing.T, cfg process.Config) *cluster {
 	t.Helper()
-	cfg.Program, cfg.Dir = binary, t.TempDir()
-	c, err := process.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("stop cluster: %v", err)
-		}
-		if !t.Failed() {
-			return
-		}
-		for _, n := range c.Nodes {
-			if log, err := os.ReadFile(n.LogFile); err == nil {
-				t.Logf("end of the log of %s:\n%s", n.ID, log[max(0, len(log)-2048):])
-			}
-		}
-	})
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	leader, err := c.Settled(within(t))
+	cfg.Program = binary
+	c := testutil.StartCluster(t, cfg)
+	leader, err := c.Leader(testutil.Within(t, limit))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -78,8 +79,7 @@ func show(v respwire.Value) string {
 // answer.
 func realRedis(t *testing.T, args ...[]string) (addrs []string) {
 	t.Helper()
-	path, err := lookRedis()
-	needRedis(t, err)
+	path := testutil.NeedProgram(t, testutil.RequireRedis, "redis-server")
 	base, err := process.FreePorts(2, len(args), 1000)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func realRedis(t *testing.T, args ...[]string) (addrs []string) {
 		addrs = append(addrs, "127.0.0.1:"+port)
 	}
 	for _, addr := range addrs {
-		if err := process.Poll(within(t), "redis-server to answer", func() bool { return answers(addr) }); err != nil {
+		if err := process.Poll(testutil.Within(t, limit), "redis-server to answer", func() bool { return answers(addr) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestSentinel_AnswersAsRedis(t *testing.T) {
 		}
 		return true
 	}
-	if err := process.Poll(within(t), "the real Sentinels to know each other", settled); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the real Sentinels to know each other", settled); err != nil {
 		t.Fatal(err)
 	}
 	c := sentinels(t)
@@ -236,7 +236,7 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 			}
 			return c.do("CLUSTER REPLICATE "+id) == "+OK"
 		}
-		if err := process.Poll(within(t), "a real replica", met); err != nil {
+		if err := process.Poll(testutil.Within(t, limit), "a real replica", met); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 			slots := c.do("CLUSTER SLOTS")
 			return strings.HasPrefix(slots, "*1\n*5\n") && strings.Contains(c.do("CLUSTER INFO"), "cluster_state:ok") && !strings.Contains(slots, "\n$\n")
 		}
-		if err := process.Poll(within(t), "the real cluster to settle", settled); err != nil {
+		if err := process.Poll(testutil.Within(t, limit), "the real cluster to settle", settled); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 		"EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',1)) 2 {a}1 {a}2", "EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',0)) 2 {a}1 {a}2", "EVAL_RO return(redis.call('select',1)) 0",
 		"CLUSTER FAILOVER", "SWAPDB 0 1", "COPY foo{a} {a} DB 1", "MOVE a 1", "SET foo 1", "GET foo", "CLUSTER COUNTKEYSINSLOT 12182", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER GETKEYSINSLOT 12182 0",
 		"MULTI", "SET foo 1", "SET a 1", "EXEC", "MULTI", "SET {a}1 1", "SET {a}2 2", "EXEC", "WATCH a b", "WATCH a", "UNWATCH", "DEL foo {a}1", "DEL foo", "DEL {a}1 {a}2")...)
-	if _, err := c.Settled(within(t)); err != nil { // the follower answers from its own state
+	if _, err := c.Settled(testutil.Within(t, limit)); err != nil { // the follower answers from its own state
 		t.Fatal(err)
 	}
 	compare(t, theirs[1], ours[1], redisNames, ourNames, append(shared,

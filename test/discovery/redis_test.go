@@ -8,23 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
-
-func lookRedis() (path string, err error) { return exec.LookPath("redis-server") }
-
-// needRedis skips the test if there is no redis-server. If redis-server is
-// required, it fails the test instead.
-func needRedis(t *testing.T, err error) {
-	t.Helper()
-	if err == nil {
-		return
-	}
-	if os.Getenv("HOLDFAST_REQUIRE_REDIS") == "1" {
-		t.Fatal(err)
-	}
-	t.Skipf("redis-server is not installed: %v", err)
-}
 
 // startRedis starts a server that ends with the test, or with this process.
 func startRedis(t *testing.T, path string, args []string) {
@@ -48,8 +34,7 @@ func startRedis(t *testing.T, path string, args []string) {
 // the line of its configuration that says which master it monitors.
 func realSentinel(t *testing.T, directive []string) (addr string) {
 	t.Helper()
-	path, err := lookRedis()
-	needRedis(t, err)
+	path := testutil.NeedProgram(t, testutil.RequireRedis, "redis-server")
 	port, err := process.FreePorts(1, 1, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +47,7 @@ func realSentinel(t *testing.T, directive []string) (addr string) {
 	}
 	startRedis(t, path, []string{conf, "--sentinel"})
 	addr = "127.0.0.1:" + strconv.Itoa(port)
-	if err := process.Poll(within(t), "redis-sentinel to answer", func() bool { return answers(addr) }); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "redis-sentinel to answer", func() bool { return answers(addr) }); err != nil {
 		t.Fatal(err)
 	}
 	return addr

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -65,7 +66,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 		t.Errorf("SENTINEL FAILOVER: %v", reply)
 	}
 	seen(c.Nodes, 20)
-	leader, err := c.Leader(within(t))
+	leader, err := c.Leader(testutil.Within(t, limit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	}
 	change := func(old *process.Node, without ...*process.Node) (leader *process.Node) {
 		t.Helper()
-		leader, err := c.Leader(within(t), without...)
+		leader, err := c.Leader(testutil.Within(t, limit), without...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 		text := dialRaw(t, last.Sentinel, 2).do("SENTINEL REPLICAS mymaster") + dialRaw(t, last.Sentinel, 2).do("SENTINEL SENTINELS mymaster")
 		return strings.Contains(text, "$s_down,slave,disconnected") && strings.Contains(text, "$s_down,sentinel,disconnected")
 	}
-	if err := process.Poll(within(t), "the dead node to be flagged", flagged); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the dead node to be flagged", flagged); err != nil {
 		t.Error(err)
 	}
 	// Without a majority there is no leader. The Sentinels name the last
@@ -177,7 +178,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	down := func() bool {
 		return strings.Contains(dialRaw(t, last.Sentinel, 2).do("SENTINEL MASTER mymaster"), "$s_down,o_down,master,disconnected")
 	}
-	if err := process.Poll(within(t), "the master to be called down", down); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the master to be called down", down); err != nil {
 		t.Error(err)
 	}
 	s := dialRaw(t, last.Sentinel, 2)
@@ -206,7 +207,7 @@ func TestCluster_NoLeader(t *testing.T) {
 	}
 	conn := dialRaw(t, last.Clients, 2)
 	down := func() bool { return strings.Contains(conn.do("CLUSTER INFO"), "cluster_state:fail") }
-	if err := process.Poll(within(t), "the cluster to be down", down); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the cluster to be down", down); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"SET foo 1", "GET foo", "WATCH foo"} {
@@ -237,7 +238,7 @@ func TestSentinel_Password(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Poll(within(t), "the Sentinel port", func() bool { return answers(c.Nodes[0].Sentinel) }); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the Sentinel port", func() bool { return answers(c.Nodes[0].Sentinel) }); err != nil {
 		t.Fatal(err)
 	}
 	conn := dialRaw(t, c.Nodes[0].Sentinel, 2)
@@ -248,7 +249,7 @@ func TestSentinel_Password(t *testing.T) {
 		t.Errorf("AUTH: %q", got)
 	}
 	named := func() bool { return strings.HasPrefix(conn.do("SENTINEL GET-MASTER-ADDR-BY-NAME locks"), "*2\n") }
-	if err := process.Poll(within(t), "a master of that name", named); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "a master of that name", named); err != nil {
 		t.Error(err)
 	}
 	if got := conn.do("SENTINEL FAILOVER locks"); got != "-NOGOODSLAVE No suitable replica to promote" {
@@ -277,10 +278,10 @@ func TestFlags_ThatCannotWork(t *testing.T) {
 
 func TestRedisCLI(t *testing.T) {
 	cli, err := exec.LookPath("redis-cli")
-	need(t, "redis-tools", err)
+	testutil.Need(t, testutil.RequireClients, "redis-tools", err)
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := exec.CommandContext(within(t), cli, args...).CombinedOutput()
+		out, err := exec.CommandContext(testutil.Within(t, limit), cli, args...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("redis-cli %q: %v\n%s", args, err, out)
 		}

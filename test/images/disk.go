@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -522,7 +521,7 @@ func (n *node) inherited(name string, life int) string {
 			return name
 		}
 	}
-	for _, below := range sortedNames(n.live) {
+	for _, below := range slices.Sorted(maps.Keys(n.live)) {
 		if found := n.live[below].inherited(path.Join(name, below), life); found != "" {
 			return found
 		}
@@ -582,7 +581,7 @@ func (d *disk) compare(real string, n *node) error {
 	if len(names) != len(n.live) {
 		return fmt.Errorf("%s holds %d names, but %d by the recording", real, len(names), len(n.live))
 	}
-	for _, name := range sortedNames(n.live) {
+	for _, name := range slices.Sorted(maps.Keys(n.live)) {
 		if err := d.compare(filepath.Join(real, name), n.live[name]); err != nil {
 			return err
 		}
@@ -591,12 +590,3 @@ func (d *disk) compare(real string, n *node) error {
 }
 
 var zeros = make([]byte, blockSize)
-
-func sortedNames(m map[string]*node) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
-}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -117,7 +118,7 @@ func (a *artist) paint(n *node) *drawn {
 		}
 	}
 	d := &drawn{names: make(map[string]*drawn)}
-	for _, name := range sortedNames(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		d.names[name] = a.paint(names[name])
 	}
 	return d

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -20,7 +22,7 @@ import (
 func needStrace(t *testing.T) {
 	t.Helper()
 	if reason := why(); reason != "" {
-		if os.Getenv("HOLDFAST_REQUIRE_STRACE") == "1" {
+		if testutil.Required(testutil.RequireStrace) {
 			t.Fatal(reason)
 		}
 		t.Skip(reason)
@@ -74,7 +76,7 @@ func TestKilledDuringSync(t *testing.T) {
 						return err
 					}
 					r.enter(0, 2)
-					r.pause(ctx, 300*time.Millisecond)
+					load.Sleep(ctx, 300*time.Millisecond)
 					if err := r.end(ctx, 0, syscall.SIGKILL); err != nil {
 						return err
 					}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -157,7 +158,7 @@ func figures(r *report) error {
 // several writes of a file are not durable, because only such writes can reach
 // the disk in another order.
 func pick(rng *rand.Rand, found map[string][]int) int {
-	kinds := sortedKeys(found)
+	kinds := slices.Sorted(maps.Keys(found))
 	if rng.IntN(3) == 0 {
 		several := slices.DeleteFunc(slices.Clone(kinds),
 			func(k string) bool { return !strings.HasSuffix(k, severalOpen) })

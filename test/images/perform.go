@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -308,7 +309,7 @@ func (r *report) table(w *os.File) error {
 	}
 	line("images built", r.Images)
 	line("distinct", r.Distinct)
-	for _, k := range sortedKeys(r.Kinds) {
+	for _, k := range slices.Sorted(maps.Keys(r.Kinds)) {
 		line("  "+k, r.Kinds[k])
 	}
 	for _, m := range mutations {
@@ -316,7 +317,7 @@ func (r *report) table(w *os.File) error {
 	}
 	line("started", r.Started)
 	line("refused", r.Images-r.Started)
-	for _, words := range sortedKeys(r.Refused) {
+	for _, words := range slices.Sorted(maps.Keys(r.Refused)) {
 		line("  "+words, r.Refused[words])
 	}
 	line("checks", r.Checks)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -184,15 +183,6 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 		}
 	}
 	return found, bad, nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // promise is what must be true of the cluster after a loss of power at a step.

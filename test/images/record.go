@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -203,16 +204,6 @@ func (r *recorder) watch(i int) {
 	r.crowd.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
 }
 
-// pause lets the cluster run for d.
-func (r *recorder) pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // lives is the scenario of a single node. The node is killed under load,
 // stopped, and killed again. It starts again each time.
 func lives(ctx context.Context, r *recorder) error {
@@ -231,12 +222,12 @@ func lives(ctx context.Context, r *recorder) error {
 		how := syscall.SIGKILL
 		switch life {
 		case 0, 4: // a snapshot becomes due once a second
-			r.pause(ctx, 1300*time.Millisecond)
+			load.Sleep(ctx, 1300*time.Millisecond)
 		case 1:
-			r.pause(ctx, 150*time.Millisecond)
+			load.Sleep(ctx, 150*time.Millisecond)
 			how = syscall.SIGTERM
 		default:
-			r.pause(ctx, time.Duration(30+r.rng.IntN(400))*time.Millisecond)
+			load.Sleep(ctx, time.Duration(30+r.rng.IntN(400))*time.Millisecond)
 		}
 		if err := r.end(ctx, 0, how); err != nil {
 			return err
@@ -265,7 +256,7 @@ func leaderships(ctx context.Context, r *recorder) error {
 		r.enter(i, 2)
 		r.watch(i)
 	}
-	r.pause(ctx, 1500*time.Millisecond)
+	load.Sleep(ctx, 1500*time.Millisecond)
 	// On a slow machine the transfer may time out. Then the old leader
 	// continues.
 	if out, err := exec.CommandContext(ctx, r.program, "member", "transfer",
@@ -286,7 +277,7 @@ func leaderships(ctx context.Context, r *recorder) error {
 		}
 	}
 	r.enter(i, 3)
-	r.pause(ctx, 120*time.Millisecond)
+	load.Sleep(ctx, 120*time.Millisecond)
 	err = r.end(ctx, i, syscall.SIGKILL)
 	for j, n := range r.cluster.Nodes {
 		if j != i {
@@ -301,17 +292,17 @@ func leaderships(ctx context.Context, r *recorder) error {
 		return err
 	}
 	r.enter(r.index(next), 2)
-	r.pause(ctx, 200*time.Millisecond)
+	load.Sleep(ctx, 200*time.Millisecond)
 	if err := r.cluster.Start(); err != nil {
 		return err
 	}
-	r.pause(ctx, 300*time.Millisecond)
+	load.Sleep(ctx, 300*time.Millisecond)
 	if leader, err = settle(); err != nil {
 		return err
 	}
 	// All nodes die, one after the other, and start again.
 	r.enter((r.index(leader)+1)%3, 3)
-	r.pause(ctx, 100*time.Millisecond)
+	load.Sleep(ctx, 100*time.Millisecond)
 	for j := range r.cluster.Nodes {
 		if err := r.end(ctx, (r.index(leader)+j)%3, syscall.SIGKILL); err != nil {
 			return err
@@ -327,7 +318,7 @@ func leaderships(ctx context.Context, r *recorder) error {
 	for i := range r.cluster.Nodes {
 		r.enter(i, 1)
 	}
-	r.pause(ctx, 1200*time.Millisecond)
+	load.Sleep(ctx, 1200*time.Millisecond)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -50,16 +51,8 @@ func newArena(t *testing.T, mode string) *arena {
 	if mode == clusterMode {
 		args = []string{"--cluster-mode"}
 	}
-	c, err := process.New(process.Config{Program: program, Dir: t.TempDir(), Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testutil.NewCluster(t, process.Config{Program: program, Args: args})
 	a := &arena{t: t, cluster: c}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	if mode == sentinel {
 		base, err := process.FreePorts(1, len(c.Nodes), 1000)
 		if err != nil {

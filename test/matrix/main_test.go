@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 var (
@@ -22,18 +22,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "holdfast-matrix-")
-		if err == nil {
-			defer os.RemoveAll(dir)
-			program, err = process.Build(dir)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "build the program:", err)
-			return 1
-		}
-		return m.Run()
-	}())
+	testutil.MainWithProgram(m, &program)
 }
 
 // entry is a row of the matrix.
@@ -91,12 +80,7 @@ func TestMatrix(t *testing.T) {
 			if len(e.probe) > 0 {
 				probe := exec.Command(e.probe[0], e.probe[1:]...)
 				probe.Env = programEnv()
-				if out, err := probe.CombinedOutput(); err != nil {
-					if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
-						t.Fatalf("%s is not installed: %v: %s", e.lib, err, out)
-					}
-					t.Skipf("%s is not installed: %v", e.lib, err)
-				}
+				testutil.Need(t, testutil.RequireClients, e.lib, probe.Run())
 			}
 			if arenas[e.nodes] == nil {
 				arenas[e.nodes] = newArena(top, e.nodes)

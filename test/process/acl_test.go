@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -25,7 +26,7 @@ func as(t *testing.T, n *process.Node, user, password string) redis.Conn {
 // gone waits until the server has closed a connection.
 func gone(t *testing.T, c redis.Conn, what string) {
 	t.Helper()
-	if err := process.Poll(within(t, 10*time.Second), what+" to be closed", func() bool {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), what+" to be closed", func() bool {
 		_, err := c.Do("PING")
 		return err != nil && !strings.HasPrefix(err.Error(), "NOPERM")
 	}); err != nil {
@@ -62,7 +63,7 @@ func TestACL_IsReplicated(t *testing.T) {
 	}
 	want(t, follower, "OK", "ACL", "SETUSER", "usera", "-get")
 	for i, conn := range conns {
-		if err := process.Poll(within(t, 10*time.Second), "GET to be refused by "+c.Nodes[i].ID, func() bool {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), "GET to be refused by "+c.Nodes[i].ID, func() bool {
 			return strings.HasPrefix(show(conn, "GET", "app:1"), "NOPERM")
 		}); err != nil {
 			t.Error(err)
@@ -161,7 +162,7 @@ func TestACL_RequirePass(t *testing.T) {
 	want(t, c.Nodes[0], "OK", "CONFIG", "SET", "requirepass", "one")
 	for _, n := range c.Nodes {
 		conn := dial(t, n)
-		if err := process.Poll(within(t, 10*time.Second), n.ID+" to want the password", func() bool {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), n.ID+" to want the password", func() bool {
 			return strings.HasPrefix(show(dial(t, n), "GET", "a"), "NOAUTH")
 		}); err != nil {
 			t.Error(err)
@@ -175,7 +176,7 @@ func TestACL_RequirePass(t *testing.T) {
 	if err := n.Start("--requirepass", "two"); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Poll(within(t, startLimit), n.ID+" to know the password", func() bool {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), n.ID+" to know the password", func() bool {
 		conn, err := dialAddr(n.Clients, replyLimit)
 		if err != nil {
 			return false

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -38,7 +39,7 @@ func (c *cluster) newcomer(id string, peers ...*process.Node) *process.Node {
 // says waits until a node has printed a text.
 func says(t *testing.T, n *process.Node, text string) {
 	t.Helper()
-	if err := process.Poll(within(t, startLimit), fmt.Sprintf("%s to say %q", n.ID, text), func() bool { return strings.Contains(n.Output(), text) }); err != nil {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), fmt.Sprintf("%s to say %q", n.ID, text), func() bool { return strings.Contains(n.Output(), text) }); err != nil {
 		t.Fatalf("%v; it says\n%s", err, n.Output())
 	}
 }
@@ -77,7 +78,7 @@ func TestMember_Add(t *testing.T) {
 	if o := invoke(t, nil, strings.Fields(command[1])...); o.code != 0 {
 		t.Fatalf("%s: %+v", command[1], o)
 	}
-	if err := process.Poll(within(t, startLimit), "n4 to vote", func() bool {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "n4 to vote", func() bool {
 		members, _ := status(t, c.Nodes[0])
 		return members["n4"].Voter
 	}); err != nil {

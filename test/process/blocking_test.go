@@ -12,6 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -43,7 +44,7 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	const each = 8
-	ctx := within(t, 60*time.Second)
+	ctx := testutil.Within(t, 60*time.Second)
 	var waiting []chan popped
 	var nodes []*process.Node
 	for i := range 3 * each {
@@ -119,7 +120,7 @@ func TestBlocking_Stop(t *testing.T) {
 	c := startCluster(t)
 	leaving := c.leader()
 	stay := c.others(leaving)[0]
-	ctx := within(t, 60*time.Second)
+	ctx := testutil.Within(t, 60*time.Second)
 	cl := goredis.NewClient(&goredis.Options{Addr: leaving.Clients, MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer cl.Close()
 	result := make(chan error, 1)

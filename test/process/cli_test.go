@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -226,7 +227,7 @@ func TestServe_Environment(t *testing.T) {
 // eventually connects to a node that was started just before.
 func eventually(t *testing.T, n *process.Node) (conn redis.Conn, err error) {
 	t.Helper()
-	pollErr := process.Poll(within(t, startLimit), n.ID+" to listen", func() bool {
+	pollErr := process.Poll(testutil.Within(t, testutil.StartLimit), n.ID+" to listen", func() bool {
 		conn, err = dialAddr(n.Clients, replyLimit)
 		return err == nil || !n.Running()
 	})
@@ -332,7 +333,7 @@ func TestStatus(t *testing.T) {
 	// A second node is down: there is no leader.
 	kill(t, leader)
 	last := c.Running()[0]
-	if err := process.Poll(within(t, 10*time.Second), "the loss of the leader to be seen", func() bool {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), "the loss of the leader to be seen", func() bool {
 		s, err := last.State()
 		return err == nil && !s.Ready
 	}); err != nil {
@@ -438,7 +439,7 @@ func (c *cluster) replace(n, live *process.Node) {
 	}
 	before := c.promotions(n)
 	start(c.t, n)
-	if err := process.Poll(within(c.t, startLimit), n.ID+" to vote again", func() bool { return c.promotions(n) > before }); err != nil {
+	if err := process.Poll(testutil.Within(c.t, testutil.StartLimit), n.ID+" to vote again", func() bool { return c.promotions(n) > before }); err != nil {
 		c.t.Fatal(err)
 	}
 	c.settled()
@@ -495,7 +496,7 @@ func TestMember_Errors(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", to.ID, "--addr", via.Clients); o.code != 0 {
 			t.Errorf("transfer to %s through %s: %+v", to.ID, via.ID, o)
 		}
-		if err := process.Poll(within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
 			t.Fatal(err)
 		}
 	}

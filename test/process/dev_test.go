@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -81,7 +82,7 @@ func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 // leader.
 func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
 	d.t.Helper()
-	if err := process.Poll(within(d.t, startLimit), "the table of dev", func() bool {
+	if err := process.Poll(testutil.Within(d.t, testutil.StartLimit), "the table of dev", func() bool {
 		return strings.Contains(d.printed(), "Ready.") || d.ended()
 	}); err != nil {
 		d.t.Fatal(err)
@@ -133,7 +134,7 @@ func (d *devRun) waitEnd() int {
 
 func (d *devRun) waitFor(text string) {
 	d.t.Helper()
-	if err := process.Poll(within(d.t, startLimit), fmt.Sprintf("dev to say %q", text), func() bool { return strings.Contains(d.printed(), text) }); err != nil {
+	if err := process.Poll(testutil.Within(d.t, testutil.StartLimit), fmt.Sprintf("dev to say %q", text), func() bool { return strings.Contains(d.printed(), text) }); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -152,7 +153,7 @@ func lives(pid int) bool {
 func waitGone(t *testing.T, pids map[string]int) {
 	t.Helper()
 	for id, pid := range pids {
-		if err := process.Poll(within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid), func() bool { return !lives(pid) }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid), func() bool { return !lives(pid) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -164,7 +165,7 @@ func (d *devRun) portsFree(nodes int) {
 	for i := range nodes {
 		for step := range 3 {
 			addr := process.Loopback(d.base + 1000*step + i)
-			if err := process.Poll(within(d.t, 10*time.Second), addr+" to be free", func() bool {
+			if err := process.Poll(testutil.Within(d.t, 10*time.Second), addr+" to be free", func() bool {
 				ln, err := net.Listen("tcp", addr)
 				return err == nil && ln.Close() == nil
 			}); err != nil {

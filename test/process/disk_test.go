@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -78,7 +79,7 @@ const failoverLimit = 2 * time.Second
 // has ended.
 func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit time.Duration, says string, release func()) {
 	c.t.Helper()
-	if err := process.Poll(within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
+	if err := process.Poll(testutil.Within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
 		return strings.Contains(n.Output(), "holdfast: fatal: ")
 	}); err != nil {
 		c.t.Fatal(err)
@@ -138,7 +139,7 @@ func attach(t *testing.T, n *process.Node, args ...string) (detach func()) {
 	}
 	t.Cleanup(detach)
 	attached := false
-	if err := process.Poll(within(t, 10*time.Second), "strace to attach", func() bool {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), "strace to attach", func() bool {
 		text, err := os.ReadFile(out.Name())
 		attached = err == nil && strings.Contains(string(text), "attached")
 		select {
@@ -196,7 +197,7 @@ func TestDisk_Full(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", small.ID, "--addr", small.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := process.Poll(within(t, 10*time.Second), "it to lead", func() bool { return c.leader() == small }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), "it to lead", func() bool { return c.leader() == small }); err != nil {
 			t.Fatal(err)
 		}
 	}

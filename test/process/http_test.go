@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -38,7 +39,7 @@ func TestHTTP_Health(t *testing.T) {
 	n := c.Nodes[0]
 	// The first of three nodes runs, but is not ready until the others run.
 	start(t, n)
-	if err := process.Poll(within(t, startLimit), "the http port", func() bool {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the http port", func() bool {
 		res, err := web.Get("http://" + n.HTTP + "/healthz")
 		if err == nil {
 			res.Body.Close()
@@ -67,7 +68,7 @@ func TestHTTP_Health(t *testing.T) {
 		}
 	}
 	expect(n, "/healthz", 200, "ok")
-	if err := process.Poll(within(t, startLimit), "the reason", func() bool {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the reason", func() bool {
 		_, body := fetch(t, n, "/readyz")
 		return strings.Contains(body, "waiting for peers: n2, n3")
 	}); err != nil {
@@ -92,7 +93,7 @@ func TestHTTP_Health(t *testing.T) {
 	others := c.others(leader)
 	kill(t, leader)
 	kill(t, others[0])
-	if err := process.Poll(within(t, 10*time.Second), "not to be ready", func() bool {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), "not to be ready", func() bool {
 		code, _ := fetch(t, others[1], "/readyz")
 		return code == 503
 	}); err != nil {
@@ -114,7 +115,7 @@ func TestHTTP_Metrics(t *testing.T) {
 	c := startCluster(t, "--pprof")
 	leader := c.leader()
 	want(t, leader, "OK", "SET", "k", "v", "PX", "20")
-	if err := process.Poll(within(t, 10*time.Second), "the key to expire", func() bool { return do(t, leader, "EXISTS", "k") == "(integer) 0" }); err != nil {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), "the key to expire", func() bool { return do(t, leader, "EXISTS", "k") == "(integer) 0" }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, leader, "OK", "SET", "lock", "me", "EX", "600")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -77,7 +78,7 @@ func TestKill_AtAPoint(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1})
 	c.start()
 	n := c.Nodes[0]
-	if _, err := n.Stop(startLimit); err != nil {
+	if _, err := n.Stop(testutil.StartLimit); err != nil {
 		t.Fatal(err)
 	}
 	n.Use(binary, "HOLDFAST_TEST_KILL_AT="+failpoint.EntryApplied+":4")
@@ -86,7 +87,7 @@ func TestKill_AtAPoint(t *testing.T) {
 	// The node also writes entries of its own: that it is leader, and that
 	// it reserves client ids. After it has reserved them, new connections
 	// have small ids.
-	if err := process.Poll(within(t, startLimit), "client ids to be reserved", func() bool {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "client ids to be reserved", func() bool {
 		id, err := redis.Uint64(dial(t, n).Do("CLIENT", "ID"))
 		return err == nil && id <= fsm.MaxClientID
 	}); err != nil {
@@ -97,7 +98,7 @@ func TestKill_AtAPoint(t *testing.T) {
 		written++
 		reply = do(t, n, "SET", "key", strconv.Itoa(written))
 	}
-	code, err := n.Wait(startLimit)
+	code, err := n.Wait(testutil.StartLimit)
 	if err != nil || code != -1 {
 		t.Fatalf("ended with code %d, %v, want an end by a signal", code, err)
 	}

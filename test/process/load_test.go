@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -237,7 +238,7 @@ func (l *load) progress(n int64) {
 	for _, w := range l.writers {
 		before = append(before, w.acks.Load())
 	}
-	err := process.Poll(within(l.t, replyLimit), "writes to be acknowledged", func() bool {
+	err := process.Poll(testutil.Within(l.t, replyLimit), "writes to be acknowledged", func() bool {
 		some := false
 		for i, w := range l.writers {
 			if w.excused.Load() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -35,7 +36,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", dead.ID, "--addr", next.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := process.Poll(within(t, 10*time.Second), dead.ID+" to lead", func() bool { return c.leader() == dead }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), dead.ID+" to lead", func() bool { return c.leader() == dead }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +47,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	// With the last other node killed there is no majority. The node must
 	// not answer from its own state.
 	kill(t, c.others(dead)[0])
-	if err := process.Poll(within(t, 10*time.Second), "the leader to step down", func() bool {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), "the leader to step down", func() bool {
 		s, err := dead.State()
 		return err == nil && s.Role != "leader" && !s.Ready
 	}); err != nil {

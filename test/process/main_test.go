@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -27,21 +26,7 @@ var binary string
 // the load on the machine.
 var slots = make(chan struct{}, 2)
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "holdfast-process")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if binary, err = process.Build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { testutil.MainWithProgram(m, &binary) }
 
 // takeSlot marks the test as parallel and waits for a slot for a cluster.
 func takeSlot(t *testing.T) {
@@ -49,14 +34,6 @@ func takeSlot(t *testing.T) {
 	t.Parallel()
 	slots <- struct{}{}
 	t.Cleanup(func() { <-slots })
-}
-
-// within returns a context with the time limit of a wait.
-func within(t *testing.T, limit time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %v", limit))
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // cluster is a process.Cluster with the test that fails on unexpected errors.
@@ -70,20 +47,8 @@ type cluster struct {
 func newCluster(t *testing.T, cfg process.Config) *cluster {
 	t.Helper()
 	takeSlot(t)
-	cfg.Program, cfg.Dir = binary, t.TempDir()
-	c, err := process.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("stop cluster: %v", err)
-		}
-		if t.Failed() {
-			keepLogs(t, c)
-		}
-	})
-	return &cluster{c, t}
+	cfg.Program = binary
+	return &cluster{testutil.NewCluster(t, cfg), t}
 }
 
 // startCluster starts a cluster of three nodes and waits until it is ready.
@@ -102,33 +67,9 @@ func (c *cluster) start() {
 	c.settled()
 }
 
-func keepLogs(t *testing.T, c *process.Cluster) {
-	dir, err := os.MkdirTemp("", "holdfast-logs-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
-	if err != nil {
-		t.Errorf("keep logs: %v", err)
-		return
-	}
-	for _, n := range c.Nodes {
-		text, err := os.ReadFile(n.LogFile)
-		if err != nil {
-			t.Logf("log of %s: %v", n.ID, err)
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dir, n.ID+".log"), text, 0o644); err != nil {
-			t.Errorf("keep log: %v", err)
-		}
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		t.Logf("end of the log of %s:\n%s", n.ID, strings.Join(lines[max(0, len(lines)-25):], "\n"))
-	}
-	t.Logf("whole logs: %s", dir)
-}
-
-// startLimit is how long a cluster may take until it serves.
-const startLimit = 30 * time.Second
-
 func (c *cluster) leader(without ...*process.Node) *process.Node {
 	c.t.Helper()
-	n, err := c.Leader(within(c.t, startLimit), without...)
+	n, err := c.Leader(testutil.Within(c.t, testutil.StartLimit), without...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -138,7 +79,7 @@ func (c *cluster) leader(without ...*process.Node) *process.Node {
 // settled waits until all running nodes follow one leader and have caught up.
 func (c *cluster) settled(without ...*process.Node) (leader *process.Node) {
 	c.t.Helper()
-	n, err := c.Settled(within(c.t, startLimit), without...)
+	n, err := c.Settled(testutil.Within(c.t, testutil.StartLimit), without...)
 	if err != nil {
 		c.t.Fatal(err)
 	}

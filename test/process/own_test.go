@@ -1,9 +1,7 @@
 package process_test
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/holdfast-kv/holdfast/test/harness"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -54,25 +53,6 @@ func (r *raw) ask(lines ...string) string {
 		}
 		got += string(reply)
 	}
-}
-
-// redisSocket starts a redis-server and returns the path of its socket, "" if
-// the program is not installed.
-func redisSocket(t *testing.T) string {
-	t.Helper()
-	server, err := process.StartRedis()
-	if errors.Is(err, process.ErrNoRedis) && os.Getenv("HOLDFAST_REQUIRE_REDIS") != "1" {
-		return ""
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.Socket
 }
 
 // ownSteps lists the steps of one connection, pipeline by pipeline. Another
@@ -129,7 +109,7 @@ func TestOwn_AsRedis(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
 	ends := [][2]string{{"tcp", leader.Clients}, {"tcp", c.others(leader)[0].Clients}}
-	if socket := redisSocket(t); socket != "" {
+	if socket := testutil.TryRedis(t); socket != "" {
 		ends = append(ends, [2]string{"unix", socket})
 	}
 	for _, s := range ownSteps {
@@ -182,7 +162,7 @@ func TestOwn_BlockedMove(t *testing.T) {
 			a.ask("LRANGE " + to + " 0 -1")
 			answer := make(chan string, 1)
 			go func() { answer <- a.ask("BLMOVE from " + to + " LEFT RIGHT 0") }()
-			if err := process.Poll(within(t, time.Minute), "a client that waits", func() bool {
+			if err := process.Poll(testutil.Within(t, time.Minute), "a client that waits", func() bool {
 				info, err := redis.String(other.Do("INFO", "clients"))
 				return err == nil && strings.Contains(info, "blocked_clients:1")
 			}); err != nil {
@@ -260,7 +240,7 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	until := func(n int64) {
 		t.Helper()
 		n += rounds.Load()
-		if err := process.Poll(within(t, time.Minute), "rounds", func() bool { return rounds.Load() >= n }); err != nil {
+		if err := process.Poll(testutil.Within(t, time.Minute), "rounds", func() bool { return rounds.Load() >= n }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -271,7 +251,7 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	wg.Wait()
 	other, hits := dial(t, rest[0]), 0
 	for i, cl := range clients {
-		if err := process.Poll(within(t, time.Minute), "the cache to hold what the keys do", func() bool {
+		if err := process.Poll(testutil.Within(t, time.Minute), "the cache to hold what the keys do", func() bool {
 			differs, err := cl.Differs(func(key string) int64 {
 				n, err := redis.Int64(other.Do("GET", key))
 				if err != nil && err != redis.ErrNil {

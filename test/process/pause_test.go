@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -230,7 +231,7 @@ func (r *register) follow(n *process.Node) {
 		r.t.Fatal("the writer of the register hangs")
 	}
 	from := r.acked.Load()
-	if err := process.Poll(within(r.t, replyLimit), "the register to be written", func() bool { return r.acked.Load() > from+20 }); err != nil {
+	if err := process.Poll(testutil.Within(r.t, replyLimit), "the register to be written", func() bool { return r.acked.Load() > from+20 }); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -70,7 +71,7 @@ func TestScript_KillOfLeader(t *testing.T) {
 	progress := func(n int64) {
 		t.Helper()
 		from := cycles.Load()
-		if err := process.Poll(within(t, 30*time.Second), "lock cycles", func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
+		if err := process.Poll(testutil.Within(t, 30*time.Second), "lock cycles", func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +82,7 @@ func TestScript_KillOfLeader(t *testing.T) {
 			if o := invoke(t, nil, "member", "transfer", c.others(follower)[0].ID, "--addr", follower.Clients); o.code != 0 {
 				t.Fatalf("member transfer: %+v", o)
 			}
-			if err := process.Poll(within(t, 10*time.Second), "another leader", func() bool { return c.leader() != follower }); err != nil {
+			if err := process.Poll(testutil.Within(t, 10*time.Second), "another leader", func() bool { return c.leader() != follower }); err != nil {
 				t.Fatal(err)
 			}
 			dead = c.leader()

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -30,7 +31,7 @@ func TestTracking_RueidisCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	ctx := within(t, time.Minute)
+	ctx := testutil.Within(t, time.Minute)
 	cached := func() (string, bool) {
 		t.Helper()
 		r := client.DoCache(ctx, client.B().Get().Key("k").Cache(), time.Hour)
@@ -73,7 +74,7 @@ func TestTracking_RueidisFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	ctx := within(t, time.Minute)
+	ctx := testutil.Within(t, time.Minute)
 	cached := func(field string) string {
 		t.Helper()
 		s, err := client.DoCache(ctx, client.B().Hget().Key("h").Field(field).Cache(), time.Hour).ToString()
@@ -129,7 +130,7 @@ func TestTracking_RueidisLock(t *testing.T) {
 				return l
 			}
 			holder, waiter := locker(rest[0]), locker(rest[1])
-			ctx := within(t, 2*time.Minute)
+			ctx := testutil.Within(t, 2*time.Minute)
 			held, release, err := holder.WithContext(ctx, "job")
 			if err != nil {
 				t.Fatal(err)

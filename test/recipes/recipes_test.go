@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/test/recipes"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -20,43 +21,14 @@ const python = "/usr/bin/python3"
 // program is the binary under test.
 var program string
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "holdfast-recipes-")
-		if err == nil {
-			defer os.RemoveAll(dir)
-			program, err = process.Build(dir)
-		}
-		if err != nil {
-			os.Stderr.WriteString("build the program: " + err.Error() + "\n")
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { testutil.MainWithProgram(m, &program) }
 
 // limit is for one recipe, its cluster included, on a slow machine.
 const limit = 2 * time.Minute
 
-// cluster starts nodes and stops them when the test ends.
-func cluster(t *testing.T, ctx context.Context, nodes int) *process.Cluster {
+func startNodes(t *testing.T, nodes int) *process.Cluster {
 	t.Helper()
-	c, err := process.New(process.Config{Program: program, Dir: t.TempDir(), Nodes: nodes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Settled(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return testutil.StartCluster(t, process.Config{Program: program, Nodes: nodes})
 }
 
 // Each recipe keeps its promise on three nodes whose leader is killed with kill -9
@@ -66,13 +38,13 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 		t.Run(r.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
-			c := cluster(t, ctx, 3)
+			c := startNodes(t, 3)
 			e := &recipes.Env{Log: t.Logf}
 			for _, n := range c.Nodes {
 				e.Addrs = append(e.Addrs, n.Clients)
 			}
 			if r.Name == "redlock" {
-				e.Others = []string{cluster(t, ctx, 1).Nodes[0].Clients, cluster(t, ctx, 1).Nodes[0].Clients}
+				e.Others = []string{startNodes(t, 1).Nodes[0].Clients, startNodes(t, 1).Nodes[0].Clients}
 			}
 			killed := false
 			e.Middle = func() {
@@ -109,7 +81,7 @@ func TestPython(t *testing.T) {
 		t.Fatalf("scripts: %v, %v", scripts, err)
 	}
 	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {
-		if os.Getenv("HOLDFAST_REQUIRE_CLIENTS") == "1" {
+		if testutil.Required(testutil.RequireClients) {
 			t.Fatalf("python3 with redis-py: %v: %s", err, out)
 		}
 		t.Skip("needs python3 with redis-py")
@@ -118,7 +90,7 @@ func TestPython(t *testing.T) {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
-			c := cluster(t, ctx, 3)
+			c := startNodes(t, 3)
 			leader, err := c.Leader(ctx)
 			if err != nil {
 				t.Fatal(err)

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
@@ -109,7 +111,7 @@ func (u *cacher) finish() {
 	}
 	<-time.After(100 * time.Millisecond)
 	if x := u.do(command{"get", "uncached0"}); x.outcome == checker.Done {
-		for _, key := range sortedKeys(u.held) {
+		for _, key := range slices.Sorted(maps.Keys(u.held)) {
 			u.event(checker.CacheFinal, key, u.held[key])
 		}
 	}

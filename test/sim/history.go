@@ -326,7 +326,7 @@ func (h *history) check(length time.Duration, recoveries []checker.Recovery, lis
 	r := &Result{
 		Schedule: h.plan, Virtual: length, Injected: h.injected, Seen: h.seen, Outcomes: h.outcomes, Exits: h.w.exits,
 		Failovers: h.w.audit.failovers(), Hashes: int(h.w.audit.compared), Checks: make(map[string]int),
-		Log: h.w.book.tail(5000),
+		Log: h.w.book.Tail(5000),
 	}
 	r.Violations = append(r.Violations, h.w.audit.violations()...)
 	add := func(bad []checker.Violation) {

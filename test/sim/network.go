@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // network connects the nodes of one history. A connection is two byte queues in
@@ -173,26 +175,26 @@ func (n *network) listen(id string) net.Listener {
 
 // listener is a node's port.
 type listener struct {
-	n           *network
-	id          string
-	dark        bool // a host without power, which does not even refuse connections
-	closed      bool
-	asyncWriter []net.Conn
-	changed     sync.Cond
+	n       *network
+	id      string
+	dark    bool // a host without power, which does not even refuse connections
+	closed  bool
+	pending []net.Conn // connections that Accept has not returned yet
+	changed sync.Cond
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
-	for !l.closed && len(l.asyncWriter) == 0 {
+	for !l.closed && len(l.pending) == 0 {
 		l.changed.Wait()
 	}
 	if l.closed {
 		return nil, net.ErrClosed
 	}
-	c := l.asyncWriter[0]
-	l.asyncWriter = l.asyncWriter[1:]
+	c := l.pending[0]
+	l.pending = l.pending[1:]
 	return c, nil
 }
 
@@ -209,22 +211,9 @@ func (l *listener) Close() error {
 }
 
 // Addr implements net.Listener.
-func (l *listener) Addr() net.Addr { return place(address(l.id)) }
-
-type place string
-
-func (place) Network() string  { return "sim" }
-func (p place) String() string { return string(p) }
+func (l *listener) Addr() net.Addr { return testutil.Addr(address(l.id)) }
 
 func address(id string) string { return id + ":7000" }
-
-func hostOf(addr string) string {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	return host
-}
 
 // dialPoll is the interval at which a dial over a cut link tries again.
 const dialPoll = 50 * time.Millisecond
@@ -233,7 +222,7 @@ const dialPoll = 50 * time.Millisecond
 // while alive returns false.
 func (n *network) dialer(from string, alive func() bool) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
-		to := hostOf(addr)
+		to := testutil.Host(addr)
 		met := false
 		for {
 			n.mu.Lock()
@@ -272,7 +261,7 @@ func (n *network) dialer(from string, alive func() bool) func(context.Context, s
 			}
 			near, far := n.pair(from, to)
 			near.out.tape = n.newTape(from, to)
-			l.asyncWriter = append(l.asyncWriter, far)
+			l.pending = append(l.pending, far)
 			l.changed.Broadcast()
 			n.mu.Unlock()
 			return near, nil
@@ -466,10 +455,10 @@ func (c *conn) Close() error {
 }
 
 // LocalAddr implements net.Conn.
-func (c *conn) LocalAddr() net.Addr { return place(address(c.out.dir.from)) }
+func (c *conn) LocalAddr() net.Addr { return testutil.Addr(address(c.out.dir.from)) }
 
 // RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return place(address(c.out.dir.to)) }
+func (c *conn) RemoteAddr() net.Addr { return testutil.Addr(address(c.out.dir.to)) }
 
 // SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error { c.deadline(t, true, true); return nil }

@@ -210,7 +210,5 @@ func written(log replay.Log) (messages, values map[string][]string) {
 	return messages, values
 }
 
-func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
-
 // number returns the name of the i-th key, channel or user.
 func number(name string, i int) string { return name + strconv.Itoa(i) }

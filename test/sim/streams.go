@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -89,7 +91,7 @@ func (c *remote) acknowledge(values map[string]string) {
 	}
 	a := checker.GroupAck{Stream: streamKey, Client: c.id}
 	cmd := command{"xack", streamKey, streamGroup}
-	for _, id := range sortedKeys(values) {
+	for _, id := range slices.Sorted(maps.Keys(values)) {
 		a.IDs = append(a.IDs, id)
 		cmd = append(cmd, id)
 	}

@@ -69,7 +69,7 @@ func (n *network) replay(pick func(int) int) bool {
 	near.out.push(slices.Clone(t.data))
 	near.shutLocked()
 	l := n.hosts[t.dir.to]
-	l.asyncWriter = append(l.asyncWriter, far)
+	l.pending = append(l.pending, far)
 	l.changed.Broadcast()
 	n.seen.replayed++
 	go func() {

@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"go/ast"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -326,7 +327,7 @@ func TestPackages_AreNoAPI(t *testing.T) {
 	if len(says) < 5 {
 		t.Fatalf("%d packages at the top of the tree", len(says))
 	}
-	for _, dir := range sortedKeys(says) {
+	for _, dir := range slices.Sorted(maps.Keys(says)) {
 		if !says[dir] {
 			t.Errorf("%s: the package comment does not say that it is not a supported API", dir)
 		}
@@ -368,7 +369,7 @@ func TestArchitecture_ListsTheImports(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range sortedKeys(mayImport) {
+	for _, name := range slices.Sorted(maps.Keys(mayImport)) {
 		if name != "cmd" && name != "test" && !listed[name] {
 			t.Errorf("docs/architecture.md: the table of packages does not have %s", name)
 		}

@@ -3,6 +3,7 @@ package tidy
 import (
 	"bytes"
 	"go/ast"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,7 @@ func TestPackages_HaveComments(t *testing.T) {
 	for _, s := range sources(t) {
 		commented[s.dir()] = commented[s.dir()] || s.ast.Doc != nil
 	}
-	for _, dir := range sortedKeys(commented) {
+	for _, dir := range slices.Sorted(maps.Keys(commented)) {
 		if !commented[dir] {
 			t.Errorf("%s: no file has a package comment", dir)
 		}

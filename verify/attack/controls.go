@@ -87,7 +87,7 @@ func fastClock(ctx context.Context, e *episode) error {
 	if err := e.traffic(ctx, 4*e.cfg.Traffic); err != nil {
 		return err
 	}
-	sleep(ctx, 2*time.Second)
+	load.Sleep(ctx, 2*time.Second)
 	return e.heal(ctx)
 }
 

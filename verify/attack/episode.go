@@ -184,7 +184,7 @@ func (e *episode) injectAll(ctx context.Context, rng *rand.Rand) error {
 	}
 	steps := e.plan.Steps
 	if len(steps) == 0 { // a control of the test harness: no fault is injected
-		sleep(ctx, e.cfg.Quiet)
+		load.Sleep(ctx, e.cfg.Quiet)
 		return e.heal(ctx)
 	}
 	for _, step := range steps {
@@ -254,7 +254,7 @@ func (e *episode) traffic(ctx context.Context, n int) error {
 	wait, stop := withLimit(ctx, 30*time.Second, "traffic")
 	defer stop()
 	for e.load.Count() < from+n {
-		if !sleep(wait, 5*time.Millisecond) {
+		if !load.Sleep(wait, 5*time.Millisecond) {
 			return fmt.Errorf("only %d commands were completed in %v: %w", e.load.Count()-from, 30*time.Second,
 				context.Cause(wait))
 		}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // group is the part of the machine that a fault affects. A fault of the network
@@ -65,7 +67,7 @@ func allFaults() []fault {
 
 // waitRandom waits for a random time between low and high.
 func (s *injection) waitRandom(ctx context.Context, low, high time.Duration) {
-	sleep(ctx, s.between(low, high))
+	load.Sleep(ctx, s.between(low, high))
 }
 
 func (s *injection) between(low, high time.Duration) time.Duration {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -114,7 +115,7 @@ func timeSliced(ctx context.Context, s *injection) (seen string, err error) {
 			return "", err
 		}
 		at := time.Now()
-		if !sleep(ctx, period-slice) {
+		if !load.Sleep(ctx, period-slice) {
 			return "", nil
 		}
 		if n.sigstopped() {
@@ -124,7 +125,7 @@ func timeSliced(ctx context.Context, s *injection) (seen string, err error) {
 			return "", err
 		}
 		stopped += time.Since(at)
-		if !sleep(ctx, slice) {
+		if !load.Sleep(ctx, slice) {
 			return "", nil
 		}
 	}

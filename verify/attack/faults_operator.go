@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -154,7 +155,7 @@ func targetDies(ctx context.Context, s *injection) (string, error) {
 			_, err := leader.ask(ctx, changeLimit, "TRANSFER", n.ID)
 			over <- err
 		}()
-		sleep(ctx, after)
+		load.Sleep(ctx, after)
 		if err := n.kill(); err != nil {
 			return "", errors.Join(err, <-over)
 		}

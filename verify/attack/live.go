@@ -52,7 +52,7 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	w := &observer{load: l, cfg: cfg.Load, leaders: make(map[uint64]string)}
 	for until := time.Now().Add(cfg.Duration); time.Now().Before(until) && ctx.Err() == nil; {
 		w.look(ctx)
-		sleep(ctx, min(250*time.Millisecond, time.Until(until)))
+		load.Sleep(ctx, min(250*time.Millisecond, time.Until(until)))
 	}
 	l.Stop()
 	// Read the final state and remove the keys even if the user has canceled

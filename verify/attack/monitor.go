@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // monitor watches the nodes from outside during an episode. It records the
@@ -40,7 +41,7 @@ func watch(ctx context.Context, e *episode) *monitor {
 		defer close(m.done)
 		for {
 			m.look(ctx)
-			if !sleep(ctx, monitorEvery) {
+			if !load.Sleep(ctx, monitorEvery) {
 				return
 			}
 		}
@@ -145,7 +146,7 @@ func (m *monitor) converge(ctx context.Context) (commit uint64, err error) {
 			}
 			return commit, nil
 		}
-		if !sleep(wait, 20*time.Millisecond) {
+		if !load.Sleep(wait, 20*time.Millisecond) {
 			return 0, fmt.Errorf("nodes do not converge to one log index: %w", context.Cause(wait))
 		}
 	}

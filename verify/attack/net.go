@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/rpc"
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // clientSide is the name that stands for all clients as an end of a connection.
@@ -245,7 +246,7 @@ func (n *network) deliver(p *pair, to net.Conn, h hop, chunks <-chan chunk) {
 			if e.rate > 0 {
 				wait = max(wait, time.Duration(len(c.bytes))*time.Second/time.Duration(e.rate))
 			}
-			if wait > 0 && !sleep(n.ctx, wait) {
+			if wait > 0 && !load.Sleep(n.ctx, wait) {
 				return
 			}
 			if e.corrupt && turn%2 == 0 {
@@ -339,18 +340,6 @@ func (n *network) shut() {
 		f.close()
 	}
 	n.wg.Wait()
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // clear removes all rules.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // stallProbe repeatedly writes and syncs a small file beside the data of the
@@ -27,7 +29,7 @@ const stalledFor = 1500 * time.Millisecond
 func probeDisk(ctx context.Context, dir string) *stallProbe {
 	p := &stallProbe{}
 	go func() {
-		for sleep(ctx, 250*time.Millisecond) {
+		for load.Sleep(ctx, 250*time.Millisecond) {
 			p.mu.Lock()
 			p.began = time.Now()
 			p.mu.Unlock()

@@ -2,6 +2,8 @@ package checker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"time"
 )
@@ -140,7 +142,7 @@ func (g *groupCheck) reads(reads []GroupRead) {
 		if r.Stream != g.end.Stream || r.Outcome != Done {
 			continue
 		}
-		for _, id := range sortedIDs(r.Values) {
+		for _, id := range slices.Sorted(maps.Keys(r.Values)) {
 			switch value, there := g.byID[id]; {
 			case !there:
 				g.say(r.Call, r.Return, "client %d was given %s, which is not in the stream", r.Client, id)
@@ -158,22 +160,13 @@ func (g *groupCheck) reads(reads []GroupRead) {
 		}
 	}
 	last, delivered := g.at[g.end.Last], g.end.Last != "0-0"
-	for _, id := range sortedIDs(given) {
+	for _, id := range slices.Sorted(maps.Keys(given)) {
 		if at, there := g.at[id]; there && (!delivered || at > last) {
 			g.say(given[id].Call, given[id].Return,
 				"%s was given to client %d, but the last id that the group has delivered is %s", id,
 				given[id].Client, g.end.Last)
 		}
 	}
-}
-
-func sortedIDs[T any](m map[string]T) []string {
-	ids := make([]string, 0, len(m))
-	for id := range m {
-		ids = append(ids, id)
-	}
-	sort.Strings(ids)
-	return ids
 }
 
 // acks checks that every delivered entry is pending or acknowledged.

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -149,7 +150,7 @@ func (q *queue) index() {
 			q.moved[k.ID] = append(q.moved[k.ID], k)
 		}
 	}
-	for _, name := range sortedNames(lists) {
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		for _, id := range q.left[name] {
 			if _, ours := q.pushes[id]; ours || name == q.name {
 				q.stays[id] = append(q.stays[id], name)
@@ -180,7 +181,7 @@ func (q *queue) elements() {
 		seen[id] = true
 	}
 	unexplained := make([]string, 0)
-	for _, id := range sortedNames(seen) {
+	for _, id := range slices.Sorted(maps.Keys(seen)) {
 		var from, to time.Duration
 		if p := q.pushes[id]; p == nil {
 			q.say(0, 0, "%s was in the queue, but no client pushed it", id)
@@ -334,7 +335,7 @@ func (q *queue) unserved() {
 		if !k.Blocks || k.Outcome != Done || k.ID != "" || !q.health.Well(k.Call, k.Return) {
 			continue
 		}
-		for _, id := range sortedIDs(q.pushes) {
+		for _, id := range slices.Sorted(maps.Keys(q.pushes)) {
 			p := q.pushes[id]
 			at, taken := gone[id]
 			there := taken && at > k.Return || slices.Contains(q.stays[id], q.name)

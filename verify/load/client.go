@@ -35,7 +35,7 @@ func (c *client) hangUp() {
 // and reports whether the client is connected and the load continues.
 func (c *client) ready() bool {
 	l := c.load
-	if l.cfg.Pause > 0 && !pause(l.ctx, time.Duration(c.rng.Int64N(int64(l.cfg.Pause)))) {
+	if l.cfg.Pause > 0 && !Sleep(l.ctx, time.Duration(c.rng.Int64N(int64(l.cfg.Pause)))) {
 		return false
 	}
 	for l.ctx.Err() == nil {
@@ -48,7 +48,7 @@ func (c *client) ready() bool {
 			return true
 		}
 		c.at++ // try the next node
-		if !pause(l.ctx, 20*time.Millisecond) {
+		if !Sleep(l.ctx, 20*time.Millisecond) {
 			return false
 		}
 	}

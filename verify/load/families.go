@@ -168,7 +168,7 @@ func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Ra
 	for at := id; f.ctx.Err() == nil; at++ {
 		c, err := Dial(f.ctx, f.addrs[at%len(f.addrs)], f.login, 4*time.Second)
 		if err != nil {
-			pause(f.ctx, 20*time.Millisecond)
+			Sleep(f.ctx, 20*time.Millisecond)
 			continue
 		}
 		for err == nil && f.ctx.Err() == nil {
@@ -185,7 +185,7 @@ func (f *Families) note(all ...respwire.Value) {
 		case v.Err == "":
 			f.count.Add(1)
 		case strings.HasPrefix(v.Err, "CLUSTERDOWN"):
-			pause(f.ctx, 20*time.Millisecond)
+			Sleep(f.ctx, 20*time.Millisecond)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	}
 	all, err := c.Pipeline(cmds)
 	f.note(all...)
-	pause(f.ctx, time.Duration(rng.IntN(10))*time.Millisecond)
+	Sleep(f.ctx, time.Duration(rng.IntN(10))*time.Millisecond)
 	return err
 }
 
@@ -230,7 +230,7 @@ func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	}
 	for i, cmds := range steps {
 		if i > 0 && rng.IntN(3) == 0 {
-			pause(f.ctx, time.Duration(rng.IntN(400))*time.Millisecond)
+			Sleep(f.ctx, time.Duration(rng.IntN(400))*time.Millisecond)
 		}
 		all, err := c.Pipeline(cmds)
 		f.note(all...)
@@ -238,7 +238,7 @@ func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 			return err
 		}
 	}
-	pause(f.ctx, time.Duration(rng.IntN(5))*time.Millisecond)
+	Sleep(f.ctx, time.Duration(rng.IntN(5))*time.Millisecond)
 	return nil
 }
 

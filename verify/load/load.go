@@ -165,7 +165,7 @@ func (l *Load) Recover(ctx context.Context, healed time.Duration) []checker.Reco
 					all[i].Served = l.Now()
 					return
 				}
-				pause(ctx, 20*time.Millisecond)
+				Sleep(ctx, 20*time.Millisecond)
 			}
 		}()
 	}
@@ -213,7 +213,7 @@ func (l *Load) Collect(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("read %s: %w", list, errors.Join(err, context.Cause(ctx)))
 			}
-			pause(ctx, 50*time.Millisecond)
+			Sleep(ctx, 50*time.Millisecond)
 		}
 	}
 	return nil
@@ -238,7 +238,7 @@ func (l *Load) Cleanup(ctx context.Context) error {
 			return fmt.Errorf("%d keys with the prefix %s were not deleted: %w", len(keys), l.cfg.Prefix,
 				errors.Join(err, context.Cause(ctx)))
 		default:
-			pause(ctx, 50*time.Millisecond)
+			Sleep(ctx, 50*time.Millisecond)
 		}
 	}
 	return nil
@@ -253,7 +253,7 @@ func (l *Load) mark(key string) string {
 }
 
 // pause waits for d and reports whether ctx is not done.
-func pause(ctx context.Context, d time.Duration) bool {
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -307,7 +307,7 @@ func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for pause(ctx, 5*time.Millisecond) {
+	for Sleep(ctx, 5*time.Millisecond) {
 		if _, err := c.Do("DEL", l.locks.take(rng, 0)); err != nil {
 			return errors.Join(err, c.Close())
 		}

@@ -15,7 +15,7 @@ func (c *client) useLocks() {
 		if !got {
 			// Another client has the lock. A short wait reduces the number of
 			// refusals to check.
-			pause(c.load.ctx, time.Duration(c.rng.Int64N(int64(30*time.Millisecond))))
+			Sleep(c.load.ctx, time.Duration(c.rng.Int64N(int64(30*time.Millisecond))))
 			continue
 		}
 		if h.Granted != checker.Forever {
@@ -70,10 +70,10 @@ func (c *client) keep(h *checker.Hold) {
 	if c.rng.IntN(4) == 0 {
 		return // like an owner that dies or forgets the lock: the lock expires
 	}
-	pause(l.ctx, time.Duration(c.rng.Int64N(int64(h.TTL)/2)))
+	Sleep(l.ctx, time.Duration(c.rng.Int64N(int64(h.TTL)/2)))
 	if c.rng.IntN(4) == 0 && c.connected() {
 		h.Renewals = append(h.Renewals, c.renew(h))
-		pause(l.ctx, time.Duration(c.rng.Int64N(int64(h.TTL)/2)))
+		Sleep(l.ctx, time.Duration(c.rng.Int64N(int64(h.TTL)/2)))
 	}
 	if !c.connected() {
 		return

@@ -35,7 +35,7 @@ func (c *client) produce() {
 func (c *client) produceSlowly() {
 	for c.ready() {
 		c.push(c.slowQueue())
-		pause(c.load.ctx, time.Duration(c.rng.Int64N(int64(time.Second))))
+		Sleep(c.load.ctx, time.Duration(c.rng.Int64N(int64(time.Second))))
 	}
 }
 

@@ -101,7 +101,7 @@ func (r *Running) work(ctx context.Context, worker int) {
 			continue
 		}
 		r.t.note(err)
-		wait(ctx, pause)
+		load.Sleep(ctx, pause)
 	}
 }
 
@@ -171,14 +171,4 @@ func Clean(ctx context.Context, to Target) error {
 	}
 	_, err = c.do(names...)
 	return err
-}
-
-// wait waits for d, or until ctx is done.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

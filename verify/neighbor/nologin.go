@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -47,7 +48,7 @@ func openSockets(ctx context.Context, t *target, _ int) error {
 		}
 	}
 	t.rounds.Add(1)
-	wait(ctx, time.Minute)
+	load.Sleep(ctx, time.Minute)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -60,7 +61,7 @@ func askWithoutReading(name string, count int) func(ctx context.Context, t *targ
 		if err := c.send(bytes.Repeat(respwire.Command("GET", t.key(name)), count)); err != nil {
 			return err
 		}
-		wait(ctx, unreadFor)
+		load.Sleep(ctx, unreadFor)
 		return nil
 	}
 }

@@ -27,8 +27,9 @@ type Redis struct {
 	cmd    *exec.Cmd
 }
 
-// StartRedis starts a redis-server and waits until it listens.
-func StartRedis() (*Redis, error) {
+// StartRedis starts a redis-server and waits until it listens. args are further
+// arguments of the server.
+func StartRedis(args ...string) (*Redis, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, ErrNoRedis
@@ -38,9 +39,8 @@ func StartRedis() (*Redis, error) {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}
 	r := &Redis{Socket: filepath.Join(dir, "redis.sock"), dir: dir}
-	r.cmd = exec.Command(path, "--port", "0", "--unixsocket", r.Socket, "--dir", dir, "--save", "",
-		"--appendonly", "no",
-		"--logfile", filepath.Join(dir, "log"))
+	r.cmd = exec.Command(path, append([]string{"--port", "0", "--unixsocket", r.Socket, "--dir", dir,
+		"--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}, args...)...)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it
 	if err := Start(r.cmd); err != nil {
 		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), os.RemoveAll(dir))

@@ -1,0 +1,42 @@
+package testutil
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Environment variables that turn a missing program into a failure. Without
+// them, the tests that need the program are skipped.
+const (
+	// RequireClients is for client libraries and their interpreters.
+	RequireClients = "HOLDFAST_REQUIRE_CLIENTS"
+	// RequireRedis is for redis-server.
+	RequireRedis = "HOLDFAST_REQUIRE_REDIS"
+	// RequireStrace is for strace.
+	RequireStrace = "HOLDFAST_REQUIRE_STRACE"
+)
+
+// Required reports whether one of these variables is set.
+func Required(variable string) bool { return os.Getenv(variable) == "1" }
+
+// Need does nothing if err is nil. Otherwise it skips the test because what is
+// not installed. If the environment variable is set, it fails the test instead.
+func Need(t testing.TB, variable, what string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if Required(variable) {
+		t.Fatalf("%s is not installed, but %s is set: %v", what, variable, err)
+	}
+	t.Skipf("%s is not installed: %v", what, err)
+}
+
+// NeedProgram returns the path of an installed program, or calls Need.
+func NeedProgram(t testing.TB, variable, name string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	Need(t, variable, name, err)
+	return path
+}
