@@ -42,7 +42,8 @@ func TestPrintResults_Floors(t *testing.T) {
 		{"no follower measured", at(40), nil, false},
 	} {
 		var out bytes.Buffer
-		missed, err := printResults(&out, []result{{row: r, redis: at(80, 100, 500), leader: tt.leader, follower: tt.follower}})
+		missed, err := printResults(&out,
+			[]result{{row: r, redis: at(80, 100, 500), leader: tt.leader, follower: tt.follower}})
 		if err != nil || missed != tt.missed || strings.Contains(out.String(), "MISSED") != missed {
 			t.Errorf("%s: missed %v, %v, want %v\n%s", tt.name, missed, err, tt.missed, &out)
 		}

@@ -35,11 +35,13 @@ func TestAttack(t *testing.T) {
 	}
 	t.Log(said.String())
 	if !r.Passed() {
-		t.Errorf("%d violations, %d failures, %d of %d controls caught; see %s", r.Violations, r.Failures, r.Caught, r.Controls, dir)
+		t.Errorf("%d violations, %d failures, %d of %d controls caught; see %s", r.Violations, r.Failures, r.Caught,
+			r.Controls, dir)
 		return
 	}
 	if r.Faults < 4 || r.Histories != 1 || r.Failovers == 0 || r.Grants == 0 || r.Checked < 1000 {
-		t.Errorf("%d faults seen, %d failovers, %d grants, %d checks: too little", r.Faults, r.Failovers, r.Grants, r.Checked)
+		t.Errorf("%d faults seen, %d failovers, %d grants, %d checks: too little", r.Faults, r.Failovers, r.Grants,
+			r.Checked)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Error(err)
@@ -72,7 +74,8 @@ func TestPlan(t *testing.T) {
 		long += strings.Count(p.String(), "isolate follower for long")
 	}
 	if faults <= wantFaults || cuts <= wantPowerCuts || long == 0 {
-		t.Errorf("seed %d: %d faults, %d power cuts, %d long isolations planned; want more than %d, more than %d, and one",
+		t.Errorf("seed %d: %d faults, %d power cuts, %d long isolations planned; want more than %d, more than %d, "+
+			"and one",
 			cfg.Seed, faults, cuts, long, wantFaults, wantPowerCuts)
 	}
 }
@@ -84,7 +87,8 @@ func TestUpgraded(t *testing.T) {
 		seen int
 		ok   bool
 	}{{0, false}, {1, true}} {
-		r := &attack.Report{Classes: []attack.ClassTally{{Class: "kill -9 leader", Seen: 3}, {Class: "rolling upgrade", Injected: 2, Seen: tt.seen}}}
+		r := &attack.Report{Classes: []attack.ClassTally{{Class: "kill -9 leader", Seen: 3},
+			{Class: "rolling upgrade", Injected: 2, Seen: tt.seen}}}
 		if err := upgraded(r); (err == nil) != tt.ok {
 			t.Errorf("seen %d times: %v", tt.seen, err)
 		}
@@ -97,7 +101,8 @@ func TestFigures(t *testing.T) {
 	if err := figures(&attack.Report{}); err == nil || len(strings.Split(err.Error(), "\n")) != 7 {
 		t.Errorf("figures of an empty run: %v", err)
 	}
-	full := &attack.Report{Histories: 20, Faults: 80, Failovers: 30, PowerCuts: 4, Checked: 100_000, Grants: 3_000, Expired: 300}
+	full := &attack.Report{Histories: 20, Faults: 80, Failovers: 30, PowerCuts: 4, Checked: 100_000, Grants: 3_000,
+		Expired: 300}
 	if err := figures(full); err != nil {
 		t.Errorf("figures that are reached: %v", err)
 	}

@@ -63,14 +63,17 @@ func TestGoRedis(t *testing.T) {
 			if err != nil || info.Name != "lock-holder" || !strings.HasPrefix(info.LibName, "go-redis") {
 				t.Errorf("ClientInfo: %+v, %v", info, err)
 			}
-			if cmds, err := c.Command(ctx).Result(); err != nil || cmds["set"] == nil || cmds["set"].FirstKeyPos != 1 || !cmds["get"].ReadOnly {
+			if cmds, err := c.Command(ctx).Result(); err != nil || cmds["set"] == nil || cmds["set"].FirstKeyPos != 1 ||
+				!cmds["get"].ReadOnly {
 				t.Errorf("Command: %d commands, %v", len(cmds), err)
 			}
-			if conf, err := c.ConfigGet(ctx, "maxmemory-policy").Result(); err != nil || conf["maxmemory-policy"] != "noeviction" {
+			if conf, err := c.ConfigGet(ctx, "maxmemory-policy").Result(); err != nil ||
+				conf["maxmemory-policy"] != "noeviction" {
 				t.Errorf("ConfigGet: %v, %v", conf, err)
 			}
 			// A connection that was cut is replaced without the caller noticing.
-			if err := c.ClientKillByFilter(ctx, "ID", fmt.Sprint(c.ClientID(ctx).Val()), "SKIPME", "no").Err(); err != nil {
+			id := fmt.Sprint(c.ClientID(ctx).Val())
+			if err := c.ClientKillByFilter(ctx, "ID", id, "SKIPME", "no").Err(); err != nil {
 				t.Errorf("ClientKillByFilter: %v", err)
 			}
 			if got, err := c.Get(ctx, "lock").Result(); err != nil || got != "token" {
@@ -93,7 +96,8 @@ func popWaiting(ctx context.Context, t *testing.T, c *goredis.Client) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if got, err := id.BLPop(ctx, 20*time.Second, "none", "queue").Result(); err != nil || len(got) != 2 || got[1] != "one" {
+		if got, err := id.BLPop(ctx, 20*time.Second, "none", "queue").Result(); err != nil || len(got) != 2 ||
+			got[1] != "one" {
 			t.Errorf("BLPop: %q, %v", got, err)
 		}
 	})
@@ -219,7 +223,8 @@ func TestRueidis(t *testing.T) {
 	if err := set(); !rueidis.IsRedisNil(err) {
 		t.Errorf("second SET NX EX: %v, want nil reply", err)
 	}
-	replies := c.DoMulti(ctx, c.B().Multi().Build(), c.B().Set().Key("n").Value("1").Build(), c.B().Incr().Key("n").Build(), c.B().Exec().Build())
+	replies := c.DoMulti(ctx, c.B().Multi().Build(), c.B().Set().Key("n").Value("1").Build(),
+		c.B().Incr().Key("n").Build(), c.B().Exec().Build())
 	if exec, err := replies[3].ToArray(); err != nil || len(exec) != 2 {
 		t.Errorf("MULTI: %v, %v", exec, err)
 	} else if n, err := exec[1].AsInt64(); err != nil || n != 2 {

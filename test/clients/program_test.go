@@ -65,7 +65,8 @@ func TestHiredis(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
 	testutil.Need(t, testutil.RequireClients, "gcc", err)
 	program := filepath.Join(t.TempDir(), "client")
-	if out, err := exec.Command(compiler, "-o", program, "testdata/client.c", "-lhiredis").CombinedOutput(); err != nil {
+	compile := exec.Command(compiler, "-o", program, "testdata/client.c", "-lhiredis")
+	if out, err := compile.CombinedOutput(); err != nil {
 		t.Logf("%s", out)
 		testutil.Need(t, testutil.RequireClients, "libhiredis-dev", err)
 	}
@@ -86,10 +87,13 @@ func TestRedisCLI(t *testing.T) {
 		{"--no-raw GET absent", "", "(nil)\n"},
 		{"-n 2 GET lock", "", "\n"},
 		{"", "MULTI\nSET n 1\nINCR n\nEXEC\nGET n\n", "OK\nQUEUED\nQUEUED\nOK\n2\n2\n"},
-		{"--pipe", "SET p 1\r\nINCR p\r\n", "All data transferred. Waiting for the last reply...\nLast reply received from server.\nerrors: 0, replies: 2\n"},
+		{"--pipe", "SET p 1\r\nINCR p\r\n",
+			"All data transferred. Waiting for the last reply...\n" +
+				"Last reply received from server.\nerrors: 0, replies: 2\n"},
 		{"-3 --json CONFIG GET maxmemory-policy", "", `{"maxmemory-policy":"noeviction"}` + "\n"},
 	} {
-		if got := output(t, tc.input, cli, append([]string{"-h", host, "-p", port}, strings.Fields(tc.args)...)...); got != tc.want {
+		args := append([]string{"-h", host, "-p", port}, strings.Fields(tc.args)...)
+		if got := output(t, tc.input, cli, args...); got != tc.want {
 			t.Errorf("redis-cli %s: %q, want %q", tc.args, got, tc.want)
 		}
 	}
@@ -105,9 +109,11 @@ func TestRedisBenchmark(t *testing.T) {
 	bench, err := exec.LookPath("redis-benchmark")
 	testutil.Need(t, testutil.RequireClients, "redis-tools", err)
 	host, port := split(t, start(t))
-	for _, args := range []string{"-t ping,set,get,incr,mset -n 2000 -c 20 -q", "-t set,get -n 4000 -c 20 -P 32 -q", "-3 -t set,get -n 1000 -q", "-n 500 -q SET lock:__rand_int__ token NX PX 30000"} {
+	for _, args := range []string{"-t ping,set,get,incr,mset -n 2000 -c 20 -q", "-t set,get -n 4000 -c 20 -P 32 -q",
+		"-3 -t set,get -n 1000 -q", "-n 500 -q SET lock:__rand_int__ token NX PX 30000"} {
 		out := output(t, "", bench, append([]string{"-h", host, "-p", port}, strings.Fields(args)...)...)
-		if !strings.Contains(out, "requests per second") || strings.Contains(out, "rror") || strings.Contains(out, "WARN") {
+		if !strings.Contains(out, "requests per second") || strings.Contains(out, "rror") ||
+			strings.Contains(out, "WARN") {
 			t.Errorf("redis-benchmark %s:\n%s", args, out)
 		}
 	}

@@ -24,20 +24,37 @@ const (
 
 // aclRules are rules for one user each, several lines being several calls.
 var aclRules = []string{
-	"", "on", "off", "ON", "Off", "on nopass", "nopass >p", ">p >p", ">p >a <p", "#" + hashP, "#" + hashP + " !" + hashP, "<p", "!" + hashP, "#abc", "!x", "#" + strings.ToUpper(hashP),
+	"", "on", "off", "ON", "Off", "on nopass", "nopass >p", ">p >p", ">p >a <p", "#" + hashP,
+	"#" + hashP + " !" + hashP, "<p", "!" + hashP, "#abc", "!x", "#" + strings.ToUpper(hashP),
 	">p resetpass", "nopass resetpass", ">", "<", "#", "!", "> <",
-	"~*", "allkeys", "ALLKEYS", "~a ~b ~a", "~a ~*", "~* ~a", "allkeys %R~a", "~a resetkeys", "~* resetkeys ~b", "~", "%R~*", "%W~*", "%R~* %W~*", "%RW~*", "%RW~* ~x", "%rw~x",
-	"%WR~x", "%R~x %W~x", "%RR~x", "%~x", "%X~x", "%", "%R", "%RW", "%Rx", "~[a-z]*", "\"~a b\"", "\"~a\\tb\"", "~\xff\xfe", "~*a",
-	"&*", "allchannels", "&a &b", "&* &a", "allchannels &a", "&a allchannels", "&a resetchannels", "&* resetchannels &c", "&", "\"&a b\"",
-	"+@all", "-@all", "allcommands", "nocommands", "ALLCOMMANDS", "+@ALL", "+@all -get", "+@all -get +get", "+get -get", "+GET", "-GET +get", "+get +set -get", "+nope", "-nope", "+", "-", "+@", "-@nope", "+@nope",
-	"+@string", "+@string -@string", "+@all -@dangerous", "+@all -@dangerous +get -@string +get", "+@read -@read +get", "+@Read +@wRite",
-	"+config", "-config", "+config|get", "+config|GET", "+CONFIG|get", "+config|nope", "+config|", "+config|get|x", "-config|get", "+@all -config +config|get", "+@all -config|set", "+config -config|get", "+config|get +config", "+config|get -config", "+config|get +config|set -config|get",
-	"+select|0", "+select|0 +select|1", "+select|0 +select", "+select|0 -select", "-select|0", "+select|", "+select|0 +select|0", "+SELECT|ABC", "+select|0|1", "+get|x|y", "+|", "+|x", "-|", "+select|0 +@connection", "+select|0 -@all", "+select|0 +@all", "-select +select|2",
-	"+object|encoding", "+object", "-object|encoding", "+client|id +client|info -client", "+client|id +client|info -client|id", "+client +clientx",
-	"()", "(", ")", "(+get)", "(+get ~a)", "\"(+get ~a)\"", "(+get", "(+get ~a", "(+nope)", "(+get )", "( +get )", "(on)", "(>p)", "(reset)", "(+@all allkeys &*)", "(~*) (%R~a +get)", "(+get) clearselectors", "((+get))", "(+get) (+set", "(+get)x", "x(+get)", "(~a ~*)", "(~* ~a)", "(+config|get -@all +select|3)",
+	"~*", "allkeys", "ALLKEYS", "~a ~b ~a", "~a ~*", "~* ~a", "allkeys %R~a", "~a resetkeys", "~* resetkeys ~b", "~",
+	"%R~*", "%W~*", "%R~* %W~*", "%RW~*", "%RW~* ~x", "%rw~x",
+	"%WR~x", "%R~x %W~x", "%RR~x", "%~x", "%X~x", "%", "%R", "%RW", "%Rx", "~[a-z]*", "\"~a b\"", "\"~a\\tb\"",
+	"~\xff\xfe", "~*a",
+	"&*", "allchannels", "&a &b", "&* &a", "allchannels &a", "&a allchannels", "&a resetchannels",
+	"&* resetchannels &c", "&", "\"&a b\"",
+	"+@all", "-@all", "allcommands", "nocommands", "ALLCOMMANDS", "+@ALL", "+@all -get", "+@all -get +get", "+get -get",
+	"+GET", "-GET +get", "+get +set -get", "+nope", "-nope", "+", "-", "+@", "-@nope", "+@nope",
+	"+@string", "+@string -@string", "+@all -@dangerous", "+@all -@dangerous +get -@string +get", "+@read -@read +get",
+	"+@Read +@wRite",
+	"+config", "-config", "+config|get", "+config|GET", "+CONFIG|get", "+config|nope", "+config|", "+config|get|x",
+	"-config|get", "+@all -config +config|get", "+@all -config|set", "+config -config|get", "+config|get +config",
+	"+config|get -config", "+config|get +config|set -config|get",
+	"+select|0", "+select|0 +select|1", "+select|0 +select", "+select|0 -select", "-select|0", "+select|",
+	"+select|0 +select|0", "+SELECT|ABC", "+select|0|1", "+get|x|y", "+|", "+|x", "-|", "+select|0 +@connection",
+	"+select|0 -@all", "+select|0 +@all", "-select +select|2",
+	"+object|encoding", "+object", "-object|encoding", "+client|id +client|info -client",
+	"+client|id +client|info -client|id", "+client +clientx",
+	"()", "(", ")", "(+get)", "(+get ~a)", "\"(+get ~a)\"", "(+get", "(+get ~a", "(+nope)", "(+get )", "( +get )",
+	"(on)", "(>p)", "(reset)", "(+@all allkeys &*)", "(~*) (%R~a +get)", "(+get) clearselectors", "((+get))",
+	"(+get) (+set", "(+get)x", "x(+get)", "(~a ~*)", "(~* ~a)", "(+config|get -@all +select|3)",
 	"(+get\n(+set", "(+get)\n(+set)\nclearselectors\n(+del)",
-	"reset", "on >p ~a &b +get (+set)\nreset", "reset on", "skip-sanitize-payload", "sanitize-payload", "skip-sanitize-payload sanitize-payload", "sanitize-payload reset", "on nope", "on ~a nope", "~a on +get\n~b -get\nnope\noff",
-	"\"\"", "on \"\" off", "clearselectors", "resetchannels resetkeys resetpass", "+acl +ACL|WHOAMI", "+eval|x", "+publish|x", "+debug", "+memory|usage", "+xadd", "+geoadd", "+pfadd", "+shutdown", "+replicaof", "+monitor", "+sync", "+@scripting +@pubsub", "+multi +exec +discard +watch",
+	"reset", "on >p ~a &b +get (+set)\nreset", "reset on", "skip-sanitize-payload", "sanitize-payload",
+	"skip-sanitize-payload sanitize-payload", "sanitize-payload reset", "on nope", "on ~a nope",
+	"~a on +get\n~b -get\nnope\noff",
+	"\"\"", "on \"\" off", "clearselectors", "resetchannels resetkeys resetpass", "+acl +ACL|WHOAMI", "+eval|x",
+	"+publish|x", "+debug", "+memory|usage", "+xadd", "+geoadd", "+pfadd", "+shutdown", "+replicaof", "+monitor",
+	"+sync", "+@scripting +@pubsub", "+multi +exec +discard +watch",
 }
 
 // ruleWords are the + and - rules of a line of ACL LIST.
@@ -59,7 +76,8 @@ func (p *pair) sameUser(name string) {
 	mask := func(lines []string) string {
 		return ruleWords.ReplaceAllString(strings.Join(lines, ""), "")
 	}
-	a, b := regexp.MustCompile(`\$\d+`).ReplaceAllString(mask(theirs), "$"), regexp.MustCompile(`\$\d+`).ReplaceAllString(mask(ours), "$")
+	a, b := regexp.MustCompile(`\$\d+`).ReplaceAllString(mask(theirs), "$"),
+		regexp.MustCompile(`\$\d+`).ReplaceAllString(mask(ours), "$")
 	if a, b = strings.Join(strings.Fields(a), " "), strings.Join(strings.Fields(b), " "); a != b {
 		p.t.Errorf("ACL LIST without commands\n  redis    %q\n  holdfast %q", a, b)
 	}
@@ -83,7 +101,8 @@ func (p *pair) sameUser(name string) {
 	if starAmongKeys.MatchString(" " + given) {
 		return // Redis prints %RW~* as allkeys, and does not take what it prints
 	}
-	if out := tell(p.redis, append([]string{"ACL", "SETUSER", "twin", "resetpass"}, strings.Split(given, " ")...)...); out != "+OK\r\n" {
+	if out := tell(p.redis, append([]string{"ACL", "SETUSER", "twin", "resetpass"},
+		strings.Split(given, " ")...)...); out != "+OK\r\n" {
 		p.t.Errorf("redis does not take %q: %q", given, out)
 		return
 	}
@@ -103,7 +122,8 @@ func (p *pair) sameUser(name string) {
 // the words "commands" left out.
 func withoutCommands(t *testing.T, raw string) string {
 	t.Helper()
-	out := regexp.MustCompile(`\$8\r\ncommands\r\n\$\d+\r\n[^\r]*\r\n`).ReplaceAllString(raw, "$$8\r\ncommands\r\n*\r\n")
+	out := regexp.MustCompile(`\$8\r\ncommands\r\n\$\d+\r\n[^\r]*\r\n`).ReplaceAllString(raw,
+		"$$8\r\ncommands\r\n*\r\n")
 	if out == raw && !strings.HasPrefix(raw, "$") && !strings.HasPrefix(raw, "_") {
 		t.Fatalf("no commands in %q", raw)
 	}
@@ -128,9 +148,13 @@ func TestACL_Rules(t *testing.T) {
 
 // TestACL_RandomRules applies random rules to a user, one call after the other.
 func TestACL_RandomRules(t *testing.T) {
-	words := []string{"on", "off", "nopass", ">p", ">a", "<p", "#" + hashA, "!" + hashA, "resetpass", "~*", "~a*", "~b", "%R~a*", "%W~a*", "%R~*", "%W~*", "resetkeys", "&*", "&c", "&d*", "resetchannels",
-		"+@all", "-@all", "+get", "-get", "+set", "-set", "+@string", "-@string", "+@read", "-@write", "+@admin", "-@dangerous", "+config", "-config", "+config|get", "-config|get", "+config|set", "+client|list", "-client",
-		"+select|0", "+select|1", "+select", "-select", "+@connection", "-@connection", "+object|freq", "-object", "+@keyspace", "(+get ~a)", "(%R~x* +@read -mget)", "(+@all allkeys -config|set &*)", "clearselectors", "reset", "nope", "+nope", "sanitize-payload"}
+	words := []string{"on", "off", "nopass", ">p", ">a", "<p", "#" + hashA, "!" + hashA, "resetpass", "~*", "~a*", "~b",
+		"%R~a*", "%W~a*", "%R~*", "%W~*", "resetkeys", "&*", "&c", "&d*", "resetchannels",
+		"+@all", "-@all", "+get", "-get", "+set", "-set", "+@string", "-@string", "+@read", "-@write", "+@admin",
+		"-@dangerous", "+config", "-config", "+config|get", "-config|get", "+config|set", "+client|list", "-client",
+		"+select|0", "+select|1", "+select", "-select", "+@connection", "-@connection", "+object|freq", "-object",
+		"+@keyspace", "(+get ~a)", "(%R~x* +@read -mget)", "(+@all allkeys -config|set &*)", "clearselectors", "reset",
+		"nope", "+nope", "sanitize-payload"}
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(7, uint64(p.proto)))
 		for round := range 40 {
@@ -157,12 +181,22 @@ func TestACL_RandomRules(t *testing.T) {
 
 func TestACL_Commands(t *testing.T) {
 	both(t, func(p *pair) {
-		p.Do("ACL WHOAMI", "ACL", "ACL NOPE", "ACL GETUSER nobody", "ACL GETUSER", "ACL GETUSER a b", "ACL SETUSER", "ACL DELUSER", "ACL DELUSER nobody", "ACL DELUSER default", "ACL DELUSER a default",
-			"ACL SETUSER \"a b\" on", "ACL SETUSER \"a\\x00b\" on", "ACL SETUSER \"\" on", "ACL DELUSER \"\"", "ACL LOAD", "ACL SAVE", "ACL LOAD x", "ACL USERS x", "ACL LIST x", "ACL WHOAMI x", "ACL CAT", "ACL CAT nope", "ACL CAT a b",
-			"ACL LOG", "ACL LOG RESET", "ACL LOG reset x", "ACL LOG x", "ACL LOG 1 2", "ACL LOG -1", "ACL LOG 0", "ACL GENPASS 0", "ACL GENPASS 5000", "ACL GENPASS x", "ACL GENPASS 1 2", "ACL DRYRUN", "ACL DRYRUN default", "ACL DRYRUN default nope",
-			"ACL DRYRUN nobody get a", "ACL DRYRUN default get", "ACL DRYRUN default get a", "ACL DRYRUN default config nope", "ACL DRYRUN default config get", "ACL DRYRUN default config",
-			"CONFIG GET acl-pubsub-default", "CONFIG GET acllog-max-len", "CONFIG GET aclfile", "CONFIG SET acllog-max-len x", "CONFIG SET acllog-max-len 3", "CONFIG GET acllog-max-len", "CONFIG SET acllog-max-len 128",
-			"CONFIG SET acl-pubsub-default nope", "CONFIG SET acl-pubsub-default allchannels", "CONFIG GET acl-pubsub-default", "ACL SETUSER c (+get)", "ACL GETUSER c", "ACL SETUSER c reset", "ACL LIST", "CONFIG SET acl-pubsub-default resetchannels", "ACL SETUSER c reset", "ACL LIST")
+		p.Do("ACL WHOAMI", "ACL", "ACL NOPE", "ACL GETUSER nobody", "ACL GETUSER", "ACL GETUSER a b", "ACL SETUSER",
+			"ACL DELUSER", "ACL DELUSER nobody", "ACL DELUSER default", "ACL DELUSER a default",
+			"ACL SETUSER \"a b\" on", "ACL SETUSER \"a\\x00b\" on", "ACL SETUSER \"\" on", "ACL DELUSER \"\"",
+			"ACL LOAD", "ACL SAVE", "ACL LOAD x", "ACL USERS x", "ACL LIST x", "ACL WHOAMI x", "ACL CAT",
+			"ACL CAT nope", "ACL CAT a b",
+			"ACL LOG", "ACL LOG RESET", "ACL LOG reset x", "ACL LOG x", "ACL LOG 1 2", "ACL LOG -1", "ACL LOG 0",
+			"ACL GENPASS 0", "ACL GENPASS 5000", "ACL GENPASS x", "ACL GENPASS 1 2", "ACL DRYRUN", "ACL DRYRUN default",
+			"ACL DRYRUN default nope",
+			"ACL DRYRUN nobody get a", "ACL DRYRUN default get", "ACL DRYRUN default get a",
+			"ACL DRYRUN default config nope", "ACL DRYRUN default config get", "ACL DRYRUN default config",
+			"CONFIG GET acl-pubsub-default", "CONFIG GET acllog-max-len", "CONFIG GET aclfile",
+			"CONFIG SET acllog-max-len x", "CONFIG SET acllog-max-len 3", "CONFIG GET acllog-max-len",
+			"CONFIG SET acllog-max-len 128",
+			"CONFIG SET acl-pubsub-default nope", "CONFIG SET acl-pubsub-default allchannels",
+			"CONFIG GET acl-pubsub-default", "ACL SETUSER c (+get)", "ACL GETUSER c", "ACL SETUSER c reset", "ACL LIST",
+			"CONFIG SET acl-pubsub-default resetchannels", "ACL SETUSER c reset", "ACL LIST")
 		p.forgetUsers("c")
 	})
 }
@@ -220,17 +254,31 @@ func TestACL_Categories(t *testing.T) {
 
 // aclUsers are users whose rights are tried with each of aclTries.
 var aclUsers = []string{
-	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*", "on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",
-	"on nopass +get ~a", "on nopass +get ~a (+set ~b) (%W~c +set|x)", "on nopass ~* +config|get +select|0 +object|encoding", "on nopass +@all ~* &ch:* &p?", "on nopass ~x (~a* +@all &*)", "on nopass +@write +get ~a* (%R~b +get) (+mget ~c)",
-	"on nopass (+get ~a) (+get ~b) (~* +nope)", "on nopass +@all ~a\\*b ~[bc]d ~", "on nopass ~* +object +client -client|id", "on nopass +@transaction +@connection +@keyspace ~*",
+	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*",
+	"on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",
+	"on nopass +get ~a", "on nopass +get ~a (+set ~b) (%W~c +set|x)",
+	"on nopass ~* +config|get +select|0 +object|encoding", "on nopass +@all ~* &ch:* &p?",
+	"on nopass ~x (~a* +@all &*)", "on nopass +@write +get ~a* (%R~b +get) (+mget ~c)",
+	"on nopass (+get ~a) (+get ~b) (~* +nope)", "on nopass +@all ~a\\*b ~[bc]d ~",
+	"on nopass ~* +object +client -client|id", "on nopass +@transaction +@connection +@keyspace ~*",
 }
 
 var aclTries = []string{
-	"get a", "get b", "get zz", "get", "set a b", "set b a", "set a b get", "set b b get", "SET aa b XX GET", "mget a b", "mget a aa", "mset a 1 b 2", "del a", "del a b", "exists b", "exists a", "type a", "rename a b", "rename b a", "copy a b", "copy b a",
-	"lpush a x", "rpoplpush a b", "lmove a b left right", "sinterstore b a", "sinterstore a b", "sinter a b", "sintercard 2 a b", "zunionstore b 2 a aa", "zunionstore a 1 b", "getset a b", "getdel a", "getex a", "getex b persist", "setrange a 1 x", "append a x", "incr a", "strlen a", "hset a f v", "hget a f", "hgetall b",
-	"config get x", "config set a b", "config resetstat", "select 0", "select 1", "object encoding a", "object freq a", "object help", "client id", "client list", "client kill x", "acl whoami", "acl list", "ping", "echo x", "auth a b", "hello", "reset", "quit", "multi", "exec", "discard", "watch a", "watch b", "unwatch",
-	"dbsize", "flushall", "flushdb", "keys *", "scan 0", "randomkey", "time", "info", "command", "command count", "publish ch:1 x", "publish p1 x", "publish x x", "spublish ch:1 x", "spublish y x",
-	"subscribe ch:1", "subscribe ch:1 x", "psubscribe ch:*", "psubscribe ch:1", "psubscribe ch:1 ch:*", "ssubscribe ch:2", "unsubscribe x", "punsubscribe", "get a*b", "get bd", "get \"\"", "get axb", "memory usage a", "sort a", "restore a 0 x", "dump a", "expire a 1", "ttl a", "pexpireat b 1", "touch a", "unlink a b", "swapdb 0 1", "wait 0 0", "lolwut", "debug sleep 0", "shutdown", "role",
+	"get a", "get b", "get zz", "get", "set a b", "set b a", "set a b get", "set b b get", "SET aa b XX GET",
+	"mget a b", "mget a aa", "mset a 1 b 2", "del a", "del a b", "exists b", "exists a", "type a", "rename a b",
+	"rename b a", "copy a b", "copy b a",
+	"lpush a x", "rpoplpush a b", "lmove a b left right", "sinterstore b a", "sinterstore a b", "sinter a b",
+	"sintercard 2 a b", "zunionstore b 2 a aa", "zunionstore a 1 b", "getset a b", "getdel a", "getex a",
+	"getex b persist", "setrange a 1 x", "append a x", "incr a", "strlen a", "hset a f v", "hget a f", "hgetall b",
+	"config get x", "config set a b", "config resetstat", "select 0", "select 1", "object encoding a", "object freq a",
+	"object help", "client id", "client list", "client kill x", "acl whoami", "acl list", "ping", "echo x", "auth a b",
+	"hello", "reset", "quit", "multi", "exec", "discard", "watch a", "watch b", "unwatch",
+	"dbsize", "flushall", "flushdb", "keys *", "scan 0", "randomkey", "time", "info", "command", "command count",
+	"publish ch:1 x", "publish p1 x", "publish x x", "spublish ch:1 x", "spublish y x",
+	"subscribe ch:1", "subscribe ch:1 x", "psubscribe ch:*", "psubscribe ch:1", "psubscribe ch:1 ch:*",
+	"ssubscribe ch:2", "unsubscribe x", "punsubscribe", "get a*b", "get bd", "get \"\"", "get axb", "memory usage a",
+	"sort a", "restore a 0 x", "dump a", "expire a 1", "ttl a", "pexpireat b 1", "touch a", "unlink a b", "swapdb 0 1",
+	"wait 0 0", "lolwut", "debug sleep 0", "shutdown", "role",
 }
 
 func TestACL_Dryrun(t *testing.T) {
@@ -265,10 +313,15 @@ func TestACL_Dryrun(t *testing.T) {
 // TestACL_Enforced runs commands as users with few rights.
 func TestACL_Enforced(t *testing.T) {
 	both(t, func(p *pair) {
-		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on >p ~a* %R~b &ch:* +get +set +mget +multi +exec +discard +acl|whoami +object|encoding +select|1 +client|id +watch +publish +@connection -client +client|id -select +select|1")
+		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on >p ~a* %R~b &ch:* +get +set +mget +multi +exec +discard "+
+			"+acl|whoami +object|encoding +select|1 +client|id +watch +publish +@connection -client +client|id "+
+			"-select +select|1")
 		q := p.other()
-		q.Do("AUTH few wrong", "AUTH nobody p", "AUTH few p x", "AUTH few p", "ACL WHOAMI", "GET a", "GET b", "SET b 1", "SET a 2 GET", "MGET a b", "MGET a b c", "GET c", "DEL a", "OBJECT ENCODING a", "OBJECT FREQ a", "ACL LIST", "SELECT 0", "SELECT 1", "GET a",
-			"CLIENT LIST", "CLIENT NOPE", "NOPE", "GET", "CONFIG GET x", "PUBLISH ch:1 x", "PUBLISH ch x", "WATCH a", "WATCH c", "FLUSHALL")
+		q.Do("AUTH few wrong", "AUTH nobody p", "AUTH few p x", "AUTH few p", "ACL WHOAMI", "GET a", "GET b", "SET b 1",
+			"SET a 2 GET", "MGET a b", "MGET a b c", "GET c", "DEL a", "OBJECT ENCODING a", "OBJECT FREQ a", "ACL LIST",
+			"SELECT 0", "SELECT 1", "GET a",
+			"CLIENT LIST", "CLIENT NOPE", "NOPE", "GET", "CONFIG GET x", "PUBLISH ch:1 x", "PUBLISH ch x", "WATCH a",
+			"WATCH c", "FLUSHALL")
 		q.Do("MULTI", "GET a", "DEL a", "EXEC", "MULTI", "GET c", "DISCARD", "MULTI", "SET a 9", "GET b", "EXEC")
 		q.DoPipelined("GET a", "GET c", "SET a 3", "DEL a", "GET a")
 		// Rights that go away between queueing and EXEC.
@@ -307,24 +360,33 @@ func TestACL_Enforced(t *testing.T) {
 // TestACL_Scripts holds what scripts call against the rules of who runs them.
 func TestACL_Scripts(t *testing.T) {
 	both(t, func(p *pair) {
-		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on nopass ~a* %R~b &c +get +eval +evalsha +eval_ro +script +publish +ping +del +multi +exec")
+		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on nopass ~a* %R~b &c +get +eval +evalsha +eval_ro +script "+
+			"+publish +ping +del +multi +exec")
 		q := p.other()
 		q.Do("AUTH few x")
 		for _, body := range []string{
-			"return redis.call('get', 'a')", "return redis.call('get', 'b')", "return redis.call('get', 'c')", "return redis.call('set', 'a', '3')", "return redis.pcall('set', 'a', '3')",
-			"return redis.call('del', 'b')", "return redis.pcall('del', 'b')", "redis.call('del', 'a') return redis.pcall('set', 'a', '1')", "return redis.call('publish', 'c', 'x')", "return redis.pcall('publish', 'd', 'x')",
-			"return redis.call('ping')", "return redis.call('echo', 'x')", "return redis.call('select', '1')", "return redis.call('nope')", "return redis.call('acl', 'whoami')", "return redis.call('get')", "return redis.call('object', 'encoding', 'a')",
+			"return redis.call('get', 'a')", "return redis.call('get', 'b')", "return redis.call('get', 'c')",
+			"return redis.call('set', 'a', '3')", "return redis.pcall('set', 'a', '3')",
+			"return redis.call('del', 'b')", "return redis.pcall('del', 'b')",
+			"redis.call('del', 'a') return redis.pcall('set', 'a', '1')", "return redis.call('publish', 'c', 'x')",
+			"return redis.pcall('publish', 'd', 'x')",
+			"return redis.call('ping')", "return redis.call('echo', 'x')", "return redis.call('select', '1')",
+			"return redis.call('nope')", "return redis.call('acl', 'whoami')", "return redis.call('get')",
+			"return redis.call('object', 'encoding', 'a')",
 		} {
 			q.Do("EVAL \"" + body + "\" 0")
 			q.Do("EVAL_RO \"" + body + "\" 0")
 		}
 		// A script that would run natively, with a key that is not the user's.
-		const release = "if redis.call(\\\"get\\\",KEYS[1]) == ARGV[1] then return redis.call(\\\"del\\\",KEYS[1]) else return 0 end"
+		const release = "if redis.call(\\\"get\\\",KEYS[1]) == ARGV[1] then return redis.call(\\\"del\\\",KEYS[1]) " +
+			"else return 0 end"
 		p.setup("SET a 1", "SET b 2", "SCRIPT FLUSH")
-		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \""+release+"\" 1 b 2", "EVAL \""+release+"\" 1 c 2", "MULTI", "GET a", "EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
+		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \""+release+"\" 1 b 2", "EVAL \""+release+"\" 1 c 2", "MULTI", "GET a",
+			"EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
 		redis, holdfast := p.ask("ACL LOG 5")
 		scripts := regexp.MustCompile(`, client.*`)
-		if a, b := scripts.ReplaceAllString(denials(t, redis[0]), ""), scripts.ReplaceAllString(denials(t, holdfast[0]), ""); a != b || !strings.Contains(a, " lua ") {
+		if a, b := scripts.ReplaceAllString(denials(t, redis[0]), ""),
+			scripts.ReplaceAllString(denials(t, holdfast[0]), ""); a != b || !strings.Contains(a, " lua ") {
 			p.t.Errorf("ACL LOG\n  redis:\n%s\n  holdfast:\n%s", a, b)
 		}
 		p.setup("ACL SETUSER few -del", "SET a 1")
@@ -386,7 +448,8 @@ func TestACL_Default(t *testing.T) {
 		p.Do("ACL SETUSER default >secret")
 		q.Do("SET a 2")
 		r := p.bare()
-		r.Do("GET a", "PING", "AUTH wrong", "AUTH secret", "GET a", "SET a 3", "RESET", "SET a 3", "AUTH default secret", "HELLO 2 AUTH default wrong", "SET a 4")
+		r.Do("GET a", "PING", "AUTH wrong", "AUTH secret", "GET a", "SET a 3", "RESET", "SET a 3",
+			"AUTH default secret", "HELLO 2 AUTH default wrong", "SET a 4")
 		p.Do("ACL SETUSER default off")
 		r.Do("SET a 5", "RESET", "SET a 5", "AUTH secret", "AUTH default secret", "AUTH boss p", "SET a 5")
 		p.Do("ACL SETUSER default on nopass")
@@ -406,7 +469,8 @@ func TestACL_CheckCmd(t *testing.T) {
 		p.setup("ACL SETUSER checks on >p ~a:* +@all -acl -config|set")
 		q := p.other()
 		q.Do("AUTH checks p")
-		for _, call := range []string{"'acl','list'", "'config','set','a','b'", "'config','get','a'", "'client','id'", "'get','a:1'", "'get','b'", "'ping'", "'select','1'", "'info'"} {
+		for _, call := range []string{"'acl','list'", "'config','set','a','b'", "'config','get','a'", "'client','id'",
+			"'get','a:1'", "'get','b'", "'ping'", "'select','1'", "'info'"} {
 			q.Do(`EVAL "return redis.acl_check_cmd(` + call + `)" 0`)
 		}
 		p.forgetUsers("checks")
@@ -432,7 +496,8 @@ func TestACL_Log(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL LOG RESET", "ACL SETUSER few on >p ~a &c +get +publish +multi +exec")
 		q := p.other()
-		q.Do("AUTH few x", "AUTH few x", "HELLO 3 AUTH nobody x", "AUTH few p", "GET b", "GET b", "GET c", "SET a b", "PUBLISH d x", "MULTI", "GET b", "EXEC", "CONFIG GET x", "GET b", "OBJECT FREQ a")
+		q.Do("AUTH few x", "AUTH few x", "HELLO 3 AUTH nobody x", "AUTH few p", "GET b", "GET b", "GET c", "SET a b",
+			"PUBLISH d x", "MULTI", "GET b", "EXEC", "CONFIG GET x", "GET b", "OBJECT FREQ a")
 		for _, args := range []string{"", " 2", " 100"} {
 			redis, holdfast := p.ask("ACL LOG" + args)
 			if a, b := denials(t, redis[0]), denials(t, holdfast[0]); a != b {
@@ -467,7 +532,8 @@ func denials(t *testing.T, raw string) string {
 				kept = append(kept, strings.Trim(word, "NU")) // the socket of Redis is a unix socket
 			}
 		}
-		fmt.Fprintf(&b, "%v %v %v %v %v %d fields, age %T, client %s\n", f["count"], f["reason"], f["context"], f["object"], f["username"], len(f), f["age-seconds"], strings.Join(kept, " "))
+		fmt.Fprintf(&b, "%v %v %v %v %v %d fields, age %T, client %s\n", f["count"], f["reason"], f["context"],
+			f["object"], f["username"], len(f), f["age-seconds"], strings.Join(kept, " "))
 	}
 	return b.String()
 }

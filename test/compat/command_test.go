@@ -105,18 +105,22 @@ func keySpecs(cmd *fsm.Command) []string {
 			continue
 		}
 		if s.Keyword != "" {
-			out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+fmt.Sprintf(" after %s from %d, 1/%d of what follows %s", s.Keyword, s.Keys.First, s.Part, s.Access.Notes))
+			out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+
+				fmt.Sprintf(" after %s from %d, 1/%d of what follows %s", s.Keyword, s.Keys.First, s.Part,
+					s.Access.Notes))
 			continue
 		}
 		if s.NumKeys {
-			out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+fmt.Sprintf(" as many as %d says by %d %s", s.Keys.First, s.Keys.Step, s.Access.Notes))
+			out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+
+				fmt.Sprintf(" as many as %d says by %d %s", s.Keys.First, s.Keys.Step, s.Access.Notes))
 			continue
 		}
 		last := s.Keys.Last
 		if last > 0 {
 			last -= s.Keys.First
 		}
-		out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+fmt.Sprintf(" from %d to %d by %d %s", s.Keys.First, last, s.Keys.Step, s.Access.Notes))
+		out = append(out, strings.TrimSpace(s.Access.Mode+" "+s.Access.Flags)+fmt.Sprintf(" from %d to %d by %d %s",
+			s.Keys.First, last, s.Keys.Step, s.Access.Notes))
 	}
 	return out
 }
@@ -137,14 +141,17 @@ func specs(list []any) []string {
 		find := fields(fields(s["find_keys"].([]any))["spec"].([]any))
 		notes, _ := s["notes"].(string)
 		if begin["keyword"] != nil {
-			out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" after %s from %d, 1/%d of what follows %s", begin["keyword"], begin["startfrom"], find["limit"], notes))
+			out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" after %s from %d, 1/%d of what follows %s",
+				begin["keyword"], begin["startfrom"], find["limit"], notes))
 			continue
 		}
 		if find["keynumidx"] == int64(0) && find["firstkey"] == int64(1) {
-			out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" as many as %d says by %d %s", begin["index"], find["keystep"], notes))
+			out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" as many as %d says by %d %s", begin["index"],
+				find["keystep"], notes))
 			continue
 		}
-		out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" from %d to %d by %d %s", begin["index"], find["lastkey"], find["keystep"], notes))
+		out = append(out, strings.Join(flags, " ")+fmt.Sprintf(" from %d to %d by %d %s", begin["index"],
+			find["lastkey"], find["keystep"], notes))
 	}
 	return out
 }

@@ -40,8 +40,10 @@ func TestConfig_Names(t *testing.T) {
 // Redis checks them and kept.
 func TestConfig_NoEffect(t *testing.T) {
 	p := newPair(t, 2)
-	values := []string{`""`, "yes", "NO", "zzz", "0", "1", "2", "-1", "-2147483649", "100", "101", "500", "501", "1000", "1001", "65535", "65536", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808",
-		"010", `" 1"`, "1.5", "1k", "1KB", "3mb", "1g", "1tb", "swapdb", "ON-EMPTY-DB", "ignore", "PANIC", "absolute", "clients", "force", `"now SAVE"`, `"force default"`, "default", `"default save"`,
+	values := []string{`""`, "yes", "NO", "zzz", "0", "1", "2", "-1", "-2147483649", "100", "101", "500", "501", "1000",
+		"1001", "65535", "65536", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808",
+		"010", `" 1"`, "1.5", "1k", "1KB", "3mb", "1g", "1tb", "swapdb", "ON-EMPTY-DB", "ignore", "PANIC", "absolute",
+		"clients", "force", `"now SAVE"`, `"force default"`, "default", `"default save"`,
 		`"1 2 3"`, `"1 2 2001"`, `"50 99.90 100"`, `"50 101"`, "{title}", `"{foo}"`, `"a {port} {"`}
 	names := parameter.WithoutEffect()
 	if len(names) < 60 {
@@ -53,7 +55,8 @@ func TestConfig_NoEffect(t *testing.T) {
 		_, start, _ := strings.Cut(elems[1], "\r\n")
 		p.Do("CONFIG GET " + name)
 		for _, v := range values {
-			if name == "cluster-link-sendbuf-limit" && v == "9223372036854775808" { // the only size that goes further in Redis
+			// the only size that goes further in Redis
+			if name == "cluster-link-sendbuf-limit" && v == "9223372036854775808" {
 				continue
 			}
 			p.Do("CONFIG SET "+name+" "+v, "CONFIG GET "+name)
@@ -66,10 +69,14 @@ func TestConfig_NoEffect(t *testing.T) {
 func TestConfig_AllOrNothing(t *testing.T) {
 	p := newPair(t, 2)
 	p.Do("CONFIG SET hz 20 lfu-decay-time 3", "CONFIG GET hz", "CONFIG GET lfu-decay-time",
-		"CONFIG SET hz 30 lfu-decay-time x", "CONFIG SET lfu-decay-time 4 hz x", "CONFIG SET hz 30 hz 31", "CONFIG SET hz x nope 1", "CONFIG SET hz x daemonize yes", "CONFIG SET daemonize no",
-		"CONFIG SET dir /tmp", "CONFIG SET hz 30 dbfilename x", "CONFIG SET hz", "CONFIG SET hz 1 lfu-decay-time", "CONFIG SET slave-priority 5", "CONFIG GET replica-priority", "CONFIG GET slave-priority",
-		"CONFIG SET hz 30 notify-keyspace-events q", "CONFIG SET notify-keyspace-events KEA hz 40", "CONFIG GET notify-keyspace-events", "CONFIG GET hz", "CONFIG GET lfu-decay-time",
-		"CONFIG SET replica-priority 100 hz 10 lfu-decay-time 1 notify-keyspace-events \"\"", "CONFIG REWRITE", "CONFIG RESETSTAT")
+		"CONFIG SET hz 30 lfu-decay-time x", "CONFIG SET lfu-decay-time 4 hz x", "CONFIG SET hz 30 hz 31",
+		"CONFIG SET hz x nope 1", "CONFIG SET hz x daemonize yes", "CONFIG SET daemonize no",
+		"CONFIG SET dir /tmp", "CONFIG SET hz 30 dbfilename x", "CONFIG SET hz", "CONFIG SET hz 1 lfu-decay-time",
+		"CONFIG SET slave-priority 5", "CONFIG GET replica-priority", "CONFIG GET slave-priority",
+		"CONFIG SET hz 30 notify-keyspace-events q", "CONFIG SET notify-keyspace-events KEA hz 40",
+		"CONFIG GET notify-keyspace-events", "CONFIG GET hz", "CONFIG GET lfu-decay-time",
+		"CONFIG SET replica-priority 100 hz 10 lfu-decay-time 1 notify-keyspace-events \"\"", "CONFIG REWRITE",
+		"CONFIG RESETSTAT")
 }
 
 // What would not happen is refused, with the reason, unless it is what is so already.
@@ -77,9 +84,10 @@ func TestConfig_Refused(t *testing.T) {
 	p := newPair(t, 2)
 	p.DoError("CONFIG SET appendonly maybe", "CONFIG SET maxmemory x", "CONFIG SET maxmemory-policy x")
 	for line, want := range map[string]string{
-		"appendonly yes":                 "",
-		"appendonly no":                  "it stays 'yes': every write is in the log before it is acknowledged",
-		"appendfsync everysec":           "it stays 'always': every write is on the disks of a majority before it is acknowledged",
+		"appendonly yes": "",
+		"appendonly no":  "it stays 'yes': every write is in the log before it is acknowledged",
+		"appendfsync everysec": "it stays 'always': every write is on the disks of a majority before it is " +
+			"acknowledged",
 		"maxmemory 0":                    "",
 		"maxmemory 100mb":                "it stays '0': keys are never evicted",
 		"maxmemory-policy allkeys-lru":   "it stays 'noeviction': keys are never evicted",

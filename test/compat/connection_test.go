@@ -33,9 +33,14 @@ func (p *pair) stream(c *conn, lines []string, marker string) string {
 // about the connection are answered with, in one pipeline.
 func TestConnection_Random(t *testing.T) {
 	lines := []string{
-		"CLIENT REPLY OFF", "CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "CLIENT REPLY ON", "CLIENT REPLY foo", "CLIENT REPLY", "PING", "PING x", "ECHO y", "SET k 1", "GET k", "INCR k", "NOPE", "GET", "SELECT 1", "SELECT 0", "SELECT 99", "SELECT x",
-		"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "RESET", "CLIENT NO-EVICT on", "CLIENT NO-EVICT off", "CLIENT NO-EVICT x", "CLIENT SETNAME n", "CLIENT SETNAME \"\"", "CLIENT GETNAME", "CLIENT NOPE", "AUTH x", "AUTH default x", "AUTH nobody x", "AUTH a b c",
-		"ACL WHOAMI", "CLIENT GETREDIR", "CLIENT TRACKING OFF", "CLIENT CACHING YES", "HELLO 4", "HELLO x", "HELLO 3 FOO", "HELLO 3 SETNAME \"a b\"", "DEL k", "CLIENT UNPAUSE", "CLIENT KILL ID 999999",
+		"CLIENT REPLY OFF", "CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "CLIENT REPLY ON", "CLIENT REPLY foo",
+		"CLIENT REPLY", "PING", "PING x", "ECHO y", "SET k 1", "GET k", "INCR k", "NOPE", "GET", "SELECT 1", "SELECT 0",
+		"SELECT 99", "SELECT x",
+		"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "RESET", "CLIENT NO-EVICT on", "CLIENT NO-EVICT off",
+		"CLIENT NO-EVICT x", "CLIENT SETNAME n", "CLIENT SETNAME \"\"", "CLIENT GETNAME", "CLIENT NOPE", "AUTH x",
+		"AUTH default x", "AUTH nobody x", "AUTH a b c",
+		"ACL WHOAMI", "CLIENT GETREDIR", "CLIENT TRACKING OFF", "CLIENT CACHING YES", "HELLO 4", "HELLO x",
+		"HELLO 3 FOO", "HELLO 3 SETNAME \"a b\"", "DEL k", "CLIENT UNPAUSE", "CLIENT KILL ID 999999",
 	}
 	p := newPair(t, 2)
 	p.setup("FLUSHALL")
@@ -80,8 +85,10 @@ func TestStrictIntegers(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET k v")
 		for _, n := range []string{"01", "+1", "-0", "00", `" 1"`, `"1 "`, "1e0", "0x1", "9223372036854775808", `""`} {
-			p.Do("SELECT "+n, "HELLO "+n, "WAIT "+n+" 0", "WAIT 0 "+n, "CLIENT UNBLOCK "+n, "CLIENT PAUSE "+n, "CLIENT LIST ID "+n, "CLIENT KILL ID "+n, "CLIENT TRACKING ON REDIRECT "+n,
-				"SLOWLOG GET "+n, "ACL LOG "+n, "ACL GENPASS "+n, "LOLWUT VERSION "+n, "MEMORY USAGE k SAMPLES "+n, "MULTI", "SELECT "+n, "SET n "+n, "EXEC", "DBSIZE")
+			p.Do("SELECT "+n, "HELLO "+n, "WAIT "+n+" 0", "WAIT 0 "+n, "CLIENT UNBLOCK "+n, "CLIENT PAUSE "+n,
+				"CLIENT LIST ID "+n, "CLIENT KILL ID "+n, "CLIENT TRACKING ON REDIRECT "+n,
+				"SLOWLOG GET "+n, "ACL LOG "+n, "ACL GENPASS "+n, "LOLWUT VERSION "+n, "MEMORY USAGE k SAMPLES "+n,
+				"MULTI", "SELECT "+n, "SET n "+n, "EXEC", "DBSIZE")
 		}
 	})
 }
@@ -92,8 +99,11 @@ func TestBeforeAuth(t *testing.T) {
 	p := newPair(t, 2)
 	p.setup("CONFIG SET requirepass secret")
 	t.Cleanup(func() { p.setup(`CONFIG SET requirepass ""`) })
-	p.bare().Do("FOO", "FOO bar", "GET", "GET k", "GET k l", "CONFIG", "CONFIG FOO", "CONFIG GET", "CONFIG GET x", "OBJECT FOO k", "OBJECT HELP", "OBJECT ENCODING",
-		"CLIENT", "CLIENT FOO", "CLIENT ID", "CLIENT ID x", "XADD", "XADD k", "EVAL", "EVAL x 0", "MULTI", "MULTI x", "EXEC", "PING", "SUBSCRIBE", "SUBSCRIBE ch", "SENTINEL masters",
-		"HELLO", "HELLO 3", "HELLO 3 SETNAME x", "HELLO 4", "HELLO x", "HELLO 3 FOO", "HELLO 3 AUTH default wrong", "AUTH", "AUTH a b c", "AUTH wrong", "RESET", "GET k", "AUTH secret", "GET k")
+	p.bare().Do("FOO", "FOO bar", "GET", "GET k", "GET k l", "CONFIG", "CONFIG FOO", "CONFIG GET", "CONFIG GET x",
+		"OBJECT FOO k", "OBJECT HELP", "OBJECT ENCODING",
+		"CLIENT", "CLIENT FOO", "CLIENT ID", "CLIENT ID x", "XADD", "XADD k", "EVAL", "EVAL x 0", "MULTI", "MULTI x",
+		"EXEC", "PING", "SUBSCRIBE", "SUBSCRIBE ch", "SENTINEL masters",
+		"HELLO", "HELLO 3", "HELLO 3 SETNAME x", "HELLO 4", "HELLO x", "HELLO 3 FOO", "HELLO 3 AUTH default wrong",
+		"AUTH", "AUTH a b c", "AUTH wrong", "RESET", "GET k", "AUTH secret", "GET k")
 	p.bare().Do("QUIT x")
 }

@@ -44,7 +44,8 @@ func (p *pair) readBack(key, kind string) {
 		p.Do("ZRANGE " + key + " 0 -1 WITHSCORES")
 	case "stream":
 		p.Do("XRANGE "+key+" - +", "XLEN "+key)
-		p.DoTimes("XINFO GROUPS "+key, "XPENDING "+key+" g", "XPENDING "+key+" g - + 1000", "XPENDING "+key+" h - + 1000", "XINFO CONSUMERS "+key+" g", "XINFO CONSUMERS "+key+" h")
+		p.DoTimes("XINFO GROUPS "+key, "XPENDING "+key+" g", "XPENDING "+key+" g - + 1000",
+			"XPENDING "+key+" h - + 1000", "XINFO CONSUMERS "+key+" g", "XINFO CONSUMERS "+key+" h")
 		p.streamState(key)
 	}
 }
@@ -142,7 +143,8 @@ func TestDump_String(t *testing.T) {
 			p.setup("SET k " + v)
 			p.exchange("k", "string", true)
 		}
-		for _, n := range []int64{0, 127, 128, -128, -129, 32767, 32768, -32768, -32769, 1<<31 - 1, 1 << 31, -1 << 31, -1<<31 - 1, 1<<63 - 1, -1 << 63} {
+		for _, n := range []int64{0, 127, 128, -128, -129, 32767, 32768, -32768, -32769, 1<<31 - 1, 1 << 31, -1 << 31,
+			-1<<31 - 1, 1<<63 - 1, -1 << 63} {
 			p.setup(fmt.Sprintf("SET k %d", n))
 			p.exchange("k", "string", true)
 		}
@@ -174,11 +176,15 @@ func TestDump_List(t *testing.T) {
 			p.exchange("k", "list", true)
 		}
 		// Elements around the limits of their encodings and of a node.
-		for _, n := range []int{0, 1, 20, 21, 63, 64, 126, 127, 128, 4095, 4096, 8000, 8170, 8171, 8172, 8173, 8174, 8175, 8176, 8177, 8178, 8179, 8180, 8184, 8185, 8186, 8190, 16376, 16377, 16378, 16379, 16380, 2097140, 2097141, 2097142, 2097143, 2097144, 2097145, 2097146, 2097147} {
-			p.setup("DEL k", "RPUSH k "+quoted(strings.Repeat("y", n)), "RPUSH k b", "RPUSH k "+quoted(strings.Repeat("z", n)))
+		for _, n := range []int{0, 1, 20, 21, 63, 64, 126, 127, 128, 4095, 4096, 8000, 8170, 8171, 8172, 8173, 8174,
+			8175, 8176, 8177, 8178, 8179, 8180, 8184, 8185, 8186, 8190, 16376, 16377, 16378, 16379, 16380, 2097140,
+			2097141, 2097142, 2097143, 2097144, 2097145, 2097146, 2097147} {
+			p.setup("DEL k", "RPUSH k "+quoted(strings.Repeat("y", n)), "RPUSH k b",
+				"RPUSH k "+quoted(strings.Repeat("z", n)))
 			p.exchange("k", "list", true)
 		}
-		for _, n := range []int64{0, 127, 128, 4095, 4096, 32767, 32768, 1<<23 - 1, 1 << 23, 1<<31 - 1, 1 << 31, 1<<63 - 1} {
+		for _, n := range []int64{0, 127, 128, 4095, 4096, 32767, 32768, 1<<23 - 1, 1 << 23, 1<<31 - 1, 1 << 31,
+			1<<63 - 1} {
 			p.setup("DEL k", fmt.Sprintf("RPUSH k %d %d %d -0 01 +1 9223372036854775808", n, -n, -n-1))
 			p.exchange("k", "list", true)
 		}
@@ -249,7 +255,9 @@ func TestDump_Zset(t *testing.T) {
 		score := func() string {
 			switch rng.IntN(6) {
 			case 0:
-				return []string{"inf", "-inf", "0", "-0", "1e300", "5e-324", "4611686018427387904", "4611686018427388928", "-4611686018427387904", "-4611686018427388928", "9007199254740993", "1e17", "0.1"}[rng.IntN(13)]
+				return []string{"inf", "-inf", "0", "-0", "1e300", "5e-324", "4611686018427387904",
+					"4611686018427388928", "-4611686018427387904", "-4611686018427388928", "9007199254740993", "1e17",
+					"0.1"}[rng.IntN(13)]
 			case 1, 2:
 				return strconv.FormatFloat(rng.NormFloat64(), 'g', -1, 64)
 			}
@@ -293,8 +301,10 @@ func TestDump_Stream(t *testing.T) {
 			if n == 0 {
 				continue
 			}
-			p.setup("XREADGROUP GROUP g alice COUNT 7 STREAMS k >", "XREADGROUP GROUP g bob COUNT 20 STREAMS k >", "XREADGROUP GROUP h carol COUNT 3 STREAMS k >", "XGROUP CREATECONSUMER k h dave")
-			p.Do("XCLAIM k g bob 0 1-1 IDLE 600000 RETRYCOUNT 9 JUSTID", "XCLAIM k g bob 0 1-2 TIME 1600000000000 JUSTID")
+			p.setup("XREADGROUP GROUP g alice COUNT 7 STREAMS k >", "XREADGROUP GROUP g bob COUNT 20 STREAMS k >",
+				"XREADGROUP GROUP h carol COUNT 3 STREAMS k >", "XGROUP CREATECONSUMER k h dave")
+			p.Do("XCLAIM k g bob 0 1-1 IDLE 600000 RETRYCOUNT 9 JUSTID",
+				"XCLAIM k g bob 0 1-2 TIME 1600000000000 JUSTID")
 			p.exchange("k", "stream", false)
 			for range 5 {
 				i := rng.IntN(n)
@@ -306,7 +316,8 @@ func TestDump_Stream(t *testing.T) {
 			p.Do("XTRIM k MAXLEN 0")
 			p.exchange("k", "stream", false)
 			p.Do("RESTORE copy 0 "+quoted(bulk(t, p.first("DUMP k")))+" REPLACE", "XADD copy 999-1 f v")
-			p.DoTimes("XREADGROUP GROUP g alice STREAMS copy >", "XREADGROUP GROUP g bob STREAMS copy 0", "XACK copy g 1-1", "XPENDING copy g", "XAUTOCLAIM copy g alice 100000 0")
+			p.DoTimes("XREADGROUP GROUP g alice STREAMS copy >", "XREADGROUP GROUP g bob STREAMS copy 0",
+				"XACK copy g 1-1", "XPENDING copy g", "XAUTOCLAIM copy g alice 100000 0")
 			p.streamState("copy")
 		}
 	})
@@ -330,24 +341,37 @@ func TestRestore(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET k value", "RPUSH l a")
 		payload := quoted(bulk(t, p.first("DUMP k")))
-		p.Do("DUMP nokey", "RESTORE k 0 "+payload, "RESTORE k 0 x", "RESTORE k x "+payload, "RESTORE k -1 "+payload+" REPLACE", "RESTORE n -1 "+payload, "RESTORE n x "+payload, "RESTORE n 1.5 "+payload, "RESTORE n 0 x", `RESTORE n 0 ""`, "RESTORE n -1 x", "EXISTS n")
+		p.Do("DUMP nokey", "RESTORE k 0 "+payload, "RESTORE k 0 x", "RESTORE k x "+payload,
+			"RESTORE k -1 "+payload+" REPLACE", "RESTORE n -1 "+payload, "RESTORE n x "+payload,
+			"RESTORE n 1.5 "+payload, "RESTORE n 0 x", `RESTORE n 0 ""`, "RESTORE n -1 x", "EXISTS n")
 		p.DoError("DUMP", "DUMP k l", "RESTORE", "RESTORE n 0", "RESTORE-ASKING n 0")
-		for _, options := range []string{"REPLACE", "replace ABSTTL", "IDLETIME 5", "IDLETIME", "IDLETIME x", "IDLETIME -1", "IDLETIME 100 FREQ 1", "FREQ 1", "FREQ 0", "FREQ 255", "FREQ 256", "FREQ -1", "FREQ x", "FREQ", "FREQ 1 IDLETIME 1", "FREQ 1 FREQ 2", "IDLETIME 1 IDLETIME 2 REPLACE", "FOO", "REPLACE FOO", "IDLETIME -1 FOO", "ABSTTL ABSTTL", "IDLETIME 9223372036854775808"} {
+		for _, options := range []string{"REPLACE", "replace ABSTTL", "IDLETIME 5", "IDLETIME", "IDLETIME x",
+			"IDLETIME -1", "IDLETIME 100 FREQ 1", "FREQ 1", "FREQ 0", "FREQ 255", "FREQ 256", "FREQ -1", "FREQ x",
+			"FREQ", "FREQ 1 IDLETIME 1", "FREQ 1 FREQ 2", "IDLETIME 1 IDLETIME 2 REPLACE", "FOO", "REPLACE FOO",
+			"IDLETIME -1 FOO", "ABSTTL ABSTTL", "IDLETIME 9223372036854775808"} {
 			for _, ttl := range []string{"0", "100000", "-1", "99999999999999"} {
-				p.Do("DEL n", "RESTORE n "+ttl+" "+payload+" "+options, "EXISTS n", "RESTORE l "+ttl+" "+payload+" "+options, "TYPE l", "DEL l", "RPUSH l a")
+				p.Do("DEL n", "RESTORE n "+ttl+" "+payload+" "+options, "EXISTS n",
+					"RESTORE l "+ttl+" "+payload+" "+options, "TYPE l", "DEL l", "RPUSH l a")
 			}
 		}
 		for _, ttl := range []string{"1", "1000", "1600000000000", "9223372036854775807", "9223372036854775806"} {
-			p.Do("DEL n", "RESTORE n "+ttl+" "+payload+" ABSTTL", "EXISTS n", "RESTORE l "+ttl+" "+payload+" REPLACE ABSTTL", "EXISTS l", "RPUSH l a", "DEL l")
+			p.Do("DEL n", "RESTORE n "+ttl+" "+payload+" ABSTTL", "EXISTS n",
+				"RESTORE l "+ttl+" "+payload+" REPLACE ABSTTL", "EXISTS l", "RPUSH l a", "DEL l")
 		}
 		for _, ttl := range []string{"9223372036854775807", "9223372036854775806"} {
 			p.Do("RESTORE n "+ttl+" "+payload, "EXISTS n")
 		}
-		p.Do("RESTORE n 0 "+payload+" ABSTTL", "TTL n", "RESTORE n 100000 "+payload+" REPLACE", "TTL n", "RESTORE n 99999999999000 "+payload+" REPLACE ABSTTL", "EXPIRETIME n", "RESTORE n 0 "+payload+" REPLACE", "TTL n", "RESTORE n 0 "+payload+" REPLACE IDLETIME 1000")
+		p.Do("RESTORE n 0 "+payload+" ABSTTL", "TTL n", "RESTORE n 100000 "+payload+" REPLACE", "TTL n",
+			"RESTORE n 99999999999000 "+payload+" REPLACE ABSTTL", "EXPIRETIME n", "RESTORE n 0 "+payload+" REPLACE",
+			"TTL n", "RESTORE n 0 "+payload+" REPLACE IDLETIME 1000")
 		p.DoApprox(2, "OBJECT IDLETIME n")
 		p.Do("RESTORE-ASKING a 0 "+payload, "GET a", "RESTORE-ASKING a 0 "+payload)
-		p.Do("MULTI", "DUMP k", "RESTORE m 0 "+payload, "GET m", "EXEC", `EVAL "return redis.call('restore', KEYS[1], 0, redis.call('dump', KEYS[2]))" 2 s k`, "GET s", `EVAL_RO "return redis.call('dump', KEYS[1])" 1 k`, `EVAL_RO "return redis.call('restore', KEYS[1], 0, '')" 1 k`)
-		p.Do("COMMAND GETKEYS DUMP k", "COMMAND GETKEYSANDFLAGS RESTORE k 0 x", "COMMAND GETKEYSANDFLAGS RESTORE-ASKING k 0 x")
+		p.Do("MULTI", "DUMP k", "RESTORE m 0 "+payload, "GET m", "EXEC",
+			`EVAL "return redis.call('restore', KEYS[1], 0, redis.call('dump', KEYS[2]))" 2 s k`, "GET s",
+			`EVAL_RO "return redis.call('dump', KEYS[1])" 1 k`,
+			`EVAL_RO "return redis.call('restore', KEYS[1], 0, '')" 1 k`)
+		p.Do("COMMAND GETKEYS DUMP k", "COMMAND GETKEYSANDFLAGS RESTORE k 0 x",
+			"COMMAND GETKEYSANDFLAGS RESTORE-ASKING k 0 x")
 	})
 }
 
@@ -366,18 +390,38 @@ func TestRestore_Old(t *testing.T) {
 				prev = len(e)
 			}
 			size := 10 + len(body) + 1
-			return string([]byte{byte(size), byte(size >> 8), 0, 0, byte(tail), byte(tail >> 8), 0, 0, byte(len(elems)), 0}) + body + "\xff"
+			return string([]byte{byte(size), byte(size >> 8), 0, 0, byte(tail), byte(tail >> 8), 0, 0, byte(len(elems)),
+				0}) + body + "\xff"
 		}
 		blob := func(s string) string {
 			return string([]byte{0x40 | byte(len(s)>>8), byte(len(s))}) + s
 		}
 		a, b, one, big := "\x01a", "\x02bc", "\xf2", "\xe0\x00\x00\x00\x00\x00\x00\x00\x01"
 		kinds := map[string][]string{
-			"list":   {"\x01\x02\x01a\x02bc", "\x01\x00", "\x01\x22\x01a", "\x0a" + blob(ziplist(a, b, one, big, "\xc0\xff\xff", "\xd0\x01\x00\x00\x80", "\xf0\x00\x00\x80", "\xfe\x80", "\x40\x03xyz", "\x80\x00\x00\x00\x03xyz", "\xf1", "\xfd")), "\x0a" + blob(ziplist()), "\x0e\x02" + blob(ziplist(a, b)) + blob(ziplist(one)), "\x0e\x00", "\x0e\x02" + blob(ziplist(a)) + blob(ziplist()), "\x0a" + blob(ziplist("\xff")), "\x12\x01\x01\x03abc", "\x12\x01\x03\x03abc", "\x12\x00"},
-			"set":    {"\x02\x02\x01a\x01b", "\x02\x02\x01a\x01a", "\x02\x02\xc0\x05\x017", "\x02\x02\x017\x017", "\x02\x00", "\x0b" + blob("\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x02\x00"), "\x0b" + blob("\x02\x00\x00\x00\x00\x00\x00\x00"), "\x0b" + blob("\x03\x00\x00\x00\x01\x00\x00\x00abc")},
-			"hash":   {"\x04\x02\x01a\x01b\x01c\x01d", "\x04\x02\x01a\x01b\x01a\x01d", "\x04\x00", "\x0d" + blob(ziplist(a, b, one, big)), "\x0d" + blob(ziplist()), "\x09" + blob("\x02\x01a\x03\x02xyz  \x02bc\x00\x00\xff"), "\x09" + blob("\x00\xff"), "\x09" + blob("\x03\x01a\x01\x00z\xff")},
-			"zset":   {"\x03\x02\x01a\x031.5\x01b\xfe", "\x03\x02\x01a\x011\x01b\xff", "\x03\x01\x01a\xfd", "\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf8\x7f", "\x05\x02\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f\x01b\x00\x00\x00\x00\x00\x00\x00\x80", "\x05\x02\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f\x01a\x00\x00\x00\x00\x00\x00\x00\x00", "\x0c" + blob(ziplist(a, one, b, "\x031.5")), "\x0c" + blob(ziplist())},
-			"string": {"\x00\x03abc", "\x00\xc0\x80", "\x00\xc1\x00\x80", "\x00\xc2\x00\x00\x00\x80", "\x00\x80\x00\x00\x00\x01a", "\x00\x81\x00\x00\x00\x00\x00\x00\x00\x01a", "\x00\xc3\x05\x19\x01aa\xe0\x0e", "\x00\xc3\x05\x08\x01aa\xc0\x00", "\x00\xc3\x02\x02\x01aa", "\x00\xc4", "\x06", "\x07", "\x08", "\x14", "\xff", "\x00\x81\xff\xff\xff\xff\xff\xff\xff\xff", "\x00\xc3\x01\x81\x7f\xff\xff\xff\xff\xff\xff\xffa"},
+			"list": {"\x01\x02\x01a\x02bc", "\x01\x00", "\x01\x22\x01a",
+				"\x0a" + blob(ziplist(a, b, one, big, "\xc0\xff\xff", "\xd0\x01\x00\x00\x80", "\xf0\x00\x00\x80",
+					"\xfe\x80", "\x40\x03xyz", "\x80\x00\x00\x00\x03xyz", "\xf1", "\xfd")), "\x0a" + blob(ziplist()),
+				"\x0e\x02" + blob(ziplist(a, b)) + blob(ziplist(one)), "\x0e\x00",
+				"\x0e\x02" + blob(ziplist(a)) + blob(ziplist()), "\x0a" + blob(ziplist("\xff")), "\x12\x01\x01\x03abc",
+				"\x12\x01\x03\x03abc", "\x12\x00"},
+			"set": {"\x02\x02\x01a\x01b", "\x02\x02\x01a\x01a", "\x02\x02\xc0\x05\x017", "\x02\x02\x017\x017",
+				"\x02\x00", "\x0b" + blob("\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x02\x00"),
+				"\x0b" + blob("\x02\x00\x00\x00\x00\x00\x00\x00"),
+				"\x0b" + blob("\x03\x00\x00\x00\x01\x00\x00\x00abc")},
+			"hash": {"\x04\x02\x01a\x01b\x01c\x01d", "\x04\x02\x01a\x01b\x01a\x01d", "\x04\x00",
+				"\x0d" + blob(ziplist(a, b, one, big)), "\x0d" + blob(ziplist()),
+				"\x09" + blob("\x02\x01a\x03\x02xyz  \x02bc\x00\x00\xff"), "\x09" + blob("\x00\xff"),
+				"\x09" + blob("\x03\x01a\x01\x00z\xff")},
+			"zset": {"\x03\x02\x01a\x031.5\x01b\xfe", "\x03\x02\x01a\x011\x01b\xff", "\x03\x01\x01a\xfd",
+				"\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf8\x7f",
+				"\x05\x02\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f\x01b\x00\x00\x00\x00\x00\x00\x00\x80",
+				"\x05\x02\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f\x01a\x00\x00\x00\x00\x00\x00\x00\x00",
+				"\x0c" + blob(ziplist(a, one, b, "\x031.5")), "\x0c" + blob(ziplist())},
+			"string": {"\x00\x03abc", "\x00\xc0\x80", "\x00\xc1\x00\x80", "\x00\xc2\x00\x00\x00\x80",
+				"\x00\x80\x00\x00\x00\x01a", "\x00\x81\x00\x00\x00\x00\x00\x00\x00\x01a",
+				"\x00\xc3\x05\x19\x01aa\xe0\x0e", "\x00\xc3\x05\x08\x01aa\xc0\x00", "\x00\xc3\x02\x02\x01aa",
+				"\x00\xc4", "\x06", "\x07", "\x08", "\x14", "\xff", "\x00\x81\xff\xff\xff\xff\xff\xff\xff\xff",
+				"\x00\xc3\x01\x81\x7f\xff\xff\xff\xff\xff\xff\xffa"},
 		}
 		for kind, bodies := range kinds {
 			for _, body := range bodies {
@@ -401,12 +445,19 @@ func TestRestore_Damaged(t *testing.T) {
 	p.redisOnly("CONFIG SET sanitize-dump-payload yes")
 	defer p.redisOnly("CONFIG SET sanitize-dump-payload no")
 	long := strings.Repeat("abc", 100)
-	p.setup("SET str hello", "RPUSH list a 1 -1 300 70000 9999999999 -4097", "SADD ints 1 2 300", "SADD wide 1 -99999 99999999999", "SADD set a b c", "HSET hash a 1 b 2", "ZADD zset 1 a 1.5 b -inf c",
-		"XADD stream 1-1 a 1 b 2", "XADD stream 1-2 a 3 b 4", "XADD stream 2-1 c 5", "XDEL stream 1-2", "XGROUP CREATE stream g 0", "XGROUP CREATE stream h 0 ENTRIESREAD 5", "XREADGROUP GROUP g alice COUNT 1 STREAMS stream >", "XREADGROUP GROUP g bob STREAMS stream >", "XGROUP CREATECONSUMER stream h carol",
+	p.setup("SET str hello", "RPUSH list a 1 -1 300 70000 9999999999 -4097", "SADD ints 1 2 300",
+		"SADD wide 1 -99999 99999999999", "SADD set a b c", "HSET hash a 1 b 2", "ZADD zset 1 a 1.5 b -inf c",
+		"XADD stream 1-1 a 1 b 2", "XADD stream 1-2 a 3 b 4", "XADD stream 2-1 c 5", "XDEL stream 1-2",
+		"XGROUP CREATE stream g 0", "XGROUP CREATE stream h 0 ENTRIESREAD 5",
+		"XREADGROUP GROUP g alice COUNT 1 STREAMS stream >", "XREADGROUP GROUP g bob STREAMS stream >",
+		"XGROUP CREATECONSUMER stream h carol",
 		"SET long "+long, "RPUSH longlist "+long, "HSET longhash "+long+" a b "+long, "ZADD longzset 1 "+long+" 2.5 b")
 	ziplist := "\x0a\x12\x12\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01a\x03\xf2\xff"
-	bodies := []string{"\x09\x0d\x02\x01a\x03\x02xyz  \x01b\x00\x00\xff", ziplist, "\x0c" + ziplist[1:], "\x0d" + ziplist[1:], "\x0e\x01" + ziplist[1:], "\x03\x02\x01a\x031.5\x01b\xfe", "\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f"}
-	for _, key := range strings.Fields("str list ints wide set hash zset stream stream stream long longlist longhash longzset") {
+	bodies := []string{"\x09\x0d\x02\x01a\x03\x02xyz  \x01b\x00\x00\xff", ziplist, "\x0c" + ziplist[1:],
+		"\x0d" + ziplist[1:], "\x0e\x01" + ziplist[1:], "\x03\x02\x01a\x031.5\x01b\xfe",
+		"\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf0\x3f"}
+	for _, key := range strings.Fields(
+		"str list ints wide set hash zset stream stream stream long longlist longhash longzset") {
 		payload := bulk(t, p.first("DUMP "+key))
 		bodies = append(bodies, payload[:len(payload)-10])
 	}
@@ -427,7 +478,8 @@ func TestRestore_Damaged(t *testing.T) {
 		line := "RESTORE k 0 " + quoted(seal(string(b), 10)) + " REPLACE"
 		redis, holdfast := p.ask(line)
 		switch {
-		case holdfast[0] != "+OK\r\n" && holdfast[0] != "-ERR Bad data format\r\n", holdfast[0] == "+OK\r\n" && redis[0] != holdfast[0]:
+		case holdfast[0] != "+OK\r\n" && holdfast[0] != "-ERR Bad data format\r\n", holdfast[0] == "+OK\r\n" &&
+			redis[0] != holdfast[0]:
 			t.Errorf("%s\n  redis    %q\n  holdfast %q", line, redis[0], holdfast[0])
 		case holdfast[0] == "+OK\r\n":
 			taken++

@@ -11,8 +11,10 @@ var lives = []string{"DEL k", "SET k v", "SET k v EX 100", "SET k v EXAT 9999999
 
 func TestExpire(t *testing.T) {
 	both(t, func(p *pair) {
-		for _, options := range []string{"", " NX", " XX", " GT", " LT", " XX GT", " XX LT", " GT XX", " NX NX", " NX XX", " NX GT", " NX LT", " GT LT", " FOO", " NX FOO", " XX GT LT", " nx", " EX"} {
-			for _, ttl := range []string{"60000", "200000", "100000000000", "0", "-1", "abc", `""`, "1.5", "9223372036854775807", "9223372036854775", "-9223372036854775808", "99999999999999999999"} {
+		for _, options := range []string{"", " NX", " XX", " GT", " LT", " XX GT", " XX LT", " GT XX", " NX NX",
+			" NX XX", " NX GT", " NX LT", " GT LT", " FOO", " NX FOO", " XX GT LT", " nx", " EX"} {
+			for _, ttl := range []string{"60000", "200000", "100000000000", "0", "-1", "abc", `""`, "1.5",
+				"9223372036854775807", "9223372036854775", "-9223372036854775808", "99999999999999999999"} {
 				for _, name := range []string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"} {
 					for _, life := range lives {
 						// What the command before left may have ended on one side only.
@@ -30,25 +32,29 @@ func TestExpire_SameMoment(t *testing.T) {
 	both(t, func(p *pair) {
 		at := time.Now().Add(time.Hour).Unix()
 		p.Do("SET k v")
-		for _, life := range []string{fmt.Sprintf("EXPIREAT k %d", at), fmt.Sprintf("PEXPIREAT k %d", at*1000), fmt.Sprintf("SET k v EXAT %d", at)} {
+		for _, life := range []string{fmt.Sprintf("EXPIREAT k %d", at), fmt.Sprintf("PEXPIREAT k %d", at*1000),
+			fmt.Sprintf("SET k v EXAT %d", at)} {
 			for _, option := range []string{"GT", "LT", "NX", "XX"} {
 				for _, d := range []int64{-1, 0, 1} {
 					p.Do(life, fmt.Sprintf("EXPIREAT k %d %s", at+d, option), "EXPIRETIME k", "PEXPIRETIME k")
 				}
 			}
 		}
-		p.Do("SET k v PXAT 9223372036854775807", "PEXPIREAT k 9223372036854775806 LT", "PEXPIRETIME k", "PEXPIREAT k 9223372036854775807 GT", "PEXPIRETIME k", "EXPIRETIME k")
+		p.Do("SET k v PXAT 9223372036854775807", "PEXPIREAT k 9223372036854775806 LT", "PEXPIRETIME k",
+			"PEXPIREAT k 9223372036854775807 GT", "PEXPIRETIME k", "EXPIRETIME k")
 		p.DoApprox(1000, "PTTL k", "TTL k")
 	})
 }
 
 func TestTTL(t *testing.T) {
 	both(t, func(p *pair) {
-		p.Do("TTL k", "PTTL k", "EXPIRETIME k", "PEXPIRETIME k", "PERSIST k", "SET k v", "TTL k", "PTTL k", "EXPIRETIME k", "PEXPIRETIME k", "PERSIST k", "EXPIRE k 100", "TTL k")
+		p.Do("TTL k", "PTTL k", "EXPIRETIME k", "PEXPIRETIME k", "PERSIST k", "SET k v", "TTL k", "PTTL k",
+			"EXPIRETIME k", "PEXPIRETIME k", "PERSIST k", "EXPIRE k 100", "TTL k")
 		p.DoApprox(1000, "PTTL k")
 		p.DoApprox(1, "EXPIRETIME k")
 		p.DoApprox(1000, "PEXPIRETIME k")
-		p.Do("PERSIST k", "TTL k", "PERSIST k", "EXPIREAT k 4000000000", "EXPIRETIME k", "PEXPIRETIME k", "PEXPIREAT k 4000000000499", "EXPIRETIME k", "PEXPIRETIME k", "PEXPIREAT k 4000000000500", "EXPIRETIME k")
+		p.Do("PERSIST k", "TTL k", "PERSIST k", "EXPIREAT k 4000000000", "EXPIRETIME k", "PEXPIRETIME k",
+			"PEXPIREAT k 4000000000499", "EXPIRETIME k", "PEXPIRETIME k", "PEXPIREAT k 4000000000500", "EXPIRETIME k")
 		// Rounding to the nearest second, with room for a slow machine.
 		for _, ms := range []int{1450, 1950, 100450, 100950} {
 			p.Do(fmt.Sprintf("SET k v PX %d", ms), "TTL k")
@@ -63,7 +69,8 @@ func TestExpiry(t *testing.T) {
 		for _, key := range []string{"a", "b", "d"} {
 			p.DoUntil(":0", "EXISTS "+key)
 		}
-		p.Do("GET a", "TTL a", "PTTL a", "TYPE a", "STRLEN a", "EXPIRE a 100", "PERSIST a", "GETDEL a", "DEL a", "RENAME a x", "COPY a x", "MGET a b c d", "KEYS *", "SCAN 0", "RANDOMKEY", "OBJECT ENCODING a",
+		p.Do("GET a", "TTL a", "PTTL a", "TYPE a", "STRLEN a", "EXPIRE a 100", "PERSIST a", "GETDEL a", "DEL a",
+			"RENAME a x", "COPY a x", "MGET a b c d", "KEYS *", "SCAN 0", "RANDOMKEY", "OBJECT ENCODING a",
 			"SETNX a 2", "TTL a", "GET a", "INCR b", "TTL b", "SET d 5 GET", "SET e 1 XX", "APPEND d x")
 	})
 }

@@ -22,10 +22,14 @@ func TestFunction_Heads(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("FUNCTION FLUSH")
 		for _, head := range []string{
-			"", "return 1", "#!lua", "#!lua\n", "#!lua name=", "#!lua name=\n", "#!lua name=a-b\n", "#!lua name=a b=c\n", "#!lua name=a name=b\n", "#!lua  name=lib1   \n",
-			"#!LUA name=lib1\n", "#!LuA NAME=lib1\n", "#!js name=x\n", "#! name=x\n", "#!\n", "#!lua name=\"lib1\"\n", "#!lua name='lib1\n", "#!lua name=\"li\"b\n", "#!lua name='li\\'b'\n",
-			"#!lua name='lib1'\n", "#!lua na\"me=lib1\"\n", "#!lua name=\"l\\x69b1\"\n", "#!lua name=\"l\\nb\"\n", "#!lua\tname=lib1\n", "#!lua name=lib1\r\n", "#!lua lib1\n",
-			"#!lua name=lib1 flags=no-writes\n", "x#!lua name=lib1\n", "#!js name=a-b\n", "#!js\n", "#!lua foo name=\n", "#!a\tb c\n", "#!a\r b name=q\n", "#!lua name=a\x00b\n", "#!lua name=\xe9\n",
+			"", "return 1", "#!lua", "#!lua\n", "#!lua name=", "#!lua name=\n", "#!lua name=a-b\n",
+			"#!lua name=a b=c\n", "#!lua name=a name=b\n", "#!lua  name=lib1   \n",
+			"#!LUA name=lib1\n", "#!LuA NAME=lib1\n", "#!js name=x\n", "#! name=x\n", "#!\n", "#!lua name=\"lib1\"\n",
+			"#!lua name='lib1\n", "#!lua name=\"li\"b\n", "#!lua name='li\\'b'\n",
+			"#!lua name='lib1'\n", "#!lua na\"me=lib1\"\n", "#!lua name=\"l\\x69b1\"\n", "#!lua name=\"l\\nb\"\n",
+			"#!lua\tname=lib1\n", "#!lua name=lib1\r\n", "#!lua lib1\n",
+			"#!lua name=lib1 flags=no-writes\n", "x#!lua name=lib1\n", "#!js name=a-b\n", "#!js\n", "#!lua foo name=\n",
+			"#!a\tb c\n", "#!a\r b name=q\n", "#!lua name=a\x00b\n", "#!lua name=\xe9\n",
 			"#!lua\x00 name=lib1\n", "#!lua name=" + strings.Repeat("x", 300) + "\n",
 		} {
 			p.Do(load(head+oneFunction), "FUNCTION FLUSH")
@@ -38,19 +42,26 @@ func TestFunction_Load(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("FUNCTION FLUSH")
 		for _, code := range []string{
-			``, `return 1`, `local x = (`, "\n\nerror('boom')", `error({})`, `return redis.call('get','x')`, `return redis.pcall('get','x')`, `redis.setresp(3)`, `redis.set_repl(1)`,
-			`redis.acl_check_cmd('get','x')`, `redis.breakpoint()`, `redis.replicate_commands()`, `redis.sha1hex('x')`, `redis.error_reply('x')`, `x=1`, `redis=1`, `redis.x=1`, `x.y=1`, `return x`,
-			`return KEYS`, `return ARGV`, `print('x')`, `_G.x=1`, `rawset(_G,'x',1)`, `string.x=1`, `math.random()`, `local x = nil x.y = 1`, `local x = {} x.y.z = 1`, `local x = 'a'+1`, `local x = #5`,
-			`local function f() return 1+f() end f()`, `redis.log()`, `redis.log(1)`, `redis.log('x','y')`, `redis.log(9,'y')`, `redis.log(redis.LOG_NOTICE,'y')`,
-			`local x = redis.REDIS_VERSION`, `local x = redis.REPL_ALL`, `local x = redis.debug`, `local x = tostring`, `local t = ('x'):rep(3)`, oneFunction,
-			oneFunction + ` error('x')`, `redis.register_function('n',function() end) local x = {} x.y.z=1`, `for i=1,1 do redis.register_function('f'..i,function() return i end) end`,
+			``, `return 1`, `local x = (`, "\n\nerror('boom')", `error({})`, `return redis.call('get','x')`,
+			`return redis.pcall('get','x')`, `redis.setresp(3)`, `redis.set_repl(1)`,
+			`redis.acl_check_cmd('get','x')`, `redis.breakpoint()`, `redis.replicate_commands()`, `redis.sha1hex('x')`,
+			`redis.error_reply('x')`, `x=1`, `redis=1`, `redis.x=1`, `x.y=1`, `return x`,
+			`return KEYS`, `return ARGV`, `print('x')`, `_G.x=1`, `rawset(_G,'x',1)`, `string.x=1`, `math.random()`,
+			`local x = nil x.y = 1`, `local x = {} x.y.z = 1`, `local x = 'a'+1`, `local x = #5`,
+			`local function f() return 1+f() end f()`, `redis.log()`, `redis.log(1)`, `redis.log('x','y')`,
+			`redis.log(9,'y')`, `redis.log(redis.LOG_NOTICE,'y')`,
+			`local x = redis.REDIS_VERSION`, `local x = redis.REPL_ALL`, `local x = redis.debug`, `local x = tostring`,
+			`local t = ('x'):rep(3)`, oneFunction,
+			oneFunction + ` error('x')`, `redis.register_function('n',function() end) local x = {} x.y.z=1`,
+			`for i=1,1 do redis.register_function('f'..i,function() return i end) end`,
 			`return redis.register_function('x',function() end)`,
 		} {
 			p.Do(load(lib(code)), "FUNCTION LIST WITHCODE", "FUNCTION STATS", "FUNCTION FLUSH")
 		}
 		p.Do(load("#!lua name=lib1\nlocal x = 'a\x00b' " + oneFunction))
 		// Several functions are listed in no order.
-		p.Do(load(lib(`for i=1,3 do redis.register_function('f'..i,function() return i end) end`)), "FUNCTION STATS", "FCALL f2 0", "FUNCTION FLUSH")
+		p.Do(load(lib(`for i=1,3 do redis.register_function('f'..i,function() return i end) end`)), "FUNCTION STATS",
+			"FCALL f2 0", "FUNCTION FLUSH")
 	})
 }
 
@@ -58,13 +69,24 @@ func TestFunction_Register(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("FUNCTION FLUSH")
 		for _, args := range []string{
-			`()`, `(1)`, `('a')`, `('a',1)`, `(1,function() end)`, `('a','b')`, `('a b',function() end)`, `('',function() end)`, `('a',function() end,'x')`, `('a',function() end,1,2)`, `({},function() end)`,
-			`({})`, `{function_name='a'}`, `{callback=function() end}`, `{function_name='a',callback=1}`, `{function_name=1,callback=function() end}`, `{function_name={},callback=function() end}`,
-			`{function_name='a',callback=function() end,flags='x'}`, `{function_name='a',callback=function() end,flags={'x'}}`, `{function_name='a',callback=function() end,flags={1}}`,
-			`{function_name='a',callback=function() end,flags={'no-writes',nil,'x'}}`, `{function_name='a',callback=function() end,flags={}}`, `{function_name='a',callback=function() end,description=1}`,
-			`{function_name='a',callback=function() end,description={}}`, `{function_name='a',callback=function() end,description='d d'}`, `{function_name='a',callback=function() end,description=''}`,
-			`{function_name='a',callback=function() end,unknown=1}`, `{function_name='a',callback=function() end,[1]=1}`, `{function_name='a',callback=function() end,[{}]=1}`, `{'a','b'}`,
-			`{function_name='a',callback=function() end,FLAGS={'no-writes'}}`, `('a',function() end) redis.register_function('a',function() end)`, `('a',redis.log)`,
+			`()`, `(1)`, `('a')`, `('a',1)`, `(1,function() end)`, `('a','b')`, `('a b',function() end)`,
+			`('',function() end)`, `('a',function() end,'x')`, `('a',function() end,1,2)`, `({},function() end)`,
+			`({})`, `{function_name='a'}`, `{callback=function() end}`, `{function_name='a',callback=1}`,
+			`{function_name=1,callback=function() end}`, `{function_name={},callback=function() end}`,
+			`{function_name='a',callback=function() end,flags='x'}`,
+			`{function_name='a',callback=function() end,flags={'x'}}`,
+			`{function_name='a',callback=function() end,flags={1}}`,
+			`{function_name='a',callback=function() end,flags={'no-writes',nil,'x'}}`,
+			`{function_name='a',callback=function() end,flags={}}`,
+			`{function_name='a',callback=function() end,description=1}`,
+			`{function_name='a',callback=function() end,description={}}`,
+			`{function_name='a',callback=function() end,description='d d'}`,
+			`{function_name='a',callback=function() end,description=''}`,
+			`{function_name='a',callback=function() end,unknown=1}`,
+			`{function_name='a',callback=function() end,[1]=1}`, `{function_name='a',callback=function() end,[{}]=1}`,
+			`{'a','b'}`,
+			`{function_name='a',callback=function() end,FLAGS={'no-writes'}}`,
+			`('a',function() end) redis.register_function('a',function() end)`, `('a',redis.log)`,
 			`{function_name='a',callback=function() end,flags={'no-writes','no-writes','allow-oom','allow-stale','no-cluster'}}`, `{function_name='a',callback=function() end,flags={'allow-cross-slot-keys','no-writes'}}`,
 		} {
 			p.Do(load(lib("redis.register_function"+args)), "FUNCTION LIST", "FUNCTION FLUSH")
@@ -77,17 +99,32 @@ func TestFunction_Manage(t *testing.T) {
 		p.setup("FUNCTION FLUSH", load(lib(oneFunction)))
 		other := strings.Replace(lib(oneFunction), "lib1", "lib2", 1)
 		named := strings.Replace(other, "f1", "f2", 1)
-		p.Do("FUNCTION LIST withcode withcode", "FUNCTION LIST libraryname", "FUNCTION LIST libraryname l* libraryname x", "FUNCTION LIST x", `FUNCTION LIST "x\r\ny"`, "FUNCTION LIST libraryname LIB*",
-			"FUNCTION LIST libraryname nope*", "FUNCTION LIST LIBRARYNAME lib? WITHCODE", "FUNCTION LIST WITHCODE LIBRARYNAME *", "FUNCTION LIST withcode libraryname", "FUNCTION LIST a b c d", `FUNCTION LIST libraryname ""`)
-		p.Do("FUNCTION LOAD", "FUNCTION LOAD x y", "FUNCTION LOAD replace", fmt.Sprintf("FUNCTION LOAD %q", lib(oneFunction)), fmt.Sprintf("FUNCTION LOAD REPLACE %q x", lib(oneFunction)),
-			fmt.Sprintf("FUNCTION LOAD %q", lib("(((")), fmt.Sprintf("FUNCTION LOAD replace REPLACE %q", lib(oneFunction)),
-			load(other), load(strings.Replace(other, "f1", "F1", 1)), load(named), load(lib(strings.Replace(oneFunction, "f1", "f2", 1))), "FUNCTION LIST LIBRARYNAME lib1", "FUNCTION STATS",
-			"FUNCTION DELETE nope", "FUNCTION DELETE", "FUNCTION DELETE LIB1", "FUNCTION DELETE lib1 x", "FUNCTION DELETE lib2", "FUNCTION LIST", "FCALL f2 0", "FCALL f1 0",
-			"FUNCTION FLUSH x", "FUNCTION FLUSH SYNC x", "FUNCTION flush SYNC x", "FUNCTION FLUSH async", "FUNCTION FLUSH sync", "FUNCTION FLUSH", "FUNCTION KILL", "FUNCTION KILL x", "FUNCTION STATS", "FUNCTION STATS x",
+		p.Do("FUNCTION LIST withcode withcode", "FUNCTION LIST libraryname",
+			"FUNCTION LIST libraryname l* libraryname x", "FUNCTION LIST x", `FUNCTION LIST "x\r\ny"`,
+			"FUNCTION LIST libraryname LIB*",
+			"FUNCTION LIST libraryname nope*", "FUNCTION LIST LIBRARYNAME lib? WITHCODE",
+			"FUNCTION LIST WITHCODE LIBRARYNAME *", "FUNCTION LIST withcode libraryname", "FUNCTION LIST a b c d",
+			`FUNCTION LIST libraryname ""`)
+		p.Do("FUNCTION LOAD", "FUNCTION LOAD x y", "FUNCTION LOAD replace",
+			fmt.Sprintf("FUNCTION LOAD %q", lib(oneFunction)),
+			fmt.Sprintf("FUNCTION LOAD REPLACE %q x", lib(oneFunction)),
+			fmt.Sprintf("FUNCTION LOAD %q", lib("(((")),
+			fmt.Sprintf("FUNCTION LOAD replace REPLACE %q", lib(oneFunction)),
+			load(other), load(strings.Replace(other, "f1", "F1", 1)), load(named),
+			load(lib(strings.Replace(oneFunction, "f1", "f2", 1))), "FUNCTION LIST LIBRARYNAME lib1", "FUNCTION STATS",
+			"FUNCTION DELETE nope", "FUNCTION DELETE", "FUNCTION DELETE LIB1", "FUNCTION DELETE lib1 x",
+			"FUNCTION DELETE lib2", "FUNCTION LIST", "FCALL f2 0", "FCALL f1 0",
+			"FUNCTION FLUSH x", "FUNCTION FLUSH SYNC x", "FUNCTION flush SYNC x", "FUNCTION FLUSH async",
+			"FUNCTION FLUSH sync", "FUNCTION FLUSH", "FUNCTION KILL", "FUNCTION KILL x", "FUNCTION STATS",
+			"FUNCTION STATS x",
 			"FUNCTION NOPE", "FUNCTION", "FUNCTION DUMP x", "FUNCTION HELP", "FUNCTION HELP x", "FUNCTION LIST")
-		p.Do("MULTI", load(lib(oneFunction)), "FCALL f1 1 a b", "FUNCTION KILL", "FUNCTION STATS", "FUNCTION DUMP", "FUNCTION LIST", "FUNCTION DELETE lib1", "FCALL f1 0", "FUNCTION HELP", "EXEC")
-		p.Do("FLUSHALL", "FUNCTION LIST", "COMMAND GETKEYS FCALL x 2 a b c", "COMMAND GETKEYS FCALL_RO x 1 a", "COMMAND GETKEYSANDFLAGS FCALL x 1 a", "COMMAND GETKEYSANDFLAGS FCALL_RO x 1 a")
-		for _, call := range []string{`'FUNCTION','LIST'`, `'FUNCTION','DUMP'`, `'FUNCTION','STATS'`, `'FUNCTION','FLUSH'`, `'FUNCTION','KILL'`, `'FUNCTION','NOPE'`, `'FUNCTION'`, `'FCALL','f1',0`, `'FCALL_RO','f1',0`, `'FUNCTION','HELP'`} {
+		p.Do("MULTI", load(lib(oneFunction)), "FCALL f1 1 a b", "FUNCTION KILL", "FUNCTION STATS", "FUNCTION DUMP",
+			"FUNCTION LIST", "FUNCTION DELETE lib1", "FCALL f1 0", "FUNCTION HELP", "EXEC")
+		p.Do("FLUSHALL", "FUNCTION LIST", "COMMAND GETKEYS FCALL x 2 a b c", "COMMAND GETKEYS FCALL_RO x 1 a",
+			"COMMAND GETKEYSANDFLAGS FCALL x 1 a", "COMMAND GETKEYSANDFLAGS FCALL_RO x 1 a")
+		for _, call := range []string{`'FUNCTION','LIST'`, `'FUNCTION','DUMP'`, `'FUNCTION','STATS'`,
+			`'FUNCTION','FLUSH'`, `'FUNCTION','KILL'`, `'FUNCTION','NOPE'`, `'FUNCTION'`, `'FCALL','f1',0`,
+			`'FCALL_RO','f1',0`, `'FUNCTION','HELP'`} {
 			p.Do(fmt.Sprintf("EVAL %q 0", "return redis.call("+call+")"))
 		}
 		p.Do(`EVAL "return redis.register_function('x',function() end)" 0`)
@@ -189,8 +226,10 @@ func TestFunction_Call(t *testing.T) {
 			p.Do("SET s text", fmt.Sprintf("FCALL %s 1 s v", name), fmt.Sprintf("FCALL_RO %s 1 s v", name))
 		}
 		p.Do("GET s", "SELECT 3", "GET x", "SELECT 0")
-		p.Do("FCALL echo", "FCALL echo x", "FCALL echo -1", "FCALL echo 3 a", "FCALL nope x", "FCALL nope 5", "FCALL echo 0", "FCALL echo 0 a", "FCALL echo 99999999999999999999", "FCALL echo 2 a b c",
-			"FCALL_RO echo", "FCALL nope -1", "FCALL_RO echo x", "FCALL_RO echo -1", "FCALL_RO ro 0", "FCALL_RO ro x", "FCALL_RO ro 1 s", "FCALL", "FCALL_RO")
+		p.Do("FCALL echo", "FCALL echo x", "FCALL echo -1", "FCALL echo 3 a", "FCALL nope x", "FCALL nope 5",
+			"FCALL echo 0", "FCALL echo 0 a", "FCALL echo 99999999999999999999", "FCALL echo 2 a b c",
+			"FCALL_RO echo", "FCALL nope -1", "FCALL_RO echo x", "FCALL_RO echo -1", "FCALL_RO ro 0", "FCALL_RO ro x",
+			"FCALL_RO ro 1 s", "FCALL", "FCALL_RO")
 		p.DoPipelined("SET p 1", "FCALL set 1 p 2", "GET p", "FCALL many 1 q", "LLEN q", "FCALL ro 1 p")
 		p.Do("FCALL count 0", anotherCount)
 		p.Do("MULTI", "FCALL set 1 p 3", "FCALL err6 0", "GET p", "FCALL_RO ro 1 p", "EXEC")
@@ -200,7 +239,9 @@ func TestFunction_Call(t *testing.T) {
 // A payload of either server is taken by the other.
 func TestFunction_Restore(t *testing.T) {
 	both(t, func(p *pair) {
-		libraries := []string{lib(oneFunction), lib(calls), lib("local s = '" + strings.Repeat("compressible ", 500) + "' " + oneFunction), "#!lua name=l\n" + `redis.register_function('a',function()end)`}
+		libraries := []string{lib(oneFunction), lib(calls),
+			lib("local s = '" + strings.Repeat("compressible ", 500) + "' " + oneFunction),
+			"#!lua name=l\n" + `redis.register_function('a',function()end)`}
 		for _, code := range libraries {
 			p.setup("FUNCTION FLUSH", load(code))
 			p.Do("FUNCTION DUMP") // to the byte
@@ -208,7 +249,8 @@ func TestFunction_Restore(t *testing.T) {
 			for _, payload := range []string{redis[0], holdfast[0]} {
 				_, payload, _ = strings.Cut(payload, "\r\n")
 				restore := "FUNCTION RESTORE " + fmt.Sprintf("%q", strings.TrimSuffix(payload, "\r\n"))
-				p.Do(restore, restore+" append", restore+" foo", restore+" replace x", restore+" REPLACE", "FUNCTION DUMP", restore+" flush", "FUNCTION DUMP", "FUNCTION FLUSH", restore, "FUNCTION DUMP",
+				p.Do(restore, restore+" append", restore+" foo", restore+" replace x", restore+" REPLACE",
+					"FUNCTION DUMP", restore+" flush", "FUNCTION DUMP", "FUNCTION FLUSH", restore, "FUNCTION DUMP",
 					"FUNCTION FLUSH", load(strings.Replace(lib(oneFunction), "lib1", "other", 1)))
 				if code != lib(calls) { // which has many functions
 					p.Do(restore, restore+" REPLACE", "FUNCTION LIST LIBRARYNAME other")
@@ -216,7 +258,9 @@ func TestFunction_Restore(t *testing.T) {
 				p.Do("FUNCTION FLUSH", restore)
 			}
 		}
-		p.Do("FUNCTION FLUSH", "FUNCTION DUMP", `FUNCTION RESTORE ""`, "FUNCTION RESTORE abc", "FUNCTION RESTORE abcdefghijklmn", "FUNCTION RESTORE x foo", "FUNCTION RESTORE x a b", "FUNCTION RESTORE", "FUNCTION LIST")
+		p.Do("FUNCTION FLUSH", "FUNCTION DUMP", `FUNCTION RESTORE ""`, "FUNCTION RESTORE abc",
+			"FUNCTION RESTORE abcdefghijklmn", "FUNCTION RESTORE x foo", "FUNCTION RESTORE x a b", "FUNCTION RESTORE",
+			"FUNCTION LIST")
 	})
 }
 
@@ -229,12 +273,14 @@ func TestFunction_RestoreForged(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("FUNCTION FLUSH")
 		for _, body := range []string{
-			code("x", "f"), code("p", "p") + code("q", "p"), code("p", "p") + code("p", "q"), "\x00", "\xf5", "\xf5\x05ab", "\xf5\x03foo", "\xf5\x17#!lua name=x\nerror('x')", code("k", "k") + "\xf5",
+			code("x", "f"), code("p", "p") + code("q", "p"), code("p", "p") + code("p", "q"), "\x00", "\xf5",
+			"\xf5\x05ab", "\xf5\x03foo", "\xf5\x17#!lua name=x\nerror('x')", code("k", "k") + "\xf5",
 			"\xf5\xc0\x05", "\xf5\x15#!lua name=e\nreturn 1", code("x", "f2"), code("x", "f2") + code("y", "g"),
 		} {
 			for _, version := range []byte{10, 11, 1} {
 				restore := fmt.Sprintf("FUNCTION RESTORE %q", sealed(body, version))
-				p.Do(restore, "FUNCTION LIST LIBRARYNAME x", "FUNCTION STATS", restore+" REPLACE", "FUNCTION STATS", "FUNCTION FLUSH")
+				p.Do(restore, "FUNCTION LIST LIBRARYNAME x", "FUNCTION STATS", restore+" REPLACE", "FUNCTION STATS",
+					"FUNCTION FLUSH")
 			}
 		}
 		p.Do(restoreCandidate)
@@ -252,14 +298,21 @@ func sealed(body string, version byte) string {
 func TestFunction_Rights(t *testing.T) {
 	both(t, func(p *pair) {
 		defer p.forgetUsers("caller", "keeper")
-		p.setup("FUNCTION FLUSH", load(lib(calls)), "SET a 1", "SET b 2", "ACL SETUSER caller on nopass ~a* %R~b +fcall +fcall_ro +get +multi +exec", "ACL SETUSER keeper on nopass ~* +function -function|flush -function|restore")
+		p.setup("FUNCTION FLUSH", load(lib(calls)), "SET a 1", "SET b 2",
+			"ACL SETUSER caller on nopass ~a* %R~b +fcall +fcall_ro +get +multi +exec",
+			"ACL SETUSER keeper on nopass ~* +function -function|flush -function|restore")
 		q := p.other()
 		q.setup("AUTH caller x")
-		q.Do("FCALL ro 1 a", "FCALL ro 1 b", "FCALL_RO ro 1 b", "FCALL ro 1 c", "FCALL_RO ro 1 c", "FCALL set 1 a 5", "FCALL set 0", "FCALL rw 1 a", "FCALL err6 0", "FCALL acl 0", "FCALL nope 1 c", "FCALL nope 0", "FCALL err12 0",
-			"FUNCTION LIST", "FUNCTION HELP", "FUNCTION STATS", "FUNCTION NOPE", "FUNCTION", load(lib(oneFunction)), "MULTI", "FCALL ro 1 a", "EXEC", "MULTI", "FCALL ro 1 c", "EXEC")
+		q.Do("FCALL ro 1 a", "FCALL ro 1 b", "FCALL_RO ro 1 b", "FCALL ro 1 c", "FCALL_RO ro 1 c", "FCALL set 1 a 5",
+			"FCALL set 0", "FCALL rw 1 a", "FCALL err6 0", "FCALL acl 0", "FCALL nope 1 c", "FCALL nope 0",
+			"FCALL err12 0",
+			"FUNCTION LIST", "FUNCTION HELP", "FUNCTION STATS", "FUNCTION NOPE", "FUNCTION", load(lib(oneFunction)),
+			"MULTI", "FCALL ro 1 a", "EXEC", "MULTI", "FCALL ro 1 c", "EXEC")
 		k := p.other()
 		k.setup("AUTH keeper x")
-		k.Do("FCALL ro 1 a", "FUNCTION LIST LIBRARYNAME x", "FUNCTION FLUSH", "FUNCTION RESTORE x", "FUNCTION DUMP", "FUNCTION STATS", "FUNCTION DELETE nope", load("x"), "FUNCTION KILL")
-		p.Do("GET a", "ACL DRYRUN caller FCALL ro 1 c", "ACL DRYRUN caller FUNCTION FLUSH", "ACL DRYRUN caller FCALL_RO ro 1 b", "ACL DRYRUN caller FCALL ro 1 b")
+		k.Do("FCALL ro 1 a", "FUNCTION LIST LIBRARYNAME x", "FUNCTION FLUSH", "FUNCTION RESTORE x", "FUNCTION DUMP",
+			"FUNCTION STATS", "FUNCTION DELETE nope", load("x"), "FUNCTION KILL")
+		p.Do("GET a", "ACL DRYRUN caller FCALL ro 1 c", "ACL DRYRUN caller FUNCTION FLUSH",
+			"ACL DRYRUN caller FCALL_RO ro 1 b", "ACL DRYRUN caller FCALL ro 1 b")
 	})
 }

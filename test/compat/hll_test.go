@@ -10,23 +10,40 @@ import (
 
 func TestHLL(t *testing.T) {
 	both(t, func(p *pair) {
-		p.Do("PFCOUNT k", "PFADD k", "PFADD k", "GET k", "STRLEN k", "OBJECT ENCODING k", "TYPE k", "PFCOUNT k", "PFADD k a b c", "PFADD k a b c", "GET k", `PFADD e ""`, "GET e", "PFDEBUG DECODE k", "PFDEBUG ENCODING k", "PFDEBUG GETREG k", "GET k", "PFDEBUG ENCODING k", "PFDEBUG TODENSE k", "PFDEBUG TODENSE e", "PFDEBUG TODENSE e", "GET e", "PFDEBUG DECODE e", "pfdebug getreg e", "PFDEBUG encoding e", "PFADD e a", "PFADD e a", "GET e", "STRLEN e", "PFCOUNT e k none")
-		p.Do("PFMERGE d", "GET d", "PFMERGE d none none2", "GET d", "PFMERGE d k", "GET d", "PFADD s x y z", "PFADD s2 x y w", "PFMERGE d2 s s2 s", "GET d2", "PFCOUNT d2 s", "PFCOUNT s s s", "PFMERGE s s2", "GET s", "PFMERGE s s", "GET s", "PFMERGE s2 k", "GET s2", "PFCOUNT s2 s", "EXISTS none none2")
-		p.Do("PFADD t a", "EXPIRE t 100", "PFADD t b", "TTL t", "PFMERGE t s", "TTL t", "PFDEBUG TODENSE t", "TTL t", "COPY t t2", "PFADD t2 c d e f", "GET t2", "PFCOUNT t2 t", "GET t", "APPEND t x", "PFCOUNT t", "PFADD t a", "SETRANGE e 0 h", "PFADD e x", "SETRANGE e 0 H", "PFADD e x y", "GETRANGE e 0 99", "SETRANGE e 4 2", "PFCOUNT e none", "SETRANGE e 4 1", "PFADD e x", "PFCOUNT e none", "PFMERGE e none", "PFDEBUG TODENSE e", "PFDEBUG DECODE e")
+		p.Do("PFCOUNT k", "PFADD k", "PFADD k", "GET k", "STRLEN k", "OBJECT ENCODING k", "TYPE k", "PFCOUNT k",
+			"PFADD k a b c", "PFADD k a b c", "GET k", `PFADD e ""`, "GET e", "PFDEBUG DECODE k", "PFDEBUG ENCODING k",
+			"PFDEBUG GETREG k", "GET k", "PFDEBUG ENCODING k", "PFDEBUG TODENSE k", "PFDEBUG TODENSE e",
+			"PFDEBUG TODENSE e", "GET e", "PFDEBUG DECODE e", "pfdebug getreg e", "PFDEBUG encoding e", "PFADD e a",
+			"PFADD e a", "GET e", "STRLEN e", "PFCOUNT e k none")
+		p.Do("PFMERGE d", "GET d", "PFMERGE d none none2", "GET d", "PFMERGE d k", "GET d", "PFADD s x y z",
+			"PFADD s2 x y w", "PFMERGE d2 s s2 s", "GET d2", "PFCOUNT d2 s", "PFCOUNT s s s", "PFMERGE s s2", "GET s",
+			"PFMERGE s s", "GET s", "PFMERGE s2 k", "GET s2", "PFCOUNT s2 s", "EXISTS none none2")
+		p.Do("PFADD t a", "EXPIRE t 100", "PFADD t b", "TTL t", "PFMERGE t s", "TTL t", "PFDEBUG TODENSE t", "TTL t",
+			"COPY t t2", "PFADD t2 c d e f", "GET t2", "PFCOUNT t2 t", "GET t", "APPEND t x", "PFCOUNT t", "PFADD t a",
+			"SETRANGE e 0 h", "PFADD e x", "SETRANGE e 0 H", "PFADD e x y", "GETRANGE e 0 99", "SETRANGE e 4 2",
+			"PFCOUNT e none", "SETRANGE e 4 1", "PFADD e x", "PFCOUNT e none", "PFMERGE e none", "PFDEBUG TODENSE e",
+			"PFDEBUG DECODE e")
 		p.setup("DEL none", "FLUSHALL")
-		p.Do("MULTI", "PFADD m a b", "PFCOUNT m", "PFMERGE m2 m", "PFDEBUG DECODE m2", "EXEC", `EVAL "return {redis.call('pfadd','l','x','y'), redis.call('pfcount','l'), redis.call('pfmerge','l2','l','m')}" 0`, "GET l2", "PFSELFTEST")
+		p.Do("MULTI", "PFADD m a b", "PFCOUNT m", "PFMERGE m2 m", "PFDEBUG DECODE m2", "EXEC",
+			`EVAL "return {redis.call('pfadd','l','x','y'), redis.call('pfcount','l'), redis.call('pfmerge','l2','l','m')}" 0`, "GET l2", "PFSELFTEST")
 		p.DoError("PFADD", "PFCOUNT", "PFMERGE", "PFDEBUG", "PFDEBUG ENCODING", "PFDEBUG ENCODING a b", "PFSELFTEST x")
-		p.Do("COMMAND GETKEYS PFADD k a b", "COMMAND GETKEYS PFCOUNT a b", "COMMAND GETKEYSANDFLAGS PFMERGE a b c", "COMMAND GETKEYSANDFLAGS PFCOUNT a b", "COMMAND GETKEYSANDFLAGS PFDEBUG DECODE a")
+		p.Do("COMMAND GETKEYS PFADD k a b", "COMMAND GETKEYS PFCOUNT a b", "COMMAND GETKEYSANDFLAGS PFMERGE a b c",
+			"COMMAND GETKEYSANDFLAGS PFCOUNT a b", "COMMAND GETKEYSANDFLAGS PFDEBUG DECODE a")
 	})
 }
 
 // TestHLL_Cache: the one difference. Redis notes the count in the header.
 func TestHLL_Cache(t *testing.T) {
 	both(t, func(p *pair) {
-		p.Do("PFADD counted a b c", "GETRANGE counted 0 -1", "PFCOUNT counted", "PFCOUNT counted", "GET counted", evalCount, "PFADD counted d", "GETRANGE counted 15 -1")
+		p.Do("PFADD counted a b c", "GETRANGE counted 0 -1", "PFCOUNT counted", "PFCOUNT counted", "GET counted",
+			evalCount, "PFADD counted d", "GETRANGE counted 15 -1")
 		// A count that is noted is believed, whoever did.
-		p.Do(`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFCOUNT k", "PFCOUNT k none", "PFADD k", "PFCOUNT k", `SETRANGE k 8 "\xff\xff\xff\xff\xff\xff\xff\x7f"`, "PFCOUNT k", "PFADD k a", "GET k", "PFMERGE k none", "PFCOUNT k none", "GET k",
-			`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFMERGE k", "GET k", `SET k "HYLL\x01abc\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFDEBUG TODENSE k", "GET k", "PFCOUNT k", "PFADD k x", "GET k")
+		p.Do(`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFCOUNT k", "PFCOUNT k none",
+			"PFADD k", "PFCOUNT k", `SETRANGE k 8 "\xff\xff\xff\xff\xff\xff\xff\x7f"`, "PFCOUNT k", "PFADD k a",
+			"GET k", "PFMERGE k none", "PFCOUNT k none", "GET k",
+			`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFMERGE k", "GET k",
+			`SET k "HYLL\x01abc\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFDEBUG TODENSE k", "GET k", "PFCOUNT k",
+			"PFADD k x", "GET k")
 	})
 }
 
@@ -36,15 +53,20 @@ func TestHLL_WrongType(t *testing.T) {
 		header := `HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80`
 		values := map[string]string{
 			"l": "", "s": "", "n": "", "e": "",
-			"short": "HYLL", "magic": "hyll" + header[4:] + `\x7f\xff`, "encoding": "HYLL" + `\x02` + header[8:] + `\x7f\xff`, "dense": "HYLL" + `\x00` + header[8:] + `\x7f\xff`,
-			"bare": header, "few": header + `\x7f\xfe`, "many": header + `\x7f\xff\x00`, "runs": header + `\x7f\xf0\x84\x84`, "twice": header + `\x7f\xff\x7f\xff`, "nine": header + `\x40\x00\x40\x00\x40\x00\x83\x87\x7f\x00`,
+			"short": "HYLL", "magic": "hyll" + header[4:] + `\x7f\xff`,
+			"encoding": "HYLL" + `\x02` + header[8:] + `\x7f\xff`, "dense": "HYLL" + `\x00` + header[8:] + `\x7f\xff`,
+			"bare": header, "few": header + `\x7f\xfe`, "many": header + `\x7f\xff\x00`,
+			"runs": header + `\x7f\xf0\x84\x84`, "twice": header + `\x7f\xff\x7f\xff`,
+			"nine":  header + `\x40\x00\x40\x00\x40\x00\x83\x87\x7f\x00`,
 			"whole": header + `\x40\x00\x40\x00\x80\x80\x80\x83\x86\x86\x86\xfc\xff` + `\x7f\xeb`,
 		}
 		for key, value := range values {
 			if value != "" {
 				p.setup("SET " + key + ` "` + value + `"`)
 			}
-			for _, line := range []string{"PFCOUNT %", "PFCOUNT % k", "PFCOUNT k %", "PFCOUNT none %", "PFMERGE d %", "PFMERGE % k", "PFMERGE d k %", "PFADD %", "PFDEBUG DECODE %", "PFDEBUG ENCODING %", "PFDEBUG FOO %", "PFDEBUG TODENSE %", "PFDEBUG GETREG %"} {
+			for _, line := range []string{"PFCOUNT %", "PFCOUNT % k", "PFCOUNT k %", "PFCOUNT none %", "PFMERGE d %",
+				"PFMERGE % k", "PFMERGE d k %", "PFADD %", "PFDEBUG DECODE %", "PFDEBUG ENCODING %", "PFDEBUG FOO %",
+				"PFDEBUG TODENSE %", "PFDEBUG GETREG %"} {
 				p.Do(strings.ReplaceAll(line, "%", key), "DEL d")
 				if value != "" {
 					p.setup("SET " + key + ` "` + value + `"`)
@@ -57,7 +79,8 @@ func TestHLL_WrongType(t *testing.T) {
 				p.Do(fmt.Sprintf("PFADD %s e%d", key, i), "GET "+key)
 			}
 		}
-		p.Do("PFDEBUG FOO none", "PFDEBUG DECODE none", "PFDEBUG GETREG none", "PFDEBUG TODENSE none", "PFDEBUG ENCODING none", "PFMERGE s k", "PFMERGE l k", "PFMERGE none s")
+		p.Do("PFDEBUG FOO none", "PFDEBUG DECODE none", "PFDEBUG GETREG none", "PFDEBUG TODENSE none",
+			"PFDEBUG ENCODING none", "PFMERGE s k", "PFMERGE l k", "PFMERGE none s")
 	})
 }
 

@@ -42,22 +42,28 @@ func TestPubSub(t *testing.T) {
 		sub := p.other()
 		sub.send("SUBSCRIBE a b a", "PSUBSCRIBE n* \"z?\"", "SSUBSCRIBE s t")
 		sub.pushes(7)
-		p.Do("PUBLISH a 1", "PUBLISH nobody 1", "PUBLISH nn 2", "PUBLISH zz 2", "SPUBLISH s 3", "SPUBLISH a 3", "PUBLISH s 3", "PUBLISH a \"\"", "PUBLISH a \"\\x00\\r\\n\"")
+		p.Do("PUBLISH a 1", "PUBLISH nobody 1", "PUBLISH nn 2", "PUBLISH zz 2", "SPUBLISH s 3", "SPUBLISH a 3",
+			"PUBLISH s 3", "PUBLISH a \"\"", "PUBLISH a \"\\x00\\r\\n\"")
 		sub.pushes(7)
-		p.Do("PUBSUB NUMSUB", "PUBSUB NUMSUB a b c", "PUBSUB NUMPAT", "PUBSUB CHANNELS a", "PUBSUB CHANNELS nope*", "PUBSUB SHARDCHANNELS s", "PUBSUB SHARDNUMSUB s a", "PUBSUB SHARDNUMSUB")
+		p.Do("PUBSUB NUMSUB", "PUBSUB NUMSUB a b c", "PUBSUB NUMPAT", "PUBSUB CHANNELS a", "PUBSUB CHANNELS nope*",
+			"PUBSUB SHARDCHANNELS s", "PUBSUB SHARDNUMSUB s a", "PUBSUB SHARDNUMSUB")
 		p.DoSorted("PUBSUB CHANNELS", "PUBSUB CHANNELS ?", "PUBSUB SHARDCHANNELS")
-		p.DoError("PUBSUB", "PUBSUB NOPE", "PUBSUB CHANNELS a b", "PUBSUB NUMPAT x", "PUBLISH a", "PUBLISH", "SPUBLISH a", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
+		p.DoError("PUBSUB", "PUBSUB NOPE", "PUBSUB CHANNELS a b", "PUBSUB NUMPAT x", "PUBLISH a", "PUBLISH",
+			"SPUBLISH a", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 		p.Do("PUBSUB SHARDCHANNELS a b")
 		p.DoPipelined("MULTI", "PUBLISH a 4", "SET k v", "SPUBLISH t 5", "PUBLISH nobody 6", "EXEC", "PUBLISH b 7")
 		sub.pushes(4)
 		p.Do(`EVAL "redis.call('PUBLISH', 'a', 'from a script') redis.call('SPUBLISH', 't', 'too') return 1" 0`)
 		sub.pushes(2)
 		if p.proto == 2 {
-			sub.Do("GET k", "PING", "PING hello", "PING a b", "GET", "nosuch", "CLIENT ID", "MULTI", "PUBLISH a x", "PUBSUB NUMPAT", "SELECT 1", "ECHO x", "HELLO 4", "RESET")
+			sub.Do("GET k", "PING", "PING hello", "PING a b", "GET", "nosuch", "CLIENT ID", "MULTI", "PUBLISH a x",
+				"PUBSUB NUMPAT", "SELECT 1", "ECHO x", "HELLO 4", "RESET")
 			sub.Do("GET k", "PING", "PUBSUB NUMPAT")
-			sub.send("SUBSCRIBE a", "UNSUBSCRIBE a", "PING", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "SUNSUBSCRIBE x", "PUNSUBSCRIBE x y")
+			sub.send("SUBSCRIBE a", "UNSUBSCRIBE a", "PING", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE",
+				"SUNSUBSCRIBE x", "PUNSUBSCRIBE x y")
 			sub.pushes(9)
-			sub.send("SUBSCRIBE a", "PSUBSCRIBE b", "SSUBSCRIBE c", "UNSUBSCRIBE nope", "UNSUBSCRIBE", "PUNSUBSCRIBE", "GET k", "SUNSUBSCRIBE", "GET k")
+			sub.send("SUBSCRIBE a", "PSUBSCRIBE b", "SSUBSCRIBE c", "UNSUBSCRIBE nope", "UNSUBSCRIBE", "PUNSUBSCRIBE",
+				"GET k", "SUNSUBSCRIBE", "GET k")
 			sub.pushes(9)
 			sub.send("MULTI", "SUBSCRIBE x y", "GET k", "EXEC", "EXEC", "EXEC more", "RESET")
 			sub.send("MULTI", "SSUBSCRIBE x", "GET k", "EXEC", "GET k", "RESET")
@@ -83,7 +89,8 @@ func TestPubSub(t *testing.T) {
 		if redis, holdfast := got(sub.redis), got(sub.holdfast); !slices.Equal(redis, holdfast) {
 			t.Errorf("redis    sends %q\nholdfast sends %q", redis, holdfast)
 		}
-		sub.send("GET k", "UNSUBSCRIBE b", "UNSUBSCRIBE nope", "SUNSUBSCRIBE s", "PUNSUBSCRIBE z?", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE")
+		sub.send("GET k", "UNSUBSCRIBE b", "UNSUBSCRIBE nope", "SUNSUBSCRIBE s", "PUNSUBSCRIBE z?", "UNSUBSCRIBE",
+			"PUNSUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE")
 		sub.pushes(11)
 		sub.send("CLIENT REPLY OFF", "SUBSCRIBE q", "GET k", "CLIENT REPLY ON")
 		sub.pushes(2)

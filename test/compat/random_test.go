@@ -34,10 +34,13 @@ func TestRandom(t *testing.T) {
 			for i, line := range lines {
 				a, okA := integer(redis[i])
 				b, okB := integer(holdfast[i])
-				if ttl := strings.Contains(line, "TTL") || strings.Contains(line, "EXPIRETIME"); ttl && okA && okB && a >= 0 && b >= 0 && max(a-b, b-a) <= 2000 {
+				if ttl := strings.Contains(line, "TTL") || strings.Contains(line, "EXPIRETIME"); ttl && okA && okB &&
+					a >= 0 && b >= 0 && max(a-b, b-a) <= 2000 {
 					continue
 				}
-				if strings.HasPrefix(line, "KEYS") || strings.HasPrefix(line, "SMEMBERS") || strings.HasPrefix(line, "SINTER ") || strings.HasPrefix(line, "SUNION ") || strings.HasPrefix(line, "SDIFF ") {
+				if strings.HasPrefix(line, "KEYS") || strings.HasPrefix(line, "SMEMBERS") ||
+					strings.HasPrefix(line, "SINTER ") || strings.HasPrefix(line, "SUNION ") ||
+					strings.HasPrefix(line, "SDIFF ") {
 					redis[i], holdfast[i] = sorted(redis[i]), sorted(holdfast[i])
 				}
 				p.compare(line, redis[i], holdfast[i])
@@ -85,7 +88,8 @@ func randomLine(rng *rand.Rand) string {
 	case 4:
 		return "SETNX " + key() + " " + val()
 	case 5:
-		return pick("SETEX ", "PSETEX ") + key() + " " + pick(far()+"000", "0", "-1", "x", "1.5", "9223372036854775807") + " " + val()
+		return pick("SETEX ", "PSETEX ") + key() + " " + pick(far()+"000", "0", "-1", "x", "1.5",
+			"9223372036854775807") + " " + val()
 	case 6:
 		return "GETSET " + key() + " " + val()
 	case 7:
@@ -115,7 +119,9 @@ func randomLine(rng *rand.Rand) string {
 	case 19:
 		return pick("EXISTS ", "TOUCH ") + key() + " " + key()
 	case 20, 21, 22:
-		return pick("EXPIRE ", "PEXPIRE ") + key() + " " + pick(far()+"000", far()+"000", "0", "-1", "x", "9223372036854775807", "-9223372036854775808") + pick("", "", " NX", " XX", " GT", " LT", " XX GT", " NX LT")
+		return pick("EXPIRE ", "PEXPIRE ") + key() + " " + pick(far()+"000", far()+"000", "0", "-1", "x",
+			"9223372036854775807", "-9223372036854775808") + pick("", "", " NX", " XX", " GT", " LT", " XX GT",
+			" NX LT")
 	case 23, 24:
 		return "EXPIREAT " + key() + " " + at() + pick("", "", " NX", " XX", " GT", " LT", " XX LT")
 	case 25:
@@ -162,7 +168,8 @@ func TestRandom_Collections(t *testing.T) {
 			}
 			redis, holdfast := p.ask(lines...)
 			for i, line := range lines {
-				if strings.HasPrefix(line, "SMEMBERS") || strings.HasPrefix(line, "SINTER ") || strings.HasPrefix(line, "SUNION ") || strings.HasPrefix(line, "SDIFF ") {
+				if strings.HasPrefix(line, "SMEMBERS") || strings.HasPrefix(line, "SINTER ") ||
+					strings.HasPrefix(line, "SUNION ") || strings.HasPrefix(line, "SDIFF ") {
 					redis[i], holdfast[i] = sorted(redis[i]), sorted(holdfast[i])
 				}
 				p.compare(line, redis[i], holdfast[i])
@@ -186,7 +193,8 @@ func randomCollectionLine(rng *rand.Rand) string {
 		return out
 	}
 	num := func() string {
-		return pick("0", "1", "-1", "2", "-2", "3", "5", "-5", "100", "-100", "9223372036854775807", "-9223372036854775807", "x", "1.5")
+		return pick("0", "1", "-1", "2", "-2", "3", "5", "-5", "100", "-100", "9223372036854775807",
+			"-9223372036854775807", "x", "1.5")
 	}
 	val := func() string {
 		return pick("a", "b", "c", "d", "e", "1", "2", "10", "-7", "x y", `""`, strings.Repeat("L", 70))
@@ -199,7 +207,8 @@ func randomCollectionLine(rng *rand.Rand) string {
 		}
 	}
 	score := func() string {
-		return pick("0", "1", "2", "3", "-1", "0.1", "0.2", "1.5", "2.25", "inf", "-inf", "1e10", "123456789.123", "x", "0.30000000000000004")
+		return pick("0", "1", "2", "3", "-1", "0.1", "0.2", "1.5", "2.25", "inf", "-inf", "1e10", "123456789.123", "x",
+			"0.30000000000000004")
 	}
 	key := func(own string) string {
 		if rng.IntN(12) == 0 {
@@ -207,7 +216,8 @@ func randomCollectionLine(rng *rand.Rand) string {
 		}
 		return pick(own, own+"2")
 	}
-	h, l, s, z := func() string { return key("h") }, func() string { return key("l") }, func() string { return key("s") }, func() string { return key("z") }
+	h, l, s, z := func() string { return key("h") }, func() string { return key("l") },
+		func() string { return key("s") }, func() string { return key("z") }
 	end := func() string { return pick("-inf", "+inf", "0", "1", "(1", "2", "(2", "x", "0.1", "(0.2") }
 	lex := func() string { return pick("-", "+", "[a", "(b", "[c", "(d", "x") }
 	limit := func() string { return pick("", "", " LIMIT 0 2", " LIMIT 1 -1", " LIMIT -1 5") }
@@ -260,7 +270,8 @@ func randomCollectionLine(rng *rand.Rand) string {
 	case 25:
 		return "LTRIM " + l() + " " + pick("0", "1", "-5", "-3") + " " + pick("-1", "4", "-2", "10")
 	case 26:
-		return "LPOS " + l() + " " + quoted() + pick("", " RANK "+num(), " COUNT "+num(), " RANK -1 COUNT 0", " MAXLEN "+num())
+		return "LPOS " + l() + " " + quoted() + pick("", " RANK "+num(), " COUNT "+num(), " RANK -1 COUNT 0",
+			" MAXLEN "+num())
 	case 27, 28:
 		return "LMOVE " + l() + " " + l() + " " + pick("LEFT", "RIGHT") + " " + pick("LEFT", "RIGHT")
 	case 29:
@@ -286,7 +297,8 @@ func randomCollectionLine(rng *rand.Rand) string {
 	case 41:
 		return "SINTERCARD 2 " + s() + " " + s() + pick("", " LIMIT 1", " LIMIT x")
 	case 42, 43, 44, 45:
-		return "ZADD " + z() + pick("", "", "", " NX", " XX", " GT", " LT", " CH", " GT CH", " XX LT CH", " NX GT", " INCR") + pairs(score)
+		return "ZADD " + z() + pick("", "", "", " NX", " XX", " GT", " LT", " CH", " GT CH", " XX LT CH", " NX GT",
+			" INCR") + pairs(score)
 	case 46:
 		return "ZINCRBY " + z() + " " + score() + " " + quoted()
 	case 47:
@@ -302,7 +314,8 @@ func randomCollectionLine(rng *rand.Rand) string {
 	case 52, 53:
 		return pick("ZRANGE ", "ZREVRANGE ") + z() + " " + num() + " " + num() + pick("", " WITHSCORES")
 	case 54:
-		return pick("ZRANGEBYSCORE ", "ZREVRANGEBYSCORE ") + z() + " " + end() + " " + end() + pick("", " WITHSCORES") + limit()
+		return pick("ZRANGEBYSCORE ", "ZREVRANGEBYSCORE ") + z() + " " + end() + " " + end() + pick("",
+			" WITHSCORES") + limit()
 	case 55:
 		return "ZRANGE " + z() + " " + end() + " " + end() + " BYSCORE" + pick("", " REV") + limit()
 	case 56:
@@ -314,7 +327,11 @@ func randomCollectionLine(rng *rand.Rand) string {
 	case 59:
 		return pick("ZRANGEBYLEX ", "ZREVRANGEBYLEX ", "ZLEXCOUNT ", "ZREMRANGEBYLEX ") + "lex " + lex() + " " + lex()
 	case 60:
-		return pick("ZUNIONSTORE ", "ZINTERSTORE ") + z() + " 2 " + z() + " " + pick(z(), s()) + pick("", " WEIGHTS 2 0.5", " AGGREGATE MIN", " AGGREGATE MAX WEIGHTS 1 -1")
+		return pick("ZUNIONSTORE ", "ZINTERSTORE ") + z() + " 2 " + z() + " " + pick(z(), s()) + pick("",
+			" WEIGHTS 2 0.5", " AGGREGATE MIN", " AGGREGATE MAX WEIGHTS 1 -1")
 	}
-	return pick("ZRANGESTORE z3 "+z()+" 0 2", "RENAME "+z()+" "+z(), "COPY "+l()+" "+l()+" REPLACE", "COPY "+s()+" "+s(), "COPY "+h()+" "+h(), "DEL "+h(), "MOVE "+l()+" 1", "OBJECT ENCODING "+pick(h(), s(), z(), l()), "TYPE "+pick(h(), s(), z(), l()), "EXISTS h l s z", "RENAME "+h()+" "+h())
+	return pick("ZRANGESTORE z3 "+z()+" 0 2", "RENAME "+z()+" "+z(), "COPY "+l()+" "+l()+" REPLACE",
+		"COPY "+s()+" "+s(), "COPY "+h()+" "+h(), "DEL "+h(), "MOVE "+l()+" 1",
+		"OBJECT ENCODING "+pick(h(), s(), z(), l()), "TYPE "+pick(h(), s(), z(), l()), "EXISTS h l s z",
+		"RENAME "+h()+" "+h())
 }

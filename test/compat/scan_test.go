@@ -14,10 +14,14 @@ import (
 
 func TestScan(t *testing.T) {
 	both(t, func(p *pair) {
-		p.Do("SCAN 0", "KEYS *", "RANDOMKEY", "DBSIZE", "SET a 1", "SCAN 0", "SCAN 0 MATCH * COUNT 10", "SCAN 0 MATCH b*", "SCAN 0 TYPE string", "SCAN 0 TYPE STRING", "SCAN 0 TYPE list", "SCAN 0 TYPE foo",
-			"SCAN 0 COUNT 0", "SCAN 0 COUNT -1", "SCAN 0 COUNT x", "SCAN 0 COUNT", "SCAN 0 MATCH", "SCAN 0 FOO", "SCAN 0 FOO bar", "SCAN 0 COUNT 1 FOO", "SCAN x", `SCAN ""`, `SCAN " 0"`, `SCAN "0 "`,
-			"SCAN +0", "SCAN -0", "SCAN 0x0", "SCAN 00", "SCAN 99999999999999999999", "SCAN -99999999999999999999", "SCAN 18446744073709551616", "SCAN", "SCAN 0 match a count 5 type string", "SCAN 0 MATCH a MATCH b",
-			"SCAN x FOO", "SCAN 0 COUNT 9223372036854775807", "SCAN 0 COUNT 99999999999999999999", "RANDOMKEY", "DBSIZE", "KEYS a", "KEYS b", "SELECT 1", "SCAN 0", "RANDOMKEY", "DBSIZE", "SELECT 0")
+		p.Do("SCAN 0", "KEYS *", "RANDOMKEY", "DBSIZE", "SET a 1", "SCAN 0", "SCAN 0 MATCH * COUNT 10",
+			"SCAN 0 MATCH b*", "SCAN 0 TYPE string", "SCAN 0 TYPE STRING", "SCAN 0 TYPE list", "SCAN 0 TYPE foo",
+			"SCAN 0 COUNT 0", "SCAN 0 COUNT -1", "SCAN 0 COUNT x", "SCAN 0 COUNT", "SCAN 0 MATCH", "SCAN 0 FOO",
+			"SCAN 0 FOO bar", "SCAN 0 COUNT 1 FOO", "SCAN x", `SCAN ""`, `SCAN " 0"`, `SCAN "0 "`,
+			"SCAN +0", "SCAN -0", "SCAN 0x0", "SCAN 00", "SCAN 99999999999999999999", "SCAN -99999999999999999999",
+			"SCAN 18446744073709551616", "SCAN", "SCAN 0 match a count 5 type string", "SCAN 0 MATCH a MATCH b",
+			"SCAN x FOO", "SCAN 0 COUNT 9223372036854775807", "SCAN 0 COUNT 99999999999999999999", "RANDOMKEY",
+			"DBSIZE", "KEYS a", "KEYS b", "SELECT 1", "SCAN 0", "RANDOMKEY", "DBSIZE", "SELECT 0")
 		p.Do("SCAN 18446744073709551615 MATCH nothing", "SCAN -1 MATCH nothing")
 	})
 }
@@ -30,7 +34,8 @@ func TestScan_Whole(t *testing.T) {
 		}
 		p.DoSorted("KEYS *", "KEYS key:1*", "KEYS key:?", "KEYS *[13579]")
 		p.Do("DBSIZE")
-		for _, options := range []string{"", " COUNT 1", " COUNT 1000", " MATCH *7*", " MATCH key:1? COUNT 50", " TYPE string", " TYPE hash COUNT 77"} {
+		for _, options := range []string{"", " COUNT 1", " COUNT 1000", " MATCH *7*", " MATCH key:1? COUNT 50",
+			" TYPE string", " TYPE hash COUNT 77"} {
 			redis, holdfast := scanAll(t, p.redis, options), scanAll(t, p.holdfast, options)
 			if redis != holdfast {
 				t.Errorf("SCAN%s to the end\n  redis    %q\n  holdfast %q", options, redis, holdfast)
@@ -84,7 +89,8 @@ func TestGlob(t *testing.T) {
 		for range 4000 {
 			lines = append(lines, "KEYS "+random("aabbc[[]]^--\\**?\x00\xc3\xff", 10))
 		}
-		lines = append(lines, `KEYS "*"`, `KEYS "**"`, `KEYS ""`, `KEYS "[^"`, `KEYS "["`, `KEYS "\\"`, `KEYS "a\\"`, `KEYS "[a-"`, `KEYS "[\\"`, `KEYS "[z-a]"`, `KEYS "[\x80-\xff]"`, `KEYS "[\x00-\xff]*"`)
+		lines = append(lines, `KEYS "*"`, `KEYS "**"`, `KEYS ""`, `KEYS "[^"`, `KEYS "["`, `KEYS "\\"`, `KEYS "a\\"`,
+			`KEYS "[a-"`, `KEYS "[\\"`, `KEYS "[z-a]"`, `KEYS "[\x80-\xff]"`, `KEYS "[\x00-\xff]*"`)
 		for range 1000 { // few letters and many stars
 			lines = append(lines, "KEYS "+random("ab**", 12))
 		}

@@ -17,19 +17,29 @@ func TestScript_Replies(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET s text", "HSET h a 1", "ZADD z 1729760300000.5 m", "RPUSH l a b c", "SADD set m")
 		for _, body := range []string{
-			`return 1`, `return 3.99`, `return 'x'`, `return nil`, `return false`, `return true`, `return {1,2,nil,4}`, `return {1,false,'a',{2}}`,
-			`return {ok='FINE'}`, `return {err='MYERR boo'}`, `return redis.error_reply('ERROR')`, `return redis.error_reply('MY ERR')`, ``,
-			`return redis.call('GET','nope')`, `return type(redis.call('GET','nope'))`, `return redis.call('TYPE','s').ok`, `return redis.call('PING')`,
-			`return redis.call('PING','hello')`, `return redis.call('ECHO','hello')`, `return redis.call('HGETALL','h')`, `return redis.call('ZSCORE','z','m')`,
-			`redis.setresp(3) return redis.call('HGETALL','h')`, `redis.setresp(3) return redis.call('ZSCORE','z','m')`, `redis.setresp(3) return redis.call('GET','nope')`,
-			`redis.setresp(3) return redis.call('ZRANGE','z',0,-1,'WITHSCORES')`, `return redis.call('ZRANGE','z',0,-1,'WITHSCORES')`,
-			`redis.setresp(3) return redis.call('SMEMBERS','set')`, `redis.setresp(3) return redis.call('HRANDFIELD','h',1,'WITHVALUES')`,
-			`return redis.call('SET','n',1729760300000+1)`, `return redis.call('GET','n')`, `return redis.call('INCRBYFLOAT','f',10/3)`,
-			`return redis.call('LRANGE','l',0,-1)`, `return redis.sha1hex('')`, `#!lua flags=no-writes` + "\nreturn redis.call('GET','s')",
+			`return 1`, `return 3.99`, `return 'x'`, `return nil`, `return false`, `return true`, `return {1,2,nil,4}`,
+			`return {1,false,'a',{2}}`,
+			`return {ok='FINE'}`, `return {err='MYERR boo'}`, `return redis.error_reply('ERROR')`,
+			`return redis.error_reply('MY ERR')`, ``,
+			`return redis.call('GET','nope')`, `return type(redis.call('GET','nope'))`,
+			`return redis.call('TYPE','s').ok`, `return redis.call('PING')`,
+			`return redis.call('PING','hello')`, `return redis.call('ECHO','hello')`,
+			`return redis.call('HGETALL','h')`, `return redis.call('ZSCORE','z','m')`,
+			`redis.setresp(3) return redis.call('HGETALL','h')`, `redis.setresp(3) return redis.call('ZSCORE','z','m')`,
+			`redis.setresp(3) return redis.call('GET','nope')`,
+			`redis.setresp(3) return redis.call('ZRANGE','z',0,-1,'WITHSCORES')`,
+			`return redis.call('ZRANGE','z',0,-1,'WITHSCORES')`,
+			`redis.setresp(3) return redis.call('SMEMBERS','set')`,
+			`redis.setresp(3) return redis.call('HRANDFIELD','h',1,'WITHVALUES')`,
+			`return redis.call('SET','n',1729760300000+1)`, `return redis.call('GET','n')`,
+			`return redis.call('INCRBYFLOAT','f',10/3)`,
+			`return redis.call('LRANGE','l',0,-1)`, `return redis.sha1hex('')`,
+			`#!lua flags=no-writes` + "\nreturn redis.call('GET','s')",
 		} {
 			p.Do(fmt.Sprintf("EVAL %q 0", body))
 		}
-		p.Do(`EVAL "return {KEYS[1],KEYS[2],ARGV[1],#KEYS,#ARGV}" 2 a b c d`, `EVAL "return redis.call('SET',KEYS[1],ARGV[1],'PX','60000')" 1 k v`)
+		p.Do(`EVAL "return {KEYS[1],KEYS[2],ARGV[1],#KEYS,#ARGV}" 2 a b c d`,
+			`EVAL "return redis.call('SET',KEYS[1],ARGV[1],'PX','60000')" 1 k v`)
 	})
 }
 
@@ -37,21 +47,34 @@ func TestScript_Errors(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET s text")
 		for _, body := range []string{
-			`return redis.call('SETEX','k',0,'v')`, `return redis.call('PSETEX','k',-1,'v')`, `return redis.call('PExpire','s','9223372036854775807')`, `return redis.call('HSET','k','f')`,
-			`return redis.call('HMSET','k','f','v','g')`, `return redis.call('LPOP','k','1','2')`, `return redis.call('MSET','k')`, `return redis.call('SET','k','v','EX','0')`, `return redis.call('GetEx','s','EX','0')`,
-			`return redis.call('INCR','s')`, "\n\nreturn redis.call('INCR','s')", `return redis.pcall('INCR','s')`, `return redis.call('FOO')`, `return redis.call('GET')`,
+			`return redis.call('SETEX','k',0,'v')`, `return redis.call('PSETEX','k',-1,'v')`,
+			`return redis.call('PExpire','s','9223372036854775807')`, `return redis.call('HSET','k','f')`,
+			`return redis.call('HMSET','k','f','v','g')`, `return redis.call('LPOP','k','1','2')`,
+			`return redis.call('MSET','k')`, `return redis.call('SET','k','v','EX','0')`,
+			`return redis.call('GetEx','s','EX','0')`,
+			`return redis.call('INCR','s')`, "\n\nreturn redis.call('INCR','s')", `return redis.pcall('INCR','s')`,
+			`return redis.call('FOO')`, `return redis.call('GET')`,
 			`return redis.call()`, `error('boom')`, `error({err='X y'})`, `x=1`, `return x`, `return (`,
-			`return redis.call('OBJECT')`, `return redis.call('OBJECT','FOO','s')`, `return redis.call('OBJECT','ENCODING')`,
-			`return redis.call('SCRIPT','FLUSH')`, `return redis.call('EVAL','return 1',0)`, `return redis.call('EVALSHA','x',0)`, `return redis.call('EVAL_RO','return 1',0)`,
-			`return redis.call('MULTI')`, `return redis.call('EXEC')`, `return redis.call('WATCH','k')`, `return redis.call('SUBSCRIBE','c')`, `return redis.call('AUTH','x')`,
-			`return redis.call('CONFIG','GET','x')`, `return redis.call('CLIENT','ID')`, `return redis.call('SELECT','x')`, `return redis.call('SELECT','99')`, `return redis.call('SELECT')`,
-			`#!lua flags=no-writes` + "\nreturn redis.call('SET','s','x')", `return redis.call('ECHO')`, `return redis.call('PING','a','b')`, `return redis.call('SHUTDOWN')`,
+			`return redis.call('OBJECT')`, `return redis.call('OBJECT','FOO','s')`,
+			`return redis.call('OBJECT','ENCODING')`,
+			`return redis.call('SCRIPT','FLUSH')`, `return redis.call('EVAL','return 1',0)`,
+			`return redis.call('EVALSHA','x',0)`, `return redis.call('EVAL_RO','return 1',0)`,
+			`return redis.call('MULTI')`, `return redis.call('EXEC')`, `return redis.call('WATCH','k')`,
+			`return redis.call('SUBSCRIBE','c')`, `return redis.call('AUTH','x')`,
+			`return redis.call('CONFIG','GET','x')`, `return redis.call('CLIENT','ID')`,
+			`return redis.call('SELECT','x')`, `return redis.call('SELECT','99')`, `return redis.call('SELECT')`,
+			`#!lua flags=no-writes` + "\nreturn redis.call('SET','s','x')", `return redis.call('ECHO')`,
+			`return redis.call('PING','a','b')`, `return redis.call('SHUTDOWN')`,
 		} {
 			p.DoError(fmt.Sprintf("EVAL %q 0", body))
 		}
-		p.DoError(`EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 2 a`, `EVALSHA short 0`, `EVALSHA short x`,
-			`EVALSHA ffffffffffffffffffffffffffffffffffffffff 0`, `EVALSHA ffffffffffffffffffffffffffffffffffffffff -1`, `EVALSHA_RO ffffffffffffffffffffffffffffffffffffffff 0`,
-			`EVAL_RO "return redis.call('SET','a','b')" 1 a`, `EVAL_RO "return redis.call('PUBLISH','a','b')" 0`, `SCRIPT`, `SCRIPT FOO`, `SCRIPT EXISTS`, `SCRIPT LOAD`, fmt.Sprintf("EVAL_RO %q 0", "#!lua\nreturn 1"), fmt.Sprintf("EVAL_RO %q 0", "#!lua flags=allow-oom\nreturn 1"),
+		p.DoError(`EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 2 a`,
+			`EVALSHA short 0`, `EVALSHA short x`,
+			`EVALSHA ffffffffffffffffffffffffffffffffffffffff 0`, `EVALSHA ffffffffffffffffffffffffffffffffffffffff -1`,
+			`EVALSHA_RO ffffffffffffffffffffffffffffffffffffffff 0`,
+			`EVAL_RO "return redis.call('SET','a','b')" 1 a`, `EVAL_RO "return redis.call('PUBLISH','a','b')" 0`,
+			`SCRIPT`, `SCRIPT FOO`, `SCRIPT EXISTS`, `SCRIPT LOAD`, fmt.Sprintf("EVAL_RO %q 0", "#!lua\nreturn 1"),
+			fmt.Sprintf("EVAL_RO %q 0", "#!lua flags=allow-oom\nreturn 1"),
 			`SCRIPT LOAD "return ("`, `SCRIPT FLUSH FOO`, `SCRIPT FLUSH SYNC x`, `SCRIPT KILL`, `SCRIPT KILL x`)
 		p.Do("GET s", "EXISTS a")
 	})
@@ -61,12 +84,17 @@ func TestScript_Cache(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SCRIPT FLUSH", "SET a 1")
 		sha := fsm.SHA1([]byte("return redis.call('GET',KEYS[1])"))
-		p.Do("SCRIPT EXISTS "+sha+" 00", `SCRIPT LOAD "return redis.call('GET',KEYS[1])"`, "EVALSHA "+sha+" 1 a", "EVALSHA "+strings.ToUpper(sha)+" 1 a",
-			"EVALSHA_RO "+sha+" 1 a", "SCRIPT EXISTS "+sha+" 00 "+strings.ToUpper(sha), "SCRIPT FLUSH ASYNC", "EVALSHA "+sha+" 1 a",
-			`EVAL "return redis.call('GET',KEYS[1])" 1 a`, "EVALSHA "+sha+" 1 a", "SCRIPT FLUSH", `EVAL_RO "return redis.call('GET',KEYS[1])" 1 a`, "EVALSHA "+sha+" 1 a",
-			"SCRIPT FLUSH SYNC", `EVAL "return redis.call('NOSUCH')" 0`, "SCRIPT EXISTS "+fsm.SHA1([]byte("return redis.call('NOSUCH')")), "SCRIPT HELP", "SCRIPT DEBUG NO")
+		p.Do("SCRIPT EXISTS "+sha+" 00", `SCRIPT LOAD "return redis.call('GET',KEYS[1])"`, "EVALSHA "+sha+" 1 a",
+			"EVALSHA "+strings.ToUpper(sha)+" 1 a",
+			"EVALSHA_RO "+sha+" 1 a", "SCRIPT EXISTS "+sha+" 00 "+strings.ToUpper(sha), "SCRIPT FLUSH ASYNC",
+			"EVALSHA "+sha+" 1 a",
+			`EVAL "return redis.call('GET',KEYS[1])" 1 a`, "EVALSHA "+sha+" 1 a", "SCRIPT FLUSH",
+			`EVAL_RO "return redis.call('GET',KEYS[1])" 1 a`, "EVALSHA "+sha+" 1 a",
+			"SCRIPT FLUSH SYNC", `EVAL "return redis.call('NOSUCH')" 0`,
+			"SCRIPT EXISTS "+fsm.SHA1([]byte("return redis.call('NOSUCH')")), "SCRIPT HELP", "SCRIPT DEBUG NO")
 		p.Do("MULTI", `EVAL "return redis.call('INCR','a')" 0`, "EVALSHA "+sha+" 1 a", "GET a", "EXEC")
-		p.DoPipelined("SET p 1", `EVAL "return redis.call('INCR','p')" 0`, "GET p", `EVAL "redis.call('SELECT',3) return redis.call('SET','p','three')" 0`, "GET p")
+		p.DoPipelined("SET p 1", `EVAL "return redis.call('INCR','p')" 0`, "GET p",
+			`EVAL "redis.call('SELECT',3) return redis.call('SET','p','three')" 0`, "GET p")
 	})
 }
 
@@ -76,7 +104,8 @@ func TestScript_AllOrNothing(t *testing.T) {
 	both(t, func(p *pair) {
 		p.DoError(`EVAL "redis.call('SET','undone','v') redis.call('INCR','undone')" 0`)
 		p.Do("EXISTS undone")
-		p.Do(`EVAL "redis.call('SET','j','v') redis.pcall('INCR','j') return redis.error_reply('NO it is not')" 0`, "GET j")
+		p.Do(`EVAL "redis.call('SET','j','v') redis.pcall('INCR','j') return redis.error_reply('NO it is not')" 0`,
+			"GET j")
 	})
 }
 
@@ -93,9 +122,11 @@ func TestScript_Native(t *testing.T) {
 				pick := func(words ...string) string { return words[rnd.IntN(len(words))] }
 				for range 150 {
 					key := pick("k1", "k2", "k3")
-					p.Do(pick("SET "+key+" tokA PX 50000", "SET "+key+" tokB", "DEL "+key, "HSET "+key+" f 1", "RPUSH "+key+" x", "PERSIST "+key))
+					p.Do(pick("SET "+key+" tokA PX 50000", "SET "+key+" tokB", "DEL "+key, "HSET "+key+" f 1",
+						"RPUSH "+key+" x", "PERSIST "+key))
 					call := fmt.Sprintf("EVALSHA %s 1 %s", fsm.SHA1([]byte(body)), pick("k1", "k2", "k3"))
-					for _, arg := range []string{pick("tokA", "tokB", `""`), pick("60000", "30000", "0", "-1", "x", "1.5"), "0"}[:1+rnd.IntN(3)] {
+					for _, arg := range []string{pick("tokA", "tokB", `""`),
+						pick("60000", "30000", "0", "-1", "x", "1.5"), "0"}[:1+rnd.IntN(3)] {
 						call += " " + arg
 					}
 					p.Do(call)
@@ -165,10 +196,14 @@ func (l *listener) Do(cmd string, args ...any) (any, error) {
 // that what came before it stays in both.
 func TestScript_Random(t *testing.T) {
 	calls := []string{
-		"'SET','a','1'", "'SET','a','2','NX'", "'GET','a'", "'INCR','a'", "'DEL','a','b'", "'APPEND','b','x'", "'STRLEN','b'", "'EXISTS','a','b','c'",
-		"'RPUSH','l','x','y'", "'LPOP','l'", "'LLEN','l'", "'LRANGE','l','0','-1'", "'HSET','h','f','1'", "'HGETALL','h'", "'HINCRBY','h','f','3'", "'HDEL','h','f'",
-		"'ZADD','z','1','a','2','b'", "'ZRANGE','z','0','-1','WITHSCORES'", "'ZPOPMIN','z'", "'ZCARD','z'", "'SADD','s','m'", "'SISMEMBER','s','m'", "'EXPIRE','a','100'",
-		"'PERSIST','a'", "'TYPE','a'", "'RENAME','a','c'", "'GETSET','a','9'", "'MSET','a','1','b','2'", "'MGET','a','l','b'", "'INCR','l'", "'HGET','a','f'",
+		"'SET','a','1'", "'SET','a','2','NX'", "'GET','a'", "'INCR','a'", "'DEL','a','b'", "'APPEND','b','x'",
+		"'STRLEN','b'", "'EXISTS','a','b','c'",
+		"'RPUSH','l','x','y'", "'LPOP','l'", "'LLEN','l'", "'LRANGE','l','0','-1'", "'HSET','h','f','1'",
+		"'HGETALL','h'", "'HINCRBY','h','f','3'", "'HDEL','h','f'",
+		"'ZADD','z','1','a','2','b'", "'ZRANGE','z','0','-1','WITHSCORES'", "'ZPOPMIN','z'", "'ZCARD','z'",
+		"'SADD','s','m'", "'SISMEMBER','s','m'", "'EXPIRE','a','100'",
+		"'PERSIST','a'", "'TYPE','a'", "'RENAME','a','c'", "'GETSET','a','9'", "'MSET','a','1','b','2'",
+		"'MGET','a','l','b'", "'INCR','l'", "'HGET','a','f'",
 	}
 	both(t, func(p *pair) {
 		for seed := range uint64(60) {

@@ -28,11 +28,13 @@ func TestVersion_Promise(t *testing.T) {
 	for _, name := range theirs {
 		_, name, _ = strings.Cut(strings.TrimSpace(name), "\r\n")
 		container, _, isSub := strings.Cut(name, "|")
-		missing := !slices.ContainsFunc(ours, func(o string) bool { return strings.HasSuffix(strings.TrimSpace(o), "\n"+name) })
+		missing := !slices.ContainsFunc(ours,
+			func(o string) bool { return strings.HasSuffix(strings.TrimSpace(o), "\n"+name) })
 		documented := slices.Contains(listed, name) || isSub && slices.Contains(listed, container)
 		switch {
 		case missing && !documented && !slices.Contains(refused, name):
-			t.Errorf("%s of Redis is missing, and the list in docs/operations.md does not say so", strings.ToUpper(name))
+			t.Errorf("%s of Redis is missing, and the list in docs/operations.md does not say so",
+				strings.ToUpper(name))
 		case !missing && slices.Contains(listed, name):
 			t.Errorf("%s is here: take it off the list in docs/operations.md", strings.ToUpper(name))
 		}

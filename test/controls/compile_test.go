@@ -61,7 +61,8 @@ func (p patch) dirs() ([]string, error) {
 	}
 	var dirs []string
 	for line := range strings.Lines(string(text)) {
-		if file, ok := strings.CutPrefix(strings.TrimSpace(line), "+++ b/"); ok && !slices.Contains(dirs, path.Dir(file)) {
+		file, ok := strings.CutPrefix(strings.TrimSpace(line), "+++ b/")
+		if ok && !slices.Contains(dirs, path.Dir(file)) {
 			dirs = append(dirs, path.Dir(file))
 		}
 	}

@@ -136,7 +136,8 @@ func TestSimulate(t *testing.T) {
 		{"found", plans, reports{"fencing: x", "queue: y"}, nil, ""},
 		{"not found", plans, nil, nil, "NOT FOUND in 2 histories"},
 		{"found by another checker", plans, reports{"fencing: x"}, nil, "reported were: fencing: x"},
-		{"found without the bug too", plans, reports{"queue: y"}, reports{"queue: y"}, "the schedule of seed 1 fails too"},
+		{"found without the bug too", plans, reports{"queue: y"}, reports{"queue: y"},
+			"the schedule of seed 1 fails too"},
 		{"no schedules", nil, reports{"queue: y"}, nil, "no schedules"},
 	} {
 		o, err := simulate(t.Context(), c.plans, want, c.bug, c.clean)
@@ -199,7 +200,8 @@ func TestCopyTree(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "tree")
 	for _, name := range []string{".git", "bin/holdfast", "data/n1", "a.go", "test/data/b.go"} {
 		path := filepath.Join(from, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(name), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,7 +108,8 @@ func newComposeProject(t *testing.T) *composeProject {
 // compose runs a Compose command of the project and returns its output.
 func (p *composeProject) compose(args ...string) string {
 	p.t.Helper()
-	args = append(append(p.command[1:len(p.command):len(p.command)], "-p", p.name, "-f", "../../deploy/compose.yml"), args...)
+	args = append(append(p.command[1:len(p.command):len(p.command)], "-p", p.name, "-f", "../../deploy/compose.yml"),
+		args...)
 	return run(p.t, 2*time.Minute, p.command[0], args...)
 }
 
@@ -134,7 +135,8 @@ func run(t *testing.T, limit time.Duration, name string, args ...string) string 
 
 func (p *composeProject) container(service string) string {
 	p.t.Helper()
-	id := p.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+p.name, "--filter", "label=com.docker.compose.service="+service)
+	id := p.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+p.name, "--filter",
+		"label=com.docker.compose.service="+service)
 	if id == "" || strings.Contains(id, "\n") {
 		p.t.Fatalf("containers of %s: %q, want one", service, id)
 	}
@@ -176,7 +178,8 @@ func waitFor(t *testing.T, limit time.Duration, what string, f func() (state str
 // dial connects to a node's published port.
 func (p *composeProject) dial(addr string) redis.Conn {
 	p.t.Helper()
-	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(20*time.Second), redis.DialWriteTimeout(5*time.Second))
+	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(20*time.Second),
+		redis.DialWriteTimeout(5*time.Second))
 	if err != nil {
 		p.t.Fatalf("connect: %v", err)
 	}

@@ -118,7 +118,8 @@ var metricNames = sync.OnceValues(func() (names []string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "serve", "--node-id", "n1", "--data-dir", filepath.Join(tmp, "n1"), "--log-level", "warn",
+	cmd := exec.CommandContext(ctx, path, "serve", "--node-id", "n1", "--data-dir", filepath.Join(tmp, "n1"),
+		"--log-level", "warn",
 		"--client-addr", addrs[0], "--peer-addr", addrs[1], "--http-addr", addrs[2], "--peers", "n1="+addrs[1])
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

@@ -47,7 +47,8 @@ func TestComposeFile_NamesFlagsThatExist(t *testing.T) {
 				t.Errorf("%s: volume %s is not declared", name, volume)
 			}
 		}
-		if i := slices.Index(s.Command, "--node-id"); i < 0 || s.Command[i+1] != name || !strings.Contains(s.Environment["HOLDFAST_PEERS"], name+"="+name+":7379") {
+		if i := slices.Index(s.Command, "--node-id"); i < 0 || s.Command[i+1] != name ||
+			!strings.Contains(s.Environment["HOLDFAST_PEERS"], name+"="+name+":7379") {
 			t.Errorf("%s: node id and peers do not agree with the service's name", name)
 		}
 	}
@@ -71,12 +72,14 @@ func TestDockerfile_NamesFlagsThatExist(t *testing.T) {
 }
 
 func TestUnit_NamesFlagsThatExist(t *testing.T) {
-	line := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(read(t, "../../deploy/systemd/holdfast.service"))
+	unit := read(t, "../../deploy/systemd/holdfast.service")
+	line := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit)
 	if line == nil {
 		t.Fatal("no ExecStart")
 	}
 	checkCommandLine(t, "holdfast.service", strings.Fields(line[1])[1:])
-	for _, m := range regexp.MustCompile(`(?m)^(?:# )?(\w+)=`).FindAllStringSubmatch(read(t, "../../deploy/systemd/holdfast.env"), -1) {
+	env := read(t, "../../deploy/systemd/holdfast.env")
+	for _, m := range regexp.MustCompile(`(?m)^(?:# )?(\w+)=`).FindAllStringSubmatch(env, -1) {
 		checkVariable(t, "holdfast.env", m[1])
 	}
 }

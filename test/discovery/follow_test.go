@@ -62,7 +62,8 @@ func follow(t *testing.T, c *cluster, lib client) {
 			streak = 0
 			failed = append(failed, err.Error())
 			if ctx.Err() != nil {
-				t.Fatalf("no writes after the leader was killed; %d errors: %.2000q", len(failed), slices.Compact(failed))
+				t.Fatalf("no writes after the leader was killed; %d errors: %.2000q", len(failed),
+					slices.Compact(failed))
 			}
 			<-pause.C
 			continue
@@ -71,7 +72,8 @@ func follow(t *testing.T, c *cluster, lib client) {
 			first = time.Since(begun)
 		}
 	}
-	t.Logf("first write %v after the kill, %d errors: %.300q", first.Round(time.Millisecond), len(failed), slices.Compact(slices.Clone(failed)))
+	t.Logf("first write %v after the kill, %d errors: %.300q", first.Round(time.Millisecond), len(failed),
+		slices.Compact(slices.Clone(failed)))
 	leader, err := c.Leader(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +125,8 @@ func startScript(t *testing.T, library, program, probe, file string, args ...str
 	t.Helper()
 	path, err := exec.LookPath(program)
 	testutil.Need(t, testutil.RequireClients, library, err)
-	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs") // a Node.js that is not Debian's looks for libraries elsewhere
+	// A Node.js that is not Debian's looks for libraries elsewhere.
+	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs")
 	flag := map[string]string{"php": "-r", "/usr/bin/python3": "-c"}[program]
 	if flag == "" {
 		flag = "-e"

@@ -36,9 +36,11 @@ func (g goRedis) port(ctx context.Context) (string, error) {
 
 func TestSentinel_GoRedis(t *testing.T) {
 	c := sentinels(t)
-	client := goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: c.addrs(sentinelOf)})
+	client := goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: "mymaster",
+		SentinelAddrs: c.addrs(sentinelOf)})
 	t.Cleanup(func() { _ = client.Close() })
-	follow(t, c, goRedis{client, func(ctx context.Context) (string, error) { return client.Info(ctx, "server").Result() }})
+	info := func(ctx context.Context) (string, error) { return client.Info(ctx, "server").Result() }
+	follow(t, c, goRedis{client, info})
 }
 
 // TestSentinel_GoRedisCluster reads from replicas and writes to the master. The
@@ -48,7 +50,8 @@ func TestSentinel_GoRedis(t *testing.T) {
 // master.
 func TestSentinel_GoRedisCluster(t *testing.T) {
 	c := sentinels(t)
-	client := goredis.NewFailoverClusterClient(&goredis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: c.addrs(sentinelOf)[:2], RouteRandomly: true})
+	client := goredis.NewFailoverClusterClient(&goredis.FailoverOptions{MasterName: "mymaster",
+		SentinelAddrs: c.addrs(sentinelOf)[:2], RouteRandomly: true})
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
 	if _, err := client.Get(testutil.Within(t, limit), "before0").Result(); err != nil {
@@ -61,7 +64,8 @@ func TestSentinel_GoRedisCluster(t *testing.T) {
 // stays that long with a master that died, if it knows no other master.
 func TestCluster_GoRedis(t *testing.T) {
 	c := shard(t)
-	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ClusterStateReloadInterval: time.Second})
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf),
+		ClusterStateReloadInterval: time.Second})
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
 	// A transaction has its keys in one slot, as Redis Cluster requires.
@@ -78,7 +82,8 @@ func TestCluster_GoRedis(t *testing.T) {
 // TestCluster_GoRedisReplicas reads from followers, by READONLY.
 func TestCluster_GoRedisReplicas(t *testing.T) {
 	c := shard(t)
-	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ReadOnly: true, RouteRandomly: true, ClusterStateReloadInterval: time.Second})
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ReadOnly: true,
+		RouteRandomly: true, ClusterStateReloadInterval: time.Second})
 	t.Cleanup(func() { _ = client.Close() })
 	follow(t, c, goRedis{client, masterInfo(client)})
 	for range 20 { // each read goes to a random node
@@ -129,7 +134,8 @@ func (r rueidisClient) port(ctx context.Context) (string, error) {
 
 func TestSentinel_Rueidis(t *testing.T) {
 	c := sentinels(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.addrs(sentinelOf), Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.addrs(sentinelOf),
+		Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +163,8 @@ type redigo struct {
 
 func (r *redigo) do(cmd string, args ...any) (any, error) {
 	if r.conn == nil {
-		conn, err := redis.Dial("tcp", r.addrs[rand.IntN(len(r.addrs))], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(5*time.Second))
+		conn, err := redis.Dial("tcp", r.addrs[rand.IntN(len(r.addrs))], redis.DialConnectTimeout(time.Second),
+			redis.DialReadTimeout(5*time.Second))
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +179,8 @@ func (r *redigo) do(cmd string, args ...any) (any, error) {
 	var refused redis.Error
 	if errors.As(err, &refused) && strings.HasPrefix(string(refused), "MOVED ") {
 		addr := string(refused)[strings.LastIndexByte(string(refused), ' ')+1:]
-		if r.conn, err = redis.Dial("tcp", addr, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(5*time.Second)); err != nil {
+		if r.conn, err = redis.Dial("tcp", addr, redis.DialConnectTimeout(time.Second),
+			redis.DialReadTimeout(5*time.Second)); err != nil {
 			r.conn = nil
 			return nil, err
 		}
@@ -229,7 +237,8 @@ func (r redigoSentinel) find() error {
 			errs = append(errs, err)
 			continue
 		}
-		if r.conn, err = redis.Dial("tcp", found[0]+":"+found[1], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(5*time.Second)); err != nil {
+		if r.conn, err = redis.Dial("tcp", found[0]+":"+found[1], redis.DialConnectTimeout(time.Second),
+			redis.DialReadTimeout(5*time.Second)); err != nil {
 			r.conn = nil
 			errs = append(errs, err)
 			continue

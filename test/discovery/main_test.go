@@ -33,7 +33,8 @@ func sentinels(t *testing.T, args ...string) *cluster {
 	c := startCluster(t, process.Config{Sentinel: true, Args: args})
 	for _, n := range c.Nodes {
 		known := func() bool {
-			slaves, others := ask(t, n.Sentinel, "SENTINEL", "SLAVES", "mymaster"), ask(t, n.Sentinel, "SENTINEL", "SENTINELS", "mymaster")
+			slaves, others := ask(t, n.Sentinel, "SENTINEL", "SLAVES", "mymaster"),
+				ask(t, n.Sentinel, "SENTINEL", "SENTINELS", "mymaster")
 			a, _ := redis.Values(slaves, nil) // an error means: not yet
 			b, _ := redis.Values(others, nil)
 			return len(a) == 2 && len(b) == 2

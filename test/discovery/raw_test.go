@@ -88,13 +88,15 @@ func realRedis(t *testing.T, args ...[]string) (addrs []string) {
 		port := strconv.Itoa(base + i)
 		words := []string{"--port", port, "--dir", t.TempDir(), "--save", "", "--bind", "127.0.0.1"}
 		for _, w := range a {
-			words = append(words, strings.NewReplacer("BUS", strconv.Itoa(base+1000+i), "FIRST", strconv.Itoa(base)).Replace(w))
+			ports := strings.NewReplacer("BUS", strconv.Itoa(base+1000+i), "FIRST", strconv.Itoa(base))
+			words = append(words, ports.Replace(w))
 		}
 		startRedis(t, path, words)
 		addrs = append(addrs, "127.0.0.1:"+port)
 	}
 	for _, addr := range addrs {
-		if err := process.Poll(testutil.Within(t, limit), "redis-server to answer", func() bool { return answers(addr) }); err != nil {
+		if err := process.Poll(testutil.Within(t, limit), "redis-server to answer",
+			func() bool { return answers(addr) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,8 +190,10 @@ func TestSentinel_AnswersAsRedis(t *testing.T) {
 		for _, addr := range theirs {
 			c := dialRaw(t, addr, 2)
 			replicas, sentinels := c.do("SENTINEL REPLICAS mymaster"), c.do("SENTINEL SENTINELS mymaster")
-			if !strings.HasPrefix(replicas, "*2\n") || !strings.HasPrefix(sentinels, "*2\n") || strings.Count(replicas, "$master-link-status\n$ok") != 2 ||
-				strings.Contains(replicas+sentinels, "disconnected") || strings.Contains(replicas, "$slave-repl-offset\n$0") {
+			if !strings.HasPrefix(replicas, "*2\n") || !strings.HasPrefix(sentinels, "*2\n") ||
+				strings.Count(replicas, "$master-link-status\n$ok") != 2 ||
+				strings.Contains(replicas+sentinels, "disconnected") ||
+				strings.Contains(replicas, "$slave-repl-offset\n$0") {
 				return false
 			}
 		}
@@ -208,11 +212,16 @@ func TestSentinel_AnswersAsRedis(t *testing.T) {
 		ourNames[port] = name
 	}
 	lines := []string{
-		"PING", "PING x", "ROLE", "SENTINEL", "SENTINEL foo", "SENTINEL masters", "SENTINEL MASTERS x", "SENTINEL master mymaster", "SENTINEL master x", "SENTINEL master",
-		"SENTINEL replicas mymaster", "SENTINEL slaves mymaster", "SENTINEL slaves x", "SENTINEL sentinels mymaster", "SENTINEL sentinels x",
-		"SENTINEL get-master-addr-by-name mymaster", "SENTINEL get-master-addr-by-name x", "SENTINEL ckquorum mymaster", "SENTINEL ckquorum x", "SENTINEL myid",
-		"SENTINEL is-master-down-by-addr 127.0.0.1 1 0 *", "SENTINEL is-master-down-by-addr 127.0.0.1 x 0 *", "SENTINEL pending-scripts", "SENTINEL failover x",
-		"INFO sentinel", "GET a", "SELECT 0", "PUBLISH c x", "CLIENT SETNAME me", "CLIENT GETNAME", "CLIENT SETNAME", "AUTH x", "HELLO 9",
+		"PING", "PING x", "ROLE", "SENTINEL", "SENTINEL foo", "SENTINEL masters", "SENTINEL MASTERS x",
+		"SENTINEL master mymaster", "SENTINEL master x", "SENTINEL master",
+		"SENTINEL replicas mymaster", "SENTINEL slaves mymaster", "SENTINEL slaves x", "SENTINEL sentinels mymaster",
+		"SENTINEL sentinels x",
+		"SENTINEL get-master-addr-by-name mymaster", "SENTINEL get-master-addr-by-name x", "SENTINEL ckquorum mymaster",
+		"SENTINEL ckquorum x", "SENTINEL myid",
+		"SENTINEL is-master-down-by-addr 127.0.0.1 1 0 *", "SENTINEL is-master-down-by-addr 127.0.0.1 x 0 *",
+		"SENTINEL pending-scripts", "SENTINEL failover x",
+		"INFO sentinel", "GET a", "SELECT 0", "PUBLISH c x", "CLIENT SETNAME me", "CLIENT GETNAME", "CLIENT SETNAME",
+		"AUTH x", "HELLO 9",
 		"SUBSCRIBE +switch-master", "PSUBSCRIBE *", "UNSUBSCRIBE", "PUNSUBSCRIBE", "UNSUBSCRIBE",
 	}
 	compare(t, theirs[0], c.leader.Sentinel, redisNames, ourNames, lines...)
@@ -244,7 +253,8 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 		c := dialRaw(t, addr, 2)
 		settled := func() bool {
 			slots := c.do("CLUSTER SLOTS")
-			return strings.HasPrefix(slots, "*1\n*5\n") && strings.Contains(c.do("CLUSTER INFO"), "cluster_state:ok") && !strings.Contains(slots, "\n$\n")
+			return strings.HasPrefix(slots, "*1\n*5\n") && strings.Contains(c.do("CLUSTER INFO"), "cluster_state:ok") &&
+				!strings.Contains(slots, "\n$\n")
 		}
 		if err := process.Poll(testutil.Within(t, limit), "the real cluster to settle", settled); err != nil {
 			t.Fatal(err)
@@ -261,23 +271,39 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 		ourNames[portOf(t, port)] = "BUS"
 	}
 	shared := []string{
-		"CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER KEYSLOT foo{bar}", "CLUSTER KEYSLOT {}x", "CLUSTER KEYSLOT a{}{b}", "CLUSTER KEYSLOT foo{{bar}}zap",
-		"CLUSTER KEYSLOT foo{bar", "CLUSTER KEYSLOT", "CLUSTER COUNTKEYSINSLOT 16384", "CLUSTER COUNTKEYSINSLOT -1", "CLUSTER COUNTKEYSINSLOT x", "CLUSTER COUNTKEYSINSLOT 0",
-		"CLUSTER GETKEYSINSLOT 0 x", "CLUSTER GETKEYSINSLOT x 1", "CLUSTER GETKEYSINSLOT 1 -1", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER FAILOVER x", "CLUSTER REPLICAS x",
-		"CLUSTER SLAVES x", "CLUSTER COUNT-FAILURE-REPORTS x", "CLUSTER NOPE", "CLUSTER INFO x", "CLUSTER NODES", "MGET a b", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x",
-		"SORT {a}l BY w_*", "SORT {a}l STORE b", "SORT_RO {a}l GET w_*", "FAILOVER", "COPY foo a DB 1", "MOVE foo", "ASKING", "READWRITE", "INFO cluster", "CONFIG GET cluster-enabled", "MULTI", "MGET a b", "EXEC", "MULTI", "SELECT 1", "EXEC",
+		"CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER KEYSLOT foo{bar}",
+		"CLUSTER KEYSLOT {}x", "CLUSTER KEYSLOT a{}{b}", "CLUSTER KEYSLOT foo{{bar}}zap",
+		"CLUSTER KEYSLOT foo{bar", "CLUSTER KEYSLOT", "CLUSTER COUNTKEYSINSLOT 16384", "CLUSTER COUNTKEYSINSLOT -1",
+		"CLUSTER COUNTKEYSINSLOT x", "CLUSTER COUNTKEYSINSLOT 0",
+		"CLUSTER GETKEYSINSLOT 0 x", "CLUSTER GETKEYSINSLOT x 1", "CLUSTER GETKEYSINSLOT 1 -1",
+		"CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER FAILOVER x", "CLUSTER REPLICAS x",
+		"CLUSTER SLAVES x", "CLUSTER COUNT-FAILURE-REPORTS x", "CLUSTER NOPE", "CLUSTER INFO x", "CLUSTER NODES",
+		"MGET a b", "SELECT 0", "SELECT 1", "SELECT 99", "SELECT x",
+		"SORT {a}l BY w_*", "SORT {a}l STORE b", "SORT_RO {a}l GET w_*", "FAILOVER", "COPY foo a DB 1", "MOVE foo",
+		"ASKING", "READWRITE", "INFO cluster", "CONFIG GET cluster-enabled", "MULTI", "MGET a b", "EXEC", "MULTI",
+		"SELECT 1", "EXEC",
 	}
 	compare(t, theirs[0], ours[0], redisNames, ourNames, append(shared,
-		"SORT l BY w_*", "SORT l BY w_1", "SORT l GET #", "SORT l LIMIT a b BY w_*", "SORT l BY w_* foo", "SORT l foo BY w_*", "SORT_RO l BY {l}w_*", "SORT l STORE {l}o", "MULTI", "SORT l BY w_*", "SORT l", "EXEC",
-		"EVAL return(redis.call('select',1)) 0", "EVAL return(redis.call('select',0)) 0", "EVAL return(redis.call('select',99)) 0", "EVAL return(redis.call('swapdb',0,1)) 0", "EVAL return(redis.call('move',KEYS[1],1)) 1 foo",
-		"EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',1)) 2 {a}1 {a}2", "EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',0)) 2 {a}1 {a}2", "EVAL_RO return(redis.call('select',1)) 0",
-		"CLUSTER FAILOVER", "SWAPDB 0 1", "COPY foo{a} {a} DB 1", "MOVE a 1", "SET foo 1", "GET foo", "CLUSTER COUNTKEYSINSLOT 12182", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER GETKEYSINSLOT 12182 0",
-		"MULTI", "SET foo 1", "SET a 1", "EXEC", "MULTI", "SET {a}1 1", "SET {a}2 2", "EXEC", "WATCH a b", "WATCH a", "UNWATCH", "DEL foo {a}1", "DEL foo", "DEL {a}1 {a}2")...)
+		"SORT l BY w_*", "SORT l BY w_1", "SORT l GET #", "SORT l LIMIT a b BY w_*", "SORT l BY w_* foo",
+		"SORT l foo BY w_*", "SORT_RO l BY {l}w_*", "SORT l STORE {l}o", "MULTI", "SORT l BY w_*", "SORT l", "EXEC",
+		"EVAL return(redis.call('select',1)) 0", "EVAL return(redis.call('select',0)) 0",
+		"EVAL return(redis.call('select',99)) 0", "EVAL return(redis.call('swapdb',0,1)) 0",
+		"EVAL return(redis.call('move',KEYS[1],1)) 1 foo",
+		"EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',1)) 2 {a}1 {a}2",
+		"EVAL return(redis.call('copy',KEYS[1],KEYS[2],'db',0)) 2 {a}1 {a}2",
+		"EVAL_RO return(redis.call('select',1)) 0",
+		"CLUSTER FAILOVER", "SWAPDB 0 1", "COPY foo{a} {a} DB 1", "MOVE a 1", "SET foo 1", "GET foo",
+		"CLUSTER COUNTKEYSINSLOT 12182", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER GETKEYSINSLOT 12182 0",
+		"MULTI", "SET foo 1", "SET a 1", "EXEC", "MULTI", "SET {a}1 1", "SET {a}2 2", "EXEC", "WATCH a b", "WATCH a",
+		"UNWATCH", "DEL foo {a}1", "DEL foo", "DEL {a}1 {a}2")...)
 	if _, err := c.Settled(testutil.Within(t, limit)); err != nil { // the follower answers from its own state
 		t.Fatal(err)
 	}
 	compare(t, theirs[1], ours[1], redisNames, ourNames, append(shared,
 		"GET foo", "SET foo 1", "WATCH foo", "OBJECT ENCODING foo", "RENAME {a}1 {a}2", "RENAME a b",
-		"EVAL return(1) 1 foo", "EVAL return(1) 0", "EVAL return(1) 2 a b", "EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 foo", "BLPOP foo 1", "BLPOP a b 1", "SSUBSCRIBE a b", "READONLY", "GET nokey", "SET foo 1", "MULTI", "GET nokey", "EXEC",
-		"MULTI", "GET nokey", "SET foo 1", "EXEC", "READWRITE", "GET foo", "MULTI", "GET foo", "EXEC", "MULTI", "PING", "EXEC")...)
+		"EVAL return(1) 1 foo", "EVAL return(1) 0", "EVAL return(1) 2 a b",
+		"EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 foo", "BLPOP foo 1", "BLPOP a b 1", "SSUBSCRIBE a b",
+		"READONLY", "GET nokey", "SET foo 1", "MULTI", "GET nokey", "EXEC",
+		"MULTI", "GET nokey", "SET foo 1", "EXEC", "READWRITE", "GET foo", "MULTI", "GET foo", "EXEC", "MULTI", "PING",
+		"EXEC")...)
 }

@@ -41,13 +41,15 @@ func realSentinel(t *testing.T, directive []string) (addr string) {
 	}
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf")
-	text := "bind 127.0.0.1\nport " + strconv.Itoa(port) + "\ndir " + dir + "\nsentinel " + strings.Join(directive, " ") + "\n"
+	text := "bind 127.0.0.1\nport " + strconv.Itoa(port) + "\ndir " + dir +
+		"\nsentinel " + strings.Join(directive, " ") + "\n"
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	startRedis(t, path, []string{conf, "--sentinel"})
 	addr = "127.0.0.1:" + strconv.Itoa(port)
-	if err := process.Poll(testutil.Within(t, limit), "redis-sentinel to answer", func() bool { return answers(addr) }); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "redis-sentinel to answer",
+		func() bool { return answers(addr) }); err != nil {
 		t.Fatal(err)
 	}
 	return addr

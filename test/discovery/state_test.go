@@ -102,7 +102,8 @@ func agrees(n *process.Node) (quarrel string, err error) {
 			return "", err
 		}
 		lines := strings.Count(info, "\r\nslave0:") + strings.Count(info, "\r\nslave1:")
-		if !strings.Contains(info, fmt.Sprintf("\r\nconnected_slaves:%d\r\n", acked)) || acked != 1 || lines != acked || aof[0] != 1 || aof[1] != acked {
+		if !strings.Contains(info, fmt.Sprintf("\r\nconnected_slaves:%d\r\n", acked)) || acked != 1 || lines != acked ||
+			aof[0] != 1 || aof[1] != acked {
 			return fmt.Sprintf("WAIT %d, WAITAOF %v, INFO %q", acked, aof, info), nil
 		}
 		role, err := redis.Values(conn.Do("ROLE"))
@@ -134,7 +135,8 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range c.Running(without...) {
-			want := fmt.Sprintf(">3\n$message\n$+switch-master\n$mymaster 127.0.0.1 %s 127.0.0.1 %s", portOf(t, old.Clients), portOf(t, leader.Clients))
+			want := fmt.Sprintf(">3\n$message\n$+switch-master\n$mymaster 127.0.0.1 %s 127.0.0.1 %s",
+				portOf(t, old.Clients), portOf(t, leader.Clients))
 			if got := subs[n].reply(); got != want {
 				t.Errorf("%s tells %q, want %q", n.ID, got, want)
 			}
@@ -146,7 +148,8 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 		return leader
 	}
 	// RESP3 subscribers may still send commands.
-	if got := subs[c.leader].do("SENTINEL CKQUORUM mymaster"); got != "+OK 3 usable Sentinels. Quorum and failover authorization can be reached" {
+	const usable = "+OK 3 usable Sentinels. Quorum and failover authorization can be reached"
+	if got := subs[c.leader].do("SENTINEL CKQUORUM mymaster"); got != usable {
 		t.Errorf("CKQUORUM: %q", got)
 	}
 	old := c.leader
@@ -162,8 +165,10 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	last := change(next)
 	// The dead node is flagged.
 	flagged := func() bool {
-		text := dialRaw(t, last.Sentinel, 2).do("SENTINEL REPLICAS mymaster") + dialRaw(t, last.Sentinel, 2).do("SENTINEL SENTINELS mymaster")
-		return strings.Contains(text, "$s_down,slave,disconnected") && strings.Contains(text, "$s_down,sentinel,disconnected")
+		text := dialRaw(t, last.Sentinel, 2).do("SENTINEL REPLICAS mymaster") +
+			dialRaw(t, last.Sentinel, 2).do("SENTINEL SENTINELS mymaster")
+		return strings.Contains(text, "$s_down,slave,disconnected") &&
+			strings.Contains(text, "$s_down,sentinel,disconnected")
 	}
 	if err := process.Poll(testutil.Within(t, limit), "the dead node to be flagged", flagged); err != nil {
 		t.Error(err)
@@ -176,13 +181,15 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 		}
 	}
 	down := func() bool {
-		return strings.Contains(dialRaw(t, last.Sentinel, 2).do("SENTINEL MASTER mymaster"), "$s_down,o_down,master,disconnected")
+		return strings.Contains(dialRaw(t, last.Sentinel, 2).do("SENTINEL MASTER mymaster"),
+			"$s_down,o_down,master,disconnected")
 	}
 	if err := process.Poll(testutil.Within(t, limit), "the master to be called down", down); err != nil {
 		t.Error(err)
 	}
 	s := dialRaw(t, last.Sentinel, 2)
-	if got, want := s.do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"), "*2\n$127.0.0.1\n$"+portOf(t, last.Clients); got != want {
+	if got, want := s.do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"),
+		"*2\n$127.0.0.1\n$"+portOf(t, last.Clients); got != want {
 		t.Errorf("without a leader %q is named, want %q", got, want)
 	}
 	if got := s.do("SENTINEL CKQUORUM mymaster"); !strings.HasPrefix(got, "-NOQUORUM 1 usable Sentinels. ") {
@@ -226,7 +233,8 @@ func TestCluster_NoLeader(t *testing.T) {
 }
 
 func TestSentinel_Password(t *testing.T) {
-	c, err := process.New(process.Config{Program: binary, Dir: t.TempDir(), Nodes: 1, Sentinel: true, Args: []string{"--requirepass", "secret", "--sentinel-master-name", "locks"}})
+	c, err := process.New(process.Config{Program: binary, Dir: t.TempDir(), Nodes: 1, Sentinel: true,
+		Args: []string{"--requirepass", "secret", "--sentinel-master-name", "locks"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +246,8 @@ func TestSentinel_Password(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Poll(testutil.Within(t, limit), "the Sentinel port", func() bool { return answers(c.Nodes[0].Sentinel) }); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the Sentinel port",
+		func() bool { return answers(c.Nodes[0].Sentinel) }); err != nil {
 		t.Fatal(err)
 	}
 	conn := dialRaw(t, c.Nodes[0].Sentinel, 2)
@@ -266,7 +275,8 @@ func TestFlags_ThatCannotWork(t *testing.T) {
 		{"--cluster-mode --client-addr 0.0.0.0:1", "--advertise-client-addr"},
 		{"--cluster-mode --advertise-client-addr :1", "--advertise-client-addr"},
 	} {
-		args := append([]string{"serve", "--node-id", "n1", "--data-dir", t.TempDir(), "--peers", "n1=127.0.0.1:7379"}, strings.Split(tc.args, " ")...)
+		args := append([]string{"serve", "--node-id", "n1", "--data-dir", t.TempDir(), "--peers", "n1=127.0.0.1:7379"},
+			strings.Split(tc.args, " ")...)
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
 		cancel()
@@ -301,7 +311,8 @@ func TestRedisCLI(t *testing.T) {
 	}
 	s := sentinels(t)
 	sentinel := portOf(t, s.addrs(sentinelOf)[0])
-	if got, want := run("-p", sentinel, "SENTINEL", "get-master-addr-by-name", "mymaster"), "127.0.0.1\n"+portOf(t, s.leader.Clients)+"\n"; got != want {
+	if got, want := run("-p", sentinel, "SENTINEL", "get-master-addr-by-name", "mymaster"),
+		"127.0.0.1\n"+portOf(t, s.leader.Clients)+"\n"; got != want {
 		t.Errorf("redis-cli at a Sentinel: %q, want %q", got, want)
 	}
 }

@@ -38,7 +38,8 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := perform(t.Context(), plan{program: program, dir: dir, seed: 1, images: 24, controls: 6, checkers: 2, specs: specs[:1]})
+	p := plan{program: program, dir: dir, seed: 1, images: 24, controls: 6, checkers: 2, specs: specs[:1]}
+	r, err := perform(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestKilledDuringSync(t *testing.T) {
 	}
 	for _, kind := range []string{"wal", "boltdb"} {
 		t.Run(kind, func(t *testing.T) {
-			killed := spec{name: kind, nodes: 1, share: 1, args: []string{"--log-store", kind}, groups: 30, delay: 40_000, play: func(ctx context.Context, r *recorder) error {
+			play := func(ctx context.Context, r *recorder) error {
 				for range 4 {
 					if err := r.cluster.Start(); err != nil {
 						return err
@@ -83,8 +84,12 @@ func TestKilledDuringSync(t *testing.T) {
 					r.crowd.leave()
 				}
 				return nil
-			}}
-			r, err := perform(t.Context(), plan{program: program, dir: filepath.Join(dir, kind), seed: 1, images: 30, checkers: 2, specs: []spec{killed}})
+			}
+			killed := spec{name: kind, nodes: 1, share: 1, args: []string{"--log-store", kind}, groups: 30,
+				delay: 40_000, play: play}
+			p := plan{program: program, dir: filepath.Join(dir, kind), seed: 1, images: 30, checkers: 2,
+				specs: []spec{killed}}
+			r, err := perform(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,8 +163,10 @@ func TestReadTrace_Killed(t *testing.T) {
 		"4 100.000640 ???( <unfinished ...>",
 		"7 100.000650 <... write resumed>) = ?",
 		"4 100.000660 <... ??? resumed>) = ?",
-		"6 100.000670 +++ killed by SIGKILL +++", "9 100.000670 +++ killed by SIGKILL +++", "8 100.000670 +++ killed by SIGKILL +++",
-		"5 100.000670 +++ killed by SIGKILL +++", "4 100.000670 +++ killed by SIGKILL +++", "7 100.000680 +++ killed by SIGKILL +++",
+		"6 100.000670 +++ killed by SIGKILL +++", "9 100.000670 +++ killed by SIGKILL +++",
+		"8 100.000670 +++ killed by SIGKILL +++",
+		"5 100.000670 +++ killed by SIGKILL +++", "4 100.000670 +++ killed by SIGKILL +++",
+		"7 100.000680 +++ killed by SIGKILL +++",
 	}
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -172,7 +179,8 @@ func TestReadTrace_Killed(t *testing.T) {
 	for _, s := range steps {
 		got = append(got, fmt.Sprintf("%s %t%s", s.call.name, s.end, s.call.ret))
 	}
-	want := []string{"write false3", "write true3", "write false3", "write true3", "pwrite64 false2", "pwrite64 true2", "pwrite64 false", "write false"}
+	want := []string{"write false3", "write true3", "write false3", "write true3", "pwrite64 false2", "pwrite64 true2",
+		"pwrite64 false", "write false"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -270,7 +278,8 @@ func TestDisk_WhatIsSyncedStays(t *testing.T) {
 }
 
 func TestDisk_WhatIsNotSyncedMayBeThere(t *testing.T) {
-	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), pwrite("/m/n1/f", "old", 0), fsync("/m/n1/f"), pwrite("/m/n1/f", "new", 0))
+	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), pwrite("/m/n1/f", "old", 0), fsync("/m/n1/f"),
+		pwrite("/m/n1/f", "new", 0))
 	wantSeen(t, d, "f", "=old", "=new")
 }
 
@@ -323,7 +332,8 @@ func TestStates(t *testing.T) {
 	s := &session{name: "s1", cmds: []command{
 		{[]string{"SET", "s1:a", "x"}, 1},
 		{[]string{"INCR", "s1:n"}, 3}, {[]string{"RPUSH", "s1:l", "e"}, 3},
-		{[]string{"MULTI"}, 7}, {[]string{"SET", "s1:lock", "me", "NX", "PX", "9"}, 7}, {[]string{"INCR", fenceKey}, 7}, {[]string{"EXEC"}, 7},
+		{[]string{"MULTI"}, 7}, {[]string{"SET", "s1:lock", "me", "NX", "PX", "9"}, 7}, {[]string{"INCR", fenceKey}, 7},
+		{[]string{"EXEC"}, 7},
 	}}
 	all, acked := s.states(0)
 	if acked != 0 || len(all) != 2 || len(all[0]) != 0 || all[1]["s1:a"] != "x" {

@@ -137,7 +137,8 @@ func do(addr, command string) error {
 // contend lets workers take a lock in turn. lock returns the function that
 // releases it. contend fails when two workers hold the lock at once. It kills
 // the leader while a worker holds it.
-func contend(ctx context.Context, a *arena, workers, rounds int, lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
+func contend(ctx context.Context, a *arena, workers, rounds int,
+	lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var inside, turns atomic.Int64

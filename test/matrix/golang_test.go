@@ -17,15 +17,24 @@ import (
 )
 
 var golangEntries = []entry{
-	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "standalone", what: "pipelines, MULTI, WATCH, scripts, pub/sub", run: goRedis},
-	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "Sentinel (FailoverClient)", what: "SET NX, compare-and-delete; follows the leader", run: goRedisFailover, nodes: sentinel},
-	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "cluster (ClusterClient)", what: "SET NX, compare-and-delete; follows the leader", run: goRedisCluster, nodes: clusterMode},
-	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over go-redis", what: "Lock, Extend, Valid, Unlock among four", run: redsyncGoRedis},
-	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over redigo", what: "Lock, Extend, Unlock among four", run: redsyncRedigo},
-	{lib: "bsm/redislock", module: "github.com/bsm/redislock", mode: "standalone", what: "Obtain, Refresh, TTL, Release among four", run: bsmRedislock},
-	{lib: "redigo", module: "github.com/gomodule/redigo", mode: "standalone", what: "SET NX PX, script, SETNX and GETSET, WATCH", run: redigoLock},
-	{lib: "rueidis", module: "github.com/redis/rueidis", mode: "standalone, defaults (RESP3, client-side caching)", what: "DoCache is invalidated, scripts, SET NX", run: rueidisDefaults},
-	{lib: "rueidislock", module: "github.com/redis/rueidis", mode: "standalone, defaults", what: "WithContext with a deadline among three; a lost lock cancels its context", run: rueidisLock},
+	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "standalone",
+		what: "pipelines, MULTI, WATCH, scripts, pub/sub", run: goRedis},
+	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "Sentinel (FailoverClient)",
+		what: "SET NX, compare-and-delete; follows the leader", run: goRedisFailover, nodes: sentinel},
+	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "cluster (ClusterClient)",
+		what: "SET NX, compare-and-delete; follows the leader", run: goRedisCluster, nodes: clusterMode},
+	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over go-redis",
+		what: "Lock, Extend, Valid, Unlock among four", run: redsyncGoRedis},
+	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over redigo",
+		what: "Lock, Extend, Unlock among four", run: redsyncRedigo},
+	{lib: "bsm/redislock", module: "github.com/bsm/redislock", mode: "standalone",
+		what: "Obtain, Refresh, TTL, Release among four", run: bsmRedislock},
+	{lib: "redigo", module: "github.com/gomodule/redigo", mode: "standalone",
+		what: "SET NX PX, script, SETNX and GETSET, WATCH", run: redigoLock},
+	{lib: "rueidis", module: "github.com/redis/rueidis", mode: "standalone, defaults (RESP3, client-side caching)",
+		what: "DoCache is invalidated, scripts, SET NX", run: rueidisDefaults},
+	{lib: "rueidislock", module: "github.com/redis/rueidis", mode: "standalone, defaults",
+		what: "WithContext with a deadline among three; a lost lock cancels its context", run: rueidisLock},
 }
 
 var cad = goredis9.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
@@ -123,7 +132,8 @@ func goRedisCluster(ctx context.Context, a *arena) error {
 // redsyncLock is the example of the library itself, with an extension.
 func redsyncLock(rs *redsync.Redsync) func(ctx context.Context, worker int) (func() error, error) {
 	return func(ctx context.Context, worker int) (func() error, error) {
-		m := rs.NewMutex("lock", redsync.WithExpiry(20*time.Second), redsync.WithTries(5000), redsync.WithRetryDelay(5*time.Millisecond))
+		m := rs.NewMutex("lock", redsync.WithExpiry(20*time.Second), redsync.WithTries(5000),
+			redsync.WithRetryDelay(5*time.Millisecond))
 		if err := m.LockContext(ctx); err != nil {
 			return nil, err
 		}
@@ -146,7 +156,8 @@ func redsyncGoRedis(ctx context.Context, a *arena) error {
 }
 
 func redsyncRedigo(ctx context.Context, a *arena) error {
-	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", a.entry) }}
+	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", a.entry) }
+	pool := &redis.Pool{DialContext: dial}
 	defer pool.Close()
 	return contend(ctx, a, 4, 8, redsyncLock(redsync.New(redsyncredigo.NewPool(pool))))
 }
@@ -156,7 +167,8 @@ func bsmRedislock(ctx context.Context, a *arena) error {
 	defer c.Close()
 	locker := redislock.New(c)
 	return contend(ctx, a, 4, 8, func(ctx context.Context, worker int) (func() error, error) {
-		l, err := locker.Obtain(ctx, "lock", 20*time.Second, &redislock.Options{RetryStrategy: redislock.LinearBackoff(5 * time.Millisecond), Metadata: "worker"})
+		l, err := locker.Obtain(ctx, "lock", 20*time.Second,
+			&redislock.Options{RetryStrategy: redislock.LinearBackoff(5 * time.Millisecond), Metadata: "worker"})
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +185,8 @@ func bsmRedislock(ctx context.Context, a *arena) error {
 }
 
 func redigoLock(ctx context.Context, a *arena) error {
-	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", a.entry) }}
+	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", a.entry) }
+	pool := &redis.Pool{DialContext: dial}
 	defer pool.Close()
 	unlock := redis.NewScript(1, `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 	err := contend(ctx, a, 4, 8, func(ctx context.Context, worker int) (func() error, error) {
@@ -264,7 +277,8 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 // as failed, and then the waiter is no longer registered. Three workers that
 // contend for a lock on a Redis 7.0.15 under load reproduce it. So each attempt
 // has a deadline, which leaves more than enough time for a change of leader.
-func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.Context, release, cancel context.CancelFunc, err error) {
+func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.Context, release,
+	cancel context.CancelFunc, err error) {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 15*time.Second)
 		held, release, err := locker.WithContext(attempt, "lock")
@@ -280,7 +294,8 @@ func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.C
 
 func rueidisLock(ctx context.Context, a *arena) error {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{a.entry}}, KeyMajority: 1, KeyValidity: 10 * time.Second,
+		ClientOption: rueidis.ClientOption{InitAddress: []string{a.entry}}, KeyMajority: 1,
+		KeyValidity: 10 * time.Second,
 	})
 	if err != nil {
 		return err

@@ -122,7 +122,8 @@ func checkPage(t *testing.T, rows map[string]string) {
 		{"## Libraries in other languages, as Debian ships them", programEntries},
 		{"## Replayed: libraries that could not be installed", replayEntries},
 	} {
-		fmt.Fprintf(&b, "\n%s\n\n| library | version | mode | what was done | result |\n|---|---|---|---|---|\n", part.title)
+		fmt.Fprintf(&b, "\n%s\n\n| library | version | mode | what was done | result |\n|---|---|---|---|---|\n",
+			part.title)
 		for _, e := range part.rows {
 			row := rows[e.name()]
 			if row == "" {

@@ -16,15 +16,29 @@ import (
 // leader. At its middle the program prints "half" and waits for a line. At its
 // end it prints "ok".
 var programEntries = []entry{
-	{lib: "redis-py", deb: "python3-redis", mode: "standalone", what: "Lock: acquire, extend, reacquire, release among four threads", run: script("/usr/bin/python3", "lock.py"), probe: []string{"/usr/bin/python3", "-c", "import redis"}},
-	{lib: "redis-py", deb: "python3-redis", mode: "Sentinel", what: "master_for, Lock; follows the leader", run: script("/usr/bin/python3", "sentinel.py"), nodes: sentinel, probe: []string{"/usr/bin/python3", "-c", "import redis.sentinel"}},
-	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "standalone", what: "SET NX PX, EVALSHA compare-and-delete among four threads", run: script("ruby", "lock.rb", "standalone"), probe: []string{"ruby", "-e", "require 'redis'"}},
-	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "Sentinel", what: "the same; follows the leader", run: script("ruby", "lock.rb", "sentinel"), nodes: sentinel, probe: []string{"ruby", "-e", "require 'redis'"}},
-	{lib: "phpredis", deb: "php-redis", mode: "standalone", what: "SET NX PX, eval, evalSha, MULTI", run: script("php", "phpredis.php"), probe: []string{"php", "-r", "exit(class_exists('Redis') ? 0 : 1);"}},
-	{lib: "symfony/lock over phpredis", deb: "php-symfony-lock", mode: "standalone", what: "LockFactory: acquire, refresh, isAcquired, release", run: script("php", "symfony.php"), probe: []string{"php", "-r", "require 'Symfony/Component/Lock/autoload.php';"}},
-	{lib: "Laravel cache locks over phpredis", deb: "php-laravel-framework", mode: "standalone", what: "RedisLock (PhpRedisLock): get, owner, release, block; Cache::add", run: script("php", "laravel.php"), probe: []string{"php", "-r", "require 'Illuminate/autoload.php';"}},
-	{lib: "node-redis", deb: "node-redis", mode: "standalone", what: "SET NX PX, defined script, MULTI, pub/sub", run: script("node", "lock.js"), probe: []string{"node", "-e", "require('redis')"}},
-	{lib: "hiredis", deb: "libhiredis-dev", mode: "standalone", what: "SET NX PX, EVAL compare-and-delete, pipelines", run: hiredis, probe: []string{"sh", "-c", "command -v gcc && test -e /usr/include/hiredis/hiredis.h"}},
+	{lib: "redis-py", deb: "python3-redis", mode: "standalone",
+		what: "Lock: acquire, extend, reacquire, release among four threads",
+		run:  script("/usr/bin/python3", "lock.py"), probe: []string{"/usr/bin/python3", "-c", "import redis"}},
+	{lib: "redis-py", deb: "python3-redis", mode: "Sentinel", what: "master_for, Lock; follows the leader",
+		run: script("/usr/bin/python3", "sentinel.py"), nodes: sentinel,
+		probe: []string{"/usr/bin/python3", "-c", "import redis.sentinel"}},
+	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "standalone",
+		what: "SET NX PX, EVALSHA compare-and-delete among four threads", run: script("ruby", "lock.rb", "standalone"),
+		probe: []string{"ruby", "-e", "require 'redis'"}},
+	{lib: "redis-rb (ruby-redis)", deb: "ruby-redis", mode: "Sentinel", what: "the same; follows the leader",
+		run: script("ruby", "lock.rb", "sentinel"), nodes: sentinel, probe: []string{"ruby", "-e", "require 'redis'"}},
+	{lib: "phpredis", deb: "php-redis", mode: "standalone", what: "SET NX PX, eval, evalSha, MULTI",
+		run: script("php", "phpredis.php"), probe: []string{"php", "-r", "exit(class_exists('Redis') ? 0 : 1);"}},
+	{lib: "symfony/lock over phpredis", deb: "php-symfony-lock", mode: "standalone",
+		what: "LockFactory: acquire, refresh, isAcquired, release", run: script("php", "symfony.php"),
+		probe: []string{"php", "-r", "require 'Symfony/Component/Lock/autoload.php';"}},
+	{lib: "Laravel cache locks over phpredis", deb: "php-laravel-framework", mode: "standalone",
+		what: "RedisLock (PhpRedisLock): get, owner, release, block; Cache::add", run: script("php", "laravel.php"),
+		probe: []string{"php", "-r", "require 'Illuminate/autoload.php';"}},
+	{lib: "node-redis", deb: "node-redis", mode: "standalone", what: "SET NX PX, defined script, MULTI, pub/sub",
+		run: script("node", "lock.js"), probe: []string{"node", "-e", "require('redis')"}},
+	{lib: "hiredis", deb: "libhiredis-dev", mode: "standalone", what: "SET NX PX, EVAL compare-and-delete, pipelines",
+		run: hiredis, probe: []string{"sh", "-c", "command -v gcc && test -e /usr/include/hiredis/hiredis.h"}},
 }
 
 // script returns a function that runs a program from testdata.
@@ -82,7 +96,8 @@ func hiredis(ctx context.Context, a *arena) error {
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "lock")
-	if out, err := exec.CommandContext(ctx, "gcc", "-Wall", "-o", binary, "testdata/lock.c", "-lhiredis").CombinedOutput(); err != nil {
+	compile := exec.CommandContext(ctx, "gcc", "-Wall", "-o", binary, "testdata/lock.c", "-lhiredis")
+	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile: %w: %s", err, out)
 	}
 	return a.program(ctx, binary)

@@ -57,9 +57,12 @@ func redissonLock(ctx context.Context, a *arena) error {
 		defer waiter.close()
 		lock, channel := []string{"lock"}, "redisson_lock__channel:{lock}"
 		free := func(n int, pattern, who string) error {
-			return w.call(true, pattern, redissonFree, []string{"lock", channel, "redisson_unlock_latch:{lock}:" + strconv.Itoa(n)}, 0, 30000, who, "publish", 13500)
+			return w.call(true, pattern, redissonFree,
+				[]string{"lock", channel, "redisson_unlock_latch:{lock}:" + strconv.Itoa(n)}, 0, 30000, who, "publish",
+				13500)
 		}
-		err = errors.Join(w.call(true, "nil", redissonTake, lock, 30000, "u:1"), w.call(true, ":*", redissonTake, lock, 30000, "u:2"), w.call(true, "nil", redissonTake, lock, 30000, "u:1"),
+		err = errors.Join(w.call(true, "nil", redissonTake, lock, 30000, "u:1"),
+			w.call(true, ":*", redissonTake, lock, 30000, "u:2"), w.call(true, "nil", redissonTake, lock, 30000, "u:1"),
 			waiter.want("[$subscribe $"+channel+" :1]", "SUBSCRIBE", channel))
 		if err != nil {
 			return err
@@ -67,8 +70,10 @@ func redissonLock(ctx context.Context, a *arena) error {
 		a.half()
 		return errors.Join(
 			w.call(true, "[:1 :0]", redissonRenew, []string{"lock", "gone"}, 30000, "u:1", "u:1"),
-			w.call(true, ":*", redissonTake, lock, 30000, "u:2"), w.want(":1", "HEXISTS", "lock", "u:1"), w.want("$2", "HGET", "lock", "u:1"),
-			free(1, "nil", "u:2"), free(2, ":0", "u:1"), free(2, ":0", "u:1"), free(3, ":1", "u:1"), free(3, ":1", "u:1"),
+			w.call(true, ":*", redissonTake, lock, 30000, "u:2"), w.want(":1", "HEXISTS", "lock", "u:1"),
+			w.want("$2", "HGET", "lock", "u:1"),
+			free(1, "nil", "u:2"), free(2, ":0", "u:1"), free(2, ":0", "u:1"), free(3, ":1", "u:1"),
+			free(3, ":1", "u:1"),
 			w.want(":1", "DEL", "redisson_unlock_latch:{lock}:3"), waiter.expect("[$message $"+channel+" $0]"),
 			w.call(true, "nil", redissonTake, lock, 30000, "u:2"), redissonFenced(w))
 	})
@@ -84,7 +89,9 @@ if redis.call('exists', KEYS[1]) == 0 then
 end
 return {redis.call('pttl', KEYS[1]), -1}`
 	keys := []string{"fenced", "redisson_lock_token:{fenced}"}
-	return errors.Join(w.call(true, "[:-1 :1]", take, keys, 30000, "u:1"), w.call(true, "[:* :-1]", take, keys, 30000, "u:2"), w.want(":1", "DEL", "fenced"), w.call(true, "[:-1 :2]", take, keys, 30000, "u:2"))
+	return errors.Join(w.call(true, "[:-1 :1]", take, keys, 30000, "u:1"),
+		w.call(true, "[:* :-1]", take, keys, 30000, "u:2"), w.want(":1", "DEL", "fenced"),
+		w.call(true, "[:-1 :2]", take, keys, 30000, "u:2"))
 }
 
 // redissonWait ends every script with WAIT for the replicas that INFO lists. It
@@ -167,13 +174,19 @@ end
 return redis.call('pttl', KEYS[1])`
 	return replay(ctx, a, func(w *wire) error {
 		keys := func(who string) []string { return []string{"rw", "{rw}:" + who + ":rwlock_timeout"} }
-		err := errors.Join(w.call(true, "nil", take, keys("u1"), 30000, "u1", "u1:write"), w.call(true, "nil", take, keys("u1"), 30000, "u1", "u1:write"), w.call(true, "nil", take, keys("u2"), 30000, "u2", "u2:write"), w.call(true, ":*", write, keys("u3")[:1], 30000, "u3"))
+		err := errors.Join(w.call(true, "nil", take, keys("u1"), 30000, "u1", "u1:write"),
+			w.call(true, "nil", take, keys("u1"), 30000, "u1", "u1:write"),
+			w.call(true, "nil", take, keys("u2"), 30000, "u2", "u2:write"),
+			w.call(true, ":*", write, keys("u3")[:1], 30000, "u3"))
 		if err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, ":*", write, keys("u3")[:1], 30000, "u3"), w.call(true, ":1", renew, keys("u1"), 600000, "u1"), w.want("$2", "HGET", "rw", "u1"),
-			w.all(words("PTTL {rw}:u1:rwlock_timeout:2", ":??????"), words("PTTL rw", ":??????"), words("DEL rw {rw}:u1:rwlock_timeout:1", ":2")), w.call(true, "nil", write, keys("u3")[:1], 30000, "u3"))
+		return errors.Join(w.call(true, ":*", write, keys("u3")[:1], 30000, "u3"),
+			w.call(true, ":1", renew, keys("u1"), 600000, "u1"), w.want("$2", "HGET", "rw", "u1"),
+			w.all(words("PTTL {rw}:u1:rwlock_timeout:2", ":??????"), words("PTTL rw", ":??????"),
+				words("DEL rw {rw}:u1:rwlock_timeout:1", ":2")),
+			w.call(true, "nil", write, keys("u3")[:1], 30000, "u3"))
 	})
 }
 
@@ -209,12 +222,18 @@ local random, permits = struct.unpack('Bc0I', redis.call('zrange', KEYS[1], 0, 0
 return {random, permits}`
 	return replay(ctx, a, func(w *wire) error {
 		keys := []string{"fair", "redisson_lock_queue:{fair}", "redisson_lock_timeout:{fair}"}
-		err := errors.Join(w.call(true, "nil", fair, keys, 60000, "u1", 1000, 5000), w.call(true, ":*", fair, keys, 60000, "u2", 1000, 5000), w.call(true, ":*", fair, keys, 60000, "u3", 1001, 5000), w.want("+OK", "SET", "sem", 1), w.call(true, ":1", acquire, []string{"sem"}, 1))
+		err := errors.Join(w.call(true, "nil", fair, keys, 60000, "u1", 1000, 5000),
+			w.call(true, ":*", fair, keys, 60000, "u2", 1000, 5000),
+			w.call(true, ":*", fair, keys, 60000, "u3", 1001, 5000), w.want("+OK", "SET", "sem", 1),
+			w.call(true, ":1", acquire, []string{"sem"}, 1))
 		if err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.want(":1", "DEL", "fair"), w.call(true, ":*", fair, keys, 60000, "u3", 1002, 5000), w.call(true, "nil", fair, keys, 60000, "u2", 1002, 5000), w.want("[$u3]", "LRANGE", keys[1], 0, -1),
-			w.call(true, ":0", acquire, []string{"sem"}, 1), w.want(":1", "INCRBY", "sem", 1), w.call(true, ":1", acquire, []string{"sem"}, 1), w.call(true, "[$abcdefgh :1]", rate, []string{"rate"}, 1, "abcdefgh"))
+		return errors.Join(w.want(":1", "DEL", "fair"), w.call(true, ":*", fair, keys, 60000, "u3", 1002, 5000),
+			w.call(true, "nil", fair, keys, 60000, "u2", 1002, 5000), w.want("[$u3]", "LRANGE", keys[1], 0, -1),
+			w.call(true, ":0", acquire, []string{"sem"}, 1), w.want(":1", "INCRBY", "sem", 1),
+			w.call(true, ":1", acquire, []string{"sem"}, 1),
+			w.call(true, "[$abcdefgh :1]", rate, []string{"rate"}, 1, "abcdefgh"))
 	})
 }

@@ -11,28 +11,50 @@ import (
 
 // replayEntries are the libraries that cannot be installed here.
 var replayEntries = []entry{
-	{lib: "Redisson", replay: "2026-08", mode: "single server, RLock", what: "lock, re-entry, watchdog, pub/sub wake-up, unlock with latch", run: redissonLock},
-	{lib: "Redisson", replay: "2026-08", mode: "WAIT after every script", what: "connected_slaves and WAIT agree, also after the kill", run: redissonWait},
-	{lib: "Redisson", replay: "2026-08", mode: "RReadWriteLock", what: "read locks with undeclared keys, renewal with a string loop bound", run: redissonReadLock},
-	{lib: "Redisson", replay: "2026-08", mode: "RFairLock, RSemaphore, RRateLimiter", what: "queue, counter, struct.pack", run: redissonOthers},
-	{lib: "node-redlock", replay: "4.2.0", mode: "over ioredis 6 (RESP3)", what: "multi-key lock, extend, unlock; EVALSHA, then EVAL", run: nodeRedlock},
-	{lib: "node-redis", replay: "6.2.1", mode: "RESP3 handshake", what: "HELLO 3, SETINFO, MAINT_NOTIFICATIONS; SET NX; EVALSHA, then EVAL", run: nodeRedis6},
-	{lib: "redis-py", replay: "8.0.0", mode: "RESP3 handshake", what: "HELLO 3 with proto 3; Lock; SCRIPT LOAD after NOSCRIPT", run: redisPy8},
-	{lib: "Lettuce, Jedis", replay: "7.8, 8.0", mode: "RESP3 handshake", what: "HELLO fields, SETINFO, SET NX PX", run: lettuceJedis},
-	{lib: "StackExchange.Redis", replay: "2.x, 3.1", mode: "standalone", what: "handshake with SENTINEL MASTERS; LockTake, LockExtend, LockRelease, LockQuery", run: stackExchange},
-	{lib: "RedLock.net", replay: "2.3.2", mode: "standalone", what: "SCRIPT LOAD, acquire, extend, unlock", run: redLockNet},
-	{lib: "DistributedLock (.NET)", replay: "2.8.1", mode: "semaphore, reader-writer", what: "TIME in a writing script, ZADD XX CH, sets", run: distributedLock},
-	{lib: "Spring Integration RedisLockRegistry", replay: "7.2", mode: "CAS commands and scripts", what: "obtain, renew, SET IFEQ, DELEX IFEQ, unlock with PUBLISH to a pattern", run: springRegistry},
+	{lib: "Redisson", replay: "2026-08", mode: "single server, RLock",
+		what: "lock, re-entry, watchdog, pub/sub wake-up, unlock with latch", run: redissonLock},
+	{lib: "Redisson", replay: "2026-08", mode: "WAIT after every script",
+		what: "connected_slaves and WAIT agree, also after the kill", run: redissonWait},
+	{lib: "Redisson", replay: "2026-08", mode: "RReadWriteLock",
+		what: "read locks with undeclared keys, renewal with a string loop bound", run: redissonReadLock},
+	{lib: "Redisson", replay: "2026-08", mode: "RFairLock, RSemaphore, RRateLimiter",
+		what: "queue, counter, struct.pack", run: redissonOthers},
+	{lib: "node-redlock", replay: "4.2.0", mode: "over ioredis 6 (RESP3)",
+		what: "multi-key lock, extend, unlock; EVALSHA, then EVAL", run: nodeRedlock},
+	{lib: "node-redis", replay: "6.2.1", mode: "RESP3 handshake",
+		what: "HELLO 3, SETINFO, MAINT_NOTIFICATIONS; SET NX; EVALSHA, then EVAL", run: nodeRedis6},
+	{lib: "redis-py", replay: "8.0.0", mode: "RESP3 handshake",
+		what: "HELLO 3 with proto 3; Lock; SCRIPT LOAD after NOSCRIPT", run: redisPy8},
+	{lib: "Lettuce, Jedis", replay: "7.8, 8.0", mode: "RESP3 handshake", what: "HELLO fields, SETINFO, SET NX PX",
+		run: lettuceJedis},
+	{lib: "StackExchange.Redis", replay: "2.x, 3.1", mode: "standalone",
+		what: "handshake with SENTINEL MASTERS; LockTake, LockExtend, LockRelease, LockQuery", run: stackExchange},
+	{lib: "RedLock.net", replay: "2.3.2", mode: "standalone", what: "SCRIPT LOAD, acquire, extend, unlock",
+		run: redLockNet},
+	{lib: "DistributedLock (.NET)", replay: "2.8.1", mode: "semaphore, reader-writer",
+		what: "TIME in a writing script, ZADD XX CH, sets", run: distributedLock},
+	{lib: "Spring Integration RedisLockRegistry", replay: "7.2", mode: "CAS commands and scripts",
+		what: "obtain, renew, SET IFEQ, DELEX IFEQ, unlock with PUBLISH to a pattern", run: springRegistry},
 	{lib: "ShedLock", replay: "2026", mode: "standalone", what: "SET NX PX, SET XX PX, DEL", run: shedLock},
-	{lib: "redlock-rb", replay: "2026", mode: "standalone (RESP3)", what: "three SCRIPT LOADs after NOSCRIPT, lock, extend, the array with a leading null", run: redlockRb},
-	{lib: "sidekiq-unique-jobs", replay: "9.0.0.alpha1", mode: "standalone", what: "hash and sorted set lock, cjson, redis.log", run: sidekiqUnique},
-	{lib: "redis-semaphore, redis-objects (Ruby)", replay: "2026", mode: "standalone", what: "GETSET lock, BLPOP tokens, SETNX", run: rubySemaphore},
-	{lib: "python-redis-lock", replay: "4.0.1", mode: "standalone", what: "BLPOP woken by LPUSH inside a script", run: pythonRedisLock},
-	{lib: "aioredlock, pottery, redlock-py", replay: "2022, 2026, 2016", mode: "standalone", what: "error_reply, EVAL each time, extension", run: pythonOthers},
-	{lib: "celery-once, redbeat, django-redis", replay: "2026", mode: "standalone", what: "locks, MULTI over hashes and sorted sets, add", run: pythonSchedulers},
-	{lib: "rslock", replay: "2026, redis-rs 1.6", mode: "standalone", what: "SET NX PX, SCRIPT LOAD, extend, unlock", run: rslock},
-	{lib: "Hangfire.Redis, Sidekiq, asynq", replay: "2026", mode: "standalone", what: "fetch with a lock, lists, sorted sets, MULTI", run: jobQueues},
-	{lib: "BullMQ", replay: "2026", mode: "standalone", what: "job lock in a script with cmsgpack and cjson, BZPOPMIN; events by XADD in scripts, XREAD BLOCK", run: bullMQ},
+	{lib: "redlock-rb", replay: "2026", mode: "standalone (RESP3)",
+		what: "three SCRIPT LOADs after NOSCRIPT, lock, extend, the array with a leading null", run: redlockRb},
+	{lib: "sidekiq-unique-jobs", replay: "9.0.0.alpha1", mode: "standalone",
+		what: "hash and sorted set lock, cjson, redis.log", run: sidekiqUnique},
+	{lib: "redis-semaphore, redis-objects (Ruby)", replay: "2026", mode: "standalone",
+		what: "GETSET lock, BLPOP tokens, SETNX", run: rubySemaphore},
+	{lib: "python-redis-lock", replay: "4.0.1", mode: "standalone", what: "BLPOP woken by LPUSH inside a script",
+		run: pythonRedisLock},
+	{lib: "aioredlock, pottery, redlock-py", replay: "2022, 2026, 2016", mode: "standalone",
+		what: "error_reply, EVAL each time, extension", run: pythonOthers},
+	{lib: "celery-once, redbeat, django-redis", replay: "2026", mode: "standalone",
+		what: "locks, MULTI over hashes and sorted sets, add", run: pythonSchedulers},
+	{lib: "rslock", replay: "2026, redis-rs 1.6", mode: "standalone", what: "SET NX PX, SCRIPT LOAD, extend, unlock",
+		run: rslock},
+	{lib: "Hangfire.Redis, Sidekiq, asynq", replay: "2026", mode: "standalone",
+		what: "fetch with a lock, lists, sorted sets, MULTI", run: jobQueues},
+	{lib: "BullMQ", replay: "2026", mode: "standalone",
+		what: "job lock in a script with cmsgpack and cjson, BZPOPMIN; events by XADD in scripts, XREAD BLOCK",
+		run:  bullMQ},
 }
 
 func sha(script string) string {
@@ -115,7 +137,8 @@ for _, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
 return #KEYS`
 	keys := []string{"resource:a", "resource:b"}
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("hello 3", "%[*"), words("client SETINFO LIB-VER 6.0.0", "*"), words("client SETINFO LIB-NAME ioredis", "*"), words("INFO", "$*loading:0*")); err != nil {
+		if err := w.all(words("hello 3", "%[*"), words("client SETINFO LIB-VER 6.0.0", "*"),
+			words("client SETINFO LIB-NAME ioredis", "*"), words("INFO", "$*loading:0*")); err != nil {
 			return err
 		}
 		if err := w.call(false, ":2", lock, keys, "t1", 60000); err != nil {
@@ -125,24 +148,32 @@ return #KEYS`
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(false, ":0", lock, keys[1:], "t2", 60000), w.call(false, ":2", extend, keys, "t1", 90000), w.call(false, ":2", unlock, keys, "t1"), w.call(false, ":0", unlock, keys, "t1"))
+		return errors.Join(w.call(false, ":0", lock, keys[1:], "t2", 60000),
+			w.call(false, ":2", extend, keys, "t1", 90000), w.call(false, ":2", unlock, keys, "t1"),
+			w.call(false, ":0", unlock, keys, "t1"))
 	})
 }
 
 func nodeRedis6(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("HELLO 3", "%[$server $redis $version * $proto :3 *"), words("CLIENT SETINFO LIB-VER 6.3.1", "*"), words("CLIENT SETINFO LIB-NAME node-redis", "*"),
-			words("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type external-ip", "-ERR *"), words("SET lock t1 NX PX 60000", "+OK"), words("SET lock t2 NX PX 60000", "nil")); err != nil {
+		if err := w.all(words("HELLO 3", "%[$server $redis $version * $proto :3 *"),
+			words("CLIENT SETINFO LIB-VER 6.3.1", "*"), words("CLIENT SETINFO LIB-NAME node-redis", "*"),
+			words("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type external-ip", "-ERR *"),
+			words("SET lock t1 NX PX 60000", "+OK"), words("SET lock t2 NX PX 60000", "nil")); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.want("nil", "SET", "lock", "t2", "NX", "PX", 60000), w.call(false, ":0", unlockScript, []string{"lock"}, "t2"), w.call(false, ":1", unlockScript, []string{"lock"}, "t1"))
+		return errors.Join(w.want("nil", "SET", "lock", "t2", "NX", "PX", 60000),
+			w.call(false, ":0", unlockScript, []string{"lock"}, "t2"),
+			w.call(false, ":1", unlockScript, []string{"lock"}, "t1"))
 	})
 }
 
 func redisPy8(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("HELLO 3", "%[*$proto :3*"), words("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip", "-*"), words("CLIENT SETINFO LIB-NAME redis-py", "*"), words("CLIENT SETINFO LIB-VER 8.0.0", "*"),
+		if err := w.all(words("HELLO 3", "%[*$proto :3*"),
+			words("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip", "-*"),
+			words("CLIENT SETINFO LIB-NAME redis-py", "*"), words("CLIENT SETINFO LIB-VER 8.0.0", "*"),
 			words("SET lock t1 NX PX 30000", "+OK"), words("GET lock", "$t1")); err != nil {
 			return err
 		}
@@ -159,28 +190,37 @@ return 1`
 		if err := w.call(true, ":1", extend, []string{"lock"}, "t1", 10000, "0"); err != nil {
 			return err
 		}
-		return errors.Join(w.call(true, ":0", extend, []string{"lock"}, "t2", 10000, "0"), w.call(true, ":1", unlockScript, []string{"lock"}, "t1"), w.want("[:0 :1]", "SCRIPT", "EXISTS", sha("never seen"), sha(unlockScript)))
+		return errors.Join(w.call(true, ":0", extend, []string{"lock"}, "t2", 10000, "0"),
+			w.call(true, ":1", unlockScript, []string{"lock"}, "t1"),
+			w.want("[:0 :1]", "SCRIPT", "EXISTS", sha("never seen"), sha(unlockScript)))
 	})
 }
 
 func lettuceJedis(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("HELLO 3", "%[$server $redis $version $* $proto :3 $id :* $mode $standalone $role $master $modules []]"), words("CLIENT SETINFO lib-name Lettuce", "*"), words("CLIENT SETINFO lib-ver 7.8.0", "*"),
-			words("HELLO 4", "-NOPROTO unsupported protocol version"), words("PING", "+PONG"), words("SET lock t1 NX PX 30000", "+OK")); err != nil {
+		if err := w.all(words("HELLO 3",
+			"%[$server $redis $version $* $proto :3 $id :* $mode $standalone $role $master $modules []]"),
+			words("CLIENT SETINFO lib-name Lettuce", "*"), words("CLIENT SETINFO lib-ver 7.8.0", "*"),
+			words("HELLO 4", "-NOPROTO unsupported protocol version"), words("PING", "+PONG"),
+			words("SET lock t1 NX PX 30000", "+OK")); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.want("nil", "SET", "lock", "t2", "NX", "PX", 30000), w.call(false, ":1", unlockScript, []string{"lock"}, "t1"))
+		return errors.Join(w.want("nil", "SET", "lock", "t2", "NX", "PX", 30000),
+			w.call(false, ":1", unlockScript, []string{"lock"}, "t1"))
 	})
 }
 
 func stackExchange(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		err := w.all(
-			words("CLIENT SETNAME host", "+OK"), words("CLIENT SETINFO lib-name SE.Redis", "*"), words("CLIENT SETINFO lib-ver 2.8.0", "*"), words("CLIENT ID", ":*"),
-			words("CONFIG GET timeout", "[$timeout $*]"), words("CONFIG GET replica-read-only", "[*]"), words("CONFIG GET databases", "[$databases $16]"),
+			words("CLIENT SETNAME host", "+OK"), words("CLIENT SETINFO lib-name SE.Redis", "*"),
+			words("CLIENT SETINFO lib-ver 2.8.0", "*"), words("CLIENT ID", ":*"),
+			words("CONFIG GET timeout", "[$timeout $*]"), words("CONFIG GET replica-read-only", "[*]"),
+			words("CONFIG GET databases", "[$databases $16]"),
 			words("SENTINEL MASTERS", "-ERR unknown command 'SENTINEL', with args beginning with: 'MASTERS' "),
-			words("INFO replication", "$*role:master*"), words("INFO server", "$*redis_mode:standalone*"), words("CLUSTER NODES", "-ERR This instance has cluster support disabled"),
+			words("INFO replication", "$*role:master*"), words("INFO server", "$*redis_mode:standalone*"),
+			words("CLUSTER NODES", "-ERR This instance has cluster support disabled"),
 			words("GET __Booksleeve_TieBreak", "nil"), words("ECHO abc", "$abc"),
 			// LockTake
 			words("SET lock t1 EX 60 NX", "+OK"), words("SET lock t2 EX 60 NX", "nil"), words("GET lock", "$t1"),
@@ -192,12 +232,15 @@ func stackExchange(ctx context.Context, a *arena) error {
 		return w.all(
 			// LockExtend of the owner, then of another client, as
 			// condition and transaction
-			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"), words("EXPIRE lock 90", "+QUEUED"), words("EXEC", "[:1]"),
+			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"),
+			words("EXPIRE lock 90", "+QUEUED"), words("EXEC", "[:1]"),
 			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("UNWATCH", "+OK"),
 			// The same for a server that has the conditional commands
-			words("SET lock t1 EX 60 IFEQ t1", "+OK"), words("SET lock t2 EX 60 IFEQ t2", "nil"), words("DELEX lock IFEQ t2", ":0"),
+			words("SET lock t1 EX 60 IFEQ t1", "+OK"), words("SET lock t2 EX 60 IFEQ t2", "nil"),
+			words("DELEX lock IFEQ t2", ":0"),
 			// LockRelease
-			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"), words("DEL lock", "+QUEUED"), words("EXEC", "[:1]"), words("EXISTS lock", ":0"),
+			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"), words("DEL lock", "+QUEUED"),
+			words("EXEC", "[:1]"), words("EXISTS lock", ":0"),
 		)
 	})
 }
@@ -213,11 +256,15 @@ elseif now == false then
 end
 return -1`
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(on("$"+sha(unlockScript), "SCRIPT", "LOAD", unlockScript), on("$"+sha(extend), "SCRIPT", "LOAD", extend), words("SET redlock:r t1 PX 30000 NX", "+OK")); err != nil {
+		if err := w.all(on("$"+sha(unlockScript), "SCRIPT", "LOAD", unlockScript),
+			on("$"+sha(extend), "SCRIPT", "LOAD", extend), words("SET redlock:r t1 PX 30000 NX", "+OK")); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, ":1", extend, []string{"redlock:r"}, "t1", 30000), w.call(true, ":-1", extend, []string{"redlock:r"}, "t2", 30000), w.call(true, ":1", unlockScript, []string{"redlock:r"}, "t1"), w.call(true, ":1", extend, []string{"redlock:r"}, "t3", 30000))
+		return errors.Join(w.call(true, ":1", extend, []string{"redlock:r"}, "t1", 30000),
+			w.call(true, ":-1", extend, []string{"redlock:r"}, "t2", 30000),
+			w.call(true, ":1", unlockScript, []string{"redlock:r"}, "t1"),
+			w.call(true, ":1", extend, []string{"redlock:r"}, "t3", 30000))
 	})
 }
 
@@ -247,13 +294,17 @@ if redis.call('scard', KEYS[2]) > 0 then return 0 end
 return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
 	return replay(ctx, a, func(w *wire) error {
 		sem, rw := []string{"sem"}, []string{"rw:w", "rw:r"}
-		err := errors.Join(w.call(true, ":1", enter, sem, 2, 60000, "a"), w.call(true, ":1", enter, sem, 2, 60000, "b"), w.call(true, ":0", enter, sem, 2, 60000, "c"), w.call(true, ":1", read, rw, "a", 60000))
+		err := errors.Join(w.call(true, ":1", enter, sem, 2, 60000, "a"), w.call(true, ":1", enter, sem, 2, 60000, "b"),
+			w.call(true, ":0", enter, sem, 2, 60000, "c"), w.call(true, ":1", read, rw, "a", 60000))
 		if err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, ":0", enter, sem, 2, 60000, "c"), w.call(true, ":1", extend, sem, 90000, "a"), w.call(true, ":0", extend, sem, 90000, "c"), w.want(":1", "ZREM", "sem", "a"), w.call(true, ":1", enter, sem, 2, 60000, "c"),
-			w.call(true, ":0", write, rw, "b", 60000), w.want(":1", "SREM", "rw:r", "a"), w.call(true, ":1", write, rw, "b", 60000), w.call(true, ":0", read, rw, "a", 60000))
+		return errors.Join(w.call(true, ":0", enter, sem, 2, 60000, "c"), w.call(true, ":1", extend, sem, 90000, "a"),
+			w.call(true, ":0", extend, sem, 90000, "c"), w.want(":1", "ZREM", "sem", "a"),
+			w.call(true, ":1", enter, sem, 2, 60000, "c"),
+			w.call(true, ":0", write, rw, "b", 60000), w.want(":1", "SREM", "rw:r", "a"),
+			w.call(true, ":1", write, rw, "b", 60000), w.call(true, ":0", read, rw, "a", 60000))
 	})
 }
 
@@ -281,27 +332,35 @@ return false`
 		}
 		defer sub.close()
 		key := []string{"registry:job"}
-		err = errors.Join(sub.want("[$psubscribe $registry-channel:* :1]", "PSUBSCRIBE", "registry-channel:*"), w.call(false, ":1", obtain, key, "c1", 60000), w.call(false, "nil", obtain, key, "c2", 60000), w.call(false, ":1", obtain, key, "c1", 60000))
+		err = errors.Join(sub.want("[$psubscribe $registry-channel:* :1]", "PSUBSCRIBE", "registry-channel:*"),
+			w.call(false, ":1", obtain, key, "c1", 60000), w.call(false, "nil", obtain, key, "c2", 60000),
+			w.call(false, ":1", obtain, key, "c1", 60000))
 		if err != nil {
 			return err
 		}
 		a.half()
 		return errors.Join(
 			w.call(false, "nil", obtain, key, "c2", 60000),
-			w.want("+OK", "SET", "registry:job", "c1", "PX", 60000, "IFEQ", "c1"), w.want("nil", "SET", "registry:job", "c2", "PX", 60000, "IFEQ", "c2"),
-			w.call(false, "nil", unlock, key, "c2", "registry-channel:job"), w.call(false, ":1", unlock, key, "c1", "registry-channel:job"),
+			w.want("+OK", "SET", "registry:job", "c1", "PX", 60000, "IFEQ", "c1"),
+			w.want("nil", "SET", "registry:job", "c2", "PX", 60000, "IFEQ", "c2"),
+			w.call(false, "nil", unlock, key, "c2", "registry-channel:job"),
+			w.call(false, ":1", unlock, key, "c1", "registry-channel:job"),
 			sub.expect("[$pmessage $registry-channel:* $registry-channel:job $registry:job]"),
-			w.call(false, ":1", obtain, key, "c2", 60000), w.want(":0", "DELEX", "registry:job", "IFEQ", "c1"), w.want(":1", "DELEX", "registry:job", "IFEQ", "c2"))
+			w.call(false, ":1", obtain, key, "c2", 60000), w.want(":0", "DELEX", "registry:job", "IFEQ", "c1"),
+			w.want(":1", "DELEX", "registry:job", "IFEQ", "c2"))
 	})
 }
 
 func shedLock(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("SET job-lock:default:report ADDED:now@host NX PX 60000", "+OK"), words("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil")); err != nil {
+		if err := w.all(words("SET job-lock:default:report ADDED:now@host NX PX 60000", "+OK"),
+			words("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil")); err != nil {
 			return err
 		}
 		a.half()
-		return w.all(words("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil"), words("SET job-lock:default:report ADDED:now@host XX PX 90000", "+OK"), words("DEL job-lock:default:report", ":1"), words("SET job-lock:default:report x XX PX 10", "nil"))
+		return w.all(words("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil"),
+			words("SET job-lock:default:report ADDED:now@host XX PX 90000", "+OK"),
+			words("DEL job-lock:default:report", ":1"), words("SET job-lock:default:report x XX PX 10", "nil"))
 	})
 }
 
@@ -313,14 +372,20 @@ end`
 	const ttl = `return { redis.call("get", KEYS[1]), redis.call("pttl", KEYS[1]) }`
 	return replay(ctx, a, func(w *wire) error {
 		key := []string{"resource"}
-		err := errors.Join(w.want("%[*", "HELLO", "3"), w.want("-NOSCRIPT No matching script. Please use EVAL.", "EVALSHA", sha(lock), 1, "resource", "t1", 60000, "yes"),
-			w.all(on("$"+sha(unlockScript), "SCRIPT", "LOAD", unlockScript), on("$"+sha(lock), "SCRIPT", "LOAD", lock), on("$"+sha(ttl), "SCRIPT", "LOAD", ttl)),
-			w.call(true, "[nil :-2]", ttl, key), w.call(true, "+OK", lock, key, "t1", 60000, "yes"), w.call(true, "nil", lock, key, "t2", 60000, "yes"))
+		err := errors.Join(w.want("%[*", "HELLO", "3"),
+			w.want("-NOSCRIPT No matching script. Please use EVAL.", "EVALSHA", sha(lock), 1, "resource", "t1", 60000,
+				"yes"),
+			w.all(on("$"+sha(unlockScript), "SCRIPT", "LOAD", unlockScript), on("$"+sha(lock), "SCRIPT", "LOAD", lock),
+				on("$"+sha(ttl), "SCRIPT", "LOAD", ttl)),
+			w.call(true, "[nil :-2]", ttl, key), w.call(true, "+OK", lock, key, "t1", 60000, "yes"),
+			w.call(true, "nil", lock, key, "t2", 60000, "yes"))
 		if err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, "nil", lock, key, "t2", 60000, "yes"), w.call(true, "+OK", lock, key, "t1", 90000, "no"), w.call(true, "[$t1 :*]", ttl, key), w.call(true, ":1", unlockScript, key, "t1"), w.call(true, "nil", lock, key, "t1", 60000, "no"))
+		return errors.Join(w.call(true, "nil", lock, key, "t2", 60000, "yes"),
+			w.call(true, "+OK", lock, key, "t1", 90000, "no"), w.call(true, "[$t1 :*]", ttl, key),
+			w.call(true, ":1", unlockScript, key, "t1"), w.call(true, "nil", lock, key, "t1", 60000, "no"))
 	})
 }
 
@@ -348,21 +413,31 @@ end
 return ARGV[1]`
 	return replay(ctx, a, func(w *wire) error {
 		keys := []string{"uniq:1", "uniq:1:LOCKED", "uniq:digests"}
-		if err := errors.Join(w.call(true, "$jid1", lock, keys, "jid1", 60000, 1, "1729760300.25"), w.call(true, "nil", lock, keys, "jid2", 60000, 1, "1729760301")); err != nil {
+		if err := errors.Join(w.call(true, "$jid1", lock, keys, "jid1", 60000, 1, "1729760300.25"),
+			w.call(true, "nil", lock, keys, "jid2", 60000, 1, "1729760301")); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, "$jid1", lock, keys, "jid1", 60000, 1, "1"), w.call(true, "nil", lock, keys, "jid2", 60000, 1, "1"), w.call(true, "[$jid1 $1729760300.25 :2 $u:1]", info, keys),
-			w.want("$1729760300.25", "ZSCORE", "uniq:digests", "uniq:1"), w.call(true, "$jid1", unlock, keys, "jid1"), w.call(true, "$jid2", lock, keys, "jid2", 60000, 1, "2"), w.want("-NOTBUSY *", "SCRIPT", "KILL"))
+		return errors.Join(w.call(true, "$jid1", lock, keys, "jid1", 60000, 1, "1"),
+			w.call(true, "nil", lock, keys, "jid2", 60000, 1, "1"),
+			w.call(true, "[$jid1 $1729760300.25 :2 $u:1]", info, keys),
+			w.want("$1729760300.25", "ZSCORE", "uniq:digests", "uniq:1"), w.call(true, "$jid1", unlock, keys, "jid1"),
+			w.call(true, "$jid2", lock, keys, "jid2", 60000, 1, "2"), w.want("-NOTBUSY *", "SCRIPT", "KILL"))
 	})
 }
 
 func rubySemaphore(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		err := w.all(
-			words("SETNX SEMAPHORE:s:LOCK 100", ":1"), words("SETNX SEMAPHORE:s:LOCK 100", ":0"), words("GET SEMAPHORE:s:LOCK", "$100"), words("GETSET SEMAPHORE:s:LOCK 200", "$100"), words("DEL SEMAPHORE:s:LOCK", ":1"),
-			words("GETSET SEMAPHORE:s:EXISTS 1", "nil"), words("MULTI", "+OK"), words("RPUSH SEMAPHORE:s:AVAILABLE 0 1", "+QUEUED"), words("PERSIST SEMAPHORE:s:EXISTS", "+QUEUED"), words("EXEC", "[:2 :0]"),
-			words("BLPOP SEMAPHORE:s:AVAILABLE 1", "[$SEMAPHORE:s:AVAILABLE $0]"), words("HSET SEMAPHORE:s:GRABBED 0 1729760300", ":1"), words("LPOP SEMAPHORE:s:AVAILABLE", "$1"), words("SET obj:lock 1729760300 PX 60000 NX", "+OK"),
+			words("SETNX SEMAPHORE:s:LOCK 100", ":1"), words("SETNX SEMAPHORE:s:LOCK 100", ":0"),
+			words("GET SEMAPHORE:s:LOCK", "$100"), words("GETSET SEMAPHORE:s:LOCK 200", "$100"),
+			words("DEL SEMAPHORE:s:LOCK", ":1"),
+			words("GETSET SEMAPHORE:s:EXISTS 1", "nil"), words("MULTI", "+OK"),
+			words("RPUSH SEMAPHORE:s:AVAILABLE 0 1", "+QUEUED"), words("PERSIST SEMAPHORE:s:EXISTS", "+QUEUED"),
+			words("EXEC", "[:2 :0]"),
+			words("BLPOP SEMAPHORE:s:AVAILABLE 1", "[$SEMAPHORE:s:AVAILABLE $0]"),
+			words("HSET SEMAPHORE:s:GRABBED 0 1729760300", ":1"), words("LPOP SEMAPHORE:s:AVAILABLE", "$1"),
+			words("SET obj:lock 1729760300 PX 60000 NX", "+OK"),
 		)
 		if err != nil {
 			return err
@@ -377,8 +452,11 @@ func rubySemaphore(ctx context.Context, a *arena) error {
 		}
 		a.half()
 		return errors.Join(
-			other.all(words("MULTI", "+OK"), words("HDEL SEMAPHORE:s:GRABBED 0", "+QUEUED"), words("LPUSH SEMAPHORE:s:AVAILABLE 0", "+QUEUED"), words("EXEC", "[:1 :1]")),
-			w.expect("[$SEMAPHORE:s:AVAILABLE $0]"), w.all(words("SET obj:lock 1 PX 60000 NX", "nil"), words("TIME", "[$* $*]"), words("HGETALL SEMAPHORE:s:GRABBED", "[]"), words("DEL obj:lock", ":1")))
+			other.all(words("MULTI", "+OK"), words("HDEL SEMAPHORE:s:GRABBED 0", "+QUEUED"),
+				words("LPUSH SEMAPHORE:s:AVAILABLE 0", "+QUEUED"), words("EXEC", "[:1 :1]")),
+			w.expect("[$SEMAPHORE:s:AVAILABLE $0]"),
+			w.all(words("SET obj:lock 1 PX 60000 NX", "nil"), words("TIME", "[$* $*]"),
+				words("HGETALL SEMAPHORE:s:GRABBED", "[]"), words("DEL obj:lock", ":1")))
 	})
 }
 
@@ -397,11 +475,14 @@ return 0`
 		}
 		defer waiter.close()
 		keys := []string{"lock:job", "lock-signal:job"}
-		if err := errors.Join(w.want("+OK", "SET", keys[0], "id1", "NX", "EX", 60), waiter.want("nil", "SET", keys[0], "id2", "NX", "EX", 60), waiter.send("BLPOP", keys[1], 60)); err != nil {
+		if err := errors.Join(w.want("+OK", "SET", keys[0], "id1", "NX", "EX", 60),
+			waiter.want("nil", "SET", keys[0], "id2", "NX", "EX", 60), waiter.send("BLPOP", keys[1], 60)); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, ":1", unlock, keys, "id2", 1000), w.call(true, ":0", unlock, keys, "id1", 1000), waiter.expect("[$lock-signal:job $1]"), waiter.want("+OK", "SET", keys[0], "id2", "NX", "EX", 60), waiter.call(true, ":0", unlock, keys, "id2", 1000))
+		return errors.Join(w.call(true, ":1", unlock, keys, "id2", 1000), w.call(true, ":0", unlock, keys, "id1", 1000),
+			waiter.expect("[$lock-signal:job $1]"), waiter.want("+OK", "SET", keys[0], "id2", "NX", "EX", 60),
+			waiter.call(true, ":0", unlock, keys, "id2", 1000))
 	})
 }
 
@@ -417,27 +498,39 @@ if redis.call('get', KEYS[1]) ~= ARGV[1] then return redis.error_reply('ERROR') 
 redis.call('del', KEYS[1])
 return redis.status_reply('OK')`
 	return replay(ctx, a, func(w *wire) error {
-		if err := errors.Join(w.want("$"+sha(set), "SCRIPT", "LOAD", set), w.want("$"+sha(unset), "SCRIPT", "LOAD", unset), w.want("+OK", "EVALSHA", sha(set), 1, "aio", "t1", 60000), w.want("-ERR ERROR*", "EVALSHA", sha(set), 1, "aio", "t2", 60000),
-			w.want("+OK", "SET", "pot", "t1", "NX", "PX", 60000), w.want("+OK", "SET", "rpy", "t1", "NX", "PX", 60000)); err != nil {
+		if err := errors.Join(w.want("$"+sha(set), "SCRIPT", "LOAD", set),
+			w.want("$"+sha(unset), "SCRIPT", "LOAD", unset), w.want("+OK", "EVALSHA", sha(set), 1, "aio", "t1", 60000),
+			w.want("-ERR ERROR*", "EVALSHA", sha(set), 1, "aio", "t2", 60000),
+			w.want("+OK", "SET", "pot", "t1", "NX", "PX", 60000),
+			w.want("+OK", "SET", "rpy", "t1", "NX", "PX", 60000)); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.want("-ERR ERROR*", "EVALSHA", sha(set), 1, "aio", "t2", 60000), w.want("+OK", "EVALSHA", sha(set), 1, "aio", "t1", 60000), w.want("+OK", "EVALSHA", sha(unset), 1, "aio", "t1"),
-			w.call(true, ":1", extendScript, []string{"pot"}, "t1", 60000), w.call(true, ":1", unlockScript, []string{"pot"}, "t1"),
+		return errors.Join(w.want("-ERR ERROR*", "EVALSHA", sha(set), 1, "aio", "t2", 60000),
+			w.want("+OK", "EVALSHA", sha(set), 1, "aio", "t1", 60000),
+			w.want("+OK", "EVALSHA", sha(unset), 1, "aio", "t1"),
+			w.call(true, ":1", extendScript, []string{"pot"}, "t1", 60000),
+			w.call(true, ":1", unlockScript, []string{"pot"}, "t1"),
 			w.want(":0", "EVAL", unlockScript, 1, "rpy", "t2"), w.want(":1", "EVAL", unlockScript, 1, "rpy", "t1"))
 	})
 }
 
 func pythonSchedulers(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		err := w.all(words("SET once:task t1 NX PX 60000", "+OK"), words("SET once:task t2 NX PX 60000", "nil"), words("PTTL once:task", ":*"), words("SET dj:key v NX PX 60000", "+OK"), words("SET dj:key w NX PX 60000", "nil"),
-			words("MULTI", "+OK"), words("HSET redbeat:task definition d meta m", "+QUEUED"), words("ZADD redbeat::schedule 1729760300 redbeat:task", "+QUEUED"), words("EXEC", "[:2 :1]"))
+		err := w.all(words("SET once:task t1 NX PX 60000", "+OK"), words("SET once:task t2 NX PX 60000", "nil"),
+			words("PTTL once:task", ":*"), words("SET dj:key v NX PX 60000", "+OK"),
+			words("SET dj:key w NX PX 60000", "nil"),
+			words("MULTI", "+OK"), words("HSET redbeat:task definition d meta m", "+QUEUED"),
+			words("ZADD redbeat::schedule 1729760300 redbeat:task", "+QUEUED"), words("EXEC", "[:2 :1]"))
 		if err != nil {
 			return err
 		}
 		a.half()
-		return w.all(words("SET once:task t2 NX PX 60000", "nil"), words("DEL once:task", ":1"), words("PERSIST dj:key", ":1"), words("TTL dj:key", ":-1"), words("HSETNX redbeat:task meta n", ":0"), words("HGET redbeat:task meta", "$m"),
-			words("ZRANGEBYSCORE redbeat::schedule 0 1729760300 WITHSCORES", "[$redbeat:task $1729760300]"), words("ZREM redbeat::schedule redbeat:task", ":1"), words("SCAN 0 MATCH dj:* COUNT 1000", "[$0 [$dj:key]]"))
+		return w.all(words("SET once:task t2 NX PX 60000", "nil"), words("DEL once:task", ":1"),
+			words("PERSIST dj:key", ":1"), words("TTL dj:key", ":-1"), words("HSETNX redbeat:task meta n", ":0"),
+			words("HGET redbeat:task meta", "$m"),
+			words("ZRANGEBYSCORE redbeat::schedule 0 1729760300 WITHSCORES", "[$redbeat:task $1729760300]"),
+			words("ZREM redbeat::schedule redbeat:task", ":1"), words("SCAN 0 MATCH dj:* COUNT 1000", "[$0 [$dj:key]]"))
 	})
 }
 
@@ -447,11 +540,14 @@ if redis.call("get", KEYS[1]) ~= ARGV[1] then return 0 end
 if redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2]) ~= nil then return 1 end
 return 0`
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("CLIENT SETINFO LIB-NAME redis-rs", "*"), words("CLIENT SETINFO LIB-VER 1.6.0", "*"), words("SET lock v1 NX PX 60000", "+OK"), words("SET lock v2 NX PX 60000", "nil")); err != nil {
+		if err := w.all(words("CLIENT SETINFO LIB-NAME redis-rs", "*"), words("CLIENT SETINFO LIB-VER 1.6.0", "*"),
+			words("SET lock v1 NX PX 60000", "+OK"), words("SET lock v2 NX PX 60000", "nil")); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, ":0", extend, []string{"lock"}, "v2", 60000), w.call(true, ":1", extend, []string{"lock"}, "v1", 60000), w.call(true, ":1", unlockScript, []string{"lock"}, "v1"))
+		return errors.Join(w.call(true, ":0", extend, []string{"lock"}, "v2", 60000),
+			w.call(true, ":1", extend, []string{"lock"}, "v1", 60000),
+			w.call(true, ":1", unlockScript, []string{"lock"}, "v1"))
 	})
 }
 
@@ -469,14 +565,21 @@ end`
 		}
 		defer worker.close()
 		if err := errors.Join(
-			w.all(words("SET {hangfire}:lock t1 EX 60 NX", "+OK"), words("LPUSH {hangfire}:queue j1", ":1"), words("BRPOPLPUSH {hangfire}:queue {hangfire}:dequeued 1", "$j1"), words("HSET {hangfire}:job:j1 Fetched now", ":1"),
-				words("SADD queues default", ":1"), words("ZADD schedule 10 j2", ":1"), words("SET asynq:unique:x id NX EX 60", "+OK")),
+			w.all(words("SET {hangfire}:lock t1 EX 60 NX", "+OK"), words("LPUSH {hangfire}:queue j1", ":1"),
+				words("BRPOPLPUSH {hangfire}:queue {hangfire}:dequeued 1", "$j1"),
+				words("HSET {hangfire}:job:j1 Fetched now", ":1"),
+				words("SADD queues default", ":1"), words("ZADD schedule 10 j2", ":1"),
+				words("SET asynq:unique:x id NX EX 60", "+OK")),
 			worker.send("BRPOP", "queue:default", "queue:low", 0)); err != nil {
 			return err
 		}
 		a.half()
-		return errors.Join(w.call(true, "$j2", due, []string{"schedule"}, 20), w.call(true, "nil", due, []string{"schedule"}, 20), w.want(":1", "LPUSH", "queue:default", "j2"), worker.expect("[$queue:default $j2]"),
-			w.all(words("LREM {hangfire}:dequeued 1 j1", ":1"), words("SET {hangfire}:lock t2 EX 60 NX", "nil"), words("SET asynq:unique:x id NX EX 60", "nil"), words("ZCARD schedule", ":0"), words("SISMEMBER queues default", ":1")))
+		return errors.Join(w.call(true, "$j2", due, []string{"schedule"}, 20),
+			w.call(true, "nil", due, []string{"schedule"}, 20), w.want(":1", "LPUSH", "queue:default", "j2"),
+			worker.expect("[$queue:default $j2]"),
+			w.all(words("LREM {hangfire}:dequeued 1 j1", ":1"), words("SET {hangfire}:lock t2 EX 60 NX", "nil"),
+				words("SET asynq:unique:x id NX EX 60", "nil"), words("ZCARD schedule", ":0"),
+				words("SISMEMBER queues default", ":1")))
 	})
 }
 
@@ -516,8 +619,11 @@ return 0`
 		}
 		defer events.close()
 		keys := []string{"bull:q:prioritized", "bull:q:", "bull:q:active", "bull:q:events"}
-		if err := errors.Join(w.want("$*redis_version:*", "INFO"), w.want(":1", "ZADD", keys[0], 5, "7"), events.send("XREAD", "BLOCK", 0, "STREAMS", keys[3], "0-0"),
-			w.call(false, "[$7 $*queue*]", move, keys, packed), events.expect("[[$bull:q:events [[$* [$event $active $jobId $7]]]]]"), w.call(false, "nil", move, keys, packed),
+		if err := errors.Join(w.want("$*redis_version:*", "INFO"), w.want(":1", "ZADD", keys[0], 5, "7"),
+			events.send("XREAD", "BLOCK", 0, "STREAMS", keys[3], "0-0"),
+			w.call(false, "[$7 $*queue*]", move, keys, packed),
+			events.expect("[[$bull:q:events [[$* [$event $active $jobId $7]]]]]"),
+			w.call(false, "nil", move, keys, packed),
 			worker.send("BZPOPMIN", "bull:q:marker", 0)); err != nil {
 			return err
 		}
@@ -530,10 +636,13 @@ return 0`
 			return err
 		}
 		a.half()
-		return errors.Join(w.want("$t1", "GET", "bull:q:7:lock"), w.call(false, ":1", extend, []string{"bull:q:7:lock", "bull:q:stalled"}, "t1", 30000, "7"), w.want(":1", "ZADD", "bull:q:marker", 0, "0"), worker.expect("[$bull:q:marker $0 $0]"),
+		return errors.Join(w.want("$t1", "GET", "bull:q:7:lock"),
+			w.call(false, ":1", extend, []string{"bull:q:7:lock", "bull:q:stalled"}, "t1", 30000, "7"),
+			w.want(":1", "ZADD", "bull:q:marker", 0, "0"), worker.expect("[$bull:q:marker $0 $0]"),
 			w.call(false, ":-2", complete, []string{"bull:q:7:lock", keys[2], "bull:q:completed", keys[3]}, "t2", "7"),
 			w.call(false, ":0", complete, []string{"bull:q:7:lock", keys[2], "bull:q:completed", keys[3]}, "t1", "7"),
 			events.expect(`[[$bull:q:events [[$* [$event $completed $jobId $7 $returnvalue ${"ok":true}]]]]]`),
-			w.want(":2", "XLEN", keys[3]), w.want("nil", "GET", "bull:q:7:lock"), w.want("$1729760300001", "ZSCORE", "bull:q:completed", "7"))
+			w.want(":2", "XLEN", keys[3]), w.want("nil", "GET", "bull:q:7:lock"),
+			w.want("$1729760300001", "ZSCORE", "bull:q:completed", "7"))
 	})
 }

@@ -31,7 +31,8 @@ func (c *cluster) newcomer(id string, peers ...*process.Node) *process.Node {
 	for _, p := range peers {
 		list += "," + p.ID + "=" + p.Peers
 	}
-	n.Args = []string{"serve", "--node-id", id, "--data-dir", dir, "--client-addr", n.Clients, "--peer-addr", n.Peers, "--http-addr", n.HTTP, "--peers", list}
+	n.Args = []string{"serve", "--node-id", id, "--data-dir", dir, "--client-addr", n.Clients, "--peer-addr", n.Peers,
+		"--http-addr", n.HTTP, "--peers", list}
 	c.t.Cleanup(func() { kill(c.t, n) })
 	return n
 }
@@ -39,7 +40,8 @@ func (c *cluster) newcomer(id string, peers ...*process.Node) *process.Node {
 // says waits until a node has printed a text.
 func says(t *testing.T, n *process.Node, text string) {
 	t.Helper()
-	if err := process.Poll(testutil.Within(t, testutil.StartLimit), fmt.Sprintf("%s to say %q", n.ID, text), func() bool { return strings.Contains(n.Output(), text) }); err != nil {
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), fmt.Sprintf("%s to say %q", n.ID, text),
+		func() bool { return strings.Contains(n.Output(), text) }); err != nil {
 		t.Fatalf("%v; it says\n%s", err, n.Output())
 	}
 }

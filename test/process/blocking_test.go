@@ -61,7 +61,8 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 			}
 			out <- p
 		}()
-		if err := process.Poll(ctx, "the client to wait", func() bool { return blockedOn(t, n) == before+1 }); err != nil {
+		if err := process.Poll(ctx, "the client to wait",
+			func() bool { return blockedOn(t, n) == before+1 }); err != nil {
 			t.Fatal(err)
 		}
 		waiting, nodes = append(waiting, out), append(nodes, n)

@@ -55,19 +55,26 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"log level", nil, serve("--log-level", "loud"), []string{"--log-level", `"loud"`, "debug"}},
 		{"log format", nil, serve("--log-format", "xml"), []string{"--log-format", `"xml"`, "json"}},
 		{"log store", nil, serve("--log-store", "leveldb"), []string{"--log-store", `"leveldb"`, "boltdb"}},
-		{"client address without port", nil, serve("--client-addr", "localhost"), []string{"--client-addr", `"localhost"`, "host:port"}},
-		{"client address with a large port", nil, serve("--client-addr", "localhost:99999"), []string{"--client-addr", "99999"}},
+		{"client address without port", nil, serve("--client-addr", "localhost"),
+			[]string{"--client-addr", `"localhost"`, "host:port"}},
+		{"client address with a large port", nil, serve("--client-addr", "localhost:99999"),
+			[]string{"--client-addr", "99999"}},
 		{"client address empty", nil, serve("--client-addr="), []string{"--client-addr"}},
 		{"http address empty", nil, serve("--http-addr="), []string{"--http-addr"}},
 		{"peer address empty", nil, serve("--peer-addr="), []string{"--peer-addr"}},
-		{"unreachable advertised address", nil, serve("--advertise-peer-addr", "0.0.0.0:7379"), []string{"--advertise-peer-addr", "0.0.0.0:7379"}},
-		{"advertised address with port 0", nil, serve("--advertise-peer-addr", "localhost:0"), []string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
+		{"unreachable advertised address", nil, serve("--advertise-peer-addr", "0.0.0.0:7379"),
+			[]string{"--advertise-peer-addr", "0.0.0.0:7379"}},
+		{"advertised address with port 0", nil, serve("--advertise-peer-addr", "localhost:0"),
+			[]string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
 		{"peers with port 0", nil, serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
-		{"two ports at one address", nil, serve("--http-addr", peer), []string{"--peer-addr and --http-addr have the same address " + peer}},
-		{"Sentinel at the clients' address", nil, serve("--sentinel-addr", process.Loopback(base)), []string{"--client-addr and --sentinel-addr have the same address " + process.Loopback(base)}},
+		{"two ports at one address", nil, serve("--http-addr", peer),
+			[]string{"--peer-addr and --http-addr have the same address " + peer}},
+		{"Sentinel at the clients' address", nil, serve("--sentinel-addr", process.Loopback(base)),
+			[]string{"--client-addr and --sentinel-addr have the same address " + process.Loopback(base)}},
 		{"heartbeat of nothing", nil, serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
 		{"heartbeat without unit", nil, serve("--heartbeat-timeout", "500"), []string{"--heartbeat-timeout", "unit"}},
-		{"stall timeout below nothing", nil, serve("--disk-stall-timeout", "-1s"), []string{"--disk-stall-timeout", "-1s"}},
+		{"stall timeout below nothing", nil, serve("--disk-stall-timeout", "-1s"),
+			[]string{"--disk-stall-timeout", "-1s"}},
 		{"leader wait below nothing", nil, serve("--leader-wait", "-1s"), []string{"--leader-wait", "-1s"}},
 		{"resolve wait of nothing", nil, serve("--resolve-wait", "0s"), []string{"--resolve-wait"}},
 		{"window of nothing", nil, serve("--window", "0"), []string{"--window"}},
@@ -75,47 +82,66 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"bulk too large", nil, serve("--max-bulk-bytes", "9999999999"), []string{"--max-bulk-bytes", "9999999999"}},
 		{"nothing kept behind a snapshot", nil, serve("--trailing-bytes", "0"), []string{"--trailing-bytes"}},
 		{"snapshot of nothing", nil, serve("--snapshot-bytes", "0"), []string{"--snapshot-bytes"}},
-		{"unknown point", nil, serve("--test-kill-at", "nowhere:3"), []string{"--test-kill-at", `"nowhere"`, "append-torn", "form-confirmed"}},
-		{"zeroth time at a point", nil, serve("--test-kill-at", "append-synced:0"), []string{"--test-kill-at", `"append-synced:0"`, `"0"`}},
-		{"point in the environment", []string{"HOLDFAST_TEST_KILL_AT=somewhere"}, serve(), []string{"--test-kill-at", `"somewhere"`}},
+		{"unknown point", nil, serve("--test-kill-at", "nowhere:3"),
+			[]string{"--test-kill-at", `"nowhere"`, "append-torn", "form-confirmed"}},
+		{"zeroth time at a point", nil, serve("--test-kill-at", "append-synced:0"),
+			[]string{"--test-kill-at", `"append-synced:0"`, `"0"`}},
+		{"point in the environment", []string{"HOLDFAST_TEST_KILL_AT=somewhere"}, serve(),
+			[]string{"--test-kill-at", `"somewhere"`}},
 		{"peer address in the open", nil, serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", peer),
-			[]string{"--peer-addr 0.0.0.0:7379", "no cluster secret", "--cluster-secret-file", "head -c 32 /dev/urandom | base64", "--insecure"}},
-		{"peers in the open", nil, serve("--peers", "n1="+peer+",n2=other:7379"), []string{"--peers n2=other:7379", "no cluster secret"}},
-		{"secret that is not there", nil, serve("--cluster-secret-file", filepath.Join(dir, "none")), []string{"--cluster-secret-file", "none", "no such file", "head -c 32"}},
-		{"secret of nothing", nil, serve("--cluster-secret-file", secret("empty", "\n", 0o600)), []string{"--cluster-secret-file", "is empty", "head -c 32"}},
-		{"short secret", nil, serve("--cluster-secret-file", secret("short", strings.Repeat("x", 31)+"\n", 0o600)), []string{"holds 31 bytes", "at least 32"}},
-		{"secret for everybody", nil, serve("--cluster-secret-file", secret("open", strings.Repeat("x", 32), 0o604)), []string{"open to every user", "0604", "chmod 600"}},
-		{"secret that is a directory", nil, serve("--cluster-secret-file", t.TempDir()), []string{"--cluster-secret-file", "not a file"}},
-		{"secret to be created nowhere", nil, serve("--cluster-secret-create"), []string{"--cluster-secret-create needs --cluster-secret-file"}},
+			[]string{"--peer-addr 0.0.0.0:7379", "no cluster secret", "--cluster-secret-file",
+				"head -c 32 /dev/urandom | base64", "--insecure"}},
+		{"peers in the open", nil, serve("--peers", "n1="+peer+",n2=other:7379"),
+			[]string{"--peers n2=other:7379", "no cluster secret"}},
+		{"secret that is not there", nil, serve("--cluster-secret-file", filepath.Join(dir, "none")),
+			[]string{"--cluster-secret-file", "none", "no such file", "head -c 32"}},
+		{"secret of nothing", nil, serve("--cluster-secret-file", secret("empty", "\n", 0o600)),
+			[]string{"--cluster-secret-file", "is empty", "head -c 32"}},
+		{"short secret", nil, serve("--cluster-secret-file", secret("short", strings.Repeat("x", 31)+"\n", 0o600)),
+			[]string{"holds 31 bytes", "at least 32"}},
+		{"secret for everybody", nil, serve("--cluster-secret-file", secret("open", strings.Repeat("x", 32), 0o604)),
+			[]string{"open to every user", "0604", "chmod 600"}},
+		{"secret that is a directory", nil, serve("--cluster-secret-file", t.TempDir()),
+			[]string{"--cluster-secret-file", "not a file"}},
+		{"secret to be created nowhere", nil, serve("--cluster-secret-create"),
+			[]string{"--cluster-secret-create needs --cluster-secret-file"}},
 		{"member added without address", nil, []string{"member", "add", "n4"}, []string{"2 arg"}},
-		{"unknown flag", nil, serve("--data-dri", "x"), []string{"unknown flag --data-dri", `did you mean "--data-dir"?`}},
+		{"unknown flag", nil, serve("--data-dri", "x"),
+			[]string{"unknown flag --data-dri", `did you mean "--data-dir"?`}},
 		{"stray argument", nil, serve("now"), []string{`"now"`}},
 		{"unknown subcommand", nil, []string{"srve"}, []string{`unknown command "srve"`}},
-		{"number in the environment", []string{"HOLDFAST_MAX_CLIENTS=many"}, serve(), []string{"HOLDFAST_MAX_CLIENTS", `"many"`}},
+		{"number in the environment", []string{"HOLDFAST_MAX_CLIENTS=many"}, serve(),
+			[]string{"HOLDFAST_MAX_CLIENTS", `"many"`}},
 		{"unknown variable", []string{"HOLDFAST_DATADIR=x"}, serve(),
 			[]string{"HOLDFAST_DATADIR", "did you mean HOLDFAST_DATA_DIR?"}},
-		{"size without meaning", nil, serve("--max-bulk-bytes", "many"), []string{"--max-bulk-bytes", `"many"`, "64mb"}},
-		{"no configuration file", nil, serve("--config", filepath.Join(dir, "none.yml")), []string{"--config", "no such file"}},
+		{"size without meaning", nil, serve("--max-bulk-bytes", "many"),
+			[]string{"--max-bulk-bytes", `"many"`, "64mb"}},
+		{"no configuration file", nil, serve("--config", filepath.Join(dir, "none.yml")),
+			[]string{"--config", "no such file"}},
 		{"no password file", nil, serve("--requirepass-file", filepath.Join(dir, "none")),
 			[]string{"--requirepass-file", "no such file"}},
 		{"empty password file", nil, serve("--requirepass-file", secret("no-password", "\n", 0o600)),
 			[]string{"--requirepass-file", "is empty"}},
 		{"client port in the open", nil, serve("--client-addr", fmt.Sprint("0.0.0.0:", base)),
-			[]string{"--client-addr", "which other hosts can reach", "--requirepass-file", "--acl-file", "--protected-mode=no"}},
+			[]string{"--client-addr", "which other hosts can reach", "--requirepass-file", "--acl-file",
+				"--protected-mode=no"}},
 		{"Sentinel port in the open", nil, serve("--sentinel-addr", fmt.Sprint("0.0.0.0:", base+1000),
 			"--advertise-sentinel-addr", process.Loopback(base+1000)),
 			[]string{"--sentinel-addr", "which other hosts can reach", "--protected-mode=no"}},
-		{"neither protected nor not", nil, serve("--protected-mode", "perhaps"), []string{"--protected-mode", "yes or no"}},
+		{"neither protected nor not", nil, serve("--protected-mode", "perhaps"),
+			[]string{"--protected-mode", "yes or no"}},
 		{"two passwords", nil, serve("--requirepass", "a", "--requirepass-file", secret("password", "b\n", 0o600)),
 			[]string{"--requirepass and --requirepass-file are both set"}},
-		{"duration in the environment", []string{"HOLDFAST_LEADER_WAIT=soon"}, serve(), []string{"HOLDFAST_LEADER_WAIT", `"soon"`}},
+		{"duration in the environment", []string{"HOLDFAST_LEADER_WAIT=soon"}, serve(),
+			[]string{"HOLDFAST_LEADER_WAIT", `"soon"`}},
 		{"word in the environment", []string{"HOLDFAST_LOG_LEVEL=loud"}, serve(), []string{"loud"}},
 		{"data directory is a file", nil, serve("--data-dir", binary), []string{"data directory", binary}},
 		{"dev without nodes", nil, []string{"dev", "--nodes", "0"}, []string{"--nodes 0"}},
 		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
 		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
 		{"unknown subcommand of member", nil, []string{"member", "delete", "n2"}, []string{`unknown command "delete"`}},
-		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", process.Loopback(1)}, []string{"addrs", "local"}},
+		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", process.Loopback(1)},
+			[]string{"addrs", "local"}},
 		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,7 +210,8 @@ func TestServe_AddressInUse(t *testing.T) {
 // TestServe_Environment runs a node with environment variables alone, and
 // checks that a flag takes precedence over its variable.
 func TestServe_Environment(t *testing.T) {
-	c := newCluster(t, process.Config{Nodes: 1, Env: []string{"HOLDFAST_LOG_FORMAT=json", "HOLDFAST_REQUIREPASS=secret", "HOLDFAST_LOG_LEVEL=debug"}})
+	c := newCluster(t, process.Config{Nodes: 1,
+		Env: []string{"HOLDFAST_LOG_FORMAT=json", "HOLDFAST_REQUIREPASS=secret", "HOLDFAST_LOG_LEVEL=debug"}})
 	n := c.Nodes[0]
 	for i := 1; i < len(n.Args); i += 2 {
 		name := "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(n.Args[i], "--"), "-", "_"))
@@ -216,7 +243,8 @@ func TestServe_Environment(t *testing.T) {
 	if o := invoke(t, []string{"HOLDFAST_ADDR=" + n.Clients, "HOLDFAST_PASSWORD=secret"}, "status"); o.code != 0 {
 		t.Errorf("status by environment: %+v", o)
 	}
-	if o := invoke(t, nil, "status", "--addr", n.Clients, "--password", "wrong"); o.code != 3 || !strings.Contains(o.errOut, "WRONGPASS") {
+	if o := invoke(t, nil, "status", "--addr", n.Clients, "--password", "wrong"); o.code != 3 ||
+		!strings.Contains(o.errOut, "WRONGPASS") {
 		t.Errorf("status with a wrong password: %+v", o)
 	}
 	if o := invoke(t, nil, "status", "--addr", n.Clients); o.code != 3 || !strings.Contains(o.errOut, "NOAUTH") {
@@ -290,7 +318,8 @@ func TestStatus(t *testing.T) {
 				role = "leader"
 			}
 			if m.Role != role || !m.Voter || !m.Reachable || m.Leader != leader.ID || m.PID != n.PID() ||
-				m.ClientAddr != n.Clients || m.PeerAddr != n.Peers || m.HTTPAddr != n.HTTP || m.Term == 0 || m.Commit == 0 || m.Uptime <= 0 || m.Version == "" {
+				m.ClientAddr != n.Clients || m.PeerAddr != n.Peers || m.HTTPAddr != n.HTTP || m.Term == 0 ||
+				m.Commit == 0 || m.Uptime <= 0 || m.Version == "" {
 				t.Errorf("%s of %s: %+v", n.ID, asked.ID, m)
 			}
 		}
@@ -300,7 +329,8 @@ func TestStatus(t *testing.T) {
 	if o.code != 0 || len(lines) != 6 || lines[0] != "Healthy: tolerates 1 more failure" {
 		t.Fatalf("status: %+v", o)
 	}
-	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS", "HTTP", "VERSION", "UPTIME"} {
+	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS",
+		"PEERS", "HTTP", "VERSION", "UPTIME"} {
 		wantContains(t, "the heading", lines[2], word)
 	}
 	for _, n := range c.Nodes {
@@ -363,7 +393,8 @@ func TestDataDir_OneProcessAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := refusesToStart(t, again(n, n.ID), "--client-addr", process.Loopback(base), "--peer-addr", process.Loopback(base+1), "--http-addr", process.Loopback(base+2))
+	out := refusesToStart(t, again(n, n.ID), "--client-addr", process.Loopback(base), "--peer-addr",
+		process.Loopback(base+1), "--http-addr", process.Loopback(base+2))
 	wantLine(t, out, "holdfast: open data directory: ", "in use by another process")
 	want(t, n, "v", "GET", "k")
 
@@ -402,7 +433,8 @@ func TestMember_WipedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := refusesToStart(t, n)
-	wantLine(t, out, "holdfast: ", "data directory is empty, but the cluster knows this node as a member", "Remedy: ", "holdfast member remove "+n.ID, "holdfast member add "+n.ID+" "+n.Peers)
+	wantLine(t, out, "holdfast: ", "data directory is empty, but the cluster knows this node as a member", "Remedy: ",
+		"holdfast member remove "+n.ID, "holdfast member add "+n.ID+" "+n.Peers)
 	l.progress(20)
 
 	c.replace(n, leader)
@@ -439,7 +471,8 @@ func (c *cluster) replace(n, live *process.Node) {
 	}
 	before := c.promotions(n)
 	start(c.t, n)
-	if err := process.Poll(testutil.Within(c.t, testutil.StartLimit), n.ID+" to vote again", func() bool { return c.promotions(n) > before }); err != nil {
+	if err := process.Poll(testutil.Within(c.t, testutil.StartLimit), n.ID+" to vote again",
+		func() bool { return c.promotions(n) > before }); err != nil {
 		c.t.Fatal(err)
 	}
 	c.settled()
@@ -496,7 +529,8 @@ func TestMember_Errors(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", to.ID, "--addr", via.Clients); o.code != 0 {
 			t.Errorf("transfer to %s through %s: %+v", to.ID, via.ID, o)
 		}
-		if err := process.Poll(testutil.Within(t, 10*time.Second), to.ID+" to lead", func() bool { return c.leader() == to }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), to.ID+" to lead",
+			func() bool { return c.leader() == to }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -522,7 +556,8 @@ func TestMember_Errors(t *testing.T) {
 	}
 	wantLine(t, o.errOut, "holdfast: ", "removing "+other.ID+" would leave 2 voters, 1 of them reachable")
 	want(t, other, "OK", "SET", "k", "v")
-	if o = invoke(t, nil, "member", "remove", dead.ID, "--addr", other.Clients); o.code != 0 || o.out != dead.ID+" is removed\n" {
+	if o = invoke(t, nil, "member", "remove", dead.ID, "--addr", other.Clients); o.code != 0 ||
+		o.out != dead.ID+" is removed\n" {
 		t.Errorf("removal of a dead node: %+v", o)
 	}
 	o = invoke(t, nil, "member", "remove", leader.ID, "--addr", other.Clients)

@@ -1,9 +1,6 @@
 package process_test
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,98 +9,65 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// writeFile writes a file in a new directory and returns its path.
-func writeFile(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "holdfast.yml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// TestServe_ConfigFile runs a node with a configuration file alone, and checks
-// that flags and variables take precedence over it.
-func TestServe_ConfigFile(t *testing.T) {
-	c := newCluster(t, process.Config{Nodes: 1, Env: []string{"HOLDFAST_LEADER_WAIT=4s"}})
-	n := c.Nodes[0]
-	text := "requirepass: wrong\nmax-bulk-bytes: 2mb\nleader-wait: 3s\nscript-time: 700ms\n"
-	for i := 1; i < len(n.Args); i += 2 {
-		if name := strings.TrimPrefix(n.Args[i], "--"); name == "peers" {
-			id, addr, _ := strings.Cut(n.Args[i+1], "=")
-			text += fmt.Sprintf("peers:\n  %s: %q\n", id, addr)
-		} else {
-			text += fmt.Sprintf("%s: %q\n", name, n.Args[i+1])
+// TestConfig_Kept checks that a setting that has no effect has the same value
+// on all nodes, also after the death of the leader and after a restart.
+func TestConfig_Kept(t *testing.T) {
+	c := startCluster(t)
+	dead := c.leader()
+	rest := c.others(dead)
+	want(t, rest[0], "OK", "CONFIG", "SET", "hz", "33", "repl-backlog-size", "1mb", "notify-keyspace-events", "KEA")
+	holds := func(n *process.Node) {
+		t.Helper()
+		got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "hz", "repl-backlog-size", "notify-keyspace-events",
+			"lfu-decay-time"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"hz": "33", "repl-backlog-size": "1048576",
+			"notify-keyspace-events": "AKE", "lfu-decay-time": "1"} {
+			if got[name] != value {
+				t.Errorf("%s: %s is %q, want %q", n.ID, name, got[name], value)
+			}
 		}
 	}
-	path := writeFile(t, text)
-	password := writeFile(t, "secret\n")
-	n.Args = []string{"serve", "--config", path, "--requirepass", "secret", "--script-time", "800ms"}
-	start(t, n)
-	conn, err := eventually(t, n)
+	for _, n := range c.Nodes {
+		holds(n)
+	}
+	kill(t, dead)
+	for _, n := range rest {
+		holds(n)
+	}
+	if err := dead.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.settled()
+	holds(dead)
+}
+
+// TestConfig_Limits checks that CONFIG GET, INFO and the metrics show a limit
+// as the flag sets it. CONFIG SET says how to change the limit.
+func TestConfig_Limits(t *testing.T) {
+	c := startCluster(t, "--max-subscriptions", "77")
+	n := c.leader()
+	got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "holdfast-*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := show(conn, "AUTH", "secret"); got != "OK" {
-		t.Errorf("the password of the command line: %q", got)
+	if got["holdfast-max-subscriptions"] != "77" || got["holdfast-login-timeout"] == "" {
+		t.Errorf("CONFIG GET holdfast-* is %v", got)
 	}
-	if got := show(conn, "SET", "k", "v"); got != "OK" { // there is a leader
-		t.Errorf("SET: %q", got)
+	info, err := redis.String(dial(t, n).Do("INFO", "holdfast"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, value := range map[string]string{
-		"holdfast-max-bulk-bytes": "2097152", "holdfast-script-time": "800ms",
-	} {
-		if got, err := redis.Strings(conn.Do("CONFIG", "GET", name)); err != nil || len(got) != 2 || got[1] != value {
-			t.Errorf("%s is %q, %v, want %s", name, got, err, value)
-		}
+	if !strings.Contains(info, "limit_max_subscriptions:77\r\n") {
+		t.Errorf("INFO holdfast is\n%s", info)
 	}
-	if o := invoke(t, nil, "status", n.Clients, "--password-file", password); o.code != 0 {
-		t.Errorf("status with --password-file: %+v", o)
+	if _, text := fetch(t, n, "/metrics"); !strings.Contains(text, "holdfast_limit{flag=\"max-subscriptions\"} 77\n") {
+		t.Error("the metrics do not show --max-subscriptions")
 	}
-	o := invoke(t, nil, "config", "check", path)
-	if o.code != 0 {
-		t.Errorf("config check: %+v", o)
-	}
-	wantLine(t, o.out, "max-bulk-bytes", "2097152")
-	wantLine(t, o.out, "requirepass", "(set)")
-	if strings.Contains(o.out, "wrong") {
-		t.Errorf("config check prints a password: %s", o.out)
-	}
-}
-
-// TestConfigFile_MistakesAreNamed checks that each mistake of a file is
-// reported with its line.
-func TestConfigFile_MistakesAreNamed(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, text string
-		says       []string // each in a line of its own
-	}{
-		{"several", "client-adr: a:1\nleader-wait: 7\nmax-bulk-bytes: lots\nnode_id: n1\n", []string{
-			`:1: unknown setting "client-adr"; did you mean "client-addr"?`,
-			`:2: leader-wait: time: missing unit in duration "7"`,
-			`:3: max-bulk-bytes: "lots" is not a size such as`,
-			`:4: unknown setting "node_id"; did you mean "node-id"?`,
-		}},
-		{"twice", "node-id: n1\nnode-id: n2\n", []string{`:2: "node-id" is already set in line 1`}},
-		{"no value", "node-id:\n", []string{`:1: node-id: no value`}},
-		{"list", "- node-id\n", []string{`:1: the file is not a list of lines "name: value"`}},
-		{"nested", "node-id: {a: b}\n", []string{":1: node-id: must be a single value"}},
-		{"nested address", "peers: {n1: [a]}\n", []string{":1: peers: the address of n1 is not a single value"}},
-		{"not YAML", "node-id: [\n", []string{"--config: "}},
-		{"another file", "config: x\n", []string{`:1: unknown setting "config"`}},
-		{"nothing", "# only a comment\n", []string{"--node-id is missing"}},
-		{"wrong value", "node-id: n1\ndata-dir: x\nlog-level: loud\n", []string{`--log-level is "loud"`}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			path := writeFile(t, tt.text)
-			o := invoke(t, nil, "config", "check", path)
-			if o.code != 1 || o.out != "" {
-				t.Errorf("exit code %d, output %q", o.code, o.out)
-			}
-			for _, line := range tt.says {
-				wantLine(t, o.errOut, line)
-			}
-		})
+	_, err = dial(t, n).Do("CONFIG", "SET", "holdfast-max-subscriptions", "78")
+	if err == nil || !strings.Contains(err.Error(), "it is set by --max-subscriptions when the node starts") {
+		t.Errorf("CONFIG SET of a limit: %v", err)
 	}
 }

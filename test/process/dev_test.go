@@ -51,7 +51,8 @@ var devRow = regexp.MustCompile(`(?m)^(n\d+) +(\d+) +(\S+) +(\S+) +(\S+) +(leade
 func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 	t.Helper()
 	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{})}
-	d.cmd = exec.Command(binary, append([]string{"dev", "--base-port", strconv.Itoa(base), "--data-dir", dir}, args...)...)
+	d.cmd = exec.Command(binary, append([]string{"dev", "--base-port", strconv.Itoa(base), "--data-dir", dir},
+		args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	d.cmd.Env = process.CleanEnv()
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -89,7 +90,8 @@ func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
 	}
 	pids = make(map[string]int)
 	for i, m := range devRow.FindAllStringSubmatch(d.printed(), -1) {
-		if want := []string{process.Loopback(d.base + i), process.Loopback(d.base + 1000 + i), process.Loopback(d.base + 2000 + i)}; m[3] != want[0] || m[4] != want[1] || m[5] != want[2] {
+		if want := []string{process.Loopback(d.base + i), process.Loopback(d.base + 1000 + i),
+			process.Loopback(d.base + 2000 + i)}; m[3] != want[0] || m[4] != want[1] || m[5] != want[2] {
 			d.t.Errorf("addresses of %s: %v, want %v", m[1], m[3:6], want)
 		}
 		pid, err := strconv.Atoi(m[2])
@@ -134,7 +136,8 @@ func (d *devRun) waitEnd() int {
 
 func (d *devRun) waitFor(text string) {
 	d.t.Helper()
-	if err := process.Poll(testutil.Within(d.t, testutil.StartLimit), fmt.Sprintf("dev to say %q", text), func() bool { return strings.Contains(d.printed(), text) }); err != nil {
+	if err := process.Poll(testutil.Within(d.t, testutil.StartLimit), fmt.Sprintf("dev to say %q", text),
+		func() bool { return strings.Contains(d.printed(), text) }); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -153,7 +156,8 @@ func lives(pid int) bool {
 func waitGone(t *testing.T, pids map[string]int) {
 	t.Helper()
 	for id, pid := range pids {
-		if err := process.Poll(testutil.Within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid), func() bool { return !lives(pid) }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid),
+			func() bool { return !lives(pid) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -184,7 +188,8 @@ func TestDev(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	d := startDev(t, base, dir)
 	pids, leader := d.table(3)
-	wantContains(t, "dev", d.printed(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir, "Ctrl-C")
+	wantContains(t, "dev", d.printed(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir,
+		"Ctrl-C")
 	any := &process.Node{ID: "n1", Clients: process.Loopback(base)}
 	want(t, any, "OK", "SET", "lock:a", "me", "NX", "EX", "600")
 	// dev has created a secret, which the nodes use to authenticate each
@@ -210,7 +215,8 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, step := range []struct{ want, cmd string }{{"OK", "AUTH secret"}, {"me", "GET lock:a"}, {"OK", "ACL SETUSER default nopass"}} {
+	for _, step := range []struct{ want, cmd string }{{"OK", "AUTH secret"}, {"me", "GET lock:a"},
+		{"OK", "ACL SETUSER default nopass"}} {
 		words := strings.Fields(step.cmd)
 		if got := show(conn, words...); got != step.want {
 			t.Errorf("%s: %s, want %s", step.cmd, got, step.want)
@@ -278,7 +284,8 @@ func TestDev_OtherNumbersOfNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The flags after -- are passed to the nodes.
-		d := startDev(t, base, filepath.Join(t.TempDir(), "data"), "--nodes", strconv.Itoa(nodes), "--", "--max-bulk-bytes", "1000")
+		d := startDev(t, base, filepath.Join(t.TempDir(), "data"), "--nodes", strconv.Itoa(nodes), "--",
+			"--max-bulk-bytes", "1000")
 		pids, _ := d.table(nodes)
 		last := &process.Node{ID: "last", Clients: process.Loopback(base + nodes - 1)}
 		want(t, last, "OK", "SET", "k", "v")

@@ -77,7 +77,8 @@ const failoverLimit = 2 * time.Second
 // load continues without it. release, if not nil, ends the fault: a thread that
 // hangs in the kernel keeps a process from disappearing even after the process
 // has ended.
-func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit time.Duration, says string, release func()) {
+func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit time.Duration, says string,
+	release func()) {
 	c.t.Helper()
 	if err := process.Poll(testutil.Within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
 		return strings.Contains(n.Output(), "holdfast: fatal: ")
@@ -93,7 +94,8 @@ func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit ti
 	if led > ended+failoverLimit {
 		c.t.Errorf("%s leads %v after %s gave up, want %v at most", next.ID, led-ended, n.ID, failoverLimit)
 	}
-	c.t.Logf("%s gave up after %v, %s leads after %v", n.ID, ended.Round(time.Millisecond), next.ID, led.Round(time.Millisecond))
+	c.t.Logf("%s gave up after %v, %s leads after %v", n.ID, ended.Round(time.Millisecond), next.ID,
+		led.Round(time.Millisecond))
 	l.progress(50)
 	if release != nil {
 		release()
@@ -197,7 +199,8 @@ func TestDisk_Full(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", small.ID, "--addr", small.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := process.Poll(testutil.Within(t, 10*time.Second), "it to lead", func() bool { return c.leader() == small }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), "it to lead",
+			func() bool { return c.leader() == small }); err != nil {
 			t.Fatal(err)
 		}
 	}

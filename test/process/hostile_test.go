@@ -70,8 +70,10 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		{"length line without end", "*1\r\n$" + strings.Repeat("1", 1<<20), protocol + "too big bulk count string"},
 		{"count line without end", "*" + strings.Repeat("1", 1<<20), protocol + "too big mbulk count string"},
 		{"quotes that do not close", "SET k \"v\r\n", protocol + "unbalanced quotes in request"},
-		{"a command over the limit", "*16\r\n$4\r\nMSET\r\n" + strings.Repeat("$1048576\r\n"+strings.Repeat("v", 1<<20)+"\r\n", 15), protocol + "too big command"},
-		{"a good command first", "*1\r\n$4\r\nPING\r\n*1\r\n$9223372036854775807\r\n", "+PONG\r\n" + protocol + "invalid bulk length"},
+		{"a command over the limit", "*16\r\n$4\r\nMSET\r\n" +
+			strings.Repeat("$1048576\r\n"+strings.Repeat("v", 1<<20)+"\r\n", 15), protocol + "too big command"},
+		{"a good command first", "*1\r\n$4\r\nPING\r\n*1\r\n$9223372036854775807\r\n",
+			"+PONG\r\n" + protocol + "invalid bulk length"},
 		{"TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00\n", 40<<10), ""},
 	} {
 		for _, n := range c.Nodes[:2] {
@@ -111,7 +113,8 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 
 	// The peer port must also survive arbitrary bytes.
 	for _, n := range c.Nodes {
-		for _, bytes := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\xff", 1<<16), "\x00", "*1\r\n$4\r\nPING\r\n"} {
+		for _, bytes := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\xff", 1<<16), "\x00",
+			"*1\r\n$4\r\nPING\r\n"} {
 			conn, err := net.DialTimeout("tcp", n.Peers, 5*time.Second)
 			if err != nil {
 				t.Fatal(err)

@@ -115,7 +115,8 @@ func TestHTTP_Metrics(t *testing.T) {
 	c := startCluster(t, "--pprof")
 	leader := c.leader()
 	want(t, leader, "OK", "SET", "k", "v", "PX", "20")
-	if err := process.Poll(testutil.Within(t, 10*time.Second), "the key to expire", func() bool { return do(t, leader, "EXISTS", "k") == "(integer) 0" }); err != nil {
+	if err := process.Poll(testutil.Within(t, 10*time.Second), "the key to expire",
+		func() bool { return do(t, leader, "EXISTS", "k") == "(integer) 0" }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, leader, "OK", "SET", "lock", "me", "EX", "600")
@@ -153,18 +154,25 @@ func TestHTTP_Metrics(t *testing.T) {
 			return 0
 		}
 		for _, name := range []string{
-			"holdfast_raft_term", "holdfast_raft_commit_index", "holdfast_raft_applied_index", "holdfast_raft_last_index",
-			"holdfast_ready", "holdfast_keys", "holdfast_keys_with_ttl", "holdfast_expired_keys_total", "holdfast_sessions",
-			"holdfast_clients", "holdfast_client_connections_total", "holdfast_logged_operations_total", "holdfast_lease_clock_seconds",
-			"holdfast_log_bytes", "holdfast_command_seconds", "holdfast_disk_write_seconds", "go_goroutines", "process_resident_memory_bytes",
+			"holdfast_raft_term", "holdfast_raft_commit_index", "holdfast_raft_applied_index",
+			"holdfast_raft_last_index",
+			"holdfast_ready", "holdfast_keys", "holdfast_keys_with_ttl", "holdfast_expired_keys_total",
+			"holdfast_sessions",
+			"holdfast_clients", "holdfast_client_connections_total", "holdfast_logged_operations_total",
+			"holdfast_lease_clock_seconds",
+			"holdfast_log_bytes", "holdfast_command_seconds", "holdfast_disk_write_seconds", "go_goroutines",
+			"process_resident_memory_bytes",
 		} {
 			if value(name) <= 0 && name != "holdfast_clients" {
 				t.Errorf("%s of %s is not above 0", name, n.ID)
 			}
 		}
-		for _, name := range []string{"holdfast_is_leader", "holdfast_proposer_entries_total", "holdfast_proposer_entry_groups",
-			"holdfast_proposer_entry_bytes", "holdfast_proposer_commit_seconds", "holdfast_leaderships_total", "holdfast_read_rounds_total",
-			"holdfast_read_groups_total", "holdfast_forwarder_resent_total", "holdfast_forwarder_unknown_total", "holdfast_duplicate_groups_total"} {
+		for _, name := range []string{"holdfast_is_leader", "holdfast_proposer_entries_total",
+			"holdfast_proposer_entry_groups",
+			"holdfast_proposer_entry_bytes", "holdfast_proposer_commit_seconds", "holdfast_leaderships_total",
+			"holdfast_read_rounds_total",
+			"holdfast_read_groups_total", "holdfast_forwarder_resent_total", "holdfast_forwarder_unknown_total",
+			"holdfast_duplicate_groups_total"} {
 			sum[name] += value(name)
 		}
 		if !strings.Contains(text, `holdfast_command_seconds_count{command="get"}`) {
@@ -176,7 +184,8 @@ func TestHTTP_Metrics(t *testing.T) {
 			t.Errorf("sum of %s is %v, want %v", name, sum[name], want)
 		}
 	}
-	for _, name := range []string{"holdfast_proposer_entries_total", "holdfast_proposer_entry_groups", "holdfast_proposer_commit_seconds", "holdfast_read_rounds_total"} {
+	for _, name := range []string{"holdfast_proposer_entries_total", "holdfast_proposer_entry_groups",
+		"holdfast_proposer_commit_seconds", "holdfast_read_rounds_total"} {
 		if sum[name] == 0 {
 			t.Errorf("sum of %s is 0", name)
 		}
@@ -187,7 +196,8 @@ func TestHTTP_Metrics(t *testing.T) {
 }
 
 // textLine matches the beginning of every line of a text log.
-var textLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S* \[(TRACE|DEBUG|INFO|WARN|ERROR)\] +holdfast[.a-z]*: `)
+var textLine = regexp.MustCompile(
+	`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S* \[(TRACE|DEBUG|INFO|WARN|ERROR)\] +holdfast[.a-z]*: `)
 
 // TestLog_Formats checks that the logs have one line per event, in both
 // formats, over elections, a hostile client and a stop.

@@ -31,7 +31,8 @@ func TestKill_LosesNothing(t *testing.T) {
 		name   string
 		rounds []int
 	}{
-		{"wal", []int{killLeader, killFollower, killAll, killLeader, killTwo, killLeader, killAll, killFollower, killTwo, killLeader, killAll,
+		{"wal", []int{killLeader, killFollower, killAll, killLeader, killTwo, killLeader, killAll, killFollower,
+			killTwo, killLeader, killAll,
 			killLeader, killLeader, killTwo, killLeader, killAll, killLeader, killAll}},
 		{"boltdb", []int{killLeader, killAll, killTwo, killFollower, killLeader}},
 	} {
@@ -102,7 +103,8 @@ func TestKill_AtAPoint(t *testing.T) {
 	if err != nil || code != -1 {
 		t.Fatalf("ended with code %d, %v, want an end by a signal", code, err)
 	}
-	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node will kill itself", failpoint.Line(failpoint.EntryApplied, 4)+"\n")
+	wantContains(t, "log", n.Output(), "[ERROR] holdfast: this node will kill itself",
+		failpoint.Line(failpoint.EntryApplied, 4)+"\n")
 	n.Use(binary)
 	start(t, n)
 	c.leader()

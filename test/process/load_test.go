@@ -157,7 +157,8 @@ func (w *writer) incr(l *load, node *process.Node) {
 		w.maybe++
 	case acknowledged:
 		if count <= w.count || count > w.count+1+w.maybe {
-			w.failed("INCR through %s: %d after %d, with %d of unknown outcome between", node.ID, count, w.count, w.maybe)
+			w.failed("INCR through %s: %d after %d, with %d of unknown outcome between", node.ID, count, w.count,
+				w.maybe)
 		}
 		w.count, w.maybe = count, 0
 		w.acks.Add(1)

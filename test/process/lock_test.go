@@ -36,7 +36,8 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", dead.ID, "--addr", next.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := process.Poll(testutil.Within(t, 10*time.Second), dead.ID+" to lead", func() bool { return c.leader() == dead }); err != nil {
+		if err := process.Poll(testutil.Within(t, 10*time.Second), dead.ID+" to lead",
+			func() bool { return c.leader() == dead }); err != nil {
 			t.Fatal(err)
 		}
 	}

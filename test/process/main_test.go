@@ -114,7 +114,8 @@ func send(t *testing.T, n *process.Node, sig syscall.Signal) {
 const replyLimit = 40 * time.Second
 
 func dialAddr(addr string, limit time.Duration) (redis.Conn, error) {
-	return redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
+	return redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit),
+		redis.DialWriteTimeout(limit))
 }
 
 func dial(t *testing.T, n *process.Node) redis.Conn {

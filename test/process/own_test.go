@@ -68,18 +68,30 @@ var ownSteps = []struct {
 	// Later versions, and this program, send them after it.
 	pushed bool
 }{
-	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING", "MGET a b c", "MSET a 1 b 2 c 3|PING", "DEL a|GET a|DEL a b"}},
-	{name: "EVAL", steps: []string{"GET k", "EVAL return(redis.call('SET',KEYS[1],'v')) 1 k|PING", "EVAL return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING", "SET k 1|PING",
+	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING",
+		"MGET a b c", "MSET a 1 b 2 c 3|PING", "DEL a|GET a|DEL a b"}},
+	{name: "EVAL", steps: []string{"GET k", "EVAL return(redis.call('SET',KEYS[1],'v')) 1 k|PING",
+		"EVAL return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING", "SET k 1|PING",
 		"EVAL return(redis.call('GET','k')) 0|PING", "SET k 1|PING", "EVAL return(1) 1 k", "SET k 1",
-		"EVAL redis.call('SET',KEYS[1],'x')return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING", "SET k 1|PING"}},
-	{name: "MULTI", steps: []string{"GET k", "MULTI|SET k 1|GET k|SET k 2|PING|EXEC|PING", "SET k 9|PING", "MGET a b", "MULTI|SET a 1|SET b 2|EXEC|PING", "GET a", "MULTI|SET a 1|DISCARD|SET a 2|PING"}},
-	{name: "flush", steps: []string{"GET k|GET j", "SET k 1|FLUSHALL|PING", "GET k|FLUSHDB|GET k|PING", "SET k 1|PING"}},
-	{name: "BLMOVE", steps: []string{"LRANGE m 0 -1", "@RPUSH l a", "BLMOVE l m LEFT RIGHT 0|PING", "LRANGE m 0 -1|LRANGE l 0 -1", "BLPOP l m 0|PING"}},
-	{name: "NOLOOP", setup: []string{"CLIENT TRACKING ON NOLOOP"}, steps: []string{"GET k|SET k 1|PING", "GET k|FLUSHALL|PING", "GET k", "@SET k 3", "SET z 1|PING"}},
-	{name: "OPTIN", setup: []string{"CLIENT TRACKING ON OPTIN"}, steps: []string{"GET k|SET k 1|PING", "CLIENT CACHING YES|GET k|SET k 2|PING"}},
-	{name: "OPTOUT", setup: []string{"CLIENT TRACKING ON OPTOUT"}, steps: []string{"GET k|SET k 1|PING", "CLIENT CACHING NO|GET k|SET k 2|PING"}},
-	{name: "REPLY", steps: []string{"GET k", "CLIENT REPLY SKIP|SET k 1|PING", "GET k", "CLIENT REPLY OFF|SET k 1|GET k|SET k 2|CLIENT REPLY ON|PING"}},
-	{name: "PUBLISH", pushed: true, setup: []string{"SUBSCRIBE ch", "PSUBSCRIBE c*"}, steps: []string{"PUBLISH ch m|PING", "PUBLISH ch a|PUBLISH ch b|GET k|PING", "EVAL redis.call('PUBLISH','ch','x')return(7) 0|PING"}},
+		"EVAL redis.call('SET',KEYS[1],'x')return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING",
+		"SET k 1|PING"}},
+	{name: "MULTI", steps: []string{"GET k", "MULTI|SET k 1|GET k|SET k 2|PING|EXEC|PING", "SET k 9|PING", "MGET a b",
+		"MULTI|SET a 1|SET b 2|EXEC|PING", "GET a", "MULTI|SET a 1|DISCARD|SET a 2|PING"}},
+	{name: "flush", steps: []string{"GET k|GET j", "SET k 1|FLUSHALL|PING", "GET k|FLUSHDB|GET k|PING",
+		"SET k 1|PING"}},
+	{name: "BLMOVE", steps: []string{"LRANGE m 0 -1", "@RPUSH l a", "BLMOVE l m LEFT RIGHT 0|PING",
+		"LRANGE m 0 -1|LRANGE l 0 -1", "BLPOP l m 0|PING"}},
+	{name: "NOLOOP", setup: []string{"CLIENT TRACKING ON NOLOOP"},
+		steps: []string{"GET k|SET k 1|PING", "GET k|FLUSHALL|PING", "GET k", "@SET k 3", "SET z 1|PING"}},
+	{name: "OPTIN", setup: []string{"CLIENT TRACKING ON OPTIN"},
+		steps: []string{"GET k|SET k 1|PING", "CLIENT CACHING YES|GET k|SET k 2|PING"}},
+	{name: "OPTOUT", setup: []string{"CLIENT TRACKING ON OPTOUT"},
+		steps: []string{"GET k|SET k 1|PING", "CLIENT CACHING NO|GET k|SET k 2|PING"}},
+	{name: "REPLY", steps: []string{"GET k", "CLIENT REPLY SKIP|SET k 1|PING", "GET k",
+		"CLIENT REPLY OFF|SET k 1|GET k|SET k 2|CLIENT REPLY ON|PING"}},
+	{name: "PUBLISH", pushed: true, setup: []string{"SUBSCRIBE ch", "PSUBSCRIBE c*"},
+		steps: []string{"PUBLISH ch m|PING", "PUBLISH ch a|PUBLISH ch b|GET k|PING",
+			"EVAL redis.call('PUBLISH','ch','x')return(7) 0|PING"}},
 }
 
 // behindReplies moves each push behind the reply that follows it.
@@ -186,7 +198,8 @@ func TestOwn_TrackingOn(t *testing.T) {
 	leader := c.leader()
 	rest := c.others(leader)
 	for i := range 60 {
-		w, n := dialRaw(t, "tcp", []*process.Node{leader, rest[1]}[i%2].Clients), []*process.Node{rest[0], leader}[i/2%2]
+		w, n := dialRaw(t, "tcp", []*process.Node{leader, rest[1]}[i%2].Clients),
+			[]*process.Node{rest[0], leader}[i/2%2]
 		a := dialRaw(t, "tcp", n.Clients)
 		a.ask("HELLO 3")
 		w.ask("SET k v", "FLUSHDB", "SET k v")
@@ -240,7 +253,8 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	until := func(n int64) {
 		t.Helper()
 		n += rounds.Load()
-		if err := process.Poll(testutil.Within(t, time.Minute), "rounds", func() bool { return rounds.Load() >= n }); err != nil {
+		if err := process.Poll(testutil.Within(t, time.Minute), "rounds",
+			func() bool { return rounds.Load() >= n }); err != nil {
 			t.Error(err)
 		}
 	}

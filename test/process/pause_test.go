@@ -79,7 +79,8 @@ func TestPause_OfTheLeader(t *testing.T) {
 				t.Errorf("queued SET NX of a lock that is held: %v", reply)
 			case i%2 == 0:
 				if n, err := redis.Int64(reply, nil); err != nil || n < low {
-					t.Errorf("queued GET: %v (%v), want at least %d, which was acknowledged before it was sent", n, err, low)
+					t.Errorf("queued GET: %v (%v), want at least %d, which was acknowledged before it was sent", n, err,
+						low)
 				}
 			}
 		}
@@ -231,7 +232,8 @@ func (r *register) follow(n *process.Node) {
 		r.t.Fatal("the writer of the register hangs")
 	}
 	from := r.acked.Load()
-	if err := process.Poll(testutil.Within(r.t, replyLimit), "the register to be written", func() bool { return r.acked.Load() > from+20 }); err != nil {
+	if err := process.Poll(testutil.Within(r.t, replyLimit), "the register to be written",
+		func() bool { return r.acked.Load() > from+20 }); err != nil {
 		r.t.Fatal(err)
 	}
 }

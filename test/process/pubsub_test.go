@@ -106,7 +106,8 @@ func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
 	other := c.others(leader)
-	for _, at := range [][2]*process.Node{{leader, leader}, {leader, other[0]}, {other[0], leader}, {other[0], other[0]}, {other[0], other[1]}} {
+	for _, at := range [][2]*process.Node{{leader, leader}, {leader, other[0]}, {other[0], leader},
+		{other[0], other[0]}, {other[0], other[1]}} {
 		p := dial(t, at[0])
 		psc := &redis.PubSubConn{Conn: dial(t, at[1])}
 		for i := range 40 {

@@ -71,7 +71,8 @@ func TestScript_KillOfLeader(t *testing.T) {
 	progress := func(n int64) {
 		t.Helper()
 		from := cycles.Load()
-		if err := process.Poll(testutil.Within(t, 30*time.Second), "lock cycles", func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
+		if err := process.Poll(testutil.Within(t, 30*time.Second), "lock cycles",
+			func() bool { return cycles.Load() >= from+n || len(failed) > 0 }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,10 +80,12 @@ func TestScript_KillOfLeader(t *testing.T) {
 		progress(100)
 		dead := c.leader()
 		if dead == follower {
-			if o := invoke(t, nil, "member", "transfer", c.others(follower)[0].ID, "--addr", follower.Clients); o.code != 0 {
+			if o := invoke(t, nil, "member", "transfer", c.others(follower)[0].ID, "--addr",
+				follower.Clients); o.code != 0 {
 				t.Fatalf("member transfer: %+v", o)
 			}
-			if err := process.Poll(testutil.Within(t, 10*time.Second), "another leader", func() bool { return c.leader() != follower }); err != nil {
+			if err := process.Poll(testutil.Within(t, 10*time.Second), "another leader",
+				func() bool { return c.leader() != follower }); err != nil {
 				t.Fatal(err)
 			}
 			dead = c.leader()
@@ -122,7 +125,8 @@ func TestScript_Loops(t *testing.T) {
 	}
 	text := <-ended
 	t.Logf("%q after %v and %d reads", text, time.Since(begun).Round(time.Millisecond), reads)
-	wantContains(t, "a script that loops", text, "script exceeded its time limit (500 ms) and was rolled back", "on @user_script:1.")
+	wantContains(t, "a script that loops", text, "script exceeded its time limit (500 ms) and was rolled back",
+		"on @user_script:1.")
 	want(t, c.Nodes[0], "v", "GET", "k")
 	want(t, c.Nodes[0], "OK", "SET", "k", "x")
 }

@@ -51,7 +51,8 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, leader, "ERR FAILOVER target HOST and PORT is not a replica.", "FAILOVER", "TO", host, own)
-	want(t, leader, "ERR FAILOVER with force option requires both a timeout and target HOST and IP.", "FAILOVER", "TO", host, port, "FORCE")
+	want(t, leader, "ERR FAILOVER with force option requires both a timeout and target HOST and IP.", "FAILOVER", "TO",
+		host, port, "FORCE")
 	want(t, leader, "OK", "FAILOVER", "TO", host, port, "FORCE", "TIMEOUT", "5000")
 	if now := c.settled(); now != to {
 		t.Errorf("%s leads, want %s", now.ID, to.ID)

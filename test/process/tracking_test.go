@@ -43,7 +43,8 @@ func TestTracking_RueidisCache(t *testing.T) {
 	}
 	until := func(value string) {
 		t.Helper()
-		if err := process.Poll(ctx, "the cache to hold "+value, func() bool { got, hit := cached(); return got == value && hit }); err != nil {
+		if err := process.Poll(ctx, "the cache to hold "+value,
+			func() bool { got, hit := cached(); return got == value && hit }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +97,8 @@ func TestTracking_RueidisFields(t *testing.T) {
 		set(2*i + 1)
 		cached("b")
 		for _, field := range []string{"a", "b"} {
-			if err := process.Poll(ctx, "the cache to hold the new field "+field, func() bool { return cached(field) == fmt.Sprint(2*i+1) }); err != nil {
+			if err := process.Poll(ctx, "the cache to hold the new field "+field,
+				func() bool { return cached(field) == fmt.Sprint(2*i+1) }); err != nil {
 				t.Fatal(err)
 			}
 		}

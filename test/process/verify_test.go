@@ -29,7 +29,8 @@ func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, pag
 	for _, n := range c.Nodes {
 		addrs = append(addrs, n.Clients)
 	}
-	o = invokeWithin(t, 2*time.Minute, nil, append([]string{"verify", "--addrs", strings.Join(addrs, ","), "--report", path, "--json", "-"}, args...)...)
+	o = invokeWithin(t, 2*time.Minute, nil,
+		append([]string{"verify", "--addrs", strings.Join(addrs, ","), "--report", path, "--json", "-"}, args...)...)
 	if err := json.Unmarshal([]byte(o.out), &v); err != nil {
 		t.Fatalf("summary: %v; it printed\n%s%s", err, o.out, o.errOut)
 	}
@@ -53,7 +54,8 @@ func TestVerify_OfALiveCluster(t *testing.T) {
 	if err := <-killed; err != nil {
 		t.Fatal(err)
 	}
-	if o.code != 0 || v.Verdict != "held" || v.Violations != 0 || v.Commands < 100 || v.Grants == 0 || len(v.Target) != 3 {
+	if o.code != 0 || v.Verdict != "held" || v.Violations != 0 || v.Commands < 100 || v.Grants == 0 ||
+		len(v.Target) != 3 {
 		t.Errorf("code %d, %+v; it printed\n%s", o.code, v, o.errOut)
 	}
 	wantContains(t, "page", page, "<svg", "All guarantees held", "slow or refused")
@@ -105,7 +107,8 @@ func TestVerify_NothingToBeSaid(t *testing.T) {
 		"no such fault":    {"--local", "--faults", "meteorite"},
 		"no such password": {"--addrs", process.Loopback(base), "--password", "x", "--duration", "1s"},
 	} {
-		if o := invoke(t, nil, append([]string{"verify"}, args...)...); o.code != 2 || !strings.Contains(o.errOut, "no verdict") {
+		if o := invoke(t, nil, append([]string{"verify"}, args...)...); o.code != 2 || !strings.Contains(o.errOut,
+			"no verdict") {
 			t.Errorf("%s: %+v", what, o)
 		}
 	}
@@ -116,11 +119,13 @@ func TestVerify_NothingToBeSaid(t *testing.T) {
 func TestVerify_Local(t *testing.T) {
 	takeSlot(t)
 	dir := t.TempDir()
-	o := invokeWithin(t, 3*time.Minute, []string{"TMPDIR=" + dir}, "verify", "--local", "--episodes", "1", "--faults", "kill -9 follower,forwarder cut", "--seed", "3")
+	o := invokeWithin(t, 3*time.Minute, []string{"TMPDIR=" + dir}, "verify", "--local", "--episodes", "1", "--faults",
+		"kill -9 follower,forwarder cut", "--seed", "3")
 	if o.code != 0 {
 		t.Errorf("code %d; it printed\n%s%s", o.code, o.out, o.errOut)
 	}
-	wantContains(t, "output", o.out, "kill -9 follower", "forwarder cut from leader", "linearizable keys", "no violation (seed 3)")
+	wantContains(t, "output", o.out, "kill -9 follower", "forwarder cut from leader", "linearizable keys",
+		"no violation (seed 3)")
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("%v left behind, %v", left, err)
 	}

@@ -50,7 +50,10 @@ func TestMixedRequests(t *testing.T) {
 // did not know yet about the removal.
 func TestLaggingMember(t *testing.T) {
 	plan := Plan(650, time.Minute)
-	plan.Faults = slices.DeleteFunc(plan.Faults, func(f Fault) bool { return f.Kind != "removal" && f.Kind != "one-way loss out" })
+	plan.Faults = slices.DeleteFunc(plan.Faults, func(f Fault) bool {
+		return f.Kind != "removal" &&
+			f.Kind != "one-way loss out"
+	})
 	for range 3 { // the scheduler's choices differ each time
 		r := inBubble(t, plan)
 		for _, bad := range r.Violations {

@@ -20,13 +20,17 @@ var (
 	seedsFlag   = flag.Int("seeds", 8, "how many seeds are run")
 	firstFlag   = flag.Uint64("first", 1, "the first of them")
 	virtualFlag = flag.Duration("virtual", 60*time.Second, "length of a history, in virtual time")
-	budgetFlag  = flag.Duration("budget", 0, "how long seeds are begun, in real time: what is left then is not run, and said; 0 for no limit")
-	repeatFlag  = flag.Int("repeat", 3, "how often the schedule of -seed is run, and a smaller one before it counts as sound")
+	budgetFlag  = flag.Duration("budget", 0,
+		"how long seeds are begun, in real time: what is left then is not run, and said; 0 for no limit")
+	repeatFlag = flag.Int("repeat", 3,
+		"how often the schedule of -seed is run, and a smaller one before it counts as sound")
 	workersFlag = flag.Int("workers", runtime.NumCPU(), "processes at a time")
 	jsonFlag    = flag.String("json", "", "file for the result as JSON")
-	workFlag    = flag.String("work", "", "workloads of remote clients, separated by commas, in place of those that seeds draw")
-	drillFlag   = flag.String("drill", "", "run the schedules that are made for this injected bug")
-	serveFlag   = flag.Bool("serve", false, "run the schedules that come on standard input: what the processes of a fleet do")
+	workFlag    = flag.String("work", "",
+		"workloads of remote clients, separated by commas, in place of those that seeds draw")
+	drillFlag = flag.String("drill", "", "run the schedules that are made for this injected bug")
+	serveFlag = flag.Bool("serve", false,
+		"run the schedules that come on standard input: what the processes of a fleet do")
 )
 
 // limit is the real time that one history may take on a slow and busy machine.
@@ -44,7 +48,8 @@ func TestServe(t *testing.T) {
 	if !*serveFlag {
 		t.Skip("only for the processes of a fleet")
 	}
-	if err := Serve(os.Stdin, os.NewFile(3, "results"), func(plan *Schedule) *Result { return inBubble(t, plan) }); err != nil {
+	if err := Serve(os.Stdin, os.NewFile(3, "results"),
+		func(plan *Schedule) *Result { return inBubble(t, plan) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -113,7 +118,8 @@ func TestSim(t *testing.T) {
 		if len(r.Violations) > 0 {
 			// Print the failure at once, because a run may take a
 			// night.
-			fmt.Printf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed, r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
+			fmt.Printf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed,
+				r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
 			t.Errorf("seed %d fails", r.Schedule.Seed)
 		}
 		late := *budgetFlag > 0 && time.Since(begun) > *budgetFlag
@@ -125,7 +131,8 @@ func TestSim(t *testing.T) {
 	}
 	report.Print(os.Stdout)
 	if n := report.Histories; n < len(plans) && len(report.Failed) == 0 {
-		fmt.Printf("NOT RUN: %d of %d seeds: the machine was too slow for them in %v\n", len(plans)-n, len(plans), *budgetFlag)
+		fmt.Printf("NOT RUN: %d of %d seeds: the machine was too slow for them in %v\n", len(plans)-n, len(plans),
+			*budgetFlag)
 	}
 	if *jsonFlag != "" {
 		writeJSON(t, *jsonFlag, report)

@@ -85,7 +85,8 @@ func TestOutcomes_AreClaimedWhereTheyAreKnown(t *testing.T) {
 				used[place] = true
 				for _, call := range calls {
 					if call == "errors.Join" || call == "fmt.Errorf" || call == "append" {
-						t.Errorf("%s: %s is an argument of %s: an outcome is neither joined nor wrapped", s.at(n.Pos()), claim, call)
+						t.Errorf("%s: %s is an argument of %s: an outcome is neither joined nor wrapped", s.at(n.Pos()),
+							claim, call)
 					}
 				}
 			})

@@ -70,7 +70,8 @@ func TestPages_AreWrapped(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, l := range p.lines {
 			text := strings.TrimSpace(l.text)
-			if l.code || strings.HasPrefix(text, "|") || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "<!--") {
+			if l.code || strings.HasPrefix(text, "|") || strings.HasPrefix(text, "#") ||
+				strings.HasPrefix(text, "<!--") {
 				continue
 			}
 			width := utf8.RuneCountInString(l.text)
@@ -181,7 +182,8 @@ func (tr *tree) hasMember(typ, name string, seen map[string]bool) bool {
 
 func newTree(t *testing.T, paths []string) *tree {
 	t.Helper()
-	tr := &tree{files: map[string]bool{}, folders: map[string]bool{}, bases: map[string]bool{}, tests: map[string]bool{},
+	tr := &tree{files: map[string]bool{}, folders: map[string]bool{}, bases: map[string]bool{},
+		tests: map[string]bool{},
 		names: map[string]bool{}, targets: map[string]bool{}, members: map[string]map[string]bool{}}
 	for _, p := range paths {
 		tr.files[p] = true

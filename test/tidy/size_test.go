@@ -30,7 +30,8 @@ func TestSizes_AreBounded(t *testing.T) {
 		ast.Inspect(s.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				if lines := s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1; lines > maxFunctionLines {
+				lines := s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
+				if lines > maxFunctionLines {
 					t.Errorf("%s: function %s of %d lines, at most %d are allowed",
 						s.at(n.Pos()), n.Name.Name, lines, maxFunctionLines)
 				}

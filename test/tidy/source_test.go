@@ -68,7 +68,8 @@ var parsed = sync.OnceValues(func() ([]source, error) {
 			continue
 		}
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, filepath.Join(root, filepath.FromSlash(p)), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fset, filepath.Join(root, filepath.FromSlash(p)), nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}

@@ -33,15 +33,16 @@ func TestPackages_HaveComments(t *testing.T) {
 // import. For a package that is not listed, the entry of its longest listed
 // parent applies.
 var mayImport = map[string][]string{
-	"fsm/container":     {},
-	"fsm/geo":           {},
-	"fsm/glob":          {},
-	"fsm/hll":           {},
-	"fsm/number":        {},
-	"fsm/rdb":           {"fsm/container", "fsm/number", "fsm/stream"},
-	"fsm/stream":        {"fsm/container"},
-	"fsm/subsequence":   {},
-	"fsm":               {"fsm/container", "fsm/geo", "fsm/glob", "fsm/hll", "fsm/number", "fsm/rdb", "fsm/stream", "fsm/subsequence"},
+	"fsm/container":   {},
+	"fsm/geo":         {},
+	"fsm/glob":        {},
+	"fsm/hll":         {},
+	"fsm/number":      {},
+	"fsm/rdb":         {"fsm/container", "fsm/number", "fsm/stream"},
+	"fsm/stream":      {"fsm/container"},
+	"fsm/subsequence": {},
+	"fsm": {"fsm/container", "fsm/geo", "fsm/glob", "fsm/hll", "fsm/number", "fsm/rdb", "fsm/stream",
+		"fsm/subsequence"},
 	"rpc":               {},
 	"certs":             {},
 	"cluster/failpoint": {},
@@ -59,27 +60,35 @@ var mayImport = map[string][]string{
 	"cluster/readindex": {},
 	"cluster/transport": {"rpc", "cluster/raftlog"},
 	"cluster/machine":   {"fsm", "cluster/events", "cluster/raftlog"},
-	"cluster":           {"acl", "fsm", "rpc", "cluster/clientid", "cluster/events", "cluster/failpoint", "cluster/fairshare", "cluster/machine", "cluster/outcome", "cluster/raftlog", "cluster/readindex", "cluster/storage", "cluster/transport", "cluster/yield"},
-	"resp/clientmem":    {},
-	"resp/guard":        {"resp/clientmem"},
-	"resp/topology":     {},
-	"resp/parameter":    {},
-	"resp/wire":         {},
-	"resp/sentinel":     {"fsm", "resp/topology", "resp/wire"},
-	"resp/slots":        {"fsm", "fsm/number", "resp/topology"},
-	"resp/pubsub":       {"acl", "cluster/yield", "fsm", "fsm/glob"},
-	"resp":              {"acl", "fsm", "fsm/number", "cluster/outcome", "cluster/yield", "resp/clientmem", "resp/guard", "resp/parameter", "resp/pubsub", "resp/sentinel", "resp/slots", "resp/topology", "resp/wire"},
-	"verify/respwire":   {},
-	"verify/checker":    {"verify/respwire"},
-	"verify/replay":     {"fsm", "cluster/storage", "verify/checker", "verify/process", "verify/respwire"},
-	"verify/load":       {"verify/checker", "verify/respwire"},
-	"verify/process":    {},
-	"verify/neighbor":   {"verify/load", "verify/process", "verify/respwire"},
+	"cluster": {"acl", "fsm", "rpc", "cluster/clientid", "cluster/events", "cluster/failpoint",
+		"cluster/fairshare", "cluster/machine", "cluster/outcome", "cluster/raftlog", "cluster/readindex",
+		"cluster/storage", "cluster/transport", "cluster/yield"},
+	"resp/clientmem": {},
+	"resp/guard":     {"resp/clientmem"},
+	"resp/topology":  {},
+	"resp/parameter": {},
+	"resp/wire":      {},
+	"resp/sentinel":  {"fsm", "resp/topology", "resp/wire"},
+	"resp/slots":     {"fsm", "fsm/number", "resp/topology"},
+	"resp/pubsub":    {"acl", "cluster/yield", "fsm", "fsm/glob"},
+	"resp": {"acl", "fsm", "fsm/number", "cluster/outcome", "cluster/yield", "resp/clientmem",
+		"resp/guard", "resp/parameter", "resp/pubsub", "resp/sentinel", "resp/slots", "resp/topology", "resp/wire"},
+	"verify/respwire": {},
+	"verify/checker":  {"verify/respwire"},
+	"verify/replay":   {"fsm", "cluster/storage", "verify/checker", "verify/process", "verify/respwire"},
+	"verify/load":     {"verify/checker", "verify/respwire"},
+	"verify/process":  {},
+	"verify/neighbor": {"verify/load", "verify/process", "verify/respwire"},
 	"verify/attack": {"rpc", "cluster/failpoint", "verify/checker", "verify/replay", "verify/load", "verify/neighbor",
 		"verify/process", "verify/respwire"},
 	"verify/report": {"verify/checker", "verify/attack"},
-	"cmd":           {"acl", "certs", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard", "resp/parameter", "resp/slots", "resp/topology", "verify/checker", "verify/load", "verify/process", "verify/attack", "verify/report"},
-	"test":          {"acl", "certs", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/outcome", "cluster/storage", "resp", "resp/guard", "resp/parameter", "verify/checker", "verify/respwire", "verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report", "test/..."},
+	"cmd": {"acl", "certs", "fsm", "rpc", "cluster", "cluster/failpoint", "script", "resp", "resp/guard",
+		"resp/parameter", "resp/slots", "resp/topology", "verify/checker", "verify/load", "verify/process",
+		"verify/attack", "verify/report"},
+	"test": {"acl", "certs", "fsm", "rpc", "cluster", "script", "cluster/failpoint", "cluster/outcome",
+		"cluster/storage", "resp", "resp/guard", "resp/parameter", "verify/checker", "verify/respwire",
+		"verify/replay", "verify/load", "verify/neighbor", "verify/process", "verify/attack", "verify/report",
+		"test/..."},
 }
 
 // testsMayImport lists the packages that every test may import, in addition to
@@ -180,7 +189,8 @@ func checkSpecs(t *testing.T, s source, decl *ast.GenDecl) {
 				t.Errorf("%s: type %s has no comment", s.at(spec.Pos()), spec.Name.Name)
 			}
 		case *ast.ValueSpec:
-			if decl.Doc == nil && spec.Doc == nil && spec.Comment == nil && spec.Names[0].IsExported() && !continued(decl, spec) {
+			if decl.Doc == nil && spec.Doc == nil && spec.Comment == nil && spec.Names[0].IsExported() &&
+				!continued(decl, spec) {
 				t.Errorf("%s: %s has no comment", s.at(spec.Pos()), spec.Names[0].Name)
 			}
 		}
@@ -222,7 +232,8 @@ func TestSleep_IsNotSynchronisation(t *testing.T) {
 			}
 			pkg, ok := sel.X.(*ast.Ident)
 			if ok && pkg.Name == "time" && !(s.test() && polls[s.fset.Position(n.Pos()).Line]) && !bubbles(s) {
-				t.Errorf("%s: time.Sleep: wait for a condition or a timer that can be stopped; a test that paces a loop says \"// polls …\" on that line", s.at(n.Pos()))
+				t.Errorf("%s: time.Sleep: wait for a condition or a timer that can be stopped; a test that paces a "+
+					"loop says \"// polls …\" on that line", s.at(n.Pos()))
 			}
 			return true
 		})
@@ -257,23 +268,51 @@ const maxColumns = 120
 // code of test/recipes is printed in the pages of docs/recipes.
 var wideFolders = []string{"test/recipes"}
 
-// TestLines_AreShort checks the length of the lines outside of test files.
+// narrowTests lists the folders whose test files are checked too.
+var narrowTests = []string{"test"}
+
+// TestLines_AreShort checks the length of the lines. In test files, it allows a
+// longer line in a raw string, because a script or a regular expression cannot
+// be broken everywhere.
 func TestLines_AreShort(t *testing.T) {
 	for _, s := range sources(t) {
-		wide := slices.ContainsFunc(wideFolders, func(dir string) bool { return strings.HasPrefix(s.path, dir+"/") })
-		if s.test() || wide {
+		if below(s.path, wideFolders) || s.test() && !below(s.path, narrowTests) {
 			continue
+		}
+		raw := make(map[int]bool)
+		if s.test() {
+			raw = rawLines(s)
 		}
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(s.path)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
-			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > maxColumns {
+			n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if n > maxColumns && !raw[i+1] {
 				t.Errorf("%s:%d: %d columns, at most %d are allowed", s.path, i+1, n, maxColumns)
 			}
 		}
 	}
+}
+
+// below reports whether a file is in one of the folders.
+func below(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
+}
+
+// rawLines returns the numbers of the lines that contain a part of a raw string.
+func rawLines(s source) map[int]bool {
+	lines := make(map[int]bool)
+	ast.Inspect(s.ast, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && strings.HasPrefix(lit.Value, "`") {
+			for i := s.fset.Position(lit.Pos()).Line; i <= s.fset.Position(lit.End()).Line; i++ {
+				lines[i] = true
+			}
+		}
+		return true
+	})
+	return lines
 }
 
 func TestPages_AreCurrent(t *testing.T) {
