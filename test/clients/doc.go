@@ -1,9 +1,9 @@
-// Package clients connects real client libraries, with their defaults, to a real
-// node: what a library sends as it connects, what it needs of the answers, and
-// that it finds its way back after its connection was cut.
+// Package clients tests real client libraries, with their defaults, with a real
+// node. It covers what a library sends when it connects, which replies it
+// needs, and how it recovers after its connection has been cut.
 //
-// Libraries in Go come with the module. Those of other languages are what Debian
-// packages: python3-redis, ruby-redis, php-redis, node-redis, libhiredis-dev and
-// redis-tools. Where one is missing its test is skipped, unless
+// The libraries for Go are modules. The others are Debian packages:
+// python3-redis, ruby-redis, php-redis, node-redis, libhiredis-dev and
+// redis-tools. If one is missing, its test is skipped, or fails if
 // HOLDFAST_REQUIRE_CLIENTS is 1.
 package clients

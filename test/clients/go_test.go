@@ -71,7 +71,7 @@ func TestGoRedis(t *testing.T) {
 				conf["maxmemory-policy"] != "noeviction" {
 				t.Errorf("ConfigGet: %v, %v", conf, err)
 			}
-			// A connection that was cut is replaced without the caller noticing.
+			// The library replaces a connection that was cut, without an error.
 			id := fmt.Sprint(c.ClientID(ctx).Val())
 			if err := c.ClientKillByFilter(ctx, "ID", id, "SKIPME", "no").Err(); err != nil {
 				t.Errorf("ClientKillByFilter: %v", err)
@@ -83,9 +83,8 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
-// watchAndLose has the watched key changed by another before EXEC.
-// popWaiting waits for an element that another connection pushes, and for one that
-// nobody does.
+// popWaiting calls BLPOP for an element that another connection pushes, and
+// BZPOPMIN for a key that nothing is added to.
 func popWaiting(ctx context.Context, t *testing.T, c *goredis.Client) {
 	t.Helper()
 	id := c.Conn()
@@ -187,7 +186,7 @@ func TestRedigo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(); err != nil { // back to the pool
+	if err := c.Close(); err != nil { // returns the connection to the pool
 		t.Fatal(err)
 	}
 	killer, err := redis.Dial("tcp", addr)
@@ -230,7 +229,7 @@ func TestRueidis(t *testing.T) {
 	} else if n, err := exec[1].AsInt64(); err != nil || n != 2 {
 		t.Errorf("INCR in MULTI: %d, %v", n, err)
 	}
-	// Many at once: rueidis pipelines them on one connection.
+	// rueidis sends concurrent commands as one pipeline on one connection.
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
@@ -256,7 +255,8 @@ func TestRueidis(t *testing.T) {
 	}
 }
 
-// TestRueidis_Tracking: with its defaults rueidis caches on the client's side.
+// TestRueidis_Tracking checks client-side caching, which rueidis uses by
+// default.
 func TestRueidis_Tracking(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -270,7 +270,7 @@ func TestRueidis_Tracking(t *testing.T) {
 		if err := c.Do(ctx, c.B().Set().Key("lock").Value(owner).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
-		for got := ""; got != owner; { // the invalidation of the older value is on its way
+		for got := ""; got != owner; { // repeats until the invalidation of the older value has arrived
 			var err error
 			if got, err = cached().ToString(); err != nil {
 				t.Fatalf("DoCache, want %q: %v", owner, err)

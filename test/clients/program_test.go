@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// output runs a program, which must end well, and returns what it printed.
+// output runs a program, which must succeed, and returns its output.
 func output(t *testing.T, input, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -26,12 +26,11 @@ func output(t *testing.T, input, name string, args ...string) string {
 	return string(out)
 }
 
-// TestScripts runs a script of each language. It prints ok as its last line, or
-// what went wrong.
+// TestScripts runs one script per language. The script prints ok, or the error.
 func TestScripts(t *testing.T) {
 	for _, s := range []struct {
 		library, program string
-		probe            []string // ends well where the library is installed
+		probe            []string // succeeds if the library is installed
 		script           string
 	}{
 		{"python3-redis", "/usr/bin/python3", []string{"-c", "import redis"}, "client.py"},
@@ -40,7 +39,7 @@ func TestScripts(t *testing.T) {
 		{"node-redis", "node", []string{"-e", "require('redis')"}, "client.js"},
 	} {
 		t.Run(s.library, func(t *testing.T) {
-			t.Setenv("NODE_PATH", "/usr/share/nodejs") // a Node that is not Debian's looks elsewhere
+			t.Setenv("NODE_PATH", "/usr/share/nodejs") // a Node.js that is not Debian's looks for libraries elsewhere
 			path, err := exec.LookPath(s.program)
 			testutil.Need(t, testutil.RequireClients, s.library, err)
 			testutil.Need(t, testutil.RequireClients, s.library, exec.Command(path, s.probe...).Run())

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// forgetUsers deletes the users that a test has made, on both servers.
-func (p *pair) forgetUsers(names ...string) {
+// deleteUsers deletes the users that a test has made, on both servers.
+func (p *pair) deleteUsers(names ...string) {
 	p.t.Helper()
 	p.setup("ACL DELUSER "+strings.Join(names, " "), "ACL SETUSER default reset on nopass ~* &* +@all", "ACL LOG RESET")
 }
@@ -22,7 +22,8 @@ const (
 	hashA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4b72b9807785afee48bb" // of "a"
 )
 
-// aclRules are rules for one user each, several lines being several calls.
+// aclRules are the arguments of ACL SETUSER for one user each. Each line is one
+// call.
 var aclRules = []string{
 	"", "on", "off", "ON", "Off", "on nopass", "nopass >p", ">p >p", ">p >a <p", "#" + hashP,
 	"#" + hashP + " !" + hashP, "<p", "!" + hashP, "#abc", "!x", "#" + strings.ToUpper(hashP),
@@ -57,17 +58,18 @@ var aclRules = []string{
 	"+sync", "+@scripting +@pubsub", "+multi +exec +discard +watch",
 }
 
-// ruleWords are the + and - rules of a line of ACL LIST.
+// ruleWords matches the + and - rules in a line of ACL LIST.
 var ruleWords = regexp.MustCompile(`[-+][^ ()]+`)
 
-// starAmongKeys finds ~* beside other patterns of keys.
+// starAmongKeys matches ~* beside other key patterns.
 var starAmongKeys = regexp.MustCompile(`[~%]\S+ ~\*( |$)| ~\* [~%]`)
 
-// sameUser compares what both servers say of the users. Rules about commands are
-// compared by what they mean: Redis 7.0 keeps none and makes some up that come to
-// the same, in the order of a hash table with a random seed; Holdfast prints
-// those that were given, as Redis does from 7.2 on. So Redis is told what
-// Holdfast prints, for a second user, and must print the same for both.
+// sameUser compares ACL LIST and ACL GETUSER of both servers. The command rules
+// may differ in their text: Redis 7.0 does not store them but derives
+// equivalent rules, in the order of a hash table with a random seed. Holdfast
+// prints the rules that were given, as Redis does from version 7.2 on. So
+// sameUser gives the rules that Holdfast prints to a second user in Redis, and
+// requires that Redis prints the same rules for both users.
 func (p *pair) sameUser(name string) {
 	p.t.Helper()
 	redis, holdfast := p.ask("ACL LIST")
@@ -90,7 +92,7 @@ func (p *pair) sameUser(name string) {
 		p.t.Fatalf("no user %q in %q", name, lines)
 		return ""
 	}
-	tell := func(c *conn, args ...string) string {
+	sendTo := func(c *conn, args ...string) string {
 		out, err := c.do(args)
 		if err != nil {
 			p.t.Fatal(err)
@@ -99,27 +101,27 @@ func (p *pair) sameUser(name string) {
 	}
 	given := line(ours)
 	if starAmongKeys.MatchString(" " + given) {
-		return // Redis prints %RW~* as allkeys, and does not take what it prints
+		return // Redis prints %RW~* as allkeys, and refuses its own output
 	}
-	if out := tell(p.redis, append([]string{"ACL", "SETUSER", "twin", "resetpass"},
+	if out := sendTo(p.redis, append([]string{"ACL", "SETUSER", "twin", "resetpass"},
 		strings.Split(given, " ")...)...); out != "+OK\r\n" {
 		p.t.Errorf("redis does not take %q: %q", given, out)
 		return
 	}
-	_, theirs = elements(tell(p.redis, "ACL", "LIST"))
-	tell(p.redis, "ACL", "DELUSER", "twin")
+	_, theirs = elements(sendTo(p.redis, "ACL", "LIST"))
+	sendTo(p.redis, "ACL", "DELUSER", "twin")
 	if !strings.Contains(strings.Join(theirs, ""), "user twin "+line(theirs)+"\r\n") {
 		p.t.Errorf("rules %q of holdfast do not mean what redis has: %q", given, theirs)
 	}
-	// ACL GETUSER, without the values of "commands".
+	// This compares ACL GETUSER without the values of "commands".
 	redis, holdfast = p.ask("ACL GETUSER " + name)
 	if a, b := withoutCommands(p.t, redis[0]), withoutCommands(p.t, holdfast[0]); a != b {
 		p.t.Errorf("ACL GETUSER %s\n  redis    %s\n  holdfast %s", name, a, b)
 	}
 }
 
-// withoutCommands prints a reply of ACL GETUSER, type by type, with what follows
-// the words "commands" left out.
+// withoutCommands returns a reply of ACL GETUSER without the text after each
+// "commands".
 func withoutCommands(t *testing.T, raw string) string {
 	t.Helper()
 	out := regexp.MustCompile(`\$8\r\ncommands\r\n\$\d+\r\n[^\r]*\r\n`).ReplaceAllString(raw,
@@ -142,11 +144,11 @@ func TestACL_Rules(t *testing.T) {
 			}
 			p.Do("ACL DELUSER u")
 		}
-		p.forgetUsers("u")
+		p.deleteUsers("u")
 	})
 }
 
-// TestACL_RandomRules applies random rules to a user, one call after the other.
+// TestACL_RandomRules applies random rules to one user, one call after another.
 func TestACL_RandomRules(t *testing.T) {
 	words := []string{"on", "off", "nopass", ">p", ">a", "<p", "#" + hashA, "!" + hashA, "resetpass", "~*", "~a*", "~b",
 		"%R~a*", "%W~a*", "%R~*", "%W~*", "resetkeys", "&*", "&c", "&d*", "resetchannels",
@@ -175,7 +177,7 @@ func TestACL_RandomRules(t *testing.T) {
 			}
 			p.Do("ACL DELUSER r")
 		}
-		p.forgetUsers("r")
+		p.deleteUsers("r")
 	})
 }
 
@@ -197,12 +199,12 @@ func TestACL_Commands(t *testing.T) {
 			"CONFIG SET acl-pubsub-default nope", "CONFIG SET acl-pubsub-default allchannels",
 			"CONFIG GET acl-pubsub-default", "ACL SETUSER c (+get)", "ACL GETUSER c", "ACL SETUSER c reset", "ACL LIST",
 			"CONFIG SET acl-pubsub-default resetchannels", "ACL SETUSER c reset", "ACL LIST")
-		p.forgetUsers("c")
+		p.deleteUsers("c")
 	})
 }
 
-// TestACL_Categories holds the commands of each category against Redis', as far
-// as both have them.
+// TestACL_Categories compares the commands of each category, for the commands
+// that both servers have.
 func TestACL_Categories(t *testing.T) {
 	p := newPair(t, 3)
 	list := func(c *conn, args ...string) []string {
@@ -252,7 +254,8 @@ func TestACL_Categories(t *testing.T) {
 	}
 }
 
-// aclUsers are users whose rights are tried with each of aclTries.
+// aclUsers are the rules of users. TestACL_Dryrun tries each of aclTries as
+// each of them.
 var aclUsers = []string{
 	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*",
 	"on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",
@@ -306,11 +309,11 @@ func TestACL_Dryrun(t *testing.T) {
 		if tried < 1000 {
 			p.t.Errorf("%d tries", tried)
 		}
-		p.forgetUsers("u")
+		p.deleteUsers("u")
 	})
 }
 
-// TestACL_Enforced runs commands as users with few rights.
+// TestACL_Enforced runs commands as a user with few rights.
 func TestACL_Enforced(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on >p ~a* %R~b &ch:* +get +set +mget +multi +exec +discard "+
@@ -324,7 +327,7 @@ func TestACL_Enforced(t *testing.T) {
 			"WATCH c", "FLUSHALL")
 		q.Do("MULTI", "GET a", "DEL a", "EXEC", "MULTI", "GET c", "DISCARD", "MULTI", "SET a 9", "GET b", "EXEC")
 		q.DoPipelined("GET a", "GET c", "SET a 3", "DEL a", "GET a")
-		// Rights that go away between queueing and EXEC.
+		// The user loses rights between queueing and EXEC.
 		q.Do("MULTI", "SET a 5", "GET a", "MGET a b", "CLIENT ID", "PUBLISH ch:x 1")
 		p.setup("ACL SETUSER few -get resetkeys ~a* -client|id resetchannels")
 		raw := func(c *conn) string {
@@ -338,7 +341,7 @@ func TestACL_Enforced(t *testing.T) {
 			p.t.Errorf("EXEC\n  redis    %q\n  holdfast %q", a, b)
 		}
 		q.Do("GET a", "SET a 6", "RESET", "ACL WHOAMI", "GET a")
-		// What ends the connection, and what does not.
+		// Some changes of a user end its connections, and some do not.
 		q.Do("AUTH few p")
 		p.setup("ACL SETUSER few off")
 		q.Do("ACL WHOAMI", "SET a 7", "AUTH few p", "RESET", "AUTH few p")
@@ -353,11 +356,12 @@ func TestACL_Enforced(t *testing.T) {
 				p.t.Errorf("connection of a deleted user answers %q", r)
 			}
 		}
-		p.forgetUsers("few")
+		p.deleteUsers("few")
 	})
 }
 
-// TestACL_Scripts holds what scripts call against the rules of who runs them.
+// TestACL_Scripts checks that the commands of a script need the rights of the
+// user that runs the script.
 func TestACL_Scripts(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET a 1", "SET b 2", "ACL SETUSER few on nopass ~a* %R~b &c +get +eval +evalsha +eval_ro +script "+
@@ -377,7 +381,8 @@ func TestACL_Scripts(t *testing.T) {
 			q.Do("EVAL \"" + body + "\" 0")
 			q.Do("EVAL_RO \"" + body + "\" 0")
 		}
-		// A script that would run natively, with a key that is not the user's.
+		// This script runs in its native form, with a key that the user must
+		// not access.
 		const release = "if redis.call(\\\"get\\\",KEYS[1]) == ARGV[1] then return redis.call(\\\"del\\\",KEYS[1]) " +
 			"else return 0 end"
 		p.setup("SET a 1", "SET b 2", "SCRIPT FLUSH")
@@ -395,11 +400,11 @@ func TestACL_Scripts(t *testing.T) {
 		q.Do("EVAL \"return 1\" 0")
 		p.setup("ACL SETUSER few +@all ~* &*")
 		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('publish', 'd', 'x')\" 0")
-		p.forgetUsers("few")
+		p.deleteUsers("few")
 	})
 }
 
-// TestACL_Subscribers takes a channel away from those who listen to it.
+// TestACL_Subscribers takes the right to a channel away from its subscribers.
 func TestACL_Subscribers(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER ear on nopass +@all ~* &a &b &c*")
@@ -417,11 +422,12 @@ func TestACL_Subscribers(t *testing.T) {
 				}
 			}
 		}
-		p.forgetUsers("ear")
+		p.deleteUsers("ear")
 	})
 }
 
-// TestACL_Self deletes the user that asks: it is answered, and then gone.
+// TestACL_Self checks that a user that deletes itself gets the reply before its
+// connection ends.
 func TestACL_Self(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER me on nopass ~* +@all")
@@ -432,12 +438,12 @@ func TestACL_Self(t *testing.T) {
 				p.t.Errorf("connection of a deleted user answers %q", r)
 			}
 		}
-		p.forgetUsers("me")
+		p.deleteUsers("me")
 	})
 }
 
-// TestACL_Default restricts the default user, which connections have without
-// asking.
+// TestACL_Default restricts the default user, as which connections run before
+// AUTH.
 func TestACL_Default(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER boss on >p ~* &* +@all")
@@ -459,11 +465,12 @@ func TestACL_Default(t *testing.T) {
 		r3 := p.bare()
 		r3.Do("SET a 1", "AUTH foobared", "SET a 1", "GET a")
 		p.Do("CONFIG SET requirepass \"\"", "CONFIG GET requirepass", "ACL LIST", "AUTH default x")
-		p.forgetUsers("boss")
+		p.deleteUsers("boss")
 	})
 }
 
-// TestACL_CheckCmd: redis.acl_check_cmd knows the commands that no script may call.
+// TestACL_CheckCmd checks that redis.acl_check_cmd also knows the commands that
+// no script may call.
 func TestACL_CheckCmd(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER checks on >p ~a:* +@all -acl -config|set")
@@ -473,12 +480,12 @@ func TestACL_CheckCmd(t *testing.T) {
 			"'get','a:1'", "'get','b'", "'ping'", "'select','1'", "'info'"} {
 			q.Do(`EVAL "return redis.acl_check_cmd(` + call + `)" 0`)
 		}
-		p.forgetUsers("checks")
+		p.deleteUsers("checks")
 	})
 }
 
-// TestACL_Exec: a user who may not EXEC is out of the transaction all the same, or
-// the replies of all that follows would be QUEUED.
+// TestACL_Exec checks that EXEC ends the transaction of a user that may not
+// call EXEC. Otherwise, the reply to all later commands would be QUEUED.
 func TestACL_Exec(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER noexec on >p ~* +@all -exec")
@@ -487,11 +494,11 @@ func TestACL_Exec(t *testing.T) {
 		p.setup("CONFIG SET requirepass foobared")
 		p.bare().Do("EXEC", "MULTI", "AUTH foobared", "MULTI", "GET k", "EXEC")
 		p.setup("CONFIG SET requirepass \"\"")
-		p.forgetUsers("noexec")
+		p.deleteUsers("noexec")
 	})
 }
 
-// TestACL_Log compares the log without what differs by nature.
+// TestACL_Log compares the ACL log without the fields that always differ.
 func TestACL_Log(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL LOG RESET", "ACL SETUSER few on >p ~a &c +get +publish +multi +exec")
@@ -511,12 +518,12 @@ func TestACL_Log(t *testing.T) {
 			p.t.Errorf("ACL LOG of 2\n  redis:\n%s\n  holdfast:\n%s", a, b)
 		}
 		p.Do("CONFIG SET acllog-max-len 128", "ACL LOG RESET", "ACL LOG")
-		p.forgetUsers("few")
+		p.deleteUsers("few")
 	})
 }
 
-// denials turns a reply of ACL LOG into lines, without age and client-info
-// beyond the words that must be alike.
+// denials returns a reply of ACL LOG as lines, without the age. Of client-info,
+// it keeps only the words that must be equal.
 func denials(t *testing.T, raw string) string {
 	t.Helper()
 	var b strings.Builder
@@ -529,7 +536,8 @@ func denials(t *testing.T, raw string) string {
 			case "cmd", "user", "db":
 				kept = append(kept, word)
 			case "flags":
-				kept = append(kept, strings.Trim(word, "NU")) // the socket of Redis is a unix socket
+				// the flag U means a unix socket, which only Redis has here
+				kept = append(kept, strings.Trim(word, "NU"))
 			}
 		}
 		fmt.Fprintf(&b, "%v %v %v %v %v %d fields, age %T, client %s\n", f["count"], f["reason"], f["context"],
@@ -538,7 +546,7 @@ func denials(t *testing.T, raw string) string {
 	return b.String()
 }
 
-// TestACL_Catalog holds that the rows of all ports make one catalog.
+// TestACL_Catalog checks that the rows of all ports make one catalog.
 func TestACL_Catalog(t *testing.T) {
 	c := resp.NewCatalog(fsm.NewTable())
 	for _, name := range []string{"get", "config", "acl", "sentinel"} {

@@ -11,28 +11,28 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// stage is several clients of both servers, by name.
-type stage struct {
+// scenario is several clients of both servers, by name.
+type scenario struct {
 	p       *pair
 	clients map[string]*pair
-	waiting map[string]string // what a client waits in
+	waiting map[string]string // the blocking commands that have no reply yet
 }
 
-func newStage(p *pair) *stage {
-	return &stage{p: p, clients: map[string]*pair{"": p}, waiting: make(map[string]string)}
+func newScenario(p *pair) *scenario {
+	return &scenario{p: p, clients: map[string]*pair{"": p}, waiting: make(map[string]string)}
 }
 
-func (s *stage) client(name string) *pair {
+func (s *scenario) client(name string) *pair {
 	if s.clients[name] == nil {
 		s.clients[name] = s.p.other()
 	}
 	return s.clients[name]
 }
 
-// play runs lines. "a> BLPOP q 0" has client a send a command that must wait on
-// both servers, "a<" reads its answer, and anything else is sent by the first
-// client.
-func (s *stage) play(lines ...string) {
+// play runs lines. In "a> BLPOP q 0", client a sends a command that must block
+// on both servers. "a<" reads its reply. The first client sends every other
+// line.
+func (s *scenario) play(lines ...string) {
 	s.p.t.Helper()
 	for _, line := range lines {
 		name, command, sends := strings.Cut(line, "> ")
@@ -47,7 +47,7 @@ func (s *stage) play(lines ...string) {
 	}
 }
 
-func (s *stage) begin(name, line string) {
+func (s *scenario) begin(name, line string) {
 	s.p.t.Helper()
 	c := s.client(name)
 	s.waiting[name] = line
@@ -59,8 +59,8 @@ func (s *stage) begin(name, line string) {
 	s.blocked(len(s.waiting))
 }
 
-// blocked waits until n clients wait on both servers.
-func (s *stage) blocked(n int) {
+// blocked waits until n clients are blocked on both servers.
+func (s *scenario) blocked(n int) {
 	s.p.t.Helper()
 	want := fmt.Sprintf("blocked_clients:%d\r", n)
 	deadline := time.Now().Add(20 * time.Second)
@@ -75,7 +75,7 @@ func (s *stage) blocked(n int) {
 	}
 }
 
-func (s *stage) finish(name string) {
+func (s *scenario) finish(name string) {
 	s.p.t.Helper()
 	c, line := s.client(name), s.waiting[name]
 	delete(s.waiting, name)
@@ -89,7 +89,7 @@ func (s *stage) finish(name string) {
 	s.p.compare(name+"> "+line, got[0], got[1])
 }
 
-// What does not wait.
+// TestBlocking_AtOnce runs blocking commands that do not block.
 func TestBlocking_AtOnce(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, line := range []string{"BLPOP", "BLPOP q", "BRPOP q", "BLMOVE q r LEFT LEFT", "BRPOPLPUSH q r",
@@ -205,7 +205,7 @@ func TestBlocking(t *testing.T) {
 				p := *p
 				p.t = t
 				p.setup("FLUSHALL")
-				s := newStage(&p)
+				s := newScenario(&p)
 				s.play(lines...)
 				if len(s.waiting) > 0 {
 					t.Errorf("still waiting: %v", s.waiting)
@@ -215,7 +215,8 @@ func TestBlocking(t *testing.T) {
 	})
 }
 
-// A client that is served goes on with what it sent behind.
+// TestBlocking_Pipelined checks that a blocked client, once it is served,
+// executes the commands that it has already sent.
 func TestBlocking_Pipelined(t *testing.T) {
 	both(t, func(p *pair) {
 		o := p.other()
@@ -235,7 +236,7 @@ func TestBlocking_Pipelined(t *testing.T) {
 				}
 			})
 		}
-		s := newStage(p)
+		s := newScenario(p)
 		s.blocked(1)
 		p.Do("GET k", "RPUSH q 1")
 		p.DoUntil("$1\r\n2", "GET k")
@@ -253,7 +254,7 @@ func TestBlocking_Pipelined(t *testing.T) {
 
 func TestBlocking_Unblock(t *testing.T) {
 	both(t, func(p *pair) {
-		s := newStage(p)
+		s := newScenario(p)
 		for _, c := range []struct{ line, how string }{
 			{"BLPOP q 0", ""}, {"BLMOVE q r LEFT LEFT 0", " TIMEOUT"}, {"BZPOPMIN q 0", " error"},
 			{"BLMPOP 0 1 q LEFT", " ERROR"},
@@ -279,7 +280,8 @@ func TestBlocking_Unblock(t *testing.T) {
 	})
 }
 
-// Scenes made up at random: each client either waits or pushes.
+// TestBlocking_Random runs random scenarios. In each step, a client either
+// blocks or pushes.
 func TestBlocking_Random(t *testing.T) {
 	both(t, func(p *pair) {
 		for seed := range uint64(12) {
@@ -290,7 +292,7 @@ func TestBlocking_Random(t *testing.T) {
 }
 
 func playRandom(p *pair, r *rand.Rand) {
-	s := newStage(p)
+	s := newScenario(p)
 	keys := []string{"x", "y", "z"}
 	key := func() string { return keys[r.IntN(len(keys))] }
 	ends := []string{"LEFT", "RIGHT"}
@@ -327,7 +329,7 @@ func playRandom(p *pair, r *rand.Rand) {
 		s.collect()
 	}
 	s.play("LRANGE x 0 -1", "LRANGE y 0 -1", "LRANGE z 0 -1", "ZRANGE x 0 -1", "ZRANGE y 0 -1", "ZRANGE z 0 -1")
-	for _, name := range names { // whoever still waits must wait on both
+	for _, name := range names { // the clients that are still blocked must be blocked on both
 		if _, busy := s.waiting[name]; busy {
 			for _, end := range []*conn{s.client(name).redis, s.client(name).holdfast} {
 				end.close()
@@ -338,8 +340,8 @@ func playRandom(p *pair, r *rand.Rand) {
 	s.blocked(0)
 }
 
-// mayWait sends a blocking command that is perhaps answered at once.
-func (s *stage) mayWait(name, line string) {
+// mayWait sends a blocking command that may get its reply at once.
+func (s *scenario) mayWait(name, line string) {
 	s.p.t.Helper()
 	c := s.client(name)
 	s.waiting[name] = line
@@ -351,9 +353,9 @@ func (s *stage) mayWait(name, line string) {
 	s.collect()
 }
 
-// collect reads the answers of those that wait no more on the real Redis, once it
-// is clear who that is.
-func (s *stage) collect() {
+// collect waits until the real Redis has replied to every client that it has
+// served. It then reads these replies from both servers.
+func (s *scenario) collect() {
 	s.p.t.Helper()
 	names := []string{"a", "b", "c", "d", "e"}
 	deadline := time.Now().Add(20 * time.Second)

@@ -2,8 +2,8 @@ package compat
 
 import "testing"
 
-// Redis 7.0.15 has none of these: the replies are those of Redis 8.4 and Valkey
-// 9, as their documentation and test suites give them.
+// Redis 7.0.15 has none of these commands. The replies are those of Redis 8.4
+// and Valkey 9, from their documentation and test suites.
 
 func TestSet_Conditions(t *testing.T) {
 	both(t, func(p *pair) {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestRows compares what the rows of the machine's table say of a command with
-// COMMAND INFO and COMMAND DOCS of Redis.
+// TestRows compares the rows of the command table with COMMAND INFO and COMMAND
+// DOCS of Redis.
 func TestRows(t *testing.T) {
 	p := newPair(t, 3)
 	for _, cmd := range fsm.NewTable().Rows() {
@@ -96,7 +96,8 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command, info, docs []any) {
 	}
 }
 
-// keySpecs prints the specs of a row in the form that specs gives Redis'.
+// keySpecs prints the key specifications of a row in the form in which specs
+// prints those of Redis.
 func keySpecs(cmd *fsm.Command) []string {
 	var out []string
 	for _, s := range cmd.KeySpecs() {
@@ -156,7 +157,8 @@ func specs(list []any) []string {
 	return out
 }
 
-// decode turns a reply into int64, string, nil or []any; a map is a flat list.
+// decode converts a reply to int64, string, nil or []any. A map becomes a flat
+// list.
 func decode(t *testing.T, raw string) any {
 	t.Helper()
 	v, _, err := respwire.Parse([]byte(raw))
@@ -193,13 +195,13 @@ func fields(list []any) map[string]any {
 	return m
 }
 
-// TestCommandInfo compares all bytes of COMMAND INFO, whose aggregates differ
-// between the protocols.
+// TestCommandInfo compares all bytes of COMMAND INFO. Its aggregate types
+// depend on the protocol.
 func TestCommandInfo(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, cmd := range fsm.NewTable().Rows() {
 			ours := cmd.Flags&fsm.Internal != 0 || cmd.Since == "holdfast" || laterThanRedis(cmd.Since)
-			if !ours && cmd.Sub == nil { // Redis names subcommands in any order
+			if !ours && cmd.Sub == nil { // Redis lists subcommands in any order
 				p.Do("COMMAND INFO " + cmd.Name)
 			}
 		}

@@ -21,8 +21,8 @@ func settingsOf(t *testing.T, reply string) []string {
 	return names
 }
 
-// CONFIG GET knows every parameter of Redis, and besides them only the limits of the
-// program, whose names have a prefix.
+// TestConfig_Names checks that CONFIG GET has every parameter of Redis, and
+// otherwise only the limits of Holdfast, whose names have a prefix.
 func TestConfig_Names(t *testing.T) {
 	p := newPair(t, 2)
 	redis, holdfast := p.ask("CONFIG GET *")
@@ -36,8 +36,9 @@ func TestConfig_Names(t *testing.T) {
 	}
 }
 
-// What has no effect here begins with Redis' value, and its values are checked as
-// Redis checks them and kept.
+// TestConfig_NoEffect checks the parameters that have no effect in Holdfast.
+// Each begins with the default of Redis. Holdfast checks new values as Redis
+// does, and stores them.
 func TestConfig_NoEffect(t *testing.T) {
 	p := newPair(t, 2)
 	values := []string{`""`, "yes", "NO", "zzz", "0", "1", "2", "-1", "-2147483649", "100", "101", "500", "501", "1000",
@@ -55,7 +56,7 @@ func TestConfig_NoEffect(t *testing.T) {
 		_, start, _ := strings.Cut(elems[1], "\r\n")
 		p.Do("CONFIG GET " + name)
 		for _, v := range values {
-			// the only size that goes further in Redis
+			// This is the only size with a larger maximum in Redis.
 			if name == "cluster-link-sendbuf-limit" && v == "9223372036854775808" {
 				continue
 			}
@@ -65,7 +66,8 @@ func TestConfig_NoEffect(t *testing.T) {
 	}
 }
 
-// CONFIG SET changes all or nothing, and finds what is wrong in Redis' order.
+// TestConfig_AllOrNothing checks that CONFIG SET changes all of its parameters
+// or none, and reports the same error as Redis.
 func TestConfig_AllOrNothing(t *testing.T) {
 	p := newPair(t, 2)
 	p.Do("CONFIG SET hz 20 lfu-decay-time 3", "CONFIG GET hz", "CONFIG GET lfu-decay-time",
@@ -79,7 +81,8 @@ func TestConfig_AllOrNothing(t *testing.T) {
 		"CONFIG RESETSTAT")
 }
 
-// What would not happen is refused, with the reason, unless it is what is so already.
+// TestConfig_Refused checks that Holdfast refuses values that it cannot apply,
+// and says why. It accepts a value that is already in effect.
 func TestConfig_Refused(t *testing.T) {
 	p := newPair(t, 2)
 	p.DoError("CONFIG SET appendonly maybe", "CONFIG SET maxmemory x", "CONFIG SET maxmemory-policy x")

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// conn is a bare connection that returns replies as the bytes they are.
+// conn is a connection that returns the bytes of replies.
 type conn struct{ *respwire.Conn }
 
 func dial(network, addr string) (*conn, error) {
@@ -29,7 +29,8 @@ func (c *conn) do(cmds ...[]string) ([]string, error) {
 		return nil, err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- c.Send(cmds...) }() // a long pipeline and its replies must not wait for each other
+	// concurrently: a long pipeline fills the buffers if nothing reads the replies
+	go func() { sent <- c.Send(cmds...) }()
 	replies := make([]string, len(cmds))
 	for i := range replies {
 		raw, err := respwire.ReadRaw(c.R)
@@ -41,7 +42,7 @@ func (c *conn) do(cmds ...[]string) ([]string, error) {
 	return replies, <-sent
 }
 
-// receive returns what the server sends next: a reply or a push.
+// receive returns the next reply or push.
 func (c *conn) receive() (string, error) {
 	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return "", err
@@ -63,7 +64,7 @@ func (c *conn) answered(t *testing.T) bool {
 	return err == nil
 }
 
-// elements splits an array (of whatever type) into its elements' bytes.
+// elements splits an aggregate into its head and the bytes of its elements.
 func elements(raw string) (head string, elems []string) {
 	v, _, err := respwire.Parse([]byte(raw))
 	if err != nil || v.Kind != '*' && v.Kind != '~' && v.Kind != '%' {

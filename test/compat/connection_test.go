@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// stream sends lines in one pipeline, then RESET and a marker, and returns all
-// bytes that come before the marker: with CLIENT REPLY nobody knows how many
-// replies there are.
+// stream sends lines in one pipeline, then RESET and a marker. It returns all
+// bytes before the marker, because CLIENT REPLY makes the number of replies
+// unpredictable.
 func (p *pair) stream(c *conn, lines []string, marker string) string {
 	p.t.Helper()
 	if _, err := c.Write(respwire.Lines(append(lines, "RESET", "ECHO "+marker)...)); err != nil {
@@ -29,8 +29,8 @@ func (p *pair) stream(c *conn, lines []string, marker string) string {
 	}
 }
 
-// TestConnection_Random compares the bytes that random sequences of commands
-// about the connection are answered with, in one pipeline.
+// TestConnection_Random sends random pipelines of commands about the
+// connection, and compares all bytes of the replies.
 func TestConnection_Random(t *testing.T) {
 	lines := []string{
 		"CLIENT REPLY OFF", "CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "CLIENT REPLY ON", "CLIENT REPLY foo",
@@ -48,7 +48,7 @@ func TestConnection_Random(t *testing.T) {
 	var q *pair
 	guesses := 0
 	for round := range 300 {
-		if round%5 == 0 { // a connection that guesses passwords does not live long
+		if round%5 == 0 { // login throttling would slow down an old connection
 			q = p.other()
 		}
 		var sent []string
@@ -56,7 +56,7 @@ func TestConnection_Random(t *testing.T) {
 		for range 2 + rng.IntN(14) {
 			line := lines[rng.IntN(len(lines))]
 			if strings.HasSuffix(line, "nobody x") {
-				if guesses++; guesses > 10 { // more of them are made to wait
+				if guesses++; guesses > 10 { // login throttling would delay further guesses
 					continue
 				}
 			}
@@ -67,7 +67,7 @@ func TestConnection_Random(t *testing.T) {
 				inMulti = false
 			}
 			if inMulti && strings.HasPrefix(line, "CLIENT REPLY") {
-				continue // Redis takes it, and leaves half an array to the client
+				continue // Redis accepts this, and sends only half of an array
 			}
 			sent = append(sent, line)
 		}
@@ -80,7 +80,8 @@ func TestConnection_Random(t *testing.T) {
 	}
 }
 
-// TestStrictIntegers: Redis takes no sign but '-', no leading zeros and no blanks.
+// TestStrictIntegers checks that integers have no "+", no leading zeros and no
+// blanks, as in Redis.
 func TestStrictIntegers(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET k v")
@@ -93,8 +94,9 @@ func TestStrictIntegers(t *testing.T) {
 	})
 }
 
-// Before a connection has authenticated, what is no command, or has the wrong number of
-// arguments, is refused as such, and only the rest for want of a password.
+// TestBeforeAuth checks the replies before a login. An unknown command, or a
+// wrong number of arguments, gets its own error. Every other command gets
+// NOAUTH.
 func TestBeforeAuth(t *testing.T) {
 	p := newPair(t, 2)
 	p.setup("CONFIG SET requirepass secret")

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestCoverage demands a line for every row of the machine's table, subcommands
-// included: the first words of all string literals in this package's tests count.
+// TestCoverage requires that the tests of this package send every command of
+// the table, subcommands included. It looks for the commands at the beginning
+// of all string literals.
 func TestCoverage(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// bulk takes the value out of a bulk reply.
+// bulk returns the value in a bulk reply.
 func bulk(t *testing.T, raw string) string {
 	t.Helper()
 	v, _, err := respwire.Parse([]byte(raw))
@@ -23,8 +23,8 @@ func bulk(t *testing.T, raw string) string {
 	return v.Text
 }
 
-// readBack are the commands by which the keys of both servers are compared; what
-// has no order is sorted.
+// readBack compares a key of both servers with all commands that read its type.
+// It sorts replies that have no order.
 func (p *pair) readBack(key, kind string) {
 	p.t.Helper()
 	p.DoApprox(2000, "PTTL "+key)
@@ -50,7 +50,7 @@ func (p *pair) readBack(key, kind string) {
 	}
 }
 
-// sortedPairs is sorted for what answers names and values.
+// sortedPairs sorts a reply that consists of names and values by the names.
 func sortedPairs(raw string) string {
 	head, elems := elements(raw)
 	var pairs []string
@@ -61,12 +61,13 @@ func sortedPairs(raw string) string {
 	return head + strings.Join(pairs, "")
 }
 
-// streamState compares what XINFO tells of a stream beside its nodes.
+// streamState compares what XINFO reports about a stream, except its radix
+// tree.
 func (p *pair) streamState(key string) {
 	p.t.Helper()
 	line := "XINFO STREAM " + key + " FULL"
 	redis, holdfast := p.ask(line)
-	told := func(raw string) string {
+	withoutTree := func(raw string) string {
 		_, elems := elements(raw)
 		var kept []string
 		for i := 0; i+1 < len(elems); i += 2 {
@@ -76,11 +77,11 @@ func (p *pair) streamState(key string) {
 		}
 		return strings.Join(kept, "")
 	}
-	p.compareTimes(line, told(redis[0]), told(holdfast[0]))
+	p.compareTimes(line, withoutTree(redis[0]), withoutTree(holdfast[0]))
 }
 
-// exchange dumps a key of both servers, restores each value in the other one, and
-// compares what came of them. same demands that the bytes are equal.
+// exchange dumps a key of both servers, restores each dump on both, and
+// compares the results. same requires that the dumps are equal.
 func (p *pair) exchange(key, kind string, same bool) {
 	p.t.Helper()
 	redis, holdfast := p.ask("DUMP " + key)
@@ -93,7 +94,7 @@ func (p *pair) exchange(key, kind string, same bool) {
 		p.readBack("copy", kind)
 	}
 	if kind != "set" && kind != "hash" {
-		p.Do("DEL copy") // what was restored is dumped as it came
+		p.Do("DEL copy") // a restored value is dumped with the same bytes
 		p.Do("RESTORE copy 0 " + strconv.Quote(fromRedis))
 		if kind != "stream" && kind != "list" || same {
 			p.Do("DUMP copy")
@@ -101,17 +102,17 @@ func (p *pair) exchange(key, kind string, same bool) {
 	}
 }
 
-// seal gives a body the trailer of a version.
+// seal appends a version and a checksum to the body of a dump.
 func seal(body string, version uint16) string {
 	b := binary.LittleEndian.AppendUint16([]byte(body), version)
 	table := crc64.MakeTable(0x95ac9329ac4bc9b5)
 	return string(binary.LittleEndian.AppendUint64(b, ^crc64.Update(^uint64(0), table, b)))
 }
 
-// quoted is a word of a line, whatever it holds.
+// quoted returns a word of a line. s may contain any bytes.
 func quoted(s string) string { return strconv.Quote(s) }
 
-// texts are values that are encoded in different ways.
+// texts draws a string. Different strings have different encodings.
 func texts(rng *rand.Rand) string {
 	n := []int{rng.IntN(5), rng.IntN(25), rng.IntN(70), rng.IntN(300), rng.IntN(5000)}[rng.IntN(5)]
 	b := make([]byte, n)
@@ -175,7 +176,7 @@ func TestDump_List(t *testing.T) {
 			}
 			p.exchange("k", "list", true)
 		}
-		// Elements around the limits of their encodings and of a node.
+		// The lengths are near the limits of the encodings and of a node.
 		for _, n := range []int{0, 1, 20, 21, 63, 64, 126, 127, 128, 4095, 4096, 8000, 8170, 8171, 8172, 8173, 8174,
 			8175, 8176, 8177, 8178, 8179, 8180, 8184, 8185, 8186, 8190, 16376, 16377, 16378, 16379, 16380, 2097140,
 			2097141, 2097142, 2097143, 2097144, 2097145, 2097146, 2097147} {
@@ -288,7 +289,7 @@ func TestDump_Stream(t *testing.T) {
 			p.Do("XGROUP CREATE k g 0 MKSTREAM", "XGROUP CREATE k h 0", "XGROUP CREATE k h1 $ ENTRIESREAD 7")
 			for i := range n {
 				id := fmt.Sprintf("%d-%d", i/3+1, i+1)
-				if run%4 == 3 { // the second part runs back
+				if run%4 == 3 { // the second half of the run goes backwards
 					id = fmt.Sprintf("%d-%d", i+1, 1000-i)
 				}
 				fields := " a " + quoted(texts(rng)) + " b " + strconv.Itoa(i)
@@ -323,13 +324,13 @@ func TestDump_Stream(t *testing.T) {
 	})
 }
 
-// first returns the reply of Redis.
+// first returns the reply of Redis to a line that both servers get.
 func (p *pair) first(line string) string {
 	redis, _ := p.ask(line)
 	return redis[0]
 }
 
-// redisOnly sends a line to Redis alone.
+// redisOnly sends a line to Redis and not to Holdfast.
 func (p *pair) redisOnly(line string) {
 	p.t.Helper()
 	if raw, err := p.redis.do(respwire.Words(line)); err != nil || raw[0] != "+OK\r\n" {
@@ -375,8 +376,8 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-// TestRestore_Old restores what older versions wrote, and what is wrong in ways
-// that Redis sees.
+// TestRestore_Old restores dumps of older versions, and dumps with errors that
+// Redis finds.
 func TestRestore_Old(t *testing.T) {
 	both(t, func(p *pair) {
 		p.redisOnly("CONFIG SET sanitize-dump-payload yes")
@@ -436,9 +437,10 @@ func TestRestore_Old(t *testing.T) {
 	})
 }
 
-// TestRestore_Damaged changes bytes of values and seals them anew: nothing is
-// taken that Redis refuses when it looks at all of it. Redis takes more: what goes
-// on behind the value or into the trailer, and what has no sense but its form.
+// TestRestore_Damaged changes bytes of dumps and corrects their checksums.
+// Holdfast must refuse every dump that Redis refuses with
+// sanitize-dump-payload. Redis accepts more: data after the value, and values
+// that are well-formed but contradictory.
 func TestRestore_Damaged(t *testing.T) {
 	p := newPair(t, 2)
 	p.setup("FLUSHALL", "SELECT 0")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lives are the commands that make a key with and without a time to live.
-var lives = []string{"DEL k", "SET k v", "SET k v EX 100", "SET k v EXAT 99999999999"}
+// ttlSetups are commands that make a key with and without a time to live.
+var ttlSetups = []string{"DEL k", "SET k v", "SET k v EX 100", "SET k v EXAT 99999999999"}
 
 func TestExpire(t *testing.T) {
 	both(t, func(p *pair) {
@@ -16,8 +16,9 @@ func TestExpire(t *testing.T) {
 			for _, ttl := range []string{"60000", "200000", "100000000000", "0", "-1", "abc", `""`, "1.5",
 				"9223372036854775807", "9223372036854775", "-9223372036854775808", "99999999999999999999"} {
 				for _, name := range []string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"} {
-					for _, life := range lives {
-						// What the command before left may have ended on one side only.
+					for _, life := range ttlSetups {
+						// The key is made anew because the previous command may
+						// have deleted it on one server only.
 						p.DoPipelined("SET k v", life, name+" k "+ttl+options, "EXISTS k")
 						p.DoApprox(1000, "PTTL k")
 					}
@@ -27,7 +28,8 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// TestExpire_SameMoment: GT and LT on a moment given twice in absolute time.
+// TestExpire_SameMoment checks GT and LT with the absolute time that the key
+// already has.
 func TestExpire_SameMoment(t *testing.T) {
 	both(t, func(p *pair) {
 		at := time.Now().Add(time.Hour).Unix()
@@ -55,14 +57,15 @@ func TestTTL(t *testing.T) {
 		p.DoApprox(1000, "PEXPIRETIME k")
 		p.Do("PERSIST k", "TTL k", "PERSIST k", "EXPIREAT k 4000000000", "EXPIRETIME k", "PEXPIRETIME k",
 			"PEXPIREAT k 4000000000499", "EXPIRETIME k", "PEXPIRETIME k", "PEXPIREAT k 4000000000500", "EXPIRETIME k")
-		// Rounding to the nearest second, with room for a slow machine.
+		// The times are rounded to the nearest second. They leave room for a
+		// slow machine.
 		for _, ms := range []int{1450, 1950, 100450, 100950} {
 			p.Do(fmt.Sprintf("SET k v PX %d", ms), "TTL k")
 		}
 	})
 }
 
-// TestExpiry: a key whose time is over is gone for every command.
+// TestExpiry checks that every command treats an expired key as absent.
 func TestExpiry(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("SET a 1 PX 20", "SET b 2", "PEXPIRE b 20", "SETEX c 100 3", "SET d 4 PX 20")

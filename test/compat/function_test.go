@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// lib is the code of a library, whose first line names it lib1.
+// lib returns the code of a library with the name lib1.
 func lib(code string) string { return "#!lua name=lib1\n" + code }
 
-// load is FUNCTION LOAD of a library.
+// load returns the line of FUNCTION LOAD for a library.
 func load(code string) string { return fmt.Sprintf("FUNCTION LOAD REPLACE %q", code) }
 
 const oneFunction = `redis.register_function('f1', function(keys, args) return {keys, args, 1} end)`
 
-// Heads of libraries, right and wrong.
+// TestFunction_Heads loads libraries with correct and wrong first lines.
 func TestFunction_Heads(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("FUNCTION FLUSH")
@@ -37,7 +37,8 @@ func TestFunction_Heads(t *testing.T) {
 	})
 }
 
-// What a library's code may do, and what becomes of what it may not.
+// TestFunction_Load checks what the code of a library may do while it is
+// loaded.
 func TestFunction_Load(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("FUNCTION FLUSH")
@@ -59,7 +60,7 @@ func TestFunction_Load(t *testing.T) {
 			p.Do(load(lib(code)), "FUNCTION LIST WITHCODE", "FUNCTION STATS", "FUNCTION FLUSH")
 		}
 		p.Do(load("#!lua name=lib1\nlocal x = 'a\x00b' " + oneFunction))
-		// Several functions are listed in no order.
+		// FUNCTION LIST has no order for several functions.
 		p.Do(load(lib(`for i=1,3 do redis.register_function('f'..i,function() return i end) end`)), "FUNCTION STATS",
 			"FCALL f2 0", "FUNCTION FLUSH")
 	})
@@ -131,7 +132,7 @@ func TestFunction_Manage(t *testing.T) {
 	})
 }
 
-// calls are functions, one a line.
+// calls is a library with one function per line.
 const calls = `redis.register_function('echo', function(keys,args) return {keys,args} end)
 redis.register_function('nokeys', function() return KEYS end)
 redis.register_function('noargv', function() return ARGV end)
@@ -236,7 +237,7 @@ func TestFunction_Call(t *testing.T) {
 	})
 }
 
-// A payload of either server is taken by the other.
+// TestFunction_Restore checks that each server restores the dumps of the other.
 func TestFunction_Restore(t *testing.T) {
 	both(t, func(p *pair) {
 		libraries := []string{lib(oneFunction), lib(calls),
@@ -244,7 +245,7 @@ func TestFunction_Restore(t *testing.T) {
 			"#!lua name=l\n" + `redis.register_function('a',function()end)`}
 		for _, code := range libraries {
 			p.setup("FUNCTION FLUSH", load(code))
-			p.Do("FUNCTION DUMP") // to the byte
+			p.Do("FUNCTION DUMP") // equal bytes
 			redis, holdfast := p.ask("FUNCTION DUMP")
 			for _, payload := range []string{redis[0], holdfast[0]} {
 				_, payload, _ = strings.Cut(payload, "\r\n")
@@ -252,7 +253,7 @@ func TestFunction_Restore(t *testing.T) {
 				p.Do(restore, restore+" append", restore+" foo", restore+" replace x", restore+" REPLACE",
 					"FUNCTION DUMP", restore+" flush", "FUNCTION DUMP", "FUNCTION FLUSH", restore, "FUNCTION DUMP",
 					"FUNCTION FLUSH", load(strings.Replace(lib(oneFunction), "lib1", "other", 1)))
-				if code != lib(calls) { // which has many functions
+				if code != lib(calls) { // calls has many functions, whose order differs
 					p.Do(restore, restore+" REPLACE", "FUNCTION LIST LIBRARYNAME other")
 				}
 				p.Do("FUNCTION FLUSH", restore)
@@ -264,7 +265,7 @@ func TestFunction_Restore(t *testing.T) {
 	})
 }
 
-// Payloads that no server has written.
+// TestFunction_RestoreForged restores dumps that no server has written.
 func TestFunction_RestoreForged(t *testing.T) {
 	code := func(name, function string) string {
 		s := fmt.Sprintf("#!lua name=%s\nredis.register_function('%s',function() return 1 end)", name, function)
@@ -287,17 +288,18 @@ func TestFunction_RestoreForged(t *testing.T) {
 	})
 }
 
-// sealed appends to what a payload holds the version of its format and a checksum.
+// sealed appends a format version and a checksum to the body of a dump.
 func sealed(body string, version byte) string {
 	b := append([]byte(body), version, 0)
 	jones := crc64.MakeTable(0x95ac9329ac4bc9b5)
 	return string(binary.LittleEndian.AppendUint64(b, ^crc64.Update(^uint64(0), jones, b)))
 }
 
-// TestFunction_Rights: who may call a function need not be allowed what it calls.
+// TestFunction_Rights compares which functions and which FUNCTION commands
+// users with few rights may call.
 func TestFunction_Rights(t *testing.T) {
 	both(t, func(p *pair) {
-		defer p.forgetUsers("caller", "keeper")
+		defer p.deleteUsers("caller", "keeper")
 		p.setup("FUNCTION FLUSH", load(lib(calls)), "SET a 1", "SET b 2",
 			"ACL SETUSER caller on nopass ~a* %R~b +fcall +fcall_ro +get +multi +exec",
 			"ACL SETUSER keeper on nopass ~* +function -function|flush -function|restore")

@@ -71,7 +71,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// TestTime: both clocks are this machine's.
+// TestTime checks that both servers report this machine's clock.
 func TestTime(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("TIME x")

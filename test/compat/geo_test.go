@@ -132,8 +132,8 @@ func TestGeosearch(t *testing.T) {
 	})
 }
 
-// geo draws places, and areas to search: near poles, the date line and corners of
-// cells too.
+// geo draws positions and search areas, also near the poles, the date line and
+// the corners of cells.
 type geo struct{ rng *rand.Rand }
 
 func (g geo) near(most float64) float64 {
@@ -175,10 +175,11 @@ func (g geo) shape() string {
 	return "BYBOX " + g.length() + " " + g.length() + " " + g.unit()
 }
 
-// compareMetres is compare for distances. The C library below Redis is not the last
-// word on sines, and says something else on another processor: a distance may be
-// one unit of its last digit off, and more where it is half of the circumference, for
-// there a rounding error of 1e-16 is 20 cm. It reports whether all is equal.
+// compareMetres compares replies with distances. The C library that Redis uses
+// computes sines with other rounding errors on other processors. So a distance
+// may differ by one unit of its last digit. Near half of the circumference it
+// may differ by more, because a rounding error of 1e-16 is 20 cm there.
+// compareMetres reports whether the replies are equal.
 func (p *pair) compareMetres(line, redis, holdfast string) bool {
 	p.t.Helper()
 	if redis == holdfast {
@@ -202,8 +203,8 @@ func (p *pair) compareMetres(line, redis, holdfast string) bool {
 	return false
 }
 
-// doMetres sends a pipeline and returns how many of the answers are not Redis' to the
-// last digit.
+// doMetres sends a pipeline. It returns how many replies differ from those of
+// Redis.
 func (p *pair) doMetres(lines []string) (off int) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -218,7 +219,8 @@ func (p *pair) doMetres(lines []string) (off int) {
 	return off
 }
 
-// TestRandom_Geo has members that lie all over the world, some at the same place.
+// TestRandom_Geo uses members all over the world, some of them at the same
+// position.
 func TestRandom_Geo(t *testing.T) {
 	both(t, func(p *pair) {
 		g := geo{rand.New(rand.NewPCG(*randomSeed, 600+uint64(p.proto)))}
@@ -259,8 +261,9 @@ func TestRandom_Geo(t *testing.T) {
 	})
 }
 
-// TestRandom_GeoDistances stores distances, which shows all their digits: those
-// between any two places, and those that are half of the way around the earth.
+// TestRandom_GeoDistances stores distances, because a stored distance shows all
+// its digits. It tests random pairs of positions, and pairs that are half of
+// the circumference apart.
 func TestRandom_GeoDistances(t *testing.T) {
 	both(t, func(p *pair) {
 		g := geo{rand.New(rand.NewPCG(*randomSeed, 700+uint64(p.proto)))}
@@ -291,7 +294,7 @@ func TestRandom_GeoDistances(t *testing.T) {
 	})
 }
 
-// TestGeo_Differences: see the list.
+// TestGeo_Differences checks the permitted differences.
 func TestGeo_Differences(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, m := range strings.Split("hcagbfied", "") {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// strange are values that number parsers see differently.
+// strange are texts on which number parsers disagree.
 var strange = []string{
 	"0", "-0", "1", "-1", "+1", "01", "1.5", "-1.5", ".5", "5.", "1e3", "1e400", "1e-400", "inf", "-inf", "+inf",
 	"Infinity", "nan", "0x10", "x", `""`, `" 1"`, `"1 "`, `"1\x00"`,
@@ -92,8 +92,8 @@ func TestHrandfield(t *testing.T) {
 	})
 }
 
-// TestHash_Encoding: what is small keeps the order of arrival, what is large does
-// not, in Redis either.
+// TestHash_Encoding checks that a small hash keeps the insertion order in both
+// servers, and a large one does not.
 func TestHash_Encoding(t *testing.T) {
 	both(t, func(p *pair) {
 		for i := range 512 {

@@ -32,12 +32,13 @@ func TestHLL(t *testing.T) {
 	})
 }
 
-// TestHLL_Cache: the one difference. Redis notes the count in the header.
+// TestHLL_Cache checks the cached count in the header, which PFCOUNT updates in
+// Redis.
 func TestHLL_Cache(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("PFADD counted a b c", "GETRANGE counted 0 -1", "PFCOUNT counted", "PFCOUNT counted", "GET counted",
 			evalCount, "PFADD counted d", "GETRANGE counted 15 -1")
-		// A count that is noted is believed, whoever did.
+		// Both servers use a cached count, even if a client has written it.
 		p.Do(`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFCOUNT k", "PFCOUNT k none",
 			"PFADD k", "PFCOUNT k", `SETRANGE k 8 "\xff\xff\xff\xff\xff\xff\xff\x7f"`, "PFCOUNT k", "PFADD k a",
 			"GET k", "PFMERGE k none", "PFCOUNT k none", "GET k",
@@ -84,8 +85,8 @@ func TestHLL_WrongType(t *testing.T) {
 	})
 }
 
-// TestHLL_Registers: counts of registers that hashes do not give, and of all
-// that they do.
+// TestHLL_Registers counts registers with all values: those that hashes
+// produce, and those that they do not.
 func TestHLL_Registers(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 90+uint64(p.proto)))
@@ -105,8 +106,8 @@ func TestHLL_Registers(t *testing.T) {
 	})
 }
 
-// TestRandom_HLL grows values from nothing until long after they are dense, and
-// compares them byte for byte.
+// TestRandom_HLL adds elements until long after the value has become dense, and
+// compares all bytes.
 func TestRandom_HLL(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 500+uint64(p.proto)))
@@ -132,7 +133,7 @@ func TestRandom_HLL(t *testing.T) {
 				case n < 19 && rng.IntN(8) == 0:
 					lines = append(lines, []string{"DEL ", "PFDEBUG TODENSE "}[rng.IntN(2)]+pick())
 				default:
-					key := pick() // without the header, for Redis may have noted a count
+					key := pick() // without the header, in which Redis may have cached a count
 					lines = append(lines, "PFCOUNT "+key, "GETRANGE "+key+" 16 -1")
 				}
 			}

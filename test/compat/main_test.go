@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// The two servers are started once for all tests; every test begins with
-// FLUSHALL.
+// All tests use the same two servers. Every test begins with FLUSHALL.
 var (
 	redisSocket  string // "" if there is no redis-server
 	holdfastAddr string
@@ -37,10 +36,10 @@ func runTests(m *testing.M) int {
 		return 1
 	default:
 		redisSocket = server.Socket
-		defer func() { _ = server.Close() }() // it has nothing to save
+		defer func() { _ = server.Close() }() // the server has no data to save
 	}
 	limits := guard.DefaultLimits()
-	limits.MaxBulk = 512 << 20 // so that the machine's own limits are met
+	limits.MaxBulk = 512 << 20 // above the server's limits, which the tests exceed
 	limits.MaxCommand = 512 << 20
 	node, stop, err := harness.Open(filepath.Join(dir, "holdfast"), limits)
 	if err != nil {

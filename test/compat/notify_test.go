@@ -7,25 +7,26 @@ import (
 	"testing"
 )
 
-// ears are a connection to each server that gets messages.
-type ears struct {
-	p     *pair // gets messages
-	other *pair // sends
-	n     int   // fences so far
+// subscriber is a connection to each server that receives messages.
+type subscriber struct {
+	p     *pair // receives messages
+	other *pair // sends commands
+	n     int // number of fence messages so far
 }
 
 // listen subscribes a pair to patterns.
-func (p *pair) listen(patterns ...string) *ears {
+func (p *pair) listen(patterns ...string) *subscriber {
 	p.t.Helper()
-	e := &ears{p: newPair(p.t, p.proto), other: p}
+	e := &subscriber{p: newPair(p.t, p.proto), other: p}
 	for _, pattern := range append(patterns, "fence") {
 		e.p.Do("PSUBSCRIBE " + pattern)
 	}
 	return e
 }
 
-// heard returns what either has been sent since the last call.
-func (e *ears) heard() (redis, holdfast []string) {
+// received returns the messages since the last call, up to a fence message that
+// it publishes.
+func (e *subscriber) received() (redis, holdfast []string) {
 	e.p.t.Helper()
 	e.n++
 	fence := fmt.Sprintf("fence-%d", e.n)
@@ -46,7 +47,7 @@ func (e *ears) heard() (redis, holdfast []string) {
 }
 
 // knows reports whether Holdfast has a command.
-func (e *ears) knows(name string) bool {
+func (e *subscriber) knows(name string) bool {
 	got, err := e.other.holdfast.do([]string{"COMMAND", "INFO", name})
 	if err != nil {
 		e.p.t.Fatal(err)
@@ -55,16 +56,17 @@ func (e *ears) knows(name string) bool {
 	return info[0][0] == '*' && info[0][1] != '-'
 }
 
-// Do sends lines and compares replies and, line by line, what they let be heard.
-func (e *ears) Do(lines ...string) {
+// Do sends lines. After each line it compares the reply and the messages that
+// the line has caused.
+func (e *subscriber) Do(lines ...string) {
 	e.p.t.Helper()
 	for _, line := range lines {
 		name, _, _ := strings.Cut(line, " ")
-		if !e.knows(name) { // then there is nothing to be heard of it
+		if !e.knows(name) { // an unknown command causes no messages
 			continue
 		}
 		e.other.Do(line)
-		redis, holdfast := e.heard()
+		redis, holdfast := e.received()
 		if !slices.Equal(redis, holdfast) {
 			e.p.t.Errorf("%s\n  redis    sends %q\n  holdfast sends %q", line, redis, holdfast)
 		}
@@ -123,7 +125,7 @@ func TestNotify(t *testing.T) {
 			"ZINTERSTORE v 2 y nokey", "ZINTERSTORE v 2 y nokey", "ZRANGESTORE v y 0 -1", "ZRANGESTORE v y 5 6",
 			"ZRANGESTORE v y 5 6", "ZMPOP 1 y MIN COUNT 1", "ZMPOP 1 y MAX COUNT 5", "ZADD y 1 a", "ZPOPMIN y 5",
 			"ZADD y 1 a", "ZREMRANGEBYRANK y 0 -1",
-			// HyperLogLogs and places
+			// HyperLogLog and geospatial commands
 			"PFADD hll", "PFADD hll a b", "PFADD hll a", "PFCOUNT hll", "PFMERGE hll2 hll", "PFMERGE hll hll",
 			"PFDEBUG TODENSE hll2", "PFDEBUG GETREG hll", "PFADD x a",
 			"GEOADD g2 1 1 a 2 2 b", "GEOADD g2 1 1 a", "GEOADD g2 CH 3 3 a", "GEOADD g2 XX 1 1 c", "GEOPOS g2 a",
@@ -139,7 +141,7 @@ func TestNotify(t *testing.T) {
 			"XGROUP SETID st g 0", "XGROUP CREATECONSUMER st g a", "XGROUP CREATECONSUMER st g z",
 			"XGROUP DELCONSUMER st g z", "XGROUP DELCONSUMER st g z", "XGROUP DESTROY st g", "XGROUP DESTROY st g",
 			"XSETID st 5-5", "XPENDING st h", "XINFO GROUPS st", "XDEL st 1-2", "XTRIM st MAXLEN 0", "DEL st",
-			// whole databases, transactions, messages, types that are wrong
+			// whole databases, transactions, messages, and wrong types
 			"SET x v", "LPUSH x a", "SELECT 1", "SET q v", "SELECT 0", "SWAPDB 0 1", "SWAPDB 0 1", "FLUSHDB",
 			"FLUSHALL",
 			`EVAL "redis.call('SET', KEYS[1], '1') redis.call('EXPIRE', KEYS[1], 100) redis.call('GET', KEYS[1]) return redis.call('DEL', KEYS[1], KEYS[2])" 2 k none`,
@@ -148,7 +150,7 @@ func TestNotify(t *testing.T) {
 			"BITFIELD bf INCRBY u8 0 0", "BITFIELD bf OVERFLOW FAIL SET u8 0 256",
 			"BITFIELD bf2 OVERFLOW FAIL SET u8 0 256", "BITFIELD bf2 OVERFLOW FAIL SET u8 8 256",
 		)
-		// Redis notices only at the next access that the key's time is over.
+		// Redis notices only at the next access that the key has expired.
 		p.Do("SET b 2 EXAT 1", "GET b", "SET b 1", "SET b 2 EXAT 1", "GET b")
 		e.Do("PING")
 		p.DoPipelined("MULTI", "SET a 1", "INCR a", "DEL a", "EXEC")
@@ -164,14 +166,15 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// TestNotify_Expired: a key whose time is over says so by itself.
+// TestNotify_Expired checks that a key that expires causes a message without
+// any access.
 func TestNotify_Expired(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("CONFIG SET notify-keyspace-events Ex")
 		e := p.listen("__key*")
 		p.Do("SET a v PX 30", "RPUSH l a", "PEXPIRE l 60")
 		for _, c := range []*conn{e.p.redis, e.p.holdfast} {
-			expired := make(map[string]bool) // Redis looks at keys in no order
+			expired := make(map[string]bool) // Redis expires keys in no order
 			for range 2 {
 				got, err := c.receive()
 				_, key, ok := strings.Cut(got, "__keyevent@0__:expired\r\n$1\r\n")

@@ -58,8 +58,8 @@ func newPair(t *testing.T, proto int) *pair {
 // other returns a second client of both servers.
 func (p *pair) other() *pair { return newPair(p.t, p.proto) }
 
-// bare returns a second client of both servers that has said nothing yet: HELLO
-// would want a password, if there is one.
+// bare returns a second client of both servers that has sent no HELLO, because
+// HELLO fails if the servers require a password.
 func (p *pair) bare() *pair {
 	p.t.Helper()
 	q := &pair{t: p.t, proto: 2}
@@ -95,7 +95,8 @@ func (p *pair) ask(lines ...string) (redis, holdfast []string) {
 	return redis, holdfast
 }
 
-// setup sends lines whose replies do not matter, save that none is an error.
+// setup sends lines and ignores their replies, except that an error fails the
+// test.
 func (p *pair) setup(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -155,8 +156,8 @@ func sorted(raw string) string {
 	return head + strings.Join(elems, "")
 }
 
-// DoApprox is Do for integers that differ with the moment: by at most tolerance.
-// What is no integer, or negative, must be equal.
+// DoApprox is Do for integers that depend on the time. They may differ by
+// tolerance. Negative integers and other replies must be equal.
 func (p *pair) DoApprox(tolerance int64, lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -191,8 +192,9 @@ func (p *pair) DoError(lines ...string) {
 	}
 }
 
-// Expect sends a line to Holdfast only: for what Redis 7.0.15 does not have.
-// want is a reply without the last line end; "nil" is the null of either RESP.
+// Expect sends a line to Holdfast only, for features that Redis 7.0.15 does not
+// have. want is the reply without the last line end. "nil" is the null of
+// either protocol.
 func (p *pair) Expect(line, want string) {
 	p.t.Helper()
 	got, err := p.holdfast.do(respwire.Words(line))
@@ -214,7 +216,8 @@ func (p *pair) null() string {
 	return "$-1"
 }
 
-// DoUntil repeats a line on both servers until both answer want (as in Expect).
+// DoUntil repeats a line on both servers until both reply want. want is as in
+// Expect.
 func (p *pair) DoUntil(want, line string) {
 	p.t.Helper()
 	if want == "nil" {

@@ -7,16 +7,16 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// difference is a reply that may be another than Redis gives.
+// difference is a reply that may differ from that of Redis.
 type difference struct {
 	line  string
-	reply string // Holdfast's, without the last line end
+	reply string // reply of Holdfast, without the last line end
 	why   string
 }
 
 func (d *difference) want(proto int) string { return d.reply + "\r\n" }
 
-// permitted is the whole list.
+// permitted lists all differences.
 var permitted = []difference{
 	{"SETRANGE k 8388608 x", tooLong, "values end at 8 MiB (fsm.MaxStringBytes), not at 512 MiB"},
 	{"APPEND k x8M", tooLong, "the same"},

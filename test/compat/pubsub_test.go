@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// pushes reads n things from both servers and compares them.
+// pushes reads n pushes or replies from both servers and compares them.
 func (p *pair) pushes(n int) {
 	p.t.Helper()
 	for range n {
@@ -26,7 +26,7 @@ func (p *pair) pushes(n int) {
 	}
 }
 
-// send sends lines in one pipeline without reading an answer.
+// send sends lines in one pipeline and does not read the replies.
 func (p *pair) send(lines ...string) {
 	p.t.Helper()
 	for _, c := range []*conn{p.redis, p.holdfast} {
@@ -36,7 +36,7 @@ func (p *pair) send(lines ...string) {
 	}
 }
 
-// TestPubSub compares confirmations, messages and refusals byte by byte.
+// TestPubSub compares confirmations, messages and errors byte by byte.
 func TestPubSub(t *testing.T) {
 	both(t, func(p *pair) {
 		sub := p.other()
@@ -71,9 +71,9 @@ func TestPubSub(t *testing.T) {
 			return
 		}
 		sub.Do("GET k", "PING", "PING hello", "CLIENT GETNAME", "PUBSUB NUMPAT")
-		// Redis sends a message before the reply to the PUBLISH of the same
-		// connection; here it comes behind those of its group, when the node has
-		// applied it.
+		// Redis sends a message before the reply of a PUBLISH on the same
+		// connection. Holdfast sends it after the replies of the group, when
+		// the node has applied the group.
 		sub.send("PUBLISH a own", "GET k")
 		got := func(c *conn) (all []string) {
 			for range 3 {
@@ -104,16 +104,17 @@ func TestPubSub(t *testing.T) {
 func TestPubSub_Describe(t *testing.T) {
 	both(t, func(p *pair) {
 		sub := p.other()
-		sub.Do("CLIENT SETNAME ears")
+		sub.Do("CLIENT SETNAME subscriber")
 		sub.send("SUBSCRIBE a b", "PSUBSCRIBE c", "SSUBSCRIBE d")
 		sub.pushes(4)
 		field := func(raw string) (all []string) {
 			for _, line := range strings.Split(raw, "\n") {
-				if strings.Contains(line, "name=ears") {
+				if strings.Contains(line, "name=subscriber") {
 					for _, f := range strings.Fields(line) {
 						name, _, _ := strings.Cut(f, "=")
 						if slices.Contains([]string{"flags", "sub", "psub", "ssub", "redir", "resp"}, name) {
-							all = append(all, strings.TrimSuffix(f, "U")) // the unix socket of Redis
+							// the flag U means a unix socket, which only Redis has here
+							all = append(all, strings.TrimSuffix(f, "U"))
 						}
 					}
 				}

@@ -14,10 +14,10 @@ var (
 	randomRuns = flag.Int("random-runs", 40, "pipelines that TestRandom sends")
 )
 
-// TestRandom sends random commands over a few keys to both servers. Times to
-// live are far away or long past, so that nothing depends on the moment; what
-// is left of them is compared with a tolerance. DBSIZE is left out: Redis counts
-// keys that have expired and are still there.
+// TestRandom sends random commands with a few keys to both servers. Times to
+// live end far in the future or long ago, so that the replies do not depend on
+// the time; the remaining times are compared with a tolerance. DBSIZE is left
+// out, because Redis also counts expired keys that it has not deleted yet.
 func TestRandom(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, uint64(p.proto)))
@@ -61,8 +61,8 @@ func randomLine(rng *rand.Rand) string {
 	num := func() string {
 		return pick("0", "1", "-1", "2", "-3", "5", "100", "9223372036854775807", "-9223372036854775808", "x", "1.5")
 	}
-	// Hardly ever the same twice: whether GT holds for the same time to live
-	// depends on the millisecond.
+	// The times are almost always different, because whether GT applies to
+	// equal times to live depends on the millisecond.
 	far := func() string { return strconv.Itoa(100 + rng.IntN(1e6)) }
 	at := func() string { return pick("1", "99999999999", "88888888888") }
 	life := func() string {
@@ -153,8 +153,8 @@ func randomLine(rng *rand.Rand) string {
 	return fmt.Sprintf("SET %s %d", key(), rng.IntN(20000)-10000)
 }
 
-// TestRandom_Collections does the same with fewer types of keys, so that more
-// commands meet one that they are for.
+// TestRandom_Collections is TestRandom with fewer types of keys, so that more
+// commands meet a key of the right type.
 func TestRandom_Collections(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 77+uint64(p.proto)))
@@ -181,8 +181,8 @@ func TestRandom_Collections(t *testing.T) {
 	})
 }
 
-// randomCollectionLine draws a command on collections that leaves nothing to
-// chance: those are compared elsewhere.
+// randomCollectionLine draws a command on collections with a predictable
+// result. Other tests compare commands with random results.
 func randomCollectionLine(rng *rand.Rand) string {
 	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
 	some := func(f func() string, n int) string {

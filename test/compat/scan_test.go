@@ -26,7 +26,7 @@ func TestScan(t *testing.T) {
 	})
 }
 
-// TestScan_Whole compares what a scan to the end returns, as a set.
+// TestScan_Whole compares the results of complete scans as sets.
 func TestScan_Whole(t *testing.T) {
 	both(t, func(p *pair) {
 		for i := range 300 {
@@ -44,7 +44,8 @@ func TestScan_Whole(t *testing.T) {
 	})
 }
 
-// scanAll scans to the end and returns all keys, sorted and without repetitions.
+// scanAll scans until the cursor is 0. It returns all keys, sorted and without
+// duplicates.
 func scanAll(t *testing.T, c *conn, options string) string {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -68,8 +69,8 @@ func scanAll(t *testing.T, c *conn, options string) string {
 	return strings.Join(slices.Sorted(maps.Keys(seen)), "")
 }
 
-// TestGlob matches random patterns against random keys. Redis 7.0.15 is asked
-// through KEYS.
+// TestGlob matches random patterns with random keys. In Redis 7.0.15, KEYS does
+// the matching.
 func TestGlob(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(7, uint64(p.proto)))
@@ -91,7 +92,7 @@ func TestGlob(t *testing.T) {
 		}
 		lines = append(lines, `KEYS "*"`, `KEYS "**"`, `KEYS ""`, `KEYS "[^"`, `KEYS "["`, `KEYS "\\"`, `KEYS "a\\"`,
 			`KEYS "[a-"`, `KEYS "[\\"`, `KEYS "[z-a]"`, `KEYS "[\x80-\xff]"`, `KEYS "[\x00-\xff]*"`)
-		for range 1000 { // few letters and many stars
+		for range 1000 { // few letters and many stars make many partial matches
 			lines = append(lines, "KEYS "+random("ab**", 12))
 		}
 		p.DoSorted(lines...)

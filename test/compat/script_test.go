@@ -98,8 +98,8 @@ func TestScript_Cache(t *testing.T) {
 	})
 }
 
-// A script that fails leaves nothing behind here, and what came before the error in
-// Redis.
+// TestScript_AllOrNothing checks that a script that fails changes nothing in
+// Holdfast. In Redis, the changes before the error remain.
 func TestScript_AllOrNothing(t *testing.T) {
 	both(t, func(p *pair) {
 		p.DoError(`EVAL "redis.call('SET','undone','v') redis.call('INCR','undone')" 0`)
@@ -109,16 +109,17 @@ func TestScript_AllOrNothing(t *testing.T) {
 	})
 }
 
-// TestScript_Native calls a script that the machine knows, beside the same text
-// interpreted, and both beside Redis: with the keys, tokens and times that a library
-// sends, and with others.
+// TestScript_Native calls scripts that Holdfast runs in a native form. It
+// compares them with Redis, and with an interpreted script that differs only in
+// its SHA1. The calls have the keys, tokens and times that libraries send, and
+// others.
 func TestScript_Native(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, script := range libraryScripts(t) {
 			own := script + "\n" // another SHA1: this one is interpreted
 			for _, body := range []string{script, own} {
 				p.setup("FLUSHALL", fmt.Sprintf("SCRIPT LOAD %q", body))
-				rnd := rand.New(rand.NewPCG(1, 2)) // the same calls for both
+				rnd := rand.New(rand.NewPCG(1, 2)) // both protocols get the same calls
 				pick := func(words ...string) string { return words[rnd.IntN(len(words))] }
 				for range 150 {
 					key := pick("k1", "k2", "k3")
@@ -140,8 +141,8 @@ func TestScript_Native(t *testing.T) {
 	})
 }
 
-// libraryScripts takes down the scripts that redsync sends, so that their text need
-// not stand here.
+// libraryScripts records the scripts that redsync sends, so that this
+// repository need not contain their text.
 func libraryScripts(t *testing.T) []string {
 	t.Helper()
 	if redisSocket == "" {
@@ -150,7 +151,7 @@ func libraryScripts(t *testing.T) []string {
 	var bodies []string
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
 		c, err := redis.Dial("unix", redisSocket)
-		return &listener{Conn: c, bodies: &bodies}, err
+		return &scriptRecorder{Conn: c, bodies: &bodies}, err
 	}}
 	defer pool.Close()
 	m := redsync.New(redigo.NewPool(pool)).NewMutex("of-redsync", redsync.WithSetNXOnExtend())
@@ -174,15 +175,15 @@ func libraryScripts(t *testing.T) []string {
 	return bodies
 }
 
-// listener notes the scripts that go over a connection.
-type listener struct {
+// scriptRecorder records the scripts that a connection sends.
+type scriptRecorder struct {
 	redis.Conn
 	bodies *[]string
 }
 
-// Do implements redis.Conn. The script cache of Redis is empty at first, so that
-// the text comes with EVAL.
-func (l *listener) Do(cmd string, args ...any) (any, error) {
+// Do implements redis.Conn. The script cache of Redis is empty at first, so the
+// library falls back to EVAL, which contains the text.
+func (l *scriptRecorder) Do(cmd string, args ...any) (any, error) {
 	if cmd == "EVAL" {
 		*l.bodies = append(*l.bodies, fmt.Sprint(args[0]))
 	}
@@ -192,8 +193,8 @@ func (l *listener) Do(cmd string, args ...any) (any, error) {
 	return l.Conn.Do(cmd, args...)
 }
 
-// TestScript_Random sends random scripts to both. A call that fails is caught, so
-// that what came before it stays in both.
+// TestScript_Random sends random scripts to both servers. The scripts catch the
+// errors of calls, so that earlier changes remain in both servers.
 func TestScript_Random(t *testing.T) {
 	calls := []string{
 		"'SET','a','1'", "'SET','a','2','NX'", "'GET','a'", "'INCR','a'", "'DEL','a','b'", "'APPEND','b','x'",

@@ -94,7 +94,7 @@ func TestSet_Operations(t *testing.T) {
 				}
 			}
 		}
-		p.Do("SUNION a b", "SINTER a b", "SDIFF a b") // integers come in their order
+		p.Do("SUNION a b", "SINTER a b", "SDIFF a b") // sets of integers are sorted
 		for _, line := range []string{"0 a", "-1 a", "x a", "2 a", "1 a b", "1 a LIMIT", "1 a LIMIT 2", "1 a LIMIT 0",
 			"1 a LIMIT -1", "1 a LIMIT x", "1 a FOO 1", "1 a LIMIT 1 LIMIT 2", "2 a b LIMIT 100",
 			"9223372036854775807 a", "99999999999999999999 a", "1 a limit 3"} {

@@ -29,7 +29,7 @@ func TestSort(t *testing.T) {
 	})
 }
 
-// TestSort_Weights: what C makes a number of.
+// TestSort_Weights checks which weights are numbers. Redis uses strtod.
 func TestSort_Weights(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, weight := range []string{`""`, "1", "-1", "+5", "1.", ".5", ".", "-", "1e3", "1e", "1e-310", "5e-324",
@@ -39,7 +39,7 @@ func TestSort_Weights(t *testing.T) {
 			p.setup("DEL l", "RPUSH l "+weight+" 0.75 -2")
 			p.setup("SET w_0.75 " + weight)
 			for _, line := range []string{"SORT l", "SORT l DESC", "SORT l STORE out", "SORT l BY w_*"} {
-				p.setup("INCRBYFLOAT x 0.5") // sets errno back, which SORT leaves and believes
+				p.setup("INCRBYFLOAT x 0.5") // resets errno in Redis; SORT does not, and checks it
 				p.Do(line)
 			}
 		}
@@ -86,7 +86,7 @@ func TestSort_Types(t *testing.T) {
 	})
 }
 
-// TestSort_Random: lists of every kind of weights, in every order.
+// TestSort_Random sorts lists with all kinds of weights in all orders.
 func TestSort_Random(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	both(t, func(p *pair) {
@@ -113,7 +113,7 @@ func TestSort_Random(t *testing.T) {
 	})
 }
 
-// TestSort_Keys: what COMMAND says of the keys.
+// TestSort_Keys checks the keys that COMMAND GETKEYS reports.
 func TestSort_Keys(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, rest := range []string{"", "BY x GET y STORE a STORE b", "LIMIT 1 STORE", "BY STORE x",
@@ -125,7 +125,7 @@ func TestSort_Keys(t *testing.T) {
 	})
 }
 
-// TestSort_Users: patterns are for those who may read all keys.
+// TestSort_Users checks that patterns need the right to read all keys.
 func TestSort_Users(t *testing.T) {
 	both(t, func(p *pair) {
 		q := p.other()

@@ -77,7 +77,7 @@ func TestXread(t *testing.T) {
 		}
 		p.Do("MULTI", "XREAD BLOCK 0 STREAMS s $", "XREAD BLOCK 0 STREAMS s 0", "EXEC",
 			"COMMAND GETKEYS XREAD COUNT 1 STREAMS a b 0 0")
-		s := newStage(p)
+		s := newScenario(p)
 		s.play("a> XREAD BLOCK 0 STREAMS s $", "b> XREAD BLOCK 0 COUNT 1 STREAMS none s $ $",
 			"c> XREAD BLOCK 0 STREAMS none 0", "XADD s 2-1 f v", "a<", "b<",
 			"XADD none 1-1 f v", "c<", "a> XREAD BLOCK 0 STREAMS s 9-9", "XADD s 9-8 f v", "XADD s 9-9 f v", "MULTI",

@@ -150,7 +150,7 @@ func TestSetrange(t *testing.T) {
 	})
 }
 
-// TestLimits: values end at 8 MiB and keys at 512 KiB.
+// TestLimits checks the limits of 8 MiB per value and 512 KiB per key.
 func TestLimits(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("SETRANGE k 8388607 x", "STRLEN k", "SETRANGE k 8388607 y", "STRLEN k",

@@ -15,7 +15,8 @@ func (p *pair) tracker(options string) *pair {
 	return c
 }
 
-// quiet says that nothing has been sent: the answer to PING comes first.
+// quiet checks that the servers have sent no push: the reply of PING must come
+// first.
 func (p *pair) quiet() { p.t.Helper(); p.Do("PING") }
 
 // TestTracking compares invalidations byte by byte, in all modes.
@@ -23,65 +24,70 @@ func TestTracking(t *testing.T) {
 	w := newPair(t, 3)
 	w.setup("FLUSHALL")
 	c := w.tracker("")
-	// One write at a time by another connection: what is sent, and how often.
-	told := func(c *pair, reads []string, write string, n int) {
+	// After the reads, another connection writes once. The servers must send n
+	// invalidations.
+	wantInvalidations := func(c *pair, reads []string, write string, n int) {
 		t.Helper()
 		c.Do(reads...)
 		w.Do(write)
 		c.pushes(n)
 		c.quiet()
 	}
-	told(c, []string{"GET k"}, "SET k v", 1)
-	told(c, nil, "SET k v", 0)
-	told(c, []string{"GET k", "GET k"}, "SET k v NX", 0)
-	told(c, nil, "EXPIRE k 100", 1)
-	told(c, []string{"TTL k"}, "PERSIST k", 1)
-	told(c, []string{"EXISTS k", "TYPE k"}, "APPEND k x", 1)
-	told(c, []string{"STRLEN k"}, "DEL k", 1)
-	told(c, []string{"STRLEN k"}, "DEL k", 0)
-	told(c, nil, "SET k v", 1)
-	told(c, []string{"MGET k l m"}, "MSET k 1 m 2", 2)
-	told(c, []string{"HGETALL h"}, "HSET h f v", 1)
-	told(c, []string{"HGET h f"}, "HDEL h f", 1)
-	told(c, []string{"LRANGE li 0 -1"}, "RPUSH li a", 1)
-	told(c, []string{"SMEMBERS s"}, "SADD s a", 1)
-	told(c, []string{"SINTER s s2"}, "SADD s2 a", 1)
-	told(c, []string{"ZSCORE z a"}, "ZADD z 1 a", 1)
-	told(c, []string{"GET k", "GET n"}, "RENAME k n", 2)
-	told(c, []string{"GET n", "GET copy"}, "COPY n copy", 1)
-	told(c, []string{"GET copy"}, "MOVE copy 3", 1)
-	told(c, []string{"GET n"}, "GETDEL n", 1)
-	told(c, []string{"GETRANGE x 0 1", "SCARD y"}, "FLUSHDB", 1)
-	told(c, []string{"GET x"}, "FLUSHALL", 1)
-	told(c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
-	told(c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1) // the number of the database does not count
-	// Redis tells of streams only what changes their entries, not what changes groups.
-	told(c, []string{"XRANGE st - +", "XLEN st"}, "XADD st 1-1 f v", 1)
-	told(c, []string{"XINFO STREAM st", "XINFO GROUPS st"}, "XGROUP CREATE st g 0", 0)
-	told(c, nil, "XREADGROUP GROUP g a STREAMS st >", 0)
-	told(c, []string{"XPENDING st g"}, "XACK st g 1-1", 0)
-	told(c, nil, "XSETID st 5-5", 0)
-	told(c, nil, "XDEL st 1-1", 1)
-	told(c, []string{"XINFO GROUPS st"}, "XGROUP DESTROY st g", 0)
-	told(c, nil, "DEL st", 1)
-	told(c, []string{"XLEN st"}, "XGROUP CREATE st g $ MKSTREAM", 1)
-	told(c, []string{"XREAD COUNT 1 STREAMS st 0", "OBJECT ENCODING st"}, "DEL st", 1)
-	// What scripts read and change.
-	told(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 1 k`}, "SET k v", 1)
-	told(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`}, "SET k 2", 1)
-	told(c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`},
+	wantInvalidations(c, []string{"GET k"}, "SET k v", 1)
+	wantInvalidations(c, nil, "SET k v", 0)
+	wantInvalidations(c, []string{"GET k", "GET k"}, "SET k v NX", 0)
+	wantInvalidations(c, nil, "EXPIRE k 100", 1)
+	wantInvalidations(c, []string{"TTL k"}, "PERSIST k", 1)
+	wantInvalidations(c, []string{"EXISTS k", "TYPE k"}, "APPEND k x", 1)
+	wantInvalidations(c, []string{"STRLEN k"}, "DEL k", 1)
+	wantInvalidations(c, []string{"STRLEN k"}, "DEL k", 0)
+	wantInvalidations(c, nil, "SET k v", 1)
+	wantInvalidations(c, []string{"MGET k l m"}, "MSET k 1 m 2", 2)
+	wantInvalidations(c, []string{"HGETALL h"}, "HSET h f v", 1)
+	wantInvalidations(c, []string{"HGET h f"}, "HDEL h f", 1)
+	wantInvalidations(c, []string{"LRANGE li 0 -1"}, "RPUSH li a", 1)
+	wantInvalidations(c, []string{"SMEMBERS s"}, "SADD s a", 1)
+	wantInvalidations(c, []string{"SINTER s s2"}, "SADD s2 a", 1)
+	wantInvalidations(c, []string{"ZSCORE z a"}, "ZADD z 1 a", 1)
+	wantInvalidations(c, []string{"GET k", "GET n"}, "RENAME k n", 2)
+	wantInvalidations(c, []string{"GET n", "GET copy"}, "COPY n copy", 1)
+	wantInvalidations(c, []string{"GET copy"}, "MOVE copy 3", 1)
+	wantInvalidations(c, []string{"GET n"}, "GETDEL n", 1)
+	wantInvalidations(c, []string{"GETRANGE x 0 1", "SCARD y"}, "FLUSHDB", 1)
+	wantInvalidations(c, []string{"GET x"}, "FLUSHALL", 1)
+	wantInvalidations(c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
+	// tracking ignores the number of the database
+	wantInvalidations(c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1)
+	// In streams, Redis sends invalidations for changes of entries, not of
+	// groups.
+	wantInvalidations(c, []string{"XRANGE st - +", "XLEN st"}, "XADD st 1-1 f v", 1)
+	wantInvalidations(c, []string{"XINFO STREAM st", "XINFO GROUPS st"}, "XGROUP CREATE st g 0", 0)
+	wantInvalidations(c, nil, "XREADGROUP GROUP g a STREAMS st >", 0)
+	wantInvalidations(c, []string{"XPENDING st g"}, "XACK st g 1-1", 0)
+	wantInvalidations(c, nil, "XSETID st 5-5", 0)
+	wantInvalidations(c, nil, "XDEL st 1-1", 1)
+	wantInvalidations(c, []string{"XINFO GROUPS st"}, "XGROUP DESTROY st g", 0)
+	wantInvalidations(c, nil, "DEL st", 1)
+	wantInvalidations(c, []string{"XLEN st"}, "XGROUP CREATE st g $ MKSTREAM", 1)
+	wantInvalidations(c, []string{"XREAD COUNT 1 STREAMS st 0", "OBJECT ENCODING st"}, "DEL st", 1)
+	// These reads and changes happen in scripts.
+	wantInvalidations(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 1 k`}, "SET k v", 1)
+	wantInvalidations(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`},
+		"SET k 2", 1)
+	wantInvalidations(c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`},
 		`EVAL "return redis.call('SET', KEYS[1], ARGV[1])" 1 k v`, 1)
-	told(c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
-	// A read counts for all keys that the script was called with, and for no others.
-	told(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
-	told(c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
-	told(c, nil, "SET k 4", 1)
-	c.DoPipelined("MULTI", `EVAL "return redis.call('SET', KEYS[1], '1')" 1 l`, "GET k",
-		"EXEC") // the read beside a script
-	told(c, nil, "SET k 3", 1)
-	// A key whose time is over.
-	told(c, []string{"SET e v PX 400", "GET e"}, "PING", 1)
-	// What it does itself, command by command.
+	wantInvalidations(c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
+	// A read counts for all keys with which the script was called, and for no
+	// others.
+	wantInvalidations(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
+	wantInvalidations(c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
+	wantInvalidations(c, nil, "SET k 4", 1)
+	// A transaction reads a key beside a script.
+	c.DoPipelined("MULTI", `EVAL "return redis.call('SET', KEYS[1], '1')" 1 l`, "GET k", "EXEC")
+	wantInvalidations(c, nil, "SET k 3", 1)
+	// The key expires.
+	wantInvalidations(c, []string{"SET e v PX 400", "GET e"}, "PING", 1)
+	// The connection itself changes the key, with several commands.
 	c.Do("GET k", "SET k 1")
 	c.pushes(1)
 	c.Do("INCR k", "GET k")
@@ -96,49 +102,55 @@ func TestTracking(t *testing.T) {
 	c.quiet()
 
 	optin := w.tracker("OPTIN")
-	told(optin, []string{"GET k"}, "SET k 1", 0)
-	told(optin, []string{"CLIENT CACHING YES", "GET k", "GET l"}, "MSET k 1 l 1", 1)
-	told(optin, []string{"CLIENT CACHING YES", "CLIENT GETNAME", "CLIENT TRACKINGINFO", "GET k"}, "SET k 1", 1)
-	told(optin, []string{"CLIENT CACHING YES", "PING", "GET k"}, "SET k 1", 0)
-	optin.DoPipelined("CLIENT CACHING YES", "MULTI", "GET k", "PTTL k", "GET l", "EXEC", "GET m")
-	told(optin, nil, "MSET k 1 l 1 m 1", 2)
-	told(optin, []string{"MULTI", "CLIENT CACHING YES", "GET k", "EXEC"}, "SET k 1", 1)
-	told(optin, []string{"MULTI", "GET k", "EXEC"}, "SET k 1", 0)
-	told(optin, []string{"WATCH k", "MULTI", "CLIENT CACHING YES", "GET l", "EXEC"}, "SET l 1", 1)
-	told(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
-	told(optin, []string{"MULTI", "CLIENT TRACKING ON", "GET k", "CLIENT TRACKINGINFO", "EXEC", "CLIENT TRACKINGINFO"},
+	wantInvalidations(optin, []string{"GET k"}, "SET k 1", 0)
+	wantInvalidations(optin, []string{"CLIENT CACHING YES", "GET k", "GET l"}, "MSET k 1 l 1", 1)
+	wantInvalidations(optin, []string{"CLIENT CACHING YES", "CLIENT GETNAME", "CLIENT TRACKINGINFO", "GET k"},
 		"SET k 1", 1)
-	told(optin, []string{"MULTI", "CLIENT TRACKING OFF", "GET k", "CLIENT TRACKING ON", "EXEC", "CLIENT TRACKINGINFO"},
+	wantInvalidations(optin, []string{"CLIENT CACHING YES", "PING", "GET k"}, "SET k 1", 0)
+	optin.DoPipelined("CLIENT CACHING YES", "MULTI", "GET k", "PTTL k", "GET l", "EXEC", "GET m")
+	wantInvalidations(optin, nil, "MSET k 1 l 1 m 1", 2)
+	wantInvalidations(optin, []string{"MULTI", "CLIENT CACHING YES", "GET k", "EXEC"}, "SET k 1", 1)
+	wantInvalidations(optin, []string{"MULTI", "GET k", "EXEC"}, "SET k 1", 0)
+	wantInvalidations(optin, []string{"WATCH k", "MULTI", "CLIENT CACHING YES", "GET l", "EXEC"}, "SET l 1", 1)
+	wantInvalidations(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	wantInvalidations(optin, []string{"MULTI", "CLIENT TRACKING ON", "GET k", "CLIENT TRACKINGINFO", "EXEC",
+		"CLIENT TRACKINGINFO"},
+		"SET k 1", 1)
+	wantInvalidations(optin, []string{"MULTI", "CLIENT TRACKING OFF", "GET k", "CLIENT TRACKING ON", "EXEC",
+		"CLIENT TRACKINGINFO"},
 		"SET k 1", 0)
-	told(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	wantInvalidations(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
 
 	optout := w.tracker("OPTOUT NOLOOP")
-	told(optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
-	for _, refused := range []string{"GET", "NOSUCH", "BLPOP nokey 0.01"} { // it was about that one
-		told(optout, []string{"CLIENT CACHING NO", refused, "GET k"}, "SET k 1", 1)
+	wantInvalidations(optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
+	// CLIENT CACHING applied to the refused command
+	for _, refused := range []string{"GET", "NOSUCH", "BLPOP nokey 0.01"} {
+		wantInvalidations(optout, []string{"CLIENT CACHING NO", refused, "GET k"}, "SET k 1", 1)
 	}
-	told(optout, []string{"GET k", "SET k 2"}, "SET k 3", 0)
-	told(optout, []string{"GET k", "GET l", "SET l 2"}, "MSET k 3 l 3", 1)
-	told(optout, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	wantInvalidations(optout, []string{"GET k", "SET k 2"}, "SET k 3", 0)
+	wantInvalidations(optout, []string{"GET k", "GET l", "SET l 2"}, "MSET k 3 l 3", 1)
+	wantInvalidations(optout, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
 
 	bcast := w.tracker("BCAST PREFIX user: PREFIX item:")
-	told(bcast, nil, "SET user:1 v", 1)
-	told(bcast, nil, "SET other v", 0)
-	told(bcast, nil, "MSET user:2 v item:1 v user:1 w x y", 2)
-	told(bcast, []string{"CLIENT TRACKINGINFO"}, "DEL user:1 user:2 user:3", 1)
-	told(bcast, nil, "FLUSHALL", 1)
+	wantInvalidations(bcast, nil, "SET user:1 v", 1)
+	wantInvalidations(bcast, nil, "SET other v", 0)
+	wantInvalidations(bcast, nil, "MSET user:2 v item:1 v user:1 w x y", 2)
+	wantInvalidations(bcast, []string{"CLIENT TRACKINGINFO"}, "DEL user:1 user:2 user:3", 1)
+	wantInvalidations(bcast, nil, "FLUSHALL", 1)
 	bcast.Do("SET user:1 v")
 	bcast.pushes(1)
-	told(bcast, []string{"CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST NOLOOP", "SET user:1 v"}, "SET any v", 1)
+	wantInvalidations(bcast, []string{"CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST NOLOOP", "SET user:1 v"},
+		"SET any v", 1)
 	bcast.Do("CLIENT TRACKINGINFO", "RESET", "CLIENT TRACKINGINFO")
 }
 
-// The same for what is not sent to the connection itself.
+// TestTracking_Redirect is TestTracking with invalidations that go to another
+// connection.
 func TestTracking_Redirect(t *testing.T) {
 	for _, proto := range []int{2, 3} {
 		w, c, to := newPair(t, 2), newPair(t, 2), newPair(t, proto)
 		w.setup("FLUSHALL")
-		// The numbers of connections differ between the servers.
+		// The ids of connections differ between the servers.
 		redis, holdfast := to.ask("CLIENT ID")
 		each := func(line string) {
 			t.Helper()
@@ -155,7 +167,7 @@ func TestTracking_Redirect(t *testing.T) {
 		each("CLIENT TRACKING ON REDIRECT ")
 		if proto == 2 {
 			c.Do("GET k")
-			w.Do("SET k v") // the other one has not subscribed to anything
+			w.Do("SET k v") // the other connection has no subscription yet
 			to.quiet()
 			to.Do("SUBSCRIBE __redis__:invalidate")
 		}
@@ -164,7 +176,7 @@ func TestTracking_Redirect(t *testing.T) {
 		to.pushes(1)
 		c.Do("GET k", "SET k w")
 		to.pushes(1)
-		if proto == 2 { // in RESP3 Redis sends RESP2's null, for the one who tracks
+		if proto == 2 { // in RESP3, Redis sends a null of RESP2 to the tracking connection
 			w.Do("FLUSHALL")
 			to.pushes(1)
 		}
@@ -174,7 +186,7 @@ func TestTracking_Redirect(t *testing.T) {
 	}
 }
 
-// TestTracking_Refusals compares the answers of the commands about tracking.
+// TestTracking_Refusals compares the errors of the commands about tracking.
 func TestTracking_Refusals(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("CLIENT TRACKINGINFO", "CLIENT GETREDIR", "CLIENT TRACKING OFF",

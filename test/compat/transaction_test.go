@@ -33,7 +33,8 @@ func TestWatch(t *testing.T) {
 			o.Do(c.change)
 			p.Do("MULTI", "SET done 1", "EXEC", "EXISTS done")
 		}
-		// An absent key that was there in between, and is absent again.
+		// The key is absent when it is watched, is created, and is absent
+		// again.
 		for _, c := range [][]string{{"SET w 1", "DEL w"}, {"LPUSH w 1", "LPOP w"}, {"SET w 1 PX 1"},
 			{"SET j 1", "RENAME j w", "RENAME w j"}, {"SET w 1", "MOVE w 1"}, {"SET w 1", "FLUSHALL"}, {"DEL w"},
 			{"SET other 1", "DEL other"}, {"FLUSHALL"}} {
@@ -42,14 +43,14 @@ func TestWatch(t *testing.T) {
 			o.DoUntil(":0", "EXISTS w")
 			p.Do("MULTI", "SET done 1", "EXEC", "EXISTS done")
 		}
-		// A key that has run out before it is watched.
+		// The key has expired before it is watched.
 		p.Do("FLUSHALL", "SET w 1 PX 1")
 		o.DoUntil(":0", "EXISTS w")
 		p.Do("WATCH w", "MULTI", "PING", "EXEC")
-		// The client's own write counts, UNWATCH and DISCARD forget.
+		// The client's own write counts. UNWATCH and DISCARD end the watch.
 		p.Do("SET k v", "WATCH k", "SET k w", "MULTI", "PING", "EXEC", "WATCH k", "SET k x", "UNWATCH", "MULTI", "PING",
 			"EXEC", "WATCH k", "MULTI", "DISCARD", "SET k y", "MULTI", "PING", "EXEC")
-		// Expiry between WATCH and EXEC.
+		// The key expires between WATCH and EXEC.
 		p.Do("SET k v PX 1000", "WATCH k")
 		o.DoUntil(":0", "EXISTS k")
 		p.Do("MULTI", "SET done 2", "EXEC")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestVersion_Promise: redis_version promises the commands of that Redis. Those
-// that are missing stand in docs/operations.md, all and no others.
+// TestVersion_Promise checks that docs/operations.md lists exactly the commands
+// of the reported redis_version that Holdfast does not have.
 func TestVersion_Promise(t *testing.T) {
 	p := newPair(t, 2)
 	redis, holdfast := p.ask("COMMAND LIST")

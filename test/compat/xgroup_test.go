@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// idleTimes finds the times in what is said of pending entries and consumers: how
-// long ago, and when on the wall clock.
+// idleTimes matches the times in replies about pending entries and consumers:
+// idle times, and times of day.
 var idleTimes = regexp.MustCompile(
 	`(\*4\r\n\$\d+\r\n\d+-\d+\r\n\$\d+\r\n[^\r]*\r\n|\$4\r\nidle\r\n|\$9\r\nseen-time\r\n|\*3\r\n\$\d+\r\n\d+-\d+\r\n):(\d+)\r\n`)
 
-// treeNumbers are those of Redis' radix tree, which depend on how it was filled.
+// treeNumbers matches the sizes of Redis's radix tree, which depend on the
+// order of insertions.
 var treeNumbers = regexp.MustCompile(`(\r\nradix-tree-(?:keys|nodes)\r\n):\d+`)
 
-// withoutTimes takes the times out of a reply.
+// withoutTimes removes the times from a reply and returns both.
 func withoutTimes(raw string) (rest string, times []int64) {
 	raw = treeNumbers.ReplaceAllString(raw, "$1:number")
 	for _, m := range idleTimes.FindAllStringSubmatch(raw, -1) {
@@ -27,7 +28,7 @@ func withoutTimes(raw string) (rest string, times []int64) {
 	return idleTimes.ReplaceAllString(raw, "$1:time\r\n"), times
 }
 
-// DoTimes is Do for replies with times, which may differ by five seconds.
+// DoTimes is Do for replies with times. The times may differ by five seconds.
 func (p *pair) DoTimes(lines ...string) {
 	p.t.Helper()
 	for _, line := range lines {
@@ -52,8 +53,8 @@ func (p *pair) compareTimes(line, redis, holdfast string) {
 	}
 }
 
-// told are the lines that tell everything of a stream.
-func told(key string, groups ...string) []string {
+// streamReads returns the commands that read the whole state of a stream.
+func streamReads(key string, groups ...string) []string {
 	lines := []string{"XINFO STREAM " + key + " FULL COUNT 0", "XINFO STREAM " + key + " FULL",
 		"XINFO STREAM " + key + " FULL COUNT 1", "XINFO GROUPS " + key}
 	for _, g := range groups {
@@ -94,7 +95,7 @@ func TestXgroup(t *testing.T) {
 			`SETID s "no\r\ng" 0`} {
 			p.Do("XGROUP " + line)
 		}
-		p.DoTimes(told("s", "g", "b", "nog")...)
+		p.DoTimes(streamReads("s", "g", "b", "nog")...)
 		p.DoTimes("XINFO CONSUMERS nokey g", "XINFO CONSUMERS k g", "XINFO CONSUMERS s nog", "XINFO STREAM s FOO",
 			"XINFO STREAM s FULL FOO", "XINFO STREAM s FULL COUNT", "XINFO STREAM s FULL FOO 1",
 			"XINFO STREAM s FULL COUNT x", "XINFO STREAM s full count 1", "XINFO STREAM s FULL COUNT -1",
@@ -106,8 +107,8 @@ func TestXgroup(t *testing.T) {
 	})
 }
 
-// To WATCH a stream is changed by what changes its entries, and by nothing that is
-// done with its groups.
+// TestXgroup_Watch checks that a change of a stream's entries, and nothing that
+// its groups do, fails a transaction that watches the stream.
 func TestXgroup_Watch(t *testing.T) {
 	both(t, func(p *pair) {
 		o := p.other()
@@ -165,25 +166,26 @@ func TestXreadgroup(t *testing.T) {
 			"GROUP g c STREAMS s 18446744073709551615-18446744073709551614"} {
 			p.Do("DEL s r", "XGROUP CREATE s g 0 MKSTREAM", "XGROUP CREATE r g 0 MKSTREAM", "XGROUP CREATE s streams 0",
 				"XADD s 1-1 a 1", "XADD s 1-2 a 2", "XADD s 2-1 a 3", "XREADGROUP "+line, "XREADGROUP "+line)
-			p.DoTimes(told("s", "g")...)
-			p.DoTimes(told("r", "g")...)
+			p.DoTimes(streamReads("s", "g")...)
+			p.DoTimes(streamReads("r", "g")...)
 		}
-		// The history, what was deleted, and groups that were set back.
+		// This part reads the history of consumers, with deleted entries, and
+		// resets groups.
 		p.Do("DEL s", "XGROUP CREATE s g 0 MKSTREAM")
 		for i := range 6 {
 			p.Do(fmt.Sprintf("XADD s %d-1 f %d", i+1, i))
 		}
 		p.Do("XREADGROUP GROUP g a COUNT 3 STREAMS s >", "XREADGROUP GROUP g b COUNT 2 STREAMS s >", "XDEL s 2-1 5-1")
-		p.DoTimes(told("s", "g")...)
+		p.DoTimes(streamReads("s", "g")...)
 		for _, c := range []string{"a", "b", "c"} {
 			for _, from := range []string{"0", "1-1", "2", "(1-1", "3-1", "99"} {
 				p.Do("XREADGROUP GROUP g "+c+" STREAMS s "+from, "XREADGROUP GROUP g "+c+" COUNT 1 STREAMS s "+from)
 			}
 		}
-		p.DoTimes(told("s", "g")...)
+		p.DoTimes(streamReads("s", "g")...)
 		p.Do("XGROUP SETID s g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS s >",
 			"XREADGROUP GROUP g c NOACK COUNT 1 STREAMS s >", "XREADGROUP GROUP g a COUNT 1 STREAMS s >")
-		p.DoTimes(told("s", "g")...)
+		p.DoTimes(streamReads("s", "g")...)
 		p.Do("XDEL s 6-1", "XREADGROUP GROUP g c STREAMS s >", "XINFO GROUPS s", "XADD s 7-1 f v", "XDEL s 7-1",
 			"XREADGROUP GROUP g c STREAMS s >", "XINFO GROUPS s", "XTRIM s MAXLEN 0",
 			"XREADGROUP GROUP g c STREAMS s >", "XREADGROUP GROUP g c STREAMS s 0", "XINFO GROUPS s",
@@ -193,7 +195,7 @@ func TestXreadgroup(t *testing.T) {
 			"XREADGROUP GROUP g c BLOCK 0 STREAMS m >", "XACK m g 1-1", "EXEC")
 		p.Do(`EVAL "return redis.call('XREADGROUP','GROUP','g','c','STREAMS','m','>')" 0`,
 			`EVAL "redis.call('xadd','m','2-2','f','v') return redis.call('XREADGROUP','GROUP','g','c','STREAMS','m','>')" 0`, `EVAL "return redis.call('xgroup','create','m2','g','$','mkstream')" 0`, `EVAL "return redis.call('xclaim','m','g','d','0','2-2','justid')" 0`, `EVAL "return redis.call('xread','block','0','streams','nos','$')" 0`, `EVAL "return redis.call('XREADGROUP','GROUP','g','c','BLOCK','0','STREAMS','m','>')" 0`, `EVAL_RO "return redis.call('xreadgroup','group','g','c','streams','m','>')" 0`, `EVAL_RO "return redis.call('xpending','m','g')" 0`)
-		p.DoTimes(told("m", "g")...)
+		p.DoTimes(streamReads("m", "g")...)
 		p.Do("COMMAND GETKEYS XREADGROUP GROUP g c STREAMS a b > >", "COMMAND GETKEYS XGROUP CREATE k g $",
 			"COMMAND GETKEYS XINFO CONSUMERS k g", "COMMAND GETKEYS XCLAIM k g c 0 1-1",
 			"COMMAND GETKEYSANDFLAGS XREADGROUP GROUP g c STREAMS a b > >", "XREAD GROUP g c STREAMS s >",
@@ -221,7 +223,7 @@ func TestXpending(t *testing.T) {
 		p.Do("XACK s g 1-1 1-1 99-1", "XACK s g 1-1", "XACK s g x", "XACK s g 3-1 x", "XACK s nog x", "XACK nokey g x",
 			"XACK k g 1-1", "XACK s g 3-1 4-1 5-1", "XACK s g -", "XACK s g 9")
 		p.DoError("XPENDING s", "XACK s g", "XCLAIM s g c 0", "XAUTOCLAIM s g c 0")
-		p.DoTimes(told("s", "g", "empty")...)
+		p.DoTimes(streamReads("s", "g", "empty")...)
 	})
 }
 
@@ -243,9 +245,9 @@ func TestXclaim(t *testing.T) {
 			}
 			p.Do("XREADGROUP GROUP g a COUNT 2 STREAMS s >", "XREADGROUP GROUP g b COUNT 1 STREAMS s >", "XDEL s 2-1",
 				"XCLAIM s g "+rest)
-			p.DoTimes(told("s", "g")...)
+			p.DoTimes(streamReads("s", "g")...)
 			p.Do("XCLAIM s g " + rest)
-			p.DoTimes(told("s", "g")...)
+			p.DoTimes(streamReads("s", "g")...)
 		}
 		p.setup("SET k v")
 		p.Do("XCLAIM s nog c 0 1-1", "XCLAIM nokey g c 0 1-1", "XCLAIM k g c 0 1-1", "XCLAIM s nog c x 1-1")
@@ -266,9 +268,9 @@ func TestXautoclaim(t *testing.T) {
 			}
 			p.Do("XREADGROUP GROUP g a COUNT 4 STREAMS s >", "XREADGROUP GROUP g b COUNT 10 STREAMS s >",
 				"XDEL s 2-1 3-1 8-1 13-1", "XCLAIM s g b 0 4-1 14-1 IDLE 100000", "XAUTOCLAIM s g "+rest)
-			p.DoTimes(told("s", "g")...)
+			p.DoTimes(streamReads("s", "g")...)
 			p.Do("XAUTOCLAIM s g " + rest)
-			p.DoTimes(told("s", "g")...)
+			p.DoTimes(streamReads("s", "g")...)
 		}
 		p.setup("SET k v")
 		p.Do("XAUTOCLAIM s nog c 0 0", "XAUTOCLAIM nokey g c 0 0", "XAUTOCLAIM k g c 0 0", "XAUTOCLAIM s nog c 0 0 FOO")
@@ -337,7 +339,7 @@ func TestXreadgroup_Waits(t *testing.T) {
 				p.t = t
 				p.setup("FLUSHALL")
 				p.setup(create...)
-				s := newStage(&p)
+				s := newScenario(&p)
 				s.play(lines...)
 				if len(s.waiting) > 0 {
 					t.Errorf("still waiting: %v", s.waiting)
@@ -356,8 +358,8 @@ func TestRandom_Groups(t *testing.T) {
 			for range 200 {
 				lines = append(lines, randomGroupLine(rng))
 			}
-			lines = append(lines, told("s", "g", "h")...)
-			lines = append(lines, told("r", "g", "h")...)
+			lines = append(lines, streamReads("s", "g", "h")...)
+			lines = append(lines, streamReads("r", "g", "h")...)
 			redis, holdfast := p.ask(lines...)
 			for i, line := range lines {
 				p.compareTimes(line, redis[i], holdfast[i])

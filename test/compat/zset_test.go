@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// scores are texts that strtod sees differently, and doubles that are hard to print.
+// scores are texts on which number parsers disagree, and doubles that are hard
+// to print.
 var scores = append([]string{
 	"1e17", "123456789012345678", "12345678901234567", "99999999999999999", "100000000000000000", "9007199254740993",
 	"1e21", "1e22", "1e300", "-1e300", "1e308", "1.7976931348623157e308", "1.8e308", "4.9e-324", "1e-310", "2e-324",

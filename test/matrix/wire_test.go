@@ -42,7 +42,7 @@ func (w *wire) send(args ...any) error {
 	return w.conn.Send(words)
 }
 
-// recv reads a reply and returns it as one line: see line.
+// recv reads a reply and returns it as one line (see the function line).
 func (w *wire) recv() (string, error) {
 	v, err := w.conn.Receive()
 	return line(v), err
