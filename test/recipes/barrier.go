@@ -11,8 +11,9 @@ import (
 
 // page: begin
 
-// arrive reports that me has reached the barrier, and waits until all n have. A set
-// counts each participant once, however often it reports.
+// arrive reports that me has reached the barrier, and waits until n
+// participants have reached it. A set counts each participant once, even if it
+// reports twice.
 func arrive(ctx context.Context, c *redis.Client, key, me string, n int64) error {
 	err := persist(ctx, func() error { return c.SAdd(ctx, key, me).Err() })
 	for err == nil {

@@ -1,9 +1,10 @@
-// Package recipes holds the patterns that people build on Redis commands (locks,
-// leader election, queues, counters, …) as code that runs: each is shown on a page
-// of docs/recipes, can be tried on a running cluster (go run ./test/recipes/try),
-// and is run by this package's test on three nodes whose leader is killed with
-// kill -9 in the middle.
+// Package recipes contains the patterns that people build on Redis commands,
+// such as locks, leader election, queues and counters, as code that runs. A
+// page of docs/recipes shows the code of each recipe, and go run
+// ./test/recipes/try runs it on a running cluster. The tests of this package
+// run every recipe on three nodes and kill the leader with kill -9 in the
+// middle.
 //
-// A recipe brings a demonstration that fails by itself when the promise of its page
-// is broken: two owners at a time, a lost update, a job done twice.
+// Every recipe has a demonstration that fails if the promise of its page is
+// broken: two owners at a time, a lost update, or a job that is done twice.
 package recipes

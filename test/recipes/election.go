@@ -12,9 +12,9 @@ import (
 
 // page: begin
 
-// campaign calls lead whenever this process is elected. The context of lead ends
-// when the process is the leader no more. campaign returns when ctx ends or lead
-// fails.
+// campaign calls lead whenever this process is elected. The context of lead
+// ends when the process stops being the leader. campaign returns when ctx ends
+// or lead fails.
 func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration, lead func(ctx context.Context) error) error {
 	for {
 		l, err := acquire(ctx, c, key, ttl)
@@ -37,8 +37,8 @@ func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duratio
 
 // page: end
 
-// electionDemo has three candidates, each of which resigns after a while: there is
-// never more than one leader, and all of them get to lead.
+// electionDemo runs three candidates, each of which resigns after a while. At
+// most one candidate leads at a time, and all of them lead once.
 func electionDemo(ctx context.Context, e *Env) error {
 	const key, ttl, candidates = "recipe:election", 3 * time.Second, 3
 	var r region
@@ -62,7 +62,8 @@ func electionDemo(ctx context.Context, e *Env) error {
 	return err
 }
 
-// ignoreLost: a leader that loses its leadership stops, which is no failure.
+// ignoreLost returns nil for errLost: a leader that loses its leadership stops,
+// and that is not a failure.
 func ignoreLost(err error) error {
 	if errors.Is(err, errLost) {
 		return nil

@@ -12,16 +12,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Env is where a demonstration runs.
+// Env is the environment of a demonstration.
 type Env struct {
 	Addrs []string // client addresses of a cluster's nodes
-	// Others are the addresses of two more clusters, an address each, for the
-	// recipe that wants independent ones. Empty: there are none.
+	// Others are the addresses of two more clusters, one address for each, for
+	// the recipe that needs independent clusters. If it is empty, there are
+	// none.
 	Others []string
-	// Middle is called once, when a demonstration is half done, for whoever wants
-	// to break something at that moment. It returns when the harm is done.
+	// Middle is called once, when a demonstration is half done, so that its
+	// caller can inject a fault at that moment. It returns when the fault has
+	// been injected.
 	Middle func()
-	// Log says what happens.
+	// Log logs the steps of the demonstration.
 	Log func(format string, args ...any)
 
 	mu      sync.Mutex
@@ -29,10 +31,10 @@ type Env struct {
 	middle  sync.Once
 }
 
-// Client returns a client that prefers node i and goes on with the next node when
-// one does not answer. It does not repeat commands by itself: a repeated SETNX
-// would be answered "taken" by the client's own first one. Safe for concurrent use;
-// Close closes it.
+// Client returns a client that prefers node i. If a node does not reply, the
+// client uses the next one. It never repeats a command: if SETNX were repeated,
+// the reply would say that the lock is taken, by the first SETNX of the same
+// client. The client is safe for concurrent use. Close closes it.
 func (e *Env) Client(i int) *redis.Client { return e.client(e.Addrs, i) }
 
 func (e *Env) client(addrs []string, i int) *redis.Client {
@@ -70,7 +72,7 @@ func (e *Env) Close() error {
 	return errors.Join(errs...)
 }
 
-// half calls Middle, the first time.
+// half calls Middle once, however often half is called.
 func (e *Env) half() {
 	e.middle.Do(func() {
 		if e.Middle != nil {
@@ -79,11 +81,11 @@ func (e *Env) half() {
 	})
 }
 
-// token returns a value that nobody else has.
+// token returns a unique value.
 func token() string { return rand.Text() }
 
-// each runs f for 0 to n-1, all at the same time, and waits. The first error ends
-// the context of the others.
+// each runs f for 0 to n-1 concurrently, and waits. The first error ends the
+// context of the others.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -99,7 +101,8 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return context.Cause(ctx)
 }
 
-// wait waits for d, or until ctx ends. It is what a client does between two tries.
+// wait waits for d, or until ctx ends. Clients wait in this way between two
+// attempts.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -111,8 +114,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// persist repeats f while it fails because a node could not be reached: for
-// commands that may be repeated.
+// persist repeats f while f fails because a node could not be reached. It is
+// only for commands that may be repeated.
 func persist(ctx context.Context, f func() error) error {
 	for {
 		err := f()
@@ -125,7 +128,8 @@ func persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// isReply tells an answer of the server from a broken connection.
+// isReply reports whether an error is a reply of the server, and not a broken
+// connection.
 func isReply(err error) bool {
 	var r redis.Error
 	return errors.As(err, &r)

@@ -11,8 +11,8 @@ import (
 
 // page: begin
 
-// fenced takes the lock and draws a number in the same step: numbers grow from
-// grant to grant. It returns 0 if the lock is taken.
+// fenced takes the lock and draws a number in one step. The number is higher
+// than that of every earlier grant. The result is 0 if the lock is taken.
 var fenced = redis.NewScript(`
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
 	return redis.call("incr", KEYS[2])
@@ -43,8 +43,8 @@ func (s *store) write(number int64, text string) error {
 
 // page: end
 
-// fencingDemo lets an owner sleep through the end of its lock, as a long pause of
-// its process would: its late write has to be refused.
+// fencingDemo lets an owner sleep until its lock has expired, as a long pause
+// of its process would. The store must refuse the late write of this owner.
 func fencingDemo(ctx context.Context, e *Env) error {
 	const key, ttl = "recipe:fencing", 300 * time.Millisecond
 	var s store
@@ -73,7 +73,7 @@ func fencingDemo(ctx context.Context, e *Env) error {
 		if round == 2 {
 			e.half()
 		}
-		quick, err := draw(e.Client(round + 1)) // once the first one's time is over
+		quick, err := draw(e.Client(round + 1)) // once the lock of the first owner has expired
 		if err != nil {
 			return err
 		}

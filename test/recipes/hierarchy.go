@@ -11,9 +11,10 @@ import (
 
 // page: begin
 
-// Locking /a/b excludes /a/b, everything above it and everything below it. Every
-// path has two keys: "lock" with the owner's token, and "below" with the locks that
-// are held underneath, each as "token key". A script checks all of them in one step.
+// A lock of /a/b excludes locks of /a/b, of all its ancestors and of all its
+// descendants. Every path has two keys: "lock" contains the owner's token, and
+// "below" contains the locks of descendants, each as "token key". A script
+// checks all of them in one step.
 var hierarchyScript = redis.NewScript(`
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local leaf = #KEYS / 2
@@ -47,8 +48,8 @@ for i = leaf + 1, #KEYS - 1 do
 end
 return 1`)
 
-// pathKeys returns the lock keys of a path and its ancestors, from the top, and
-// then their keys of holders below.
+// pathKeys returns the "lock" keys of a path and its ancestors, from the top,
+// and then their "below" keys.
 func pathKeys(prefix, path string) []string {
 	var locks, below []string
 	parts := strings.Split(path, "/")
@@ -75,12 +76,12 @@ func unlockPath(ctx context.Context, c *redis.Client, prefix, path, token string
 
 // page: end
 
-// hierarchyFamily: who holds two children keeps the parent from others until both
-// are given back, or have run out.
+// hierarchyFamily checks that an owner of two children excludes others from the
+// parent until both locks are released or expired.
 func hierarchyFamily(ctx context.Context, c *redis.Client, prefix string) error {
 	for _, step := range []struct {
 		path, token string
-		ttl         time.Duration // 0 releases
+		ttl         time.Duration // 0 releases the lock
 		want        bool
 	}{
 		{"p/q", "one", time.Minute, true},
@@ -88,11 +89,11 @@ func hierarchyFamily(ctx context.Context, c *redis.Client, prefix string) error 
 		{"p/s", "one", time.Minute, true},
 		{"p", "two", time.Minute, false},
 		{"p/q", "one", 0, false},
-		{"p", "two", time.Minute, false}, // p/s is still held
+		{"p", "two", time.Minute, false}, // p/s is still locked
 		{"p/t", "two", time.Minute, true},
 		{"p", "one", time.Minute, false},
 		{"p/s", "one", 0, false},
-		{"p", "two", time.Minute, false}, // p/r has run out, but stands in a list that lasts
+		{"p", "two", time.Minute, false}, // p/r has expired; its entry in the set of p has not
 		{"p/r", "one", 0, false},
 		{"p", "two", time.Minute, true},
 		{"p/t", "one", time.Minute, false},

@@ -12,26 +12,27 @@ import (
 
 // page: begin
 
-// handleOnce runs handle unless the message was handled before. A message is marked
-// in two steps. "working" has a time to live, so that another client can take over
-// from one that died. "done" lasts for as long as the message may come again.
+// handleOnce runs handle unless the message was handled before. It marks a
+// message in two steps. "working" has a time to live, so that another client
+// can take over if this one dies. "done" lasts for as long as the message may
+// be delivered again.
 func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember time.Duration, handle func() error) (handled bool, err error) {
 	key := "recipe:idempotent:" + id
 	l, err := acquire(ctx, c, key, work)
 	if err != nil || l == nil {
-		return false, err // done already, or another client is working on it
+		return false, err // done, or another client is working on it
 	}
 	if err := handle(); err != nil {
 		return false, errors.Join(err, l.release(ctx)) // the next delivery may try again
 	}
-	// Change "working" to "done" only if the mark is still ours. Otherwise another
-	// client took over because we were slow, and handles the message too. The same
-	// comparison may be repeated.
+	// This changes "working" to "done" if the mark still belongs to this
+	// client. Otherwise this client was slow, and another client has taken over
+	// and handles the message too. The comparison may be repeated.
 	err = persist(ctx, func() error {
 		err := c.Do(ctx, "SET", key, "done:"+l.token, "PX", remember.Milliseconds(), "IFEQ", l.token).Err()
 		if err == redis.Nil {
 			if now, gerr := c.Get(ctx, key).Result(); gerr == nil && now == "done:"+l.token {
-				return nil // an earlier try, whose answer was lost
+				return nil // an earlier attempt whose reply was lost
 			}
 			return fmt.Errorf("message %s: %w", id, errLost)
 		}

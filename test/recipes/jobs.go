@@ -12,9 +12,10 @@ import (
 
 // page: begin
 
-// A sorted set holds the jobs with the moments at which they are due. claimScript
-// takes a job that is due and moves its moment into the future: if the worker dies,
-// the job is due again. The moment also proves that the job is still the worker's.
+// A sorted set contains the jobs, with the times at which they are due.
+// claimScript takes a job that is due and moves its time into the future. If
+// the worker dies, the job becomes due again. The new time also proves that the
+// job still belongs to the worker.
 var claimScript = redis.NewScript(`
 local t = redis.call("time")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -26,7 +27,7 @@ local again = now + tonumber(ARGV[1])
 redis.call("zadd", KEYS[1], again, due[1])
 return {due[1], tostring(again)}`)
 
-// finishScript removes the job if it is still the worker's.
+// finishScript removes the job if it still belongs to the worker.
 var finishScript = redis.NewScript(`
 if redis.call("zscore", KEYS[1], ARGV[1]) == ARGV[2] then
 	return redis.call("zrem", KEYS[1], ARGV[1])
@@ -42,7 +43,8 @@ func schedule(ctx context.Context, c *redis.Client, key, job string, in time.Dur
 	return persist(ctx, func() error { return c.ZAddNX(ctx, key, due).Err() })
 }
 
-// claim returns a job that is due, "" if there is none, and the moment that finish needs.
+// claim returns a job that is due, or "" if there is none, and the time that
+// finish needs.
 func claim(ctx context.Context, c *redis.Client, key string, limit time.Duration) (job, proof string, err error) {
 	got, err := claimScript.Run(ctx, c, []string{key}, limit.Milliseconds()).StringSlice()
 	if err != nil {
@@ -89,7 +91,7 @@ func jobsDemo(ctx context.Context, e *Env) error {
 					return err
 				}
 				mu.Lock()
-				lost++ // perhaps claimed, and due again after script budget
+				lost++ // the job may have been claimed; it is then due again after limit
 				mu.Unlock()
 				continue
 			}
@@ -107,7 +109,7 @@ func jobsDemo(ctx context.Context, e *Env) error {
 			half := len(done) == jobs/2
 			mu.Unlock()
 			if half {
-				e.half() // this worker holds a job meanwhile
+				e.half() // this worker has a job at that time
 			}
 			if _, err := finish(ctx, c, key, job, proof); err != nil {
 				return err

@@ -12,12 +12,12 @@ import (
 
 // page: begin
 
-// A list holds the tokens of the clients that want the lock. The client whose token
-// is at the head has the lock. A client that leaves removes its token, and the next
-// one finds itself at the head.
+// A list contains the tokens of the clients that want the lock. The client
+// whose token is at the head has the lock. A client that leaves removes its
+// token, and the next client is then at the head.
 //
-// queueUp joins the end of the list, once: it may be repeated. Each waiter shows
-// with a key of its own that it lives, from here on.
+// queueUp adds a token to the end of the list, once, so it may be repeated. It
+// also sets a key that shows that the client is alive.
 var queueUp = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 if not redis.call("lpos", KEYS[1], ARGV[1]) then
@@ -25,9 +25,9 @@ if not redis.call("lpos", KEYS[1], ARGV[1]) then
 end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
-// myTurn returns the position in the list, and shows that the waiter is still alive.
-// It removes waiters that have not shown this for a while, so that dead clients do
-// not delay others.
+// myTurn returns the position in the list, and shows that the client is still
+// alive. It removes clients that have not shown this for a while, so that dead
+// clients do not delay others.
 var myTurn = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 local head = redis.call("lindex", KEYS[1], 0)
@@ -37,24 +37,24 @@ while head and redis.call("exists", KEYS[2] .. head) == 0 do
 end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
-func standInLine(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) (place int64, err error) {
+func joinQueue(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) (position int64, err error) {
 	err = persist(ctx, func() error {
-		place, err = queueUp.Run(ctx, c, []string{key, key + ":alive:"}, me, alive.Milliseconds()).Int64()
+		position, err = queueUp.Run(ctx, c, []string{key, key + ":alive:"}, me, alive.Milliseconds()).Int64()
 		return err
 	})
-	return place, err
+	return position, err
 }
 
 // awaitTurn waits until me is at the head. redis.Nil means that me was removed,
-// because it has not asked for longer than alive.
+// because it has not shown for too long that it is alive.
 func awaitTurn(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) error {
 	for {
-		var place int64
+		var position int64
 		err := persist(ctx, func() (err error) {
-			place, err = myTurn.Run(ctx, c, []string{key, key + ":alive:"}, me, alive.Milliseconds()).Int64()
+			position, err = myTurn.Run(ctx, c, []string{key, key + ":alive:"}, me, alive.Milliseconds()).Int64()
 			return err
 		})
-		if err != nil || place == 0 {
+		if err != nil || position == 0 {
 			return err
 		}
 		if err := wait(ctx, 5*time.Millisecond); err != nil {
@@ -74,24 +74,25 @@ func nextDemo(ctx context.Context, e *Env) error {
 	var r region
 	var mu sync.Mutex
 	var served, want []string
-	// They join one after the other, through different nodes, and then wait together.
+	// The clients join one after another, through different nodes, and then
+	// wait together.
 	for i := range workers {
 		me := fmt.Sprint("worker-", i)
-		place, err := standInLine(ctx, e.Client(i), key, me, alive)
+		position, err := joinQueue(ctx, e.Client(i), key, me, alive)
 		if err != nil {
 			return err
 		}
-		if place != int64(i) {
-			return fmt.Errorf("%s has place %d, want %d", me, place, i)
+		if position != int64(i) {
+			return fmt.Errorf("%s has position %d, want %d", me, position, i)
 		}
 		want = append(want, me)
 	}
-	// One that will never be heard of again stands among them.
-	if _, err := standInLine(ctx, e.Client(0), key, "dead", time.Millisecond); err != nil {
+	// One of the clients in the list has died.
+	if _, err := joinQueue(ctx, e.Client(0), key, "dead", time.Millisecond); err != nil {
 		return err
 	}
 	late := "worker-late"
-	if _, err := standInLine(ctx, e.Client(1), key, late, alive); err != nil {
+	if _, err := joinQueue(ctx, e.Client(1), key, late, alive); err != nil {
 		return err
 	}
 	want = append(want, late)

@@ -12,9 +12,9 @@ import (
 
 // page: begin
 
-// once runs f unless some client has run it before, and returns when f has run. The
-// flag has no time to live. The lock that guards the run has one, so that another
-// client can start again when the one that ran f died.
+// once runs f unless some client has run it before, and returns when f has run.
+// The flag has no time to live. The lock that guards the run has one, so that
+// another client can start again if the client that runs f dies.
 func once(ctx context.Context, c *redis.Client, name string, f func() error) error {
 	flag, lock := name+":done", name+":lock"
 	done := func() (yes bool, err error) {
@@ -39,7 +39,7 @@ func once(ctx context.Context, c *redis.Client, name string, f func() error) err
 			}
 			continue
 		}
-		yes, err := done() // another client may have run f before we got the lock
+		yes, err := done() // another client may have run f before this one got the lock
 		if err == nil && !yes {
 			if err = f(); err == nil {
 				err = persist(ctx, func() error { return c.Set(ctx, flag, l.token, 0).Err() })

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A page names the file whose code it shows in a comment, which Page follows with
-// the code between that file's "page: begin" and "page: end".
+// A page names the file whose code it shows in a comment. Page inserts the code
+// between that file's "page: begin" and "page: end" after the comment.
 const (
 	codeMark = "<!-- code: "
 	codeEnd  = "<!-- code end -->"
@@ -16,8 +16,8 @@ const (
 	pageTo   = "// page: end\n"
 )
 
-// Page returns text with the code of the files that it names, found in dir, as it
-// is now.
+// Page returns text with the current code of the files that it names. The files
+// are in dir.
 func Page(text, dir string) (string, error) {
 	var out strings.Builder
 	for {

@@ -11,9 +11,9 @@ import (
 
 // page: begin
 
-// allowScript lets limit calls pass in any window of time: a sorted set holds the
-// moment of each call by the server's clock, and calls that have left the window are
-// removed.
+// allowScript admits at most limit calls in any period of the length window. A
+// sorted set contains the time of each call by the server's clock. The script
+// removes calls that are older than the window.
 var allowScript = redis.NewScript(`
 local t = redis.call("time")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -29,7 +29,8 @@ redis.call("zadd", KEYS[1], now, ARGV[3])
 redis.call("pexpire", KEYS[1], window)
 return 1`)
 
-// allow reports whether a call may pass. The call's id makes it safe to ask again.
+// allow reports whether a call is admitted. Because of the call's id, the
+// request may be repeated.
 func allow(ctx context.Context, c *redis.Client, key, id string, limit int, window time.Duration) (ok bool, err error) {
 	err = persist(ctx, func() error {
 		n, err := allowScript.Run(ctx, c, []string{key}, window.Milliseconds(), limit, id).Int()
@@ -44,7 +45,7 @@ func allow(ctx context.Context, c *redis.Client, key, id string, limit int, wind
 func ratelimitDemo(ctx context.Context, e *Env) error {
 	const workers, limit, window = 4, 10, time.Second
 	var mu sync.Mutex
-	var asked []time.Time // when the calls that passed were asked for, and answered
+	var asked []time.Time // when the admitted calls were sent, and when their replies arrived
 	var answered []time.Time
 	begun := time.Now()
 	err := each(ctx, workers, func(ctx context.Context, i int) error {
@@ -77,8 +78,8 @@ func ratelimitDemo(ctx context.Context, e *Env) error {
 	if len(asked) < 2*limit {
 		return fmt.Errorf("only %d calls passed in four windows", len(asked))
 	}
-	// Calls that were certainly executed within one window: asked for after its
-	// beginning and answered before its end.
+	// This counts the calls that were certainly executed within one window:
+	// sent after its beginning, and replied to before its end.
 	for i := range asked {
 		n := 0
 		for k := range asked {

@@ -10,8 +10,9 @@ import (
 
 // page: begin
 
-// A hash with a field for each holder: its value is "r" or "w". One writer, or any
-// number of readers; the time to live is that of the latest holder.
+// The lock is a hash with a field for each owner. The value is "r" or "w".
+// There is one writer, or any number of readers. The time to live is that of
+// the latest owner.
 var (
 	readScript = redis.NewScript(`
 for _, mode in ipairs(redis.call("hvals", KEYS[1])) do
@@ -23,8 +24,8 @@ redis.call("hset", KEYS[1], ARGV[1], "r")
 redis.call("pexpire", KEYS[1], ARGV[2])
 return 1`)
 
-	// writeScript also upgrades: a reader that is the only holder becomes the writer
-	// without letting another client in between.
+	// writeScript also upgrades: a reader that is the only owner becomes the
+	// writer, and no other client gets the lock in between.
 	writeScript = redis.NewScript(`
 local holders = redis.call("hkeys", KEYS[1])
 if #holders > 1 or #holders == 1 and holders[1] ~= ARGV[1] then
@@ -68,9 +69,9 @@ func (l *rwlock) unlock(ctx context.Context) error {
 
 // page: end
 
-// readwriteDemo has readers, writers, and readers that try to become writers. Two
-// readers that both wait for an upgrade would wait for ever: who does not get it at
-// once gives its read lock up and starts over as a writer.
+// readwriteDemo runs readers, writers, and readers that try to become writers.
+// Two readers that both waited for an upgrade would wait forever. So a reader
+// that is not upgraded at once releases its lock and starts again as a writer.
 func readwriteDemo(ctx context.Context, e *Env) error {
 	const workers, rounds = 5, 8
 	var r region

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// python is Debian's: another one on the path does not have Debian's libraries.
+// python is Debian's interpreter. Another one on the path does not have
+// Debian's libraries.
 const python = "/usr/bin/python3"
 
 // program is the binary under test.
@@ -23,7 +24,8 @@ var program string
 
 func TestMain(m *testing.M) { testutil.MainWithProgram(m, &program) }
 
-// limit is for one recipe, its cluster included, on a slow machine.
+// limit is the time limit of one recipe, including the start of its cluster, on
+// a slow machine.
 const limit = 2 * time.Minute
 
 func startNodes(t *testing.T, nodes int) *process.Cluster {
@@ -31,8 +33,9 @@ func startNodes(t *testing.T, nodes int) *process.Cluster {
 	return testutil.StartCluster(t, process.Config{Program: program, Nodes: nodes})
 }
 
-// Each recipe keeps its promise on three nodes whose leader is killed with kill -9
-// in the middle, and comes back.
+// TestRecipes_LeaderKilledInTheMiddle checks that each recipe keeps its promise
+// on three nodes whose leader is killed with kill -9 in the middle and starts
+// again.
 func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	for _, r := range recipes.All() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -74,7 +77,7 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// The examples in Python work as they are shown.
+// TestPython checks that the examples in Python work as the pages show them.
 func TestPython(t *testing.T) {
 	scripts, err := filepath.Glob("../../docs/recipes/*.py")
 	if err != nil || len(scripts) == 0 {
@@ -106,7 +109,7 @@ func TestPython(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			// The script says "half" on a line of its own when it is half done.
+			// In the middle, the script prints "half" on a line of its own.
 			var said strings.Builder
 			buf := make([]byte, 4096)
 			for killed := false; ; {
@@ -132,7 +135,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// Every recipe has a page, which shows its code as it is.
+// TestPages checks that every recipe has a page that shows its current code.
 func TestPages(t *testing.T) {
 	for _, r := range recipes.All() {
 		path := filepath.Join("../../docs/recipes", r.Name+".md")

@@ -14,8 +14,8 @@ import (
 
 // page: begin
 
-// newRedlock makes the client of a Redlock library for the given servers: it takes
-// a lock at a majority of them.
+// newRedlock returns the client of a Redlock library for the given servers. It
+// takes a lock on a majority of them.
 func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 	var pools []redis.Pool
 	for _, c := range clients {
@@ -26,10 +26,10 @@ func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 
 // page: end
 
-// redlockDemo takes locks at one node of the cluster, which is all that is needed,
-// then tries all nodes of the cluster as if they were independent, and, where there
-// are more clusters, takes locks at three of them, of which one may be lost as a
-// whole.
+// redlockDemo takes locks through one node of the cluster, which is all that is
+// needed. It then uses all nodes of the cluster as if they were independent. If
+// there are more clusters, it also takes locks on three clusters, of which one
+// may be lost as a whole.
 func redlockDemo(ctx context.Context, e *Env) error {
 	one := func(i int) *redsync.Redsync { return newRedlock(e.Client(i)) }
 	if err := redlockNodes(ctx, e); err != nil {
@@ -50,9 +50,10 @@ func redlockDemo(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// redlockNodes points the client at three nodes of one cluster. They are one place,
-// not three: the second SET NX finds the first, so the client never has a majority.
-// It must not believe that it has the lock, and must leave nothing behind.
+// redlockNodes gives the client three nodes of one cluster. All of them have
+// the same keys, so the second SET NX finds the key of the first, and the
+// client never gets a majority. The client must not report that it has the
+// lock, and must leave no key behind.
 func redlockNodes(ctx context.Context, e *Env) error {
 	if len(e.Addrs) < 3 {
 		return nil
@@ -91,10 +92,10 @@ func redlockRounds(ctx context.Context, e *Env, key string, client func(i int) *
 			}
 			r.leave(who)
 			ok, err := m.UnlockContext(ctx)
-			for err != nil && !ok && ctx.Err() == nil { // a node was gone: give back what is left
+			for err != nil && !ok && ctx.Err() == nil { // a node was down: delete the remaining keys
 				var taken *redsync.ErrTaken
 				if errors.As(err, &taken) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
-					break // the first try went through, though its answer was lost
+					break // the first attempt succeeded, but its reply was lost
 				}
 				if werr := wait(ctx, 10*time.Millisecond); werr != nil {
 					return werr

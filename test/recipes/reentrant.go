@@ -10,10 +10,12 @@ import (
 
 // page: begin
 
-// A hash: the owner, how often it has entered (depth), and the last step's id.
+// The lock is a hash with the owner, how often the owner has entered (depth),
+// and the id of the last step.
 var (
-	// enterScript returns the depth reached, 0 if another owner is inside. Each entry
-	// has an id, so that repeating one after a broken connection counts it once.
+	// enterScript returns the new depth, or 0 if another owner has the lock.
+	// Each entry has an id. If an entry is repeated after a broken connection,
+	// it counts once.
 	enterScript = redis.NewScript(`
 local owner = redis.call("hget", KEYS[1], "owner")
 if owner and owner ~= ARGV[1] then
@@ -26,7 +28,8 @@ end
 redis.call("pexpire", KEYS[1], ARGV[2])
 return tonumber(redis.call("hget", KEYS[1], "depth"))`)
 
-	// leaveScript returns the depth that is left, -1 if the lock is not the caller's.
+	// leaveScript returns the remaining depth, or -1 if the lock does not
+	// belong to the caller.
 	leaveScript = redis.NewScript(`
 if redis.call("hget", KEYS[1], "owner") ~= ARGV[1] then
 	return -1
@@ -68,7 +71,7 @@ func (l *reentrant) leave(ctx context.Context) (left int, err error) {
 		left, err = leaveScript.Run(ctx, l.c, []string{l.key}, l.who, id).Int()
 		return err
 	})
-	return max(left, 0), err // gone already: an answer was lost
+	return max(left, 0), err // the lock is already released: a reply was lost
 }
 
 // page: end

@@ -5,15 +5,17 @@ import (
 	"sync"
 )
 
-// region is what a lock protects: it notices when two are in it at once.
+// region is what a lock protects. It detects two clients that are inside at the
+// same time.
 type region struct {
 	mu      sync.Mutex
-	inside  map[string]bool // by name: true for who wants to be alone
+	inside  map[string]bool // by client: true if the client requires to be alone
 	entered int
 	by      map[string]int
 }
 
-// enter notes that who is inside, alone or, if shared, with others that share.
+// enter records that a client is inside: alone or, if shared is true, together
+// with others that share.
 func (r *region) enter(who string, shared bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +39,7 @@ func (r *region) leave(who string) {
 	r.mu.Unlock()
 }
 
-// count returns how often the region was entered.
+// count returns how often a client has entered.
 func (r *region) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 // page: begin
 
-// errLost says that a lock ran out before it could be renewed.
+// errLost means that a lock expired before it could be renewed.
 var errLost = errors.New("lock lost")
 
 var renewScript = redis.NewScript(`
@@ -21,9 +21,9 @@ if redis.call("get", KEYS[1]) == ARGV[1] then
 end
 return 0`)
 
-// keep renews the lock, which was taken for ttl, every third of ttl while work runs.
-// It cancels the context of work when the lock is gone or may be gone: that is ttl
-// after the last successful renewal was sent, whatever the connection does.
+// keep renews the lock, which was taken for ttl, every third of ttl while work
+// runs. It cancels the context of work when the lock may have expired. That is
+// ttl after the last successful renewal was sent, whatever the connection does.
 func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -55,18 +55,18 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx conte
 
 // page: end
 
-// renewalDemo holds a lock of one second through several seconds of work and a
-// dead leader, while others try to get it; then it stops renewing and somebody
-// else has to get it.
+// renewalDemo keeps a lock through several seconds of work and the death of the
+// leader, while other clients try to take it. It then stops renewing, and
+// another client must get the lock.
 //
-// A machine that stands still for one TTL loses the lock, and its owner is told so.
-// Then all is done again with a longer TTL.
+// If the machine stalls for one TTL, the owner loses the lock, and keep must
+// tell it so. In that case the demonstration starts again with a longer TTL.
 func renewalDemo(ctx context.Context, e *Env) error {
 	for ttl := 2 * time.Second; ; ttl *= 2 {
 		if err := renewed(ctx, e, ttl); ttl > 5*time.Second || !errors.Is(err, errLost) {
 			return err
 		}
-		e.middle = sync.Once{} // this time, too, a leader dies
+		e.middle = sync.Once{} // so that a leader also dies in this attempt
 	}
 }
 
@@ -101,7 +101,7 @@ func renewed(ctx context.Context, e *Env, ttl time.Duration) error {
 				}
 			default:
 				if l != nil {
-					// The owner may have ended its work between the two looks.
+					// The owner may have ended its work between the two checks.
 					select {
 					case <-worked:
 					case <-time.After(100 * time.Millisecond):

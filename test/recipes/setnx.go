@@ -10,15 +10,17 @@ import (
 
 // page: begin
 
-// lockSetnx takes a lock that has no time to live: it waits until SETNX returns 1.
+// lockSetnx takes a lock that has no time to live. It waits until SETNX returns
+// 1.
 func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	doubt := false
 	for {
 		taken, err := c.SetNX(ctx, key, me, 0).Result()
 		doubt = doubt || err != nil
 		if doubt && !taken {
-			// The connection broke before the reply came. The command may have been
-			// executed, or may be executed later, so read the lock's owner.
+			// The connection broke before the reply came. The command may have
+			// been executed, or may be executed later, so this reads the lock's
+			// owner.
 			err = persist(ctx, func() error {
 				owner, err := c.Get(ctx, key).Result()
 				taken = owner == me
@@ -37,14 +39,15 @@ func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	}
 }
 
-// unlockSetnx releases the lock. DEL may be repeated: until it is answered, no other
-// client has taken the lock, unless this DEL has freed it.
+// unlockSetnx releases the lock. DEL may be repeated: until its reply has
+// arrived, another client can have taken the lock only if this DEL has deleted
+// it.
 func unlockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	_, err := c.Del(ctx, key).Result()
 	for err != nil {
 		var owner string
 		if owner, err = c.Get(ctx, key).Result(); err == redis.Nil || err == nil && owner != me {
-			return nil // the first DEL went through
+			return nil // the first DEL was executed
 		}
 		if err == nil {
 			_, err = c.Del(ctx, key).Result()
@@ -73,7 +76,7 @@ func setnxDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if r.count() == workers*rounds/2 {
-				e.half() // the lock is held while the cluster suffers
+				e.half() // the lock is taken while the leader dies
 			}
 			r.leave(who)
 			if err := unlockSetnx(ctx, c, "recipe:setnx", who); err != nil {

@@ -10,19 +10,19 @@ import (
 
 // page: begin
 
-// lease is a lock with an owner (the token) and an end.
+// lease is a lock with an owner, the token, and an end.
 type lease struct {
 	c     *redis.Client
 	key   string
 	token string
-	sent  time.Time // when it was asked for, which is before the cluster counts from
+	sent  time.Time // when the command was sent, so the lease ends no earlier than sent+ttl
 }
 
 // acquire tries to take the lock for ttl. A random token identifies the owner.
 func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
 	l := &lease{c: c, key: key, token: token(), sent: time.Now()}
 	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()
-	if err != nil { // broken connection: the lock may be ours nevertheless
+	if err != nil { // the connection broke: the lock may be ours nevertheless
 		err = persist(ctx, func() error {
 			owner, err := c.Get(ctx, key).Result()
 			taken = owner == l.token
@@ -35,22 +35,22 @@ func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration
 	return l, nil
 }
 
-// compareAndDelete is the script that the documentation of Redis gives for this.
+// compareAndDelete is the script from the documentation of Redis.
 var compareAndDelete = redis.NewScript(`
 if redis.call("get", KEYS[1]) == ARGV[1] then
 	return redis.call("del", KEYS[1])
 end
 return 0`)
 
-// release releases the lock if it is still ours. It may be repeated: the second time
-// it finds another token, or none.
+// release releases the lock if it still belongs to this client. It may be
+// repeated: the second script finds another token, or none.
 func (l *lease) release(ctx context.Context) error {
 	return persist(ctx, func() error {
 		return compareAndDelete.Run(ctx, l.c, []string{l.key}, l.token).Err()
 	})
 }
 
-// releaseDelex does the same with one command and no script.
+// releaseDelex does the same with one command instead of a script.
 func (l *lease) releaseDelex(ctx context.Context) error {
 	return persist(ctx, func() error {
 		return l.c.Do(ctx, "DELEX", l.key, "IFEQ", l.token).Err()
@@ -59,7 +59,7 @@ func (l *lease) releaseDelex(ctx context.Context) error {
 
 // page: end
 
-// take waits for the lock.
+// take waits until it gets the lock.
 func take(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
 	for {
 		l, err := acquire(ctx, c, key, ttl)
