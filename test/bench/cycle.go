@@ -48,7 +48,7 @@ const ownSHA = "96080cd14530bad84dacd8eda4d972d5114a0736"
 var ownRelease = &cycle{sha: ownSHA, load: func(addr string) error {
 	sha, err := redis.String(ask(addr, "SCRIPT", "LOAD", ownText))
 	if err == nil && sha != ownSHA {
-		err = fmt.Errorf("SCRIPT LOAD answers %s", sha)
+		err = fmt.Errorf("SCRIPT LOAD replies %s", sha)
 	}
 	return err
 }}

@@ -178,7 +178,7 @@ func (l *loop) send(ln *lane, args ...string) error {
 	l.out = out
 	n, err := unix.Write(ln.fd, out)
 	if err == nil && n < len(out) {
-		err = fmt.Errorf("the socket took %d of %d bytes, with nothing on its way", n, len(out))
+		err = fmt.Errorf("the empty socket buffer accepted only %d of %d bytes", n, len(out))
 	}
 	return err
 }

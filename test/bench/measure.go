@@ -113,7 +113,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 		return res, err
 	}
 	if now != leader {
-		return res, fmt.Errorf("leadership went from %s to %s while it was measured", leader.ID, now.ID)
+		return res, fmt.Errorf("leadership changed from %s to %s during the measurement", leader.ID, now.ID)
 	}
 	return res, nil
 }
@@ -174,7 +174,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	}
 	// redis-benchmark itself sends one command that may fail.
 	if failed := errorsAfter - errorsBefore; failed > 5 {
-		return s, 0, fmt.Errorf("%d of %d commands at %s were answered by an error", failed, count, addr)
+		return s, 0, fmt.Errorf("%d of %d commands at %s failed", failed, count, addr)
 	}
 	return s, took, nil
 }

@@ -34,7 +34,7 @@ func newPlacement(wanted bool) (*placement, error) {
 	}
 	p := &placement{}
 	if err := unix.SchedGetaffinity(0, &p.all); err != nil {
-		return nil, fmt.Errorf("read which processors there are: %w", err)
+		return nil, fmt.Errorf("read the list of processors: %w", err)
 	}
 	for cpu, seen := 0, 0; seen < 2; cpu++ {
 		if !p.all.IsSet(cpu) {

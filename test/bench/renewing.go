@@ -166,7 +166,7 @@ func (l *renewing) send(c *renewer) error {
 	c.sent = time.Now()
 	n, err := unix.Write(c.fd, l.out)
 	if err == nil && n < len(l.out) {
-		err = fmt.Errorf("the socket took %d of %d bytes, with nothing on its way", n, len(l.out))
+		err = fmt.Errorf("the empty socket buffer accepted only %d of %d bytes", n, len(l.out))
 	}
 	return err
 }

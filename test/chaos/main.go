@@ -124,7 +124,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	if !report.Passed() {
-		return fmt.Errorf("%d violations, %d episodes not played, %d of %d controls caught", report.Violations,
+		return fmt.Errorf("%d violations, %d episodes did not run, %d of %d controls caught", report.Violations,
 			report.Failures, report.Caught, report.Controls)
 	}
 	if o.old != "" {
@@ -165,7 +165,7 @@ func tidy(dir string, o options) error {
 func upgraded(r *attack.Report) error {
 	for _, c := range r.Classes {
 		if c.Class == "rolling upgrade" && c.Seen == 0 {
-			return fmt.Errorf("%s: injected %d times, seen never: %s", c.Class, c.Injected, c.NotRun)
+			return fmt.Errorf("%s: injected %d times and never seen: %s", c.Class, c.Injected, c.NotRun)
 		}
 	}
 	return nil

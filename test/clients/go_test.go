@@ -277,7 +277,7 @@ func TestRueidis_Tracking(t *testing.T) {
 			}
 		}
 		if !cached().IsCacheHit() {
-			t.Errorf("%q is not taken from the cache", owner)
+			t.Errorf("%q does not come from the cache", owner)
 		}
 	}
 }

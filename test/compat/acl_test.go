@@ -250,7 +250,7 @@ func TestACL_Categories(t *testing.T) {
 		}
 	}
 	if shared < 150 {
-		t.Errorf("%d commands are in both: the comparison has lost its object", shared)
+		t.Errorf("only %d commands are in both: the comparison proves nothing", shared)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestACL_Enforced(t *testing.T) {
 		p.Do("ACL DELUSER few")
 		for _, c := range []*conn{gone.redis, gone.holdfast} {
 			if r, err := c.do([]string{"PING"}); err == nil {
-				p.t.Errorf("connection of a deleted user answers %q", r)
+				p.t.Errorf("the connection of a deleted user got %q", r)
 			}
 		}
 		p.deleteUsers("few")
@@ -418,7 +418,7 @@ func TestACL_Subscribers(t *testing.T) {
 		for _, q := range []*pair{goes, goesToo} {
 			for _, c := range []*conn{q.redis, q.holdfast} {
 				if r, err := c.do([]string{"PING"}); err == nil {
-					p.t.Errorf("a subscriber of what it may not hear answers %q", r)
+					p.t.Errorf("a subscriber without the right to its channel got %q", r)
 				}
 			}
 		}
@@ -435,7 +435,7 @@ func TestACL_Self(t *testing.T) {
 		q.Do("AUTH me x", "ACL DELUSER me")
 		for _, c := range []*conn{q.redis, q.holdfast} {
 			if r, err := c.do([]string{"PING"}); err == nil {
-				p.t.Errorf("connection of a deleted user answers %q", r)
+				p.t.Errorf("the connection of a deleted user got %q", r)
 			}
 		}
 		p.deleteUsers("me")

@@ -70,7 +70,8 @@ func (s *scenario) blocked(n int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.p.t.Fatalf("want %s, waiting are %v\nredis %s\nholdfast %s", want, s.waiting, redis[0], holdfast[0])
+			s.p.t.Fatalf("want %s, blocked clients are %v\nredis %s\nholdfast %s", want, s.waiting, redis[0],
+				holdfast[0])
 		}
 	}
 }
@@ -378,7 +379,7 @@ func (s *scenario) collect() {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.p.t.Fatalf("of %v, %v are answered, but: %s", s.waiting, answered, redis[0])
+			s.p.t.Fatalf("of %v, %v have replies, but: %s", s.waiting, answered, redis[0])
 		}
 	}
 }

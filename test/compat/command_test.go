@@ -25,7 +25,7 @@ func TestRows(t *testing.T) {
 		info, docs := decode(t, raw[0]).([]any)[0], decode(t, raw[1]).([]any)
 		if info == nil {
 			if !laterThanRedis(cmd.Since) {
-				t.Errorf("%s: Redis 7.0.15 does not have it, and the row says since %s", cmd.Name, cmd.Since)
+				t.Errorf("%s: Redis 7.0.15 does not have it, but its row says since %s", cmd.Name, cmd.Since)
 			}
 			continue
 		}

@@ -489,6 +489,6 @@ func TestRestore_Damaged(t *testing.T) {
 		}
 	}
 	if taken == 0 {
-		t.Error("nothing was taken")
+		t.Error("Holdfast accepted no dump")
 	}
 }

@@ -255,7 +255,7 @@ func TestRandom_Geo(t *testing.T) {
 			total += len(lines)
 		}
 		if off > total/1000 {
-			t.Errorf("seed %d: %d of %d answers have distances that are not Redis' to the last digit", *randomSeed, off,
+			t.Errorf("seed %d: %d of %d replies have distances that differ from those of Redis", *randomSeed, off,
 				total)
 		}
 	})
@@ -289,7 +289,7 @@ func TestRandom_GeoDistances(t *testing.T) {
 			total += len(lines)
 		}
 		if off > total/50 {
-			t.Errorf("seed %d: %d of %d distances are not Redis' to the last bit", *randomSeed, off, total)
+			t.Errorf("seed %d: %d of %d distances differ from those of Redis", *randomSeed, off, total)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 type subscriber struct {
 	p     *pair // receives messages
 	other *pair // sends commands
-	n     int // number of fence messages so far
+	n     int   // number of fence messages so far
 }
 
 // listen subscribes a pair to patterns.

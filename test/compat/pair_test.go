@@ -132,7 +132,7 @@ func (p *pair) compare(line, redis, holdfast string) {
 			p.t.Errorf("%s\n  want     %q (%s)\n  holdfast %q", line, d.want(p.proto), d.why, holdfast)
 		}
 		if redis == holdfast {
-			p.t.Errorf("%s: both answer %q: take it off the list of permitted differences", line, redis)
+			p.t.Errorf("%s: both reply %q: remove it from the list of permitted differences", line, redis)
 		}
 		return
 	}
@@ -186,7 +186,7 @@ func (p *pair) DoError(lines ...string) {
 	redis, holdfast := p.ask(lines...)
 	for i, line := range lines {
 		if redis[i][0] != '-' {
-			p.t.Errorf("%s: redis answers %q, not an error", line, redis[i])
+			p.t.Errorf("%s: redis replies %q, not an error", line, redis[i])
 		}
 		p.compare(line, redis[i], holdfast[i])
 	}

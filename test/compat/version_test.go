@@ -33,10 +33,10 @@ func TestVersion_Promise(t *testing.T) {
 		documented := slices.Contains(listed, name) || isSub && slices.Contains(listed, container)
 		switch {
 		case missing && !documented && !slices.Contains(refused, name):
-			t.Errorf("%s of Redis is missing, and the list in docs/operations.md does not say so",
+			t.Errorf("%s of Redis is missing here and in the list of docs/operations.md",
 				strings.ToUpper(name))
 		case !missing && slices.Contains(listed, name):
-			t.Errorf("%s is here: take it off the list in docs/operations.md", strings.ToUpper(name))
+			t.Errorf("Holdfast has %s: remove it from the list in docs/operations.md", strings.ToUpper(name))
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestCompose(t *testing.T) {
 	if got := p.ask(others[1], "SET", "lock:a", "you", "NX", "EX", "600"); got != "(nil)" {
 		t.Fatalf("SET NX through %s after the kill is %q, want (nil): the lock is taken", others[1], got)
 	}
-	t.Logf("answered through %s %v after the kill began", others[1], time.Since(killed).Round(time.Millisecond))
+	t.Logf("%s replied %v after the kill began", others[1], time.Since(killed).Round(time.Millisecond))
 	p.checkLock(others[1], taken)
 	for i := range 200 {
 		if got, want := p.ask(others[i%2], "SET", "missed:"+strconv.Itoa(i), "x", "EX", "900"), "OK"; got != want {
@@ -170,7 +170,7 @@ func waitFor(t *testing.T, limit time.Duration, what string, f func() (state str
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not true after %v: %s; last seen: %s", limit, what, state)
+			t.Fatalf("waited %v for: %s; last state: %s", limit, what, state)
 		}
 	}
 }
@@ -269,9 +269,9 @@ func (p *composeProject) checkLock(service string, taken time.Time) {
 	}
 	least := 600 - time.Since(taken).Seconds()
 	if left/1000 < least || left/1000 > 600 {
-		p.t.Fatalf("time left through %s is %.3f s, want %.3f to 600", service, left/1000, least)
+		p.t.Fatalf("the TTL through %s is %.3f s, want %.3f to 600", service, left/1000, least)
 	}
-	p.t.Logf("%s: the lock is mine for %.1f s, %.1f s really are left", service, left/1000, least)
+	p.t.Logf("%s reports a TTL of %.1f s, of which at least %.1f s are left", service, left/1000, least)
 }
 
 // checkOwnState reads the keys that the node missed from the node's own copy of

@@ -188,7 +188,7 @@ func useNode(ctx context.Context, clients, web string) error {
 	}
 	reply, err := io.ReadAll(bad)
 	if err == nil && !strings.HasPrefix(string(reply), "-ERR Protocol error") {
-		err = fmt.Errorf("guard answers %q", reply)
+		err = fmt.Errorf("the guard replied %q", reply)
 	}
 	return err
 }

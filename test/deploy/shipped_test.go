@@ -145,18 +145,18 @@ func TestOperationsPage_IsComplete(t *testing.T) {
 		if strings.HasPrefix(name, "holdfast_") && !partOfHisto.MatchString(name) {
 			ours = append(ours, name)
 			if !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("metric %s is not explained", name)
+				t.Errorf("the page does not explain metric %s", name)
 			}
 		}
 	}
 	for _, name := range ourMetric.FindAllString(page, -1) {
 		if !slices.Contains(ours, name) {
-			t.Errorf("page explains %s, which the program does not have", name)
+			t.Errorf("the page explains %s, which the program does not have", name)
 		}
 	}
 	for _, name := range flags(t, "serve") {
 		if name != "help" && !strings.Contains(page, "`--"+name+"`") {
-			t.Errorf("flag --%s of serve is not explained", name)
+			t.Errorf("the page does not explain flag --%s of serve", name)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 		}
 	}
 	if port, err := lib.port(ctx); err != nil || port != portOf(t, c.leader.Clients) {
-		t.Errorf("client writes to port %s, %v; %s leads", port, err, c.leader.Clients)
+		t.Errorf("the client writes to port %s (%v), but %s leads", port, err, c.leader.Clients)
 	}
 	c.killLeader(t)
 	begun := time.Now()

@@ -190,7 +190,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	s := dialRaw(t, last.Sentinel, 2)
 	if got, want := s.do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"),
 		"*2\n$127.0.0.1\n$"+portOf(t, last.Clients); got != want {
-		t.Errorf("without a leader %q is named, want %q", got, want)
+		t.Errorf("without a leader, the Sentinel names %q, want %q", got, want)
 	}
 	if got := s.do("SENTINEL CKQUORUM mymaster"); !strings.HasPrefix(got, "-NOQUORUM 1 usable Sentinels. ") {
 		t.Errorf("CKQUORUM: %q", got)

@@ -238,7 +238,7 @@ func valueWords(words []string) int {
 func (c *Cacher) see(r request, key string, n int64) {
 	c.t.Helper()
 	if n < c.least[key] {
-		c.t.Fatalf("%s: %s is %d after %d was seen", r.line, key, n, c.least[key])
+		c.t.Fatalf("%s: %s is %d, but the client has received %d before", r.line, key, n, c.least[key])
 	}
 	c.least[key] = n
 }
@@ -249,7 +249,7 @@ func (c *Cacher) settled(r request) {
 	c.t.Helper()
 	for _, q := range append(slices.Clone(r.exec), r) {
 		if n, held := c.cache[q.wrote]; q.wrote != "" && held && n < c.least[q.wrote] {
-			c.t.Fatalf("%s: the cache still holds %d for %s, which the client has made %d", r.line, n,
+			c.t.Fatalf("%s: the cache still contains %d for %s, but the client has received %d", r.line, n,
 				q.wrote, c.least[q.wrote])
 		}
 	}

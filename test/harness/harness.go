@@ -113,5 +113,5 @@ func (a adapter) State() resp.State {
 }
 
 func (a adapter) Admin(context.Context, []string) (string, error) {
-	return "", errors.New("not in tests")
+	return "", errors.New("not implemented in tests")
 }

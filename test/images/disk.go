@@ -298,7 +298,7 @@ func (d *disk) finish(c *call) error {
 		}
 		delete(d.writing, c)
 		if c.ret != strconv.Itoa(len(w.data)) {
-			return fmt.Errorf("%s of %d bytes answered %s", c.name, len(w.data), c.ret)
+			return fmt.Errorf("%s of %d bytes returned %s", c.name, len(w.data), c.ret)
 		}
 		w.ended = true
 		_, p := fd(c.arg(0))
@@ -333,7 +333,7 @@ func (d *disk) finish(c *call) error {
 		_, p := fd(c.arg(4))
 		if _, ok := d.inside(p); ok && strings.Contains(c.arg(2), "PROT_WRITE") &&
 			strings.Contains(c.arg(3), "MAP_SHARED") {
-			return fmt.Errorf("%s is written through memory, which is not recorded", p)
+			return fmt.Errorf("%s is mapped for writing, which is not recorded", p)
 		}
 		return nil
 	case "close", "sync_file_range":
@@ -347,7 +347,7 @@ func (d *disk) finish(c *call) error {
 			p = string(unhex(strings.Trim(a, `"`)))
 		}
 		if _, ok := d.inside(p); ok {
-			return fmt.Errorf("%s of %s is not understood", c.name, p)
+			return fmt.Errorf("%s of %s is not supported", c.name, p)
 		}
 	}
 	return nil
@@ -378,7 +378,7 @@ func (d *disk) opened(c *call) error {
 		return fmt.Errorf("open of %s, which is not in the recording", rel)
 	}
 	if strings.Contains(c.arg(2), "O_APPEND") {
-		return fmt.Errorf("%s is appended to, which is not understood", rel)
+		return fmt.Errorf("%s is opened with O_APPEND, which is not supported", rel)
 	}
 	if strings.Contains(c.arg(2), "O_TRUNC") && n.grown > 0 {
 		n.pending = append(n.pending, &change{ended: true, life: d.life, size: 0})
@@ -401,12 +401,12 @@ func (d *disk) resized(c *call) error {
 	size, err := c.number(1)
 	if c.name == "fallocate" {
 		if c.arg(1) != "0" {
-			return fmt.Errorf("fallocate of mode %s is not understood", c.arg(1))
+			return fmt.Errorf("fallocate of mode %s is not supported", c.arg(1))
 		}
 		from, err1 := c.number(2)
 		length, err2 := c.number(3)
 		if err1 != nil || err2 != nil {
-			return fmt.Errorf("fallocate(%v) is not understood", c.args)
+			return fmt.Errorf("fallocate(%v) is not supported", c.args)
 		}
 		size, err = max(n.grown, from+length), nil
 	}
@@ -448,7 +448,7 @@ func (d *disk) renamed(c *call) error {
 	}
 	n := d.find(from)
 	if n == nil || path.Dir(from) != path.Dir(to) {
-		return fmt.Errorf("rename of %s to %s is not understood", from, to)
+		return fmt.Errorf("rename of %s to %s is not supported", from, to)
 	}
 	ch := &change{ended: true, life: d.life, name: name, old: path.Base(from), node: n}
 	ch.rename(dir.live)
@@ -561,7 +561,7 @@ func (d *disk) compare(real string, n *node) error {
 		}
 		c := n.liveContent()
 		if c.size != int64(len(b)) {
-			return fmt.Errorf("%s has %d bytes, but %d by the recording", real, len(b), c.size)
+			return fmt.Errorf("%s has %d bytes, but the recording gives %d", real, len(b), c.size)
 		}
 		for off := 0; off < len(b); off += blockSize {
 			there, want := b[off:min(off+blockSize, len(b))], c.blocks[int64(off/blockSize)]
@@ -569,7 +569,7 @@ func (d *disk) compare(real string, n *node) error {
 				want = zeros
 			}
 			if string(there) != string(want[:len(there)]) {
-				return fmt.Errorf("%s is not what was recorded, at %d", real, off)
+				return fmt.Errorf("%s differs from the recording at offset %d", real, off)
 			}
 		}
 		return nil
@@ -579,7 +579,7 @@ func (d *disk) compare(real string, n *node) error {
 		return err
 	}
 	if len(names) != len(n.live) {
-		return fmt.Errorf("%s holds %d names, but %d by the recording", real, len(names), len(n.live))
+		return fmt.Errorf("%s has %d names, but the recording gives %d", real, len(names), len(n.live))
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.live)) {
 		if err := d.compare(filepath.Join(real, name), n.live[name]); err != nil {

@@ -50,7 +50,7 @@ func TestImages(t *testing.T) {
 		t.Errorf("%d images started, %d checks, %d acknowledged commands: too little", r.Started, r.Checks, r.Acked)
 	}
 	if r.Caught == 0 {
-		t.Errorf("none of %d images of disks that lie was caught", r.Controls)
+		t.Errorf("no check failed on %d images of disks that ignore fsync", r.Controls)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestParseCall(t *testing.T) {
 	if c, err = parseCall(`write(1, "\x61"..., 3) = 3`); err != nil {
 		t.Error(err)
 	} else if _, err := c.text(1); err == nil {
-		t.Error("a string that was cut short is taken for whole")
+		t.Error("a string that was cut short is accepted as complete")
 	}
 	if c, err = parseCall(`fsync(9<\x2f\x61>) = -1 EIO (Input/output error)`); err != nil || !c.failed() {
 		t.Errorf("failed: %+v, %v", c, err)
@@ -186,7 +186,7 @@ func TestReadTrace_Killed(t *testing.T) {
 	}
 	c, err := parseCall(`write(13<\x73\x6f>, "\x61", 1) = -1 (errno 18446744073709551598)`)
 	if err != nil || c.ret != "" || c.failed() {
-		t.Errorf("an error that there is not: %+v, %v", c, err)
+		t.Errorf("a phantom error: %+v, %v", c, err)
 	}
 }
 
@@ -354,11 +354,11 @@ func TestStates(t *testing.T) {
 	}
 	promised{s, all}.compare(state{"s1:a": "x"}, v)
 	if len(v.violations) != 1 {
-		t.Error("a lost counter is not noticed")
+		t.Error("a lost counter is not detected")
 	}
 	v = &verdict{}
 	promised{s, all}.compare(state{"s1:a": "x", "s1:n": "1", "s1:l": "e"}, v)
 	if len(v.violations) != 1 {
-		t.Error("what was refused and is there is not noticed")
+		t.Error("a refused write that was executed is not detected")
 	}
 }

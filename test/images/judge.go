@@ -235,7 +235,7 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 	if err != nil && !errors.Is(err, redis.ErrNil) {
 		return err
 	}
-	v.want(fence >= pr.fence, "fencing token %d was given out, and the next would be %d", pr.fence, fence+1)
+	v.want(fence >= pr.fence, "fencing token %d was issued, but the next one would be %d", pr.fence, fence+1)
 	for _, s := range pr.sessions {
 		s.compare(there, v)
 	}
@@ -246,13 +246,13 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 			continue
 		}
 		_, err := redis.String(conn.Do("SET", key, "intruder", "NX", "PX", lockMs))
-		v.want(errors.Is(err, redis.ErrNil), "lock %s of %s was taken by somebody else (%v)", key, owner, err)
+		v.want(errors.Is(err, redis.ErrNil), "another client got lock %s of %s (%v)", key, owner, err)
 		left, err := redis.Int64(conn.Do("PTTL", key))
 		v.want(err == nil && left > 0 && left <= lockMs, "lock %s has %d ms to live (%v)", key, left, err)
 		break // the other locks are alike, and there are many images
 	}
 	next, err := redis.Int64(conn.Do("INCR", fenceKey))
-	v.want(err == nil && next > pr.fence, "next fencing token is %d (%v), but %d was given out", next, err, pr.fence)
+	v.want(err == nil && next > pr.fence, "the next fencing token is %d (%v), but %d was issued", next, err, pr.fence)
 	return nil
 }
 
@@ -293,5 +293,5 @@ func (p promised) compare(there state, v *verdict) {
 		}
 	}
 	v.checks += len(keys)
-	v.violate("what session %s was told is not there: %s", p.session.name, why)
+	v.violate("session %s: an acknowledged state is missing: %s", p.session.name, why)
 }

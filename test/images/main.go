@@ -113,7 +113,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	if rep.Controls > 0 && rep.Caught == 0 {
-		return errors.New("no image of a disk that lies was caught: the judge is blind")
+		return errors.New("no check failed on an image of a disk that ignores fsync: the checks detect nothing")
 	}
 	if o.figures {
 		return figures(rep)

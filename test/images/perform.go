@@ -322,7 +322,7 @@ func (r *report) table(w *os.File) error {
 	}
 	line("checks", r.Checks)
 	line("acknowledged commands in them", r.Acked)
-	line("control: images of disks that lie, caught", fmt.Sprintf("%d of %d", r.Caught, r.Controls))
+	line("control: images of disks that ignore fsync, caught", fmt.Sprintf("%d of %d", r.Caught, r.Controls))
 	if r.Images > 0 {
 		line("a start took", (r.checker / time.Duration(r.Images+r.Controls)).Round(time.Millisecond))
 	}

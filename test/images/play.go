@@ -90,7 +90,7 @@ func (p *player) play(i int) (touched string, err error) {
 		clear(p.clients[s.node])
 		left := p.tape.rec.lives[s.node][s.life].left
 		if err := d.died(unfinished, left); err != nil {
-			return "", fmt.Errorf("the recording is not whole: %w", err)
+			return "", fmt.Errorf("the recording is incomplete: %w", err)
 		}
 		return "death of a process", nil
 	}
@@ -174,7 +174,7 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	}
 	for _, s := range t.rec.sessions {
 		if len(s.answers) < s.got {
-			return nil, nil, fmt.Errorf("the recording is not whole: %s read %d replies, and %d were recorded", s.name,
+			return nil, nil, fmt.Errorf("the recording is incomplete: %s read %d replies, and %d were recorded", s.name,
 				s.got, len(s.answers))
 		}
 		if len(s.answers) > len(s.cmds) {

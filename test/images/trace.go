@@ -72,7 +72,7 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 		stamp, text, ok := strings.Cut(strings.TrimLeft(rest, " "), " ")
 		seconds, err := strconv.ParseFloat(stamp, 64)
 		if !ok || err != nil {
-			return nil, false, fmt.Errorf("%s: %.100q is not understood", path, line)
+			return nil, false, fmt.Errorf("%s: %.100q is not supported", path, line)
 		}
 		at := time.Duration(seconds*1e6) * time.Microsecond
 		threads[thread] = true
@@ -170,7 +170,7 @@ func took(text string) time.Duration {
 func parseCall(text string) (*call, error) {
 	name, rest, ok := strings.Cut(text, "(")
 	if !ok {
-		return nil, fmt.Errorf("%.100q is no system call", text)
+		return nil, fmt.Errorf("%.100q is not a system call", text)
 	}
 	c := &call{name: name}
 	depth, from := 0, 0
@@ -239,7 +239,7 @@ func fd(arg string) (number, path string) {
 func (c *call) text(i int) ([]byte, error) {
 	arg := c.arg(i)
 	if len(arg) < 2 || arg[0] != '"' || arg[len(arg)-1] != '"' {
-		return nil, fmt.Errorf("%s: %.60q is not a whole string", c.name, arg)
+		return nil, fmt.Errorf("%s: %.60q is not a complete string", c.name, arg)
 	}
 	return unhex(arg[1 : len(arg)-1]), nil
 }

@@ -331,6 +331,6 @@ func rueidisLock(ctx context.Context, a *arena) error {
 	case <-held.Done():
 		return nil
 	case <-ctx.Done():
-		return errors.New("the holder did not hear that its lock is gone")
+		return errors.New("the owner was not told that its lock is lost")
 	}
 }

@@ -93,7 +93,7 @@ func TestMatrix(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !a.hurt.Load() {
-				t.Fatal("it ran to its end without a leader being killed")
+				t.Fatal("it ended before the leader was killed")
 			}
 			version, err := e.version()
 			if err != nil {

@@ -79,7 +79,7 @@ func (a *arena) program(ctx context.Context, name string, args ...string) error 
 		if lines.Text() == "half" {
 			a.half()
 			if _, err := fmt.Fprintln(in, "go on"); err != nil {
-				return fmt.Errorf("tell %s to go on: %w", name, err)
+				return fmt.Errorf("tell %s to continue: %w", name, err)
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 		}
 		next++
 	}
-	t.Logf("all %d served %v after the kill", next, time.Since(begun))
+	t.Logf("all %d clients were served %v after the kill", next, time.Since(begun))
 	want(t, through[0], "(integer) 0", "LLEN", "queue")
 
 	// The node starts again, and its clients wait as before.

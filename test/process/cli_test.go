@@ -156,7 +156,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		})
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("a node with wrong flags has made its data directory (%v)", err)
+		t.Errorf("a node with wrong flags created its data directory (%v)", err)
 	}
 }
 
@@ -236,12 +236,12 @@ func TestServe_Environment(t *testing.T) {
 		t.Errorf("HOLDFAST_LOG_FORMAT=json has no effect:\n%s", out)
 	}
 	if strings.Contains(out, `"debug"`) {
-		t.Errorf("HOLDFAST_LOG_LEVEL=debug beats --log-level info:\n%s", out)
+		t.Errorf("HOLDFAST_LOG_LEVEL=debug takes precedence over --log-level info:\n%s", out)
 	}
 
 	// The operator's commands also read the environment.
 	if o := invoke(t, []string{"HOLDFAST_ADDR=" + n.Clients, "HOLDFAST_PASSWORD=secret"}, "status"); o.code != 0 {
-		t.Errorf("status by environment: %+v", o)
+		t.Errorf("status with the settings in the environment: %+v", o)
 	}
 	if o := invoke(t, nil, "status", "--addr", n.Clients, "--password", "wrong"); o.code != 3 ||
 		!strings.Contains(o.errOut, "WRONGPASS") {
@@ -477,7 +477,7 @@ func (c *cluster) replace(n, live *process.Node) {
 	}
 	c.settled()
 	if members, _ := status(c.t, live); !members[n.ID].Voter {
-		c.t.Errorf("%s does not vote by its status: %+v", n.ID, members[n.ID])
+		c.t.Errorf("the status of %s does not show a voter: %+v", n.ID, members[n.ID])
 	}
 }
 
@@ -503,7 +503,7 @@ func TestMember_Errors(t *testing.T) {
 	for _, n := range c.Nodes {
 		o := invoke(t, nil, "member", "remove", "n9", "--addr", n.Clients)
 		if o.code != 1 {
-			t.Errorf("remove of a stranger: %+v", o)
+			t.Errorf("removal of an unknown node: %+v", o)
 		}
 		wantLine(t, o.errOut, "holdfast: ", "n9 is not a member")
 		o = invoke(t, nil, "member", "transfer", leader.ID, "--addr", n.Clients)
@@ -512,13 +512,13 @@ func TestMember_Errors(t *testing.T) {
 		}
 		o = invoke(t, nil, "member", "transfer", "n9", "--addr", n.Clients)
 		if o.code != 1 {
-			t.Errorf("transfer to a stranger: %+v", o)
+			t.Errorf("transfer to an unknown node: %+v", o)
 		}
 		wantLine(t, o.errOut, "holdfast: ", "n9 is not a member")
 	}
 	o := invoke(t, nil, "member", "remove", "n1", "--addr", process.Loopback(1))
 	if o.code != 1 {
-		t.Errorf("remove through nobody: %+v", o)
+		t.Errorf("removal through an address without a node: %+v", o)
 	}
 	wantLine(t, o.errOut, "holdfast: ", "refused")
 
@@ -552,7 +552,7 @@ func TestMember_Errors(t *testing.T) {
 	}
 	o = invoke(t, nil, "member", "remove", other.ID, "--addr", other.Clients)
 	if o.code != 1 {
-		t.Errorf("removal that ends the quorum: %+v", o)
+		t.Errorf("removal that would end the majority: %+v", o)
 	}
 	wantLine(t, o.errOut, "holdfast: ", "removing "+other.ID+" would leave 2 voters, 1 of them reachable")
 	want(t, other, "OK", "SET", "k", "v")

@@ -136,7 +136,7 @@ func find(t *testing.T, file, text string) int {
 	}
 	at := bytes.Index(b, []byte(text))
 	if at < 0 {
-		t.Fatalf("%s does not hold %q", file, text)
+		t.Fatalf("%s does not contain %q", file, text)
 	}
 	return at
 }

@@ -223,7 +223,7 @@ func TestDev(t *testing.T) {
 		}
 	}
 	if strings.Contains(d.printed(), "no leader") && !strings.Contains(d.printed(), " leads\n") {
-		t.Errorf("dev lost sight of the leader:\n%s", d.printed())
+		t.Errorf("dev no longer finds the leader:\n%s", d.printed())
 	}
 	delete(pids, leader)
 

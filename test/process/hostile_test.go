@@ -89,7 +89,7 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 	begun := time.Now()
 	hostile(t, slow, "*2\r\n$3\r\nGET\r\n$5\r\nab")
 	if took := time.Since(begun); took < time.Second {
-		t.Errorf("half a command was cut off after %v", took)
+		t.Errorf("the connection with an incomplete command ended after %v", took)
 	}
 
 	// This client sends commands and never reads the replies.
@@ -105,7 +105,7 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 	for sent := 0; sent < 64<<10; sent++ {
 		if _, err := io.WriteString(deaf, "*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n"); err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("a client that reads nothing is not closed")
+				t.Error("the connection of a client that reads nothing is not closed")
 			}
 			break
 		}

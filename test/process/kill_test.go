@@ -110,7 +110,7 @@ func TestKill_AtAPoint(t *testing.T) {
 	c.leader()
 	want(t, n, strconv.Itoa(written), "GET", "key")
 	if help := invoke(t, nil, "serve", "--help").out; strings.Contains(help, "kill-at") {
-		t.Errorf("serve --help shows a flag that is for tests:\n%s", help)
+		t.Errorf("serve --help shows a flag for tests:\n%s", help)
 	}
 }
 

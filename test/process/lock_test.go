@@ -22,7 +22,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	kill(t, dead)
 	begun := time.Now()
 	want(t, through[1], "(nil)", "SET", "lock:a", "you", "NX", "EX", "600")
-	t.Logf("refused %v after the kill", time.Since(begun))
+	t.Logf("the lock was refused %v after the kill", time.Since(begun))
 	checkTTL(t, through[0], "lock:a", taken, 600*time.Second)
 	want(t, through[1], "me", "GET", "lock:a")
 
@@ -121,16 +121,16 @@ func TestLock_ExpiresLateNotEarly(t *testing.T) {
 		got := show(conn, "SET", "lock:b", "you", "NX", "PX", "600000")
 		if got == "OK" {
 			if held := time.Since(begun); held < ttl {
-				t.Fatalf("lock given away %v after it was taken for %v", held, ttl)
+				t.Fatalf("another client got the lock %v after it was taken for %v", held, ttl)
 			}
-			t.Logf("given away %v after it was acknowledged for %v", asked.Sub(acked), ttl)
+			t.Logf("another client got the lock %v after it was acknowledged for %v", asked.Sub(acked), ttl)
 			break
 		}
 		if got != "(nil)" {
 			t.Fatalf("SET: %q", got)
 		}
 		if late := asked.Sub(acked) - ttl; late > lateBound {
-			t.Fatalf("lock still held %v after its time", late)
+			t.Fatalf("the lock still exists %v after its end", late)
 		}
 		if !restarted && time.Since(acked) > ttl/3 {
 			// The second leader is killed too, well before the lock

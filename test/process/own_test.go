@@ -283,7 +283,7 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 		hits += cl.Hits
 	}
 	if hits == 0 {
-		t.Error("no client has changed what it had cached")
+		t.Error("no client changed a key that it had cached")
 	}
 }
 

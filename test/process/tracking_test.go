@@ -139,7 +139,7 @@ func TestTracking_RueidisLock(t *testing.T) {
 			}
 			defer release()
 			if _, _, err := waiter.TryWithContext(ctx, "job"); err == nil {
-				t.Fatal("two have the lock")
+				t.Fatal("two clients have the lock")
 			}
 			type taken struct {
 				ctx     context.Context
@@ -159,16 +159,16 @@ func TestTracking_RueidisLock(t *testing.T) {
 			case <-held.Done():
 				t.Fatal("the lock was lost with the leader")
 			case r := <-got:
-				t.Fatalf("the waiter got a lock that is held (%v)", r.err)
+				t.Fatalf("the waiting client got a lock that has an owner (%v)", r.err)
 			default:
 			}
 			begun := time.Now()
 			want(t, rest[1], "(integer) 1", "DEL", "rueidislock:0:job")
 			select {
 			case <-held.Done():
-				t.Logf("the holder knew after %v", time.Since(begun))
+				t.Logf("the owner was told after %v", time.Since(begun))
 			case <-ctx.Done():
-				t.Fatal("the holder does not know that the lock is lost")
+				t.Fatal("the owner was not told that the lock is lost")
 			}
 			var second taken
 			select {
@@ -176,9 +176,9 @@ func TestTracking_RueidisLock(t *testing.T) {
 				if second.err != nil {
 					t.Fatal(second.err)
 				}
-				t.Logf("the waiter had the lock after %v", time.Since(begun))
+				t.Logf("the waiting client got the lock after %v", time.Since(begun))
 			case <-ctx.Done():
-				t.Fatal("the waiter does not wake")
+				t.Fatal("the waiting client did not get the lock")
 			}
 			// The lock also changes hands by a release, in the
 			// other direction.
@@ -193,10 +193,10 @@ func TestTracking_RueidisLock(t *testing.T) {
 				if r.err != nil {
 					t.Fatal(r.err)
 				}
-				t.Logf("the next had it %v after the release began", time.Since(begun))
+				t.Logf("the next client got the lock %v after the release began", time.Since(begun))
 				r.release()
 			case <-ctx.Done():
-				t.Fatal("nobody wakes after a release")
+				t.Fatal("no client got the lock after the release")
 			}
 		})
 	}

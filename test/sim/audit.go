@@ -168,7 +168,7 @@ func (a *audit) waiters(node string, m *fsm.Machine) {
 		}
 	}
 	if waiting != m.Waiting() {
-		a.violate("waiters: the machine of %s holds %d that wait, and %d of the sessions %v", node, m.Waiting(),
+		a.violate("waiters: the state machine of %s has %d, of which %d belong to the sessions %v", node, m.Waiting(),
 			waiting, m.WaitSessions())
 	}
 }

@@ -50,7 +50,7 @@ func (c *remote) cacheUser() {
 func (u *cacher) invalidated(v value) {
 	switch {
 	case len(v.Array) != 2 || v.Array[0].Text != "invalidate":
-		u.h.w.audit.violate("client %d was sent %+v", u.id, v)
+		u.h.w.audit.violate("client %d received %+v", u.id, v)
 	case v.Array[1].Null:
 		clear(u.held)
 	default:

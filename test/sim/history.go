@@ -292,7 +292,7 @@ func (h *history) converge() {
 		}
 		<-time.After(lookEvery)
 	}
-	h.w.audit.violate("the nodes did not come to the same index within %v of the end: %s", recovery, h.w.describe())
+	h.w.audit.violate("the nodes did not reach the same index within %v of the end: %s", recovery, h.w.describe())
 }
 
 // lists reads the list that the appenders wrote.

@@ -24,7 +24,7 @@ func TestPlan_Repeats(t *testing.T) {
 	for seed := uint64(1); seed <= 300; seed++ {
 		a, b := Plan(seed, time.Minute), Plan(seed, time.Minute)
 		if !reflect.DeepEqual(a, b) {
-			t.Fatalf("seed %d gives two schedules:\n%v\n%v", seed, a, b)
+			t.Fatalf("seed %d gives two different schedules:\n%v\n%v", seed, a, b)
 		}
 		for _, f := range a.Faults {
 			kinds[f.Kind] = true
@@ -101,7 +101,7 @@ func TestNetwork_CutHoldsAndDelivers(t *testing.T) {
 			t.Errorf("after the cut came %q, want %q", all, "twothree")
 		}
 		if e := n.effects(); e.held != 1 {
-			t.Errorf("%d writes were held, want 1", e.held)
+			t.Errorf("%d writes were delayed, want 1", e.held)
 		}
 		near.Close()
 		if _, err := read(); !errors.Is(err, io.EOF) {
@@ -208,7 +208,7 @@ func TestClock(t *testing.T) {
 			t.Errorf("wall clock moved by %v", got)
 		}
 		if c.Mono() != mono {
-			t.Error("the jump moved the monotonic hand")
+			t.Error("the jump moved the monotonic clock")
 		}
 	})
 }

@@ -14,7 +14,7 @@ func TestPowerCuts(t *testing.T) {
 		t.Error(bad)
 	}
 	if r.Checks["durability"] < 100 {
-		t.Errorf("%d entries were looked at after a power cut, want 100 and more", r.Checks["durability"])
+		t.Errorf("%d entries were read after a power cut, want at least 100", r.Checks["durability"])
 	}
 }
 

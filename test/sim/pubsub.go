@@ -42,7 +42,7 @@ func (c *remote) listen() {
 	confirmed, left := false, false
 	c.pushed = func(v value) {
 		if len(v.Array) != 3 {
-			c.h.w.audit.violate("client %d was sent %+v", c.id, v)
+			c.h.w.audit.violate("client %d received %+v", c.id, v)
 			return
 		}
 		switch v.Array[0].Text {

@@ -170,7 +170,7 @@ func (c *remote) receiveOrLeave(x exchange, limit time.Duration) exchange {
 		x.replies = append(x.replies, v)
 		return c.receive(x, 1, 0)
 	}
-	x.ret, x.outcome, x.err = c.h.w.elapsed(), checker.Unknown, errors.New("left without waiting for the reply")
+	x.ret, x.outcome, x.err = c.h.w.elapsed(), checker.Unknown, errors.New("the client left before the reply")
 	c.h.count(x.err)
 	c.leave()
 	return x

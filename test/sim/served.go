@@ -159,7 +159,7 @@ func (h *history) ask(cmds ...command) (exchange, bool) {
 			}
 		}
 	}
-	h.w.audit.violate("%v could not be asked for at the end", cmds)
+	h.w.audit.violate("%v could not be read at the end", cmds)
 	return exchange{}, false
 }
 

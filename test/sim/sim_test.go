@@ -98,7 +98,7 @@ func TestSim(t *testing.T) {
 	}
 	if *drillFlag != "" {
 		if plans = Drill(*drillFlag); plans == nil {
-			t.Fatalf("no schedules are made for %q, only for %q", *drillFlag, Drills())
+			t.Fatalf("there are no schedules for %q, only for %q", *drillFlag, Drills())
 		}
 	}
 	if *workFlag != "" {
@@ -118,7 +118,7 @@ func TestSim(t *testing.T) {
 		if len(r.Violations) > 0 {
 			// Print the failure at once, because a run may take a
 			// night.
-			fmt.Printf("seed %d fails; again, and smaller: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed,
+			fmt.Printf("seed %d fails; to repeat and shrink it: make sim SEED=%d\n%v\n%s\n", r.Schedule.Seed,
 				r.Schedule.Seed, r.Schedule, strings.Join(r.Violations, "\n"))
 			t.Errorf("seed %d fails", r.Schedule.Seed)
 		}
@@ -169,7 +169,7 @@ func again(t *testing.T, plan *Schedule) {
 	fmt.Printf("%d of %d runs of seed %d failed\n", failed, len(plans), plan.Seed)
 	if failed > 0 {
 		small := Shrink(fleet(), plan, *repeatFlag+2, 5*time.Minute, func(s string) { fmt.Println(s) })
-		fmt.Printf("as small as it gets:\n%v\n", small)
+		fmt.Printf("smallest schedule that fails:\n%v\n", small)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestOutcomes_AreClaimedWhereTheyAreKnown(t *testing.T) {
 				used[place] = true
 				for _, call := range calls {
 					if call == "errors.Join" || call == "fmt.Errorf" || call == "append" {
-						t.Errorf("%s: %s is an argument of %s: an outcome is neither joined nor wrapped", s.at(n.Pos()),
+						t.Errorf("%s: %s is an argument of %s: do not join or wrap an outcome", s.at(n.Pos()),
 							claim, call)
 					}
 				}
@@ -94,7 +94,7 @@ func TestOutcomes_AreClaimedWhereTheyAreKnown(t *testing.T) {
 	}
 	for place := range mayClaim {
 		if !used[place] {
-			t.Errorf("%s is in mayClaim and claims nothing", place)
+			t.Errorf("%s is in mayClaim, but it claims no outcome", place)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestImports_PointDownward(t *testing.T) {
 	for _, s := range sources(t) {
 		allowed, ok := rule(s.dir())
 		if !ok {
-			t.Errorf("%s: package %s has no place in the order of imports: give it one in mayImport", s.path, s.dir())
+			t.Errorf("%s: package %s is not in mayImport: add it", s.path, s.dir())
 			continue
 		}
 		for _, spec := range s.ast.Imports {
@@ -253,7 +253,7 @@ func TestComments_PromiseNothing(t *testing.T) {
 		for _, group := range s.ast.Comments {
 			for _, c := range group.List {
 				if word := promise.FindString(c.Text); word != "" {
-					t.Errorf("%s: %s: do it, or file it", s.at(c.Pos()), word)
+					t.Errorf("%s: %s: do it, or open an issue", s.at(c.Pos()), word)
 				}
 			}
 		}
@@ -329,7 +329,7 @@ func TestPages_AreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want.Bytes()) {
-			t.Errorf("docs/%s is not what the tables say: make docs", page)
+			t.Errorf("docs/%s is out of date: run make docs", page)
 		}
 	}
 }
@@ -353,7 +353,7 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 		for _, m := range markdownLink.FindAllSubmatch(text, -1) {
 			target := filepath.Join(root, filepath.Dir(filepath.FromSlash(p)), filepath.FromSlash(string(m[1])))
 			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s links to %s, which is not there", p, m[1])
+				t.Errorf("%s links to %s, which does not exist", p, m[1])
 			}
 		}
 	}
