@@ -103,7 +103,7 @@ func startImages(ctx context.Context, program, holdfast, dir string, want *regex
 	summary := filepath.Join(dir, "images.json")
 	cmd := exec.CommandContext(ctx, program,
 		"-program", holdfast, "-dir", filepath.Join(dir, "clusters"), "-json", summary,
-		"-seed", "1", "-images", "40", "-controls", "0", "-judges", "2", "-only", "one node, wal")
+		"-seed", "1", "-images", "40", "-controls", "0", "-checkers", "2", "-only", "one node, wal")
 	out, ranErr := cmd.CombinedOutput()
 	text, err := os.ReadFile(summary)
 	if errors.Is(err, os.ErrNotExist) {

@@ -10,7 +10,7 @@
 // has everything that is durable, and the part of the rest that the seed
 // selects (draw.go). The program starts a node on the image. The node must
 // serve every write that had been answered at that moment, and no write that no
-// client sent (judge.go).
+// client sent (checker.go).
 //
 // # What a disk may do
 //

@@ -30,15 +30,15 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
-	flag.StringVar(&o.dir, "dir", defaultDir(), "where clusters live, and what is left of a violation")
+	flag.StringVar(&o.dir, "dir", defaultDir(), "directory for the clusters and for the images that violate a promise")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.StringVar(&o.only, "only", "",
 		"only the kind of clusters of this name; if there is none, those whose name contains it")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of clients, moments and images")
 	flag.IntVar(&o.images, "images", 600, "images to start")
 	flag.IntVar(&o.controls, "controls", 10,
-		"images of disks that lie about fsync, of which one at least has to be caught")
-	flag.IntVar(&o.checkers, "judges", runtime.NumCPU()+1, "images that are started at a time")
+		"images of disks that ignore fsync; a check must fail on at least one")
+	flag.IntVar(&o.checkers, "checkers", runtime.NumCPU()+1, "images to check at the same time")
 	flag.BoolVar(&o.keep, "keep", false, "keep the recordings")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
 	flag.Parse()

@@ -33,7 +33,7 @@ func perform(ctx context.Context, p plan) (*report, error) {
 	trials := make(chan *trial, p.checkers)
 	var wg sync.WaitGroup
 	for i := range p.checkers {
-		j := newChecker(filepath.Join(p.dir, fmt.Sprintf("judge%d", i)), p.program)
+		j := newChecker(filepath.Join(p.dir, fmt.Sprintf("checker%d", i)), p.program)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()

@@ -17,8 +17,8 @@ import (
 
 var (
 	seedFlag    = flag.Uint64("seed", 0, "run the schedule of this seed alone, and shrink it if it fails")
-	seedsFlag   = flag.Int("seeds", 8, "how many seeds are run")
-	firstFlag   = flag.Uint64("first", 1, "the first of them")
+	seedsFlag   = flag.Int("seeds", 8, "number of seeds to run")
+	firstFlag   = flag.Uint64("first", 1, "first seed")
 	virtualFlag = flag.Duration("virtual", 60*time.Second, "length of a history, in virtual time")
 	budgetFlag  = flag.Duration("budget", 0,
 		"how long seeds are begun, in real time: what is left then is not run, and said; 0 for no limit")

@@ -2,7 +2,7 @@
 // looks for sentences that need a second reading: comments, texts of logs and
 // errors, and paragraphs of the documentation.
 //
-//	go run ./test/tidy/draw -seed 7
+//	go run ./test/tidy/draw -seed 7 -under test
 //
 // The same seed draws the same sample from the same tree.
 package main
@@ -30,8 +30,9 @@ func main() {
 	texts := flag.Int("texts", 20, "number of texts of logs and errors")
 	paragraphs := flag.Int("paragraphs", 20, "number of paragraphs of the documentation")
 	root := flag.String("root", ".", "top folder of the project")
+	under := flag.String("under", "", "draw only from this folder and the folders below it")
 	flag.Parse()
-	p, err := gather(*root)
+	p, err := gather(filepath.Join(*root, *under))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "draw:", err)
 		os.Exit(1)
