@@ -116,7 +116,7 @@ func (l *loop) run(ctx context.Context) error {
 			return err
 		}
 		for _, e := range events[:max(n, 0)] {
-			ended, err := l.heard(l.lanes[e.Fd])
+			ended, err := l.receive(l.lanes[e.Fd])
 			if err != nil {
 				return err
 			}
@@ -128,9 +128,10 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// heard reads the data that has arrived. If the reply is complete, heard sends
-// the next command. ended reports whether the lane has run all its cycles.
-func (l *loop) heard(ln *lane) (ended bool, err error) {
+// receive reads the data that has arrived. If the reply is complete, receive
+// sends the next command. ended reports whether the lane has run all its
+// cycles.
+func (l *loop) receive(ln *lane) (ended bool, err error) {
 	n, err := unix.Read(ln.fd, ln.in[ln.n:])
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:

@@ -58,20 +58,20 @@ func (p *placement) String() string {
 		"as the kernel likes)"
 }
 
-// place moves the process asked to its own processor. It moves all others,
-// including this process, to the other one.
-func (p *placement) place(asked int, others ...int) error {
+// place moves one process, the one that is measured, to its own processor. It
+// moves the others, and this process, to the other processor.
+func (p *placement) place(measured int, others ...int) error {
 	if p == nil {
 		return nil
 	}
 	for _, pid := range append(others, os.Getpid()) {
-		if pid != asked {
+		if pid != measured {
 			if err := move(pid, &p.rest); err != nil {
 				return err
 			}
 		}
 	}
-	return move(asked, &p.asked)
+	return move(measured, &p.asked)
 }
 
 // free lets this process, and the processes that it starts, run on all

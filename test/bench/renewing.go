@@ -97,11 +97,11 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 		}
 		for _, e := range events[:max(n, 0)] {
 			c := l.clients[e.Fd]
-			heard, err := c.heard()
+			complete, err := c.receive()
 			if err != nil {
 				return nil, fmt.Errorf("client %d: %w", e.Fd, err)
 			}
-			if !heard {
+			if !complete {
 				continue
 			}
 			s.times = append(s.times, now.Sub(c.sent))
@@ -123,9 +123,9 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 	return s, nil
 }
 
-// heard reads the data that has arrived and reports whether the reply is
+// receive reads the data that has arrived and reports whether the reply is
 // complete.
-func (c *renewer) heard() (bool, error) {
+func (c *renewer) receive() (bool, error) {
 	n, err := unix.Read(c.fd, c.in[c.n:])
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:

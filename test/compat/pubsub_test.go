@@ -100,7 +100,8 @@ func TestPubSub(t *testing.T) {
 	})
 }
 
-// TestPubSub_Describe compares how COMMAND and CLIENT LIST describe subscribers.
+// TestPubSub_Describe compares how COMMAND and CLIENT LIST describe
+// subscribers.
 func TestPubSub_Describe(t *testing.T) {
 	both(t, func(p *pair) {
 		sub := p.other()
@@ -113,7 +114,8 @@ func TestPubSub_Describe(t *testing.T) {
 					for _, f := range strings.Fields(line) {
 						name, _, _ := strings.Cut(f, "=")
 						if slices.Contains([]string{"flags", "sub", "psub", "ssub", "redir", "resp"}, name) {
-							// the flag U means a unix socket, which only Redis has here
+							// the flag U means a unix socket, which only Redis
+							// has here
 							all = append(all, strings.TrimSuffix(f, "U"))
 						}
 					}

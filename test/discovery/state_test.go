@@ -28,9 +28,9 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 	for _, n := range c.Nodes {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				quarrel, err := agrees(n)
-				if quarrel != "" {
-					t.Errorf("%s: %s", n.ID, quarrel)
+				difference, err := agrees(n)
+				if difference != "" {
+					t.Errorf("%s: %s", n.ID, difference)
 				}
 				if err != nil { // the node was killed; the check below detects a running node that does not answer
 					return
@@ -82,7 +82,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 
 // agrees queries a node on a connection of its own. quarrel describes how its
 // answers differ.
-func agrees(n *process.Node) (quarrel string, err error) {
+func agrees(n *process.Node) (difference string, err error) {
 	conn, err := redis.Dial("tcp", n.Clients, redis.DialReadTimeout(limit))
 	if err != nil {
 		return "", err

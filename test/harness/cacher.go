@@ -57,8 +57,8 @@ func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 		if err := c.send(line); err != nil {
 			t.Fatal(err)
 		}
-		if words, err := c.reply(); err != nil || words[0][0] == '-' {
-			t.Fatalf("%s answered %q, %v", line, words, err)
+		if lines, err := c.reply(); err != nil || lines[0][0] == '-' {
+			t.Fatalf("%s answered %q, %v", line, lines, err)
 		}
 	}
 	return c
@@ -145,44 +145,44 @@ func (c *Cacher) run() error {
 		return err
 	}
 	for len(c.asked) > 0 {
-		words, err := c.reply()
+		lines, err := c.reply()
 		if err != nil {
 			return err
 		}
-		if words[0][0] == '>' {
-			c.invalidated(words)
+		if lines[0][0] == '>' {
+			c.invalidated(lines)
 			continue
 		}
 		c.settled(c.last) // its invalidation has arrived, or none will
 		c.last, c.asked = c.asked[0], c.asked[1:]
-		c.answered(c.last, words)
+		c.answered(c.last, lines)
 	}
 	return nil
 }
 
 // invalidated handles an invalidation.
-func (c *Cacher) invalidated(words []string) {
+func (c *Cacher) invalidated(lines []string) {
 	c.t.Helper()
-	if words[0] != ">2" || words[2] != "invalidate" {
-		c.t.Fatalf("pushed %q", words)
+	if lines[0] != ">2" || lines[2] != "invalidate" {
+		c.t.Fatalf("pushed %q", lines)
 	}
-	if words[3] == "_" {
+	if lines[3] == "_" {
 		clear(c.cache)
 		return
 	}
-	for i := 5; i < len(words); i += 2 {
-		delete(c.cache, words[i])
+	for i := 5; i < len(lines); i += 2 {
+		delete(c.cache, lines[i])
 	}
 }
 
 // answered handles the reply of a command. An error is not a reply: the client
 // then does not know the outcome of the command.
-func (c *Cacher) answered(r request, words []string) {
+func (c *Cacher) answered(r request, lines []string) {
 	c.t.Helper()
 	switch {
-	case words[0][0] == '-':
+	case lines[0][0] == '-':
 	case len(r.exec) > 0:
-		words = words[1:]
+		lines = lines[1:]
 		for _, q := range r.exec {
 			n := 1 // for an integer
 			if len(q.reads) > 0 {
@@ -191,16 +191,16 @@ func (c *Cacher) answered(r request, words []string) {
 					n = 1
 				}
 				for range q.reads {
-					n += valueWords(words[n:])
+					n += valueLines(lines[n:])
 				}
 			}
-			c.answered(q, words[:n])
-			words = words[n:]
+			c.answered(q, lines[:n])
+			lines = lines[n:]
 		}
 	case r.wrote != "":
-		n, err := strconv.ParseInt(strings.TrimPrefix(words[0], ":"), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimPrefix(lines[0], ":"), 10, 64)
 		if err != nil {
-			c.t.Fatalf("%s answered %q", r.line, words)
+			c.t.Fatalf("%s answered %q", r.line, lines)
 		}
 		if _, held := c.cache[r.wrote]; held {
 			c.Hits++
@@ -208,26 +208,26 @@ func (c *Cacher) answered(r request, words []string) {
 		c.see(r, r.wrote, n)
 	case len(r.reads) > 0:
 		if len(r.reads) > 1 {
-			words = words[1:]
+			lines = lines[1:]
 		}
 		for _, key := range r.reads {
 			var n int64
-			if valueWords(words) == 2 {
+			if valueLines(lines) == 2 {
 				var err error
-				if n, err = strconv.ParseInt(words[1], 10, 64); err != nil {
-					c.t.Fatalf("%s answered %q", r.line, words)
+				if n, err = strconv.ParseInt(lines[1], 10, 64); err != nil {
+					c.t.Fatalf("%s answered %q", r.line, lines)
 				}
 			}
-			words = words[valueWords(words):]
+			lines = lines[valueLines(lines):]
 			c.see(r, key, n)
 			c.cache[key] = n
 		}
 	}
 }
 
-// valueWords returns how many lines a value, or null, has.
-func valueWords(words []string) int {
-	if words[0] == "_" {
+// valueLines returns how many lines a value, or null, has.
+func valueLines(lines []string) int {
+	if lines[0] == "_" {
 		return 1
 	}
 	return 2

@@ -155,12 +155,12 @@ func (j *checker) serving(ctx context.Context, c *process.Cluster, v *verdict) (
 	defer cancel()
 	gone, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	errGone := errors.New("a node ended")
+	errEnded := errors.New("a node ended")
 	for _, n := range c.Nodes {
 		go func() {
 			for gone.Err() == nil {
 				if _, err := n.Wait(50 * time.Millisecond); err == nil {
-					stop(errGone)
+					stop(errEnded)
 				}
 			}
 		}()
@@ -177,7 +177,7 @@ func (j *checker) serving(ctx context.Context, c *process.Cluster, v *verdict) (
 	}
 	for _, n := range c.Nodes {
 		if !n.Running() {
-			words := lastWords(n.Output())
+			words := lastLine(n.Output())
 			v.refused = append(v.refused, words)
 			v.violate("%s did not start: %s", n.ID, words)
 		}
@@ -187,14 +187,14 @@ func (j *checker) serving(ctx context.Context, c *process.Cluster, v *verdict) (
 			return nil, err
 		}
 		for _, n := range c.Nodes {
-			v.violate("%s does not serve after %v: %s", n.ID, startLimit, lastWords(n.Output()))
+			v.violate("%s does not serve after %v: %s", n.ID, startLimit, lastLine(n.Output()))
 		}
 	}
 	return nil, nil
 }
 
-// lastWords returns the last line that a node has printed.
-func lastWords(output string) string {
+// lastLine returns the last line that a node has printed.
+func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return lines[len(lines)-1]
 }

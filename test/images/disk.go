@@ -131,8 +131,8 @@ func (d *disk) find(rel string) *node {
 	return n
 }
 
-// place returns the directory of a path and the last name of the path.
-func (d *disk) place(rel string) (dir *node, name string, err error) {
+// parent returns the directory of a path and the last name of the path.
+func (d *disk) parent(rel string) (dir *node, name string, err error) {
 	if dir = d.find(path.Dir(rel)); dir == nil || !dir.dir {
 		return nil, "", fmt.Errorf("%s: no such directory in the recording", rel)
 	}
@@ -425,7 +425,7 @@ func (d *disk) named(c *call, dirfd, arg string, made func(dir *node, name strin
 	if !ok {
 		return nil
 	}
-	dir, name, err := d.place(rel)
+	dir, name, err := d.parent(rel)
 	if err != nil {
 		return err
 	}
@@ -442,7 +442,7 @@ func (d *disk) renamed(c *call) error {
 	if !ok && !ok2 {
 		return nil
 	}
-	dir, name, err := d.place(to)
+	dir, name, err := d.parent(to)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ const (
 var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resizeMissing, nameMissing, renameMissing,
 	removeMissing, allThere, nothingOpen}
 
-// artist draws images from one disk.
-type artist struct {
+// sampler draws images from one disk.
+type sampler struct {
 	rng   *rand.Rand
 	marks map[string]bool
 	open  bool // some change was not durable
@@ -65,7 +65,7 @@ type image struct {
 
 // draw makes an image of the disks of all machines.
 func draw(rng *rand.Rand, disks []*disk) *image {
-	a := &artist{rng: rng, marks: make(map[string]bool)}
+	a := &sampler{rng: rng, marks: make(map[string]bool)}
 	im := &image{}
 	h := fnv.New64a()
 	for _, d := range disks {
@@ -88,7 +88,7 @@ func draw(rng *rand.Rand, disks []*disk) *image {
 	return im
 }
 
-func (a *artist) paint(n *node) *drawn {
+func (a *sampler) paint(n *node) *drawn {
 	a.open = a.open || len(n.pending) > 0
 	if !n.dir {
 		return &drawn{content: a.file(n)}
@@ -125,7 +125,7 @@ func (a *artist) paint(n *node) *drawn {
 }
 
 // file draws the content of a file.
-func (a *artist) file(n *node) *content {
+func (a *sampler) file(n *node) *content {
 	c := n.durable.clone()
 	pending := n.pending
 	cut := a.rng.IntN(len(pending) + 1)
@@ -190,14 +190,14 @@ func (a *artist) file(n *node) *content {
 	return c
 }
 
-func (a *artist) mark(what string, is bool) {
+func (a *sampler) mark(what string, is bool) {
 	if is {
 		a.marks[what] = true
 	}
 }
 
 // keeps reports whether change i of a file reaches the image.
-func (a *artist) keeps(i, cut int) bool {
+func (a *sampler) keeps(i, cut int) bool {
 	switch a.data {
 	case none:
 		return false

@@ -81,7 +81,7 @@ func TestKilledDuringSync(t *testing.T) {
 					if err := r.end(ctx, 0, syscall.SIGKILL); err != nil {
 						return err
 					}
-					r.crowd.leave()
+					r.clientLoad.leave()
 				}
 				return nil
 			}

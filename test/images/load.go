@@ -260,8 +260,8 @@ func (s *session) sent(step int, data []byte) error {
 	return nil
 }
 
-// crowd runs the clients of a recording.
-type crowd struct {
+// clientLoad runs the clients of a recording.
+type clientLoad struct {
 	mu       sync.Mutex
 	sessions []*session
 	wg       sync.WaitGroup
@@ -270,7 +270,7 @@ type crowd struct {
 
 // enter connects a client to a node. When a session ends, the client starts a
 // new one, until leave is called or the client has sent enough groups.
-func (c *crowd) enter(node int, addr string, monitor bool, seed uint64, groups int) {
+func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, groups int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	c.wg.Add(1)
 	go func() {
@@ -293,7 +293,7 @@ func (c *crowd) enter(node int, addr string, monitor bool, seed uint64, groups i
 	}()
 }
 
-func (c *crowd) add(s *session) *session {
+func (c *clientLoad) add(s *session) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.name = fmt.Sprintf("s%d", len(c.sessions)+1000)
@@ -302,7 +302,7 @@ func (c *crowd) add(s *session) *session {
 }
 
 // leave ends all clients.
-func (c *crowd) leave() {
+func (c *clientLoad) leave() {
 	close(c.stop)
 	c.wg.Wait()
 	c.stop = make(chan struct{})

@@ -93,7 +93,7 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 				return strings.HasSuffix(path, ".wal") ||
 					strings.HasSuffix(path, "log.db")
 			}
-			if err := p.lie(ctx, rng, t, found, forgets, trials); err != nil {
+			if err := p.controlImages(ctx, rng, t, found, forgets, trials); err != nil {
 				return err
 			}
 		}
@@ -138,9 +138,10 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 	return nil
 }
 
-// lie makes images of a disk that answers fsync without doing it. Each image is
-// taken right after the node acknowledged a command.
-func (p plan) lie(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, forgets func(string) bool,
+// controlImages makes images of a disk that answers fsync without doing it.
+// Each image is taken right after the node acknowledged a command.
+func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
+	forgets func(string) bool,
 	trials chan<- *trial) error {
 	at := make(map[int]bool)
 	for _, i := range found["reply"] {

@@ -63,14 +63,14 @@ type life struct {
 
 // recorder runs a cluster under strace.
 type recorder struct {
-	spec    spec
-	dir     string
-	seed    uint64
-	rng     *rand.Rand
-	cluster *process.Cluster
-	program string
-	crowd   crowd
-	lives   [][]life
+	spec       spec
+	dir        string
+	seed       uint64
+	rng        *rand.Rand
+	cluster    *process.Cluster
+	program    string
+	clientLoad clientLoad
+	lives      [][]life
 }
 
 // wrapper is the program that the cluster starts. It becomes the node, with
@@ -98,7 +98,7 @@ func record(ctx context.Context, sp spec, program, dir string, seed uint64) (rec
 	begun := time.Now()
 	r := &recorder{spec: sp, dir: dir, program: program, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)),
 		lives: make([][]life, sp.nodes)}
-	r.crowd.stop = make(chan struct{})
+	r.clientLoad.stop = make(chan struct{})
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -113,14 +113,14 @@ func record(ctx context.Context, sp spec, program, dir string, seed uint64) (rec
 	}
 	defer func() { err = errors.Join(err, r.cluster.Close()) }()
 	err = sp.play(ctx, r)
-	r.crowd.leave()
+	r.clientLoad.leave()
 	for i := range r.cluster.Nodes {
 		err = errors.Join(err, r.end(ctx, i, syscall.SIGKILL))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", sp.name, err)
 	}
-	rec = &recording{spec: sp, lives: r.lives, sessions: r.crowd.sessions, took: time.Since(begun)}
+	rec = &recording{spec: sp, lives: r.lives, sessions: r.clientLoad.sessions, took: time.Since(begun)}
 	for _, n := range r.cluster.Nodes {
 		rec.dirs = append(rec.dirs, n.Dir)
 	}
@@ -161,7 +161,7 @@ func (r *recorder) end(ctx context.Context, i int, sig syscall.Signal) error {
 	return nil
 }
 
-var lastWord = regexp.MustCompile(`(?m)^(\d+) +\d+\.\d+ \+\+\+ .*\+\+\+$`)
+var lastLinePattern = regexp.MustCompile(`(?m)^(\d+) +\d+\.\d+ \+\+\+ .*\+\+\+$`)
 
 // tailEnds reports whether strace has recorded the end of a process. The first
 // thread of the process is the last one whose end strace sees.
@@ -179,7 +179,7 @@ func tailEnds(path string, pid int) bool {
 	if _, err := f.ReadAt(b, info.Size()-int64(len(b))); err != nil {
 		return false
 	}
-	all := lastWord.FindAllSubmatch(b, -1)
+	all := lastLinePattern.FindAllSubmatch(b, -1)
 	return len(all) > 0 && string(all[len(all)-1][1]) == strconv.Itoa(pid)
 }
 
@@ -195,13 +195,13 @@ func copyDir(from, to string) error {
 func (r *recorder) enter(i, clients int) {
 	n := r.cluster.Nodes[i]
 	for range clients {
-		r.crowd.enter(i, n.Clients, false, r.rng.Uint64(), r.spec.groups)
+		r.clientLoad.enter(i, n.Clients, false, r.rng.Uint64(), r.spec.groups)
 	}
 }
 
 // watch connects a client that only asks the node for its state.
 func (r *recorder) watch(i int) {
-	r.crowd.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
+	r.clientLoad.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
 }
 
 // lives is the scenario of a single node. The node is killed under load,
@@ -232,7 +232,7 @@ func lives(ctx context.Context, r *recorder) error {
 		if err := r.end(ctx, 0, how); err != nil {
 			return err
 		}
-		r.crowd.leave()
+		r.clientLoad.leave()
 	}
 	return nil
 }
@@ -308,7 +308,7 @@ func leaderships(ctx context.Context, r *recorder) error {
 			return err
 		}
 	}
-	r.crowd.leave()
+	r.clientLoad.leave()
 	if err := r.cluster.Start(); err != nil {
 		return err
 	}

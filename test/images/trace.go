@@ -135,12 +135,13 @@ func withoutPhantoms(steps []step, threads map[*call]string) []step {
 }
 
 // phantom reports whether strace made up a call from the data of another call.
-// strace 6.1 asks the kernel which call a stopped thread is in. The kernel does
-// not answer for a thread that a SIGKILL has woken, and strace prints the data
-// of its last answer. That is one of two calls. The first is the call that
-// began before, a second time (other reports that it belongs to another
-// thread). The second is a call whose number is what another call returned, and
-// whose first argument is whether that call had failed. A phantom never ends.
+// strace 6.1 asks the kernel which call a stopped thread is in. If a SIGKILL
+// has woken the thread, the kernel does not answer, and strace prints the data
+// of its previous answer as a call of that thread. If that answer was the
+// beginning of a call, the phantom repeats the call before it, in another
+// thread (other is true). If it was the end of a call, the number of the
+// phantom is the result of that call, and its first argument says whether that
+// call failed. A phantom never ends.
 func phantom(c, before *call, other bool) bool {
 	if c.ret != "" {
 		return false

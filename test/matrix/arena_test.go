@@ -28,10 +28,10 @@ type arena struct {
 	// addresses. The follower's is first.
 	entry string
 	nodes []string
-	// half kills the leader with kill -9 and returns when another node
+	// killLeader kills the leader with kill -9 and returns when another node
 	// leads. The second call does nothing.
-	half func()
-	hurt atomic.Bool // half has been called
+	killLeader func()
+	killed     atomic.Bool // killLeader has been called
 }
 
 // limit is the time limit of one entry of the matrix on a slow machine.
@@ -102,11 +102,11 @@ func (a *arena) ready(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.hurt.Store(false)
+	a.killed.Store(false)
 	var once sync.Once
-	a.half = func() {
+	a.killLeader = func() {
 		once.Do(func() {
-			a.hurt.Store(true)
+			a.killed.Store(true)
 			if err := leader.Kill(); err != nil {
 				t.Error(err)
 			}
@@ -141,7 +141,7 @@ func contend(ctx context.Context, a *arena, workers, rounds int,
 	lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var inside, turns atomic.Int64
+	var inside, granted atomic.Int64
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
@@ -154,8 +154,8 @@ func contend(ctx context.Context, a *arena, workers, rounds int,
 				if n := inside.Add(1); n != 1 {
 					cancel(fmt.Errorf("%d owners at once", n))
 				}
-				if turns.Add(1) == int64(workers*rounds/2) {
-					a.half()
+				if granted.Add(1) == int64(workers*rounds/2) {
+					a.killLeader()
 				}
 				inside.Add(-1)
 				if err := unlock(); err != nil {
@@ -169,7 +169,7 @@ func contend(ctx context.Context, a *arena, workers, rounds int,
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if got, want := turns.Load(), int64(workers*rounds); got != want {
+	if got, want := granted.Load(), int64(workers*rounds); got != want {
 		return fmt.Errorf("%d turns, want %d", got, want)
 	}
 	return nil

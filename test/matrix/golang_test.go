@@ -49,7 +49,7 @@ func goRedis(ctx context.Context, a *arena) error {
 	}
 	for i := range 40 {
 		if i == 20 {
-			a.half()
+			a.killLeader()
 		}
 		key := fmt.Sprint("k", i)
 		cmds, err := c.TxPipelined(ctx, func(p goredis9.Pipeliner) error {
@@ -248,7 +248,7 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 	}
 	for i := range 20 {
 		if i == 10 {
-			a.half()
+			a.killLeader()
 		}
 		value := fmt.Sprint("v", i)
 		if _, err := cached(); err != nil { // now the value is in the cache

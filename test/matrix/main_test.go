@@ -92,7 +92,7 @@ func TestMatrix(t *testing.T) {
 			if err := e.run(ctx, a); err != nil {
 				t.Fatal(err)
 			}
-			if !a.hurt.Load() {
+			if !a.killed.Load() {
 				t.Fatal("it ended before the leader was killed")
 			}
 			version, err := e.version()

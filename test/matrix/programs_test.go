@@ -77,7 +77,7 @@ func (a *arena) program(ctx context.Context, name string, args ...string) error 
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		said = append(said, lines.Text())
 		if lines.Text() == "half" {
-			a.half()
+			a.killLeader()
 			if _, err := fmt.Fprintln(in, "go on"); err != nil {
 				return fmt.Errorf("tell %s to continue: %w", name, err)
 			}

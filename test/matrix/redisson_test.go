@@ -67,7 +67,7 @@ func redissonLock(ctx context.Context, a *arena) error {
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(
 			w.call(true, "[:1 :0]", redissonRenew, []string{"lock", "gone"}, 30000, "u:1", "u:1"),
 			w.call(true, ":*", redissonTake, lock, 30000, "u:2"), w.want(":1", "HEXISTS", "lock", "u:1"),
@@ -119,7 +119,7 @@ func redissonWait(ctx context.Context, a *arena) error {
 		if err := check("one"); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(check("two"), w.want("$*role:master*", "INFO", "ALL"))
 	})
 }
@@ -181,11 +181,11 @@ return redis.call('pttl', KEYS[1])`
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, ":*", write, keys("u3")[:1], 30000, "u3"),
 			w.call(true, ":1", renew, keys("u1"), 600000, "u1"), w.want("$2", "HGET", "rw", "u1"),
-			w.all(words("PTTL {rw}:u1:rwlock_timeout:2", ":??????"), words("PTTL rw", ":??????"),
-				words("DEL rw {rw}:u1:rwlock_timeout:1", ":2")),
+			w.all(command("PTTL {rw}:u1:rwlock_timeout:2", ":??????"), command("PTTL rw", ":??????"),
+				command("DEL rw {rw}:u1:rwlock_timeout:1", ":2")),
 			w.call(true, "nil", write, keys("u3")[:1], 30000, "u3"))
 	})
 }
@@ -229,7 +229,7 @@ return {random, permits}`
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.want(":1", "DEL", "fair"), w.call(true, ":*", fair, keys, 60000, "u3", 1002, 5000),
 			w.call(true, "nil", fair, keys, 60000, "u2", 1002, 5000), w.want("[$u3]", "LRANGE", keys[1], 0, -1),
 			w.call(true, ":0", acquire, []string{"sem"}, 1), w.want(":1", "INCRBY", "sem", 1),

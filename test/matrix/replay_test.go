@@ -137,8 +137,8 @@ for _, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
 return #KEYS`
 	keys := []string{"resource:a", "resource:b"}
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("hello 3", "%[*"), words("client SETINFO LIB-VER 6.0.0", "*"),
-			words("client SETINFO LIB-NAME ioredis", "*"), words("INFO", "$*loading:0*")); err != nil {
+		if err := w.all(command("hello 3", "%[*"), command("client SETINFO LIB-VER 6.0.0", "*"),
+			command("client SETINFO LIB-NAME ioredis", "*"), command("INFO", "$*loading:0*")); err != nil {
 			return err
 		}
 		if err := w.call(false, ":2", lock, keys, "t1", 60000); err != nil {
@@ -147,7 +147,7 @@ return #KEYS`
 		if err := w.call(false, ":0", lock, keys[:1], "t2", 60000); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(false, ":0", lock, keys[1:], "t2", 60000),
 			w.call(false, ":2", extend, keys, "t1", 90000), w.call(false, ":2", unlock, keys, "t1"),
 			w.call(false, ":0", unlock, keys, "t1"))
@@ -156,13 +156,13 @@ return #KEYS`
 
 func nodeRedis6(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("HELLO 3", "%[$server $redis $version * $proto :3 *"),
-			words("CLIENT SETINFO LIB-VER 6.3.1", "*"), words("CLIENT SETINFO LIB-NAME node-redis", "*"),
-			words("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type external-ip", "-ERR *"),
-			words("SET lock t1 NX PX 60000", "+OK"), words("SET lock t2 NX PX 60000", "nil")); err != nil {
+		if err := w.all(command("HELLO 3", "%[$server $redis $version * $proto :3 *"),
+			command("CLIENT SETINFO LIB-VER 6.3.1", "*"), command("CLIENT SETINFO LIB-NAME node-redis", "*"),
+			command("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type external-ip", "-ERR *"),
+			command("SET lock t1 NX PX 60000", "+OK"), command("SET lock t2 NX PX 60000", "nil")); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.want("nil", "SET", "lock", "t2", "NX", "PX", 60000),
 			w.call(false, ":0", unlockScript, []string{"lock"}, "t2"),
 			w.call(false, ":1", unlockScript, []string{"lock"}, "t1"))
@@ -171,13 +171,13 @@ func nodeRedis6(ctx context.Context, a *arena) error {
 
 func redisPy8(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("HELLO 3", "%[*$proto :3*"),
-			words("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip", "-*"),
-			words("CLIENT SETINFO LIB-NAME redis-py", "*"), words("CLIENT SETINFO LIB-VER 8.0.0", "*"),
-			words("SET lock t1 NX PX 30000", "+OK"), words("GET lock", "$t1")); err != nil {
+		if err := w.all(command("HELLO 3", "%[*$proto :3*"),
+			command("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip", "-*"),
+			command("CLIENT SETINFO LIB-NAME redis-py", "*"), command("CLIENT SETINFO LIB-VER 8.0.0", "*"),
+			command("SET lock t1 NX PX 30000", "+OK"), command("GET lock", "$t1")); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		const extend = `
 local token = redis.call('get', KEYS[1])
 if not token or token ~= ARGV[1] then return 0 end
@@ -198,14 +198,14 @@ return 1`
 
 func lettuceJedis(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("HELLO 3",
+		if err := w.all(command("HELLO 3",
 			"%[$server $redis $version $* $proto :3 $id :* $mode $standalone $role $master $modules []]"),
-			words("CLIENT SETINFO lib-name Lettuce", "*"), words("CLIENT SETINFO lib-ver 7.8.0", "*"),
-			words("HELLO 4", "-NOPROTO unsupported protocol version"), words("PING", "+PONG"),
-			words("SET lock t1 NX PX 30000", "+OK")); err != nil {
+			command("CLIENT SETINFO lib-name Lettuce", "*"), command("CLIENT SETINFO lib-ver 7.8.0", "*"),
+			command("HELLO 4", "-NOPROTO unsupported protocol version"), command("PING", "+PONG"),
+			command("SET lock t1 NX PX 30000", "+OK")); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.want("nil", "SET", "lock", "t2", "NX", "PX", 30000),
 			w.call(false, ":1", unlockScript, []string{"lock"}, "t1"))
 	})
@@ -214,33 +214,34 @@ func lettuceJedis(ctx context.Context, a *arena) error {
 func stackExchange(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		err := w.all(
-			words("CLIENT SETNAME host", "+OK"), words("CLIENT SETINFO lib-name SE.Redis", "*"),
-			words("CLIENT SETINFO lib-ver 2.8.0", "*"), words("CLIENT ID", ":*"),
-			words("CONFIG GET timeout", "[$timeout $*]"), words("CONFIG GET replica-read-only", "[*]"),
-			words("CONFIG GET databases", "[$databases $16]"),
-			words("SENTINEL MASTERS", "-ERR unknown command 'SENTINEL', with args beginning with: 'MASTERS' "),
-			words("INFO replication", "$*role:master*"), words("INFO server", "$*redis_mode:standalone*"),
-			words("CLUSTER NODES", "-ERR This instance has cluster support disabled"),
-			words("GET __Booksleeve_TieBreak", "nil"), words("ECHO abc", "$abc"),
+			command("CLIENT SETNAME host", "+OK"), command("CLIENT SETINFO lib-name SE.Redis", "*"),
+			command("CLIENT SETINFO lib-ver 2.8.0", "*"), command("CLIENT ID", ":*"),
+			command("CONFIG GET timeout", "[$timeout $*]"), command("CONFIG GET replica-read-only", "[*]"),
+			command("CONFIG GET databases", "[$databases $16]"),
+			command("SENTINEL MASTERS", "-ERR unknown command 'SENTINEL', with args beginning with: 'MASTERS' "),
+			command("INFO replication", "$*role:master*"), command("INFO server", "$*redis_mode:standalone*"),
+			command("CLUSTER NODES", "-ERR This instance has cluster support disabled"),
+			command("GET __Booksleeve_TieBreak", "nil"), command("ECHO abc", "$abc"),
 			// LockTake
-			words("SET lock t1 EX 60 NX", "+OK"), words("SET lock t2 EX 60 NX", "nil"), words("GET lock", "$t1"),
+			command("SET lock t1 EX 60 NX", "+OK"), command("SET lock t2 EX 60 NX", "nil"), command("GET lock", "$t1"),
 		)
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return w.all(
 			// LockExtend of the owner, then of another client, as
 			// condition and transaction
-			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"),
-			words("EXPIRE lock 90", "+QUEUED"), words("EXEC", "[:1]"),
-			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("UNWATCH", "+OK"),
+			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("MULTI", "+OK"),
+			command("EXPIRE lock 90", "+QUEUED"), command("EXEC", "[:1]"),
+			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("UNWATCH", "+OK"),
 			// The same for a server that has the conditional commands
-			words("SET lock t1 EX 60 IFEQ t1", "+OK"), words("SET lock t2 EX 60 IFEQ t2", "nil"),
-			words("DELEX lock IFEQ t2", ":0"),
+			command("SET lock t1 EX 60 IFEQ t1", "+OK"), command("SET lock t2 EX 60 IFEQ t2", "nil"),
+			command("DELEX lock IFEQ t2", ":0"),
 			// LockRelease
-			words("WATCH lock", "+OK"), words("GET lock", "$t1"), words("MULTI", "+OK"), words("DEL lock", "+QUEUED"),
-			words("EXEC", "[:1]"), words("EXISTS lock", ":0"),
+			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("MULTI", "+OK"),
+			command("DEL lock", "+QUEUED"),
+			command("EXEC", "[:1]"), command("EXISTS lock", ":0"),
 		)
 	})
 }
@@ -257,10 +258,10 @@ end
 return -1`
 	return replay(ctx, a, func(w *wire) error {
 		if err := w.all(on("$"+sha(unlockScript), "SCRIPT", "LOAD", unlockScript),
-			on("$"+sha(extend), "SCRIPT", "LOAD", extend), words("SET redlock:r t1 PX 30000 NX", "+OK")); err != nil {
+			on("$"+sha(extend), "SCRIPT", "LOAD", extend), command("SET redlock:r t1 PX 30000 NX", "+OK")); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, ":1", extend, []string{"redlock:r"}, "t1", 30000),
 			w.call(true, ":-1", extend, []string{"redlock:r"}, "t2", 30000),
 			w.call(true, ":1", unlockScript, []string{"redlock:r"}, "t1"),
@@ -299,7 +300,7 @@ return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, ":0", enter, sem, 2, 60000, "c"), w.call(true, ":1", extend, sem, 90000, "a"),
 			w.call(true, ":0", extend, sem, 90000, "c"), w.want(":1", "ZREM", "sem", "a"),
 			w.call(true, ":1", enter, sem, 2, 60000, "c"),
@@ -338,7 +339,7 @@ return false`
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(
 			w.call(false, "nil", obtain, key, "c2", 60000),
 			w.want("+OK", "SET", "registry:job", "c1", "PX", 60000, "IFEQ", "c1"),
@@ -353,14 +354,14 @@ return false`
 
 func shedLock(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("SET job-lock:default:report ADDED:now@host NX PX 60000", "+OK"),
-			words("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil")); err != nil {
+		if err := w.all(command("SET job-lock:default:report ADDED:now@host NX PX 60000", "+OK"),
+			command("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil")); err != nil {
 			return err
 		}
-		a.half()
-		return w.all(words("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil"),
-			words("SET job-lock:default:report ADDED:now@host XX PX 90000", "+OK"),
-			words("DEL job-lock:default:report", ":1"), words("SET job-lock:default:report x XX PX 10", "nil"))
+		a.killLeader()
+		return w.all(command("SET job-lock:default:report ADDED:now@other NX PX 60000", "nil"),
+			command("SET job-lock:default:report ADDED:now@host XX PX 90000", "+OK"),
+			command("DEL job-lock:default:report", ":1"), command("SET job-lock:default:report x XX PX 10", "nil"))
 	})
 }
 
@@ -382,7 +383,7 @@ end`
 		if err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, "nil", lock, key, "t2", 60000, "yes"),
 			w.call(true, "+OK", lock, key, "t1", 90000, "no"), w.call(true, "[$t1 :*]", ttl, key),
 			w.call(true, ":1", unlockScript, key, "t1"), w.call(true, "nil", lock, key, "t1", 60000, "no"))
@@ -417,7 +418,7 @@ return ARGV[1]`
 			w.call(true, "nil", lock, keys, "jid2", 60000, 1, "1729760301")); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, "$jid1", lock, keys, "jid1", 60000, 1, "1"),
 			w.call(true, "nil", lock, keys, "jid2", 60000, 1, "1"),
 			w.call(true, "[$jid1 $1729760300.25 :2 $u:1]", info, keys),
@@ -429,15 +430,15 @@ return ARGV[1]`
 func rubySemaphore(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		err := w.all(
-			words("SETNX SEMAPHORE:s:LOCK 100", ":1"), words("SETNX SEMAPHORE:s:LOCK 100", ":0"),
-			words("GET SEMAPHORE:s:LOCK", "$100"), words("GETSET SEMAPHORE:s:LOCK 200", "$100"),
-			words("DEL SEMAPHORE:s:LOCK", ":1"),
-			words("GETSET SEMAPHORE:s:EXISTS 1", "nil"), words("MULTI", "+OK"),
-			words("RPUSH SEMAPHORE:s:AVAILABLE 0 1", "+QUEUED"), words("PERSIST SEMAPHORE:s:EXISTS", "+QUEUED"),
-			words("EXEC", "[:2 :0]"),
-			words("BLPOP SEMAPHORE:s:AVAILABLE 1", "[$SEMAPHORE:s:AVAILABLE $0]"),
-			words("HSET SEMAPHORE:s:GRABBED 0 1729760300", ":1"), words("LPOP SEMAPHORE:s:AVAILABLE", "$1"),
-			words("SET obj:lock 1729760300 PX 60000 NX", "+OK"),
+			command("SETNX SEMAPHORE:s:LOCK 100", ":1"), command("SETNX SEMAPHORE:s:LOCK 100", ":0"),
+			command("GET SEMAPHORE:s:LOCK", "$100"), command("GETSET SEMAPHORE:s:LOCK 200", "$100"),
+			command("DEL SEMAPHORE:s:LOCK", ":1"),
+			command("GETSET SEMAPHORE:s:EXISTS 1", "nil"), command("MULTI", "+OK"),
+			command("RPUSH SEMAPHORE:s:AVAILABLE 0 1", "+QUEUED"), command("PERSIST SEMAPHORE:s:EXISTS", "+QUEUED"),
+			command("EXEC", "[:2 :0]"),
+			command("BLPOP SEMAPHORE:s:AVAILABLE 1", "[$SEMAPHORE:s:AVAILABLE $0]"),
+			command("HSET SEMAPHORE:s:GRABBED 0 1729760300", ":1"), command("LPOP SEMAPHORE:s:AVAILABLE", "$1"),
+			command("SET obj:lock 1729760300 PX 60000 NX", "+OK"),
 		)
 		if err != nil {
 			return err
@@ -450,13 +451,13 @@ func rubySemaphore(ctx context.Context, a *arena) error {
 		if err := w.send("BLPOP", "SEMAPHORE:s:AVAILABLE", "0"); err != nil { // waits while the leader is killed
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(
-			other.all(words("MULTI", "+OK"), words("HDEL SEMAPHORE:s:GRABBED 0", "+QUEUED"),
-				words("LPUSH SEMAPHORE:s:AVAILABLE 0", "+QUEUED"), words("EXEC", "[:1 :1]")),
+			other.all(command("MULTI", "+OK"), command("HDEL SEMAPHORE:s:GRABBED 0", "+QUEUED"),
+				command("LPUSH SEMAPHORE:s:AVAILABLE 0", "+QUEUED"), command("EXEC", "[:1 :1]")),
 			w.expect("[$SEMAPHORE:s:AVAILABLE $0]"),
-			w.all(words("SET obj:lock 1 PX 60000 NX", "nil"), words("TIME", "[$* $*]"),
-				words("HGETALL SEMAPHORE:s:GRABBED", "[]"), words("DEL obj:lock", ":1")))
+			w.all(command("SET obj:lock 1 PX 60000 NX", "nil"), command("TIME", "[$* $*]"),
+				command("HGETALL SEMAPHORE:s:GRABBED", "[]"), command("DEL obj:lock", ":1")))
 	})
 }
 
@@ -479,7 +480,7 @@ return 0`
 			waiter.want("nil", "SET", keys[0], "id2", "NX", "EX", 60), waiter.send("BLPOP", keys[1], 60)); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, ":1", unlock, keys, "id2", 1000), w.call(true, ":0", unlock, keys, "id1", 1000),
 			waiter.expect("[$lock-signal:job $1]"), waiter.want("+OK", "SET", keys[0], "id2", "NX", "EX", 60),
 			waiter.call(true, ":0", unlock, keys, "id2", 1000))
@@ -505,7 +506,7 @@ return redis.status_reply('OK')`
 			w.want("+OK", "SET", "rpy", "t1", "NX", "PX", 60000)); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.want("-ERR ERROR*", "EVALSHA", sha(set), 1, "aio", "t2", 60000),
 			w.want("+OK", "EVALSHA", sha(set), 1, "aio", "t1", 60000),
 			w.want("+OK", "EVALSHA", sha(unset), 1, "aio", "t1"),
@@ -517,20 +518,21 @@ return redis.status_reply('OK')`
 
 func pythonSchedulers(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
-		err := w.all(words("SET once:task t1 NX PX 60000", "+OK"), words("SET once:task t2 NX PX 60000", "nil"),
-			words("PTTL once:task", ":*"), words("SET dj:key v NX PX 60000", "+OK"),
-			words("SET dj:key w NX PX 60000", "nil"),
-			words("MULTI", "+OK"), words("HSET redbeat:task definition d meta m", "+QUEUED"),
-			words("ZADD redbeat::schedule 1729760300 redbeat:task", "+QUEUED"), words("EXEC", "[:2 :1]"))
+		err := w.all(command("SET once:task t1 NX PX 60000", "+OK"), command("SET once:task t2 NX PX 60000", "nil"),
+			command("PTTL once:task", ":*"), command("SET dj:key v NX PX 60000", "+OK"),
+			command("SET dj:key w NX PX 60000", "nil"),
+			command("MULTI", "+OK"), command("HSET redbeat:task definition d meta m", "+QUEUED"),
+			command("ZADD redbeat::schedule 1729760300 redbeat:task", "+QUEUED"), command("EXEC", "[:2 :1]"))
 		if err != nil {
 			return err
 		}
-		a.half()
-		return w.all(words("SET once:task t2 NX PX 60000", "nil"), words("DEL once:task", ":1"),
-			words("PERSIST dj:key", ":1"), words("TTL dj:key", ":-1"), words("HSETNX redbeat:task meta n", ":0"),
-			words("HGET redbeat:task meta", "$m"),
-			words("ZRANGEBYSCORE redbeat::schedule 0 1729760300 WITHSCORES", "[$redbeat:task $1729760300]"),
-			words("ZREM redbeat::schedule redbeat:task", ":1"), words("SCAN 0 MATCH dj:* COUNT 1000", "[$0 [$dj:key]]"))
+		a.killLeader()
+		return w.all(command("SET once:task t2 NX PX 60000", "nil"), command("DEL once:task", ":1"),
+			command("PERSIST dj:key", ":1"), command("TTL dj:key", ":-1"), command("HSETNX redbeat:task meta n", ":0"),
+			command("HGET redbeat:task meta", "$m"),
+			command("ZRANGEBYSCORE redbeat::schedule 0 1729760300 WITHSCORES", "[$redbeat:task $1729760300]"),
+			command("ZREM redbeat::schedule redbeat:task", ":1"),
+			command("SCAN 0 MATCH dj:* COUNT 1000", "[$0 [$dj:key]]"))
 	})
 }
 
@@ -540,11 +542,11 @@ if redis.call("get", KEYS[1]) ~= ARGV[1] then return 0 end
 if redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2]) ~= nil then return 1 end
 return 0`
 	return replay(ctx, a, func(w *wire) error {
-		if err := w.all(words("CLIENT SETINFO LIB-NAME redis-rs", "*"), words("CLIENT SETINFO LIB-VER 1.6.0", "*"),
-			words("SET lock v1 NX PX 60000", "+OK"), words("SET lock v2 NX PX 60000", "nil")); err != nil {
+		if err := w.all(command("CLIENT SETINFO LIB-NAME redis-rs", "*"), command("CLIENT SETINFO LIB-VER 1.6.0", "*"),
+			command("SET lock v1 NX PX 60000", "+OK"), command("SET lock v2 NX PX 60000", "nil")); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, ":0", extend, []string{"lock"}, "v2", 60000),
 			w.call(true, ":1", extend, []string{"lock"}, "v1", 60000),
 			w.call(true, ":1", unlockScript, []string{"lock"}, "v1"))
@@ -565,21 +567,21 @@ end`
 		}
 		defer worker.close()
 		if err := errors.Join(
-			w.all(words("SET {hangfire}:lock t1 EX 60 NX", "+OK"), words("LPUSH {hangfire}:queue j1", ":1"),
-				words("BRPOPLPUSH {hangfire}:queue {hangfire}:dequeued 1", "$j1"),
-				words("HSET {hangfire}:job:j1 Fetched now", ":1"),
-				words("SADD queues default", ":1"), words("ZADD schedule 10 j2", ":1"),
-				words("SET asynq:unique:x id NX EX 60", "+OK")),
+			w.all(command("SET {hangfire}:lock t1 EX 60 NX", "+OK"), command("LPUSH {hangfire}:queue j1", ":1"),
+				command("BRPOPLPUSH {hangfire}:queue {hangfire}:dequeued 1", "$j1"),
+				command("HSET {hangfire}:job:j1 Fetched now", ":1"),
+				command("SADD queues default", ":1"), command("ZADD schedule 10 j2", ":1"),
+				command("SET asynq:unique:x id NX EX 60", "+OK")),
 			worker.send("BRPOP", "queue:default", "queue:low", 0)); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.call(true, "$j2", due, []string{"schedule"}, 20),
 			w.call(true, "nil", due, []string{"schedule"}, 20), w.want(":1", "LPUSH", "queue:default", "j2"),
 			worker.expect("[$queue:default $j2]"),
-			w.all(words("LREM {hangfire}:dequeued 1 j1", ":1"), words("SET {hangfire}:lock t2 EX 60 NX", "nil"),
-				words("SET asynq:unique:x id NX EX 60", "nil"), words("ZCARD schedule", ":0"),
-				words("SISMEMBER queues default", ":1")))
+			w.all(command("LREM {hangfire}:dequeued 1 j1", ":1"), command("SET {hangfire}:lock t2 EX 60 NX", "nil"),
+				command("SET asynq:unique:x id NX EX 60", "nil"), command("ZCARD schedule", ":0"),
+				command("SISMEMBER queues default", ":1")))
 	})
 }
 
@@ -635,7 +637,7 @@ return 0`
 		if err := events.send("XREAD", "BLOCK", 0, "STREAMS", keys[3], id); err != nil {
 			return err
 		}
-		a.half()
+		a.killLeader()
 		return errors.Join(w.want("$t1", "GET", "bull:q:7:lock"),
 			w.call(false, ":1", extend, []string{"bull:q:7:lock", "bull:q:stalled"}, "t1", 30000, "7"),
 			w.want(":1", "ZADD", "bull:q:marker", 0, "0"), worker.expect("[$bull:q:marker $0 $0]"),

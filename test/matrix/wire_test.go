@@ -35,11 +35,11 @@ func (w *wire) close() error { return w.conn.Close() }
 
 // send sends a command. It formats an argument that is not a string.
 func (w *wire) send(args ...any) error {
-	words := make([]string, len(args))
+	command := make([]string, len(args))
 	for i, a := range args {
-		words[i] = fmt.Sprint(a)
+		command[i] = fmt.Sprint(a)
 	}
-	return w.conn.Send(words)
+	return w.conn.Send(command)
 }
 
 // recv reads a reply and returns it as one line (see the function line).
@@ -127,8 +127,8 @@ func (w *wire) all(steps ...step) error {
 
 func on(pattern string, args ...any) step { return step{pattern, args} }
 
-// words returns a step for a command whose arguments contain no blanks.
-func words(command, pattern string) step {
+// command returns a step for a command whose arguments contain no blanks.
+func command(command, pattern string) step {
 	var args []any
 	for _, w := range respwire.Words(command) {
 		args = append(args, w)

@@ -23,8 +23,8 @@ func as(t *testing.T, n *process.Node, user, password string) redis.Conn {
 	return c
 }
 
-// gone waits until the server has closed a connection.
-func gone(t *testing.T, c redis.Conn, what string) {
+// waitClosed waits until the server has closed a connection.
+func waitClosed(t *testing.T, c redis.Conn, what string) {
 	t.Helper()
 	if err := process.Poll(testutil.Within(t, 10*time.Second), what+" to be closed", func() bool {
 		_, err := c.Do("PING")
@@ -71,7 +71,7 @@ func TestACL_IsReplicated(t *testing.T) {
 	}
 	want(t, follower, "(integer) 1", "ACL", "DELUSER", "usera")
 	for i, conn := range conns {
-		gone(t, conn, "a connection of a deleted user on "+c.Nodes[i].ID)
+		waitClosed(t, conn, "a connection of a deleted user on "+c.Nodes[i].ID)
 	}
 	list := do(t, follower, "ACL", "LIST")
 	check := func(when string) {

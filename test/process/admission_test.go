@@ -37,8 +37,8 @@ func (c *cluster) newcomer(id string, peers ...*process.Node) *process.Node {
 	return n
 }
 
-// says waits until a node has printed a text.
-func says(t *testing.T, n *process.Node, text string) {
+// waitOutput waits until a node has printed a text.
+func waitOutput(t *testing.T, n *process.Node, text string) {
 	t.Helper()
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), fmt.Sprintf("%s to say %q", n.ID, text),
 		func() bool { return strings.Contains(n.Output(), text) }); err != nil {
@@ -56,7 +56,7 @@ func TestMember_Add(t *testing.T) {
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")
 	n := c.newcomer("n4", c.Nodes[0])
 	start(t, n)
-	says(t, n, "holdfast member add n4 "+n.Peers+" --addr ")
+	waitOutput(t, n, "holdfast member add n4 "+n.Peers+" --addr ")
 	if members, _ := status(t, c.Nodes[0]); len(members) != 3 {
 		t.Errorf("members: %v, want three", members)
 	}
@@ -71,7 +71,7 @@ func TestMember_Add(t *testing.T) {
 	kill(t, n)
 	want(t, c.Nodes[1], "OK", "SET", "k", "w")
 	start(t, n)
-	says(t, n, "holdfast member add n4 ")
+	waitOutput(t, n, "holdfast member add n4 ")
 
 	command := addCommand.FindStringSubmatch(n.Output())
 	if command == nil {
@@ -124,7 +124,7 @@ func TestServe_Hangup(t *testing.T) {
 		send(t, n, syscall.SIGHUP)
 	}
 	for _, n := range c.Nodes {
-		says(t, n, "SIGHUP reloads nothing")
+		waitOutput(t, n, "SIGHUP reloads nothing")
 		want(t, n, "v", "GET", "k")
 	}
 	stopNode(t, c.Nodes[0])
@@ -146,8 +146,8 @@ func TestSecret(t *testing.T) {
 		if err := n.Start(args...); err != nil {
 			t.Fatal(err)
 		}
-		says(t, n, "cluster secret does not match")
-		says(t, c.Nodes[0], "cluster secret does not match")
+		waitOutput(t, n, "cluster secret does not match")
+		waitOutput(t, c.Nodes[0], "cluster secret does not match")
 		kill(t, n)
 	}
 	if members, _ := status(t, c.Nodes[0]); len(members) != 3 {

@@ -98,7 +98,7 @@ func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		if pids[m[1]] = pid; !lives(pid) {
+		if pids[m[1]] = pid; !isAlive(pid) {
 			d.t.Errorf("%s has pid %d, which does not run", m[1], pid)
 		}
 		if m[6] == "leader" {
@@ -142,9 +142,9 @@ func (d *devRun) waitFor(text string) {
 	}
 }
 
-// lives reports whether a process exists. A zombie, whose parent has not read
+// isAlive reports whether a process exists. A zombie, whose parent has not read
 // its exit status, does not count.
-func lives(pid int) bool {
+func isAlive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -153,11 +153,11 @@ func lives(pid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-func waitGone(t *testing.T, pids map[string]int) {
+func waitEnded(t *testing.T, pids map[string]int) {
 	t.Helper()
 	for id, pid := range pids {
 		if err := process.Poll(testutil.Within(t, 10*time.Second), fmt.Sprintf("%s (pid %d) to be gone", id, pid),
-			func() bool { return !lives(pid) }); err != nil {
+			func() bool { return !isAlive(pid) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -242,7 +242,7 @@ func TestDev(t *testing.T) {
 	if code := d.waitEnd(); code != 0 {
 		t.Errorf("dev: exit code %d after Ctrl-C, want 0", code)
 	}
-	waitGone(t, pids)
+	waitEnded(t, pids)
 	d.portsFree(3)
 
 	// The data is still there at the next start, whichever node was killed.
@@ -272,7 +272,7 @@ func killDev(t *testing.T, d *devRun, pids map[string]int) {
 		t.Fatal(err)
 	}
 	<-d.exited
-	waitGone(t, pids)
+	waitEnded(t, pids)
 	d.portsFree(3)
 }
 
@@ -296,7 +296,7 @@ func TestDev_OtherNumbersOfNodes(t *testing.T) {
 		if code := d.waitEnd(); code != 0 {
 			t.Errorf("dev of %d nodes: exit code %d after SIGTERM, want 0", nodes, code)
 		}
-		waitGone(t, pids)
+		waitEnded(t, pids)
 	}
 }
 

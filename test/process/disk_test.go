@@ -31,7 +31,7 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 	for _, tt := range []struct {
 		name, inject string
 		limit        time.Duration
-		says         string
+		wantLog      string
 	}{
 		{"EIO", "fsync,fdatasync,sync_file_range:error=EIO", time.Second, "input/output error"},
 		{"stall", "fsync,fdatasync,sync_file_range:delay_enter=10000000", stallTimeout + time.Second, "disk stalled"},
@@ -53,7 +53,7 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 			if detach == nil {
 				t.Skip("strace may not attach to a process here (needs root or kernel.yama.ptrace_scope 0)")
 			}
-			c.endsItself(l, leader, begun, tt.limit, tt.says, detach)
+			c.waitDiskFailure(l, leader, begun, tt.limit, tt.wantLog, detach)
 
 			// On a healthy disk the node starts again with all its
 			// data.
@@ -73,11 +73,11 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 // then must first miss its heartbeats.
 const failoverLimit = 2 * time.Second
 
-// endsItself waits until the node ends because of its disk, and checks that the
-// load continues without it. release, if not nil, ends the fault: a thread that
-// hangs in the kernel keeps a process from disappearing even after the process
-// has ended.
-func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit time.Duration, says string,
+// waitDiskFailure waits until the node ends because of its disk, and checks
+// that the load continues without it. release, if not nil, ends the fault: a
+// thread that hangs in the kernel keeps a process from disappearing even after
+// the process has ended.
+func (c *cluster) waitDiskFailure(l *load, n *process.Node, since time.Time, limit time.Duration, wantLog string,
 	release func()) {
 	c.t.Helper()
 	if err := process.Poll(testutil.Within(c.t, limit+20*time.Second), n.ID+" to end", func() bool {
@@ -107,7 +107,7 @@ func (c *cluster) endsItself(l *load, n *process.Node, since time.Time, limit ti
 	if code != 2 {
 		c.t.Errorf("%s ended with code %d, want 2", n.ID, code)
 	}
-	wantLine(c.t, n.Output(), "holdfast: fatal: ", says)
+	wantLine(c.t, n.Output(), "holdfast: fatal: ", wantLog)
 }
 
 // attach lets strace intercept the node's system calls until the test ends, the
@@ -218,7 +218,7 @@ func TestDisk_Full(t *testing.T) {
 			t.Fatalf("SET large:%d: %s", i, got)
 		}
 	}
-	c.endsItself(l, small, begun, stallTimeout+time.Second, "no space left on device", nil)
+	c.waitDiskFailure(l, small, begun, stallTimeout+time.Second, "no space left on device", nil)
 	wantLine(t, refusesToStart(t, small), "no space left on device")
 	if err := starter.Do(func() error { return mount(syscall.MS_REMOUNT, "300m") }); err != nil {
 		t.Fatal(err)

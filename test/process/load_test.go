@@ -136,10 +136,10 @@ func (w *writer) step(l *load) {
 	}
 	key := l.key(w, w.written)
 	reply, err := w.conn.Do("SET", key, key, "NX")
-	switch fate := w.fate(node, "SET "+key, err); {
-	case fate == refused:
+	switch outcomeOf := w.outcomeOf(node, "SET "+key, err); {
+	case outcomeOf == refused:
 		w.refused = append(w.refused, key)
-	case fate == unknown:
+	case outcomeOf == unknown:
 		w.unknown++
 	case reply == nil:
 		w.failed("SET %s NX through %s: nil, although it was sent only once", key, node.ID)
@@ -151,7 +151,7 @@ func (w *writer) step(l *load) {
 
 func (w *writer) incr(l *load, node *process.Node) {
 	count, err := redis.Int64(w.conn.Do("INCR", l.counter(w)))
-	switch w.fate(node, "INCR", err) {
+	switch w.outcomeOf(node, "INCR", err) {
 	case unknown:
 		w.unknown++
 		w.maybe++
@@ -172,9 +172,9 @@ const (
 	unknown
 )
 
-// fate returns the outcome that an error stands for. If the connection failed,
-// fate closes it.
-func (w *writer) fate(node *process.Node, what string, err error) int {
+// outcomeOf returns the outcome that an error stands for. If the connection
+// failed, fate closes it.
+func (w *writer) outcomeOf(node *process.Node, what string, err error) int {
 	if err == nil {
 		return acknowledged
 	}

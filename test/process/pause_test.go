@@ -165,12 +165,12 @@ func (m *mutex) contend(id int64, n *process.Node, conn redis.Conn) {
 		<-t.C
 		m.holder.Store(0)
 		for {
-			gone, err := redis.Int64(conn.Do("DELIFEQ", m.key, token))
+			deleted, err := redis.Int64(conn.Do("DELIFEQ", m.key, token))
 			if errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
 				continue
 			}
-			if err != nil || gone != 1 {
-				m.t.Errorf("unlock through %s: %d, %v, want 1: the lock was held", n.ID, gone, err)
+			if err != nil || deleted != 1 {
+				m.t.Errorf("unlock through %s: %d, %v, want 1: the lock was held", n.ID, deleted, err)
 				return
 			}
 			break

@@ -93,9 +93,9 @@ func TestVerify_FindsWhatIsBroken(t *testing.T) {
 	wantContains(t, "standard error", o.errOut, "VIOLATED")
 }
 
-// TestVerify_NothingToBeSaid checks that verify does not pass when it cannot
+// TestVerify_Unreachable checks that verify does not pass when it cannot
 // query the cluster.
-func TestVerify_NothingToBeSaid(t *testing.T) {
+func TestVerify_Unreachable(t *testing.T) {
 	t.Parallel()
 	base, err := process.FreePorts(1, 1, 0)
 	if err != nil {

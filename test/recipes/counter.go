@@ -72,7 +72,7 @@ func counterDemo(ctx context.Context, e *Env) error {
 		highest = max(highest, n)
 	}
 	if gaps := int(highest-first+1) - len(seen); gaps > lost {
-		return fmt.Errorf("%d numbers are missing, though only %d answers were lost", gaps, lost)
+		return fmt.Errorf("%d numbers are missing, but only %d replies were lost", gaps, lost)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 // campaign calls lead whenever this process is elected. The context of lead
 // ends when the process stops being the leader. campaign returns when ctx ends
 // or lead fails.
-func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration, lead func(ctx context.Context) error) error {
+func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration,
+	lead func(ctx context.Context) error) error {
 	for {
 		l, err := acquire(ctx, c, key, ttl)
 		if err != nil {
@@ -57,7 +58,7 @@ func electionDemo(ctx context.Context, e *Env) error {
 		})
 	})
 	if err == nil && led.Load() < candidates {
-		err = fmt.Errorf("%d have led, want %d", led.Load(), candidates)
+		err = fmt.Errorf("%d candidates have led, want %d", led.Load(), candidates)
 	}
 	return err
 }

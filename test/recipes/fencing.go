@@ -19,9 +19,9 @@ if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
 end
 return 0`)
 
-// store is what the lock protects. It accepts a write only with a number that is at
-// least as high as the highest that it has seen. The store must check this, because
-// only the store can know that a writer comes too late.
+// store is what the lock protects. It accepts a write only with a number that
+// is at least as high as the highest that it has seen. The store must check
+// this, because only the store can know that a writer comes too late.
 type store struct {
 	mu      sync.Mutex
 	highest int64
@@ -84,7 +84,7 @@ func fencingDemo(ctx context.Context, e *Env) error {
 			return err
 		}
 		if err := s.write(slow, "too late"); err == nil {
-			return fmt.Errorf("the store took a write of grant %d after one of %d", slow, quick)
+			return fmt.Errorf("the store accepted a write of grant %d after one of %d", slow, quick)
 		}
 	}
 	return nil

@@ -27,7 +27,8 @@ func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) 
 // client was faster: GETSET returns the replaced value to exactly one of the
 // clients that try. tryGetset returns the value that it wrote and the value
 // that it replaced, "" if the lock was free.
-func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine, old string, taken bool, err error) {
+func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine, old string, taken bool,
+	err error) {
 	now, err := serverNow(ctx, c)
 	if err != nil {
 		return "", "", false, err
@@ -42,7 +43,7 @@ func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Durat
 	}
 	until, err := strconv.ParseInt(seen, 10, 64)
 	if err != nil {
-		return "", "", false, fmt.Errorf("lock %s holds %q, which is no time", key, seen)
+		return "", "", false, fmt.Errorf("the value of lock %s is %q, not a time", key, seen)
 	}
 	if now.UnixNano() < until {
 		return "", "", false, nil

@@ -71,7 +71,7 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 				t.Error(err)
 			}
 			if !killed {
-				t.Error("the demonstration has no middle: nothing was killed")
+				t.Error("the demonstration did not call Middle, so no leader was killed")
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func TestPython(t *testing.T) {
 				}
 				if rerr != nil {
 					if !killed {
-						t.Errorf("the script has no middle; it printed %q", said.String())
+						t.Errorf("the script did not print half; it printed %q", said.String())
 					}
 					break
 				}
@@ -148,7 +148,7 @@ func TestPages(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		} else if want != string(page) {
-			t.Errorf("%s does not show the code as it is: run make docs", path)
+			t.Errorf("%s does not show the current code: run make docs", path)
 		}
 		if !strings.HasPrefix(string(page), "# "+r.Doc+"\n") {
 			t.Errorf("%s does not begin with its title %q", path, r.Doc)

@@ -59,9 +59,10 @@ func redlockNodes(ctx context.Context, e *Env) error {
 		return nil
 	}
 	const key = "recipe:redlock:nodes"
-	m := newRedlock(e.Client(0), e.Client(1), e.Client(2)).NewMutex(key, redsync.WithExpiry(20*time.Second), redsync.WithTries(3))
+	m := newRedlock(e.Client(0), e.Client(1), e.Client(2)).NewMutex(key, redsync.WithExpiry(20*time.Second),
+		redsync.WithTries(3))
 	if err := m.LockContext(ctx); err == nil {
-		return errors.New("a majority, though there is only one lock")
+		return errors.New("the client got a majority although all nodes have the same lock")
 	}
 	var left int64
 	err := persist(ctx, func() (err error) {
@@ -69,7 +70,7 @@ func redlockNodes(ctx context.Context, e *Env) error {
 		return err
 	})
 	if err == nil && left != 0 {
-		err = errors.New("the lock that nobody got is still held")
+		err = errors.New("the keys of a failed attempt were not deleted")
 	}
 	return err
 }
@@ -80,7 +81,8 @@ func redlockRounds(ctx context.Context, e *Env, key string, client func(i int) *
 	return each(ctx, workers, func(ctx context.Context, i int) error {
 		rs, who := client(i), fmt.Sprint("worker-", i)
 		for n := 0; n < rounds; n++ {
-			m := rs.NewMutex(key, redsync.WithExpiry(20*time.Second), redsync.WithTries(2000), redsync.WithRetryDelay(10*time.Millisecond))
+			m := rs.NewMutex(key, redsync.WithExpiry(20*time.Second), redsync.WithTries(2000),
+				redsync.WithRetryDelay(10*time.Millisecond))
 			if err := m.LockContext(ctx); err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ func renewed(ctx context.Context, e *Env, ttl time.Duration) error {
 					select {
 					case <-worked:
 					case <-time.After(100 * time.Millisecond):
-						return fmt.Errorf("a second owner while the first still renewed")
+						return fmt.Errorf("another client got the lock while its owner renewed it")
 					}
 					return l.release(ctx)
 				}

@@ -13,11 +13,11 @@ import (
 // lockSetnx takes a lock that has no time to live. It waits until SETNX returns
 // 1.
 func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
-	doubt := false
+	uncertain := false
 	for {
 		taken, err := c.SetNX(ctx, key, me, 0).Result()
-		doubt = doubt || err != nil
-		if doubt && !taken {
+		uncertain = uncertain || err != nil
+		if uncertain && !taken {
 			// The connection broke before the reply came. The command may have
 			// been executed, or may be executed later, so this reads the lock's
 			// owner.

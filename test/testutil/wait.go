@@ -14,12 +14,12 @@ import (
 const WaitLimit = 2 * time.Minute
 
 // Eventually waits until a condition holds. If it does not hold within
-// WaitLimit, Eventually fails the test. what names the condition.
-func Eventually(t testing.TB, what string, holds func() bool) {
+// WaitLimit, Eventually fails the test with the name of the condition.
+func Eventually(t testing.TB, name string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := limited(context.Background(), WaitLimit) // a Cleanup may wait too
 	defer cancel()
-	if err := process.Poll(ctx, what, holds); err != nil {
+	if err := process.Poll(ctx, name, holds); err != nil {
 		t.Fatal(err)
 	}
 }

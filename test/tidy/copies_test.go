@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// smallBody is the number of lines up to which functions may be equal: a stub of
-// an interface, or a call with other arguments.
+// smallBody is the number of lines up to which functions may be equal: a stub
+// of an interface, or a call with other arguments.
 const smallBody = 3
 
 // TestHelpers_AreNotCopied checks that no two packages contain tests with the

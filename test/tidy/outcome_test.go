@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// notExecuted lists the errors that say that a group was certainly not executed,
-// and the functions that make or return such errors, by the package that
-// defines them.
+// notExecuted lists the errors that say that a group was certainly not
+// executed, and the functions that make or return such errors, by the package
+// that defines them.
 var notExecuted = map[string]map[string]bool{
 	"cluster/outcome": {
 		"NotExecuted": true, "NewNotExecuted": true, "Decode": true, "ErrNoLeader": true, "ErrClosed": true,

@@ -301,7 +301,8 @@ func below(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 
-// rawLines returns the numbers of the lines that contain a part of a raw string.
+// rawLines returns the numbers of the lines that contain a part of a raw
+// string.
 func rawLines(s source) map[int]bool {
 	lines := make(map[int]bool)
 	ast.Inspect(s.ast, func(n ast.Node) bool {
