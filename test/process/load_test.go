@@ -136,10 +136,10 @@ func (w *writer) step(l *load) {
 	}
 	key := l.key(w, w.written)
 	reply, err := w.conn.Do("SET", key, key, "NX")
-	switch outcomeOf := w.outcomeOf(node, "SET "+key, err); {
-	case outcomeOf == refused:
+	switch result := w.outcomeOf(node, "SET "+key, err); {
+	case result == refused:
 		w.refused = append(w.refused, key)
-	case outcomeOf == unknown:
+	case result == unknown:
 		w.unknown++
 	case reply == nil:
 		w.failed("SET %s NX through %s: nil, although it was sent only once", key, node.ID)
@@ -173,7 +173,7 @@ const (
 )
 
 // outcomeOf returns the outcome that an error stands for. If the connection
-// failed, fate closes it.
+// failed, outcomeOf closes it.
 func (w *writer) outcomeOf(node *process.Node, what string, err error) int {
 	if err == nil {
 		return acknowledged

@@ -55,7 +55,7 @@ func counterDemo(ctx context.Context, e *Env) error {
 			seen[n] = true
 			mu.Unlock()
 			if again || n <= last || n < first {
-				return fmt.Errorf("drew %d (drawn before: %v), after %d", n, again, last)
+				return fmt.Errorf("drew %d (drawn before: %v), the number before was %d", n, again, last)
 			}
 			last = n
 			if half {

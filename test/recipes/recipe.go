@@ -7,8 +7,8 @@ import (
 
 // Recipe is one pattern.
 type Recipe struct {
-	Name string // of its page in docs/recipes and its file here
-	Doc  string // one line
+	Name string // of its page in docs/recipes and of its file in this folder
+	Doc  string // description in one line
 	// Demo runs the pattern with several clients and fails when its promise is
 	// broken. It takes a few seconds.
 	Demo func(ctx context.Context, e *Env) error

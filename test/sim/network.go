@@ -26,7 +26,7 @@ import (
 type network struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
-	hosts map[string]*listener // by host; dials to an absent host are refused
+	hosts map[string]*listener // by host; the network refuses dials to other hosts
 	links map[direction]*link
 	conns map[*conn]bool // the dialing and the accepting end of each
 	tapes []*tape
