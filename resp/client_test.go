@@ -115,9 +115,9 @@ func TestClient_KillPaused(t *testing.T) {
 	id := strings.TrimSpace(strings.TrimPrefix(paused.do("CLIENT ID"), ":"))
 	me.expect("CLIENT PAUSE 3600000 WRITE", "+OK")
 	paused.send("SET a 1")
-	eventually(t, "the command is waiting", func() bool { return strings.Contains(me.do("CLIENT LIST ID "+id), "cmd=set") })
+	testutil.Eventually(t, "the command is waiting", func() bool { return strings.Contains(me.do("CLIENT LIST ID "+id), "cmd=set") })
 	me.expect("CLIENT KILL ID "+id, ":1")
-	eventually(t, "the connection is gone", func() bool { return !strings.Contains(me.do("CLIENT LIST ID "+id), "id="+id) })
+	testutil.Eventually(t, "the connection is gone", func() bool { return !strings.Contains(me.do("CLIENT LIST ID "+id), "id="+id) })
 }
 
 // metric returns one value of a server's metrics.

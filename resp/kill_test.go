@@ -3,6 +3,8 @@ package resp_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // A killed connection whose command is delayed is still listed. CLIENT KILL
@@ -13,7 +15,7 @@ func TestClientKill_Twice(t *testing.T) {
 	id := strings.TrimSuffix(strings.TrimPrefix(c.do("CLIENT ID"), ":"), "\n")
 	other.expect("CLIENT PAUSE 600000 WRITE", "+OK")
 	c.send("SET k v")
-	eventually(t, "the command to be delayed", func() bool {
+	testutil.Eventually(t, "the command to be delayed", func() bool {
 		return strings.Contains(other.do("CLIENT LIST ID "+id), " cmd=set ")
 	})
 	other.expect("CLIENT KILL ID "+id, ":1", "CLIENT KILL ID "+id, ":0", "CLIENT UNPAUSE", "+OK")

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -39,7 +40,7 @@ func TestDev_Control(t *testing.T) {
 	}
 	healthy := func() {
 		t.Helper()
-		if err := process.Poll(within(t, startLimit), "a healthy cluster", func() bool {
+		if err := process.Poll(testutil.Within(t, testutil.StartLimit), "a healthy cluster", func() bool {
 			return invoke(t, nil, "status", process.Loopback(base)).code == 0
 		}); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-kv/holdfast/certs"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -141,7 +142,7 @@ func TestTLS(t *testing.T) {
 		"--tls-key-file", a.path("client.key")}
 	healthy := func() {
 		t.Helper()
-		if err := process.Poll(within(t, startLimit), "a healthy cluster", func() bool {
+		if err := process.Poll(testutil.Within(t, testutil.StartLimit), "a healthy cluster", func() bool {
 			return invoke(t, nil, append([]string{"status", c.Nodes[0].Clients}, withTLS...)...).code == 0
 		}); err != nil {
 			t.Fatal(err)
@@ -158,7 +159,7 @@ func TestTLS(t *testing.T) {
 	if leader == nil {
 		t.Fatalf("no leader in %+v", o)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.StartLimit)
 	defer cancel()
 	for _, n := range c.Nodes {
 		if err := a.client(n, "client").Set(ctx, "k-"+n.ID, "v", 0).Err(); err != nil {
@@ -215,7 +216,7 @@ func TestTLS(t *testing.T) {
 		defer conn.Close()
 		return fmt.Sprint(conn.ConnectionState().PeerCertificates[0].SerialNumber)
 	}
-	if err := process.Poll(within(t, replyLimit), "the renewed certificate", func() bool { return serial() == "11" }); err != nil {
+	if err := process.Poll(testutil.Within(t, replyLimit), "the renewed certificate", func() bool { return serial() == "11" }); err != nil {
 		t.Errorf("%v: the serial number is %s", err, serial())
 	}
 	start(t, leader)
