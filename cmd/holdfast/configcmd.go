@@ -52,41 +52,11 @@ they do to serve. The command opens no port and no data directory.`,
 // check returns the first error that serve would return before it binds its
 // addresses. Unlike serve, it does not create the file of the cluster secret.
 func (o *serveOptions) check() error {
-	log, scriptLog, err := newLogger(o.logLevel, o.logFormat)
+	_, _, err := newLogger(o.logLevel, o.logFormat)
 	if err != nil {
 		return err
 	}
-	if err := o.validate(); err != nil {
-		return err
-	}
-	if err := o.readPassword(); err != nil {
-		return err
-	}
-	cfg, err := o.config(log, scriptLog, func(error) {})
-	if err != nil {
-		return err
-	}
-	users, err := o.users()
-	if err != nil {
-		return err
-	}
-	if err := o.checkProtected(users); err != nil {
-		return err
-	}
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
-	if !o.secret.create {
-		if cfg.Secret, err = o.secret.read(); err != nil {
-			return err
-		}
-	}
-	if o.tls.uses("peers") {
-		cfg.Secret = nil
-	} else if err := o.secret.admit(&cfg, hclog.NewNullLogger()); err != nil {
-		return err
-	}
-	_, err = o.tls.open(hclog.NewNullLogger())
+	_, err = o.prepare(hclog.NewNullLogger(), hclog.NewNullLogger(), false, func(error) {})
 	return err
 }
 

@@ -1,26 +1,18 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
-	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
-	"github.com/holdfast-kv/holdfast/resp/slots"
-	"github.com/holdfast-kv/holdfast/script"
 )
 
 // serveOptions holds the flags of serve.
@@ -46,10 +38,6 @@ type serveOptions struct {
 	threads                     int
 	testClock, testKillAt       string
 }
-
-// stopTimeout bounds the transfer of leadership and the commands in flight when
-// a node stops. The process exits within 5 s of SIGTERM.
-const stopTimeout = 4 * time.Second
 
 func newServeOptions() *serveOptions {
 	return &serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(), protectedMode: true}
@@ -307,211 +295,4 @@ func checkAddr(addr string) error {
 		return fmt.Errorf("port %q is not a number from 1 to 65535", port)
 	}
 	return nil
-}
-
-func (o *serveOptions) config(log, scriptLog hclog.Logger, fatal func(error)) (cluster.Config, error) {
-	peers, err := cluster.ParsePeers(o.peers)
-	if err != nil {
-		return cluster.Config{}, err
-	}
-	if o.advertisePeer == "" {
-		for _, p := range peers {
-			if p.ID == o.nodeID {
-				o.advertisePeer = p.Addr
-			}
-		}
-	}
-	if o.advertiseClient == "" {
-		o.advertiseClient = o.clientAddr
-	}
-	if o.options.LeaseTimeout > o.options.HeartbeatTimeout {
-		o.options.LeaseTimeout = o.options.HeartbeatTimeout
-	}
-	cfg := cluster.Config{
-		NodeID: o.nodeID, DataDir: o.dataDir, LogStore: o.logStore,
-		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
-		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr,
-		RunID: resp.NewRunID(),
-		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
-		Scripts: newInterpreter(o.options.ScriptTime, scriptLog),
-		Catalog: resp.NewCatalog(fsm.NewTable()),
-	}
-	if o.discovery.clusterMode {
-		cfg.ScriptRules = slots.ForeignDatabase
-	}
-	return cfg, nil
-}
-
-// newInterpreter returns the interpreter of scripts. The cluster enforces limit
-// itself; the interpreter's own limit of twice that time is a backstop.
-func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
-	c := script.DefaultConfig()
-	c.Limits = script.LimitsFor(2 * limit)
-	c.Log = func(level int, text string) {
-		switch level {
-		case script.LogDebug, script.LogVerbose:
-			log.Debug(text)
-		case script.LogNotice:
-			log.Info(text)
-		default:
-			log.Warn(text)
-		}
-	}
-	return script.NewRunner(c)
-}
-
-// newLogger returns the logger of the node, which suppresses lines that repeat,
-// and the logger of scripts, which has its own limit.
-func newLogger(level, format string) (log, scripts hclog.Logger, err error) {
-	l := hclog.LevelFromString(level)
-	if l == hclog.NoLevel {
-		return nil, nil, fmt.Errorf("--log-level is %q, not trace, debug, info, warn or error", level)
-	}
-	if format != "text" && format != "json" {
-		return nil, nil, fmt.Errorf("--log-format is %q, not text or json", format)
-	}
-	o := hclog.LoggerOptions{
-		Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr, Mutex: new(sync.Mutex),
-	}
-	every := hclog.New(&o)
-	limit := newLineLimit(time.Now, func(message string, suppressed int) {
-		every.Warn("suppressed repeated log lines", "message", message, "lines", suppressed)
-	})
-	o.Exclude = limit.suppress
-	return hclog.New(&o), every.Named("lua"), nil
-}
-
-// serve runs a node until ctx ends. It first binds all addresses, then opens
-// the node, then serves clients and the HTTP port. It stops them in the reverse
-// order, except that it keeps clients until their commands have an outcome.
-func serve(ctx context.Context, o serveOptions) error {
-	log, scriptLog, err := newLogger(o.logLevel, o.logFormat)
-	if err != nil {
-		return err
-	}
-	if err := o.validate(); err != nil {
-		return err
-	}
-	if err := o.readPassword(); err != nil {
-		return err
-	}
-	if err := checkDescriptors(o.limits.MaxClients); err != nil {
-		return err
-	}
-	stores, err := o.tls.open(log)
-	if err != nil {
-		return err
-	}
-	defer reloadAtHangup(stores, log)()
-	tuneMemory()
-	useThreads(o.threads)
-	cfg, err := o.config(log, scriptLog, func(err error) {
-		// Print at once and do not clean up: on a stalled disk, cleaning up
-		// would hang.
-		fmt.Fprintln(os.Stderr, "holdfast: fatal:", err)
-		os.Exit(2)
-	})
-	if err != nil {
-		return err
-	}
-	users, err := o.users()
-	if err != nil {
-		return err
-	}
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
-	if cfg.Secret, err = o.secret.read(); err != nil {
-		return err
-	}
-	if !o.tls.uses("peers") { // with TLS, nodes authenticate each other by certificates
-		if err := o.secret.admit(&cfg, log); err != nil {
-			return err
-		}
-	}
-	if err := o.checkProtected(users); err != nil {
-		return err
-	}
-	if o.testKillAt != "" {
-		if err := failpoint.Arm(o.testKillAt); err != nil {
-			return fmt.Errorf("--test-kill-at is %q: %w", o.testKillAt, err)
-		}
-		log.Error("this node will kill itself at a failpoint (--test-kill-at): not for production", "point",
-			o.testKillAt)
-	}
-	if o.testClock != "" {
-		clock, err := newTestClock(o.testClock)
-		if err != nil {
-			return err
-		}
-		log.Error("test clock enabled (--test-clock): not for production", "file", o.testClock)
-		cfg.Clock = clock
-		following, stopFollowing := context.WithCancel(ctx)
-		followed := make(chan struct{})
-		go func() {
-			defer close(followed)
-			clock.follow(following)
-		}()
-		defer func() {
-			stopFollowing()
-			<-followed
-		}()
-	}
-	bound, err := o.bind(stores)
-	if err != nil {
-		return err
-	}
-	if bound.peers != nil {
-		cfg.PeerListener, cfg.PeerDialer = bound.peers, peerDialer(stores.peers)
-	}
-	node, err := cluster.Open(cfg)
-	if err != nil {
-		return errors.Join(err, bound.close())
-	}
-	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
-	defer shutdown()
-	port := resp.Config{
-		Shutdown: shutdown,
-		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: users,
-		Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"),
-		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: cfg.RunID,
-	}
-	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())
-	if err != nil {
-		return errors.Join(err, node.Close(), bound.close())
-	}
-	sentinel, err := o.discovery.listen(port, bound.sentinel, clusterAdapter{node}, node.Table())
-	if err != nil {
-		return errors.Join(err, clients.Close(), node.Close(), bound.close())
-	}
-	web := serveHTTP(bound.http, node, clients, o.pprof, log.Named("http"))
-	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", cfg.AdvertisePeerAddr,
-		"http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", version, "pid", os.Getpid())
-
-	<-ctx.Done()
-	log.Info("stopping")
-	begun := time.Now()
-	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	// New commands are refused. Commands in flight get their outcome from the
-	// next leader.
-	handedOver := make(chan struct{})
-	go func() {
-		defer close(handedOver)
-		node.HandOver(stopping)
-	}()
-	err = clients.Stop(stopping)
-	if errors.Is(err, context.DeadlineExceeded) {
-		// No leader is left that could report the outcomes, as when all nodes
-		// are stopped at once. The clients are told that the outcome is
-		// unknown, and the stop counts as clean.
-		log.Warn("stopping although clients still wait for an outcome", "error", err)
-		err = nil
-	}
-	<-handedOver
-	// The Sentinel port closes last, so that its subscribers receive the event
-	// of the new leader.
-	err = errors.Join(err, sentinel.Close(), clients.Close(), web.Close(), node.Close())
-	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
-	return err
 }

@@ -287,6 +287,9 @@ func Refusals() (names, reasons []string) {
 
 const whyAdvertised = "--advertise-client-addr sets the address at which clients reach a node"
 
+// tlsByFlags is the reason why the parameters about TLS are refused.
+const tlsByFlags = "TLS is set by --tls-cert-file and the like"
+
 // parameters are the parameters of Redis 7.0.15 for which this program has no
 // setting of its own. start is the value in a Redis that runs without a
 // configuration file.
@@ -355,7 +358,7 @@ var parameters = []Parameter{
 	{Name: "cluster-announce-port", Start: "0", Class: Refused, Why: whyAdvertised, kind: intKind(0, 65535)},
 	{
 		Name: "cluster-announce-tls-port", Start: "0",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: intKind(0, 65535),
 	},
 	{Name: "cluster-config-file", Start: "nodes.conf", Class: Immutable},
@@ -533,46 +536,46 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "tls-auth-clients", Start: "yes",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: Enum("no", "yes", "optional"),
 	},
-	{Name: "tls-ca-cert-dir", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-ca-cert-file", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-cert-file", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-ciphers", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-ciphersuites", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-client-cert-file", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-client-key-file", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-client-key-file-pass", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-cluster", Start: "no", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: yesNoKind},
-	{Name: "tls-dh-params-file", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-key-file", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-key-file-pass", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
-	{Name: "tls-port", Start: "0", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
+	{Name: "tls-ca-cert-dir", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-ca-cert-file", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-cert-file", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-ciphers", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-ciphersuites", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-client-cert-file", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-client-key-file", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-client-key-file-pass", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-cluster", Start: "no", Class: Refused, Why: tlsByFlags, kind: yesNoKind},
+	{Name: "tls-dh-params-file", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-key-file", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-key-file-pass", Class: Refused, Why: tlsByFlags, kind: textKind},
+	{Name: "tls-port", Start: "0", Class: Refused, Why: tlsByFlags, kind: textKind},
 	{
 		Name: "tls-prefer-server-ciphers", Start: "no",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: yesNoKind,
 	},
-	{Name: "tls-protocols", Class: Refused, Why: "TLS is set by --tls-cert-file and the like", kind: textKind},
+	{Name: "tls-protocols", Class: Refused, Why: tlsByFlags, kind: textKind},
 	{
 		Name: "tls-replication", Start: "no",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: yesNoKind,
 	},
 	{
 		Name: "tls-session-cache-size", Start: "20480",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: intKind(0, math.MaxInt32),
 	},
 	{
 		Name: "tls-session-cache-timeout", Start: "300",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: intKind(0, math.MaxInt32),
 	},
 	{
 		Name: "tls-session-caching", Start: "yes",
-		Class: Refused, Why: "TLS is set by --tls-cert-file and the like",
+		Class: Refused, Why: tlsByFlags,
 		kind: yesNoKind,
 	},
 	{

@@ -216,7 +216,8 @@ func TestTLS(t *testing.T) {
 		defer conn.Close()
 		return fmt.Sprint(conn.ConnectionState().PeerCertificates[0].SerialNumber)
 	}
-	if err := process.Poll(testutil.Within(t, replyLimit), "the renewed certificate", func() bool { return serial() == "11" }); err != nil {
+	if err := process.Poll(testutil.Within(t, replyLimit), "the renewed certificate",
+		func() bool { return serial() == "11" }); err != nil {
 		t.Errorf("%v: the serial number is %s", err, serial())
 	}
 	start(t, leader)
@@ -244,10 +245,14 @@ func TestTLS_WrongFlags(t *testing.T) {
 		{[]string{"--tls-auth-clients", "yes"}, "need --tls-cert-file"},
 		{[]string{"--tls-auth-clients", "perhaps"}, `--tls-auth-clients is "perhaps"`},
 		{[]string{"--tls-ports", "client"}, `--tls-ports contains "client"`},
-		{[]string{"--tls-peer-cert-file", cert, "--tls-peer-key-file", key}, "--tls-peer-cert-file needs --tls-cert-file"},
-		{[]string{"--tls-cert-file", cert, "--tls-key-file", otherKey, "--tls-ports", "clients"}, "private key does not match"},
-		{[]string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", key}, "contains no certificate"},
-		{[]string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ports", "clients", "--tls-auth-clients", "yes"},
+		{[]string{"--tls-peer-cert-file", cert, "--tls-peer-key-file", key},
+			"--tls-peer-cert-file needs --tls-cert-file"},
+		{[]string{"--tls-cert-file", cert, "--tls-key-file", otherKey, "--tls-ports", "clients"},
+			"private key does not match"},
+		{[]string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", key},
+			"contains no certificate"},
+		{[]string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ports", "clients", "--tls-auth-clients",
+			"yes"},
 			"--tls-auth-clients=yes needs --tls-ca-cert-file"},
 	} {
 		o := invoke(t, nil, append([]string{"serve", "--node-id", "n1", "--data-dir", dir, "--client-addr",

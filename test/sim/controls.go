@@ -60,9 +60,21 @@ func queueDrill(p *Schedule) *Schedule {
 	return p
 }
 
+// scenarioFor lists the bugs that a scenario finds.
+var scenarioFor = map[string]string{
+	"skipped-fsync": powerCutScenario,
+	"mixed-request": mixedScenario,
+	"two-votes":     swappedScenario,
+	"old-snapshot":  lateSnapshotScenario,
+}
+
+// planFor returns the schedule of a seed that must find a bug.
 func planFor(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	leader, follower := "leader", "follower"
+	if scenario := scenarioFor[bug]; scenario != "" {
+		return &Schedule{Seed: seed, Scenario: scenario}
+	}
 	switch bug {
 	case "superseded-runs":
 		// While one entry is delayed, groups of two starts of a node
@@ -101,8 +113,6 @@ func planFor(bug string, seed uint64) *Schedule {
 	case "promote-anyway":
 		return drill(seed, 4, 8*second,
 			Fault{Kind: removalOfJoining, At: second, For: second, Much: int64(80 * ms)})
-	case "skipped-fsync":
-		return &Schedule{Seed: seed, Scenario: powerCutScenario}
 	case "no-term-start":
 		// The disks are so slow that the first entry of a term takes
 		// long, and reads come that do not wait for it. The last entry
@@ -137,12 +147,6 @@ func planFor(bug string, seed uint64) *Schedule {
 		// Requests reach the leader and their replies do not reach the
 		// follower, for longer than a client waits.
 		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
-	case "mixed-request":
-		return &Schedule{Seed: seed, Scenario: mixedScenario}
-	case "two-votes":
-		return &Schedule{Seed: seed, Scenario: swappedScenario}
-	case "old-snapshot":
-		return &Schedule{Seed: seed, Scenario: lateSnapshotScenario}
 	case "double-apply":
 		// Requests wait in a connection that the forwarder gives up.
 		// They arrive while the groups that were sent again are being

@@ -42,7 +42,7 @@ var mayClaim = map[string]string{
 	"cluster/forwarder.go:sweep":                "groups that were never sent, and reads",
 	"cluster/forwarder.go:close":                "groups that were never sent, and reads",
 	"cluster/link.go:answer":                    "a read has no effect",
-	"cluster/script_dryrun.go:pieceRead":        "a read has no effect, and inPieces says unknown once another piece was executed",
+	"cluster/script_dryrun.go:pieceRead":        "a read has no effect; inPieces says unknown after another piece",
 	"cluster/script_dryrun.go:sendAfterDryRun":  "a dry run is a read, and the group that it is for was not run",
 	"cluster/leader.go:Ready":                   "it only waits",
 	"cluster/admin.go:askLeader":                "the request was never sent",

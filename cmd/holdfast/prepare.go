@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp"
+	"github.com/holdfast-kv/holdfast/resp/slots"
+	"github.com/holdfast-kv/holdfast/script"
+)
+
+// prepared is what serve needs to open a node, made from the flags and the files
+// that they name.
+type prepared struct {
+	cluster cluster.Config
+	users   []*acl.User // of --acl-file
+	stores  tlsStores
+}
+
+// prepare checks the flags and reads the files that they name. It opens no port
+// and no data directory. If create is false, it does not create the file of the
+// cluster secret either, and goes on without the secret.
+func (o *serveOptions) prepare(log, scriptLog hclog.Logger, create bool, fatal func(error)) (p prepared, err error) {
+	if err := o.validate(); err != nil {
+		return p, err
+	}
+	if err := o.readPassword(); err != nil {
+		return p, err
+	}
+	if err := checkDescriptors(o.limits.MaxClients); err != nil {
+		return p, err
+	}
+	if p.stores, err = o.tls.open(log); err != nil {
+		return p, err
+	}
+	if p.cluster, err = o.config(log, scriptLog, fatal); err != nil {
+		return p, err
+	}
+	if p.users, err = o.users(); err != nil {
+		return p, err
+	}
+	if err := p.cluster.Validate(); err != nil {
+		return p, err
+	}
+	if err := o.checkProtected(p.users); err != nil {
+		return p, err
+	}
+	if o.secret.create && !create {
+		return p, nil
+	}
+	if p.cluster.Secret, err = o.secret.read(); err != nil {
+		return p, err
+	}
+	if o.tls.uses("peers") { // nodes authenticate each other by certificates
+		return p, nil
+	}
+	return p, o.secret.admit(&p.cluster, log)
+}
+
+func (o *serveOptions) config(log, scriptLog hclog.Logger, fatal func(error)) (cluster.Config, error) {
+	peers, err := cluster.ParsePeers(o.peers)
+	if err != nil {
+		return cluster.Config{}, err
+	}
+	if o.advertisePeer == "" {
+		for _, p := range peers {
+			if p.ID == o.nodeID {
+				o.advertisePeer = p.Addr
+			}
+		}
+	}
+	if o.advertiseClient == "" {
+		o.advertiseClient = o.clientAddr
+	}
+	if o.options.LeaseTimeout > o.options.HeartbeatTimeout {
+		o.options.LeaseTimeout = o.options.HeartbeatTimeout
+	}
+	cfg := cluster.Config{
+		NodeID: o.nodeID, DataDir: o.dataDir, LogStore: o.logStore,
+		PeerAddr: o.peerAddr, AdvertisePeerAddr: o.advertisePeer,
+		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr,
+		RunID: resp.NewRunID(),
+		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
+		Scripts: newInterpreter(o.options.ScriptTime, scriptLog),
+		Catalog: resp.NewCatalog(fsm.NewTable()),
+	}
+	if o.discovery.clusterMode {
+		cfg.ScriptRules = slots.ForeignDatabase
+	}
+	return cfg, nil
+}
+
+// newInterpreter returns the interpreter of scripts. The cluster enforces limit
+// itself; the interpreter's own limit of twice that time is a backstop.
+func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
+	c := script.DefaultConfig()
+	c.Limits = script.LimitsFor(2 * limit)
+	c.Log = func(level int, text string) {
+		switch level {
+		case script.LogDebug, script.LogVerbose:
+			log.Debug(text)
+		case script.LogNotice:
+			log.Info(text)
+		default:
+			log.Warn(text)
+		}
+	}
+	return script.NewRunner(c)
+}
+
+// newLogger returns the logger of the node, which suppresses lines that repeat,
+// and the logger of scripts, which has its own limit.
+func newLogger(level, format string) (log, scripts hclog.Logger, err error) {
+	l := hclog.LevelFromString(level)
+	if l == hclog.NoLevel {
+		return nil, nil, fmt.Errorf("--log-level is %q, not trace, debug, info, warn or error", level)
+	}
+	if format != "text" && format != "json" {
+		return nil, nil, fmt.Errorf("--log-format is %q, not text or json", format)
+	}
+	o := hclog.LoggerOptions{
+		Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr, Mutex: new(sync.Mutex),
+	}
+	every := hclog.New(&o)
+	limit := newLineLimit(time.Now, func(message string, suppressed int) {
+		every.Warn("suppressed repeated log lines", "message", message, "lines", suppressed)
+	})
+	o.Exclude = limit.suppress
+	return hclog.New(&o), every.Named("lua"), nil
+}
