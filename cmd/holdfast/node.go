@@ -59,21 +59,21 @@ func serve(ctx context.Context, o serveOptions) error {
 
 // armTests prepares what the flags for tests ask for. stop ends it.
 func (o *serveOptions) armTests(ctx context.Context, log hclog.Logger, cfg *cluster.Config) (stop func(), err error) {
-	if o.testKillAt != "" {
-		if err := failpoint.Arm(o.testKillAt); err != nil {
-			return nil, fmt.Errorf("--test-kill-at is %q: %w", o.testKillAt, err)
+	if o.tests.killAt != "" {
+		if err := failpoint.Arm(o.tests.killAt); err != nil {
+			return nil, fmt.Errorf("--test-kill-at is %q: %w", o.tests.killAt, err)
 		}
 		log.Error("this node will kill itself at a failpoint (--test-kill-at): not for production", "point",
-			o.testKillAt)
+			o.tests.killAt)
 	}
-	if o.testClock == "" {
+	if o.tests.clock == "" {
 		return func() {}, nil
 	}
-	clock, err := newTestClock(o.testClock)
+	clock, err := newTestClock(o.tests.clock)
 	if err != nil {
 		return nil, err
 	}
-	log.Error("test clock enabled (--test-clock): not for production", "file", o.testClock)
+	log.Error("test clock enabled (--test-clock): not for production", "file", o.tests.clock)
 	cfg.Clock = clock
 	following, stopFollowing := context.WithCancel(ctx)
 	followed := make(chan struct{})

@@ -36,8 +36,11 @@ type serveOptions struct {
 	limitFlags                  map[string]resp.LimitFlag
 	pprof                       bool
 	threads                     int
-	testClock, testKillAt       string
+	tests                       testOptions
 }
+
+// testOptions holds the flags for tests.
+type testOptions struct{ clock, killAt string }
 
 func newServeOptions() *serveOptions {
 	return &serveOptions{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(), protectedMode: true}
@@ -186,11 +189,11 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.threads, "threads", 0,
 		"number of processors that the program uses; 0 for one less than the machine has")
 	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof at --http-addr")
-	f.StringVar(&o.testClock, "test-clock", "",
+	f.StringVar(&o.tests.clock, "test-clock", "",
 		"file with offset and rate of this node's clocks, for tests: never in production")
 	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes,
 		"size of a segment of the log, for tests; 0 for the default")
-	f.StringVar(&o.testKillAt, "test-kill-at", "",
+	f.StringVar(&o.tests.killAt, "test-kill-at", "",
 		"failpoint at which the program kills itself, and at which pass, for tests: append-synced:3")
 	for _, hidden := range []string{"test-clock", "test-segment-bytes", "test-kill-at"} {
 		if err := f.MarkHidden(hidden); err != nil {

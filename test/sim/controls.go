@@ -143,6 +143,16 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "slow disk", At: 1900 * ms, For: 600 * ms, Who: "n1", Much: int64(400 * ms)},
 			Fault{Kind: "kill", At: 2400 * ms, For: 200 * ms, Who: "n1"},
 			Fault{Kind: "isolation", At: 2401 * ms, For: 2500 * ms, Who: "n2"})
+	}
+	return planForState(bug, seed)
+}
+
+// planForState returns the schedule of a seed for the bugs of planFor that lose
+// or repeat a part of the state.
+func planForState(bug string, seed uint64) *Schedule {
+	const second = time.Second
+	leader, follower := "leader", "follower"
+	switch bug {
 	case "unknown-as-refused":
 		// Requests reach the leader and their replies do not reach the
 		// follower, for longer than a client waits.
