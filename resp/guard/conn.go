@@ -71,14 +71,8 @@ type Conn struct {
 	lifeMu sync.Mutex // guards closed, and keeps auth consistent with the owner's counts
 	closed bool
 
-	unauthAddr    string        // the key under which the owner counts the connection
-	unauthElement *list.Element // in owner.unauth, which guards it
-	unauthInput   int           // bytes charged before authentication; belongs to Read
-	unauthSince   atomic.Int64  // start of the unauthenticated period, in Unix nanoseconds
-
-	writeMu    sync.Mutex      // one Write at a time; guards the next two
-	writeArmed time.Time       // when the write deadline was last extended
-	raw        syscall.RawConn // for TryWrite; nil before its first call
+	unauthState
+	writeState
 
 	// The following fields belong to the goroutine that calls Read.
 
@@ -93,12 +87,9 @@ type Conn struct {
 	big     []byte // rest of a command that did not fit into one Read
 	bigSize int    // size of that whole command
 
-	retried    bool   // scanRun has already seen the start of the incomplete command in buf
-	hadCommand bool   // a complete command was delivered
-	refused    bool   // the input has ended in an error, and nothing more is read
-	reported   bool   // the error has been sent to the client
-	reason     string // the error text; "" for a web request
-	readErr    error  // came with the last bytes read
+	retried    bool // scanRun has already seen the start of the incomplete command in buf
+	hadCommand bool // a complete command was delivered
+	inputEnd
 
 	deadlines  deadlines
 	padDue     bool // redcon's buffer is large: see pad
@@ -108,6 +99,30 @@ type Conn struct {
 	input clientmem.Part
 
 	scanned uint64 // bytes scanned, for the test of linear cost
+}
+
+// unauthState is the part of a Conn that matters until the client has
+// authenticated.
+type unauthState struct {
+	unauthAddr    string        // the key under which the owner counts the connection
+	unauthElement *list.Element // in owner.unauth, which guards it
+	unauthInput   int           // bytes charged before authentication; belongs to Read
+	unauthSince   atomic.Int64  // start of the unauthenticated period, in Unix nanoseconds
+}
+
+// writeState is the part of a Conn that belongs to Write and TryWrite.
+type writeState struct {
+	writeMu    sync.Mutex      // one Write at a time; guards the other fields
+	writeArmed time.Time       // when the write deadline was last extended
+	raw        syscall.RawConn // for TryWrite; nil before its first call
+}
+
+// inputEnd describes how the input of a Conn has ended.
+type inputEnd struct {
+	refused  bool   // the input has ended in an error, and nothing more is read
+	reported bool   // the error has been sent to the client
+	reason   string // the error text; "" for a web request
+	readErr  error  // came with the last bytes read
 }
 
 // Hooks are functions that a Conn or Listener calls for logging and
