@@ -46,7 +46,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 func TestUnauthConns_Most(t *testing.T) {
 	l := Limits{MaxUnauth: 5}
 	var u unauthConns
-	guard := func(addr string) *Conn { return &Conn{unauthAddr: addr} }
+	guard := func(addr string) *Conn { return &Conn{unauthState: unauthState{unauthAddr: addr}} }
 	first := guard("a")
 	for _, g := range []*Conn{first, guard("a"), guard("a"), guard("b"), guard("b")} {
 		if u.add(g, &l) != nil {
