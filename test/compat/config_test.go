@@ -99,7 +99,7 @@ func TestConfig_Refused(t *testing.T) {
 		"min-replicas-to-write 2":        "it stays '0': every write waits for a majority of the nodes",
 		"replica-read-only no":           "it stays 'yes': writes through a follower are executed by the leader",
 		"timeout 300":                    "it stays '0': idle connections are not closed",
-		"tls-port 6380":                  "it stays '0': the client port does not support TLS",
+		"tls-port 6380":                  "it stays '0': TLS is set by --tls-cert-file and the like",
 		"hz 50 maxmemory 1":              "it stays '0': keys are never evicted",
 		"replicaof no":                   "can't set immutable config",
 		"cluster-enabled no":             "can't set immutable config",
