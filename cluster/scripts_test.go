@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
 // lines interprets a language with one command per line, which is all that the
@@ -42,7 +43,7 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		text := ""
 		if name, ok := strings.CutPrefix(line, "register "); ok {
 			if function = name; call.Register != nil {
-				call.Register(fsm.Function{Name: name})
+				call.Register(library.Function{Name: name})
 			}
 		}
 		if strings.HasPrefix(line, "register ") || strings.HasPrefix(line, "#!") || call.Function != function {

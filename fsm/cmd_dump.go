@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
@@ -254,7 +255,7 @@ func (c *Ctx) readCollection(r *rdb.Reader, o *object, t rdb.Type) {
 	case rdb.Set:
 		v := as(typeSet)
 		r.Elements(func(member, _ []byte) error {
-			if !v.putMember(owner, viewString(member)) {
+			if !v.putMember(owner, codec.View(member)) {
 				return rdb.ErrFormat
 			}
 			return nil
@@ -265,7 +266,7 @@ func (c *Ctx) readCollection(r *rdb.Reader, o *object, t rdb.Type) {
 			switch {
 			case len(field) > MaxKeyBytes:
 				return rdb.ErrTooLong
-			case !v.putField(owner, viewString(field), string(value)):
+			case !v.putField(owner, codec.View(field), string(value)):
 				return rdb.ErrFormat
 			}
 			return nil
@@ -285,10 +286,10 @@ func (c *Ctx) readSortedSet(r *rdb.Reader, v *collection) {
 	}
 	longest := 0
 	r.Scores(func(member []byte, score float64) error {
-		if _, twice := v.score.Find(viewString(member)); twice || math.IsNaN(score) {
+		if _, twice := v.score.Find(codec.View(member)); twice || math.IsNaN(score) {
 			return rdb.ErrFormat
 		}
-		v.putScore(c.m.owner, viewString(member), score)
+		v.putScore(c.m.owner, codec.View(member), score)
 		longest = max(longest, len(member))
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/geo"
 	"github.com/holdfast-kv/holdfast/fsm/number"
@@ -190,7 +191,7 @@ func cell(o *object, member []byte) (p geo.Point, ok bool) {
 	if o == nil {
 		return p, false
 	}
-	score, ok := o.coll.score.Get(viewString(member))
+	score, ok := o.coll.score.Get(codec.View(member))
 	return geo.PointOf(score), ok
 }
 

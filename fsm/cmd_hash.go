@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -231,7 +232,7 @@ func (c *Ctx) field(o *object, field []byte) (string, bool) {
 		return "", false
 	}
 	c.charge(stepsFind(&o.coll.hash))
-	return o.coll.hash.Get(viewString(field))
+	return o.coll.hash.Get(codec.View(field))
 }
 
 func hget(c *Ctx, args [][]byte) Reply {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"slices"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -240,7 +241,7 @@ func sismember(c *Ctx, args [][]byte) Reply {
 	if wrong {
 		return Error(msgWrongType)
 	}
-	return Bool(o.member(viewString(args[2])))
+	return Bool(o.member(codec.View(args[2])))
 }
 
 func smismember(c *Ctx, args [][]byte) Reply {
@@ -251,7 +252,7 @@ func smismember(c *Ctx, args [][]byte) Reply {
 	var found []Reply
 	for _, arg := range args[2:] {
 		c.charge(stepsProbe)
-		found = append(found, Bool(o.member(viewString(arg))))
+		found = append(found, Bool(o.member(codec.View(arg))))
 	}
 	return Array(found)
 }

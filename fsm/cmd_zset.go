@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -495,7 +496,7 @@ func scoreReply(o *object, member []byte) Reply {
 	if o == nil {
 		return Null
 	}
-	score, ok := o.coll.score.Get(viewString(member))
+	score, ok := o.coll.score.Get(codec.View(member))
 	if !ok {
 		return Null
 	}

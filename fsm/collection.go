@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
@@ -245,7 +246,7 @@ func (c *Ctx) removeElements(
 	n := c.open(o, args[1], t)
 	gone := int64(0)
 	for _, arg := range args[2:] {
-		if remove(n.coll, viewString(arg)) {
+		if remove(n.coll, codec.View(arg)) {
 			gone++
 		}
 	}

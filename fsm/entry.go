@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // EntryVersion is the version of the entry format that this program writes.
@@ -94,10 +96,10 @@ func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	if t.Features >= FeatureMend {
 		dst[base+2] = mendVersion
 	}
-	dst = appendString(dst, t.NodeID)
-	dst = appendString(dst, t.Instance)
+	dst = codec.AppendString(dst, t.NodeID)
+	dst = codec.AppendString(dst, t.Instance)
 	dst = binary.AppendUvarint(dst, t.Boot)
-	dst = appendString(dst, t.ClusterID)
+	dst = codec.AppendString(dst, t.ClusterID)
 	return seal(dst, base)
 }
 
@@ -179,7 +181,7 @@ func (b *BatchBuilder) Encode(h Header) []byte {
 	dst := appendHeader(make([]byte, 0, size), entryBatch, h, len(b.sessions), b.n)
 	for i := range b.sessions {
 		s := &b.sessions[i]
-		dst = appendString(dst, s.id.NodeID)
+		dst = codec.AppendString(dst, s.id.NodeID)
 		dst = binary.AppendUvarint(dst, s.id.Boot)
 		dst = binary.AppendUvarint(dst, s.ackFloor)
 	}
@@ -248,88 +250,12 @@ func decodeEntry(data []byte) (entry, error) {
 
 func decodeTermStart(e entry) (TermStart, error) {
 	t := TermStart{Features: e.groups}
-	d := decoder{b: e.rest}
-	t.NodeID = string(d.bytes())
-	t.Instance = string(d.bytes())
-	t.Boot = d.uvarint()
-	t.ClusterID = string(d.bytes())
-	return t, d.done("term start")
-}
-
-func appendString[T string | []byte](dst []byte, s T) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(s)))
-	return append(dst, s...)
-}
-
-// decoder reads fields with varint lengths. It keeps the first error.
-type decoder struct {
-	b   []byte
-	err error
-}
-
-func (d *decoder) uvarint() uint64 {
-	// Nearly every field of a group takes one byte.
-	if len(d.b) > 0 && d.b[0] < 0x80 {
-		v := uint64(d.b[0])
-		d.b = d.b[1:]
-		return v
-	}
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.fail()
-		return 0
-	}
-	v := d.b[0]
-	d.b = d.b[1:]
-	return v
-}
-
-func (d *decoder) bytes() []byte {
-	n := d.uvarint()
-	if n > uint64(len(d.b)) {
-		d.fail()
-		return nil
-	}
-	v := d.b[:n:n]
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) fail() {
-	if d.err == nil {
-		d.err = ErrShort
-	}
-	d.b = nil
-}
-
-// done returns the first error, or an error if bytes are left.
-func (d *decoder) done(what string) error {
-	if d.err != nil {
-		return fmt.Errorf("%s: %w", what, d.err)
-	}
-	if len(d.b) != 0 {
-		return fmt.Errorf("%s: %d bytes too many: %w", what, len(d.b), ErrFormat)
-	}
-	return nil
+	d := codec.Decoder{Rest: e.rest}
+	t.NodeID = string(d.Bytes())
+	t.Instance = string(d.Bytes())
+	t.Boot = d.Uvarint()
+	t.ClusterID = string(d.Bytes())
+	return t, d.Done("term start")
 }
 
 // Record is a decoded entry of the log. It is for code that inspects an entry
@@ -380,16 +306,16 @@ func ReadRecord(data []byte) (Record, error) {
 		rec.TermStart = &t
 		return rec, err
 	}
-	d := decoder{b: e.rest}
+	d := codec.Decoder{Rest: e.rest}
 	sessions := make([]SessionID, e.sessions)
 	for i := range sessions {
-		sessions[i] = SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}
-		d.uvarint() // floor that the forwarder has acknowledged
+		sessions[i] = SessionID{NodeID: string(d.Bytes()), Boot: d.Uvarint()}
+		d.Uvarint() // floor that the forwarder has acknowledged
 	}
 	rec.Sessions = sessions
 	for range e.groups {
-		si, seq, body := d.uvarint(), d.uvarint(), d.bytes()
-		if d.err != nil || si >= uint64(len(sessions)) {
+		si, seq, body := d.Uvarint(), d.Uvarint(), d.Bytes()
+		if d.Err != nil || si >= uint64(len(sessions)) {
 			return rec, fmt.Errorf("groups: %w", ErrFormat)
 		}
 		ops, err := readOps(body)
@@ -398,7 +324,7 @@ func ReadRecord(data []byte) (Record, error) {
 		}
 		rec.Groups = append(rec.Groups, RecordGroup{sessions[si], seq, ops})
 	}
-	return rec, d.done("groups")
+	return rec, d.Done("groups")
 }
 
 func readOps(body []byte) ([]RecordOp, error) {
@@ -410,29 +336,29 @@ func readOps(body []byte) ([]RecordOp, error) {
 		return nil, err
 	}
 	var ops []RecordOp
-	for len(r.d.b) > 0 {
+	for len(r.d.Rest) > 0 {
 		var op RecordOp
 		n := uint64(1)
-		switch kind := r.d.byte(); kind {
+		switch kind := r.d.Byte(); kind {
 		case opCommand:
 		case opTransaction:
 			op.Transaction = true
-			for w := r.d.uvarint(); w > 0 && r.d.err == nil; w-- {
-				op.Watches = append(op.Watches, Watch{int(r.d.uvarint()), string(r.d.bytes()), r.d.uvarint()})
+			for w := r.d.Uvarint(); w > 0 && r.d.Err == nil; w-- {
+				op.Watches = append(op.Watches, Watch{int(r.d.Uvarint()), string(r.d.Bytes()), r.d.Uvarint()})
 			}
-			n = r.d.uvarint()
+			n = r.d.Uvarint()
 		case opEffects:
-			op.Effects, op.Reply = true, string(r.d.bytes())
-			r.d.uvarint() // last position
-			r.d.uvarint() // last draw
-			n = r.d.uvarint()
+			op.Effects, op.Reply = true, string(r.d.Bytes())
+			r.d.Uvarint() // last position
+			r.d.Uvarint() // last draw
+			n = r.d.Uvarint()
 		default:
 			return ops, fmt.Errorf("operation kind %d: %w", kind, ErrVersion)
 		}
-		for ; n > 0 && r.d.err == nil; n-- {
+		for ; n > 0 && r.d.Err == nil; n-- {
 			if op.Effects {
-				r.d.uvarint() // position
-				r.d.uvarint() // draw
+				r.d.Uvarint() // position
+				r.d.Uvarint() // draw
 			}
 			db, args, err := r.command()
 			if err != nil {
@@ -444,10 +370,10 @@ func readOps(body []byte) ([]RecordOp, error) {
 			}
 			op.Commands = append(op.Commands, c)
 		}
-		if r.d.err != nil {
-			return ops, r.d.err
+		if r.d.Err != nil {
+			return ops, r.d.Err
 		}
 		ops = append(ops, op)
 	}
-	return ops, r.d.err
+	return ops, r.d.Err
 }

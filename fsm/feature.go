@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // These are the feature versions. An entry must change the state in the same
@@ -134,10 +136,10 @@ func (m *Machine) appendFeatures(b []byte) []byte {
 }
 
 // features reads the record that appendFeatures wrote.
-func (l *snapshotLoader) features(d *decoder) error {
-	n := d.uvarint()
+func (l *snapshotLoader) features(d *codec.Decoder) error {
+	n := d.Uvarint()
 	switch {
-	case d.err != nil:
+	case d.Err != nil:
 		return nil // the caller reports d.err
 	case n < FeatureMend || l.m.features != 0:
 		return fmt.Errorf("feature version %d: %w", n, ErrFormat)

@@ -1,10 +1,13 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
@@ -145,7 +148,7 @@ const (
 )
 
 func fcall(c *Ctx, args [][]byte) Reply {
-	lib, f := c.m.libraries.find(args[1])
+	lib, f := c.m.libraries.Find(args[1])
 	if f == nil {
 		return Error(msgNoFunction)
 	}
@@ -155,7 +158,7 @@ func fcall(c *Ctx, args [][]byte) Reply {
 		return Error(msgFunctionKeys)
 	case fail != "":
 		return Error(fail)
-	case readOnlyScript(args) && f.Flags&FunctionNoWrites == 0:
+	case readOnlyScript(args) && f.Flags&library.NoWrites == 0:
 		return Error(msgWriteFlag)
 	}
 	if refusal := c.interpreter(); refusal != "" {
@@ -164,13 +167,13 @@ func fcall(c *Ctx, args [][]byte) Reply {
 	if c.rec != nil {
 		c.rec.replaced()
 	}
-	code := []byte(lib.code)
-	if c.mustCompile(lib.sha, code, true) {
+	code := []byte(lib.Code)
+	if c.mustCompile(lib.SHA, code, true) {
 		return Error(msgScriptCompile)
 	}
 	return c.perform(ScriptCall{
-		SHA: lib.sha, Body: code, Function: f.Name, Command: args, Keys: keys, Args: argv,
-		ReadOnly: f.Flags&FunctionNoWrites != 0, Proto: c.proto, Seed: c.random(),
+		SHA: lib.SHA, Body: code, Function: f.Name, Command: args, Keys: keys, Args: argv,
+		ReadOnly: f.Flags&library.NoWrites != 0, Proto: c.proto, Seed: c.random(),
 	})
 }
 
@@ -187,31 +190,28 @@ func functionLoad(c *Ctx, args [][]byte) Reply {
 		}
 		replace = true
 	}
-	lib, refusal := c.readLibrary(args[last], new(int64), func(name string) bool {
-		_, known := c.m.libraries.names.Get(name)
-		return known && !replace
+	lib, refusal := c.compileLibrary(args[last], new(int64), func(name string) bool {
+		return c.m.libraries.Has(name) && !replace
 	})
 	if refusal == "" {
-		refusal = c.m.libraries.replace(lib)
+		refusal = c.m.libraries.Replace(lib)
 	}
 	if refusal != "" {
 		return Error(refusal)
 	}
 	c.recordLibrary(lib)
-	return Bulk(lib.name)
+	return Bulk(lib.Name)
 }
 
-func functionExists(name string) string { return "ERR Function " + name + " already exists" }
-
-// readLibrary runs the code of a library to find the functions that it
+// compileLibrary runs the code of a library to find the functions that it
 // registers. The calls of one command share begun: see ScriptCall.
-func (c *Ctx) readLibrary(
+func (c *Ctx) compileLibrary(
 	code []byte, begun *int64, exists func(name string) bool,
-) (lib *library, refusal string) {
-	if len(code) > maxLibraryBytes {
-		return nil, msgLibraryLength
+) (lib *library.Library, refusal string) {
+	if len(code) > library.MaxBytes {
+		return nil, library.MsgTooLong
 	}
-	name, refusal := libraryName(code)
+	name, refusal := library.ParseName(code)
 	switch {
 	case refusal != "":
 		return nil, refusal
@@ -222,59 +222,78 @@ func (c *Ctx) readLibrary(
 	if c.mustCompile(sha, code, true) {
 		return nil, msgScriptCompile
 	}
-	var r registry
+	var r library.Registry
 	reply := c.runner.RunScript(ScriptCall{
-		SHA: sha, Body: code, Register: r.add, Begun: begun, Proto: 2,
+		SHA: sha, Body: code, Register: r.Add, Begun: begun, Proto: 2,
 		ScriptBudget: c.scriptBudget, Cut: func() { c.cut = true }, Group: c.groupBegun(),
 	})
 	switch {
 	case reply.IsError():
 		return nil, reply.s
-	case len(r.functions) == 0:
+	case len(r.Functions) == 0:
 		return nil, msgNoFunctions
 	}
-	slices.SortFunc(r.functions, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
-	return newLibrary(name, string(code), &r), ""
+	slices.SortFunc(r.Functions, func(a, b library.Function) int { return strings.Compare(a.Name, b.Name) })
+	return library.New(name, string(code), sha, &r), ""
 }
 
 // recordLibrary records a library that was added, as an effect.
-func (c *Ctx) recordLibrary(lib *library) {
+func (c *Ctx) recordLibrary(lib *library.Library) {
 	c.changes++
-	args := [][]byte{nil, []byte(lib.name), []byte(lib.code)}
-	for i := range lib.functions {
-		args = append(args, appendFunction(nil, &lib.functions[i]))
+	args := [][]byte{nil, []byte(lib.Name), []byte(lib.Code)}
+	for i := range lib.Functions {
+		args = append(args, library.AppendFunction(nil, &lib.Functions[i]))
 	}
 	c.rec.record(c, c.draws, libraryCommand, args)
 }
 
 func putLibrary(c *Ctx, args [][]byte) Reply {
 	switch {
-	case len(args[2]) > maxLibraryBytes:
-		return Error(msgLibraryLength)
-	case !validLibraryName(string(args[1])):
-		return Error("ERR " + msgLibraryName)
+	case len(args[2]) > library.MaxBytes:
+		return Error(library.MsgTooLong)
+	case !library.ValidName(string(args[1])):
+		return Error("ERR " + library.MsgName)
 	}
-	var r registry
+	var r library.Registry
 	for _, arg := range args[3:] {
-		d := decoder{b: arg}
-		f, err := d.function()
-		if err != nil || len(d.b) > 0 {
+		d := &codec.Decoder{Rest: arg}
+		f, err := library.ReadFunction(d)
+		if err != nil || len(d.Rest) > 0 {
 			return Error(msgSyntax)
 		}
-		if refusal := r.add(f); refusal != "" {
+		if refusal := r.Add(f); refusal != "" {
 			return Error("ERR " + refusal)
 		}
 	}
-	lib := newLibrary(string(args[1]), string(args[2]), &r)
-	if refusal := c.m.libraries.replace(lib); refusal != "" {
+	lib := library.New(string(args[1]), string(args[2]), SHA1(args[2]), &r)
+	if refusal := c.m.libraries.Replace(lib); refusal != "" {
 		return Error(refusal)
 	}
 	c.changes++
 	return OK
 }
 
+// Libraries returns the number of libraries, the number of their functions, and
+// the bytes that they take.
+func (m *Machine) Libraries() (libraries, functions, bytes int) {
+	return m.libraries.Len()
+}
+
+// library reads a library of a snapshot.
+func (l *snapshotLoader) library(d *codec.Decoder) error {
+	lib, err := library.Read(d, SHA1)
+	if err != nil {
+		return err
+	}
+	if l.m.libraries.Has(lib.Name) || l.m.libraries.Replace(lib) != "" {
+		return fmt.Errorf("library %q: %w", lib.Name, ErrFormat)
+	}
+	l.objects++ // the count at the end includes libraries
+	return nil
+}
+
 func functionDelete(c *Ctx, args [][]byte) Reply {
-	if !c.m.libraries.remove(string(args[2])) {
+	if !c.m.libraries.Remove(string(args[2])) {
 		return Error(msgNoLibrary)
 	}
 	c.changes++
@@ -288,7 +307,7 @@ func functionFlush(c *Ctx, args [][]byte) Reply {
 	case len(args) == 3 && !fold(args[2], "ASYNC") && !fold(args[2], "SYNC"):
 		return Error(msgFunctionFlush)
 	}
-	c.m.libraries = newLibraries()
+	c.m.libraries = library.NewSet()
 	c.changes++
 	return OK
 }
@@ -309,37 +328,35 @@ func functionList(c *Ctx, args [][]byte) Reply {
 		}
 	}
 	out := []Reply{}
-	c.m.libraries.names.Scan(func(name string, lib *library) bool {
-		c.charge(stepsPut + len(pattern)*len(name)/scanBytes)
-		if !given || glob.Match(strings.ToLower(pattern), strings.ToLower(name)) {
-			out = append(out, lib.describe(code))
+	c.m.libraries.Scan(func(lib *library.Library) bool {
+		c.charge(stepsPut + len(pattern)*len(lib.Name)/scanBytes)
+		if !given || glob.Match(strings.ToLower(pattern), strings.ToLower(lib.Name)) {
+			out = append(out, describeLibrary(lib, code))
 		}
 		return true
 	})
 	return Array(out)
 }
 
-func (l *library) describe(code bool) Reply {
-	functions := make([]Reply, len(l.functions))
-	for i, f := range l.functions {
+func describeLibrary(l *library.Library, code bool) Reply {
+	functions := make([]Reply, len(l.Functions))
+	for i, f := range l.Functions {
 		description, flags := Null, []Reply{}
 		if f.Described {
 			description = Bulk(f.Description)
 		}
-		for i, name := range functionFlagNames {
-			if f.Flags&(1<<i) != 0 {
-				flags = append(flags, Simple(name))
-			}
+		for _, name := range f.Flags.Names() {
+			flags = append(flags, Simple(name))
 		}
 		functions[i] = Map([]Reply{
 			Bulk("name"), Bulk(f.Name), Bulk("description"), description, Bulk("flags"), Set(flags),
 		})
 	}
 	fields := []Reply{
-		Bulk("library_name"), Bulk(l.name), Bulk("engine"), Bulk(engineLua), Bulk("functions"), Array(functions),
+		Bulk("library_name"), Bulk(l.Name), Bulk("engine"), Bulk(library.Engine), Bulk("functions"), Array(functions),
 	}
 	if code {
-		fields = append(fields, Bulk("library_code"), Bulk(l.code))
+		fields = append(fields, Bulk("library_code"), Bulk(l.Code))
 	}
 	return Map(fields)
 }
@@ -357,7 +374,7 @@ func functionStats(c *Ctx, args [][]byte) Reply {
 	engine := Map([]Reply{
 		Bulk("libraries_count"), Int(int64(libraries)), Bulk("functions_count"), Int(int64(functions)),
 	})
-	return Map([]Reply{Bulk("running_script"), running, Bulk("engines"), Map([]Reply{Bulk(engineLua), engine})})
+	return Map([]Reply{Bulk("running_script"), running, Bulk("engines"), Map([]Reply{Bulk(library.Engine), engine})})
 }
 
 // These are opcodes of Redis' RDB format that precede a library.
@@ -368,9 +385,9 @@ const (
 
 func functionDump(c *Ctx, args [][]byte) Reply {
 	w := c.newRDB()
-	c.m.libraries.names.Scan(func(_ string, lib *library) bool {
+	c.m.libraries.Scan(func(lib *library.Library) bool {
 		w.Byte(opcodeFunction)
-		w.Text(lib.code)
+		w.Text(lib.Code)
 		return true
 	})
 	return Bulk(string(w.Payload()))
@@ -398,7 +415,7 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 	}
 	restored, refusal := c.readLibraries(args[2])
 	if refusal == "" && !flush {
-		refusal = c.m.libraries.collision(&restored, replace)
+		refusal = c.m.libraries.Collision(&restored, replace)
 	}
 	if refusal != "" {
 		return Error(refusal)
@@ -409,12 +426,8 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 // readLibraries reads libraries in the format of functionDump. As in Redis, the
 // last library may extend into the trailer of the payload; its code is then
 // unlikely to be valid.
-func (c *Ctx) readLibraries(payload []byte) (all libraries, refusal string) {
-	all = newLibraries()
-	exists := func(name string) bool {
-		_, known := all.names.Get(name)
-		return known
-	}
+func (c *Ctx) readLibraries(payload []byte) (all library.Set, refusal string) {
+	all = library.NewSet()
 	begun, r := new(int64), rdb.NewReader(payload, restoreLimits)
 	for r.Len() > rdb.TrailerSize {
 		switch r.Byte() {
@@ -428,72 +441,47 @@ func (c *Ctx) readLibraries(payload []byte) (all libraries, refusal string) {
 		if r.Err() != nil {
 			return all, msgNoPayload
 		}
-		lib, refusal := c.readLibrary(code, begun, exists)
+		lib, refusal := c.compileLibrary(code, begun, all.Has)
 		if refusal != "" {
 			return all, refusal
 		}
-		if refusal := all.replace(lib); refusal != "" {
+		if refusal := all.Replace(lib); refusal != "" {
 			return all, refusal
 		}
 	}
 	return all, ""
 }
 
-// collision returns the error for restored libraries that conflict with the
-// libraries in s, "" if there is no conflict.
-func (s *libraries) collision(restored *libraries, replace bool) (refusal string) {
-	restored.names.Scan(func(name string, _ *library) bool {
-		if _, known := s.names.Get(name); known && !replace {
-			refusal = "ERR Library " + name + " already exists"
-		}
-		return refusal == ""
-	})
-	replaced := func(name string) bool {
-		_, known := restored.names.Get(name)
-		return known
-	}
-	restored.names.Scan(func(_ string, lib *library) bool {
-		if refusal != "" {
-			return false
-		}
-		if name := s.taken(lib, replaced); name != "" {
-			refusal = functionExists(name)
-		}
-		return refusal == ""
-	})
-	return refusal
-}
-
 // restoreLibraries adds all restored libraries, or none.
-func (c *Ctx) restoreLibraries(restored *libraries, flush bool) Reply {
-	before, changes, effects, n := c.m.libraries.clone(), c.changes, len(c.rec.effects), c.rec.n
+func (c *Ctx) restoreLibraries(restored *library.Set, flush bool) Reply {
+	before, changes, effects, n := c.m.libraries.Clone(), c.changes, len(c.rec.effects), c.rec.n
 	undo := func(text string) Reply {
 		c.m.libraries, c.changes, c.rec.effects, c.rec.n = before, changes, c.rec.effects[:effects], n
 		return Error(text)
 	}
 	if flush {
-		c.m.libraries = newLibraries()
+		c.m.libraries = library.NewSet()
 		c.changes++
 		c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("flush")})
 	}
 	// Remove the replaced libraries first: a function may have moved.
-	restored.names.Scan(func(name string, _ *library) bool {
-		if c.m.libraries.remove(name) {
+	restored.Scan(func(lib *library.Library) bool {
+		if c.m.libraries.Remove(lib.Name) {
 			c.changes++
-			c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("delete"), []byte(name)})
+			c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("delete"), []byte(lib.Name)})
 		}
 		return true
 	})
 	full := false
-	restored.names.Scan(func(_ string, lib *library) bool {
-		if full = !c.m.libraries.put(lib); !full {
+	restored.Scan(func(lib *library.Library) bool {
+		if full = !c.m.libraries.Put(lib); !full {
 			c.recordLibrary(lib)
 		}
 		return !full && len(c.rec.effects) <= c.rec.room
 	})
 	switch {
 	case full:
-		return undo(msgLibrariesFull)
+		return undo(library.MsgFull)
 	case len(c.rec.effects) > c.rec.room:
 		return undo(msgRestoreTooBig)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // These are the flags of a group.
@@ -86,7 +88,7 @@ func (g *Group) As(user string) {
 		panic("fsm: Group.As called twice or after the first operation")
 	}
 	g.buf[0] |= groupUser
-	g.buf = appendString(g.buf, user)
+	g.buf = codec.AppendString(g.buf, user)
 	g.user = user
 }
 
@@ -138,9 +140,9 @@ func (g *Group) appendCommand(cmd *Command, db int, args [][]byte) {
 	g.note(cmd, args)
 	b := binary.AppendUvarint(g.buf, uint64(db))
 	b = binary.AppendUvarint(b, uint64(len(args)))
-	b = appendString(b, cmd.Name)
+	b = codec.AppendString(b, cmd.Name)
 	for _, arg := range args[1:] {
-		b = appendString(b, arg)
+		b = codec.AppendString(b, arg)
 	}
 	g.buf = b
 }
@@ -153,7 +155,7 @@ func (g *Group) Transaction(watches []Watch, cmds []Queued) {
 	b = binary.AppendUvarint(b, uint64(len(watches)))
 	for _, w := range watches {
 		b = binary.AppendUvarint(b, uint64(w.DB))
-		b = appendString(b, w.Key)
+		b = codec.AppendString(b, w.Key)
 		b = binary.AppendUvarint(b, w.Version)
 	}
 	g.buf = binary.AppendUvarint(b, uint64(len(cmds)))
@@ -169,26 +171,26 @@ type groupReader struct {
 	origin uint64
 	track  bool
 	user   string // user whose rules apply to scripts, "" for none
-	d      decoder
+	d      codec.Decoder
 	args   [][]byte // scratch, reused for each operation
 }
 
 func (r *groupReader) open(body []byte) error {
-	r.d = decoder{b: body}
-	flags := r.d.byte()
+	r.d = codec.Decoder{Rest: body}
+	flags := r.d.Byte()
 	r.proto = 2
 	if flags&groupRESP3 != 0 {
 		r.proto = 3
 	}
-	r.origin = r.d.uvarint()
+	r.origin = r.d.Uvarint()
 	r.track, r.user = flags&groupTrack != 0, ""
 	if flags&groupUser != 0 {
-		r.user = string(r.d.bytes())
+		r.user = string(r.d.Bytes())
 	}
-	if flags > groupRESP3|groupTrack|groupScript|groupUser|groupDryRunPassed|groupGivenUp && r.d.err == nil {
+	if flags > groupRESP3|groupTrack|groupScript|groupUser|groupDryRunPassed|groupGivenUp && r.d.Err == nil {
 		return fmt.Errorf("group flags %#x: %w", flags, ErrVersion)
 	}
-	return r.d.err
+	return r.d.Err
 }
 
 // skip skips the next operation.
@@ -205,48 +207,48 @@ func (r *groupReader) commands(f func(args [][]byte)) error {
 // answered: see answerOperation. args is valid only during the call.
 func (r *groupReader) commandsIn(f func(db int, args [][]byte)) error {
 	commands := uint64(1)
-	switch op := r.d.byte(); op {
+	switch op := r.d.Byte(); op {
 	case opCommand:
 	case opEffects:
-		r.d.bytes()
-		r.d.uvarint()
-		r.d.uvarint()
-		if n := r.d.uvarint(); n > 0 {
+		r.d.Bytes()
+		r.d.Uvarint()
+		r.d.Uvarint()
+		if n := r.d.Uvarint(); n > 0 {
 			return fmt.Errorf("answered operation with %d effects: %w", n, ErrFormat)
 		}
-		return r.d.err
+		return r.d.Err
 	case opTransaction:
-		for n := r.d.uvarint(); n > 0 && r.d.err == nil; n-- {
-			r.d.uvarint()
-			r.d.bytes()
-			r.d.uvarint()
+		for n := r.d.Uvarint(); n > 0 && r.d.Err == nil; n-- {
+			r.d.Uvarint()
+			r.d.Bytes()
+			r.d.Uvarint()
 		}
-		commands = r.d.uvarint()
+		commands = r.d.Uvarint()
 	default:
 		return fmt.Errorf("operation kind %d: %w", op, ErrVersion)
 	}
-	for ; commands > 0 && r.d.err == nil; commands-- {
+	for ; commands > 0 && r.d.Err == nil; commands-- {
 		db, args, err := r.command()
 		if err != nil {
 			return err
 		}
 		f(db, args)
 	}
-	return r.d.err
+	return r.d.Err
 }
 
 // command reads db, argc and the arguments.
 func (r *groupReader) command() (db int, args [][]byte, err error) {
-	db = int(r.d.uvarint())
-	n := r.d.uvarint()
-	if r.d.err == nil && (n == 0 || n > uint64(len(r.d.b)) || db >= Databases) {
+	db = int(r.d.Uvarint())
+	n := r.d.Uvarint()
+	if r.d.Err == nil && (n == 0 || n > uint64(len(r.d.Rest)) || db >= Databases) {
 		return 0, nil, fmt.Errorf("command with %d arguments in db %d: %w", n, db, ErrFormat)
 	}
 	r.args = r.args[:0]
-	for ; n > 0 && r.d.err == nil; n-- {
-		r.args = append(r.args, r.d.bytes())
+	for ; n > 0 && r.d.Err == nil; n-- {
+		r.args = append(r.args, r.d.Bytes())
 	}
-	return db, r.args, r.d.err
+	return db, r.args, r.d.Err
 }
 
 // HasScripts reports whether the leader has to execute an encoded group
@@ -269,7 +271,7 @@ func RefuseGroup(dst, body []byte, text string) []byte {
 	if r.open(body) != nil {
 		return dst
 	}
-	for len(r.d.b) > 0 && r.skip() == nil {
+	for len(r.d.Rest) > 0 && r.skip() == nil {
 		dst = Error(text).Append(dst, r.proto)
 	}
 	return dst
@@ -284,13 +286,13 @@ func (g *Group) Skip(n int) error {
 	if err := r.open(g.buf); err != nil {
 		return err
 	}
-	head := len(g.buf) - len(r.d.b)
+	head := len(g.buf) - len(r.d.Rest)
 	for range n {
 		if err := r.skip(); err != nil {
 			return fmt.Errorf("skip operations of a group: %w", err)
 		}
 	}
-	g.buf = append(g.buf[:head], r.d.b...)
+	g.buf = append(g.buf[:head], r.d.Rest...)
 	g.ops -= n
 	return nil
 }
@@ -312,7 +314,7 @@ func (t *Table) Pieces(body []byte) []Piece {
 	if r.open(body) != nil || r.track {
 		return whole
 	}
-	head := body[:len(body)-len(r.d.b)]
+	head := body[:len(body)-len(r.d.Rest)]
 	var pieces []Piece
 	start, at := len(head), len(head)
 	var writes bool // of the piece that begins at start
@@ -322,7 +324,7 @@ func (t *Table) Pieces(body []byte) []Piece {
 		pieces = append(pieces, Piece{piece, !writes})
 		start, writes, costly = at, false, 0
 	}
-	for len(r.d.b) > 0 {
+	for len(r.d.Rest) > 0 {
 		var w, c bool
 		err := r.commands(func(args [][]byte) {
 			if cmd := t.Find(args[0]); cmd != nil {
@@ -340,7 +342,7 @@ func (t *Table) Pieces(body []byte) []Piece {
 		if writes = writes || w; c {
 			costly++
 		}
-		at = len(body) - len(r.d.b)
+		at = len(body) - len(r.d.Rest)
 	}
 	end()
 	if len(pieces) == 1 || !slices.ContainsFunc(pieces, func(p Piece) bool { return !p.Read }) {
@@ -361,7 +363,7 @@ func (t *Table) Mark(body []byte) []byte {
 		return body
 	}
 	writes, costly := false, false
-	for len(r.d.b) > 0 {
+	for len(r.d.Rest) > 0 {
 		err := r.commands(func(args [][]byte) {
 			if cmd := t.Find(args[0]); cmd != nil {
 				row := cmd.Routed(args)

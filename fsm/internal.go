@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
@@ -179,11 +180,11 @@ func (m *Machine) appendClientIDs(b []byte) []byte {
 }
 
 // clientIDs reads the record that appendClientIDs wrote.
-func (l *snapshotLoader) clientIDs(d *decoder) error {
-	n := d.uvarint()
-	if d.err == nil && (n == 0 || n > MaxClientID || l.m.clientIDs != 0 || l.m.features < FeatureBudget) {
+func (l *snapshotLoader) clientIDs(d *codec.Decoder) error {
+	n := d.Uvarint()
+	if d.Err == nil && (n == 0 || n > MaxClientID || l.m.clientIDs != 0 || l.m.features < FeatureBudget) {
 		return fmt.Errorf("client numbers up to %d: %w", n, ErrFormat)
 	}
 	l.m.clientIDs = n
-	return d.err
+	return d.Err
 }

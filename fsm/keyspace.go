@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
@@ -87,7 +88,7 @@ func newDB() db {
 }
 
 func (d *db) get(key []byte) *object {
-	return d.tree.Get(container.Hash(key), viewString(key))
+	return d.tree.Get(container.Hash(key), codec.View(key))
 }
 
 // lookup returns the object of a key, or nil if the key is absent or its
@@ -234,17 +235,17 @@ func (e *exchanges) append(b []byte) []byte {
 }
 
 // exchanges reads the record that exchanges.append wrote.
-func (l *snapshotLoader) exchanges(d *decoder) error {
+func (l *snapshotLoader) exchanges(d *codec.Decoder) error {
 	if l.m.exchanged != (exchanges{}) || l.m.features < FeatureMend {
 		return fmt.Errorf("exchanged databases: %w", ErrFormat)
 	}
 	for i := range l.m.exchanged {
-		l.m.exchanged[i] = Pos(d.uvarint())
+		l.m.exchanged[i] = Pos(d.Uvarint())
 	}
-	if d.err == nil && l.m.exchanged == (exchanges{}) {
+	if d.Err == nil && l.m.exchanged == (exchanges{}) {
 		return fmt.Errorf("exchanged databases: %w", ErrFormat)
 	}
-	return d.err
+	return d.Err
 }
 
 const (
@@ -313,7 +314,7 @@ func (r *removed) append(b []byte) []byte {
 }
 
 // removed reads the record that removed.append wrote.
-func (l *snapshotLoader) removed(d *decoder) error {
+func (l *snapshotLoader) removed(d *codec.Decoder) error {
 	r := &l.m.removed
 	if r.sums.Len() > 0 || r.counts && l.m.features < FeatureMend {
 		return fmt.Errorf("duplicate record of removed keys: %w", ErrFormat)
@@ -322,23 +323,23 @@ func (l *snapshotLoader) removed(d *decoder) error {
 	l.m.features = max(l.m.features, FeatureAbsent)
 	sums := make([]uint64, removedBuckets)
 	next := uint64(0)
-	n := d.uvarint()
+	n := d.Uvarint()
 	if n == 0 {
-		return d.err
+		return d.Err
 	}
-	for ; n > 0 && d.err == nil; n-- {
-		i, sum := d.uvarint(), d.uvarint()
-		if d.err == nil && (i < next || i >= removedBuckets || sum == 0) {
+	for ; n > 0 && d.Err == nil; n-- {
+		i, sum := d.Uvarint(), d.Uvarint()
+		if d.Err == nil && (i < next || i >= removedBuckets || sum == 0) {
 			return fmt.Errorf("removed keys of bucket %d: %w", i, ErrFormat)
 		}
-		if d.err == nil {
+		if d.Err == nil {
 			sums[i], next = sum, i+1
 		}
 	}
 	for i, sum := range sums {
 		r.sums.Insert(l.m.owner, i, sum)
 	}
-	return d.err
+	return d.Err
 }
 
 // trie holds the objects of a database in the order of (hash, key). It is a

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"unsafe"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
 // Machine is the replicated state machine. The package comment says which
@@ -23,7 +24,7 @@ type Machine struct {
 	chain     uint64 // running hash over (index, clock, replies)
 	dbs       [Databases]db
 	scripts   scriptCache
-	libraries libraries
+	libraries library.Set
 	sessions  map[string]*session // by node id; Sessions, which sorts it, is the only loop over it
 	stats     Stats
 	notices   notices // notify-keyspace-events
@@ -71,7 +72,7 @@ type Stats struct {
 // New returns an empty machine that knows the commands of table.
 func New(table *Table) *Machine {
 	m := &Machine{
-		table: table, scripts: newScriptCache(), libraries: newLibraries(), sessions: make(map[string]*session),
+		table: table, scripts: newScriptCache(), libraries: library.NewSet(), sessions: make(map[string]*session),
 		users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &container.Owner{},
 	}
 	for i := range m.dbs {
@@ -218,15 +219,15 @@ func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error
 }
 
 func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
-	d := decoder{b: e.rest}
+	d := codec.Decoder{Rest: e.rest}
 	res.Sessions = make([]SessionID, e.sessions)
 	floors := make([]uint64, e.sessions)
 	for i := range res.Sessions {
-		res.Sessions[i] = SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}
-		floors[i] = d.uvarint()
+		res.Sessions[i] = SessionID{NodeID: string(d.Bytes()), Boot: d.Uvarint()}
+		floors[i] = d.Uvarint()
 	}
-	if d.err != nil {
-		return fmt.Errorf("sessions: %w", d.err)
+	if d.Err != nil {
+		return fmt.Errorf("sessions: %w", d.Err)
 	}
 	// This is the term fence: an entry that was built in another term than the
 	// one in which Raft appended it has the clock of another leadership, so no
@@ -258,8 +259,8 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	res.Groups = make([]GroupResult, 0, e.groups)
 	m.arena = make([]byte, 0, max(64*e.groups, 64))
 	for range e.groups {
-		si, seq, body := d.uvarint(), d.uvarint(), d.bytes()
-		if d.err != nil || si >= uint64(len(res.Sessions)) {
+		si, seq, body := d.Uvarint(), d.Uvarint(), d.Bytes()
+		if d.Err != nil || si >= uint64(len(res.Sessions)) {
 			return fmt.Errorf("groups: %w", ErrFormat)
 		}
 		g := GroupResult{Session: int(si), Seq: seq}
@@ -278,7 +279,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	}
 	res.Woken, m.woken = m.woken, nil
 	m.arena = nil
-	return d.done("groups")
+	return d.Done("groups")
 }
 
 // context prepares the context of an entry's commands.
@@ -355,7 +356,7 @@ func (m *Machine) Clone() *Machine {
 	}
 	f.expiry.tree = m.expiry.tree.IsoCopy()
 	f.scripts = m.scripts.clone()
-	f.libraries = m.libraries.clone()
+	f.libraries = m.libraries.Clone()
 	f.waits = m.waits.clone()
 	m.disown()
 	f.disown()
@@ -462,13 +463,13 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	}
 	c.proto = c.r.proto
 	start := len(dst)
-	for c.op = 0; len(c.r.d.b) > 0; c.op++ {
+	for c.op = 0; len(c.r.d.Rest) > 0; c.op++ {
 		reply, err := c.operation()
 		if err != nil {
 			return dst, err
 		}
 		if c.front != nil && c.front.take(c.op, reply, c.proto) {
-			c.front.Left = len(c.r.d.b) > 0
+			c.front.Left = len(c.r.d.Rest) > 0
 			break
 		}
 		mark := len(dst)
@@ -477,7 +478,7 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		if len(dst)-start > MaxReplyBytes {
 			dst = Error(ReplyTooLarge).Append(dst[:mark], c.proto)
 		}
-		if c.front != nil && len(dst)-start > c.front.Most && len(c.r.d.b) > 0 {
+		if c.front != nil && len(dst)-start > c.front.Most && len(c.r.d.Rest) > 0 {
 			c.front.Ops, c.front.Left = c.op+1, true
 			break
 		}
@@ -486,12 +487,12 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 			c.m.stats.Ops++
 		}
 	}
-	return dst, c.r.d.err
+	return dst, c.r.d.Err
 }
 
 // operation executes the next operation of the group.
 func (c *Ctx) operation() (Reply, error) {
-	switch op := c.r.d.byte(); op {
+	switch op := c.r.d.Byte(); op {
 	case opCommand:
 		return c.next()
 	case opTransaction:
@@ -535,9 +536,9 @@ func (c *Ctx) next() (Reply, error) {
 func (c *Ctx) transaction() (Reply, error) {
 	d := &c.r.d
 	intact := true
-	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
-		db := d.uvarint()
-		key, version := d.bytes(), Pos(d.uvarint())
+	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
+		db := d.Uvarint()
+		key, version := d.Bytes(), Pos(d.Uvarint())
 		if db >= Databases {
 			return Reply{}, fmt.Errorf("watch in db %d: %w", db, ErrFormat)
 		}
@@ -546,8 +547,8 @@ func (c *Ctx) transaction() (Reply, error) {
 			intact = false
 		}
 	}
-	n := d.uvarint()
-	if d.err != nil || n > uint64(len(d.b)) {
+	n := d.Uvarint()
+	if d.Err != nil || n > uint64(len(d.Rest)) {
 		return Reply{}, fmt.Errorf("transaction: %w", ErrFormat)
 	}
 	if !intact {
@@ -580,10 +581,6 @@ func (c *Ctx) versionOf(key []byte) Pos {
 	}
 	return c.m.removed.version(container.Hash(key), c.m.dbs[c.db].get(key), c.m.exchanged[c.db])
 }
-
-// viewString returns a string that shares the memory of b. The string must not
-// be used after b has changed, so it is only for lookups.
-func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Clock is the machine's time. All of it comes from the log.
 //

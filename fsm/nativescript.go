@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -222,7 +223,7 @@ func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
 	if wrong {
 		return nil, false, Error(msgWrongType)
 	}
-	return o, o != nil && o.str == viewString(s.argv[0]), None
+	return o, o != nil && o.str == codec.View(s.argv[0]), None
 }
 
 // ifHeld returns the reply of then if the value of the first key is the token,

@@ -18,7 +18,7 @@ import (
 // pureImports are the packages that the machine may import, with a reason where
 // one is needed.
 var pureImports = map[string]string{
-	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "viewString",
+	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "codec.View",
 	"io":                       "WriteSnapshot and ReadSnapshot are handed a writer and a reader",
 	"math/big":                 "the sums of INCRBYFLOAT, in the width of Redis' long double on every machine",
 	"github.com/tidwall/btree": "the index of deadlines, the script cache",

@@ -3,6 +3,8 @@ package fsm
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // ReadRequest is a group to be executed without the log.
@@ -115,7 +117,7 @@ func AppendPosition(dst []byte, index uint64, now int64) []byte {
 
 // CutPosition reads the encoding of AppendPosition.
 func CutPosition(b []byte) (index uint64, now int64, err error) {
-	d := decoder{b: b}
-	index, now = d.uvarint(), d.varint()
-	return index, now, d.done("read position")
+	d := codec.Decoder{Rest: b}
+	index, now = d.Uvarint(), d.Varint()
+	return index, now, d.Done("read position")
 }

@@ -1,11 +1,11 @@
 package fsm
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"unsafe"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -482,13 +482,13 @@ const (
 var (
 	// ErrShort means that an entry, group or snapshot ends in the middle of a
 	// field.
-	ErrShort = errors.New("ends in the middle of a field")
+	ErrShort = codec.ErrShort
 	// ErrChecksum means that bytes have changed since they were written.
-	ErrChecksum = errors.New("checksum does not match")
+	ErrChecksum = codec.ErrChecksum
 	// ErrVersion means that a newer program wrote the bytes.
-	ErrVersion = errors.New("format version is not known to this program")
+	ErrVersion = codec.ErrVersion
 	// ErrFormat means that the bytes do not have the required format.
-	ErrFormat = errors.New("malformed")
+	ErrFormat = codec.ErrFormat
 )
 
 // WrongArity returns Redis' error text for a wrong number of arguments. It

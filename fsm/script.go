@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -179,7 +180,7 @@ func (cmd *Command) interpreted(args [][]byte) bool {
 		return !isNative(SHA1(args[1]), args)
 	case "evalsha":
 		var buf [shaLen]byte
-		return len(args[1]) == shaLen && !isNative(viewString(lowerSHA(&buf, args[1])), args)
+		return len(args[1]) == shaLen && !isNative(codec.View(lowerSHA(&buf, args[1])), args)
 	case "load": // of SCRIPT or FUNCTION
 		return fold(args[0], "FUNCTION") || native[SHA1(args[2])] == nil
 	}
@@ -222,7 +223,7 @@ func evalsha(c *Ctx, args [][]byte) Reply {
 		return Error(msgNoScript)
 	}
 	var buf [shaLen]byte
-	sha := viewString(lowerSHA(&buf, args[1]))
+	sha := codec.View(lowerSHA(&buf, args[1]))
 	body, known := c.m.scripts.get(sha)
 	keys, argv, fail := scriptArgs(args)
 	switch {
@@ -587,20 +588,20 @@ func appendScript(b []byte, e cachedScript) []byte {
 	if e.used != 0 {
 		b = binary.AppendUvarint(b, uint64(e.used))
 	}
-	return appendString(b, e.body)
+	return codec.AppendString(b, e.body)
 }
 
 // script reads the record that appendScript wrote.
-func (l *snapshotLoader) script(d *decoder) error {
+func (l *snapshotLoader) script(d *codec.Decoder) error {
 	e := cachedScript{}
-	mark := d.byte()
-	e.pinned, e.at = mark&scriptPinned != 0, Pos(d.uvarint())
+	mark := d.Byte()
+	e.pinned, e.at = mark&scriptPinned != 0, Pos(d.Uvarint())
 	if mark&scriptUsed != 0 {
-		e.used = int64(d.uvarint())
+		e.used = int64(d.Uvarint())
 	}
-	body := d.bytes()
-	if d.err != nil {
-		return fmt.Errorf("script: %w", d.err)
+	body := d.Bytes()
+	if d.Err != nil {
+		return fmt.Errorf("script: %w", d.Err)
 	}
 	sha := SHA1(body)
 	if mark > scriptPinned|scriptUsed || mark&scriptUsed != 0 && (e.used <= 0 || l.m.features < FeatureScriptCache) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/library"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -366,7 +367,7 @@ type ScriptCall struct {
 	// function. While the code runs, redis.call and whatever else only
 	// functions may use is missing. An error in the code is returned as the
 	// error of FUNCTION LOAD, with its code.
-	Register func(f Function) (refusal string)
+	Register func(f library.Function) (refusal string)
 	// Begun, unless nil, is shared by the calls of one command, which share one
 	// time limit. The runner sets it.
 	Begun *int64

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // Settings are values that CONFIG SET changes for the whole cluster. They are
@@ -158,32 +160,32 @@ func getSetting(c *Ctx, args [][]byte) Reply {
 // snapshot.
 func (m *Machine) appendSettings(b []byte) []byte {
 	if m.notices != 0 {
-		b = appendString(append(b, recordSetting), SettingNotify)
+		b = codec.AppendString(append(b, recordSetting), SettingNotify)
 		b = binary.AppendUvarint(b, uint64(m.notices))
 	}
 	for _, e := range m.settings {
-		b = appendString(appendString(append(b, recordValue), e.name), e.value)
+		b = codec.AppendString(codec.AppendString(append(b, recordValue), e.name), e.value)
 	}
 	return b
 }
 
 // settingValue reads a setting that is kept as text.
-func (m *Machine) settingValue(d *decoder) {
-	name, value := string(d.bytes()), string(d.bytes())
+func (m *Machine) settingValue(d *codec.Decoder) {
+	name, value := string(d.Bytes()), string(d.Bytes())
 	n := len(m.settings)
 	if len(name) > maxSettingName || len(value) > maxSettingValue || n >= maxSettings ||
 		n > 0 && m.settings[n-1].name >= name {
-		d.fail()
+		d.Fail()
 		return
 	}
 	m.settings = append(m.settings, setting{name, value})
 }
 
 // setting reads the record of notify-keyspace-events.
-func (m *Machine) setting(d *decoder) {
-	name, n := string(d.bytes()), notices(d.uvarint())
+func (m *Machine) setting(d *codec.Decoder) {
+	name, n := string(d.Bytes()), notices(d.Uvarint())
 	if name != SettingNotify || n >= 1<<len(noticeLetters) {
-		d.fail()
+		d.Fail()
 		return
 	}
 	m.notices = n

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
 // SnapshotVersion is the version of the snapshot format that this program
@@ -70,7 +73,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	b := append(sw.b, recordHead)
 	b = binary.AppendUvarint(b, m.applied)
 	b = binary.AppendUvarint(b, m.term)
-	b = appendString(b, m.clusterID)
+	b = codec.AppendString(b, m.clusterID)
 	b = binary.AppendVarint(b, m.clock.Lease)
 	b = binary.AppendVarint(b, m.clock.Wall)
 	b = binary.LittleEndian.AppendUint64(b, m.chain)
@@ -83,7 +86,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	sw.b = m.appendSettings(m.appendFeatures(b))
 	for _, s := range sessions.list {
 		b := append(sw.b, recordSession)
-		b = appendString(b, s.node)
+		b = codec.AppendString(b, s.node)
 		b = binary.AppendUvarint(b, s.boot)
 		b = binary.AppendUvarint(b, s.floor)
 		sw.b = b
@@ -111,8 +114,8 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		sw.cut()
 		return sw.err == nil
 	})
-	m.libraries.names.Scan(func(_ string, lib *library) bool {
-		sw.b = appendLibrary(sw.b, lib)
+	m.libraries.Scan(func(lib *library.Library) bool {
+		sw.b = library.Append(append(sw.b, recordLibrary), lib)
 		objects++
 		sw.cut()
 		return sw.err == nil
@@ -147,7 +150,7 @@ func appendReplies(b []byte, replies []keptReply) []byte {
 	b = binary.AppendUvarint(b, uint64(len(replies)))
 	for _, r := range replies {
 		b = append(b, byte(r.status))
-		b = appendString(b, r.bytes)
+		b = codec.AppendString(b, r.bytes)
 	}
 	return b
 }
@@ -301,9 +304,9 @@ func (l *snapshotLoader) owes(record byte) bool {
 }
 
 func (l *snapshotLoader) block(b []byte) error {
-	d := &decoder{b: b}
-	for len(d.b) > 0 {
-		record := d.byte()
+	d := &codec.Decoder{Rest: b}
+	for len(d.Rest) > 0 {
+		record := d.Byte()
 		if l.begun != (record != recordHead) || l.ended || l.owes(record) {
 			return fmt.Errorf("record %q out of order: %w", record, ErrFormat)
 		}
@@ -324,14 +327,14 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 			l.objects++
 		case recordServed:
-			part := d.bytes()
+			part := d.Bytes()
 			if len(part) == 0 || uint64(len(part)) > l.owed {
 				return fmt.Errorf("reply of a waiter: %w", ErrFormat)
 			}
 			l.waiter.reply = append(l.waiter.reply, part...)
 			l.owed -= uint64(len(part))
 		case recordObject:
-			db, o, elements, groups, err := d.object(l.check)
+			db, o, elements, groups, err := readObject(d, l.check)
 			if err != nil {
 				return err
 			}
@@ -387,15 +390,15 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 		case recordEnd:
 			l.ended = true
-			if s, o := d.uvarint(), d.uvarint(); d.err == nil && (s != l.sessions || o != l.objects) {
+			if s, o := d.Uvarint(), d.Uvarint(); d.Err == nil && (s != l.sessions || o != l.objects) {
 				return fmt.Errorf("%d sessions and %d objects, expected %d and %d: %w",
 					l.sessions, l.objects, s, o, ErrFormat)
 			}
 		default:
 			return fmt.Errorf("record %q: %w", record, ErrVersion)
 		}
-		if d.err != nil {
-			return fmt.Errorf("record %q: %w", record, d.err)
+		if d.Err != nil {
+			return fmt.Errorf("record %q: %w", record, d.Err)
 		}
 	}
 	return nil
@@ -416,45 +419,45 @@ func (l *snapshotLoader) keep(db int, o *object) error {
 	return nil
 }
 
-func (l *snapshotLoader) head(d *decoder) {
+func (l *snapshotLoader) head(d *codec.Decoder) {
 	m := l.m
 	l.begun = true
-	m.applied = d.uvarint()
-	m.term = d.uvarint()
-	m.clusterID = string(d.bytes())
-	m.clock.Lease = d.varint()
-	m.clock.Wall = d.varint()
-	if len(d.b) < 8 {
-		d.fail()
+	m.applied = d.Uvarint()
+	m.term = d.Uvarint()
+	m.clusterID = string(d.Bytes())
+	m.clock.Lease = d.Varint()
+	m.clock.Wall = d.Varint()
+	if len(d.Rest) < 8 {
+		d.Fail()
 		return
 	}
-	m.chain = binary.LittleEndian.Uint64(d.b)
-	d.b = d.b[8:]
+	m.chain = binary.LittleEndian.Uint64(d.Rest)
+	d.Rest = d.Rest[8:]
 	st := &m.stats
 	for _, n := range []*uint64{
 		&st.Entries, &st.Groups, &st.Ops, &st.Expired, &st.Backwards, &st.Fenced, &st.Gaps, &st.Duplicates,
 	} {
-		*n = d.uvarint()
+		*n = d.Uvarint()
 	}
 }
 
-func (l *snapshotLoader) session(d *decoder) {
-	node := string(d.bytes())
-	l.last = &session{boot: d.uvarint(), floor: d.uvarint()}
+func (l *snapshotLoader) session(d *codec.Decoder) {
+	node := string(d.Bytes())
+	l.last = &session{boot: d.Uvarint(), floor: d.Uvarint()}
 	l.m.sessions[node] = l.last
 	l.sessions++
 	l.replies(d)
 }
 
 // replies adds replies to the session that was read last.
-func (l *snapshotLoader) replies(d *decoder) {
+func (l *snapshotLoader) replies(d *codec.Decoder) {
 	s := l.last
 	if s == nil {
-		d.fail()
+		d.Fail()
 		return
 	}
-	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
-		r := keptReply{Status(d.byte()), slices.Clone(d.bytes())}
+	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
+		r := keptReply{Status(d.Byte()), slices.Clone(d.Bytes())}
 		s.replies = append(s.replies, r)
 		s.bytes += len(r.bytes)
 	}
@@ -544,7 +547,7 @@ func (c *snapshotCheck) text(b []byte) string {
 	if c == nil {
 		return string(b)
 	}
-	return viewString(b)
+	return codec.View(b)
 }
 
 // key counts a key, which must be greater than the previous one.

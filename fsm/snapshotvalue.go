@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -13,54 +14,56 @@ func appendStreamID(b []byte, id stream.ID) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, id.Ms), id.Seq)
 }
 
-func (d *decoder) streamID() stream.ID { return stream.ID{Ms: d.uvarint(), Seq: d.uvarint()} }
+func readStreamID(d *codec.Decoder) stream.ID { return stream.ID{Ms: d.Uvarint(), Seq: d.Uvarint()} }
 
 func appendStreamInfo(b []byte, s *stream.Info) []byte {
 	b = appendStreamID(appendStreamID(b, s.Last), s.MaxDeleted)
 	return binary.AppendUvarint(b, s.Added)
 }
 
-func (d *decoder) streamInfo() stream.Info {
-	return stream.Info{Last: d.streamID(), MaxDeleted: d.streamID(), Added: d.uvarint()}
+func readStreamInfo(d *codec.Decoder) stream.Info {
+	return stream.Info{Last: readStreamID(d), MaxDeleted: readStreamID(d), Added: d.Uvarint()}
 }
 
 func appendEntry(b []byte, e *stream.Entry) []byte {
 	b = binary.AppendUvarint(appendStreamID(b, e.ID), uint64(len(e.Fields)))
 	for _, f := range e.Fields {
-		b = appendString(b, f)
+		b = codec.AppendString(b, f)
 	}
 	return b
 }
 
-// entry reads an entry and appends it to the stream of v.
-func (d *decoder) entry(v *collection, owner *container.Owner) error {
-	e := stream.Entry{ID: d.streamID()}
-	n := d.uvarint()
-	if d.err == nil && (n == 0 || n%2 != 0 || n > uint64(len(d.b))) {
+// readEntry reads an entry and appends it to the stream of v.
+func readEntry(d *codec.Decoder, v *collection, owner *container.Owner) error {
+	e := stream.Entry{ID: readStreamID(d)}
+	n := d.Uvarint()
+	if d.Err == nil && (n == 0 || n%2 != 0 || n > uint64(len(d.Rest))) {
 		return fmt.Errorf("%d fields and values: %w", n, ErrFormat)
 	}
-	for ; n > 0 && d.err == nil; n-- {
-		e.Fields = append(e.Fields, string(d.bytes()))
+	for ; n > 0 && d.Err == nil; n-- {
+		e.Fields = append(e.Fields, string(d.Bytes()))
 	}
 	size := v.stream.Entries.Len()
-	if size > 0 && d.err == nil && v.stream.Entries.At(size-1).ID.Compare(e.ID) >= 0 ||
+	if size > 0 && d.Err == nil && v.stream.Entries.At(size-1).ID.Compare(e.ID) >= 0 ||
 		e.ID.Compare(v.stream.Last) > 0 {
 		return fmt.Errorf("entry %v out of order: %w", e.ID, ErrFormat)
 	}
 	v.stream.Entries.Insert(owner, v.stream.Entries.Len(), e)
-	return d.err
+	return d.Err
 }
 
 func appendMoment(b []byte, m stream.Moment) []byte {
 	return binary.AppendVarint(binary.AppendVarint(b, m.Lease), m.Wall)
 }
 
-func (d *decoder) moment() stream.Moment { return stream.Moment{Lease: d.varint(), Wall: d.varint()} }
+func readMoment(d *codec.Decoder) stream.Moment {
+	return stream.Moment{Lease: d.Varint(), Wall: d.Varint()}
+}
 
 // groups writes the consumer groups of a stream.
 func (w *snapshotWriter) groups(v *collection) {
 	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
-		b := appendString(append(w.b, recordGroup), g.Name)
+		b := codec.AppendString(append(w.b, recordGroup), g.Name)
 		b = binary.AppendVarint(appendStreamID(b, g.Last), g.Read)
 		b = binary.AppendUvarint(b, uint64(g.Consumers.Len()))
 		w.b = binary.AppendUvarint(b, uint64(g.Pending.Len()))
@@ -68,7 +71,7 @@ func (w *snapshotWriter) groups(v *collection) {
 		number := make(map[string]uint64, g.Consumers.Len())
 		g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
 			number[k.Name] = uint64(len(number))
-			w.b = appendMoment(appendString(append(w.b, recordReader), k.Name), k.Seen)
+			w.b = appendMoment(codec.AppendString(append(w.b, recordReader), k.Name), k.Seen)
 			w.cut()
 			return w.err == nil
 		})
@@ -84,15 +87,15 @@ func (w *snapshotWriter) groups(v *collection) {
 }
 
 // group reads a consumer group and appends it to those of the open stream.
-func (l *snapshotLoader) group(d *decoder) error {
-	g := stream.Group{Name: string(d.bytes()), Last: d.streamID(), Read: d.varint()}
+func (l *snapshotLoader) group(d *codec.Decoder) error {
+	g := stream.Group{Name: string(d.Bytes()), Last: readStreamID(d), Read: d.Varint()}
 	l.groups--
-	l.readers, l.pending = d.uvarint(), d.uvarint()
+	l.readers, l.pending = d.Uvarint(), d.Uvarint()
 	v := l.open.coll
 	n := v.stream.Groups.Len()
 	switch {
-	case d.err != nil:
-		return fmt.Errorf("group: %w", d.err)
+	case d.Err != nil:
+		return fmt.Errorf("group: %w", d.Err)
 	case l.readers > MaxElements || l.pending > MaxElements || l.pending > 0 && l.readers == 0,
 		n > 0 && v.stream.Groups.At(n-1).Name >= g.Name:
 		return fmt.Errorf("group %.40q of key %q: %w", g.Name, l.open.key, ErrFormat)
@@ -102,32 +105,32 @@ func (l *snapshotLoader) group(d *decoder) error {
 }
 
 // reader reads a consumer of the last group.
-func (l *snapshotLoader) reader(d *decoder) error {
-	k := stream.Consumer{Name: string(d.bytes()), Seen: d.moment()}
+func (l *snapshotLoader) reader(d *codec.Decoder) error {
+	k := stream.Consumer{Name: string(d.Bytes()), Seen: readMoment(d)}
 	l.readers--
 	at, g := l.lastGroup()
 	n := g.Consumers.Len()
-	if d.err == nil && n > 0 && g.Consumers.At(n-1).Name >= k.Name {
+	if d.Err == nil && n > 0 && g.Consumers.At(n-1).Name >= k.Name {
 		return fmt.Errorf("consumer %.40q of key %q: %w", k.Name, l.open.key, ErrFormat)
 	}
 	g.Consumers.Insert(l.m.owner, n, k)
 	l.open.coll.stream.Groups.Set(l.m.owner, at, g)
-	return d.err
+	return d.Err
 }
 
 // pendings reads a pending entry of the last group.
-func (l *snapshotLoader) pendings(d *decoder) error {
-	p := stream.PendingEntry{ID: d.streamID()}
-	reader := d.uvarint()
-	p.At, p.Deliveries = d.moment(), d.varint()
+func (l *snapshotLoader) pendings(d *codec.Decoder) error {
+	p := stream.PendingEntry{ID: readStreamID(d)}
+	reader := d.Uvarint()
+	p.At, p.Deliveries = readMoment(d), d.Varint()
 	l.pending--
 	at, g := l.lastGroup()
 	n := g.Pending.Len()
-	if d.err == nil && (reader >= uint64(g.Consumers.Len()) || n > 0 && g.Pending.At(n-1).ID.Compare(p.ID) >= 0) {
+	if d.Err == nil && (reader >= uint64(g.Consumers.Len()) || n > 0 && g.Pending.At(n-1).ID.Compare(p.ID) >= 0) {
 		return fmt.Errorf("pending entry %v of key %q: %w", p.ID, l.open.key, ErrFormat)
 	}
-	if d.err != nil {
-		return d.err
+	if d.Err != nil {
+		return d.Err
 	}
 	k := g.Consumers.At(int(reader))
 	p.Consumer = k.Name
@@ -167,7 +170,7 @@ func appendObject(b []byte, db int, o *object) []byte {
 		flags |= flagGroups
 	}
 	b = append(b, flags)
-	b = appendString(b, o.key)
+	b = codec.AppendString(b, o.key)
 	b = binary.AppendUvarint(b, uint64(o.token))
 	b = binary.AppendUvarint(b, uint64(o.version))
 	b = binary.AppendVarint(b, o.touched)
@@ -183,7 +186,7 @@ func appendObject(b []byte, db int, o *object) []byte {
 		}
 		return b
 	}
-	return appendString(b, o.str)
+	return codec.AppendString(b, o.str)
 }
 
 // elements writes the elements of a collection in records of about
@@ -209,17 +212,17 @@ func (w *snapshotWriter) elements(o *object) {
 	switch v := o.coll; o.typ {
 	case typeHash:
 		v.hash.Ascend(0, func(e *container.Item[string]) bool {
-			b = appendString(appendString(b, e.Name), e.Value)
+			b = codec.AppendString(codec.AppendString(b, e.Name), e.Value)
 			return added()
 		})
 	case typeList:
 		v.list.Ascend(0, func(s *string) bool {
-			b = appendString(b, *s)
+			b = codec.AppendString(b, *s)
 			return added()
 		})
 	case typeSet:
 		v.set.Ascend(0, func(e *container.Item[struct{}]) bool {
-			b = appendString(b, e.Name)
+			b = codec.AppendString(b, e.Name)
 			return added()
 		})
 	case typeStream:
@@ -229,7 +232,7 @@ func (w *snapshotWriter) elements(o *object) {
 		})
 	case typeZSet:
 		v.order.Ascend(0, func(m *container.Scored) bool {
-			b = appendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.Score)), m.Member)
+			b = codec.AppendString(binary.LittleEndian.AppendUint64(b, math.Float64bits(m.Score)), m.Member)
 			return added()
 		})
 	}
@@ -238,53 +241,53 @@ func (w *snapshotWriter) elements(o *object) {
 	}
 }
 
-// element reads one element into the collection of o.
-func (d *decoder) element(o *object, owner *container.Owner) error {
+// readElement reads one element into the collection of o.
+func readElement(d *codec.Decoder, o *object, owner *container.Owner) error {
 	v, size := o.coll, o.coll.Len(o.typ)
 	switch o.typ {
 	case typeHash:
-		field := string(d.bytes())
-		v.putField(owner, field, string(d.bytes()))
+		field := string(d.Bytes())
+		v.putField(owner, field, string(d.Bytes()))
 	case typeList:
-		v.list.Insert(owner, size, string(d.bytes()))
+		v.list.Insert(owner, size, string(d.Bytes()))
 	case typeSet:
-		v.putMember(owner, string(d.bytes()))
+		v.putMember(owner, string(d.Bytes()))
 	case typeStream:
-		if err := d.entry(v, owner); err != nil {
+		if err := readEntry(d, v, owner); err != nil {
 			return fmt.Errorf("entry of key %q: %w", o.key, err)
 		}
 	case typeZSet:
-		if len(d.b) < 8 {
-			d.fail()
+		if len(d.Rest) < 8 {
+			d.Fail()
 			break
 		}
-		score := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
-		d.b = d.b[8:]
+		score := math.Float64frombits(binary.LittleEndian.Uint64(d.Rest))
+		d.Rest = d.Rest[8:]
 		if math.IsNaN(score) {
 			return fmt.Errorf("score of key %q: %w", o.key, ErrFormat)
 		}
-		v.putScore(owner, string(d.bytes()), score)
+		v.putScore(owner, string(d.Bytes()), score)
 	}
-	if d.err == nil && o.coll.Len(o.typ) == size {
+	if d.Err == nil && o.coll.Len(o.typ) == size {
 		return fmt.Errorf("duplicate element of key %q: %w", o.key, ErrFormat)
 	}
-	return d.err
+	return d.Err
 }
 
-// object reads an object and the numbers of elements and of groups that follow
+// readObject reads an object and the numbers of elements and of groups that follow
 // it.
-func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, groups uint64, err error) {
+func readObject(d *codec.Decoder, check *snapshotCheck) (db int, o *object, elements, groups uint64, err error) {
 	o = check.object()
-	db = int(d.byte())
-	o.typ = typ(d.byte())
-	flags := d.byte()
+	db = int(d.Byte())
+	o.typ = typ(d.Byte())
+	flags := d.Byte()
 	o.raw = flags&flagRaw != 0
-	o.key = check.text(d.bytes())
-	o.token = Pos(d.uvarint())
-	o.version = Pos(d.uvarint())
-	o.touched = d.varint()
-	o.deadline = d.varint()
-	o.expireAt = d.varint()
+	o.key = check.text(d.Bytes())
+	o.token = Pos(d.Uvarint())
+	o.version = Pos(d.Uvarint())
+	o.touched = d.Varint()
+	o.deadline = d.Varint()
+	o.expireAt = d.Varint()
 	allowed := byte(flagRaw)
 	switch o.typ {
 	case typeString:
@@ -293,15 +296,15 @@ func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, gro
 	default:
 		allowed = flagBig
 	}
-	if d.err == nil && (db >= Databases || o.typ > typeStream || flags&^allowed != 0) {
+	if d.Err == nil && (db >= Databases || o.typ > typeStream || flags&^allowed != 0) {
 		return 0, nil, 0, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.typ, flags, ErrVersion)
 	}
 	o.hash = container.Hash([]byte(o.key))
 	if o.typ == typeString {
-		o.str = check.text(d.bytes())
-		return db, o, 0, 0, d.err
+		o.str = check.text(d.Bytes())
+		return db, o, 0, 0, d.Err
 	}
-	if elements = d.uvarint(); d.err == nil && (elements == 0 && o.typ != typeStream || elements > MaxElements) {
+	if elements = d.Uvarint(); d.Err == nil && (elements == 0 && o.typ != typeStream || elements > MaxElements) {
 		return 0, nil, 0, 0, fmt.Errorf("key %q with %d elements: %w", o.key, elements, ErrFormat)
 	}
 	o.coll = newCollection(o.typ)
@@ -309,28 +312,28 @@ func (d *decoder) object(check *snapshotCheck) (db int, o *object, elements, gro
 		o.coll.grow(nil, o.typ)
 	}
 	if o.typ == typeStream {
-		o.coll.stream.Info = d.streamInfo()
+		o.coll.stream.Info = readStreamInfo(d)
 	}
 	if flags&flagGroups != 0 {
-		if groups = d.uvarint(); d.err == nil && (groups == 0 || groups > MaxElements) {
+		if groups = d.Uvarint(); d.Err == nil && (groups == 0 || groups > MaxElements) {
 			return 0, nil, 0, 0, fmt.Errorf("key %q with %d groups: %w", o.key, groups, ErrFormat)
 		}
 	}
-	return db, o, elements, groups, d.err
+	return db, o, elements, groups, d.Err
 }
 
 // elements reads some of the elements of the open collection.
-func (l *snapshotLoader) elements(d *decoder) error {
-	n := d.uvarint()
-	if d.err != nil {
-		return fmt.Errorf("elements: %w", d.err)
+func (l *snapshotLoader) elements(d *codec.Decoder) error {
+	n := d.Uvarint()
+	if d.Err != nil {
+		return fmt.Errorf("elements: %w", d.Err)
 	}
 	if n == 0 || n > l.missing {
 		return fmt.Errorf("%d elements of key %q: %w", n, l.open.key, ErrFormat)
 	}
 	l.missing -= n
 	for ; n > 0; n-- {
-		if err := d.element(l.open, l.m.owner); err != nil {
+		if err := readElement(d, l.open, l.m.owner); err != nil {
 			return err
 		}
 	}
@@ -383,7 +386,7 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 		flags |= flagUser
 	}
 	b := append(w.b, recordWaiter, flags)
-	b = appendString(b, n.session.NodeID)
+	b = codec.AppendString(b, n.session.NodeID)
 	b = binary.AppendUvarint(b, n.session.Boot)
 	if node.id != n.session {
 		b = binary.AppendUvarint(b, node.id.Boot)
@@ -395,7 +398,7 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 		for reply := n.reply; len(reply) > 0; {
 			part := reply[:min(len(reply), snapshotBlock)]
 			reply = reply[len(part):]
-			w.b = appendString(append(w.b, recordServed), part)
+			w.b = codec.AppendString(append(w.b, recordServed), part)
 			w.cut()
 		}
 		return
@@ -403,45 +406,45 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	b = binary.AppendUvarint(b, uint64(n.db))
 	b = binary.AppendUvarint(b, uint64(len(n.args)))
 	for _, a := range n.args {
-		b = appendString(b, a)
+		b = codec.AppendString(b, a)
 	}
 	if n.user != "" {
-		b = appendString(b, n.user)
+		b = codec.AppendString(b, n.user)
 	}
 	w.b = b
 	w.cut()
 }
 
 // waits reads a waiter.
-func (l *snapshotLoader) waits(d *decoder) error {
+func (l *snapshotLoader) waits(d *codec.Decoder) error {
 	w := &l.m.waits
-	flags := d.byte()
+	flags := d.Byte()
 	suspended := flags&flagSuspended != 0
-	n := &waiter{session: SessionID{NodeID: string(d.bytes()), Boot: d.uvarint()}}
+	n := &waiter{session: SessionID{NodeID: string(d.Bytes()), Boot: d.Uvarint()}}
 	node := n.session
 	if flags&flagMixed != 0 {
-		if node.Boot = d.uvarint(); d.err == nil && node == n.session {
+		if node.Boot = d.Uvarint(); d.Err == nil && node == n.session {
 			return fmt.Errorf("waiter of %s: %w", n.session, ErrFormat)
 		}
 	}
-	n.origin, n.pos, n.served = d.uvarint(), Pos(d.uvarint()), flags&flagServed != 0
+	n.origin, n.pos, n.served = d.Uvarint(), Pos(d.Uvarint()), flags&flagServed != 0
 	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser ||
 		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) {
 		return fmt.Errorf("waiter with flags %#x: %w", flags, ErrVersion)
 	}
 	if n.served {
-		l.waiter, l.owed = n, d.uvarint()
+		l.waiter, l.owed = n, d.Uvarint()
 		if l.owed == 0 || l.owed > 2*MaxReplyBytes {
 			return fmt.Errorf("reply of %d bytes to a waiter: %w", l.owed, ErrFormat)
 		}
 	} else {
 		var err error
-		if n, err = d.waiter(n, l.m.table, flags); err != nil {
+		if n, err = readWaiter(d, n, l.m.table, flags); err != nil {
 			return err
 		}
 	}
-	if d.err != nil {
-		return fmt.Errorf("waiter: %w", d.err)
+	if d.Err != nil {
+		return fmt.Errorf("waiter: %w", d.Err)
 	}
 	at, found := w.node(n.session.NodeID)
 	if found && (w.nodes[at].id != node || w.nodes[at].suspended != suspended) ||
@@ -453,24 +456,24 @@ func (l *snapshotLoader) waits(d *decoder) error {
 	return nil
 }
 
-// waiter reads the command of a waiter that has not been served.
-func (d *decoder) waiter(n *waiter, table *Table, flags byte) (*waiter, error) {
-	db, argc := d.uvarint(), d.uvarint()
-	if d.err != nil || db >= Databases || argc == 0 || argc > uint64(len(d.b)) {
+// readWaiter reads the command of a waiter that has not been served.
+func readWaiter(d *codec.Decoder, n *waiter, table *Table, flags byte) (*waiter, error) {
+	db, argc := d.Uvarint(), d.Uvarint()
+	if d.Err != nil || db >= Databases || argc == 0 || argc > uint64(len(d.Rest)) {
 		return nil, fmt.Errorf("waiter in db %d: %w", db, ErrFormat)
 	}
 	args := make([][]byte, argc)
 	for i := range args {
-		args[i] = d.bytes()
+		args[i] = d.Bytes()
 	}
 	var user string
 	if flags&flagUser != 0 {
-		if user = string(d.bytes()); d.err == nil && user == "" {
+		if user = string(d.Bytes()); d.Err == nil && user == "" {
 			return nil, fmt.Errorf("waiter of a user without a name: %w", ErrFormat)
 		}
 	}
-	if d.err != nil {
-		return nil, d.err
+	if d.Err != nil {
+		return nil, d.Err
 	}
 	cmd := table.Find(args[0])
 	if cmd == nil || cmd.block == nil || !cmd.ArityOK(len(args)) {

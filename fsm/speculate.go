@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // Speculation executes the groups of a batch on a clone before the leader
@@ -111,10 +113,10 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 	sp.c.serveWaiters()
 	full := false
 	sp.c.reads = &sp.reads
-	d := decoder{b: sp.batch.groups}
+	d := codec.Decoder{Rest: sp.batch.groups}
 	for range sp.batch.n {
-		i, seq, body := d.uvarint(), d.uvarint(), d.bytes()
-		if d.err != nil {
+		i, seq, body := d.Uvarint(), d.Uvarint(), d.Bytes()
+		if d.Err != nil {
 			break
 		}
 		id, floor := sp.batch.sessions[i].id, sp.batch.sessions[i].ackFloor
@@ -145,7 +147,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 		sp.scripted = sp.scripted || scripted
 		full = full || scripted && (len(out.groups) > enoughEffects || enough())
 	}
-	return d.done("batch")
+	return d.Done("batch")
 }
 
 // group executes a group and returns the group to propose in its place. It does
@@ -166,7 +168,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 	scripted = body[0]&groupScript != 0
 	if scripted {
 		c.rec = &sp.rec
-		out = append(out, body[:len(body)-len(c.r.d.b)]...)
+		out = append(out, body[:len(body)-len(c.r.d.Rest)]...)
 		out[0] &^= groupScript | groupDryRunPassed | groupGivenUp
 	}
 	if !sp.dryRun {
@@ -176,8 +178,8 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 	if scripted {
 		sp.prepareUndo(body)
 	}
-	for len(c.r.d.b) > 0 {
-		start := c.r.d.b
+	for len(c.r.d.Rest) > 0 {
+		start := c.r.d.Rest
 		sp.rec.begin(c)
 		reply, err := c.operation()
 		switch {
@@ -189,7 +191,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		case sp.dryRun:
 			sp.replies = reply.Append(sp.replies, c.proto)
 			if sp.ops++; c.cut { // the group is cut, whatever the other operations do
-				if len(c.r.d.b) > 0 {
+				if len(c.r.d.Rest) > 0 {
 					sp.ops++
 				}
 				return nil, true, nil
@@ -200,14 +202,14 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		case sp.rec.interpreted:
 			out = sp.rec.appendTo(out, c, reply)
 		default:
-			out = append(out, start[:len(start)-len(c.r.d.b)]...)
+			out = append(out, start[:len(start)-len(c.r.d.Rest)]...)
 		}
 		c.serveWaiters()
 	}
 	if !scripted {
 		out = body
 	}
-	return out, scripted, c.r.d.err
+	return out, scripted, c.r.d.Err
 }
 
 // recorder collects the effects of an operation.
@@ -240,9 +242,9 @@ func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
 	b = binary.AppendUvarint(b, draws-r.draws)
 	b = binary.AppendUvarint(b, uint64(c.db))
 	b = binary.AppendUvarint(b, uint64(len(args)))
-	b = appendString(b, name)
+	b = codec.AppendString(b, name)
 	for _, a := range args[1:] {
-		b = appendString(b, a)
+		b = codec.AppendString(b, a)
 	}
 	r.effects = b
 	r.n++
@@ -256,7 +258,7 @@ func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 	}
 	size := len(out)
 	out = append(out, opEffects)
-	out = appendString(out, text)
+	out = codec.AppendString(out, text)
 	out = binary.AppendUvarint(out, uint64(c.position-r.position))
 	out = binary.AppendUvarint(out, c.draws-r.draws)
 	out = binary.AppendUvarint(out, uint64(r.n))
@@ -320,13 +322,13 @@ func (c *Ctx) effects() (Reply, error) {
 	c.atomic = true
 	defer func() { c.atomic = false }()
 	position, seed := c.position, c.seed
-	reply := d.bytes()
-	lastPosition, lastDraws, n := d.uvarint(), d.uvarint(), d.uvarint()
-	if d.err != nil || n > uint64(len(d.b)) {
+	reply := d.Bytes()
+	lastPosition, lastDraws, n := d.Uvarint(), d.Uvarint(), d.Uvarint()
+	if d.Err != nil || n > uint64(len(d.Rest)) {
 		return Reply{}, fmt.Errorf("effects: %w", ErrFormat)
 	}
 	for ; n > 0; n-- {
-		at, draws := d.uvarint(), d.uvarint()
+		at, draws := d.Uvarint(), d.Uvarint()
 		c.seed = seed + draws*drawStep
 		c.setPosition(position + int(min(at, MaxOps)) - 1)
 		if _, err := c.next(); err != nil {
@@ -434,7 +436,7 @@ func answerGroup(reply []byte) []byte { return answerOperation([]byte{0, 0}, rep
 // answerOperation appends an operation without effects and its reply to a
 // group.
 func answerOperation(group, reply []byte) []byte {
-	b := appendString(append(group, opEffects), reply)
+	b := codec.AppendString(append(group, opEffects), reply)
 	for range 3 { // last position, last draw, number of effects
 		b = binary.AppendUvarint(b, 0)
 	}
@@ -450,13 +452,13 @@ func SplitGroup(body []byte) (first, second []byte, ok bool) {
 	if r.open(body) != nil {
 		return nil, nil, false
 	}
-	head := len(body) - len(r.d.b)
+	head := len(body) - len(r.d.Rest)
 	var ends []int
-	for len(r.d.b) > 0 {
+	for len(r.d.Rest) > 0 {
 		if r.skip() != nil {
 			return nil, nil, false
 		}
-		ends = append(ends, len(body)-len(r.d.b))
+		ends = append(ends, len(body)-len(r.d.Rest))
 	}
 	if len(ends) < 2 {
 		return nil, nil, false
@@ -551,9 +553,9 @@ func (sp *Speculation) prepareUndo(body []byte) {
 		scriptBudget: c.scriptBudget, pause: sp.pause,
 		position: c.position, ready: len(c.readyList), seed: c.seed, draws: c.draws,
 	}
-	ops, transaction := c.r.d.b, len(c.r.d.b) > 0 && c.r.d.b[0] == opTransaction
+	ops, transaction := c.r.d.Rest, len(c.r.d.Rest) > 0 && c.r.d.Rest[0] == opTransaction
 	costly := false
-	for walk := (groupReader{d: decoder{b: ops}}); !costly && len(walk.d.b) > 0; {
+	for walk := (groupReader{d: codec.Decoder{Rest: ops}}); !costly && len(walk.d.Rest) > 0; {
 		err := walk.commands(func(args [][]byte) {
 			cmd := c.m.table.Find(args[0])
 			costly = costly || cmd != nil && cmd.Routed(args).Costly()

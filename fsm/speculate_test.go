@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
 // lines is an interpreter of a simple language, because these tests need no
@@ -45,9 +46,9 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		}
 		if words := strings.Fields(line); words[0] == "register" {
 			function = words[1]
-			f := fsm.Function{Name: function, Described: len(words) > 2}
+			f := library.Function{Name: function, Described: len(words) > 2}
 			for _, w := range words[2:] {
-				flag, known := fsm.FunctionFlag(w)
+				flag, known := library.FlagNamed(w)
 				if f.Flags |= flag; !known {
 					f.Description += w
 				}

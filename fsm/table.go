@@ -387,26 +387,26 @@ func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 		return fmt.Errorf("group: %w", err)
 	}
 	marked := body[0]&groupScript != 0
-	for total := uint64(0); len(r.d.b) > 0; {
+	for total := uint64(0); len(r.d.Rest) > 0; {
 		n := uint64(1)
-		switch op := r.d.byte(); op {
+		switch op := r.d.Byte(); op {
 		case opCommand:
 		case opTransaction:
-			for watches := r.d.uvarint(); watches > 0 && r.d.err == nil; watches-- {
-				if db := r.d.uvarint(); db >= Databases {
+			for watches := r.d.Uvarint(); watches > 0 && r.d.Err == nil; watches-- {
+				if db := r.d.Uvarint(); db >= Databases {
 					return fmt.Errorf("watch in db %d: %w", db, ErrFormat)
 				}
-				r.d.bytes()
-				r.d.uvarint()
+				r.d.Bytes()
+				r.d.Uvarint()
 			}
-			n = r.d.uvarint()
+			n = r.d.Uvarint()
 		default:
 			return fmt.Errorf("operation kind %d: %w", op, ErrVersion)
 		}
 		if total += n; total > MaxOps {
 			return fmt.Errorf("group of more than %d operations: %w", MaxOps, ErrFormat)
 		}
-		if n > uint64(len(r.d.b)) {
+		if n > uint64(len(r.d.Rest)) {
 			return fmt.Errorf("transaction of %d commands: %w", n, ErrFormat)
 		}
 		for ; n > 0; n-- {
@@ -426,7 +426,7 @@ func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 			}
 		}
 	}
-	return r.d.err
+	return r.d.Err
 }
 
 // named is a flag and its name in COMMAND INFO.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -284,7 +285,7 @@ func (w *snapshotWriter) appendUsers(u *Users) {
 		b = binary.AppendUvarint(b, uint64(u.Version))
 		b = binary.AppendUvarint(b, uint64(n))
 		for _, x := range list[:n] {
-			b = appendString(appendString(b, x.Name), x.Rules)
+			b = codec.AppendString(codec.AppendString(b, x.Name), x.Rules)
 			b = binary.AppendUvarint(b, uint64(x.Born))
 			b = binary.AppendUvarint(b, uint64(x.Version))
 		}
@@ -295,24 +296,24 @@ func (w *snapshotWriter) appendUsers(u *Users) {
 }
 
 // users reads a record of users.
-func (l *snapshotLoader) users(d *decoder) error {
+func (l *snapshotLoader) users(d *codec.Decoder) error {
 	u := l.m.users
 	if u.Version == 0 {
 		u = &Users{}
 		l.m.users = u
 	}
-	u.Version = Pos(d.uvarint())
-	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
+	u.Version = Pos(d.Uvarint())
+	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
 		x := User{
-			Name: string(d.bytes()), Rules: string(d.bytes()), Born: Pos(d.uvarint()), Version: Pos(d.uvarint()),
+			Name: string(d.Bytes()), Rules: string(d.Bytes()), Born: Pos(d.Uvarint()), Version: Pos(d.Uvarint()),
 		}
 		if last := len(u.List) - 1; last >= 0 && u.List[last].Name >= x.Name {
 			return fmt.Errorf("user %q after %q: %w", x.Name, u.List[last].Name, ErrFormat)
 		}
 		u.List = append(u.List, x)
 	}
-	if d.err == nil && u.Version == 0 {
+	if d.Err == nil && u.Version == 0 {
 		return fmt.Errorf("users without a version: %w", ErrFormat)
 	}
-	return d.err
+	return d.Err
 }

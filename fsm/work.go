@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // Work is the estimated cost of executing commands, in steps, before they are
@@ -72,24 +74,24 @@ func (t *Table) Weigh(body []byte) (steps int, depends bool) {
 		return 0, false
 	}
 	d := &r.d
-	for len(d.b) > 0 {
+	for len(d.Rest) > 0 {
 		commands := uint64(1)
-		if d.byte() == opTransaction {
-			for n := d.uvarint(); n > 0 && d.err == nil; n-- { // watches
-				d.uvarint()
-				d.bytes()
-				d.uvarint()
+		if d.Byte() == opTransaction {
+			for n := d.Uvarint(); n > 0 && d.Err == nil; n-- { // watches
+				d.Uvarint()
+				d.Bytes()
+				d.Uvarint()
 			}
-			commands = d.uvarint()
+			commands = d.Uvarint()
 		}
-		for ; commands > 0 && d.err == nil; commands-- {
+		for ; commands > 0 && d.Err == nil; commands-- {
 			start := *d
-			d.uvarint() // database
-			n := d.uvarint()
-			cmd := t.Find(d.bytes())
+			d.Uvarint() // database
+			n := d.Uvarint()
+			cmd := t.Find(d.Bytes())
 			steps += stepsCommand + stepsPerKey*int(min(n, MaxArguments))
-			for i := uint64(1); i < n && d.err == nil; i++ {
-				steps += len(d.bytes()) / copyBytes
+			for i := uint64(1); i < n && d.Err == nil; i++ {
+				steps += len(d.Bytes()) / copyBytes
 			}
 			if depends || cmd == nil || cmd.work == nil || n == 3 && cmd.Name == "set" {
 				continue
@@ -269,7 +271,7 @@ func (w *weigher) grow(key []byte, by growth) {
 	if w.grown == nil {
 		w.grown = make(map[string]growth)
 	}
-	k := viewString(key) // the groups outlive w
+	k := codec.View(key) // the groups outlive w
 	g, had := w.grown[k]
 	w.undo = append(w.undo, undoneGrowth{k, g, had})
 	w.grown[k] = growth{
@@ -306,12 +308,12 @@ func (b *BatchBuilder) Depends() bool { return b.depends }
 // ScriptBudget). So an entry exceeds its limit only if it contains a single
 // operation.
 func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused int, err error) {
-	d := decoder{b: b.groups}
+	d := codec.Decoder{Rest: b.groups}
 	sum, full := 0, false
 	w := weigher{m: m}
 	for range b.n {
-		i, seq, body := d.uvarint(), d.uvarint(), d.bytes()
-		if d.err != nil {
+		i, seq, body := d.Uvarint(), d.Uvarint(), d.Bytes()
+		if d.Err != nil {
 			break
 		}
 		id, floor := b.sessions[i].id, b.sessions[i].ackFloor
@@ -330,7 +332,7 @@ func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused
 		rest.Add(id, floor, seq, body)
 		rest.Weighed(0, true)
 	}
-	return refused, d.done("batch")
+	return refused, d.Done("batch")
 }
 
 // GroupWork returns the approximate cost of applying a group, in steps.
@@ -356,8 +358,8 @@ func (g *dividing) divide(body []byte) error {
 	}
 	g.out = slices.Clip(body)
 	ops, all, begin := 0, Flags(0), len(g.w.undo)
-	for len(r.d.b) > 0 {
-		start, noted := r.d.b, len(g.w.undo)
+	for len(r.d.Rest) > 0 {
+		start, noted := r.d.Rest, len(g.w.undo)
 		n, flags, err := g.w.operation(&r)
 		if err != nil {
 			return err
@@ -374,7 +376,7 @@ func (g *dividing) divide(body []byte) error {
 			n = stepsCommand
 			g.w.forget(noted)
 		case g.refused > 0:
-			g.out = append(g.out, start[:len(start)-len(r.d.b)]...)
+			g.out = append(g.out, start[:len(start)-len(r.d.Rest)]...)
 		}
 		g.steps = min(g.steps+n, mostWork)
 	}

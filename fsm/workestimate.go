@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -257,7 +258,7 @@ func fieldWork(w *weigher, args [][]byte) int {
 	}
 	steps := 0
 	for _, field := range args[2:] {
-		v, _ := o.coll.hash.Get(viewString(field))
+		v, _ := o.coll.hash.Get(codec.View(field))
 		steps += stepsFind(&o.coll.hash) + len(v)/answerBytes
 	}
 	return steps

@@ -33,7 +33,7 @@ const textYield = "attempt to yield across metamethod/C-call boundary"
 // wraps a builtin, because gopher-lua does not adjust the number of results of
 // a resumed yield to the number that the caller expects.
 func fillCoroutine() {
-	library(coroutineTable, []entry{
+	setFunctions(coroutineTable, []entry{
 		{"create", coCreate}, {"resume", coResume}, {"running", coRunning},
 		{"status", coStatus}, {"wrap", coWrap},
 	})

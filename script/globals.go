@@ -44,7 +44,8 @@ type entry struct {
 	fn   func(st *State, args []Value) []Value
 }
 
-func library(t *Table, list []entry) *Table {
+// setFunctions sets the functions of a library in its table t.
+func setFunctions(t *Table, list []entry) *Table {
 	for _, e := range list {
 		t.RawSetString(e.name, builtin(e.fn))
 	}
@@ -76,11 +77,11 @@ func init() {
 	globalsMeta.RawSetString("__index", noSuchGlobal)
 	metaOfGlobals.RawSetString("__index", noSuchGlobal)
 	freeze(metaOfGlobals)
-	freeze(library(stringTable, stringLib))
+	freeze(setFunctions(stringTable, stringLib))
 	metaOfStrings.RawSetString("__index", stringTable)
 	freeze(metaOfStrings)
 	fillOperators()
-	library(mathTable, mathLib)
+	setFunctions(mathTable, mathLib)
 	mathTable.RawSetString("pi", Number(math.Pi))
 	mathTable.RawSetString("huge", Number(math.Inf(1)))
 	mathTable.RawSetString("mod", field(mathTable, "fmod"))
@@ -99,11 +100,11 @@ func init() {
 	}
 	add("_VERSION", Const("Lua 5.1"))
 	add("coroutine", coroutineTable)
-	add("table", freeze(library(newTable(), tableLib)))
+	add("table", freeze(setFunctions(newTable(), tableLib)))
 	add("string", stringTable)
 	add("math", mathTable)
 	add("cjson", freeze(jsonLibrary(nil)))
-	add("struct", freeze(library(newTable(), structLib)))
+	add("struct", freeze(setFunctions(newTable(), structLib)))
 	add("cmsgpack", msgpackTable)
 	add("bit", bitTable)
 	add("redis", redisTable)

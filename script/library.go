@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -92,7 +93,7 @@ func registerFunction(st *State, args []Value) []Value {
 	if !st.lib.loading {
 		return raiseText(st, textRegisterLate)
 	}
-	var f fsm.Function
+	var f library.Function
 	var callback *lua.LFunction
 	var refusal string
 	switch len(args) {
@@ -130,7 +131,7 @@ func registerFunction(st *State, args []Value) []Value {
 
 // named reads the arguments of redis.register_function from a table of named
 // arguments.
-func (st *State) named(t *Table) (f fsm.Function, callback *lua.LFunction, refusal string) {
+func (st *State) named(t *Table) (f library.Function, callback *lua.LFunction, refusal string) {
 	hasName := false
 	var v Value
 	for k := Nil; ; {
@@ -179,7 +180,7 @@ func (st *State) named(t *Table) (f fsm.Function, callback *lua.LFunction, refus
 }
 
 // flags reads the list of flags up to its first nil.
-func (st *State) flags(list *Table) (flags fsm.FunctionFlags, ok bool) {
+func (st *State) flags(list *Table) (flags library.Flags, ok bool) {
 	for i := 1; ; i++ {
 		st.Step(1)
 		v := getInt(list, i)
@@ -187,7 +188,7 @@ func (st *State) flags(list *Table) (flags fsm.FunctionFlags, ok bool) {
 			return flags, true
 		}
 		word, _ := asString(v)
-		flag, known := fsm.FunctionFlag(word)
+		flag, known := library.FlagNamed(word)
 		if !known {
 			return 0, false
 		}

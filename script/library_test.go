@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/library"
 	"github.com/holdfast-kv/holdfast/script"
 )
 
 // loadLibrary loads a library and returns the functions that it registers.
-func loadLibrary(r *script.Runner, code string) (list []fsm.Function, reply fsm.Reply) {
-	reply = r.RunScript(fsm.ScriptCall{Body: []byte(code), Register: func(f fsm.Function) string {
+func loadLibrary(r *script.Runner, code string) (list []library.Function, reply fsm.Reply) {
+	reply = r.RunScript(fsm.ScriptCall{Body: []byte(code), Register: func(f library.Function) string {
 		list = append(list, f)
 		return ""
 	}})
@@ -30,7 +31,7 @@ func TestLibrary_Registers(t *testing.T) {
 	t.Parallel()
 	list, reply := loadLibrary(shared, "#!lua name=x\n"+`redis.register_function('a', function() end)
 		redis.register_function{function_name='b', callback=redis.log, description='text', flags={'no-writes', 'allow-stale'}}`)
-	want := []fsm.Function{{Name: "a"}, {Name: "b", Description: "text", Described: true, Flags: fsm.FunctionNoWrites | fsm.FunctionAllowStale}}
+	want := []library.Function{{Name: "a"}, {Name: "b", Description: "text", Described: true, Flags: library.NoWrites | library.AllowStale}}
 	if reply.IsError() || !slices.Equal(list, want) {
 		t.Errorf("got %+v and %q, want %+v", list, reply.Text(), want)
 	}
